@@ -4,14 +4,12 @@
 use super::nodes::{node, numeric_operand};
 use super::query::Enclosing;
 use super::types::{is_text, number_like, precision};
-use super::{Aggregates, Binder};
+use super::{Aggregates, Binder, OrderKey};
 use crate::error::{Result, SqlError};
 use crate::expr::query::{AGGREGATES, FreeRef};
 use crate::expr::{Coercibility, Expr, ExprKind, Load};
 use crate::functions::{common_collation, text_of};
 use crate::parse::ast::{self, Func};
-use crate::plan::OrderKey;
-use crate::plan::select::PlanCx;
 use porpoise_types::{Collation, ColumnType, Kind};
 
 /// An aggregate function of a query.
@@ -103,7 +101,7 @@ impl Binder<'_> {
         let Some(kind) = kind_named(f.name.name, f.star) else {
             return Ok(None);
         };
-        let nearest = self.plan.and_then(|cx| cx.outer);
+        let nearest = self.plan.and_then(|planner| planner.outer());
         let noted = nearest.map(Enclosing::noted);
         let mut own = self.aggregates.take();
         // Arguments of an aggregate cannot hold another one of the same query.
@@ -131,15 +129,21 @@ impl Binder<'_> {
     fn further_out(&self, kind: AggregateKind, f: &Func<'_>, level: usize) -> Result<Expr> {
         let missing = || SqlError::internal("an aggregate of a query that is not there");
         let inner = self.plan.ok_or_else(missing)?;
-        let nearest = inner.outer.ok_or_else(missing)?;
+        let nearest = inner.outer().ok_or_else(missing)?;
         let around = nearest.at(level).ok_or_else(missing)?;
-        let cx = PlanCx {
-            outer: around.up,
-            depth: inner.depth.saturating_sub(level),
-            ..*inner
-        };
+        let planner = inner.further_out(level).ok_or_else(missing)?;
         let mut list = around.aggregates.take().ok_or_else(missing)?;
-        let mut binder = cx.binder(around.scope, self.place);
+        let mut binder = Binder {
+            scope: around.scope,
+            env: self.env,
+            place: self.place,
+            aggregates: None,
+            values_allowed: false,
+            system: self.system,
+            aliases: &[],
+            keys: None,
+            plan: Some(&*planner),
+        };
         let bound = binder.aggregate_parts(kind, f);
         let added = bound.and_then(|parts| add(&mut list, kind, f, parts, self.env.collation));
         around.aggregates.replace(Some(list));

@@ -15,7 +15,6 @@ use crate::functions::{self, text_of};
 use crate::parse::ast::{
     self, Binary, BinaryOp, Cast, Chain, ColumnName, IsTest, LogicalOp, UnaryOp,
 };
-use porpoise_access::Privileges;
 use porpoise_types::{Charset, Collation, ColumnType, Decimal, Kind, Value};
 
 impl Binder<'_> {
@@ -229,8 +228,8 @@ impl Binder<'_> {
     /// Notes that a column is read, for its privileges.
     pub(super) fn note(&self, scope: &Scope, slot: usize, position: usize) {
         let named = scope.sources.get(slot).and_then(|source| source.named);
-        if let (Some(cx), Some(at)) = (self.plan, named) {
-            cx.reads.uses.note(at, position, Privileges::SELECT);
+        if let (Some(planner), Some(at)) = (self.plan, named) {
+            planner.note_read(at, position);
         }
     }
 

@@ -1,4 +1,4 @@
-//! From the parser's tree to bound expressions and plans.
+//! From the parser's tree to bound expressions.
 //!
 //! Binding resolves names against the tables of a statement, works out every
 //! expression's type, collation and way of comparison by MySQL's rules, and
@@ -13,95 +13,30 @@ pub mod aggregate;
 mod calls;
 mod choices;
 pub mod expr;
+pub mod hints;
 pub mod literal;
 pub mod nodes;
 pub mod query;
 mod rows;
+mod source;
 mod special;
 pub mod types;
 
+pub use crate::virtual_tables::ScopeColumn;
 pub use aggregate::{Aggregate, AggregateKind};
+pub use source::{Derived, DerivedPlan, MergedView, Origin, Source};
 
 use crate::error::{Result, SqlError};
-use crate::plan::derived::Derived;
-use crate::plan::select::PlanCx;
-use crate::plan::views::MergedView;
-use crate::virtual_tables::VirtualTable;
-
-pub use crate::virtual_tables::ScopeColumn;
-use porpoise_rows::catalog::Table;
 use porpoise_types::{Collation, ColumnType, SqlMode};
-use std::sync::Arc;
+use query::SubqueryPlanner;
 
-/// Where the rows of a table of the statement come from.
+/// A key to sort by.
 #[derive(Clone, Debug)]
-pub enum Origin {
-    /// A stored table.
-    Stored(Arc<Table>),
-    /// Rows made when they are asked for.
-    Virtual(&'static VirtualTable),
-    /// The rows of a query: a derived table, a common table expression, a
-    /// view, a set operation.
-    Derived(Arc<Derived>),
-}
-
-/// A table of the statement.
-#[derive(Clone, Debug)]
-pub struct Source {
-    /// The name in the statement: alias, or table name.
-    pub alias: String,
-    /// The database's name; empty where an alias was given.
-    pub database: String,
-    /// Its rows.
-    pub origin: Origin,
-    /// Its columns.
-    pub columns: Vec<ScopeColumn>,
-    /// PARTITION (names): the positions.
-    pub partitions: Option<Arc<[usize]>>,
-    /// USE, FORCE and IGNORE INDEX.
-    pub hints: crate::plan::hints::Hints,
-    /// It is a view of this table.
-    pub view: Option<Arc<MergedView>>,
-    /// Its position among the uses of the statement ([`crate::plan::uses`]); `None` where its
-    /// columns need no privilege.
-    pub named: Option<usize>,
-}
-
-impl Source {
-    /// The columns that `*` shows, in order.
-    pub fn places(&self) -> Vec<usize> {
-        match &self.view {
-            Some(view) => view.shown.clone(),
-            None => (0..self.columns.len()).collect(),
-        }
-    }
-
-    /// A stored table under a name.
-    pub fn stored(table: Arc<Table>, alias: Option<&str>) -> Source {
-        let columns = table.columns.iter().map(|c| ScopeColumn {
-            name: c.name.clone(),
-            ty: c.ty.clone(),
-            nullable: c.nullable,
-        });
-        Source {
-            alias: alias.unwrap_or(&table.name).to_owned(),
-            database: table.database.clone(),
-            columns: columns.collect(),
-            origin: Origin::Stored(table),
-            partitions: None,
-            hints: Default::default(),
-            view: None,
-            named: None,
-        }
-    }
-
-    /// The stored table, if it is one.
-    pub fn table(&self) -> Option<&Arc<Table>> {
-        match &self.origin {
-            Origin::Stored(table) => Some(table),
-            Origin::Virtual(_) | Origin::Derived(_) => None,
-        }
-    }
+pub struct OrderKey {
+    /// The value.
+    pub expr: crate::expr::Expr,
+    /// Whether the order is descending.
+    pub desc: bool,
 }
 
 /// The tables whose columns an expression may name.
@@ -235,7 +170,7 @@ pub struct Binder<'s> {
     /// those to other columns.
     pub keys: Option<&'s [crate::expr::Expr]>,
     /// What subqueries are planned with; `None` where none can stand.
-    pub plan: Option<&'s PlanCx<'s>>,
+    pub plan: Option<&'s dyn SubqueryPlanner>,
 }
 
 /// Stack that must be left to bind a subquery.

@@ -15,10 +15,9 @@ use super::nodes::node;
 use super::types::comparison;
 use super::{Aggregates, Binder, Scope};
 use crate::error::{Result, SqlError};
-use crate::expr::query::{FreeRef, QueryTest, Subquery, TestKind};
+use crate::expr::query::{FreeRef, QueryTest, Subquery, SubqueryPlan, TestKind};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, load_of};
 use crate::parse::ast::{self, BinaryOp, ColumnName, Query};
-use crate::plan::select::{PlanCx, plan_query};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -47,7 +46,7 @@ impl<'a> Enclosing<'a> {
     }
 
     /// The query `level` queries out, 1 being this one.
-    pub(super) fn at(&self, level: usize) -> Option<&Enclosing<'a>> {
+    pub(crate) fn at(&self, level: usize) -> Option<&Enclosing<'a>> {
         match level {
             0 => None,
             1 => Some(self),
@@ -91,10 +90,33 @@ impl<'a> Enclosing<'a> {
     }
 }
 
+/// The planner, as far as binding needs it: the queries around, and plans of those inside.
+pub trait SubqueryPlanner {
+    /// The query directly around.
+    fn outer(&self) -> Option<&Enclosing<'_>>;
+
+    /// Plans a query inside of `enclosing`; with whether the same inputs give the same rows.
+    ///
+    /// # Errors
+    /// What binding and planning find.
+    fn plan_inside(
+        &self,
+        query: &Query<'_>,
+        enclosing: &Enclosing<'_>,
+    ) -> Result<(Box<dyn SubqueryPlan>, bool)>;
+
+    /// The planner of the query `level` queries out, where there is one.
+    fn further_out(&self, level: usize) -> Option<Box<dyn SubqueryPlanner + '_>>;
+
+    /// Notes that a column of a table is read, by the table's position among the uses of
+    /// the statement.
+    fn note_read(&self, used: usize, column: usize);
+}
+
 impl Binder<'_> {
     /// A name that this query does not know, looked for further out.
     pub(super) fn outer_column(&self, name: &ColumnName<'_>) -> Result<Option<Expr>> {
-        let Some(nearest) = self.plan.and_then(|cx| cx.outer) else {
+        let Some(nearest) = self.plan.and_then(|planner| planner.outer()) else {
             return Ok(None);
         };
         let (mut level, mut enclosing) = (1, nearest);
@@ -144,26 +166,19 @@ impl Binder<'_> {
 
     /// Plans a subquery of an expression.
     fn subquery(&mut self, query: &Query<'_>) -> Result<Arc<Subquery>> {
-        let Some(cx) = self.plan else {
+        let Some(planner) = self.plan else {
             return Err(SqlError::not_supported("subqueries here"));
         };
         super::check_stack()?;
-        let enclosing = Enclosing::new(self.scope, cx.outer);
+        let enclosing = Enclosing::new(self.scope, planner.outer());
         let lent = self.aggregates.as_deref_mut().map(std::mem::take);
         enclosing.aggregates.replace(lent);
-        let inside = PlanCx {
-            outer: Some(&enclosing),
-            inner: true,
-            depth: cx.depth + 1,
-            ..*cx
-        };
-        let planned = plan_query(query, &inside);
+        let planned = planner.plan_inside(query, &enclosing);
         let lent = enclosing.aggregates.take();
         if let (Some(own), Some(lent)) = (self.aggregates.as_deref_mut(), lent) {
             *own = lent;
         }
-        let plan = planned?;
-        let fixed = plan.is_fixed();
+        let (plan, fixed) = planned?;
         Ok(Arc::new(Subquery {
             plan,
             free: enclosing.free.into_inner(),
@@ -174,7 +189,7 @@ impl Binder<'_> {
     /// `(SELECT ...)` as a value.
     pub(super) fn scalar(&mut self, query: &Query<'_>) -> Result<Expr> {
         let query = self.subquery(query)?;
-        let [item] = query.plan.items.as_slice() else {
+        let [item] = query.items() else {
             return Err(SqlError::operand_columns(1));
         };
         let ty = item.ty.clone();
@@ -214,11 +229,11 @@ impl Binder<'_> {
             _ => vec![self.expr(left)?],
         };
         let query = self.subquery(query)?;
-        if query.plan.items.len() != left.len() {
+        if query.items().len() != left.len() {
             return Err(SqlError::operand_columns(left.len()));
         }
         let mut how = Vec::with_capacity(left.len());
-        for (a, b) in left.iter().zip(&query.plan.items) {
+        for (a, b) in left.iter().zip(query.items()) {
             how.push(comparison(a, b, operation)?);
         }
         let test = QueryTest {

@@ -4,7 +4,7 @@
 
 use crate::bind::Source;
 use crate::expr::{Expr, ExprKind};
-use crate::plan::SelectPlan;
+use crate::plan::QueryPlan;
 use porpoise_rows::catalog::{CheckConstraint, Column, ColumnDefault, IndexKind, Table};
 use porpoise_rows::ddl::{
     CheckSpec, ColumnSpec, IndexSpec, Placement, TableSpec, implicit_default,
@@ -79,7 +79,7 @@ fn column_like(column: &Column) -> ColumnSpec {
 /// The columns that a query's result has as a table: those of tables keep
 /// their defaults and comments, computed ones that are never NULL get their
 /// type's implicit default.
-pub fn columns_of(plan: &SelectPlan) -> Vec<ColumnSpec> {
+pub fn columns_of(plan: &QueryPlan) -> Vec<ColumnSpec> {
     let shown = plan.columns.iter().zip(&plan.items);
     shown
         .map(|(column, item)| match stored(plan, item) {
@@ -96,7 +96,7 @@ pub fn columns_of(plan: &SelectPlan) -> Vec<ColumnSpec> {
         .collect()
 }
 
-fn stored<'p>(plan: &'p SelectPlan, item: &Expr) -> Option<&'p Column> {
+fn stored<'p>(plan: &'p QueryPlan, item: &Expr) -> Option<&'p Column> {
     let ExprKind::Column { slot, column, .. } = &item.kind else {
         return None;
     };

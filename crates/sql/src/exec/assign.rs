@@ -4,8 +4,8 @@
 //! Strict mode makes an error of what would lose something, IGNORE and the lax
 //! modes a warning ([`porpoise_types::store`]).
 
-use super::select::{all_true, cx_of};
-use super::{Exec, Run};
+use super::query::{all_true, cx_of};
+use super::{Exec, ExecResult};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, convert};
@@ -115,7 +115,11 @@ fn now_for(column: &Column, env: &crate::expr::eval::Env) -> Value {
 }
 
 /// Evaluates a value that may look at columns assigned before it.
-pub(super) fn evaluate<'a>(e: &'a Expr, row: &[Value], cx: &EvalCx<'a>) -> Run<ValueRef<'a>> {
+pub(super) fn evaluate<'a>(
+    e: &'a Expr,
+    row: &[Value],
+    cx: &EvalCx<'a>,
+) -> ExecResult<ValueRef<'a>> {
     evaluate_in(e, (row, 0), &[Slot::Null], cx)
 }
 
@@ -125,7 +129,7 @@ fn evaluate_in<'a>(
     (row, slot): (&[Value], usize),
     beside: &[Slot<'a>],
     cx: &EvalCx<'a>,
-) -> Run<ValueRef<'a>> {
+) -> ExecResult<ValueRef<'a>> {
     if e.slots() == 0 {
         return Ok(eval(e, &[], cx)?);
     }
@@ -148,7 +152,7 @@ pub(super) fn assign(
     storer: &Storer<'_>,
     number: u64,
     cx: &EvalCx<'_>,
-) -> Run<Vec<Value>> {
+) -> ExecResult<Vec<Value>> {
     assign_in((table, 0), set, before, storer, number, &[Slot::Null], cx)
 }
 
@@ -161,7 +165,7 @@ pub(super) fn assign_in<'a>(
     number: u64,
     beside: &[Slot<'a>],
     cx: &EvalCx<'a>,
-) -> Run<Vec<Value>> {
+) -> ExecResult<Vec<Value>> {
     let mut row = before.clone();
     for (position, value) in set {
         let Some(column) = table.columns.get(*position) else {
@@ -213,7 +217,7 @@ pub(super) fn fulfils(
     row: &[Value],
     ignore: bool,
     exec: &Exec<'_>,
-) -> Run<bool> {
+) -> ExecResult<bool> {
     let mut row = row.to_vec();
     exec.shared.txn.borrow().generate(table, &mut row, 1)?;
     let arena = Bump::new();
@@ -244,7 +248,7 @@ pub(super) fn stays_chosen(
     new: &[Value],
     ignore: bool,
     env: &crate::expr::eval::Env,
-) -> Run<bool> {
+) -> ExecResult<bool> {
     let Some(chosen) = chosen else {
         return Ok(true);
     };

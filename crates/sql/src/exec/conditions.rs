@@ -10,7 +10,7 @@
 //! and where one cannot tell and no other refuses the row, all conditions are
 //! evaluated in their order.
 
-use super::Run;
+use super::ExecResult;
 use crate::expr::eval::{EvalCx, Slot};
 use crate::expr::number::{Holds, Test};
 use crate::expr::{Expr, logic};
@@ -63,7 +63,7 @@ impl<'e> Conditions<'e> {
     /// # Errors
     /// Those of an evaluation.
     #[inline]
-    pub(super) fn hold<'a>(&self, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Run<bool>
+    pub(super) fn hold<'a>(&self, row: &[Slot<'a>], cx: &EvalCx<'a>) -> ExecResult<bool>
     where
         'e: 'a,
     {

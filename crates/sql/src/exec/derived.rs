@@ -8,16 +8,16 @@
 //! is new.
 
 use super::aggregate::append_key;
-use super::select::{cx_of, run};
+use super::query::{cx_of, run};
 use super::state::{RowSet, States, size_of_row};
 use super::subquery::key_of;
-use super::{Exec, ResultSink, Run, Stop};
+use super::{Exec, ExecError, ExecResult, ResultSink};
 use crate::error::SqlError;
 use crate::expr::eval::{Slot, eval};
 use crate::expr::query::Frame;
 use crate::parse::ast::SetOp;
-use crate::plan::derived::{Derived, RecursivePlan, RowsPlan, SetPlan};
-use crate::plan::{ResultColumn, SelectPlan};
+use crate::plan::derived::{Derived, RecursivePlan, RowsPlan, SetPlan, rows_of};
+use crate::plan::{QueryPlan, ResultColumn};
 use bumpalo::Bump;
 use porpoise_base::interrupt::Pacer;
 use porpoise_types::{Value, ValueRef};
@@ -60,10 +60,11 @@ impl ResultSink for Collect<'_> {
 }
 
 /// The rows of a derived table, for the row in whose FROM it stands.
-pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> Run<Rc<RowSet>> {
+pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<Rc<RowSet>> {
     let states = exec.shared.states;
     let address = std::ptr::from_ref(derived) as usize;
-    if let RowsPlan::Working = &derived.rows {
+    let made = rows_of(derived);
+    if let RowsPlan::Working = made {
         return Ok(states.working(address));
     }
     crate::bind::check_stack()?;
@@ -78,7 +79,7 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> Run<Rc<RowS
     }
     let before = states.used();
     let mut inner = Exec::new(exec.shared, Some(&frame));
-    let rows = match &derived.rows {
+    let rows = match made {
         RowsPlan::Select(plan) => select(plan, &mut inner)?,
         RowsPlan::Set(set) => combined(set, &mut inner)?,
         RowsPlan::Values(rows) => {
@@ -87,7 +88,7 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> Run<Rc<RowS
             let mut out = Vec::with_capacity(rows.len());
             for row in rows {
                 let values = row.iter().map(|e| Ok(eval(e, &[], &cx)?.to_owned()));
-                let values = values.collect::<Run<Vec<Value>>>()?;
+                let values = values.collect::<ExecResult<Vec<Value>>>()?;
                 states.hold(size_of_row(&values))?;
                 out.push(values);
             }
@@ -107,7 +108,7 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> Run<Rc<RowS
     Ok(rows)
 }
 
-fn select(plan: &SelectPlan, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
+fn select(plan: &QueryPlan, exec: &mut Exec<'_>) -> ExecResult<Vec<Vec<Value>>> {
     let states = exec.shared.states;
     let before = states.used();
     let mut collect = Collect::new(states);
@@ -117,7 +118,7 @@ fn select(plan: &SelectPlan, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
 }
 
 /// Bytes that are equal for rows that a set operation takes for equal.
-fn row_key(plan: &SelectPlan, row: &[Value]) -> Vec<u8> {
+fn row_key(plan: &QueryPlan, row: &[Value]) -> Vec<u8> {
     let mut key = Vec::new();
     for (item, value) in plan.items.iter().zip(row) {
         append_key(value.as_ref(), &item.ty, &mut key);
@@ -152,11 +153,11 @@ impl<'s> Seen<'s> {
         &mut self,
         rows: &mut Vec<Vec<Value>>,
         key: impl Fn(&[Value]) -> Vec<u8>,
-    ) -> Run<()> {
+    ) -> ExecResult<()> {
         let mut pacer = Pacer::new();
         rows.retain(|row| pacer.leaves() || (self.failed.is_none() && self.insert(key(row))));
         match self.failed.take() {
-            Some(error) => Err(Stop::Error(error)),
+            Some(error) => Err(ExecError::Error(error)),
             None => Ok(()),
         }
     }
@@ -180,17 +181,17 @@ impl Drop for Seen<'_> {
     }
 }
 
-fn distinct(plan: &SelectPlan, rows: &mut Vec<Vec<Value>>, states: &States) -> Run<()> {
+fn distinct(plan: &QueryPlan, rows: &mut Vec<Vec<Value>>, states: &States) -> ExecResult<()> {
     Seen::new(states).retain_new(rows, |row| row_key(plan, row))
 }
 
 /// How often each row of the right side occurs. The keys are counted with the statement until
 /// the whole set operation settles.
 fn counted(
-    plan: &SelectPlan,
+    plan: &QueryPlan,
     rows: &[Vec<Value>],
     states: &States,
-) -> Run<HashMap<Vec<u8>, usize>> {
+) -> ExecResult<HashMap<Vec<u8>, usize>> {
     let mut counts = HashMap::new();
     let mut pacer = Pacer::new();
     for row in rows {
@@ -204,7 +205,7 @@ fn counted(
     Ok(counts)
 }
 
-fn combined(set: &SetPlan, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
+fn combined(set: &SetPlan, exec: &mut Exec<'_>) -> ExecResult<Vec<Vec<Value>>> {
     let keys = &set.first;
     let states = exec.shared.states;
     let mut rows = select(&set.first, exec)?;
@@ -251,7 +252,11 @@ fn combined(set: &SetPlan, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
     Ok(rows)
 }
 
-fn recursive(plan: &RecursivePlan, derived: &Derived, exec: &mut Exec<'_>) -> Run<Vec<Vec<Value>>> {
+fn recursive(
+    plan: &RecursivePlan,
+    derived: &Derived,
+    exec: &mut Exec<'_>,
+) -> ExecResult<Vec<Vec<Value>>> {
     let states = exec.shared.states;
     let address = std::ptr::from_ref(plan.working.as_ref()) as usize;
     let key = |row: &[Value]| {
@@ -266,17 +271,18 @@ fn recursive(plan: &RecursivePlan, derived: &Derived, exec: &mut Exec<'_>) -> Ru
     if plan.distinct {
         seen.retain_new(&mut found, key)?;
     }
-    let count = |e: &Option<crate::expr::Expr>, none: usize, exec: &Exec<'_>| -> Run<usize> {
-        let Some(e) = e else {
-            return Ok(none);
+    let count =
+        |e: &Option<crate::expr::Expr>, none: usize, exec: &Exec<'_>| -> ExecResult<usize> {
+            let Some(e) = e else {
+                return Ok(none);
+            };
+            let arena = Bump::new();
+            Ok(match eval(e, &[], &cx_of(exec, &arena))? {
+                ValueRef::Int(n) => usize::try_from(n).unwrap_or(0),
+                ValueRef::UInt(n) => usize::try_from(n).unwrap_or(usize::MAX),
+                _ => return Err(ExecError::Error(SqlError::wrong_arguments("LIMIT"))),
+            })
         };
-        let arena = Bump::new();
-        Ok(match eval(e, &[], &cx_of(exec, &arena))? {
-            ValueRef::Int(n) => usize::try_from(n).unwrap_or(0),
-            ValueRef::UInt(n) => usize::try_from(n).unwrap_or(usize::MAX),
-            _ => return Err(Stop::Error(SqlError::wrong_arguments("LIMIT"))),
-        })
-    };
     let skipped = count(&plan.offset, 0, exec)?;
     let wanted = count(&plan.limit, usize::MAX, exec)?.saturating_add(skipped);
     let mut all: Vec<Vec<Value>> = Vec::new();
@@ -289,7 +295,7 @@ fn recursive(plan: &RecursivePlan, derived: &Derived, exec: &mut Exec<'_>) -> Ru
                 "Recursive query aborted after {iterations} iterations. Try increasing \
                  @@cte_max_recursion_depth to a larger value."
             );
-            return Err(Stop::Error(SqlError::new(3636, "HY000", text)));
+            return Err(ExecError::Error(SqlError::new(3636, "HY000", text)));
         }
         let held = found.iter().map(|row| size_of_row(row)).sum();
         states.hold(held)?;

@@ -6,10 +6,10 @@
 
 use super::assign::{Storer, assign, fulfils, note_skipped, stays_chosen};
 use super::fetch::Cursor;
-use super::select::{all_true, cx_of};
+use super::query::{all_true, cx_of};
+use super::scan::fetch_rows;
 use super::sort::order_keys;
-use super::step::fetch_step;
-use super::{Changes, Exec, Run, Stop};
+use super::{Changes, Exec, ExecError, ExecResult};
 use crate::error::SqlError;
 use crate::expr::eval::{Slot, eval};
 use crate::plan::dml::{DeletePlan, Target, UpdatePlan};
@@ -22,7 +22,7 @@ use porpoise_types::{Level, Value, ValueRef, Warning};
 const BATCH: usize = 256;
 
 /// The rows of a target, locked, in the order of the statement.
-fn targets(target: &Target, exec: &mut Exec<'_>) -> Run<Vec<(Vec<u8>, RowBuf)>> {
+fn targets(target: &Target, exec: &mut Exec<'_>) -> ExecResult<Vec<(Vec<u8>, RowBuf)>> {
     let mut arena = Bump::new();
     if !all_true(&target.constant, &[], &cx_of(exec, &arena))? {
         return Ok(Vec::new());
@@ -32,13 +32,13 @@ fn targets(target: &Target, exec: &mut Exec<'_>) -> Run<Vec<(Vec<u8>, RowBuf)>> 
         Some(e) => match eval(e, &[], &cx_of(exec, &arena))? {
             ValueRef::Int(n) => usize::try_from(n).unwrap_or(0),
             ValueRef::UInt(n) => usize::try_from(n).unwrap_or(usize::MAX),
-            _ => return Err(Stop::Error(SqlError::wrong_arguments("LIMIT"))),
+            _ => return Err(ExecError::Error(SqlError::wrong_arguments("LIMIT"))),
         },
     };
     let sorts = !target.order_by.is_empty();
     let mut cursor = Cursor::open(
         &target.table,
-        &target.step.access,
+        &target.scan.access,
         &[],
         &cx_of(exec, &arena),
     )?;
@@ -51,9 +51,8 @@ fn targets(target: &Target, exec: &mut Exec<'_>) -> Run<Vec<(Vec<u8>, RowBuf)>> 
             false => BATCH.min(limit - found.len()),
         };
         let empty: &[Slot<'_>] = &[Slot::Null];
-        let step = &target.step;
-        let batch = fetch_step(
-            step,
+        let batch = fetch_rows(
+            &target.scan,
             &target.table,
             &mut cursor,
             (empty, true),
@@ -84,7 +83,7 @@ fn targets(target: &Target, exec: &mut Exec<'_>) -> Run<Vec<(Vec<u8>, RowBuf)>> 
 }
 
 /// UPDATE.
-pub fn update(plan: &UpdatePlan, exec: &mut Exec<'_>) -> Run<Changes> {
+pub fn update(plan: &UpdatePlan, exec: &mut Exec<'_>) -> ExecResult<Changes> {
     let table = &plan.target.table;
     let chosen = plan.target.source.partitions.as_deref();
     let rows = targets(&plan.target, exec)?;
@@ -126,7 +125,7 @@ pub fn update(plan: &UpdatePlan, exec: &mut Exec<'_>) -> Run<Changes> {
 }
 
 /// DELETE.
-pub fn delete(plan: &DeletePlan, exec: &mut Exec<'_>) -> Run<Changes> {
+pub fn delete(plan: &DeletePlan, exec: &mut Exec<'_>) -> ExecResult<Changes> {
     let table = &plan.target.table;
     let rows = targets(&plan.target, exec)?;
     let matched = rows.len() as u64;

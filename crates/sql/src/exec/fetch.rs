@@ -1,14 +1,14 @@
 //! Cursors: the rows and entries that an access path names, a batch at a time,
-//! at the statement's view. For rows under locks see [`super::locked`].
+//! at the statement's view. For rows under locks see [`super::lock_rows`].
 
-use super::gathered::Gathered;
+use super::index_merge::IndexMerge;
 use super::keys;
-use super::reach::Reach;
-use super::{Exec, Run, Stop};
+use super::pruning::Pruning;
+use super::{Exec, ExecError, ExecResult};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot};
 use crate::expr::{Expr, ExprKind};
-use crate::plan::Access;
+use crate::plan::scan::Access;
 use bumpalo::Bump;
 use porpoise_kv::Read;
 use porpoise_rows::catalog::{IndexKind, Table};
@@ -47,7 +47,7 @@ pub enum Cursor {
         position: ScanPosition,
     },
     /// Rows of several indexes.
-    Gathered(Gathered),
+    IndexMerge(IndexMerge),
 }
 
 impl Cursor {
@@ -57,39 +57,38 @@ impl Cursor {
         access: &'a Access,
         row: &[Slot<'a>],
         cx: &EvalCx<'a>,
-    ) -> Run<Cursor> {
+    ) -> ExecResult<Cursor> {
         Ok(match access {
-            Access::Lookup {
+            Access::PointLookup { index, keys } => Cursor::Keys {
+                index: *index,
+                keys: encode_all(table, *index, keys, row, cx)?,
+                done: false,
+            },
+            Access::IndexLookup {
                 index,
-                keys: parts,
-                whole,
+                keys,
                 reverse,
             } => {
-                let encoded = encode_all(table, *index, parts, row, cx)?;
-                match whole {
-                    true => Cursor::Keys {
-                        index: *index,
-                        keys: encoded,
-                        done: false,
-                    },
-                    false => {
-                        let ranges = encoded.into_iter().map(KeyRange::prefix).collect();
-                        Cursor::scan(*index, ranges, *reverse)
-                    }
-                }
+                let encoded = encode_all(table, *index, keys, row, cx)?;
+                let ranges = encoded.into_iter().map(KeyRange::prefix).collect();
+                Cursor::scan(*index, ranges, *reverse)
             }
-            Access::Range {
+            Access::IndexRangeScan {
                 index,
-                spans,
+                ranges,
                 reverse,
-            } => match keys::ranges(table, *index, spans, row, cx)? {
+            } => match keys::ranges(table, *index, ranges, row, cx)? {
                 Some(ranges) => Cursor::scan(*index, ranges, *reverse),
                 None => Cursor::table(),
             },
-            Access::Union { arms, most } => Gathered::cursor(table, (arms, *most), row, cx)?,
-            Access::Full { index, reverse } => Cursor::scan(*index, vec![KeyRange::ALL], *reverse),
-            Access::Set { index, test } => set_cursor(table, *index, test, row, cx)?,
-            Access::Virtual => Cursor::scan(0, Vec::new(), false),
+            Access::IndexMergeUnion { arms, most } => {
+                IndexMerge::cursor(table, (arms, *most), row, cx)?
+            }
+            Access::FullScan { index, reverse } => {
+                Cursor::scan(*index, vec![KeyRange::ALL], *reverse)
+            }
+            Access::SubqueryLookup { index, test } => set_cursor(table, *index, test, row, cx)?,
+            Access::VirtualScan => Cursor::scan(0, Vec::new(), false),
         })
     }
 
@@ -120,7 +119,7 @@ impl Cursor {
         match self {
             Cursor::Keys { index, .. } => *index,
             Cursor::Scan { spec, .. } => spec.index,
-            Cursor::Gathered(_) => 0,
+            Cursor::IndexMerge(_) => 0,
         }
     }
 
@@ -129,26 +128,26 @@ impl Cursor {
     pub fn next<'a>(
         &mut self,
         table: &'a Table,
-        reach: &Reach,
+        pruning: &Pruning,
         exec: &mut Exec<'_>,
         limit: usize,
         arena: &'a Bump,
-    ) -> Run<Option<Vec<Fetched<'a>>>> {
+    ) -> ExecResult<Option<Vec<Fetched<'a>>>> {
         let read = exec.read();
-        self.next_as((read, false), table, reach, exec, limit, arena)
+        self.next_as((read, false), table, pruning, exec, limit, arena)
     }
 
     pub(super) fn next_as<'a>(
         &mut self,
         (read, keyed): (Read, bool),
         table: &'a Table,
-        reach: &Reach,
+        pruning: &Pruning,
         exec: &mut Exec<'_>,
         limit: usize,
         arena: &'a Bump,
-    ) -> Run<Option<Vec<Fetched<'a>>>> {
-        if let Cursor::Gathered(gathered) = self
-            && !gathered.gather(table, reach, read, exec)?
+    ) -> ExecResult<Option<Vec<Fetched<'a>>>> {
+        if let Cursor::IndexMerge(merge) = self
+            && !merge.collect(table, pruning, read, exec)?
         {
             *self = Cursor::table();
         }
@@ -160,16 +159,16 @@ impl Cursor {
                 Err(error) => bad = Some(error),
             };
         match self {
-            Cursor::Gathered(gathered) => {
-                let how = (read, reach, limit.max(1));
-                if !gathered.next(table, how, exec, &mut keep)? {
+            Cursor::IndexMerge(merge) => {
+                let how = (read, pruning, limit.max(1));
+                if !merge.next(table, how, exec, &mut keep)? {
                     return Ok(None);
                 }
             }
             Cursor::Keys { done: true, .. } => return Ok(None),
             Cursor::Keys { index, keys, done } => {
                 *done = true;
-                keys.retain(|key| reach.allows(table, *index, key));
+                keys.retain(|key| pruning.allows(table, *index, key));
                 let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
                 let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
                 let visit = &mut |at: usize, row: Option<(&[u8], RowRef<'_>)>| {
@@ -185,7 +184,7 @@ impl Cursor {
                         _ => {}
                     }
                 };
-                let blobs = reach.blobs();
+                let blobs = pruning.blobs();
                 exec.txn()
                     .get_by_unique_with(table, *index, &wanted, blobs, read, visit)?;
                 out.extend(found.into_iter().flatten());
@@ -194,13 +193,13 @@ impl Cursor {
                 if position.done() || spec.ranges.is_empty() {
                     return Ok(None);
                 }
-                let (fetch, limit) = (reach.fetch(), limit.max(1));
+                let (fetch, limit) = (pruning.fetch(), limit.max(1));
                 exec.txn()
                     .scan_with(table, spec, fetch, read, position, limit, &mut keep)?;
             }
         }
         match bad {
-            Some(error) => Err(Stop::Error(error)),
+            Some(error) => Err(ExecError::Error(error)),
             None => Ok(Some(out)),
         }
     }
@@ -213,7 +212,7 @@ impl Cursor {
         }
         match self {
             Cursor::Scan { spec, position } => Some((spec, position)),
-            Cursor::Keys { .. } | Cursor::Gathered(_) => None,
+            Cursor::Keys { .. } | Cursor::IndexMerge(_) => None,
         }
     }
 
@@ -222,13 +221,13 @@ impl Cursor {
     pub fn next_entries<'a>(
         &mut self,
         table: &'a Table,
-        (reach, width): (&Reach, usize),
+        (pruning, width): (&Pruning, usize),
         exec: &mut Exec<'_>,
         limit: usize,
         arena: &'a Bump,
-    ) -> Run<Option<Vec<Entry<'a>>>> {
+    ) -> ExecResult<Option<Vec<Entry<'a>>>> {
         let Some((spec, position)) = self.entries() else {
-            return Err(Stop::Error(SqlError::internal("entries without a scan")));
+            return Err(SqlError::internal("entries without a scan").into());
         };
         if position.done() || spec.ranges.is_empty() {
             return Ok(None);
@@ -259,11 +258,11 @@ impl Cursor {
             ControlFlow::Continue(())
         };
         let at = (position, limit.max(1));
-        let partitions = reach.partitions();
+        let partitions = pruning.partitions();
         exec.txn()
             .scan_entries(table, spec, partitions, read, at, &mut keep)?;
         match bad {
-            Some(error) => Err(Stop::from(error)),
+            Some(error) => Err(ExecError::from(error)),
             None => Ok(Some(out)),
         }
     }
@@ -272,14 +271,14 @@ impl Cursor {
     pub(super) fn skip(
         &mut self,
         table: &Table,
-        reach: &Reach,
+        pruning: &Pruning,
         exec: &Exec<'_>,
         most: u64,
-    ) -> Run<u64> {
+    ) -> ExecResult<u64> {
         let Some((spec, position)) = self.entries() else {
-            return Err(Stop::Error(SqlError::internal("entries without a scan")));
+            return Err(SqlError::internal("entries without a scan").into());
         };
-        let (read, partitions) = (exec.read(), reach.partitions());
+        let (read, partitions) = (exec.read(), pruning.partitions());
         let mut passed = 0;
         while passed < most && !position.done() && !spec.ranges.is_empty() {
             exec.check_cancelled()?;
@@ -295,15 +294,20 @@ impl Cursor {
     }
 
     /// How many more entries there are, some at a time; `None` at the end.
-    pub fn count(&mut self, table: &Table, reach: &Reach, exec: &mut Exec<'_>) -> Run<Option<u64>> {
+    pub fn count(
+        &mut self,
+        table: &Table,
+        pruning: &Pruning,
+        exec: &mut Exec<'_>,
+    ) -> ExecResult<Option<u64>> {
         let Some((spec, position)) = self.entries() else {
-            return Err(Stop::Error(SqlError::internal("entries without a scan")));
+            return Err(SqlError::internal("entries without a scan").into());
         };
         if position.done() || spec.ranges.is_empty() {
             return Ok(None);
         }
         let mut rows = 0;
-        let (read, partitions) = (exec.read(), reach.partitions());
+        let (read, partitions) = (exec.read(), pruning.partitions());
         let at = (position, COUNTED);
         exec.txn()
             .scan_entries(table, spec, partitions, read, at, &mut |_, _, _| {
@@ -328,20 +332,19 @@ fn set_cursor<'a>(
     test: &'a Expr,
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
-) -> Run<Cursor> {
+) -> ExecResult<Cursor> {
     let (ExprKind::Query(test), Some(queries)) = (&test.kind, cx.queries) else {
-        return Err(Stop::Error(SqlError::internal("no set to look up")));
+        return Err(SqlError::internal("no set to look up").into());
     };
-    let Some(item) = test.query.plan.items.first() else {
-        return Err(Stop::Error(SqlError::internal("a set without a column")));
+    let Some(item) = test.query.items().first() else {
+        return Err(SqlError::internal("a set without a column").into());
     };
-    let set = queries.set(test, row, cx)?;
-    if set.rows.len() > MAX_SET {
+    let mut encoded = Vec::new();
+    let few = queries.each_value(test, (row, cx), MAX_SET, &mut |value| {
+        encoded.extend(keys::of_value(table, index, value, &item.ty, cx));
+    })?;
+    if !few {
         return Ok(Cursor::table());
-    }
-    let mut encoded = Vec::with_capacity(set.rows.len());
-    for value in set.rows.iter().filter_map(|r| r.first()) {
-        encoded.extend(keys::of_value(table, index, value.as_ref(), &item.ty, cx));
     }
     encoded.sort_unstable();
     encoded.dedup();
@@ -369,7 +372,7 @@ pub(super) fn encode_all<'a>(
     parts: &'a [Vec<Expr>],
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
-) -> Run<Vec<Vec<u8>>> {
+) -> ExecResult<Vec<Vec<u8>>> {
     let mut encoded = Vec::with_capacity(parts.len());
     for key in parts {
         encoded.extend(keys::prefix(table, index, key, row, cx)?);

@@ -6,15 +6,15 @@
 
 use super::assign::{Storer, evaluate, fulfils, note_skipped};
 use super::derived::Collect;
-use super::select::cx_of;
-use super::{Changes, Exec, Run, upsert};
+use super::query::cx_of;
+use super::{Changes, Exec, ExecResult, upsert};
 use crate::plan::dml::{InsertPlan, NewValue};
 use bumpalo::Bump;
 use porpoise_rows::{AutoIncOptions, GeneratedIds, InsertMode};
 use porpoise_types::{Level, Value, Warning};
 
 /// INSERT and REPLACE.
-pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Run<Changes> {
+pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> ExecResult<Changes> {
     let mut beside = Vec::new();
     let mut rows = match &plan.source {
         Some(source) => selected_rows(plan, source, exec, &mut beside)?,
@@ -63,7 +63,7 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ru
     Ok(changes)
 }
 
-fn value_rows(plan: &InsertPlan, exec: &Exec<'_>) -> Run<Vec<Vec<Value>>> {
+fn value_rows(plan: &InsertPlan, exec: &Exec<'_>) -> ExecResult<Vec<Vec<Value>>> {
     let ignore = plan.mode == InsertMode::Ignore;
     let storer = Storer::new(exec, ignore, plan.rows.len());
     let _strictly = exec.env.strictly(storer.strict);
@@ -74,7 +74,7 @@ fn value_rows_with(
     plan: &InsertPlan,
     exec: &Exec<'_>,
     storer: &Storer<'_>,
-) -> Run<Vec<Vec<Value>>> {
+) -> ExecResult<Vec<Vec<Value>>> {
     let mut rows = Vec::with_capacity(plan.rows.len());
     let mut arena = Bump::new();
     for (number, given) in (1u64..).zip(&plan.rows) {
@@ -115,7 +115,7 @@ fn fill_expressions(
     row: &mut [Value],
     given: &dyn Fn(usize) -> bool,
     exec: &Exec<'_>,
-) -> Run<()> {
+) -> ExecResult<()> {
     if plan.default_expressions {
         let txn = exec.shared.txn.borrow();
         txn.fill_default_expressions(&plan.table, row, given)?;
@@ -124,7 +124,7 @@ fn fill_expressions(
 }
 
 /// A row of defaults for the columns that are not given.
-fn blank(plan: &InsertPlan, storer: &Storer<'_>) -> Run<Vec<Value>> {
+fn blank(plan: &InsertPlan, storer: &Storer<'_>) -> ExecResult<Vec<Value>> {
     let mut row = Vec::with_capacity(plan.table.columns.len());
     for (position, column) in plan.table.columns.iter().enumerate() {
         row.push(match plan.columns.contains(&position) {
@@ -139,15 +139,15 @@ fn blank(plan: &InsertPlan, storer: &Storer<'_>) -> Run<Vec<Value>> {
 /// SELECT's tables.
 fn selected_rows(
     plan: &InsertPlan,
-    source: &crate::plan::SelectPlan,
+    source: &crate::plan::QueryPlan,
     exec: &mut Exec<'_>,
     beside: &mut Vec<Vec<Value>>,
-) -> Run<Vec<Vec<Value>>> {
+) -> ExecResult<Vec<Vec<Value>>> {
     let mut collect = Collect::new(exec.shared.states);
     let ignore = plan.mode == InsertMode::Ignore;
     // Strictness is the statement's, its SELECT included (manual, "Strict SQL Mode").
     let strictly = exec.env.strictly(exec.env.mode.is_strict() && !ignore);
-    super::select::run(source, exec, &mut collect)?;
+    super::query::run(source, exec, &mut collect)?;
     drop(strictly);
     let storer = Storer::new(exec, ignore, collect.rows.len());
     let mut rows = Vec::with_capacity(collect.rows.len());
@@ -181,7 +181,7 @@ fn keep_chosen(
     rows: Vec<Vec<Value>>,
     exec: &Exec<'_>,
     changes: &mut Changes,
-) -> Run<(Vec<Vec<Value>>, Vec<bool>)> {
+) -> ExecResult<(Vec<Vec<Value>>, Vec<bool>)> {
     let mut kept = Vec::with_capacity(rows.len());
     let mut keeps = Vec::with_capacity(rows.len());
     for (number, mut row) in (1u64..).zip(rows) {

@@ -1,34 +1,38 @@
 //! Nested-loop joins, a batch at a time, and hash joins.
 //!
-//! A batch of rows of the tables joined so far is extended by the next step:
+//! A tree of joins runs as a pipeline: its leftmost leaf, the driving scan, yields a batch
+//! of rows, which each join above extends:
 //! the keys of the whole batch are made, those that are equal are asked for
-//! once, and one call fetches them all ([`super::lookup`]). A table that no
-//! index leads to is read once and held ([`super::held`]).
+//! once, and one call fetches them all ([`super::index_lookup`]). A table that no
+//! index leads to is read once and held ([`super::materialized`]).
 //!
 //! Invariants:
 //! 1. Whatever finds the rows that may belong together, every condition is
 //!    checked on what was found.
-//! 2. A group (the right side of an outer join of several tables) is joined
+//! 2. The right side of a nested join (an outer join of several tables) is joined
 //!    for a batch as a whole; each row of the batch without a match goes on
 //!    alone, once.
 
 use super::conditions::Conditions;
-use super::first::FirstRows;
-use super::held::{Held, HeldTables, number_key};
-use super::lookup::{LookedUp, lookup};
+use super::driving_scan::DrivingScan;
+use super::index_lookup::{LookedUp, lookup};
+use super::materialized::{Materialized, MaterializedTables, number_key};
 use super::profile::Role;
-use super::select::{all_true, cx_of};
-use super::state::append_comparable;
-use super::step::slot_of;
-use super::{Exec, Run, Stop, derived};
-use crate::bind::Origin;
+use super::query::{all_true, cx_of};
+use super::rows::Demand;
+use super::scan::slot_of;
+use super::{Exec, ExecResult, derived};
+use crate::bind::{Origin, Source};
 use crate::error::SqlError;
+use crate::expr::comparable::append_comparable;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::number::{Found, NumberExpr};
-use crate::plan::{Access, SelectPlan, Step};
+use crate::plan::QueryPlan;
+use crate::plan::physical::{Join, JoinKind, JoinMethod, NestedJoin, RowOperator};
 use bumpalo::Bump;
 use porpoise_base::interrupt::Pacer;
 use porpoise_rows::catalog::Table;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -36,53 +40,81 @@ use std::rc::Rc;
 pub(super) const BATCH: usize = 256;
 
 /// What a joined row is handed to; false ends the query.
-pub type Consumer<'c> = dyn for<'r> FnMut(&[Slot<'r>], &EvalCx<'r>) -> Run<bool> + 'c;
+pub type Consumer<'c> = dyn for<'r> FnMut(&[Slot<'r>], &EvalCx<'r>) -> ExecResult<bool> + 'c;
 
 /// A row of all tables joined so far; the slots of the others are empty.
 pub(super) type Tuple<'a> = &'a [Slot<'a>];
 
 /// The stored tables of a query, by slot.
-pub(super) fn tables_of(plan: &SelectPlan) -> Vec<Option<&Table>> {
-    let sources = plan.sources.iter();
-    sources.map(|s| s.table().map(AsRef::as_ref)).collect()
+pub(super) fn tables_of(sources: &[Source]) -> Vec<Option<&Table>> {
+    let tables = sources.iter().map(|s| s.table().map(AsRef::as_ref));
+    tables.collect()
 }
 
-/// Runs the join and hands every joined row to the consumer. `wanted` rows
-/// are enough for it.
-pub fn join(
-    plan: &SelectPlan,
-    exec: &mut Exec<'_>,
-    wanted: u64,
-    consume: &mut Consumer<'_>,
-) -> Run<()> {
-    join_behind(plan, exec, (0, wanted), &mut |_| (), consume)
+/// A join of the pipeline.
+#[derive(Clone, Copy)]
+enum JoinNode<'p> {
+    /// With one table.
+    Table(&'p Join),
+    /// With a join of several tables.
+    Nested(&'p NestedJoin),
 }
 
-/// As [`join`], without the first `skip` rows, as far as they can be passed
-/// over unseen: `passed` is told how many were. The others come.
-pub(super) fn join_behind(
-    plan: &SelectPlan,
+/// The joins on the way from the leftmost leaf of a tree up to its root.
+type Joins<'p> = SmallVec<[JoinNode<'p>; 8]>;
+
+/// The leftmost leaf of a tree of joins, and the joins above it from the lowest on.
+fn pipeline(mut operator: &RowOperator) -> (&RowOperator, Joins<'_>) {
+    let mut joins = Joins::new();
+    loop {
+        operator = match operator {
+            RowOperator::Join(join) => {
+                joins.push(JoinNode::Table(join));
+                &join.left
+            }
+            RowOperator::NestedJoin(join) => {
+                joins.push(JoinNode::Nested(join));
+                &join.left
+            }
+            leaf => {
+                joins.reverse();
+                return (leaf, joins);
+            }
+        };
+    }
+}
+
+/// Runs a tree of joins, or a scan alone, and hands every joined row to the consumer.
+pub(super) fn run(
+    plan: &QueryPlan,
+    operator: &RowOperator,
+    demand: Demand<'_>,
     exec: &mut Exec<'_>,
-    (skip, wanted): (u64, u64),
-    passed: &mut dyn FnMut(u64),
     consume: &mut Consumer<'_>,
-) -> Run<()> {
-    let Some(first) = plan.steps.first() else {
-        let arena = Bump::new();
-        consume(&[], &cx_of(exec, &arena))?;
-        return Ok(());
+) -> ExecResult<()> {
+    let (leaf, joins) = pipeline(operator);
+    let Some(first) = leaf.as_scan() else {
+        return Err(SqlError::internal("a join without a driving scan").into());
     };
     let held = Bump::new();
-    let tables = tables_of(plan);
+    let tables = tables_of(&plan.sources);
     let mut inner = Inner {
         plan,
-        held: HeldTables::new(&held, tables.clone()),
+        materialized: MaterializedTables::new(&held, tables.clone()),
         tables,
         judged: HashMap::new(),
     };
-    let mut first_rows = FirstRows::open(plan, first, wanted, exec)?;
-    if skip > 0 && plan.steps.len() == 1 {
-        passed(first_rows.skip(first, skip, exec)?);
+    let wanted = if joins.is_empty() {
+        demand.rows
+    } else {
+        u64::MAX
+    };
+    let mut driving = DrivingScan::open(plan, first, wanted, exec)?;
+    if let Some(skip) = demand
+        .skip
+        .filter(|skip| joins.is_empty() && skip.get() > 0)
+    {
+        skip.set(skip.get() - driving.skip(first, skip.get(), exec)?);
     }
     let mut arena = Bump::new();
     let mut loops = 1;
@@ -90,14 +122,13 @@ pub(super) fn join_behind(
         exec.check_cancelled()?;
         arena.reset();
         let since = exec.begin_part();
-        let tuples = first_rows.next(plan, first, exec, &arena)?;
+        let tuples = driving.next(plan, first, exec, &arena)?;
         let rows = tuples.as_ref().map_or(0, Vec::len) as u64;
-        exec.end_part(first, Role::Step, (std::mem::take(&mut loops), rows), since);
+        exec.end_part(first, Role::Scan, (std::mem::take(&mut loops), rows), since);
         let Some(tuples) = tuples else {
             return Ok(());
         };
-        let rest = plan.steps.get(1..).unwrap_or_default();
-        if !inner.go_on(rest, tuples, exec, &arena, consume)? {
+        if !inner.go_on(&joins, tuples, exec, &arena, consume)? {
             return Ok(());
         }
     }
@@ -106,32 +137,32 @@ pub(super) fn join_behind(
 /// A row of a batch with the number of the row that it grew from.
 type Grown<'a> = (usize, Tuple<'a>);
 
-/// The steps after the first.
+/// The joins above the driving scan.
 struct Inner<'h> {
-    plan: &'h SelectPlan,
-    /// What steps without an index hold.
-    held: HeldTables<'h>,
+    plan: &'h QueryPlan,
+    /// Right sides that are read once.
+    materialized: MaterializedTables<'h>,
     /// The stored tables of the join, by slot.
     tables: Vec<Option<&'h Table>>,
-    /// What a step's rows are judged by, by the step's address.
+    /// What a join's rows are judged by, by the join's address.
     judged: HashMap<usize, Judged<'h>>,
 }
 
-/// What the rows of one step are judged by.
+/// What the rows of one join are judged by.
 struct Judged<'h> {
     on: Conditions<'h>,
     filter: Conditions<'h>,
-    /// What is known of the step's only equality, where it is numbers.
-    known: Option<NumberExpr<'h>>,
+    /// The probe side of a hash join's only equality, where it is numbers.
+    probe: Option<NumberExpr<'h>>,
     learnt: bool,
 }
 
 impl<'h> Judged<'h> {
-    fn new(step: &'h Step) -> Judged<'h> {
+    fn new(join: &'h Join) -> Judged<'h> {
         Judged {
-            on: Conditions::new(&step.on),
-            filter: Conditions::new(&step.filter),
-            known: None,
+            on: Conditions::new(&join.on),
+            filter: Conditions::new(&join.filter),
+            probe: None,
             learnt: false,
         }
     }
@@ -139,16 +170,16 @@ impl<'h> Judged<'h> {
     /// Before a batch of so many rows.
     fn learn(
         &mut self,
-        (step, rows): (&'h Step, usize),
+        (join, rows): (&'h Join, usize),
         tables: &[Option<&'h Table>],
         cx: &EvalCx<'_>,
     ) {
-        if self.learnt || rows < FEW && step.hash.is_empty() {
+        if self.learnt || rows < FEW && join.hash_keys().is_empty() {
             return;
         }
         self.on.learn(tables, cx);
         self.filter.learn(tables, cx);
-        self.known = number_key(step, tables, cx).map(|(known, _)| known);
+        self.probe = number_key(join.hash_keys(), tables, cx).map(|(probe, _)| probe);
         self.learnt = true;
     }
 }
@@ -157,19 +188,19 @@ impl<'h> Judged<'h> {
 const FEW: usize = 64;
 
 impl<'h> Inner<'h> {
-    /// Extends the batch by these steps; false when the consumer has enough.
+    /// Extends the batch by these joins; false when the consumer has enough.
     fn go_on<'a, 'x: 'a + 'h>(
         &mut self,
-        steps: &'h [Step],
+        joins: &[JoinNode<'h>],
         tuples: Vec<Tuple<'a>>,
         exec: &mut Exec<'x>,
         arena: &'a Bump,
         consume: &mut Consumer<'_>,
-    ) -> Run<bool>
+    ) -> ExecResult<bool>
     where
         'h: 'a,
     {
-        let Some((step, rest)) = steps.split_first() else {
+        let Some((join, rest)) = joins.split_first() else {
             let cx = cx_of(exec, arena);
             let mut pacer = Pacer::new();
             for tuple in tuples {
@@ -183,7 +214,7 @@ impl<'h> Inner<'h> {
         for part in tuples.chunks(BATCH) {
             exec.check_cancelled()?;
             let batch = part.iter().copied().enumerate().collect();
-            let grown = self.extend(step, batch, exec, arena)?;
+            let grown = self.extend(*join, batch, exec, arena)?;
             let joined = grown.into_iter().map(|(_, tuple)| tuple).collect();
             if !self.go_on(rest, joined, exec, arena, consume)? {
                 return Ok(false);
@@ -192,54 +223,58 @@ impl<'h> Inner<'h> {
         Ok(true)
     }
 
-    /// The rows of the batch with what the step adds to them.
+    /// The rows of the batch with what the join adds to them.
     fn extend<'a, 'x: 'a + 'h>(
         &mut self,
-        step: &'h Step,
+        node: JoinNode<'h>,
         batch: Vec<Grown<'a>>,
         exec: &mut Exec<'x>,
         arena: &'a Bump,
-    ) -> Run<Vec<Grown<'a>>>
+    ) -> ExecResult<Vec<Grown<'a>>>
     where
         'h: 'a,
     {
         let (since, loops) = (exec.begin_part(), batch.len() as u64);
-        let grown = match step.group.is_empty() {
-            true => {
-                let address = std::ptr::from_ref(step).addr();
+        match node {
+            JoinNode::Table(join) => {
+                let address = std::ptr::from_ref(join).addr();
                 let judged = self.judged.entry(address);
-                let judged = judged.or_insert_with(|| Judged::new(step));
-                judged.learn((step, batch.len()), &self.tables, &cx_of(exec, arena));
-                let candidates = self.candidates(step, &batch, exec, arena)?;
-                match self.judged.get(&address) {
-                    Some(judged) => by_rows((step, judged), batch, &candidates, (exec, arena))?,
+                let judged = judged.or_insert_with(|| Judged::new(join));
+                judged.learn((join, batch.len()), &self.tables, &cx_of(exec, arena));
+                let candidates = self.candidates(join, &batch, exec, arena)?;
+                let grown = match self.judged.get(&address) {
+                    Some(judged) => by_rows((join, judged), batch, &candidates, (exec, arena))?,
                     None => Vec::new(),
-                }
+                };
+                let did = (loops, grown.len() as u64);
+                exec.end_part(&join.right, Role::Scan, did, since);
+                Ok(grown)
             }
-            false => {
-                let joined = self.group(step, &batch, exec, arena)?;
-                by_group(step, batch, joined, &cx_of(exec, arena))?
+            JoinNode::Nested(join) => {
+                let joined = self.nested(join, &batch, exec, arena)?;
+                let grown = by_nested(join, batch, joined, &cx_of(exec, arena))?;
+                exec.end_part(join, Role::Scan, (loops, grown.len() as u64), since);
+                Ok(grown)
             }
-        };
-        exec.end_part(step, Role::Step, (loops, grown.len() as u64), since);
-        Ok(grown)
+        }
     }
 
-    /// The rows of the batch joined with the tables of a group, each with the
+    /// The rows of the batch joined with the right side of a nested join, each with the
     /// position of the row that it grew from.
-    fn group<'a, 'x: 'a + 'h>(
+    fn nested<'a, 'x: 'a + 'h>(
         &mut self,
-        step: &'h Step,
+        join: &'h NestedJoin,
         batch: &[Grown<'a>],
         exec: &mut Exec<'x>,
         arena: &'a Bump,
-    ) -> Run<Vec<Grown<'a>>>
+    ) -> ExecResult<Vec<Grown<'a>>>
     where
         'h: 'a,
     {
         let numbered = batch.iter().enumerate();
         let mut grown: Vec<Grown<'a>> = numbered.map(|(at, (_, tuple))| (at, *tuple)).collect();
-        for inner in &step.group {
+        let (_, joins) = pipeline(&join.right);
+        for inner in joins {
             let mut next = Vec::with_capacity(grown.len());
             for part in grown.chunks(BATCH) {
                 exec.check_cancelled()?;
@@ -253,25 +288,25 @@ impl<'h> Inner<'h> {
     /// The rows that may belong to each row of the batch.
     fn candidates<'a, 'x: 'a + 'h>(
         &mut self,
-        step: &'h Step,
+        join: &'h Join,
         batch: &[Grown<'a>],
         exec: &mut Exec<'x>,
         arena: &'a Bump,
-    ) -> Run<Candidates<'a, 'h>>
+    ) -> ExecResult<Candidates<'a, 'h>>
     where
         'h: 'a,
     {
-        let plan: &'h SelectPlan = self.plan;
-        let Some(source) = plan.sources.get(step.slot) else {
-            return Err(Stop::Error(SqlError::internal("a step without a table")));
+        let plan: &'h QueryPlan = self.plan;
+        let Some(source) = plan.sources.get(join.right.slot) else {
+            return Err(SqlError::internal("a join without a table").into());
         };
-        match (&source.origin, &step.access) {
-            (Origin::Stored(table), Access::Lookup { .. }) if !step.held => {
+        match (&join.method, &source.origin) {
+            (JoinMethod::IndexLookup, Origin::Stored(table)) => {
                 let tuples: Vec<Tuple<'a>> = batch.iter().map(|(_, tuple)| *tuple).collect();
-                let found = lookup(step, table, &tuples, exec, arena)?;
+                let found = lookup((&join.right, &join.on), table, &tuples, exec, arena)?;
                 return Ok(Candidates::LookedUp(found));
             }
-            (Origin::Derived(derived), _) if derived.free.iter().any(|f| f.level == 1) => {
+            (JoinMethod::Lateral, Origin::Derived(derived)) => {
                 let cx = cx_of(exec, arena);
                 let mut out = Vec::with_capacity(batch.len());
                 for (_, tuple) in batch {
@@ -282,23 +317,23 @@ impl<'h> Inner<'h> {
             }
             _ => {}
         }
-        let held = self.held.rows(step, &source.origin, exec)?;
-        let Some(by_key) = &held.by_key else {
+        let held = self.materialized.rows(join, &source.origin, exec)?;
+        let Some(table) = &held.table else {
             return Ok(Candidates::All(held));
         };
         let cx = cx_of(exec, arena);
         let mut first = Vec::with_capacity(batch.len());
-        if by_key.unit().is_some() {
-            let judged = self.judged.get(&std::ptr::from_ref(step).addr());
-            let known = judged.and_then(|j| j.known.as_ref()).zip(step.hash.first());
-            let Some((known, part)) = known else {
-                return Err(Stop::Error(SqlError::internal("a key without numbers")));
+        if table.unit().is_some() {
+            let judged = self.judged.get(&std::ptr::from_ref(join).addr());
+            let probe = judged.and_then(|j| j.probe.as_ref());
+            let Some((probe, part)) = probe.zip(join.hash_keys().first()) else {
+                return Err(SqlError::internal("a key without numbers").into());
             };
             for (_, tuple) in batch {
-                first.push(match known.eval(tuple) {
-                    Found::Value(number) => by_key.first_of_number(number),
+                first.push(match probe.eval(tuple) {
+                    Found::Value(number) => table.first_of_number(number),
                     Found::Null => None,
-                    Found::Elsewhere => by_key.first_of_value(eval(&part.known, tuple, &cx)?),
+                    Found::Elsewhere => table.first_of_value(eval(&part.probe, tuple, &cx)?),
                 });
             }
             return Ok(Candidates::Hashed(held, first));
@@ -307,12 +342,12 @@ impl<'h> Inner<'h> {
         for (_, tuple) in batch {
             key.clear();
             let mut known = true;
-            for part in &step.hash {
-                let value = eval(&part.known, tuple, &cx)?;
-                known &= append_comparable(value, &part.known.ty, part.how, &cx, &mut key)?;
+            for part in join.hash_keys() {
+                let value = eval(&part.probe, tuple, &cx)?;
+                known &= append_comparable(value, &part.probe.ty, part.how, &cx, &mut key)?;
             }
             // What has no encoding is NULL, and equal to nothing.
-            first.push(known.then(|| by_key.first(&key)).flatten());
+            first.push(known.then(|| table.first(&key)).flatten());
         }
         Ok(Candidates::Hashed(held, first))
     }
@@ -320,11 +355,11 @@ impl<'h> Inner<'h> {
 
 /// Each row of the batch with the rows of one table that belong to it.
 fn by_rows<'a, 'h: 'a, 'x: 'a>(
-    (step, judged): (&'h Step, &Judged<'h>),
+    (join, judged): (&'h Join, &Judged<'h>),
     batch: Vec<Grown<'a>>,
     candidates: &Candidates<'a, 'h>,
     (exec, arena): (&Exec<'x>, &'a Bump),
-) -> Run<Vec<Grown<'a>>> {
+) -> ExecResult<Vec<Grown<'a>>> {
     let cx = &cx_of(exec, arena);
     let before = arena.allocated_bytes();
     let mut out = Vec::with_capacity(batch.len());
@@ -344,23 +379,24 @@ fn by_rows<'a, 'h: 'a, 'x: 'a>(
         let mut found = false;
         for slot in candidates.of(at) {
             pacer.tick()?;
-            if let Some(place) = joined.get_mut(step.slot) {
+            if let Some(place) = joined.get_mut(join.right.slot) {
                 *place = slot;
             }
             if !judged.on.hold(&joined, cx)? {
                 continue;
             }
             found = true;
-            if step.semi.is_some() {
+            if matches!(join.kind, JoinKind::Semi | JoinKind::Anti) {
                 break;
             }
             if judged.filter.hold(&joined, cx)? {
                 out.push((from, &*cx.arena.alloc_slice_copy(&joined)));
             }
         }
-        let alone = match step.semi {
-            Some(anti) => found != anti,
-            None => step.outer && !found,
+        let alone = match join.kind {
+            JoinKind::Inner => false,
+            JoinKind::Left | JoinKind::Anti => !found,
+            JoinKind::Semi => found,
         };
         if alone && judged.filter.hold(tuple, cx)? {
             out.push((from, tuple));
@@ -371,23 +407,23 @@ fn by_rows<'a, 'h: 'a, 'x: 'a>(
 
 /// Each row of the batch with those that grew from it in an outer join of
 /// several tables, or alone where none did.
-fn by_group<'a, 'h: 'a>(
-    step: &'h Step,
+fn by_nested<'a, 'h: 'a>(
+    join: &'h NestedJoin,
     batch: Vec<Grown<'a>>,
     grown: Vec<Grown<'a>>,
     cx: &EvalCx<'a>,
-) -> Run<Vec<Grown<'a>>> {
+) -> ExecResult<Vec<Grown<'a>>> {
     let mut out = Vec::with_capacity(batch.len());
     let mut grown = grown.into_iter().peekable();
     for (at, (from, tuple)) in batch.into_iter().enumerate() {
         let mut found = false;
         while let Some((_, joined)) = grown.next_if(|(of, _)| *of == at) {
             found = true;
-            if all_true(&step.filter, joined, cx)? {
+            if all_true(&join.filter, joined, cx)? {
                 out.push((from, joined));
             }
         }
-        if !found && step.outer && all_true(&step.filter, tuple, cx)? {
+        if !found && all_true(&join.filter, tuple, cx)? {
             out.push((from, tuple));
         }
     }
@@ -401,9 +437,9 @@ enum Candidates<'a, 'h> {
     /// These, for each row of the batch.
     Lists(Vec<Vec<Slot<'a>>>),
     /// Of those held the ones from this position on, for each.
-    Hashed(Rc<Held<'h>>, Vec<Option<usize>>),
+    Hashed(Rc<Materialized<'h>>, Vec<Option<usize>>),
     /// All that are held.
-    All(Rc<Held<'h>>),
+    All(Rc<Materialized<'h>>),
 }
 
 impl<'a, 'h: 'a> Candidates<'a, 'h> {
@@ -416,7 +452,7 @@ impl<'a, 'h: 'a> Candidates<'a, 'h> {
             Candidates::All(held) => list = &held.rows,
             Candidates::Hashed(held, first) => {
                 let first = first.get(at).copied().flatten();
-                let rows = held.by_key.as_ref().map(|by_key| by_key.from(first));
+                let rows = held.table.as_ref().map(|table| table.from(first));
                 let slots = rows.into_iter().flatten();
                 chain = Some(slots.filter_map(|row| held.rows.get(row).copied()));
             }

@@ -6,10 +6,10 @@
 //! and no row; a range bound that does not fit is dropped, and the condition
 //! decides.
 
-use super::Run;
+use super::ExecResult;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, ExprKind, convert};
-use crate::plan::{Bound, Span};
+use crate::plan::scan::{Bound, IndexRange};
 use porpoise_rows::KeyRange;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{CastCx, Collation, ColumnType, Decimal, Kind, Value, ValueRef, store};
@@ -115,7 +115,7 @@ pub fn prefix<'a>(
     parts: &'a [Expr],
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
-) -> Run<Option<Vec<u8>>> {
+) -> ExecResult<Option<Vec<u8>>> {
     let values = values(table, index, parts, row, cx)?;
     Ok(values.map(|values| encoded(table, index, &values)))
 }
@@ -133,7 +133,7 @@ fn values<'a>(
     parts: &'a [Expr],
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
-) -> Run<Option<Values>> {
+) -> ExecResult<Option<Values>> {
     let mut values = Values::new();
     let Some(definition) = table.indexes.get(index) else {
         return Ok(None);
@@ -175,7 +175,7 @@ pub fn of_value(
 
 /// Whether a pattern of LIKE begins with a wildcard, so that its range is no
 /// better than the table.
-fn begins_anyhow<'a>(bound: &'a Bound, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Run<bool> {
+fn begins_anyhow<'a>(bound: &'a Bound, row: &[Slot<'a>], cx: &EvalCx<'a>) -> ExecResult<bool> {
     let Some(pattern) = bound.pattern.filter(|p| p.or_table) else {
         return Ok(false);
     };
@@ -188,25 +188,25 @@ fn begins_anyhow<'a>(bound: &'a Bound, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Run
     })
 }
 
-/// The ranges of an index that spans of it hold, in ascending order; none of
+/// The key ranges of an index, in ascending order; none of
 /// them is empty, and no two have a key in common. `None` where the whole table
 /// is as good.
 pub fn ranges<'a>(
     table: &Table,
     index: usize,
-    spans: &'a [Span],
+    wanted: &'a [IndexRange],
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
-) -> Run<Option<Vec<KeyRange>>> {
-    let mut ranges = Vec::with_capacity(spans.iter().map(|s| s.keys.len()).sum());
-    for span in spans {
-        let bounds = (span.low.as_ref(), span.high.as_ref());
+) -> ExecResult<Option<Vec<KeyRange>>> {
+    let mut ranges = Vec::with_capacity(wanted.iter().map(|w| w.keys.len()).sum());
+    for part in wanted {
+        let bounds = (part.low.as_ref(), part.high.as_ref());
         if let Some(low) = bounds.0
             && begins_anyhow(low, row, cx)?
         {
             return Ok(None);
         }
-        for equal in &span.keys {
+        for equal in &part.keys {
             cx.env.tick()?;
             ranges.extend(range(table, index, equal, bounds, row, cx)?);
         }
@@ -246,7 +246,7 @@ fn range<'a>(
     bounds: (Option<&'a Bound>, Option<&'a Bound>),
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
-) -> Run<Option<KeyRange>> {
+) -> ExecResult<Option<KeyRange>> {
     let Some(values) = values(table, index, equal, row, cx)? else {
         return Ok(None);
     };
@@ -325,7 +325,7 @@ fn beginning<'a>(
     bound: &'a Bound,
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
-) -> Run<Edge> {
+) -> ExecResult<Edge> {
     let part = table.indexes.get(index);
     let part = part.and_then(|i| i.parts.get(equal.len()));
     let column = part.and_then(|p| table.columns.get(p.column));
@@ -356,7 +356,7 @@ fn bounded<'a>(
     next: &impl Fn(Value) -> Vec<u8>,
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
-) -> Run<Edge> {
+) -> ExecResult<Edge> {
     let value = eval(&bound.value, row, cx)?;
     if value.is_null() {
         return Ok(Edge::Never);

@@ -1,9 +1,21 @@
 //! Executing plans against a transaction on rows.
 //!
-//! Rows flow in batches: the first table of a join yields a batch, each
-//! further step looks up what belongs to the whole batch in one call, and
-//! what is left is projected into the client's sink, an aggregate or a sort.
-//! A batch lives in an arena that is emptied before the next one.
+//! A plan is a tree of operators ([`crate::plan::physical`]); each is run by the module
+//! of its name. Rows are pushed: an operator calls its consumer for each row, and the
+//! consumer returns whether it wants more. Below the consumer, scans and joins work
+//! on batches: the driving scan yields a batch, and each join looks up what belongs to the
+//! whole batch in one call. A batch lives in an arena that is emptied before the next one.
+//!
+//! ```text
+//!  query            result operators: LIMIT, and which of these runs
+//!    point_lookup     rows by whole keys, straight into the sink
+//!    project          rows as they are found
+//!    collect          rows kept, told apart, sorted (sort_buffer)
+//!      rows         row operators: calls its consumer for each joined row
+//!        aggregate    groups
+//!        fused_scan   rows of one table where they lie
+//!        join         driving_scan -> index_lookup | materialized, join_hash_table -> ...
+//! ```
 //!
 //! Invariants:
 //! 1. Keys known beforehand are asked for in one engine call.
@@ -12,34 +24,38 @@
 //! 3. Nothing is sent to the client before the statement can no longer be
 //!    restarted: only plain reads stream.
 
-pub mod aggregate;
+mod aggregate;
 mod assign;
-mod by_key;
+mod collect;
 mod conditions;
-mod counted;
-pub mod derived;
-mod direct;
+mod derived;
 pub mod dml;
-pub mod fetch;
-mod first;
-mod gathered;
-mod held;
+mod driving_scan;
+mod fetch;
+mod found_rows;
+mod fused_scan;
+mod index_lookup;
+mod index_merge;
 pub mod insert;
-pub mod join;
-mod kept;
-pub mod keys;
-mod locked;
-mod lookup;
+mod join;
+mod join_hash_table;
+mod keys;
+mod lock_rows;
+mod materialized;
 pub mod multi;
+mod point_lookup;
 pub mod profile;
-pub mod reach;
+mod project;
+pub mod pruning;
+pub mod query;
+mod rows;
 mod rowstore;
-pub mod select;
+mod scan;
 mod show;
-pub mod sort;
+mod sort;
+mod sort_buffer;
 pub mod state;
-mod step;
-pub mod subquery;
+mod subquery;
 mod upsert;
 
 use crate::error::SqlError;
@@ -57,7 +73,7 @@ use std::time::{Duration, Instant};
 
 /// Why execution stopped.
 #[derive(Debug)]
-pub enum Stop {
+pub enum ExecError {
     /// With an error.
     Error(SqlError),
     /// A locked row is newer than the statement's view: run it again at a new
@@ -65,14 +81,14 @@ pub enum Stop {
     Restart,
 }
 
-impl<E: Into<SqlError>> From<E> for Stop {
-    fn from(e: E) -> Stop {
-        Stop::Error(e.into())
+impl<E: Into<SqlError>> From<E> for ExecError {
+    fn from(e: E) -> ExecError {
+        ExecError::Error(e.into())
     }
 }
 
 /// The result of execution.
-pub type Run<T> = std::result::Result<T, Stop>;
+pub type ExecResult<T> = std::result::Result<T, ExecError>;
 
 /// Where the rows of a result go.
 pub trait ResultSink {
@@ -88,7 +104,7 @@ pub trait ResultSink {
 
 /// What is done about rows newer than the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Newer {
+pub enum ConflictPolicy {
     /// Snapshot isolation with a pinned view: the statement is run again if the
     /// view can be moved forward, else it is a conflict.
     Advance,
@@ -111,7 +127,7 @@ pub struct Shared<'x> {
     /// Own writes below this are seen (rule 7).
     pub mark: Mark,
     /// What is done about newer rows.
-    pub newer: Newer,
+    pub conflicts: ConflictPolicy,
     /// Ranges that are scanned for rows to lock must not have changed when the
     /// transaction commits (transactions.md, rule 5).
     pub validate: bool,
@@ -140,7 +156,7 @@ pub struct Exec<'x> {
     /// The current rows of the queries around it.
     pub outer: Option<&'x Frame<'x>>,
     /// What is done about newer rows.
-    pub newer: Newer,
+    pub conflicts: ConflictPolicy,
     /// `innodb_lock_wait_timeout`.
     pub lock_wait: Duration,
     /// What virtual tables show.
@@ -155,7 +171,7 @@ impl<'x> Exec<'x> {
             env: shared.env,
             params: shared.params,
             outer,
-            newer: shared.newer,
+            conflicts: shared.conflicts,
             lock_wait: shared.lock_wait,
             server: shared.server,
         }

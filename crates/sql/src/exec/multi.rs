@@ -7,12 +7,11 @@
 //! call.
 
 use super::assign::{Storer, assign_in, note_skipped, stays_chosen};
-use super::join::join;
+use super::rows::{self, Demand};
 use super::state::{States, size_of_row};
-use super::{Changes, Exec, Run};
+use super::{Changes, Exec, ExecResult};
 use crate::expr::eval::{EvalCx, Slot};
 use crate::plan::multi::{MultiPlan, MultiTarget};
-use bumpalo::Bump;
 use porpoise_rows::catalog::TableId;
 use porpoise_rows::{RowBuf, RowChange, UpdateMode};
 use porpoise_types::{Level, Warning};
@@ -26,7 +25,7 @@ struct Gathered {
 }
 
 /// UPDATE or DELETE over several tables.
-pub fn run(plan: &MultiPlan, exec: &mut Exec<'_>) -> Run<Changes> {
+pub fn run(plan: &MultiPlan, exec: &mut Exec<'_>) -> ExecResult<Changes> {
     let storer = Storer::new(exec, plan.ignore, 2);
     let states = exec.shared.states;
     let mut gathered: Vec<Gathered> = Vec::with_capacity(plan.targets.len());
@@ -45,11 +44,7 @@ pub fn run(plan: &MultiPlan, exec: &mut Exec<'_>) -> Run<Changes> {
             });
         }
     }
-    let arena = Bump::new();
-    if !super::select::constant_part(&plan.select, exec, &arena)? {
-        return Ok(Changes::default());
-    }
-    let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> Run<bool> {
+    let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> ExecResult<bool> {
         for (target, place) in plan.targets.iter().zip(&place) {
             if let Some(gathered) = gathered.get_mut(*place) {
                 gather(plan, target, gathered, row, cx, &storer, states)?;
@@ -58,7 +53,9 @@ pub fn run(plan: &MultiPlan, exec: &mut Exec<'_>) -> Run<Changes> {
         Ok(true)
     };
     let strictly = exec.env.strictly(storer.strict && !plan.delete);
-    join(&plan.select, exec, u64::MAX, &mut consume)?;
+    if let Some(input) = plan.select.rows() {
+        rows::run(&plan.select, input, Demand::ALL, exec, &mut consume)?;
+    }
     drop(strictly);
     let mut changes = Changes::default();
     for (id, gathered) in tables.iter().zip(gathered) {
@@ -91,7 +88,7 @@ fn gather(
     cx: &EvalCx<'_>,
     storer: &Storer<'_>,
     states: &States,
-) -> Run<()> {
+) -> ExecResult<()> {
     let Some(Slot::Keyed(found)) = row.get(target.slot) else {
         return Ok(());
     };
@@ -133,7 +130,7 @@ fn delete(
     target: &MultiTarget,
     gone: Vec<(Vec<u8>, RowBuf)>,
     exec: &mut Exec<'_>,
-) -> Run<u64> {
+) -> ExecResult<u64> {
     if gone.is_empty() {
         return Ok(0);
     }

@@ -30,8 +30,8 @@ pub enum Role {
     Group,
     /// Its sort.
     Sort,
-    /// A step of a join.
-    Step,
+    /// A scan, with its join.
+    Scan,
 }
 
 /// What the parts of a plan did.
@@ -73,11 +73,11 @@ mod tests {
     fn parts_add_up_by_address() {
         let profile = Profile::default();
         let (a, b) = ([1u8], [2u8]);
-        profile.add(&a, Role::Step, (1, 2), Instant::now());
-        profile.add(&a, Role::Step, (1, 3), Instant::now());
-        let actual = profile.of(&a, Role::Step).unwrap();
+        profile.add(&a, Role::Scan, (1, 2), Instant::now());
+        profile.add(&a, Role::Scan, (1, 3), Instant::now());
+        let actual = profile.of(&a, Role::Scan).unwrap();
         assert_eq!((actual.loops, actual.rows), (2, 5));
         assert_eq!(profile.of(&a, Role::Sort), None);
-        assert_eq!(profile.of(&b, Role::Step), None);
+        assert_eq!(profile.of(&b, Role::Scan), None);
     }
 }

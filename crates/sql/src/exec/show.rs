@@ -1,18 +1,17 @@
 //! Rows and entries of a cursor, shown where they lie.
 //!
 //! Invariant: while the engine shows rows the transaction is borrowed and the
-//! engine's memory is held. Whoever is shown one may not ask for other rows,
-//! wait, or write to a client.
+//! engine's memory is held. A visitor may not read other rows, wait, or write
+//! to a client.
 
 use super::fetch::Cursor;
-use super::reach::Reach;
-use super::{Exec, Run, Stop};
+use super::pruning::Pruning;
+use super::{Exec, ExecError, ExecResult};
 use crate::bind::Origin;
 use crate::error::SqlError;
-use crate::expr::Expr;
 use crate::expr::convert::keep_ref;
 use crate::expr::eval::Slot;
-use crate::plan::{Access, SelectPlan, Step};
+use crate::plan::QueryPlan;
 use bumpalo::Bump;
 use porpoise_rows::RowRef;
 use porpoise_rows::catalog::Table;
@@ -20,29 +19,70 @@ use porpoise_types::ValueRef;
 use smallvec::{SmallVec, smallvec};
 use std::ops::ControlFlow;
 
-/// Who is shown rows.
-pub(super) trait Shown {
-    /// A row, or the columns of one that an entry holds.
-    fn slot(&mut self, slot: Slot<'_>);
-    /// Something could not be read.
-    fn fail(&mut self, stop: Stop);
-    /// No more is wanted: what else is shown may be passed over.
-    fn is_over(&self) -> bool;
+/// How a call that shows rows ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// There may be more rows.
+    More,
+    /// The last row was shown.
+    AtEnd,
+    /// The visitor wants no more.
+    Enough,
 }
 
-/// Whether an access path can show its rows where they lie.
-pub(super) fn is_shown(access: &Access) -> bool {
-    !matches!(
-        access,
-        Access::Virtual | Access::Set { .. } | Access::Union { .. }
-    )
+/// Calls a function for each row until it fails or wants no more. The engine
+/// may show a few rows after that, which are passed over.
+struct Visitor<'v, F> {
+    visit: &'v mut F,
+    over: bool,
+    failed: Option<ExecError>,
+}
+
+impl<'v, F: FnMut(Slot<'_>) -> ExecResult<bool>> Visitor<'v, F> {
+    fn new(visit: &'v mut F) -> Visitor<'v, F> {
+        Visitor {
+            visit,
+            over: false,
+            failed: None,
+        }
+    }
+
+    #[inline]
+    fn show(&mut self, slot: Slot<'_>) {
+        if self.over {
+            return;
+        }
+        match (self.visit)(slot) {
+            Ok(more) => self.over = !more,
+            Err(stop) => self.fail(stop),
+        }
+    }
+
+    /// The first failure counts.
+    fn fail(&mut self, stop: ExecError) {
+        self.over = true;
+        self.failed.get_or_insert(stop);
+    }
+
+    fn progress(self, more: bool) -> ExecResult<Progress> {
+        match (self.failed, self.over, more) {
+            (Some(stop), ..) => Err(stop),
+            (None, true, _) => Ok(Progress::Enough),
+            (None, false, true) => Ok(Progress::More),
+            (None, false, false) => Ok(Progress::AtEnd),
+        }
+    }
 }
 
 /// A copy of what was shown.
 ///
 /// # Errors
 /// As [`RowRef::copied_to`].
-pub(super) fn copied_slot<'a>(slot: Slot<'_>, table: &'a Table, arena: &'a Bump) -> Run<Slot<'a>> {
+pub(super) fn copied_slot<'a>(
+    slot: Slot<'_>,
+    table: &'a Table,
+    arena: &'a Bump,
+) -> ExecResult<Slot<'a>> {
     Ok(match slot {
         Slot::Row(row) => {
             let bytes: &'a [u8] = arena.alloc_slice_copy(row.bytes());
@@ -56,24 +96,16 @@ pub(super) fn copied_slot<'a>(slot: Slot<'_>, table: &'a Table, arena: &'a Bump)
     })
 }
 
-/// Whether the rows of a step may be shown where they lie, and its conditions
-/// checked there.
-pub(super) fn may_show(step: &Step) -> bool {
-    let plain = step.semi.is_none() && step.group.is_empty() && !step.outer;
-    let simple = |e: &Expr| e.is_fixed() && !e.has_query();
-    plain && is_shown(&step.access) && step.lock.is_none() && step.filter.iter().all(simple)
-}
-
 /// The columns of the table in a slot that a query may read of an entry of this
 /// index, ascending.
 pub(super) fn columns_of_entries(
-    plan: &SelectPlan,
+    plan: &QueryPlan,
     slot: usize,
     (table, index): (&Table, usize),
 ) -> Vec<usize> {
     let held = table.columns_in_entries(index);
     let is_derived = |origin: &Origin| matches!(origin, Origin::Derived(_));
-    if plan.has_queries || plan.sources.iter().any(|s| is_derived(&s.origin)) {
+    if plan.has_subqueries || plan.sources.iter().any(|s| is_derived(&s.origin)) {
         return held;
     }
     let mut columns = Vec::new();
@@ -83,54 +115,51 @@ pub(super) fn columns_of_entries(
         }
     };
     plan.expressions(&mut |e| e.columns(&mut note));
-    for step in plan.all_steps() {
-        step.implied.iter().for_each(|e| e.columns(&mut note));
-        for part in &step.hash {
-            part.known.columns(&mut note);
-            part.own.columns(&mut note);
-        }
-    }
+    plan.scans(&mut |scan| scan.implied.iter().for_each(|e| e.columns(&mut note)));
     columns.sort_unstable();
     columns.dedup();
     columns.retain(|c| held.contains(c));
     columns
 }
 
-/// Shows the next rows, about `limit`; whether there may be more.
+/// Shows the next rows, about `limit`, to a function that returns whether it
+/// wants more.
 pub(super) fn show_rows(
     table: &Table,
     cursor: &mut Cursor,
-    reach: &Reach,
+    pruning: &Pruning,
     exec: &Exec<'_>,
     limit: usize,
-    shown: &mut impl Shown,
-) -> Run<bool> {
+    visit: &mut impl FnMut(Slot<'_>) -> ExecResult<bool>,
+) -> ExecResult<Progress> {
     let read = exec.read();
+    let mut visitor = Visitor::new(visit);
     match cursor {
-        Cursor::Keys { done: true, .. } => Ok(false),
+        Cursor::Keys { done: true, .. } => Ok(Progress::AtEnd),
         Cursor::Keys { index, keys, done } => {
             *done = true;
-            keys.retain(|key| reach.allows(table, *index, key));
+            keys.retain(|key| pruning.allows(table, *index, key));
             let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             let mut show = |_: usize, row: Option<(&[u8], RowRef<'_>)>| {
                 if let Some((_, row)) = row {
-                    shown.slot(Slot::Row(row));
+                    visitor.show(Slot::Row(row));
                 }
             };
-            let blobs = reach.blobs();
+            let blobs = pruning.blobs();
             exec.txn()
                 .get_by_unique_in_order_with(table, *index, &wanted, blobs, read, &mut show)?;
-            Ok(false)
+            visitor.progress(false)
         }
-        Cursor::Gathered(_) => Err(Stop::Error(SqlError::internal("a union shown as a scan"))),
+        Cursor::IndexMerge(_) => Err(SqlError::internal("a union shown as a scan").into()),
         Cursor::Scan { spec, position } => {
             if position.done() || spec.ranges.is_empty() {
-                return Ok(false);
+                return Ok(Progress::AtEnd);
             }
-            let mut show = |_: &[u8], row: RowRef<'_>| shown.slot(Slot::Row(row));
-            let fetch = reach.fetch();
+            let mut show = |_: &[u8], row: RowRef<'_>| visitor.show(Slot::Row(row));
+            let fetch = pruning.fetch();
             let mut txn = exec.txn();
-            Ok(txn.scan_with(table, spec, fetch, read, position, limit, &mut show)?)
+            let more = txn.scan_with(table, spec, fetch, read, position, limit, &mut show)?;
+            visitor.progress(more)
         }
     }
 }
@@ -140,32 +169,35 @@ pub(super) fn show_entries(
     table: &Table,
     columns: &[usize],
     cursor: &mut Cursor,
-    reach: &Reach,
+    pruning: &Pruning,
     (exec, arena): (&Exec<'_>, &Bump),
     limit: usize,
-    shown: &mut impl Shown,
-) -> Run<bool> {
+    visit: &mut impl FnMut(Slot<'_>) -> ExecResult<bool>,
+) -> ExecResult<Progress> {
     let Some((spec, position)) = cursor.entries() else {
-        return Err(Stop::Error(SqlError::internal("entries without a scan")));
+        return Err(SqlError::internal("entries without a scan").into());
     };
     if position.done() || spec.ranges.is_empty() {
-        return Ok(false);
+        return Ok(Progress::AtEnd);
     }
+    let mut visitor = Visitor::new(visit);
     let reader = table.entry_reader(spec.index, columns)?;
     let width = columns.last().map_or(0, |last| last + 1);
     let mut show = |_: usize, key: &[u8], value: &[u8]| {
         let mut values: SmallVec<[ValueRef<'_>; 4]> = smallvec![ValueRef::Null; width];
         let mut keep = |bytes: Vec<u8>| -> &[u8] { arena.alloc_slice_copy(&bytes) };
         match reader.read(key, value, &mut values, &mut keep) {
-            Ok(()) => shown.slot(Slot::Values(&values)),
-            Err(error) => shown.fail(error.into()),
+            Ok(()) => visitor.show(Slot::Values(&values)),
+            Err(error) => visitor.fail(error.into()),
         }
-        match shown.is_over() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if visitor.over {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     };
-    let (read, partitions) = (exec.read(), reach.partitions());
+    let (read, partitions) = (exec.read(), pruning.partitions());
     let mut txn = exec.txn();
-    Ok(txn.scan_entries(table, spec, partitions, read, (position, limit), &mut show)?)
+    let more = txn.scan_entries(table, spec, partitions, read, (position, limit), &mut show)?;
+    visitor.progress(more)
 }

@@ -8,7 +8,7 @@
 //!    that they were made of.
 //! 2. All keys of one sort are of one form, which its types decide.
 
-use super::{Run, rowstore};
+use super::{ExecResult, rowstore};
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::plan::OrderKey;
 use porpoise_types::{ColumnType, CompareAs, Kind, Value, ValueRef, compare};
@@ -37,7 +37,12 @@ impl<'p> SortKeys<'p> {
     }
 
     /// Appends the key of a row.
-    pub(super) fn append(&self, row: &[Slot<'_>], cx: &EvalCx<'_>, out: &mut Vec<u8>) -> Run<()> {
+    pub(super) fn append(
+        &self,
+        row: &[Slot<'_>],
+        cx: &EvalCx<'_>,
+        out: &mut Vec<u8>,
+    ) -> ExecResult<()> {
         for key in self.keys {
             let value = eval(&key.expr, row, cx)?;
             if !self.as_bytes {

@@ -15,14 +15,15 @@
 //!    values that compare equal.
 
 use super::derived::Collect;
-use super::select::run_some;
-use super::state::{RowSet, append_comparable, append_exact, size_of_row};
-use super::{Exec, Shared, Stop};
+use super::query::run_some;
+use super::state::{RowSet, append_exact, size_of_row};
+use super::{Exec, ExecError, Shared};
 use crate::error::{Result, SqlError};
+use crate::expr::comparable::append_comparable;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::query::{Frame, FreeRef, QueryTest, RunQueries, Subquery, TestKind};
 use crate::expr::{CmpOp, convert, logic};
-use crate::plan::SelectPlan;
+use crate::plan::{QueryPlan, plan_of};
 use porpoise_types::{Value, ValueRef};
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -52,10 +53,10 @@ pub(super) fn key_of(free: &[FreeRef], frame: &Frame<'_>) -> Vec<u8> {
 }
 
 /// An error as expressions know errors; a restart is remembered.
-pub(super) fn plain(stop: Stop, shared: &Shared<'_>) -> SqlError {
+pub(super) fn plain(stop: ExecError, shared: &Shared<'_>) -> SqlError {
     match stop {
-        Stop::Error(error) => error,
-        Stop::Restart => {
+        ExecError::Error(error) => error,
+        ExecError::Restart => {
             shared.states.restart.set(true);
             SqlError::internal("a statement to be run again")
         }
@@ -99,15 +100,22 @@ impl RunQueries for Shared<'_> {
         Ok(convert::keep(&value, cx))
     }
 
-    fn set<'a>(
+    fn each_value<'a>(
         &self,
         test: &'a QueryTest,
-        row: &[Slot<'a>],
-        cx: &EvalCx<'a>,
-    ) -> Result<Rc<RowSet>> {
+        (row, cx): (&[Slot<'a>], &EvalCx<'a>),
+        most: usize,
+        visit: &mut dyn FnMut(ValueRef<'_>),
+    ) -> Result<bool> {
         crate::bind::check_stack()?;
         let frame = frame_of(row, cx);
-        self.kept_rows(test, &frame, cx)
+        let set = self.kept_rows(test, &frame, cx)?;
+        if set.rows.len() > most {
+            return Ok(false);
+        }
+        let values = set.rows.iter().filter_map(|row| row.first());
+        values.for_each(|value| visit(value.as_ref()));
+        Ok(true)
     }
 }
 
@@ -115,7 +123,7 @@ impl Shared<'_> {
     /// Runs a query with these rows around it until it has given `most` rows.
     pub(super) fn rows_of(
         &self,
-        plan: &SelectPlan,
+        plan: &QueryPlan,
         frame: &Frame<'_>,
         most: u64,
     ) -> Result<Vec<Vec<Value>>> {
@@ -139,7 +147,7 @@ impl Shared<'_> {
             TestKind::Scalar | TestKind::Row(_) => 2,
             TestKind::Any(_) | TestKind::All(_) => u64::MAX,
         };
-        let rows = self.rows_of(&test.query.plan, frame, most)?;
+        let rows = self.rows_of(plan_of(&test.query)?, frame, most)?;
         let held = rows.iter().map(|r| size_of_row(r)).sum();
         let answer = match test.kind {
             TestKind::Exists => Value::Int(i64::from(!rows.is_empty())),
@@ -180,7 +188,7 @@ impl Shared<'_> {
         if let Some(rows) = self.states.rows(address(query), &key) {
             return Ok(rows);
         }
-        let rows = self.rows_of(&query.plan, frame, u64::MAX)?;
+        let rows = self.rows_of(plan_of(query)?, frame, u64::MAX)?;
         let mut set = RowSet {
             held: rows.iter().map(|r| size_of_row(r)).sum(),
             rows,
@@ -208,7 +216,7 @@ fn hash(test: &QueryTest, set: &mut RowSet, cx: &EvalCx<'_>) -> Result<()> {
             continue;
         }
         let mut key = Vec::new();
-        for ((value, how), item) in row.iter().zip(&test.how).zip(&test.query.plan.items) {
+        for ((value, how), item) in row.iter().zip(&test.how).zip(test.query.items()) {
             if !append_comparable(value.as_ref(), &item.ty, *how, cx, &mut key)? {
                 set.with_null.clear();
                 return Ok(());
@@ -292,7 +300,7 @@ fn compare_rows(
     cx: &EvalCx<'_>,
 ) -> Result<Option<bool>> {
     let mut equal = Some(true);
-    let items = &test.query.plan.items;
+    let items = test.query.items();
     let columns = left.iter().zip(&test.left).zip(row.iter().zip(items));
     for (((a, a_e), (b, b_e)), how) in columns.zip(&test.how) {
         let sides = ((*a, a_e), (b.as_ref(), b_e));

@@ -1,8 +1,8 @@
 //! INSERT ... ON DUPLICATE KEY UPDATE, row by row.
 
 use super::assign::{Storer, assign_in, fulfils};
-use super::select::cx_of;
-use super::{Changes, Exec, Newer, Run, Stop};
+use super::query::cx_of;
+use super::{Changes, ConflictPolicy, Exec, ExecError, ExecResult};
 use crate::expr::eval::{EvalCx, Slot};
 use crate::plan::dml::InsertPlan;
 use bumpalo::Bump;
@@ -17,7 +17,7 @@ pub(super) fn all(
     exec: &mut Exec<'_>,
     ids: &mut GeneratedIds,
     changes: &mut Changes,
-) -> Run<()> {
+) -> ExecResult<()> {
     for (at, mut row) in rows.into_iter().enumerate() {
         if let Some((position, id)) = ids.left_over(&plan.table, at, &row)
             && let Some(value) = row.get_mut(position)
@@ -39,7 +39,7 @@ fn insert_or_update(
     at: usize,
     exec: &mut Exec<'_>,
     (ids, changes): (&mut GeneratedIds, &mut Changes),
-) -> Run<bool> {
+) -> ExecResult<bool> {
     let number = at as u64 + 1;
     // VALUES() may name a generated column.
     exec.txn().generate(&plan.table, row, number)?;
@@ -54,8 +54,8 @@ fn insert_or_update(
             newer,
             ..
         } => {
-            if newer && exec.newer == Newer::Advance {
-                return Err(Stop::Restart);
+            if newer && exec.conflicts == ConflictPolicy::Advance {
+                return Err(ExecError::Restart);
             }
             (primary, row)
         }

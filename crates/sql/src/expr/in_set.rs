@@ -11,10 +11,10 @@
 //! 2. The answer is that of the linear scan: true when a value is equal, else
 //!    unknown when one is NULL, else false.
 
+use super::comparable::append_comparable;
 use super::eval::{Env, EvalCx, eval};
 use super::{Expr, ExprKind};
 use crate::error::Result;
-use crate::exec::state::append_comparable;
 use porpoise_types::{CompareAs, ValueRef};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

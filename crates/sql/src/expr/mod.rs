@@ -13,6 +13,7 @@
 //! 3. Children are evaluated at most once for each evaluation of the parent.
 
 pub mod arith;
+pub mod comparable;
 pub mod convert;
 pub mod eval;
 pub mod function;

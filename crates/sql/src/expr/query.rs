@@ -3,9 +3,9 @@
 //! A subquery is planned once, with the statement. Where it names columns of
 //! the queries around it, its plan holds [`ExprKind::Outer`] nodes, and
 //! [`Subquery::free`] lists them: these values are all that its result
-//! depends on. Evaluation hands the current row down as a [`Frame`]; what
-//! runs the plan stands behind [`RunQueries`], so that expressions know
-//! nothing of transactions.
+//! depends on. Evaluation hands the current row down as a [`Frame`]. Expressions
+//! know neither plans nor transactions: the planner hands in its plan as a
+//! [`SubqueryPlan`], and the executor runs it behind [`RunQueries`].
 //!
 //! Invariants:
 //! 1. A subquery is evaluated only where the expression around it is: CASE,
@@ -17,10 +17,9 @@
 use super::eval::{EvalCx, Slot};
 use super::{CmpOp, Expr, Load};
 use crate::error::Result;
-use crate::exec::state::RowSet;
-use crate::plan::SelectPlan;
 use porpoise_types::{ColumnType, CompareAs, ValueRef};
-use std::rc::Rc;
+use std::any::Any;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 /// The slot whose columns are the results of a query's own aggregates, for the queries inside.
@@ -41,15 +40,34 @@ pub struct FreeRef {
     pub ty: ColumnType,
 }
 
+/// The plan of a subquery, as far as expressions know it.
+pub trait SubqueryPlan: Any + Debug + Send + Sync {
+    /// The select list.
+    fn items(&self) -> &[Expr];
+}
+
 /// A planned subquery.
 #[derive(Debug)]
 pub struct Subquery {
     /// Its plan.
-    pub plan: SelectPlan,
+    pub plan: Box<dyn SubqueryPlan>,
     /// What it reads of the queries around it, distinct.
     pub free: Vec<FreeRef>,
     /// The same inputs give the same rows: no RAND(), no user variables.
     pub fixed: bool,
+}
+
+impl Subquery {
+    /// The select list.
+    pub fn items(&self) -> &[Expr] {
+        self.plan.items()
+    }
+
+    /// The plan as the type that the planner made it of.
+    pub fn plan_as<P: SubqueryPlan>(&self) -> Option<&P> {
+        let plan: &dyn Any = self.plan.as_ref();
+        plan.downcast_ref()
+    }
 }
 
 /// What is asked about the rows of a subquery.
@@ -126,10 +144,16 @@ pub trait RunQueries {
         cx: &EvalCx<'a>,
     ) -> Result<ValueRef<'a>>;
 
-    /// The rows of the subquery of an IN that depends on nothing in this row.
+    /// Visits the values that the subquery of an IN yields, which depends on
+    /// nothing in this row; none and false where they are more than `most`.
     ///
     /// # Errors
     /// Those of the subquery's execution.
-    fn set<'a>(&self, test: &'a QueryTest, row: &[Slot<'a>], cx: &EvalCx<'a>)
-    -> Result<Rc<RowSet>>;
+    fn each_value<'a>(
+        &self,
+        test: &'a QueryTest,
+        at: (&[Slot<'a>], &EvalCx<'a>),
+        most: usize,
+        visit: &mut dyn FnMut(ValueRef<'_>),
+    ) -> Result<bool>;
 }

@@ -13,10 +13,11 @@
 //!    that are not locked.
 //! 2. Hints choose among the paths, whatever they cost.
 
-use super::consecutive::Purpose;
-use super::facts::{Facts, facts};
-use super::hints::Hints;
-use super::{Access, Estimate, OrderKey, cost};
+use super::group_order::Purpose;
+use super::sargable::{Sargable, sargable_predicates};
+use super::scan::{Access, Estimate, ReadMode};
+use super::{OrderKey, cost};
+use crate::bind::hints::Hints;
 use crate::expr::Expr;
 use crate::statistics::{Figures, TableStatistics};
 use porpoise_rows::catalog::{Index, IndexState, Table};
@@ -48,7 +49,7 @@ pub(super) struct Path {
 }
 
 /// What a choice goes by.
-pub(super) struct Asked<'a> {
+pub(super) struct AccessPlanner<'a> {
     pub(super) table: &'a Table,
     pub(super) slot: usize,
     pub(super) conditions: &'a [&'a Expr],
@@ -67,23 +68,21 @@ impl Path {
     /// Rows where nobody is asked for statistics.
     pub(super) fn rows_unasked(&self) -> f64 {
         match &self.access {
-            Access::Lookup {
-                keys, whole: true, ..
-            } => keys.len() as f64,
+            Access::PointLookup { keys, .. } => keys.len() as f64,
             _ => 1.0,
         }
     }
 }
 
-impl<'a> Asked<'a> {
+impl<'a> AccessPlanner<'a> {
     pub(super) fn new(
         table: &'a Table,
         slot: usize,
         conditions: &'a [&'a Expr],
         hints: &'a Hints,
         figures: &'a dyn Figures,
-    ) -> Asked<'a> {
-        Asked {
+    ) -> AccessPlanner<'a> {
+        AccessPlanner {
             table,
             slot,
             conditions,
@@ -102,9 +101,13 @@ impl<'a> Asked<'a> {
         self.known.get_or_init(|| self.figures.of(self.table))
     }
 
-    /// No column is read.
-    pub(super) fn bare(&self) -> bool {
-        self.needed.is_some_and(<[usize]>::is_empty)
+    /// What a path reads of each row.
+    pub(super) fn read_mode(&self, path: &Path) -> ReadMode {
+        match (path.entries, self.needed) {
+            (false, _) => ReadMode::Row,
+            (true, Some([])) => ReadMode::CountOnly,
+            (true, _) => ReadMode::Covering,
+        }
     }
 
     pub(super) fn rows(&self) -> f64 {
@@ -124,7 +127,7 @@ impl<'a> Asked<'a> {
         left
     }
 
-    /// Rows of which a LIMIT asks for the first: as [`Asked::left`], of as many
+    /// Rows of which a LIMIT asks for the first: as [`AccessPlanner::left`], of as many
     /// rows as are taken to be there.
     pub(super) fn left_of_many(&self) -> f64 {
         self.left() * (cost::LEAST_ROWS / self.rows()).max(1.0)
@@ -133,16 +136,14 @@ impl<'a> Asked<'a> {
     /// All ways to the rows; the table itself is always one. Where one row by
     /// a whole key is asked for, there is no other.
     pub(super) fn paths(&self) -> Vec<Path> {
-        let facts = facts(self.table, self.slot, self.conditions, self.joined);
+        let predicates = sargable_predicates(self.table, self.slot, self.conditions, self.joined);
         let mut paths = Vec::new();
         for (position, index) in self.table.indexes.iter().enumerate() {
             if !self.usable(position, index) {
                 continue;
             }
-            if let Some(path) = self.narrowed(position, index, &facts) {
-                if let Access::Lookup {
-                    keys, whole: true, ..
-                } = &path.access
+            if let Some(path) = self.narrowed(position, index, &predicates) {
+                if let Access::PointLookup { keys, .. } = &path.access
                     && keys.len() == 1
                 {
                     return vec![path];
@@ -150,12 +151,12 @@ impl<'a> Asked<'a> {
                 paths.push(path);
             }
         }
-        paths.extend(self.either(&facts));
+        paths.extend(self.or_paths(&predicates));
         for (position, index) in self.table.indexes.iter().enumerate() {
             let table = position == 0;
             let order = match self.order {
                 [] => None,
-                _ => self.order_of(position, index, 0, &facts),
+                _ => self.order_of(position, index, 0, &predicates),
             };
             let entries = self.covers(position);
             let hinted = self.hints.find(position) && !index.invisible;
@@ -238,7 +239,7 @@ impl<'a> Asked<'a> {
             cost *= FORCED;
         }
         Path {
-            access: Access::Full {
+            access: Access::FullScan {
                 index: position,
                 reverse: order == Some(true),
             },
@@ -251,48 +252,52 @@ impl<'a> Asked<'a> {
     }
 
     /// A part of an index, if the conditions say which.
-    fn narrowed(&self, position: usize, index: &Index, facts: &[Facts<'_>]) -> Option<Path> {
+    fn narrowed(
+        &self,
+        position: usize,
+        index: &Index,
+        predicates: &[Sargable<'_>],
+    ) -> Option<Path> {
         let entries = self.covers(position);
-        let Some(piece) = self.piece(index, facts, entries) else {
-            return self.of_set(position, index, facts);
+        let Some(restriction) = self.restriction(index, predicates, entries) else {
+            return self.of_set(position, index, predicates);
         };
-        if piece.whole {
-            return Some(self.by_whole_keys(position, index, piece.span.keys, facts));
+        if restriction.whole {
+            return Some(self.by_whole_keys(position, index, restriction.range.keys, predicates));
         }
-        let one = piece.span.keys.len() == 1;
-        let skip = if one { piece.equal } else { 0 };
+        let one = restriction.range.keys.len() == 1;
+        let skip = if one { restriction.equal } else { 0 };
         let mut order = match self.order {
             [] => Some(false),
-            _ => self.order_of(position, index, skip, facts),
+            _ => self.order_of(position, index, skip, predicates),
         };
-        if piece.or_table() {
+        if restriction.or_table() {
             order = order.filter(|_| self.order.is_empty());
         }
-        let seeks = piece.span.keys.len() as f64;
-        let rows = self.rows_of(position, &piece);
+        let seeks = restriction.range.keys.len() as f64;
+        let rows = self.rows_of(position, &restriction);
         let reverse = order == Some(true);
-        let access = match piece.bounded {
-            0 => Access::Lookup {
+        let access = match restriction.bounded {
+            0 => Access::IndexLookup {
                 index: position,
-                keys: piece.span.keys,
-                whole: false,
+                keys: restriction.range.keys,
                 reverse,
             },
-            _ => Access::Range {
+            _ => Access::IndexRangeScan {
                 index: position,
-                spans: vec![piece.span],
+                ranges: vec![restriction.range],
                 reverse,
             },
         };
-        let mut path = self.of_spans(position, access, order.is_some(), (seeks, rows));
-        if !piece.null {
-            path.implied = implied(index, facts, piece.equal);
+        let mut path = self.of_ranges(position, access, order.is_some(), (seeks, rows));
+        if !restriction.null {
+            path.implied = implied(index, predicates, restriction.equal);
         }
         Some(path)
     }
 
-    /// A path over so many spans of an index with so many rows.
-    pub(super) fn of_spans(
+    /// A path over so many ranges of an index with so many rows.
+    pub(super) fn of_ranges(
         &self,
         position: usize,
         access: Access,
@@ -317,10 +322,10 @@ impl<'a> Asked<'a> {
         position: usize,
         index: &Index,
         keys: Vec<Vec<Expr>>,
-        facts: &[Facts<'_>],
+        predicates: &[Sargable<'_>],
     ) -> Path {
         let rows = keys.len() as f64;
-        let order = || self.order_of(position, index, 0, facts);
+        let order = || self.order_of(position, index, 0, predicates);
         let forwards = || self.order_of_whole_keys(order()) == Some(false);
         Path {
             ordered: self.order.is_empty()
@@ -329,12 +334,10 @@ impl<'a> Asked<'a> {
             entries: false,
             rows,
             cost: rows * self.whole_key_cost(position),
-            implied: implied(index, facts, index.parts.len()),
-            access: Access::Lookup {
+            implied: implied(index, predicates, index.parts.len()),
+            access: Access::PointLookup {
                 index: position,
                 keys,
-                whole: true,
-                reverse: false,
             },
         }
     }
@@ -349,13 +352,16 @@ impl<'a> Asked<'a> {
 
     /// The keys that a subquery yields; nobody knows how many. Rows are read,
     /// for many keys make it a scan of the table.
-    fn of_set(&self, position: usize, index: &Index, facts: &[Facts<'_>]) -> Option<Path> {
+    fn of_set(&self, position: usize, index: &Index, predicates: &[Sargable<'_>]) -> Option<Path> {
         let first = index.parts.first().filter(|p| p.prefix.is_none())?;
-        let test = facts.get(first.column)?.set.filter(|_| !index.using_hash)?;
+        let test = predicates
+            .get(first.column)?
+            .set
+            .filter(|_| !index.using_hash)?;
         let keys = (self.rows() / 10.0).clamp(1.0, 100.0);
         let rows = (keys * self.of_keys(position, 1)).min(self.rows());
         Some(Path {
-            access: Access::Set {
+            access: Access::SubqueryLookup {
                 index: position,
                 test: Box::new(test.clone()),
             },
@@ -370,13 +376,13 @@ impl<'a> Asked<'a> {
 
 /// The conditions that hold for every row that equal values of so many leading
 /// parts find. A NULL that is written finds NULLs, of which no equality holds.
-fn implied(index: &Index, facts: &[Facts<'_>], equal: usize) -> Vec<usize> {
+fn implied(index: &Index, predicates: &[Sargable<'_>], equal: usize) -> Vec<usize> {
     let parts = index.parts.iter().take(equal);
     let said = parts.filter_map(|part| {
-        let fact = facts.get(part.column)?;
+        let predicate = predicates.get(part.column)?;
         let is_null = |e: &&Expr| matches!(e.as_const(), Some(Value::Null));
-        let null = fact.equal.iter().flatten().any(is_null);
-        fact.by.filter(|_| part.prefix.is_none() && !null)
+        let null = predicate.equal.iter().flatten().any(is_null);
+        predicate.by.filter(|_| part.prefix.is_none() && !null)
     });
     said.map(|condition| std::ptr::from_ref(condition).addr())
         .collect()

@@ -1,13 +1,14 @@
 //! What planning works with: definitions, settings, the queries around, and
 //! which table, view or common table expression a name stands for.
 
-use super::derived::{CteEntry, Derived, RowsPlan};
+use super::derived::{CteEntry, Derived, RowsPlan, rows_of};
 use super::uses::{Object, Uses};
 use super::views::ViewFrame;
-use crate::bind::query::Enclosing;
+use crate::bind::query::{Enclosing, SubqueryPlanner};
 use crate::bind::{BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
-use crate::parse::ast::TableName;
+use crate::expr::query::SubqueryPlan;
+use crate::parse::ast::{Query, TableName};
 use crate::statistics::Figures;
 use crate::virtual_tables;
 use porpoise_access::Privileges;
@@ -78,6 +79,41 @@ impl<'a> PlanCx<'a> {
     }
 }
 
+impl SubqueryPlanner for PlanCx<'_> {
+    fn outer(&self) -> Option<&Enclosing<'_>> {
+        self.outer
+    }
+
+    fn plan_inside(
+        &self,
+        query: &Query<'_>,
+        enclosing: &Enclosing<'_>,
+    ) -> Result<(Box<dyn SubqueryPlan>, bool)> {
+        let inside = PlanCx {
+            outer: Some(enclosing),
+            inner: true,
+            depth: self.depth + 1,
+            ..*self
+        };
+        let plan = super::select::plan_query(query, &inside)?;
+        let fixed = plan.is_fixed();
+        Ok((Box::new(plan), fixed))
+    }
+
+    fn further_out(&self, level: usize) -> Option<Box<dyn SubqueryPlanner + '_>> {
+        let around = self.outer?.at(level)?;
+        Some(Box::new(PlanCx {
+            outer: around.up,
+            depth: self.depth.saturating_sub(level),
+            ..*self
+        }))
+    }
+
+    fn note_read(&self, used: usize, column: usize) {
+        self.reads.uses.note(used, column, Privileges::SELECT);
+    }
+}
+
 impl PlanCx<'_> {
     /// Notes that columns of a table are written.
     pub(super) fn note_writes(
@@ -118,7 +154,7 @@ impl PlanCx<'_> {
         let Some(derived) = &entry.derived else {
             return Err(SqlError::new(super::recursive::PENDING, "HY000", "pending"));
         };
-        if matches!(derived.rows, RowsPlan::Working) && self.depth != entry.depth + 1 {
+        if matches!(rows_of(derived), RowsPlan::Working) && self.depth != entry.depth + 1 {
             let text = format!(
                 "In recursive query block of Recursive Common Table Expression '{}', the recursive \
                  table must be referenced only once, and not in any subquery",

@@ -30,7 +30,7 @@
 //! Literals are no part of the estimate: a plan serves other literals too
 //! (transactions.md, rule 42).
 
-use super::consecutive::Purpose;
+use super::group_order::Purpose;
 use crate::expr::{CmpOp, Expr, ExprKind, Truth};
 use crate::statistics::TableStatistics;
 use porpoise_rows::catalog::Table;

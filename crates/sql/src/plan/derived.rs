@@ -10,32 +10,19 @@
 //!    whole: the conversion is part of the operand's select list.
 //! 2. References to one common table expression share one [`Derived`].
 
-use super::SelectPlan;
-use crate::bind::ScopeColumn;
+use super::QueryPlan;
+use crate::bind::DerivedPlan;
 use crate::expr::Expr;
-use crate::expr::query::FreeRef;
 use crate::parse::ast::SetOp;
 use std::sync::Arc;
 
-/// Rows made by a query.
-#[derive(Debug)]
-pub struct Derived {
-    /// How they are made.
-    pub rows: RowsPlan,
-    /// Their columns.
-    pub columns: Vec<ScopeColumn>,
-    /// What they depend on outside of themselves; level 1 is the row of the
-    /// query in whose FROM they stand, which only LATERAL can see.
-    pub free: Vec<FreeRef>,
-    /// What EXPLAIN calls the query.
-    pub kind: &'static str,
-}
+pub use crate::bind::Derived;
 
 /// How rows are made.
 #[derive(Debug)]
 pub enum RowsPlan {
     /// By one query.
-    Select(Box<SelectPlan>),
+    Select(Box<QueryPlan>),
     /// By several, combined from left to right.
     Set(Box<SetPlan>),
     /// By VALUES.
@@ -51,7 +38,7 @@ pub enum RowsPlan {
 #[derive(Debug)]
 pub struct SetPlan {
     /// The leftmost.
-    pub first: SelectPlan,
+    pub first: QueryPlan,
     /// The others.
     pub rest: Vec<SetTermPlan>,
 }
@@ -64,16 +51,16 @@ pub struct SetTermPlan {
     /// ALL: duplicates stay.
     pub all: bool,
     /// The right operand.
-    pub plan: SelectPlan,
+    pub plan: QueryPlan,
 }
 
 /// A recursive common table expression.
 #[derive(Debug)]
 pub struct RecursivePlan {
     /// Its first rows.
-    pub seed: Box<SelectPlan>,
+    pub seed: Box<QueryPlan>,
     /// The queries that find more from those found last.
-    pub steps: Vec<SelectPlan>,
+    pub steps: Vec<QueryPlan>,
     /// Rows that were found before are left out.
     pub distinct: bool,
     /// What the steps read as the rows found last.
@@ -84,21 +71,23 @@ pub struct RecursivePlan {
     pub offset: Option<Expr>,
 }
 
-impl Derived {
-    /// Whether MySQL would make the query a part of the one that reads it (manual, "Optimizing
-    /// Derived Tables ... with Merging or Materialization"), which shows in names of columns.
-    pub fn could_be_merged(&self) -> bool {
-        let RowsPlan::Select(plan) = &self.rows else {
-            return false;
-        };
-        let whole = plan.limit.is_none() && plan.offset.is_none() && !plan.distinct;
-        whole && !plan.grouped && !plan.sources.is_empty()
+impl DerivedPlan for RowsPlan {
+    fn could_be_merged(&self) -> bool {
+        matches!(self, RowsPlan::Select(plan) if plan.mergeable)
     }
+}
+
+/// Stands for the rows of a plan that this planner did not make, of which there are none.
+static NO_ROWS: RowsPlan = RowsPlan::Working;
+
+/// How the rows of a derived table are made.
+pub fn rows_of(derived: &Derived) -> &RowsPlan {
+    derived.rows_as().unwrap_or(&NO_ROWS)
 }
 
 impl RowsPlan {
     /// The queries directly beneath.
-    pub fn selects(&self) -> Vec<&SelectPlan> {
+    pub fn selects(&self) -> Vec<&QueryPlan> {
         match self {
             RowsPlan::Select(plan) => vec![plan],
             RowsPlan::Set(set) => {
@@ -116,7 +105,7 @@ impl RowsPlan {
             RowsPlan::Values(rows) => rows.iter().flatten().all(Expr::is_fixed),
             // Fixed for those who may see it: the steps of its expression.
             RowsPlan::Working => true,
-            other => other.selects().into_iter().all(SelectPlan::is_fixed),
+            other => other.selects().into_iter().all(QueryPlan::is_fixed),
         }
     }
 }

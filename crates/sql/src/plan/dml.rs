@@ -1,11 +1,12 @@
 //! From UPDATE and DELETE of one table to their plans, and what they share with
 //! INSERT: assignments, and the table that is changed.
 
-use super::access::Asked;
-use super::hints::Hints;
+use super::access::AccessPlanner;
 use super::placement::{chosen, settle_target};
+use super::scan::{Busy, LockSpec, ReadMode, Scan};
 use super::select::{PlanCx, limits, split};
-use super::{Access, Busy, LockSpec, OrderKey, SelectPlan, Step};
+use super::{OrderKey, QueryPlan};
+use crate::bind::hints::Hints;
 use crate::bind::nodes::numeric_operand;
 use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
@@ -39,7 +40,7 @@ pub struct InsertPlan {
     pub rows: Vec<Vec<NewValue>>,
     /// The query that gives the rows instead. Values behind those of `columns` are those of
     /// `beside`.
-    pub source: Option<Box<SelectPlan>>,
+    pub source: Option<Box<QueryPlan>>,
     /// What happens to rows whose key exists.
     pub mode: InsertMode,
     /// ON DUPLICATE KEY UPDATE: positions and values, over the row that is there as slot 0.
@@ -76,7 +77,7 @@ pub struct Target {
     /// The table.
     pub table: Arc<Table>,
     /// How its rows are found and locked.
-    pub step: Step,
+    pub scan: Scan,
     /// Conditions on no column.
     pub constant: Vec<Expr>,
     /// ORDER BY, where the access path does not give it.
@@ -307,10 +308,10 @@ fn target(
     let (limit, _) = limits(limit, cx)?;
     let narrowing: Vec<&Expr> = conditions.iter().collect();
     source.hints = Hints::of(table, &source.alias, named.hints)?;
-    let mut asked = Asked::new(table, 0, &narrowing, &source.hints, cx.figures);
-    asked.order = &keys;
-    let path = asked.best(limit.is_some());
-    let estimate = asked.estimate(&path);
+    let mut planner = AccessPlanner::new(table, 0, &narrowing, &source.hints, cx.figures);
+    planner.order = &keys;
+    let path = planner.best(limit.is_some());
+    let estimate = planner.estimate(&path);
     let ordered = path.ordered;
     let (constant, filter) = conditions
         .into_iter()
@@ -318,14 +319,14 @@ fn target(
     let target = Target {
         source,
         table: table.clone(),
-        step: Step {
+        scan: Scan {
             filter,
-            lock: Some(LockSpec {
+            read: ReadMode::Locked(LockSpec {
                 mode,
                 busy: Busy::Wait,
             }),
             estimate,
-            ..Step::of_table(0, path.access)
+            ..Scan::new(0, path.access)
         },
         constant,
         order_by: if ordered { Vec::new() } else { keys },
@@ -339,12 +340,12 @@ impl Target {
     fn settle(&mut self, set: &[(usize, NewValue)], check: Option<&ViewCheck>) {
         let mut order: Vec<&Expr> = self.order_by.iter().map(|k| &k.expr).collect();
         order.extend(check.into_iter().flat_map(|c| &c.conditions));
-        settle_target(&mut self.step, &self.source, &order, set);
+        settle_target(&mut self.scan, &self.source, &order, set);
     }
 
     /// Whether it looks at more than whole unique keys.
     pub fn scans_ranges(&self) -> bool {
-        !matches!(self.step.access, Access::Lookup { whole: true, .. })
+        !self.scan.is_point_lookup()
     }
 }
 

@@ -2,14 +2,18 @@
 //! or group, in which order tables are joined, and what is read of them.
 
 use super::columns::result_column;
-use super::consecutive::{Purpose, order_of_groups};
-use super::extremes::extremes;
 use super::from::{From, split};
+use super::group_order::{Purpose, order_of_groups};
+use super::join_tree::{Wanted, join_tree, lock_specs};
 use super::keys::{group_keys, order_keys};
-use super::order::{Wanted, lock_specs, steps};
+use super::min_max::extremes;
+use super::physical::{
+    Aggregate, AggregateMethod, Distinct, DistinctMethod, Filter, ResultOperator, RowOperator, Sort,
+};
+use super::scan::{LockSpec, ReadMode};
 use super::select::{Clauses, Item, PlanCx, limits};
-use super::{OrderKey, ResultColumn, SelectPlan, grouping};
-use crate::bind::{Aggregates, Scope};
+use super::{OrderKey, QueryPlan, ResultColumn, grouping};
+use crate::bind::{Aggregate as AggregateCall, AggregateKind, Aggregates, Scope};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use porpoise_types::SqlMode;
@@ -21,7 +25,7 @@ pub(super) fn finish(
     items: Vec<Item>,
     clauses: Clauses<'_, '_>,
     cx: &PlanCx<'_>,
-) -> Result<SelectPlan> {
+) -> Result<QueryPlan> {
     finish_with(from, items, Aggregates::default(), clauses, cx)
 }
 
@@ -32,67 +36,71 @@ pub(super) fn finish_with(
     mut aggregates: Aggregates,
     clauses: Clauses<'_, '_>,
     cx: &PlanCx<'_>,
-) -> Result<SelectPlan> {
-    let result = outcome(&mut from, items, &mut aggregates, &clauses, cx)?;
-    let (limit, offset) = limits(clauses.limit, cx)?;
-    let lock = lock_specs(&from.scope, clauses.locks)?;
+) -> Result<QueryPlan> {
+    let mut result = outcome(&mut from, items, &mut aggregates, &clauses, cx)?;
+    let (count, offset) = limits(clauses.limit, cx)?;
+    let lock = lock_specs(&from, clauses.locks)?;
     from.locked |= locked_slots(&lock);
     let columns = result.columns(&from.scope);
     super::semi::convert(&mut from, cx.figures);
-    let read = result.expressions().chain(aggregates.expressions());
-    let needed = super::needed::needed(&from, read);
     let each_row = !result.grouped && !clauses.distinct;
-    let groups = result.order_of_groups(&clauses);
-    let (order, purpose) = match each_row {
-        true => (result.order_by.as_slice(), Purpose::Sort),
-        false => group_order(&groups),
-    };
-    let wanted = Wanted {
-        order,
-        purpose,
-        groups: OnceCell::new(),
-        limited: limit.is_some() && each_row && !clauses.counts_all,
-        needed: &needed,
-        figures: cx.figures,
-    };
-    let (mut steps, ordered) = match from.scope.sources.is_empty() {
-        true => (Vec::new(), false),
-        false => steps(&from, &wanted),
-    };
-    let done = ordered && (each_row || purpose == Purpose::SortedGroups);
-    let extremes = match result.grouped && result.group_by.is_empty() && !clauses.rollup {
-        true => extremes(&from, &aggregates.list, result.expressions(), cx),
-        false => Vec::new(),
-    };
-    if let Some(step) = extremes.first().and_then(|e| e.steps.first()) {
-        steps = vec![step.clone()];
+    let limited = count.is_some() && each_row && !clauses.counts_all;
+    let (mut rows, adjacent) = result.join(&from, (&aggregates, &clauses), limited, cx);
+    rows.lock(&lock);
+    let locks = lock.iter().any(Option::is_some);
+    if cx.inner && locks {
+        cx.reads.locks.set(true);
     }
-    set_locks(&mut steps, &lock, cx);
-    let mut plan = SelectPlan {
-        constant: constant_part(&from),
-        sources: from.scope.sources,
-        steps,
-        items: result.items.into_iter().map(|i| i.expr).collect(),
-        behind: clauses.behind,
-        columns,
-        aggregates: aggregates.list,
-        extremes,
-        group_by: result.group_by,
-        grouped: result.grouped,
-        having: result.having,
-        rollup: clauses.rollup,
-        distinct: clauses.distinct,
-        consecutive: ordered && purpose != Purpose::Sort,
-        order_by: if done { Vec::new() } else { result.order_by },
-        limit,
-        offset,
-        counts_all: clauses.counts_all,
-        inner_tables: Vec::new(),
-        has_queries: false,
-        inner_locks: false,
+    let inner_locks = !cx.inner && cx.reads.locks.get();
+    rows = if result.grouped {
+        result.aggregated(rows, adjacent, (&from, aggregates.list, clauses.rollup), cx)
+    } else {
+        rows.filtered_once(constant_part(&from))
     };
+    let distinct = match (clauses.distinct, adjacent && !result.grouped) {
+        (false, _) => None,
+        (true, true) => Some(DistinctMethod::Adjacent),
+        (true, false) => Some(DistinctMethod::Hash),
+    };
+    let keeps = result.grouped || inner_locks || locks;
+    let mut root = sent(rows, result.order_by, distinct, keeps);
+    let cut = count.is_some() || offset.is_some();
+    if cut {
+        root = ResultOperator::limited(count, offset, root);
+    }
+    let items = result.items.into_iter().map(|i| i.expr).collect();
+    let merges = !cut && !clauses.distinct && !result.grouped;
+    let mut plan = QueryPlan {
+        hidden_items: clauses.behind,
+        columns,
+        mergeable: merges && !from.scope.sources.is_empty(),
+        inner_locks,
+        ..QueryPlan::new(from.scope.sources, items, root)
+    };
+    if clauses.counts_all {
+        plan.count_found_rows();
+    }
     settle(&mut plan, cx);
     Ok(plan)
+}
+
+/// What becomes of the rows: sorted, told apart, kept, or sent as they come.
+fn sent(
+    input: RowOperator,
+    keys: Vec<OrderKey>,
+    distinct: Option<DistinctMethod>,
+    keeps: bool,
+) -> ResultOperator {
+    match (keys.is_empty(), distinct) {
+        (false, distinct) => ResultOperator::Sort(Box::new(Sort {
+            keys,
+            distinct,
+            input,
+        })),
+        (true, Some(method)) => ResultOperator::Distinct(Distinct { method, input }),
+        (true, None) if keeps => ResultOperator::Collect(input),
+        (true, None) => ResultOperator::Project(input),
+    }
 }
 
 /// The order in which groups need no hash table, and what it is for.
@@ -104,15 +112,15 @@ fn group_order(groups: &Option<(Vec<OrderKey>, Purpose)>) -> (&[OrderKey], Purpo
 }
 
 /// What is known of the whole only.
-fn settle(plan: &mut SelectPlan, cx: &PlanCx<'_>) {
-    let mut has_queries = false;
-    plan.expressions(&mut |e| has_queries |= e.has_query());
-    plan.has_queries = has_queries;
+fn settle(plan: &mut QueryPlan, cx: &PlanCx<'_>) {
+    let mut has_subqueries = false;
+    plan.expressions(&mut |e| has_subqueries |= e.has_query());
+    plan.has_subqueries = has_subqueries;
     super::placement::settle(plan);
     if !cx.inner {
         plan.inner_tables = cx.reads.tables.take();
-        plan.inner_locks = cx.reads.locks.get();
     }
+    super::rules::apply(plan);
 }
 
 /// What is evaluated for each row, or for each group.
@@ -217,6 +225,88 @@ impl Outcome {
         }
     }
 
+    /// The join, and whether rows of one group, or rows that DISTINCT takes for the same,
+    /// follow each other. An ORDER BY that the join gives is taken away.
+    fn join(
+        &mut self,
+        from: &From,
+        (aggregates, clauses): (&Aggregates, &Clauses<'_, '_>),
+        limited: bool,
+        cx: &PlanCx<'_>,
+    ) -> (RowOperator, bool) {
+        if from.scope.sources.is_empty() {
+            return (RowOperator::SingleRow, false);
+        }
+        let read = self.expressions().chain(aggregates.expressions());
+        let needed = super::needed::needed(from, read);
+        let each_row = !self.grouped && !clauses.distinct;
+        let groups = self.order_of_groups(clauses);
+        let (order, purpose) = if each_row {
+            (self.order_by.as_slice(), Purpose::Sort)
+        } else {
+            group_order(&groups)
+        };
+        let wanted = Wanted {
+            order,
+            purpose,
+            groups: OnceCell::new(),
+            limited,
+            needed: &needed,
+            figures: cx.figures,
+        };
+        let (rows, ordered) = join_tree(from, &wanted);
+        if ordered && (each_row || purpose == Purpose::SortedGroups) {
+            self.order_by.clear();
+        }
+        (rows, ordered && purpose != Purpose::Sort)
+    }
+
+    /// The rows of the groups, and HAVING on them.
+    fn aggregated(
+        &mut self,
+        mut input: RowOperator,
+        adjacent: bool,
+        (from, calls, rollup): (&From, Vec<AggregateCall>, bool),
+        cx: &PlanCx<'_>,
+    ) -> RowOperator {
+        let mut method = match adjacent {
+            true => AggregateMethod::Stream,
+            false => AggregateMethod::Hash,
+        };
+        if self.group_by.is_empty() && !rollup {
+            let lookups = extremes(from, &calls, self.expressions(), cx);
+            if let Some(RowOperator::Scan(scan)) = lookups.first().and_then(QueryPlan::rows) {
+                input = RowOperator::Scan(scan.clone());
+                method = AggregateMethod::MinMaxByIndex(lookups);
+            } else if counts_rows(&input, &calls) {
+                method = AggregateMethod::CountRows;
+            }
+        }
+        let mut carried = Vec::new();
+        let order = self.order_by.iter().map(|key| &key.expr);
+        let above = self.items.iter().map(|i| &i.expr).chain(order);
+        for e in above.chain(&self.having) {
+            e.columns(&mut |slot, column| carried.push((slot, column)));
+        }
+        carried.sort_unstable();
+        carried.dedup();
+        let groups = RowOperator::Aggregate(Box::new(Aggregate {
+            method,
+            group_by: std::mem::take(&mut self.group_by),
+            rollup,
+            calls,
+            carried,
+            input: input.filtered_once(constant_part(from)),
+        }));
+        match self.having.take() {
+            None => groups,
+            Some(having) => RowOperator::Filter(Box::new(Filter {
+                conditions: vec![having],
+                input: groups,
+            })),
+        }
+    }
+
     /// WITH ROLLUP: keys of GROUP BY are NULL in rows that sum up over them.
     fn prepare(&mut self, aggregates: usize, rollup: bool) -> Result<()> {
         let keys = &self.group_by;
@@ -246,25 +336,16 @@ fn constant_part(from: &From) -> Vec<Expr> {
 }
 
 /// The slots whose rows are locked, as a bit set.
-fn locked_slots(lock: &[Option<super::LockSpec>]) -> u64 {
+fn locked_slots(lock: &[Option<LockSpec>]) -> u64 {
     let slots = lock.iter().enumerate().filter(|(_, spec)| spec.is_some());
     slots.fold(0, |all, (slot, _)| all | 1 << (slot & 63))
 }
 
-fn set_locks(steps: &mut [super::Step], lock: &[Option<super::LockSpec>], cx: &PlanCx<'_>) {
-    for (slot, spec) in lock.iter().enumerate() {
-        for step in steps.iter_mut() {
-            set_lock(step, slot, *spec);
-        }
-        if cx.inner && spec.is_some() {
-            cx.reads.locks.set(true);
-        }
-    }
-}
-
-pub(super) fn set_lock(step: &mut super::Step, slot: usize, spec: Option<super::LockSpec>) {
-    if step.slot == slot && step.group.is_empty() {
-        step.lock = spec;
-    }
-    step.group.iter_mut().for_each(|s| set_lock(s, slot, spec));
+/// Whether nothing is asked of a scan but how many rows there are.
+fn counts_rows(input: &RowOperator, calls: &[AggregateCall]) -> bool {
+    let RowOperator::Scan(scan) = input else {
+        return false;
+    };
+    let counts = |call: &AggregateCall| call.kind == AggregateKind::CountRows;
+    scan.read == ReadMode::CountOnly && scan.filter.is_empty() && calls.iter().all(counts)
 }

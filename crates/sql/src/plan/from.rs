@@ -8,11 +8,12 @@
 //! 1. Slots are in the order of the text, whatever becomes of the joins.
 //! 2. The ON of a join sees the tables that it joins and no others.
 
-use super::hints::Hints;
 use super::placement::chosen;
 use super::query::{derived_source, inside, inside_of, name_columns, plan_query};
+use super::scan::LockSpec;
 use super::select::PlanCx;
 use super::semi::SemiJoin;
+use crate::bind::hints::Hints;
 use crate::bind::nodes::compare;
 use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
@@ -72,8 +73,9 @@ pub(super) struct From {
     pub(super) semis: Vec<SemiJoin>,
     /// The slots whose rows are locked.
     pub(super) locked: u64,
-    /// Whoever takes the joined rows reads more of them than the query says.
-    pub(super) whole_rows: bool,
+    /// The lock of the slots whose rows a statement changes: it reads more of them
+    /// than its expressions say.
+    pub(super) changes: Option<LockSpec>,
 }
 
 impl From {
@@ -170,10 +172,9 @@ fn bind_derived(derived: &ast::Derived<'_>, from: &From, cx: &PlanCx<'_>) -> Res
     let mut columns = super::query::columns_of(&plan);
     name_columns(&mut columns, derived.columns)?;
     let derived_rows = Derived {
-        rows: RowsPlan::Select(Box::new(plan)),
+        rows: Box::new(RowsPlan::Select(Box::new(plan))),
         columns,
         free,
-        kind: "DERIVED",
     };
     let alias = derived.alias.name.to_owned();
     Ok(derived_source(Arc::new(derived_rows), alias))

@@ -1,12 +1,12 @@
 //! Whether entries of an index come in the order that is asked for.
 
 use super::OrderKey;
-use super::access::Asked;
-use super::consecutive::Purpose;
-use super::facts::{Facts, bare_column};
+use super::access::AccessPlanner;
+use super::group_order::Purpose;
+use super::sargable::{Sargable, bare_column};
 use porpoise_rows::catalog::{Index, IndexKind, IndexPart};
 
-impl Asked<'_> {
+impl AccessPlanner<'_> {
     /// Whether index entries after `skip` equal parts come in the order asked
     /// for; `Some(true)` when backwards. What the conditions hold constant has
     /// any order.
@@ -15,7 +15,7 @@ impl Asked<'_> {
         position: usize,
         index: &Index,
         skip: usize,
-        facts: &[Facts<'_>],
+        predicates: &[Sargable<'_>],
     ) -> Option<bool> {
         let hidden = position == 0 && index.parts.is_empty();
         let hinted = match self.purpose {
@@ -34,8 +34,8 @@ impl Asked<'_> {
         let behind = key.map_or(&[][..], |key| &key.parts);
         let parts = index.parts.iter().skip(skip).chain(behind);
         match self.purpose {
-            Purpose::Groups => self.any_order(parts, facts).then_some(false),
-            Purpose::Sort | Purpose::SortedGroups => self.this_order(parts, facts),
+            Purpose::Groups => self.any_order(parts, predicates).then_some(false),
+            Purpose::Sort | Purpose::SortedGroups => self.this_order(parts, predicates),
         }
     }
 
@@ -51,12 +51,12 @@ impl Asked<'_> {
     fn this_order<'p>(
         &self,
         mut parts: impl Iterator<Item = &'p IndexPart>,
-        facts: &[Facts<'_>],
+        predicates: &[Sargable<'_>],
     ) -> Option<bool> {
         let mut direction = None;
         for key in self.order {
             let column = bare_column(&key.expr, self.slot)?;
-            if is_constant(column, facts) {
+            if is_constant(column, predicates) {
                 continue;
             }
             // ENUM and SET sort by number in the index as in ORDER BY.
@@ -76,14 +76,14 @@ impl Asked<'_> {
     fn any_order<'p>(
         &self,
         parts: impl Iterator<Item = &'p IndexPart>,
-        facts: &[Facts<'_>],
+        predicates: &[Sargable<'_>],
     ) -> bool {
         let column = |key: &OrderKey| bare_column(&key.expr, self.slot);
         let Some(mut left) = self.order.iter().map(column).collect::<Option<Vec<_>>>() else {
             return false;
         };
-        left.retain(|column| !is_constant(*column, facts));
-        for part in parts.filter(|p| !is_constant(p.column, facts)) {
+        left.retain(|column| !is_constant(*column, predicates));
+        for part in parts.filter(|p| !is_constant(p.column, predicates)) {
             let at = left.iter().position(|column| *column == part.column);
             match at.filter(|_| part.prefix.is_none()) {
                 Some(at) => {
@@ -97,15 +97,15 @@ impl Asked<'_> {
 }
 
 /// Leading parts of which the conditions leave one value.
-pub(super) fn constant_parts(index: &Index, facts: &[Facts<'_>]) -> usize {
+pub(super) fn constant_parts(index: &Index, predicates: &[Sargable<'_>]) -> usize {
     let parts = index.parts.iter();
     parts
-        .take_while(|p| p.prefix.is_none() && is_constant(p.column, facts))
+        .take_while(|p| p.prefix.is_none() && is_constant(p.column, predicates))
         .count()
 }
 
 /// Whether the conditions leave one value of a column.
-fn is_constant(column: usize, facts: &[Facts<'_>]) -> bool {
-    let values = facts.get(column).and_then(Facts::values);
+fn is_constant(column: usize, predicates: &[Sargable<'_>]) -> bool {
+    let values = predicates.get(column).and_then(Sargable::values);
     values.is_some_and(|values| values.len() == 1)
 }

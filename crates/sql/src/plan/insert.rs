@@ -40,7 +40,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
         InsertSource::Query(query) => {
             let columns = given_columns(insert, &named)?;
             let (plan, set) = upsert::with_query(insert, query, &table, &scope, cx)?;
-            if plan.items.len() != columns.len() + plan.behind {
+            if plan.items.len() != columns.len() + plan.hidden_items {
                 return Err(wrong_count(1));
             }
             if let Some((set, named)) = set {

@@ -6,13 +6,13 @@
 //! once). Tables that refer to others come before them, so that a DELETE of
 //! parents and children together finds no child left.
 
-use super::SelectPlan;
+use super::QueryPlan;
 use super::dml::{NewValue, new_value, settable};
 use super::from::bind_from;
 use super::placement::settle_join;
 use super::query::entries;
-use super::select::{Clauses, PlanCx, finish, set_lock};
-use super::{Busy, LockSpec};
+use super::scan::{Busy, LockSpec};
+use super::select::{Clauses, PlanCx, finish};
 use crate::bind::{Origin, Source};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{self, Assignment, Delete, DeleteTarget, TableRef, Update, With};
@@ -36,7 +36,7 @@ pub struct MultiTarget {
 #[derive(Clone, Debug)]
 pub struct MultiPlan {
     /// The join.
-    pub select: SelectPlan,
+    pub select: QueryPlan,
     /// What changes.
     pub targets: Vec<MultiTarget>,
     /// DELETE.
@@ -214,19 +214,16 @@ fn plan(
         };
         cx.reads.uses.want(source.and_then(|s| s.named), wanted);
     }
-    from.whole_rows = true;
+    from.changes = Some(LockSpec {
+        mode,
+        busy: Busy::Wait,
+    });
     from.locked = targets.iter().fold(0, |all, t| all | 1u64 << (t.slot & 63));
     let clauses = Clauses {
         filter,
         ..Clauses::default()
     };
     let mut select = finish(from, Vec::new(), clauses, cx)?;
-    let busy = Busy::Wait;
-    for target in &targets {
-        let spec = Some(LockSpec { mode, busy });
-        let steps = select.steps.iter_mut();
-        steps.for_each(|step| set_lock(step, target.slot, spec));
-    }
     // Children before their parents.
     let mut ordered: Vec<MultiTarget> = Vec::with_capacity(targets.len());
     while !targets.is_empty() {

@@ -33,7 +33,7 @@ pub(super) fn needed<'e>(
         columns.sort_unstable();
         columns.dedup();
         let locked = from.locked & 1u64 << (slot & 63) != 0;
-        (!locked && !from.whole_rows).then_some(columns)
+        (!locked && from.changes.is_none()).then_some(columns)
     });
     listed.collect()
 }

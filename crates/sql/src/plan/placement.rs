@@ -1,4 +1,4 @@
-//! What a step needs to know of where a table's data lie: the partitions that
+//! What a scan needs to know of where a table's data lie: the partitions that
 //! a statement names or its conditions leave, and the large values it needs.
 //!
 //! Conditions are looked at when a plan is made, their constants when it runs:
@@ -6,15 +6,16 @@
 //! only by their length or their start is read without them.
 //!
 //! Invariants:
-//! 1. What is known of a partitioning column holds for every row that the step
+//! 1. What is known of a partitioning column holds for every row that the scan
 //!    can yield; conditions are checked on the rows all the same.
 //! 2. A value that is assigned, shown, compared or handed to any function but
 //!    those of [`length_is_enough`] and [`start_of`] is fetched whole.
 
+use super::QueryPlan;
 use super::dml::NewValue;
-use super::facts::{Facts, facts};
 use super::multi::MultiTarget;
-use super::{Bound, SelectPlan, Step};
+use super::sargable::{Sargable, sargable_predicates};
+use super::scan::{Bound, Scan};
 use crate::bind::{Origin, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::large::looks_at_start;
@@ -23,7 +24,7 @@ use crate::parse::ast::Ident;
 use porpoise_rows::catalog::Table;
 use std::sync::Arc;
 
-/// Where a step looks, and what it fetches; see the module.
+/// Where a scan looks, and what it fetches; see the module.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
     /// PARTITION (names): these positions only.
@@ -82,14 +83,14 @@ fn known(table: &Table, slot: usize, conditions: &[&Expr]) -> Vec<(usize, KnownE
     let Some(by) = &table.partitioning else {
         return Vec::new();
     };
-    let facts = facts(table, slot, conditions, 0);
+    let predicates = sargable_predicates(table, slot, conditions, 0);
     by.columns
         .iter()
-        .filter_map(|column| Some((*column, of_facts(facts.get(*column)?)?)))
+        .filter_map(|column| Some((*column, of_predicates(predicates.get(*column)?)?)))
         .collect()
 }
 
-fn of_facts(facts: &Facts<'_>) -> Option<KnownExprs> {
+fn of_predicates(predicates: &Sargable<'_>) -> Option<KnownExprs> {
     let bound = |b: &Option<(&Expr, bool)>| {
         b.map(|(value, inclusive)| Bound {
             pattern: None,
@@ -98,75 +99,73 @@ fn of_facts(facts: &Facts<'_>) -> Option<KnownExprs> {
         })
     };
     let known = KnownExprs {
-        equal: facts
+        equal: predicates
             .values()
             .map(|all| all.iter().map(|e| (*e).clone()).collect()),
-        low: bound(&facts.low),
-        high: bound(&facts.high),
+        low: bound(&predicates.low),
+        high: bound(&predicates.high),
     };
     let some = known.equal.is_some() || known.low.is_some() || known.high.is_some();
     some.then_some(known)
 }
 
-/// Fills in the partitions of a step.
-pub(super) fn place(step: &mut Step, sources: &[Source]) {
-    for inner in &mut step.group {
-        place(inner, sources);
-    }
-    let Some(source) = sources.get(step.slot).filter(|_| step.group.is_empty()) else {
+/// Fills in the partitions of a scan, given the conditions of its join.
+fn place(scan: &mut Scan, on: &[Expr], sources: &[Source]) {
+    let Some(source) = sources.get(scan.slot) else {
         return;
     };
-    step.placement.chosen.clone_from(&source.partitions);
+    scan.placement.chosen.clone_from(&source.partitions);
     let Some(table) = source.table() else {
         return;
     };
-    // The WHERE does not narrow what matches an outer join's right side.
-    let narrowing: Vec<&Expr> = match step.outer {
-        true => step.on.iter().collect(),
-        false => {
-            let all = step.on.iter().chain(&step.implied);
-            all.chain(&step.filter).collect()
-        }
-    };
-    step.placement.known = known(table, step.slot, &narrowing);
+    let narrowing: Vec<&Expr> = scan.implied.iter().chain(on).chain(&scan.filter).collect();
+    scan.placement.known = known(table, scan.slot, &narrowing);
+    let simple = |e: &Expr| e.is_fixed() && !e.has_query();
+    let reads = scan.lock().is_none() && scan.access.shows_rows();
+    scan.in_place = reads && scan.filter.iter().all(simple);
 }
 
-/// Fills in the partitions of all steps of a query, and the values that it
-/// needs whole.
-pub(super) fn settle(plan: &mut SelectPlan) {
+/// Fills in the partitions of all scans of a query, the values that it needs
+/// whole, and where conditions are checked.
+pub(super) fn settle(plan: &mut QueryPlan) {
     let lateral = |s: &Source| matches!(&s.origin, Origin::Derived(d) if !d.free.is_empty());
-    let all = plan.has_queries || plan.sources.iter().any(lateral);
+    let all = plan.has_subqueries || plan.sources.iter().any(lateral);
     let mut needed = Needed::of(&plan.sources);
     if !all {
         plan.expressions(&mut |e| needed.look(e));
     }
-    let SelectPlan { sources, steps, .. } = plan;
-    for step in steps {
-        place(step, sources);
+    let sources = std::mem::take(&mut plan.sources);
+    plan.scans_mut(&mut |scan, on| {
+        place(scan, on, &sources);
         if !all {
-            needed.tell(step);
+            needed.tell(scan);
         }
-    }
+    });
+    plan.sources = sources;
 }
 
 /// As [`settle`] for the table of an UPDATE or DELETE: `set` are the
 /// assignments, whose columns must be known whole to see whether they change.
 pub(super) fn settle_target(
-    step: &mut Step,
+    scan: &mut Scan,
     source: &Source,
     order: &[&Expr],
     set: &[(usize, NewValue)],
 ) {
     let sources = std::slice::from_ref(source);
-    place(step, sources);
+    place(scan, &[], sources);
     let mut needed = Needed::of(sources);
     let mut queries = false;
     let values = set.iter().filter_map(|(_, value)| match value {
         NewValue::Expr(e) => Some(e),
         NewValue::Default => None,
     });
-    let conditions = step.filter.iter().chain(&step.on);
-    for e in conditions.chain(values).chain(order.iter().copied()) {
+    for e in scan
+        .filter
+        .iter()
+        .chain(values)
+        .chain(order.iter().copied())
+    {
         queries |= e.has_query();
         needed.look(e);
     }
@@ -174,15 +173,15 @@ pub(super) fn settle_target(
         needed.add(0, *column);
     }
     if !queries {
-        needed.tell(step);
+        needed.tell(scan);
     }
 }
 
 /// As [`settle`] for the join of an UPDATE of several tables: what is assigned,
 /// and what it is computed from, is needed whole, too.
-pub(super) fn settle_join(plan: &mut SelectPlan, targets: &[MultiTarget]) {
+pub(super) fn settle_join(plan: &mut QueryPlan, targets: &[MultiTarget]) {
     let mut needed = Needed::of(&plan.sources);
-    let mut all = plan.has_queries;
+    let mut all = plan.has_subqueries;
     plan.expressions(&mut |e| needed.look(e));
     for target in targets {
         for (column, value) in &target.set {
@@ -193,18 +192,13 @@ pub(super) fn settle_join(plan: &mut SelectPlan, targets: &[MultiTarget]) {
             }
         }
     }
-    for step in &mut plan.steps {
-        match all {
-            true => whole(step),
-            false => needed.tell(step),
+    plan.scans_mut(&mut |scan, _| {
+        if all {
+            scan.placement.whole = None;
+        } else {
+            needed.tell(scan);
         }
-    }
-}
-
-/// Everything is fetched.
-fn whole(step: &mut Step) {
-    step.group.iter_mut().for_each(whole);
-    step.placement.whole = None;
+    });
 }
 
 /// Columns needed whole, by slot; only of tables that can have large values.
@@ -244,14 +238,11 @@ impl Needed {
         }
     }
 
-    fn tell(&self, step: &mut Step) {
-        for inner in &mut step.group {
-            self.tell(inner);
-        }
-        if let Some(Some(columns)) = self.columns.get(step.slot) {
-            step.placement.whole = Some(columns.as_slice().into());
-            let starts = self.starts.iter().filter(|(slot, ..)| *slot == step.slot);
-            step.placement.starts = starts.map(|(_, c, e)| (*c, e.clone())).collect();
+    fn tell(&self, scan: &mut Scan) {
+        if let Some(Some(columns)) = self.columns.get(scan.slot) {
+            scan.placement.whole = Some(columns.as_slice().into());
+            let starts = self.starts.iter().filter(|(slot, ..)| *slot == scan.slot);
+            scan.placement.starts = starts.map(|(_, c, e)| (*c, e.clone())).collect();
         }
     }
 }

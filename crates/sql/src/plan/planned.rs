@@ -3,7 +3,7 @@
 use super::dml::{DeletePlan, InsertPlan, UpdatePlan};
 use super::multi::MultiPlan;
 use super::uses::TableUse;
-use super::{ResultColumn, SelectPlan};
+use super::{QueryPlan, ResultColumn};
 use porpoise_rows::catalog::{Table, TableId};
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub enum Plan {
     /// SELECT.
-    Select(SelectPlan),
+    Select(QueryPlan),
     /// INSERT and REPLACE.
     Insert(InsertPlan),
     /// UPDATE.

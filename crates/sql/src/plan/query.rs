@@ -8,7 +8,7 @@ use super::derived::{CteEntry, Derived, RowsPlan, SetPlan, SetTermPlan};
 use super::from::From;
 use super::recursive::recursive;
 use super::select::{Clauses, PlanCx, finish, plan_select, plan_table, star};
-use super::{ResultColumn, SelectPlan};
+use super::{QueryPlan, ResultColumn};
 use crate::bind::query::Enclosing;
 use crate::bind::types::merged;
 use crate::bind::{Origin, Scope, ScopeColumn, Source};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// # Errors
 /// What binding finds; 1222 when operands of a set operation differ in their
 /// number of columns.
-pub fn plan_query(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
+pub fn plan_query(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
     crate::bind::check_stack()?;
     if query.into.is_some() {
         return Err(SqlError::not_supported("SELECT ... INTO"));
@@ -38,7 +38,7 @@ pub fn plan_query(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
     }
 }
 
-fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
+fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
     match &query.body {
         QueryBody::Select(select) => plan_select(select, query, cx),
         QueryBody::Table(name) => plan_table(name, query, cx),
@@ -50,10 +50,9 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
             let shown = plan.columns.clone();
             let columns = columns_of(&plan);
             let derived = Derived {
-                rows: RowsPlan::Select(Box::new(plan)),
+                rows: Box::new(RowsPlan::Select(Box::new(plan))),
                 columns,
                 free,
-                kind: "DERIVED",
             };
             over(derived, shown, query, cx)
         }
@@ -68,15 +67,17 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SelectPlan> {
             let columns = columns_of(&set.first);
             let shown = shown(&columns);
             let derived = Derived {
-                rows: RowsPlan::Set(Box::new(set)),
+                rows: Box::new(RowsPlan::Set(Box::new(set))),
                 columns,
                 free,
-                kind: "UNION",
             };
             let mut plan = over(derived, shown, query, cx)?;
             // What the first of them says is said of all.
-            plan.counts_all = !cx.inner
-                && matches!(&chain.first, QueryBody::Select(s) if s.options.calc_found_rows);
+            if !cx.inner
+                && matches!(&chain.first, QueryBody::Select(s) if s.options.calc_found_rows)
+            {
+                plan.count_found_rows();
+            }
             Ok(plan)
         }
     }
@@ -130,14 +131,14 @@ fn plan_set(chain: &SetChain<'_>, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<
             plan: plan_query(&body_only(&term.body, query), cx)?,
         });
     }
-    let mut operands: Vec<&mut SelectPlan> = vec![&mut first];
+    let mut operands: Vec<&mut QueryPlan> = vec![&mut first];
     operands.extend(rest.iter_mut().map(|t| &mut t.plan));
     unify(&mut operands, cx)?;
     Ok(SetPlan { first, rest })
 }
 
 /// Gives all operands the same types.
-fn unify(operands: &mut [&mut SelectPlan], cx: &PlanCx<'_>) -> Result<()> {
+fn unify(operands: &mut [&mut QueryPlan], cx: &PlanCx<'_>) -> Result<()> {
     let width = operands.first().map_or(0, |p| p.items.len());
     if operands.iter().any(|p| p.items.len() != width) {
         let text = "The used SELECT statements have a different number of columns";
@@ -156,7 +157,7 @@ fn unify(operands: &mut [&mut SelectPlan], cx: &PlanCx<'_>) -> Result<()> {
 
 /// Makes an item of the select list yield that type.
 pub(super) fn convert_item(
-    plan: &mut SelectPlan,
+    plan: &mut QueryPlan,
     at: usize,
     ty: &porpoise_types::ColumnType,
     nullable: bool,
@@ -182,7 +183,7 @@ pub(super) fn convert_item(
 }
 
 /// The columns of a query as another one sees them.
-pub(super) fn columns_of(plan: &SelectPlan) -> Vec<ScopeColumn> {
+pub(super) fn columns_of(plan: &QueryPlan) -> Vec<ScopeColumn> {
     let shown = plan.columns.iter().zip(&plan.items);
     shown
         .map(|(column, item)| ScopeColumn {
@@ -219,7 +220,7 @@ fn over(
     shown: Vec<ResultColumn>,
     query: &Query<'_>,
     cx: &PlanCx<'_>,
-) -> Result<SelectPlan> {
+) -> Result<QueryPlan> {
     let mut from = From::default();
     from.add(derived_source(Arc::new(derived), String::new()))?;
     let mut items = Vec::new();
@@ -290,10 +291,9 @@ fn values(mut rows: Vec<Vec<Expr>>, free: Vec<FreeRef>, cx: &PlanCx<'_>) -> Resu
         });
     }
     Ok(Derived {
-        rows: RowsPlan::Values(rows),
+        rows: Box::new(RowsPlan::Values(rows)),
         columns,
         free,
-        kind: "DERIVED",
     })
 }
 
@@ -347,9 +347,8 @@ pub(super) fn ordinary(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<Derived> {
     let mut columns = columns_of(&plan);
     name_columns(&mut columns, cte.columns)?;
     Ok(Derived {
-        rows: RowsPlan::Select(Box::new(plan)),
+        rows: Box::new(RowsPlan::Select(Box::new(plan))),
         columns,
         free,
-        kind: "DERIVED",
     })
 }

@@ -4,7 +4,7 @@
 //! is an error of its own ([`PENDING`]). Operands of its UNION up to the first that fails so are
 //! the seed and give the columns; with these known the others are planned once more.
 
-use super::SelectPlan;
+use super::QueryPlan;
 use super::derived::{CteEntry, Derived, RecursivePlan, RowsPlan};
 use super::query::{
     body_only, columns_of, convert_item, inside, name_columns, ordinary, plan_query,
@@ -58,10 +58,9 @@ pub(super) fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> R
         column.nullable = true;
     }
     let working = Arc::new(Derived {
-        rows: RowsPlan::Working,
+        rows: Box::new(RowsPlan::Working),
         columns: columns.clone(),
         free: Vec::new(),
-        kind: "DERIVED",
     });
     let all = pending(Some(working.clone()));
     let terms = chain.rest.get(steps_from..).unwrap_or_default();
@@ -73,17 +72,16 @@ pub(super) fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> R
         &mut free,
     )?;
     Ok(Derived {
-        rows: RowsPlan::Recursive(RecursivePlan {
+        rows: Box::new(RowsPlan::Recursive(RecursivePlan {
             seed: Box::new(seed),
             steps,
             distinct: terms.iter().any(|term| !term.all),
             working,
             limit,
             offset,
-        }),
+        })),
         columns,
         free,
-        kind: "DERIVED",
     })
 }
 
@@ -113,7 +111,7 @@ fn steps_of(
     columns: &[ScopeColumn],
     cx: &PlanCx<'_>,
     free: &mut Vec<FreeRef>,
-) -> Result<Vec<SelectPlan>> {
+) -> Result<Vec<QueryPlan>> {
     let mut steps = Vec::with_capacity(terms.len());
     for term in terms {
         let body = body_only(&term.body, cte.query);
@@ -127,7 +125,7 @@ fn steps_of(
             let text = "The used SELECT statements have a different number of columns";
             return Err(SqlError::new(1222, "21000", text));
         }
-        if plan.grouped {
+        if plan.aggregates() {
             let text = format!(
                 "Recursive Common Table Expression '{}' can contain neither aggregation nor window \
                  functions in recursive query block",
@@ -155,8 +153,8 @@ fn recursive_limit(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<(Option<Expr>, Opti
 
 /// The operands that do not name the expression itself, as one query, and how
 /// many of the others they are.
-fn seeds(cte: &Cte<'_>, chain: &SetChain<'_>, cx: &PlanCx<'_>) -> Result<(SelectPlan, usize)> {
-    let plain = |count: usize| -> Result<SelectPlan> {
+fn seeds(cte: &Cte<'_>, chain: &SetChain<'_>, cx: &PlanCx<'_>) -> Result<(QueryPlan, usize)> {
+    let plain = |count: usize| -> Result<QueryPlan> {
         let rest = chain.rest.get(..count).unwrap_or_default();
         if rest.is_empty() {
             return plan_query(&body_only(&chain.first, cte.query), cx);

@@ -2,14 +2,14 @@
 //!
 //! 1. The FROM clause becomes the scope; inner joins' conditions join the
 //!    WHERE, outer joins keep theirs.
-//! 2. The conditions are split at AND; each goes to the first step after
-//!    which its tables are there.
+//! 2. The conditions are split at AND; each goes to the first operator above
+//!    which its tables are joined.
 //! 3. Tables are joined in an order that begins with the most narrowly
 //!    addressed one and goes on with what an index leads to; outer joins and
 //!    STRAIGHT_JOIN keep the order of the text.
 
+use super::QueryPlan;
 use super::from::{From, bind_from};
-use super::{Access, SelectPlan};
 use crate::bind::{Aggregates, Origin, Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, ExprKind};
@@ -17,12 +17,10 @@ use crate::parse::ast::{
     self, Literal, LockClause, OrderItem, Query, Select, SelectItem, TableName,
 };
 use porpoise_access::Privileges;
-use porpoise_rows::catalog::Table;
-use std::sync::Arc;
 
 pub use super::columns::{column_flags, type_flags};
 pub use super::context::{PlanCx, Reads};
-pub(super) use super::finish::{finish, finish_with, set_lock};
+pub(super) use super::finish::{finish, finish_with};
 pub use super::from::split;
 pub use super::query::plan_query;
 
@@ -31,7 +29,7 @@ pub(super) fn plan_table(
     name: &TableName<'_>,
     query: &Query<'_>,
     cx: &PlanCx<'_>,
-) -> Result<SelectPlan> {
+) -> Result<QueryPlan> {
     let mut from = From::default();
     from.add(cx.source(name, None)?)?;
     let mut items = Vec::new();
@@ -66,7 +64,7 @@ pub(super) fn plan_select(
     select: &Select<'_>,
     query: &Query<'_>,
     cx: &PlanCx<'_>,
-) -> Result<SelectPlan> {
+) -> Result<QueryPlan> {
     plan_select_with(select, query, cx, &mut |_| Ok(Vec::new()))
 }
 
@@ -79,7 +77,7 @@ pub(super) fn plan_select_with(
     query: &Query<'_>,
     cx: &PlanCx<'_>,
     more: &mut More<'_>,
-) -> Result<SelectPlan> {
+) -> Result<QueryPlan> {
     if !select.windows.is_empty() {
         return Err(SqlError::not_supported("window functions"));
     }
@@ -163,7 +161,7 @@ fn own_name<'s>(scope: &'s Scope, e: &Expr) -> Option<&'s str> {
     let merged = match &source.origin {
         Origin::Stored(_) => source.view.is_some(),
         Origin::Virtual(table) => table.database == "information_schema",
-        Origin::Derived(derived) => derived.could_be_merged(),
+        Origin::Derived(derived) => derived.rows.could_be_merged(),
     };
     merged.then(|| source.columns.get(column).map(|c| c.name.as_str()))?
 }
@@ -238,28 +236,4 @@ pub fn limits(
         None => None,
     };
     Ok((Some(count), offset))
-}
-
-impl SelectPlan {
-    /// The stored tables it reads.
-    pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
-        let stored = self.sources.iter().filter_map(Source::table);
-        let all = stored.chain(&self.inner_tables);
-        all.map(|t| (t.clone(), false)).collect()
-    }
-
-    /// Whether it looks at more than whole unique keys.
-    pub fn scans_ranges(&self) -> bool {
-        !self.inner_tables.is_empty()
-            || self
-                .all_steps()
-                .any(|s| !matches!(s.access, Access::Lookup { whole: true, .. }))
-    }
-
-    /// Whether it reads stored rows without locking them.
-    pub fn reads_unlocked(&self) -> bool {
-        let stored = |slot: usize| self.sources.get(slot).is_some_and(|s| s.table().is_some());
-        !self.inner_tables.is_empty()
-            || self.all_steps().any(|s| s.lock.is_none() && stored(s.slot))
-    }
 }

@@ -1,8 +1,8 @@
-//! Semi-joins: `EXISTS` and `IN` over one table as a step of the join.
+//! Semi-joins: `EXISTS` and `IN` over one table as a part of the join.
 //!
 //! A condition of the WHERE that asks whether another table has a row that
-//! goes with this one becomes a step that reads nothing into the result. Its
-//! rows are looked for as those of other steps are: for a whole batch in one
+//! goes with this one becomes a join that reads nothing into the result. Its
+//! rows are looked for as those of other joins are: for a whole batch in one
 //! call where an index leads to them, else through a hash table. Where the
 //! question is not about one plain table, the condition stays, and is
 //! answered row by row, once for each set of values that it depends on.
@@ -14,25 +14,26 @@
 //!    be run once and asked often, unless an index answers for the few rows
 //!    that are left.
 
-use super::access::Asked;
+use super::access::AccessPlanner;
 use super::from::From;
-use super::hints::Hints;
-use super::{Access, SelectPlan};
+use super::physical::JoinKind;
+use super::{QueryPlan, plan_of};
+use crate::bind::hints::Hints;
 use crate::bind::nodes::compare;
 use crate::bind::{MAX_TABLES, Source};
 use crate::expr::query::{QueryTest, TestKind};
 use crate::expr::{CmpOp, Expr, ExprKind};
 use crate::statistics::Figures;
 
-/// A table of which only is asked whether it has a matching row.
+/// A table of which only the existence of a matching row is asked.
 #[derive(Clone, Debug)]
 pub(super) struct SemiJoin {
     /// Its slot.
     pub(super) slot: usize,
     /// What matches.
     pub(super) on: Vec<Expr>,
-    /// Rows stay that have no match.
-    pub(super) anti: bool,
+    /// Semi or anti.
+    pub(super) kind: JoinKind,
 }
 
 /// Turns conditions of the outermost block into semi-joins where they allow.
@@ -50,26 +51,26 @@ pub(super) fn convert(from: &mut From, figures: &dyn Figures) {
     for condition in candidates {
         let room = from.scope.sources.len() < MAX_TABLES && from.semis.len() < 32;
         let semi = match question(&condition) {
-            Some((test, anti)) if room && worthwhile(test, from, figures) => {
-                conditions_of(test, from.scope.sources.len()).map(|on| (test, on, anti))
+            Some((test, kind)) if room && worthwhile(test, from, figures) => {
+                conditions_of(test, from.scope.sources.len()).map(|on| (test, on, kind))
             }
             _ => None,
         };
         match semi {
-            Some((test, on, anti)) => {
+            Some((test, on, kind)) => {
                 let slot = from.scope.sources.len();
-                from.scope
-                    .sources
-                    .extend(test.query.plan.sources.first().cloned());
-                from.semis.push(SemiJoin { slot, on, anti });
+                let plan = plan_of(&test.query).ok();
+                let source = plan.and_then(|plan| plan.sources.first());
+                from.scope.sources.extend(source.cloned());
+                from.semis.push(SemiJoin { slot, on, kind });
             }
             None => from.block.conditions.push(condition),
         }
     }
 }
 
-/// The question of a condition, and whether it is negated.
-fn question(condition: &Expr) -> Option<(&QueryTest, bool)> {
+/// The question of a condition, and the join that answers it.
+fn question(condition: &Expr) -> Option<(&QueryTest, JoinKind)> {
     let (test, negated) = match &condition.kind {
         ExprKind::Query(test) => (test.as_ref(), false),
         ExprKind::Not(arg) => match &arg.kind {
@@ -79,36 +80,30 @@ fn question(condition: &Expr) -> Option<(&QueryTest, bool)> {
         _ => return None,
     };
     let never_null = || {
-        let items = test.query.plan.items.iter();
+        let items = test.query.items().iter();
         test.left.iter().chain(items).all(|e| !e.nullable)
     };
     match (test.kind, negated) {
-        (TestKind::Exists, anti) => Some((test, anti)),
-        (TestKind::Any(CmpOp::Eq), false) => Some((test, false)),
-        (TestKind::Any(CmpOp::Eq), true) if never_null() => Some((test, true)),
-        (TestKind::All(CmpOp::Ne), false) if never_null() => Some((test, true)),
+        (TestKind::Exists | TestKind::Any(CmpOp::Eq), false) => Some((test, JoinKind::Semi)),
+        (TestKind::Exists, true) => Some((test, JoinKind::Anti)),
+        (TestKind::Any(CmpOp::Eq), true) if never_null() => Some((test, JoinKind::Anti)),
+        (TestKind::All(CmpOp::Ne), false) if never_null() => Some((test, JoinKind::Anti)),
         _ => None,
     }
 }
 
 /// One stored table, no grouping, no limit, no subqueries of its own.
-fn plain(plan: &SelectPlan) -> bool {
-    let ([source], [step]) = (plan.sources.as_slice(), plan.steps.as_slice()) else {
+fn plain(plan: &QueryPlan) -> bool {
+    let ([source], Some((scan, _))) = (plan.sources.as_slice(), plan.single_scan()) else {
         return false;
     };
-    source.table().is_some()
-        && !plan.grouped
-        && plan.limit.is_none()
-        && !plan.has_queries
-        && step.lock.is_none()
-        && step.semi.is_none()
-        && plan.is_fixed()
+    source.table().is_some() && !plan.has_subqueries && scan.lock().is_none() && plan.is_fixed()
 }
 
 fn worthwhile(test: &QueryTest, from: &From, figures: &dyn Figures) -> bool {
-    if !plain(&test.query.plan) {
+    let Some(plan) = plan_of(&test.query).ok().filter(|plan| plain(plan)) else {
         return false;
-    }
+    };
     if test.query.free.iter().any(|f| f.level == 1) {
         return true;
     }
@@ -119,38 +114,35 @@ fn worthwhile(test: &QueryTest, from: &From, figures: &dyn Figures) -> bool {
         ExprKind::Column { slot, .. } => {
             let table = from.scope.sources.get(*slot).and_then(Source::table);
             let narrowing: Vec<&Expr> = from.block.conditions.iter().collect();
-            table.is_some_and(|t| by_key(&Asked::new(t, *slot, &narrowing, &any, figures)))
+            table.is_some_and(|t| by_key(&AccessPlanner::new(t, *slot, &narrowing, &any, figures)))
         }
         _ => false,
     });
     let slot = from.scope.sources.len();
     let on = conditions_of(test, slot);
-    let (Some(on), Some(table)) = (on, test.query.plan.sources.first().and_then(Source::table))
-    else {
+    let (Some(on), Some(table)) = (on, plan.sources.first().and_then(Source::table)) else {
         return false;
     };
     let narrowing: Vec<&Expr> = on.iter().collect();
-    let mut asked = Asked::new(table, slot, &narrowing, &any, figures);
-    asked.joined = (1u64 << slot) - 1;
-    few && !test.left.is_empty() && by_key(&asked)
+    let mut planner = AccessPlanner::new(table, slot, &narrowing, &any, figures);
+    planner.joined = (1u64 << slot) - 1;
+    few && !test.left.is_empty() && by_key(&planner)
 }
 
 /// Whether an index leads to the rows by equal values.
-fn by_key(asked: &Asked<'_>) -> bool {
-    let paths = asked.paths();
-    paths
-        .iter()
-        .any(|p| matches!(p.access, Access::Lookup { .. }))
+fn by_key(planner: &AccessPlanner<'_>) -> bool {
+    let paths = planner.paths();
+    paths.iter().any(|p| p.access.keys().is_some())
 }
 
 /// The conditions of the subquery in terms of this query, its table in
 /// `slot`.
 fn conditions_of(test: &QueryTest, slot: usize) -> Option<Vec<Expr>> {
-    let plan = &test.query.plan;
-    let step = plan.steps.first()?;
+    let plan = plan_of(&test.query).ok()?;
+    let (scan, once) = plan.single_scan()?;
     let mut on: Vec<Expr> = {
-        let all = step.implied.iter().chain(&step.filter);
-        all.chain(&plan.constant).cloned().collect()
+        let all = scan.implied.iter().chain(&scan.filter);
+        all.chain(once).cloned().collect()
     };
     for e in &mut on {
         rebase(e, slot);

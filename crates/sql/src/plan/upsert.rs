@@ -7,7 +7,7 @@
 //! a set operation. The latter become further items of the SELECT, which DISTINCT does not look
 //! at: of rows that it takes for one, the first tells. Names in subqueries mean the same.
 
-use super::SelectPlan;
+use super::QueryPlan;
 use super::derived::{Derived, RowsPlan};
 use super::dml::{NewValue, assigned};
 use super::insert::{given_columns, wrong_count};
@@ -88,7 +88,7 @@ pub(super) fn with_query(
     table: &Arc<Table>,
     scope: &Scope,
     cx: &PlanCx<'_>,
-) -> Result<(SelectPlan, Option<(Set, Beside)>)> {
+) -> Result<(QueryPlan, Option<(Set, Beside)>)> {
     let select = match &query.body {
         QueryBody::Select(select) if !insert.on_duplicate.is_empty() => select,
         _ => return Ok((plan_query(query, cx)?, None)),
@@ -112,7 +112,7 @@ fn naming_tables(
     table: &Arc<Table>,
     scope: &Scope,
     cx: &PlanCx<'_>,
-) -> Result<(SelectPlan, Option<(Set, Beside)>)> {
+) -> Result<(QueryPlan, Option<(Set, Beside)>)> {
     let mut found = None;
     let plan = plan_select_with(select, query, cx, &mut |read: &Scope| {
         let mut both = scope.clone();
@@ -143,10 +143,9 @@ fn naming_tables(
 /// made SQL values of them already.
 fn read_before(source: &Source) -> Source {
     let rows = Derived {
-        rows: RowsPlan::Working,
+        rows: Box::new(RowsPlan::Working),
         columns: source.columns.clone(),
         free: Vec::new(),
-        kind: "DERIVED",
     };
     Source {
         origin: Origin::Derived(Arc::new(rows)),

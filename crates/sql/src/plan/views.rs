@@ -18,7 +18,7 @@ use super::from::bind_from;
 use super::query::{columns_of, derived_source, entries, inside, plan_query};
 use super::select::{PlanCx, split};
 use super::uses::Object;
-use crate::bind::{BindEnv, Scope, Source};
+use crate::bind::{BindEnv, MergedView, Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, ExprKind};
 use crate::parse::ast::{
@@ -44,36 +44,6 @@ impl ViewFrame<'_> {
     /// The view's position among the uses of the statement.
     pub(super) fn at(&self) -> usize {
         self.at
-    }
-}
-
-/// What makes a table of the statement a view.
-#[derive(Clone, Debug)]
-pub struct MergedView {
-    /// The view's database.
-    pub database: String,
-    /// The view's name.
-    pub name: String,
-    /// The columns it shows, in order, as positions in the table.
-    pub shown: Vec<usize>,
-    /// What its rows fulfil, over slot 0.
-    pub conditions: Vec<Expr>,
-    /// What a row written through it must fulfil (WITH CHECK OPTION).
-    pub check: Vec<Expr>,
-}
-
-impl MergedView {
-    /// The conditions for a slot.
-    pub(super) fn conditions_at(&self, slot: usize) -> Vec<Expr> {
-        let mut all = self.conditions.clone();
-        for condition in &mut all {
-            condition.rewrite(&mut |e| {
-                if let ExprKind::Column { slot: at, .. } = &mut e.kind {
-                    *at = slot;
-                }
-            });
-        }
-        all
     }
 }
 
@@ -164,10 +134,9 @@ fn bound(view: &View, alias: Option<&str>, arena: &Bump, cx: &PlanCx<'_>) -> Res
     let mut columns = columns_of(&plan);
     rename(&mut columns, view)?;
     let derived = Derived {
-        rows: RowsPlan::Select(Box::new(plan)),
+        rows: Box::new(RowsPlan::Select(Box::new(plan))),
         columns,
         free,
-        kind: "DERIVED",
     };
     Ok(derived_source(
         Arc::new(derived),

@@ -22,8 +22,8 @@ use crate::context::rights::{
 };
 use crate::error::{Result, SqlError};
 use crate::parse::ast::Statement;
-use crate::plan::Step;
 use crate::plan::planned::{Plan, Planned};
+use crate::plan::scan::Scan;
 use crate::plan::uses::{Object, TableUse};
 use porpoise_access::{Privileges, Rights};
 use porpoise_kv::LockMode;
@@ -293,12 +293,11 @@ impl StatementContext {
         let Plan::Select(plan) = &planned.plan else {
             return Ok(());
         };
-        let exclusive = |s: &Step| {
-            s.lock
-                .as_ref()
-                .is_some_and(|l| l.mode == LockMode::Exclusive)
+        let exclusive = |scan: &Scan| {
+            let lock = scan.lock();
+            lock.is_some_and(|lock| lock.mode == LockMode::Exclusive)
         };
-        if !plan.inner_locks && !plan.all_steps().any(exclusive) {
+        if !plan.inner_locks && !plan.any_scan(exclusive) {
             return Ok(());
         }
         let some = Privileges::UPDATE

@@ -9,7 +9,7 @@ use crate::parse::ast::{CreateTable, OnDuplicateRow, Query};
 use crate::plan::dml::InsertPlan;
 use crate::plan::planned::{Plan, Planned};
 use crate::plan::select::{PlanCx, Reads, plan_query};
-use crate::plan::{ResultColumn, SelectPlan};
+use crate::plan::{QueryPlan, ResultColumn};
 use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::{Catalog, Table};
 use porpoise_types::ValueRef;
@@ -130,7 +130,7 @@ impl SqlSession {
         query: &Query<'_>,
         text: &[u8],
         catalog: &Catalog,
-    ) -> Result<(SelectPlan, Reads)> {
+    ) -> Result<(QueryPlan, Reads)> {
         let env = self.cx.bind_env(Vec::new());
         let reads = Reads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();

@@ -12,7 +12,7 @@ use crate::parse::ast;
 use crate::plan::planned::{Plan, Planned};
 use crate::plan::select::{PlanCx, Reads};
 use crate::plan::uses::TableUse;
-use crate::plan::{ResultColumn, SelectPlan};
+use crate::plan::{QueryPlan, ResultColumn};
 use porpoise_rows::catalog::Catalog;
 use porpoise_types::{ColumnType, Value, ValueRef};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl SqlSession {
         e: &ast::Expr<'_>,
         types: &[ColumnType],
         catalog: &Catalog,
-    ) -> Result<(SelectPlan, ColumnType, Box<[TableUse]>)> {
+    ) -> Result<(QueryPlan, ColumnType, Box<[TableUse]>)> {
         let env = self.cx.bind_env(types.to_vec());
         let reads = Reads::default();
         let cx = PlanCx::new(catalog, &env, &self.cx, "", &reads);
@@ -71,7 +71,7 @@ impl SqlSession {
         let bound = cx.binder(&scope, "field list").expr(e);
         let bound: Expr = bound.map_err(|e| self.cx.hide(e, &reads.uses.names()))?;
         let ty = bound.ty.clone();
-        let mut plan = SelectPlan::of_value(bound);
+        let mut plan = QueryPlan::of_value(bound);
         plan.inner_tables = reads.tables.take();
         plan.inner_locks = reads.locks.get();
         match plan.inner_locks {

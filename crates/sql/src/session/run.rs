@@ -22,7 +22,7 @@ use super::transaction::OpenTxn;
 use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::exec::state::States;
-use crate::exec::{self, Changes, Exec, Newer, ResultSink, Shared, Stop};
+use crate::exec::{self, Changes, ConflictPolicy, Exec, ExecError, ResultSink, Shared};
 use crate::parse::ast::{DeleteTarget, Statement};
 use crate::plan::multi;
 use crate::plan::planned::{Plan, Planned};
@@ -58,7 +58,7 @@ pub(super) enum Done {
 /// What all runs of a statement have in common.
 struct RunCx {
     mark: Mark,
-    newer: Newer,
+    conflicts: ConflictPolicy,
     validate: bool,
 }
 
@@ -89,10 +89,8 @@ impl SqlSession {
             Statement::Query(query) if query.into.is_some() => return Ok(None),
             Statement::Query(query) => {
                 let mut plan = select::plan_query(query, cx)?;
-                if plan.limit.is_none()
-                    && let Some(limit) = self.cx.settings.select_limit
-                {
-                    plan.limit = Some(crate::bind::literal::integer(limit));
+                if let Some(limit) = self.cx.settings.select_limit {
+                    plan.limit_to(crate::bind::literal::integer(limit));
                 }
                 Plan::Select(plan)
             }
@@ -248,12 +246,12 @@ impl SqlSession {
     ) -> Result<Done> {
         let pinned = open.txn.get_mut().pinned();
         let committed = open.isolation == IsolationLevel::ReadCommitted;
-        let newer = match (self.cx.settings.snapshot_isolation && !committed, pinned) {
-            (false, _) => Newer::Take,
-            (true, true) => Newer::Advance,
-            (true, false) => Newer::Restart,
+        let conflicts = match (self.cx.settings.snapshot_isolation && !committed, pinned) {
+            (false, _) => ConflictPolicy::Take,
+            (true, true) => ConflictPolicy::Advance,
+            (true, false) => ConflictPolicy::Restart,
         };
-        if keep && newer != Newer::Take && !open.read_only {
+        if keep && conflicts != ConflictPolicy::Take && !open.read_only {
             open.txn.get_mut().keep_reads();
         }
         if !pinned && !planned.tables.is_empty() {
@@ -263,8 +261,8 @@ impl SqlSession {
                 open.txn.get_mut().pin()?;
             }
         }
-        let newer = match newer {
-            Newer::Restart if open.txn.get_mut().pinned() => Newer::Advance,
+        let conflicts = match conflicts {
+            ConflictPolicy::Restart if open.txn.get_mut().pinned() => ConflictPolicy::Advance,
             other => other,
         };
         if matches!(&planned.plan, Plan::Select(p) if p.locks()) {
@@ -280,8 +278,8 @@ impl SqlSession {
         let reads = open.txn.get_mut().kept_reads();
         let run = RunCx {
             mark,
-            newer,
-            validate: keep && newer != Newer::Take && self.validates_ranges(),
+            conflicts,
+            validate: keep && conflicts != ConflictPolicy::Take && self.validates_ranges(),
         };
         for _ in 0..=RESTARTS {
             match self.attempt(&planned.plan, params, open, &run, sink) {
@@ -294,9 +292,9 @@ impl SqlSession {
                     }
                     return Ok(done);
                 }
-                Err(Stop::Error(error)) => return Err(error),
-                Err(Stop::Restart) if self.cx.env.lasting.get() => break,
-                Err(Stop::Restart) => {
+                Err(ExecError::Error(error)) => return Err(error),
+                Err(ExecError::Restart) if self.cx.env.lasting.get() => break,
+                Err(ExecError::Restart) => {
                     open.txn.get_mut().forget_reads(reads);
                     if !self.take_back(open, mark)? {
                         break;
@@ -393,7 +391,7 @@ impl SqlSession {
         open: &mut OpenTxn,
         run: &RunCx,
         sink: &mut dyn ResultSink,
-    ) -> exec::Run<Done> {
+    ) -> exec::ExecResult<Done> {
         let _sets = self.cx.env.keep_sets();
         let states = States::new(self.cx.env.memory.statement());
         let shared = Shared {
@@ -401,7 +399,7 @@ impl SqlSession {
             env: &self.cx.env,
             params,
             mark: run.mark,
-            newer: run.newer,
+            conflicts: run.conflicts,
             validate: run.validate,
             lock_wait: self.cx.settings.lock_wait,
             server: &self.cx,
@@ -415,7 +413,7 @@ impl SqlSession {
         let done = match plan {
             Plan::Select(p) => {
                 let mut sink = results::Recode::new(sink, &self.cx.settings);
-                exec::select::run(p, &mut exec, &mut sink).map(Done::Rows)
+                exec::query::run(p, &mut exec, &mut sink).map(Done::Rows)
             }
             Plan::Insert(p) => {
                 let ids = self.cx.settings.auto_increment;
@@ -425,12 +423,12 @@ impl SqlSession {
             Plan::Delete(p) => exec::dml::delete(p, &mut exec).map(Done::Changes),
             // EXPLAIN ANALYZE: rows are found, and locked, but not changed.
             Plan::Multi(p) if shared.profile.is_some() => {
-                exec::select::run(&p.select, &mut exec, sink).map(Done::Rows)
+                exec::query::run(&p.select, &mut exec, sink).map(Done::Rows)
             }
             Plan::Multi(p) => exec::multi::run(p, &mut exec).map(Done::Changes),
         };
         match done {
-            Err(Stop::Error(_)) if states.restart.get() => Err(Stop::Restart),
+            Err(ExecError::Error(_)) if states.restart.get() => Err(ExecError::Restart),
             done => done,
         }
     }

@@ -5,7 +5,7 @@ use crate::error::{Result, SqlError};
 use crate::parse::LexMode;
 use crate::parse::ast::{CreateView, DropTables};
 use crate::parse::print;
-use crate::plan::SelectPlan;
+use crate::plan::QueryPlan;
 use crate::plan::planned::Plan;
 use crate::plan::select::{PlanCx, Reads, plan_query};
 use crate::plan::views;
@@ -92,7 +92,7 @@ impl SqlSession {
     }
 
     /// 1352 for temporary tables, 1142 and 1143 for what the definer may not read.
-    fn check_sources(&self, plan: &SelectPlan, reads: &Reads) -> Result<()> {
+    fn check_sources(&self, plan: &QueryPlan, reads: &Reads) -> Result<()> {
         let inner = reads.tables.borrow().clone();
         let read = plan.tables().into_iter().map(|(t, _)| t).chain(inner);
         for table in read {

@@ -1,9 +1,9 @@
-//! EXPLAIN: the steps of a plan in MySQL's columns.
+//! EXPLAIN: the tables of a plan in MySQL's columns.
 //!
 //! `rows` and `filtered` are the planner's estimates ([`crate::statistics`]);
 //! rows of a virtual table are NULL, for nobody counts them.
 
-use super::explain_columns::{depends, indexes_used, lengths, names, reference, union};
+use super::explain_columns::{indexes_used, lengths, names, reference, union};
 use super::explain_keys;
 use super::plan_json::Document;
 use super::table::{Rows, number_column, text, text_column, typed_column};
@@ -12,15 +12,17 @@ use crate::bind::{Origin, Source};
 use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::exec::profile::Profile;
-use crate::exec::reach::Reach;
+use crate::exec::pruning::Pruning;
 use crate::expr::eval::{Env, EvalCx};
 use crate::expr::query::Subquery;
 use crate::expr::{Expr, ExprKind};
 use crate::parse::ast::Explain;
-use crate::plan::derived::{Derived, RowsPlan};
+use crate::plan::derived::{Derived, RowsPlan, rows_of};
 use crate::plan::dml::NewValue;
+use crate::plan::physical::{AggregateMethod, DistinctMethod, Join, JoinKind, JoinMethod};
 use crate::plan::planned::Plan;
-use crate::plan::{Access, SelectPlan, Step};
+use crate::plan::scan::{Access, Scan};
+use crate::plan::{QueryPlan, plan_of};
 use bumpalo::Bump;
 use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::{Catalog, Table};
@@ -134,13 +136,13 @@ fn rows(plan: &Plan, env: &Env, params: &[ValueRef<'_>]) -> Rows {
         }
         Plan::Update(p) => {
             let t = &p.target;
-            let extra = extra(&t.step, !t.order_by.is_empty(), false);
-            lines.step(1, ("UPDATE", &extra), &t.source, &t.step);
+            let extra = extra((&t.scan, None), !t.order_by.is_empty(), false);
+            lines.table(1, ("UPDATE", &extra), &t.source, &t.scan);
             let values = p.set.iter().filter_map(|(_, value)| match value {
                 NewValue::Expr(e) => Some(e),
                 NewValue::Default => None,
             });
-            let conditions = t.step.filter.iter().chain(&t.constant);
+            let conditions = t.scan.filter.iter().chain(&t.constant);
             conditions.chain(values).for_each(|e| lines.queries_of(e));
         }
         Plan::Multi(p) => {
@@ -149,9 +151,9 @@ fn rows(plan: &Plan, env: &Env, params: &[ValueRef<'_>]) -> Rows {
         }
         Plan::Delete(p) => {
             let t = &p.target;
-            let extra = extra(&t.step, !t.order_by.is_empty(), false);
-            lines.step(1, ("DELETE", &extra), &t.source, &t.step);
-            let conditions = t.step.filter.iter().chain(&t.constant);
+            let extra = extra((&t.scan, None), !t.order_by.is_empty(), false);
+            lines.table(1, ("DELETE", &extra), &t.source, &t.scan);
+            let conditions = t.scan.filter.iter().chain(&t.constant);
             conditions.for_each(|e| lines.queries_of(e));
         }
     }
@@ -244,14 +246,14 @@ fn partition_names(table: &Table, which: Option<&[usize]>) -> Value {
 }
 
 impl Lines<'_> {
-    fn step(&mut self, id: u64, (kind, extra): (&str, &str), source: &Source, step: &Step) {
-        let mut row = step_line(kind, source, step, extra);
-        self.set_partitions(source, step, &mut row);
+    fn table(&mut self, id: u64, (kind, extra): (&str, &str), source: &Source, scan: &Scan) {
+        let mut row = scan_line(kind, source, scan, extra);
+        self.set_partitions(source, scan, &mut row);
         self.push(id, row);
     }
 
-    /// The partitions that the step looks into, as far as constants say.
-    fn set_partitions(&self, source: &Source, step: &Step, row: &mut [Value]) {
+    /// The partitions that the scan looks into, as far as constants say.
+    fn set_partitions(&self, source: &Source, scan: &Scan, row: &mut [Value]) {
         let Some(table) = source.table().filter(|t| t.partitioning.is_some()) else {
             return;
         };
@@ -265,9 +267,9 @@ impl Lines<'_> {
             outer: None,
             queries: None,
         };
-        let reach = Reach::of(step, table, &cx).unwrap_or_default();
+        let pruning = Pruning::of(scan, table, &cx).unwrap_or_default();
         if let Some(cell) = row.get_mut(3) {
-            *cell = partition_names(table, reach.partitions());
+            *cell = partition_names(table, pruning.partitions());
         }
     }
 
@@ -283,31 +285,31 @@ impl Lines<'_> {
         self.next
     }
 
-    /// The steps of a query, then the queries in its FROM and in its
+    /// The tables of a query, then the queries in its FROM and in its
     /// expressions.
-    fn select(&mut self, plan: &SelectPlan, id: u64, kind: Option<&str>) {
-        let mut inside = plan.has_queries;
+    fn select(&mut self, plan: &QueryPlan, id: u64, kind: Option<&str>) {
+        let mut inside = plan.has_subqueries;
         for source in &plan.sources {
             inside |= matches!(source.origin, Origin::Derived(_));
         }
         let kind = kind.unwrap_or(if inside { "PRIMARY" } else { "SIMPLE" });
-        if plan.steps.is_empty() {
+        let mut tables: Vec<(&Scan, Option<&Join>)> = Vec::new();
+        plan.each_table(&mut |scan, join| tables.push((scan, join)));
+        if tables.is_empty() {
             self.push(id, line(kind, None, None, "No tables used"));
         }
+        let sorted = !plan.root.order().is_empty();
+        let temporary = uses_temporary(plan);
         let mut derived: Vec<(u64, &Derived)> = Vec::new();
-        for (at, step) in plan.all_steps().enumerate() {
-            let Some(source) = plan.sources.get(step.slot) else {
+        for (at, (scan, join)) in tables.into_iter().enumerate() {
+            let Some(source) = plan.sources.get(scan.slot) else {
                 continue;
             };
-            let first = at == 0;
-            let sorted = first && !plan.order_by.is_empty();
-            let groups = !plan.group_by.is_empty() && !plan.consecutive;
-            let distinct = plan.distinct && (plan.grouped || !plan.consecutive);
-            let grouped = first && (groups || distinct);
-            let mut row = step_line(kind, source, step, &extra(step, sorted, grouped));
-            self.set_partitions(source, step, &mut row);
+            let extra = extra((scan, join), at == 0 && sorted, at == 0 && temporary);
+            let mut row = scan_line(kind, source, scan, &extra);
+            self.set_partitions(source, scan, &mut row);
             if let Origin::Derived(rows) = &source.origin
-                && !matches!(rows.rows, RowsPlan::Working)
+                && !matches!(rows_of(rows), RowsPlan::Working)
             {
                 let number = self.number();
                 derived.push((number, rows));
@@ -324,7 +326,7 @@ impl Lines<'_> {
     }
 
     fn derived(&mut self, derived: &Derived, number: u64) {
-        let queries = derived.rows.selects();
+        let queries = rows_of(derived).selects();
         if queries.is_empty() {
             self.push(number, line("DERIVED", None, None, "No tables used"));
         }
@@ -356,44 +358,57 @@ impl Lines<'_> {
             }
             self.shown.push(query.clone());
             let number = self.number();
-            self.select(&query.plan, number, Some(kind));
+            if let Ok(plan) = plan_of(&query) {
+                self.select(plan, number, Some(kind));
+            }
         }
     }
 }
 
-fn extra(step: &Step, sorted: bool, grouped: bool) -> String {
+/// Whether groups, or rows that DISTINCT compares, are found in a hash table.
+fn uses_temporary(plan: &QueryPlan) -> bool {
+    let aggregate = plan.rows().and_then(|rows| rows.aggregate());
+    let groups = aggregate
+        .is_some_and(|a| !a.group_by.is_empty() && matches!(a.method, AggregateMethod::Hash));
+    groups || plan.root.distinct() == Some(DistinctMethod::Hash)
+}
+
+fn extra((scan, join): (&Scan, Option<&Join>), sorted: bool, temporary: bool) -> String {
     let mut parts = Vec::new();
-    if !step.filter.is_empty() || !step.on.is_empty() {
+    let conditions = join.is_some_and(|j| !j.on.is_empty() || !j.filter.is_empty());
+    if conditions || !scan.filter.is_empty() {
         parts.push("Using where");
     }
-    if grouped {
+    if temporary {
         parts.push("Using temporary");
     }
     if sorted {
         parts.push("Using filesort");
     }
-    match step.semi {
-        Some(false) => parts.push("FirstMatch"),
-        Some(true) => parts.push("Not exists"),
-        None => {}
+    match join.map(|j| j.kind) {
+        Some(JoinKind::Semi) => parts.push("FirstMatch"),
+        Some(JoinKind::Anti) => parts.push("Not exists"),
+        Some(JoinKind::Inner | JoinKind::Left) | None => {}
     }
-    if step.entries {
+    if scan.is_covering() {
         parts.push("Using index");
     }
-    if !step.hash.is_empty() {
-        parts.push("Using join buffer (hash join)");
-    } else if step.held && step.semi.is_none() {
-        parts.push("Using join buffer");
+    match join.map(|j| (&j.method, j.kind)) {
+        Some((JoinMethod::Hash(_), _)) => parts.push("Using join buffer (hash join)"),
+        Some((
+            JoinMethod::Materialized | JoinMethod::Lateral,
+            JoinKind::Inner | JoinKind::Left,
+        )) => parts.push("Using join buffer"),
+        _ => {}
     }
-    if step.access.reverse() {
+    if scan.access.reverse() {
         parts.push("Backward index scan");
     }
     parts.join("; ")
 }
 
-fn step_line(kind: &str, source: &Source, step: &Step, extra: &str) -> Vec<Value> {
-    let depends = depends(&step.access);
-    let union = source.table().and_then(|t| union(&step.access, t));
+fn scan_line(kind: &str, source: &Source, scan: &Scan, extra: &str) -> Vec<Value> {
+    let union = source.table().and_then(|t| union(&scan.access, t));
     let union = union.map_or(String::new(), |union| match extra {
         "" => format!("Using {union}"),
         _ => format!("Using {union}; "),
@@ -401,33 +416,31 @@ fn step_line(kind: &str, source: &Source, step: &Step, extra: &str) -> Vec<Value
     let mut row = line(
         kind,
         Some(&source.alias),
-        Some(step.access.kind(depends)),
+        Some(scan.access.kind()),
         &format!("{union}{extra}"),
     );
     let Some(table) = source.table() else {
         return row;
     };
-    let used = indexes_used(&step.access, table);
+    let used = indexes_used(&scan.access, table);
     let mut set = |at: usize, value: Value| {
         if let Some(cell) = row.get_mut(at) {
             *cell = value;
         }
     };
     if !used.is_empty() {
-        if !matches!(step.access, Access::Full { .. }) {
+        if !matches!(scan.access, Access::FullScan { .. }) {
             set(5, text(names(&used)));
         }
         set(6, text(names(&used)));
         set(7, text(lengths(table, &used)));
     }
-    if let Access::Lookup { keys, .. } = &step.access
-        && let [key] = keys.as_slice()
-    {
+    if let Some([key]) = scan.access.keys() {
         let refs: Vec<&str> = key.iter().map(reference).collect();
         set(8, text(refs.join(",")));
     }
-    set(9, Value::UInt(step.estimate.rows.round().max(1.0) as u64));
-    let percent = (step.estimate.part * 10_000.0).round() / 100.0;
+    set(9, Value::UInt(scan.estimate.rows.round().max(1.0) as u64));
+    let percent = (scan.estimate.part * 10_000.0).round() / 100.0;
     set(10, Value::Double(percent.clamp(0.01, 100.0)));
     row
 }

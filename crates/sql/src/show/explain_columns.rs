@@ -1,17 +1,9 @@
 //! What EXPLAIN's columns say of an access path, in all its formats.
 
 use crate::expr::{Expr, ExprKind};
-use crate::plan::{Access, Span};
+use crate::plan::scan::{Access, IndexRange};
 use porpoise_rows::catalog::{Index, IndexKind, Table};
 use porpoise_types::Kind;
-
-/// Whether a look-up depends on tables joined before.
-pub(super) fn depends(access: &Access) -> bool {
-    match access {
-        Access::Lookup { keys, .. } => keys.iter().flatten().any(|e| e.slots() != 0),
-        _ => false,
-    }
-}
 
 /// The `ref` column of a part.
 pub(super) fn reference(e: &Expr) -> &'static str {
@@ -25,7 +17,7 @@ pub(super) fn reference(e: &Expr) -> &'static str {
 /// narrow what is looked at; of a union one for each arm.
 pub(super) fn indexes_used<'t>(access: &Access, table: &'t Table) -> Vec<(&'t Index, usize)> {
     match access {
-        Access::Union { arms, .. } => {
+        Access::IndexMergeUnion { arms, .. } => {
             let all = arms.iter().flat_map(|arm| indexes_used(arm, table));
             all.collect()
         }
@@ -54,15 +46,15 @@ pub(super) fn lengths(table: &Table, used: &[(&Index, usize)]) -> String {
 /// of the primary key, `sort_union` where they do not (manual, "Index Merge
 /// Optimization").
 pub(super) fn union(access: &Access, table: &Table) -> Option<String> {
-    let Access::Union { arms, .. } = access else {
+    let Access::IndexMergeUnion { arms, .. } = access else {
         return None;
     };
     let by_key = |arm: &Access| match arm {
-        Access::Lookup { index, keys, .. } => {
+        Access::PointLookup { index, keys } | Access::IndexLookup { index, keys, .. } => {
             let parts = table.indexes.get(*index).map_or(0, |i| i.parts.len());
             keys.len() == 1 && keys.iter().all(|k| k.len() == parts)
         }
-        Access::Range { index, .. } => *index == 0,
+        Access::IndexRangeScan { index, .. } => *index == 0,
         _ => false,
     };
     let kind = match arms.iter().all(by_key) {
@@ -75,9 +67,13 @@ pub(super) fn union(access: &Access, table: &Table) -> Option<String> {
 /// Leading parts of the index that narrow what is looked at.
 fn parts_used(access: &Access, index: &Index) -> usize {
     match access {
-        Access::Lookup { keys, .. } => keys.first().map_or(0, Vec::len),
-        Access::Range { spans, .. } => spans.iter().map(Span::parts).max().unwrap_or(0),
-        Access::Set { .. } => 1,
+        Access::PointLookup { keys, .. } | Access::IndexLookup { keys, .. } => {
+            keys.first().map_or(0, Vec::len)
+        }
+        Access::IndexRangeScan { ranges, .. } => {
+            ranges.iter().map(IndexRange::parts).max().unwrap_or(0)
+        }
+        Access::SubqueryLookup { .. } => 1,
         _ => index.parts.len(),
     }
 }

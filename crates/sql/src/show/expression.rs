@@ -6,7 +6,8 @@
 use crate::bind::Source;
 use crate::expr::query::{QueryTest, TestKind};
 use crate::expr::{ArithOp, BitOp, CmpOp, Expr, ExprKind, Truth};
-use crate::plan::{Access, Bound, SelectPlan, Span};
+use crate::plan::physical::Limit;
+use crate::plan::scan::{Access, Bound, IndexRange};
 use porpoise_types::{ColumnType, Value, ValueRef, write_text};
 
 /// What expressions are printed with.
@@ -216,23 +217,23 @@ impl Printer<'_> {
     /// How an access narrows an index: `a=1, b=2`, or `a=1, (2 < b <= 9)`.
     pub fn narrowing(&self, access: &Access, parts: &[&str]) -> String {
         match access {
-            Access::Lookup { keys, .. } => {
+            Access::PointLookup { keys, .. } | Access::IndexLookup { keys, .. } => {
                 let keys: Vec<String> = keys
                     .iter()
                     .map(|k| self.equal(k, parts).join(", "))
                     .collect();
                 keys.join(" or ")
             }
-            Access::Range { spans, .. } => {
-                let spans: Vec<String> = spans.iter().map(|s| self.span(s, parts)).collect();
-                spans.join(" or ")
+            Access::IndexRangeScan { ranges, .. } => {
+                let ranges: Vec<String> = ranges.iter().map(|r| self.range(r, parts)).collect();
+                ranges.join(" or ")
             }
             _ => String::new(),
         }
     }
 
-    fn span(&self, span: &Span, parts: &[&str]) -> String {
-        let Span { keys, low, high } = span;
+    fn range(&self, range: &IndexRange, parts: &[&str]) -> String {
+        let IndexRange { keys, low, high } = range;
         let first = keys.first().map_or(&[][..], Vec::as_slice);
         let part = parts.get(first.len()).copied().unwrap_or("?");
         let mut out = match keys.len() {
@@ -268,13 +269,13 @@ impl Printer<'_> {
 }
 
 /// LIMIT and OFFSET as text.
-pub fn window(plan: &SelectPlan, printer: &Printer<'_>) -> Option<String> {
-    let limit = plan.limit.as_ref()?;
-    let count = match limit.as_const() {
+pub fn limit_text(limit: &Limit, printer: &Printer<'_>) -> Option<String> {
+    let count = limit.count.as_ref()?;
+    let count = match count.as_const() {
         Some(Value::UInt(n)) => n.to_string(),
-        _ => printer.expr(limit),
+        _ => printer.expr(count),
     };
-    let offset = plan.offset.as_ref().map(|e| printer.expr(e));
+    let offset = limit.offset.as_ref().map(|e| printer.expr(e));
     Some(match offset {
         Some(offset) => format!("Limit/Offset: {count}/{offset} row(s)"),
         None => format!("Limit: {count} row(s)"),

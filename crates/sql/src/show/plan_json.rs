@@ -4,14 +4,16 @@
 //! Format", version 1); costs are in rows read in the order of the primary
 //! key. Members that mean nothing here are left out.
 
-use super::explain_columns::{depends, indexes_used, lengths, names, reference, union};
+use super::explain_columns::{indexes_used, lengths, names, reference, union};
 use super::expression::Printer;
 use crate::bind::{Origin, Source};
 use crate::expr::query::Subquery;
 use crate::expr::{Expr, ExprKind};
-use crate::plan::derived::{Derived, RowsPlan};
+use crate::plan::derived::{Derived, RowsPlan, rows_of};
+use crate::plan::physical::{AggregateMethod, DistinctMethod, Join, JoinKind};
 use crate::plan::planned::Plan;
-use crate::plan::{Access, SelectPlan, Step};
+use crate::plan::scan::{Access, Scan};
+use crate::plan::{QueryPlan, plan_of};
 use porpoise_types::ValueRef;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -121,8 +123,8 @@ impl<'d> Document<'d> {
                 }
                 Json::Object(members)
             }
-            Plan::Update(p) => self.changed("update", &p.target.source, &p.target.step),
-            Plan::Delete(p) => self.changed("delete", &p.target.source, &p.target.step),
+            Plan::Update(p) => self.changed("update", &p.target.source, &p.target.scan),
+            Plan::Delete(p) => self.changed("delete", &p.target.source, &p.target.scan),
             Plan::Multi(p) => self.block(&p.select),
         };
         let mut out = String::new();
@@ -130,37 +132,40 @@ impl<'d> Document<'d> {
         out
     }
 
-    fn changed(&mut self, what: &'static str, source: &Source, step: &Step) -> Json {
+    fn changed(&mut self, what: &'static str, source: &Source, scan: &Scan) -> Json {
         let mut table = vec![(what, Json::Bool(true))];
-        table.extend(self.table(step, std::slice::from_ref(source)));
+        table.extend(self.table((scan, None), std::slice::from_ref(source)));
         let table = Json::Object(table);
         Json::Object(vec![("select_id", Json::Number(1)), ("table", table)])
     }
 
-    fn block(&mut self, plan: &SelectPlan) -> Json {
+    fn block(&mut self, plan: &QueryPlan) -> Json {
         self.next += 1;
         let mut members = vec![("select_id", Json::Number(self.next))];
-        let last = plan.steps.last();
-        if let Some(step) = last {
-            let total = Json::Object(vec![("query_cost", cost(step.estimate.cost))]);
+        let mut last = None;
+        plan.scans(&mut |scan| last = Some(scan.estimate.cost));
+        if let Some(last) = last {
+            let total = Json::Object(vec![("query_cost", cost(last))]);
             members.push(("cost_info", total));
         }
         let mut inner = self.joins(plan);
-        if plan.grouped && !plan.group_by.is_empty() {
+        let aggregate = plan.rows().and_then(|rows| rows.aggregate());
+        if let Some(aggregate) = aggregate.filter(|a| !a.group_by.is_empty()) {
+            let hashes = matches!(aggregate.method, AggregateMethod::Hash);
             let mut grouping = vec![
-                ("using_temporary_table", Json::Bool(!plan.consecutive)),
+                ("using_temporary_table", Json::Bool(hashes)),
                 ("using_filesort", Json::Bool(false)),
             ];
             grouping.append(&mut inner);
             inner = vec![("grouping_operation", Json::Object(grouping))];
         }
-        if plan.distinct {
-            let hashes = plan.grouped || !plan.consecutive;
+        if let Some(method) = plan.root.distinct() {
+            let hashes = method == DistinctMethod::Hash;
             let mut removal = vec![("using_temporary_table", Json::Bool(hashes))];
             removal.append(&mut inner);
             inner = vec![("duplicates_removal", Json::Object(removal))];
         }
-        if !plan.order_by.is_empty() {
+        if !plan.root.order().is_empty() {
             let mut ordering = vec![("using_filesort", Json::Bool(true))];
             ordering.append(&mut inner);
             inner = vec![("ordering_operation", Json::Object(ordering))];
@@ -174,8 +179,11 @@ impl<'d> Document<'d> {
                 continue;
             }
             self.shown.push(query.clone());
+            let Ok(plan) = plan_of(&query) else {
+                continue;
+            };
             let dependent = !query.free.is_empty();
-            let block = self.block(&query.plan);
+            let block = self.block(plan);
             inside.push(Json::Object(vec![
                 ("dependent", Json::Bool(dependent)),
                 ("cacheable", Json::Bool(query.fixed)),
@@ -188,14 +196,15 @@ impl<'d> Document<'d> {
         Json::Object(members)
     }
 
-    fn joins(&mut self, plan: &SelectPlan) -> Vec<(&'static str, Json)> {
-        let steps: Vec<&Step> = plan.all_steps().collect();
-        match steps.as_slice() {
+    fn joins(&mut self, plan: &QueryPlan) -> Vec<(&'static str, Json)> {
+        let mut tables: Vec<(&Scan, Option<&Join>)> = Vec::new();
+        plan.each_table(&mut |scan, join| tables.push((scan, join)));
+        match tables.as_slice() {
             [] => vec![("message", text("No tables used"))],
-            [step] => vec![("table", Json::Object(self.table(step, &plan.sources)))],
+            [only] => vec![("table", Json::Object(self.table(*only, &plan.sources)))],
             several => {
-                let each = several.iter().map(|step| {
-                    let table = Json::Object(self.table(step, &plan.sources));
+                let each = several.iter().map(|one| {
+                    let table = Json::Object(self.table(*one, &plan.sources));
                     Json::Object(vec![("table", table)])
                 });
                 vec![("nested_loop", Json::List(each.collect()))]
@@ -203,27 +212,30 @@ impl<'d> Document<'d> {
         }
     }
 
-    fn table(&mut self, step: &Step, sources: &[Source]) -> Vec<(&'static str, Json)> {
-        let Some(source) = sources.get(step.slot) else {
+    fn table(
+        &mut self,
+        (scan, join): (&Scan, Option<&Join>),
+        sources: &[Source],
+    ) -> Vec<(&'static str, Json)> {
+        let Some(source) = sources.get(scan.slot) else {
             return Vec::new();
         };
         let printer = Printer {
             sources,
             params: self.params,
         };
-        let kind = step.access.kind(depends(&step.access));
         let mut out = vec![
             ("table_name", text(&source.alias)),
-            ("access_type", text(kind)),
+            ("access_type", text(scan.access.kind())),
         ];
         if let Some(table) = source.table() {
-            let used = indexes_used(&step.access, table);
+            let used = indexes_used(&scan.access, table);
             if !used.is_empty() {
-                if !matches!(step.access, Access::Full { .. }) {
+                if !matches!(scan.access, Access::FullScan { .. }) {
                     let names = used.iter().map(|(index, _)| text(&index.name));
                     out.push(("possible_keys", Json::List(names.collect())));
                 }
-                let union = union(&step.access, table);
+                let union = union(&scan.access, table);
                 out.push(("key", text(union.unwrap_or_else(|| names(&used)))));
                 if let [(index, parts)] = used.as_slice() {
                     let columns = index.parts.iter().take(*parts);
@@ -233,13 +245,11 @@ impl<'d> Document<'d> {
                 }
                 out.push(("key_length", text(lengths(table, &used))));
             }
-            if let Access::Lookup { keys, .. } = &step.access
-                && let [key] = keys.as_slice()
-            {
+            if let Some([key]) = scan.access.keys() {
                 let refs = key.iter().map(|e| text(reference(e))).collect();
                 out.push(("ref", Json::List(refs)));
             }
-            let estimate = step.estimate;
+            let estimate = scan.estimate;
             let rows = |n: f64| Json::Number(n.round().max(1.0) as u64);
             out.push(("rows_examined_per_scan", rows(estimate.rows)));
             out.push(("rows_produced_per_join", rows(estimate.total)));
@@ -247,23 +257,26 @@ impl<'d> Document<'d> {
             let costs = vec![("prefix_cost", cost(estimate.cost))];
             out.push(("cost_info", Json::Object(costs)));
         }
-        if step.entries {
+        if scan.is_covering() {
             out.push(("using_index", Json::Bool(true)));
         }
-        match step.semi {
-            Some(false) => out.push(("first_match", text(&source.alias))),
-            Some(true) => out.push(("not_exists", Json::Bool(true))),
-            None => {}
+        match join.map(|j| j.kind) {
+            Some(JoinKind::Semi) => out.push(("first_match", text(&source.alias))),
+            Some(JoinKind::Anti) => out.push(("not_exists", Json::Bool(true))),
+            Some(JoinKind::Inner | JoinKind::Left) | None => {}
         }
-        if !step.hash.is_empty() {
+        if join.is_some_and(|j| !j.hash_keys().is_empty()) {
             out.push(("using_join_buffer", text("hash join")));
         }
-        let conditions: Vec<Expr> = step.on.iter().chain(&step.filter).cloned().collect();
+        let mut conditions: Vec<Expr> = scan.filter.clone();
+        if let Some(join) = join {
+            conditions.extend(join.on.iter().chain(&join.filter).cloned());
+        }
         if !conditions.is_empty() {
             out.push(("attached_condition", text(printer.all(&conditions))));
         }
         if let Origin::Derived(derived) = &source.origin
-            && !matches!(derived.rows, RowsPlan::Working)
+            && !matches!(rows_of(derived), RowsPlan::Working)
         {
             out.push(("materialized_from_subquery", self.derived(derived)));
         }
@@ -272,7 +285,7 @@ impl<'d> Document<'d> {
 
     fn derived(&mut self, derived: &Arc<Derived>) -> Json {
         let mut blocks: Vec<Json> = Vec::new();
-        for plan in derived.rows.selects() {
+        for plan in rows_of(derived).selects() {
             blocks.push(self.block(plan));
         }
         let dependent = ("dependent", Json::Bool(!derived.free.is_empty()));

@@ -5,14 +5,18 @@
 //! expected, and under ANALYZE with what happened: time to the first and to
 //! the last row in milliseconds, rows, both for one loop on average.
 
-use super::expression::{Printer, window};
+use super::expression::{Printer, limit_text};
 use crate::bind::{Origin, Source};
 use crate::exec::profile::{Actual, Profile, Role};
 use crate::expr::query::Subquery;
 use crate::expr::{Expr, ExprKind};
-use crate::plan::derived::{Derived, RowsPlan};
+use crate::plan::derived::{Derived, RowsPlan, rows_of};
+use crate::plan::physical::{
+    Aggregate, AggregateMethod, Join, JoinKind, JoinMethod, ResultOperator, RowOperator, Sort,
+};
 use crate::plan::planned::Plan;
-use crate::plan::{Access, SelectPlan, Step};
+use crate::plan::scan::{Access, Scan};
+use crate::plan::{QueryPlan, plan_of};
 use porpoise_rows::catalog::Table;
 use porpoise_types::ValueRef;
 use std::fmt::Write as _;
@@ -100,14 +104,14 @@ impl<'t> Tree<'t> {
                 Node::new(format!("Insert into {}", p.table.name), source)
             }
             Plan::Update(p) => {
-                let found = self.target(&p.target.source, &p.target.step);
+                let found = self.target(&p.target.source, &p.target.scan);
                 Node::new(
                     format!("Update {} (immediate)", p.target.table.name),
                     vec![found],
                 )
             }
             Plan::Delete(p) => {
-                let found = self.target(&p.target.source, &p.target.step);
+                let found = self.target(&p.target.source, &p.target.scan);
                 let name = &p.target.table.name;
                 Node::new(format!("Delete from {name} (immediate)"), vec![found])
             }
@@ -127,58 +131,17 @@ impl<'t> Tree<'t> {
         out
     }
 
-    fn target(&mut self, source: &Source, step: &Step) -> Node {
+    fn target(&mut self, source: &Source, scan: &Scan) -> Node {
         let sources = std::slice::from_ref(source);
-        self.step(step, sources)
+        self.scan(scan, &scan.filter, sources)
     }
 
     fn actual<T>(&self, part: &T, role: Role) -> Option<Option<Actual>> {
         self.profile.map(|profile| profile.of(part, role))
     }
 
-    fn select(&mut self, plan: &SelectPlan) -> Node {
-        let params = self.params;
-        let printer = Printer {
-            sources: &plan.sources,
-            params,
-        };
-        let mut node = self.joins(plan);
-        if !plan.constant.is_empty() {
-            node = Node::new(
-                format!("Filter: {}", printer.all(&plan.constant)),
-                vec![node],
-            );
-        }
-        if plan.grouped {
-            let text = match plan.group_by.as_slice() {
-                [] => "Aggregate".to_owned(),
-                keys if plan.consecutive => {
-                    format!("Group aggregate: {}", printer.list(keys))
-                }
-                keys => format!("Aggregate using hash table: {}", printer.list(keys)),
-            };
-            node = Node::new(text, vec![node]);
-            node.actual = self.actual(plan, Role::Group);
-        }
-        if let Some(having) = &plan.having {
-            node = Node::new(format!("Filter: {}", printer.expr(having)), vec![node]);
-        }
-        if plan.distinct {
-            node = Node::new("Deduplicate rows", vec![node]);
-        }
-        if !plan.order_by.is_empty() {
-            let keys = printer.keys(&plan.order_by);
-            let top = if plan.limit.is_some() {
-                ", first rows only"
-            } else {
-                ""
-            };
-            node = Node::new(format!("Sort: {keys}{top}"), vec![node]);
-            node.actual = self.actual(plan, Role::Sort);
-        }
-        if let Some(text) = window(plan, &printer) {
-            node = Node::new(text, vec![node]);
-        }
+    fn select(&mut self, plan: &QueryPlan) -> Node {
+        let mut node = self.result(&plan.root, plan);
         if node.actual.is_none() {
             node.actual = self.actual(plan, Role::Whole);
         }
@@ -195,81 +158,134 @@ impl<'t> Tree<'t> {
                 false => "dependent",
             };
             let text = format!("Select #{} (subquery; {how})", self.next);
-            let child = self.select(&query.plan);
-            node.children.push(Node::new(text, vec![child]));
+            let child = plan_of(&query).map(|plan| self.select(plan));
+            node.children
+                .push(Node::new(text, child.into_iter().collect()));
         }
         node
     }
 
-    fn joins(&mut self, plan: &SelectPlan) -> Node {
-        let mut left: Option<Node> = None;
-        for step in &plan.steps {
-            let right = self.step(step, &plan.sources);
-            left = Some(match left {
-                None => right,
-                Some(left) => self.join(step, left, right),
-            });
+    fn printer<'p>(&self, sources: &'p [Source]) -> Printer<'p>
+    where
+        't: 'p,
+    {
+        Printer {
+            sources,
+            params: self.params,
         }
-        left.unwrap_or_else(|| Node::new("Rows fetched before execution", Vec::new()))
     }
 
-    fn join(&self, step: &Step, left: Node, right: Node) -> Node {
-        let kind = match (step.semi, step.outer) {
-            (Some(false), _) => "semijoin",
-            (Some(true), _) => "antijoin",
-            (None, true) => "left join",
-            (None, false) => "inner join",
+    /// An operator of the result.
+    fn result(&mut self, operator: &ResultOperator, plan: &QueryPlan) -> Node {
+        let printer = self.printer(&plan.sources);
+        match operator {
+            ResultOperator::PointLookup(lookup) => {
+                let node = self.scan(&lookup.scan, &lookup.scan.filter, &plan.sources);
+                filtered(node, &lookup.once, &printer)
+            }
+            ResultOperator::Project(input) | ResultOperator::Collect(input) => {
+                self.rows(input, &plan.sources)
+            }
+            ResultOperator::Distinct(distinct) => {
+                let node = self.rows(&distinct.input, &plan.sources);
+                Node::new("Deduplicate rows", vec![node])
+            }
+            ResultOperator::Sort(sort) => self.sort(sort, "", plan),
+            ResultOperator::TopN(sort) => self.sort(sort, ", first rows only", plan),
+            ResultOperator::Limit(limit) | ResultOperator::CountFoundRows(limit) => {
+                let node = self.result(&limit.input, plan);
+                match limit_text(limit, &printer) {
+                    Some(text) => Node::new(text, vec![node]),
+                    None => node,
+                }
+            }
+        }
+    }
+
+    fn sort(&mut self, sort: &Sort, which: &str, plan: &QueryPlan) -> Node {
+        let keys = self.printer(&plan.sources).keys(&sort.keys);
+        let mut node = self.rows(&sort.input, &plan.sources);
+        if sort.distinct.is_some() {
+            node = Node::new("Deduplicate rows", vec![node]);
+        }
+        node = Node::new(format!("Sort: {keys}{which}"), vec![node]);
+        node.actual = self.actual(plan, Role::Sort);
+        node
+    }
+
+    /// An operator of joined rows.
+    fn rows(&mut self, operator: &RowOperator, sources: &[Source]) -> Node {
+        let printer = self.printer(sources);
+        match operator {
+            RowOperator::SingleRow | RowOperator::BatchInput => {
+                Node::new("Rows fetched before execution", Vec::new())
+            }
+            RowOperator::Scan(scan) | RowOperator::FusedScan(scan) => {
+                self.scan(scan, &scan.filter, sources)
+            }
+            RowOperator::Join(join) => self.join(join, sources),
+            RowOperator::NestedJoin(join) => {
+                let left = self.rows(&join.left, sources);
+                let mut right = self.rows(&join.right, sources);
+                right.actual = self.actual(&**join, Role::Scan);
+                after_join(&mut right, &join.filter, &printer);
+                joined("Nested loop left join".to_owned(), &join.left, left, right)
+            }
+            RowOperator::OneTimeFilter(filter) | RowOperator::Filter(filter) => {
+                let node = self.rows(&filter.input, sources);
+                filtered(node, &filter.conditions, &printer)
+            }
+            RowOperator::Aggregate(aggregate) => self.aggregate(aggregate, sources),
+        }
+    }
+
+    fn aggregate(&mut self, aggregate: &Aggregate, sources: &[Source]) -> Node {
+        let keys = self.printer(sources).list(&aggregate.group_by);
+        let text = match (&aggregate.method, aggregate.group_by.is_empty()) {
+            (_, true) => "Aggregate".to_owned(),
+            (AggregateMethod::Stream, false) => format!("Group aggregate: {keys}"),
+            _ => format!("Aggregate using hash table: {keys}"),
         };
-        let text = match (step.hash.is_empty(), kind) {
-            (true, _) => format!("Nested loop {kind}"),
-            (false, "inner join") => "Inner hash join".to_owned(),
-            (false, _) => format!("Hash {kind}"),
+        let input = self.rows(&aggregate.input, sources);
+        let mut node = Node::new(text, vec![input]);
+        node.actual = self.actual(aggregate, Role::Group);
+        node
+    }
+
+    fn join(&mut self, join: &Join, sources: &[Source]) -> Node {
+        let kind = match join.kind {
+            JoinKind::Semi => "semijoin",
+            JoinKind::Anti => "antijoin",
+            JoinKind::Left => "left join",
+            JoinKind::Inner => "inner join",
         };
-        let mut node = Node::new(text, vec![left, right]);
-        let estimate = step.estimate;
-        if estimate.cost > 0.0 {
+        let text = match (&join.method, join.kind) {
+            (JoinMethod::Hash(_), JoinKind::Inner) => "Inner hash join".to_owned(),
+            (JoinMethod::Hash(_), _) => format!("Hash {kind}"),
+            _ => format!("Nested loop {kind}"),
+        };
+        let left = self.rows(&join.left, sources);
+        let mut right = self.scan(&join.right, &join.on, sources);
+        after_join(&mut right, &join.filter, &self.printer(sources));
+        let mut node = joined(text, &join.left, left, right);
+        let estimate = join.right.estimate;
+        if estimate.cost > 0.0 && !matches!(join.left, RowOperator::BatchInput) {
             node.expected = Some((estimate.cost, estimate.total));
         }
         node
     }
 
-    /// A step alone: what it reads, under its conditions.
-    fn step(&mut self, step: &Step, sources: &[Source]) -> Node {
-        let printer = Printer {
-            sources,
-            params: self.params,
-        };
-        let mut node = match step.group.as_slice() {
-            [] => self.access(step, sources, &printer),
-            group => {
-                let mut left: Option<Node> = None;
-                for inner in group {
-                    let right = self.step(inner, sources);
-                    left = Some(match left {
-                        None => right,
-                        Some(left) => self.join(inner, left, right),
-                    });
-                }
-                left.unwrap_or_else(|| Node::new("Nothing", Vec::new()))
-            }
-        };
-        let conditions: Vec<Expr> = match step.outer || step.semi.is_some() {
-            true => step.on.clone(),
-            false => step.filter.clone(),
-        };
-        if !conditions.is_empty() {
-            node = Node::new(format!("Filter: {}", printer.all(&conditions)), vec![node]);
-        }
-        node.actual = self.actual(step, Role::Step);
-        if step.outer && !step.filter.is_empty() {
-            let text = format!("after the join: {}", printer.all(&step.filter));
-            let _ = write!(node.text, " ({text})");
-        }
+    /// A scan under its conditions.
+    fn scan(&mut self, scan: &Scan, conditions: &[Expr], sources: &[Source]) -> Node {
+        let printer = self.printer(sources);
+        let node = self.access(scan, sources, &printer);
+        let mut node = filtered(node, conditions, &printer);
+        node.actual = self.actual(scan, Role::Scan);
         node
     }
 
-    fn access(&mut self, step: &Step, sources: &[Source], printer: &Printer<'_>) -> Node {
-        let Some(source) = sources.get(step.slot) else {
+    fn access(&mut self, scan: &Scan, sources: &[Source], printer: &Printer<'_>) -> Node {
+        let Some(source) = sources.get(scan.slot) else {
             return Node::new("Nothing", Vec::new());
         };
         let alias = &source.alias;
@@ -280,24 +296,24 @@ impl<'t> Tree<'t> {
             };
             return Node::new(format!("Table scan on {alias}"), children);
         };
-        let covering = step.entries && !matches!(step.access, Access::Full { index: 0, .. });
+        let whole = matches!(scan.access, Access::FullScan { index: 0, .. });
+        let covering = scan.is_covering() && !whole;
         let path = |access: &Access| path_text(access, table, (alias, covering), printer);
-        let arms = match &step.access {
-            Access::Union { arms, .. } => arms.as_slice(),
+        let arms = match &scan.access {
+            Access::IndexMergeUnion { arms, .. } => arms.as_slice(),
             _ => &[],
         };
         let arms = arms.iter().map(|arm| Node::new(path(arm), Vec::new()));
-        let mut node = Node::new(path(&step.access), arms.collect());
-        node.expected = Some((step.estimate.cost, step.estimate.rows));
+        let mut node = Node::new(path(&scan.access), arms.collect());
+        node.expected = Some((scan.estimate.cost, scan.estimate.rows));
         node
     }
 
     fn derived(&mut self, derived: &Arc<Derived>) -> Vec<Node> {
-        if matches!(derived.rows, RowsPlan::Working) {
+        if matches!(rows_of(derived), RowsPlan::Working) {
             return Vec::new();
         }
-        let queries: Vec<Node> = derived
-            .rows
+        let queries: Vec<Node> = rows_of(derived)
             .selects()
             .into_iter()
             .map(|plan| self.select(plan))
@@ -308,6 +324,31 @@ impl<'t> Tree<'t> {
             _ => "Union materialize",
         };
         vec![Node::new(text, queries)]
+    }
+}
+
+/// A node under conditions, where there are any.
+fn filtered(node: Node, conditions: &[Expr], printer: &Printer<'_>) -> Node {
+    if conditions.is_empty() {
+        return node;
+    }
+    let text = format!("Filter: {}", printer.all(conditions));
+    Node::new(text, vec![node])
+}
+
+/// Conditions on the rows of an outer join.
+fn after_join(right: &mut Node, conditions: &[Expr], printer: &Printer<'_>) {
+    if !conditions.is_empty() {
+        let text = format!("after the join: {}", printer.all(conditions));
+        let _ = write!(right.text, " ({text})");
+    }
+}
+
+/// A join; within a nested join its first table stands alone.
+fn joined(text: String, input: &RowOperator, left: Node, right: Node) -> Node {
+    match input {
+        RowOperator::BatchInput => right,
+        _ => Node::new(text, vec![left, right]),
     }
 }
 
@@ -333,19 +374,23 @@ fn path_text(
     let parts: Vec<&str> = columns.map(|c| c.name.as_str()).collect();
     let by = printer.narrowing(access, &parts);
     let mut text = match access {
-        Access::Lookup {
-            whole: true, keys, ..
-        } if keys.len() == 1 => {
+        Access::PointLookup { keys, .. } if keys.len() == 1 => {
             format!("single-row index lookup on {alias} using {name} ({by})")
         }
-        Access::Lookup { .. } => format!("index lookup on {alias} using {name} ({by})"),
-        Access::Range { .. } => format!("index range scan on {alias} using {name} over {by}"),
-        Access::Union { .. } => "deduplicate rows sorted by row ID".to_owned(),
-        Access::Set { .. } => {
+        Access::PointLookup { .. } | Access::IndexLookup { .. } => {
+            format!("index lookup on {alias} using {name} ({by})")
+        }
+        Access::IndexRangeScan { .. } => {
+            format!("index range scan on {alias} using {name} over {by}")
+        }
+        Access::IndexMergeUnion { .. } => "deduplicate rows sorted by row ID".to_owned(),
+        Access::SubqueryLookup { .. } => {
             format!("index lookup on {alias} using {name} (values of a subquery)")
         }
-        Access::Full { index: 0, .. } | Access::Virtual => format!("table scan on {alias}"),
-        Access::Full { .. } => format!("index scan on {alias} using {name}"),
+        Access::FullScan { index: 0, .. } | Access::VirtualScan => {
+            format!("table scan on {alias}")
+        }
+        Access::FullScan { .. } => format!("index scan on {alias} using {name}"),
     };
     if covering {
         text = format!("Covering {text}");

@@ -12,7 +12,7 @@ use crate::bind::{Aggregate, AggregateKind};
 use crate::error::SqlError;
 use crate::exec::sort::order_keys;
 use crate::exec::state::{States, size_of_row};
-use crate::exec::{Exec, Run, Stop};
+use crate::exec::{Exec, ExecError, ExecResult};
 use crate::expr::convert;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::number::{Found, Unit, to_value};
@@ -119,7 +119,7 @@ impl Accumulator {
         row: &[Slot<'_>],
         cx: &EvalCx<'_>,
         states: &States,
-    ) -> Run<()> {
+    ) -> ExecResult<()> {
         if let ([arg], None, false) = (
             aggregate.args.as_slice(),
             &self.distinct,
@@ -174,7 +174,7 @@ impl Accumulator {
         taken: &Taken<'_>,
         row: &[Slot<'_>],
         states: &States,
-    ) -> Run<bool> {
+    ) -> ExecResult<bool> {
         let number = match taken {
             Taken::Values => return Ok(false),
             Taken::Row => {
@@ -231,7 +231,7 @@ impl Accumulator {
         value: ValueRef<'_>,
         arg: &crate::expr::Expr,
         cx: &EvalCx<'_>,
-    ) -> Run<()> {
+    ) -> ExecResult<()> {
         match &mut self.state {
             State::Count(n) => *n += 1,
             State::Whole { sum, scale, count } => {
@@ -294,8 +294,8 @@ impl Accumulator {
     }
 
     /// The result.
-    pub(super) fn finish(self, aggregate: &Aggregate, exec: &Exec<'_>) -> Run<Value> {
-        let range = |_| Stop::Error(SqlError::out_of_range("DECIMAL", "avg"));
+    pub(super) fn finish(self, aggregate: &Aggregate, exec: &Exec<'_>) -> ExecResult<Value> {
+        let range = |_| ExecError::Error(SqlError::out_of_range("DECIMAL", "avg"));
         let state = match self.state {
             State::Whole { sum, scale, count } => exact(sum, scale, count)?,
             State::Best(value) => State::Best(better(value, self.best, aggregate)),
@@ -385,7 +385,7 @@ fn piece(
     values: &[ValueRef<'_>],
     row: &[Slot<'_>],
     cx: &EvalCx<'_>,
-) -> Run<Piece> {
+) -> ExecResult<Piece> {
     let mut text = Vec::new();
     for (value, arg) in values.iter().zip(&aggregate.args) {
         match value {
@@ -406,7 +406,11 @@ fn piece(
 }
 
 /// The texts in order, joined, and cut at `group_concat_max_len`.
-fn concatenated(aggregate: &Aggregate, mut pieces: Vec<Piece>, exec: &Exec<'_>) -> Run<Value> {
+fn concatenated(
+    aggregate: &Aggregate,
+    mut pieces: Vec<Piece>,
+    exec: &Exec<'_>,
+) -> ExecResult<Value> {
     if pieces.is_empty() {
         return Ok(Value::Null);
     }

@@ -4,7 +4,7 @@
 
 use crate::bind::Aggregate;
 use crate::error::{Result, SqlError};
-use crate::exec::Run;
+use crate::exec::ExecResult;
 use crate::exec::state::States;
 use crate::expr::Expr;
 use crate::expr::convert;
@@ -34,7 +34,7 @@ impl Document {
         aggregate: &Aggregate,
         values: &[ValueRef<'_>],
         states: &States,
-    ) -> Run<()> {
+    ) -> ExecResult<()> {
         let mut pairs = aggregate.args.iter().zip(values);
         match self {
             Document::Array(text) => {

@@ -7,7 +7,7 @@
 //! the group determines unless ONLY_FULL_GROUP_BY is off, and an accumulator an
 //! aggregate.
 //!
-//! Where the rows of a group follow each other ([`SelectPlan::consecutive`]),
+//! Where the rows of a group follow each other ([`AggregateMethod::Stream`]),
 //! only the key of the last one is remembered.
 
 mod accumulate;
@@ -16,13 +16,21 @@ mod distinct;
 mod documents;
 mod numbers;
 
-use super::kept::Kept;
-use super::select::cx_of;
+use super::derived::Collect;
+use super::fetch::Cursor;
+use super::join::Consumer;
+use super::profile::Role;
+use super::pruning::Pruning;
+use super::query::{cx_of, run_some};
+use super::rows::{self, Demand};
 use super::state::{States, append_exact, size_of_row};
-use super::{Exec, Run};
+use super::{Exec, ExecResult};
+use crate::bind::Source;
+use crate::error::SqlError;
+use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, Slot, eval};
-use crate::expr::{Expr, logic};
-use crate::plan::SelectPlan;
+use crate::plan::QueryPlan;
+use crate::plan::physical::{Aggregate, AggregateMethod, RowOperator};
 use accumulate::Accumulator;
 use bumpalo::Bump;
 use foldhash::fast::RandomState;
@@ -95,15 +103,9 @@ struct Read {
 }
 
 impl Read {
-    fn of(plan: &SelectPlan) -> Read {
-        let mut columns: Vec<(usize, usize)> = Vec::new();
-        let order = plan.order_by.iter().map(|k| &k.expr);
-        for e in plan.items.iter().chain(order).chain(&plan.having) {
-            e.columns(&mut |slot, column| columns.push((slot, column)));
-        }
-        columns.sort_unstable();
-        columns.dedup();
-        let mut widths = vec![0; plan.sources.len()];
+    fn of(aggregate: &Aggregate, slots: usize) -> Read {
+        let columns = aggregate.carried.clone();
+        let mut widths = vec![0; slots];
         for (slot, column) in &columns {
             if let Some(width) = widths.get_mut(*slot) {
                 *width = column + 1;
@@ -156,8 +158,11 @@ struct Group {
 }
 
 /// The groups of a query.
-pub struct Groups<'p> {
-    plan: &'p SelectPlan,
+pub(super) struct Groups<'p> {
+    plan: &'p Aggregate,
+    sources: &'p [Source],
+    /// Rows of a group follow each other.
+    stream: bool,
     /// Made once some rows have come.
     numbers: Option<Numbers<'p>>,
     /// Rows so far, up to [`FIRST_ROWS`].
@@ -185,21 +190,24 @@ const SPELLINGS: usize = 1 << 16;
 
 impl<'p> Groups<'p> {
     /// No groups; one without key when the query has no GROUP BY.
-    pub fn new(plan: &'p SelectPlan) -> Groups<'p> {
+    fn new(plan: &'p Aggregate, sources: &'p [Source]) -> Groups<'p> {
+        let stream = matches!(plan.method, AggregateMethod::Stream);
         let costly = |e: &Expr| match e.ty.kind {
             Kind::Decimal => true,
             _ => e.ty.is_string() && !e.ty.is_binary(),
         };
-        let spelled = !plan.rollup && !plan.consecutive && plan.group_by.iter().any(costly);
+        let spelled = !plan.rollup && !stream && plan.group_by.iter().any(costly);
         let mut groups = Groups {
             plan,
+            sources,
+            stream,
             numbers: None,
             rows: 0,
             by_key: HashMap::default(),
             by_values: spelled.then(HashMap::default),
             list: Vec::new(),
             accumulators: Vec::new(),
-            read: Read::of(plan),
+            read: Read::of(plan, sources.len()),
             key: Vec::new(),
             last: Vec::new(),
             held: 0,
@@ -212,30 +220,30 @@ impl<'p> Groups<'p> {
     }
 
     /// Counts rows of which nothing is known, for a query that only counts.
-    pub fn add_bare(&mut self, rows: u64) {
+    fn add_counted(&mut self, rows: u64) {
         self.accumulators.iter_mut().for_each(|a| a.count(rows));
     }
 
     /// Sets the value of a MIN or MAX, for a query that finds them without
     /// looking at all rows.
-    pub(super) fn set_extreme(&mut self, aggregate: usize, value: Value) {
+    fn set_extreme(&mut self, aggregate: usize, value: Value) {
         if let Some(accumulator) = self.accumulators.get_mut(aggregate) {
             accumulator.set_extreme(value);
         }
     }
 
     /// How many groups there are.
-    pub fn count(&self) -> u64 {
+    fn count(&self) -> u64 {
         self.list.len() as u64
     }
 
     /// Adds a joined row to its group, and with ROLLUP to those that sum up
     /// over it.
-    pub fn add(&mut self, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> Run<()> {
+    fn add(&mut self, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> ExecResult<()> {
         if self.rows < FIRST_ROWS {
             self.rows += 1;
             if self.rows == FIRST_ROWS {
-                self.numbers = Some(Numbers::of(self.plan, cx));
+                self.numbers = Some(Numbers::of((self.plan, self.stream), self.sources, cx));
             }
         }
         if self.plan.group_by.is_empty() {
@@ -261,7 +269,12 @@ impl<'p> Groups<'p> {
     }
 
     /// As [`Groups::add`], by the values of the key; the group.
-    fn add_by_values(&mut self, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> Run<usize> {
+    fn add_by_values(
+        &mut self,
+        row: &[Slot<'_>],
+        cx: &EvalCx<'_>,
+        states: &States,
+    ) -> ExecResult<usize> {
         let plan = self.plan;
         let mut key = std::mem::take(&mut self.key);
         key.clear();
@@ -313,7 +326,7 @@ impl<'p> Groups<'p> {
         spelling: &[u8],
         row: &[Slot<'_>],
         states: &States,
-    ) -> Run<usize> {
+    ) -> ExecResult<usize> {
         let plan = self.plan;
         let mut key = Vec::with_capacity(spelling.len() + 8);
         for (e, value) in plan.group_by.iter().zip(values) {
@@ -336,8 +349,8 @@ impl<'p> Groups<'p> {
         keys: &[ValueRef<'_>],
         row: &[Slot<'_>],
         states: &States,
-    ) -> Run<usize> {
-        if self.plan.consecutive {
+    ) -> ExecResult<usize> {
+        if self.stream {
             if let Some(at) = self.list.len().checked_sub(1).filter(|_| self.last == key) {
                 return Ok(at);
             }
@@ -350,7 +363,7 @@ impl<'p> Groups<'p> {
         let at = self.push(keys);
         self.stands_for(at, row, states)?;
         let mut size = GROUP_SIZE;
-        if !self.plan.consecutive {
+        if !self.stream {
             self.by_key.insert(key.to_vec(), at);
             size += key.len() as u64;
         }
@@ -365,13 +378,13 @@ impl<'p> Groups<'p> {
             first: FirstRow::default(),
             keys,
         });
-        let accumulators = self.plan.aggregates.iter().map(Accumulator::new);
+        let accumulators = self.plan.calls.iter().map(Accumulator::new);
         self.accumulators.extend(accumulators);
         self.list.len() - 1
     }
 
     /// Keeps what is read of a group's first row.
-    fn stands_for(&mut self, at: usize, row: &[Slot<'_>], states: &States) -> Run<()> {
+    fn stands_for(&mut self, at: usize, row: &[Slot<'_>], states: &States) -> ExecResult<()> {
         if let Some(group) = self.list.get_mut(at) {
             group.first = self.read.first_row(row);
             let size = size_of_row(&group.first.values);
@@ -382,11 +395,17 @@ impl<'p> Groups<'p> {
     }
 
     /// Takes a row into account for a group.
-    fn take(&mut self, at: usize, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> Run<()> {
+    fn take(
+        &mut self,
+        at: usize,
+        row: &[Slot<'_>],
+        cx: &EvalCx<'_>,
+        states: &States,
+    ) -> ExecResult<()> {
         let plan = self.plan;
-        let width = plan.aggregates.len();
+        let width = plan.calls.len();
         let own = self.accumulators.get_mut(at * width..(at + 1) * width);
-        let accumulators = plan.aggregates.iter().zip(own.unwrap_or_default());
+        let accumulators = plan.calls.iter().zip(own.unwrap_or_default());
         let Some(numbers) = &self.numbers else {
             for (aggregate, accumulator) in accumulators {
                 accumulator.add(aggregate, row, cx, states)?;
@@ -401,11 +420,10 @@ impl<'p> Groups<'p> {
         Ok(())
     }
 
-    /// Evaluates HAVING, select list and sort keys for every group, and offers
-    /// the rows to what keeps them.
-    pub(super) fn finish(mut self, exec: &mut Exec<'_>, kept: &mut Kept<'_>) -> Run<()> {
+    /// Pushes a row for every group, with the results of the aggregates.
+    fn finish(mut self, exec: &mut Exec<'_>, consume: &mut Consumer<'_>) -> ExecResult<()> {
         let plan = self.plan;
-        let width = plan.aggregates.len();
+        let width = plan.calls.len();
         let mut accumulators = self.accumulators.into_iter();
         let list = self.list.into_iter();
         let with_own = list.map(|group| {
@@ -429,13 +447,13 @@ impl<'p> Groups<'p> {
         self.by_values = None;
         self.numbers = None;
         let mut arena = Bump::new();
-        let mut results: Vec<Value> = Vec::with_capacity(plan.aggregates.len());
+        let mut results: Vec<Value> = Vec::with_capacity(plan.calls.len());
         let mut pacer = Pacer::new();
         for (group, own) in groups {
             pacer.tick()?;
             arena.reset();
             results.clear();
-            for (aggregate, accumulator) in plan.aggregates.iter().zip(own) {
+            for (aggregate, accumulator) in plan.calls.iter().zip(own) {
                 results.push(accumulator.finish(aggregate, exec)?);
             }
             if plan.rollup {
@@ -452,21 +470,93 @@ impl<'p> Groups<'p> {
                 ..cx_of(exec, &arena)
             };
             let row = self.read.slots(&group.first, &arena);
-            let keep = match &plan.having {
-                Some(having) => logic::truth(having, &row, &cx)? == Some(true),
-                None => true,
-            };
-            if keep {
-                kept.offer(&row, &cx, states)?;
+            if !consume(&row, &cx)? {
+                break;
             }
         }
         Ok(())
     }
 }
 
+/// Pushes the groups of the input's rows.
+pub(super) fn run(
+    plan: &QueryPlan,
+    aggregate: &Aggregate,
+    demand: Demand<'_>,
+    exec: &mut Exec<'_>,
+    consume: &mut Consumer<'_>,
+) -> ExecResult<()> {
+    let mut groups = Groups::new(aggregate, &plan.sources);
+    let states = exec.shared.states;
+    let since = exec.begin_part();
+    match &aggregate.method {
+        AggregateMethod::Hash | AggregateMethod::Stream => {
+            // The first row of the group behind the last one wanted ends that one.
+            let enough = if groups.stream { demand.rows } else { u64::MAX };
+            let mut add = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> ExecResult<bool> {
+                groups.add(row, cx, states)?;
+                Ok(groups.count() <= enough)
+            };
+            rows::run(plan, &aggregate.input, Demand::ALL, exec, &mut add)?;
+        }
+        AggregateMethod::CountRows => {
+            if let Some(input) = rows::below_once(&aggregate.input, exec)? {
+                groups.add_counted(count_rows(plan, input, exec)?);
+            }
+        }
+        AggregateMethod::MinMaxByIndex(lookups) => {
+            if let Some(input) = rows::below_once(&aggregate.input, exec)? {
+                find_extremes(lookups, &mut groups, exec)?;
+                if let Some(scan) = input.as_scan() {
+                    exec.end_part(scan, Role::Scan, (1, lookups.len() as u64), since);
+                }
+            }
+        }
+    }
+    exec.end_part(aggregate, Role::Group, (1, groups.count()), since);
+    groups.finish(exec, consume)
+}
+
+/// The number of rows of a scan, counted where their entries lie.
+fn count_rows(plan: &QueryPlan, input: &RowOperator, exec: &mut Exec<'_>) -> ExecResult<u64> {
+    let table = plan.sources.first().and_then(Source::table);
+    let (Some(scan), Some(table)) = (input.as_scan(), table) else {
+        return Err(SqlError::internal("a count of no table").into());
+    };
+    let arena = Bump::new();
+    let cx = cx_of(exec, &arena);
+    let since = exec.begin_part();
+    let mut cursor = Cursor::open(table, &scan.access, &[], &cx)?;
+    let pruning = Pruning::of(scan, table, &cx)?;
+    let mut rows = 0;
+    while let Some(more) = cursor.count(table, &pruning, exec)? {
+        exec.check_cancelled()?;
+        rows += more;
+    }
+    exec.end_part(scan, Role::Scan, (1, rows), since);
+    Ok(rows)
+}
+
+/// Sets each MIN and MAX to the value of the one row of its query.
+fn find_extremes(
+    lookups: &[QueryPlan],
+    groups: &mut Groups<'_>,
+    exec: &mut Exec<'_>,
+) -> ExecResult<()> {
+    for (at, lookup) in lookups.iter().enumerate() {
+        let mut found = Collect::new(exec.shared.states);
+        run_some(lookup, exec, 1, &mut found)?;
+        let row = found.rows.into_iter().next();
+        if let Some(value) = row.and_then(|row| row.into_iter().next()) {
+            groups.set_extreme(at, value);
+        }
+    }
+    Ok(())
+}
+
 /// The order of rows of a ROLLUP: by the keys, each sum behind what it sums
 /// up.
-fn rollup_order(plan: &SelectPlan, a: &[Value], b: &[Value]) -> Ordering {
+fn rollup_order(plan: &Aggregate, a: &[Value], b: &[Value]) -> Ordering {
     for (at, e) in plan.group_by.iter().enumerate() {
         let order = match (a.get(at), b.get(at)) {
             (None, None) => return Ordering::Equal,

@@ -8,12 +8,12 @@
 //! Invariant: a number leads to the group that its value's key leads to; the
 //! first time it is found by that key, and remembered.
 
-use crate::bind::{Aggregate, AggregateKind};
+use crate::bind::{Aggregate, AggregateKind, Source};
 use crate::exec::join::tables_of;
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, Slot};
 use crate::expr::number::{Found, NumberExpr};
-use crate::plan::SelectPlan;
+use crate::plan::physical::Aggregate as GroupBy;
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -58,8 +58,12 @@ pub(super) struct Numbers<'t> {
 
 impl<'t> Numbers<'t> {
     /// Of a query.
-    pub(super) fn of(plan: &'t SelectPlan, cx: &EvalCx<'_>) -> Numbers<'t> {
-        let tables = tables_of(plan);
+    pub(super) fn of(
+        (plan, is_consecutive): (&'t GroupBy, bool),
+        sources: &'t [Source],
+        cx: &EvalCx<'_>,
+    ) -> Numbers<'t> {
+        let tables = tables_of(sources);
         let number = |e: &Expr| NumberExpr::of(e, &tables, cx);
         let keys: Option<SmallVec<[NumberExpr<'t>; 2]>> = match plan.group_by.len() {
             1 | 2 if !plan.rollup => plan.group_by.iter().map(number).collect(),
@@ -69,9 +73,9 @@ impl<'t> Numbers<'t> {
         Numbers {
             keys,
             known: HashMap::default(),
-            is_consecutive: plan.consecutive,
+            is_consecutive,
             last: None,
-            taken: plan.aggregates.iter().map(taken).collect(),
+            taken: plan.calls.iter().map(taken).collect(),
         }
     }
 

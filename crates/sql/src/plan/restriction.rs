@@ -1,15 +1,16 @@
 //! What conditions leave of one index: leading parts that are equal to
 //! something, and a range on the next part.
 
-use super::access::{Asked, MAX_KEYS};
-use super::facts::Facts;
-use super::{Bound, Pattern, Span, cost};
+use super::access::{AccessPlanner, MAX_KEYS};
+use super::cost;
+use super::sargable::Sargable;
+use super::scan::{Bound, IndexRange, Pattern};
 use crate::expr::Expr;
 use porpoise_rows::catalog::{Index, IndexKind, IndexPart, Table};
 
 /// A part of an index.
-pub(super) struct Piece {
-    pub(super) span: Span,
+pub(super) struct Restriction {
+    pub(super) range: IndexRange,
     /// Leading parts that are equal to something.
     pub(super) equal: usize,
     /// A NULL is among what they may be.
@@ -21,20 +22,25 @@ pub(super) struct Piece {
     pub(super) whole: bool,
 }
 
-impl Piece {
+impl Restriction {
     /// It may turn out to be the whole table.
     pub(super) fn or_table(&self) -> bool {
-        let pattern = self.span.low.as_ref().and_then(|b| b.pattern);
+        let pattern = self.range.low.as_ref().and_then(|b| b.pattern);
         pattern.is_some_and(|p| p.or_table)
     }
 }
 
-impl Asked<'_> {
-    /// What the facts leave of an index, if they narrow it.
-    pub(super) fn piece(&self, index: &Index, facts: &[Facts<'_>], entries: bool) -> Option<Piece> {
-        let (keys, equal, null) = equal_keys(self.table, index, facts);
-        let mut piece = Piece {
-            span: Span {
+impl AccessPlanner<'_> {
+    /// What the predicates leave of an index, if they narrow it.
+    pub(super) fn restriction(
+        &self,
+        index: &Index,
+        predicates: &[Sargable<'_>],
+        entries: bool,
+    ) -> Option<Restriction> {
+        let (keys, equal, null) = equal_keys(self.table, index, predicates);
+        let mut restriction = Restriction {
+            range: IndexRange {
                 keys,
                 low: None,
                 high: None,
@@ -44,43 +50,43 @@ impl Asked<'_> {
             bounded: 0,
             whole: equal == index.parts.len() && index.kind != IndexKind::Plain && !null,
         };
-        if piece.whole {
-            return Some(piece);
+        if restriction.whole {
+            return Some(restriction);
         }
         if index.using_hash {
             return None;
         }
         let next = index.parts.get(equal);
-        let fact = next
+        let predicate = next
             .filter(|p| p.prefix.is_none())
-            .and_then(|p| facts.get(p.column));
-        let (low, high) = bounds(fact, next.is_some_and(|p| p.desc));
-        piece.bounded = usize::from(low.is_some()) + usize::from(high.is_some());
-        (piece.span.low, piece.span.high) = (low, high);
-        if piece.bounded == 0 {
-            piece.span.low = like_bound(fact, equal == 0 && !entries);
+            .and_then(|p| predicates.get(p.column));
+        let (low, high) = bounds(predicate, next.is_some_and(|p| p.desc));
+        restriction.bounded = usize::from(low.is_some()) + usize::from(high.is_some());
+        (restriction.range.low, restriction.range.high) = (low, high);
+        if restriction.bounded == 0 {
+            restriction.range.low = like_bound(predicate, equal == 0 && !entries);
             // As narrow as both ends are.
-            piece.bounded = 2 * usize::from(piece.span.low.is_some());
+            restriction.bounded = 2 * usize::from(restriction.range.low.is_some());
         }
-        (piece.bounded > 0 || equal > 0).then_some(piece)
+        (restriction.bounded > 0 || equal > 0).then_some(restriction)
     }
 
-    /// Rows of a piece, about.
-    pub(super) fn rows_of(&self, position: usize, piece: &Piece) -> f64 {
-        let keys = piece.span.keys.len() as f64;
-        match piece.whole {
+    /// Rows of a restriction, about.
+    pub(super) fn rows_of(&self, position: usize, restriction: &Restriction) -> f64 {
+        let keys = restriction.range.keys.len() as f64;
+        match restriction.whole {
             true => keys,
             false => {
-                let each = self.of_keys(position, piece.equal);
-                each * keys * cost::of_bounds(piece.bounded)
+                let each = self.of_keys(position, restriction.equal);
+                each * keys * cost::of_bounds(restriction.bounded)
             }
         }
     }
 }
 
 /// The bounds of a column in the order of the index.
-fn bounds(fact: Option<&Facts<'_>>, desc: bool) -> (Option<Bound>, Option<Bound>) {
-    let Some(fact) = fact else {
+fn bounds(predicate: Option<&Sargable<'_>>, desc: bool) -> (Option<Bound>, Option<Bound>) {
+    let Some(predicate) = predicate else {
         return (None, None);
     };
     let bound = |b: &Option<(&Expr, bool)>| {
@@ -91,15 +97,15 @@ fn bounds(fact: Option<&Facts<'_>>, desc: bool) -> (Option<Bound>, Option<Bound>
         })
     };
     match desc {
-        false => (bound(&fact.low), bound(&fact.high)),
-        true => (bound(&fact.high), bound(&fact.low)),
+        false => (bound(&predicate.low), bound(&predicate.high)),
+        true => (bound(&predicate.high), bound(&predicate.low)),
     }
 }
 
 /// The range of texts that begin as a pattern does. Read instead of the index,
 /// where the pattern begins with a wildcard, is the table if `or_table` says so.
-fn like_bound(fact: Option<&Facts<'_>>, or_table: bool) -> Option<Bound> {
-    let (value, escape) = fact?.like?;
+fn like_bound(predicate: Option<&Sargable<'_>>, or_table: bool) -> Option<Bound> {
+    let (value, escape) = predicate?.like?;
     Some(Bound {
         value: value.clone(),
         inclusive: true,
@@ -109,23 +115,31 @@ fn like_bound(fact: Option<&Facts<'_>>, or_table: bool) -> Option<Bound> {
 
 /// The values that leading parts of an index are equal to, in all
 /// combinations; of how many parts; and whether a NULL is among them.
-fn equal_keys(table: &Table, index: &Index, facts: &[Facts<'_>]) -> (Vec<Vec<Expr>>, usize, bool) {
+fn equal_keys(
+    table: &Table,
+    index: &Index,
+    predicates: &[Sargable<'_>],
+) -> (Vec<Vec<Expr>>, usize, bool) {
     let mut keys: Vec<Vec<Expr>> = vec![Vec::new()];
     let (mut equal, mut null) = (0, false);
     for part in &index.parts {
-        let Some(fact) = facts.get(part.column) else {
+        let Some(predicate) = predicates.get(part.column) else {
             break;
         };
-        let Some(values) = fact.equal.as_ref().filter(|_| finds_equal(table, part)) else {
+        let Some(values) = predicate
+            .equal
+            .as_ref()
+            .filter(|_| finds_equal(table, part))
+        else {
             break;
         };
-        let count = values.len() + usize::from(fact.null);
+        let count = values.len() + usize::from(predicate.null);
         if keys.len() * count > MAX_KEYS {
             break;
         }
         let mut longer = Vec::with_capacity(keys.len() * count);
         for key in keys {
-            let nothing = fact.null.then(Expr::null);
+            let nothing = predicate.null.then(Expr::null);
             let values = values.iter().map(|value| (*value).clone());
             longer.extend(values.chain(nothing).map(|value| {
                 let mut key = key.clone();
@@ -134,7 +148,7 @@ fn equal_keys(table: &Table, index: &Index, facts: &[Facts<'_>]) -> (Vec<Vec<Exp
             }));
         }
         keys = longer;
-        null |= fact.null;
+        null |= predicate.null;
         equal += 1;
     }
     (keys, equal, null)

@@ -10,10 +10,10 @@
 
 use super::fetch::Cursor;
 use super::keys;
-use super::reach::Reach;
-use super::{Exec, Run};
+use super::pruning::Pruning;
+use super::{Exec, ExecResult};
 use crate::expr::eval::{EvalCx, Slot};
-use crate::plan::Access;
+use crate::plan::scan::Access;
 use porpoise_base::sorting;
 use porpoise_kv::Read;
 use porpoise_rows::catalog::Table;
@@ -29,7 +29,7 @@ const MOST_BYTES: usize = 64 << 20;
 const FETCHED: usize = 4096;
 
 /// What is to be read of a table by way of several indexes.
-pub struct Gathered {
+pub struct IndexMerge {
     /// Entries to gather keys from; none once they are gathered.
     scans: Vec<ScanSpec>,
     /// Keys that are gathered at most.
@@ -42,24 +42,24 @@ pub struct Gathered {
     at: usize,
 }
 
-impl Gathered {
+impl IndexMerge {
     /// A cursor over the rows that any of these paths finds.
     pub(super) fn cursor<'a>(
         table: &Table,
         (arms, most): (&'a [Access], usize),
         row: &[Slot<'a>],
         cx: &EvalCx<'a>,
-    ) -> Run<Cursor> {
+    ) -> ExecResult<Cursor> {
         let mut scans = Vec::with_capacity(arms.len());
         for arm in arms {
             let (index, ranges) = match arm {
-                Access::Lookup { index, keys, .. } => {
+                Access::PointLookup { index, keys } | Access::IndexLookup { index, keys, .. } => {
                     let keys = super::fetch::encode_all(table, *index, keys, row, cx)?;
                     let ranges = keys.into_iter().map(KeyRange::prefix);
                     (*index, Some(ranges.collect()))
                 }
-                Access::Range { index, spans, .. } => {
-                    (*index, keys::ranges(table, *index, spans, row, cx)?)
+                Access::IndexRangeScan { index, ranges, .. } => {
+                    (*index, keys::ranges(table, *index, ranges, row, cx)?)
                 }
                 _ => (0, None),
             };
@@ -74,7 +74,7 @@ impl Gathered {
             });
         }
         scans.retain(|spec| !spec.ranges.is_empty());
-        Ok(Cursor::Gathered(Gathered {
+        Ok(Cursor::IndexMerge(IndexMerge {
             scans,
             most: most.min(MOST),
             keys: Vec::new(),
@@ -84,15 +84,15 @@ impl Gathered {
     }
 
     /// Gathers the keys, once; false where they are too many.
-    pub(super) fn gather(
+    pub(super) fn collect(
         &mut self,
         table: &Table,
-        reach: &Reach,
+        pruning: &Pruning,
         read: Read,
         exec: &mut Exec<'_>,
-    ) -> Run<bool> {
+    ) -> ExecResult<bool> {
         let fetch = Fetch {
-            partitions: reach.partitions(),
+            partitions: pruning.partitions(),
             ..Fetch::STARTS
         };
         for spec in std::mem::take(&mut self.scans) {
@@ -128,7 +128,7 @@ impl Gathered {
         self.keys.len() > self.most / parts || self.bytes > MOST_BYTES / parts
     }
 
-    fn sort(&mut self) -> Run<()> {
+    fn sort(&mut self) -> ExecResult<()> {
         sorting::sort_by(&mut self.keys, sorting::CHEAP, Ord::cmp)?;
         self.keys.dedup();
         self.bytes = self.keys.iter().map(|key| bytes_of(key)).sum();
@@ -139,10 +139,10 @@ impl Gathered {
     pub(super) fn next(
         &mut self,
         table: &Table,
-        (read, reach, limit): (Read, &Reach, usize),
+        (read, pruning, limit): (Read, &Pruning, usize),
         exec: &mut Exec<'_>,
         visit: &mut dyn FnMut(&[u8], RowRef<'_>),
-    ) -> Run<bool> {
+    ) -> ExecResult<bool> {
         let left = self.keys.get(self.at..).unwrap_or_default();
         let wanted: Vec<&[u8]> = left.iter().take(limit).map(AsRef::as_ref).collect();
         if wanted.is_empty() {
@@ -152,7 +152,7 @@ impl Gathered {
         exec.txn().get_rows_in_order_with(
             table,
             &wanted,
-            reach.blobs(),
+            pruning.blobs(),
             read,
             &mut |at, row| {
                 if let (Some(row), Some(key)) = (row, wanted.get(at)) {

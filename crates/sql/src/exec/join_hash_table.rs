@@ -27,16 +27,16 @@ enum First<'h> {
 
 /// Rows by key: the first of each key, and behind each row the next with the
 /// same key.
-pub(super) struct ByKey<'h> {
+pub(super) struct JoinHashTable<'h> {
     first: First<'h>,
     next: Vec<usize>,
 }
 
-impl<'h> ByKey<'h> {
+impl<'h> JoinHashTable<'h> {
     /// By bytes, for so many rows.
-    pub(super) fn of_bytes(rows: usize) -> ByKey<'h> {
+    pub(super) fn of_bytes(rows: usize) -> JoinHashTable<'h> {
         let map = HashMap::with_capacity_and_hasher(rows, RandomState::default());
-        ByKey {
+        JoinHashTable {
             first: First::Bytes(map),
             next: vec![NONE; rows],
         }
@@ -46,9 +46,9 @@ impl<'h> ByKey<'h> {
     pub(super) fn of_numbers(
         rows: &[Slot<'h>],
         (at, own): (usize, &NumberExpr<'_>),
-    ) -> Option<ByKey<'h>> {
+    ) -> Option<JoinHashTable<'h>> {
         let map = HashMap::with_capacity_and_hasher(rows.len(), RandomState::default());
-        let mut by_key = ByKey {
+        let mut by_key = JoinHashTable {
             first: First::Numbers(map, own.unit()),
             next: vec![NONE; rows.len()],
         };
@@ -121,7 +121,7 @@ impl<'h> ByKey<'h> {
         }
     }
 
-    /// As [`ByKey::first_of_number`], of a value: one that is no number of the
+    /// As [`JoinHashTable::first_of_number`], of a value: one that is no number of the
     /// unit is equal to none.
     pub(super) fn first_of_value(&self, value: ValueRef<'_>) -> Option<usize> {
         match of_value(value, self.unit()?) {

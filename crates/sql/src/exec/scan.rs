@@ -1,24 +1,24 @@
-//! The rows of one step of a plan, a batch at a time: plainly, locked, or as
-//! entries of an index only.
+//! The rows of one scan, a batch at a time: plain, locked, or entries of a covering
+//! index.
 
 use super::fetch::{Cursor, Entry, Fetched};
 use super::join::Tuple;
-use super::locked::unlock;
-use super::reach::Reach;
-use super::select::{all_true, cx_of};
-use super::{Exec, Run};
+use super::lock_rows::unlock;
+use super::pruning::Pruning;
+use super::query::{all_true, cx_of};
+use super::{Exec, ExecResult};
 use crate::expr::eval::{EvalCx, Slot};
-use crate::plan::Step;
+use crate::plan::scan::{ReadMode, Scan};
 use bumpalo::Bump;
 use porpoise_rows::RowRef;
 use porpoise_rows::catalog::Table;
 use porpoise_types::Value;
 
 /// A fetched row as a slot; with its key where it was locked.
-pub(super) fn slot_of_row<'a>(step: &Step, row: Fetched<'a>, arena: &'a Bump) -> Slot<'a> {
-    match step.lock {
-        Some(_) => Slot::Keyed(arena.alloc(row)),
-        None => Slot::Row(row.row),
+pub(super) fn slot_of_row<'a>(scan: &Scan, row: Fetched<'a>, arena: &'a Bump) -> Slot<'a> {
+    match scan.read {
+        ReadMode::Locked(_) => Slot::Keyed(arena.alloc(row)),
+        ReadMode::Row | ReadMode::Covering | ReadMode::CountOnly => Slot::Row(row.row),
     }
 }
 
@@ -41,32 +41,32 @@ pub(super) fn extended<'a>(
     fresh
 }
 
-/// One batch of a step's rows, beside a row of the tables joined before; with
+/// One batch of a scan's rows, beside a row of the tables joined before; with
 /// a lock, the newest versions, locked. Where rows are judged, those that do
 /// not match are left out and unlocked again.
-pub fn fetch_step<'a, 'x: 'a>(
-    step: &'a Step,
+pub fn fetch_rows<'a, 'x: 'a>(
+    scan: &'a Scan,
     table: &'a Table,
     cursor: &mut Cursor,
     (tuple, judged): (Tuple<'a>, bool),
     limit: usize,
     exec: &mut Exec<'x>,
     arena: &'a Bump,
-) -> Run<Option<Vec<Fetched<'a>>>> {
+) -> ExecResult<Option<Vec<Fetched<'a>>>> {
     let cx = cx_of(exec, arena);
-    let reach = Reach::of(step, table, &cx)?;
-    let Some(lock) = step.lock else {
-        return cursor.next(table, &reach, exec, limit, arena);
+    let pruning = Pruning::of(scan, table, &cx)?;
+    let Some(lock) = scan.lock() else {
+        return cursor.next(table, &pruning, exec, limit, arena);
     };
     let since = exec.txn().mark();
-    let mut matches = |candidate: RowRef<'a>| -> Run<bool> {
+    let mut matches = |candidate: RowRef<'a>| -> ExecResult<bool> {
         if !judged {
             return Ok(true);
         }
-        let tuple = extended(tuple, step.slot, Slot::Row(candidate), arena);
-        Ok(all_true(&step.on, tuple, &cx)? && all_true(&step.filter, tuple, &cx)?)
+        let tuple = extended(tuple, scan.slot, Slot::Row(candidate), arena);
+        all_true(&scan.filter, tuple, &cx)
     };
-    let rows = cursor.next_locked(table, (lock, &reach), exec, limit, arena, &mut matches)?;
+    let rows = cursor.next_locked(table, (lock, &pruning), exec, limit, arena, &mut matches)?;
     let Some(rows) = rows else {
         return Ok(None);
     };
@@ -82,43 +82,43 @@ pub fn fetch_step<'a, 'x: 'a>(
     Ok(Some(kept))
 }
 
-/// As [`fetch_step`], as slots; of entries only where they are enough.
+/// As [`fetch_rows`], as slots; of entries where the index is covering.
 pub(super) fn fetch_slots<'a, 'x: 'a>(
-    step: &'a Step,
+    scan: &'a Scan,
     table: &'a Table,
     cursor: &mut Cursor,
     at: (Tuple<'a>, bool),
     limit: usize,
     exec: &mut Exec<'x>,
     arena: &'a Bump,
-) -> Run<Option<Vec<Slot<'a>>>> {
-    if step.entries {
-        let entries = fetch_entries(step, table, cursor, limit, exec, arena)?;
+) -> ExecResult<Option<Vec<Slot<'a>>>> {
+    if scan.is_covering() {
+        let entries = fetch_entries(scan, table, cursor, limit, exec, arena)?;
         return Ok(entries.map(|entries| entries.into_iter().map(|e| e.slot).collect()));
     }
-    let rows = fetch_step(step, table, cursor, at, limit, exec, arena)?;
-    let slots = |row| slot_of_row(step, row, arena);
+    let rows = fetch_rows(scan, table, cursor, at, limit, exec, arena)?;
+    let slots = |row| slot_of_row(scan, row, arena);
     Ok(rows.map(|rows| rows.into_iter().map(slots).collect()))
 }
 
-/// One batch of the entries of a step's index.
+/// One batch of the entries of a scan's index.
 pub(super) fn fetch_entries<'a, 'x: 'a>(
-    step: &'a Step,
+    scan: &'a Scan,
     table: &'a Table,
     cursor: &mut Cursor,
     limit: usize,
     exec: &mut Exec<'x>,
     arena: &'a Bump,
-) -> Run<Option<Vec<Entry<'a>>>> {
+) -> ExecResult<Option<Vec<Entry<'a>>>> {
     let cx = cx_of(exec, arena);
-    let reach = Reach::of(step, table, &cx)?;
+    let pruning = Pruning::of(scan, table, &cx)?;
     // Columns behind the last one that entries hold read as NULL.
-    let width = match (step.bare, cursor.index()) {
-        (true, _) => 0,
-        (false, index) => {
-            let held = table.columns_in_entries(index);
+    let width = match scan.read {
+        ReadMode::CountOnly => 0,
+        _ => {
+            let held = table.columns_in_entries(cursor.index());
             held.last().map_or(0, |last| last + 1)
         }
     };
-    cursor.next_entries(table, (&reach, width), exec, limit, arena)
+    cursor.next_entries(table, (&pruning, width), exec, limit, arena)
 }

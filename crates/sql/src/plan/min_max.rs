@@ -10,11 +10,12 @@
 //! Left out are columns whose index orders otherwise than MIN does (ENUM, SET,
 //! JSON), rows to lock, and queries that read columns outside of aggregates.
 
-use super::consecutive::Purpose;
 use super::from::From;
-use super::order::{Wanted, steps};
+use super::group_order::Purpose;
+use super::join_tree::{Wanted, join_tree};
+use super::physical::ResultOperator;
 use super::select::PlanCx;
-use super::{OrderKey, SelectPlan};
+use super::{OrderKey, QueryPlan};
 use crate::bind::{Aggregate, AggregateKind};
 use crate::expr::{Expr, ExprKind, Truth};
 use porpoise_types::{ColumnType, Kind};
@@ -27,7 +28,7 @@ pub(super) fn extremes<'e>(
     aggregates: &[Aggregate],
     others: impl Iterator<Item = &'e Expr>,
     cx: &PlanCx<'_>,
-) -> Vec<SelectPlan> {
+) -> Vec<QueryPlan> {
     let mut reads_columns = false;
     others.for_each(|e| e.columns(&mut |_, _| reads_columns = true));
     let plain = |a: &Aggregate| {
@@ -37,7 +38,7 @@ pub(super) fn extremes<'e>(
     if reads_columns || aggregates.is_empty() || !is_simple(from) || !aggregates.iter().all(plain) {
         return Vec::new();
     }
-    let found: Option<Vec<SelectPlan>> = aggregates.iter().map(|a| one(from, a, cx)).collect();
+    let found: Option<Vec<QueryPlan>> = aggregates.iter().map(|a| one(from, a, cx)).collect();
     found.unwrap_or_default()
 }
 
@@ -61,7 +62,7 @@ fn is_simple(from: &From) -> bool {
 }
 
 /// The query of the row that has the value.
-fn one(from: &From, aggregate: &Aggregate, cx: &PlanCx<'_>) -> Option<SelectPlan> {
+fn one(from: &From, aggregate: &Aggregate, cx: &PlanCx<'_>) -> Option<QueryPlan> {
     let [column] = aggregate.args.as_slice() else {
         return None;
     };
@@ -86,15 +87,12 @@ fn one(from: &From, aggregate: &Aggregate, cx: &PlanCx<'_>) -> Option<SelectPlan
         needed: &needed,
         figures: cx.figures,
     };
-    let (steps, ordered) = steps(&own, &wanted);
+    let (rows, ordered) = join_tree(&own, &wanted);
     if !ordered {
         return None;
     }
-    let mut plan = SelectPlan {
-        sources: own.scope.sources,
-        steps,
-        ..SelectPlan::of_value(column.clone())
-    };
+    let root = ResultOperator::Project(rows);
+    let mut plan = QueryPlan::new(own.scope.sources, vec![column.clone()], root);
     super::placement::settle(&mut plan);
     Some(plan)
 }

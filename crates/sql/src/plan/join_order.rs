@@ -14,11 +14,13 @@
 //! of a set only as far as estimates are consistent, and the queries of
 //! applications join few tables).
 
-use super::access::{Asked, Path};
-use super::consecutive;
+use super::access::{AccessPlanner, Path};
 use super::from::From;
-use super::order::Wanted;
-use super::{Access, Estimate, HashKey, OrderKey, Span, Step, cost};
+use super::group_order;
+use super::join_tree::Wanted;
+use super::physical::{HashKey, JoinMethod};
+use super::scan::{Access, Estimate, IndexRange, ReadMode, Scan};
+use super::{OrderKey, cost};
 use crate::bind::{Origin, Source};
 use crate::expr::{CmpOp, Expr, ExprKind};
 use porpoise_base::interrupt;
@@ -56,10 +58,9 @@ impl Default for SoFar {
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     access: Access,
-    entries: bool,
-    bare: bool,
-    held: bool,
-    hash: Vec<HashKey>,
+    read: ReadMode,
+    /// How it is joined; `None` of the first table.
+    method: Option<JoinMethod>,
     /// It gives the order that is asked for.
     pub(super) ordered: bool,
     /// Rows looked at for each row before.
@@ -71,22 +72,20 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// As a step behind what was joined before.
-    pub(super) fn into_step(self, slot: usize, before: SoFar) -> Step {
+    /// As a scan behind what was joined before.
+    pub(super) fn into_scan(self, slot: usize, before: SoFar) -> (Scan, Option<JoinMethod>) {
         let looked = (before.rows * self.rows).max(1e-9);
-        Step {
-            hash: self.hash,
-            entries: self.entries,
-            bare: self.bare,
-            held: self.held,
+        let scan = Scan {
+            read: self.read,
             estimate: Estimate {
                 rows: self.rows,
                 part: (self.after.rows.max(1.0) / looked).clamp(0.0, 1.0),
                 cost: self.after.cost,
                 total: self.after.rows,
             },
-            ..Step::of_table(slot, self.access)
-        }
+            ..Scan::new(slot, self.access)
+        };
+        (scan, self.method)
     }
 }
 
@@ -191,7 +190,7 @@ impl Steps<'_> {
     /// Groups that the keys make, about.
     fn groups(&self) -> f64 {
         let Wanted { order, figures, .. } = self.wanted;
-        let groups = || consecutive::groups(order, &self.from.scope.sources, *figures);
+        let groups = || group_order::groups(order, &self.from.scope.sources, *figures);
         *self.wanted.groups.get_or_init(groups)
     }
 
@@ -219,45 +218,43 @@ impl Steps<'_> {
             return vec![self.made(slot, joined, before)];
         };
         let figures = self.wanted.figures;
-        let mut asked = Asked::new(table, slot, self.conditions, &source.hints, figures);
-        asked.needed = self.wanted.needed.get(slot).and_then(Option::as_deref);
+        let mut planner = AccessPlanner::new(table, slot, self.conditions, &source.hints, figures);
+        planner.needed = self.wanted.needed.get(slot).and_then(Option::as_deref);
         if joined == 0 {
-            asked.order = self.order;
-            asked.purpose = self.wanted.purpose;
-            return self.first(&asked, before);
+            planner.order = self.order;
+            planner.purpose = self.wanted.purpose;
+            return self.first(&planner, before);
         }
-        let mut own = Asked::new(table, slot, self.conditions, &source.hints, figures);
-        own.needed = asked.needed;
-        asked.joined = joined;
+        let mut own = AccessPlanner::new(table, slot, self.conditions, &source.hints, figures);
+        own.needed = planner.needed;
+        planner.joined = joined;
         let locked = self.from.locked & 1u64 << (slot & 63) != 0;
-        let looked_up = self.looked_up(&asked, before);
-        let held = self.held(&asked, &own, joined, before);
+        let looked_up = self.looked_up(&planner, before);
+        let read_once = self.read_once(&planner, &own, joined, before);
         match looked_up {
-            None => vec![held],
-            Some(lookup) if locked || lookup.after.cost <= held.after.cost => vec![lookup],
+            None => vec![read_once],
+            Some(lookup) if locked || lookup.after.cost <= read_once.after.cost => vec![lookup],
             Some(lookup) if own.left() > cost::MOST_HELD => vec![lookup],
-            Some(_) => vec![held],
+            Some(_) => vec![read_once],
         }
     }
 
     /// The first table of the join.
-    fn first(&self, asked: &Asked<'_>, before: SoFar) -> Vec<Choice> {
-        let paths = asked.paths();
-        let shown = asked.figures.shown();
+    fn first(&self, planner: &AccessPlanner<'_>, before: SoFar) -> Vec<Choice> {
+        let paths = planner.paths();
+        let shown = planner.figures.shown();
         let alone = self.from.scope.sources.len() == 1;
         let left = match paths.as_slice() {
-            // Nothing is to be chosen: nobody need be asked.
+            // Nothing is to be chosen: no statistics are read.
             [path] if alone && !shown => path.rows_unasked(),
             // Small tables grow, and no whole one is to be read for its first rows.
-            _ if self.wanted.limited && alone => asked.left_of_many(),
-            _ => asked.left(),
+            _ if self.wanted.limited && alone => planner.left_of_many(),
+            _ => planner.left(),
         };
         let mut out: Vec<Choice> = Vec::new();
         for path in paths {
             let left = match &path.access {
-                Access::Lookup {
-                    keys, whole: true, ..
-                } => left.min(keys.len() as f64),
+                Access::PointLookup { keys, .. } => left.min(keys.len() as f64),
                 _ => left,
             };
             out.push(Choice {
@@ -265,12 +262,10 @@ impl Steps<'_> {
                     rows: before.rows * left,
                     cost: before.cost + path.cost,
                 },
-                held: false,
-                hash: Vec::new(),
+                method: None,
                 ordered: path.ordered,
                 rows: path.rows,
-                entries: path.entries,
-                bare: asked.bare(),
+                read: planner.read_mode(&path),
                 implied: path.implied,
                 access: path.access,
             });
@@ -287,16 +282,14 @@ impl Steps<'_> {
     }
 
     /// By an index, for each row before.
-    fn looked_up(&self, asked: &Asked<'_>, before: SoFar) -> Option<Choice> {
-        let paths = asked.paths().into_iter().filter_map(independent);
+    fn looked_up(&self, planner: &AccessPlanner<'_>, before: SoFar) -> Option<Choice> {
+        let paths = planner.paths().into_iter().filter_map(independent);
         let path = paths.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
         let most = match &path.access {
-            Access::Lookup {
-                keys, whole: true, ..
-            } => keys.len() as f64,
+            Access::PointLookup { keys, .. } => keys.len() as f64,
             _ => f64::INFINITY,
         };
-        let matches = asked.left().min(most);
+        let matches = planner.left().min(most);
         let several = match most.is_finite() {
             true => 0.0,
             false => cost::LOOKUP_OF_SEVERAL,
@@ -306,22 +299,26 @@ impl Steps<'_> {
                 rows: before.rows * matches,
                 cost: before.cost + before.rows * (path.cost + several + path.rows * cost::LOOK),
             },
-            held: false,
-            hash: Vec::new(),
+            method: Some(JoinMethod::IndexLookup),
             ordered: true,
             rows: path.rows,
-            entries: path.entries,
-            bare: asked.bare(),
+            read: planner.read_mode(&path),
             implied: path.implied,
             access: path.access,
         })
     }
 
     /// Read once, and found by a hash table where an equality allows.
-    fn held(&self, asked: &Asked<'_>, own: &Asked<'_>, joined: u64, before: SoFar) -> Choice {
+    fn read_once(
+        &self,
+        planner: &AccessPlanner<'_>,
+        own: &AccessPlanner<'_>,
+        joined: u64,
+        before: SoFar,
+    ) -> Choice {
         let path = own.best(false);
-        let hash = hash_keys(asked.slot, self.conditions, joined);
-        let (rows, matches) = (own.left(), asked.left());
+        let hash = hash_keys(planner.slot, self.conditions, joined);
+        let (rows, matches) = (own.left(), planner.left());
         let each = match hash.is_empty() {
             true => rows * cost::LOOK,
             false => cost::PROBE + matches * cost::LOOK,
@@ -332,12 +329,10 @@ impl Steps<'_> {
                 rows: before.rows * matches,
                 cost: before.cost + build + before.rows * each,
             },
-            held: true,
-            hash,
+            method: Some(hash_or_loop(hash)),
             ordered: true,
             rows: path.rows,
-            entries: path.entries,
-            bare: asked.bare(),
+            read: planner.read_mode(&path),
             implied: Vec::new(),
             access: path.access,
         }
@@ -354,20 +349,34 @@ impl Steps<'_> {
             false => cost::PROBE,
         };
         let matches = if hash.is_empty() { DERIVED_ROWS } else { 1.0 };
+        let source = self.from.scope.sources.get(slot);
+        let lateral = source.is_some_and(|source| lateral_slots(source) != 0);
+        let method = match joined {
+            0 => None,
+            _ if lateral => Some(JoinMethod::Lateral),
+            _ => Some(hash_or_loop(hash)),
+        };
         Choice {
             after: SoFar {
                 rows: before.rows * matches,
                 cost: before.cost + DERIVED_ROWS * cost::BUILD + before.rows * each,
             },
-            access: Access::Virtual,
-            held: joined != 0,
-            hash,
+            access: Access::VirtualScan,
+            method,
             ordered: joined != 0 || self.order.is_empty(),
             rows: DERIVED_ROWS,
             implied: Vec::new(),
-            entries: false,
-            bare: false,
+            read: ReadMode::Row,
         }
+    }
+}
+
+/// Over the rows of a table that is read once.
+fn hash_or_loop(keys: Vec<HashKey>) -> JoinMethod {
+    if keys.is_empty() {
+        JoinMethod::Materialized
+    } else {
+        JoinMethod::Hash(keys)
     }
 }
 
@@ -375,15 +384,14 @@ impl Steps<'_> {
 /// that depends on the tables joined before serves by its equal parts only.
 fn independent(mut path: Path) -> Option<Path> {
     match path.access {
-        Access::Lookup { .. } => Some(path),
-        Access::Range { index, spans, .. } => {
-            // Spans of one condition with several arms are no look-up.
-            let [span] = <[Span; 1]>::try_from(spans).ok()?;
-            let equal = span.keys.first().is_some_and(|key| !key.is_empty());
-            path.access = Access::Lookup {
+        Access::PointLookup { .. } | Access::IndexLookup { .. } => Some(path),
+        Access::IndexRangeScan { index, ranges, .. } => {
+            // Ranges of one condition with several arms are no look-up.
+            let [range] = <[IndexRange; 1]>::try_from(ranges).ok()?;
+            let equal = range.keys.first().is_some_and(|key| !key.is_empty());
+            path.access = Access::IndexLookup {
                 index,
-                keys: span.keys,
-                whole: false,
+                keys: range.keys,
                 reverse: false,
             };
             equal.then_some(path)
@@ -429,8 +437,8 @@ fn hash_keys(slot: usize, conditions: &[&Expr], joined: u64) -> Vec<HashKey> {
                 && !own.has_query()
             {
                 keys.push(HashKey {
-                    known: known.clone(),
-                    own: own.clone(),
+                    probe: known.clone(),
+                    build: own.clone(),
                     how: *how,
                 });
                 break;

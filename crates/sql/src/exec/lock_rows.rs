@@ -4,13 +4,13 @@
 //! one call, and shown as the locks returned them: in the newest version.
 //! Whether that version still matches is for the caller's conditions to say.
 //! What a candidate newer than the view means is the transaction's affair
-//! ([`Newer`]).
+//! ([`ConflictPolicy`]).
 
 use super::fetch::{Cursor, Fetched, copied};
-use super::reach::Reach;
-use super::{Exec, Newer, Run, Stop};
+use super::pruning::Pruning;
+use super::{ConflictPolicy, Exec, ExecError, ExecResult};
 use crate::error::SqlError;
-use crate::plan::{Busy, LockSpec};
+use crate::plan::scan::{Busy, LockSpec};
 use bumpalo::Bump;
 use porpoise_kv::{Mark, Read, Wait};
 use porpoise_rows::catalog::Table;
@@ -22,27 +22,28 @@ impl Cursor {
     pub fn next_locked<'a>(
         &mut self,
         table: &'a Table,
-        (lock, reach): (LockSpec, &Reach),
+        (lock, pruning): (LockSpec, &Pruning),
         exec: &mut Exec<'_>,
         limit: usize,
         arena: &'a Bump,
-        matches: &mut dyn FnMut(RowRef<'a>) -> Run<bool>,
-    ) -> Run<Option<Vec<Fetched<'a>>>> {
+        matches: &mut dyn FnMut(RowRef<'a>) -> ExecResult<bool>,
+    ) -> ExecResult<Option<Vec<Fetched<'a>>>> {
         if let Cursor::Keys { index, keys, done } = self {
             if *done {
                 return Ok(None);
             }
             *done = true;
-            keys.retain(|key| reach.allows(table, *index, key));
+            keys.retain(|key| pruning.allows(table, *index, key));
             let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-            return lock_keys(table, *index, &wanted, (lock, reach), exec, arena).map(Some);
+            return lock_keys(table, *index, &wanted, (lock, pruning), exec, arena).map(Some);
         }
         // Who skips rows asked for no picture of the range.
         let read = Read {
             validate: exec.shared.validate && lock.busy != Busy::Skip,
             ..exec.read()
         };
-        let Some(candidates) = self.next_as((read, true), table, reach, exec, limit, arena)? else {
+        let Some(candidates) = self.next_as((read, true), table, pruning, exec, limit, arena)?
+        else {
             return Ok(None);
         };
         let mut wanted: Vec<&[u8]> = Vec::with_capacity(candidates.len());
@@ -54,7 +55,7 @@ impl Cursor {
         if wanted.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        lock_rows(table, &wanted, (lock, reach), exec, arena).map(Some)
+        lock_rows(table, &wanted, (lock, pruning), exec, arena).map(Some)
     }
 }
 
@@ -67,19 +68,19 @@ fn wait_of(lock: LockSpec, exec: &Exec<'_>) -> Wait {
 }
 
 /// What becomes of a statement that met a row newer than its view.
-fn judge(newer: bool, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> Run<()> {
+fn judge(newer: bool, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> ExecResult<()> {
     if !newer {
         return Ok(());
     }
-    match exec.newer {
-        Newer::Take => Ok(()),
+    match exec.conflicts {
+        ConflictPolicy::Take => Ok(()),
         // Who would have skipped the row a moment ago takes it as it is now, if it still
         // matches: workers at one queue would begin anew for each other's rows for ever.
-        Newer::Restart if busy == Busy::Skip => Ok(()),
-        Newer::Advance => Err(Stop::Restart),
+        ConflictPolicy::Restart if busy == Busy::Skip => Ok(()),
+        ConflictPolicy::Advance => Err(ExecError::Restart),
         // A whole key was asked for: its newest version is the answer.
-        Newer::Restart if !by_scan => Ok(()),
-        Newer::Restart => Err(Stop::Restart),
+        ConflictPolicy::Restart if !by_scan => Ok(()),
+        ConflictPolicy::Restart => Err(ExecError::Restart),
     }
 }
 
@@ -118,9 +119,9 @@ impl<'a> Granted<'a> {
         }
     }
 
-    fn rows(self, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> Run<Vec<Fetched<'a>>> {
+    fn rows(self, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> ExecResult<Vec<Fetched<'a>>> {
         if let Some(error) = self.bad {
-            return Err(Stop::Error(error));
+            return Err(ExecError::Error(error));
         }
         judge(self.newer, by_scan, busy, exec)?;
         Ok(self.found.into_iter().flatten().collect())
@@ -131,30 +132,30 @@ fn lock_keys<'a>(
     table: &'a Table,
     index: usize,
     wanted: &[&[u8]],
-    (lock, reach): (LockSpec, &Reach),
+    (lock, pruning): (LockSpec, &Pruning),
     exec: &mut Exec<'_>,
     arena: &'a Bump,
-) -> Run<Vec<Fetched<'a>>> {
+) -> ExecResult<Vec<Fetched<'a>>> {
     let how = (lock.mode, wait_of(lock, exec));
     let mut granted = Granted::new(table, wanted.len(), arena);
     let visit = &mut |at, key: Option<&[u8]>, row: LockedRow<'_>| granted.take(at, key, row);
     exec.txn()
-        .lock_unique_with(table, index, wanted, how, reach.blobs(), visit)?;
+        .lock_unique_with(table, index, wanted, how, pruning.blobs(), visit)?;
     granted.rows(false, lock.busy, exec)
 }
 
 fn lock_rows<'a>(
     table: &'a Table,
     wanted: &[&[u8]],
-    (lock, reach): (LockSpec, &Reach),
+    (lock, pruning): (LockSpec, &Pruning),
     exec: &mut Exec<'_>,
     arena: &'a Bump,
-) -> Run<Vec<Fetched<'a>>> {
+) -> ExecResult<Vec<Fetched<'a>>> {
     let how = (lock.mode, wait_of(lock, exec));
     let mut granted = Granted::new(table, wanted.len(), arena);
     let visit = &mut |at, row: LockedRow<'_>| granted.take(at, wanted.get(at).copied(), row);
     exec.txn()
-        .lock_rows_with(table, wanted, how, reach.blobs(), visit)?;
+        .lock_rows_with(table, wanted, how, pruning.blobs(), visit)?;
     granted.rows(true, lock.busy, exec)
 }
 

@@ -1,4 +1,4 @@
-//! What conditions say about the columns of a table: equal to one of these
+//! Sargable predicates: what conditions say about the columns of a table: equal to one of these
 //! values, NULL, between these bounds, one of what a subquery yields.
 //!
 //! Only comparisons of a bare column count, with a value that is known before
@@ -10,9 +10,9 @@ use porpoise_base::interrupt;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{CompareAs, Kind};
 
-/// What the conditions say about one column.
+/// The sargable predicates on one column.
 #[derive(Default)]
-pub(super) struct Facts<'e> {
+pub(super) struct Sargable<'e> {
     /// Equal to one of these (one for `=`, several for IN).
     pub(super) equal: Option<Vec<&'e Expr>>,
     /// NULL is among what it may be.
@@ -28,7 +28,7 @@ pub(super) struct Facts<'e> {
     pub(super) like: Option<(&'e Expr, Option<u8>)>,
 }
 
-impl<'e> Facts<'e> {
+impl<'e> Sargable<'e> {
     /// The values that it is equal to one of, none of them NULL.
     pub(super) fn values(&self) -> Option<&Vec<&'e Expr>> {
         self.equal.as_ref().filter(|_| !self.null)
@@ -37,46 +37,48 @@ impl<'e> Facts<'e> {
 
 /// What the conditions say about each column of the table in `slot`, given
 /// the slots that are already joined.
-pub(super) fn facts<'e>(
+pub(super) fn sargable_predicates<'e>(
     table: &Table,
     slot: usize,
     conditions: &[&'e Expr],
     joined: u64,
-) -> Vec<Facts<'e>> {
-    let mut facts: Vec<Facts<'_>> = (0..table.columns.len()).map(|_| Facts::default()).collect();
+) -> Vec<Sargable<'e>> {
+    let mut predicates: Vec<Sargable<'_>> = (0..table.columns.len())
+        .map(|_| Sargable::default())
+        .collect();
     for condition in conditions {
-        learn(condition, slot, joined, &mut facts);
+        learn(condition, slot, joined, &mut predicates);
     }
-    facts
+    predicates
 }
 
 /// What one arm of an OR says.
 #[derive(Clone, Copy)]
-pub(super) enum Said<'e> {
+pub(super) enum Disjunct<'e> {
     /// A condition.
-    All(&'e Expr),
+    Condition(&'e Expr),
     /// A comparison of two expressions.
-    Compared(CmpOp, CompareAs, &'e Expr, &'e Expr),
+    Comparison(CmpOp, CompareAs, &'e Expr, &'e Expr),
 }
 
 /// The arms of a condition of which any need be true; fewer than two where it
 /// is no such condition. What is unequal is below or above; so is what is not
 /// between.
-pub(super) fn arms(condition: &Expr) -> Vec<Said<'_>> {
+pub(super) fn disjuncts(condition: &Expr) -> Vec<Disjunct<'_>> {
     match &condition.kind {
         ExprKind::Or(of) => {
             let mut all = Vec::with_capacity(of.len());
             for arm in of {
                 match &arm.kind {
-                    ExprKind::Or(_) => all.extend(arms(arm)),
-                    _ => all.push(Said::All(arm)),
+                    ExprKind::Or(_) => all.extend(disjuncts(arm)),
+                    _ => all.push(Disjunct::Condition(arm)),
                 }
             }
             all
         }
         ExprKind::Compare(CmpOp::Ne, how, args) => {
             let [a, b] = args.as_ref();
-            let side = |op| Said::Compared(op, *how, a, b);
+            let side = |op| Disjunct::Comparison(op, *how, a, b);
             vec![side(CmpOp::Lt), side(CmpOp::Gt)]
         }
         ExprKind::Between {
@@ -86,8 +88,8 @@ pub(super) fn arms(condition: &Expr) -> Vec<Said<'_>> {
         } => {
             let [arg, low, high] = args.as_ref();
             vec![
-                Said::Compared(CmpOp::Lt, *how_low, arg, low),
-                Said::Compared(CmpOp::Gt, *how_high, arg, high),
+                Disjunct::Comparison(CmpOp::Lt, *how_low, arg, low),
+                Disjunct::Comparison(CmpOp::Gt, *how_high, arg, high),
             ]
         }
         _ => Vec::new(),
@@ -97,21 +99,21 @@ pub(super) fn arms(condition: &Expr) -> Vec<Said<'_>> {
 /// What is known where this arm of one of the conditions is true, given what
 /// the conditions say together. What the arm says counts before that, but for
 /// a single value that all arms share.
-pub(super) fn facts_of_arm<'e>(
-    arm: Said<'e>,
+pub(super) fn sargable_in<'e>(
+    arm: Disjunct<'e>,
     slot: usize,
-    together: &[Facts<'e>],
+    together: &[Sargable<'e>],
     joined: u64,
-) -> Vec<Facts<'e>> {
-    let mut facts: Vec<Facts<'_>> = together.iter().map(|_| Facts::default()).collect();
+) -> Vec<Sargable<'e>> {
+    let mut predicates: Vec<Sargable<'_>> = together.iter().map(|_| Sargable::default()).collect();
     match arm {
-        Said::All(condition) => learn(condition, slot, joined, &mut facts),
-        Said::Compared(op, how, a, b) => {
-            note(op, how, a, b, (slot, joined), &mut facts);
-            note(flipped(op), how, b, a, (slot, joined), &mut facts);
+        Disjunct::Condition(condition) => learn(condition, slot, joined, &mut predicates),
+        Disjunct::Comparison(op, how, a, b) => {
+            note(op, how, a, b, (slot, joined), &mut predicates);
+            note(flipped(op), how, b, a, (slot, joined), &mut predicates);
         }
     }
-    for (own, all) in facts.iter_mut().zip(together) {
+    for (own, all) in predicates.iter_mut().zip(together) {
         let single = all.values().is_some_and(|values| values.len() == 1);
         if single || own.equal.is_none() {
             own.equal.clone_from(&all.equal);
@@ -121,18 +123,18 @@ pub(super) fn facts_of_arm<'e>(
         own.high = own.high.or(all.high);
         own.like = own.like.or(all.like);
     }
-    facts
+    predicates
 }
 
 /// Notes what `condition` says about columns of `slot`.
-fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'e>]) {
+fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, predicates: &mut [Sargable<'e>]) {
     match &condition.kind {
         ExprKind::Compare(op, how, args) => {
             let [a, b] = args.as_ref();
-            note(*op, *how, a, b, (slot, joined), facts);
-            note(flipped(*op), *how, b, a, (slot, joined), facts);
+            note(*op, *how, a, b, (slot, joined), predicates);
+            note(flipped(*op), *how, b, a, (slot, joined), predicates);
             if *op == CmpOp::Eq && *how == CompareAs::Int {
-                learn_exact(condition, args, slot, facts);
+                learn_exact(condition, args, slot, predicates);
             }
         }
         ExprKind::Between {
@@ -142,21 +144,18 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'
         } => {
             let [arg, low, high] = args.as_ref();
             let [how_low, how_high] = *how;
-            note(CmpOp::Ge, how_low, arg, low, (slot, joined), facts);
-            note(CmpOp::Le, how_high, arg, high, (slot, joined), facts);
+            note(CmpOp::Ge, how_low, arg, low, (slot, joined), predicates);
+            note(CmpOp::Le, how_high, arg, high, (slot, joined), predicates);
         }
         ExprKind::In {
             arg,
             list,
             negated: false,
         } => {
-            let fact = bare_column(arg, slot).and_then(|column| facts.get_mut(column));
-            let mut each = list.iter();
-            let all = each.all(|(how, item)| known(item, joined) && fits(arg, *how, item));
-            if let Some(fact) = fact.filter(|f| all && f.equal.is_none()) {
-                fact.equal = Some(list.iter().map(|(_, item)| item).collect());
-                let integers = list.iter().all(|(how, _)| *how == CompareAs::Int);
-                fact.by = (integers && arg.ty.is_integer()).then_some(condition);
+            let all =
+                |(how, item): &(CompareAs, Expr)| known(item, joined) && fits(arg, *how, item);
+            if list.iter().all(all) {
+                learn_list(condition, arg, list, slot, predicates);
             }
         }
         ExprKind::Is {
@@ -164,10 +163,10 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'
             truth: Truth::Null,
             negated: false,
         } => {
-            let fact = bare_column(arg, slot).and_then(|column| facts.get_mut(column));
-            if let Some(fact) = fact.filter(|f| f.equal.is_none()) {
-                fact.equal = Some(Vec::new());
-                fact.null = true;
+            let predicate = bare_column(arg, slot).and_then(|column| predicates.get_mut(column));
+            if let Some(predicate) = predicate.filter(|f| f.equal.is_none()) {
+                predicate.equal = Some(Vec::new());
+                predicate.null = true;
             }
         }
         ExprKind::Like {
@@ -180,29 +179,50 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, facts: &mut [Facts<'
             let orders = !matches!(arg.ty.kind, Kind::Enum | Kind::Set | Kind::Json);
             let same = arg.ty.is_string() && orders && arg.ty.collation == *collation;
             let at = bare_column(arg, slot).filter(|_| same && known(pattern, joined));
-            if let Some(fact) = at.and_then(|at| facts.get_mut(at)) {
-                fact.like = Some((pattern, *escape));
+            if let Some(predicate) = at.and_then(|at| predicates.get_mut(at)) {
+                predicate.like = Some((pattern, *escape));
             }
         }
         ExprKind::And(args) => {
             for arg in args {
-                learn(arg, slot, joined, facts);
+                learn(arg, slot, joined, predicates);
             }
         }
-        ExprKind::Or(arms) => learn_either(arms, slot, joined, facts),
+        ExprKind::Or(arms) => learn_either(arms, slot, joined, predicates),
         ExprKind::Query(test) if test.kind == TestKind::Any(CmpOp::Eq) => {
-            learn_set(condition, test, slot, facts);
+            learn_set(condition, test, slot, predicates);
         }
         _ => {}
     }
 }
 
+/// Notes that a column's value is one of a list.
+fn learn_list<'e>(
+    condition: &'e Expr,
+    column: &'e Expr,
+    list: &'e [(CompareAs, Expr)],
+    slot: usize,
+    predicates: &mut [Sargable<'e>],
+) {
+    let predicate = bare_column(column, slot).and_then(|at| predicates.get_mut(at));
+    if let Some(predicate) = predicate.filter(|p| p.equal.is_none()) {
+        predicate.equal = Some(list.iter().map(|(_, item)| item).collect());
+        let integers = list.iter().all(|(how, _)| *how == CompareAs::Int);
+        predicate.by = (integers && column.ty.is_integer()).then_some(condition);
+    }
+}
+
 /// Notes that a column's value is among a query's, which says the same for all rows.
-fn learn_set<'e>(condition: &'e Expr, test: &'e QueryTest, slot: usize, facts: &mut [Facts<'e>]) {
+fn learn_set<'e>(
+    condition: &'e Expr,
+    test: &'e QueryTest,
+    slot: usize,
+    predicates: &mut [Sargable<'e>],
+) {
     let ([column], [how], [item]) = (
         test.left.as_slice(),
         test.how.as_slice(),
-        test.query.plan.items.as_slice(),
+        test.query.items(),
     ) else {
         return;
     };
@@ -211,41 +231,48 @@ fn learn_set<'e>(condition: &'e Expr, test: &'e QueryTest, slot: usize, facts: &
         && !depends
         && test.query.fixed
         && fits(column, *how, item)
-        && let Some(fact) = facts.get_mut(at)
+        && let Some(predicate) = predicates.get_mut(at)
     {
-        fact.set = Some(condition);
+        predicate.set = Some(condition);
     }
 }
 
 /// Notes that an equality of integers is what is known of a column.
-fn learn_exact<'e>(condition: &'e Expr, args: &'e [Expr; 2], slot: usize, facts: &mut [Facts<'e>]) {
+fn learn_exact<'e>(
+    condition: &'e Expr,
+    args: &'e [Expr; 2],
+    slot: usize,
+    predicates: &mut [Sargable<'e>],
+) {
     let [a, b] = args;
     for (column, value) in [(a, b), (b, a)] {
         let at = bare_column(column, slot).filter(|_| column.ty.is_integer());
-        let fact = at.and_then(|at| facts.get_mut(at));
-        let newest = |f: &&mut Facts<'_>| {
+        let predicate = at.and_then(|at| predicates.get_mut(at));
+        let newest = |f: &&mut Sargable<'_>| {
             let equal = f.equal.as_deref();
             matches!(equal, Some([v]) if std::ptr::eq(*v, value))
         };
-        if let Some(fact) = fact.filter(newest) {
-            fact.by = Some(condition);
+        if let Some(predicate) = predicate.filter(newest) {
+            predicate.by = Some(condition);
         }
     }
 }
 
 /// Arms that all say what one column is equal to say it together.
-fn learn_either<'e>(arms: &'e [Expr], slot: usize, joined: u64, facts: &mut [Facts<'e>]) {
+fn learn_either<'e>(arms: &'e [Expr], slot: usize, joined: u64, predicates: &mut [Sargable<'e>]) {
     let mut together: Option<usize> = None;
     let (mut values, mut null) = (Vec::new(), false);
     for arm in arms {
         if interrupt::leaves() {
             return;
         }
-        let mut own: Vec<Facts<'e>> = (0..facts.len()).map(|_| Facts::default()).collect();
+        let mut own: Vec<Sargable<'e>> =
+            (0..predicates.len()).map(|_| Sargable::default()).collect();
         learn(arm, slot, joined, &mut own);
         // An arm that says something of two columns says it of the first.
         let said = own.into_iter().enumerate();
-        let mut said = said.filter_map(|(at, fact)| Some((at, fact.equal?, fact.null)));
+        let mut said =
+            said.filter_map(|(at, predicate)| Some((at, predicate.equal?, predicate.null)));
         let Some((at, equal, is_null)) = said.next() else {
             return;
         };
@@ -255,10 +282,10 @@ fn learn_either<'e>(arms: &'e [Expr], slot: usize, joined: u64, facts: &mut [Fac
         values.extend(equal);
         null |= is_null;
     }
-    let fact = together.and_then(|at| facts.get_mut(at));
-    if let Some(fact) = fact.filter(|f| f.equal.is_none()) {
-        fact.equal = Some(values);
-        fact.null = null;
+    let predicate = together.and_then(|at| predicates.get_mut(at));
+    if let Some(predicate) = predicate.filter(|f| f.equal.is_none()) {
+        predicate.equal = Some(values);
+        predicate.null = null;
     }
 }
 
@@ -314,27 +341,27 @@ fn note<'e>(
     column: &'e Expr,
     value: &'e Expr,
     (slot, joined): (usize, u64),
-    facts: &mut [Facts<'e>],
+    predicates: &mut [Sargable<'e>],
 ) {
     let Some(at) = bare_column(column, slot) else {
         return;
     };
     let usable = known(value, joined) && fits(column, how, value);
     let ordered = column.ty.kind != Kind::Enum && column.ty.kind != Kind::Set;
-    let Some(fact) = facts.get_mut(at).filter(|_| usable) else {
+    let Some(predicate) = predicates.get_mut(at).filter(|_| usable) else {
         return;
     };
     match op {
         CmpOp::Eq => {
-            fact.equal = Some(vec![value]);
-            fact.null = false;
-            fact.by = None;
+            predicate.equal = Some(vec![value]);
+            predicate.null = false;
+            predicate.by = None;
         }
-        CmpOp::Lt | CmpOp::Le if ordered && fact.high.is_none() => {
-            fact.high = Some((value, op == CmpOp::Le));
+        CmpOp::Lt | CmpOp::Le if ordered && predicate.high.is_none() => {
+            predicate.high = Some((value, op == CmpOp::Le));
         }
-        CmpOp::Gt | CmpOp::Ge if ordered && fact.low.is_none() => {
-            fact.low = Some((value, op == CmpOp::Ge));
+        CmpOp::Gt | CmpOp::Ge if ordered && predicate.low.is_none() => {
+            predicate.low = Some((value, op == CmpOp::Ge));
         }
         _ => {}
     }

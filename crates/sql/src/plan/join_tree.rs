@@ -1,17 +1,18 @@
-//! The order in which tables are joined, the conditions of each step, and
+//! The order in which tables are joined, the conditions of each join, and
 //! the locks of FOR UPDATE and FOR SHARE.
 //!
 //! Inner tables come first, in the order that costs least
-//! ([`super::joins`]); the right sides of LEFT JOINs, which remove nothing,
+//! ([`super::join_order`]); the right sides of LEFT JOINs, which remove nothing,
 //! after them, as soon as what their ON names is there; semi-joins, which only
 //! remove, at the first opportunity. STRAIGHT_JOIN keeps the order of the text.
 
-use super::access::Asked;
-use super::consecutive::Purpose;
+use super::OrderKey;
+use super::access::AccessPlanner;
 use super::from::{Block, From, OuterBlock};
-use super::joins::{SoFar, Steps};
-use super::{Access, Busy, LockSpec, OrderKey, Step};
-use crate::bind::Scope;
+use super::group_order::Purpose;
+use super::join_order::{SoFar, Steps};
+use super::physical::{Join, JoinKind, JoinMethod, NestedJoin, RowOperator};
+use super::scan::{Busy, LockSpec, Scan};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use crate::parse::ast::{LockClause, LockWait};
@@ -19,12 +20,12 @@ use crate::statistics::Figures;
 use porpoise_kv::LockMode;
 use std::cell::OnceCell;
 
-/// The lock of each slot.
-pub(super) fn lock_specs(
-    scope: &Scope,
-    clauses: &[LockClause<'_>],
-) -> Result<Vec<Option<LockSpec>>> {
-    let mut specs = vec![None; scope.sources.len()];
+/// The lock of each slot: of a statement that changes rows, and of FOR UPDATE and FOR SHARE.
+pub(super) fn lock_specs(from: &From, clauses: &[LockClause<'_>]) -> Result<Vec<Option<LockSpec>>> {
+    let scope = &from.scope;
+    let slots = 0..scope.sources.len();
+    let changed = slots.map(|slot| from.changes.filter(|_| from.locked & 1 << (slot & 63) != 0));
+    let mut specs: Vec<Option<LockSpec>> = changed.collect();
     for clause in clauses {
         let mode = match clause.exclusive {
             true => LockMode::Exclusive,
@@ -77,8 +78,8 @@ pub(super) struct Wanted<'f> {
     pub(super) figures: &'f dyn Figures,
 }
 
-/// The steps of the join, and whether the first gives the wanted order.
-pub(super) fn steps(from: &From, wanted: &Wanted<'_>) -> (Vec<Step>, bool) {
+/// The operators of the join, and whether the driving scan gives the wanted order.
+pub(super) fn join_tree(from: &From, wanted: &Wanted<'_>) -> (RowOperator, bool) {
     let mut planner = Planner {
         from,
         wanted,
@@ -88,75 +89,149 @@ pub(super) fn steps(from: &From, wanted: &Wanted<'_>) -> (Vec<Step>, bool) {
         so_far: SoFar::default(),
         implied: Vec::new(),
     };
-    let steps = planner.block(&from.block, &[], 0);
-    (steps, planner.ordered)
+    let tree = planner.block(&from.block, &[], 0);
+    (tree, planner.ordered)
+}
+
+/// The table or tables that are joined next.
+enum Next {
+    /// The driving scan.
+    First(Scan),
+    /// A table of an inner join.
+    Inner(Scan, JoinMethod),
+    /// The right side of an outer join, with its ON.
+    Left(Scan, JoinMethod, Vec<Expr>),
+    /// The right side of an outer join of several tables.
+    Nested(RowOperator),
+}
+
+impl Next {
+    fn slots(&self) -> u64 {
+        match self {
+            Next::First(scan) | Next::Inner(scan, _) | Next::Left(scan, ..) => scan.bit(),
+            Next::Nested(right) => right.slots(),
+        }
+    }
+
+    /// Whether conditions are checked in any case: they do not decide what matches.
+    fn is_outer(&self) -> bool {
+        matches!(self, Next::Left(..) | Next::Nested(_))
+    }
+
+    /// The tree with it, with conditions that are checked on its rows and others that
+    /// its path implies.
+    fn joined_to(self, left: RowOperator, filter: Vec<Expr>, implied: Vec<Expr>) -> RowOperator {
+        let join = match self {
+            Next::First(scan) => {
+                return RowOperator::Scan(Box::new(Scan {
+                    filter,
+                    implied,
+                    ..scan
+                }));
+            }
+            Next::Nested(right) => {
+                return RowOperator::NestedJoin(Box::new(NestedJoin {
+                    left,
+                    right,
+                    filter,
+                }));
+            }
+            Next::Inner(scan, method) => Join {
+                kind: JoinKind::Inner,
+                method,
+                left,
+                right: Scan { implied, ..scan },
+                on: filter,
+                filter: Vec::new(),
+            },
+            Next::Left(right, method, on) => Join {
+                kind: JoinKind::Left,
+                method,
+                left,
+                right,
+                on,
+                filter,
+            },
+        };
+        RowOperator::Join(Box::new(join))
+    }
 }
 
 /// Places the tables of blocks one after the other.
 struct Planner<'f> {
     from: &'f From,
     wanted: &'f Wanted<'f>,
-    /// The first step gives the wanted order.
+    /// Whether the driving scan gives the wanted order.
     ordered: bool,
     started: bool,
     /// How many of the semi-joins are placed.
     done: usize,
     so_far: SoFar,
-    /// The addresses of conditions that the last step implies.
+    /// The addresses of conditions that the last path implies.
     implied: Vec<usize>,
 }
 
 impl Planner<'_> {
-    /// The steps of a block, with more conditions that its rows must fulfil,
+    /// The join of a block, with more conditions that its rows must fulfil,
     /// behind the slots that are joined before.
-    fn block(&mut self, block: &Block, on: &[Expr], outside: u64) -> Vec<Step> {
+    fn block(&mut self, block: &Block, on: &[Expr], outside: u64) -> RowOperator {
         let top = outside == 0;
         let conditions: Vec<&Expr> = block.conditions.iter().chain(on).collect();
         let mut placed = vec![false; conditions.len()];
         let mut tables = self.order_of(&block.tables, &conditions, outside);
         let mut outers: Vec<&OuterBlock> = block.outers.iter().collect();
         let mut joined = outside;
-        let mut steps: Vec<Step> = Vec::new();
+        let mut first = true;
+        let mut tree = if top {
+            RowOperator::SingleRow
+        } else {
+            RowOperator::BatchInput
+        };
         while !tables.is_empty() || !outers.is_empty() {
             let ready = outers
                 .iter()
                 .position(|o| needs(o) & !joined == 0 && self.may_place(o, &tables));
             let straight = self.from.straight;
-            let mut step = match (ready, tables.is_empty()) {
+            let next = match (ready, tables.is_empty()) {
                 (Some(at), _) if tables.is_empty() || straight => {
                     self.outer(outers.remove(at), joined)
                 }
                 (_, false) => {
                     let slot = tables.remove(0);
-                    self.table(slot, &conditions, joined, false)
+                    match self.table(slot, &conditions, joined, false) {
+                        (scan, None) => Next::First(scan),
+                        (scan, Some(method)) => Next::Inner(scan, method),
+                    }
                 }
                 // Nothing that it needs can come any more: as it stands.
                 (_, true) => self.outer(outers.remove(0), joined),
             };
-            joined |= step.slots();
-            let first = steps.is_empty();
-            let locked = self.from.locked & step.slots() != 0;
-            let checked = step.outer || locked || !step.group.is_empty();
-            let implied = std::mem::take(&mut self.implied);
-            let implies = |e: &Expr| !checked && implied.contains(&std::ptr::from_ref(e).addr());
+            joined |= next.slots();
+            let locked = self.from.locked & next.slots() != 0;
+            let checked = next.is_outer() || locked;
+            let mut by_path = std::mem::take(&mut self.implied);
+            by_path.retain(|_| !checked);
+            let (mut filter, mut implied) = (Vec::new(), Vec::new());
             for (condition, placed) in conditions.iter().zip(&mut placed) {
                 let slots = condition.slots();
                 let here = slots & !joined == 0 && (slots & !outside != 0 || first);
                 let constant = top && slots == 0 && condition.is_fixed();
                 if here && !*placed && !constant {
                     *placed = true;
-                    match implies(condition) {
-                        true => step.implied.push((*condition).clone()),
-                        false => step.filter.push((*condition).clone()),
+                    if by_path.contains(&std::ptr::from_ref::<Expr>(condition).addr()) {
+                        implied.push((*condition).clone());
+                    } else {
+                        filter.push((*condition).clone());
                     }
                 }
             }
-            steps.push(step);
+            tree = next.joined_to(tree, filter, implied);
+            first = false;
             if top {
-                self.place_semis(joined, &mut steps);
+                tree = self.place_semis(joined, tree);
             }
         }
-        steps
+        tree
     }
 
     /// The order in which to join tables that may come in any.
@@ -189,7 +264,14 @@ impl Planner<'_> {
         !self.from.straight || tables.iter().all(|t| *t > first)
     }
 
-    fn table(&mut self, slot: usize, conditions: &[&Expr], joined: u64, outer: bool) -> Step {
+    /// The scan of a table, and how it is joined to those before.
+    fn table(
+        &mut self,
+        slot: usize,
+        conditions: &[&Expr],
+        joined: u64,
+        outer: bool,
+    ) -> (Scan, Option<JoinMethod>) {
         let mut choice = self.steps(conditions).best(slot, joined, self.so_far);
         self.implied = std::mem::take(&mut choice.implied);
         if !self.started {
@@ -201,31 +283,25 @@ impl Planner<'_> {
         if outer {
             self.so_far.rows = self.so_far.rows.max(before.rows);
         }
-        choice.into_step(slot, before)
+        choice.into_scan(slot, before)
     }
 
-    /// The right side of a LEFT JOIN: one table, or a group of steps.
-    fn outer(&mut self, outer: &OuterBlock, joined: u64) -> Step {
+    /// The right side of a LEFT JOIN: one table, or a join.
+    fn outer(&mut self, outer: &OuterBlock, joined: u64) -> Next {
         if let ([slot], true) = (outer.block.tables.as_slice(), outer.block.outers.is_empty()) {
             let on: Vec<&Expr> = outer.on.iter().chain(&outer.block.conditions).collect();
-            let mut step = self.table(*slot, &on, joined, true);
-            step.on = on.into_iter().cloned().collect();
-            step.outer = true;
-            return step;
+            let (scan, method) = self.table(*slot, &on, joined, true);
+            let method = method.unwrap_or(JoinMethod::Materialized);
+            return Next::Left(scan, method, on.into_iter().cloned().collect());
         }
         let before = self.so_far.rows;
-        let group = self.block(&outer.block, &outer.on, joined);
+        let right = self.block(&outer.block, &outer.on, joined);
         self.so_far.rows = self.so_far.rows.max(before);
-        let slot = outer.block.slots().trailing_zeros() as usize;
-        Step {
-            outer: true,
-            group,
-            ..Step::of_table(slot, Access::Virtual)
-        }
+        Next::Nested(right)
     }
 
     /// Semi-joins filter: each as soon as what it needs is there.
-    fn place_semis(&mut self, joined: u64, steps: &mut Vec<Step>) {
+    fn place_semis(&mut self, joined: u64, mut tree: RowOperator) -> RowOperator {
         for (at, semi) in self.from.semis.iter().enumerate() {
             let bit = 1u64 << semi.slot;
             let needed = semi.on.iter().fold(0, |all, e| all | e.slots()) & !bit;
@@ -235,12 +311,18 @@ impl Planner<'_> {
             self.done |= 1 << at;
             let on: Vec<&Expr> = semi.on.iter().collect();
             let before = self.so_far.rows;
-            let mut step = self.table(semi.slot, &on, joined, false);
+            let (right, method) = self.table(semi.slot, &on, joined, false);
             self.so_far.rows = before;
-            step.on.clone_from(&semi.on);
-            step.semi = Some(semi.anti);
-            steps.push(step);
+            tree = RowOperator::Join(Box::new(Join {
+                kind: semi.kind,
+                method: method.unwrap_or(JoinMethod::Materialized),
+                left: tree,
+                right,
+                on: semi.on.clone(),
+                filter: Vec::new(),
+            }));
         }
+        tree
     }
 }
 
@@ -257,7 +339,7 @@ fn needs(outer: &OuterBlock) -> u64 {
     (read(&outer.block) | on_slots(outer)) & !outer.block.slots()
 }
 
-impl Asked<'_> {
+impl AccessPlanner<'_> {
     /// What the row of a whole key costs.
     pub(super) fn whole_key_cost(&self, position: usize) -> f64 {
         match position {

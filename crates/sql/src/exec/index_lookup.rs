@@ -6,15 +6,15 @@
 use super::conditions::Conditions;
 use super::fetch::Cursor;
 use super::join::Tuple;
-use super::reach::Reach;
-use super::select::cx_of;
-use super::show::{Shown, show_rows};
-use super::step::{fetch_entries, fetch_step, slot_of_row};
-use super::{Exec, Run, Stop, keys};
+use super::pruning::Pruning;
+use super::query::cx_of;
+use super::scan::{fetch_entries, fetch_rows, slot_of_row};
+use super::show::{Progress, show_rows};
+use super::{Exec, ExecResult, keys};
 use crate::error::SqlError;
 use crate::expr::Expr;
-use crate::expr::eval::{EvalCx, Slot};
-use crate::plan::{Access, Step};
+use crate::expr::eval::Slot;
+use crate::plan::scan::{Access, ReadMode, Scan};
 use bumpalo::Bump;
 use foldhash::fast::RandomState;
 use porpoise_rows::catalog::Table;
@@ -48,7 +48,7 @@ fn asked<'a, 'x: 'a>(
     tuples: &[Tuple<'a>],
     exec: &Exec<'x>,
     arena: &'a Bump,
-) -> Run<Asked<'a>> {
+) -> ExecResult<Asked<'a>> {
     let mut asked = Asked {
         distinct: Vec::new(),
         known: HashMap::default(),
@@ -78,22 +78,22 @@ fn asked<'a, 'x: 'a>(
     Ok(asked)
 }
 
-fn cursor_of(index: usize, keys: Vec<Vec<u8>>, whole: bool, reverse: bool) -> Cursor {
-    if whole {
-        return Cursor::Keys {
-            index,
+fn cursor_of(access: &Access, keys: Vec<Vec<u8>>) -> Cursor {
+    match access {
+        Access::PointLookup { index, .. } => Cursor::Keys {
+            index: *index,
             keys,
             done: false,
-        };
-    }
-    Cursor::Scan {
-        spec: ScanSpec {
-            index,
-            ranges: keys.into_iter().map(KeyRange::prefix).collect(),
-            reverse,
-            entries_only: false,
         },
-        position: ScanPosition::default(),
+        other => Cursor::Scan {
+            spec: ScanSpec {
+                index: other.index().unwrap_or(0),
+                ranges: keys.into_iter().map(KeyRange::prefix).collect(),
+                reverse: other.reverse(),
+                entries_only: false,
+            },
+            position: ScanPosition::default(),
+        },
     }
 }
 
@@ -114,35 +114,27 @@ impl<'a> LookedUp<'a> {
 
 /// For each tuple the rows that its key finds; one call for all of them.
 pub(super) fn lookup<'a, 'x: 'a>(
-    step: &'a Step,
+    (scan, on): (&'a Scan, &'a [Expr]),
     table: &'a Table,
     tuples: &[Tuple<'a>],
     exec: &mut Exec<'x>,
     arena: &'a Bump,
-) -> Run<LookedUp<'a>> {
-    let Access::Lookup {
-        index,
-        keys: parts,
-        whole,
-        reverse,
-    } = &step.access
-    else {
-        return Err(Stop::Error(SqlError::internal("a look-up without keys")));
+) -> ExecResult<LookedUp<'a>> {
+    let (Some(index), Some(parts)) = (scan.access.index(), scan.access.keys()) else {
+        return Err(SqlError::internal("a look-up without keys").into());
     };
-    let asked = asked(table, (*index, parts), tuples, exec, arena)?;
-    let rows = match *whole && step.lock.is_none() && !step.entries {
-        true => one_by_key(step, table, (*index, &asked.distinct), exec, arena)?,
-        false => {
-            let used = parts.first().map_or(0, Vec::len);
-            let cursor = cursor_of(*index, asked.distinct, *whole, *reverse);
-            let keys = (cursor, &asked.known, used);
-            match step.lock.is_none() && !step.entries {
-                true => {
-                    let width = tuples.first().map_or(0, |tuple| tuple.len());
-                    several_judged(step, table, (keys, width), exec, arena)?
-                }
-                false => several(step, table, keys, exec, arena)?,
-            }
+    let asked = asked(table, (index, parts), tuples, exec, arena)?;
+    let rows = if scan.is_point_lookup() && scan.read == ReadMode::Row {
+        one_by_key(scan, table, (index, &asked.distinct), exec, arena)?
+    } else {
+        let used = parts.first().map_or(0, Vec::len);
+        let cursor = cursor_of(&scan.access, asked.distinct);
+        let keys = (cursor, &asked.known, used);
+        if scan.read == ReadMode::Row {
+            let width = tuples.first().map_or(0, |tuple| tuple.len());
+            several_judged((scan, on), table, (keys, width), exec, arena)?
+        } else {
+            several(scan, table, keys, exec, arena)?
         }
     };
     Ok(LookedUp {
@@ -153,16 +145,16 @@ pub(super) fn lookup<'a, 'x: 'a>(
 
 /// The rows of whole keys, each where its key stands.
 fn one_by_key<'a, 'x: 'a>(
-    step: &'a Step,
+    scan: &'a Scan,
     table: &'a Table,
     (index, keys): (usize, &[Vec<u8>]),
     exec: &mut Exec<'x>,
     arena: &'a Bump,
-) -> Run<Vec<SmallVec<[Slot<'a>; 1]>>> {
-    let reach = Reach::of(step, table, &cx_of(exec, arena))?;
+) -> ExecResult<Vec<SmallVec<[Slot<'a>; 1]>>> {
+    let pruning = Pruning::of(scan, table, &cx_of(exec, arena))?;
     let mut rows: Vec<SmallVec<[Slot<'a>; 1]>> = vec![SmallVec::new(); keys.len()];
     let allowed = keys.iter().enumerate();
-    let allowed = allowed.filter(|(_, key)| reach.allows(table, index, key));
+    let allowed = allowed.filter(|(_, key)| pruning.allows(table, index, key));
     let (places, wanted): (Vec<usize>, Vec<&[u8]>) =
         allowed.map(|(at, key)| (at, key.as_slice())).unzip();
     let mut bad = None;
@@ -171,7 +163,7 @@ fn one_by_key<'a, 'x: 'a>(
         table,
         index,
         &wanted,
-        reach.blobs(),
+        pruning.blobs(),
         read,
         &mut |at, row| {
             let Some((_, row)) = row else {
@@ -194,19 +186,19 @@ fn one_by_key<'a, 'x: 'a>(
 
 /// The rows that a cursor finds, each where its key stands.
 fn several<'a, 'x: 'a>(
-    step: &'a Step,
+    scan: &'a Scan,
     table: &'a Table,
     (mut cursor, known, used): (Cursor, &Known<'_>, usize),
     exec: &mut Exec<'x>,
     arena: &'a Bump,
-) -> Run<Vec<SmallVec<[Slot<'a>; 1]>>> {
-    let index = step.access.index().unwrap_or(0);
+) -> ExecResult<Vec<SmallVec<[Slot<'a>; 1]>>> {
+    let index = scan.access.index().unwrap_or(0);
     // Conditions are checked tuple by tuple afterwards; a lock is taken on
     // every row that a key leads to.
     let mut found: Vec<SmallVec<[Slot<'a>; 1]>> = vec![SmallVec::new(); known.len()];
-    if step.entries {
+    if scan.is_covering() {
         let mut ends = Vec::new();
-        while let Some(batch) = fetch_entries(step, table, &mut cursor, FETCHED, exec, arena)? {
+        while let Some(batch) = fetch_entries(scan, table, &mut cursor, FETCHED, exec, arena)? {
             for entry in batch {
                 ends.clear();
                 table.part_ends(index, entry.key, &mut ends);
@@ -220,119 +212,65 @@ fn several<'a, 'x: 'a>(
         }
     }
     let at = (&[][..], false);
-    while let Some(batch) = fetch_step(step, table, &mut cursor, at, FETCHED, exec, arena)? {
+    while let Some(batch) = fetch_rows(scan, table, &mut cursor, at, FETCHED, exec, arena)? {
         for row in batch {
             let key = leading_key(table, index, used, row.row);
             if let Some(at) = known.get(key.as_slice()).and_then(|at| found.get_mut(*at)) {
-                at.push(slot_of_row(step, row, arena));
+                at.push(slot_of_row(scan, row, arena));
             }
         }
     }
     Ok(found)
 }
 
-/// Puts rows where their keys stand, those that the step's conditions on this
-/// table alone let through.
-struct Placed<'k, 'a> {
-    step: &'a Step,
-    table: &'a Table,
-    /// Slots of a joined row.
-    width: usize,
-    conditions: Conditions<'a>,
-    cx: EvalCx<'a>,
-    known: &'k Known<'k>,
-    /// The index and how many of its parts a key has.
-    index: (usize, usize),
-    key: Vec<u8>,
-    found: Vec<SmallVec<[Slot<'a>; 1]>>,
-    failed: Option<Stop>,
-}
-
-impl Placed<'_, '_> {
-    fn judged(&mut self, row: RowRef<'_>) -> Run<()> {
-        let mut tuple: SmallVec<[Slot<'_>; 4]> = smallvec![Slot::Null; self.width];
-        if let Some(place) = tuple.get_mut(self.step.slot) {
-            *place = Slot::Row(row);
-        }
-        if !self.conditions.hold(&tuple, &self.cx)? {
-            return Ok(());
-        }
-        let (index, parts) = self.index;
-        self.key.clear();
-        append_leading_key(self.table, index, parts, row, &mut self.key);
-        let at = self.known.get(self.key.as_slice());
-        if let Some(at) = at.and_then(|at| self.found.get_mut(*at)) {
-            let bytes = self.cx.arena.alloc_slice_copy(row.bytes());
-            at.push(Slot::Row(row.copied_to(self.table, bytes)?));
-        }
-        Ok(())
-    }
-}
-
-impl Shown for Placed<'_, '_> {
-    fn slot(&mut self, slot: Slot<'_>) {
-        if let (Slot::Row(row), None) = (slot, &self.failed)
-            && let Err(stop) = self.judged(row)
-        {
-            self.fail(stop);
-        }
-    }
-
-    fn fail(&mut self, stop: Stop) {
-        self.failed.get_or_insert(stop);
-    }
-
-    fn is_over(&self) -> bool {
-        self.failed.is_some()
-    }
-}
-
 /// As [`several`], of rows that are judged where they lie.
 fn several_judged<'a, 'x: 'a>(
-    step: &'a Step,
+    (scan, on): (&'a Scan, &'a [Expr]),
     table: &'a Table,
     ((mut cursor, known, used), width): ((Cursor, &Known<'_>, usize), usize),
     exec: &mut Exec<'x>,
     arena: &'a Bump,
-) -> Run<Vec<SmallVec<[Slot<'a>; 1]>>> {
+) -> ExecResult<Vec<SmallVec<[Slot<'a>; 1]>>> {
     let cx = cx_of(exec, arena);
-    let reach = Reach::of(step, table, &cx)?;
-    // What the table alone decides: of an outer join or a semi join the
-    // conditions of its ON.
-    let of_match: &'a [Expr] = match step.outer || step.semi.is_some() {
-        true => &step.on,
-        false => &step.filter,
-    };
-    let own = 1u64 << (step.slot & 63);
+    let pruning = Pruning::of(scan, table, &cx)?;
+    // What the table alone decides.
+    let own = scan.bit();
     let alone = |e: &&'a Expr| e.slots() == own && e.is_fixed() && !e.has_query();
-    let mut conditions = Conditions::of(of_match.iter().filter(alone).collect());
-    let mut tables = vec![None; step.slot];
+    let mut conditions = Conditions::of(on.iter().filter(alone).collect());
+    let mut tables = vec![None; scan.slot];
     tables.push(Some(table));
     if known.len() >= FEW {
         conditions.learn(&tables, &cx);
     }
-    let mut placed = Placed {
-        step,
-        table,
-        width,
-        conditions,
-        cx,
-        known,
-        index: (step.access.index().unwrap_or(0), used),
-        key: Vec::new(),
-        found: vec![SmallVec::new(); known.len()],
-        failed: None,
-    };
-    while placed.failed.is_none() {
-        exec.check_cancelled()?;
-        if !show_rows(table, &mut cursor, &reach, exec, FETCHED, &mut placed)? {
-            break;
+    let index = scan.access.index().unwrap_or(0);
+    let mut found: Vec<SmallVec<[Slot<'a>; 1]>> = vec![SmallVec::new(); known.len()];
+    let mut key = Vec::new();
+    let mut visit = |slot: Slot<'_>| -> ExecResult<bool> {
+        let Slot::Row(row) = slot else {
+            return Ok(true);
+        };
+        let mut tuple: SmallVec<[Slot<'_>; 4]> = smallvec![Slot::Null; width];
+        if let Some(place) = tuple.get_mut(scan.slot) {
+            *place = slot;
         }
+        if !conditions.hold(&tuple, &cx)? {
+            return Ok(true);
+        }
+        key.clear();
+        append_leading_key(table, index, used, row, &mut key);
+        let at = known.get(key.as_slice());
+        if let Some(at) = at.and_then(|at| found.get_mut(*at)) {
+            let bytes = arena.alloc_slice_copy(row.bytes());
+            at.push(Slot::Row(row.copied_to(table, bytes)?));
+        }
+        Ok(true)
+    };
+    let mut progress = Progress::More;
+    while progress == Progress::More {
+        exec.check_cancelled()?;
+        progress = show_rows(table, &mut cursor, &pruning, exec, FETCHED, &mut visit)?;
     }
-    match placed.failed {
-        Some(stop) => Err(stop),
-        None => Ok(placed.found),
-    }
+    Ok(found)
 }
 
 /// The encoded leading parts of a row in an index.

@@ -1,8 +1,8 @@
-//! Tables that a join reads once and holds.
+//! Materialized inputs of joins: tables that a join reads once.
 //!
 //! Where no index leads from the tables joined before to a table, or where to
 //! read all of it costs less, its rows stand here for the time of the join:
-//! behind a hash table of the values of the step's equalities, or as a list
+//! behind a hash table of the values of the join's equalities, or as a list
 //! that every row before is compared with. Derived and virtual tables are held
 //! in the same way.
 //!
@@ -10,24 +10,25 @@
 //! keys, and every condition is checked again; NULL, which equals nothing,
 //! stands under no key.
 
-use super::by_key::ByKey;
 use super::conditions::Conditions;
 use super::derived;
 use super::fetch::Cursor;
 use super::join::Tuple;
-use super::reach::Reach;
-use super::select::cx_of;
-use super::show::{Shown, copied_slot, is_shown, show_entries, show_rows};
-use super::state::append_comparable;
-use super::step::{fetch_slots, slot_of};
-use super::{Exec, Run, Stop};
+use super::join_hash_table::JoinHashTable;
+use super::pruning::Pruning;
+use super::query::cx_of;
+use super::scan::{fetch_slots, slot_of};
+use super::show::{Progress, copied_slot, show_entries, show_rows};
+use super::{Exec, ExecError, ExecResult};
 use crate::bind::Origin;
 use crate::error::SqlError;
 use crate::expr::Expr;
+use crate::expr::comparable::append_comparable;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::logic;
 use crate::expr::number::NumberExpr;
-use crate::plan::Step;
+use crate::plan::physical::{HashKey, Join};
+use crate::plan::scan::{ReadMode, Scan};
 use bumpalo::Bump;
 use porpoise_base::interrupt::Pacer;
 use porpoise_rows::catalog::Table;
@@ -46,22 +47,22 @@ const BATCH: usize = 256;
 /// Rows shown in one call.
 const SHOWN: usize = 1024;
 
-/// Rows held for a step, and how they are found.
-pub(super) struct Held<'h> {
+/// Rows of a materialized input, and how they are found.
+pub(super) struct Materialized<'h> {
     pub(super) rows: Vec<Slot<'h>>,
-    /// By the encoded values of the step's equalities; `None` where they
+    /// By the encoded values of the join's equalities; `None` where they
     /// cannot be encoded.
-    pub(super) by_key: Option<ByKey<'h>>,
+    pub(super) table: Option<JoinHashTable<'h>>,
 }
 
-/// The two sides of a step's only equality, where both are columns that are
+/// The two sides of a join's only equality, where both are columns that are
 /// integers of one unit: what is known, and the row's own.
 pub(super) fn number_key<'h>(
-    step: &Step,
+    keys: &[HashKey],
     tables: &[Option<&'h Table>],
     cx: &EvalCx<'_>,
 ) -> Option<(NumberExpr<'h>, NumberExpr<'h>)> {
-    let [part] = step.hash.as_slice() else {
+    let [part] = keys else {
         return None;
     };
     if !matches!(
@@ -70,18 +71,18 @@ pub(super) fn number_key<'h>(
     ) {
         return None;
     }
-    let known = NumberExpr::of(&part.known, tables, cx)?;
-    let own = NumberExpr::of(&part.own, tables, cx)?;
+    let known = NumberExpr::of(&part.probe, tables, cx)?;
+    let own = NumberExpr::of(&part.build, tables, cx)?;
     let alike = known.is_column() && own.is_column() && known.unit() == own.unit();
     alike.then_some((known, own))
 }
 
 /// What a join holds, by slot.
-pub(super) struct HeldTables<'h> {
+pub(super) struct MaterializedTables<'h> {
     arena: &'h Bump,
     /// The stored tables of the join, by slot.
     tables: Vec<Option<&'h Table>>,
-    by_slot: HashMap<usize, Rc<Held<'h>>>,
+    by_slot: HashMap<usize, Rc<Materialized<'h>>>,
     /// Bytes of the arena that need not be counted any more.
     counted: Cell<usize>,
 }
@@ -89,10 +90,10 @@ pub(super) struct HeldTables<'h> {
 /// What a row takes beside its bytes, in a list and in a hash table.
 const BESIDE: usize = size_of::<Slot<'_>>() + 4 * size_of::<usize>();
 
-impl<'h> HeldTables<'h> {
+impl<'h> MaterializedTables<'h> {
     /// Nothing yet, of a join of these tables, by slot.
-    pub(super) fn new(arena: &'h Bump, tables: Vec<Option<&'h Table>>) -> HeldTables<'h> {
-        HeldTables {
+    pub(super) fn new(arena: &'h Bump, tables: Vec<Option<&'h Table>>) -> MaterializedTables<'h> {
+        MaterializedTables {
             arena,
             tables,
             by_slot: HashMap::new(),
@@ -101,20 +102,21 @@ impl<'h> HeldTables<'h> {
     }
 
     /// Counts what the arena has grown by as the statement's.
-    fn count(&self, exec: &Exec<'_>) -> Run<()> {
+    fn count(&self, exec: &Exec<'_>) -> ExecResult<()> {
         let now = self.arena.allocated_bytes();
         let grown = now.saturating_sub(self.counted.replace(now));
         Ok(exec.shared.states.hold(grown as u64)?)
     }
 
-    /// All rows that a step may need; read at the first time.
+    /// All rows that a join may need of its right side; read at the first time.
     pub(super) fn rows<'x: 'h>(
         &mut self,
-        step: &'h Step,
+        join: &'h Join,
         origin: &'h Origin,
         exec: &mut Exec<'x>,
-    ) -> Run<Rc<Held<'h>>> {
-        if let Some(held) = self.by_slot.get(&step.slot) {
+    ) -> ExecResult<Rc<Materialized<'h>>> {
+        let scan = &join.right;
+        if let Some(held) = self.by_slot.get(&scan.slot) {
             return Ok(held.clone());
         }
         let arena: &'h Bump = self.arena;
@@ -130,16 +132,16 @@ impl<'h> HeldTables<'h> {
                 let cx = cx_of(exec, arena);
                 rows.rows.iter().map(|r| slot_of(r, &cx)).collect()
             }
-            Origin::Stored(table) => self.read_table(step, table, exec)?,
+            Origin::Stored(table) => self.read_table(join, table, exec)?,
         };
-        let by_key = match step.hash.is_empty() {
-            true => None,
-            false => self.hashed(step, &rows, exec)?,
+        let table = match join.hash_keys() {
+            [] => None,
+            keys => self.hashed((scan.slot, keys), &rows, exec)?,
         };
         self.count(exec)?;
         exec.shared.states.hold((rows.len() * BESIDE) as u64)?;
-        let held = Rc::new(Held { rows, by_key });
-        self.by_slot.insert(step.slot, held.clone());
+        let held = Rc::new(Materialized { rows, table });
+        self.by_slot.insert(scan.slot, held.clone());
         Ok(held)
     }
 
@@ -151,75 +153,73 @@ impl<'h> HeldTables<'h> {
 
     fn hashed<'x: 'h>(
         &self,
-        step: &'h Step,
+        (slot, keys): (usize, &'h [HashKey]),
         rows: &[Slot<'h>],
         exec: &Exec<'x>,
-    ) -> Run<Option<ByKey<'h>>> {
+    ) -> ExecResult<Option<JoinHashTable<'h>>> {
         let arena: &'h Bump = self.arena;
         let cx = cx_of(exec, arena);
-        if let Some((_, own)) = number_key(step, &self.tables, &cx)
-            && let Some(by_key) = ByKey::of_numbers(rows, (step.slot, &own))
+        if let Some((_, own)) = number_key(keys, &self.tables, &cx)
+            && let Some(table) = JoinHashTable::of_numbers(rows, (slot, &own))
         {
-            return Ok(Some(by_key));
+            return Ok(Some(table));
         }
-        let mut by_key = ByKey::of_bytes(rows.len());
+        let mut table = JoinHashTable::of_bytes(rows.len());
         let mut tuple = self.empty().to_vec();
         let mut key = Vec::new();
         let mut pacer = Pacer::new();
         // From the last on, so that chains run in the order of the rows.
         for (at, row) in rows.iter().enumerate().rev() {
             pacer.tick()?;
-            if let Some(place) = tuple.get_mut(step.slot) {
+            if let Some(place) = tuple.get_mut(slot) {
                 *place = *row;
             }
             key.clear();
             let mut null = false;
-            for part in &step.hash {
-                let value = eval(&part.own, &tuple, &cx)?;
+            for part in keys {
+                let value = eval(&part.build, &tuple, &cx)?;
                 null |= value.is_null();
-                if !null && !append_comparable(value, &part.own.ty, part.how, &cx, &mut key)? {
+                if !null && !append_comparable(value, &part.build.ty, part.how, &cx, &mut key)? {
                     return Ok(None);
                 }
             }
             if null {
                 continue;
             }
-            by_key.insert_before(&key, at, arena);
+            table.insert_before(&key, at, arena);
         }
-        Ok(Some(by_key))
+        Ok(Some(table))
     }
 
     fn read_table<'x: 'h>(
         &self,
-        step: &'h Step,
+        join: &'h Join,
         table: &'h Table,
         exec: &mut Exec<'x>,
-    ) -> Run<Vec<Slot<'h>>> {
+    ) -> ExecResult<Vec<Slot<'h>>> {
         let held: &'h Bump = self.arena;
+        let scan = &join.right;
         let empty = self.empty();
-        let mut cursor = Cursor::open(table, &step.access, empty, &cx_of(exec, held))?;
+        let mut cursor = Cursor::open(table, &scan.access, empty, &cx_of(exec, held))?;
         // Conditions on this table alone hold rows off; the others are checked
         // when the other tables are there.
-        let own = 1u64 << (step.slot & 63);
-        let conditions: &'h [Expr] = match step.outer || step.semi.is_some() {
-            true => &step.on,
-            false => &step.filter,
-        };
-        let alone = |e: &&'h Expr| e.slots() == own && e.is_fixed() && step.lock.is_none();
-        let alone: Vec<&'h Expr> = conditions.iter().filter(alone).collect();
-        if step.lock.is_none() && is_shown(&step.access) {
+        let own = scan.bit();
+        let unlocked = scan.lock().is_none();
+        let alone = |e: &&'h Expr| e.slots() == own && e.is_fixed() && unlocked;
+        let alone: Vec<&'h Expr> = join.on.iter().filter(alone).collect();
+        if unlocked && scan.access.shows_rows() {
             let simple = alone.into_iter().filter(|e| !e.has_query());
             let conditions = Conditions::of(simple.collect());
-            return self.read_shown(step, table, (cursor, conditions), exec);
+            return self.read_shown(scan, table, (cursor, conditions), exec);
         }
         let mut rows: Vec<Slot<'h>> = Vec::new();
         let mut tuple = empty.to_vec();
         let at = (empty, false);
-        while let Some(batch) = fetch_slots(step, table, &mut cursor, at, BATCH, exec, held)? {
+        while let Some(batch) = fetch_slots(scan, table, &mut cursor, at, BATCH, exec, held)? {
             exec.check_cancelled()?;
             let cx = cx_of(exec, held);
             for found in batch {
-                if let Some(place) = tuple.get_mut(step.slot) {
+                if let Some(place) = tuple.get_mut(scan.slot) {
                     *place = found;
                 }
                 let mut keep = true;
@@ -241,96 +241,52 @@ impl<'h> HeldTables<'h> {
     /// The rows that conditions let through, which judge them where they lie.
     fn read_shown<'x: 'h>(
         &self,
-        step: &'h Step,
+        scan: &'h Scan,
         table: &'h Table,
         (mut cursor, mut conditions): (Cursor, Conditions<'h>),
         exec: &Exec<'x>,
-    ) -> Run<Vec<Slot<'h>>> {
+    ) -> ExecResult<Vec<Slot<'h>>> {
         let arena: &'h Bump = self.arena;
         let cx = cx_of(exec, arena);
         conditions.learn(&self.tables, &cx);
-        let reach = Reach::of(step, table, &cx)?;
-        let columns = match step.entries && !step.bare {
+        let pruning = Pruning::of(scan, table, &cx)?;
+        let columns = match scan.read == ReadMode::Covering {
             true => table.columns_in_entries(cursor.index()),
             false => Vec::new(),
         };
-        let mut kept = Keeping {
-            step,
-            table,
-            tuple: self.empty().len(),
-            conditions,
-            cx,
-            rows: Vec::new(),
-            failed: None,
-        };
-        let mut more = true;
-        while more && kept.failed.is_none() {
+        let mut rows: Vec<Slot<'h>> = Vec::new();
+        let width = self.empty().len();
+        let mut progress = Progress::More;
+        while progress == Progress::More {
             exec.check_cancelled()?;
             let cursor = &mut cursor;
-            more = match step.entries {
+            let mut visit = |slot: Slot<'_>| -> ExecResult<bool> {
+                let mut tuple: SmallVec<[Slot<'_>; 4]> = smallvec![Slot::Null; width];
+                if let Some(place) = tuple.get_mut(scan.slot) {
+                    *place = slot;
+                }
+                if conditions.hold(&tuple, &cx)? {
+                    rows.push(copied_slot(slot, table, arena)?);
+                }
+                Ok(true)
+            };
+            progress = match scan.is_covering() {
                 true => {
                     let at = (exec, arena);
-                    show_entries(table, &columns, cursor, &reach, at, SHOWN, &mut kept)?
+                    show_entries(table, &columns, cursor, &pruning, at, SHOWN, &mut visit)?
                 }
-                false => show_rows(table, cursor, &reach, exec, SHOWN, &mut kept)?,
+                false => show_rows(table, cursor, &pruning, exec, SHOWN, &mut visit)?,
             };
             self.count(exec)?;
-            if kept.rows.len() > MAX_HELD {
+            if rows.len() > MAX_HELD {
                 return Err(too_many());
             }
         }
-        match kept.failed {
-            Some(stop) => Err(stop),
-            None => Ok(kept.rows),
-        }
+        Ok(rows)
     }
 }
 
-fn too_many() -> Stop {
+fn too_many() -> ExecError {
     let text = "A join without a usable index needs too many rows";
-    Stop::Error(SqlError::new(1104, "42000", text))
-}
-
-/// Keeps the rows that conditions let through.
-struct Keeping<'h> {
-    step: &'h Step,
-    table: &'h Table,
-    /// Slots of a joined row.
-    tuple: usize,
-    conditions: Conditions<'h>,
-    cx: EvalCx<'h>,
-    rows: Vec<Slot<'h>>,
-    failed: Option<Stop>,
-}
-
-impl Keeping<'_> {
-    fn judged(&mut self, slot: Slot<'_>) -> Run<()> {
-        let mut tuple: SmallVec<[Slot<'_>; 4]> = smallvec![Slot::Null; self.tuple];
-        if let Some(place) = tuple.get_mut(self.step.slot) {
-            *place = slot;
-        }
-        if self.conditions.hold(&tuple, &self.cx)? {
-            let kept = copied_slot(slot, self.table, self.cx.arena)?;
-            self.rows.push(kept);
-        }
-        Ok(())
-    }
-}
-
-impl Shown for Keeping<'_> {
-    fn slot(&mut self, slot: Slot<'_>) {
-        if self.failed.is_none()
-            && let Err(stop) = self.judged(slot)
-        {
-            self.fail(stop);
-        }
-    }
-
-    fn fail(&mut self, stop: Stop) {
-        self.failed.get_or_insert(stop);
-    }
-
-    fn is_over(&self) -> bool {
-        self.failed.is_some()
-    }
+    ExecError::Error(SqlError::new(1104, "42000", text))
 }

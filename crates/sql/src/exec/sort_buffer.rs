@@ -9,18 +9,20 @@
 //! 4. What is known by a plain integer ([`crate::expr::number`]) only saves
 //!    work: a row is refused by it if its key or its values would have been.
 
+use super::collect::Order;
 use super::join::tables_of;
+use super::query::Window;
 use super::rowstore::{Place, RowStore, Values};
-use super::select::Window;
 use super::sort::SortKeys;
 use super::state::States;
-use super::{ResultSink, Run};
+use super::{ExecResult, ResultSink};
 use crate::bind::types::is_text;
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::number::{Found, NumberExpr, of_value};
 use crate::expr::{Expr, ExprKind};
-use crate::plan::SelectPlan;
+use crate::plan::QueryPlan;
+use crate::plan::physical::DistinctMethod;
 use foldhash::fast::RandomState;
 use porpoise_base::interrupt::Pacer;
 use porpoise_base::sorting;
@@ -39,8 +41,9 @@ struct Entry {
 }
 
 /// See the module.
-pub(super) struct Kept<'p> {
-    plan: &'p SelectPlan,
+pub(super) struct SortBuffer<'p> {
+    plan: &'p QueryPlan,
+    order: Order<'p>,
     keys: SortKeys<'p>,
     store: RowStore,
     entries: Vec<Entry>,
@@ -77,17 +80,17 @@ struct Fast<'p> {
 }
 
 impl<'p> Fast<'p> {
-    fn of(plan: &'p SelectPlan, most: usize, cx: &EvalCx<'_>) -> Fast<'p> {
-        let few = most < usize::MAX && SortKeys::new(&plan.order_by).are_bytes();
-        let first = plan.order_by.first().filter(|_| few);
-        let distinct = plan.distinct && (1..=2).contains(&plan.items.len());
+    fn of(plan: &'p QueryPlan, order: Order<'p>, most: usize, cx: &EvalCx<'_>) -> Fast<'p> {
+        let few = most < usize::MAX && SortKeys::new(order.keys).are_bytes();
+        let first = order.keys.first().filter(|_| few);
+        let distinct = order.distinct.is_some() && (1..=2).contains(&plan.items.len());
         if first.is_none() && !distinct {
             return Fast {
                 first: None,
                 items: None,
             };
         }
-        let tables = tables_of(plan);
+        let tables = tables_of(&plan.sources);
         let number = |e: &Expr| NumberExpr::of(e, &tables, cx);
         Fast {
             first: first.and_then(|key| Some((number(&key.expr)?, key.desc))),
@@ -125,17 +128,18 @@ fn number_of_key(key: &[u8]) -> Option<i64> {
     (rest.last() == Some(&1)).then(|| i64::from_le_bytes(*number))
 }
 
-impl<'p> Kept<'p> {
+impl<'p> SortBuffer<'p> {
     /// Nothing yet.
-    pub(super) fn new(plan: &'p SelectPlan, window: Window) -> Kept<'p> {
-        let wanted = window.offset.saturating_add(window.count);
-        let most = match plan.order_by.is_empty() {
+    pub(super) fn new(plan: &'p QueryPlan, order: Order<'p>, window: Window) -> SortBuffer<'p> {
+        let wanted = window.end();
+        let most = match order.keys.is_empty() {
             true => usize::MAX,
             false => usize::try_from(wanted).unwrap_or(usize::MAX),
         };
-        Kept {
+        SortBuffer {
             plan,
-            keys: SortKeys::new(&plan.order_by),
+            order,
+            keys: SortKeys::new(order.keys),
             store: RowStore::default(),
             entries: Vec::new(),
             most,
@@ -158,11 +162,16 @@ impl<'p> Kept<'p> {
     }
 
     /// Takes the row into account.
-    pub(super) fn offer(&mut self, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> Run<()> {
+    pub(super) fn offer(
+        &mut self,
+        row: &[Slot<'_>],
+        cx: &EvalCx<'_>,
+        states: &States,
+    ) -> ExecResult<()> {
         let fast = self
             .fast
-            .get_or_insert_with(|| Fast::of(self.plan, self.most, cx));
-        let found = match (&fast.first, self.plan.order_by.first()) {
+            .get_or_insert_with(|| Fast::of(self.plan, self.order, self.most, cx));
+        let found = match (&fast.first, self.order.keys.first()) {
             (Some((first, _)), Some(key)) => match first.eval(row) {
                 Found::Elsewhere => of_value(eval(&key.expr, row, cx)?, first.unit()),
                 found => found,
@@ -174,13 +183,13 @@ impl<'p> Kept<'p> {
             Found::Null | Found::Elsewhere => None,
         };
         if let (Some(number), Some(last), Some((_, desc))) = (number, self.last_number, &fast.first)
-            && !self.plan.distinct
+            && self.order.distinct.is_none()
             && if *desc { number < last } else { number > last }
         {
             return Ok(());
         }
         let same = fast.same(row);
-        let follow = self.plan.consecutive && !self.plan.grouped;
+        let follow = self.order.distinct == Some(DistinctMethod::Adjacent);
         let is_seen = |same: &[i64; 2]| match follow {
             true => self.last_same.as_ref() == Some(same),
             false => self.numbers.contains(same),
@@ -214,10 +223,12 @@ impl<'p> Kept<'p> {
         row: &[Slot<'_>],
         cx: &EvalCx<'_>,
         states: &States,
-    ) -> Run<()> {
+    ) -> ExecResult<()> {
         let last = self.last.as_ref();
         // A row that DISTINCT has seen must not come back before others.
-        if !self.plan.distinct && last.is_some_and(|last| self.keys.compare(key, last).is_ge()) {
+        if self.order.distinct.is_none()
+            && last.is_some_and(|last| self.keys.compare(key, last).is_ge())
+        {
             return Ok(());
         }
         let plan = self.plan;
@@ -225,10 +236,10 @@ impl<'p> Kept<'p> {
         for item in &plan.items {
             values.push(eval(item, row, cx)?);
         }
-        if plan.distinct {
+        if let Some(method) = self.order.distinct {
             self.same.clear();
             append_distinct_key(plan, &values, &mut self.same);
-            if plan.consecutive && !plan.grouped {
+            if method == DistinctMethod::Adjacent {
                 if self.shown.as_ref() == Some(&self.same) {
                     return Ok(());
                 }
@@ -313,8 +324,8 @@ impl<'p> Kept<'p> {
     }
 
     /// Sorts what is to be sorted and sends the window of it; the rows sent.
-    pub(super) fn send(mut self, sink: &mut dyn ResultSink, window: Window) -> Run<u64> {
-        if !self.plan.order_by.is_empty() {
+    pub(super) fn send(mut self, sink: &mut dyn ResultSink, window: Window) -> ExecResult<u64> {
+        if !self.order.keys.is_empty() {
             self.sort()?;
         }
         sink.columns(&self.plan.columns)?;
@@ -337,8 +348,8 @@ fn too_many() -> SqlError {
 }
 
 /// Appends bytes that are equal for rows that DISTINCT takes for equal.
-fn append_distinct_key(plan: &SelectPlan, values: &[ValueRef<'_>], key: &mut Vec<u8>) {
-    let shown = plan.items.len().saturating_sub(plan.behind);
+fn append_distinct_key(plan: &QueryPlan, values: &[ValueRef<'_>], key: &mut Vec<u8>) {
+    let shown = plan.items.len().saturating_sub(plan.hidden_items);
     for (item, value) in plan.items.iter().zip(values).take(shown) {
         super::aggregate::append_key(*value, &unconverted(item).ty, key);
     }

@@ -1,24 +1,24 @@
-//! How far a step reaches when it runs: partitions and large values.
+//! Partition pruning, and the overflow values that a scan fetches.
 //!
 //! What the plan knows of constants ([`crate::plan::placement`]) is evaluated
 //! with the statement's parameters; nothing here depends on rows, so that all
-//! batches of a step reach equally far.
+//! batches of a scan look at the same partitions.
 
-use super::Run;
+use super::ExecResult;
 use super::keys::{KeyValue, in_column};
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, eval};
 use crate::plan::placement::{KnownExprs, Placement};
-use crate::plan::{Bound, Step};
+use crate::plan::scan::{Bound, Scan};
 use porpoise_rows::catalog::Table;
 use porpoise_rows::routing::prune::Known;
 use porpoise_rows::{Blobs, Fetch};
 use porpoise_types::{ColumnType, Date, DateTime, Value, ValueRef};
 use std::sync::Arc;
 
-/// What a step looks at.
+/// The part of a table that a scan looks at.
 #[derive(Clone, Debug, Default)]
-pub struct Reach {
+pub struct Pruning {
     /// Partitions that a scan looks into; `None`: all.
     partitions: Option<Vec<usize>>,
     /// Partitions that the statement names.
@@ -27,14 +27,14 @@ pub struct Reach {
     upto: Option<Vec<(usize, usize)>>,
 }
 
-impl Reach {
-    /// The reach of a step.
-    pub fn of<'a>(step: &'a Step, table: &Table, cx: &EvalCx<'a>) -> Run<Reach> {
-        let placement = &step.placement;
-        let mut reach = Reach::default();
+impl Pruning {
+    /// The pruning of a scan.
+    pub fn of<'a>(scan: &'a Scan, table: &Table, cx: &EvalCx<'a>) -> ExecResult<Pruning> {
+        let placement = &scan.placement;
+        let mut pruning = Pruning::default();
         if table.partitioning.is_some() {
-            reach.chosen.clone_from(&placement.chosen);
-            reach.partitions = partitions(placement, table, cx)?;
+            pruning.chosen.clone_from(&placement.chosen);
+            pruning.partitions = partitions(placement, table, cx)?;
         }
         if let Some(whole) = &placement.whole {
             let mut upto: Vec<(usize, usize)> = whole.iter().map(|c| (*c, usize::MAX)).collect();
@@ -47,17 +47,17 @@ impl Reach {
                     None => upto.push((*column, bytes)),
                 }
             }
-            reach.upto = Some(upto);
+            pruning.upto = Some(upto);
         }
-        Ok(reach)
+        Ok(pruning)
     }
 
-    /// The reach of a step by whole keys that names no partitions: only large
+    /// The pruning of a scan by whole keys that names no partitions: only large
     /// values matter then.
-    pub fn of_values<'a>(step: &'a Step, table: &Table, cx: &EvalCx<'a>) -> Run<Reach> {
-        match step.placement.whole {
-            Some(_) => Reach::of(step, table, cx),
-            None => Ok(Reach::default()),
+    pub fn of_values<'a>(scan: &'a Scan, table: &Table, cx: &EvalCx<'a>) -> ExecResult<Pruning> {
+        match scan.placement.whole {
+            Some(_) => Pruning::of(scan, table, cx),
+            None => Ok(Pruning::default()),
         }
     }
 
@@ -97,7 +97,7 @@ fn partitions<'a>(
     placement: &'a Placement,
     table: &Table,
     cx: &EvalCx<'a>,
-) -> Run<Option<Vec<usize>>> {
+) -> ExecResult<Option<Vec<usize>>> {
     let mut known = Vec::with_capacity(placement.known.len());
     for (column, exprs) in &placement.known {
         if let Some(definition) = table.columns.get(*column) {
@@ -115,7 +115,7 @@ fn partitions<'a>(
     })
 }
 
-fn evaluated<'a>(exprs: &'a KnownExprs, ty: &ColumnType, cx: &EvalCx<'a>) -> Run<Known> {
+fn evaluated<'a>(exprs: &'a KnownExprs, ty: &ColumnType, cx: &EvalCx<'a>) -> ExecResult<Known> {
     let mut known = Known::default();
     if let Some(list) = &exprs.equal {
         let mut values = Vec::with_capacity(list.len());
@@ -138,7 +138,7 @@ fn bound<'a>(
     inwards: i64,
     ty: &ColumnType,
     cx: &EvalCx<'a>,
-) -> Run<Option<Value>> {
+) -> ExecResult<Option<Value>> {
     let Some(bound) = bound else {
         return Ok(None);
     };
@@ -167,7 +167,7 @@ fn next(value: &Value, step: i64) -> Option<Value> {
 
 /// The characters from the start of a text on that a function with these counts
 /// (position and length, or length) looks at; all where they do not say.
-fn characters<'a>(counts: &'a [Expr], cx: &EvalCx<'a>) -> Run<usize> {
+fn characters<'a>(counts: &'a [Expr], cx: &EvalCx<'a>) -> ExecResult<usize> {
     let mut sum = 0usize;
     for count in counts {
         let count = match eval(count, &[], cx)? {

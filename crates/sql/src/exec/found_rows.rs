@@ -2,11 +2,11 @@
 //! Functions", FOUND_ROWS()). The others are made, too, and counted; what LIMIT saves
 //! elsewhere, an early end or a short sort, is not saved here.
 
-use super::select::{Window, run_some, window};
-use super::{Exec, ResultSink, Run};
+use super::query::{Window, send};
+use super::{Exec, ExecResult, ResultSink};
 use crate::error::SqlError;
-use crate::plan::{ResultColumn, SelectPlan};
-use bumpalo::Bump;
+use crate::plan::physical::Limit;
+use crate::plan::{QueryPlan, ResultColumn};
 use porpoise_types::ValueRef;
 
 /// Passes the rows of a window on, and counts all.
@@ -36,16 +36,20 @@ impl ResultSink for Counting<'_> {
     }
 }
 
-/// Runs the query; returns the number of rows sent, and leaves that of all rows behind.
-pub(super) fn run(plan: &SelectPlan, exec: &mut Exec<'_>, sink: &mut dyn ResultSink) -> Run<u64> {
-    let arena = Bump::new();
+/// Sends the rows of a LIMIT, and leaves the number of all rows behind; how many were sent.
+pub(super) fn run(
+    plan: &QueryPlan,
+    limit: &Limit,
+    exec: &mut Exec<'_>,
+    sink: &mut dyn ResultSink,
+) -> ExecResult<u64> {
     let mut counting = Counting {
-        window: window(plan, exec, &arena)?,
+        window: Window::of(limit, exec)?,
         sink,
         rows: 0,
         sent: 0,
     };
-    run_some(plan, exec, u64::MAX, &mut counting)?;
+    send(plan, &limit.input, Window::ALL, exec, &mut counting)?;
     let (rows, sent) = (counting.rows, counting.sent);
     exec.env.counted_rows.set(Some(rows));
     Ok(sent)

@@ -1,0 +1,50 @@
+//! Results that are made whole before they are sent: kept, told apart, or sorted.
+
+use super::profile::Role;
+use super::query::Window;
+use super::rows::{self, Demand};
+use super::sort_buffer::SortBuffer;
+use super::{Exec, ExecResult, ResultSink};
+use crate::expr::eval::{EvalCx, Slot};
+use crate::plan::physical::{DistinctMethod, RowOperator};
+use crate::plan::{OrderKey, QueryPlan};
+
+/// What is done to the rows that are kept.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Order<'p> {
+    /// ORDER BY.
+    pub(super) keys: &'p [OrderKey],
+    /// DISTINCT.
+    pub(super) distinct: Option<DistinctMethod>,
+}
+
+/// Keeps the rows and sends a window of them; how many there were.
+pub(super) fn run(
+    plan: &QueryPlan,
+    order: Order<'_>,
+    input: &RowOperator,
+    window: Window,
+    exec: &mut Exec<'_>,
+    sink: &mut dyn ResultSink,
+) -> ExecResult<u64> {
+    let mut buffer = SortBuffer::new(plan, order, window);
+    let states = exec.shared.states;
+    let enough = match order.keys.is_empty() {
+        true => window.end(),
+        false => u64::MAX,
+    };
+    let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> ExecResult<bool> {
+        buffer.offer(row, cx, states)?;
+        Ok(buffer.len() < enough)
+    };
+    // Rows that DISTINCT leaves out are not counted.
+    let demand = match order.distinct {
+        Some(_) => Demand::ALL,
+        None => Demand::first(enough),
+    };
+    let since = exec.begin_part();
+    rows::run(plan, input, demand, exec, &mut consume)?;
+    let sent = buffer.send(sink, window)?;
+    exec.end_part(plan, Role::Sort, (1, sent), since);
+    Ok(sent)
+}

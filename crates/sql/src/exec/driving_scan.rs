@@ -1,0 +1,252 @@
+//! The driving scan of a join: its rows, batch after batch.
+//!
+//! Rows of a stored table are judged where they lie; only those that the
+//! conditions let through are copied, as rows of the join.
+
+use super::conditions::Conditions;
+use super::derived;
+use super::fetch::Cursor;
+use super::join::{BATCH, Tuple};
+use super::pruning::Pruning;
+use super::query::{all_true, cx_of};
+use super::scan::{extended, fetch_slots, slot_of};
+use super::show::{Progress, columns_of_entries, copied_slot, show_entries, show_rows};
+use super::state::RowSet;
+use super::{Exec, ExecResult};
+use crate::bind::Origin;
+use crate::error::SqlError;
+use crate::expr::eval::Slot;
+use crate::plan::QueryPlan;
+use crate::plan::scan::{ReadMode, Scan};
+use bumpalo::Bump;
+use porpoise_rows::catalog::Table;
+use porpoise_types::Value;
+use smallvec::{SmallVec, smallvec};
+use std::rc::Rc;
+
+/// Rows looked at before the conditions are learnt.
+const FEW: usize = 512;
+
+/// Where they come from.
+pub(super) enum DrivingScan<'p> {
+    /// A table of rows.
+    Stored(Box<Stored<'p>>),
+    /// Rows that the server makes up.
+    Virtual { rows: Vec<Vec<Value>>, done: bool },
+    /// Rows of another query.
+    Derived { rows: Rc<RowSet>, next: usize },
+}
+
+/// A scan of a stored table.
+pub(super) struct Stored<'p> {
+    table: &'p Table,
+    cursor: Cursor,
+    /// Rows asked for the next time.
+    batch: usize,
+    /// Rows that are enough.
+    wanted: u64,
+    /// The conditions and how far the scan reaches, where rows may be judged
+    /// where they lie.
+    shown: Option<(Conditions<'p>, Pruning)>,
+    /// What is read of entries, where those are enough.
+    columns: Vec<usize>,
+    /// Rows looked at so far, until the conditions were learnt.
+    looked_at: usize,
+}
+
+impl<'p> DrivingScan<'p> {
+    /// Passes over rows, at most so many, where each that the access path finds
+    /// is one of the result; how many there were.
+    pub(super) fn skip(&mut self, scan: &Scan, most: u64, exec: &Exec<'_>) -> ExecResult<u64> {
+        let DrivingScan::Stored(stored) = self else {
+            return Ok(0);
+        };
+        match &stored.shown {
+            Some((_, pruning)) if scan.filter.is_empty() => {
+                let passed = stored.cursor.skip(stored.table, pruning, exec, most)?;
+                let left = stored.wanted.saturating_sub(passed);
+                stored.batch = usize::try_from(left).map_or(BATCH, |n| n.clamp(1, BATCH));
+                Ok(passed)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// The rows of a scan; so many are enough.
+    pub(super) fn open(
+        plan: &'p QueryPlan,
+        scan: &'p Scan,
+        wanted: u64,
+        exec: &mut Exec<'_>,
+    ) -> ExecResult<DrivingScan<'p>> {
+        let Some(source) = plan.sources.get(scan.slot) else {
+            return Err(SqlError::internal("a scan without a table").into());
+        };
+        let table = match &source.origin {
+            Origin::Stored(table) => table,
+            Origin::Virtual(table) => {
+                let rows = exec.server.rows(table.database, table.name)?;
+                return Ok(DrivingScan::Virtual { rows, done: false });
+            }
+            Origin::Derived(rows) => {
+                let rows = derived::rows(rows, &[], exec)?;
+                return Ok(DrivingScan::Derived { rows, next: 0 });
+            }
+        };
+        let arena = Bump::new();
+        let cx = cx_of(exec, &arena);
+        let cursor = Cursor::open(table, &scan.access, &[], &cx)?;
+        let few = wanted < BATCH as u64;
+        let batch = match few {
+            true => usize::try_from(wanted).unwrap_or(BATCH),
+            false => BATCH,
+        };
+        let shown = match scan.in_place {
+            true => Some((
+                Conditions::new(&scan.filter),
+                Pruning::of(scan, table, &cx)?,
+            )),
+            false => None,
+        };
+        let columns = match scan.read == ReadMode::Covering {
+            true => columns_of_entries(plan, scan.slot, (table, cursor.index())),
+            false => Vec::new(),
+        };
+        Ok(DrivingScan::Stored(Box::new(Stored {
+            table,
+            cursor,
+            batch,
+            wanted,
+            shown,
+            columns,
+            looked_at: 0,
+        })))
+    }
+
+    /// The next of them, as rows of the join of which nothing else is known;
+    /// `None` at the end.
+    pub(super) fn next<'a, 'x: 'a>(
+        &mut self,
+        plan: &'a QueryPlan,
+        scan: &'a Scan,
+        exec: &mut Exec<'x>,
+        arena: &'a Bump,
+    ) -> ExecResult<Option<Vec<Tuple<'a>>>>
+    where
+        'p: 'a,
+    {
+        let empty: Tuple<'a> = arena.alloc_slice_fill_copy(plan.sources.len(), Slot::Null);
+        match self {
+            DrivingScan::Virtual { done: true, .. } => Ok(None),
+            DrivingScan::Virtual { rows, done } => {
+                *done = true;
+                values_that_match(scan, rows.iter(), empty, exec, arena).map(Some)
+            }
+            DrivingScan::Derived { rows, next } => {
+                let batch = rows.rows.iter().skip(*next).take(BATCH);
+                *next += BATCH;
+                if batch.len() == 0 {
+                    return Ok(None);
+                }
+                values_that_match(scan, batch, empty, exec, arena).map(Some)
+            }
+            DrivingScan::Stored(stored) => stored.next(plan, scan, empty, exec, arena),
+        }
+    }
+}
+
+impl<'p> Stored<'p> {
+    fn next<'a, 'x: 'a>(
+        &mut self,
+        plan: &'a QueryPlan,
+        scan: &'a Scan,
+        empty: Tuple<'a>,
+        exec: &mut Exec<'x>,
+        arena: &'a Bump,
+    ) -> ExecResult<Option<Vec<Tuple<'a>>>>
+    where
+        'p: 'a,
+    {
+        let (table, limit): (&'p Table, usize) = (self.table, self.batch);
+        // Where few rows are wanted and none of them matched, more are looked
+        // at the next time.
+        if scan.lock().is_none() {
+            self.batch = limit.saturating_mul(4).min(BATCH);
+        }
+        let cx = cx_of(exec, arena);
+        let Some((conditions, pruning)) = &mut self.shown else {
+            let at = (empty, true);
+            let slots = fetch_slots(scan, table, &mut self.cursor, at, limit, exec, arena)?;
+            let Some(slots) = slots else {
+                return Ok(None);
+            };
+            let mut out = Vec::with_capacity(slots.len());
+            for slot in slots {
+                let tuple = extended(empty, scan.slot, slot, arena);
+                if scan.lock().is_some() || all_true(&scan.filter, tuple, &cx)? {
+                    out.push(tuple);
+                }
+            }
+            return Ok(Some(out));
+        };
+        if self.looked_at < FEW && self.looked_at + limit >= FEW {
+            let tables: Vec<Option<&'p Table>> = tables_of_one(table, scan.slot);
+            conditions.learn(&tables, &cx);
+        }
+        self.looked_at = self.looked_at.saturating_add(limit);
+        let (at, width) = (scan.slot, plan.sources.len());
+        let mut out: Vec<Tuple<'a>> = Vec::with_capacity(limit);
+        let mut shown = 0;
+        let mut visit = |slot: Slot<'_>| -> ExecResult<bool> {
+            shown += 1;
+            let mut row: SmallVec<[Slot<'_>; 4]> = smallvec![Slot::Null; width];
+            if let Some(place) = row.get_mut(at) {
+                *place = slot;
+            }
+            if conditions.hold(&row, &cx)? {
+                let slot: Slot<'a> = copied_slot(slot, table, arena)?;
+                let tuple = arena.alloc_slice_fill_copy(width, Slot::Null);
+                if let Some(place) = tuple.get_mut(at) {
+                    *place = slot;
+                }
+                out.push(tuple);
+            }
+            Ok(true)
+        };
+        let cursor = &mut self.cursor;
+        let progress = match scan.is_covering() {
+            true => {
+                let (columns, cx) = (&self.columns, (&*exec, arena));
+                show_entries(table, columns, cursor, pruning, cx, limit, &mut visit)?
+            }
+            false => show_rows(table, cursor, pruning, exec, limit, &mut visit)?,
+        };
+        Ok((progress == Progress::More || shown > 0).then_some(out))
+    }
+}
+
+/// Tables by slot, of which only one is known.
+fn tables_of_one(table: &Table, slot: usize) -> Vec<Option<&Table>> {
+    let mut tables = vec![None; slot];
+    tables.push(Some(table));
+    tables
+}
+
+/// Rows of values as tuples, those that the scan's conditions let through.
+fn values_that_match<'a, 'r, 'x: 'a>(
+    scan: &'a Scan,
+    rows: impl Iterator<Item = &'r Vec<Value>>,
+    empty: Tuple<'a>,
+    exec: &Exec<'x>,
+    arena: &'a Bump,
+) -> ExecResult<Vec<Tuple<'a>>> {
+    let cx = cx_of(exec, arena);
+    let mut out = Vec::new();
+    for row in rows {
+        let tuple = extended(empty, scan.slot, slot_of(row, &cx), arena);
+        if all_true(&scan.filter, tuple, &cx)? {
+            out.push(tuple);
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,86 @@
+//! A fused scan: rows of one stored table are judged and consumed where they lie.
+//!
+//! The engine shows a row; the conditions are checked and the consumer is
+//! called before it shows the next, so that nothing is copied that is not
+//! kept. The same goes for entries of a covering index.
+//!
+//! Invariants:
+//! 1. The planner chooses it only where expressions are deterministic and hold no
+//!    subquery (SLEEP, GET_LOCK), and where results are kept, not streamed: see the
+//!    invariant of [`super::show`].
+//! 2. Rows are judged by the same conditions as in a scan by batches.
+
+use super::conditions::Conditions;
+use super::fetch::Cursor;
+use super::join::Consumer;
+use super::profile::Role;
+use super::pruning::Pruning;
+use super::query::cx_of;
+use super::show::{Progress, columns_of_entries, show_entries, show_rows};
+use super::{Exec, ExecResult};
+use crate::bind::Source;
+use crate::error::SqlError;
+use crate::expr::eval::Slot;
+use crate::plan::QueryPlan;
+use crate::plan::scan::Scan;
+use bumpalo::Bump;
+
+/// Rows in one call of the engine; between two of them a statement can be
+/// cancelled.
+const BATCH: usize = 1024;
+
+/// Shows the consumer every row that the conditions let through.
+pub(super) fn run(
+    plan: &QueryPlan,
+    scan: &Scan,
+    exec: &mut Exec<'_>,
+    consume: &mut Consumer<'_>,
+) -> ExecResult<()> {
+    let Some(table) = plan.sources.first().and_then(Source::table) else {
+        return Err(SqlError::internal("a scan without a table").into());
+    };
+    let mut arena = Bump::new();
+    let mut cursor = Cursor::open(table, &scan.access, &[], &cx_of(exec, &arena))?;
+    let pruning = Pruning::of(scan, table, &cx_of(exec, &arena))?;
+    let columns = match scan.is_covering() {
+        true => columns_of_entries(plan, 0, (table, cursor.index())),
+        false => Vec::new(),
+    };
+    let since = exec.begin_part();
+    let mut conditions = Conditions::new(&scan.filter);
+    let (mut rows, mut learnt) = (0, false);
+    loop {
+        exec.check_cancelled()?;
+        arena.reset();
+        let cx = cx_of(exec, &arena);
+        let mut visit = |slot: Slot<'_>| -> ExecResult<bool> {
+            let row = [slot];
+            if !conditions.hold(&row, &cx)? {
+                return Ok(true);
+            }
+            rows += 1;
+            consume(&row, &cx)
+        };
+        let at = (&*exec, &arena);
+        let progress = match scan.is_covering() {
+            true => show_entries(
+                table,
+                &columns,
+                &mut cursor,
+                &pruning,
+                at,
+                BATCH,
+                &mut visit,
+            )?,
+            false => show_rows(table, &mut cursor, &pruning, exec, BATCH, &mut visit)?,
+        };
+        if progress != Progress::More {
+            break;
+        }
+        if !std::mem::replace(&mut learnt, true) {
+            conditions.learn(&[Some(table)], &cx_of(exec, &arena));
+        }
+    }
+    exec.end_part(scan, Role::Scan, (1, rows), since);
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! Running a query: its result operators.
+
+use super::collect::{self, Order};
+use super::profile::Role;
+use super::{Exec, ExecError, ExecResult, ResultSink, found_rows, point_lookup, project};
+use crate::error::SqlError;
+use crate::expr::Expr;
+use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::expr::logic;
+use crate::plan::QueryPlan;
+use crate::plan::physical::{Limit, ResultOperator};
+use bumpalo::Bump;
+use porpoise_types::ValueRef;
+
+/// LIMIT and OFFSET as numbers.
+#[derive(Clone, Copy)]
+pub(super) struct Window {
+    /// Rows left out.
+    pub(super) offset: u64,
+    /// Rows sent at most.
+    pub(super) count: u64,
+}
+
+impl Window {
+    /// All rows.
+    pub(super) const ALL: Window = Window {
+        offset: 0,
+        count: u64::MAX,
+    };
+
+    /// Rows up to the last one sent.
+    pub(super) fn end(self) -> u64 {
+        self.offset.saturating_add(self.count)
+    }
+
+    /// Of a LIMIT.
+    pub(super) fn of(limit: &Limit, exec: &Exec<'_>) -> ExecResult<Window> {
+        let arena = Bump::new();
+        let cx = cx_of(exec, &arena);
+        let number = |e: &Option<Expr>, otherwise: u64| -> ExecResult<u64> {
+            let Some(e) = e else {
+                return Ok(otherwise);
+            };
+            match eval(e, &[], &cx)? {
+                ValueRef::UInt(n) => Ok(n),
+                ValueRef::Int(n) if n >= 0 => Ok(n as u64),
+                _ => Err(ExecError::Error(SqlError::wrong_arguments("LIMIT"))),
+            }
+        };
+        Ok(Window {
+            offset: number(&limit.offset, 0)?,
+            count: number(&limit.count, u64::MAX)?,
+        })
+    }
+}
+
+/// Runs the query; returns the number of rows sent.
+pub fn run(plan: &QueryPlan, exec: &mut Exec<'_>, sink: &mut dyn ResultSink) -> ExecResult<u64> {
+    run_some(plan, exec, u64::MAX, sink)
+}
+
+/// Runs the query until it has given so many rows.
+pub(super) fn run_some(
+    plan: &QueryPlan,
+    exec: &mut Exec<'_>,
+    most: u64,
+    sink: &mut dyn ResultSink,
+) -> ExecResult<u64> {
+    let since = exec.begin_part();
+    let window = Window {
+        offset: 0,
+        count: most,
+    };
+    let sent = send(plan, &plan.root, window, exec, sink)?;
+    exec.end_part(plan, Role::Whole, (1, sent), since);
+    Ok(sent)
+}
+
+/// Sends the window of an operator's rows; how many there were.
+pub(super) fn send(
+    plan: &QueryPlan,
+    operator: &ResultOperator,
+    window: Window,
+    exec: &mut Exec<'_>,
+    sink: &mut dyn ResultSink,
+) -> ExecResult<u64> {
+    if window.count == 0 {
+        sink.columns(&plan.columns)?;
+        return Ok(0);
+    }
+    match operator {
+        ResultOperator::PointLookup(lookup) => point_lookup::run(plan, lookup, window, exec, sink),
+        ResultOperator::Project(input) => project::run(plan, input, window, exec, sink),
+        ResultOperator::Collect(input) => {
+            collect::run(plan, Order::default(), input, window, exec, sink)
+        }
+        ResultOperator::Distinct(distinct) => {
+            let order = Order {
+                keys: &[],
+                distinct: Some(distinct.method),
+            };
+            collect::run(plan, order, &distinct.input, window, exec, sink)
+        }
+        ResultOperator::Sort(sort) | ResultOperator::TopN(sort) => {
+            let order = Order {
+                keys: &sort.keys,
+                distinct: sort.distinct,
+            };
+            collect::run(plan, order, &sort.input, window, exec, sink)
+        }
+        ResultOperator::Limit(limit) => {
+            let mut own = Window::of(limit, exec)?;
+            own.count = own.count.min(window.count);
+            send(plan, &limit.input, own, exec, sink)
+        }
+        ResultOperator::CountFoundRows(limit) => found_rows::run(plan, limit, exec, sink),
+    }
+}
+
+/// An evaluation in this arena.
+pub fn cx_of<'a, 'x: 'a>(exec: &Exec<'x>, arena: &'a Bump) -> EvalCx<'a> {
+    EvalCx {
+        arena,
+        env: exec.env,
+        params: exec.params,
+        aggregates: &[],
+        new_row: &[],
+        outer: exec.outer,
+        queries: Some(exec.shared),
+    }
+}
+
+/// Whether all conditions are true for the row.
+pub fn all_true<'a>(conditions: &'a [Expr], row: &[Slot<'a>], cx: &EvalCx<'a>) -> ExecResult<bool> {
+    for condition in conditions {
+        if logic::truth(condition, row, cx)? != Some(true) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,89 @@
+//! Running row operators: every joined row is pushed to a consumer.
+//!
+//! Scans and joins are run as a pipeline of batches ([`super::join`]); the other
+//! operators are called once a row.
+
+use super::join::{self, Consumer};
+use super::query::{all_true, cx_of};
+use super::{Exec, ExecResult, aggregate, fused_scan};
+use crate::error::SqlError;
+use crate::expr::eval::{EvalCx, Slot};
+use crate::plan::QueryPlan;
+use crate::plan::physical::{Filter, RowOperator};
+use bumpalo::Bump;
+use std::cell::Cell;
+
+/// The rows that a consumer wants.
+#[derive(Clone, Copy)]
+pub(super) struct Demand<'d> {
+    /// Rows at the start that it passes over. An operator that can do so without making
+    /// them subtracts them here.
+    pub(super) skip: Option<&'d Cell<u64>>,
+    /// Rows that are enough, with those passed over.
+    pub(super) rows: u64,
+}
+
+impl Demand<'_> {
+    /// All rows.
+    pub(super) const ALL: Demand<'static> = Demand::first(u64::MAX);
+
+    /// So many rows.
+    pub(super) const fn first(rows: u64) -> Demand<'static> {
+        Demand { skip: None, rows }
+    }
+}
+
+/// Pushes the rows of an operator until the consumer wants no more.
+pub(super) fn run(
+    plan: &QueryPlan,
+    operator: &RowOperator,
+    demand: Demand<'_>,
+    exec: &mut Exec<'_>,
+    consume: &mut Consumer<'_>,
+) -> ExecResult<()> {
+    match operator {
+        RowOperator::SingleRow => {
+            let arena = Bump::new();
+            consume(&[], &cx_of(exec, &arena))?;
+            Ok(())
+        }
+        RowOperator::Scan(_) | RowOperator::Join(_) | RowOperator::NestedJoin(_) => {
+            join::run(plan, operator, demand, exec, consume)
+        }
+        RowOperator::FusedScan(scan) => fused_scan::run(plan, scan, exec, consume),
+        RowOperator::OneTimeFilter(filter) => match passes_once(filter, exec)? {
+            true => run(plan, &filter.input, demand, exec, consume),
+            false => Ok(()),
+        },
+        RowOperator::Filter(filter) => {
+            let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> ExecResult<bool> {
+                match all_true(&filter.conditions, row, cx)? {
+                    true => consume(row, cx),
+                    false => Ok(true),
+                }
+            };
+            run(plan, &filter.input, Demand::ALL, exec, &mut consume)
+        }
+        RowOperator::Aggregate(aggregate) => aggregate::run(plan, aggregate, demand, exec, consume),
+        RowOperator::BatchInput => Err(SqlError::internal("a batch out of its join").into()),
+    }
+}
+
+/// Whether the conditions on no table hold.
+fn passes_once(filter: &Filter, exec: &Exec<'_>) -> ExecResult<bool> {
+    let arena = Bump::new();
+    all_true(&filter.conditions, &[], &cx_of(exec, &arena))
+}
+
+/// The operator below conditions on no table; `None` where they do not hold.
+pub(super) fn below_once<'p>(
+    operator: &'p RowOperator,
+    exec: &Exec<'_>,
+) -> ExecResult<Option<&'p RowOperator>> {
+    match operator {
+        RowOperator::OneTimeFilter(filter) => {
+            Ok(passes_once(filter, exec)?.then_some(&filter.input))
+        }
+        other => Ok(Some(other)),
+    }
+}

@@ -1,0 +1,710 @@
+//! Physical plans: a query as a tree of operators.
+//!
+//! The planner chooses the tree; the executor runs it, EXPLAIN prints it, and
+//! neither looks for a better shape. There are two kinds of operators, by what
+//! their rows are made of:
+//!
+//! - A [`RowOperator`] yields joined rows: one slot for each table of the
+//!   query, of which those not joined yet are empty. Scans, joins, aggregation
+//!   and HAVING are of this kind. The row of a group has its first row's columns
+//!   in the slots, and the results of aggregates beside them.
+//! - A [`ResultOperator`] yields rows of the result: it evaluates the select list
+//!   ([`QueryPlan::items`]) for every joined row and sends, keeps, sorts or
+//!   counts what comes out.
+//!
+//! `SELECT c.name, COUNT(*) FROM customer c JOIN orders o ON o.customer = c.id
+//! WHERE c.city = 'Bonn' GROUP BY c.name HAVING COUNT(*) > 2 ORDER BY 2 LIMIT 10`:
+//!
+//! ```text
+//!  Limit 10                                        results: values of the select list
+//!    TopN  count(0)
+//!  ------------------------------------------------------------------------------
+//!      Filter  count(0) > 2                        joined rows: slots [c, o]
+//!        Aggregate (hash)  c.name
+//!          Join (inner, index lookup)
+//!            Scan c  IndexLookup city = 'Bonn'         the driving scan
+//!            Scan o  IndexLookup customer = c.id       keys of a whole batch at once
+//! ```
+//!
+//! A join's left input is again a tree, its right one a table ([`Join`]), or a
+//! tree of its own for the right side of an outer join of several tables
+//! ([`NestedJoin`]):
+//!
+//! ```text
+//!  a LEFT JOIN (b JOIN c ON b.x = c.x) ON b.a = a.id
+//!
+//!  NestedJoin (left)
+//!    Scan a
+//!    Join (inner, hash)
+//!      Join (inner, index lookup)
+//!        BatchInput                 the batch of rows of `a` that is extended
+//!        Scan b
+//!      Scan c
+//! ```
+//!
+//! Rows flow from the leftmost scan, the driving scan, upwards in batches
+//! (`exec`). Rows of a query inside FROM are made by the plan behind
+//! [`crate::bind::Origin::Derived`] ([`super::derived`]): materialization, set
+//! operations and recursion stand there.
+//!
+//! Invariants:
+//! 1. A plan owns everything it needs and can be executed any number of times
+//!    with other parameters; nothing in it changes after planning.
+//! 2. A condition stands once: in a [`OneTimeFilter`] if it is about no table,
+//!    else at the first operator above which all its tables are joined.
+//! 3. An access path only narrows. Conditions are checked on the rows, except
+//!    those that a scan lists as implied by its path.
+//! 4. Operators that finish a query early, or never read its rows
+//!    ([`PointLookup`], [`AggregateMethod::CountRows`],
+//!    [`AggregateMethod::MinMaxByIndex`], [`RowOperator::FusedScan`]), are chosen
+//!    by rules (`rules.rs`) and have no fallback at run time.
+//!
+//! Rejected: one enum for both kinds (a sort below a join would be a plan that no
+//! executor runs), and a separate logical plan for joins (the search for the join
+//! order works on the bound FROM clause, see `join_order.rs`).
+
+use super::ResultColumn;
+use super::derived::rows_of;
+use super::scan::{LockSpec, ReadMode, Scan};
+use crate::bind::{Aggregate as AggregateCall, OrderKey, Origin, Source};
+use crate::error::SqlError;
+use crate::expr::Expr;
+use crate::expr::query::{Subquery, SubqueryPlan};
+use porpoise_rows::catalog::Table;
+use porpoise_types::CompareAs;
+use std::sync::Arc;
+
+/// A planned query without set operations.
+#[derive(Clone, Debug)]
+pub struct QueryPlan {
+    /// The tables; the position is the slot.
+    pub sources: Vec<Source>,
+    /// The select list.
+    pub items: Vec<Expr>,
+    /// Number of items at the end of the list that the query's rows carry along;
+    /// DISTINCT does not compare them.
+    pub hidden_items: usize,
+    /// Metadata of the items.
+    pub columns: Vec<ResultColumn>,
+    /// The operators.
+    pub root: ResultOperator,
+    /// Whether MySQL merges such a query into the one that reads it: it has neither
+    /// DISTINCT, LIMIT nor groups.
+    pub mergeable: bool,
+    /// Whether expressions of this query hold subqueries.
+    pub has_subqueries: bool,
+    /// Stored tables that queries inside this one read; of the outermost
+    /// query only.
+    pub inner_tables: Vec<Arc<Table>>,
+    /// Whether a query inside this one locks rows; of the outermost query only.
+    pub inner_locks: bool,
+}
+
+/// An operator whose rows are values of the select list.
+#[derive(Clone, Debug)]
+pub enum ResultOperator {
+    /// Rows by whole keys of a unique index, encoded where they lie.
+    PointLookup(Box<PointLookup>),
+    /// Each row is sent as soon as it is found.
+    Project(RowOperator),
+    /// Rows are kept and sent at the end: groups, and rows of a statement that may
+    /// have to restart.
+    Collect(RowOperator),
+    /// Rows that differ are kept and sent at the end.
+    Distinct(Distinct),
+    /// Rows are kept and sorted.
+    Sort(Box<Sort>),
+    /// A sort of which only the first rows are kept.
+    TopN(Box<Sort>),
+    /// LIMIT and OFFSET.
+    Limit(Box<Limit>),
+    /// SQL_CALC_FOUND_ROWS: all rows are made and counted; LIMIT and OFFSET only say
+    /// which of them are sent.
+    CountFoundRows(Box<Limit>),
+}
+
+/// Rows of one table by whole keys, with no operator between them and the result.
+#[derive(Clone, Debug)]
+pub struct PointLookup {
+    /// Conditions on no table.
+    pub once: Vec<Expr>,
+    /// The table; its access is [`super::scan::Access::PointLookup`].
+    pub scan: Scan,
+}
+
+/// DISTINCT without ORDER BY.
+#[derive(Clone, Debug)]
+pub struct Distinct {
+    /// How equal rows are found.
+    pub method: DistinctMethod,
+    /// The rows.
+    pub input: RowOperator,
+}
+
+/// How DISTINCT finds rows that it has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DistinctMethod {
+    /// By a hash table.
+    Hash,
+    /// Equal rows follow each other: by the row before.
+    Adjacent,
+}
+
+/// ORDER BY, with the DISTINCT before it.
+#[derive(Clone, Debug)]
+pub struct Sort {
+    /// The keys.
+    pub keys: Vec<OrderKey>,
+    /// DISTINCT.
+    pub distinct: Option<DistinctMethod>,
+    /// The rows.
+    pub input: RowOperator,
+}
+
+/// LIMIT and OFFSET.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    /// Rows sent at most.
+    pub count: Option<Expr>,
+    /// Rows left out before them.
+    pub offset: Option<Expr>,
+    /// The rows.
+    pub input: ResultOperator,
+}
+
+/// An operator whose rows have a slot for each table.
+#[derive(Clone, Debug)]
+pub enum RowOperator {
+    /// One row without tables: `SELECT 1`.
+    SingleRow,
+    /// The batch that a [`NestedJoin`] extends: the leftmost leaf of its right side.
+    BatchInput,
+    /// The rows of one table, copied a batch at a time.
+    Scan(Box<Scan>),
+    /// The rows of one table, judged and consumed where the engine shows them, without
+    /// a copy. Expressions above are deterministic and hold no subquery, and nothing
+    /// is sent to a client meanwhile.
+    FusedScan(Box<Scan>),
+    /// A join with one table.
+    Join(Box<Join>),
+    /// An outer join whose right side is a join.
+    NestedJoin(Box<NestedJoin>),
+    /// Conditions on no table: without them there are no rows, and nothing is read.
+    OneTimeFilter(Box<Filter>),
+    /// HAVING.
+    Filter(Box<Filter>),
+    /// GROUP BY and aggregates.
+    Aggregate(Box<Aggregate>),
+}
+
+/// A join of the rows so far with one table.
+#[derive(Clone, Debug)]
+pub struct Join {
+    /// Which rows come out.
+    pub kind: JoinKind,
+    /// How matching rows are found.
+    pub method: JoinMethod,
+    /// The rows so far.
+    pub left: RowOperator,
+    /// The table.
+    pub right: Scan,
+    /// Conditions that decide what matches.
+    pub on: Vec<Expr>,
+    /// Conditions on the rows of an outer join.
+    pub filter: Vec<Expr>,
+}
+
+/// Which rows a join yields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinKind {
+    /// Every pair that matches.
+    Inner,
+    /// Every pair that matches, and rows of the left side without a match.
+    Left,
+    /// Rows of the left side that have a match: EXISTS, IN.
+    Semi,
+    /// Rows of the left side that have none: NOT EXISTS, NOT IN.
+    Anti,
+}
+
+/// How a join finds the rows of its right side.
+#[derive(Clone, Debug)]
+pub enum JoinMethod {
+    /// Nested loop with batched key access: the index keys of a whole batch are
+    /// looked up in one call.
+    IndexLookup,
+    /// Hash join: the right side is read once into a hash table by these equalities.
+    Hash(Vec<HashKey>),
+    /// Nested loop over the right side, which is read once and materialized.
+    Materialized,
+    /// Nested loop over the rows of a LATERAL derived table, made for each row.
+    Lateral,
+}
+
+/// An equality between the rows so far and a row of the build side.
+#[derive(Clone, Debug)]
+pub struct HashKey {
+    /// Over the tables joined before.
+    pub probe: Expr,
+    /// Over the row of the build side.
+    pub build: Expr,
+    /// How they compare.
+    pub how: CompareAs,
+}
+
+/// A left join whose right side is a join of several tables.
+#[derive(Clone, Debug)]
+pub struct NestedJoin {
+    /// The rows so far.
+    pub left: RowOperator,
+    /// The right side; its leftmost leaf is [`RowOperator::BatchInput`].
+    pub right: RowOperator,
+    /// Conditions on the joined rows.
+    pub filter: Vec<Expr>,
+}
+
+/// Conditions that rows pass.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// All must be true.
+    pub conditions: Vec<Expr>,
+    /// The rows.
+    pub input: RowOperator,
+}
+
+/// GROUP BY and aggregates.
+#[derive(Clone, Debug)]
+pub struct Aggregate {
+    /// How groups and results are found.
+    pub method: AggregateMethod,
+    /// The keys; without any, all rows are one group, which exists also without rows.
+    pub group_by: Vec<Expr>,
+    /// WITH ROLLUP: values of the keys and of GROUPING() stand behind those of the
+    /// aggregates.
+    pub rollup: bool,
+    /// The aggregates of select list, HAVING and ORDER BY.
+    pub calls: Vec<AggregateCall>,
+    /// Columns that expressions above read of a group's first row.
+    pub carried: Vec<(usize, usize)>,
+    /// The rows.
+    pub input: RowOperator,
+}
+
+/// How groups and the results of aggregates are found.
+#[derive(Clone, Debug)]
+pub enum AggregateMethod {
+    /// Hash aggregate: groups are found in a hash table.
+    Hash,
+    /// Stream aggregate: the rows of a group follow each other.
+    Stream,
+    /// COUNT(*) of a scan that counts entries and reads none.
+    CountRows,
+    /// MIN and MAX, each by a query of one row through an index that has its order.
+    MinMaxByIndex(Vec<QueryPlan>),
+}
+
+impl QueryPlan {
+    /// A query of these operators, of which nothing else is known.
+    pub(super) fn new(sources: Vec<Source>, items: Vec<Expr>, root: ResultOperator) -> QueryPlan {
+        QueryPlan {
+            sources,
+            items,
+            hidden_items: 0,
+            columns: Vec::new(),
+            root,
+            mergeable: false,
+            has_subqueries: false,
+            inner_tables: Vec::new(),
+            inner_locks: false,
+        }
+    }
+
+    /// `SELECT value`, for a value whose own place is elsewhere.
+    pub fn of_value(value: Expr) -> QueryPlan {
+        let has_subqueries = value.has_query();
+        let root = ResultOperator::Project(RowOperator::SingleRow);
+        QueryPlan {
+            has_subqueries,
+            ..QueryPlan::new(Vec::new(), vec![value], root)
+        }
+    }
+
+    /// The operators below those of the result; `None` of a point lookup.
+    pub fn rows(&self) -> Option<&RowOperator> {
+        self.root.input()
+    }
+
+    /// LIMIT, where there is none.
+    pub fn limit_to(&mut self, count: Expr) {
+        match &mut self.root {
+            ResultOperator::Limit(limit) | ResultOperator::CountFoundRows(limit) => {
+                limit.count.get_or_insert(count);
+            }
+            _ => self.root.wrap(|input| {
+                let (count, offset) = (Some(count), None);
+                ResultOperator::limited(count, offset, input)
+            }),
+        }
+    }
+
+    /// SQL_CALC_FOUND_ROWS.
+    pub(super) fn count_found_rows(&mut self) {
+        self.root.wrap(|root| match root {
+            ResultOperator::Limit(limit) => ResultOperator::CountFoundRows(limit),
+            input => ResultOperator::CountFoundRows(Box::new(Limit {
+                count: None,
+                offset: None,
+                input,
+            })),
+        });
+    }
+
+    /// Whether there is a GROUP BY or an aggregate.
+    pub fn aggregates(&self) -> bool {
+        self.rows().is_some_and(|rows| rows.aggregate().is_some())
+    }
+
+    /// The only table of a query without LIMIT and groups, with the conditions on no
+    /// table.
+    pub(super) fn single_scan(&self) -> Option<(&Scan, &[Expr])> {
+        match &self.root {
+            ResultOperator::PointLookup(lookup) => Some((&lookup.scan, &lookup.once)),
+            ResultOperator::Limit(_) | ResultOperator::CountFoundRows(_) => None,
+            root => match root.input()? {
+                RowOperator::OneTimeFilter(filter) => {
+                    Some((filter.input.as_scan()?, &filter.conditions))
+                }
+                rows => Some((rows.as_scan()?, &[])),
+            },
+        }
+    }
+
+    /// Visits the tables in the order of the join, each with the join that adds it.
+    pub fn each_table<'p>(&'p self, visit: &mut dyn FnMut(&'p Scan, Option<&'p Join>)) {
+        match self.root.bottom() {
+            ResultOperator::PointLookup(lookup) => visit(&lookup.scan, None),
+            root => {
+                if let Some(rows) = root.input() {
+                    rows.each_table(visit);
+                }
+            }
+        }
+    }
+
+    /// As [`QueryPlan::each_table`], the scans.
+    pub fn scans<'p>(&'p self, visit: &mut dyn FnMut(&'p Scan)) {
+        self.each_table(&mut |scan, _| visit(scan));
+    }
+
+    /// As [`QueryPlan::scans`], to change them.
+    pub(super) fn scans_mut(&mut self, visit: &mut dyn FnMut(&mut Scan, &[Expr])) {
+        match self.root.bottom_mut() {
+            ResultOperator::PointLookup(lookup) => visit(&mut lookup.scan, &[]),
+            root => {
+                if let Some(rows) = root.input_mut() {
+                    rows.scans_mut(visit);
+                }
+            }
+        }
+    }
+
+    /// Whether one of the scans is as asked.
+    pub fn any_scan(&self, is: impl Fn(&Scan) -> bool) -> bool {
+        let mut any = false;
+        self.scans(&mut |scan| any |= is(scan));
+        any
+    }
+
+    /// Whether rows are locked.
+    pub fn locks(&self) -> bool {
+        self.inner_locks || self.any_scan(|scan| scan.lock().is_some())
+    }
+
+    /// The stored tables it reads; none of them is written.
+    pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
+        let stored = self.sources.iter().filter_map(Source::table);
+        let all = stored.chain(&self.inner_tables);
+        all.map(|t| (t.clone(), false)).collect()
+    }
+
+    /// Whether it reads more than rows by whole unique keys.
+    pub fn scans_ranges(&self) -> bool {
+        !self.inner_tables.is_empty() || self.any_scan(|scan| !scan.is_point_lookup())
+    }
+
+    /// Whether it reads stored rows without locking them.
+    pub fn reads_unlocked(&self) -> bool {
+        let stored = |slot: usize| self.sources.get(slot).is_some_and(|s| s.table().is_some());
+        let unlocked = |scan: &Scan| scan.lock().is_none() && stored(scan.slot);
+        !self.inner_tables.is_empty() || self.any_scan(unlocked)
+    }
+
+    /// Visits the expressions of this query, not those of queries inside.
+    pub fn expressions<'p>(&'p self, visit: &mut dyn FnMut(&'p Expr)) {
+        if let Some(rows) = self.rows() {
+            rows.expressions(visit);
+        }
+        self.items.iter().for_each(&mut *visit);
+        self.root.expressions(visit);
+    }
+
+    /// Whether the same inputs give the same rows.
+    pub fn is_fixed(&self) -> bool {
+        let mut fixed = true;
+        self.expressions(&mut |e| fixed &= e.is_fixed());
+        fixed
+            && self.sources.iter().all(|s| match &s.origin {
+                Origin::Derived(derived) => rows_of(derived).is_fixed(),
+                _ => true,
+            })
+    }
+}
+
+impl ResultOperator {
+    /// LIMIT and OFFSET over an operator; a sort below becomes one of the first rows.
+    pub(super) fn limited(
+        count: Option<Expr>,
+        offset: Option<Expr>,
+        input: ResultOperator,
+    ) -> ResultOperator {
+        let input = match input {
+            ResultOperator::Sort(sort) if count.is_some() => ResultOperator::TopN(sort),
+            input => input,
+        };
+        let limit = Limit {
+            count,
+            offset,
+            input,
+        };
+        ResultOperator::Limit(Box::new(limit))
+    }
+
+    /// The operator below LIMIT.
+    pub fn bottom(&self) -> &ResultOperator {
+        match self {
+            ResultOperator::Limit(limit) | ResultOperator::CountFoundRows(limit) => {
+                limit.input.bottom()
+            }
+            other => other,
+        }
+    }
+
+    pub(super) fn bottom_mut(&mut self) -> &mut ResultOperator {
+        match self {
+            ResultOperator::Limit(limit) | ResultOperator::CountFoundRows(limit) => {
+                limit.input.bottom_mut()
+            }
+            other => other,
+        }
+    }
+
+    /// LIMIT.
+    pub fn limit(&self) -> Option<&Limit> {
+        match self {
+            ResultOperator::Limit(limit) | ResultOperator::CountFoundRows(limit) => Some(limit),
+            _ => None,
+        }
+    }
+
+    /// ORDER BY.
+    pub fn order(&self) -> &[OrderKey] {
+        match self.bottom() {
+            ResultOperator::Sort(sort) | ResultOperator::TopN(sort) => &sort.keys,
+            _ => &[],
+        }
+    }
+
+    /// DISTINCT.
+    pub fn distinct(&self) -> Option<DistinctMethod> {
+        match self.bottom() {
+            ResultOperator::Sort(sort) | ResultOperator::TopN(sort) => sort.distinct,
+            ResultOperator::Distinct(distinct) => Some(distinct.method),
+            _ => None,
+        }
+    }
+
+    /// The joined rows; `None` of a point lookup.
+    pub(super) fn input(&self) -> Option<&RowOperator> {
+        match self {
+            ResultOperator::PointLookup(_) => None,
+            ResultOperator::Project(input) | ResultOperator::Collect(input) => Some(input),
+            ResultOperator::Distinct(distinct) => Some(&distinct.input),
+            ResultOperator::Sort(sort) | ResultOperator::TopN(sort) => Some(&sort.input),
+            ResultOperator::Limit(limit) | ResultOperator::CountFoundRows(limit) => {
+                limit.input.input()
+            }
+        }
+    }
+
+    pub(super) fn input_mut(&mut self) -> Option<&mut RowOperator> {
+        match self {
+            ResultOperator::PointLookup(_) => None,
+            ResultOperator::Project(input) | ResultOperator::Collect(input) => Some(input),
+            ResultOperator::Distinct(distinct) => Some(&mut distinct.input),
+            ResultOperator::Sort(sort) | ResultOperator::TopN(sort) => Some(&mut sort.input),
+            ResultOperator::Limit(limit) | ResultOperator::CountFoundRows(limit) => {
+                limit.input.input_mut()
+            }
+        }
+    }
+
+    /// Replaces the operator by one made of it.
+    pub(super) fn wrap(&mut self, make: impl FnOnce(ResultOperator) -> ResultOperator) {
+        let input = std::mem::replace(self, ResultOperator::Project(RowOperator::SingleRow));
+        *self = make(input);
+    }
+
+    /// Visits the expressions of the operators of the result.
+    fn expressions<'p>(&'p self, visit: &mut dyn FnMut(&'p Expr)) {
+        if let ResultOperator::PointLookup(lookup) = self.bottom() {
+            lookup.once.iter().for_each(&mut *visit);
+            lookup.scan.expressions(visit);
+        }
+        self.order().iter().for_each(|key| visit(&key.expr));
+        if let Some(limit) = self.limit() {
+            limit.count.iter().chain(&limit.offset).for_each(visit);
+        }
+    }
+}
+
+impl RowOperator {
+    /// Conditions on no table, where there are any.
+    pub(super) fn filtered_once(self, conditions: Vec<Expr>) -> RowOperator {
+        if conditions.is_empty() {
+            return self;
+        }
+        RowOperator::OneTimeFilter(Box::new(Filter {
+            conditions,
+            input: self,
+        }))
+    }
+
+    /// The scan, if it is nothing else.
+    pub fn as_scan(&self) -> Option<&Scan> {
+        match self {
+            RowOperator::Scan(scan) | RowOperator::FusedScan(scan) => Some(scan),
+            _ => None,
+        }
+    }
+
+    /// The aggregation in it.
+    pub fn aggregate(&self) -> Option<&Aggregate> {
+        match self {
+            RowOperator::Aggregate(aggregate) => Some(aggregate),
+            RowOperator::Filter(filter) => filter.input.aggregate(),
+            _ => None,
+        }
+    }
+
+    /// Slots that it fills beyond those of [`RowOperator::BatchInput`], as a bit set.
+    pub(super) fn slots(&self) -> u64 {
+        let mut slots = 0;
+        self.each_table(&mut |scan, _| slots |= scan.bit());
+        slots
+    }
+
+    /// Visits the tables in the order of the join, each with the join that adds it.
+    fn each_table<'p>(&'p self, visit: &mut dyn FnMut(&'p Scan, Option<&'p Join>)) {
+        match self {
+            RowOperator::SingleRow | RowOperator::BatchInput => {}
+            RowOperator::Scan(scan) | RowOperator::FusedScan(scan) => visit(scan, None),
+            RowOperator::Join(join) => {
+                join.left.each_table(visit);
+                visit(&join.right, Some(join));
+            }
+            RowOperator::NestedJoin(join) => {
+                join.left.each_table(visit);
+                join.right.each_table(visit);
+            }
+            RowOperator::OneTimeFilter(filter) | RowOperator::Filter(filter) => {
+                filter.input.each_table(visit);
+            }
+            RowOperator::Aggregate(aggregate) => aggregate.input.each_table(visit),
+        }
+    }
+
+    /// As [`RowOperator::each_table`], to change the scans; with the conditions that decide what
+    /// matches of the scan's rows.
+    fn scans_mut(&mut self, visit: &mut dyn FnMut(&mut Scan, &[Expr])) {
+        match self {
+            RowOperator::SingleRow | RowOperator::BatchInput => {}
+            RowOperator::Scan(scan) | RowOperator::FusedScan(scan) => visit(scan, &[]),
+            RowOperator::Join(join) => {
+                join.left.scans_mut(visit);
+                visit(&mut join.right, &join.on);
+            }
+            RowOperator::NestedJoin(join) => {
+                join.left.scans_mut(visit);
+                join.right.scans_mut(visit);
+            }
+            RowOperator::OneTimeFilter(filter) | RowOperator::Filter(filter) => {
+                filter.input.scans_mut(visit);
+            }
+            RowOperator::Aggregate(aggregate) => aggregate.input.scans_mut(visit),
+        }
+    }
+
+    /// Locks the rows of scans, by slot.
+    pub(super) fn lock(&mut self, specs: &[Option<LockSpec>]) {
+        self.scans_mut(&mut |scan, _| {
+            if let Some(Some(spec)) = specs.get(scan.slot) {
+                scan.read = ReadMode::Locked(*spec);
+            }
+        });
+    }
+
+    /// Visits the expressions of the operators in it.
+    fn expressions<'p>(&'p self, visit: &mut dyn FnMut(&'p Expr)) {
+        match self {
+            RowOperator::SingleRow | RowOperator::BatchInput => {}
+            RowOperator::Scan(scan) | RowOperator::FusedScan(scan) => scan.expressions(visit),
+            RowOperator::Join(join) => {
+                join.left.expressions(visit);
+                join.on.iter().chain(&join.filter).for_each(&mut *visit);
+                join.right.expressions(visit);
+            }
+            RowOperator::NestedJoin(join) => {
+                join.left.expressions(visit);
+                join.filter.iter().for_each(&mut *visit);
+                join.right.expressions(visit);
+            }
+            RowOperator::OneTimeFilter(filter) | RowOperator::Filter(filter) => {
+                filter.input.expressions(visit);
+                filter.conditions.iter().for_each(visit);
+            }
+            RowOperator::Aggregate(aggregate) => {
+                aggregate.input.expressions(visit);
+                for call in &aggregate.calls {
+                    call.args.iter().for_each(&mut *visit);
+                    call.order.iter().for_each(|key| visit(&key.expr));
+                }
+                aggregate.group_by.iter().for_each(visit);
+            }
+        }
+    }
+}
+
+impl Join {
+    /// The equalities of a hash join.
+    pub fn hash_keys(&self) -> &[HashKey] {
+        match &self.method {
+            JoinMethod::Hash(keys) => keys,
+            _ => &[],
+        }
+    }
+}
+
+impl SubqueryPlan for QueryPlan {
+    fn items(&self) -> &[Expr] {
+        &self.items
+    }
+}
+
+/// The plan of a subquery in an expression.
+///
+/// # Errors
+/// None but for a plan that this planner did not make.
+pub fn plan_of(query: &Subquery) -> Result<&QueryPlan, SqlError> {
+    let plan = query.plan_as::<QueryPlan>();
+    plan.ok_or_else(|| SqlError::internal("a subquery without a plan"))
+}
