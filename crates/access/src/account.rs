@@ -5,7 +5,8 @@
 
 use crate::attributes::Attributes;
 use crate::auth_id::AuthId;
-use crate::error::{Error, Result};
+use crate::system_table::internal;
+use crate::{Error, Result};
 use porpoise_base::password;
 
 /// The plugin of accounts that name none.
@@ -66,13 +67,13 @@ impl Account {
 pub fn hash_password(plugin: &str, password: &[u8]) -> Result<Vec<u8>> {
     if password.len() > password::sha_crypt::MAX_PASSWORD {
         let text = "The password is too long; 256 bytes are the most";
-        return Err(Error::new(1819, "HY000", text));
+        return Err(Error::refused(1819, "HY000", text));
     }
     if plugin == NATIVE_PLUGIN {
         return Ok(password::native(password));
     }
     let salt = password::salt();
-    let salt = salt.ok_or_else(|| Error::internal("the system gives no random bytes"))?;
+    let salt = salt.ok_or_else(|| internal("the system gives no random bytes"))?;
     Ok(password::caching_sha2(password, &salt))
 }
 

@@ -3,10 +3,10 @@
 //! Invariant: a change of accounts is one transaction, and durable before it
 //! is told of, whatever the server's durability.
 
+use crate::Result;
 use crate::account::{Account, DEFAULT_PLUGIN, hash_password};
 use crate::attributes::{self, Attributes};
 use crate::auth_id::AuthId;
-use crate::error::Result;
 use crate::system_table::{self, SystemTable, TableChange, bytes_of, text_of};
 use porpoise_rows::catalog::{ColumnDefault, TableOptions};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, IndexSpec, Position, TableSpec};

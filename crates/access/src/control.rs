@@ -12,7 +12,6 @@ use crate::account::Account;
 use crate::account_table::{self, USERS};
 use crate::auth_id::{AuthId, host_matches, specificity};
 use crate::column_grants::{self, COLUMN_GRANTS, ColumnGrant};
-use crate::error::{Error, Result};
 use crate::grant_table::{self, GRANTS};
 use crate::guard::LoginGuard;
 use crate::history::{self, OldPassword};
@@ -20,6 +19,7 @@ use crate::rights::{Grant, Rights};
 use crate::roles::{self, DefaultRole, RoleEdge};
 use crate::system_table;
 use crate::usage::UsageTable;
+use crate::{Error, Result};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use porpoise_kv::Ticket;
@@ -91,7 +91,7 @@ impl AccessData {
         }
         let text = "At least one partial revoke exists on a database. The system variable \
                     '@@partial_revokes' must be set to ON.";
-        Err(Error::new(3896, "HY000", text))
+        Err(Error::refused(3896, "HY000", text))
     }
 
     /// Whether any account has a second password.

@@ -14,8 +14,8 @@
 //! Rows that were written when GRANT OPTION was one for all privileges thus keep their
 //! meaning.
 
+use crate::Result;
 use crate::account::Account;
-use crate::error::Result;
 use crate::privileges::Privileges;
 use crate::rights::Grant;
 use crate::system_table::{self, SystemTable, TableChange, text_column, text_of};

@@ -1,7 +1,7 @@
 //! System tables: ordinary, durable tables that the server itself keeps; written
 //! through `rows` like every other table, read as a whole.
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 use porpoise_kv::{Read, Ticket};
 use porpoise_rows::catalog::{ColumnDefault, Table};
 use porpoise_rows::ddl::ColumnSpec;
@@ -49,7 +49,7 @@ impl SystemTable {
         let found = found.ok_or_else(|| no_table(self))?;
         match found.columns.len() == self.columns {
             true => Ok(found),
-            false => Err(Error::internal(&format!(
+            false => Err(internal(&format!(
                 "table {}.{} is not laid out as expected",
                 self.database, self.name
             ))),
@@ -84,9 +84,14 @@ impl SystemTable {
     }
 }
 
+/// 1815: an invariant of this server does not hold.
+pub(crate) fn internal(message: &str) -> Error {
+    Error::refused(1815, "HY000", format!("Internal error: {message}"))
+}
+
 fn no_table(table: &SystemTable) -> Error {
     let text = format!("Table '{}.{}' doesn't exist", table.database, table.name);
-    Error::new(1146, "42S02", text)
+    Error::refused(1146, "42S02", text)
 }
 
 /// Rows to write to a system table.

@@ -1,18 +1,17 @@
 //! Sessions and statements: from statement text to rows.
 //!
-//! * `porpoise_sql_parser`: text to tree.
+//! * `porpoise_sql_parser`: text to tree. `porpoise_sql_expr`: expressions and functions.
 //! * [`bind`]: names and types.
-//! * [`plan`]: what to read by which index; [`statistics`]: what it goes by.
-//! * [`expr`], [`functions`]: evaluation.
-//! * [`exec`]: running a plan against a transaction on rows.
+//! * [`plan`]: access paths and joins, by [`statistics`] of tables.
+//! * [`exec`]: execution of a plan against a transaction on rows.
 //! * [`session`]: statements, transactions, prepared statements of a client.
-//! * [`memory`]: what sessions and statements hold, within the server's budget.
-//! * [`vars`]: system variables. [`users`]: accounts. [`privileges`]: what
-//!   they may do.
-//! * [`information_schema`], [`virtual_tables`]: tables whose rows are made.
-//! * [`definition`]: what CREATE and ALTER ask for. [`show`]: what SHOW tells.
+//! * [`context`]: the state of a session that statements read.
+//! * [`vars`]: system variables. [`users`]: accounts. [`privileges`]: checks of privileges.
+//! * [`virtual_tables`], [`information_schema`]: tables whose rows are made when they are read.
+//! * [`definition`], [`table_expressions`]: CREATE, ALTER, and the expressions of definitions.
+//! * [`show`]: SHOW and the formats of EXPLAIN.
 //!
-//! It names no engine and no protocol.
+//! The crate names no engine and no protocol.
 
 #![forbid(unsafe_code)]
 
@@ -20,12 +19,8 @@ pub mod bind;
 pub mod context;
 pub mod deadlocks;
 pub mod definition;
-pub mod error;
 pub mod exec;
-pub mod expr;
-pub mod functions;
 pub mod information_schema;
-pub mod memory;
 pub mod plan;
 pub mod privileges;
 pub mod processes;
@@ -40,7 +35,10 @@ pub mod users;
 pub mod vars;
 pub mod virtual_tables;
 
+use porpoise_sql_expr::expr;
 use porpoise_sql_parser as parse;
+
+pub use porpoise_sql_expr::{error, functions, memory};
 
 pub use error::SqlError;
 pub use exec::ResultSink;

@@ -43,6 +43,16 @@ const MEMBERS: &[Member] = &[
     ),
     member("porpoise-sql-parser", &["porpoise-base", "porpoise-types"]),
     member(
+        "porpoise-sql-expr",
+        &[
+            "porpoise-base",
+            "porpoise-types",
+            "porpoise-kv",
+            "porpoise-rows",
+            "porpoise-sql-parser",
+        ],
+    ),
+    member(
         "porpoise-sql",
         &[
             "porpoise-access",
@@ -51,6 +61,7 @@ const MEMBERS: &[Member] = &[
             "porpoise-kv",
             "porpoise-rows",
             "porpoise-sql-parser",
+            "porpoise-sql-expr",
         ],
     ),
     member("porpoise-wire", &["porpoise-base", "porpoise-types"]),
@@ -118,6 +129,7 @@ const SYNCHRONOUS: &[&str] = &[
     "porpoise-rows",
     "porpoise-access",
     "porpoise-sql-parser",
+    "porpoise-sql-expr",
     "porpoise-sql",
     "porpoise-wire",
 ];

@@ -106,7 +106,7 @@ impl<'a> Call<'_, 'a> {
     /// The result, if it is within `max_allowed_packet` or no longer than an
     /// argument: every function's result passes here, after [`Call::too_long`]
     /// kept those that grow by more than a factor from being made.
-    pub(crate) fn limited(&self, result: ValueRef<'a>) -> ValueRef<'a> {
+    pub fn limited(&self, result: ValueRef<'a>) -> ValueRef<'a> {
         let ValueRef::Bytes(text) = result else {
             return result;
         };

@@ -1,7 +1,7 @@
 //! Memory of a session and of its running statement, within the server's budget
 //! ([`porpoise_base::memory`]; transactions.md, rule 50).
 //!
-//! Operators count what they keep through [`crate::exec::state::States`]. Strings that
+//! Operators count what they keep through their execution state. Strings that
 //! expressions compute live in arenas; an arena is charged when a string of
 //! [`NOTED`] bytes or more is added to it. The charge is the size of the statement's largest
 //! arena so far and lasts until the statement ends, because an arena that is emptied keeps its

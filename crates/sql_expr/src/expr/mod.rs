@@ -20,10 +20,10 @@ pub mod function;
 pub mod in_set;
 pub mod interval;
 pub mod json;
-pub(crate) mod large;
+pub mod large;
 pub mod logic;
 pub mod named_locks;
-pub(crate) mod number;
+pub mod number;
 pub mod query;
 mod rewrite;
 pub mod types;
@@ -101,7 +101,7 @@ pub enum CmpOp {
 
 impl CmpOp {
     /// Whether it is true of two values, neither of them NULL, in this order.
-    pub(crate) fn takes(self, order: Ordering) -> bool {
+    pub fn takes(self, order: Ordering) -> bool {
         match self {
             CmpOp::Eq | CmpOp::NullSafe => order == Ordering::Equal,
             CmpOp::Ne => order != Ordering::Equal,

@@ -26,7 +26,7 @@ use porpoise_types::{ColumnType, CompareAs, Date, DateTime, Decimal, Kind, Time,
 
 /// What numbers stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub enum Unit {
     /// Integers.
     Whole,
     /// Decimals, times ten to this scale.
@@ -41,7 +41,7 @@ pub(crate) enum Unit {
 
 /// The value of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub enum Found {
     /// NULL.
     Null,
     /// This.
@@ -70,7 +70,7 @@ enum Node<'t> {
 
 /// An expression whose values are numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct NumberExpr<'t> {
+pub struct NumberExpr<'t> {
     node: Node<'t>,
     unit: Unit,
 }
@@ -88,7 +88,7 @@ fn unit_of(ty: &ColumnType) -> Option<Unit> {
 }
 
 /// The number of a value in this unit.
-pub(crate) fn of_value(value: ValueRef<'_>, unit: Unit) -> Found {
+pub fn of_value(value: ValueRef<'_>, unit: Unit) -> Found {
     let number = match (unit, value) {
         (_, ValueRef::Null) => return Found::Null,
         (Unit::Whole, ValueRef::Int(v)) => Some(v),
@@ -103,7 +103,7 @@ pub(crate) fn of_value(value: ValueRef<'_>, unit: Unit) -> Found {
 }
 
 /// The value of a type that a number stands for; [`of_value`] reversed.
-pub(crate) fn to_value(number: i64, unit: Unit, ty: &ColumnType) -> Option<Value> {
+pub fn to_value(number: i64, unit: Unit, ty: &ColumnType) -> Option<Value> {
     Some(match unit {
         Unit::Whole if ty.unsigned => Value::UInt(u64::try_from(number).ok()?),
         Unit::Whole => Value::Int(number),
@@ -219,7 +219,7 @@ fn aligned<'t>(a: NumberExpr<'t>, b: NumberExpr<'t>) -> Option<(NumberExpr<'t>, 
 impl<'t> NumberExpr<'t> {
     /// The expression over rows of these tables, by slot, as a number; `None`
     /// where it is not made of what numbers can do.
-    pub(crate) fn of(e: &Expr, tables: &[Option<&'t Table>], cx: &EvalCx<'_>) -> Option<Self> {
+    pub fn of(e: &Expr, tables: &[Option<&'t Table>], cx: &EvalCx<'_>) -> Option<Self> {
         match &e.kind {
             ExprKind::Column {
                 slot,
@@ -243,18 +243,18 @@ impl<'t> NumberExpr<'t> {
     }
 
     /// Whether it is a column by itself.
-    pub(crate) fn is_column(&self) -> bool {
+    pub fn is_column(&self) -> bool {
         matches!(self.node, Node::Column(..))
     }
 
     /// What its values stand for.
-    pub(crate) fn unit(&self) -> Unit {
+    pub fn unit(&self) -> Unit {
         self.unit
     }
 
     /// Its value for a row.
     #[inline]
-    pub(crate) fn eval(&self, row: &[Slot<'_>]) -> Found {
+    pub fn eval(&self, row: &[Slot<'_>]) -> Found {
         self.node.eval(row)
     }
 }
@@ -296,7 +296,7 @@ fn arithmetic<'t>(
 
 impl NumberExpr<'_> {
     /// The scale of a number; `None` of dates and times.
-    pub(crate) fn scale(&self) -> Option<u8> {
+    pub fn scale(&self) -> Option<u8> {
         match self.unit {
             Unit::Whole => Some(0),
             Unit::Scaled(scale) => Some(scale),
@@ -307,7 +307,7 @@ impl NumberExpr<'_> {
 
 /// A condition on numbers.
 #[derive(Clone, Debug)]
-pub(crate) enum Test<'t> {
+pub enum Test<'t> {
     /// A comparison.
     Compare(CmpOp, NumberExpr<'t>, NumberExpr<'t>),
     /// All true.
@@ -324,7 +324,7 @@ pub(crate) enum Test<'t> {
 
 /// Whether a condition holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Holds {
+pub enum Holds {
     /// True.
     Yes,
     /// False.
@@ -358,7 +358,7 @@ fn comparable(how: CompareAs, a: Unit, b: Unit) -> bool {
 impl<'t> Test<'t> {
     /// The condition over rows of these tables, by slot; `None` where it is
     /// not one on numbers.
-    pub(crate) fn of(e: &Expr, tables: &[Option<&'t Table>], cx: &EvalCx<'_>) -> Option<Self> {
+    pub fn of(e: &Expr, tables: &[Option<&'t Table>], cx: &EvalCx<'_>) -> Option<Self> {
         let number = |e: &Expr| NumberExpr::of(e, tables, cx);
         let compare = |op, how, a: &Expr, b: &Expr| {
             let (a, b) = (number(a)?, number(b)?);
@@ -420,7 +420,7 @@ impl<'t> Test<'t> {
     }
 
     /// Whether it holds for a row.
-    pub(crate) fn holds(&self, row: &[Slot<'_>]) -> Holds {
+    pub fn holds(&self, row: &[Slot<'_>]) -> Holds {
         match self {
             Test::Compare(op, a, b) => compared(*op, a.eval(row), b.eval(row)),
             Test::And(tests) => {

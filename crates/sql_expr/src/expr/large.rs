@@ -1,7 +1,7 @@
 //! Large values in expressions: what a row read without them can still answer.
 //!
 //! A step fetches the large values that its statement needs whole
-//! ([`crate::plan::placement`]); of others its rows have length and start. The
+//! (of large values); of others its rows have length and start. The
 //! functions here are those that make do with these. Everything else meets a
 //! value through [`whole`], which refuses one that was not fetched: a plan that
 //! forgot a column is an error, never a text cut short.

@@ -3,8 +3,8 @@
 //! Every layer below has its own error type; here they become what a client
 //! is told. One constructor for each condition that this crate itself finds.
 
-use crate::parse::ParseError;
 use porpoise_kv::Ticket;
+use porpoise_sql_parser::ParseError;
 use porpoise_types::TypeError;
 
 /// The result of a statement or a part of one.
@@ -160,7 +160,7 @@ impl SqlError {
     }
 
     /// The same for the transaction, of a statement that was ended from outside.
-    pub(crate) fn because(self, ended: porpoise_base::interrupt::Interrupted) -> SqlError {
+    pub fn because(self, ended: porpoise_base::interrupt::Interrupted) -> SqlError {
         let error = SqlError::from(ended);
         SqlError {
             fatal: self.fatal || error.fatal,
@@ -195,19 +195,6 @@ impl From<porpoise_rows::Error> for SqlError {
         error.rolled_back = e.ends_transaction();
         error.fatal = e.ends_session();
         error
-    }
-}
-
-impl From<porpoise_access::Error> for SqlError {
-    fn from(e: porpoise_access::Error) -> SqlError {
-        match e {
-            porpoise_access::Error::Refused {
-                code,
-                sqlstate,
-                message,
-            } => SqlError::new(code, sqlstate, message),
-            porpoise_access::Error::Rows(e) => SqlError::from(e),
-        }
     }
 }
 

@@ -1,0 +1,16 @@
+//! Bound expressions of SQL, their evaluation and the registry of functions.
+//!
+//! * [`expr`]: expressions, evaluation, conversion and comparison of values.
+//! * [`functions`]: the registry of scalar functions.
+//! * [`memory`]: memory of sessions and statements, within the server's budget.
+//! * [`error`]: errors of statements, with MySQL's number, SQLSTATE and text.
+//!
+//! Expressions know stored rows, but neither plans nor sessions: subqueries run behind
+//! [`expr::query::RunQueries`].
+
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod expr;
+pub mod functions;
+pub mod memory;
