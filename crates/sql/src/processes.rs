@@ -1,7 +1,7 @@
-//! The process list: who is connected, and what each session is doing.
+//! The process list: present sessions and their statements.
 //!
-//! An entry is written by its session only, under a lock of its own that
-//! nobody else asks for unless the list is looked at.
+//! An entry is written by its session only, under a lock of its own that is
+//! contended only while the list is read.
 
 use super::ClientInfo;
 use parking_lot::{Mutex, RwLock};
@@ -33,7 +33,7 @@ pub struct Process {
     progress: Arc<Progress>,
 }
 
-/// What a session does; the text's buffer is used again.
+/// Statement of a session; the text's buffer is reused.
 #[derive(Default)]
 struct Running {
     /// `Query`, `Execute`, ...; empty between statements.
@@ -165,7 +165,7 @@ impl Processes {
         }
     }
 
-    /// How many there are.
+    /// Number of sessions.
     pub fn count(&self) -> usize {
         self.0.read().len()
     }

@@ -112,7 +112,7 @@ impl SqlServer {
         if globals.bool("partial_revokes") {
             access.set_partial_revokes(true)?;
         } else if access.data().partial_revokes {
-            // Restrictions are in force: the variable tells so, as MySQL's does.
+            // Restrictions are in force: the variable says so, as MySQL's does.
             let (at, _) = crate::vars::entry("partial_revokes")?;
             globals.set(at, VarValue::Bool(true));
         }

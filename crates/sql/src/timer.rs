@@ -4,7 +4,7 @@
 //! statement that has one, and ends when none is left: sessions that do not
 //! use the variable pay nothing.
 //!
-//! Invariant: a statement is never ended after its [`Armed`] was dropped;
+//! Invariant: a statement is never ended after its [`ArmedDeadline`] was dropped;
 //! firing and disarming hold the same lock.
 
 use parking_lot::{Condvar, Mutex};
@@ -33,7 +33,7 @@ struct Inner {
 pub struct Timer(Arc<Inner>);
 
 /// A statement's deadline; dropped, it is disarmed.
-pub struct Armed {
+pub struct ArmedDeadline {
     inner: Arc<Inner>,
     key: (Instant, u64),
 }
@@ -41,7 +41,7 @@ pub struct Armed {
 impl Timer {
     /// Ends what `cancel` belongs to at `deadline`. `None` when no thread can
     /// be started.
-    pub fn arm(&self, deadline: Instant, cancel: Cancel) -> Option<Armed> {
+    pub fn arm(&self, deadline: Instant, cancel: Cancel) -> Option<ArmedDeadline> {
         let mut state = self.0.state.lock();
         let key = (deadline, state.next);
         state.next += 1;
@@ -52,7 +52,7 @@ impl Timer {
         }
         state.pending.insert(key, cancel);
         self.0.changed.notify_one();
-        Some(Armed {
+        Some(ArmedDeadline {
             inner: self.0.clone(),
             key,
         })
@@ -75,7 +75,7 @@ impl Inner {
     }
 }
 
-impl Drop for Armed {
+impl Drop for ArmedDeadline {
     fn drop(&mut self) {
         self.inner.state.lock().pending.remove(&self.key);
         self.inner.changed.notify_one();

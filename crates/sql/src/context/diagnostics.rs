@@ -59,13 +59,13 @@ impl Diagnostics {
         self.list.iter().filter(wanted)
     }
 
-    /// How many there were, those not kept included.
+    /// Number of conditions, those not kept included.
     pub fn count(&self, errors: bool) -> u64 {
         let dropped = if errors { 0 } else { self.dropped };
         self.list(errors).count() as u64 + dropped
     }
 
-    /// The number told in the reply.
+    /// Number of conditions in the reply.
     pub fn reported(&self) -> u16 {
         match self.keep.get() {
             true => 0,

@@ -21,7 +21,7 @@ pub(crate) const CHANGES: Privileges = Privileges::INSERT
     .with(Privileges::ALTER)
     .with(Privileges::INDEX);
 
-/// Whether a table decides what memcached keys mean: who changes it can map any table, so
+/// Whether a table configures the mapping of memcached keys: a change of it can map any table, so
 /// the privileges on the table itself are not enough.
 pub(crate) fn is_memcached_configuration(database: &str, table: &str) -> bool {
     database.eq_ignore_ascii_case(MEMCACHED_DATABASE) && MEMCACHED_CONFIGURATION.contains(&table)

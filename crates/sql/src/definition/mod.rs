@@ -1,4 +1,4 @@
-//! From definitions as parsed to what `rows` is asked for.
+//! Translation of parsed definitions into the operations of `rows`.
 //!
 //! Types get MySQL's defaults and limits, literals in DEFAULT become values
 //! of their columns, and everything that this server does not have is refused
@@ -9,9 +9,7 @@ pub mod alter;
 pub mod copy;
 pub mod expressions;
 mod indexes;
-pub mod keys;
 pub mod partition;
-mod partition_expr;
 mod types;
 
 use crate::context::StatementContext;
@@ -27,11 +25,10 @@ use porpoise_rows::ddl::{CheckSpec, ColumnSpec, IndexSpec, TableSpec};
 use porpoise_rows::partition::Partitioning;
 use porpoise_types::{CastCx, Collation, ColumnType, Kind, Level, SqlMode, store};
 
-pub use indexes::{foreign_key, index};
-pub use keys::shorten_added;
+pub use indexes::{foreign_key, index, shorten_added};
 pub use types::{collation_mismatch, collation_named};
 
-/// Where names and types without qualification come from.
+/// Defaults of names and types without qualification.
 #[derive(Clone, Debug)]
 pub struct Naming {
     /// The database of the statement's table.
@@ -115,7 +112,7 @@ pub fn table(
             spec.placement.colocate = Some((database, name.name.name.to_owned()));
         }
     }
-    keys::shorten_of_table(cx, &spec.columns, &mut spec.indexes);
+    indexes::shorten_of_table(cx, &spec.columns, &mut spec.indexes);
     Ok(spec)
 }
 
@@ -239,7 +236,7 @@ fn other_option(name: &str, value: &OptionValue<'_>, options: &mut TableOptions)
 }
 
 /// The engine's name for SHOW CREATE TABLE. Tables of any known engine are
-/// accepted, and the client is told whose they are in truth.
+/// accepted, with a warning that names the one in use.
 fn engine(cx: &StatementContext, table: &str, name: &str) -> Result<String> {
     if !is_engine(name) {
         let text = format!("Unknown storage engine '{name}'");
@@ -268,13 +265,17 @@ fn warn(cx: &StatementContext, level: Level, code: u16, message: String) {
 }
 
 /// A column, and what else its attributes ask for.
-struct MadeColumn {
+struct ResolvedColumn {
     spec: ColumnSpec,
     index: Option<IndexSpec>,
     checks: Vec<CheckSpec>,
 }
 
-fn column(cx: &StatementContext, def: &ColumnDef<'_>, inherited: Collation) -> Result<MadeColumn> {
+fn column(
+    cx: &StatementContext,
+    def: &ColumnDef<'_>,
+    inherited: Collation,
+) -> Result<ResolvedColumn> {
     let name = def.name.name;
     let mut ty = def.ty;
     for attr in def.attrs {
@@ -321,7 +322,7 @@ fn column(cx: &StatementContext, def: &ColumnDef<'_>, inherited: Collation) -> R
         comment: String::new(),
         invisible: false,
     });
-    Ok(MadeColumn {
+    Ok(ResolvedColumn {
         spec,
         index,
         checks,

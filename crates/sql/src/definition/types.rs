@@ -5,13 +5,13 @@ use crate::error::{Result, SqlError};
 use crate::parse::ast::{DataType, TypeKind};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, SqlMode};
 
-/// A type and what was said about its character set.
-pub struct Typed {
+/// A type, and whether its character set was named.
+pub struct ResolvedType {
     /// The type.
     pub ty: ColumnType,
     /// A character set or collation was named.
     pub explicit: bool,
-    /// A conversion that the client is told of: code and text of a note.
+    /// Code and text of a note on a conversion.
     pub note: Option<(u16, String)>,
 }
 
@@ -82,9 +82,9 @@ pub fn column_type(
     inherited: Collation,
     mode: SqlMode,
     for_charset: &dyn Fn(Charset) -> Collation,
-) -> Result<Typed> {
+) -> Result<ResolvedType> {
     let plain = |ty: ColumnType| {
-        Ok(Typed {
+        Ok(ResolvedType {
             ty,
             explicit: false,
             note: None,
@@ -127,7 +127,7 @@ pub fn column_type(
         _ => {
             let (collation, explicit) = collation_of(ty, inherited, for_charset)?;
             let (ty, note) = string(ty, column, collation, mode)?;
-            Ok(Typed { ty, explicit, note })
+            Ok(ResolvedType { ty, explicit, note })
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Rows of the tables of information_schema, which [`crate::virtual_tables`] defines.
 //!
-//! Rows are made anew for each statement that reads them, from what its session may see of the
+//! Rows are made for each statement that reads them, from what its session may see of the
 //! catalog and the server, and are queried like those of any other table. Constraints are in
 //! [`crate::show::constraints`].
 //!

@@ -1,5 +1,5 @@
-//! USER_PRIVILEGES, SCHEMA_PRIVILEGES, TABLE_PRIVILEGES and COLUMN_PRIVILEGES: what SHOW GRANTS
-//! tells, a row for each privilege. An account sees its own; one that may read everything sees
+//! USER_PRIVILEGES, SCHEMA_PRIVILEGES, TABLE_PRIVILEGES and COLUMN_PRIVILEGES: the grants of
+//! SHOW GRANTS, a row for each privilege. An account sees its own; one that may read everything sees
 //! all.
 
 use crate::context::StatementContext;
@@ -7,7 +7,7 @@ use crate::results::table::text;
 use porpoise_access::{ColumnGrant, Grant, Privileges};
 use porpoise_types::Value;
 
-/// Rows of the grants that `which` takes; `place` tells the columns behind the catalog.
+/// Rows of the grants that `which` takes; `place` makes the columns behind the catalog.
 fn rows(
     cx: &StatementContext,
     which: impl Fn(&Grant) -> bool,

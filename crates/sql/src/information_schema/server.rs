@@ -1,4 +1,4 @@
-//! CHARACTER_SETS, COLLATIONS, ENGINES, PROCESSLIST: what SHOW tells, too.
+//! CHARACTER_SETS, COLLATIONS, ENGINES, PROCESSLIST, with the contents of SHOW.
 
 use crate::context::StatementContext;
 use crate::results::table::{maybe, text};

@@ -13,7 +13,7 @@ pub(super) fn keywords() -> Vec<Vec<Value>> {
     words.into_iter().map(row).collect()
 }
 
-/// Rows of PLUGINS, which SHOW PLUGINS tells, too.
+/// Rows of PLUGINS, as of SHOW PLUGINS.
 pub(super) fn plugins() -> Vec<Vec<Value>> {
     let row = |(name, kind): (&str, &str)| {
         vec![

@@ -2,7 +2,7 @@
 //!
 //! Accounts and grants are [`porpoise_access`]'s. Each session keeps the rights of its
 //! own account and takes them again when the version has moved. GRANT, REVOKE and SHOW
-//! GRANTS are [`grant`]'s; the privileges that a statement needs are [`needs`]'.
+//! GRANTS are [`grant`]'s; the privileges that a statement needs are [`checks`]'.
 //!
 //! Invariants:
 //! 1. Every execution of a plan is checked against the rights of that moment, including
@@ -14,10 +14,10 @@
 //! privileges on columns are checked without the statement's text. Visibility of objects is
 //! [`visible`]'s, partial revokes are [`partial`]'s.
 
+mod checks;
 mod columns;
 pub mod grant;
 pub mod kinds;
-pub mod needs;
 mod partial;
 mod requirements;
 mod visible;

@@ -20,7 +20,7 @@ use porpoise_access::{AuthId, Privileges};
 /// Privileges on one object.
 #[derive(Clone, Debug)]
 pub(crate) enum Requirement {
-    /// All of these on `*.*`; the text is what 1227 asks for.
+    /// All of these on `*.*`; the text is what 1227 names.
     Global(Privileges, &'static str),
     /// One of these on `*.*`.
     OneOfGlobal(Privileges, &'static str),

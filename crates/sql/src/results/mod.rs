@@ -34,7 +34,7 @@ pub struct Outcome {
 }
 
 /// Turns text into `character_set_results`.
-pub struct Recode<'s> {
+pub struct RecodingSink<'s> {
     sink: &'s mut dyn ResultSink,
     to: Option<Collation>,
     /// The character set that a column's text has to leave.
@@ -56,15 +56,15 @@ fn is_text(ty: &ColumnType) -> bool {
     textual && ty.collation != Collation::BINARY
 }
 
-impl<'s> Recode<'s> {
+impl<'s> RecodingSink<'s> {
     /// For one result.
-    pub fn new(sink: &'s mut dyn ResultSink, settings: &Settings) -> Recode<'s> {
+    pub fn new(sink: &'s mut dyn ResultSink, settings: &Settings) -> RecodingSink<'s> {
         let to = settings.results.filter(|c| *c != Charset::Binary);
         let to = to.map(|charset| match settings.collation.charset() == charset {
             true => settings.collation,
             false => charset.default_collation(),
         });
-        Recode {
+        RecodingSink {
             sink,
             to,
             from: Vec::new(),
@@ -74,7 +74,7 @@ impl<'s> Recode<'s> {
     }
 }
 
-impl ResultSink for Recode<'_> {
+impl ResultSink for RecodingSink<'_> {
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<()> {
         let Some(to) = self.to else {
             return self.sink.columns(columns);

@@ -1,7 +1,7 @@
 //! Small result tables in memory: replies of SHOW and of statements on accounts, filtered by LIKE
 //! or WHERE.
 
-use super::{Outcome, Recode};
+use super::{Outcome, RecodingSink};
 use crate::bind::{Binder, Origin, Scope, ScopeColumn, Source};
 use crate::context::StatementContext;
 use crate::error::Result;
@@ -196,7 +196,7 @@ impl Rows {
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
         let columns: Vec<ResultColumn> = self.columns.iter().map(result_column).collect();
-        let mut sink = Recode::new(sink, &context.settings);
+        let mut sink = RecodingSink::new(sink, &context.settings);
         sink.columns(&columns)?;
         for row in &self.rows {
             let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();

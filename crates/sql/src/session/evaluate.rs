@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 /// Keeps the only value of a result.
 #[derive(Default)]
-struct One {
+struct SingleValue {
     value: Value,
 }
 
-impl ResultSink for One {
+impl ResultSink for SingleValue {
     fn columns(&mut self, _: &[ResultColumn]) -> Result<()> {
         Ok(())
     }
@@ -53,7 +53,7 @@ impl SqlSession {
             ty = found;
             Ok(Arc::new(Planned::new(Plan::Select(plan), uses)))
         })?;
-        let mut one = One::default();
+        let mut one = SingleValue::default();
         self.run_plan(&planned, params, &mut one)?;
         Ok((one.value, ty))
     }

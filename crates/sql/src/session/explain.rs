@@ -1,5 +1,5 @@
-//! EXPLAIN and EXPLAIN ANALYZE: plans a statement, runs it where that is asked for, and shows
-//! the plan ([`crate::show::explain`]).
+//! EXPLAIN and EXPLAIN ANALYZE: plans a statement, runs it for EXPLAIN ANALYZE, and shows the
+//! plan ([`crate::show::explain`]).
 
 use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
@@ -65,9 +65,9 @@ impl SqlSession {
             let text = "EXPLAIN ANALYZE of INSERT and REPLACE";
             return Err(SqlError::not_supported(text));
         }
-        self.notes.profile = Some(Profile::default());
+        self.current.profile = Some(Profile::default());
         let ran = self.run_plan(plan, params, &mut NoRows);
-        let profile = self.notes.profile.take().unwrap_or_default();
+        let profile = self.current.profile.take().unwrap_or_default();
         ran.map(|_| profile)
     }
 }

@@ -29,7 +29,7 @@ impl SqlSession {
             }
         }
         let ticket = if keep {
-            open.marks.sent |= matches!(done, Done::Rows(_));
+            open.activity.sent |= matches!(done, Done::Rows(_));
             self.open = Some(open);
             seen
         } else if plan.writes() || seen != Ticket::NONE {

@@ -8,13 +8,12 @@
 use crate::exec::profile::Profile;
 use std::time::Duration;
 
-/// What holds for one statement only, beside its plan.
+/// State of one statement, beside its plan.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct CurrentStatement {
     /// EXPLAIN ANALYZE: what the statement does is noted.
     pub(super) profile: Option<Profile>,
-    /// What the statement's own hint says in the place of
-    /// `max_execution_time`.
+    /// Time limit of the statement's own hint, instead of `max_execution_time`.
     pub(super) hinted_limit: Option<Duration>,
 }
 

@@ -28,13 +28,13 @@ pub(super) fn variables(into: &Into<'_>) -> Result<Vec<Arc<str>>> {
 }
 
 /// Keeps the only row of a result.
-struct Row {
+struct SingleRow {
     names: Vec<Arc<str>>,
     types: Vec<ColumnType>,
     values: Option<Vec<Value>>,
 }
 
-impl ResultSink for Row {
+impl ResultSink for SingleRow {
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<()> {
         if columns.len() != self.names.len() {
             let text = "The used SELECT statements have a different number of columns";
@@ -65,7 +65,7 @@ impl SqlSession {
         values: &[ValueRef<'_>],
         types: &[ColumnType],
     ) -> Result<Outcome> {
-        let mut row = Row {
+        let mut row = SingleRow {
             names: variables(into)?,
             types: Vec::new(),
             values: None,

@@ -308,7 +308,7 @@ fn configuration(cx: &StatementContext, name: &str) -> Result<Arc<Table>> {
 }
 
 /// The containers' name for a table's prefix: table and prefix in words, cut
-/// to the 50 characters of the column and told apart by a checksum.
+/// to the 50 characters of the column and distinguished by a checksum.
 fn container_name(database: &str, table: &str, prefix: &[u8]) -> Vec<u8> {
     let prefix = String::from_utf8_lossy(prefix);
     let full = format!("{database}/{table}/{prefix}");

@@ -5,7 +5,7 @@
 //! [`run`] executes plans under the rules of transactions; [`transaction`]
 //! begins, ends and chains transactions; [`define`] changes definitions;
 //! [`prepared`] keeps prepared statements; [`set`] sets variables, [`state`]
-//! holds what they mean; [`track`] tells clients of changes.
+//! applies them; [`track`] reports changes to clients.
 //!
 //! Invariants:
 //! 1. Order of a statement: names are resolved on the newest catalog, the
@@ -16,7 +16,7 @@
 //! 2. An error takes back the statement's writes and keeps its locks; only an
 //!    error that says so (deadlock, conflict, unknown outcome) ends the
 //!    transaction.
-//! 3. A reply that tells of rows from current reads, or of a commit, carries
+//! 3. A reply that reveals rows of current reads, or a commit, carries
 //!    the ticket that it must wait for (rule 19).
 //! 4. Passwords reach no log, no error text and no process list.
 
@@ -66,7 +66,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use track::Tracker;
-use transaction::{NextTxn, OpenTxn};
+use transaction::{OpenTxn, TxnCharacteristics};
 
 pub use crate::context::{ClientInfo, Encryption};
 pub use crate::results::Outcome;
@@ -87,7 +87,7 @@ pub struct SqlSession {
     /// Usage of the account's resources, if it has limits.
     limited: Option<account::LimitedUsage>,
     open: Option<OpenTxn>,
-    next: NextTxn,
+    next: TxnCharacteristics,
     mdl: MdlSession,
     statements: HashMap<u32, Prepared>,
     named: HashMap<String, Prepared>,
@@ -98,13 +98,14 @@ pub struct SqlSession {
     plans: PlanCache,
     /// More statements of the same text follow the one that has ended.
     continues: bool,
-    notes: hint::Notes,
+    /// State of the statement that runs.
+    current: hint::CurrentStatement,
     /// LOCK TABLES.
     table_locks: Option<table_locks::TableLocks>,
     /// Changes that the client is informed of.
     tracker: Tracker,
     /// Newest commit that a reply of this session revealed, sent or not.
-    told: Ticket,
+    revealed: Ticket,
 }
 
 /// The flags of sql_mode that the parser needs.
@@ -122,7 +123,7 @@ impl SqlServer {
     /// Opens a session for an authenticated client.
     ///
     /// # Errors
-    /// 1049 when the default database asked for does not exist.
+    /// 1049 when the login's default database does not exist.
     pub fn connect(self: &Arc<Self>, info: ClientInfo, cancel: Cancel) -> Result<SqlSession> {
         let memory = Arc::new(ConnectionMemory::new(self.memory.clone()));
         self.connect_with(info, cancel, &memory)
@@ -166,7 +167,7 @@ impl SqlSession {
             mdl,
             limited: account::LimitedUsage::connect(&server, &client)?,
             open: None,
-            next: NextTxn::default(),
+            next: TxnCharacteristics::default(),
             statements: HashMap::new(),
             named: HashMap::new(),
             next_statement: 1,
@@ -174,10 +175,10 @@ impl SqlSession {
             arena: Bump::new(),
             plans: PlanCache::default(),
             continues: false,
-            notes: hint::Notes::default(),
+            current: hint::CurrentStatement::default(),
             table_locks: None,
             tracker: Tracker::new(client.capabilities),
-            told: Ticket::NONE,
+            revealed: Ticket::NONE,
             cx: StatementContext {
                 env: state::fresh_env(&client, &settings, &server.locks, cancel),
                 values,
@@ -215,8 +216,8 @@ impl SqlSession {
         self.cx.env.database.as_deref()
     }
 
-    /// How long the connection may be idle: `wait_timeout`, or for the people
-    /// who said that they are some, `interactive_timeout`.
+    /// Longest idle time of the connection: `wait_timeout`, or `interactive_timeout` for a client
+    /// with CLIENT_INTERACTIVE.
     pub fn idle_timeout(&self) -> Duration {
         if self.cx.client.capabilities & CLIENT_INTERACTIVE != 0 {
             self.cx.settings.interactive_timeout
@@ -287,7 +288,7 @@ impl SqlSession {
         let sent = text;
         let text = self.decode(sent);
         self.process.begin("Query", Some(&shown(&text)), now);
-        self.notes.hinted_limit = hint::execution_limit(&text);
+        self.current.hinted_limit = hint::execution_limit(&text);
         if let Err(error) = self.check_alive() {
             return self.end_statement(Err(error));
         }
@@ -375,7 +376,7 @@ impl SqlSession {
             Ok(outcome) => outcome.ticket,
             Err(error) => error.ticket,
         };
-        self.told = self.told.max(ticket);
+        self.revealed = self.revealed.max(ticket);
         self.cx.last_insert_id = self.cx.env.last_insert_id.get();
         let warnings = std::mem::take(self.cx.env.warnings.get_mut());
         let dropped = self.cx.env.warnings_dropped.get();
@@ -432,9 +433,9 @@ fn reusable(mut arena: Bump) -> Bump {
     arena
 }
 
-/// The part of the statement's text that the process list keeps, as it may show it. What follows
-/// is not looked at: a text of many statements comes here once for each of them. A password
-/// stands behind the words that tell of it.
+/// The part of a statement's text that the process list keeps, without passwords. The rest is not
+/// scanned, because a text of many statements comes here once for each of them; a password stands
+/// behind the words that announce it.
 fn shown(text: &[u8]) -> Cow<'_, [u8]> {
     let text = text.get(..processes::KEPT).unwrap_or(text);
     match crate::users::mentions_password(text) {

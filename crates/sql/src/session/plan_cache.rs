@@ -44,7 +44,7 @@ const MOST_BYTES: usize = 4 << 20;
 /// Texts longer than this are not kept: large INSERTs hardly come again.
 const LONGEST: usize = 16 * 1024;
 
-/// What a plan depends on besides its text and the types of its parameters.
+/// Conditions under which a plan was made, beside its text and the types of its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Conditions {
     version: u64,
@@ -59,7 +59,7 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// Those of a session now, under the catalog of that version.
+    /// Present conditions of a session, under the catalog of that version.
     pub(super) fn of(cx: &StatementContext, version: u64) -> Conditions {
         Conditions {
             version,

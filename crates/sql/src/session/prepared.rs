@@ -30,12 +30,12 @@ pub struct Param<'a> {
     pub ty: ColumnType,
 }
 
-/// What the client is told of a prepared statement.
+/// Description of a prepared statement for the client.
 #[derive(Clone, Debug)]
 pub struct PreparedInfo {
-    /// Its number in the session.
+    /// Number in the session.
     pub id: u32,
-    /// How many parameters it has.
+    /// Number of parameters.
     pub params: usize,
     /// The columns of its result; none where they are known only from the
     /// execution (SHOW and the like).
@@ -44,7 +44,7 @@ pub struct PreparedInfo {
     pub warnings: u16,
 }
 
-/// What a plan depends on.
+/// Conditions under which a plan was made.
 #[derive(Clone, Debug)]
 struct PlanKey {
     types: Vec<ColumnType>,
@@ -87,7 +87,7 @@ pub struct Prepared {
     text: Arc<[u8]>,
     params: usize,
     plan: Option<(PlanKey, Arc<Planned>)>,
-    _counted: Counted,
+    _counted: StatementSlot,
     _charge: Option<MemoryCharge>,
 }
 
@@ -97,18 +97,18 @@ const STATEMENT_BYTES: usize = 2048;
 /// Bytes of a plan and its text, for a byte of the text (an estimate).
 const BYTES_PER_BYTE: usize = 10;
 
-/// About what a statement's text and plan take.
+/// Estimated bytes of a statement's text and plan.
 pub(super) fn size_of_plan(text: &[u8]) -> usize {
     STATEMENT_BYTES + text.len().saturating_mul(BYTES_PER_BYTE)
 }
 
-/// A place among the prepared statements of the server.
-struct Counted(Arc<AtomicU64>);
+/// One of the prepared statements that the server allows.
+struct StatementSlot(Arc<AtomicU64>);
 
-impl Counted {
-    /// One place more, unless `most` are taken.
-    fn take(count: &Arc<AtomicU64>, most: u64) -> Result<Counted> {
-        let counted = Counted(count.clone());
+impl StatementSlot {
+    /// Takes a slot, unless `most` are taken.
+    fn take(count: &Arc<AtomicU64>, most: u64) -> Result<StatementSlot> {
+        let counted = StatementSlot(count.clone());
         if count.fetch_add(1, Ordering::Relaxed) < most {
             return Ok(counted);
         }
@@ -119,7 +119,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for StatementSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -167,7 +167,7 @@ impl SqlSession {
 
     fn prepare_text(&mut self, text: &[u8]) -> Result<(Prepared, Vec<ResultColumn>)> {
         let most = self.cx.server.globals.read().int("max_prepared_stmt_count");
-        let counted = Counted::take(&self.cx.server.prepared, most)?;
+        let counted = StatementSlot::take(&self.cx.server.prepared, most)?;
         let charge = self.cx.env.memory.charge(size_of_plan(text))?;
         Counters::add(&self.cx.server.counters.prepares);
         let arena = Bump::new();
@@ -250,7 +250,7 @@ impl SqlSession {
             return Err(SqlError::wrong_arguments("EXECUTE"));
         }
         let text = prepared.text.clone();
-        self.notes.hinted_limit = super::hint::execution_limit(&text);
+        self.current.hinted_limit = super::hint::execution_limit(&text);
         let cached = prepared.plan.take();
         let mut kept = None;
         let secured = self.secure(|session, catalog| {

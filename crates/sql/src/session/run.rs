@@ -30,7 +30,7 @@ use crate::plan::select::{self, PlanCx, Reads};
 use crate::plan::{dml, insert};
 use crate::results;
 use crate::server::Counters;
-use crate::timer::Armed;
+use crate::timer::ArmedDeadline;
 use crate::vars::settings::IsolationLevel;
 use porpoise_base::blocking::blocking;
 use porpoise_base::interrupt;
@@ -194,12 +194,12 @@ impl SqlSession {
         let ran = ran.and_then(|done| Ok(interrupt::outcome().map(|()| done)?));
         match ran {
             Ok(done) => {
-                open.marks.read |= tables.iter().any(|(_, writes)| !writes);
-                open.marks.written |= tables.iter().any(|(_, writes)| *writes);
+                open.activity.read |= tables.iter().any(|(_, writes)| !writes);
+                open.activity.written |= tables.iter().any(|(_, writes)| *writes);
                 self.succeed(plan, done, open, keep)
             }
             Err(mut error) => {
-                // It may tell of a row that is not durable yet.
+                // It may reveal a row that is not durable yet.
                 error.ticket = error.ticket.max(open.txn.get_mut().seen());
                 if keep && !error.rolled_back {
                     open.txn.get_mut().rollback_to(mark);
@@ -220,8 +220,8 @@ impl SqlSession {
     /// that reads from a snapshot waits for them.
     pub(crate) fn await_own_commits(&self) -> Result<()> {
         let engine = self.cx.server.db.engine();
-        if self.told > engine.durable_mark() {
-            blocking(|| engine.wait_durable(self.told))?;
+        if self.revealed > engine.durable_mark() {
+            blocking(|| engine.wait_durable(self.revealed))?;
         }
         Ok(())
     }
@@ -354,7 +354,7 @@ impl SqlSession {
     }
 
     /// `max_execution_time`, which is for SELECT only.
-    fn arm_deadline(&self, plan: &Plan) -> Result<Option<Armed>> {
+    fn arm_deadline(&self, plan: &Plan) -> Result<Option<ArmedDeadline>> {
         match plan {
             Plan::Select(_) => self.armed(),
             _ => Ok(None),
@@ -362,15 +362,15 @@ impl SqlSession {
     }
 
     /// The same for the time in which a SELECT is planned.
-    pub(super) fn arm_planning(&self, statement: &Statement<'_>) -> Result<Option<Armed>> {
+    pub(super) fn arm_planning(&self, statement: &Statement<'_>) -> Result<Option<ArmedDeadline>> {
         match statement {
             Statement::Query(_) => self.armed(),
             _ => Ok(None),
         }
     }
 
-    fn armed(&self) -> Result<Option<Armed>> {
-        let Some(limit) = self.notes.hinted_limit.or(self.cx.settings.max_execution) else {
+    fn armed(&self) -> Result<Option<ArmedDeadline>> {
+        let Some(limit) = self.current.hinted_limit.or(self.cx.settings.max_execution) else {
             return Ok(None);
         };
         let deadline = Instant::now() + limit;
@@ -406,13 +406,13 @@ impl SqlSession {
             batches: Cell::new(0),
             states: &states,
             recursion: self.cx.settings.recursion,
-            profile: self.notes.profile.as_ref(),
+            profile: self.current.profile.as_ref(),
         };
         let mut exec = Exec::new(&shared, None);
         exec.env.counted_rows.set(None);
         let done = match plan {
             Plan::Select(p) => {
-                let mut sink = results::Recode::new(sink, &self.cx.settings);
+                let mut sink = results::RecodingSink::new(sink, &self.cx.settings);
                 exec::query::run(p, &mut exec, &mut sink).map(Done::Rows)
             }
             Plan::Insert(p) => {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// columns.
 const OPTIONAL_METADATA: u64 = 1 << 25;
 
-/// An assignment whose value is known and checked.
+/// An assignment with a checked value.
 enum Change {
     User(Arc<str>, Value, ColumnType),
     System(usize, &'static Variable, bool, VarValue),
@@ -76,7 +76,7 @@ impl SqlSession {
                     None => name.name.to_owned(),
                 };
                 let (at, variable) = vars::entry(&full)?;
-                // Before anything is told of the variable or its value.
+                // Before a reply reveals the variable or its value.
                 if !matches!(scope, VarScope::Default | VarScope::Session) {
                     let shown = "SUPER or SYSTEM_VARIABLES_ADMIN";
                     self.cx
@@ -239,7 +239,7 @@ impl SqlSession {
         Ok(())
     }
 
-    /// What SET NAMES sets, as far as clients are told of it.
+    /// Reports the variables that SET NAMES sets to a tracking client.
     fn track_charsets(&mut self) {
         for name in [
             "character_set_client",

@@ -1,8 +1,8 @@
-//! What a session holds between statements: the default database, the
-//! variables as statements use them, and how it all begins and begins anew.
+//! State of a session between statements, at login and after COM_RESET_CONNECTION: default
+//! database, settings, environment of expressions.
 
 use super::track::Tracker;
-use super::transaction::NextTxn;
+use super::transaction::TxnCharacteristics;
 use super::{ClientInfo, SqlSession};
 use crate::context::Diagnostics;
 use crate::error::{Result, SqlError};
@@ -66,7 +66,7 @@ impl SqlSession {
         self.table_locks = None;
         self.statements.clear();
         self.named.clear();
-        self.next = NextTxn::default();
+        self.next = TxnCharacteristics::default();
         self.cx.diagnostics = Diagnostics::default();
         self.cx.last_insert_id = 0;
         self.cx.values = self.cx.server.globals.read().clone();

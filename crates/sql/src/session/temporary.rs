@@ -166,7 +166,7 @@ impl SqlSession {
         Ok(Some(Outcome::default()))
     }
 
-    /// Drops all of them: the session ends, or begins anew.
+    /// Drops all of them: the session ends, or is reset.
     pub(super) fn end_temporary(&mut self) {
         let tables = std::mem::take(&mut self.cx.temporary.tables);
         self.cx.temporary.doomed.extend(tables.into_values());

@@ -1,27 +1,25 @@
-//! What a client is told of its session's state beside the reply (manual,
-//! "Server Tracking of Client Session State"): variables, default database,
-//! that anything changed at all, and the transaction.
+//! Session state tracking (manual, "Server Tracking of Client Session State"): variables, default
+//! database, whether anything changed at all, and the transaction.
 //!
-//! A change is noted when it happens and told with the next OK of whatever
-//! statement: a statement that fails after it has changed something leaves
-//! the news to the one behind it.
+//! A change is recorded when it happens and reported with the next OK packet, of any statement: a
+//! statement that fails after it has changed something leaves the report to the one behind it.
 //!
 //! Invariants:
-//! 1. Nothing is noted for a client that does not track (its capability), nor
-//!    where the variable that asks for it is off.
+//! 1. Nothing is recorded for a client without the capability, nor where the variable that
+//!    enables it is off.
 //! 2. At most one entry for each variable: memory is bounded by the registry.
-//! 3. Transactions are told of when their letters differ from those told last.
+//! 3. A transaction is reported when its letters differ from those reported last.
 
 use super::SqlSession;
-use super::transaction::{Begun, OpenTxn};
+use super::transaction::{ExplicitStart, OpenTxn};
 use crate::vars::settings::{IsolationLevel, TransactionInfo};
 use crate::vars::{self, VARIABLES, VarValue};
 use porpoise_types::{Level, Warning};
 
-/// Capability bit of the handshake: OK packets may tell of changes.
+/// Capability bit of the handshake: OK packets may report changes.
 const CLIENT_SESSION_TRACK: u64 = 1 << 23;
 
-/// A change that the client asked to be told of.
+/// A change that the client tracks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionChange {
     /// A system variable took this value.
@@ -39,20 +37,20 @@ pub enum SessionChange {
 /// No transaction.
 const NO_TRANSACTION: [u8; 8] = *b"________";
 
-/// What there is to tell.
+/// Changes to report with the next OK packet.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     on: bool,
     variables: Vec<usize>,
     schema: bool,
     state: bool,
-    told: [u8; 8],
-    told_text: String,
+    reported: [u8; 8],
+    reported_text: String,
 }
 
-/// What happened in a transaction so far.
+/// Activity of a transaction so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TxnMarks {
+pub(crate) struct TxnActivity {
     /// Tables were read.
     pub(crate) read: bool,
     /// Tables were written to.
@@ -69,8 +67,8 @@ impl Tracker {
             variables: Vec::new(),
             schema: false,
             state: false,
-            told: NO_TRANSACTION,
-            told_text: String::new(),
+            reported: NO_TRANSACTION,
+            reported_text: String::new(),
         }
     }
 
@@ -97,7 +95,7 @@ impl Tracker {
 }
 
 impl SqlSession {
-    /// What changed since this was asked last, for the next OK packet.
+    /// Takes the changes since the last call, for the next OK packet.
     pub fn take_changes(&mut self) -> Vec<SessionChange> {
         if !self.tracker.on {
             return Vec::new();
@@ -129,13 +127,13 @@ impl SqlSession {
             TransactionInfo::Characteristics => self.characteristics(),
         };
         let letters = self.letters();
-        if text != self.tracker.told_text {
+        if text != self.tracker.reported_text {
             changes.push(SessionChange::Characteristics(text.clone()));
-            self.tracker.told_text = text;
+            self.tracker.reported_text = text;
         }
-        if letters != self.tracker.told {
+        if letters != self.tracker.reported {
             changes.push(SessionChange::Transaction(letters));
-            self.tracker.told = letters;
+            self.tracker.reported = letters;
         }
     }
 
@@ -159,21 +157,22 @@ impl SqlSession {
             }
         };
         if let Some(open) = &self.open {
-            let explicit = open.begun.is_some();
+            let explicit = open.started.is_some();
             set(0, if explicit { b'T' } else { b'I' }, true);
-            set(2, b'R', open.marks.read);
-            set(4, b'W', open.marks.written);
-            set(6, b'S', open.marks.sent);
+            set(2, b'R', open.activity.read);
+            set(4, b'W', open.activity.written);
+            set(6, b'S', open.activity.sent);
         }
         set(7, b'L', self.table_locks.is_some());
         letters
     }
 
-    /// The statements that begin the open transaction, or what SET TRANSACTION
-    /// asked for.
+    /// The statements that begin a transaction like the open one, or like the next one.
     fn characteristics(&self) -> String {
-        let (isolation, read_only, begun) = match &self.open {
-            Some(OpenTxn { begun, asked, .. }) => (asked.isolation, asked.read_only, *begun),
+        let (isolation, read_only, started) = match &self.open {
+            Some(OpenTxn {
+                started, requested, ..
+            }) => (requested.isolation, requested.read_only, *started),
             None => (self.next.isolation, self.next.read_only, None),
         };
         let mut text = String::new();
@@ -183,8 +182,8 @@ impl SqlSession {
             text.push_str("; ");
         }
         let access = read_only.map(|only| if only { "READ ONLY" } else { "READ WRITE" });
-        match (begun, access) {
-            (Some(Begun { snapshot }), access) => {
+        match (started, access) {
+            (Some(ExplicitStart { snapshot }), access) => {
                 text.push_str("START TRANSACTION");
                 if snapshot {
                     text.push_str(" WITH CONSISTENT SNAPSHOT");
@@ -206,8 +205,7 @@ impl SqlSession {
         text
     }
 
-    /// Names that `session_track_system_variables` gives and nobody has are
-    /// passed over, with a warning.
+    /// Warns of names in `session_track_system_variables` that are no variables.
     pub(super) fn warn_of_untracked(&self, list: &str) {
         let names = list.split(',').map(str::trim);
         for name in names.filter(|n| !n.is_empty() && *n != "*" && vars::find(n).is_none()) {

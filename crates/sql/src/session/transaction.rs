@@ -1,6 +1,6 @@
 //! Transactions of a session: begin, commit, savepoints, isolation.
 
-use super::track::TxnMarks;
+use super::track::TxnActivity;
 use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{
@@ -23,24 +23,24 @@ pub struct OpenTxn {
     /// The catalog's version when the snapshot was taken.
     pub snapshot_version: u64,
     savepoints: Vec<(String, Mark)>,
-    /// Begun by a statement; `None`: by whatever statement came first.
-    pub(super) begun: Option<Begun>,
-    /// What SET TRANSACTION and START TRANSACTION asked for.
-    pub(super) asked: NextTxn,
-    /// What happened in it.
-    pub(super) marks: TxnMarks,
+    /// Set when START TRANSACTION or BEGIN began it; `None` when any other statement did.
+    pub(super) started: Option<ExplicitStart>,
+    /// Characteristics of SET TRANSACTION and START TRANSACTION.
+    pub(super) requested: TxnCharacteristics,
+    /// Activity so far.
+    pub(super) activity: TxnActivity,
 }
 
-/// How START TRANSACTION began a transaction.
+/// The START TRANSACTION that began a transaction.
 #[derive(Clone, Copy, Debug)]
-pub struct Begun {
+pub struct ExplicitStart {
     /// WITH CONSISTENT SNAPSHOT.
     pub(super) snapshot: bool,
 }
 
-/// What SET TRANSACTION without a scope asked for.
+/// Transaction characteristics of SET TRANSACTION without a scope.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NextTxn {
+pub struct TxnCharacteristics {
     pub(super) isolation: Option<IsolationLevel>,
     pub(super) read_only: Option<bool>,
 }
@@ -94,9 +94,9 @@ impl SqlSession {
             read_only: next.read_only.unwrap_or(self.cx.settings.read_only),
             snapshot_version: 0,
             savepoints: Vec::new(),
-            begun: None,
-            asked: next,
-            marks: TxnMarks::default(),
+            started: None,
+            requested: next,
+            activity: TxnActivity::default(),
         })
     }
 
@@ -112,7 +112,7 @@ impl SqlSession {
             open.txn.get_mut().refresh()?;
             open.txn.get_mut().pin()?;
         }
-        open.begun = Some(Begun {
+        open.started = Some(ExplicitStart {
             snapshot: start.snapshot,
         });
         self.open = Some(open);
@@ -170,13 +170,13 @@ impl SqlSession {
             .unwrap_or(default == settings::Completion::Release);
         if chain {
             if let Some((isolation, read_only)) = before {
-                self.next = NextTxn {
+                self.next = TxnCharacteristics {
                     isolation: Some(isolation),
                     read_only: Some(read_only),
                 };
             }
             let mut open = self.begin_txn()?;
-            open.begun = Some(Begun { snapshot: false });
+            open.started = Some(ExplicitStart { snapshot: false });
             self.open = Some(open);
         }
         Ok(Outcome {
@@ -265,7 +265,7 @@ impl SqlSession {
         Ok(Outcome::default())
     }
 
-    /// What an error that reaches the client does to the transaction.
+    /// Ends the transaction for an error that ends it.
     pub(crate) fn settle_error(&mut self, error: SqlError) -> SqlError {
         if error.rolled_back || error.fatal {
             if error.message.contains("(snapshot conflict)") {

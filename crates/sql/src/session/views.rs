@@ -143,8 +143,8 @@ impl SqlSession {
         }
     }
 
-    /// 1368: a view whose rows cannot be changed checks none; 1462 and 1356
-    /// for what a view could not be read by.
+    /// 1368 for a CHECK OPTION on a view whose rows cannot be changed; 1462 and 1356 for a view
+    /// that could not be read.
     fn check_view(&self, view: &View) -> Result<()> {
         let described = views::describe(&self.cx.server.db.catalog(), view)?;
         if view.check != CheckOption::None && !described.updatable {

@@ -1,7 +1,7 @@
 //! SHOW, DESCRIBE and EXPLAIN, with the column names of MySQL 8.
 //!
-//! [`schema`] tells of databases, tables, columns and indexes; [`server`] of
-//! variables, counters and sessions; [`explain`] of plans. Each makes a
+//! [`schema`] shows databases, tables, columns and indexes; [`server`]
+//! variables, counters and sessions; [`explain`] plans. Each makes
 //! [`Rows`], which LIKE and WHERE filter through the ordinary
 //! evaluator.
 

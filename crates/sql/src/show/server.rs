@@ -27,7 +27,7 @@ pub fn variables(cx: &StatementContext, scope: VarScope) -> Rows {
     rows
 }
 
-/// SHOW STATUS: counters of SQL, of the engine, and of the other rooms.
+/// SHOW STATUS: counters of SQL, of the engine, and of other parts of the server.
 pub fn status(cx: &StatementContext) -> Rows {
     let mut rows = Rows::new(vec![
         text_column("Variable_name", 64),
@@ -92,7 +92,7 @@ pub fn memcached_key(cx: &StatementContext, key: &[u8]) -> Rows {
         number_column("expires"),
         text_column("last_error", 1024),
     ]);
-    // Whether a key has a row is for those who may read the table.
+    // Whether a key has a row needs the privilege to read the table.
     let rights = cx.rights();
     let readable = |row: &Vec<Value>| match row.get(4) {
         Some(Value::Bytes(name)) => {
@@ -191,7 +191,7 @@ pub fn processes(cx: &StatementContext, full: bool) -> Rows {
     rows
 }
 
-/// SHOW ENGINES: there is one, and it does what InnoDB is asked for.
+/// SHOW ENGINES: one engine, which serves as InnoDB.
 pub fn engines() -> Rows {
     let mut rows = Rows::new(vec![
         text_column("Engine", 64),

@@ -1,4 +1,4 @@
-//! Changes of passwords: who may change one, and which may follow (manual, "Password
+//! Changes of passwords: the privileges they need, and the policy for new ones (manual, "Password
 //! Management").
 
 use super::quoted;
@@ -13,13 +13,13 @@ use porpoise_access::{
 use porpoise_types::{DateTime, Value};
 
 /// A password generated for an account, as the statement's result shows it.
-pub(super) struct Generated {
+pub(super) struct GeneratedPassword {
     pub(super) account: AuthId,
     pub(super) password: String,
 }
 
 /// The result of statements that generated passwords.
-pub(super) fn generated_rows(list: &[Generated]) -> Rows {
+pub(super) fn generated_rows(list: &[GeneratedPassword]) -> Rows {
     let mut rows = Rows::new(vec![
         text_column("user", 32),
         text_column("host", 255),
@@ -102,7 +102,7 @@ impl PasswordChange<'_> {
         given: &Identified<'_>,
         account: &mut Account,
         change: &mut Change,
-    ) -> Result<Option<Generated>> {
+    ) -> Result<Option<GeneratedPassword>> {
         let old_plugin = self.existed.then(|| account.plugin.clone());
         let plugin = |given: Option<&[u8]>| match (given, &old_plugin) {
             (None, Some(old)) => Ok(old.clone()),
@@ -123,7 +123,7 @@ impl PasswordChange<'_> {
                 let password = random_password(self.cx)?;
                 self.set(&plugin, password.as_bytes(), account, change)?;
                 let account = account.id();
-                Ok(Some(Generated { account, password }))
+                Ok(Some(GeneratedPassword { account, password }))
             }
             Identified::Plugin { plugin, hash } => {
                 self.check_current(account)?;
@@ -143,12 +143,12 @@ impl PasswordChange<'_> {
         &self,
         account: &mut Account,
         change: &mut Change,
-    ) -> Result<Generated> {
+    ) -> Result<GeneratedPassword> {
         let password = random_password(self.cx)?;
         let plugin = account.plugin.clone();
         self.set(&plugin, password.as_bytes(), account, change)?;
         let account = account.id();
-        Ok(Generated { account, password })
+        Ok(GeneratedPassword { account, password })
     }
 
     /// Sets a password.

@@ -1,8 +1,8 @@
 //! System variables: a registry, the values of server and session, and the
 //! settings that statements work with.
 //!
-//! An entry of [`registry`] names a variable, who may set it, what it takes,
-//! its default and its documentation. Values live in [`Values`], one list for
+//! An entry of [`registry`] has a variable's name, scope, kind of values,
+//! default and its documentation. Values live in [`Values`], one list for
 //! the server and one for each session; a session shares the server's list
 //! until it sets something. [`settings`] turns a list into typed settings, so
 //! that no statement looks a variable up by its name.
@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub use registry::VARIABLES;
 pub use settings::Settings;
 
-/// Who has a value of a variable, and who may set it.
+/// Scope of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The server and each session.
@@ -53,7 +53,7 @@ impl Scope {
     }
 }
 
-/// What a variable takes.
+/// Kind of a variable's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum VarKind {
     /// ON and OFF, 1 and 0.
@@ -88,7 +88,7 @@ pub enum VarKind {
 pub struct Variable {
     /// The name, in lower case.
     pub name: &'static str,
-    /// Who has a value, and who may set it.
+    /// Scope.
     pub scope: Scope,
     /// What it takes.
     pub kind: VarKind,

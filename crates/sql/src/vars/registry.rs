@@ -1,6 +1,6 @@
 //! The registered system variables.
 //!
-//! What stock clients, drivers and ORMs ask for on connecting is all here;
+//! All variables that stock clients, drivers and ORMs read on connecting are here;
 //! entries whose documentation says "without effect" exist so that a client
 //! that sets or reads them goes on. The list is sorted by name.
 

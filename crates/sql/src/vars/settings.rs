@@ -99,7 +99,7 @@ pub struct Settings {
     pub transaction_info: TransactionInfo,
 }
 
-/// `session_track_transaction_info`: what clients are told of transactions.
+/// `session_track_transaction_info`: reports of transactions to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionInfo {
     /// Nothing.

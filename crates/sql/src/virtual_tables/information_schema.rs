@@ -9,7 +9,7 @@ use porpoise_types::{Collation, ColumnType, Kind};
 enum T {
     /// VARCHAR of so many characters.
     Text(u32),
-    /// VARCHAR(64) that tells capitals from small letters: names of databases and tables.
+    /// VARCHAR(64) that distinguishes upper and lower case: names of databases and tables.
     Name,
     /// LONGTEXT.
     Long,
@@ -160,7 +160,7 @@ const STATISTICS: &[(&str, T)] = &[
     ("EXPRESSION", T::Long),
 ];
 
-/// Who waits, and with which statement.
+/// Waiting session and its statement.
 const WAITING_SESSION: &[(&str, T)] = &[
     ("THREAD", T::BigUnsigned),
     ("USER", T::Text(32)),
@@ -169,7 +169,7 @@ const WAITING_SESSION: &[(&str, T)] = &[
     ("QUERY", T::Long),
 ];
 
-/// For which lock, how long, and whose it is.
+/// Lock that is waited for, time of the wait, and blocker.
 const WAITED_LOCK: &[(&str, T)] = &[
     ("LOCK_SCHEMA", T::Name),
     ("LOCK_TABLE", T::Name),

@@ -121,9 +121,9 @@ const MAX_MESSAGE: usize = 512;
 
 /// While it lives, warnings of the environment are errors where it was made strict.
 #[must_use = "strictness ends with it"]
-pub struct Strictly<'e>(&'e Cell<bool>);
+pub struct StrictGuard<'e>(&'e Cell<bool>);
 
-impl Drop for Strictly<'_> {
+impl Drop for StrictGuard<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }
@@ -131,9 +131,9 @@ impl Drop for Strictly<'_> {
 
 impl Env {
     /// Evaluates strictly, or not, until what is returned is dropped, by an error too.
-    pub fn strictly(&self, strict: bool) -> Strictly<'_> {
+    pub fn strictly(&self, strict: bool) -> StrictGuard<'_> {
         self.strict.set(strict);
-        Strictly(&self.strict)
+        StrictGuard(&self.strict)
     }
 
     /// One unit of evaluation: an operator, an arm of an OR, an item of a

@@ -32,7 +32,7 @@ pub struct InSet {
 
 /// What is known of one list.
 #[derive(Clone, Debug)]
-enum Known {
+enum ListState {
     /// It was evaluated once.
     Seen,
     /// Its items have no common encoding.
@@ -43,13 +43,13 @@ enum Known {
 /// The sets of the plan that runs, by the addresses of their lists; none while
 /// no plan runs.
 #[derive(Debug, Default)]
-pub struct InSets(RefCell<Option<HashMap<usize, Known>>>);
+pub struct InSets(RefCell<Option<HashMap<usize, ListState>>>);
 
 /// Lets go of the sets when it is dropped.
 #[must_use = "sets are kept until it is dropped"]
-pub struct Keeping<'e>(&'e InSets);
+pub struct InSetsGuard<'e>(&'e InSets);
 
-impl Drop for Keeping<'_> {
+impl Drop for InSetsGuard<'_> {
     fn drop(&mut self) {
         self.0.0.replace(None);
     }
@@ -57,9 +57,9 @@ impl Drop for Keeping<'_> {
 
 impl Env {
     /// Keeps sets until what is returned is dropped.
-    pub fn keep_sets(&self) -> Keeping<'_> {
+    pub fn keep_sets(&self) -> InSetsGuard<'_> {
         self.in_sets.0.replace(Some(HashMap::new()));
-        Keeping(&self.in_sets)
+        InSetsGuard(&self.in_sets)
     }
 }
 
@@ -79,17 +79,17 @@ pub fn probe<'a>(
         Some(sets) => match sets.get(&address) {
             Some(known) => known.clone(),
             None => {
-                sets.insert(address, Known::Seen);
+                sets.insert(address, ListState::Seen);
                 return Ok(None);
             }
         },
     };
     let set = match known {
-        Known::Mixed => return Ok(None),
-        Known::Set(set) => set,
-        Known::Seen => {
+        ListState::Mixed => return Ok(None),
+        ListState::Set(set) => set,
+        ListState::Seen => {
             let made = set_of(list, how, cx)?.map(Arc::new);
-            let known = made.clone().map_or(Known::Mixed, Known::Set);
+            let known = made.clone().map_or(ListState::Mixed, ListState::Set);
             if let Some(sets) = &mut *cx.env.in_sets.0.borrow_mut() {
                 sets.insert(address, known);
             }

@@ -88,7 +88,7 @@ pub fn user_statement(
 fn finish(
     cx: &mut StatementContext,
     ticket: Ticket,
-    generated: &[passwords::Generated],
+    generated: &[passwords::GeneratedPassword],
     sink: &mut dyn ResultSink,
 ) -> Result<Outcome> {
     let outcome = match generated {
@@ -123,7 +123,7 @@ fn put_account(
     user: &UserStatement<'_>,
     spec: &UserSpec<'_>,
     change: &mut Change,
-) -> Result<Option<passwords::Generated>> {
+) -> Result<Option<passwords::GeneratedPassword>> {
     let id = cx.auth_id(&spec.account);
     cx.need_system_user(data, &id)?;
     let old = data.account(&id.user, &id.host);

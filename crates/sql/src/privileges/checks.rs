@@ -116,7 +116,7 @@ impl StatementContext {
         self.check_locking(planned)
     }
 
-    /// Checks all uses of a statement. A lacking column is told of only where no privilege on a
+    /// Checks all uses of a statement. A lacking column is reported only where no privilege on a
     /// whole table is lacking.
     fn check_uses(&self, uses: &[TableUse]) -> Result<()> {
         let own = self.rights();
@@ -251,7 +251,7 @@ impl StatementContext {
         self.need_table(Privileges::SELECT, database, table)
     }
 
-    /// Takes the place of an error found while a statement was planned, if it would tell of
+    /// Replaces an error found while a statement was planned, if it would reveal
     /// tables that the account may not see: an unknown column is reported only of those.
     pub(crate) fn hide(&self, error: SqlError, names: &[(String, String)]) -> SqlError {
         if self.may_everything() {
