@@ -67,9 +67,10 @@ impl Diagnostics {
 
     /// Number of conditions in the reply.
     pub fn reported(&self) -> u16 {
-        match self.keep.get() {
-            true => 0,
-            false => u16::try_from(self.count(false)).unwrap_or(u16::MAX),
+        if self.keep.get() {
+            0
+        } else {
+            u16::try_from(self.count(false)).unwrap_or(u16::MAX)
         }
     }
 }

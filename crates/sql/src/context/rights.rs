@@ -84,9 +84,10 @@ impl StatementContext {
 
     /// 1044 unless the database may be used so.
     pub(crate) fn need_database(&self, wanted: Privileges, database: &str) -> Result<()> {
-        match self.rights().on_database(database).has(wanted) {
-            true => Ok(()),
-            false => Err(self.database_denied(database)),
+        if self.rights().on_database(database).has(wanted) {
+            Ok(())
+        } else {
+            Err(self.database_denied(database))
         }
     }
 

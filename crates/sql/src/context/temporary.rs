@@ -57,9 +57,10 @@ impl StatementContext {
     /// The definitions that this session's statements are planned on.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         let common = self.server.db.catalog();
-        match self.temporary.tables.is_empty() {
-            true => common,
-            false => self.temporary.over(&common),
+        if self.temporary.tables.is_empty() {
+            common
+        } else {
+            self.temporary.over(&common)
         }
     }
 }

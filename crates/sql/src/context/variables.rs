@@ -56,9 +56,10 @@ impl SystemVariables for StatementContext {
             Value::Double(_) => ColumnType::double(),
             Value::Decimal(d) => ColumnType::decimal(65, d.scale()),
             Value::Bytes(_) if is_text(ty) => {
-                let kind = match ty.collation == Collation::BINARY {
-                    true => Kind::LongBlob,
-                    false => Kind::LongText,
+                let kind = if ty.collation == Collation::BINARY {
+                    Kind::LongBlob
+                } else {
+                    Kind::LongText
                 };
                 ColumnType::text(kind, ty.collation)
             }

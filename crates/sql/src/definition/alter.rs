@@ -180,12 +180,11 @@ impl Clauses<'_> {
             })
             .map_or_else(|e| e, |()| SqlError::internal("no generated column")));
         }
-        let value = match expressions::is_literal(value) {
-            true => default(self.cx, value, &spec)?,
-            false => {
-                let owner = ExpressionOwner::Default(&column.name);
-                ColumnDefault::Expr(expressions::expression(value, owner)?)
-            }
+        let value = if expressions::is_literal(value) {
+            default(self.cx, value, &spec)?
+        } else {
+            let owner = ExpressionOwner::Default(&column.name);
+            ColumnDefault::Expr(expressions::expression(value, owner)?)
         };
         Ok(AlterOp::SetDefault(
             name.to_owned(),
@@ -273,9 +272,10 @@ impl Clauses<'_> {
             (None, None) => return Ok(()),
         };
         self.inherited = new;
-        self.ops.push(match converts {
-            true => AlterOp::ConvertCollation(new),
-            false => AlterOp::SetCollation(new),
+        self.ops.push(if converts {
+            AlterOp::ConvertCollation(new)
+        } else {
+            AlterOp::SetCollation(new)
         });
         Ok(())
     }

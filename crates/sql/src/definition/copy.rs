@@ -111,9 +111,10 @@ fn computed(name: String, item: &Expr, ty: &ColumnType) -> ColumnSpec {
     };
     if ty.is_integer() && ty.length < 4 {
         // A truth value.
-        ty = match ty.unsigned {
-            true => ColumnType::bigint_unsigned(),
-            false => ColumnType::bigint(),
+        ty = if ty.unsigned {
+            ColumnType::bigint_unsigned()
+        } else {
+            ColumnType::bigint()
         };
     }
     let number = ty.is_numeric() && !item.nullable;

@@ -439,9 +439,10 @@ fn now_digits(e: &Expr<'_>) -> Option<u64> {
 fn default(cx: &StatementContext, e: &Expr<'_>, spec: &ColumnSpec) -> Result<ColumnDefault> {
     if let Some(digits) = now_digits(e) {
         let temporal = matches!(spec.ty.kind, Kind::DateTime | Kind::Timestamp);
-        return match temporal && digits == u64::from(spec.ty.decimals) {
-            true => Ok(ColumnDefault::Now),
-            false => Err(bad_default(&spec.name)),
+        return if temporal && digits == u64::from(spec.ty.decimals) {
+            Ok(ColumnDefault::Now)
+        } else {
+            Err(bad_default(&spec.name))
         };
     }
     let (value, source) = cx.evaluate(e, &[], &[])?;

@@ -142,9 +142,10 @@ fn fsp(ty: &DataType<'_>, column: &str) -> Result<u8> {
 /// Display widths mean something for TINYINT(1) and ZEROFILL only.
 fn integer(kind: Kind, digits: u32, ty: &DataType<'_>, column: &str) -> Result<ColumnType> {
     let unsigned = ty.unsigned || ty.zerofill;
-    let mut column_type = match unsigned {
-        true => ColumnType::uint(kind),
-        false => ColumnType::int(kind),
+    let mut column_type = if unsigned {
+        ColumnType::uint(kind)
+    } else {
+        ColumnType::int(kind)
     };
     let width = match ty.length {
         Some(n) if n > 255 => return Err(too_wide(column, 255)),
@@ -227,9 +228,12 @@ fn string(
 ) -> Result<WithNote> {
     let raw = collation == Collation::BINARY;
     let bytes = u64::from(collation.charset().max_len());
-    let text = |kind, blob| match raw {
-        true => ColumnType::blob(blob),
-        false => ColumnType::text(kind, collation),
+    let text = |kind, blob| {
+        if raw {
+            ColumnType::blob(blob)
+        } else {
+            ColumnType::text(kind, collation)
+        }
     };
     let plain = match ty.kind {
         TypeKind::Char => match (ty.length.unwrap_or(1), raw) {
@@ -277,9 +281,10 @@ fn varying(
     let length = ty.length.unwrap_or(1);
     let most = 65_535 / bytes;
     if length <= most {
-        let ty = match raw {
-            true => ColumnType::varbinary(length as u32),
-            false => ColumnType::varchar(length as u32, collation),
+        let ty = if raw {
+            ColumnType::varbinary(length as u32)
+        } else {
+            ColumnType::varchar(length as u32, collation)
         };
         return Ok((ty, None));
     }
@@ -287,9 +292,10 @@ fn varying(
         return Err(too_long(column, most));
     }
     let (kind, blob) = size_of_text(Some(length.saturating_mul(bytes)));
-    let (from, to, ty) = match raw {
-        true => ("VARBINARY", "BLOB", ColumnType::blob(blob)),
-        false => ("VARCHAR", "TEXT", ColumnType::text(kind, collation)),
+    let (from, to, ty) = if raw {
+        ("VARBINARY", "BLOB", ColumnType::blob(blob))
+    } else {
+        ("VARCHAR", "TEXT", ColumnType::text(kind, collation))
     };
     let note = format!("Converting column '{column}' from {from} to {to}");
     Ok((ty, Some((1246, note))))

@@ -113,9 +113,10 @@ pub(super) fn views(cx: &StatementContext) -> Vec<Vec<Value>> {
     let row = |view: &Arc<View>| {
         let may = rights.on_table(&view.database, &view.name);
         let own = view.definer == cx.client.account;
-        let query = match own || may.has(Privileges::SHOW_VIEW) {
-            true => view.query.as_str(),
-            false => "",
+        let query = if own || may.has(Privileges::SHOW_VIEW) {
+            view.query.as_str()
+        } else {
+            ""
         };
         let updatable = describe(&everything, view).is_ok_and(|d| d.updatable);
         vec![

@@ -35,9 +35,10 @@ fn rows(
         };
         for name in names {
             let privilege = Privileges::named(name).unwrap_or_default();
-            let option = match Privileges::DYNAMIC.meets(privilege) {
-                true => grant.grantable.has(privilege),
-                false => option,
+            let option = if Privileges::DYNAMIC.meets(privilege) {
+                grant.grantable.has(privilege)
+            } else {
+                option
             };
             let mut row = vec![text(&grantee), text("def")];
             row.extend(place(grant));

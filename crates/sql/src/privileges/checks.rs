@@ -63,9 +63,10 @@ fn missing<'u>(rights: &Rights, used: &'u TableUse) -> Option<Missing<'u>> {
         let lacking = wanted.without(own).without(held);
         if let Some(name) = lacking.names().next() {
             let listed = granted.is_none() || !used.whole.meets(lacking);
-            return Some(match listed {
-                true => Missing::Column(name, column),
-                false => Missing::Table(name),
+            return Some(if listed {
+                Missing::Column(name, column)
+            } else {
+                Missing::Table(name)
             });
         }
     }
@@ -195,9 +196,10 @@ impl StatementContext {
             }
             Requirement::AnyColumn(wanted, database, table) => {
                 let held = self.rights().on_any_column(database, table);
-                match held.has(*wanted) {
-                    true => Ok(()),
-                    false => self.need_table(*wanted, database, table),
+                if held.has(*wanted) {
+                    Ok(())
+                } else {
+                    self.need_table(*wanted, database, table)
                 }
             }
             Requirement::Columns(wanted, database, table, columns) => {
@@ -237,9 +239,10 @@ impl StatementContext {
         let rights = self.rights();
         let hidden = rights.on_columns(database, table).is_some()
             && !rights.on_table(database, table).meets(Privileges::TABLE);
-        match hidden {
-            true => Err(self.table_denied("SHOW", table)),
-            false => self.need_visible(database, table),
+        if hidden {
+            Err(self.table_denied("SHOW", table))
+        } else {
+            self.need_visible(database, table)
         }
     }
 

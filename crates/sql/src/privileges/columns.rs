@@ -26,9 +26,10 @@ pub(super) fn illegal() -> SqlError {
 /// 1141, or 1147 of a table.
 pub(super) fn no_grant(user: &str, host: &str, table: &str) -> SqlError {
     let start = format!("There is no such grant defined for user '{user}' on host '{host}'");
-    match table.is_empty() {
-        true => SqlError::new(1141, "42000", start),
-        false => SqlError::new(1147, "42000", format!("{start} on table '{table}'")),
+    if table.is_empty() {
+        SqlError::new(1141, "42000", start)
+    } else {
+        SqlError::new(1147, "42000", format!("{start} on table '{table}'"))
     }
 }
 

@@ -173,9 +173,10 @@ fn change(cx: &StatementContext, data: &AccessData, statement: &ast::Grant<'_>) 
             if !table.is_empty() && !statement.revoke && !exists && !create {
                 return Err(SqlError::no_table(&database, &table));
             }
-            let columns = match statement.revoke {
-                true => columns,
-                false => columns.found(&catalog, &database, &table)?,
+            let columns = if statement.revoke {
+                columns
+            } else {
+                columns.found(&catalog, &database, &table)?
             };
             for (user, host) in targets {
                 let mut empty = Grant {
@@ -184,9 +185,10 @@ fn change(cx: &StatementContext, data: &AccessData, statement: &ast::Grant<'_>) 
                     database: database.clone(),
                     table: table.clone(),
                     privileges: Privileges::NONE,
-                    grantable: match statement.grant_option {
-                        true => set.intersection(Privileges::DYNAMIC),
-                        false => Privileges::NONE,
+                    grantable: if statement.grant_option {
+                        set.intersection(Privileges::DYNAMIC)
+                    } else {
+                        Privileges::NONE
                     },
                 };
                 let revoke = statement.revoke;
@@ -248,9 +250,10 @@ fn change_one(
     let grantable = old.map_or(Privileges::NONE, |g| g.grantable);
     if revoke {
         next.privileges = had.without(set);
-        next.grantable = match set.has(Privileges::GRANT_OPTION) {
-            true => Privileges::NONE,
-            false => grantable.without(set),
+        next.grantable = if set.has(Privileges::GRANT_OPTION) {
+            Privileges::NONE
+        } else {
+            grantable.without(set)
         };
     } else {
         next.privileges = had.with(set);
@@ -316,9 +319,10 @@ pub fn shown(cx: &StatementContext, id: &AuthId, roles: &[AuthId]) -> Vec<String
                 list => list.join(", "),
             },
         };
-        let option = match grant.privileges.has(Privileges::GRANT_OPTION) {
-            true => " WITH GRANT OPTION",
-            false => "",
+        let option = if grant.privileges.has(Privileges::GRANT_OPTION) {
+            " WITH GRANT OPTION"
+        } else {
+            ""
         };
         lines.push(format!("GRANT {what} ON {place} TO {to}{option}"));
         lines.extend(dynamic_shown(grant, &to));

@@ -60,9 +60,12 @@ impl<'s> RecodingSink<'s> {
     /// For one result.
     pub fn new(sink: &'s mut dyn ResultSink, settings: &Settings) -> RecodingSink<'s> {
         let to = settings.results.filter(|c| *c != Charset::Binary);
-        let to = to.map(|charset| match settings.collation.charset() == charset {
-            true => settings.collation,
-            false => charset.default_collation(),
+        let to = to.map(|charset| {
+            if settings.collation.charset() == charset {
+                settings.collation
+            } else {
+                charset.default_collation()
+            }
         });
         RecodingSink {
             sink,

@@ -45,14 +45,15 @@ impl LimitedUsage {
         let usage = server.access.usage(&id);
         usage
             .connect(limits, server.access.now())
-            .map_err(|(resource, value)| match resource == "max_user_connections" && !own {
-                false => exceeded(&client.user, (resource, value)),
-                true => {
+            .map_err(|(resource, value)| {
+                if resource == "max_user_connections" && !own {
                     let text = format!(
                         "User {} already has more than 'max_user_connections' active connections",
                         client.user
                     );
                     SqlError::new(1203, "42000", text)
+                } else {
+                    exceeded(&client.user, (resource, value))
                 }
             })?;
         Ok(Some(LimitedUsage {

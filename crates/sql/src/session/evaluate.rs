@@ -74,9 +74,10 @@ impl SqlSession {
         let mut plan = QueryPlan::of_value(bound);
         plan.inner_tables = reads.tables.take();
         plan.inner_locks = reads.locks.get();
-        match plan.inner_locks {
-            true => Err(SqlError::not_supported("a locking subquery here")),
-            false => Ok((plan, ty, reads.uses.take())),
+        if plan.inner_locks {
+            Err(SqlError::not_supported("a locking subquery here"))
+        } else {
+            Ok((plan, ty, reads.uses.take()))
         }
     }
 }

@@ -50,9 +50,10 @@ impl SqlSession {
         if explain.analyze && matches!(&plan.plan, Plan::Update(_) | Plan::Delete(_)) {
             return explain::not_run().send(&mut self.cx, sink);
         }
-        let profile = match explain.analyze {
-            true => Some(self.profiled(&plan, params)?),
-            false => None,
+        let profile = if explain.analyze {
+            Some(self.profiled(&plan, params)?)
+        } else {
+            None
         };
         let shown = explain::shown(&self.cx, format, &plan.plan, params, profile.as_ref());
         shown.send(&mut self.cx, sink)

@@ -367,11 +367,12 @@ fn columns(table: &Table, def: &MemcachedPrefix<'_>) -> Result<(String, Option<S
         .collect::<Result<_>>()?;
     let value: Vec<usize> = def.value.iter().map(position).collect::<Result<_>>()?;
     let all = value.is_empty();
-    let value: Vec<usize> = match all {
-        true => (0..table.columns.len())
+    let value: Vec<usize> = if all {
+        (0..table.columns.len())
             .filter(|n| !key.contains(n) && !apart.contains(n))
-            .collect(),
-        false => value,
+            .collect()
+    } else {
+        value
     };
     let names = |list: &[usize]| {
         let names = list.iter().filter_map(|n| table.columns.get(*n));

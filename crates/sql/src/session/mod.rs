@@ -388,9 +388,10 @@ impl SqlSession {
         );
         let result = result.map(|mut outcome| {
             outcome.warnings = self.cx.diagnostics.reported();
-            self.cx.env.row_count = match outcome.had_rows {
-                true => -1,
-                false => i64::try_from(outcome.affected_rows).unwrap_or(i64::MAX),
+            self.cx.env.row_count = if outcome.had_rows {
+                -1
+            } else {
+                i64::try_from(outcome.affected_rows).unwrap_or(i64::MAX)
             };
             outcome
         });
@@ -438,9 +439,10 @@ fn reusable(mut arena: Bump) -> Bump {
 /// behind the words that announce it.
 fn shown(text: &[u8]) -> Cow<'_, [u8]> {
     let text = text.get(..processes::KEPT).unwrap_or(text);
-    match crate::users::mentions_password(text) {
-        true => Cow::Borrowed(b"(a statement with a password)"),
-        false => Cow::Borrowed(text),
+    if crate::users::mentions_password(text) {
+        Cow::Borrowed(b"(a statement with a password)")
+    } else {
+        Cow::Borrowed(text)
     }
 }
 

@@ -240,9 +240,10 @@ impl SqlSession {
                 return None;
             }
         };
-        let plan = match self.cx.volatile.get() {
-            true => None,
-            false => planned,
+        let plan = if self.cx.volatile.get() {
+            None
+        } else {
+            planned
         };
         cache.keep(
             normalized.key,

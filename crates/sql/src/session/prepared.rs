@@ -298,9 +298,10 @@ impl SqlSession {
     /// # Errors
     /// 1243 when there is no such statement.
     pub fn reset_statement(&mut self, id: u32) -> Result<()> {
-        match self.statements.contains_key(&id) {
-            true => Ok(()),
-            false => Err(unknown_statement(&id.to_string(), "mysqld_stmt_reset")),
+        if self.statements.contains_key(&id) {
+            Ok(())
+        } else {
+            Err(unknown_statement(&id.to_string(), "mysqld_stmt_reset"))
         }
     }
 

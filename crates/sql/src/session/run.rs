@@ -97,9 +97,10 @@ impl SqlSession {
             Statement::Insert(insert) => Plan::Insert(insert::plan_insert(insert, cx)?),
             Statement::Update(update) => {
                 self.check_safe(update.filter.is_some() || update.limit.is_some())?;
-                match dml::of_one_table(update) {
-                    true => Plan::Update(dml::plan_update(update, cx)?),
-                    false => Plan::Multi(multi::plan_update(update, cx)?),
+                if dml::of_one_table(update) {
+                    Plan::Update(dml::plan_update(update, cx)?)
+                } else {
+                    Plan::Multi(multi::plan_update(update, cx)?)
                 }
             }
             Statement::Delete(delete) => {

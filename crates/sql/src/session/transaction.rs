@@ -156,12 +156,11 @@ impl SqlSession {
     /// COMMIT and ROLLBACK.
     pub(crate) fn complete(&mut self, commit: bool, how: &Completion) -> Result<Outcome> {
         let before = self.open.as_ref().map(|o| (o.isolation, o.read_only));
-        let ticket = match commit {
-            true => self.commit()?,
-            false => {
-                self.roll_back();
-                Ticket::NONE
-            }
+        let ticket = if commit {
+            self.commit()?
+        } else {
+            self.roll_back();
+            Ticket::NONE
         };
         let default = self.cx.settings.completion;
         let chain = how.chain.unwrap_or(default == settings::Completion::Chain);

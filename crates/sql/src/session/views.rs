@@ -64,9 +64,10 @@ impl SqlSession {
         if columns.is_empty() && !matches!(spelled.body, crate::parse::ast::QueryBody::Select(_)) {
             columns = shown().collect();
         }
-        let names: Vec<String> = match columns.is_empty() {
-            true => shown().collect(),
-            false => columns.clone(),
+        let names: Vec<String> = if columns.is_empty() {
+            shown().collect()
+        } else {
+            columns.clone()
         };
         check_columns(&names, plan.columns.len())?;
         let definer = self.definer_of(create)?;
@@ -134,12 +135,11 @@ impl SqlSession {
                 });
             });
         }
-        match found {
-            true => {
-                let text = "View's SELECT contains a variable or parameter";
-                Err(SqlError::new(1351, "HY000", text))
-            }
-            false => Ok(()),
+        if found {
+            let text = "View's SELECT contains a variable or parameter";
+            Err(SqlError::new(1351, "HY000", text))
+        } else {
+            Ok(())
         }
     }
 

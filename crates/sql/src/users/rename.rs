@@ -161,9 +161,10 @@ pub fn rename_users(
                 None => wrong.push(quoted(&from.user, &from.host)),
             }
         }
-        match wrong.is_empty() {
-            true => Ok(names.change(data)),
-            false => Err(failed("RENAME USER", &wrong)),
+        if wrong.is_empty() {
+            Ok(names.change(data))
+        } else {
+            Err(failed("RENAME USER", &wrong))
         }
     })?;
     Ok(Outcome {

@@ -51,9 +51,10 @@ pub fn create(
             role.attributes.password.expired = true;
             change.put_accounts.push(role);
         }
-        match present.is_empty() || if_not_exists {
-            true => Ok(change),
-            false => Err(failed("CREATE ROLE", &present)),
+        if present.is_empty() || if_not_exists {
+            Ok(change)
+        } else {
+            Err(failed("CREATE ROLE", &present))
         }
     })?;
     for name in &present {
@@ -138,13 +139,12 @@ pub(crate) fn grant_change(
         }
         cx.need_system_user(data, &grantee)?;
         for role in &roles {
-            match grant.revoke {
-                true => revoke_one(cx, data, grant.if_exists, role, &grantee, &mut change)?,
-                false => {
-                    let edge = grant_one(&seen, role, &grantee, grant.grant_option)?;
-                    seen.edges.push(edge.clone());
-                    change.put_edges.push(edge);
-                }
+            if grant.revoke {
+                revoke_one(cx, data, grant.if_exists, role, &grantee, &mut change)?
+            } else {
+                let edge = grant_one(&seen, role, &grantee, grant.grant_option)?;
+                seen.edges.push(edge.clone());
+                change.put_edges.push(edge);
             }
         }
     }

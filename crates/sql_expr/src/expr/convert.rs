@@ -174,9 +174,10 @@ pub fn order(
     cx: &EvalCx<'_>,
 ) -> Result<Option<Ordering>> {
     if how == CompareAs::Json && (a_ty.kind != Kind::Json || b_ty.kind != Kind::Json) {
-        return match a.is_null() || b.is_null() {
-            true => Ok(None),
-            false => super::json::order((a, a_ty), (b, b_ty)).map(Some),
+        return if a.is_null() || b.is_null() {
+            Ok(None)
+        } else {
+            super::json::order((a, a_ty), (b, b_ty)).map(Some)
         };
     }
     if let Some(order) = fast_order(how, a, a_ty, b, b_ty) {
@@ -186,9 +187,12 @@ pub fn order(
         return Ok(None);
     }
     if !matches!(how, CompareAs::Bytes(_)) && (is_bits(a_ty) || is_bits(b_ty)) {
-        let number = |v, ty| match is_bits(ty) {
-            true => bits(v, ty, cx).map(|n| n.map_or(ValueRef::Null, ValueRef::UInt)),
-            false => Ok(v),
+        let number = |v, ty| {
+            if is_bits(ty) {
+                bits(v, ty, cx).map(|n| n.map_or(ValueRef::Null, ValueRef::UInt))
+            } else {
+                Ok(v)
+            }
         };
         let (a, b) = (number(a, a_ty)?, number(b, b_ty)?);
         return with(cx, |c| compare::compare(a, b, how, c));

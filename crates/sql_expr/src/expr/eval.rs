@@ -145,9 +145,10 @@ impl Env {
     pub fn tick(&self) -> Result<()> {
         let work = self.work.get().wrapping_add(1);
         self.work.set(work);
-        match work.is_multiple_of(interrupt::STRIDE) {
-            true => Ok(interrupt::check()?),
-            false => Ok(()),
+        if work.is_multiple_of(interrupt::STRIDE) {
+            Ok(interrupt::check()?)
+        } else {
+            Ok(())
         }
     }
 
@@ -161,9 +162,10 @@ impl Env {
         let units = u32::try_from(units).unwrap_or(interrupt::STRIDE);
         let work = before.wrapping_add(units);
         self.work.set(work);
-        match work / interrupt::STRIDE != before / interrupt::STRIDE {
-            true => Ok(interrupt::check()?),
-            false => Ok(()),
+        if work / interrupt::STRIDE != before / interrupt::STRIDE {
+            Ok(interrupt::check()?)
+        } else {
+            Ok(())
         }
     }
 
@@ -496,9 +498,10 @@ fn eval_call<'a>(
     };
     let mut values = bumpalo::collections::Vec::with_capacity_in(args.len(), arena);
     for (at, arg) in args.iter().enumerate() {
-        let start = match at == 0 && large::looks_at_start(function.name, args.len()) {
-            true => large::start(arg, row),
-            false => None,
+        let start = if at == 0 && large::looks_at_start(function.name, args.len()) {
+            large::start(arg, row)
+        } else {
+            None
         };
         values.push(match start {
             Some(start) => start,

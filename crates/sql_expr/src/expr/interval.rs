@@ -183,9 +183,10 @@ pub fn date_add<'a>(
             // Text in, text out: with a time where there was or is one.
             let mut text = Vec::new();
             let plain = end.time().as_micros() == 0 && !has_time(date.0);
-            match plain {
-                true => end.date().write_text(&mut text),
-                false => end.write_text(if end.micros() == 0 { 0 } else { 6 }, &mut text),
+            if plain {
+                end.date().write_text(&mut text)
+            } else {
+                end.write_text(if end.micros() == 0 { 0 } else { 6 }, &mut text)
             }
             ValueRef::Bytes(cx.arena.alloc_slice_copy(&text))
         }

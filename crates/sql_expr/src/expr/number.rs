@@ -368,9 +368,12 @@ impl<'t> Test<'t> {
             let (a, b) = aligned(a, b)?;
             Some(Test::Compare(op, a, b))
         };
-        let not = |test, negated| match negated {
-            true => Test::Not(Box::new(test)),
-            false => test,
+        let not = |test, negated| {
+            if negated {
+                Test::Not(Box::new(test))
+            } else {
+                test
+            }
         };
         Some(match &e.kind {
             ExprKind::Compare(op, how, args) => {

@@ -187,9 +187,10 @@ fn to_seconds(m: DateTime) -> i64 {
 }
 
 fn week<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let mode = match c.len() > 1 {
-        true => c.int(1)?.unwrap_or(0),
-        false => 0,
+    let mode = if c.len() > 1 {
+        c.int(1)?.unwrap_or(0)
+    } else {
+        0
     };
     Ok(int(c
         .date(0)?
@@ -197,9 +198,10 @@ fn week<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 }
 
 fn year_week<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let mode = match c.len() > 1 {
-        true => c.int(1)?.unwrap_or(0),
-        false => 0,
+    let mode = if c.len() > 1 {
+        c.int(1)?.unwrap_or(0)
+    } else {
+        0
     };
     Ok(int(c.date(0)?.map(|d| {
         let (year, week) = d.week((mode & 7) as u8 | 2);

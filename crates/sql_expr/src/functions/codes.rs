@@ -98,9 +98,10 @@ fn uuid_bytes(text: &[u8]) -> Option<[u8; 16]> {
 /// Groups of the time moved to the front, or back: low, mid, high to high, mid, low.
 fn swapped(b: [u8; 16], back: bool) -> [u8; 16] {
     let [b0, b1, b2, b3, b4, b5, b6, b7, rest @ ..] = b;
-    let head = match back {
-        false => [b6, b7, b4, b5, b0, b1, b2, b3],
-        true => [b4, b5, b6, b7, b2, b3, b0, b1],
+    let head = if back {
+        [b4, b5, b6, b7, b2, b3, b0, b1]
+    } else {
+        [b6, b7, b4, b5, b0, b1, b2, b3]
     };
     let mut out = [0; 16];
     for (to, from) in out.iter_mut().zip(head.iter().chain(&rest)) {
@@ -126,9 +127,10 @@ fn uuid_to_bin<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         return Ok(ValueRef::Null);
     };
     let bytes = uuid_bytes(text).ok_or_else(|| wrong_uuid(text, "uuid_to_bin"))?;
-    Ok(match flag(c, 1)? {
-        true => c.keep(&swapped(bytes, false)),
-        false => c.keep(&bytes),
+    Ok(if flag(c, 1)? {
+        c.keep(&swapped(bytes, false))
+    } else {
+        c.keep(&bytes)
     })
 }
 
@@ -139,9 +141,10 @@ fn bin_to_uuid<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let whole: [u8; 16] = bytes
         .try_into()
         .map_err(|_| wrong_uuid(bytes, "bin_to_uuid"))?;
-    let whole = match flag(c, 1)? {
-        true => swapped(whole, true),
-        false => whole,
+    let whole = if flag(c, 1)? {
+        swapped(whole, true)
+    } else {
+        whole
     };
     let digits = format!("{:032x}", u128::from_be_bytes(whole));
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
@@ -368,9 +371,10 @@ fn md5_text<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 
 fn bytes_type(args: &[Expr], _: Collation) -> ColumnType {
     let chars = args.first().map_or(0, |e| width(e).saturating_mul(4));
-    match chars > 65_000 {
-        true => ColumnType::blob(Kind::LongBlob),
-        false => ColumnType::varbinary(chars.saturating_add(32)),
+    if chars > 65_000 {
+        ColumnType::blob(Kind::LongBlob)
+    } else {
+        ColumnType::varbinary(chars.saturating_add(32))
     }
 }
 

@@ -97,9 +97,10 @@ impl Linear {
                 .syntax(syntax::Config::new())
                 .build(&plain)
                 .ok()?;
-            let kind = match backward {
-                true => MatchKind::All,
-                false => MatchKind::LeftmostFirst,
+            let kind = if backward {
+                MatchKind::All
+            } else {
+                MatchKind::LeftmostFirst
             };
             let config = Config::new()
                 .match_kind(kind)

@@ -64,9 +64,10 @@ fn rounded(args: &[Expr], collation: Collation) -> ColumnType {
 }
 
 fn finite<'a>(value: f64, name: &str) -> Result<ValueRef<'a>> {
-    match value.is_finite() {
-        true => Ok(ValueRef::Double(value)),
-        false => Err(SqlError::out_of_range("DOUBLE", name)),
+    if value.is_finite() {
+        Ok(ValueRef::Double(value))
+    } else {
+        Err(SqlError::out_of_range("DOUBLE", name))
     }
 }
 
@@ -294,14 +295,16 @@ fn extreme<'a>(c: &Call<'_, 'a>, wanted: Ordering) -> Result<ValueRef<'a>> {
         best = match best {
             None => Some((value, arg)),
             Some((least, from)) => {
-                let how = match c.ty.is_string() {
-                    true => CompareAs::Bytes(c.ty.collation),
-                    false => comparison_type(&from.ty, &arg.ty),
+                let how = if c.ty.is_string() {
+                    CompareAs::Bytes(c.ty.collation)
+                } else {
+                    comparison_type(&from.ty, &arg.ty)
                 };
                 let order = convert::order(how, value, &arg.ty, least, &from.ty, c.cx)?;
-                match order == Some(wanted) {
-                    true => Some((value, arg)),
-                    false => Some((least, from)),
+                if order == Some(wanted) {
+                    Some((value, arg))
+                } else {
+                    Some((least, from))
                 }
             }
         };

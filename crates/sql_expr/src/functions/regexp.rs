@@ -231,9 +231,10 @@ impl Pattern {
     /// Refuses a search that cannot be interrupted and may take long.
     fn check_cost(&self, bytes: usize) -> Result<()> {
         let states = self.linear().map_or(1, Linear::states);
-        match states.saturating_mul(bytes) <= COST_LIMIT {
-            true => Ok(()),
-            false => Err(timeout()),
+        if states.saturating_mul(bytes) <= COST_LIMIT {
+            Ok(())
+        } else {
+            Err(timeout())
         }
     }
 
@@ -373,9 +374,10 @@ fn start(text: &str, position: i64) -> Result<usize> {
 
 /// An optional integer argument; None when it is NULL.
 fn number(c: &Call<'_, '_>, at: usize, default: i64) -> Result<Option<i64>> {
-    match c.len() > at {
-        true => c.int(at),
-        false => Ok(Some(default)),
+    if c.len() > at {
+        c.int(at)
+    } else {
+        Ok(Some(default))
     }
 }
 

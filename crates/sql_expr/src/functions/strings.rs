@@ -108,9 +108,10 @@ fn repeat<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         return Ok(null);
     }
     let times = usize::try_from(times).unwrap_or(0);
-    Ok(match text.is_empty() {
-        true => ValueRef::Bytes(b""),
-        false => c.keep(&text.repeat(times)),
+    Ok(if text.is_empty() {
+        ValueRef::Bytes(b"")
+    } else {
+        c.keep(&text.repeat(times))
     })
 }
 
@@ -281,13 +282,14 @@ fn pad<'a>(c: &Call<'_, 'a>, at_left: bool) -> Result<ValueRef<'a>> {
     let mut pacer = Pacer::new();
     let filling = unit.iter().cycle().take(count - have).copied();
     let filling = filling.take_while(|_| !pacer.leaves());
-    let out: Vec<u8> = match at_left {
-        true => filling.chain([text]).flatten().copied().collect(),
-        false => std::iter::once(text)
+    let out: Vec<u8> = if at_left {
+        filling.chain([text]).flatten().copied().collect()
+    } else {
+        std::iter::once(text)
             .chain(filling)
             .flatten()
             .copied()
-            .collect(),
+            .collect()
     };
     Ok(c.keep(&out))
 }

@@ -87,14 +87,12 @@ fn export_set<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (Some(bits), Some(on), Some(off)) = (c.int(0)?, c.text(1)?, c.text(2)?) else {
         return Ok(ValueRef::Null);
     };
-    let separator = match c.len() > 3 {
-        true => c.text(3)?,
-        false => Some(&b","[..]),
+    let separator = if c.len() > 3 {
+        c.text(3)?
+    } else {
+        Some(&b","[..])
     };
-    let count = match c.len() > 4 {
-        true => c.int(4)?,
-        false => Some(64),
-    };
+    let count = if c.len() > 4 { c.int(4)? } else { Some(64) };
     let (Some(separator), Some(count)) = (separator, count) else {
         return Ok(ValueRef::Null);
     };
@@ -119,9 +117,10 @@ fn format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let textual = c.args.first().is_some_and(|e| {
         matches!(e.ty.kind, Kind::Double | Kind::Float) || e.ty.is_string() || e.ty.is_binary()
     });
-    let number = match textual {
-        true => c.double(0)?.map(Decimal::from_f64).and_then(|d| d.ok()),
-        false => c.decimal(0)?,
+    let number = if textual {
+        c.double(0)?.map(Decimal::from_f64).and_then(|d| d.ok())
+    } else {
+        c.decimal(0)?
     };
     let Some(number) = number else {
         return Ok(ValueRef::Null);
@@ -334,13 +333,15 @@ fn converted(text: &[u8], from: i64, to: i64) -> Option<String> {
     if !any {
         return Some("0".to_owned());
     }
-    let value = match negative {
-        true => value.wrapping_neg(),
-        false => value,
+    let value = if negative {
+        value.wrapping_neg()
+    } else {
+        value
     };
-    Some(match to < 0 && (value as i64) < 0 {
-        true => format!("-{}", digits_of((value as i64).unsigned_abs(), to_base)),
-        false => digits_of(value, to_base),
+    Some(if to < 0 && (value as i64) < 0 {
+        format!("-{}", digits_of((value as i64).unsigned_abs(), to_base))
+    } else {
+        digits_of(value, to_base)
     })
 }
 

@@ -154,9 +154,10 @@ fn shown<'a>(c: &Call<'_, 'a>, moment: DateTime, format: &[u8]) -> Result<ValueR
     };
     let nameless = (moment.month() == 0 && has(b"Mb"))
         || (moment.month() == 0 && moment.year() == 0 && has(b"Wa"));
-    match format.is_empty() || nameless {
-        true => Ok(ValueRef::Null),
-        false => formatted(c, moment, format),
+    if format.is_empty() || nameless {
+        Ok(ValueRef::Null)
+    } else {
+        formatted(c, moment, format)
     }
 }
 

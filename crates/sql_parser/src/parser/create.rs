@@ -137,9 +137,10 @@ impl<'a> Parser<'a> {
             } else if !default && self.eat_kw(Kw::READ) {
                 self.expect_kw(Kw::ONLY)?;
                 self.opt_eq();
-                DatabaseOption::ReadOnly(match self.eat_kw(Kw::DEFAULT) {
-                    true => None,
-                    false => Some(self.uint()? != 0),
+                DatabaseOption::ReadOnly(if self.eat_kw(Kw::DEFAULT) {
+                    None
+                } else {
+                    Some(self.uint()? != 0)
                 })
             } else if default {
                 return self.error();

@@ -73,9 +73,10 @@ impl<'a> Parser<'a> {
                 let range = word == Kw::RANGE;
                 if self.eat_kw(Kw::COLUMNS) {
                     let columns = self.paren_idents()?;
-                    return Ok(match range {
-                        true => PartitionScheme::RangeColumns(columns),
-                        false => PartitionScheme::ListColumns(columns),
+                    return Ok(if range {
+                        PartitionScheme::RangeColumns(columns)
+                    } else {
+                        PartitionScheme::ListColumns(columns)
                     });
                 }
                 let expr = self.paren_expr()?;
