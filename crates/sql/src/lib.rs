@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bind;
+pub mod client;
 pub mod context;
 pub mod deadlocks;
 pub mod definition;
@@ -40,11 +41,11 @@ use porpoise_sql_parser as parse;
 
 pub use porpoise_sql_expr::{error, functions, memory};
 
+pub use client::{ClientInfo, Encryption};
 pub use error::SqlError;
 pub use exec::ResultSink;
 pub use functions::info::VERSION;
 pub use plan::ResultColumn;
+pub use results::Outcome;
 pub use server::{SqlConfig, SqlServer};
-pub use session::{
-    ClientInfo, Encryption, Outcome, Param, PreparedInfo, SessionChange, SqlSession,
-};
+pub use session::{Param, PreparedInfo, SessionChange, SqlSession};

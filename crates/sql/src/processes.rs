@@ -3,7 +3,7 @@
 //! An entry is written by its session only, under a lock of its own that is
 //! contended only while the list is read.
 
-use super::ClientInfo;
+use crate::client::ClientInfo;
 use parking_lot::{Mutex, RwLock};
 use porpoise_access::{AccessData, AuthId};
 use porpoise_base::cancel::{Cancel, Reason};

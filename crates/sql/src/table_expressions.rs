@@ -192,11 +192,7 @@ impl SystemVariables for NoVariables<'_> {
     }
 }
 
-fn bind(
-    table: &Arc<Table>,
-    expression: &Expression,
-    owner: ExpressionOwner<'_>,
-) -> Result<Expr> {
+fn bind(table: &Arc<Table>, expression: &Expression, owner: ExpressionOwner<'_>) -> Result<Expr> {
     let arena = Bump::new();
     let text = expression.text.as_bytes();
     let parsed = parse_expr(&arena, text, &ParseOptions::default());

@@ -68,7 +68,7 @@ use std::time::Duration;
 use track::Tracker;
 use transaction::{OpenTxn, TxnCharacteristics};
 
-pub use crate::context::{ClientInfo, Encryption};
+pub use crate::client::{ClientInfo, Encryption};
 pub use crate::results::Outcome;
 pub use prepared::{Param, PreparedInfo};
 pub use track::SessionChange;

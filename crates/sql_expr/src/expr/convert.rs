@@ -47,6 +47,7 @@ fn state_of(code: u16) -> &'static str {
 }
 
 /// As a truth value; NULL is unknown.
+#[inline]
 pub fn truth(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<bool>> {
     match v {
         ValueRef::Null => Ok(None),

@@ -519,6 +519,7 @@ fn eval_call<'a>(
 }
 
 /// A storage value as SQL sees it.
+#[inline]
 pub fn load_value<'a>(
     stored: ValueRef<'a>,
     load: Load,

@@ -101,6 +101,7 @@ pub enum CmpOp {
 
 impl CmpOp {
     /// Whether it is true of two values, neither of them NULL, in this order.
+    #[inline]
     pub fn takes(self, order: Ordering) -> bool {
         match self {
             CmpOp::Eq | CmpOp::NullSafe => order == Ordering::Equal,

@@ -88,6 +88,7 @@ fn unit_of(ty: &ColumnType) -> Option<Unit> {
 }
 
 /// The number of a value in this unit.
+#[inline]
 pub fn of_value(value: ValueRef<'_>, unit: Unit) -> Found {
     let number = match (unit, value) {
         (_, ValueRef::Null) => return Found::Null,
@@ -103,6 +104,7 @@ pub fn of_value(value: ValueRef<'_>, unit: Unit) -> Found {
 }
 
 /// The value of a type that a number stands for; [`of_value`] reversed.
+#[inline]
 pub fn to_value(number: i64, unit: Unit, ty: &ColumnType) -> Option<Value> {
     Some(match unit {
         Unit::Whole if ty.unsigned => Value::UInt(u64::try_from(number).ok()?),
@@ -243,11 +245,13 @@ impl<'t> NumberExpr<'t> {
     }
 
     /// Whether it is a column by itself.
+    #[inline]
     pub fn is_column(&self) -> bool {
         matches!(self.node, Node::Column(..))
     }
 
     /// What its values stand for.
+    #[inline]
     pub fn unit(&self) -> Unit {
         self.unit
     }
@@ -296,6 +300,7 @@ fn arithmetic<'t>(
 
 impl NumberExpr<'_> {
     /// The scale of a number; `None` of dates and times.
+    #[inline]
     pub fn scale(&self) -> Option<u8> {
         match self.unit {
             Unit::Whole => Some(0),
@@ -423,6 +428,7 @@ impl<'t> Test<'t> {
     }
 
     /// Whether it holds for a row.
+    #[inline]
     pub fn holds(&self, row: &[Slot<'_>]) -> Holds {
         match self {
             Test::Compare(op, a, b) => compared(*op, a.eval(row), b.eval(row)),
