@@ -38,7 +38,7 @@ pub struct Process {
 struct Running {
     /// `Query`, `Execute`, ...; empty between statements.
     command: &'static str,
-    /// What is shown as Info; empty is none.
+    /// Text shown as Info; empty is none.
     info: Vec<u8>,
 }
 
@@ -123,7 +123,7 @@ impl Process {
         self.database.lock().clone()
     }
 
-    /// What a statement that runs is doing, in MySQL's words.
+    /// Stage of a statement that runs, in MySQL's words.
     pub fn stage(&self) -> String {
         let text = self.progress.text();
         text.unwrap_or_else(|| "executing".to_owned())

@@ -1,4 +1,4 @@
-//! What the planner knows of tables: rows and different values of indexes.
+//! Statistics of tables for the planner: rows and distinct values of indexes.
 //!
 //! Statistics are sampled when the first plan asks for them, or by ANALYZE
 //! TABLE with more effort, and kept in memory until the table has grown or
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// How often tables are looked after, in milliseconds.
+/// Interval of checks for outdated statistics, in milliseconds.
 const LOOK_EVERY: u64 = 1000;
 
 /// Statistics of one table.
@@ -47,7 +47,7 @@ impl TableStatistics {
         }
     }
 
-    /// What is assumed of a table that cannot be sampled.
+    /// Default statistics of a table that cannot be sampled.
     pub fn unknown() -> TableStatistics {
         TableStatistics {
             rows: 1000.0,
@@ -78,7 +78,7 @@ impl TableStatistics {
     }
 }
 
-/// Who knows the statistics of tables.
+/// Source of the statistics of tables.
 pub trait Figures {
     /// Those of a table; sampled when they are not known, or guesses.
     fn of(&self, _table: &Table) -> Arc<TableStatistics> {

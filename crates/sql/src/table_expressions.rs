@@ -437,7 +437,7 @@ impl RowProgram for TableExpressions {
             return Ok(());
         }
         let env = self.env(cx);
-        // What does not convert is compared as far as it does, as in a WHERE.
+        // A value that does not convert is compared as far as it does, as in a WHERE.
         env.strict.set(false);
         let mut arena = Bump::new();
         for (name, condition) in &self.checks {

@@ -23,7 +23,7 @@ pub struct SqlError {
     pub fatal: bool,
     /// The transaction was rolled back with it (deadlock, conflict).
     pub rolled_back: bool,
-    /// What the message tells of rows may leave only when this is durable.
+    /// Commit position that the reply waits for, since the message may reveal rows.
     pub ticket: Ticket,
 }
 

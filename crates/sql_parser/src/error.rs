@@ -1,4 +1,4 @@
-//! What can be wrong with a statement's text, in MySQL's numbers and words.
+//! Errors of a statement's text, with MySQL's numbers and messages.
 
 use super::token::Span;
 
@@ -26,7 +26,7 @@ pub enum ParseErrorKind {
 /// An error with its place in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// What is wrong.
+    /// Kind of the error.
     pub kind: ParseErrorKind,
     /// Offset of the offending token.
     pub offset: u32,
@@ -95,7 +95,7 @@ impl ParseError {
     }
 }
 
-/// How many bytes to quote: at most [`NEAR`], no character cut in two.
+/// Number of bytes to quote: at most [`NEAR`], no character cut in two.
 fn quoted_length(rest: &[u8]) -> usize {
     let mut length = rest.len().min(NEAR);
     if length < rest.len() {

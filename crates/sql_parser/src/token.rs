@@ -54,7 +54,7 @@ impl PartialEq for Span {
 
 impl Eq for Span {}
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum TokenKind {
@@ -163,9 +163,9 @@ pub enum TokenKind {
 /// A token with its place.
 #[derive(Clone, Copy, Debug)]
 pub struct Token {
-    /// What it is.
+    /// Kind.
     pub kind: TokenKind,
-    /// Which keyword an unquoted word is.
+    /// Keyword that an unquoted word is.
     pub keyword: Keyword,
     /// Offset of its first byte.
     pub start: u32,

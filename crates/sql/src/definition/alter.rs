@@ -44,7 +44,7 @@ pub fn operations(
 struct Clauses<'a> {
     cx: &'a StatementContext,
     table: &'a Arc<Table>,
-    /// What added columns without a character set get.
+    /// Collation of added columns without a character set.
     inherited: Collation,
     ops: Vec<AlterOp>,
 }

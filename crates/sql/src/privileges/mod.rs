@@ -10,7 +10,7 @@
 //! 2. An account without grants may connect, and nothing else.
 //! 3. For an account with all privileges on everything a statement costs one comparison.
 //!
-//! Which columns a plan uses is recorded while it is bound ([`crate::plan::uses`]), so that
+//! The columns that a plan uses are recorded while it is bound ([`crate::plan::uses`]), so that
 //! privileges on columns are checked without the statement's text. Visibility of objects is
 //! [`visible`]'s, partial revokes are [`partial`]'s.
 

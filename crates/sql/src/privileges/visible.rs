@@ -1,4 +1,4 @@
-//! What a session may know of: databases, tables and views on which it may do anything
+//! Objects that a session may see: databases, tables and views on which it may do anything
 //! (manual, "INFORMATION_SCHEMA Introduction").
 
 use crate::context::StatementContext;

@@ -278,7 +278,7 @@ impl SqlSession {
         Ok(outcome)
     }
 
-    /// What a definition statement needs.
+    /// Context of a definition statement.
     pub(crate) fn ddl_cx(&self) -> DdlCx<'_> {
         DdlCx {
             mdl: &self.mdl,

@@ -26,7 +26,7 @@ use porpoise_rows::{BeginOptions, InsertMode, KeyRange, ScanPosition, ScanSpec, 
 use porpoise_types::{CastCx, SqlMode, TimeZone, Value, ValueRef, store, write_text};
 use std::sync::Arc;
 
-/// What the keys of a mapped table can be used for.
+/// Privileges for all that keys of a mapped table can be used for.
 const OWNER: Privileges = Privileges::SELECT
     .with(Privileges::INSERT)
     .with(Privileges::UPDATE)

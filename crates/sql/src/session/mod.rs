@@ -1,11 +1,12 @@
 //! Sessions: from the text of a statement to its reply.
 //!
 //! A [`SqlSession`] belongs to one connection and is driven by one thread at
-//! a time. Its [`StatementContext`] is what statements read. [`dispatch`] sends a parsed statement to the module that knows it;
-//! [`run`] executes plans under the rules of transactions; [`transaction`]
-//! begins, ends and chains transactions; [`define`] changes definitions;
-//! [`prepared`] keeps prepared statements; [`set`] sets variables, [`state`]
-//! applies them; [`track`] reports changes to clients.
+//! a time. Its [`StatementContext`] is what statements read. [`dispatch`]
+//! sends a parsed statement to the module that executes it; [`run`] executes
+//! plans under the rules of transactions; [`transaction`] begins, ends and
+//! chains transactions; [`define`] changes definitions; [`prepared`] keeps
+//! prepared statements; [`set`] sets variables, [`state`] applies them;
+//! [`track`] reports changes to clients.
 //!
 //! Invariants:
 //! 1. Order of a statement: names are resolved on the newest catalog, the
@@ -359,7 +360,7 @@ impl SqlSession {
     /// Files the statement's conditions, and the transaction of an error that
     /// ended it.
     fn end_statement(&mut self, result: Result<Outcome>) -> Result<Outcome> {
-        // What a loop that was left early made of it is no result.
+        // A loop that was interrupted made no result.
         let result = match interrupt::outcome() {
             Ok(()) => result,
             Err(ended) => Err(match result {

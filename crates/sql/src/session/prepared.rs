@@ -129,7 +129,7 @@ impl SqlSession {
     /// COM_STMT_PREPARE.
     ///
     /// # Errors
-    /// What parsing and binding find; 1461 when there are too many.
+    /// Errors of parsing and binding; 1461 when there are too many.
     pub fn prepare(&mut self, text: &[u8]) -> Result<PreparedInfo> {
         let _scope = Scope::enter(&self.cx.env.cancel);
         let text = self.decode(text).into_owned();

@@ -42,20 +42,20 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How often a statement is run again at a newer view before it is given up
+/// Restarts of a statement at a newer snapshot before it fails
 /// (transactions.md, rule 2).
 const RESTARTS: usize = 16;
 
-/// How often a plan is made again because definitions changed meanwhile.
+/// Plans of one statement, remade because definitions changed meanwhile.
 const REPLANS: usize = 100;
 
-/// What one run of a plan did.
+/// Result of one run of a plan.
 pub(super) enum Done {
     Rows(u64),
     Changes(Changes),
 }
 
-/// What all runs of a statement have in common.
+/// Parameters of all runs of a statement.
 struct RunCx {
     mark: Mark,
     conflicts: ConflictPolicy,
@@ -337,7 +337,7 @@ impl SqlSession {
         engine.capabilities().range_validation
     }
 
-    /// What expressions of definitions see of this session.
+    /// Context of expressions of definitions.
     pub(crate) fn row_cx(&self) -> RowCx {
         // The definitions' RAND() is a sequence beside the session's own.
         let seed = self.cx.env.random.get();

@@ -90,7 +90,7 @@ impl SqlSession {
         }
     }
 
-    /// What only the session or the engine can judge.
+    /// Checks that need the session or the engine.
     fn check_meaning(&self, variable: &Variable, global: bool, value: &VarValue) -> Result<()> {
         match (variable.name, value) {
             ("transaction_isolation", VarValue::Text(level)) => {

@@ -57,7 +57,7 @@ fn virtual_of(database: &str) -> impl Iterator<Item = &'static VirtualTable> {
     virtual_tables::all().filter(move |t| t.database.eq_ignore_ascii_case(database))
 }
 
-/// What SHOW FULL TABLES calls it.
+/// Type of a virtual table in SHOW FULL TABLES.
 pub(crate) fn virtual_type(table: &VirtualTable) -> &'static str {
     match table.database {
         "information_schema" => "SYSTEM VIEW",

@@ -307,7 +307,7 @@ pub fn collations() -> Rows {
     rows
 }
 
-/// What SHOW PLUGINS lists: names and types.
+/// Plugins that SHOW PLUGINS lists: names and types.
 pub const PLUGINS: [(&str, &str); 3] = [
     ("caching_sha2_password", "AUTHENTICATION"),
     ("mysql_native_password", "AUTHENTICATION"),

@@ -1,4 +1,4 @@
-//! Which texts are not shown, since they may hold a password.
+//! Statements that are not shown, since they may hold a password.
 
 /// Whether a statement's text may hold a password, so that it is not shown.
 /// Looks for a rare letter of each word first: every text comes by here.

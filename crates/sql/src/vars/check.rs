@@ -1,4 +1,4 @@
-//! What a variable takes: from a value given to the value kept.
+//! Checks of a variable's new value.
 
 use super::{VarKind, VarValue, Variable};
 use crate::error::{Result, SqlError};

@@ -90,7 +90,7 @@ pub struct Variable {
     pub name: &'static str,
     /// Scope.
     pub scope: Scope,
-    /// What it takes.
+    /// Kind of its values.
     pub kind: VarKind,
     /// The value at start, in the form in which a configuration gives it.
     pub default: &'static str,

@@ -7,7 +7,7 @@ use porpoise_rows::AutoIncOptions;
 use porpoise_types::{Charset, Collation, SqlMode, TimeZone};
 use std::time::Duration;
 
-/// What transactions see of others.
+/// Isolation level of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IsolationLevel {
     /// READ UNCOMMITTED and READ COMMITTED: each statement sees what was
@@ -30,7 +30,7 @@ impl IsolationLevel {
     }
 }
 
-/// What statements ask of a session's variables.
+/// Typed values of a session's variables.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `sql_mode`.

@@ -245,7 +245,7 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// What an evaluation works with.
+/// Context of an evaluation.
 #[derive(Clone, Copy)]
 pub struct EvalCx<'a> {
     /// Where computed strings live.
@@ -260,7 +260,7 @@ pub struct EvalCx<'a> {
     pub new_row: &'a [ValueRef<'a>],
     /// The current rows of the queries around this one.
     pub outer: Option<&'a Frame<'a>>,
-    /// What runs subqueries; `None` where none can stand.
+    /// Executor of subqueries; `None` where none can stand.
     pub queries: Option<&'a dyn RunQueries>,
 }
 
@@ -362,7 +362,7 @@ fn eval_nested<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Val
     }
 }
 
-/// What is one of its operands.
+/// Values that are one of the operands.
 fn eval_chosen<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
     match &e.kind {
         ExprKind::Case { whens, otherwise } => {
@@ -437,7 +437,7 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
     }
 }
 
-/// What comes of the statement and the queries around: aggregates, variables, other rows.
+/// Values of the statement and the queries around: aggregates, variables, other rows.
 fn eval_state<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
     match &e.kind {
         ExprKind::Aggregate(at) => Ok(cx.aggregates.get(*at).copied().unwrap_or(ValueRef::Null)),

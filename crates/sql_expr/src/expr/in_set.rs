@@ -30,7 +30,7 @@ pub struct InSet {
     with_null: bool,
 }
 
-/// What is known of one list.
+/// State of one list.
 #[derive(Clone, Debug)]
 enum ListState {
     /// It was evaluated once.

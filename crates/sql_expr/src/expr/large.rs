@@ -1,10 +1,9 @@
-//! Large values in expressions: what a row read without them can still answer.
+//! Large values in expressions, where the row was read without them.
 //!
-//! A step fetches the large values that its statement needs whole
-//! (of large values); of others its rows have length and start. The
-//! functions here are those that make do with these. Everything else meets a
-//! value through [`whole`], which refuses one that was not fetched: a plan that
-//! forgot a column is an error, never a text cut short.
+//! A plan fetches the large values that its statement needs whole; of others
+//! its rows have length and start, which are enough for the functions here.
+//! Everything else reads a value through [`whole`], which refuses one that was
+//! not fetched: a plan that forgot a column is an error, never a truncated text.
 
 use super::eval::Slot;
 use super::{Expr, ExprKind};
@@ -38,7 +37,7 @@ pub(super) fn whole<'a>(slot: &Slot<'a>, column: usize) -> Result<ValueRef<'a>> 
     Ok(slot.get(column))
 }
 
-/// What a row has of the column that `arg` names, if it is a large value.
+/// Part of the column that `arg` names which the row holds, if it is a large value.
 pub(super) fn start<'a>(arg: &Expr, row: &[Slot<'a>]) -> Option<ValueRef<'a>> {
     let ExprKind::Column { slot, column, .. } = &arg.kind else {
         return None;

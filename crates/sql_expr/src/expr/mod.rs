@@ -34,7 +34,7 @@ use porpoise_types::{Collation, ColumnType, CompareAs, Kind, Value};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// How strongly an expression insists on its collation (manual, "Collation
+/// Coercibility of an expression's collation (manual, "Collation
 /// Coercibility in Expressions"); the lower wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Coercibility {
@@ -57,17 +57,17 @@ pub enum Coercibility {
 /// A bound expression.
 #[derive(Clone, Debug)]
 pub struct Expr {
-    /// What it is.
+    /// Kind, with its operands.
     pub kind: ExprKind,
     /// The type of its value.
     pub ty: ColumnType,
     /// Whether it can be NULL.
     pub nullable: bool,
-    /// How strongly it insists on `ty.collation`.
+    /// Coercibility of `ty.collation`.
     pub coercibility: Coercibility,
 }
 
-/// How a column's storage value becomes an SQL value.
+/// Conversion of a column's storage value to an SQL value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// As it is.
@@ -146,7 +146,7 @@ pub enum BitOp {
     Shr,
 }
 
-/// What IS tests for.
+/// Operand of IS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
     /// IS NULL, IS UNKNOWN.
@@ -175,7 +175,7 @@ pub enum ExprKind {
     Param(usize),
     /// A column of the table in a slot of the row.
     Column {
-        /// Which table of the statement.
+        /// Slot of the statement's table.
         slot: usize,
         /// Position of the column in it.
         column: usize,
@@ -184,9 +184,9 @@ pub enum ExprKind {
     },
     /// A column of an enclosing query's current row.
     Outer {
-        /// How many queries further out; 1 is the one directly around.
+        /// Number of queries further out; 1 is the one directly around.
         level: usize,
-        /// Which table there, or [`query::AGGREGATES`].
+        /// Slot of the table there, or [`query::AGGREGATES`].
         slot: usize,
         /// Position of the column in it.
         column: usize,
@@ -213,7 +213,7 @@ pub enum ExprKind {
     Not(Box<Expr>),
     /// IS [NOT] NULL, TRUE, FALSE.
     Is {
-        /// What is tested.
+        /// Tested expression.
         arg: Box<Expr>,
         /// For what.
         truth: Truth,
@@ -222,7 +222,7 @@ pub enum ExprKind {
     },
     /// `arg [NOT] IN (list)`; each item with its own way to compare.
     In {
-        /// What is looked for.
+        /// Expression that is searched for.
         arg: Box<Expr>,
         /// Where.
         list: Vec<(CompareAs, Expr)>,
@@ -233,7 +233,7 @@ pub enum ExprKind {
     Between {
         /// arg, low, high.
         args: Box<[Expr; 3]>,
-        /// How arg compares with low and with high.
+        /// Comparison of arg with low and with high.
         how: [CompareAs; 2],
         /// NOT BETWEEN.
         negated: bool,
@@ -488,7 +488,7 @@ impl Expr {
     }
 }
 
-/// How the storage value of a column of this type becomes an SQL value.
+/// Conversion of a storage value of this type to an SQL value.
 pub fn load_of(ty: &ColumnType) -> Load {
     match ty.kind {
         Kind::Timestamp => Load::Timestamp,

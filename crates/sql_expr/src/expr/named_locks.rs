@@ -2,7 +2,7 @@
 //!
 //! The server keeps one table of names; a name is held by one session, any
 //! number of times, until it is released as often or the session ends. Names
-//! do not tell capitals from small letters. Transactions do not touch them.
+//! are compared without case. Transactions do not touch them.
 //!
 //! Invariants:
 //! 1. A session waits for at most one name, so the waits form chains; one that

@@ -24,7 +24,7 @@ use porpoise_rows::number::{NUMBER_DIGITS, number_of};
 use porpoise_rows::{Number, NumberColumn};
 use porpoise_types::{ColumnType, CompareAs, Date, DateTime, Decimal, Kind, Time, Value, ValueRef};
 
-/// What numbers stand for.
+/// Unit of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Integers.
@@ -50,7 +50,7 @@ pub enum Found {
     Elsewhere,
 }
 
-/// How two numbers make one.
+/// Arithmetic operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     Add,
@@ -75,7 +75,7 @@ pub struct NumberExpr<'t> {
     unit: Unit,
 }
 
-/// What numbers of a type stand for, where it has them.
+/// Unit of a type's numbers, where it has them.
 fn unit_of(ty: &ColumnType) -> Option<Unit> {
     Some(match ty.kind {
         Kind::TinyInt | Kind::SmallInt | Kind::MediumInt | Kind::Int | Kind::BigInt => Unit::Whole,
@@ -250,7 +250,7 @@ impl<'t> NumberExpr<'t> {
         matches!(self.node, Node::Column(..))
     }
 
-    /// What its values stand for.
+    /// Unit of its values.
     #[inline]
     pub fn unit(&self) -> Unit {
         self.unit

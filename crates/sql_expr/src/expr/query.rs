@@ -28,7 +28,7 @@ pub const AGGREGATES: usize = usize::MAX;
 /// A column of an enclosing query that a subquery reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeRef {
-    /// How many queries further out: 1 is the one directly around.
+    /// Number of queries further out: 1 is the one directly around.
     pub level: usize,
     /// The slot there, or [`AGGREGATES`].
     pub slot: usize,
@@ -51,7 +51,7 @@ pub trait SubqueryPlan: Any + Debug + Send + Sync {
 pub struct Subquery {
     /// Its plan.
     pub plan: Box<dyn SubqueryPlan>,
-    /// What it reads of the queries around it, distinct.
+    /// Columns that it reads of the queries around it, distinct.
     pub free: Vec<FreeRef>,
     /// The same inputs give the same rows: no RAND(), no user variables.
     pub fixed: bool,
@@ -70,7 +70,7 @@ impl Subquery {
     }
 }
 
-/// What is asked about the rows of a subquery.
+/// Test of the rows of a subquery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestKind {
     /// The value of its only row; NULL without one, 1242 with several.
@@ -94,7 +94,7 @@ pub struct QueryTest {
     pub kind: TestKind,
     /// The left side, a value for each column; empty for Scalar and Exists.
     pub left: Vec<Expr>,
-    /// How each value on the left compares with its column.
+    /// Comparison of each value on the left with its column.
     pub how: Vec<CompareAs>,
 }
 

@@ -43,7 +43,7 @@ pub fn text_of(chars: u32, collation: Collation) -> ColumnType {
     ColumnType::varchar(chars, collation)
 }
 
-/// The collation of the argument that insists most; binary wins over text.
+/// The collation of the arguments with the lowest coercibility; binary wins over text.
 pub fn common_collation(args: &[Expr], otherwise: Collation) -> Collation {
     let textual = |e: &&Expr| e.ty.is_string() || e.ty.is_binary() || e.ty.is_blob();
     if args
@@ -56,7 +56,7 @@ pub fn common_collation(args: &[Expr], otherwise: Collation) -> Collation {
     let Some(least) = args.iter().filter(textual).map(|e| e.coercibility).min() else {
         return otherwise;
     };
-    // Of those that insist most, Unicode wins, and `_bin` over its siblings.
+    // Among them, Unicode wins, and `_bin` over its siblings.
     let insisting = args
         .iter()
         .filter(textual)

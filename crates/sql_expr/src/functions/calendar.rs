@@ -36,7 +36,7 @@ fn fsp_of(e: &Expr) -> u8 {
         Kind::Date => 0,
         _ if e.ty.is_integer() => 0,
         Kind::Decimal => e.ty.decimals.min(6),
-        // Text may have a fraction, which only the value tells; a literal is looked at.
+        // Text may have a fraction, which only the value shows; a literal's value is known here.
         _ => match e.as_const() {
             Some(Value::Bytes(text)) => {
                 let digits = text.iter().rev().position(|b| *b == b'.').unwrap_or(0);

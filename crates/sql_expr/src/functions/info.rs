@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::expr::Expr;
 use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
 
-/// The version told to clients: MySQL's language level first, for drivers
+/// Version that clients see: MySQL's language level first, for drivers
 /// that parse it.
 pub const VERSION: &str = concat!("8.4.0-porpoise-", env!("CARGO_PKG_VERSION"));
 
@@ -83,7 +83,7 @@ fn coercibility<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(ValueRef::Int(level))
 }
 
-/// SLEEP(): the session's worker is told, and KILL ends it.
+/// SLEEP(): the worker counts as blocked, and KILL ends it.
 fn sleep<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let seconds = c.double(0)?.filter(|s| *s >= 0.0);
     let Some(seconds) = seconds else {

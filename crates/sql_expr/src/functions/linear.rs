@@ -60,7 +60,7 @@ enum Walk {
     Undecided,
 }
 
-/// Whether an automaton can do what an expression asks for.
+/// Whether an automaton can match an expression.
 fn is_linear(expr: &Expr) -> bool {
     let own = matches!(
         expr,

@@ -8,7 +8,7 @@
 //! Adding a function: one entry in one of the files beside this one.
 
 /// An entry: name, least and most arguments, type, nullability, whether equal
-/// arguments give equal results (they do where nothing is said), the function,
+/// arguments give equal results (true by default), the function,
 /// documentation, an example and what it comes to.
 macro_rules! f {
     ($name:literal, $args:expr, $ty:expr, $null:ident, $run:expr, $doc:literal, $call:literal => $result:literal) => {

@@ -254,7 +254,7 @@ fn modulo<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 }
 
 /// RAND(): xorshift from the session's state. RAND(n): MySQL's generator, which
-/// begins anew with each statement, and with each row where n is no constant.
+/// restarts with each statement, and with each row where n is no constant.
 fn rand<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(seed) = c.args.first() else {
         let mut state = c.cx.env.random.get() | 1;

@@ -53,7 +53,7 @@ thread_local! {
     static COMPILED_PATTERNS: RefCell<Kept> = const { RefCell::new(Vec::new()) };
 }
 
-/// What a match type says.
+/// Flags of a match type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Flags {
     insensitive: bool,

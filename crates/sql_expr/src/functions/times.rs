@@ -71,7 +71,7 @@ fn unix_type(args: &[Expr], _: Collation) -> ColumnType {
         Some((Kind::DateTime | Kind::Timestamp | Kind::Time, fsp)) if fsp > 0 => {
             ColumnType::decimal(18, fsp)
         }
-        // A literal tells by itself how many digits it has.
+        // A literal shows its number of digits.
         Some((Kind::VarChar | Kind::Char | Kind::Text, _)) => {
             match args.first().and_then(Expr::as_const) {
                 Some(Value::Bytes(text)) => match text.iter().rposition(|b| *b == b'.') {

@@ -1,6 +1,6 @@
 //! Result types of functions whose text is as wide as their arguments let it be (manual, "String
-//! Functions and Operators"): what clients are told, and what CREATE TABLE ... SELECT makes of
-//! them.
+//! Functions and Operators"): for the metadata of results, and for the columns that CREATE TABLE
+//! ... SELECT makes of them.
 
 use super::{common_collation, text_of, width};
 use crate::expr::Expr;

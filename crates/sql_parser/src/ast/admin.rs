@@ -19,7 +19,7 @@ pub enum SetItem<'a> {
     User(&'a [u8], Expr<'a>),
     /// `[GLOBAL|SESSION|@@...] name = value`; a bare word as the value is a column node.
     System {
-        /// Which value.
+        /// Value.
         scope: VarScope,
         /// The component, or `NEW` and `OLD` in triggers.
         component: Option<Ident<'a>>,
@@ -65,7 +65,7 @@ pub enum ShowFilter<'a> {
 /// SHOW
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Show<'a> {
-    /// What is shown.
+    /// Subject.
     pub what: ShowWhat<'a>,
     /// LIKE, WHERE
     pub filter: ShowFilter<'a>,
@@ -73,7 +73,7 @@ pub struct Show<'a> {
     pub limit: Option<&'a Limit<'a>>,
 }
 
-/// What SHOW shows.
+/// Subject of SHOW.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShowWhat<'a> {
     /// DATABASES, SCHEMAS
@@ -176,7 +176,7 @@ pub enum ShowWhat<'a> {
     MemcachedKey(&'a [u8]),
 }
 
-/// What SHOW ENGINE reports.
+/// Report of SHOW ENGINE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineReport {
     /// STATUS
@@ -194,11 +194,11 @@ pub struct Explain<'a> {
     pub analyze: bool,
     /// FORMAT, as written.
     pub format: Option<Ident<'a>>,
-    /// What is explained.
+    /// Target.
     pub target: ExplainTarget<'a>,
 }
 
-/// What EXPLAIN explains.
+/// Target of EXPLAIN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ExplainTarget<'a> {
     /// A statement.
@@ -214,7 +214,7 @@ pub struct LockTable<'a> {
     pub table: TableName<'a>,
     /// Its alias.
     pub alias: Option<Ident<'a>>,
-    /// How it is locked.
+    /// Lock mode.
     pub mode: TableLock,
 }
 
@@ -238,7 +238,7 @@ pub enum PrepareSource<'a> {
     Var(&'a [u8]),
 }
 
-/// Which maintenance statement.
+/// Kind of a maintenance statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaintainKind {
     /// ANALYZE
@@ -256,7 +256,7 @@ pub enum MaintainKind {
 /// ANALYZE TABLE and its kin
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Maintain<'a> {
-    /// Which one.
+    /// Kind.
     pub kind: MaintainKind,
     /// LOCAL, NO_WRITE_TO_BINLOG
     pub local: bool,
@@ -273,11 +273,11 @@ pub struct Maintain<'a> {
 pub struct Flush<'a> {
     /// LOCAL, NO_WRITE_TO_BINLOG
     pub local: bool,
-    /// What is flushed.
+    /// Subject.
     pub what: FlushWhat<'a>,
 }
 
-/// What FLUSH flushes.
+/// Subject of FLUSH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushWhat<'a> {
     /// `TABLES [t, u] [WITH READ LOCK | FOR EXPORT]`
@@ -309,7 +309,7 @@ pub enum ProgramKind {
 /// CREATE PROCEDURE, FUNCTION, TRIGGER, EVENT: the head is read, the rest stays text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateProgram<'a> {
-    /// Which kind.
+    /// Kind.
     pub kind: ProgramKind,
     /// DEFINER
     pub definer: Option<Account<'a>>,

@@ -10,7 +10,7 @@ use super::{
 pub struct AlterTable<'a> {
     /// The table.
     pub name: TableName<'a>,
-    /// What is done to it, in the order of the text.
+    /// Actions, in the order of the text.
     pub actions: &'a [AlterAction<'a>],
 }
 
@@ -112,7 +112,7 @@ pub enum AlterAction<'a> {
     DropMemcached(&'a MemcachedPrefix<'a>),
 }
 
-/// What is done to partitions.
+/// Maintenance of partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionMaintenance {
     /// TRUNCATE

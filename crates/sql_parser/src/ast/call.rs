@@ -46,7 +46,7 @@ pub enum TrimSide {
 pub struct Trim<'a> {
     /// Where.
     pub side: TrimSide,
-    /// What is trimmed off, spaces if not given.
+    /// Text that is trimmed off, spaces if not given.
     pub what: Option<Expr<'a>>,
     /// From which text.
     pub from: Expr<'a>,
@@ -72,7 +72,7 @@ pub struct WeightString<'a> {
     pub length: Option<u64>,
 }
 
-/// What JSON functions answer on EMPTY or ON ERROR.
+/// Value of JSON functions ON EMPTY or ON ERROR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonOnResponse<'a> {
     /// `ERROR`
@@ -133,7 +133,7 @@ pub enum TemporalKind {
     DateTime,
 }
 
-/// How MATCH searches.
+/// Search mode of MATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchMode {
     /// IN NATURAL LANGUAGE MODE
@@ -149,7 +149,7 @@ pub enum MatchMode {
 pub struct Match<'a> {
     /// The columns searched.
     pub columns: &'a [ColumnName<'a>],
-    /// What for.
+    /// Searched text.
     pub against: Expr<'a>,
     /// How.
     pub mode: MatchMode,

@@ -52,13 +52,13 @@ pub struct CreateTable<'a> {
     pub options: &'a [TableOption<'a>],
     /// PARTITION BY
     pub partition_by: Option<&'a PartitionBy<'a>>,
-    /// What to do with duplicates of the query's rows.
+    /// Treatment of duplicates among the query's rows.
     pub duplicates: OnDuplicateRow,
     /// The query that fills it.
     pub query: Option<&'a Query<'a>>,
 }
 
-/// What to do with a row whose unique key is taken.
+/// Treatment of a row whose unique key is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDuplicateRow {
     /// Fail.
@@ -143,7 +143,7 @@ pub enum ColumnAttr<'a> {
     SecondaryEngineAttribute(&'a [u8]),
 }
 
-/// What an index is.
+/// Kind of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexKind {
     /// PRIMARY KEY
@@ -172,7 +172,7 @@ pub enum IndexAlgorithm {
 /// The definition of an index.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IndexDef<'a> {
-    /// What it is.
+    /// Kind.
     pub kind: IndexKind,
     /// The name after CONSTRAINT.
     pub constraint: Option<Ident<'a>>,
@@ -187,13 +187,13 @@ pub struct IndexDef<'a> {
 /// A part of an index.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IndexPart<'a> {
-    /// What it indexes.
+    /// Indexed parts.
     pub key: IndexPartKey<'a>,
     /// DESC
     pub desc: bool,
 }
 
-/// What a part of an index indexes.
+/// Content of a part of an index.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum IndexPartKey<'a> {
     /// A column, with the length of the prefix in characters or bytes, where given.
@@ -230,7 +230,7 @@ pub struct ForeignKeyDef<'a> {
     pub index_name: Option<Ident<'a>>,
     /// The referencing columns.
     pub columns: &'a [Ident<'a>],
-    /// What they refer to.
+    /// Referenced table.
     pub references: References<'a>,
 }
 
@@ -260,7 +260,7 @@ pub enum ForeignKeyMatch {
     Simple,
 }
 
-/// What a foreign key does when the parent goes or changes.
+/// Action of a foreign key on DELETE or UPDATE of the parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForeignKeyAction {
     /// RESTRICT
@@ -280,7 +280,7 @@ pub enum ForeignKeyAction {
 pub struct CheckDef<'a> {
     /// The name after CONSTRAINT.
     pub constraint: Option<Ident<'a>>,
-    /// What must not be false.
+    /// Condition that must not be false.
     pub expr: Expr<'a>,
     /// False: NOT ENFORCED.
     pub enforced: bool,
@@ -353,7 +353,7 @@ pub struct DropTables<'a> {
     pub temporary: bool,
     /// IF EXISTS
     pub if_exists: bool,
-    /// Which ones.
+    /// Names of the tables.
     pub names: &'a [TableName<'a>],
     /// CASCADE (true) or RESTRICT (false), both without effect.
     pub cascade: Option<bool>,

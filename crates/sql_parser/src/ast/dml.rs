@@ -98,7 +98,7 @@ pub struct Delete<'a> {
     pub limit: Option<&'a Limit<'a>>,
 }
 
-/// What DELETE deletes from.
+/// Target of DELETE.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DeleteTarget<'a> {
     /// `DELETE FROM t`
@@ -150,11 +150,11 @@ pub struct LoadData<'a> {
 pub struct Handler<'a> {
     /// The table, or the alias of an open handler.
     pub table: TableName<'a>,
-    /// What is done.
+    /// Action.
     pub action: HandlerAction<'a>,
 }
 
-/// What HANDLER does.
+/// Action of HANDLER.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HandlerAction<'a> {
     /// `OPEN [AS alias]`
@@ -174,7 +174,7 @@ pub enum HandlerAction<'a> {
     },
 }
 
-/// Which row HANDLER reads.
+/// Row that HANDLER reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HandlerStep<'a> {
     /// FIRST

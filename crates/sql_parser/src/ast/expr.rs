@@ -4,7 +4,7 @@
 //! 1. Parentheses leave no node: grouping is in the shape of the tree.
 //! 2. Operators of one precedence level that follow each other make one flat [`ExprKind::Chain`]
 //!    or [`ExprKind::Logical`]; so the height of a tree is bounded by the parser's depth limit,
-//!    however long the text, and whoever walks it may recurse.
+//!    however long the text, so that visitors may recurse.
 //! 3. `span` covers the expression's text without parentheses around it.
 //!
 //! Rejected: a deep left tree for `1 + 1 + ...`; at 50,000 terms every walk over it would overflow
@@ -19,7 +19,7 @@ use super::{
 /// An expression with its place in the text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expr<'a> {
-    /// What it is.
+    /// Kind, with its operands.
     pub kind: ExprKind<'a>,
     /// Where it stands.
     pub span: Span,
@@ -95,7 +95,7 @@ pub struct IntroducedString<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What an expression is.
+/// Kind of an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ExprKind<'a> {
     /// A constant.
@@ -239,7 +239,7 @@ pub enum BinaryOp {
     SoundsLike,
 }
 
-/// How the terms of [`ExprKind::Logical`] are joined.
+/// Operator between the terms of [`ExprKind::Logical`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogicalOp {
     /// `AND`, `&&`
@@ -275,11 +275,11 @@ pub struct Chain<'a> {
 pub struct AssignUserVar<'a> {
     /// The variable without the sign.
     pub name: &'a [u8],
-    /// What it is set to.
+    /// New value.
     pub value: Expr<'a>,
 }
 
-/// Which value of a system variable is meant.
+/// Scope of a system variable in an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VarScope {
     /// Not stated: the session's, or the global one where there is no other.
@@ -297,7 +297,7 @@ pub enum VarScope {
 /// `@@scope.component.name`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SystemVar<'a> {
-    /// Which value.
+    /// Scope.
     pub scope: VarScope,
     /// The part before the last period, as in `@@default.key_buffer_size`.
     pub component: Option<Ident<'a>>,
@@ -305,7 +305,7 @@ pub struct SystemVar<'a> {
     pub name: Ident<'a>,
 }
 
-/// What IS tests for.
+/// Operand of IS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IsTest {
     /// `IS NULL`
@@ -321,7 +321,7 @@ pub enum IsTest {
 /// `expr IS [NOT] test`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Is<'a> {
-    /// What is tested.
+    /// Tested expression.
     pub expr: Expr<'a>,
     /// For what.
     pub test: IsTest,
@@ -356,7 +356,7 @@ pub struct Regexp<'a> {
 /// `expr [NOT] BETWEEN low AND high`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Between<'a> {
-    /// What is tested.
+    /// Tested expression.
     pub expr: Expr<'a>,
     /// Lower bound, included.
     pub low: Expr<'a>,
@@ -369,7 +369,7 @@ pub struct Between<'a> {
 /// `expr [NOT] IN (list)`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InList<'a> {
-    /// What is looked for.
+    /// Expression that is searched for.
     pub expr: Expr<'a>,
     /// Among these, one or more.
     pub list: &'a [Expr<'a>],
@@ -380,7 +380,7 @@ pub struct InList<'a> {
 /// `expr [NOT] IN (query)`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InQuery<'a> {
-    /// What is looked for.
+    /// Expression that is searched for.
     pub expr: Expr<'a>,
     /// Among its rows.
     pub query: &'a Query<'a>,
@@ -391,7 +391,7 @@ pub struct InQuery<'a> {
 /// `expr MEMBER OF (array)`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemberOf<'a> {
-    /// What is looked for.
+    /// Expression that is searched for.
     pub expr: Expr<'a>,
     /// The JSON array.
     pub array: Expr<'a>,
@@ -413,7 +413,7 @@ pub struct Quantified<'a> {
 /// `CASE [operand] WHEN a THEN b ... [ELSE c] END`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Case<'a> {
-    /// What the arms are compared with, where given.
+    /// Value that the arms are compared with, where given.
     pub operand: Option<Expr<'a>>,
     /// Pairs of WHEN and THEN.
     pub arms: &'a [(Expr<'a>, Expr<'a>)],
@@ -473,7 +473,7 @@ pub struct IntervalArith<'a> {
     pub date: Expr<'a>,
     /// Taken off instead of added.
     pub subtract: bool,
-    /// How much.
+    /// Amount.
     pub amount: Expr<'a>,
     /// Of what.
     pub unit: IntervalUnit,
@@ -482,7 +482,7 @@ pub struct IntervalArith<'a> {
 /// `CAST(expr [AT TIME ZONE zone] AS ty [ARRAY])`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cast<'a> {
-    /// What is converted.
+    /// Converted expression.
     pub expr: Expr<'a>,
     /// The type, one of those that CAST takes; SIGNED is `BigInt`, UNSIGNED the same with `unsigned`.
     pub ty: DataType<'a>,
@@ -495,7 +495,7 @@ pub struct Cast<'a> {
 /// `CONVERT(expr USING charset)`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConvertUsing<'a> {
-    /// What is converted.
+    /// Converted expression.
     pub expr: Expr<'a>,
     /// To which character set.
     pub charset: Ident<'a>,

@@ -116,7 +116,7 @@ pub enum Statement<'a> {
     CreateProgram(&'a CreateProgram<'a>),
     /// DROP PROCEDURE, FUNCTION, TRIGGER, EVENT
     DropProgram {
-        /// Which kind.
+        /// Kind.
         kind: ProgramKind,
         /// IF EXISTS
         if_exists: bool,
@@ -173,7 +173,7 @@ pub enum Statement<'a> {
     DropUser {
         /// IF EXISTS
         if_exists: bool,
-        /// Which ones.
+        /// Names.
         accounts: &'a [Account<'a>],
     },
     /// RENAME USER: old and new names

@@ -5,7 +5,7 @@ use super::{Expr, Ident, TableOption};
 /// PARTITION BY
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PartitionBy<'a> {
-    /// How rows are dealt out.
+    /// Method that maps rows to partitions.
     pub scheme: PartitionScheme<'a>,
     /// PARTITIONS
     pub count: Option<u64>,
@@ -17,7 +17,7 @@ pub struct PartitionBy<'a> {
     pub partitions: &'a [PartitionDef<'a>],
 }
 
-/// How rows are dealt out to partitions.
+/// Method that maps rows to partitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PartitionScheme<'a> {
     /// `[LINEAR] HASH (expr)`
@@ -51,7 +51,7 @@ pub enum PartitionScheme<'a> {
 pub struct PartitionDef<'a> {
     /// Its name.
     pub name: Ident<'a>,
-    /// What belongs into it.
+    /// Values of its rows.
     pub values: PartitionValues<'a>,
     /// ENGINE, COMMENT and the like.
     pub options: &'a [TableOption<'a>],
@@ -59,7 +59,7 @@ pub struct PartitionDef<'a> {
     pub subpartitions: &'a [(Ident<'a>, &'a [TableOption<'a>])],
 }
 
-/// What belongs into a partition.
+/// Values of a partition's rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PartitionValues<'a> {
     /// Not stated (HASH, KEY).

@@ -56,7 +56,7 @@ pub struct SetChain<'a> {
 /// A set operation with its right operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SetTerm<'a> {
-    /// Which one.
+    /// Operation.
     pub op: SetOp,
     /// `ALL`: duplicates stay.
     pub all: bool,
@@ -161,7 +161,7 @@ pub enum SelectItem<'a> {
 /// `expr [ASC|DESC]`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OrderItem<'a> {
-    /// What to order by; a bare integer means the column of the select list with that number.
+    /// Sort expression; a bare integer means the column of the select list with that number.
     pub expr: Expr<'a>,
     /// DESC
     pub desc: bool,
@@ -170,9 +170,9 @@ pub struct OrderItem<'a> {
 /// `LIMIT [offset,] count`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit<'a> {
-    /// How many rows: an integer, a parameter, or a routine's variable.
+    /// Number of rows: an integer, a parameter, or a routine's variable.
     pub count: Expr<'a>,
-    /// How many are skipped.
+    /// Number of rows to skip.
     pub offset: Option<Expr<'a>>,
 }
 
@@ -183,11 +183,11 @@ pub struct LockClause<'a> {
     pub exclusive: bool,
     /// OF, empty: all tables.
     pub tables: &'a [TableName<'a>],
-    /// What to do about rows that others hold.
+    /// Treatment of rows that others have locked.
     pub wait: LockWait,
 }
 
-/// What a locking read does about rows that others hold.
+/// Treatment of rows that others have locked, by a locking read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockWait {
     /// Wait for them.
@@ -247,7 +247,7 @@ pub struct FileFormat<'a> {
 pub struct TableRef<'a> {
     /// The leftmost.
     pub first: TableFactor<'a>,
-    /// What is joined to it, from left to right.
+    /// Joined tables, from left to right.
     pub joins: &'a [Join<'a>],
 }
 
@@ -284,14 +284,14 @@ pub struct TableSource<'a> {
 pub struct Sample<'a> {
     /// BERNOULLI; otherwise SYSTEM.
     pub bernoulli: bool,
-    /// How many of a hundred.
+    /// Percentage.
     pub percent: Expr<'a>,
 }
 
 /// `USE INDEX FOR JOIN (i)`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexHint<'a> {
-    /// Which of the three.
+    /// Kind.
     pub kind: IndexHintKind,
     /// For which purpose.
     pub purpose: IndexHintFor,
@@ -299,7 +299,7 @@ pub struct IndexHint<'a> {
     pub indexes: &'a [Ident<'a>],
 }
 
-/// What an index hint asks for.
+/// Kind of an index hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexHintKind {
     /// USE
@@ -381,7 +381,7 @@ pub enum JsonTableColumn<'a> {
 /// A join with its right side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Join<'a> {
-    /// Which join.
+    /// Kind.
     pub kind: JoinKind,
     /// NATURAL
     pub natural: bool,
@@ -404,7 +404,7 @@ pub enum JoinKind {
     Right,
 }
 
-/// What a join demands.
+/// Condition of a join.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum JoinCondition<'a> {
     /// Nothing.
@@ -429,7 +429,7 @@ pub enum Window<'a> {
 pub struct NamedWindow<'a> {
     /// Its name.
     pub name: Ident<'a>,
-    /// What it is.
+    /// Kind.
     pub spec: WindowSpec<'a>,
 }
 

@@ -6,7 +6,7 @@ use super::Ident;
 /// A type as written, before defaults are filled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataType<'a> {
-    /// Which type; aliases are resolved (INTEGER is Int, BOOL is TinyInt with length 1, NUMERIC is Decimal).
+    /// Type; aliases are resolved (INTEGER is Int, BOOL is TinyInt with length 1, NUMERIC is Decimal).
     pub kind: TypeKind,
     /// Length, precision, display width or, for temporal types, fractional digits.
     pub length: Option<u64>,

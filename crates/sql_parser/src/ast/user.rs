@@ -16,7 +16,7 @@ pub enum Account<'a> {
     Current,
 }
 
-/// How a user proves who it is.
+/// Authentication of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identified<'a> {
     /// Not stated.
@@ -37,7 +37,7 @@ pub enum Identified<'a> {
     Plugin {
         /// The plugin.
         plugin: &'a [u8],
-        /// What the plugin stores.
+        /// Value that the plugin stores.
         hash: Option<&'a [u8]>,
     },
 }
@@ -155,7 +155,7 @@ pub struct Privilege<'a> {
     pub columns: &'a [Ident<'a>],
 }
 
-/// What a privilege is granted on.
+/// Object of a privilege.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantOn<'a> {
     /// `*.*`
@@ -175,7 +175,7 @@ pub enum GrantOn<'a> {
 pub struct SetRole<'a> {
     /// SET DEFAULT ROLE ... TO these accounts; empty: SET ROLE.
     pub default_to: &'a [Account<'a>],
-    /// Which roles.
+    /// Roles.
     pub roles: Roles<'a>,
 }
 

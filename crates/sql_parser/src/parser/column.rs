@@ -122,7 +122,7 @@ impl<'a> Parser<'a> {
         Ok(Some(attr))
     }
 
-    /// What follows DEFAULT.
+    /// Value of DEFAULT.
     fn column_default(&mut self) -> PResult<ColumnAttr<'a>> {
         if self.eat(K::LeftParen) {
             let expr = self.expr()?;

@@ -8,7 +8,7 @@ use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
 
-/// What may stand between CREATE and the kind of the object.
+/// Clauses between CREATE and the kind of the object.
 #[derive(Clone, Copy, Default)]
 pub(super) struct CreatePrefix<'a> {
     pub or_replace: bool,

@@ -143,7 +143,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What concerns memcached, tablespaces and partitions, and the table options.
+    /// Actions on memcached, tablespaces and partitions, and the table options.
     fn alter_partitions(&mut self) -> PResult<AlterAction<'a>> {
         if self.at_memcached() {
             return self.add_memcached();

@@ -32,7 +32,7 @@ pub(super) mod level {
     pub const COLLATE: u8 = 15;
 }
 
-/// What the current token does after an operand.
+/// Role of the current token after an operand.
 #[derive(Clone, Copy)]
 enum Infix {
     Logical(LogicalOp, u8),
@@ -45,7 +45,7 @@ enum Infix {
     None,
 }
 
-/// What INTERVAL turns out to be.
+/// Meaning of INTERVAL.
 pub(super) enum IntervalOperand<'a> {
     /// An amount; its unit is the current token.
     Amount(Expr<'a>),
@@ -53,7 +53,7 @@ pub(super) enum IntervalOperand<'a> {
     Call(Expr<'a>),
 }
 
-/// What a pair of parentheses held.
+/// Content of a pair of parentheses.
 pub(super) enum Paren<'a> {
     /// A query.
     Query(&'a Query<'a>),
@@ -146,7 +146,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Which infix operator the current token is.
+    /// Infix operator of the current token.
     fn infix(&mut self) -> Infix {
         use BinaryOp as B;
         use Infix::{Binary, Logical};
@@ -325,12 +325,12 @@ impl<'a> Parser<'a> {
     }
 
     /// True at INTERVAL that is no call of the function of that name. `INTERVAL (a) DAY` and
-    /// `INTERVAL (a, b)` are told apart by what follows the parenthesis, in `interval_amount`.
+    /// `INTERVAL (a, b)` are distinguished by the token behind the parenthesis, in `interval_amount`.
     fn at_interval(&self) -> bool {
         self.is_kw(Kw::INTERVAL)
     }
 
-    /// What follows an opening parenthesis that has been taken, its closing one included.
+    /// Content behind an opening parenthesis that has been taken, with the closing one.
     pub(super) fn paren_rest(&mut self) -> PResult<Paren<'a>> {
         self.enter()?;
         let inner = self.paren_inner()?;

@@ -15,7 +15,7 @@ use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
 
-/// What a pair of parentheses in FROM held.
+/// Content of a pair of parentheses in FROM.
 enum FromParen<'a> {
     Query(&'a Query<'a>),
     Tables(&'a [TableRef<'a>]),
@@ -162,7 +162,7 @@ impl<'a> Parser<'a> {
         Ok(TableFactor::Table(self.alloc(source)))
     }
 
-    /// What follows an opening parenthesis, its closing one included.
+    /// Content behind an opening parenthesis, with the closing one.
     fn tables_in_paren(&mut self) -> PResult<FromParen<'a>> {
         self.enter()?;
         let outer = std::mem::take(&mut self.height);

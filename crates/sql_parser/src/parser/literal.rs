@@ -236,7 +236,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// What a backslash and the byte after it stand for (manual, "String Literals").
+/// Byte that a backslash and the byte after it stand for (manual, "String Literals").
 fn unescape(byte: Option<u8>, out: &mut BumpVec<'_, u8>) {
     match byte {
         Some(b'0') => out.push(0),

@@ -122,7 +122,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// How many parameters were met.
+    /// Number of parameters so far.
     pub(crate) fn params(&self) -> u32 {
         self.params
     }

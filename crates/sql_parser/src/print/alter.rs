@@ -127,7 +127,7 @@ impl Printer {
         }
     }
 
-    /// What concerns the table as a whole.
+    /// Actions on the table as a whole.
     fn alter_table_itself(&mut self, action: &AlterAction<'_>) {
         match action {
             AlterAction::Rename(name) => {

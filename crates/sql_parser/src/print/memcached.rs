@@ -4,7 +4,7 @@ use super::super::ast::MemcachedPrefix;
 use super::Printer;
 
 impl Printer {
-    /// What stands behind ADD or DROP: the prefix alone, or all clauses.
+    /// Clauses behind ADD or DROP: the prefix alone, or all of them.
     pub(super) fn memcached(&mut self, def: &MemcachedPrefix<'_>) {
         self.opt_string("MEMCACHED PREFIX ", Some(def.prefix));
         self.opt_string(" ROLE ", def.role);
