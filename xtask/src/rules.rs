@@ -1,6 +1,7 @@
 //! The rules of the code, one module each, and what they report.
 
 mod citations;
+mod cited_tests;
 mod cycles;
 mod edges;
 mod formats;
@@ -67,6 +68,7 @@ pub fn run_all(tree: &Tree) -> Result<Vec<Violation>, String> {
     found.extend(lengths::check(tree, &ratchet));
     found.extend(cycles::check(tree, &ratchet));
     found.extend(citations::check(tree));
+    found.extend(cited_tests::check(tree));
     found.extend(headers::check(tree));
     found.extend(words::check(tree)?);
     found.extend(ignored::check(tree));

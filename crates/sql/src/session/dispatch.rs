@@ -172,8 +172,11 @@ impl SqlSession {
                 self.kill(*query, id.as_ref(), &ty)
             }
             Statement::Maintain(maintain) => {
-                if maintain.kind == MaintainKind::Checksum || maintain.histogram.is_some() {
-                    return Err(SqlError::not_supported("this table maintenance"));
+                if maintain.kind == MaintainKind::Checksum {
+                    return Err(SqlError::not_supported("CHECKSUM TABLE"));
+                }
+                if maintain.histogram.is_some() {
+                    return Err(SqlError::not_supported("ANALYZE TABLE ... HISTOGRAM"));
                 }
                 self.maintain(maintain, sink)
             }
