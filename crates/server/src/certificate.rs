@@ -77,7 +77,7 @@ pub fn names(certificate: &[u8]) -> Option<Names> {
 
 /// An attribute of a distinguished name.
 struct Attribute<'a> {
-    /// Its type, an object identifier.
+    /// Type of the attribute, an object identifier.
     kind: &'a [u8],
     /// Tag of the value.
     tag: u8,

@@ -1,14 +1,13 @@
-//! `porpoise check`: holds all rows, index entries, constraints and counters
-//! of a data directory against each other, without changing a byte of it, and
-//! the engine's structures beneath them.
+//! `porpoise check`: compares all rows, index entries, constraints and counters of
+//! a data directory with each other, and verifies the engine's structures, without
+//! changing a byte.
 //!
 //! The store is opened on an [`Overlay`]: recovery runs as at a start of the
 //! server, and what it writes stays in memory. The directory is locked, without
 //! a change to the lock file, so that no server changes the files meanwhile.
 //!
-//! Exit statuses, as the help promises them: 0 without problems, 1 with problems
-//! (a store that is damaged or whose files are missing among them), 2 when
-//! nothing can be said about the directory.
+//! Exit statuses, as in the help: 0 without problems, 1 with problems (including a
+//! damaged store or missing files), 2 if the directory cannot be checked.
 
 use crate::config::StartError;
 use crate::datadir::DataDir;
@@ -21,18 +20,18 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Tables looked at.
     pub tables: usize,
     /// Rows in them.
     pub rows: u64,
-    /// What is wrong, a line each: table, then the problem.
+    /// Problems, one line each: table, then the problem.
     pub problems: Vec<String>,
 }
 
-/// Why a store could not be checked to its end.
+/// Reasons for which a store could not be checked completely.
 enum Failure {
     /// The store is damaged: this is the result of the check.
     Damage(String),
@@ -74,7 +73,7 @@ pub fn check(data_dir: &Path) -> Result<Report, StartError> {
         Ok(_) => KvMem::is_store(&*disk::real(), &store).map_err(|e| unusable(&e))?,
     };
     if !found {
-        let message = format!("data directory {at} holds no store");
+        let message = format!("data directory {at} contains no store");
         return Err(StartError::usage(message));
     }
     let _lock = DataDir::lock_unchanged(data_dir)?;
@@ -94,9 +93,9 @@ fn check_store(store: PathBuf, report: &mut Report) -> Result<(), Failure> {
         durability: Durability::Sync,
         ..KvMemOptions::default()
     })
-    .map_err(|e| Failure::of("the embedded engine does not open", &e))?;
+    .map_err(|e| Failure::of("the embedded engine cannot be opened", &e))?;
     let db = rows::open(engine.clone());
-    let db = db.map_err(|e| Failure::of_rows("the catalog does not open", &e))?;
+    let db = db.map_err(|e| Failure::of_rows("the catalog cannot be opened", &e))?;
     for table in db.catalog().tables.values() {
         let (rows, problems) = db
             .define(|cx| db.check_table(cx, table))
@@ -129,7 +128,7 @@ pub fn run(data_dir: &Path) -> Result<(), StartError> {
         text.push_str(&format!("{counts}: no problems\n"));
     }
     let mut out = io::stdout().lock();
-    // Nobody may be reading; the exit status tells as well.
+    // Standard output may be closed; the exit status has the result, too.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match report.problems.len() {
         0 => Ok(()),

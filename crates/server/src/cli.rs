@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, Command, error::ErrorKind};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What the command line asks for.
+/// Command of the command line.
 #[derive(Debug)]
 pub enum Asked {
     /// Run the server.
@@ -51,9 +51,7 @@ fn serve_command() -> Command {
 
 fn check_command() -> Command {
     Command::new("check")
-        .about(
-            "Looks for lost or contradicting rows, index entries and parents in a data directory",
-        )
+        .about("Checks files, rows, index entries, constraints and counters of a data directory")
         .after_help(
             "Nothing is written: recovery runs in memory. Exit status 0: no problems; 1: problems, \
              a line each, missing and damaged files of a store among them; 2: the directory \
@@ -63,7 +61,7 @@ fn check_command() -> Command {
             Arg::new("data-dir")
                 .long("data-dir")
                 .value_name("DIR")
-                .help("The data directory of a server that does not run")
+                .help("Data directory of a stopped server")
                 .default_value("porpoise-data")
                 .value_parser(clap::value_parser!(PathBuf)),
         )
@@ -86,7 +84,7 @@ fn bench_command() -> Command {
 fn command() -> Command {
     Command::new("porpoise")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("One server: the same rows over MySQL and memcached, constraints beneath both")
+        .about("A database server: the same rows over the MySQL and memcached protocols, with constraints enforced for both")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(serve_command())
@@ -143,7 +141,7 @@ pub fn parse(
 }
 
 /// Complaint about a command line without a command.
-const NO_COMMAND: &str = "say what to do: porpoise serve; try --help";
+const NO_COMMAND: &str = "a command is missing: use `porpoise serve`, or --help for all commands";
 
 /// First line of a complaint about the command line; `no_command` where it names
 /// no subcommand.

@@ -78,7 +78,9 @@ fn lock_file(path: &Path) -> io::Result<File> {
             other => other.map(|()| file),
         };
     }
-    Err(io::Error::other("the lock file is removed again and again"))
+    Err(io::Error::other(
+        "the lock file disappeared repeatedly while it was being locked; do not remove it",
+    ))
 }
 
 impl DataDir {

@@ -6,7 +6,7 @@ use porpoise_kv::{Durability, Engine};
 use porpoise_kv_mem::{KvMem, KvMemOptions, MemoryUse};
 use std::sync::Arc;
 
-/// Where the embedded engine keeps its files, within the data directory.
+/// Directory of the embedded engine's files, within the data directory.
 pub const STORE: &str = "store";
 
 /// Refuses a data directory without a store if the configuration says so.
@@ -20,7 +20,7 @@ pub fn check_required_data(config: &Config) -> Result<(), StartError> {
     }
     let on_disk = config.durability != DurabilityChoice::Memory;
     if config.engine != EngineChoice::Embedded || !on_disk {
-        let message = "--require-data: for the embedded engine with data on disk only";
+        let message = "--require-data needs the embedded engine with a store on disk (not --durability memory, not TiKV)";
         return Err(StartError::usage(message));
     }
     let (at, store) = (config.data_dir.display(), config.data_dir.join(STORE));
@@ -31,7 +31,7 @@ pub fn check_required_data(config: &Config) -> Result<(), StartError> {
     match found {
         true => Ok(()),
         false => Err(StartError::usage(format!(
-            "--require-data: data directory {at} holds no store; mount its volume, or start once \
+            "--require-data: data directory {at} contains no store; mount its volume, or start once \
              without --require-data to create a store"
         ))),
     }
@@ -41,8 +41,8 @@ pub fn check_required_data(config: &Config) -> Result<(), StartError> {
 /// files on `disk`. The data directory is locked by the caller.
 ///
 /// # Errors
-/// What the operator has to know, in one line: a cluster that cannot be
-/// reached, data that contradicts its checksums.
+/// A message for the operator in one line: a cluster that cannot be reached, data with wrong
+/// checksums.
 pub fn open(config: &Config, disk: Arc<dyn Disk>) -> Result<Arc<dyn Engine>, StartError> {
     match &config.engine {
         EngineChoice::Embedded => Ok(open_embedded(config, disk)?),
@@ -50,8 +50,8 @@ pub fn open(config: &Config, disk: Arc<dyn Disk>) -> Result<Arc<dyn Engine>, Sta
     }
 }
 
-/// Opens the embedded engine, with what tells its use of memory. That looks at
-/// every row, and is for measurements.
+/// Opens the embedded engine with a function that reports its use of memory, for measurements:
+/// it reads every row.
 ///
 /// # Errors
 /// As [`open`].
@@ -82,14 +82,14 @@ fn open_embedded(config: &Config, disk: Arc<dyn Disk>) -> Result<Arc<KvMem>, Sta
         ..KvMemOptions::default()
     };
     KvMem::open(options)
-        .map_err(|e| StartError::failure(format!("the embedded engine does not open: {e}")))
+        .map_err(|e| StartError::failure(format!("the embedded engine cannot be opened: {e}")))
 }
 
 #[cfg(feature = "tikv")]
 fn open_cluster(config: &Config, addresses: &[String]) -> Result<Arc<dyn Engine>, StartError> {
     use porpoise_kv_tikv::{KvTikv, KvTikvOptions};
     if config.durability != DurabilityChoice::Sync {
-        let message = "--durability: a TiKV cluster knows sync only";
+        let message = "--durability: a TiKV cluster supports only sync";
         return Err(StartError::usage(message));
     }
     let options = KvTikvOptions {
@@ -103,7 +103,8 @@ fn open_cluster(config: &Config, addresses: &[String]) -> Result<Arc<dyn Engine>
 
 #[cfg(not(feature = "tikv"))]
 fn open_cluster(_: &Config, _: &[String]) -> Result<Arc<dyn Engine>, StartError> {
-    let message = "--engine: this build has no TiKV; build it with the feature \"tikv\"";
+    let message =
+        "--engine: this build does not include TiKV; build with the cargo feature \"tikv\"";
     Err(StartError::usage(message))
 }
 

@@ -74,7 +74,7 @@ fn execute_bench(arguments: &[OsString]) -> StartError {
 /// Log lines go to stderr; a panic is one of them.
 fn start_logging(config: &Config) -> Result<(), StartError> {
     let filter = EnvFilter::try_new(&config.log).map_err(|e| {
-        let message = format!("log: {:?} is not a filter: {e}", config.log);
+        let message = format!("--log: {:?} is not a level or filter: {e}", config.log);
         StartError::usage(message)
     })?;
     tracing_subscriber::fmt()

@@ -78,7 +78,9 @@ impl Http {
         let thread = threads::spawn_restarting(Role::Http, move || {
             let served = run(&socket, &pages, stopped.clone());
             if let Err(error) = served {
-                tracing::error!("HTTP has ended: {error}");
+                tracing::error!(
+                    "the HTTP listener has failed: /health and /metrics are not served: {error}"
+                );
             }
         })?;
         Ok(Http {
@@ -136,7 +138,7 @@ async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Resu
         .route("/health", get(health))
         .route("/metrics", get(metrics))
         .fallback(|| async {
-            let text = "Here are /health and /metrics.\n";
+            let text = "This server has /health and /metrics.\n";
             (StatusCode::NOT_FOUND, text)
         });
     let clock = porpoise_base::clock::system();

@@ -9,10 +9,9 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// The allocator's settings, a C string that it looks for under this name:
-/// huge pages where the system grants them to those who ask. Rows and entries
-/// lie all over the heap, and with small pages a walk in an index's order waits
-/// for page tables more than for rows.
+/// Settings of the allocator, a C string that it reads under this name: huge pages, where the
+/// system grants them on request. Rows and entries are scattered over the heap; with small
+/// pages a scan in index order waits for page tables more than for rows.
 #[expect(
     unsafe_code,
     reason = "the name is the allocator's, and the type what it expects"

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Opens the catalog of an engine.
 ///
 /// # Errors
-/// What reading it fails with.
+/// Errors of reading the catalog.
 pub fn open(engine: Arc<dyn Engine>) -> Result<Arc<Db>, Error> {
     let db = Db::open(engine, clock::system(), DbOptions::default())?;
     db.set_compiler(Arc::new(ExpressionCompiler::default()));

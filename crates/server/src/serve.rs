@@ -2,9 +2,9 @@
 //! down again in order.
 //!
 //! Order of the start: signals, limits, the data directory's lock, sockets
-//! (so that a taken port is told before a long recovery), certificate, engine,
-//! workers, and only then the first connection is accepted. The shutdown runs
-//! the other way round (transactions.md, rule 40).
+//! (so that a port in use is reported before a long recovery), certificate, engine,
+//! workers, and only then the first connection is accepted. The shutdown has the
+//! reverse order (transactions.md, rule 40).
 
 use crate::config::{Config, StartError, exposure};
 use crate::datadir::DataDir;
@@ -57,7 +57,7 @@ impl Sockets {
     }
 }
 
-/// Listens at an address, or says which port is free.
+/// Listens at an address; the error names a free port.
 fn tcp(option: &str, address: Option<SocketAddr>, pick: bool) -> Result<Option<Bound>, StartError> {
     let Some(address) = address else {
         return Ok(None);
@@ -78,7 +78,7 @@ fn tcp(option: &str, address: Option<SocketAddr>, pick: bool) -> Result<Option<B
         Some(Listening::Tcp(free)) => format!("; {free} is free: --{option} {free}"),
         _ => String::new(),
     };
-    let message = format!("--{option}: the port of {address} is taken{free}");
+    let message = format!("--{option}: the port of {address} is in use{free}");
     Err(StartError::usage(message))
 }
 
@@ -111,7 +111,9 @@ fn fit_open_files(config: &Config) -> Result<usize, StartError> {
             config.max_connections as u64 + OTHER_FILES,
         )));
     }
-    tracing::warn!("max_connections is {room}: the system allows {files} open files");
+    tracing::warn!(
+        "max_connections was reduced to {room}, because the limit of open files is {files}; raise it with ulimit -n"
+    );
     Ok(room.max(1))
 }
 
@@ -133,7 +135,7 @@ fn net_config(config: &Config, max_connections: usize, memory: Arc<MemoryBudget>
     }
 }
 
-/// What the HTTP pages look at.
+/// State that the HTTP pages report.
 struct Look {
     services: Arc<Services>,
     net: NetProbe,
@@ -208,17 +210,19 @@ pub fn run(config: &Config, disk: Arc<dyn Disk>) -> Result<(), StartError> {
     announce(&listeners.lines, config.pick_ports);
 
     signals.next().map_err(|e| failed("signals", e))?;
-    tracing::info!("shutting down; a second signal ends the server at once");
+    tracing::info!("shutting down; a second signal ends the server immediately");
     look.ending.store(true, Ordering::Relaxed);
     let impatient = threads::spawn(Role::Signals, move || {
         if signals.next().is_ok() {
-            tracing::warn!("second signal: ending now, recovery will follow at the next start");
+            tracing::warn!(
+                "second signal: ending immediately; the next start will recover from the log"
+            );
             std::process::exit(1);
         }
     });
     drop(impatient);
     if !net.shutdown(config.shutdown_timeout) {
-        tracing::warn!("some sessions did not end; their transactions roll back at the next start");
+        tracing::warn!("some sessions did not end in time; their transactions are rolled back");
     }
     let closed = services.close();
     if let Some(http) = listeners.http {
@@ -228,7 +232,7 @@ pub fn run(config: &Config, disk: Arc<dyn Disk>) -> Result<(), StartError> {
     closed.map_err(|e| StartError::failure(format!("the engine did not shut down cleanly: {e}")))
 }
 
-/// The listeners behind their sockets, and what to say about them.
+/// Listeners with their sockets, and the lines to print about them.
 struct Listeners {
     listeners: Vec<Listener>,
     http: Option<Http>,
@@ -284,7 +288,7 @@ fn place(at: &Listening) -> String {
     }
 }
 
-/// Tells scripts, and people, that the server is ready.
+/// Prints the ready lines for scripts and people.
 fn announce(lines: &[(&'static str, String)], with_hints: bool) {
     let mut text = String::new();
     for (name, place) in lines {
@@ -295,7 +299,7 @@ fn announce(lines: &[(&'static str, String)], with_hints: bool) {
     }
     text.push_str("porpoise ready\n");
     let mut out = io::stdout().lock();
-    // Nobody may be reading.
+    // Standard output may be closed.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 

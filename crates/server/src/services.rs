@@ -53,7 +53,7 @@ impl Services {
     /// its clients, `root_password` what root gets at first start.
     ///
     /// # Errors
-    /// What the operator has to know, in one line.
+    /// A message for the operator in one line.
     pub fn open(
         config: &Config,
         disk: Arc<dyn Disk>,
@@ -64,7 +64,8 @@ impl Services {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             StartError::failure(format!("{what}: {error}"))
         };
-        let db = rows::open(engine.clone()).map_err(|e| failed("the catalog does not open", &e))?;
+        let db =
+            rows::open(engine.clone()).map_err(|e| failed("the catalog cannot be opened", &e))?;
         let memory = Arc::new(MemoryBudget::default());
         let setup = SqlConfig {
             variables: variables(config),
@@ -110,7 +111,7 @@ impl Services {
     /// are gone.
     ///
     /// # Errors
-    /// What did not reach the disk, in words.
+    /// A message about data that did not reach the disk.
     pub fn close(&self) -> Result<(), String> {
         if let Some(mut reaper) = self.reaper.lock().take() {
             reaper.stop();

@@ -298,7 +298,7 @@ const SLICE: Duration = Duration::from_micros(300);
 /// Nice value added for long-running calls: about a ninth of a normal share.
 const DEMOTION: i32 = 10;
 
-/// Asks for short waits in the kernel's run queue for the current thread.
+/// Requests short time slices for the current thread, so that it runs soon after a wake-up.
 pub fn shorten_slice() {
     // A kernel or a sandbox that refuses schedules as before.
     let _ = schedule(0, nice(), SLICE);
@@ -314,7 +314,7 @@ pub fn demote(thread: ThreadId) {
     }
 }
 
-/// Takes [`demote`] back; false if the system does not allow it.
+/// Undoes [`demote`]; false if the system does not permit it.
 pub fn restore(thread: ThreadId, nice: i32) -> bool {
     schedule(thread.0, nice, SLICE).is_ok()
 }

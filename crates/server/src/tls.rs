@@ -1,8 +1,8 @@
 //! The certificate: the operator's own, or one made at first start.
 //!
-//! A certificate that was made here is self-signed, names this machine, and
-//! is kept in the data directory, its key readable by the owner only. Clients
-//! that ask for encryption get it; clients that verify need the operator's.
+//! A certificate generated here is self-signed, names this machine, and is stored in
+//! the data directory, its key readable only by the owner. It encrypts connections;
+//! clients that verify certificates need one from the operator.
 //!
 //! With `--ssl-ca`, clients may send a certificate: one that no authority of that file
 //! signed ends the handshake, and none at all is accepted. Which accounts need one is
@@ -117,8 +117,8 @@ fn own_files(dir: &Path) -> Result<(PathBuf, PathBuf), StartError> {
     Ok((cert, key))
 }
 
-/// The RSA key to which clients without TLS encrypt their passwords: kept in
-/// the data directory, made at first start.
+/// The RSA key with which clients without TLS encrypt their passwords: stored in the data
+/// directory, generated at first start.
 ///
 /// # Errors
 /// A file that cannot be read or written, or holds no key.
@@ -134,7 +134,7 @@ pub fn password_key(config: &Config) -> Result<RsaKey, StartError> {
     RsaKey::from_pkcs8(&der).ok_or_else(|| failed("no RSA key in PKCS#8 form".to_owned()))
 }
 
-/// This machine's name, if it can stand in a certificate.
+/// This machine's name, if it is valid in a certificate.
 fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     let name = name.trim();

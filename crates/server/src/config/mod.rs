@@ -17,12 +17,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Why the server does not start: one line, and the exit status.
+/// Reason for refusing to start: one line, and the exit status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartError {
-    /// What to print.
+    /// Message to print.
     pub message: String,
-    /// What to exit with: 2 for what the operator can set right.
+    /// Exit status: 2 for a problem that the operator can correct.
     pub status: u8,
 }
 
@@ -72,7 +72,7 @@ pub enum TlsMode {
     Required,
 }
 
-/// When commits count as durable.
+/// When a commit is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DurabilityChoice {
     /// After the sync that covers them.
@@ -86,7 +86,7 @@ pub enum DurabilityChoice {
 /// The server's configuration, complete.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where data, certificate and lock file are.
+    /// Directory of the store, the generated certificate and the lock file.
     pub data_dir: PathBuf,
     /// An empty data directory is refused, not initialised.
     pub require_data: bool,
@@ -157,7 +157,7 @@ pub struct Config {
     pub pick_ports: bool,
 }
 
-/// Where a value came from, as messages name it.
+/// Source of a value, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The command line.
@@ -181,8 +181,8 @@ impl std::fmt::Display for Source {
 /// Values by setting name, from one source.
 pub type Values = BTreeMap<&'static str, String>;
 
-/// Reads the configuration: `options` are those of the command line,
-/// `variable` looks into the environment.
+/// Reads the configuration: `options` are those of the command line, `variable` reads the
+/// environment.
 pub fn resolve(
     options: &Values,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -211,7 +211,9 @@ pub fn resolve(
         }
     }
     if config.tls_cert.is_some() != config.tls_key.is_some() {
-        return Err(StartError::usage("tls-cert and tls-key belong together"));
+        return Err(StartError::usage(
+            "--tls-cert and --tls-key must be set together",
+        ));
     }
     Ok(config)
 }

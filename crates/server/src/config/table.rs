@@ -9,15 +9,15 @@ use std::time::Duration;
 
 /// One setting.
 pub struct Setting {
-    /// Its name; the option is `--name`.
+    /// Name of the setting; the option is `--name`.
     pub name: &'static str,
-    /// What stands for the value in the help; empty for a switch.
+    /// Placeholder of the value in the help; empty for a switch.
     pub value: &'static str,
     /// The default, as it would be written; empty if there is none.
     pub default: &'static str,
     /// One sentence.
     pub help: &'static str,
-    /// Puts the value into the configuration, or says what was expected.
+    /// Sets the value in the configuration; the error names what was expected.
     pub apply: fn(&mut Config, &str) -> Parsed<()>,
 }
 
@@ -54,106 +54,106 @@ macro_rules! settings {
 
 settings! {
     "data-dir" "DIR" = "porpoise-data":
-        "Where data, certificate and lock file are",
+        "Directory of the store, the generated certificate and the lock file",
         |c, t| c.data_dir = directory(t)?;
     "require-data" "" = "false":
-        "Refuses to start without a store in the data directory, for volumes that may not be mounted",
+        "Refuses to start if the data directory contains no store (for volumes that may not be mounted)",
         |c, t| c.require_data = switch(t)?;
     "engine" "ENGINE" = "embedded":
-        "What holds the rows: embedded, or tikv://HOST:PORT,...",
+        "Storage engine: embedded, or tikv://HOST:PORT,... (placement drivers of a TiKV cluster)",
         |c, t| c.engine = engine(t)?;
     "durability" "MODE" = "sync":
-        "When a commit is acknowledged: sync (it is on disk), interval (a sync follows within durability-interval), memory (nothing on disk)",
+        "When a commit is acknowledged: sync (after it is on disk), interval (before; the log is synced every durability-interval), memory (nothing is written to disk)",
         |c, t| c.durability = durability(t)?;
     "durability-interval" "TIME" = "1s":
-        "The longest time between syncs with --durability interval",
+        "Time between syncs of the log with --durability interval: at most this much is lost in a crash",
         |c, t| c.durability_interval = duration(t)?;
     "mysql-listen" "ADDR" = "127.0.0.1:3306":
-        "Address of the MySQL listener; port 0 picks one, off switches it off",
+        "Address of the MySQL listener; port 0 selects a free port, off disables the listener",
         |c, t| c.mysql_listen = address(t)?;
     "mysql-socket" "PATH" = "off":
         "Unix socket of the MySQL listener",
         |c, t| c.mysql_socket = path(t)?;
     "memcached-listen" "ADDR" = "127.0.0.1:11211":
-        "Address of the memcached listener",
+        "Address of the memcached listener; port 0 selects a free port, off disables the listener",
         |c, t| c.memcached_listen = address(t)?;
     "memcached-socket" "PATH" = "off":
         "Unix socket of the memcached listener",
         |c, t| c.memcached_socket = path(t)?;
     "http-listen" "ADDR" = "127.0.0.1:8380":
-        "Address of /health and /metrics",
+        "Address of the HTTP listener for /health and /metrics; off disables it",
         |c, t| c.http_listen = address(t)?;
     "memcached-role" "NAME" = "default_role":
-        "Which row of ndbmemcache.memcache_server_roles the memcached listener plays",
+        "Server role of the memcached listener: a role_name of ndbmemcache.memcache_server_roles",
         |c, t| c.memcached_role = t.to_owned();
     "memcached-listeners" "ROLE=ADDR,..." = "":
-        "More memcached listeners, each playing a role of its own",
+        "Additional memcached listeners, each with its own server role",
         |c, t| c.memcached_listeners = listeners(t)?;
     "memcached-cache" "SIZE" = "64M":
-        "Memory of keys whose policy is cache_only; what was not used lately makes room",
+        "Memory for keys whose policy is cache_only; the least recently used are evicted",
         |c, t| c.memcached_cache = size(t)?.filter(|n| *n >= 1 << 20).ok_or("a size of at least 1M")?;
     "memcached-item-size" "SIZE" = "1M":
-        "Longest value that the memcached listeners take; at most 512M",
+        "Largest memcached item (key, value and overhead, measured as memcached does); at most 512M",
         |c, t| c.memcached_item_size = size(t)?
             .and_then(|n| usize::try_from(n).ok())
             .filter(|n| (1024..=512 << 20).contains(n))
             .ok_or("a size from 1K to 512M")?;
     "memcached-reap" "TIME" = "5s":
-        "Between two walks that delete expired rows; off leaves them",
+        "Interval at which expired rows are deleted in the background; off keeps them",
         |c, t| c.memcached_reap = if t == "off" { None } else { Some(duration(t)?) };
     "memcached-account" "USER@HOST" = "memcached@localhost":
-        "Account of memcached clients that do not authenticate; off: they must",
+        "Account of memcached clients that do not authenticate; off: every client must authenticate",
         |c, t| c.memcached_account = account(t)?;
     "memcached-tls" "MODE" = "allowed":
-        "TLS on the memcached listeners: off, allowed (for clients that begin with a handshake), required",
+        "TLS on the memcached listeners: off, allowed (clients may begin with a TLS handshake), required",
         |c, t| c.memcached_tls = tls_mode(t)?;
     "insecure-memcached" "" = "false":
-        "Lets memcached listeners without required TLS be reached from other machines",
+        "Allows memcached listeners beyond loopback although --memcached-tls is not required",
         |c, t| c.insecure_memcached = switch(t)?;
     "max-connections" "N" = "10000":
-        "Connections over all listeners; a tenth is shared out among them, one more is kept for an administrator on this machine",
+        "Maximum number of connections of all listeners; a tenth is reserved in equal shares for each listener, and one more for root on this machine",
         |c, t| { c.max_connections = number(t, 1, 1_000_000)?; c.max_connections_set = true };
     "max-running-statements" "N" = "1000":
-        "Statements that may wait at once, each with a thread; others wait for their turn",
+        "Maximum number of statements that wait for locks or compute apart from their event loop, each on its own thread; further requests are queued",
         |c, t| c.max_running_statements = number(t, 1, 30_000)?;
     "max-before-login" "N" = "1000":
-        "Connections of one listener that have not logged in; past it the oldest makes room",
+        "Maximum number of connections of one listener that have not logged in; beyond it the oldest is closed",
         |c, t| c.max_before_login = number(t, 1, 1_000_000)?;
     "worker-groups" "N" = "0":
-        "Groups of connections, each served by one worker at a time; 0 is one per core",
+        "Number of event loops among which connections are divided; 0: one per core",
         |c, t| c.worker_groups = number(t, 0, 1024)?;
     "connect-timeout" "TIME" = "10s":
-        "From connecting to being logged in",
+        "Time within which a new connection must have logged in",
         |c, t| c.connect_timeout = duration(t)?;
     "net-read-timeout" "TIME" = "30s":
-        "From a request's first byte to its last, plus a second per 64 KiB",
+        "Time within which a request must arrive, from its first byte to its last, plus one second per 64 KiB",
         |c, t| c.net_read_timeout = duration(t)?;
     "net-write-timeout" "TIME" = "60s":
-        "A client that takes nothing for so long is cut off",
+        "A connection is closed if its client reads nothing of a pending reply for this time",
         |c, t| c.net_write_timeout = duration(t)?;
     "shutdown-timeout" "TIME" = "10s":
-        "How long a clean shutdown lets statements and transactions finish",
+        "Time that a shutdown allows running transactions to finish before they are rolled back",
         |c, t| c.shutdown_timeout = duration(t)?;
     "memory-limit" "SIZE" = "75%":
-        "Memory for rows: bytes, 4G, a share of the machine's, or off",
+        "Memory limit for rows of the embedded engine: bytes, 4G, a percentage of the machine's memory, or off; beyond it writes are refused (1114)",
         |c, t| c.memory_limit = size(t)?;
     "statement-memory" "SIZE" = "25%":
         "Memory for statements and connections (sorts, joins, results, prepared statements), at least 64M",
         |c, t| c.statement_memory = size(t)?;
     "tls-cert" "FILE" = "":
-        "Certificate chain (PEM) instead of the one made at first start",
+        "Certificate chain (PEM) that replaces the self-signed certificate created at first start",
         |c, t| c.tls_cert = path(t)?;
     "tls-key" "FILE" = "":
-        "The certificate's key (PEM)",
+        "Private key of --tls-cert (PEM)",
         |c, t| c.tls_key = path(t)?;
     "ssl-ca" "FILE" = "":
-        "Certificate authorities (PEM) against which certificates of clients are verified; none: clients are asked for no certificate",
+        "Certificate authorities (PEM) for verifying client certificates; without it no client certificate is requested",
         |c, t| c.ssl_ca = path(t)?;
     "log" "FILTER" = "info":
-        "What is logged to stderr: error, warn, info, debug, or a filter per module",
+        "Log level for standard error: error, warn, info, debug, or a filter per module",
         |c, t| c.log = t.to_owned();
     "pick-ports" "" = "false":
-        "Replaces taken ports by free ones, and prints lines to connect with",
+        "If a port is in use, selects a free one and prints the commands to connect",
         |c, t| c.pick_ports = switch(t)?;
 }
 

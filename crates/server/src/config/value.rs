@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a parser returns: the value, or what would have been one.
+/// Result of a parser: the value, or a description of valid values.
 pub type Parsed<T> = Result<T, String>;
 
 /// `HOST:PORT`, or `off`.
@@ -86,7 +86,7 @@ pub fn size(text: &str) -> Parsed<Option<u64>> {
         if !(1..=100).contains(&percent) {
             return Err(expected());
         }
-        // Where the machine does not tell, there is no limit.
+        // No limit if the machine's memory is unknown.
         return Ok(machine_memory().map(|all| all / 100 * percent));
     }
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

@@ -32,17 +32,17 @@ pub fn render(net: &NetProbe, engine: &[Stat], sql: &[Stat]) -> String {
         ),
         (
             "porpoise_sessions_waiting",
-            "Sessions that left their group because they wait.",
+            "Sessions that wait on a thread of their own.",
             gauges.waiting,
         ),
         (
             "porpoise_sessions_computing",
-            "Sessions that left their group because they compute for long.",
+            "Sessions that compute on a thread of their own.",
             gauges.computing,
         ),
         (
             "porpoise_worker_threads",
-            "Worker threads, spares included.",
+            "Worker threads, including spare ones.",
             gauges.threads,
         ),
     ] {

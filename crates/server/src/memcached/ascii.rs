@@ -120,7 +120,7 @@ impl Work {
         }
         if let Some(bundle) = &mut self.bundle {
             bundle.spoil();
-            let text = "only meta commands can stand between mn begin and mn";
+            let text = "only meta commands are allowed between mn begin and mn";
             reply::client_error(out.buf(), text);
             return true;
         }

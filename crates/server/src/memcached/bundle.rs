@@ -244,7 +244,7 @@ fn attempt(
             Err(failure) => return Attempt::end(txn, Err(failure)),
         }
         if carried.answers.len() > MOST_BYTES {
-            let why = "the answers of the transaction are too large".to_owned();
+            let why = "the replies of the transaction are too large".to_owned();
             return Attempt::end(txn, Err(Failure::Refused(why)));
         }
     }

@@ -61,7 +61,7 @@ impl std::fmt::Display for Failure {
         match self {
             Failure::Refused(why) | Failure::Denied(why) => f.write_str(why),
             Failure::NoSuchKey(error) | Failure::Rows(error) => write!(f, "{error}"),
-            Failure::Gone => f.write_str("the connection is gone"),
+            Failure::Gone => f.write_str("the client has disconnected"),
         }
     }
 }

@@ -68,7 +68,11 @@ impl Delayed {
             let (timer, weak) = (self.timer.clone(), Arc::downgrade(shared));
             let work = move || wait(&timer, &weak);
             let made = threads::spawn_restarting(Role::MemcachedFlush, work);
-            made.map_err(|e| Failure::Refused(format!("no thread can be made: {e}")))?;
+            made.map_err(|e| {
+                Failure::Refused(format!(
+                    "cannot start the thread of the delayed flush_all: {e}"
+                ))
+            })?;
             due.has_thread = true;
         }
         let from = from.to_owned();

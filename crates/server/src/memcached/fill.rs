@@ -123,7 +123,7 @@ impl Container {
             let number = number(value).map_or(ValueRef::Null, ValueRef::UInt);
             if number.is_null() && self.values.is_empty() {
                 return Err(refused(format!(
-                    "Container '{}' has no column but for numbers",
+                    "Container '{}' has no value column for text, only an increment column",
                     self.name
                 )));
             }
@@ -212,7 +212,9 @@ impl Container {
                 )));
             };
             if seen.contains(&position) {
-                return Err(refused(format!("Column '{name}' is there twice")));
+                return Err(refused(format!(
+                    "Column '{name}' appears twice in the object"
+                )));
             }
             seen.push(position);
             if self.is_generated(position) {
@@ -260,7 +262,7 @@ impl Container {
             return Ok(());
         }
         Err(refused(format!(
-            "Column '{}' is not what the key says",
+            "Column '{}' differs from the key",
             column.name
         )))
     }

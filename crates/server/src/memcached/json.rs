@@ -70,7 +70,7 @@ pub fn members(text: &[u8]) -> Result<Vec<Member<'_>>> {
         reader.end()?;
         Ok(members)
     });
-    read.map_err(|e| refused(format!("The value is no JSON object of columns: {e}")))
+    read.map_err(|e| refused(format!("The value is not a JSON object of columns: {e}")))
 }
 
 /// What a member's text is for its column, before it is converted to the
@@ -86,7 +86,7 @@ pub fn part(column: &str, ty: &ColumnType, value: &RawValue) -> Result<Value> {
     if ty.kind == Kind::Json {
         return Ok(Value::Bytes(text.into()));
     }
-    let wrong = || refused(format!("Column '{column}' does not take {text:.40}"));
+    let wrong = || refused(format!("Column '{column}' cannot hold {text:.40}"));
     let binary = ty.is_string() && ty.collation.charset() == Charset::Binary;
     match text.as_bytes().first() {
         Some(b'"') => {

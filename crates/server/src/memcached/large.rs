@@ -142,7 +142,7 @@ impl Large {
         let id = id.unwrap_or_default();
         let ext_id = number(id.as_ref()).ok_or_else(|| {
             refused(format!(
-                "Table {} gives no ids for parts",
+                "Table {} has no AUTO_INCREMENT id for the chunks of large values",
                 table.quoted_name()
             ))
         })?;
@@ -225,7 +225,7 @@ pub(super) fn value(
     match found.into_iter().next().flatten() {
         Some(value) => Ok(Some(value)),
         None => Err(Error::Corrupt(format!(
-            "table {} lacks parts of a value",
+            "table {}: chunks of a value are missing",
             large.table.quoted_name()
         ))),
     }

@@ -127,11 +127,13 @@ impl Memcached {
         let failed = |what: &str, e: porpoise_rows::Error| {
             StartError::failure(format!("the memcached listener: {what}: {e}"))
         };
-        let made = schema::ensure(&db).map_err(|e| failed("cannot make its schema", e))?;
+        let made =
+            schema::ensure(&db).map_err(|e| failed("cannot create the schema ndbmemcache", e))?;
         db.engine()
             .wait_durable(made)
-            .map_err(|e| failed("cannot make its schema", e.into()))?;
-        let live = Live::open(db.clone(), role).map_err(|e| failed("cannot read its rows", e))?;
+            .map_err(|e| failed("cannot create the schema ndbmemcache", e.into()))?;
+        let live = Live::open(db.clone(), role)
+            .map_err(|e| failed("cannot read the tables of ndbmemcache", e))?;
         let known = live.load();
         if !known.mapping.roles.contains_key(role) {
             let mut names: Vec<&str> = known.mapping.roles.keys().map(String::as_str).collect();
@@ -143,7 +145,7 @@ impl Memcached {
             )));
         }
         if let Err(error) = schema::sign_on(&db, role) {
-            tracing::warn!("cannot note the start in ndbmemcache.last_memcached_signon: {error}");
+            tracing::warn!("cannot record the start in ndbmemcache.last_memcached_signon: {error}");
         }
         let limits = Limits {
             max_value,

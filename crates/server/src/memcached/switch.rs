@@ -40,7 +40,7 @@ const STEP_BYTES: usize = 1 << 20;
 
 /// Two ends as two keys could as well be meant for two ranges.
 const NOT_ALONE: &str =
-    "a range is the only key of its get; its two ends stand together, as in @>1@<5";
+    "a range must be the only key of a get; write both ends as one key, as in @>1@<5";
 
 /// `@@name.key`, or `@@name`.
 fn named(key: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {

@@ -193,7 +193,7 @@ fn group(
 }
 
 fn too_large() -> Failure {
-    Failure::Refused("the answer is too large: ask for fewer keys".to_owned())
+    Failure::Refused("the reply is too large: request fewer keys".to_owned())
 }
 
 struct Job<'d> {

@@ -1,12 +1,12 @@
 //! Counters that cost nothing where they are counted.
 //!
-//! Each core has a block of cells of its own; a worker adds to the block of
-//! its group, and the sum is made when somebody looks. One entry of the table
+//! Each core has its own block of cells; a worker adds to the block of its
+//! group, and reading computes the sum. One entry of the table
 //! in [`registry`] is one metric: name, labels, kind, help.
 //!
 //! Invariants:
 //! 1. Counting touches no cache line that another group writes.
-//! 2. Counters only grow; gauges go both ways and are kept by their owners.
+//! 2. Counters only grow; gauges, which also fall, are kept by their owners.
 
 pub mod registry;
 

@@ -21,7 +21,7 @@ pub(super) struct Answer<'o> {
     pub(super) caps: Capabilities,
     /// The sequence number of the next packet.
     pub(super) sequence: u8,
-    /// Where the reply, or what is left of it, begins.
+    /// Start of the reply, or of its part that has not been written.
     start: usize,
     /// The sequence number of the packet there.
     start_sequence: u8,
@@ -50,8 +50,8 @@ impl<'o> Answer<'o> {
         self.departed = false;
     }
 
-    /// Takes back what was appended since the reply, or its part, began; the
-    /// next packet has this sequence number. False if some of it has left.
+    /// Discards what was appended since the start of the reply or its part; the next packet has
+    /// this sequence number. False if some of it has been sent.
     pub(super) fn take_back(&mut self, sequence: u8) -> bool {
         if self.departed {
             return false;
@@ -80,8 +80,8 @@ impl<'o> Answer<'o> {
     /// Charges the connection for what has been appended.
     ///
     /// # Errors
-    /// A memory limit is exceeded. What has not been written is taken back: the error follows
-    /// what the client has got.
+    /// A memory limit is exceeded. Bytes that have not been written are discarded: the error
+    /// follows those that the client has received.
     pub(super) fn charge(&mut self) -> Result<(), SqlError> {
         self.out.charge().map_err(|refused| {
             self.out.buf().truncate(self.start);
@@ -104,7 +104,7 @@ impl<'o> Answer<'o> {
         reply::write_ok(self.out.buf(), &mut self.sequence, self.caps, &ok);
     }
 
-    /// Whether the end of a result can tell of changes: an EOF packet cannot.
+    /// Whether the end of a result can contain state changes: an EOF packet cannot.
     pub(super) fn tells_changes(&self, had_rows: bool) -> bool {
         !had_rows || self.caps.has(Capabilities::DEPRECATE_EOF)
     }

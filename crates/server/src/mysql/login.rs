@@ -1,4 +1,4 @@
-//! Who the client is: the login exchange, the fast path's memory, hosts.
+//! Authentication of clients: the login exchange, the cache of the fast path, hosts.
 //!
 //! The mathematics and the order of the exchange are in the protocol's codec
 //! (`porpoise_wire::mysql::login`); here are the accounts, the messages and
@@ -181,7 +181,7 @@ impl Authentication {
         })
     }
 
-    /// Takes the answer that came with the request.
+    /// Processes the answer that came with the request.
     pub(super) fn start(
         &mut self,
         shared: &Shared,
@@ -205,8 +205,8 @@ impl Authentication {
         self.judge(shared, peer, next, answer)
     }
 
-    /// Asks for an answer to a new challenge, whatever came with the request:
-    /// clients differ in which challenge they answer at a change of user.
+    /// Sends a new challenge and ignores the answer in the request: clients differ in which
+    /// challenge they answer at a change of user.
     pub(super) fn start_anew(
         &mut self,
         shared: &Shared,
@@ -216,7 +216,7 @@ impl Authentication {
         self.start(shared, peer, b"-", b"", answer)
     }
 
-    /// Takes the client's next packet.
+    /// Processes the client's next packet.
     pub(super) fn more(
         &mut self,
         shared: &Shared,
@@ -356,7 +356,7 @@ pub(crate) fn delays(sql: &SqlServer) -> DelayPolicy {
     }
 }
 
-/// The user for whom one connection is kept when all others are taken.
+/// The user for whom one connection is reserved when all others are used.
 const ADMINISTRATOR: &str = "root";
 
 #[cfg(test)]

@@ -9,16 +9,16 @@
 //!
 //! Invariants:
 //! 1. Before a client has logged in, a packet over 64 KiB ends the
-//!    connection, and nothing is kept on its word.
-//! 2. Whatever a client sends is answered with a packet of the protocol; the
-//!    connection is closed only where its bytes can no longer be told apart,
-//!    or the statement's error says so.
-//! 3. A reply that tells of a commit, or of rows that a commit still on its
-//!    way to the disk has written, leaves when that commit is durable
-//!    (transactions.md, rule 19): [`answer`] holds it from its first byte.
-//! 4. A result leaves in pieces only where it reads from a snapshot; one that
-//!    reads the newest rows is kept whole until its ticket is known.
-//! 5. No password and no secret is logged or told.
+//!    connection, and no memory is allocated for its announced length.
+//! 2. Every input is answered with a packet of the protocol; the connection is
+//!    closed only if packet boundaries are lost, or if the statement's error
+//!    requires it.
+//! 3. A reply that reveals a commit, or rows of a commit that is not durable yet,
+//!    is sent when that commit is durable (transactions.md, rule 19): [`answer`]
+//!    defers it from its first byte.
+//! 4. A result is sent in pieces only if it reads from a snapshot; one that reads
+//!    the newest rows is kept whole until its ticket is known.
+//! 5. No password and no secret is logged or sent.
 //!
 //! Rejected: answering statements by their text without the parser (session
 //! set-up queries of drivers); one statement per packet only, with the rest

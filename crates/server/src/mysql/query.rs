@@ -150,7 +150,7 @@ impl Open {
     }
 }
 
-/// What a statement that succeeded does to the connection.
+/// Effect of a successful statement on the connection.
 pub(super) fn after(outcome: &Outcome) -> Then {
     if outcome.disconnect {
         Then::Close
@@ -164,7 +164,7 @@ pub(super) fn after(outcome: &Outcome) -> Then {
 fn like(name: &str, pattern: &[u8]) -> bool {
     let name = name.as_bytes();
     let (mut n, mut p) = (0, 0);
-    // Where the last `%` stands, and what it has taken up to.
+    // Position of the last `%`, and the end of the text that it has matched.
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         let same = |a: u8, b: u8| a.eq_ignore_ascii_case(&b);

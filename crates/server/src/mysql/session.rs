@@ -1,12 +1,11 @@
-//! One connection of the MySQL listener, from greeting to goodbye.
+//! A connection of the MySQL listener.
 //!
-//! The state says what the next packet is: a login request, an answer of an
+//! The state determines the next packet: a login request, an answer of an
 //! authentication plugin, or a command. All complete packets of one read are
-//! processed in order, each to its end, and their replies stand in the output
-//! in that order.
+//! processed in order, and their replies are in the output in that order.
 //!
 //! Invariants:
-//! 1. Sequence numbers start anew with each command, and follow one another
+//! 1. Sequence numbers restart with each command, and follow one another
 //!    through a login.
 //! 2. A packet that is too large is answered when its last byte has been
 //!    dropped, so that the client, which is still sending, can read it.
@@ -30,7 +29,7 @@ use porpoise_wire::mysql::{Capabilities, ProtocolError, Status};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the next packet is.
+/// Kind of the next packet.
 enum State {
     /// A request for TLS or a login request.
     Greeted,
@@ -54,7 +53,7 @@ pub(super) struct Open {
     request: Request,
 }
 
-/// What a command does to the connection.
+/// Effect of a command on the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     /// The next command.
@@ -83,7 +82,7 @@ const DEFAULT_PACKET: usize = 64 << 20;
 /// Greatest `max_allowed_packet`.
 const LARGEST_PACKET: usize = 1 << 30;
 
-/// Goes on, or closes, after a delay.
+/// Continues, or closes, after a delay.
 fn after(delay: Duration, close: bool) -> Next {
     match (delay.is_zero(), close) {
         (true, true) => Next::Close,
@@ -112,7 +111,7 @@ impl MysqlSession {
         };
         if salt.is_none() {
             let mut answer = Answer::new(out, offered, 0);
-            let text = "The system has no random numbers for a challenge";
+            let text = "The operating system returned no random bytes for the login challenge";
             answer.raw_error(1041, *b"HY000", text);
             session.state = State::Over;
             return session;
@@ -396,7 +395,7 @@ impl Session for MysqlSession {
             End::UnknownOutcome => (
                 1180,
                 *b"HY000",
-                "Got error 1 - 'the log has failed; it is not known whether this is durable' \
+                "Got error 1 - 'commit outcome unknown: the log could not be synced; the transaction may or may not survive a restart' \
                  during COMMIT",
             ),
             End::InternalError => (

@@ -1,12 +1,11 @@
-//! Results on their way into the connection's output: each row is encoded
-//! into it once, and nothing is kept beside it.
+//! Sink of results: each row is encoded once, directly into the connection's output.
 //!
 //! Invariants:
 //! 1. A long result is written out in pieces of [`crate::net::FLUSH_AT`], so
 //!    it takes no more memory than that; unless it reads the newest rows:
-//!    then it is kept whole, for its ticket is known at its end only.
-//! 2. A statement that is run again begins its result anew: what the first
-//!    run appended is taken back.
+//!    then it is kept whole, because its ticket is known only at its end.
+//! 2. A statement that restarts begins its result again: the rows of the first
+//!    run are discarded.
 //! 3. A row that outgrows what the protocol or `max_allowed_packet` allows is
 //!    an error of the statement.
 
@@ -21,14 +20,14 @@ use porpoise_wire::mysql::row::RowEncoder;
 use porpoise_wire::mysql::{Capabilities, Status};
 use std::sync::Arc;
 
-/// How rows are encoded, and where they go.
+/// Encoding and destination of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Text, to the client.
     Text,
     /// Binary, to the client.
     Binary,
-    /// Binary, kept for fetching.
+    /// Binary, kept for COM_STMT_FETCH.
     Cursor,
 }
 
@@ -37,9 +36,9 @@ pub(super) enum Form {
 pub(super) struct KeptRows {
     /// Payloads, one after the other.
     pub(super) bytes: Vec<u8>,
-    /// Where each of them ends.
+    /// End of each row.
     pub(super) ends: Vec<usize>,
-    /// What the connection is charged for them.
+    /// Memory charged to the connection for the rows.
     charge: Option<MemoryCharge>,
 }
 
@@ -61,7 +60,7 @@ impl KeptRows {
     }
 }
 
-/// Takes the result of one statement.
+/// The sink of one statement's result.
 pub(super) struct WireSink<'a, 'o> {
     answer: &'a mut Answer<'o>,
     form: Form,
@@ -71,14 +70,14 @@ pub(super) struct WireSink<'a, 'o> {
     whole: bool,
     begun: bool,
     pub(super) kept: KeptRows,
-    /// Most bytes of rows that may be kept.
+    /// Limit of bytes of kept rows.
     limit: usize,
-    /// What is charged for them.
+    /// Tracker to which kept rows are charged.
     memory: Option<&'a Arc<MemoryTracker>>,
     /// Columns are described to the client.
     definitions: bool,
-    /// How many columns the client was told of when the statement was
-    /// prepared, or executed last; 0 where preparing does not tell.
+    /// Number of columns sent when the statement was prepared or last executed; 0 if preparing
+    /// does not send it.
     told: Option<usize>,
     /// It is another number now.
     pub(super) changed: bool,
@@ -108,14 +107,14 @@ impl<'a, 'o> WireSink<'a, 'o> {
         }
     }
 
-    /// Leaves the definitions of columns out, where the client asked for that.
+    /// Omits the definitions of columns unless `wanted`.
     pub(super) fn definitions(mut self, wanted: bool) -> Self {
         let optional = Capabilities::OPTIONAL_RESULTSET_METADATA;
         self.definitions = wanted || !self.answer.caps.has(optional);
         self
     }
 
-    /// So many bytes of rows may be kept, charged to this tracker.
+    /// Limits kept rows to `bytes`, charged to `memory`.
     pub(super) fn keeps(mut self, bytes: usize, memory: &'a Arc<MemoryTracker>) -> Self {
         self.limit = bytes;
         self.memory = Some(memory);
@@ -128,7 +127,7 @@ impl<'a, 'o> WireSink<'a, 'o> {
         self
     }
 
-    /// A packet of a row that is kept: its payload without headers.
+    /// Keeps a row as the payload of its packet, without headers.
     fn keep(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
         let start = self.kept.bytes.len();
         self.encoder
@@ -168,7 +167,7 @@ impl ResultSink for WireSink<'_, '_> {
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
         if self.begun {
             if !self.answer.take_back(self.first) {
-                let what = "a result began again after part of it was sent";
+                let what = "a statement restarted after part of its result had been sent";
                 return Err(SqlError::internal(what));
             }
             self.kept = KeptRows::default();

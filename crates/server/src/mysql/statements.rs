@@ -1,5 +1,5 @@
-//! Prepared statements of a connection: what the protocol keeps of them
-//! beside the SQL session (types of parameters, long data, cursors).
+//! Prepared statements of a connection: the protocol's state in addition to that
+//! of the SQL session (types of parameters, long data, cursors).
 //!
 //! Invariants:
 //! 1. A long parameter is at most `max_allowed_packet`, all of a connection's
@@ -9,8 +9,8 @@
 //!    drops them.
 //! 3. Long data and cursors are charged to the connection's memory.
 //! 4. A cursor's rows were read by its execution and are kept in the form in
-//!    which they are sent; those of all cursors of a connection come to at
-//!    most [`CURSOR_LIMIT`].
+//!    which they are sent; those of all cursors of a connection have at most
+//!    [`CURSOR_LIMIT`] bytes.
 
 use super::answer::{Answer, client_gone, status_of};
 use super::query::after;
@@ -47,7 +47,7 @@ pub(super) struct Statements {
 #[derive(Default)]
 struct Statement {
     params: usize,
-    /// Columns that the client was told of.
+    /// Number of columns that was sent to the client.
     columns: usize,
     types: ParamTypes,
     long: HashMap<u16, Vec<u8>>,
@@ -55,7 +55,7 @@ struct Statement {
     cursor: Option<Cursor>,
 }
 
-/// Why a piece of long data was dropped; the next execution tells.
+/// Reason for which long data was dropped; the next execution reports it.
 #[derive(Clone, Copy, Debug)]
 enum LongError {
     /// There is no parameter of that number.
@@ -83,7 +83,7 @@ impl From<LongError> for SqlError {
     }
 }
 
-/// What an execution left behind beside its reply.
+/// State kept from an execution.
 struct Kept {
     rows: KeptRows,
     /// Columns of the result, and whether the client knew of as many.
@@ -122,8 +122,8 @@ impl Statements {
         self.all.remove(&id);
     }
 
-    /// Adds a piece of a long parameter. Nothing answers it, so nothing is
-    /// said about a statement or parameter that is not there.
+    /// Adds a piece of a long parameter. The command has no reply, so an unknown statement or
+    /// parameter is ignored.
     pub(super) fn add_long_data(&mut self, id: u32, param: u16, data: &[u8], limit: usize) {
         let Some(statement) = self.all.get_mut(&id) else {
             return;

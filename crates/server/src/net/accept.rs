@@ -241,7 +241,7 @@ impl AcceptLoop {
             let n = match self.epoll.wait(&mut buf, timeout) {
                 Ok(n) => n,
                 Err(error) => {
-                    self.warn_limited(&format!("waiting for connections: {error}"));
+                    self.warn_limited(&format!("waiting for connections failed: {error}"));
                     std::thread::sleep(Duration::from_millis(50));
                     0
                 }
@@ -282,7 +282,9 @@ impl AcceptLoop {
         let interest = if paused { 0 } else { events::IN };
         match self.epoll.modify(fd, interest, index as u64) {
             Ok(()) => listener.paused = paused,
-            Err(error) => self.warn_limited(&format!("cannot watch a listener: {error}")),
+            Err(error) => {
+                self.warn_limited(&format!("a listener cannot be added to epoll: {error}"))
+            }
         }
     }
 

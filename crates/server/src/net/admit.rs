@@ -42,7 +42,7 @@ impl EventLoop {
         slot.cancel = Some(cancel.clone());
         let interest = events::IN | events::RDHUP | events::EDGE;
         if let Err(error) = self.epoll.add(fd, interest, token.pack()) {
-            tracing::warn!("cannot watch a connection: {error}");
+            tracing::warn!("a connection cannot be added to epoll: {error}");
             slot.flags = 0;
             self.free.push(index);
             self.end_login(&newcomer.budget, newcomer.id);

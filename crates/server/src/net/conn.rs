@@ -50,7 +50,7 @@ pub(crate) struct Conn {
     pub(super) more: bool,
     /// The client has not logged in.
     pub(super) before_login: bool,
-    /// Kept for an administrator: never deferred.
+    /// Whether this is the connection reserved for an administrator: it is never deferred.
     pub(super) reserved: bool,
     /// The budget of its listener.
     pub(super) budget: Arc<Budget>,
@@ -112,7 +112,10 @@ impl Conn {
     fn report_panic(&mut self, panic: &(dyn Any + Send)) {
         let what = panic_message(panic);
         metrics::add(Counter::PanicsCaught, 1);
-        tracing::error!(connection = self.id, "session ended by a panic: {what}");
+        tracing::error!(
+            connection = self.id,
+            "internal error (panic): the session was ended: {what}"
+        );
         if !self.out.take_back_unfinished() {
             return;
         }

@@ -1,19 +1,18 @@
-//! How far the log is durable, and waking the groups that wait for it.
+//! The durable LSN, and the wake-up of worker groups that wait for it.
 //!
-//! The log's thread publishes a mark; a group that holds replies back and has
-//! gone to sleep is woken when the mark passes the lowest ticket it holds.
+//! The log thread publishes the durable LSN; a sleeping group with deferred replies is
+//! woken when the LSN passes the lowest ticket that it waits for.
 //!
 //! Invariants:
-//! 1. A group stores the lowest ticket it holds and that it sleeps, then
-//!    reads the mark; the log's thread stores the mark, then reads both (all
-//!    sequentially consistent). One of the two sees the other: no reply is
-//!    forgotten.
-//! 2. At most one wake per group and mark, and none for a group that is awake
-//!    (it looks at the mark before it sleeps) or holds nothing that has become
+//! 1. No lost wake-up: a group stores its lowest ticket and that it sleeps, then reads
+//!    the LSN; the log thread stores the LSN, then reads both. All accesses are
+//!    sequentially consistent, so one of the two sees the other.
+//! 2. At most one wake-up per group and LSN, and none for a group that is awake
+//!    (it reads the LSN before it sleeps) or has no reply that has become
 //!    durable.
-//! 3. After `failed` the mark never moves again.
-//! 4. The engine's own mark counts beside what was told: an engine tells of a
-//!    commit only where its mark had not passed it when the commit returned.
+//! 3. After `failed` the LSN never moves again.
+//! 4. The engine's own durable LSN is read, too: an engine notifies of a commit
+//!    only if its LSN had not passed the commit when it returned.
 
 use super::group::Group;
 use parking_lot::{Condvar, Mutex};
@@ -43,7 +42,7 @@ impl DurabilityWatermark {
         Arc::new(durability)
     }
 
-    /// The durability of an engine, which tells them of its progress from now on.
+    /// Creates the watermark of an engine, which reports its progress from now on.
     pub fn of(engine: Arc<dyn Engine>) -> Arc<DurabilityWatermark> {
         let durability = Arc::new(DurabilityWatermark {
             mark: AtomicU64::new(engine.durable_mark().0),
@@ -54,7 +53,7 @@ impl DurabilityWatermark {
         durability
     }
 
-    /// Everything up to here may be told.
+    /// The durable LSN: replies up to it may be sent.
     pub fn durable_mark(&self) -> Ticket {
         let told = Ticket(self.mark.load(Ordering::SeqCst));
         match &self.engine {
@@ -111,7 +110,9 @@ impl DurableListener for DurabilityWatermark {
 
     fn failed(&self, error: &porpoise_kv::Error) {
         self.failed.store(true, Ordering::SeqCst);
-        tracing::error!("the log has failed, held replies have an unknown outcome: {error}");
+        tracing::error!(
+            "a write or sync of the log has failed: commits that wait for it have an unknown outcome: {error}"
+        );
         for group in self.groups.get().into_iter().flatten() {
             group.rouse_if_holding();
         }

@@ -30,8 +30,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Milliseconds for which a session goes on waiting after its client has shut
-/// down its writing side, on protocols whose clients do not half-close.
+/// Milliseconds for which a session continues to wait after its client has shut down its
+/// writing side, on protocols whose clients do not half-close.
 const GRACE: u64 = 2_000;
 
 /// Maximum of events fetched at once.
@@ -47,7 +47,7 @@ pub(super) mod flag {
     pub const HUNG_UP: u16 = 4;
     /// In the ready queue or deferred.
     pub const QUEUED: u16 = 8;
-    /// Its cancel handle was used, or the server shuts down.
+    /// The connection's cancel handle was used, or the server shuts down.
     pub const KICKED: u16 = 16;
     /// The entry belongs to a connection.
     pub const TAKEN: u16 = 32;
@@ -55,7 +55,7 @@ pub(super) mod flag {
     pub const NEVER_HALF: u16 = 64;
     /// The session has not logged in.
     pub const BEFORE_LOGIN: u16 = 128;
-    /// Its request is deferred.
+    /// The connection's request is deferred.
     pub const DEFERRED: u16 = 256;
     /// Evicted to make room for another connection before login.
     pub const EVICTED: u16 = 512;

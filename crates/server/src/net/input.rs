@@ -58,14 +58,13 @@ impl Input {
         self.consumed |= n > 0;
     }
 
-    /// Says that nothing can be done before `n` bytes (counted from the first
-    /// unread one) are there. Holds until the next call of the session. The
-    /// caller has checked `n` against its own limits.
+    /// Requests `n` bytes, counted from the first unread one, before the next call of the
+    /// session. The caller has checked `n` against its own limits.
     pub fn want(&mut self, n: usize) {
         self.want = n;
     }
 
-    /// How many bytes are unread.
+    /// Number of unread bytes.
     pub fn len(&self) -> usize {
         self.end - self.start
     }
@@ -75,7 +74,7 @@ impl Input {
         self.start == self.end
     }
 
-    /// What was asked for by [`Input::want`], in bytes.
+    /// Bytes requested by [`Input::want`].
     pub(crate) fn wanted(&self) -> usize {
         self.want
     }
@@ -85,7 +84,7 @@ impl Input {
         self.want = 0;
     }
 
-    /// Whether anything was consumed since the last time this was asked.
+    /// Whether anything was consumed since the last call.
     pub(crate) fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.consumed)
     }
@@ -117,7 +116,10 @@ impl Input {
                 let bound = self.want.next_multiple_of(BUFFER);
                 let grown = (self.buf.len() * 2).min(bound);
                 if !self.charge(grown) {
-                    tracing::info!("cut off: no memory for a request of {} bytes", self.want);
+                    tracing::info!(
+                        "connection closed: not enough memory for a request of {} bytes",
+                        self.want
+                    );
                     return &mut [];
                 }
                 // Not `resize`: it may take more than what is charged.
@@ -133,8 +135,7 @@ impl Input {
         self.end = (self.end + n).min(self.buf.len());
     }
 
-    /// Gives the buffer back when nothing is unread, and keeps no more than
-    /// needed for a short rest.
+    /// Returns the buffer to the pool if nothing is unread; shrinks it if only a few bytes are.
     pub(crate) fn settle(&mut self, pool: &mut Pool) {
         if self.is_empty() {
             if !self.buf.is_empty() {

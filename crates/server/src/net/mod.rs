@@ -75,7 +75,7 @@ use std::time::{Duration, Instant};
 pub struct NetConfig {
     /// Worker groups.
     pub groups: usize,
-    /// Connections of all listeners; one more is kept for an administrator.
+    /// Maximum number of connections of all listeners; one more is reserved for an administrator.
     pub max_connections: usize,
     /// Sessions that may wait at once, each with a thread of its own.
     pub max_running_statements: usize,

@@ -1,12 +1,12 @@
 //! Replies on their way out, some of them held back until the log has caught up.
 //!
 //! A session appends reply bytes to [`Output::buf`] and names, for a reply
-//! that tells of a commit, the [`Ticket`] that must be durable before it may
-//! leave. Bytes behind a held reply wait with it, so replies keep their order.
+//! that reveals a commit, the [`Ticket`] that must be durable before it may
+//! leave. Bytes after a deferred reply wait with it, so replies keep their order.
 //!
 //! Invariants:
 //! 1. No byte at or after a hold's position is written while its ticket is
-//!    beyond the durable mark.
+//!    beyond the durable LSN.
 //! 2. Holds are kept with rising positions and rising tickets: a hold that an
 //!    earlier, later-ticketed one covers is not recorded.
 //! 3. Bytes that have been written are never shown again; positions given to
@@ -44,12 +44,12 @@ struct Hold {
     ticket: Ticket,
 }
 
-/// How a flush ended.
+/// Result of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flushed {
     /// Everything is written.
     All,
-    /// What is left waits for the log.
+    /// The remaining bytes wait for the log.
     Held,
     /// The socket takes no more for now.
     Blocked,
@@ -112,8 +112,8 @@ impl Output {
         &mut self.buf
     }
 
-    /// Where the next byte goes; taken before a reply, it names its begin for
-    /// [`Output::hold_from`] and for patching its headers.
+    /// Position of the next byte. Read before a reply is appended, it is the start of the reply
+    /// for [`Output::hold_from`] and for patching headers.
     pub fn position(&self) -> usize {
         self.buf.len()
     }
@@ -260,7 +260,7 @@ impl Output {
         std::mem::take(&mut self.total_requests)
     }
 
-    /// Gives the buffer back when it is empty.
+    /// Returns the buffer to the pool if it is empty.
     pub(crate) fn settle(&mut self, pool: &mut Pool) {
         if self.buf.is_empty() && self.buf.capacity() > 0 {
             pool.give_output(std::mem::take(&mut self.buf));
@@ -271,8 +271,8 @@ impl Output {
         }
     }
 
-    /// Takes back the reply that a panic interrupted. False if part of it has
-    /// left already: then nothing sensible can follow.
+    /// Discards the reply that a panic interrupted. False if part of it has been sent already:
+    /// the connection cannot continue then.
     pub(crate) fn take_back_unfinished(&mut self) -> bool {
         if self.reply_start < self.written {
             return false;
@@ -281,7 +281,7 @@ impl Output {
         true
     }
 
-    /// Takes back everything from the first held reply on.
+    /// Discards everything from the first deferred reply on.
     pub(crate) fn take_back_held(&mut self) {
         if let Some(first) = self.holds.front() {
             self.buf.truncate(first.from.max(self.written));

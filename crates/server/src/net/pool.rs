@@ -7,7 +7,7 @@
 /// Size of an input buffer in bytes: what one read takes at most.
 pub(crate) const BUFFER: usize = 16 * 1024;
 
-/// Buffers kept in stock; more are freed.
+/// Number of buffers kept; more are freed.
 const STOCK: usize = 64;
 
 /// Output buffers beyond this many bytes are freed instead of kept.
@@ -26,7 +26,7 @@ impl Pool {
         self.input.pop().unwrap_or_else(|| vec![0; BUFFER])
     }
 
-    /// Takes an input buffer back.
+    /// Returns an input buffer to the pool.
     pub(crate) fn give_input(&mut self, buf: Vec<u8>) {
         if buf.len() == BUFFER && self.input.len() < STOCK {
             self.input.push(buf);
@@ -38,7 +38,7 @@ impl Pool {
         self.output.pop().unwrap_or_default()
     }
 
-    /// Takes an output buffer back.
+    /// Returns an output buffer to the pool.
     pub(crate) fn give_output(&mut self, mut buf: Vec<u8>) {
         if buf.capacity() > 0 && buf.capacity() <= OUTPUT_KEPT && self.output.len() < STOCK {
             buf.clear();

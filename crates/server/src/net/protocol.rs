@@ -22,7 +22,7 @@ pub struct Peer {
     pub id: u64,
     /// The client's address; `None` on a Unix socket.
     pub address: Option<SocketAddr>,
-    /// Whether `max_connections` are open and this is the connection kept for an
+    /// Whether `max_connections` are open and this is the connection reserved for an
     /// administrator: the session must refuse all other accounts at login.
     pub reserved: bool,
     /// Ends the session's waits, and the session: KILL, hang-up, shutdown.
@@ -93,7 +93,7 @@ pub enum Next {
     /// Send the unsent output, then close.
     Close,
     /// Nothing is sent or read for this long (the delay after failed logins); then the
-    /// connection goes on as with `Wait`, or as with `Close`. No worker waits meanwhile.
+    /// connection continues as with `Wait`, or as with `Close`. No worker waits meanwhile.
     Delay {
         /// Time from now.
         delay: Duration,

@@ -19,11 +19,11 @@ use std::cmp::Reverse;
 use std::io;
 use std::sync::Arc;
 
-/// How long a closed connection may go on sending before it is cut off: a
-/// reset would destroy what the client has not read yet.
+/// Time for which a closed connection may continue to send: a reset would destroy replies that
+/// the client has not read yet.
 const LINGER_MS: u64 = 1_000;
 
-/// What a connection at the head of the queue needs.
+/// Next step of a connection at the head of the queue.
 pub(super) enum Step {
     Run(Call),
     Rest,
@@ -77,7 +77,7 @@ impl Conn {
 }
 
 impl EventLoop {
-    /// Takes a queued connection as far as it goes without its session.
+    /// Processes a queued connection up to the next call of its session.
     pub(super) fn prepare(&mut self, index: u32) -> Option<(Box<Conn>, Call)> {
         let slot = self.slots.get_mut(index as usize)?;
         slot.flags &= !flag::QUEUED;
@@ -194,13 +194,16 @@ impl EventLoop {
         let until = conn.blocked_since.saturating_add(limit.unwrap_or(u64::MAX));
         if conn.blocked_since != 0 && self.now >= until {
             metrics::add(Counter::TimedOutWrite, 1);
-            tracing::info!(connection = conn.id, "cut off: does not read its replies");
+            tracing::info!(
+                connection = conn.id,
+                "connection closed: the client did not read its replies within net-write-timeout"
+            );
             return Step::Gone;
         }
         Step::Rest
     }
 
-    /// Why a kicked connection ends, if it does now.
+    /// The reason for which a cancelled connection ends, if it ends now.
     fn kicked(&mut self, conn: &Conn, flags: u16) -> Option<End> {
         if self.phase() >= Phase::Cancel {
             return Some(End::Shutdown);
@@ -309,7 +312,7 @@ impl EventLoop {
         Ok(flushed)
     }
 
-    /// Does what the session said; false if the connection is over.
+    /// Applies the session's verdict; false if the connection is over.
     pub(super) fn apply(&mut self, conn: &mut Conn, verdict: Verdict) -> bool {
         conn.more = false;
         match verdict {
@@ -408,8 +411,7 @@ impl EventLoop {
         conn.waiting_for = ticket;
     }
 
-    /// When the connection must be looked at even if nothing happens, in the
-    /// server's milliseconds.
+    /// Time of the next check of a connection without events, in the server's milliseconds.
     fn deadline(&self, conn: &mut Conn) -> u64 {
         let config = &self.shared.config;
         let millis = |d: std::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);

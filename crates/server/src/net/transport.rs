@@ -44,7 +44,7 @@ fn openssl_name(suite: rustls::CipherSuite) -> String {
     name.to_owned()
 }
 
-/// What one read found.
+/// Result of one read.
 pub(crate) struct Got {
     /// Plain bytes placed into the buffer.
     pub(crate) bytes: usize,
@@ -94,7 +94,7 @@ fn contained<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         metrics::add(Counter::PanicsCaught, 1);
         let what = panic_message(&*panic);
-        tracing::error!("a connection ended by a panic in TLS: {what}");
+        tracing::error!("internal error (panic) in TLS: the connection was ended: {what}");
         Err(io::Error::other("internal error in TLS"))
     })
 }
@@ -208,7 +208,7 @@ impl Transport {
     }
 
     /// Reads once (with TLS: until there are plain bytes or nothing more).
-    /// `ended` says that the end of the stream has been announced already.
+    /// `ended`: the end of the stream has been reported already.
     pub(crate) fn read(&mut self, buf: &mut [u8], ended: bool) -> io::Result<Got> {
         if self.tls.is_some() {
             return contained(|| self.read_tls(buf));
@@ -266,7 +266,7 @@ impl Transport {
                 Err(error) => return Err(error),
             }
             if let Err(error) = tls.process_new_packets() {
-                // Tell the client what it did wrong, if it listens.
+                // Send the TLS alert to the client, if it reads.
                 let _ = tls.write_tls(&mut &self.socket);
                 return Err(bad_tls(error));
             }

@@ -297,7 +297,7 @@ pub(super) fn assign(
 /// worker.
 pub(super) fn assign_or_keep(shared: &Arc<Shared>, event_loop: Box<EventLoop>) {
     if let Err((error, event_loop)) = assign(shared, event_loop) {
-        tracing::warn!("no thread for an event loop: {error}");
+        tracing::warn!("cannot start a thread for an event loop: {error}");
         let mut roster = shared.workers.roster.lock();
         roster.unassigned.extend(event_loop);
         drop(roster);
@@ -385,7 +385,7 @@ impl BlockingHook {
                 if let Some(event_loop) = event_loop {
                     self.slot.cell.lend(event_loop);
                 }
-                tracing::warn!("no thread for a spare worker: {error}");
+                tracing::warn!("cannot start a spare worker thread: {error}");
             }
         }
     }

@@ -213,7 +213,7 @@ fn check_exits_with_the_statuses_of_its_help() {
     std::fs::write(at("foreign/store/photo.jpg"), b"x").unwrap();
     let (status, said) = check(&at("foreign"));
     assert_eq!(status, 2, "{said}");
-    assert!(said.contains("holds no store"), "{said}");
+    assert!(said.contains("contains no store"), "{said}");
     std::fs::write(at("file"), b"x").unwrap();
     let (status, said) = check(&at("file"));
     assert_eq!(status, 2, "{said}");
@@ -276,7 +276,7 @@ fn required_data_is_never_initialised() {
         command.arg("--require-data");
         let (status, said) = refusal(command);
         assert_eq!(status, 2, "{said}");
-        assert!(said.contains("holds no store"), "{said}");
+        assert!(said.contains("contains no store"), "{said}");
         assert!(said.contains(&dir.display().to_string()), "{said}");
     }
     assert!(!absent.exists());

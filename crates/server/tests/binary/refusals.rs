@@ -24,7 +24,7 @@ fn a_taken_port_is_named_with_the_option_and_a_free_one() {
         assert_eq!(status, 2);
         one_line(&said);
         assert!(
-            said.contains(&format!("{option}: the port of {address} is taken")),
+            said.contains(&format!("{option}: the port of {address} is in use")),
             "{said}"
         );
         let free = said.trim().rsplit(' ').next().unwrap();

@@ -127,8 +127,8 @@ fn a_generated_key_must_come_to_the_key_that_was_asked_for() {
              set k:c@x 0 0 3\r\nD@x\r\nget k:a@x k:b@x k:c@x k:d@x\r\n"
         ),
         "STORED\r\nVALUE k:a@x 0 3\r\nA@x\r\nEND\r\n\
-         SERVER_ERROR Column 'low' is not what the key says\r\n\
-         SERVER_ERROR Column 'low' is not what the key says\r\n\
+         SERVER_ERROR Column 'low' differs from the key\r\n\
+         SERVER_ERROR Column 'low' differs from the key\r\n\
          VALUE k:a@x 0 3\r\nA@x\r\nEND\r\n"
     );
 }

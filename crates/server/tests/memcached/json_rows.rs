@@ -95,9 +95,12 @@ fn what_is_wrong_with_an_object_is_told_and_nothing_changes() {
         assert_eq!(answer, format!("SERVER_ERROR {why}\r\n"), "{object}");
     };
     refused("{\"z\":1}", "Container 't/r/r:' has no column 'z'");
-    refused("{\"b\":3,\"b\":4}", "Column 'b' is there twice");
-    refused("{\"id\":2}", "Column 'id' is not what the key says");
-    refused("{\"a\":[1]}", "Column 'a' does not take [1]");
+    refused(
+        "{\"b\":3,\"b\":4}",
+        "Column 'b' appears twice in the object",
+    );
+    refused("{\"id\":2}", "Column 'id' differs from the key");
+    refused("{\"a\":[1]}", "Column 'a' cannot hold [1]");
     refused(
         "{\"a\":\"longer\"}",
         "Data too long for column 'a' at row 1",
@@ -108,7 +111,7 @@ fn what_is_wrong_with_an_object_is_told_and_nothing_changes() {
         "{\"b\":\"x\"}",
         "Incorrect integer value: 'x' for column 'b' at row 1",
     );
-    assert!(set(&server, "r:1", "[1]").starts_with("SERVER_ERROR The value is no JSON object"));
+    assert!(set(&server, "r:1", "[1]").starts_with("SERVER_ERROR The value is not a JSON object"));
     assert_eq!(
         server.memcached("append r:1 0 0 2\r\n{}\r\nincr r:1 1\r\n"),
         "SERVER_ERROR append is not defined on container 't/r/r:', whose values are JSON objects\r\n\

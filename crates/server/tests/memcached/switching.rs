@@ -81,8 +81,8 @@ fn for_whoever_has_not_switched_every_key_is_just_a_key() {
 #[test]
 fn a_range_beside_other_keys_is_refused() {
     let server = start();
-    let refused = "SERVER_ERROR a range is the only key of its get; its two ends stand together, \
-                   as in @>1@<5\r\n";
+    let refused = "SERVER_ERROR a range must be the only key of a get; write both ends as one \
+                   key, as in @>1@<5\r\n";
     for get in [
         "get @>B @<M",
         "get B @>B",

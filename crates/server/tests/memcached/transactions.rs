@@ -88,7 +88,7 @@ fn what_cannot_stand_there_spoils_it() {
     for (line, told) in [
         (
             "get a\r\n",
-            "CLIENT_ERROR only meta commands can stand between mn begin and mn\r\n",
+            "CLIENT_ERROR only meta commands are allowed between mn begin and mn\r\n",
         ),
         ("mg a w\r\n", "CLIENT_ERROR invalid flag\r\n"),
         (
