@@ -252,7 +252,7 @@ impl Checkpoints {
         log.pipeline.watermark.check_healthy()?;
         let mut outcome = self.attempt(&mut last, exact);
         if matches!(outcome, Err(Error::Full(Full::Disk))) && reserve::give_up(log) {
-            tracing::warn!("the disk is full; the checkpoint takes the room of its reserve");
+            tracing::warn!("the disk is full: the checkpoint uses its reserved file");
             outcome = self.attempt(&mut last, exact);
         }
         outcome?;

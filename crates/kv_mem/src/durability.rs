@@ -97,7 +97,7 @@ impl DurabilityWatermark {
 
     /// Records that nothing more becomes durable, and tells listeners and waiters.
     pub(crate) fn fail(&self, error: Error) {
-        tracing::error!(%error, "the engine accepts no more writes");
+        tracing::error!(%error, "a write or sync of the log has failed: all further writes are refused; check the disk and restart the server");
         if self.failure.set(error.clone()).is_ok() {
             for listener in self.listeners.read().iter() {
                 listener.failed(&error);

@@ -355,7 +355,7 @@ fn recover_into(store: &RecordStore, log: &Log) -> Result<(Table, Manifest, LogS
     let found = recover(store, &*log.disk, &log.dir)?;
     if found.rows && !log.rows() {
         return Err(Error::Io(format!(
-            "data directory {} holds rows that durability = memory would not keep",
+            "data directory {} contains a store, which --durability memory would ignore: use another mode or another directory",
             log.dir.display()
         )));
     }
@@ -413,7 +413,7 @@ fn checkpoint_until(stop: &Stop, due: impl Fn() -> bool, write: impl Fn() -> Res
         }
         let outcome = porpoise_base::sync::MutexGuard::unlocked(&mut stopped, &write);
         if let Err(error) = outcome {
-            tracing::error!(%error, "no checkpoint could be written");
+            tracing::error!(%error, "checkpoint failed; the log is kept and grows until one succeeds");
             pause = CHECKPOINT_RETRY;
         }
     }

@@ -236,7 +236,7 @@ impl Index {
             let key = record.key();
             match path.find(path.hash(key), key, &guard) {
                 Some(found) if found.address() == record.address() => Ok(()),
-                _ => Err(format!("{key:?} is missing from the hash path")),
+                _ => Err(format!("{key:?} is missing from the hash table")),
             }
         })?;
         match &self.hash {
@@ -244,7 +244,7 @@ impl Index {
                 let (hashed, len) = (path.check(&guard)?, self.tree.len());
                 match hashed == len {
                     true => Ok(()),
-                    false => Err(format!("{len} keys in order, {hashed} by hash")),
+                    false => Err(format!("the tree has {len} keys, the hash table {hashed}")),
                 }
             }
             None => Ok(()),

@@ -232,7 +232,7 @@ impl Log {
     pub(crate) fn put_off(&self, seq: &mut Sequencer, position: u64) {
         tracing::error!(
             dir = %self.dir.display(),
-            "the disk is full: reads are served, writes are refused until there is room"
+            "the disk is full: reads are served, writes are refused until there is space"
         );
         self.pending.store(true, Ordering::SeqCst);
         seq.log.ts_limit = seq.last_ts + 1;
@@ -264,7 +264,7 @@ impl Log {
                 Ok(writer) => {
                     seq.log.full = false;
                     self.pending.store(false, Ordering::SeqCst);
-                    tracing::info!("the disk has room again: writes are accepted");
+                    tracing::info!("the disk has space again: writes are accepted");
                     return Some(writer);
                 }
                 Err(Error::Full(Full::Disk)) => {}

@@ -128,10 +128,10 @@ impl Manifest {
     }
 
     fn decode(bytes: &[u8]) -> std::result::Result<Manifest, String> {
-        let short = |Malformed| "it is cut off".to_owned();
+        let short = |Malformed| "the file is truncated".to_owned();
         let mut reader = Reader(bytes);
         if reader.take(8).map_err(short)? != MAGIC {
-            return Err("this is not a manifest".to_owned());
+            return Err("the file is not a manifest (wrong magic number)".to_owned());
         }
         let sum = reader.u32().map_err(short)?;
         let checked = reader.0;

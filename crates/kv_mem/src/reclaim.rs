@@ -252,8 +252,8 @@ impl Reclaimer {
             self.snapshots_ended.add(1);
             tracing::warn!(
                 live_bytes = self.store.live_bytes() as u64,
-                "the memory limit is reached: the oldest snapshot was ended, for it held back \
-                 versions that nobody else needs"
+                "the memory limit is reached: the oldest snapshot was ended, because only it \
+                 prevented old versions from being reclaimed"
             );
             self.pass();
         }

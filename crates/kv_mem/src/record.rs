@@ -174,7 +174,10 @@ impl Record {
         // SAFETY: as in `Record::visible`.
         while let Some(version) = unsafe { link.as_ref() } {
             if version.ts >= last {
-                return Err(format!("version {} stands below {last}", version.ts));
+                return Err(format!(
+                    "version {} follows the older version {last}",
+                    version.ts
+                ));
             }
             last = version.ts;
             count += 1;

@@ -215,11 +215,15 @@ fn load_file(
         _ => io_error(&path, &e),
     })?;
     if bytes.len() as u64 != file.bytes {
-        let what = format!("{} bytes, the manifest says {}", bytes.len(), file.bytes);
+        let what = format!(
+            "the file has the file has {} bytes, the manifest says {}",
+            bytes.len(),
+            file.bytes
+        );
         return Err(corrupt(&path, 0, &what));
     }
     if bytes.get(..FILE_HEADER) != Some(&file_header(unit.checkpoint, file.number)) {
-        return Err(corrupt(&path, 0, "the header is wrong"));
+        return Err(corrupt(&path, 0, "the header is invalid"));
     }
     let mut reader = Reader(bytes.get(FILE_HEADER..).unwrap_or_default());
     let mut rows = 0;
@@ -286,7 +290,7 @@ fn load_block(
 /// disk, as far as a disk with no room can be trusted with it.
 fn rewrite_in_place(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = |e: io::Error| io_error(path, &e);
-    tracing::warn!(file = %path.display(), "the disk is full; the log's end is written in place");
+    tracing::warn!(file = %path.display(), "the disk is full: the last log segment is repaired in place");
     let file = disk.open(path).map_err(failed)?;
     let end = file.len().map_err(failed)?;
     file.write_at(0, bytes).map_err(failed)?;

@@ -13,33 +13,33 @@ const COUNTERS: &[Figure] = &[
     ("commits_total", "Transactions committed with writes.", |s| s.metrics.commits.get()),
     ("conflicts_total", "Commits refused because a row was newer than the snapshot.", |s| s.metrics.conflicts.get()),
     ("deadlocks_total", "Transactions ended to break a deadlock.", |s| s.metrics.deadlocks.get()),
-    ("lock_waits_total", "Locks that had to be waited for.", |s| s.metrics.lock_waits.get()),
+    ("lock_waits_total", "Lock requests that waited.", |s| s.metrics.lock_waits.get()),
     ("lock_timeouts_total", "Lock waits that ended at their deadline.", |s| s.metrics.lock_timeouts.get()),
     ("versions_created_total", "Versions of rows written.", |s| s.store.versions_created.get()),
     ("versions_reclaimed_total", "Versions freed.", |s| s.store.versions_reclaimed.get()),
-    ("keys_reclaimed_total", "Keys that held nothing any more, freed.", |s| s.store.keys_reclaimed.get()),
+    ("keys_reclaimed_total", "Deleted keys whose memory was reclaimed.", |s| s.store.keys_reclaimed.get()),
     ("log_bytes_total", "Bytes of records written to the log.", |s| log(s, |m| &m.bytes)),
-    ("log_groups_total", "Groups written to the log.", |s| log(s, |m| &m.groups)),
-    ("log_grouped_commits_total", "Commits in those groups.", |s| log(s, |m| &m.grouped_commits)),
+    ("log_groups_total", "Groups of records written to the log (group commits).", |s| log(s, |m| &m.groups)),
+    ("log_grouped_commits_total", "Commits in the groups written to the log.", |s| log(s, |m| &m.grouped_commits)),
     ("log_syncs_total", "Syncs of the log.", |s| log(s, |m| &m.syncs)),
-    ("log_sync_micros_total", "Microseconds spent in them.", |s| log(s, |m| &m.sync_micros)),
-    ("snapshots_ended_total", "Snapshots ended because they held back memory at its limit.", |s| s.reclaimer.snapshots_ended.get()),
-    ("views_advanced_total", "Snapshots of transactions moved forward in place of a conflict.", |s| s.metrics.snapshots_advanced.get()),
+    ("log_sync_micros_total", "Microseconds spent in syncs of the log.", |s| log(s, |m| &m.sync_micros)),
+    ("snapshots_ended_total", "Snapshots ended at the memory limit because they prevented reclamation.", |s| s.reclaimer.snapshots_ended.get()),
+    ("views_advanced_total", "Snapshots moved forward instead of reporting a conflict.", |s| s.metrics.snapshots_advanced.get()),
     ("checkpoints_total", "Checkpoints written.", |s| log(s, |m| &m.checkpoints)),
 ];
 
 /// Figures that go up and down.
 #[rustfmt::skip]
 const GAUGES: &[Figure] = &[
-    ("keys", "Keys in memory, deleted ones not yet freed included.", keys),
-    ("live_bytes", "Bytes of keys and versions in memory, about.", |s| s.store.live_bytes() as u64),
-    ("reclaim_pending", "Records that wait for the reclaimer.", |s| (s.reclaimer.backlog() + s.reclaimer.waiting().0) as u64),
-    ("reclaim_held", "Records held back by a snapshot.", |s| s.reclaimer.waiting().1 as u64),
-    ("snapshots", "Different active snapshots.", |s| s.reclaimer.horizon().active.len() as u64),
+    ("keys", "Keys in memory, including deleted keys that are not reclaimed yet.", keys),
+    ("live_bytes", "Approximate bytes of keys and versions in memory.", |s| s.store.live_bytes() as u64),
+    ("reclaim_pending", "Records queued for reclamation.", |s| (s.reclaimer.backlog() + s.reclaimer.waiting().0) as u64),
+    ("reclaim_held", "Records that cannot be reclaimed because of a snapshot.", |s| s.reclaimer.waiting().1 as u64),
+    ("snapshots", "Distinct timestamps of active snapshots.", |s| s.reclaimer.horizon().active.len() as u64),
     ("snapshot_lag_commits", "Commits since the oldest active snapshot.", lag),
-    ("log_waiting_bytes", "Bytes of records not yet on disk.", waiting),
-    ("log_full", "1 when the disk has no room for another log segment.", |s| u64::from(s.log.as_ref().is_some_and(|log| log.is_short()))),
-    ("read_only", "1 when writes are refused after a failed write or sync.", |s| u64::from(s.pipeline.watermark.failure().is_some())),
+    ("log_waiting_bytes", "Bytes of log records not synced yet.", waiting),
+    ("log_full", "1 if the disk has no space for another log segment.", |s| u64::from(s.log.as_ref().is_some_and(|log| log.is_short()))),
+    ("read_only", "1 if writes are refused after a failed write or sync of the log.", |s| u64::from(s.pipeline.watermark.failure().is_some())),
 ];
 
 /// An event counter of the log; 0 without a log.

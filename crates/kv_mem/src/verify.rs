@@ -32,7 +32,9 @@ impl KvMem {
             let at = |e: String| format!("space {}: {e}", space.id.0);
             let last = space.last_commit.load(Ordering::SeqCst);
             if last > installed {
-                let e = format!("its last commit is {last}, of {installed}");
+                let e = format!(
+                    "its last commit {last} is newer than the last installed one, {installed}"
+                );
                 return Err(at(e));
             }
             space.index.check().map_err(at)?;
@@ -41,12 +43,16 @@ impl KvMem {
         let counted = store.live_bytes();
         if sums.bytes != counted {
             let bytes = sums.bytes;
-            return Err(format!("{bytes} bytes are live, {counted} were counted"));
+            return Err(format!(
+                "{bytes} bytes are allocated, {counted} were counted"
+            ));
         }
         let (made, freed) = (&store.versions_created, &store.versions_reclaimed);
         let (made, freed, live) = (made.get(), freed.get(), sums.versions);
         if made.checked_sub(freed) != Some(live) {
-            return Err(format!("{live} versions live, {made} made, {freed} freed"));
+            return Err(format!(
+                "{live} versions exist, but {made} were created and {freed} freed"
+            ));
         }
         Ok(())
     }
@@ -74,7 +80,7 @@ fn check(record: Pinned<'_>, last: u64, guard: &Guard, sums: &mut Sums) -> Resul
     latch.lock.check()?;
     let (count, bytes) = record.check(guard)?;
     if latch.dead {
-        return Err("it is dead, and in the index".to_owned());
+        return Err("the record is marked dead, but is in the index".to_owned());
     }
     let newest = record.newest(guard);
     let ts = newest.map_or(0, |version| version.ts());
@@ -83,10 +89,12 @@ fn check(record: Pinned<'_>, last: u64, guard: &Guard, sums: &mut Sums) -> Resul
     }
     let is_over = count > 1 || newest.is_some_and(|version| version.value().is_none());
     if is_over && !latch.queued && !latch.held_back {
-        return Err(format!("nobody is to reclaim one of {count} versions"));
+        return Err(format!(
+            "{count} versions, and the record is not queued for reclamation"
+        ));
     }
     if newest.is_none() && latch.lock.is_free() {
-        return Err("it has no version, and nobody locks it".to_owned());
+        return Err("the record has neither a version nor a lock".to_owned());
     }
     sums.bytes += RECORD_BYTES + record.key().len() + bytes;
     sums.versions += count as u64;

@@ -144,7 +144,7 @@ impl KvTikv {
             Waited::Done(result) => result?,
             Waited::Deadline | Waited::Cancelled(_) => {
                 return Err(Error::Unavailable(format!(
-                    "the placement driver at {named} answers, its stores do not"
+                    "the placement driver at {named} answers, but no store of the cluster does"
                 )));
             }
         }
@@ -240,7 +240,7 @@ impl Engine for KvTikv {
             counter("commits_total", "Transactions committed.", &m.commits),
             counter(
                 "conflicts_total",
-                "Commits refused for a newer row.",
+                "Commits refused because a row was newer than the snapshot.",
                 &m.conflicts,
             ),
             counter(
@@ -250,17 +250,17 @@ impl Engine for KvTikv {
             ),
             counter(
                 "deadlocks_total",
-                "Transactions ended by a deadlock.",
+                "Transactions rolled back because of a deadlock.",
                 &m.deadlocks,
             ),
             counter(
                 "lock_timeouts_total",
-                "Lock waits that ran out.",
+                "Lock waits that timed out.",
                 &m.lock_timeouts,
             ),
             counter(
                 "lock_retries_total",
-                "Lock requests repeated.",
+                "Lock requests that were repeated.",
                 &m.lock_retries,
             ),
             counter(

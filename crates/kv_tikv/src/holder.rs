@@ -87,7 +87,7 @@ async fn heartbeats(slot: Arc<Mutex<Transaction>>, dead: Arc<AtomicBool>) {
         match beat {
             Ok(_) | Err(tikv_client::Error::NoPrimaryKey) => {}
             Err(e) => {
-                tracing::warn!("a transaction's heartbeat failed, it cannot commit: {e}");
+                tracing::warn!("heartbeat failed: the transaction cannot commit any more: {e}");
                 dead.store(true, Ordering::Release);
                 return;
             }
@@ -182,7 +182,7 @@ impl Holder {
                 let _ = pending.await;
             }
             if let Err(e) = self.slot.lock().await.rollback().await {
-                tracing::warn!("rolling back failed; the locks will expire: {e}");
+                tracing::warn!("rollback failed: the locks remain until they expire: {e}");
             }
         })
     }
@@ -209,7 +209,9 @@ impl Holder {
 async fn give_up(client: &TransactionClient, owner: u64, keys: &[Vec<u8>]) {
     let (start, end) = orphans::span(keys);
     if let Err(e) = orphans::rollback(client, owner, &start, &end).await {
-        tracing::warn!("removing a refused commit's locks failed; they will expire: {e}");
+        tracing::warn!(
+            "the locks of a refused commit could not be removed: they remain until they expire: {e}"
+        );
     }
 }
 

@@ -172,7 +172,9 @@ pub(crate) fn unframe(value: &[u8]) -> Result<&[u8]> {
             "a value in the cluster begins with {other:#04x}, which no version up to \
              {KEY_FORMAT_VERSION} of the layout writes"
         ))),
-        None => Err(Error::Corrupt("an empty value in the cluster".into())),
+        None => Err(Error::Corrupt(
+            "an empty value, which Porpoise never writes".into(),
+        )),
     }
 }
 
@@ -186,7 +188,7 @@ pub(crate) fn unframe_u64(value: &[u8]) -> Result<u64> {
     let bytes = unframe(value)?;
     let bytes = bytes
         .try_into()
-        .map_err(|_| Error::Corrupt(format!("a counter of {} bytes", bytes.len())))?;
+        .map_err(|_| Error::Corrupt(format!("a counter has {} bytes, not 8", bytes.len())))?;
     Ok(u64::from_be_bytes(bytes))
 }
 
@@ -199,7 +201,7 @@ pub(crate) fn frame_version(version: u32) -> Vec<u8> {
 pub(crate) fn unframe_version(value: &[u8]) -> Result<u32> {
     let bytes = unframe(value)?
         .try_into()
-        .map_err(|_| Error::Corrupt("the layout version is not four bytes".into()))?;
+        .map_err(|_| Error::Corrupt("the layout version does not have four bytes".into()))?;
     Ok(u32::from_be_bytes(bytes))
 }
 

@@ -163,7 +163,9 @@ async fn specs(
         let full = found.len() == PAGE as usize;
         for (key, value) in found {
             let Some(space) = layout.space_of_meta(&key) else {
-                return Err(Error::Corrupt("a malformed key among the spaces".into()));
+                return Err(Error::Corrupt(
+                    "a malformed key in the list of spaces".into(),
+                ));
             };
             out.push((space, unframe_spec(&value)?));
             start = key;

@@ -210,7 +210,7 @@ impl Counters {
             if reserved.next != 0 && !rest.is_empty() {
                 // Ids that cannot be given back are lost, which is allowed.
                 if let Err(error) = engine.return_ids(id, rest) {
-                    tracing::warn!(%error, counter = id.0, "unused ids were not given back");
+                    tracing::warn!(%error, counter = id.0, "unused ids could not be returned: they are skipped");
                 }
             }
             *reserved = Reserved::default();

@@ -184,7 +184,7 @@ impl<'a> Reader<'a> {
         let bytes = self.bytes()?;
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(text.to_owned()),
-            Err(_) => Err(Error::corrupt("a catalog record holds invalid UTF-8")),
+            Err(_) => Err(Error::corrupt("a catalog record contains invalid UTF-8")),
         }
     }
 

@@ -129,7 +129,10 @@ impl Db {
                 let mut own = Vec::new();
                 table.append_primary_key(&row, &mut own);
                 if !table.hidden_key && own != *pk {
-                    found.add(format!("row {} stands at a key not its own", hex(pk)));
+                    found.add(format!(
+                        "row {} is stored under a key that does not match its primary key",
+                        hex(pk)
+                    ));
                 }
                 for (position, index) in table.indexes.iter().enumerate().skip(1) {
                     let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -221,7 +224,7 @@ impl Db {
                     let name = name.and_then(|by| by.partitions.get(partition));
                     let name = name.map_or("", |p| p.name.as_str());
                     report(format!(
-                        "row {} lies in the wrong partition `{name}`",
+                        "row {} is in the wrong partition `{name}`",
                         hex(key)
                     ));
                 }
@@ -233,7 +236,10 @@ impl Db {
             let Some(parts) = parts else { continue };
             self.each_entry(cx, parts, |_, key, _| {
                 if !named.contains(key) {
-                    report(format!("part {} belongs to no row", hex(key)));
+                    report(format!(
+                        "chunk {} of a large value belongs to no row",
+                        hex(key)
+                    ));
                 }
                 Ok(())
             })?;
@@ -279,7 +285,7 @@ fn check_parts(
         })?;
         if missing > 0 || bytes != column.blob.len() {
             report(format!(
-                "row {} lacks {missing} parts of column {}: {bytes} of {} bytes",
+                "row {}: {missing} chunks of column {} are missing: {bytes} of {} bytes were found",
                 hex(key),
                 column.position,
                 column.blob.len()
@@ -305,7 +311,9 @@ impl Db {
         let program = match self.program(table) {
             Ok(program) => program,
             Err(error) => {
-                report(format!("an expression of the definition is bad: {error}"));
+                report(format!(
+                    "an expression of the table definition cannot be compiled: {error}"
+                ));
                 return Ok(());
             }
         };
@@ -358,7 +366,9 @@ fn problems(table: &Table, program: &dyn RowProgram, row: &[Value], env: &RowCx)
             for ((column, is), should) in table.columns.iter().zip(row).zip(&computed) {
                 if is != should && text(is, column) != text(should, column) {
                     let name = &column.name;
-                    all.push(format!("has another value in `{name}` than computed"));
+                    all.push(format!(
+                        "differs in column `{name}` from its generation expression"
+                    ));
                 }
             }
         }

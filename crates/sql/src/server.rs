@@ -56,7 +56,7 @@ pub struct Counters {
     pub rollbacks: AtomicU64,
     /// Transactions ended because a row was newer than their snapshot.
     pub conflicts: AtomicU64,
-    /// Statements run again at a new view.
+    /// Statements restarted at a newer snapshot.
     pub restarts: AtomicU64,
     /// Sessions so far.
     pub connections: AtomicU64,
@@ -240,7 +240,7 @@ impl SqlServer {
             ),
             counter(
                 "sql_restarts_total",
-                "Statements run again at a new view.",
+                "Statements restarted at a newer snapshot.",
                 &c.restarts,
             ),
             counter("sql_sessions_total", "SQL sessions opened.", &c.connections),
@@ -258,13 +258,13 @@ impl SqlServer {
             },
             Stat {
                 name: "sql_sessions",
-                help: "SQL sessions now.",
+                help: "Open SQL sessions.",
                 counter: false,
                 value: self.processes.count() as u64,
             },
             Stat {
                 name: "prepared_statements",
-                help: "Prepared statements of all sessions now.",
+                help: "Prepared statements of all sessions.",
                 counter: false,
                 value: self.prepared_statements(),
             },
@@ -273,7 +273,7 @@ impl SqlServer {
         stats
     }
 
-    /// Prepared statements of all sessions now.
+    /// Prepared statements of all sessions.
     pub(crate) fn prepared_statements(&self) -> u64 {
         self.prepared.load(Ordering::Relaxed)
     }

@@ -87,7 +87,7 @@ pub fn stats(budget: &MemoryBudget) -> Vec<Stat> {
     };
     let refused = |name, limit| Stat {
         name,
-        help: "Memory reservations refused because of the limit in the name.",
+        help: "Memory reservations refused because of this limit.",
         counter: true,
         value: budget.refusals(limit),
     };
@@ -107,14 +107,14 @@ pub fn stats(budget: &MemoryBudget) -> Vec<Stat> {
             ),
             MemoryClass::Output => (
                 "client_memory_output_bytes",
-                "Memory reserved for replies that clients have not taken.",
+                "Memory reserved for replies that clients have not read.",
             ),
         };
         gauge(name, help, budget.used_by(class))
     };
     let all = "Memory reserved for statements, sessions, input and output.";
-    let peak = "Most memory reserved at once for them.";
-    let limit = "Limit of that memory (statement-memory).";
+    let peak = "Peak of memory reserved for statements, sessions, input and output.";
+    let limit = "Limit of memory for statements, sessions, input and output (statement-memory).";
     let mut stats = vec![
         gauge("client_memory_bytes", all, budget.used()),
         gauge("client_memory_peak_bytes", peak, budget.peak()),

@@ -45,7 +45,7 @@ pub(super) fn keep(log: &Log, bytes: u64) {
         file.sync_data()
     });
     if let Err(error) = made {
-        tracing::warn!(%error, bytes = wanted, "no room for the checkpoint's reserve");
+        tracing::warn!(%error, bytes = wanted, "no disk space for the checkpoint reserve file: a checkpoint may fail on a full disk");
         let _ = log.disk.remove(&path);
     }
 }

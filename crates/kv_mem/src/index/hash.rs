@@ -310,7 +310,7 @@ impl HashPath {
                 live: words().filter(|word| *word > FREED).count(),
             };
             if found != used {
-                return Err(format!("found {found:?}, counted {used:?}"));
+                return Err(format!("found {found:?} used slots, counted {used:?}"));
             }
             if used.words * 5 > table.words.len() * 4 {
                 let len = table.words.len();

@@ -316,36 +316,39 @@ impl Node {
         guard: &Guard,
     ) -> Result<(), String> {
         if self.stable().is_none() {
-            return Err("a node is being changed".to_owned());
+            return Err("a node is locked by a writer".to_owned());
         }
         let prefix = usize::from(self.prefix.load(Ordering::Relaxed));
         let mut last: Option<&[u8]> = None;
         for at in 0..self.count() {
             let Some(record) = self.key(at, guard).map(Pinned::record) else {
-                return Err(format!("an empty cell at {at} of {}", self.count()));
+                return Err(format!(
+                    "an empty cell at position {at} of {}",
+                    self.count()
+                ));
             };
             let key = record.key();
             if last.is_some_and(|last| last >= key)
                 || low.is_some_and(|low| key < low)
                 || high.is_some_and(|high| key >= high)
             {
-                return Err(format!("key {key:?} stands out of order"));
+                return Err(format!("key {key:?} is out of order"));
             }
             if self.get(at).1 != head_of(key, prefix) {
-                return Err(format!("of key {key:?} other bytes are kept"));
+                return Err(format!("the cell of key {key:?} contains other bytes"));
             }
             last = Some(key);
         }
         if (self.count()..WIDTH).any(|at| !self.get(at).0.is_null()) {
-            return Err("a cell behind the last is not empty".to_owned());
+            return Err("a cell after the last key is not empty".to_owned());
         }
         match (low, high) {
             (Some(low), Some(high)) if common(low, high) < prefix => Err(format!(
-                "{prefix} bytes are not common to {low:?}, {high:?}"
+                "{low:?} and {high:?} do not share a prefix of {prefix} bytes"
             )),
-            (None, _) | (_, None) if prefix > 0 => {
-                Err(format!("{prefix} common bytes without bounds"))
-            }
+            (None, _) | (_, None) if prefix > 0 => Err(format!(
+                "a prefix of {prefix} bytes in a node without bounds"
+            )),
             _ => Ok(()),
         }
     }

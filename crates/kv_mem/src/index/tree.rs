@@ -260,7 +260,7 @@ impl Tree {
             node.check(bounds.0, bounds.1, guard)?;
             if node.is_leaf() {
                 if *leaves.get_or_insert(depth) != depth {
-                    return Err(format!("leaves at {depth} and elsewhere"));
+                    return Err(format!("leaves at depth {depth} and at other depths"));
                 }
                 count += node.count();
                 for at in 0..node.count() {
@@ -270,13 +270,13 @@ impl Tree {
             }
             for at in (0..=node.count()).rev() {
                 let Some(kid) = node.kid(at, guard) else {
-                    return Err(format!("no kid at {at} of {}", node.count()));
+                    return Err(format!("no child at position {at} of {}", node.count()));
                 };
                 open.push((kid, depth + 1, bounds_of(node, at, bounds, guard)));
             }
         }
         if count != self.len() {
-            return Err(format!("{count} keys, {} were counted", self.len()));
+            return Err(format!("found {count} keys, counted {}", self.len()));
         }
         Ok(())
     }

@@ -51,11 +51,13 @@ impl SegmentHeader {
 
     /// Reads a header; the message says what is wrong with it.
     pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, String> {
-        let head = bytes.get(..SEGMENT_HEADER).ok_or("the header is cut off")?;
+        let head = bytes
+            .get(..SEGMENT_HEADER)
+            .ok_or("the file ends within its header")?;
         let mut reader = Reader(head);
-        let short = |Malformed| "the header is cut off".to_owned();
+        let short = |Malformed| "the file ends within its header".to_owned();
         if reader.take(8).map_err(short)? != SEGMENT_MAGIC {
-            return Err("this is not a log segment".to_owned());
+            return Err("the file is not a log segment (wrong magic number)".to_owned());
         }
         let sum = reader.u32().map_err(short)?;
         if sum != crc32c::crc32c(reader.0) {

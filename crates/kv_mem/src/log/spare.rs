@@ -106,7 +106,7 @@ impl Log {
             Ok((file, path)) => *spare = Spare::Ready(file, path),
             Err(error) => {
                 if !matches!(*spare, Spare::Full) {
-                    tracing::error!(%error, "no room for a new log segment");
+                    tracing::error!(%error, "no disk space for a new log segment");
                 }
                 *spare = Spare::Full;
             }

@@ -91,11 +91,11 @@ impl Recovery<'_> {
                 .map_err(|e| io_error(&path, &e))?;
             let header = SegmentHeader::decode(&bytes).map_err(|e| corrupt(&path, 0, &e))?;
             if header.number != *number {
-                return Err(corrupt(&path, 0, "the file has another segment's name"));
+                return Err(corrupt(&path, 0, "the name is not that of the header"));
             }
             if first {
                 if header.start > manifest.position || !had_manifest && header.start > 0 {
-                    return Err(corrupt(&path, 0, "the log begins behind the checkpoint"));
+                    return Err(corrupt(&path, 0, "the log begins after the checkpoint"));
                 }
                 (log.position, log.next_group) = (header.start, header.first_group);
                 first = false;
@@ -148,11 +148,11 @@ impl Recovery<'_> {
             let Some((group, len)) = group.filter(|(g, _)| g.number == log.next_group) else {
                 self.judge_end(path, bytes, at, header, log.next_group, last)?;
                 let applied = apply_parts(self.store, &parts);
-                let nonsense = |at| corrupt(path, at, "a write makes no sense");
+                let nonsense = |at| corrupt(path, at, "an invalid write in a record");
                 return applied.map(|()| at).map_err(nonsense);
             };
             if group.start != log.position {
-                return Err(corrupt(path, at, "a group stands in the wrong place"));
+                return Err(corrupt(path, at, "a log group is at the wrong position"));
             }
             let mut reader = Reader(group.body);
             while !reader.is_empty() {
@@ -164,7 +164,7 @@ impl Recovery<'_> {
                     }
                     self.apply(record, manifest.ts, at, &mut parts)
                 });
-                applied.map_err(|Malformed| corrupt(path, at, "a record makes no sense"))?;
+                applied.map_err(|Malformed| corrupt(path, at, "an invalid record"))?;
             }
             log.position += group.body.len() as u64;
             log.next_group += 1;
@@ -188,21 +188,21 @@ impl Recovery<'_> {
             return Ok(());
         }
         if !last {
-            return Err(corrupt(path, at, "a bad group before the end of the log"));
+            return Err(corrupt(path, at, "a damaged group before the log's end"));
         }
         for later in (at + 8..bytes.len()).step_by(8) {
             let rest = bytes.get(later..).unwrap_or_default();
             if let Some((group, _)) = Group::decode(rest, header.salt)
                 && group.durable >= expected
             {
-                let what = format!("group {expected} is bad, and was on disk");
+                let what = format!("log group {expected} is damaged, although it had been synced");
                 return Err(corrupt(path, at, &what));
             }
         }
         tracing::warn!(
             file = %path.display(),
             offset = at as u64,
-            "the log's last group was not wholly written, and is cut off"
+            "the last group of the log was not written completely; it is removed"
         );
         Ok(())
     }

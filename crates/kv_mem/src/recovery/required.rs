@@ -105,13 +105,13 @@ fn check_unrecorded(
     for number in numbers {
         let header = read_header(disk, &dir.join(segment_name(*number)))?;
         if header.version >= head::SINCE_LOG_FORMAT {
-            let what = "the head file is missing, and the log has segments written beside one";
+            let what = "the head file is missing, although the log segments were written with one";
             return Err(lost(dir, head::NAME, what));
         }
     }
     // Before the first checkpoint is in place the log has everything.
     if manifest.is_none() && numbers.is_empty() && is_store(names) {
-        let what = "the manifest is missing, and the directory holds files of a store";
+        let what = "the manifest is missing, although the directory contains files of a store";
         return Err(lost(dir, manifest::NAME, what));
     }
     Ok(())

@@ -245,7 +245,7 @@ impl Db {
     /// at the next start, and does not undo what is committed.
     pub(crate) fn retire_spaces(&self, spaces: &[SpaceId]) {
         if let Err(error) = self.engine().drop_spaces(spaces) {
-            tracing::warn!(%error, "unused spaces stay until the next start");
+            tracing::warn!(%error, "spaces of a dropped table or index could not be removed: they remain until the next start");
         }
     }
 

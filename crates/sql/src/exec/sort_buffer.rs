@@ -344,7 +344,7 @@ impl<'p> SortBuffer<'p> {
 }
 
 fn too_many() -> SqlError {
-    SqlError::internal("too many rows for a sort")
+    SqlError::internal("a sort has too many rows")
 }
 
 /// Appends bytes that are equal for rows that DISTINCT takes for equal.

@@ -439,7 +439,7 @@ impl SqlSession {
                 Ok(lines)
             }
             MaintainKind::Optimize => {
-                let text = "Table does not need to be optimized; space is reclaimed all the time";
+                let text = "Table does not need to be optimized; space is reclaimed continuously";
                 Ok(vec![("note", text.to_owned()), ok])
             }
             MaintainKind::Repair => {

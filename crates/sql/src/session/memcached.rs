@@ -276,7 +276,7 @@ impl SqlSession {
             let position = table.column(column);
             let found = position.and_then(|p| Some((table.columns.get(p)?, row.get_mut(p)?)));
             let (column, place) = found.ok_or_else(|| {
-                SqlError::internal("a table of ndbmemcache is not laid out as expected")
+                SqlError::internal("a table of ndbmemcache does not have the expected columns")
             })?;
             let value = text.map_or(ValueRef::Null, ValueRef::Bytes);
             let stored = store(value, None, &column.ty, &column.name, 1, &mut cx);

@@ -85,8 +85,8 @@ fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// AS with the stored secret. One that is not plain text is printed in hexadecimal, as CREATE
-/// USER takes it.
+/// AS with the stored secret. One that is not printable is in hexadecimal, as CREATE USER
+/// accepts it.
 fn secret(secret: &[u8]) -> String {
     let odd = |b: &u8| !b.is_ascii_graphic() || matches!(b, b'\'' | b'\\');
     match secret {

@@ -107,7 +107,7 @@ pub fn key_column_usage(catalog: &Catalog) -> Vec<Vec<Value>> {
     rows
 }
 
-/// Where a column's counterpart stands in the referenced key.
+/// Position of a column's counterpart in the referenced key.
 fn unique_position(key: &ForeignKey, ordinal: usize) -> usize {
     let order = key.parent.as_ref().map(|p| &p.order);
     let at = order.and_then(|o| o.iter().position(|at| *at == ordinal));

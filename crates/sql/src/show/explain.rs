@@ -1,7 +1,7 @@
 //! EXPLAIN: the tables of a plan in MySQL's columns.
 //!
 //! `rows` and `filtered` are the planner's estimates ([`crate::statistics`]);
-//! rows of a virtual table are NULL, for nobody counts them.
+//! those of a virtual table are NULL, because they are not estimated.
 
 use super::explain_columns::{indexes_used, lengths, names, reference, union};
 use super::explain_keys;
@@ -160,7 +160,7 @@ fn rows(plan: &Plan, env: &Env, params: &[ValueRef<'_>]) -> Rows {
     rows
 }
 
-/// What foreign keys add to the statement.
+/// Adds the lines for foreign keys.
 fn foreign_keys(catalog: &Catalog, plan: &Plan, rows: &mut Rows) {
     match plan {
         Plan::Select(_) => {}
@@ -221,8 +221,7 @@ pub(super) fn line(
 struct Lines<'r> {
     rows: &'r mut Rows,
     next: u64,
-    /// Subqueries that have their rows: a condition may stand in several
-    /// places of a plan.
+    /// Subqueries that are shown already: a condition may be in several places of a plan.
     shown: Vec<Arc<Subquery>>,
     env: &'r Env,
     params: &'r [ValueRef<'r>],

@@ -1,4 +1,4 @@
-//! What EXPLAIN's columns say of an access path, in all its formats.
+//! EXPLAIN's columns for an access path, in all formats.
 
 use crate::expr::{Expr, ExprKind};
 use crate::plan::scan::{Access, IndexRange};
@@ -42,9 +42,8 @@ pub(super) fn lengths(table: &Table, used: &[(&Index, usize)]) -> String {
     each.join(",")
 }
 
-/// How a union is made: `union` where the entries of all arms come in the order
-/// of the primary key, `sort_union` where they do not (manual, "Index Merge
-/// Optimization").
+/// Kind of an index-merge union: `union` if the entries of all arms are in the order of the
+/// primary key, otherwise `sort_union` (manual, "Index Merge Optimization").
 pub(super) fn union(access: &Access, table: &Table) -> Option<String> {
     let Access::IndexMergeUnion { arms, .. } = access else {
         return None;

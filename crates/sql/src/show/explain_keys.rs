@@ -1,10 +1,9 @@
-//! What foreign keys add to a statement, as lines of EXPLAIN: the parents that
-//! are looked up, the children that are in the way, and the cascades, level by
-//! level. MySQL shows none of this.
+//! Work for foreign keys, as lines of EXPLAIN: look-ups of parents, checks for
+//! children that prevent a deletion, and cascades, level by level. MySQL shows
+//! none of this.
 //!
-//! `select_type` is `FOREIGN KEY`, Extra says what is done under which
-//! constraint. Each line is one batch of the engine a level, whatever the
-//! number of rows.
+//! `select_type` is `FOREIGN KEY`; Extra names the action and the constraint.
+//! Each line is one batch of the engine per level, whatever the number of rows.
 
 use super::explain::line;
 use super::table::{Rows, text};
@@ -12,7 +11,7 @@ use porpoise_rows::catalog::{Catalog, FkAction, ForeignKey, Table, TableId};
 use porpoise_types::Value;
 use std::collections::BTreeSet;
 
-/// What happens to a table's rows.
+/// Action on a table's rows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     Delete,
@@ -27,12 +26,12 @@ pub(super) fn inserted(table: &Table, rows: &mut Rows) {
     }
 }
 
-/// What follows from deleting rows.
+/// Adds the consequences of deleting rows.
 pub(super) fn deleted(catalog: &Catalog, table: &Table, rows: &mut Rows) {
     follow(catalog, table, Change::Delete, rows);
 }
 
-/// What follows from changing columns of rows.
+/// Adds the consequences of changing columns of rows.
 pub(super) fn updated(
     catalog: &Catalog,
     table: &Table,
@@ -47,7 +46,7 @@ pub(super) fn updated(
     follow(catalog, table, Change::Update(columns), rows);
 }
 
-/// A look-up of the parents of a statement's rows.
+/// Adds a look-up of the parents of a statement's rows.
 fn parent(child: &Table, key: &ForeignKey, rows: &mut Rows) {
     let extra = format!("Look up parents of {} (`{}`)", child.name, key.name);
     let mut row = line(

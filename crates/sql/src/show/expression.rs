@@ -10,7 +10,7 @@ use crate::plan::physical::Limit;
 use crate::plan::scan::{Access, Bound, IndexRange};
 use porpoise_types::{ColumnType, Value, ValueRef, write_text};
 
-/// What expressions are printed with.
+/// Names and settings for printing expressions.
 pub struct Printer<'p> {
     /// The tables of the query, by slot.
     pub sources: &'p [Source],
@@ -214,7 +214,7 @@ impl Printer<'_> {
         }
     }
 
-    /// How an access narrows an index: `a=1, b=2`, or `a=1, (2 < b <= 9)`.
+    /// The restriction of an index by an access path: `a=1, b=2`, or `a=1, (2 < b <= 9)`.
     pub fn narrowing(&self, access: &Access, parts: &[&str]) -> String {
         match access {
             Access::PointLookup { keys, .. } | Access::IndexLookup { keys, .. } => {

@@ -145,7 +145,7 @@ const PROGRAMS: &[&str] = &[
     "Database Collation",
 ];
 
-/// An empty result for objects that do not exist here; an error for the rest.
+/// Objects that cannot exist here are shown as an empty result; the rest is refused.
 fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
     let texts = |names: &[&str]| {
         let columns = names.iter().map(|n| text_column(n, 256));

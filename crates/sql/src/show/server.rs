@@ -78,8 +78,8 @@ pub fn status(cx: &StatementContext) -> Rows {
     rows
 }
 
-/// SHOW MEMCACHED KEY: how the memcached listeners look for a key, and what they
-/// find; a row for each.
+/// SHOW MEMCACHED KEY: how the memcached listeners resolve a key, and the row that they find;
+/// a line for each listener.
 pub fn memcached_key(cx: &StatementContext, key: &[u8]) -> Rows {
     let mut rows = Rows::new(vec![
         text_column("server_role", 40),
@@ -307,7 +307,7 @@ pub fn collations() -> Rows {
     rows
 }
 
-/// Plugins that SHOW PLUGINS lists: names and types.
+/// Plugins for SHOW PLUGINS: names and types.
 pub const PLUGINS: [(&str, &str); 3] = [
     ("caching_sha2_password", "AUTHENTICATION"),
     ("mysql_native_password", "AUTHENTICATION"),

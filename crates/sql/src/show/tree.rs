@@ -27,7 +27,7 @@ struct Node {
     text: String,
     /// Cost and rows expected.
     expected: Option<(f64, f64)>,
-    /// What happened; under ANALYZE `Some(None)` where nothing did.
+    /// Measured figures, under ANALYZE; `Some(None)` if the operator was not executed.
     actual: Option<Option<Actual>>,
     children: Vec<Node>,
 }
@@ -78,7 +78,7 @@ impl Node {
 pub struct Tree<'t> {
     /// The statement's parameters.
     pub params: &'t [ValueRef<'t>],
-    /// What happened, under ANALYZE.
+    /// Measurements, under ANALYZE.
     pub profile: Option<&'t Profile>,
     next: usize,
     shown: Vec<Arc<Subquery>>,
@@ -360,7 +360,7 @@ fn queries_of(e: &Expr, found: &mut Vec<Arc<Subquery>>) {
     });
 }
 
-/// What an access path does, in a line.
+/// Description of an access path in one line.
 fn path_text(
     access: &Access,
     table: &Table,

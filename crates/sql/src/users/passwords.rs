@@ -46,7 +46,8 @@ fn random_password(cx: &StatementContext) -> Result<String> {
     let mut password = String::new();
     while password.chars().count() < usize::from(length) {
         let bytes = porpoise_base::password::random_bytes();
-        let bytes = bytes.ok_or_else(|| SqlError::internal("the system gives no random bytes"))?;
+        let bytes = bytes
+            .ok_or_else(|| SqlError::internal("the operating system returned no random bytes"))?;
         for byte in bytes {
             // Bytes beyond the largest multiple of the alphabet's length would favour its start.
             let at = usize::from(byte);

@@ -12,7 +12,7 @@ const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// Quantity that one field of a unit counts.
+/// Unit of one field of a compound interval.
 #[derive(Clone, Copy)]
 enum Field {
     Months(i64),

@@ -36,7 +36,7 @@ fn fsp_of(e: &Expr) -> u8 {
         Kind::Date => 0,
         _ if e.ty.is_integer() => 0,
         Kind::Decimal => e.ty.decimals.min(6),
-        // Text may have a fraction, which only the value shows; a literal's value is known here.
+        // Text may have a fraction, which only its value shows; a literal is inspected.
         _ => match e.as_const() {
             Some(Value::Bytes(text)) => {
                 let digits = text.iter().rev().position(|b| *b == b'.').unwrap_or(0);
@@ -311,7 +311,7 @@ fn from_days<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let date = c.int(0)?.map(Date::from_days);
     Ok(match date {
         None => ValueRef::Null,
-        // Before the first day of year 1 stands the zero date.
+        // The result before the first day of year 1 is the zero date.
         Some(None) => Date::new(0, 0, 0).map_or(ValueRef::Null, ValueRef::Date),
         Some(Some(date)) => ValueRef::Date(date),
     })

@@ -59,7 +59,7 @@ fn from_base64<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         let Some(bytes) = base64::decode(piece) else {
             return Ok(ValueRef::Null);
         };
-        // Padding stands at the end of the whole text only.
+        // Padding is allowed only at the end of the whole text.
         if pieces.peek().is_some() && bytes.len() < piece.len() / 4 * 3 {
             return Ok(ValueRef::Null);
         }

@@ -77,7 +77,7 @@ impl Reader<'_> {
         Some(value * 10i64.pow(6 - digits))
     }
 
-    /// Number of the name that stands here, whole or by its first three letters.
+    /// Index of the name at this position: the whole name or its first three letters.
     fn name(&mut self, names: &[&str], whole: bool) -> Option<i64> {
         let at = names.iter().position(|name| {
             let name = if whole {

@@ -83,7 +83,7 @@ fn coercibility<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(ValueRef::Int(level))
 }
 
-/// SLEEP(): the worker counts as blocked, and KILL ends it.
+/// SLEEP(): waits inside `blocking`; KILL ends it.
 fn sleep<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let seconds = c.double(0)?.filter(|s| *s >= 0.0);
     let Some(seconds) = seconds else {

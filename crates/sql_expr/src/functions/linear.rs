@@ -1,8 +1,8 @@
 //! Regular expressions over large values, byte by byte, with checkpoints.
 //!
-//! A pattern without look-around, back-references and the like is one for a finite automaton.
-//! The library that [`super::regexp`] uses runs it to its end in one call: over megabytes, and
-//! where the automaton's cache thrashes, that takes seconds to minutes in which KILL is not
+//! A pattern without look-around, back-references and similar constructs is executed by a
+//! finite automaton. The library that [`super::regexp`] uses runs it in one call: over
+//! megabytes, and if the automaton's cache thrashes, that takes seconds to minutes in which KILL is not
 //! observed. Here the same automaton is built lazily (`regex_automata::hybrid`) and driven from
 //! outside:
 //!
@@ -31,7 +31,7 @@ use std::cell::RefCell;
 /// Bytes between two checkpoints.
 const STRIDE: usize = 64;
 
-/// Bytes of the states kept by an automaton.
+/// Size of an automaton's cache of states, in bytes.
 const CACHE: usize = 2 << 20;
 
 /// A pattern as an automaton for each direction.
@@ -60,7 +60,7 @@ enum Walk {
     Undecided,
 }
 
-/// Whether an automaton can match an expression.
+/// Whether a finite automaton can execute the expression.
 fn is_linear(expr: &Expr) -> bool {
     let own = matches!(
         expr,
@@ -181,7 +181,7 @@ impl Linear {
                     return Ok(Walk::Undecided);
                 };
                 state = next;
-                // A state says what the bytes before the one just read have matched.
+                // A state describes the match of the bytes before the one just read.
                 if state.is_match() {
                     last = Walk::At(position);
                     if earliest {
@@ -201,7 +201,7 @@ impl Linear {
         }
     }
 
-    /// The start of the match that begins at or behind `at` and ends at `end`.
+    /// The start of the match that begins at or after `at` and ends at `end`.
     fn start(
         &self,
         cache: &mut Cache,
@@ -231,7 +231,7 @@ impl Linear {
                 position -= 1;
             }
         }
-        // What stands before the range decides about `^` and `\b` at its start.
+        // The byte before the range decides about `^` and `\b` at its start.
         let before = at.checked_sub(1).and_then(|before| bytes.get(before));
         let state = match before {
             Some(byte) => step(dfa, cache, state, *byte),
@@ -245,7 +245,7 @@ impl Linear {
     }
 }
 
-/// The state behind a byte; `None` where the automaton cannot go on.
+/// The state after a byte; `None` if the automaton cannot continue.
 fn step(dfa: &DFA, cache: &mut Cache, state: LazyStateID, byte: u8) -> Option<LazyStateID> {
     let next = dfa.next_state(cache, state, byte).ok()?;
     (!next.is_quit()).then_some(next)

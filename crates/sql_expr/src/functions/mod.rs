@@ -8,8 +8,8 @@
 //! Adding a function: one entry in one of the files beside this one.
 
 /// An entry: name, least and most arguments, type, nullability, whether equal
-/// arguments give equal results (true by default), the function,
-/// documentation, an example and what it comes to.
+/// arguments give equal results (the default), the function, documentation, an
+/// example and its value.
 macro_rules! f {
     ($name:literal, $args:expr, $ty:expr, $null:ident, $run:expr, $doc:literal, $call:literal => $result:literal) => {
         f!($name, $args, $ty, $null, true, $run, $doc, $call => $result)

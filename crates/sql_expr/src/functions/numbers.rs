@@ -253,8 +253,8 @@ fn modulo<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     })
 }
 
-/// RAND(): xorshift from the session's state. RAND(n): MySQL's generator, which
-/// restarts with each statement, and with each row where n is no constant.
+/// RAND(): xorshift from the session's state. RAND(n): MySQL's generator, seeded at the start
+/// of each statement, and for each row if n is not constant.
 fn rand<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(seed) = c.args.first() else {
         let mut state = c.cx.env.random.get() | 1;

@@ -44,7 +44,7 @@ const COST_PER_CALL: usize = 2_000_000;
 const COST_LIMIT: usize = 50_000_000;
 /// Bytes that a compiled pattern may take.
 const COMPILED: usize = 4 << 20;
-/// Compiled patterns kept by a thread.
+/// Number of compiled patterns in a thread's cache.
 const KEPT: usize = 16;
 
 type Kept = Vec<(String, Flags, Rc<Pattern>)>;
@@ -259,7 +259,7 @@ impl Pattern {
         let regex = self.bounded(text.len().saturating_sub(at))?;
         match regex.find_from_pos(text, at) {
             Ok(found) => return Ok(found.map(|found| (found.start(), found.end()))),
-            // Where the search begins matters to `\G`.
+            // `\G` depends on the start of the search.
             Err(error) if self.source.contains("\\G") => return Err(runtime_error(error)),
             Err(_) => {}
         }
@@ -455,8 +455,8 @@ fn give<'a>(c: &Call<'_, 'a>, text: &str) -> ValueRef<'a> {
     }
 }
 
-/// `$1` to `$99` stand for groups; a backslash makes the next character plain. `groups` is
-/// there where the replacement has a `$`.
+/// `$1` to `$99` are replaced by groups; a backslash escapes the next character. `groups` is
+/// given if the replacement contains a `$`.
 fn expand(
     replacement: &str,
     groups: Option<&Captures<'_, str>>,

@@ -71,7 +71,7 @@ fn unix_type(args: &[Expr], _: Collation) -> ColumnType {
         Some((Kind::DateTime | Kind::Timestamp | Kind::Time, fsp)) if fsp > 0 => {
             ColumnType::decimal(18, fsp)
         }
-        // A literal shows its number of digits.
+        // A literal has a known number of digits.
         Some((Kind::VarChar | Kind::Char | Kind::Text, _)) => {
             match args.first().and_then(Expr::as_const) {
                 Some(Value::Bytes(text)) => match text.iter().rposition(|b| *b == b'.') {
@@ -145,8 +145,8 @@ fn date_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     shown(c, moment, format)
 }
 
-/// DATE_FORMAT's result: NULL for an empty format, and where it asks for a name
-/// that the date has none for.
+/// DATE_FORMAT's result: NULL for an empty format, and for a name that does not exist for the
+/// date.
 fn shown<'a>(c: &Call<'_, 'a>, moment: DateTime, format: &[u8]) -> Result<ValueRef<'a>> {
     let has = |specs: &[u8]| {
         let (mut pairs, mut pacer) = (format.windows(2), Pacer::new());

@@ -1,6 +1,5 @@
-//! Result types of functions whose text is as wide as their arguments let it be (manual, "String
-//! Functions and Operators"): for the metadata of results, and for the columns that CREATE TABLE
-//! ... SELECT makes of them.
+//! Result types of functions whose maximal length depends on their arguments (manual, "String
+//! Functions and Operators"): for metadata of results and the columns of CREATE TABLE ... SELECT.
 
 use super::{common_collation, text_of, width};
 use crate::expr::Expr;
@@ -28,7 +27,7 @@ fn chars(args: &[Expr], at: usize) -> u32 {
     args.get(at).map_or(0, width)
 }
 
-/// CONCAT_WS: the texts and what stands between them.
+/// CONCAT_WS: the texts and their separators.
 pub(super) fn joined_with(args: &[Expr], c: Collation) -> ColumnType {
     let texts = args.iter().skip(1).map(width).fold(0, u32::saturating_add);
     let gaps = u32::try_from(args.len().saturating_sub(2)).unwrap_or(u32::MAX);
@@ -36,13 +35,13 @@ pub(super) fn joined_with(args: &[Expr], c: Collation) -> ColumnType {
     of(Some(all), args, c)
 }
 
-/// LPAD, RPAD: as long as the second argument says.
+/// LPAD, RPAD: the length in the second argument.
 pub(super) fn padded(args: &[Expr], c: Collation) -> ColumnType {
     let texts: Vec<Expr> = args.iter().step_by(2).cloned().collect();
     of(number(args.get(1)), &texts, c)
 }
 
-/// SPACE: as many as the argument says.
+/// SPACE: the number in the argument.
 pub(super) fn spaces(args: &[Expr], c: Collation) -> ColumnType {
     of(number(args.first()), &[], c)
 }
@@ -83,7 +82,7 @@ pub(super) fn sounds(args: &[Expr], c: Collation) -> ColumnType {
     of(Some(chars(args, 0).max(4)), args, c)
 }
 
-/// EXPORT_SET: 64 bits, and what stands between them.
+/// EXPORT_SET: 64 bits and their separators.
 pub(super) fn exported(args: &[Expr], c: Collation) -> ColumnType {
     let widest = chars(args, 1).max(chars(args, 2));
     let between = args.get(3).map_or(1, width);

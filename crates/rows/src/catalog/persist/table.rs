@@ -85,7 +85,9 @@ fn read_expressions(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
     let columns = r.list(|r| Ok((r.u32()? as usize, r.u8()?, read_expression(r)?)))?;
     for (at, kind, expression) in columns {
         let Some(column) = t.columns.get_mut(at) else {
-            return Err(Error::corrupt("an expression of no column"));
+            return Err(Error::corrupt(
+                "an expression for a column that does not exist",
+            ));
         };
         match kind {
             0 => column.default = ColumnDefault::Expr(expression),
