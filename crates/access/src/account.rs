@@ -66,18 +66,18 @@ impl Account {
 /// 1819 for a password longer than 256 bytes.
 pub fn hash_password(plugin: &str, password: &[u8]) -> Result<Vec<u8>> {
     if password.len() > password::sha_crypt::MAX_PASSWORD {
-        let text = "The password is too long; 256 bytes are the most";
+        let text = "The password is too long; the limit is 256 bytes";
         return Err(Error::refused(1819, "HY000", text));
     }
     if plugin == NATIVE_PLUGIN {
         return Ok(password::native(password));
     }
     let salt = password::salt();
-    let salt = salt.ok_or_else(|| internal("the system gives no random bytes"))?;
+    let salt = salt.ok_or_else(|| internal("the operating system returned no random bytes"))?;
     Ok(password::caching_sha2(password, &salt))
 }
 
-/// Whether `password` is the one that `secret` was made of. For `caching_sha2_password` this
+/// Whether `password` belongs to the stored `secret`. For `caching_sha2_password` this
 /// takes milliseconds.
 pub fn verify_password(plugin: &str, secret: &[u8], password: &[u8]) -> bool {
     if secret.is_empty() || password.is_empty() {

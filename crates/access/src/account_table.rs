@@ -1,7 +1,7 @@
 //! The table `mysql.user`: its definition, and accounts as its rows.
 //!
-//! Invariant: a change of accounts is one transaction, and durable before it
-//! is told of, whatever the server's durability.
+//! Invariant: a change of accounts is one transaction, and durable before it is
+//! acknowledged, whatever the server's durability.
 
 use crate::Result;
 use crate::account::{Account, DEFAULT_PLUGIN, hash_password};
@@ -20,7 +20,7 @@ pub(crate) static USERS: SystemTable = SystemTable {
     columns: FIRST + attributes::COLUMNS,
 };
 
-/// Number of columns of the first version, behind which those of attributes stand.
+/// Number of columns of the first version; columns of attributes follow them.
 const FIRST: usize = 6;
 
 impl Account {
@@ -79,7 +79,7 @@ fn table_spec() -> TableSpec {
     columns.extend(attributes::columns());
     let key = IndexSpec::primary(&["Host", "User"]);
     let options = TableOptions {
-        comment: "Users and what they prove themselves with".to_owned(),
+        comment: "Accounts, their credentials and options".to_owned(),
         ..TableOptions::new(Collation::UTF8MB4_BIN)
     };
     TableSpec {

@@ -92,13 +92,13 @@ pub struct Limits {
     pub concurrent: u32,
 }
 
-/// How long a password is valid, which passwords may follow it, and who may change it.
+/// Validity of a password, restrictions on its successors, and conditions for changing it.
 /// `None` is DEFAULT: the system variable of the same meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PasswordPolicy {
     /// PASSWORD EXPIRE: the next login must change it.
     pub expired: bool,
-    /// When the password was last set.
+    /// Time of the last change of the password.
     pub changed: Option<DateTime>,
     /// PASSWORD EXPIRE INTERVAL n DAY; 0 is NEVER.
     pub lifetime: Option<u16>,
@@ -159,7 +159,7 @@ fn text(t: &str) -> Value {
     Value::Bytes(t.as_bytes().to_vec())
 }
 
-/// The columns of `mysql.user` that hold attributes, behind those of the first version.
+/// The columns of `mysql.user` for attributes, which follow those of the first version.
 pub(crate) fn columns() -> Vec<ColumnSpec> {
     let column = |name: &str, ty: ColumnType, default: Option<Value>| ColumnSpec {
         nullable: Some(default.is_none()),

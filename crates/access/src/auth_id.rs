@@ -69,7 +69,7 @@ impl std::fmt::Display for AuthId {
     }
 }
 
-/// How much of a host pattern is literal: more is more specific.
+/// Number of literal characters of a host pattern: more is more specific.
 pub(crate) fn specificity(host: &str) -> usize {
     match host.find(['%', '_']) {
         None => usize::MAX,

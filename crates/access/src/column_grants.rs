@@ -59,7 +59,7 @@ pub struct ColumnRights {
 }
 
 impl ColumnRights {
-    /// Those of the accounts `ids`, one entry for each table.
+    /// Privileges of the accounts `ids`, one entry for each table.
     pub(crate) fn of(grants: &[ColumnGrant], ids: &[AuthId]) -> Vec<ColumnRights> {
         let mut tables: Vec<ColumnRights> = Vec::new();
         let own = |g: &&ColumnGrant| ids.iter().any(|id| g.is_of(&id.user, &id.host));
@@ -129,7 +129,7 @@ fn spec() -> TableSpec {
     ];
     let parts = ["Host", "User", "Db", "Table_name", "Column_name"];
     let options = TableOptions {
-        comment: "What accounts may do with columns".to_owned(),
+        comment: "Privileges of accounts on columns".to_owned(),
         ..TableOptions::new(Collation::UTF8MB4_BIN)
     };
     let key = vec![IndexSpec::primary(&parts)];

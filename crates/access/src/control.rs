@@ -42,7 +42,7 @@ pub struct AccessData {
     pub edges: Vec<RoleEdge>,
     /// Roles that logins activate.
     pub default_roles: Vec<DefaultRole>,
-    /// Earlier passwords of accounts whose policies look back.
+    /// Earlier passwords of accounts with a policy on reuse.
     pub history: Vec<OldPassword>,
     /// `partial_revokes`: accounts can have restrictions, and names of databases in grants
     /// are literal.
@@ -62,7 +62,7 @@ pub struct Rename {
     pub to: AuthId,
 }
 
-/// Changes of names that are kept: sessions of older names lose their privileges.
+/// Number of renames that are remembered: sessions with an older name lose their privileges.
 const RENAMES: usize = 10_000;
 
 impl AccessData {
@@ -122,7 +122,7 @@ impl AccessData {
         self.candidate(user, host).filter(|a| !a.locked)
     }
 
-    /// As [`AccessData::find`], locked accounts included: a lock is told of only after the
+    /// As [`AccessData::find`], locked accounts included: a lock is revealed only after the
     /// password was proved ([`AccessControl::admit`]).
     pub fn candidate(&self, user: &str, host: &str) -> Option<&Account> {
         let matches =

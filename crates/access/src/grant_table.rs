@@ -1,9 +1,9 @@
 //! `mysql.grants`: the table of grants.
 //!
 //! One row a grant: host, user, database (empty: `*.*`), table (empty: the
-//! database), and the names of the privileges between commas, so that a later
-//! version's names are kept by an earlier one that reads them over. A dynamic privilege
-//! whose GRANT OPTION differs from the row's has it behind its name:
+//! database), and the names of the privileges separated by commas: an earlier version
+//! skips names that it does not know, and keeps them. A dynamic privilege whose GRANT
+//! OPTION differs from the row's has it after its name:
 //!
 //! ```text
 //!   SELECT,GRANT OPTION,BACKUP_ADMIN                        may be passed on
@@ -44,7 +44,7 @@ fn table_spec() -> TableSpec {
     ];
     let key = IndexSpec::primary(&["Host", "User", "Db", "Table_name"]);
     let options = TableOptions {
-        comment: "What accounts may do".to_owned(),
+        comment: "Privileges of accounts".to_owned(),
         ..TableOptions::new(Collation::UTF8MB4_BIN)
     };
     TableSpec {

@@ -12,8 +12,8 @@
 //! Invariants:
 //! 1. Memory is bounded: at most [`CAPACITY`] delays, the least significant of which is
 //!    evicted; locks exist only for accounts whose policy has them.
-//! 2. The delay depends on the name given and the host only, so it does not tell an
-//!    account that exists from one that does not.
+//! 2. The delay depends only on the given name and the host, so it does not reveal
+//!    whether an account exists.
 //! 3. An account's lock is revealed only to a client that has proved the password.
 //!
 //! Rejected: a count per client address alone (one user behind a proxy would delay all
@@ -52,7 +52,7 @@ struct Failures {
 #[derive(Clone, Copy, Debug, Default)]
 struct Lock {
     failures: u16,
-    /// When the account was locked, in microseconds since 1970; `None`: it is not.
+    /// Time of the lock, in microseconds since 1970; `None`: not locked.
     since: Option<i64>,
 }
 

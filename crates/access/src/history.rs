@@ -1,8 +1,8 @@
 //! `mysql.password_history`: earlier secrets of accounts, for PASSWORD HISTORY and PASSWORD
 //! REUSE INTERVAL (manual, "Password Reuse Policy").
 //!
-//! An entry is written when a password is set under a policy that looks back, and removed
-//! when no policy of its account looks back that far.
+//! An entry is written when a password is set under a policy on reuse, and removed when
+//! no policy of its account reaches back that far.
 
 use crate::attributes::DAY;
 use crate::auth_id::AuthId;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct OldPassword {
     /// The account.
     pub account: AuthId,
-    /// When it was set, in microseconds since 1970.
+    /// Time at which it was set, in microseconds since 1970.
     pub set_at: i64,
     /// The stored secret.
     pub secret: Vec<u8>,
@@ -29,12 +29,12 @@ pub struct OldPassword {
 pub struct ReusePolicy {
     /// This many newest passwords.
     pub history: u16,
-    /// Those set within this many days.
+    /// Covers passwords set within this many days.
     pub days: u16,
 }
 
 impl ReusePolicy {
-    /// Whether the policy looks back at all.
+    /// Whether the policy covers any former password.
     pub fn looks_back(self) -> bool {
         self.history > 0 || self.days > 0
     }
@@ -76,7 +76,7 @@ fn spec() -> TableSpec {
     ];
     let key = vec![IndexSpec::primary(&["Host", "User", "Password_timestamp"])];
     let options = TableOptions {
-        comment: "Passwords that may not be used again".to_owned(),
+        comment: "Former passwords, for PASSWORD HISTORY and REUSE INTERVAL".to_owned(),
         ..TableOptions::new(Collation::UTF8MB4_BIN)
     };
     TableSpec {

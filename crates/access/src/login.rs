@@ -33,7 +33,7 @@ pub struct Admission {
     pub password_expired: bool,
 }
 
-/// Why a login whose password is right fails.
+/// Reasons for refusing a login with the right password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
     /// The account is locked for a time: 3955.
@@ -68,10 +68,9 @@ impl AccessControl {
         self.usage.forget(account);
     }
 
-    /// The account that stands in for a name without one: no password proves it, and its
-    /// plugin is the one that such a name is offered. Where some accounts have the older
-    /// plugin, some names are given it, so that neither the exchange nor its time tells a
-    /// name that exists from one that does not.
+    /// A decoy for a name without an account: no password proves it. If some accounts have the
+    /// older plugin, some decoys have it, too, so that neither the exchange nor its duration
+    /// reveals whether a name exists.
     pub fn decoy(&self, user: &str) -> Account {
         let mut decoy = Account::new(AuthId::new(user, "%"));
         decoy.secret = UNUSABLE_SECRET.to_vec();
@@ -114,7 +113,7 @@ impl AccessControl {
     /// Decides a login to `account` whose password was proved.
     ///
     /// # Errors
-    /// Why it fails.
+    /// The reason for refusing the login.
     pub fn admit(
         &self,
         account: &Account,

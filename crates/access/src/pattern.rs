@@ -11,7 +11,7 @@
 //!   "ml" reaches (end, {2}): position 3 is not in the set, so `m_l` lacks "ml"
 //! ```
 //!
-//! The alphabet is the literals of both patterns and one letter that stands for all
+//! The alphabet is the literals of both patterns and one letter that represents all
 //! others. The number of sets may grow exponentially (`%a____`); after
 //! [`STATE_LIMIT`] states the answer is "not contained", which refuses the grant.
 //!
@@ -134,7 +134,7 @@ impl<'a> Automaton<'a> {
         }
     }
 
-    /// Adds the positions behind `%`, which may match nothing.
+    /// Adds the positions after `%`, which may match the empty string.
     fn closure(&self, set: u128) -> u128 {
         set | (set & self.any_many) << 1
     }

@@ -119,7 +119,7 @@ impl Privileges {
         Privileges(self.0 | other.0)
     }
 
-    /// Those that are in both sets.
+    /// The privileges in both sets.
     pub const fn intersection(self, other: Privileges) -> Privileges {
         Privileges(self.0 & other.0)
     }

@@ -19,7 +19,7 @@ pub struct Grant {
     pub table: String,
     /// The granted privileges.
     pub privileges: Privileges,
-    /// Those of the dynamic ones that are held WITH GRANT OPTION. GRANT OPTION among
+    /// Dynamic privileges that are held WITH GRANT OPTION. GRANT OPTION among
     /// `privileges` is that of the static ones.
     pub grantable: Privileges,
 }

@@ -78,7 +78,7 @@ fn specs() -> [TableSpec; 2] {
             &DEFAULTS,
             names(defaults),
             &defaults,
-            "Roles that logins activate",
+            "Default roles of accounts",
         ),
     ]
 }

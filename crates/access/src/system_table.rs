@@ -50,7 +50,7 @@ impl SystemTable {
         match found.columns.len() == self.columns {
             true => Ok(found),
             false => Err(internal(&format!(
-                "table {}.{} is not laid out as expected",
+                "table {}.{} does not have the expected columns",
                 self.database, self.name
             ))),
         }

@@ -7,8 +7,7 @@
 //! | `additional_password` | the stored secret of the second password |
 //!
 //! Absent keys mean none. Until the second password and restrictions existed the column held
-//! the metadata itself. Such an object is told by any other key or type of value, and read as
-//! the metadata.
+//! the metadata itself. An object with any other key or type of value is read as metadata.
 
 use crate::restrictions::Restrictions;
 use porpoise_types::json::{self, Json, Object};

@@ -18,8 +18,8 @@ fn digit(byte: u8) -> Option<u32> {
     }))
 }
 
-/// The bytes that four characters stand for, and how many there are; padding
-/// only where they are the last. `None` if they are no base64.
+/// Decodes four characters into up to three bytes and their number. Padding is accepted
+/// only if they are the last four. `None` if they are not valid base64.
 #[must_use]
 pub fn decode_quad(quad: &[u8], last: bool) -> Option<([u8; 3], usize)> {
     let padding = quad.iter().rev().take_while(|b| **b == b'=').count();

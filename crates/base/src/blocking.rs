@@ -1,8 +1,8 @@
-//! Announcing that the current thread may stand still.
+//! Announces waits of the current thread, so that its other work can be handed over.
 //!
 //! A worker of the server serves many connections. Before it does something
-//! that may truly wait (a row lock, a metadata lock, TiKV, a slow socket, a
-//! sleep) it says so through [`blocking`], and the hook that the server
+//! that may wait (a row lock, a metadata lock, TiKV, a slow socket, a sleep)
+//! it wraps the wait in [`blocking`], and the hook that the server
 //! installed on this thread hands the worker's other connections to a spare
 //! worker first, as the thread pools of MariaDB and Percona do. On threads
 //! without a hook (tests, background work) `blocking` just calls its closure.
@@ -15,11 +15,11 @@
 
 use std::cell::{Cell, RefCell};
 
-/// What the owner of a thread wants to know about its waits.
+/// Callbacks of a thread's owner around the thread's waits.
 pub trait Hook {
     /// The thread is about to wait.
     fn enter(&self);
-    /// The thread goes on.
+    /// The wait is over.
     fn leave(&self);
 }
 
@@ -28,7 +28,7 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Installs the hook of the current thread; `None` takes it back.
+/// Installs the hook of the current thread; `None` removes it.
 pub fn install(hook: Option<Box<dyn Hook>>) {
     HOOK.with(|h| *h.borrow_mut() = hook);
 }
@@ -51,7 +51,7 @@ impl Drop for Leave {
     }
 }
 
-/// Runs `wait`, which may stand still, after telling the owner of the thread.
+/// Runs `wait`, which may block, between the hook's callbacks.
 pub fn blocking<T>(wait: impl FnOnce() -> T) -> T {
     let depth = DEPTH.with(|d| {
         d.set(d.get() + 1);

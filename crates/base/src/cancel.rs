@@ -2,16 +2,16 @@
 //!
 //! Every wait in Porpoise takes a deadline and a [`Cancel`]
 //! (transactions.md, rule 38). A cancel handle is shared by the session that
-//! may wait and by whoever may want to end that wait: KILL, the worker that
+//! may wait and by the code that may end the wait: KILL, the worker that
 //! sees the client's socket hang up, shutdown.
 //!
 //! Invariants:
 //! 1. The first reason wins until [`Cancel::clear_query`] takes back a
 //!    statement-level one; [`Reason::Connection`] and [`Reason::Shutdown`] are
 //!    never taken back.
-//! 2. The owner's function (see [`Cancel::owned`]) hears of every reason that
-//!    ends the session, whether or not somebody waits: an idle session has no
-//!    waiter, and its connection must close all the same.
+//! 2. The owner's function (see [`Cancel::owned`]) is called for every reason
+//!    that ends the session, even without a waiter: the connection of an idle
+//!    session must close, too.
 //! 3. A waiter registers a wake function *before* it checks the state for the
 //!    last time, so that no cancellation is lost between check and sleep.
 //!
@@ -21,7 +21,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Why a wait or a statement was ended.
+/// The reason for which a wait or a statement was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reason {
@@ -79,16 +79,16 @@ impl Cancel {
         Cancel::default()
     }
 
-    /// A handle whose owner hears of every reason that ends the session, also
-    /// while nobody waits. `owner` is called from any thread and must not wait.
+    /// Creates a handle that calls `owner` for every reason that ends the session, with or
+    /// without a waiter. `owner` is called from any thread and must not wait.
     pub fn owned(owner: Waker) -> Cancel {
         let inner = Inner::default();
         let _ = inner.owner.set(owner);
         Cancel(Arc::new(inner))
     }
 
-    /// Notes the number of the transaction that takes locks under this handle,
-    /// so that whoever knows the handle's session can tell who waits for whom.
+    /// Records the number of the transaction that takes locks under this handle, so that lock
+    /// waits can be attributed to sessions.
     pub fn set_txn(&self, number: u64) {
         self.0.txn.store(number, Ordering::Relaxed);
     }
@@ -99,7 +99,7 @@ impl Cancel {
         self.0.txn.load(Ordering::Relaxed)
     }
 
-    /// Asks the session to stop for `reason` and wakes its waiter, if any.
+    /// Cancels the session for `reason` and wakes its waiter, if any.
     pub fn cancel(&self, reason: Reason) {
         let _ = self
             .0
@@ -124,8 +124,8 @@ impl Cancel {
         Reason::of(self.0.state.load(Ordering::Acquire))
     }
 
-    /// Takes back a reason that ends only a statement; called between
-    /// statements, so that a late KILL QUERY does not hit the next one.
+    /// Clears a reason that ends only a statement. Called between statements, so that a late
+    /// KILL QUERY does not end the next one.
     pub fn clear_query(&self) {
         let _ = self
             .0
@@ -135,9 +135,9 @@ impl Cancel {
             });
     }
 
-    /// Registers how to wake the one waiter of this session. The waiter must
-    /// check [`Cancel::reason`] after this and before it sleeps. The guard
-    /// takes the registration back when dropped.
+    /// Registers the function that wakes the one waiter of this session. The waiter must
+    /// check [`Cancel::reason`] after this and before it sleeps. Dropping the guard ends the
+    /// registration.
     pub fn register(&self, waker: Waker) -> Registration<'_> {
         *self.0.waker.lock() = Some(waker);
         Registration(self)

@@ -1,4 +1,4 @@
-//! Wall and monotonic time behind a seam.
+//! Wall and monotonic time, replaceable in tests.
 //!
 //! The server reads time through a [`Clock`], so that simulations can drive
 //! it. Rule: commit order never depends on a clock (transactions.md, 23).
@@ -31,7 +31,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved, for simulations.
+/// A clock that advances only when told to, for simulations.
 #[derive(Debug)]
 pub struct ManualClock {
     began: Instant,

@@ -5,7 +5,7 @@
 //! tests inside one process, and [`FaultyDisk`] around the real one, for the
 //! real binary.
 //!
-//! What an implementation promises, as POSIX file systems do:
+//! Guarantees of an implementation, those of POSIX file systems:
 //! 1. What was written is on disk for sure only after [`File::sync_data`] of
 //!    that file; before that any part of it, in units of 512 bytes, may be.
 //! 2. A name (created, renamed, removed) is on disk for sure only after
@@ -80,7 +80,7 @@ pub trait Disk: Send + Sync {
     fn create(&self, path: &Path) -> io::Result<Box<dyn File>>;
     /// Opens a file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Box<dyn File>>;
-    /// Gives a file another name, in place of whatever had it.
+    /// Renames a file, replacing a file that has the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -91,7 +91,7 @@ pub trait Disk: Send + Sync {
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Locks a lock file against other processes (and other holders in this
-    /// one); [`io::ErrorKind::WouldBlock`] when somebody holds it.
+    /// one); [`io::ErrorKind::WouldBlock`] if it is locked.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
 }
 

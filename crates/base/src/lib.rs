@@ -3,9 +3,9 @@
 //! Time, disk and waiting stand behind small seams here, so that tests can
 //! replace them; checksums and limits are stated once.
 //!
-//! * [`base64`]: bytes as text, there and back.
+//! * [`base64`]: encoding and decoding.
 //! * [`cancel`]: ending a wait from outside (KILL, a client gone, shutdown).
-//! * [`blocking`]: announcing that the current thread may stand still.
+//! * [`blocking`]: announcing waits, so that other work can be handed over.
 //! * [`clock`]: wall and monotonic time, replaceable.
 //! * [`disk`]: files and their durability, replaceable by disks with faults.
 //! * [`lend`]: a cell from which a supervisor retakes what was lent for too long.

@@ -1,16 +1,15 @@
 //! Falling asleep without missing what one is to be woken for.
 //!
-//! A worker holds replies that wait for the log's mark, and sleeps when there
-//! is nothing else to do. Whoever moves the mark, or leaves the worker
-//! something else, wakes it where it sleeps, and disturbs it in no other case:
-//! waking costs a system call.
+//! A worker has deferred replies that wait for the durable LSN, and sleeps when it has
+//! nothing else to do. A thread that advances the LSN, or gives the worker something
+//! else to do, wakes it only if it sleeps: waking costs a system call.
 //!
 //! Invariants:
-//! 1. The worker says that it sleeps and for which mark, then looks once more
-//!    at everything that may wake it; whoever brings such a thing stores it,
-//!    then looks whether the worker sleeps. All of it is sequentially
-//!    consistent: one of the two sees the other.
-//! 2. Of several who find it asleep, one wakes it.
+//! 1. No lost wake-up: the worker publishes that it sleeps and for which LSN, then checks
+//!    everything that may wake it; another thread stores its message, then reads whether
+//!    the worker sleeps. All four accesses are sequentially consistent, so one of the two
+//!    sees the other.
+//! 2. Of several threads that find the worker asleep, one wakes it.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -31,9 +30,9 @@ impl Default for Sleeper {
 }
 
 impl Sleeper {
-    /// The worker is about to sleep until the mark has reached `lowest`, or
-    /// something else comes; [`u64::MAX`]: no mark wakes it. It looks at all
-    /// that may wake it after this, and before it sleeps.
+    /// Publishes that the worker is about to sleep until the durable LSN has reached `lowest`
+    /// ([`u64::MAX`]: no LSN wakes it) or another message arrives. The worker must check
+    /// everything that may wake it after this call and before it sleeps.
     pub fn fall_asleep(&self, lowest: u64) {
         self.lowest.store(lowest, Ordering::SeqCst);
         self.sleeping.store(true, Ordering::SeqCst);

@@ -1,12 +1,13 @@
-//! How much of the current thread's stack is left.
+//! Remaining stack space of the current thread.
 //!
-//! A stack that overflows ends the process, so whatever recurses on input of a client asks here
-//! first. The bounds come from the operating system once per thread and are cached.
+//! A stack overflow ends the process, so code that recurses on a client's input checks the
+//! remaining space first. The bounds come from the operating system once per thread and are
+//! cached.
 //!
 //! Invariants
 //! 1. The figure is never larger than what is really left above the guard pages.
-//! 2. When the bounds cannot be had, a bound of [`ASSUMED`] bytes below the first frame that asked
-//!    is taken, which every thread of this server and of the standard library has.
+//! 2. If the bounds are unavailable, [`ASSUMED`] bytes below the first frame that asked are
+//!    assumed, which every thread of this server and of the standard library has.
 //!
 //! Rejected: counting depth only; frames differ by a factor of ten between builds.
 
@@ -81,14 +82,14 @@ mod tests {
     use super::remaining;
     use std::hint::black_box;
 
-    /// Asks from a frame of its own, whatever is inlined elsewhere.
+    /// Measures from a separate frame, whatever is inlined elsewhere.
     #[inline(never)]
     fn ask() -> usize {
         black_box(remaining())
     }
 
-    /// Asks from beneath a frame that holds a block: the frame may not be
-    /// merged with the caller's, nor the question with the frame.
+    /// Measures below a frame that contains a block: neither the frame nor the measurement may
+    /// be inlined into its caller.
     #[inline(never)]
     fn use_stack() -> usize {
         let mut block = [0_u8; 16 * 1024];

@@ -4,25 +4,25 @@
 //! In every ordinary build the names here are those of `parking_lot` and of
 //! the standard library, and cost nothing. Built with `--cfg shuttle` they are
 //! primitives of the shuttle crate, under which all threads of a test run one
-//! at a time and change places, as a seed says, at every operation on an
-//! atomic, a mutex or a condition variable. So the engine's own code runs
-//! under schedules that a machine would show once in a million, and a schedule
-//! that fails is found again by its seed. `scripts/schedules.sh` builds so, in
-//! a target directory of its own.
+//! at a time and are switched, as a seed decides, at operations on atomics,
+//! mutexes and condition variables. So the engine's own code runs under
+//! schedules that occur once in a million runs, and a failing schedule is
+//! reproduced by its seed. `scripts/schedules.sh` builds this in a separate
+//! target directory.
 //!
 //! Invariants:
 //! 1. Code whose schedules are explored takes its mutexes, condition variables
 //!    and threads from here, and holds no other mutex while it uses them: a
 //!    thread that is out of turn would keep it for ever.
-//! 2. Under the scheduler time stands still: a wait with a deadline ends only
-//!    when somebody wakes it, so that a lost wake-up is a deadlock, which the
-//!    scheduler reports.
+//! 2. Under the scheduler time does not advance: a wait with a deadline ends only
+//!    by a wake-up, so that a lost wake-up is a deadlock, which the scheduler
+//!    reports.
 //!
 //! Chosen over loom, which tries every schedule and models weak memory, but
 //! only of a few dozen operations: a commit of the engine has hundreds.
-//! Rejected: a copy of each protocol made for the test, which proves the copy.
-//! What this does not see is reordering by the processor; the tests under real
-//! threads are for that.
+//! Rejected: a copy of each protocol made for the test, which verifies the copy only.
+//! Reordering by the processor is not explored; tests with real threads are for
+//! that.
 
 #[cfg(shuttle)]
 mod scheduled;

@@ -7,7 +7,7 @@
 //! never finishes.
 //!
 //! Invariants:
-//! 1. No thread of the server ends by a panic while the process goes on.
+//! 1. No thread of the server ends by a panic while the process continues.
 //! 2. Before the process ends, a message on standard error names the role, even
 //!    with logging switched off. The panic hook has logged the source location.
 //! 3. A role is restarted only if its state lives outside the thread and is
@@ -76,7 +76,7 @@ roles! {
     Main: "main", EndProcess, "Start and shutdown.";
     Signals: "signals", EndProcess, "Waits for a second signal during a shutdown.";
     Acceptor: "accept", EndProcess, "Accepts connections.";
-    Worker: "worker", EndProcess, "Runs a group's event loop; sessions' panics end within it.";
+    Worker: "worker", EndProcess, "Runs a group's event loop; a panic of a session ends that session only.";
     Supervisor: "supervisor", EndProcess, "Retakes event loops from workers that compute for long.";
     Log: "log", EndProcess, "Writes and syncs the log.";
     LogSpare: "log-spare", EndProcess, "Keeps an empty log segment ready.";
@@ -86,7 +86,7 @@ roles! {
     Http: "http", Restart, "Serves /health and /metrics.";
     SqlTimer: "sql-timer", Restart, "Ends statements at their deadline.";
     MemcachedReaper: "memcached-reaper", Restart, "Deletes expired rows.";
-    MemcachedFlush: "flush_all", Restart, "Waits for the moment of a delayed flush_all.";
+    MemcachedFlush: "flush_all", Restart, "Executes a delayed flush_all.";
 }
 
 /// Number of restarts after a panic, since the start of the process.

@@ -23,7 +23,7 @@ use crate::column_type::{ColumnType, Kind};
 use crate::json;
 use crate::value::ValueRef;
 
-/// As what two values are compared.
+/// Domain in which two values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompareAs {
     /// Integers, signed and unsigned by their values.
@@ -91,7 +91,7 @@ pub fn common_collation(a: Collation, b: Collation) -> Collation {
     }
 }
 
-/// As what operands of these types are compared.
+/// The domain in which operands of these types are compared.
 #[must_use]
 pub fn comparison_type(a: &ColumnType, b: &ColumnType) -> CompareAs {
     let text = || CompareAs::Bytes(common_collation(a.collation, b.collation));
@@ -113,8 +113,8 @@ pub fn comparison_type(a: &ColumnType, b: &ColumnType) -> CompareAs {
     }
 }
 
-/// As what two values of one column compare: the order of its keys. ENUM and SET compare by
-/// their numbers here, as ORDER BY has it.
+/// The domain in which two values of one column are compared: the order of its keys. ENUM and
+/// SET compare by their numbers here, as in ORDER BY.
 #[must_use]
 pub fn same_type(ty: &ColumnType) -> CompareAs {
     match class(ty) {

@@ -17,8 +17,8 @@
 //! A descending part is inverted, its flag byte too, so NULL comes last there.
 //! Invariants:
 //! 1. The order of keys is that of [`fn@crate::compare`] within the column's type, NULL below all.
-//! 2. Equal values (1.0 and 1.00, 'a' and 'A' where the collation says so) have equal keys.
-//! 3. The format is persisted: any change takes a new [`KEY_FORMAT_VERSION`].
+//! 2. Equal values (1.0 and 1.00, 'a' and 'A' in a case-insensitive collation) have equal keys.
+//! 3. The format is persisted: any change needs a new [`KEY_FORMAT_VERSION`].
 
 use crate::collation::{BINARY_END, Collation};
 use crate::column_type::{ColumnType, Kind};
@@ -258,9 +258,9 @@ pub fn decode_key_part(
     Some(value)
 }
 
-/// Takes one part of a composite key from the front of `key`, which is advanced, whatever
-/// its kind, and appends it to `out` in the one form that all keys of equal values share:
-/// nullable and ascending. None where the bytes are no such part.
+/// Removes one part, of any kind, from the front of a composite `key` and appends it to `out`
+/// in the normal form shared by all keys of equal values: nullable and ascending. None if the
+/// bytes are not such a part.
 #[must_use]
 pub fn take_key_part(
     ty: &ColumnType,
@@ -306,9 +306,9 @@ fn part_len(ty: &ColumnType, nullable: bool, key: &[u8]) -> Option<usize> {
 /// A value read from a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decoded<'k> {
-    /// It lies in the key, or takes no memory.
+    /// Borrowed from the key, or without memory of its own.
     Borrowed(ValueRef<'k>),
-    /// A binary string that stands in the key with escapes: its bytes.
+    /// The unescaped bytes of a binary string that contains escapes in the key.
     Unescaped(Vec<u8>),
 }
 
@@ -322,7 +322,7 @@ impl Decoded<'_> {
     }
 }
 
-/// As [`decode_key`], without copying what can be read where it stands.
+/// As [`decode_key`], without copying values that can be borrowed from the key.
 #[must_use]
 pub fn decode_key_borrowed<'k>(
     ty: &ColumnType,

@@ -2,8 +2,8 @@
 //! collations, dates and times, JSON text; casts, comparison, text output and
 //! the order-preserving key encoding.
 //!
-//! Nothing here reads a clock, a file or a setting: what a conversion depends
-//! on (SQL mode, session time zone, the current time) comes in through
+//! No function reads a clock, a file or a setting: everything that a conversion
+//! depends on (SQL mode, session time zone, the current time) is passed in
 //! [`CastCx`]. Where to start:
 //!
 //! * [`value`]: what a value is, owned and borrowed.

@@ -1,7 +1,7 @@
 //! Values as the text protocol shows them.
 //!
 //! Floats are printed with the fewest digits that read back as the same number
-//! (FLOAT with at most six), without an exponent while the decimal point lies
+//! (FLOAT with at most six), without an exponent while the decimal point is
 //! within 15 digits of the first, as MySQL's `my_gcvt` does.
 
 use crate::column_type::{ColumnType, Kind, NOT_FIXED_DECIMALS};
@@ -130,7 +130,7 @@ pub fn write_fixed(v: f64, decimals: u8, out: &mut Vec<u8>) {
     if !v.is_finite() {
         return write_double(v, out);
     }
-    // The exact value is what is rounded: 1.005 lies below its text.
+    // The exact value is rounded: 1.005 is below its decimal text.
     let text = format!("{v:.*}", usize::from(decimals));
     out.extend_from_slice(text.as_bytes());
 }
@@ -138,7 +138,7 @@ pub fn write_fixed(v: f64, decimals: u8, out: &mut Vec<u8>) {
 /// Appends a double with its shortest digits.
 pub fn write_double(v: f64, out: &mut Vec<u8>) {
     if !v.is_finite() {
-        // No operation of MySQL gives these; a total function still says something.
+        // No operation of MySQL returns these; the function is total nevertheless.
         out.extend_from_slice(if v.is_nan() {
             b"nan"
         } else if v > 0.0 {
@@ -172,7 +172,7 @@ fn layout(text: &[u8], out: &mut Vec<u8>) {
         _ => (text, false),
     };
     let mut digits = smallvec::SmallVec::<[u8; 32]>::new();
-    // The point's place, counted from before the first digit kept.
+    // Position of the point, counted from before the first digit kept.
     let mut point = 0i32;
     let mut exponent = 0i32;
     let mut after_point = false;

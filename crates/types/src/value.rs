@@ -2,7 +2,7 @@
 //!
 //! A value carries no type of its own beyond its variant: character set,
 //! collation, precision, fractional seconds and the members of ENUM and SET
-//! are static and stand in [`crate::ColumnType`].
+//! are static and part of [`crate::ColumnType`].
 //!
 //! The *storage value* of a column is the form in which `rows` keeps it:
 //! ENUM is its 1-based index (0 is the empty error value), SET and BIT are

@@ -1,8 +1,8 @@
 //! Codecs of the protocols: bytes to values and back.
 //!
 //! Nothing here opens a socket, reads a row or starts a thread. A caller owns
-//! the connection's buffers; a codec reads from a slice, says how much of it
-//! was used, and appends replies to a `Vec<u8>`.
+//! the connection's buffers; a codec reads from a slice, returns the number of
+//! bytes used, and appends replies to a `Vec<u8>`.
 //!
 //! Invariants of every codec in this crate:
 //! 1. Where the input is cut into reads makes no difference to what is parsed.

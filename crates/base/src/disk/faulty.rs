@@ -2,12 +2,12 @@
 //!
 //! kill -9 proves nothing about durability, for the page cache survives it.
 //! This wrapper keeps for each unsynced write what it overwrote, and for each
-//! unsynced name operation how to undo it. [`FaultyDisk::power_cut`] takes back
-//! what was not synced, all of it or by a seed some of it, and aborts the
-//! process: the next start finds what a machine would have found.
+//! unsynced name operation how to undo it. [`FaultyDisk::power_cut`] undoes
+//! unsynced operations, all of them or some by a seed, and aborts the process:
+//! the next start finds the files that a machine would have found.
 //!
 //! Invariants:
-//! 1. What a sync reported done is never taken back.
+//! 1. An operation that a sync reported as durable is never undone.
 //! 2. A removed or replaced file is kept aside under a hidden name until its
 //!    directory is synced.
 
@@ -33,7 +33,7 @@ pub struct Faults {
     pub fail_sync_at: Option<u64>,
     /// Syncs of files never return from this one on.
     pub stuck_sync_at: Option<u64>,
-    /// Every sync of a file takes so much longer.
+    /// Delay added to every sync of a file.
     pub sync_delay: Duration,
     /// So many bytes may be added to files; then the disk is full.
     pub room: Option<u64>,
@@ -143,7 +143,7 @@ impl FaultyDisk {
         }
     }
 
-    /// Takes back what was not synced, but for what the seed lets survive.
+    /// Undoes unsynced operations except those that the seed lets survive.
     fn lose(&self, state: &mut State) {
         let mut rng = fastrand::Rng::with_seed(self.faults.seed);
         let all = self.faults.seed == 0;
@@ -251,9 +251,8 @@ impl File for FaultyFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        // The page cache outlives the process, so that what counts here is only
-        // what `power_cut` may take back; who asks for a delay measures, and
-        // gets the real sync, too.
+        // The page cache outlives the process, so only the record of what `power_cut` may undo
+        // matters here. With a delay the disk is used for measurements, which need the real sync.
         if !self.disk.faults.sync_delay.is_zero() {
             self.file.sync_data()?;
             std::thread::sleep(self.disk.faults.sync_delay);

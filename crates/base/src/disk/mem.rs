@@ -8,8 +8,8 @@
 //! in half of the cases the first few of them, as a journal has it.
 //!
 //! Invariants:
-//! 1. Everything that a sync reported done survives every power cut, save for
-//!    the syncs that [`DiskFault::LyingSync`] was asked for.
+//! 1. Everything that a sync reported as durable survives every power cut, except
+//!    syncs with [`DiskFault::LyingSync`].
 //! 2. After [`MemDisk::stop_after`] so many operations, every operation fails
 //!    and changes nothing: the machine is off.
 
@@ -26,8 +26,8 @@ use std::sync::Arc;
 pub enum DiskFault {
     /// The operation fails and changes nothing.
     Error,
-    /// Of a write the first so many bytes are done, then it fails; other
-    /// operations fail as with [`DiskFault::Error`].
+    /// A write stores its first so many bytes and fails; other operations fail as with
+    /// [`DiskFault::Error`].
     ShortWrite(usize),
     /// A sync (of a file or a directory) reports success and does nothing; the
     /// next one of the same file or directory does it all. Other operations
@@ -66,8 +66,8 @@ struct State {
 }
 
 impl State {
-    /// Counts an operation that changes something, and says what goes wrong
-    /// with it other than that it fails; fails when power is off.
+    /// Counts a changing operation and returns its fault, if it is one other than failing.
+    /// Fails when the power is off.
     fn step(&mut self) -> io::Result<Option<DiskFault>> {
         self.operations += 1;
         if self.stop_after.is_some_and(|last| self.operations > last) {
@@ -98,7 +98,7 @@ fn put(into: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     }
 }
 
-/// What a fault of a write means for an operation that is none.
+/// The effect of a write fault on an operation that is not a write.
 fn refuse_short(fault: Option<DiskFault>) -> io::Result<Option<DiskFault>> {
     match fault {
         Some(DiskFault::ShortWrite(_)) => Err(io::Error::other("injected failure")),
@@ -137,12 +137,12 @@ impl MemDisk {
         self.0.lock().faults.insert(operation, fault);
     }
 
-    /// Whom to call before each operation; `None`: nobody.
+    /// Sets the function that is called before each operation.
     pub fn watch(&self, watcher: Option<Arc<DiskWatcher>>) {
         self.0.lock().watcher = watcher;
     }
 
-    /// Tells the watcher of an operation that is about to be done.
+    /// Calls the watcher before an operation.
     fn announce(&self, path: &Path) {
         let (operation, watcher) = {
             let state = self.0.lock();
@@ -153,7 +153,7 @@ impl MemDisk {
         }
     }
 
-    /// How many bytes fit in all files together; `None`: any.
+    /// Sets the capacity of the disk in bytes; `None`: unlimited.
     pub fn set_capacity(&self, bytes: Option<usize>) {
         self.0.lock().capacity = bytes;
     }
@@ -176,7 +176,7 @@ impl MemDisk {
         Ok(())
     }
 
-    /// What survives every power cut now: what was synced, and nothing else.
+    /// The disk after a power cut that loses everything unsynced.
     pub fn synced(&self) -> MemDisk {
         let state = self.0.lock();
         let inodes = state.inodes.iter().map(|inode| Inode {
@@ -194,7 +194,7 @@ impl MemDisk {
         MemDisk(Arc::new(Mutex::new(after)))
     }
 
-    /// What the machine finds after a power cut now.
+    /// The disk after a power cut, with the unsynced operations that the seed lets survive.
     pub fn after_power_cut(&self, seed: u64) -> MemDisk {
         let state = self.0.lock();
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -246,7 +246,7 @@ impl MemDisk {
 struct MemFile {
     disk: MemDisk,
     inode: usize,
-    /// As it was when it was opened.
+    /// Path at the time of opening.
     path: PathBuf,
 }
 

@@ -42,15 +42,15 @@ impl NameOp {
     }
 }
 
-/// Takes a name from a file, unless another file has it.
+/// Removes a name from a file, unless another file has taken it.
 fn forget(names: &mut Names, path: &Path, inode: usize) {
     if names.get(path) == Some(&inode) {
         names.remove(path);
     }
 }
 
-/// What a power cut leaves: the durable names, and of the operations since
-/// then the first few, or any.
+/// Names after a power cut: the durable ones, with a prefix or any subset of the later
+/// operations.
 pub(super) fn after_power_cut(durable: &Names, since: &[NameOp], rng: &mut fastrand::Rng) -> Names {
     let mut names = durable.clone();
     let first = rng.usize(0..=since.len());

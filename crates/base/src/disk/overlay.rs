@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a file's bytes are.
+/// Location of a file's bytes.
 enum Bytes {
     Beneath(fs::File),
     Own(Vec<u8>),
@@ -97,7 +97,7 @@ impl File for Opened {
 }
 
 impl Overlay {
-    /// Nothing changed yet.
+    /// Creates an overlay without changes.
     pub fn new() -> Overlay {
         Overlay::default()
     }

@@ -1,7 +1,7 @@
-//! Stored forms of passwords, as MySQL keeps them.
+//! Stored forms of passwords, as in MySQL.
 //!
-//! Nothing here is kept or logged; a password goes in, its stored form comes
-//! out. Checking what a client proves belongs to the protocol.
+//! The functions convert a password into its stored form; nothing is kept or logged.
+//! Verifying a client's proof belongs to the protocol.
 
 pub mod sha_crypt;
 
@@ -11,7 +11,7 @@ use aws_lc_rs::rand;
 /// Bytes of a salt.
 pub const SALT: usize = 20;
 
-/// Rounds of sha256-crypt that `$A$005$` stands for.
+/// Rounds of sha256-crypt that `$A$005$` denotes.
 const ROUNDS: u32 = 5000;
 
 /// Random bytes without NUL and `$`, below 128, as a stored form and the

@@ -19,7 +19,7 @@ pub use shuttle::thread;
 #[derive(Default)]
 pub struct Mutex<T>(inner::Mutex<T>);
 
-/// What [`Mutex::lock`] gives.
+/// Guard returned by [`Mutex::lock`].
 pub struct MutexGuard<'a, T> {
     /// Empty only inside of [`Condvar::wait`].
     held: Option<inner::MutexGuard<'a, T>>,
@@ -32,7 +32,7 @@ impl<T> Mutex<T> {
         Mutex(inner::Mutex::new(value))
     }
 
-    /// Waits for the mutex and takes it.
+    /// Locks the mutex, waiting for it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         MutexGuard {
@@ -41,7 +41,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Takes the mutex if it is free.
+    /// Locks the mutex if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let held = match self.0.try_lock() {
             Ok(held) => held,
@@ -84,7 +84,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// How a wait with a deadline ended: here always by a wake-up.
+/// Result of a wait with a deadline, which here always ends by a wake-up.
 pub struct WaitTimeoutResult;
 
 impl WaitTimeoutResult {
@@ -99,14 +99,14 @@ impl WaitTimeoutResult {
 pub struct Condvar(inner::Condvar);
 
 impl Condvar {
-    /// One for which nobody waits.
+    /// Creates a condition variable without waiters.
     pub const fn new() -> Condvar {
         Condvar(inner::Condvar::new())
     }
 
     /// Sleeps until woken; the mutex is free meanwhile.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        // Between the last look and the sleep.
+        // Between the last check and the sleep.
         point();
         if let Some(held) = guard.held.take() {
             let woken = self.0.wait(held);
@@ -114,13 +114,13 @@ impl Condvar {
         }
     }
 
-    /// Sleeps until woken: time stands still.
+    /// Sleeps until woken: time does not advance.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) -> WaitTimeoutResult {
         self.wait(guard);
         WaitTimeoutResult
     }
 
-    /// Sleeps until woken: time stands still.
+    /// Sleeps until woken: time does not advance.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _: Instant) -> WaitTimeoutResult {
         self.wait(guard);
         WaitTimeoutResult
@@ -163,7 +163,7 @@ pub trait RawLatch {
     /// One that is free.
     const INIT: Self;
 
-    /// Waits for the mutex and takes it.
+    /// Locks the mutex, waiting for it.
     fn lock(&self);
 
     /// Lets it go.
@@ -182,7 +182,7 @@ impl RawLatch for RawMutex {
     fn lock(&self) {
         point();
         while self.0.swap(true, std::sync::atomic::Ordering::SeqCst) {
-            // Whoever has it must come to run.
+            // Lets the thread run that holds the lock.
             if shuttle::current::try_get_current_task().is_some() {
                 thread::yield_now();
             }
@@ -199,12 +199,11 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Runs a model under many schedules. Half of them change places at random;
-/// the others keep a thread running but for so many chosen moments, which
-/// finds what needs one thread to stand still for long. `usual` is how many of
-/// each kind, unless `SCHEDULES` says otherwise; `SCHEDULE_SEED` says where to
-/// begin. A thread that waits for ever, a panic and a run without end are
-/// panics, told with their schedule.
+/// Runs a model under many schedules. Half of them switch threads at random; the others
+/// switch only at `changes` chosen points, which finds faults that need one thread to be
+/// delayed for long. `usual` is the number of schedules of each kind, unless `SCHEDULES` is
+/// set; `SCHEDULE_SEED` is the first seed. A deadlock, a panic and a run without end panic
+/// with the schedule.
 pub fn explore(usual: usize, changes: usize, model: fn()) {
     let asked = number("SCHEDULES").and_then(|n| usize::try_from(n).ok());
     let times = asked.unwrap_or(usual);
@@ -222,8 +221,8 @@ pub fn explore(usual: usize, changes: usize, model: fn()) {
     assert_eq!(Runner::new(steady, config).run(model), times);
 }
 
-/// A moment of a bounded look. It asks the scheduler for nothing: what comes
-/// after the look is to be met, too.
+/// One round of a bounded spin. It is no scheduling point, so that schedules also reach the
+/// code after the spin.
 pub fn spin_loop() {
     point();
 }
@@ -236,7 +235,7 @@ pub fn point() {
     }
 }
 
-/// The time, which stands still.
+/// The time, which does not advance.
 pub fn now() -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
     *START.get_or_init(Instant::now)

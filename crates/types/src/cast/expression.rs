@@ -39,8 +39,8 @@ fn temporal_int(v: ValueRef<'_>) -> i64 {
         .unwrap_or(0)
 }
 
-/// Numbers of an ENUM or SET are their storage values, so no text is made of them; BIT that came
-/// as a number stays one.
+/// The number of an ENUM or SET is its storage value, without a conversion to text; a BIT that
+/// is a number already stays one.
 fn numeric_view<'a>(v: ValueRef<'a>, ty: &ColumnType) -> ValueRef<'a> {
     match (ty.kind, v) {
         // Text of BIT and binary literals in a numeric context counts as a number.

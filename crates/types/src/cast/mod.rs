@@ -5,9 +5,8 @@
 //! An assignment ([`store`]) fails in strict mode where the value would change, else
 //! it warns and stores the nearest value.
 //!
-//! Values handed in are SQL values: ENUM and SET may come as storage values with their type
-//! beside them; a TIMESTAMP is already in the session's time zone.
-//! [`store`] brings it back to UTC.
+//! Arguments are SQL values: ENUM and SET may be storage values accompanied by their type; a
+//! TIMESTAMP is already in the session's time zone, and [`store`] converts it to UTC.
 
 mod expression;
 mod number;
@@ -32,13 +31,13 @@ use crate::text::{storage_to_sql, write_text};
 use crate::time_zone::TimeZone;
 use crate::value::ValueRef;
 
-/// What a conversion needs to know, and where its warnings go.
+/// Settings of a conversion, and the receiver of its warnings.
 pub struct CastCx<'a> {
     /// The SQL mode.
     pub mode: SqlMode,
     /// Whether a changed value is an error: a strict mode, and no IGNORE.
     pub strict: bool,
-    /// Takes each warning as it arises.
+    /// Receives each warning as it arises.
     pub warnings: &'a mut dyn FnMut(Warning),
     /// The session's time zone.
     pub tz: &'a TimeZone,
@@ -47,7 +46,7 @@ pub struct CastCx<'a> {
 }
 
 impl CastCx<'_> {
-    /// Gives a warning.
+    /// Reports a warning.
     pub fn warn(&mut self, code: u16, message: String) {
         (self.warnings)(Warning {
             level: Level::Warning,
@@ -56,7 +55,7 @@ impl CastCx<'_> {
         });
     }
 
-    /// Gives a note.
+    /// Reports a note.
     pub fn note(&mut self, code: u16, message: String) {
         (self.warnings)(Warning {
             level: Level::Note,

@@ -7,7 +7,7 @@ pub struct NumberPrefix {
     pub value: f64,
     /// Bytes read, leading space included; 0 where there is no number.
     pub read: usize,
-    /// The number lies outside the range of doubles.
+    /// Whether the number is outside the range of doubles.
     pub overflow: bool,
 }
 

@@ -62,7 +62,7 @@ impl Target<'_> {
         self.incorrect_shown(what, &shown(value), cx)
     }
 
-    /// As [`Target::incorrect`], the value being ready to be shown.
+    /// As [`Target::incorrect`], for a value that is printable text already.
     pub(super) fn incorrect_shown(
         &self,
         what: &str,
@@ -119,9 +119,9 @@ impl Target<'_> {
 /// length, character set, dates.
 ///
 /// `source` is the type of the value where known: the character set of its text, and the members
-/// of ENUM and SET. Text of no known source is taken to be in the column's
-/// character set. `column` and `row` go into messages. NULL stays NULL:
-/// NOT NULL is the caller's.
+/// of ENUM and SET. Text without a known source is assumed to be in the column's
+/// character set. `column` and `row` are for messages. NULL stays NULL:
+/// NOT NULL is checked by the caller.
 ///
 /// # Errors
 /// In strict mode, where the value would change: 1264, 1265, 1292, 1366, 1406. In any mode,

@@ -27,8 +27,8 @@ fn int_within(
     Ok(wide.clamp(low, high))
 }
 
-/// The value as an integer of any size, rounded; beyond 64 bits clamped to 128. `garbage` tells
-/// whether other text follows the number.
+/// The value as an integer, rounded; beyond 64 bits clamped to 128. `garbage` is true if other
+/// text follows the number.
 fn wide_int(
     value: ValueRef<'_>,
     garbage: &mut bool,

@@ -19,7 +19,7 @@ fn source_text<'a>(value: ValueRef<'a>, to: &'a Target<'_>) -> Cow<'a, [u8]> {
     if let Some(source) = to.source {
         return text_of(value, source).unwrap_or_default();
     }
-    // Of no known type: numbers as they are, times with as many digits as they have.
+    // Without a known type: numbers unchanged, times with as many digits as they have.
     let fsp = match value {
         ValueRef::DateTime(d) if d.micros() != 0 => 6,
         ValueRef::Time(t) if t.micros() != 0 => 6,

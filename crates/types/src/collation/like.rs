@@ -90,7 +90,7 @@ pub(super) fn start(collation: Collation, pattern: &[u8], escape: Option<char>) 
     let mut rest = pattern;
     while let Some((Item::Char(_), len)) = next_item(charset, rest, escape) {
         let (item, behind) = rest.split_at_checked(len).unwrap_or((rest, &[]));
-        // Of an escaped character the escape is no part.
+        // The escape byte is not a part of an escaped character.
         let first = charset.step(item).map_or(0, |(_, first)| first);
         out.extend_from_slice(match first < len {
             true => item.get(first..).unwrap_or_default(),

@@ -6,9 +6,10 @@
 //!
 //! Sort keys ([`Collation::sort_key`]) are bytes whose order is the
 //! collation's. For PAD SPACE each weight becomes a symbol, and a run of spaces
-//! becomes one symbol per space that tells whether the next weight after the
-//! run is below or above a space; an end symbol lies between these two. So
-//! `'a\t' < 'a' = 'a  ' < 'a b'` holds bytewise, and keys end themselves.
+//! becomes one symbol per space, which is lower or higher depending on whether the
+//! next weight after the run is below or above a space; the end symbol is between
+//! these two. So `'a\t' < 'a' = 'a  ' < 'a b'` holds bytewise, and keys are
+//! self-delimiting.
 //!
 //! Invariants:
 //! 1. `compare(a, b)` equals the order of the sort keys, for any bytes.
@@ -39,7 +40,7 @@ use uca::Uca;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Collation(pub u16);
 
-/// How a collation finds its weights.
+/// Source of a collation's weights.
 #[derive(Clone, Copy)]
 enum Scheme {
     /// Bytes, NO PAD.
@@ -276,8 +277,8 @@ impl Collation {
         }
     }
 
-    /// Bytes of the self-delimiting key at the start of `key`, its end included; None
-    /// where it has no end.
+    /// Length of the self-delimiting key at the start of `key`, its end included; None if it has
+    /// no end.
     pub(crate) fn delimited_len(self, key: &[u8]) -> Option<usize> {
         match self.scheme() {
             Scheme::Bytes => {

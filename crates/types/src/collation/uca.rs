@@ -4,7 +4,7 @@
 //! A character has none, one or several weights; those without an entry in
 //! the table get two that are computed from the code point, and with
 //! version 13 Hangul syllables those of their letters. The tables are
-//! data/uca_*.bin, all of one layout, which scripts/uca_weights.py tells.
+//! data/uca_*.bin, all of one layout, which scripts/uca_weights.py describes.
 //!
 //! Invariants:
 //! 1. No weight is 0, and the first byte of none is 0.
@@ -25,7 +25,7 @@ const EXPANSION: u16 = 0x8000;
 /// A version of the weights.
 pub(super) struct Uca {
     table: &'static [u8],
-    /// Where the expansions begin, in 16-bit numbers.
+    /// Offset of the expansions, in 16-bit numbers.
     expansions: usize,
     /// Weights of ASCII, each of which has one or none.
     ascii: [u16; 128],
@@ -35,7 +35,7 @@ pub(super) struct Uca {
     implicit: fn(u32) -> [u16; 2],
     /// Whether Hangul syllables weigh what their letters do.
     hangul: bool,
-    /// What is added to a byte that is no character.
+    /// Offset that is added to an invalid byte.
     invalid: u16,
 }
 
@@ -151,9 +151,8 @@ impl Uca {
         }
     }
 
-    /// Whether two characters are equal one by one, as LIKE asks. Codes from
-    /// 0x11_0000 up are bytes that are no character, those beyond the table equal
-    /// themselves only.
+    /// Whether two single characters are equal, as LIKE compares them. Codes from 0x11_0000 up
+    /// are invalid bytes; codes beyond the table equal only themselves.
     pub(super) fn same_char(&'static self, a: u32, b: u32) -> bool {
         let end = self.end.min(0x11_0000);
         a == b || (a.max(b) < end && self.weights(a).eq(self.weights(b)))
@@ -238,8 +237,8 @@ fn implicit_13(code: u32) -> [u16; 2] {
     two_weights(base, code)
 }
 
-/// The same of versions 4.0.0 and 5.2.0 as MySQL has them: only the basic plane's ideographs
-/// are told from other characters.
+/// The same for versions 4.0.0 and 5.2.0 as in MySQL: only ideographs of the basic plane
+/// differ from other characters.
 fn implicit_old(code: u32) -> [u16; 2] {
     let base: u32 = match code {
         0x4E00..=0x9FA5 => 0xFB40,
@@ -312,8 +311,8 @@ impl Iterator for Scanner<'_> {
     }
 }
 
-/// The first difference within the ASCII characters that both begin with, or how many bytes
-/// they have: while both are ASCII with a weight, weights stand side by side.
+/// The first difference within the common ASCII prefix, or its length: while both texts are
+/// ASCII characters with a weight, weights correspond one to one.
 pub(super) fn ascii_prefix(uca: &Uca, a: &[u8], b: &[u8]) -> Result<usize, Ordering> {
     let mut same = 0;
     for (x, y) in a.iter().zip(b) {
@@ -349,9 +348,8 @@ pub(super) fn sort_key(uca: &'static Uca, text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the weights of the ASCII characters that `text` begins with; how many bytes
-/// these are. Room for all is made at once and each weight has its place in it, so
-/// that a byte costs a look-up and a store.
+/// Appends the weights of the ASCII prefix of `text` and returns its length. Space for all of
+/// them is reserved at once, so that a byte costs a look-up and a store.
 fn ascii_weights(uca: &Uca, text: &[u8], out: &mut Vec<u8>) -> usize {
     let start = out.len();
     out.resize(start + 2 * text.len(), 0);

@@ -7,7 +7,7 @@
 //! is 2 more; a space is s if the next weight after the run of spaces is below s, else
 //! s + 2; the end is s + 1. Spaces at the end are left out.
 //!
-//! What counts is the weight: U+00A0 weighs what a space does, and a character without
+//! Spaces are recognised by weight: U+00A0 has the weight of a space, and a character without
 //! a weight after the last space does not end the run.
 
 use std::cmp::Ordering;
@@ -34,8 +34,8 @@ pub(super) fn compare(uca: &'static Uca, a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Calls `take` with each weight but those of spaces at the end, and with the spaces
-/// that stand before it.
+/// Calls `take` with each weight except those of trailing spaces, and with the number of
+/// spaces before it.
 fn without_end(uca: &'static Uca, text: &[u8], mut take: impl FnMut(usize, u16)) {
     let space = uca.ascii(b' ');
     let mut spaces = 0;

@@ -235,7 +235,7 @@ fn align(a: Decimal, b: Decimal) -> Result<(Wide, Wide, u8), DecimalError> {
         return Ok((a, b, scale));
     }
     let integer = u32::from(a.integer_digits().max(b.integer_digits()));
-    // A digit is kept for the carry; 76 digits fit 256 bits with it.
+    // One digit is reserved for the carry; 76 digits and the carry fit 256 bits.
     let scale = scale.min(u8::try_from(76u32.saturating_sub(integer)).unwrap_or(scale));
     let at = |d: Decimal| {
         if d.scale <= scale {

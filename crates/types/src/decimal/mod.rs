@@ -13,8 +13,8 @@
 //!    MySQL keeps in its intermediate results (whole groups of nine digits);
 //!    they are rounded away where the value is stored or printed.
 //! 3. Rounding is half away from zero.
-//! 4. A result whose integer part has more than 76 digits overflows; where only
-//!    the fraction does not fit beside the integer part, it is cut.
+//! 4. A result whose integer part has more than 76 digits overflows; a fraction that
+//!    does not fit in the remaining digits is cut.
 //!
 //! Invariants: at most 76 digits (`magnitude < 10^76`); `scale <= 30`; zero is
 //! never negative.
@@ -39,7 +39,7 @@ pub const MAX_SCALE: u8 = 30;
 /// Most digits of an intermediate result, which may pass those of a column.
 const MAX_DIGITS: u8 = 76;
 
-/// Why a decimal operation gave no exact result.
+/// Reasons why a decimal operation has no exact result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecimalError {
     /// The integer part has more digits than fit.

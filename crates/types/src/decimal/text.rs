@@ -3,7 +3,7 @@
 use super::wide::Wide;
 use super::{Decimal, DecimalError, MAX_PRECISION, MAX_SCALE};
 
-/// What [`Decimal::parse_prefix`] found at the front of a text.
+/// Result of [`Decimal::parse_prefix`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     /// The number, or the nearest end of the range on overflow.

@@ -3,7 +3,7 @@
 use super::path::Path;
 use super::{Json, Step};
 
-/// What JSON_SET and its kin do at a path.
+/// Operation of JSON_SET, JSON_INSERT and JSON_REPLACE at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Replaces what is there, adds what is not.

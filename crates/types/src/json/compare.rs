@@ -101,8 +101,8 @@ pub fn contains(target: &Json, candidate: &Json) -> bool {
     }
 }
 
-/// JSON_OVERLAPS: whether two documents share an element or a member; scalars
-/// count as arrays of one element beside arrays.
+/// JSON_OVERLAPS: whether two documents share an element or a member; a scalar compared with
+/// an array counts as an array of one element.
 #[must_use]
 pub fn overlaps(a: &Json, b: &Json) -> bool {
     match (a, b) {

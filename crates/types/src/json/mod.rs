@@ -3,19 +3,19 @@
 //!
 //! A document is stored as text in its normal form: the keys of an object are
 //! sorted by length, then by bytes, the last of equal keys is kept, and `", "`
-//! and `": "` stand between items. Numbers keep their kind: integers that fit
+//! and `": "` separate items. Numbers keep their kind: integers that fit
 //! 64 bits stay integers, all others are doubles. Functions parse the text,
 //! work on the tree ([`Json`]) and print it again.
 //!
 //! Invariants:
 //! 1. The members of every [`Json::Object`] are in the order above, without
 //!    equal keys; [`Object`] holds that by construction.
-//! 2. No tree is deeper than [`MAX_DEPTH`]: parsing refuses it and
-//!    [`Json::depth`] tells it of results, so that recursion is bounded.
+//! 2. No tree is deeper than [`MAX_DEPTH`]: parsing refuses deeper ones, and results
+//!    are checked with [`Json::depth`], so that recursion is bounded.
 //!
-//! Rejected: serde_json's parser, whose messages and positions are not those
-//! that MySQL reports; a binary form, as long as no function reads only a
-//! part of a large document often enough to pay for it.
+//! Rejected: serde_json's parser, whose messages and positions differ from MySQL's; a
+//! binary form, because no function reads parts of large documents often enough to
+//! justify it.
 
 mod change;
 mod compare;
@@ -80,7 +80,7 @@ impl Object {
         self.0.iter().map(|(key, value)| (key.as_str(), value))
     }
 
-    /// How many members there are.
+    /// Number of members.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -121,7 +121,7 @@ impl Object {
         }
     }
 
-    /// Takes a member out.
+    /// Removes and returns a member.
     pub fn remove(&mut self, key: &str) -> Option<Json> {
         let at = self.position(key).ok()?;
         Some(self.0.remove(at).1)
@@ -135,7 +135,7 @@ impl Object {
 }
 
 impl Json {
-    /// What JSON_TYPE() calls it.
+    /// Name of the value's type in JSON_TYPE().
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         match self {

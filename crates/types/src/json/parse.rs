@@ -1,10 +1,10 @@
 //! The parser: recursive descent over bytes, with the reasons and positions
-//! that MySQL reports of text that is no JSON.
+//! that MySQL reports for invalid JSON.
 
 use super::{Json, MAX_DEPTH, Object};
 use porpoise_base::interrupt;
 
-/// Why text is no JSON.
+/// Reason and position of a syntax error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// In MySQL's words; empty when the document is too deep (3157).

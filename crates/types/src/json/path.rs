@@ -52,7 +52,7 @@ pub enum Step {
 /// A parsed path.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Path {
-    /// Its legs after `$`.
+    /// Legs of the path after `$`.
     pub steps: Vec<Step>,
 }
 
@@ -107,8 +107,8 @@ impl Path {
     }
 }
 
-/// One leg from every value of a list. After `**` a value can be reached twice; it stays
-/// where it was reached first, so that the work is bounded by the document's size.
+/// Follows one leg from every value of a list. After `**` a value can be reached twice; only
+/// the first occurrence is kept, so that the work is bounded by the document's size.
 fn select<'j>(steps: &[Step], document: &'j Json, found: &mut Vec<&'j Json>) {
     found.push(document);
     let repeats = steps.contains(&Step::Descend);
@@ -164,8 +164,8 @@ fn descend<'j>(value: &'j Json, next: &mut Vec<&'j Json>) {
     }
 }
 
-/// Visits the strings beneath `document` with the paths that lead to them,
-/// those beneath `roots` only where these are given, until `visit` says no.
+/// Visits the strings of `document` with their paths, only those below `roots` if these are
+/// given, until `visit` returns false.
 pub fn each_string(
     document: &Json,
     roots: Option<&[&Json]>,
@@ -205,7 +205,7 @@ fn strings(
     }
 }
 
-/// A member's name as it stands in a path.
+/// A member's name as a path leg.
 fn leg(key: &str) -> String {
     let mut characters = key.chars();
     let plain = characters.next().is_some_and(starts_name) && characters.all(continues_name);

@@ -8,8 +8,8 @@
 //! Invariants:
 //! 1. Years run from 0 to 9999, months to 12, days to 31, and each part may be
 //!    zero (MySQL's "zero in date"); hours to 23, minutes and seconds to 59.
-//! 2. Whether a date exists in the calendar is [`Date::check`]'s question, asked with
-//!    the rules of an SQL mode.
+//! 2. [`Date::check`] decides whether a date exists in the calendar, by the rules of an
+//!    SQL mode.
 
 mod calendar;
 mod interval;
@@ -46,7 +46,7 @@ pub struct Time(i64);
 pub struct DateRules {
     /// Refuse '0000-00-00'.
     pub no_zero_date: bool,
-    /// Refuse a zero month or day beside a year.
+    /// Whether a zero month or day with a non-zero year is refused.
     pub no_zero_in_date: bool,
     /// Check days against 31 only, not against the month.
     pub allow_invalid: bool,
@@ -274,8 +274,8 @@ impl DateTime {
         self.date().is_zero()
     }
 
-    /// Rounds (or, with `truncate`, cuts) to `fsp` digits of the second; None
-    /// where that leaves the year 9999. A zero date that would carry stays.
+    /// Rounds (or, with `truncate`, cuts) to `fsp` digits of the second; None if the result is
+    /// beyond the year 9999. A zero date that would carry is unchanged.
     #[must_use]
     pub fn round(self, fsp: u8, truncate: bool) -> Option<DateTime> {
         let unit = fraction_unit(fsp);

@@ -3,9 +3,9 @@
 //! Text of a date begins with a digit (after spaces). Digits only, up to a `.`
 //! or the end, is the *internal* form: fixed two-digit fields after a year of
 //! four digits (4, 8 or 14 and more digits) or two. Otherwise the fields are
-//! separated by any punctuation; a space or `T` may stand between day and
-//! hour. Fractions of the second are rounded to microseconds. What follows
-//! the last field is reported as truncated, not refused. A time zone offset
+//! separated by any punctuation; a space or `T` may separate day and hour.
+//! Fractions of the second are rounded to microseconds. Text after the last
+//! field is reported as truncated, not refused. A time zone offset
 //! `+HH:MM` may follow the time.
 //!
 //! Text of a time is `[-][D ]HH:MM[:SS[.f]]` or `[-][D ]HHMMSS[.f]`, or a whole
@@ -252,7 +252,7 @@ fn fields(cursor: &mut Cursor<'_>, fixed: Option<usize>) -> Option<Found> {
             }
         }
         if cursor.digits() == 0 {
-            // What stood after the last field was no separator.
+            // The text after the last field is no separator.
             cursor.rest = before;
             break;
         }

@@ -2,9 +2,9 @@
 //!
 //! A request is one line, ended by LF or CR LF, with words separated by
 //! spaces; the storage commands are followed by a block of as many bytes as
-//! the line said, and CR LF. [`Parser::parse`] looks at the start of the
-//! connection's buffer and answers with a request that borrows from it, with
-//! a refusal, or with the number of bytes that are missing at least.
+//! the line states, and CR LF. [`Parser::parse`] parses the start of the
+//! connection's buffer and returns a request that borrows from it, a refusal,
+//! or the least number of bytes that are missing.
 //!
 //! Behaviour and reply texts are those of memcached 1.6.18, established by
 //! transcripts of that version:
@@ -27,7 +27,7 @@
 //!    and parses a longer line that arrives in one read of its 16 KiB buffer.
 //!    Here the answer never depends on how the bytes arrive: lines of up to
 //!    [`MAX_SHORT_LINE`] bytes are parsed, a longer one is refused and skipped
-//!    to its end, and the command behind it is served. The whole get family
+//!    to its end, and the command after it is served. The whole get family
 //!    may be longer, not only `get` and `gets`.
 //!
 //! A line over its limit is refused with the fault that its first
@@ -48,14 +48,14 @@ use super::tokens::Words;
 /// buffer of memcached 1.6.18.
 pub const MAX_SHORT_LINE: usize = 16 << 10;
 
-/// Bytes that memcached counts for an item beside its key and its value: the
+/// Bytes that memcached counts for an item in addition to key and value: the
 /// header with the CAS value (56), the key's NUL, and CR LF.
 const ITEM_OVERHEAD: usize = 59;
 
 /// Spaces that may precede a get command longer than [`MAX_SHORT_LINE`].
 const MAX_LEADING_SPACES: usize = 100;
 
-/// What a connection may send.
+/// Limits of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Longest value in bytes.
@@ -91,7 +91,7 @@ impl Limits {
 
 pub use super::request::{Args, Keys, Request, StoreVerb};
 
-/// Why a request was refused.
+/// Reasons for refusing a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Unknown command or wrong number of words.
@@ -147,7 +147,7 @@ impl Fault {
     }
 }
 
-/// What the start of the buffer holds.
+/// Result of parsing the start of the buffer.
 #[derive(Clone, Copy, Debug)]
 pub enum Parsed<'a> {
     /// At least so many more bytes (never 0) are needed.
@@ -156,7 +156,7 @@ pub enum Parsed<'a> {
     Request {
         /// The request.
         request: Request<'a>,
-        /// Its length in the buffer.
+        /// Length of the request in the buffer.
         consumed: usize,
     },
     /// A refusal; answer [`Fault::reply`] unless `silent`, drop `consumed`
@@ -164,7 +164,7 @@ pub enum Parsed<'a> {
     Refused {
         /// Why.
         fault: Fault,
-        /// The client asked for no reply.
+        /// Whether the client wants no reply (`noreply`).
         silent: bool,
         /// The key, where the refusal is [`Fault::TooLarge`].
         key: Option<&'a [u8]>,
@@ -206,7 +206,7 @@ impl Parser {
         self.limits = limits;
     }
 
-    /// Looks at `buf`, the unread bytes of the connection. After anything but
+    /// Parses the start of `buf`, the unread bytes of the connection. After anything but
     /// [`Parsed::NeedMore`], the next call must be given the buffer without
     /// the consumed bytes.
     #[inline]
@@ -266,15 +266,14 @@ impl Parser {
         Parsed::NeedMore(1)
     }
 
-    /// Refuses a line over its limit, of which `line` is at least the start;
-    /// its end comes later.
+    /// Refuses a line over its limit. `line` is the part received so far.
     #[cold]
     fn refuse_long_line<'a>(&mut self, line: &'a [u8]) -> Parsed<'a> {
         let start = line.get(..MAX_SHORT_LINE).unwrap_or(line);
         let command = Words::new(start).next().unwrap_or_default();
         let fault = match parse_line(start) {
-            // The verbs of HTTP are capitals, no command has any; the word that
-            // tells a request line of HTTP is its last, which is not known yet.
+            // HTTP methods are capitals, which no command has. The last word, which identifies a
+            // request line of HTTP, has not been received yet.
             Line::Refused(Fault::Unknown, _)
                 if command.first().is_some_and(u8::is_ascii_uppercase) =>
             {
@@ -396,7 +395,7 @@ impl Parser {
     }
 }
 
-/// What stands behind the line of a storage command.
+/// The data block after the line of a storage command.
 enum Block<'a> {
     /// So many bytes are missing.
     NeedMore(usize),
@@ -406,7 +405,7 @@ enum Block<'a> {
     Value(&'a [u8], usize),
 }
 
-/// The block of `length` bytes behind a line of `line` bytes.
+/// The block of `length` bytes after a line of `line` bytes.
 fn block(buf: &[u8], line: usize, length: usize) -> Block<'_> {
     // No overflow: the length is below 2^31, a line below its limit.
     let consumed = line + length + 2;

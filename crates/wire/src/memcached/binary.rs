@@ -2,8 +2,8 @@
 //!
 //! A request is a header of 24 bytes (magic 0x80, opcode, length of the key,
 //! length of the extras, data type, partition, length of the body, opaque,
-//! version), then extras, key and value, which are the body together. Numbers
-//! are big-endian. [`BinaryParser::parse`] looks at the start of the
+//! version), then extras, key and value, which together are the body. Numbers
+//! are big-endian. [`BinaryParser::parse`] parses the start of the
 //! connection's buffer, like the parser of the ASCII dialect.
 //!
 //! Behaviour is that of memcached 1.6.18, established by transcripts:
@@ -96,7 +96,7 @@ pub enum StatusCode {
     Temporary = 0x86,
 }
 
-/// What an answer repeats of its request.
+/// Fields of a request that its reply repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The opcode as it was sent.
@@ -112,7 +112,7 @@ pub struct Head {
 pub struct Get<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// What the answer repeats.
+    /// Fields that the reply repeats.
     pub head: Head,
     /// The key is wanted in the answer.
     pub with_key: bool,
@@ -131,16 +131,16 @@ pub enum Request<'a> {
     Change(Change<'a>, Head),
     /// FLUSH.
     Flush {
-        /// As an expiry time.
+        /// Delay in the form of an expiry time.
         delay: i64,
-        /// What the answer repeats.
+        /// Fields that the reply repeats.
         head: Head,
     },
     /// STAT.
     Stat {
         /// Which figures; empty: the general ones.
         key: &'a [u8],
-        /// What the answer repeats.
+        /// Fields that the reply repeats.
         head: Head,
     },
     /// NOOP and VERBOSITY.
@@ -157,7 +157,7 @@ pub enum Request<'a> {
         mechanism: &'a [u8],
         /// The client's response.
         response: &'a [u8],
-        /// What the answer repeats.
+        /// Fields that the reply repeats.
         head: Head,
     },
 }
@@ -170,7 +170,7 @@ impl Request<'_> {
     }
 }
 
-/// What the start of the buffer holds.
+/// Result of parsing the start of the buffer.
 #[derive(Clone, Copy, Debug)]
 pub enum Parsed<'a> {
     /// At least so many more bytes (never 0) are needed.
@@ -179,12 +179,12 @@ pub enum Parsed<'a> {
     Request {
         /// The request.
         request: Request<'a>,
-        /// Its length in the buffer.
+        /// Length of the request in the buffer.
         consumed: usize,
     },
     /// A refusal: answer the status, drop `consumed` bytes.
     Refused {
-        /// What the answer repeats.
+        /// Fields that the reply repeats.
         head: Head,
         /// Why.
         status: StatusCode,
@@ -301,7 +301,7 @@ impl BinaryParser {
         self.limits = limits;
     }
 
-    /// Looks at `buf`, the unread bytes of the connection. After anything but
+    /// Parses the start of `buf`, the unread bytes of the connection. After anything but
     /// [`Parsed::NeedMore`], the next call must be given the buffer without
     /// the consumed bytes.
     #[inline]
@@ -367,8 +367,8 @@ fn long(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*bytes.first_chunk()?))
 }
 
-/// An expiry time at the start of some bytes: 32 bits without a sign, so that
-/// what other dialects call negative is a moment in the year 2106.
+/// Reads an expiry time: 32 unsigned bits, so that a time that is negative in other
+/// dialects is in the year 2106.
 fn time(bytes: &[u8]) -> Option<i64> {
     Some(i64::from(u32::from_be_bytes(*bytes.first_chunk()?)))
 }

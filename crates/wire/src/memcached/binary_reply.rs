@@ -89,8 +89,7 @@ pub fn refusal(out: &mut Vec<u8>, head: &Head, status: StatusCode, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends the answer to a command that has nothing to tell, unless it is
-/// quiet.
+/// Appends an empty success reply, unless the command is quiet.
 pub fn done(out: &mut Vec<u8>, head: &Head, cas: u64) {
     if !head.quiet {
         header(out, head, StatusCode::Ok, (0, 0, 0), cas);
@@ -101,7 +100,7 @@ pub fn done(out: &mut Vec<u8>, head: &Head, cas: u64) {
 pub fn outcome(out: &mut Vec<u8>, head: &Head, outcome: &Outcome) {
     let code = match outcome.status {
         Status::Stored => return done(out, head, outcome.version),
-        // Its answer carries no version.
+        // A reply to delete has no version.
         Status::Deleted => return done(out, head, 0),
         Status::Touched => return done(out, head, outcome.version),
         Status::Counted => {

@@ -14,7 +14,7 @@ const MAX_LINE: usize = 64 << 10;
 pub enum Reply<'a> {
     /// A row of a get; further rows or [`Reply::End`] follow.
     Value {
-        /// Its key.
+        /// Key of the item.
         key: &'a [u8],
         /// The client's 32 bits.
         flags: u32,
@@ -49,7 +49,7 @@ pub enum Reply<'a> {
     Stat {
         /// Name of the figure.
         name: &'a [u8],
-        /// Its value.
+        /// Value of the item.
         value: &'a [u8],
     },
     /// `ERROR`, `CLIENT_ERROR ...` or `SERVER_ERROR ...`, the whole line.

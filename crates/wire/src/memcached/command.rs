@@ -1,22 +1,20 @@
-//! What the three dialects have in common: commands on one key, and what
-//! became of them.
+//! Commands on one key and their outcomes, independent of the dialect.
 //!
 //! Each dialect parses its bytes into these types and renders an [`Outcome`]
-//! or an [`Item`] in its own way; whoever carries a command out knows nothing
-//! of the dialect it came in.
+//! or an [`Item`] in its own format; the execution of a command does not
+//! depend on its dialect.
 //!
 //! Invariants:
-//! 1. A [`Change`] says everything that decides what happens to the item.
-//!    What decides only how the answer looks (opaque, quiet, which fields are
-//!    shown) stays with the dialect.
-//! 2. Times are as the client sent them; only whoever carries the command out
-//!    knows the time.
+//! 1. A [`Change`] contains everything that affects the item. What affects only the
+//!    form of the reply (opaque, quiet, fields to show) stays with the dialect.
+//! 2. Times are as the client sent them; only the executor of the command knows the
+//!    current time.
 //!
 //! Rejected: one type of request for reads and writes. Reads come in batches
-//! of many keys and are rendered where the rows lie; a write has one key and
-//! an outcome of fixed size.
+//! of many keys and are rendered directly from the engine's rows; a write has one
+//! key and an outcome of fixed size.
 
-/// How a storage command treats what is there.
+/// Conditions of a storage command on an existing item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Store always.
@@ -43,7 +41,7 @@ impl Mode {
 pub struct Store<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// How it treats what is there.
+    /// Condition on an existing item.
     pub mode: Mode,
     /// The value.
     pub value: &'a [u8],
@@ -55,11 +53,10 @@ pub struct Store<'a> {
     /// Store only if the item is there and has this version. With
     /// [`Mode::Add`] it is ignored, as memcached does.
     pub compare: Option<u64>,
-    /// Where `compare` is below the item's version: store, but mark the item
-    /// as stale.
+    /// Whether to store and mark the item as stale if `compare` is below its version.
     pub invalidate: bool,
-    /// Where an extension finds no item: store the value as a new one, with
-    /// this expiry time.
+    /// For append and prepend without an item: store the value as a new item with this expiry
+    /// time.
     pub create: Option<i64>,
     /// The version that the item is to show from now on.
     pub version: Option<u64>,
@@ -82,7 +79,7 @@ impl<'a> Store<'a> {
     }
 }
 
-/// What counting makes where there is no item.
+/// The item that `incr` and `decr` create if there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed {
     /// The first value; nothing is added to it.
@@ -102,7 +99,7 @@ pub struct Count<'a> {
     pub decrement: bool,
     /// Only if the item has this version.
     pub compare: Option<u64>,
-    /// What to make where there is no item.
+    /// The item to create if there is none.
     pub seed: Option<Seed>,
     /// New expiry time of the item.
     pub touch: Option<i64>,
@@ -134,11 +131,11 @@ pub struct Delete<'a> {
     pub compare: Option<u64>,
     /// Keep the item, give it a new version and mark it as stale.
     pub invalidate: bool,
-    /// New expiry time of an item that is kept.
+    /// New expiry time of an item that is not deleted.
     pub touch: Option<i64>,
     /// Keep the item, but with an empty value and flags of 0.
     pub empty: bool,
-    /// The version that an item that is kept is to show from now on.
+    /// CAS value that an item that is not deleted shows from now on.
     pub version: Option<u64>,
 }
 
@@ -161,7 +158,7 @@ impl<'a> Delete<'a> {
 pub struct Touch<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// As for a store.
+    /// Expiry time, as for a store.
     pub exptime: i64,
 }
 
@@ -202,7 +199,7 @@ impl Change<'_> {
     }
 }
 
-/// What became of a [`Change`].
+/// Status of an executed [`Change`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Stored.
@@ -225,16 +222,16 @@ pub enum Status {
     TooLarge,
 }
 
-/// What became of a [`Change`], and what the item is now.
+/// Outcome of a [`Change`]: its status, and the item afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What became of it.
+    /// Status of the change.
     pub status: Status,
     /// The number, after [`Status::Counted`].
     pub number: u64,
-    /// The item's version where the status says that it was changed, else 0.
+    /// New version of the item if it was changed, otherwise 0.
     pub version: u64,
-    /// When a counted item expires, in seconds since 1970; 0: never.
+    /// Expiry time of an item changed by `incr` or `decr`, in seconds since 1970; 0: never.
     pub expires: i64,
     /// Counting made the item.
     pub created: bool,
@@ -261,7 +258,7 @@ impl Outcome {
     }
 }
 
-/// An item that was found, where its bytes lie.
+/// An item that was found; borrows its bytes from the engine or a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
     /// The client's own 32 bits.
@@ -270,6 +267,6 @@ pub struct Item<'a> {
     pub version: u64,
     /// The value.
     pub value: &'a [u8],
-    /// When it expires, in seconds since 1970; 0: never.
+    /// Expiry time in seconds since 1970; 0: never.
     pub expires: i64,
 }

@@ -1,6 +1,5 @@
 //! Command lines of the ASCII dialect: words and their checks, command by
-//! command. What the rules are and where they come from stands in
-//! [`super::ascii`].
+//! command. The rules and their sources are in [`super::ascii`].
 //!
 //! The checks of each command come in memcached's order (number of words,
 //! `noreply`, key, numbers), since the first that fails is what is answered.
@@ -11,7 +10,7 @@ use super::meta::{MetaLine, parse_meta};
 use super::number::{client_flags, signed, unsigned};
 use super::tokens::Words;
 
-/// What a line says, before the value behind it is looked at.
+/// A parsed line, without the data block that follows it.
 pub(super) enum Line<'a> {
     Request(Request<'a>),
     Store(StoreLine<'a>),

@@ -1,18 +1,18 @@
 //! Meta commands: lines of the ASCII dialect whose first word is `mg`, `ms`,
 //! `md`, `ma`, `mn` or `me`, followed by a key and flags of one letter with an
-//! argument behind some of them.
+//! argument after some of them.
 //!
 //! Behaviour and texts are those of memcached 1.6.18, established by
 //! transcripts; flags that later versions of 1.6 have are taken, too (`E` of
 //! all that change, `N` of `ms`, `x` of `md`).
 //!
 //! Invariants:
-//! 1. Checks come in memcached's order, and where several flags are wrong the
-//!    last one is told, but an unknown or repeated flag at once.
-//! 2. Errors are answered also where the command says `q`.
-//! 3. A refused `ms` swallows its value, if its length could be read.
-//! 4. The flags of a line are looked at again when the answer is rendered,
-//!    since the fields of an answer stand in their order.
+//! 1. Checks have memcached's order. Of several wrong flags the last one is reported,
+//!    but an unknown or repeated flag at once.
+//! 2. Errors are answered also in quiet mode (`q`).
+//! 3. A refused `ms` skips its value, if its length could be read.
+//! 4. The flags of a line are read again when the reply is rendered, because the fields
+//!    of a reply have the order of the flags.
 //!
 //! Differences: an opaque that is too long is refused before anything is done,
 //! not after; lengths and times out of range are refused instead of cut to 32
@@ -30,7 +30,7 @@ const MOST_FLAGS: usize = 17;
 /// Longest opaque, its letter included.
 const MAX_OPAQUE: usize = 32;
 
-/// How the answer to a meta command looks.
+/// Form of the reply to a meta command.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape<'a> {
     /// The key as it was sent.
@@ -72,7 +72,7 @@ impl<'a> Shape<'a> {
 /// `mg`.
 #[derive(Clone, Copy, Debug)]
 pub struct Get<'a> {
-    /// How the answer looks, and the key.
+    /// Form of the reply, and the key.
     pub shape: Shape<'a>,
     /// New expiry time (`T`).
     pub touch: Option<i64>,
@@ -82,14 +82,14 @@ pub struct Get<'a> {
     pub recache: Option<i64>,
     /// The version that an item made by `vivify` is to show (`E`).
     pub version: Option<u64>,
-    /// The look leaves no trace (`u`).
+    /// Whether the read does not count as an access (`u`).
     pub unseen: bool,
     /// Whether and when the item was seen before is wanted (`h`, `l`).
     pub history: bool,
 }
 
 impl Get<'_> {
-    /// Nothing but a read: no change of the item or of its marks is asked for.
+    /// Whether the command only reads: it changes neither the item nor its metadata.
     pub fn is_plain(&self) -> bool {
         self.touch.is_none() && self.vivify.is_none() && self.recache.is_none()
     }
@@ -102,29 +102,29 @@ pub enum Meta<'a> {
     Get(Get<'a>),
     /// `ms`, `md`, `ma`; the key in the change is as it was sent.
     Change(Change<'a>, Shape<'a>),
-    /// `mn`, and the word behind it, which memcached ignores.
+    /// `mn`, and the word after it, which memcached ignores.
     Noop(&'a [u8]),
     /// `me`.
     Debug(Shape<'a>),
 }
 
-/// Why a meta command was refused.
+/// Reasons for refusing a meta command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaFault {
     /// No key.
     NoKey,
-    /// A key too long or with control characters, a length or client flags
-    /// that are no number.
+    /// A key that is too long or contains control characters, or a length or client flags that
+    /// are not a number.
     BadFormat,
     /// Too many flags, in the words of `mg`.
     TooManyFlagsOfGet,
     /// Too many flags.
     TooManyFlags,
-    /// A flag stands twice.
+    /// A flag appears twice.
     Duplicate,
     /// A flag that the protocol does not have.
     UnknownFlag,
-    /// `md` and `ma` tell of any mistake in their flags so.
+    /// The reply of `md` and `ma` to any wrong flag.
     FlagsOfChange,
     /// The key is no base64.
     Base64,
@@ -167,7 +167,7 @@ impl MetaFault {
     }
 }
 
-/// What a line that begins with a meta command says.
+/// A parsed line of a meta command.
 pub(super) enum MetaLine<'a> {
     /// A command that is complete.
     Done(Meta<'a>),
@@ -262,7 +262,7 @@ impl Flags {
     }
 }
 
-/// Parses the words behind `mg`, `ms`, ...; `None` for other second letters.
+/// Parses the words after `mg`, `ms`, ...; `None` for other second letters.
 pub(super) fn parse_meta<'a>(letter: u8, mut words: Words<'a>) -> Option<MetaLine<'a>> {
     let parsed = match letter {
         b'g' => get(words),
@@ -282,7 +282,7 @@ pub(super) fn parse_meta<'a>(letter: u8, mut words: Words<'a>) -> Option<MetaLin
     })
 }
 
-/// The key, and the flags behind it if there are not too many.
+/// The key, and the flags after it if there are not too many.
 #[inline]
 fn key_of<'a>(words: &mut Words<'a>, too_many: MetaFault) -> Result<&'a [u8], MetaFault> {
     let key = words.next().ok_or(MetaFault::NoKey)?;

@@ -1,29 +1,29 @@
 //! Reply writers of meta commands. All append to the connection's output.
 //!
-//! The fields of an answer stand in the order of the flags that asked for
-//! them; behind them, for `mg`, the marks `Z`, `X` and `W` in that order, as
-//! memcached 1.6.18 has them. Clients are told not to rely on the order.
+//! The fields of a reply have the order of the flags that requested them. For `mg` the
+//! flags `Z`, `X` and `W` follow in this order, as in memcached 1.6.18, whose
+//! documentation tells clients not to rely on it.
 
 use super::command::{Item, Outcome, Status};
 use super::meta::Shape;
 
-/// What became of an item's recaching, for `mg`.
+/// State of an item's refresh, for `mg`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// This client is to recache it (`W`).
     pub won: bool,
     /// It is stale (`X`).
     pub stale: bool,
-    /// Another client has been told to recache it (`Z`).
+    /// Whether another client has been chosen to refresh the item (`Z`).
     pub sent: bool,
 }
 
-/// An item that `mg` found, and what is told of it.
+/// An item that `mg` found, with its metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit<'a> {
     /// The item, as it is after the command.
     pub item: Item<'a>,
-    /// When it expired before the command; `t` in front of `T` asks for that.
+    /// Expiry time before the command, which `t` before `T` shows.
     pub expired_before: i64,
     /// The time, in seconds since 1970.
     pub now: i64,
@@ -31,7 +31,7 @@ pub struct Hit<'a> {
     pub fetched: bool,
     /// Seconds since it was last looked at (`l`).
     pub idle: u64,
-    /// What became of its recaching.
+    /// State of its refresh.
     pub marks: Marks,
 }
 
@@ -62,7 +62,7 @@ fn key(out: &mut Vec<u8>, shape: &Shape<'_>) {
     }
 }
 
-/// Appends key and opaque, where they are asked for.
+/// Appends key and opaque, if requested.
 fn echo(out: &mut Vec<u8>, shape: &Shape<'_>, word: &[u8]) {
     match word.first() {
         Some(b'k') => key(out, shape),
@@ -122,7 +122,7 @@ pub fn miss(out: &mut Vec<u8>, shape: &Shape<'_>) {
     }
 }
 
-/// Appends a code, and key and opaque where they are asked for.
+/// Appends a code, and key and opaque if requested.
 fn status(out: &mut Vec<u8>, code: &[u8], shape: &Shape<'_>) {
     out.extend_from_slice(code);
     for word in shape.words {
@@ -156,7 +156,7 @@ pub fn outcome(out: &mut Vec<u8>, shape: &Shape<'_>, outcome: &Outcome, now: i64
     stored(out, code, shape, outcome.version);
 }
 
-/// A code with the version where that is asked for.
+/// Appends a code with the version, if requested.
 fn stored(out: &mut Vec<u8>, code: &[u8], shape: &Shape<'_>, version: u64) {
     out.extend_from_slice(code);
     for word in shape.words {

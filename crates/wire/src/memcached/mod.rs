@@ -1,8 +1,8 @@
 //! The memcached protocol.
 //!
-//! A connection speaks one of several dialects; its first byte tells them
-//! apart ([`Dialect::of`]). Each dialect is a sibling module with its own
-//! parser and reply writers; all parse into the types of [`command`].
+//! A connection uses one of several dialects, which its first byte selects
+//! ([`Dialect::of`]). Each dialect is a sibling module with its own parser and
+//! reply writers; all parse into the types of [`command`].
 //!
 //! * [`command`]: what all dialects have in common.
 //! * [`ascii`]: request parser of the server.
@@ -30,11 +30,11 @@ pub use ascii::{Fault, Keys, Limits, Parsed, Parser, Request, StoreVerb};
 /// Longest key in bytes, in every dialect.
 pub const MAX_KEY: usize = 250;
 
-/// What a connection speaks.
+/// Dialect of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// Lines of text: the classic commands (and the meta commands, which are
-    /// told apart by their two-letter names).
+    /// Lines of text: the classic commands, and the meta commands, which have names of two
+    /// letters.
     Ascii,
     /// 24-byte headers, each with this first byte: 0x80.
     Binary,

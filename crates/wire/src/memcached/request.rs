@@ -4,7 +4,7 @@ use super::command::{Change, Count, Delete, Mode, Store, Touch};
 use super::meta::Meta;
 use super::tokens::Words;
 
-/// How a storage command treats what is there.
+/// Conditions of a storage command on an existing item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreVerb {
     /// Store always.
@@ -110,35 +110,35 @@ pub enum Request<'a> {
     Touch {
         /// The key.
         key: &'a [u8],
-        /// As for a store.
+        /// Expiry time, as for a store.
         exptime: i64,
         /// Whether the client wants no answer.
         noreply: bool,
     },
     /// `flush_all`.
     FlushAll {
-        /// As an expiry time: what is older than that moment goes.
+        /// Delay in the form of an expiry time.
         delay: i64,
         /// Whether the client wants no answer.
         noreply: bool,
     },
     /// `stats` and its arguments.
     Stats {
-        /// What follows the word, split at spaces.
+        /// Words after the command.
         args: Args<'a>,
     },
     /// `version`.
     Version,
     /// `verbosity`.
     Verbosity {
-        /// The level asked for.
+        /// Requested level.
         level: u32,
         /// Whether the client wants no answer.
         noreply: bool,
     },
     /// `cache_memlimit`.
     CacheLimit {
-        /// The limit asked for.
+        /// Requested limit.
         megabytes: u64,
         /// Whether the client wants no answer.
         noreply: bool,

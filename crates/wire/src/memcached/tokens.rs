@@ -1,5 +1,5 @@
 //! Words of a command line, separated by one or more spaces (and nothing
-//! else: a tab belongs to the word it stands in, as in memcached).
+//! else: a tab is part of its word, as in memcached).
 
 /// Splits a line at spaces; empty words do not occur.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ impl<'a> Words<'a> {
         Words { rest: line }
     }
 
-    /// What has not been split yet.
+    /// The part that has not been split yet.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -97,7 +97,7 @@ pub fn native_answer(password: &[u8], salt: &Salt) -> Vec<u8> {
     xor(stage1, &sha1(&[salt, &sha1(&[&stage1])])).to_vec()
 }
 
-/// Whether `answer` proves the password that `stage2` was made of.
+/// Whether `answer` proves the password of `stage2`.
 pub fn native_verify(answer: &[u8], salt: &Salt, stage2: &NativeStage2) -> bool {
     let Ok(answer) = <[u8; 20]>::try_from(answer) else {
         return false;
@@ -106,7 +106,7 @@ pub fn native_verify(answer: &[u8], salt: &Salt, stage2: &NativeStage2) -> bool 
     verify_slices_are_equal(&sha1(&[&stage1]), stage2).is_ok()
 }
 
-/// What the fast path remembers of a password.
+/// The hash that the fast path keeps of a password.
 pub fn sha2_stage2(password: &[u8]) -> Sha2Stage2 {
     sha256(&[&sha256(&[password])])
 }
@@ -120,7 +120,7 @@ pub fn sha2_answer(password: &[u8], salt: &Salt) -> Vec<u8> {
     xor(stage1, &sha256(&[&sha256(&[&stage1]), salt])).to_vec()
 }
 
-/// Whether `answer` proves the password that `stage2` was made of.
+/// Whether `answer` proves the password of `stage2`.
 pub fn sha2_verify_fast(answer: &[u8], salt: &Salt, stage2: &Sha2Stage2) -> bool {
     let Ok(answer) = <[u8; 32]>::try_from(answer) else {
         return false;
@@ -129,8 +129,8 @@ pub fn sha2_verify_fast(answer: &[u8], salt: &Salt, stage2: &Sha2Stage2) -> bool
     verify_slices_are_equal(&sha256(&[&stage1]), stage2).is_ok()
 }
 
-/// Whether `password` is the one that `stored` was made of. Takes about as
-/// long as 10,000 hashes: milliseconds.
+/// Whether `password` belongs to the hash `stored`. Takes as long as about 10,000 hashes:
+/// milliseconds.
 pub fn sha2_verify_full(password: &[u8], stored: &[u8]) -> bool {
     if password.len() > MAX_PASSWORD {
         return false;
@@ -182,14 +182,14 @@ impl RsaKey {
         RsaKey::wrap(PrivateDecryptingKey::generate(KeySize::Rsa2048).ok()?)
     }
 
-    /// Makes a new key to be kept: PKCS#8 (DER), for [`RsaKey::from_pkcs8`].
+    /// Generates a key in the form PKCS#8 (DER), for [`RsaKey::from_pkcs8`].
     pub fn generate_pkcs8() -> Option<Vec<u8>> {
         let key = PrivateDecryptingKey::generate(KeySize::Rsa2048).ok()?;
         let der = AsDer::<aws_lc_rs::encoding::Pkcs8V1Der<'_>>::as_der(&key).ok()?;
         Some(der.as_ref().to_vec())
     }
 
-    /// Reads a key kept as PKCS#8 (DER).
+    /// Reads a key in the form PKCS#8 (DER).
     pub fn from_pkcs8(der: &[u8]) -> Option<RsaKey> {
         RsaKey::wrap(PrivateDecryptingKey::from_pkcs8(der).ok()?)
     }

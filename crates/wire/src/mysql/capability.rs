@@ -13,11 +13,11 @@ impl Capabilities {
     pub const FOUND_ROWS: Self = Self(1 << 1);
     /// All flags of a column are wanted.
     pub const LONG_FLAG: Self = Self(1 << 2);
-    /// A default database stands in the login request.
+    /// The login request contains a default database.
     pub const CONNECT_WITH_DB: Self = Self(1 << 3);
     /// The compressed protocol (zlib).
     pub const COMPRESS: Self = Self(1 << 5);
-    /// LOCAL INFILE may be asked for.
+    /// LOCAL INFILE may be requested.
     pub const LOCAL_FILES: Self = Self(1 << 7);
     /// Spaces before `(` are ignored.
     pub const IGNORE_SPACE: Self = Self(1 << 8);
@@ -51,13 +51,13 @@ impl Capabilities {
     pub const DEPRECATE_EOF: Self = Self(1 << 24);
     /// Metadata of a result may be left out on request.
     pub const OPTIONAL_RESULTSET_METADATA: Self = Self(1 << 25);
-    /// The compressed protocol (zstd); its level stands in the login request.
+    /// The compressed protocol (zstd); its level is in the login request.
     pub const ZSTD_COMPRESSION: Self = Self(1 << 26);
     /// Query attributes in COM_QUERY and COM_STMT_EXECUTE.
     pub const QUERY_ATTRIBUTES: Self = Self(1 << 27);
 
-    /// What this server offers without TLS; the listener adds [`Self::SSL`] where
-    /// it has a certificate.
+    /// Capabilities that this server offers without TLS; the listener adds [`Self::SSL`] if it
+    /// has a certificate.
     pub const SERVER: Self = Self(
         Self::CLIENT_MYSQL.0
             | Self::FOUND_ROWS.0
@@ -121,11 +121,11 @@ impl Status {
     pub const DB_DROPPED: Self = Self(256);
     /// `NO_BACKSLASH_ESCAPES` is on.
     pub const NO_BACKSLASH_ESCAPES: Self = Self(512);
-    /// A prepared statement's columns changed at its preparation anew.
+    /// The columns of a prepared statement changed when it was prepared again.
     pub const METADATA_CHANGED: Self = Self(1024);
     /// The open transaction is read-only.
     pub const IN_TRANSACTION_READONLY: Self = Self(1 << 13);
-    /// The OK packet tells of changed session state.
+    /// The OK packet contains changes of the session state.
     pub const SESSION_STATE_CHANGED: Self = Self(1 << 14);
 
     /// Whether all bits of `other` are set.

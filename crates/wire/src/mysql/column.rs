@@ -1,6 +1,6 @@
-//! Metadata of results: how a column type is announced to clients.
+//! Metadata of results: the description of a column type for clients.
 //!
-//! One table, [`describe`], says type code, collation, length, flags and
+//! One table, [`describe`], has type code, collation, length, flags and
 //! decimals of every kind, as MySQL 8 announces them: lengths are display
 //! widths; those of texts are bytes in the character set of results; all
 //! sizes of blob and text share a code; ENUM and SET are strings with a flag.
@@ -15,7 +15,7 @@ use super::capability::type_code;
 use super::cursor::put_bytes;
 use super::frame;
 
-/// How a type is announced.
+/// Description of a type for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
     /// A code of [`type_code`].
@@ -45,7 +45,7 @@ pub struct ColumnDefinition<'a> {
     pub org_name: &'a [u8],
     /// Type.
     pub ty: &'a ColumnType,
-    /// Flags beside those of the type, of [`flag`].
+    /// Flags in addition to those of the type, of [`flag`].
     pub flags: u16,
 }
 
@@ -82,8 +82,8 @@ pub fn code_of(ty: &ColumnType) -> u8 {
     }
 }
 
-/// How `ty` is announced where texts are sent in the character set of
-/// `results` (`None`: each in its own).
+/// Describes `ty` for clients that receive texts in the character set of `results` (`None`:
+/// each in its own).
 pub fn describe(ty: &ColumnType, results: Option<Collation>) -> Description {
     let code = code_of(ty);
     let (length, decimals) = extent(ty);

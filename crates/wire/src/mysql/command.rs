@@ -1,5 +1,5 @@
-//! Commands of the command phase: the first byte of a packet's payload says
-//! which, the rest is its own.
+//! Commands of the command phase: the first byte of a packet's payload is the command, the
+//! rest its arguments.
 
 use super::capability::Capabilities;
 use super::cursor::Cursor;
@@ -25,7 +25,7 @@ pub mod code {
     pub const PROCESS_KILL: u8 = 12;
     /// Dump of debugging information.
     pub const DEBUG: u8 = 13;
-    /// Nothing but an answer.
+    /// Requests an OK packet only.
     pub const PING: u8 = 14;
     /// Change of user on the open connection.
     pub const CHANGE_USER: u8 = 17;
@@ -76,7 +76,7 @@ pub enum Command<'a> {
     ProcessKill(u32),
     /// Dump of debugging information.
     Debug,
-    /// Nothing but an answer.
+    /// Requests an OK packet only.
     Ping,
     /// Change of user.
     ChangeUser(ChangeUser<'a>),
@@ -101,7 +101,7 @@ pub enum Command<'a> {
     StmtFetch {
         /// The statement.
         id: u32,
-        /// How many rows.
+        /// Number of rows to fetch.
         rows: u32,
     },
     /// Multi-statements on (`true`) or off.
@@ -118,7 +118,7 @@ pub struct StmtExecute<'a> {
     pub id: u32,
     /// Flags: 1 read-only cursor, 8 the number of parameters is stated.
     pub flags: u8,
-    /// What follows the head.
+    /// Bytes after the header.
     pub body: &'a [u8],
 }
 
@@ -133,7 +133,7 @@ impl StmtExecute<'_> {
 ///
 /// # Errors
 /// [`ProtocolError::UnknownCommand`] and [`ProtocolError::Malformed`]; the
-/// connection goes on after either.
+/// connection continues after either.
 #[inline]
 pub fn parse(payload: &[u8], caps: Capabilities) -> Result<Command<'_>, ProtocolError> {
     let Some((&code, body)) = payload.split_first() else {

@@ -42,8 +42,8 @@ impl ProtocolError {
         }
     }
 
-    /// Whether the connection must end after the error was sent: its bytes
-    /// can no longer be told apart.
+    /// Whether the connection must be closed after the error was sent, because packet
+    /// boundaries are lost.
     pub fn fatal(self) -> bool {
         matches!(
             self,

@@ -2,8 +2,8 @@
 //! then the payload. A payload of 2^24-1 bytes or more is split; a piece of
 //! that length is always followed by another, empty if need be.
 //!
-//! Reading works on the connection's buffer: [`PacketReader::next`] looks at
-//! the unread bytes and answers with the range of a payload in them. Pieces
+//! Reading works on the connection's buffer: [`PacketReader::next`] parses the
+//! unread bytes and returns the range of a payload in them. Pieces
 //! of a split payload are moved together inside that buffer once all have
 //! arrived; nothing is copied otherwise, and nothing is allocated here.
 //!
@@ -32,7 +32,7 @@ pub const HEADER: usize = 4;
 /// Limit of a payload before login, in bytes.
 pub const LOGIN_LIMIT: usize = 64 << 10;
 
-/// What [`PacketReader::next`] found.
+/// Result of [`PacketReader::next`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// At least so many more bytes (never 0) are needed.
@@ -104,8 +104,8 @@ impl PacketReader {
         self.sequence
     }
 
-    /// Looks at `buf`, the unread bytes. May move bytes inside `buf` when it
-    /// answers with a packet of several pieces.
+    /// Parses `buf`, the unread bytes. Moves bytes inside `buf` if it returns a packet of
+    /// several pieces.
     ///
     /// # Errors
     /// [`ProtocolError::OutOfOrder`]; [`ProtocolError::TooLarge`] before
@@ -215,8 +215,8 @@ fn header(buf: &[u8], at: usize) -> Option<(usize, u8)> {
     Some((u32::from_le_bytes([a, b, c, 0]) as usize, number))
 }
 
-/// Moves the pieces in `buf[..end]` together behind the first header; answers
-/// where the joined payload ends.
+/// Moves the pieces in `buf[..end]` together after the first header; returns the end of the
+/// joined payload.
 fn join(buf: &mut [u8], end: usize) -> usize {
     let mut read = 0;
     let mut write = HEADER;
@@ -226,7 +226,7 @@ fn join(buf: &mut [u8], end: usize) -> usize {
         };
         let piece = read + HEADER;
         // The write position never overtakes the piece, and the header of the
-        // next piece lies behind the bytes written.
+        // next piece is after the bytes written.
         buf.copy_within(piece..piece + length, write);
         write += length;
         read = piece + length;
@@ -259,7 +259,7 @@ pub fn finish(out: &mut Vec<u8>, begun: Begun, sequence: &mut u8) {
     put_header(out, begun.0, length, sequence);
 }
 
-/// Takes back a packet begun and not finished.
+/// Discards a packet that was begun and not finished.
 pub fn cancel(out: &mut Vec<u8>, begun: Begun) {
     out.truncate(begun.0);
 }

@@ -21,7 +21,7 @@ pub struct Greeting<'a> {
     pub connection_id: u32,
     /// The challenge.
     pub salt: &'a Salt,
-    /// What the server offers.
+    /// Capabilities offered by the server.
     pub capabilities: Capabilities,
     /// Default collation; its id in one byte, so 255 at most.
     pub collation: u8,
@@ -61,9 +61,9 @@ fn put_nul(out: &mut Vec<u8>, text: &[u8]) {
 /// The client's first packet.
 #[derive(Clone, Debug)]
 pub enum ClientHello<'a> {
-    /// TLS is asked for: its handshake follows, then a login request.
+    /// A request for TLS: its handshake follows, then a login request.
     Tls {
-        /// What the client offers.
+        /// Capabilities offered by the client.
         capabilities: Capabilities,
     },
     /// A login request.
@@ -73,7 +73,7 @@ pub enum ClientHello<'a> {
 /// A login request (`HandshakeResponse41`).
 #[derive(Clone, Debug)]
 pub struct LoginRequest<'a> {
-    /// What the client offers; what holds is this and the server's offer.
+    /// Capabilities offered by the client; those in force are in the server's offer, too.
     pub capabilities: Capabilities,
     /// Longest packet the client takes.
     pub max_packet: u32,
@@ -85,13 +85,13 @@ pub struct LoginRequest<'a> {
     pub auth: &'a [u8],
     /// Default database; empty: none.
     pub database: &'a [u8],
-    /// The plugin that made `auth`; empty: not said.
+    /// The plugin of `auth`; empty if not given.
     pub plugin: &'a [u8],
     /// Attributes of the client program.
     pub attributes: Attributes<'a>,
 }
 
-/// Names and values that a client tells of itself. An iterator of pairs.
+/// Connection attributes: names and values. An iterator of pairs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attributes<'a> {
     bytes: &'a [u8],
@@ -169,7 +169,7 @@ fn hello(payload: &[u8], server: Capabilities) -> Option<ClientHello<'_>> {
         &[]
     };
     let attributes = attributes(&mut cursor, offered)?;
-    // A zstd level may follow; compression is not offered, so it says nothing.
+    // A zstd level may follow; compression is not offered, so it is ignored.
     Some(ClientHello::Login(LoginRequest {
         capabilities,
         max_packet,
@@ -200,7 +200,7 @@ pub struct ChangeUser<'a> {
     pub database: &'a [u8],
     /// Collation id; `None`: as before.
     pub collation: Option<u16>,
-    /// The plugin that made `auth`; empty: not said.
+    /// The plugin of `auth`; empty if not given.
     pub plugin: &'a [u8],
     /// Attributes of the client program.
     pub attributes: Attributes<'a>,

@@ -2,12 +2,12 @@
 //! the client sent and sends what is written.
 //!
 //! 1. The login request's answer counts if it was made for the account's
-//!    plugin; otherwise the client is asked to answer again for that one.
-//! 2. `caching_sha2_password`: a remembered user is proved by the answer to
-//!    the challenge; else the password is asked for. It is taken as it is over
-//!    a secure channel, and only encrypted otherwise.
+//!    plugin; otherwise the client is asked to switch to that plugin.
+//! 2. `caching_sha2_password`: an answer to the challenge proves a user in the cache;
+//!    otherwise the password is requested, in clear text over a secure channel,
+//!    encrypted over others.
 //! 3. An unknown user goes through the same steps with a decoy and is denied
-//!    at the end, so that names cannot be told apart by the exchange: the same
+//!    at the end, so that the exchange does not reveal whether a name exists: the same
 //!    plugins, packets and amount of hashing. So does an account without a
 //!    password to which a password is sent.
 //! 4. An account with a second password is proved by either. Where any account has one,
@@ -19,7 +19,7 @@ use super::auth::{
 };
 use super::handshake::{Salt, random_salt, write_auth_more, write_auth_switch};
 
-/// What the listener does next.
+/// Next action of the listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Send what was written; give the client's next packet to [`Login::more`].
@@ -31,14 +31,14 @@ pub enum Next {
     Denied,
 }
 
-/// What the table of users says of an account.
+/// The login data of an account.
 #[derive(Clone, Copy, Debug)]
 pub struct Account<'a> {
-    /// Its plugin.
+    /// Authentication plugin.
     pub plugin: Plugin,
-    /// Its stored secret ([`porpoise_base::password`]).
+    /// Stored secret ([`porpoise_base::password`]).
     pub secret: &'a [u8],
-    /// What the fast path remembers of it.
+    /// Hash for the fast path, if it is in the cache.
     pub remembered: Option<Sha2Stage2>,
     /// The second password, of the same plugin.
     pub second: Option<SecondPassword<'a>>,
@@ -47,7 +47,7 @@ pub struct Account<'a> {
 /// A second password of an account.
 #[derive(Clone, Copy, Debug)]
 pub struct SecondPassword<'a> {
-    /// Its stored secret.
+    /// Stored secret.
     pub secret: &'a [u8],
     /// The fast path's memory of it.
     pub remembered: Option<Sha2Stage2>,
@@ -68,7 +68,7 @@ const FULL_AUTH: u8 = 4;
 /// And from it: the public key is wanted.
 const WANT_KEY: &[u8] = &[2];
 
-/// Stands in for the secret of an unknown user; no password has this hash.
+/// Secret of a decoy for an unknown user; no password has this hash.
 const DECOY: &[u8] = b"$A$005$aaaaaaaaaaaaaaaaaaaa...........................................";
 
 /// One login in progress.
@@ -87,8 +87,8 @@ pub struct Login {
 
 impl Login {
     /// A login to `account` (`None`: no such user), over a connection that was
-    /// greeted with `salt`; `secure` where nobody can listen (TLS, a Unix
-    /// socket). `decoy` is the plugin that an unknown user is offered.
+    /// greeted with `salt`; `secure` if it cannot be eavesdropped (TLS, a Unix socket).
+    /// `decoy` is the plugin offered to an unknown user.
     pub fn new(account: Option<Account<'_>>, decoy: Plugin, salt: Salt, secure: bool) -> Login {
         let known = account.is_some();
         let account = account.unwrap_or(Account {
@@ -134,9 +134,8 @@ impl Login {
         self.proved_by_second && self.known
     }
 
-    /// Takes plugin and answer of a login request or a change of user. An
-    /// empty plugin name stands for `mysql_native_password`, as clients mean
-    /// it that know no others.
+    /// Processes plugin and answer of a login request or a change of user. An empty plugin name
+    /// is `mysql_native_password`, because clients without plugins use it.
     pub fn start(
         &mut self,
         plugin: &[u8],
@@ -160,7 +159,7 @@ impl Login {
         Next::Wait
     }
 
-    /// Takes the client's next packet.
+    /// Processes the client's next packet.
     pub fn more(
         &mut self,
         payload: &[u8],

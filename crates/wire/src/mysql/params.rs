@@ -14,7 +14,7 @@ use super::command::StmtExecute;
 use super::cursor::Cursor;
 use super::error::ProtocolError;
 
-/// A parameter's value and what the client said its type was.
+/// A parameter's value and the type announced by the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Param<'a> {
     /// The value; texts and binary strings alike are bytes.
@@ -118,9 +118,8 @@ pub(super) fn parse_query(body: &[u8], caps: Capabilities) -> Option<(&[u8], Que
 }
 
 /// Reads the parameters of an execution into `out`, which is emptied first.
-/// `params` is the statement's number of parameters; `long_data` knows which
-/// of them came as long data. Attributes beyond the parameters are checked
-/// and dropped.
+/// `params` is the statement's number of parameters; `long_data` names those that came as
+/// long data. Query attributes are checked and dropped.
 ///
 /// # Errors
 /// [`ProtocolError::Malformed`] when the body does not hold what it must.
@@ -153,8 +152,8 @@ pub fn recycle<'to>(mut params: Vec<Param<'_>>) -> Vec<Param<'to>> {
         .collect()
 }
 
-/// Flag of an execution: a number of parameters stands in the packet even
-/// where the statement has none.
+/// Flag of an execution: the packet contains a number of parameters even if the statement
+/// has none.
 const COUNT_AVAILABLE: u8 = 8;
 
 fn parameters<'a>(

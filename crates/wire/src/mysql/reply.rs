@@ -17,11 +17,11 @@ pub enum SessionChange<'a> {
     Schema(&'a [u8]),
     /// Something changed that `session_track_state_change` covers.
     State,
-    /// State of the transaction, eight letters, as
-    /// `session_track_transaction_info = STATE` asks for it.
+    /// State of the transaction, eight letters, for
+    /// `session_track_transaction_info = STATE`.
     TransactionState(&'a [u8]),
-    /// The statements that begin such a transaction, as
-    /// `session_track_transaction_info = CHARACTERISTICS` asks for them.
+    /// The statements that begin such a transaction, for
+    /// `session_track_transaction_info = CHARACTERISTICS`.
     TransactionCharacteristics(&'a [u8]),
 }
 
@@ -198,12 +198,12 @@ pub struct PrepareOk {
     pub id: u32,
     /// Columns of its result.
     pub columns: u16,
-    /// Its parameters.
+    /// Number of parameters.
     pub params: u16,
     /// Number of warnings.
     pub warnings: u16,
-    /// Definitions of parameters and of columns follow, each group with its
-    /// end; they do unless the client can do without and asked for none.
+    /// Whether definitions of parameters and columns follow, each group with its end. They are
+    /// omitted only for a client that supports it and requested it.
     pub definitions: bool,
 }
 

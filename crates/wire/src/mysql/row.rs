@@ -2,7 +2,7 @@
 //!
 //! A [`RowEncoder`] is made once per result from the columns' types; encoding
 //! a row appends one packet to the connection's output and allocates nothing
-//! beside that output's growth.
+//! except for that output's growth.
 //!
 //! A value whose variant is not its column's own (an expression typed loosely)
 //! is converted, so that a row always has the form that was announced.
@@ -17,7 +17,7 @@ use super::row_binary::put_binary;
 /// Marks NULL in a row in text form.
 const NULL: u8 = 0xfb;
 
-/// How a column's values get their text.
+/// Conversion of a column's values to text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Text {
     /// Integers as their digits, bytes as they are.

@@ -134,7 +134,7 @@ impl<T> AtomicPtr<T> {
         self.0.swap(to, order)
     }
 
-    /// What is there, which nobody else can reach.
+    /// The value, by exclusive access.
     pub fn get_mut(&mut self) -> &mut *mut T {
         self.0.get_mut()
     }

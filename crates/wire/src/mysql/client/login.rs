@@ -16,7 +16,7 @@ pub struct ServerGreeting<'a> {
     pub connection_id: u32,
     /// The challenge.
     pub salt: Salt,
-    /// What the server offers.
+    /// Capabilities offered by the server.
     pub capabilities: Capabilities,
     /// Default collation.
     pub collation: u8,
@@ -72,7 +72,7 @@ pub struct Credentials {
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What comes next in a login.
+/// Next step of a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Send what was written and give the next packet.
@@ -112,7 +112,7 @@ pub const WANTED: Capabilities = Capabilities(
         | Capabilities::QUERY_ATTRIBUTES.0,
 );
 
-/// Longest packet that this client says it takes.
+/// Largest packet that this client announces.
 const MAX_PACKET: u32 = 1 << 30;
 
 /// utf8mb4_general_ci.
@@ -145,7 +145,7 @@ impl ClientLogin {
         }
     }
 
-    /// What holds for the connection once logged in.
+    /// Capabilities of the connection after the login.
     pub fn capabilities(&self) -> Capabilities {
         self.capabilities
     }
@@ -192,8 +192,7 @@ impl ClientLogin {
         }
     }
 
-    /// Takes a packet of the server. `sequence` is the number that an answer
-    /// to it has.
+    /// Processes a packet of the server. `sequence` is the sequence number of an answer to it.
     pub fn more(&mut self, payload: &[u8], out: &mut Vec<u8>, sequence: &mut u8) -> Step {
         match payload.split_first() {
             Some((0x00, _)) => Step::Done,

@@ -73,7 +73,7 @@ pub fn prepare(out: &mut Vec<u8>, statement: &[u8]) {
 }
 
 /// Appends COM_STMT_EXECUTE. `types`: the types are sent too, which the first
-/// execution must do. `long` tells which parameters were sent as long data.
+/// execution must do. `long` names the parameters that were sent as long data.
 pub fn execute(
     out: &mut Vec<u8>,
     caps: Capabilities,

@@ -1,8 +1,8 @@
-//! What commands are answered with, packet by packet.
+//! Reading of replies, packet by packet.
 //!
-//! A [`ResultReader`] is told each payload of the answer to COM_QUERY or
-//! COM_STMT_EXECUTE and says what it is. It keeps the columns' types of the
-//! present result, in a buffer that is used again; rows borrow the payload.
+//! A [`ResultReader`] classifies each payload of the reply to COM_QUERY or
+//! COM_STMT_EXECUTE. It keeps the column types of the current result in a
+//! buffer that is reused; rows borrow the payload.
 
 use porpoise_types::ValueRef;
 
@@ -59,7 +59,7 @@ pub struct OkReply<'a> {
     pub changes: &'a [u8],
 }
 
-/// Reads an OK packet, also where it stands for the end of rows.
+/// Reads an OK packet, also one that marks the end of rows.
 pub fn parse_ok(payload: &[u8], caps: Capabilities) -> Option<OkReply<'_>> {
     let mut cursor = Cursor::new(payload);
     if !matches!(cursor.u8()?, 0 | 0xfe) {
@@ -137,8 +137,8 @@ pub fn parse_column(payload: &[u8]) -> Option<ColumnInfo<'_>> {
     })
 }
 
-/// A row in text form: an iterator of texts, `None` for NULL. It ends early
-/// where the row is malformed.
+/// A row in text form: an iterator of texts, `None` for NULL. It ends early if the row is
+/// malformed.
 #[derive(Clone, Copy, Debug)]
 pub struct TextRow<'a>(Cursor<'a>);
 
@@ -181,13 +181,13 @@ impl<'a> Iterator for BinaryRow<'a, '_> {
 /// A row of either form.
 #[derive(Clone, Copy, Debug)]
 pub enum Row<'a, 'r> {
-    /// Of COM_QUERY.
+    /// A row of COM_QUERY.
     Text(TextRow<'a>),
-    /// Of COM_STMT_EXECUTE.
+    /// A row of COM_STMT_EXECUTE.
     Binary(BinaryRow<'a, 'r>),
 }
 
-/// What a payload is.
+/// Classified payload.
 #[derive(Clone, Debug)]
 pub enum Event<'a, 'r> {
     /// A statement without rows is done.
@@ -247,7 +247,7 @@ impl ResultReader {
         self.state == State::Finished
     }
 
-    /// Takes the next payload; `None` where it is malformed.
+    /// Classifies the next payload; `None` if it is malformed.
     pub fn next<'a>(&mut self, payload: &'a [u8]) -> Option<Event<'a, '_>> {
         let (&head, rest) = payload.split_first()?;
         if head == 0xff
@@ -305,7 +305,7 @@ impl ResultReader {
         }
     }
 
-    /// Whether a packet that begins with 0xFE, with `rest` behind it, is the
+    /// Whether a packet that begins with 0xFE, followed by `rest`, is the
     /// end of rows and not a row whose first text has 16 MiB or more.
     fn is_end(&self, rest: &[u8]) -> bool {
         self.caps.has(Capabilities::DEPRECATE_EOF) || rest.len() < 8
