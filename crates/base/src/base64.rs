@@ -1,4 +1,4 @@
-//! Base64 (RFC 4648, standard alphabet, padded), for all that speaks it: keys
+//! Base64 (RFC 4648, standard alphabet, padded), for all protocols that use it: keys
 //! and values of memcached, PEM, SCRAM, SQL's functions.
 //!
 //! Invariants:

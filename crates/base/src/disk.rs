@@ -1,4 +1,4 @@
-//! The disk seam: the few file operations that durability rests on.
+//! The disk interface: the file operations on which durability depends.
 //!
 //! The engine reaches its files only through [`Disk`] and [`File`], so that
 //! tests can put a disk beneath it that loses power: [`MemDisk`] in memory, for

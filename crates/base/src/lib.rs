@@ -1,6 +1,6 @@
-//! What every other crate may use and none of them owns.
+//! Foundations that every other crate uses: time, disk, waiting, memory accounting.
 //!
-//! Time, disk and waiting stand behind small seams here, so that tests can
+//! Time, disk and waiting are reached through small interfaces, so that tests can
 //! replace them; checksums and limits are stated once.
 //!
 //! * [`base64`]: encoding and decoding.

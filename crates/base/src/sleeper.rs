@@ -1,4 +1,4 @@
-//! Falling asleep without missing what one is to be woken for.
+//! Parks a worker without losing wake-ups (an event count).
 //!
 //! A worker has deferred replies that wait for the durable LSN, and sleeps when it has
 //! nothing else to do. A thread that advances the LSN, or gives the worker something
@@ -13,7 +13,7 @@
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Whether a worker sleeps, and for which mark.
+/// Sleep state of a worker: whether it sleeps, and the durable LSN that it waits for.
 #[derive(Debug)]
 pub struct Sleeper {
     sleeping: AtomicBool,
@@ -48,17 +48,17 @@ impl Sleeper {
         self.sleeping.load(Ordering::SeqCst)
     }
 
-    /// Something came: whether the caller is to wake the worker.
+    /// Called after a message was stored: whether the caller must wake the worker.
     pub fn rouse(&self) -> bool {
         self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst)
     }
 
-    /// The mark has come so far: whether the caller is to wake the worker.
+    /// Called after the durable LSN has reached `mark`: whether the caller must wake the worker.
     pub fn reached(&self, mark: u64) -> bool {
         self.lowest.load(Ordering::SeqCst) <= mark && self.rouse()
     }
 
-    /// Whether the worker, when it last fell asleep, waited for a mark.
+    /// Whether the worker waited for a durable LSN when it last fell asleep.
     pub fn awaits_a_mark(&self) -> bool {
         self.lowest.load(Ordering::SeqCst) != u64::MAX
     }

@@ -1,5 +1,4 @@
-//! The primitives by which threads agree, replaceable by ones that a test
-//! schedules.
+//! Synchronization primitives, replaceable by ones under a test's scheduler.
 //!
 //! In every ordinary build the names here are those of `parking_lot` and of
 //! the standard library, and cost nothing. Built with `--cfg shuttle` they are

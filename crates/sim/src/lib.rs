@@ -1,12 +1,12 @@
-//! Faults and histories: what proves the engine's promises.
+//! Simulation of the embedded engine under faults, and checkers of histories.
 //!
 //! [`engine`] drives the embedded engine by a seed on a disk that fails, and
-//! compares every answer, and what comes up after every crash, with the
-//! reference model. [`history`] judges what clients were
-//! told: whether some order of their transactions explains it.
+//! compares every answer, and the state after every crash, with the reference
+//! model. [`history`] checks whether some order of the clients' transactions
+//! explains their results.
 //!
-//! Nothing here is part of the server; nothing here reads a real clock or a
-//! random number that the seed does not give.
+//! This crate is not part of the server; it reads no real clock and only random
+//! numbers that derive from the seed.
 #![forbid(unsafe_code)]
 
 pub mod engine;

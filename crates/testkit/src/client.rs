@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::fail;
 
-/// How long a plain exchange may stand still.
+/// Timeout of a plain exchange.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// What the `mariadb` program printed.
+/// Output of the `mariadb` program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlOutput {
     /// Rows, tab-separated, without column names.
@@ -73,7 +73,7 @@ pub fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
         stream.set_read_timeout(Some(SILENCE))?;
         stream.set_write_timeout(Some(SILENCE))?;
         let mut reader = stream.try_clone()?;
-        // Read beside the writing, so that a long answer cannot stop a long request.
+        // Read while writing, so that a long answer cannot block a long request.
         let answer = std::thread::spawn(move || {
             let mut answer = Vec::new();
             reader.read_to_end(&mut answer).map(|_| answer)
@@ -90,7 +90,7 @@ pub fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Asks for a path over HTTP; gives the status and the body.
+/// Requests a path over HTTP; returns the status and the body.
 pub fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
     let talk = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect_timeout(&address, SILENCE)?;

@@ -1,5 +1,5 @@
-//! Starts and stops real servers for tests: Porpoise itself, and MariaDB, memcached and the TiKV
-//! double beside it, each on free loopback ports with its files in a directory of its own.
+//! Starts and stops real servers for tests: Porpoise, MariaDB, memcached and the TiKV double, each
+//! on free loopback ports with its files in a separate directory.
 //!
 //! ```no_run
 //! let server = porpoise_testkit::Porpoise::builder().arg("--durability", "sync").start();
@@ -13,7 +13,7 @@
 //!    is gone.
 //! 2. A server that does not get ready within its deadline, or that is not installed, fails the
 //!    test with one clear line and its log. Nothing is skipped.
-//! 3. What a server wrote is kept, and printed when its test panics.
+//! 3. The output of a server is kept, and printed when its test panics.
 //! 4. Servers listen on 127.0.0.1 only.
 //!
 //! Functions panic instead of returning errors, since a test has nothing else to do with them; the

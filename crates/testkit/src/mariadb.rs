@@ -13,7 +13,7 @@ use crate::{fail, ports};
 const REMEDY: &str = "MariaDB is needed here: run `make needs`";
 const START: Duration = Duration::from_secs(60);
 
-/// How a [`Mariadb`] is to run.
+/// Options of a [`Mariadb`].
 pub struct MariadbBuilder {
     flush_log: u8,
     arguments: Vec<String>,
@@ -91,9 +91,9 @@ impl MariadbBuilder {
 
 /// A running MariaDB.
 pub struct Mariadb {
-    /// Where it listens.
+    /// Address of the server.
     pub addr: SocketAddr,
-    /// Its Unix socket.
+    /// Unix socket of the server.
     pub socket: PathBuf,
     process: Process,
     _directory: tempfile::TempDir,

@@ -13,7 +13,7 @@ const START: Duration = Duration::from_secs(20);
 
 /// A running memcached.
 pub struct Memcached {
-    /// Where it listens.
+    /// Address of the server.
     pub addr: SocketAddr,
     process: Process,
     _directory: tempfile::TempDir,

@@ -1,6 +1,6 @@
-//! The server itself, as the real binary on ports of its own choice.
+//! The Porpoise server, as the real binary on free ports.
 //!
-//! It tells its addresses on standard output: a line `ready LISTENER ADDRESS` per listener, then
+//! It prints its addresses on standard output: a line `ready LISTENER ADDRESS` per listener, then
 //! `porpoise ready`. A handle reads them from there, so that no port needs to be guessed.
 
 use std::ffi::{OsStr, OsString};
@@ -22,10 +22,10 @@ const TRACE: &str = "trace";
 const LAST_LINE: &str = "porpoise ready";
 const START: Duration = Duration::from_secs(60);
 const STOP: Duration = Duration::from_secs(60);
-/// What a listener that is switched off has for an address.
+/// Address of a listener that is off.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// How a [`Porpoise`] is to run.
+/// Options of a [`Porpoise`].
 pub struct PorpoiseBuilder {
     binary: Option<PathBuf>,
     data_dir: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub struct PorpoiseBuilder {
 }
 
 impl PorpoiseBuilder {
-    /// The binary; without this the one that Cargo built for this test, or that lies beside it.
+    /// Sets the binary; by default the one that Cargo built for this test, or in its directory.
     pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
         self.binary = Some(path.into());
         self
@@ -69,7 +69,7 @@ impl PorpoiseBuilder {
         self
     }
 
-    /// How long it may take to get ready, where recovery is expected to take long.
+    /// Sets the deadline for getting ready, if recovery is expected to take long.
     pub fn start_time(mut self, time: Duration) -> Self {
         self.start_time = time;
         self
@@ -177,7 +177,7 @@ impl PorpoiseBuilder {
     }
 }
 
-/// How a run ended that was expected to end by itself.
+/// Result of a run that was expected to end by itself.
 #[derive(Debug)]
 pub struct Finished {
     /// Exit status.
@@ -196,7 +196,7 @@ pub struct Porpoise {
     pub memcached_addr: SocketAddr,
     /// The HTTP address; port 0 if the listener is off.
     pub http_addr: SocketAddr,
-    /// Where its data is.
+    /// Data directory.
     pub data_dir: PathBuf,
     sockets: Vec<(String, PathBuf)>,
     process: Option<Process>,
@@ -265,7 +265,7 @@ impl Porpoise {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Asks its HTTP listener for a path; gives the status and the body.
+    /// Requests a path over HTTP; returns the status and the body.
     pub fn http(&self, path: &str) -> (u16, String) {
         http_get(self.http_addr, path)
     }
@@ -277,7 +277,7 @@ impl Porpoise {
         }
     }
 
-    /// Asks it to shut down with SIGTERM and waits until it has.
+    /// Shuts the server down with SIGTERM and waits for its end.
     pub fn terminate(&mut self) -> ExitStatus {
         let Some(mut process) = self.process.take() else {
             fail(NAME, "is stopped already")
@@ -318,7 +318,7 @@ impl Porpoise {
         self.builder = change(old);
     }
 
-    /// Waits until `ready` says `Some`; ends the test when the time is over.
+    /// Waits until `ready` returns `Some`; fails the test after `time`.
     pub fn wait_for<T>(&self, what: &str, time: Duration, ready: impl FnMut() -> Option<T>) -> T {
         match wait_until(time, ready) {
             Some(value) => value,
@@ -373,7 +373,7 @@ fn already_written(home: &Path) -> usize {
         .unwrap_or(0)
 }
 
-/// A binary of the same build: what Cargo tells, else what lies beside the test program.
+/// A binary of the same build: the one named by Cargo, or one in the test program's directory.
 fn find_binary(name: &str) -> PathBuf {
     if let Some(told) = std::env::var_os(format!("CARGO_BIN_EXE_{name}")) {
         return told.into();

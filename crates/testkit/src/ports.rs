@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use crate::fail;
 
-/// How often a server is started anew when another process took its port first.
+/// Number of attempts to start a server when another process takes its port first.
 pub const TRIES: usize = 5;
 
 /// `count` distinct addresses on 127.0.0.1 whose ports were free a moment ago.

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use crate::fail;
 use crate::sys::{self, Signal};
 
-/// How much of a log is printed when a test panics.
+/// Bytes of a log that are printed when a test panics.
 const PRINTED_TAIL: usize = 16 * 1024;
 
-/// Calls `ready` every few milliseconds until it says `Some`, or the time is over.
+/// Calls `ready` every few milliseconds until it returns `Some`, or the time is over.
 pub fn wait_until<T>(time: Duration, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + time;
     let mut pause = Duration::from_millis(1);
@@ -39,8 +39,8 @@ pub struct Process {
 impl Process {
     /// Starts `command`, named `name` in messages, with its output in `directory`.
     ///
-    /// Its standard input stays open, and empty, for as long as this handle lives. A program that
-    /// is not there ends the test with `remedy`.
+    /// Its standard input stays open, and empty, as long as this handle exists. A missing program
+    /// fails the test with `remedy`.
     pub fn start(name: &str, mut command: Command, directory: &Path, remedy: &str) -> Self {
         let stdout = directory.join(format!("{name}.stdout"));
         let stderr = directory.join(format!("{name}.stderr"));
@@ -70,12 +70,12 @@ impl Process {
         self.child.id()
     }
 
-    /// What it wrote to standard output so far.
+    /// Standard output so far.
     pub fn stdout(&self) -> String {
         read(&self.stdout)
     }
 
-    /// What it wrote to standard error so far.
+    /// Standard error so far.
     pub fn stderr(&self) -> String {
         read(&self.stderr)
     }
@@ -101,7 +101,7 @@ impl Process {
         mut ready: impl FnMut(&Self) -> Option<T>,
     ) -> T {
         let outcome = wait_until(time, || {
-            // Asked before `ready`, so that a last word written just before the end is seen.
+            // Checked before `ready`, so that output written just before the end is seen.
             let ended = self.ended();
             match (ready(self), ended) {
                 (Some(value), _) => Some(Ok(value)),
@@ -169,7 +169,7 @@ fn tail(text: &str) -> &str {
     text.get(start..).unwrap_or_default()
 }
 
-/// Opens a log for appending, so that a server started again goes on in it.
+/// Opens a log for appending, so that a restarted server continues it.
 fn create(name: &str, path: &Path) -> File {
     match File::options().create(true).append(true).open(path) {
         Ok(file) => file,

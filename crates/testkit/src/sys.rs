@@ -1,4 +1,4 @@
-//! The system calls behind processes: signals to a group, and death together with the parent.
+//! System calls for processes: signals to a group, and ending together with the parent.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub enum Signal {
     /// Ends the process at once.
     Kill,
-    /// Asks it to shut down.
+    /// SIGTERM: a request to shut down.
     Terminate,
 }
 
@@ -74,7 +74,7 @@ fn start_all(incoming: &Receiver<Job>) {
                 }
             });
         }
-        // The receiver waits for this answer; if its thread is gone there is nobody to tell.
+        // The receiver waits for this answer; if its thread has ended, the answer is not needed.
         let _ = reply.send(command.spawn());
     }
 }

@@ -1,6 +1,6 @@
 //! The TiKV double: one process that answers as a placement driver and as stores.
 //!
-//! It picks its own ports and tells them in a line `READY pd=ADDRESS control=ADDRESS`.
+//! It selects free ports and prints them in a line `READY pd=ADDRESS control=ADDRESS`.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -41,7 +41,7 @@ impl TikvDouble {
         }
     }
 
-    /// What to give the server as `--engine`.
+    /// Value of the server's option `--engine`.
     pub fn engine(&self) -> String {
         format!("tikv://{}", self.pd_addr)
     }

@@ -1,5 +1,5 @@
-//! A disk that reads files beneath it and keeps every change to itself: for
-//! looking at a store without touching it.
+//! A disk that reads the files of another one and keeps all changes in memory: for
+//! checking a store without writing to it.
 //!
 //! Invariants:
 //! 1. Nothing beneath is created, written, renamed, removed or locked; files

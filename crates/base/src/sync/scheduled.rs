@@ -1,4 +1,4 @@
-//! The primitives as a test's scheduler has them.
+//! The primitives under a test's scheduler (shuttle).
 //!
 //! Atomics are the standard library's with a [`point`] before each operation:
 //! they keep their size, and may be touched outside of a test's schedule, as

@@ -1,4 +1,4 @@
-//! Counters that cost nothing where they are counted.
+//! Counters without contention between worker groups.
 //!
 //! Each core has its own block of cells; a worker adds to the block of its
 //! group, and reading computes the sum. One entry of the table

@@ -1,4 +1,4 @@
-//! OK and ERR packets, and which of them are held back.
+//! OK and ERR packets, and the deferral of replies.
 //!
 //! An [`Answer`] is one reply being written: it knows where the reply began
 //! in the output, so that all of it can be held until a ticket is durable,

@@ -1,4 +1,4 @@
-//! Replies on their way out, some of them held back until the log has caught up.
+//! Output buffer of a connection, with deferred replies that wait for the log.
 //!
 //! A session appends reply bytes to [`Output::buf`] and names, for a reply
 //! that reveals a commit, the [`Ticket`] that must be durable before it may

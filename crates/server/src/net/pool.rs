@@ -1,4 +1,4 @@
-//! The buffers of a group, lent to connections that have something to say.
+//! Pool of a group's buffers, used by connections with unread or unsent bytes.
 //!
 //! An idle connection holds none, so that ten thousand of them cost what
 //! their sockets and records cost. Only the group's active worker uses the

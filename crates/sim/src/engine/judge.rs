@@ -1,5 +1,5 @@
-//! What is known of a store beside it, and the judgement of what comes up
-//! after a crash.
+//! Knowledge about a store that is kept outside of it, and the check of the state after a
+//! crash.
 
 use super::plan::{Faults, Plan};
 use porpoise_base::clock::ManualClock;
@@ -20,7 +20,7 @@ pub(super) const COUNTER: CounterId = CounterId(70);
 /// The spaces that always exist and have rows.
 pub(super) const BUILT_IN: [SpaceId; 2] = [SpaceId(1), SpaceId(2)];
 
-/// Where a copy writes a row, to see which timestamp it gets.
+/// Space in which a copy writes a row, to see its timestamp.
 const SCRATCH: SpaceId = SpaceId(3);
 
 type Rows = BTreeMap<(SpaceId, Vec<u8>), Vec<u8>>;
@@ -33,7 +33,7 @@ pub(super) struct SpacePair {
     pub(super) dropped: bool,
 }
 
-/// What clients of the store were told so far, and the rows they may see.
+/// Replies that clients of the store have received, and the rows that they may see.
 pub(super) struct Knowledge {
     pub(super) model: Arc<Model>,
     pub(super) spaces: Vec<SpacePair>,
@@ -81,7 +81,7 @@ impl Knowledge {
         last.map_or(self.floor, |(_, commit)| *commit)
     }
 
-    /// The store showed this mark: what is below it may be known to anybody.
+    /// Records a durable LSN that the store has shown: commits below it may be known to clients.
     pub(super) fn saw(&mut self, mark: Ticket, plan: &Plan) {
         let upto = self.upto(mark);
         self.model.set_durable(Ticket(upto));
@@ -146,7 +146,7 @@ pub(super) struct Found {
     pub(super) astray: bool,
 }
 
-/// How the store is opened.
+/// Options with which the store is opened.
 pub(super) fn options(plan: &Plan, disk: &MemDisk, clock: &Arc<ManualClock>) -> KvMemOptions {
     KvMemOptions {
         dir: Some("/data".into()),
@@ -164,7 +164,7 @@ pub(super) fn options(plan: &Plan, disk: &MemDisk, clock: &Arc<ManualClock>) -> 
 /// broken disk allows.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// A description of the fault.
 pub(super) fn bring_up(
     plan: &Plan,
     known: &Knowledge,
@@ -223,7 +223,7 @@ fn which_commit(
         if expected == *rows {
             return Ok((commit, true));
         }
-        // Spaces come and go beside commits: a broken disk may have lost them.
+        // Spaces are created and dropped independently of commits: a broken disk may have lost them.
         if broken && same_where_both_have(&expected, rows) {
             return Ok((commit, false));
         }
@@ -289,8 +289,8 @@ pub(super) fn rows_of(engine: &KvMem) -> Result<Rows, Error> {
     Ok(rows)
 }
 
-/// What a store that came up must give out: nothing twice. Called on copies
-/// that are thrown away.
+/// Checks that a recovered store assigns no id, space or timestamp twice. Called on copies
+/// that are discarded.
 pub(super) fn gives_nothing_twice(known: &Knowledge, engine: &KvMem) -> Result<(), String> {
     let io = |error: Error| format!("a store that came up refuses: {error}");
     let ids = engine.reserve_ids(COUNTER, 1, 1).map_err(io)?;

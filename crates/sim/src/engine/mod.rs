@@ -1,21 +1,20 @@
-//! A simulated life of a store: transactions, checkpoints, faults, crashes.
+//! A simulated run of a store: transactions, checkpoints, faults, crashes.
 //!
-//! One thread does everything: it makes a step of one of several open
-//! transactions, a turn of the log, a checkpoint, a pass of the reclaimer, as
-//! the seed says. The engine has no threads of its own (`Background::Callers`)
-//! and its clock stands still, so that a seed always leads to the same life.
-//! The disk calls back before each of its operations: there the store is
-//! sometimes brought up from what a power cut at that moment would leave (and
-//! judged), and, amid checkpoints and log turns, other transactions make steps.
+//! One thread does everything: a step of one of several open transactions, a write of
+//! the log, a checkpoint, or a pass of the reclaimer, as the seed decides. The engine
+//! has no threads of its own (`Background::Callers`) and its clock does not advance,
+//! so that a seed always leads to the same run. The disk calls back before each of its
+//! operations: there the store is sometimes recovered from the state that a power cut
+//! at that moment would leave (and checked), and, during checkpoints and log writes,
+//! other transactions make steps.
 //!
-//! What is held against the engine:
-//! 1. Every answer of every step is the one that the reference model gives.
-//! 2. After a crash the rows are those after some commit, none of them torn,
-//!    and no older one than the newest that anybody could have been told of.
-//! 3. Ids and spaces that were given out are never given out again; spaces
-//!    that were made are there.
+//! Checks:
+//! 1. Every result of every step equals that of the reference model.
+//! 2. After a crash the rows are those after some commit, none of them torn, and that
+//!    commit is not older than the newest one that a client could know.
+//! 3. Ids and spaces are never assigned twice; created spaces exist.
 //! 4. `verify` finds nothing, before and after.
-//! 5. On a disk that lies about its syncs or flips bits, a store comes up
+//! 5. On a disk that lies about its syncs or flips bits, a store recovers to the state
 //!    after some commit, or its start is refused; it is never wrong.
 //!
 //! Rejected: threads with a random scheduler (a seed would not replay); a

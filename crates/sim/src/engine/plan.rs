@@ -1,9 +1,9 @@
-//! What a seed decides beforehand about a life.
+//! The decisions about a run that a seed makes beforehand.
 
 use porpoise_kv::Durability;
 use std::time::Duration;
 
-/// What goes wrong in a life.
+/// Faults of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Faults {
     /// Power cuts only.
@@ -23,11 +23,11 @@ pub enum Faults {
 pub struct Plan {
     /// Decides everything else.
     pub seed: u64,
-    /// What goes wrong.
+    /// Faults.
     pub faults: Faults,
-    /// When commits count as durable.
+    /// Durability of the store.
     pub durability: Durability,
-    /// How many steps it has.
+    /// Number of steps.
     pub steps: usize,
     /// Transactions open at a time.
     pub transactions: usize,

@@ -1,6 +1,6 @@
-//! The figures of a life.
+//! Counters of a run.
 
-/// What a life has seen.
+/// Counters of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Steps of transactions whose answers were compared.

@@ -188,7 +188,7 @@ pub(super) fn text(outcome: Result<String>) -> String {
     }
 }
 
-/// Whether an error tells of the disk, of which the model has none.
+/// Whether an error is one of the disk, which the model does not have.
 pub(super) fn of_the_disk(error: &Error) -> bool {
     matches!(
         error,

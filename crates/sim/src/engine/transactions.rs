@@ -1,4 +1,4 @@
-//! The open transactions of a life, in the engine and in the model.
+//! The open transactions of a run, in the engine and in the model.
 
 use super::judge::SpacePair;
 use super::plan::{Faults, Plan};
@@ -11,7 +11,7 @@ use porpoise_kv_mem::KvMem;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Steps kept to be printed.
+/// Number of the last steps that are printed.
 const TRACE: usize = 120;
 
 /// A transaction in both stores.
@@ -20,7 +20,7 @@ pub(super) struct Pair {
     model: Box<dyn Txn>,
 }
 
-/// What goes with one run of the store.
+/// State of one start of the store.
 pub(super) struct World {
     pub(super) rng: fastrand::Rng,
     pub(super) open: Vec<Pair>,
@@ -128,7 +128,7 @@ impl World {
             && of_the_disk(error)
         {
             self.disk_failed(error, plan)?;
-            // The model has no disk: both begin anew.
+            // The model has no disk: both begin another transaction.
             let fresh = self.begin(&model)?;
             if let Some(place) = self.open.get_mut(at) {
                 *place = fresh;

@@ -1,4 +1,4 @@
-//! The life itself: what happens next, and what the disk's callbacks do.
+//! The main loop of a run: the next step, and the disk's callbacks.
 
 use super::judge::{COUNTER, Found, Knowledge, SpacePair, bring_up, gives_nothing_twice};
 use super::plan::{Faults, Plan};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// What the disk's callback may look at while the world is busy.
+/// State that the disk's callback may read during a step.
 pub(super) struct Eye {
     pub(super) known: Knowledge,
     /// `None` while the store is down.
@@ -166,12 +166,12 @@ impl Life {
         disk.watch(None);
         let after = disk.after_power_cut(rng.u64(..));
         after.set_capacity(None);
-        // What the old store still writes goes nowhere.
+        // Later writes of the old store are ignored.
         disk.stop_after(Some(0));
         drop(engine);
         *disk = after;
         let flips = self.flip_bits(disk, rng);
-        // What no later group vouches for may be cut off as a torn tail.
+        // A tail that no later group confirms as durable may be removed as torn.
         self.eye.lock().known.lied |= !flips.is_empty();
         let up = self.start(disk, rng, trace.clone())?;
         if self.eye.lock().strayed {
@@ -198,7 +198,7 @@ impl Life {
             return Ok(false);
         }
         if !up && self.plan.faults == Faults::Errors {
-            // The failed operation is behind us: the next start must do.
+            // The failed operation is over: the next start must succeed.
             let after = disk.after_power_cut(rng.u64(..));
             disk.watch(None);
             *disk = after;
@@ -229,7 +229,7 @@ impl Life {
             let path = dir.join(name);
             let len = disk.open(&path).and_then(|file| file.len()).unwrap_or(0) as usize;
             if len > 0 {
-                // Rather where something stands than in the zeroes behind.
+                // Prefer written bytes to the zeroes after them.
                 let below = rng.usize(1..=len);
                 let (offset, bit) = (rng.usize(0..below), rng.u8(0..8));
                 if disk.flip_bit(&path, offset, bit).is_ok() {
@@ -309,7 +309,7 @@ impl Life {
         }
     }
 
-    /// An error that tells of the disk is allowed where the disk has faults.
+    /// Accepts an error of the disk if the disk has faults.
     fn failed(&self, error: &Error) -> Result<(), String> {
         if !of_the_disk(error) || matches!(self.plan.faults, Faults::None | Faults::BitFlips) {
             return Err(format!("on a sound disk: {error}"));
@@ -383,7 +383,7 @@ impl Life {
                 self.eye.lock().known.gone(at);
                 Ok(())
             }
-            // It may be gone or not; until the next start nobody goes there.
+            // The space may exist or not; it is not used until the next start.
             Err(error @ Error::Unknown(_)) => self.failed(&error),
             Err(error) => {
                 self.eye.lock().known.dropping = None;

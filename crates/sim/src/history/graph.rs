@@ -1,9 +1,9 @@
-//! The dependency graph and the search for circles.
+//! The dependency graph and the search for cycles.
 
 use super::Allowed;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Why one transaction comes before another.
+/// Reason for which one transaction precedes another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Edge {
     Ww,

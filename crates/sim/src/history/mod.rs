@@ -1,27 +1,26 @@
-//! Histories of transactions, and the judgement whether some order explains
-//! them.
+//! Histories of transactions, and the check whether some order explains them.
 //!
 //! Clients append numbers, each used once, to lists and read lists whole. A
 //! list read shows the order of the appends before it, so that of two
-//! transactions it is known which wrote first, who read from whom, and who
-//! read what another one then changed: a graph of
-//! - ww: B appended right behind A's number;
+//! transactions it is known which wrote first, which read from which, and which
+//! read a value that another one then changed: a graph of
+//! - ww: B appended directly after A's number;
 //! - wr: B read a list that ends in A's number;
 //! - rw: A read a list to which B appended the next number;
 //! - real time: A had ended before B began.
 //!
-//! A circle is an anomaly, named by what it is made of; names are those of
-//! Adya's thesis: G0 (only ww), G1c (ww and wr), G-single (one rw), G2 (more of
-//! them). What needs no circle: aborted and intermediate reads (G1a, G1b),
+//! A cycle is an anomaly, named by its edges; names are those of Adya's thesis:
+//! G0 (only ww), G1c (ww and wr), G-single (one rw), G2 (several rw). Anomalies
+//! without a cycle: aborted and intermediate reads (G1a, G1b),
 //! lists of which neither is a beginning of the other, lost updates (an
 //! acknowledged number that the last read lacks), reads that contradict the
 //! transaction's own appends.
 //!
 //! Invariants:
-//! 1. A transaction whose outcome is not known counts as committed when
-//!    somebody read its numbers.
-//! 2. The search is complete for the kinds asked for: strongly connected
-//!    components first, then a walk inside of them.
+//! 1. A transaction with an unknown outcome counts as committed if another one has
+//!    read its numbers.
+//! 2. The search is complete for the requested anomalies: strongly connected
+//!    components first, then a search inside of them.
 //!
 //! Rejected: a search for a whole order (exponential in the number of
 //! transactions); registers of transactions (they show no order of writes; single
@@ -42,31 +41,31 @@ pub enum Op {
     Read(u64, Vec<u64>),
 }
 
-/// How a transaction ended, as its client was told.
+/// Outcome of a transaction, as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Committed.
     Committed,
     /// Rolled back or refused.
     Aborted,
-    /// Nobody knows.
+    /// Unknown to the client.
     Unknown,
 }
 
-/// What a client did in one transaction, and when: times are of one clock.
+/// Operations of a client in one transaction, and their times by one clock.
 #[derive(Clone, Debug)]
 pub struct Transaction {
     /// Before its first operation was sent.
     pub began: u64,
     /// After its outcome was read.
     pub ended: u64,
-    /// What it did, in order.
+    /// Operations, in order.
     pub ops: Vec<Op>,
-    /// How it ended.
+    /// Outcome.
     pub outcome: Outcome,
 }
 
-/// What an isolation level allows.
+/// Anomalies that an isolation level allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
     /// Circles with one rw edge.
@@ -128,7 +127,7 @@ pub fn judge(history: &[Transaction], allowed: Allowed) -> Vec<String> {
 type Writers = BTreeMap<(u64, u64), usize>;
 type Orders = BTreeMap<u64, Vec<u64>>;
 
-/// Whether somebody who began after a transaction had ended read a list.
+/// Whether a transaction that began after `txn` had ended has read the list.
 fn read_later(history: &[Transaction], txn: &Transaction, list: u64) -> bool {
     history.iter().any(|later| {
         later.began > txn.ended
@@ -282,7 +281,8 @@ fn build(history: &[Transaction], writers: &Writers, orders: &Orders) -> Graph {
     graph
 }
 
-/// Who had ended before who began. Only the nearest, the rest follows.
+/// Adds real-time edges between transactions that do not overlap: only the nearest, which
+/// imply the others.
 fn real_time(history: &[Transaction], graph: &mut Graph) {
     let committed = |t: &Transaction| t.outcome == Outcome::Committed;
     for (n, txn) in history.iter().enumerate() {

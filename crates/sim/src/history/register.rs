@@ -1,29 +1,29 @@
 //! Registers: whether the calls of many clients on one of them could have
 //! happened one after the other, each between its sending and its answer.
 //!
-//! Values are written once each, so that a value tells which write is meant.
-//! The search walks states: which calls have happened, and the value then. From
-//! a state every call may be next that was sent before the first answer still
-//! outstanding. Calls are sorted by when they were sent; all but a few of those
-//! that have happened are a beginning of that order, so a state is the length
-//! of that beginning, the few beyond it, and the value.
+//! Each value is written once, so that a value identifies its write. The search
+//! explores states: the set of calls that have happened, and the current value.
+//! From a state every call may be next that was sent before the first outstanding
+//! answer. Calls are sorted by the time of sending; those that have happened are a
+//! prefix of that order and a few more, so a state is the length of the prefix, the
+//! few calls beyond it, and the value.
 //!
 //! Invariants:
 //! 1. A state is looked at once: at most (calls × subsets of what overlaps)
 //!    states, few for the handful of clients that a test has.
 //! 2. No recursion: a history may be long.
 //!
-//! Rejected: judging registers by circles as lists are judged: the order of
-//! two writes that nobody read between shows nowhere.
+//! Rejected: checking registers by cycles, as lists are checked: the order of two
+//! writes without a read between them is not observable.
 
 use std::collections::BTreeSet;
 
-/// What one call did to the register.
+/// Effect of a call on the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Saw this value.
     Read(u64),
-    /// Wrote this one, whatever stood there.
+    /// Wrote this value unconditionally.
     Write(u64),
     /// Found the first and wrote the second.
     Swap(u64, u64),
@@ -38,7 +38,7 @@ pub struct Call {
     pub began: u64,
     /// After its answer was read.
     pub ended: u64,
-    /// What it did.
+    /// Effect.
     pub access: Access,
 }
 

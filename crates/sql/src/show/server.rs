@@ -1,4 +1,4 @@
-//! Variables, counters, sessions, and what the server can do.
+//! SHOW of variables, counters, sessions, engines and plugins.
 
 use super::table::{Rows, long_column, maybe, number_column, text, text_column};
 use crate::context::StatementContext;

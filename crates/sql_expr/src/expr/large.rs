@@ -1,4 +1,4 @@
-//! Large values in expressions, where the row was read without them.
+//! Large values in expressions: functions that a row can answer without reading them.
 //!
 //! A plan fetches the large values that its statement needs whole; of others
 //! its rows have length and start, which are enough for the functions here.

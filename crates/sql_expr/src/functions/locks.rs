@@ -1,4 +1,4 @@
-//! GET_LOCK and the functions beside it (manual, "Locking Functions"), over
+//! GET_LOCK and related functions (manual, "Locking Functions"), over
 //! [`crate::expr::named_locks`].
 
 use super::json::truth;

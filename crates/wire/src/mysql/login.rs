@@ -1,5 +1,5 @@
-//! The exchange that proves a user, without sockets: the listener feeds in what
-//! the client sent and sends what is written.
+//! The authentication exchange, without sockets: the listener passes in the client's
+//! packets and sends the packets that are appended.
 //!
 //! 1. The login request's answer counts if it was made for the account's
 //!    plugin; otherwise the client is asked to switch to that plugin.
