@@ -37,10 +37,12 @@ pub(super) fn run(
         buffer.offer(row, cx, states)?;
         Ok(buffer.len() < enough)
     };
-    // Rows that DISTINCT leaves out are not counted.
-    let demand = match order.distinct {
-        Some(_) => Demand::ALL,
-        None => Demand::first(enough),
+    // DISTINCT may want more groups than rows. A scan goes on when rows are left out.
+    let exact = order.distinct.is_none() || input.aggregate().is_none();
+    let demand = if exact {
+        Demand::first(enough)
+    } else {
+        Demand::ALL
     };
     let since = exec.begin_part();
     rows::run(plan, input, demand, exec, &mut consume)?;

@@ -19,7 +19,8 @@ pub(super) struct Demand<'d> {
     /// Rows at the start that it passes over. An operator that can do so without making
     /// them subtracts them here.
     pub(super) skip: Option<&'d Cell<u64>>,
-    /// Rows that are enough, with those passed over.
+    /// Rows that are enough, with those passed over. A scan reads and locks no more at first,
+    /// and goes on when the consumer wants more.
     pub(super) rows: u64,
 }
 
