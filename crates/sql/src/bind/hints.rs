@@ -26,7 +26,7 @@ impl Choice {
     }
 }
 
-/// What hints say about the indexes of one table.
+/// The hints on the indexes of one table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
     join: Choice,

@@ -118,7 +118,7 @@ impl Scope {
     }
 }
 
-/// What binding depends on besides names.
+/// Settings that binding depends on, besides names.
 #[derive(Clone, Debug)]
 pub struct BindEnv {
     /// The session's SQL mode.
@@ -134,7 +134,7 @@ pub struct BindEnv {
     pub div_precision: u8,
 }
 
-/// Where aggregates met while binding go.
+/// Aggregates met while binding.
 #[derive(Clone, Debug, Default)]
 pub struct Aggregates {
     /// Those found, in order.
@@ -142,7 +142,7 @@ pub struct Aggregates {
 }
 
 impl Aggregates {
-    /// What their arguments and orders are made of.
+    /// Their arguments and sort keys.
     pub fn expressions(&self) -> impl Iterator<Item = &crate::expr::Expr> {
         let all = self.list.iter();
         all.flat_map(|a| a.args.iter().chain(a.order.iter().map(|k| &k.expr)))
@@ -157,7 +157,7 @@ pub struct Binder<'s> {
     pub env: &'s BindEnv,
     /// The clause, for messages ("field list", "where clause", ...).
     pub place: &'static str,
-    /// Where aggregates go; `None` where they are not allowed (1111).
+    /// The list that aggregates are added to; `None` where they are not allowed (1111).
     pub aggregates: Option<&'s mut Aggregates>,
     /// VALUES(col) means the row to be inserted: columns of slot 0.
     pub values_allowed: bool,
@@ -169,7 +169,7 @@ pub struct Binder<'s> {
     /// Keys of GROUP BY, which HAVING prefers to names of the select list, and
     /// those to other columns.
     pub keys: Option<&'s [crate::expr::Expr]>,
-    /// What subqueries are planned with; `None` where none can stand.
+    /// The planner of subqueries; `None` where none can stand.
     pub plan: Option<&'s dyn SubqueryPlanner>,
 }
 

@@ -134,7 +134,7 @@ pub(super) fn cast_type(
     })
 }
 
-/// What DECIMAL(precision, scale) of a CAST may be: 1425, 1426, 1427.
+/// Checks DECIMAL(precision, scale) of a CAST: 1425, 1426, 1427.
 fn decimal_fits(precision: Option<u64>, scale: Option<u64>) -> Result<()> {
     let (precision, scale) = (precision.unwrap_or(10), scale.unwrap_or(0));
     let (code, text) = if scale > 30 {
@@ -177,7 +177,7 @@ pub(super) fn unit_of(unit: IntervalUnit) -> Unit {
     }
 }
 
-/// What a construct that is not there is called in messages.
+/// The name in messages of a construct that is not supported.
 pub(super) fn construct_name(kind: &ast::ExprKind<'_>) -> &'static str {
     use ast::ExprKind as A;
     match kind {

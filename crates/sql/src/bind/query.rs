@@ -28,7 +28,7 @@ pub struct Enclosing<'a> {
     pub scope: &'a Scope,
     /// The query around it.
     pub up: Option<&'a Enclosing<'a>>,
-    /// What the query inside reads of it and of those further out.
+    /// Columns that the query inside reads of it and of those further out.
     pub free: RefCell<Vec<FreeRef>>,
     /// Its aggregates, where the query inside stands where one may stand.
     pub aggregates: RefCell<Option<Aggregates>>,
@@ -54,7 +54,7 @@ impl<'a> Enclosing<'a> {
         }
     }
 
-    /// How many references are noted, here and further out.
+    /// Numbers of references noted, here and further out.
     pub(super) fn noted(&self) -> Vec<usize> {
         let mut counts = vec![self.free.borrow().len()];
         if let Some(up) = self.up {
@@ -98,7 +98,7 @@ pub trait SubqueryPlanner {
     /// Plans a query inside of `enclosing`; with whether the same inputs give the same rows.
     ///
     /// # Errors
-    /// What binding and planning find.
+    /// Those of binding and planning.
     fn plan_inside(
         &self,
         query: &Query<'_>,

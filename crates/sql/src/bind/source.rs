@@ -9,7 +9,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Where the rows of a table of the statement come from.
+/// The origin of the rows of a table of the statement.
 #[derive(Clone, Debug)]
 pub enum Origin {
     /// A stored table.
@@ -90,11 +90,11 @@ pub trait DerivedPlan: Any + Debug + Send + Sync {
 /// Rows made by a query.
 #[derive(Debug)]
 pub struct Derived {
-    /// How they are made.
+    /// The plan that makes them.
     pub rows: Box<dyn DerivedPlan>,
     /// Their columns.
     pub columns: Vec<ScopeColumn>,
-    /// What they depend on outside of themselves; level 1 is the row of the
+    /// Columns that they depend on outside of themselves; level 1 is the row of the
     /// query in whose FROM they stand, which only LATERAL can see.
     pub free: Vec<FreeRef>,
 }
@@ -116,9 +116,9 @@ pub struct MergedView {
     pub name: String,
     /// The columns it shows, in order, as positions in the table.
     pub shown: Vec<usize>,
-    /// What its rows fulfil, over slot 0.
+    /// Conditions that its rows fulfil, over slot 0.
     pub conditions: Vec<Expr>,
-    /// What a row written through it must fulfil (WITH CHECK OPTION).
+    /// Conditions on a row written through it (WITH CHECK OPTION).
     pub check: Vec<Expr>,
 }
 

@@ -101,7 +101,7 @@ fn agreed(a: Claim, b: Claim, operation: &str) -> Result<Claim> {
     Err(SqlError::new(1267, "HY000", text))
 }
 
-/// How two operands compare.
+/// The comparison of two operands.
 pub fn comparison(a: &Expr, b: &Expr, operation: &str) -> Result<CompareAs> {
     let how = comparison_type(&a.ty, &b.ty);
     if !matches!(how, CompareAs::Bytes(_)) {
@@ -111,7 +111,7 @@ pub fn comparison(a: &Expr, b: &Expr, operation: &str) -> Result<CompareAs> {
     Ok(CompareAs::Bytes(collation))
 }
 
-/// How BETWEEN compares with its bounds: text by the one collation of all three.
+/// The comparisons of BETWEEN with its bounds: text by the one collation of all three.
 pub(super) fn between_as(arg: &Expr, low: &Expr, high: &Expr) -> Result<[CompareAs; 2]> {
     let mut by_low = comparison(arg, low, "between")?;
     let mut by_high = comparison(arg, high, "between")?;

@@ -9,7 +9,7 @@ use crate::expr::eval::{EvalCx, Slot};
 use crate::plan::physical::{DistinctMethod, RowOperator};
 use crate::plan::{OrderKey, QueryPlan};
 
-/// What is done to the rows that are kept.
+/// Order and DISTINCT of the rows that are kept.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Order<'p> {
     /// ORDER BY.

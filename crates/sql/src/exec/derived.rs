@@ -185,7 +185,7 @@ fn distinct(plan: &QueryPlan, rows: &mut Vec<Vec<Value>>, states: &States) -> Ex
     Seen::new(states).retain_new(rows, |row| row_key(plan, row))
 }
 
-/// How often each row of the right side occurs. The keys are counted with the statement until
+/// Number of occurrences of each row of the right side. The keys are counted with the statement until
 /// the whole set operation settles.
 fn counted(
     plan: &QueryPlan,

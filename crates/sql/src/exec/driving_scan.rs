@@ -27,7 +27,7 @@ use std::rc::Rc;
 /// Rows looked at before the conditions are learnt.
 const FEW: usize = 512;
 
-/// Where they come from.
+/// The driving scan of a join.
 pub(super) enum DrivingScan<'p> {
     /// A table of rows.
     Stored(Box<Stored<'p>>),
@@ -45,10 +45,10 @@ pub(super) struct Stored<'p> {
     batch: usize,
     /// Rows that are enough.
     wanted: u64,
-    /// The conditions and how far the scan reaches, where rows may be judged
+    /// The conditions and the pruning, where rows may be judged
     /// where they lie.
     shown: Option<(Conditions<'p>, Pruning)>,
-    /// What is read of entries, where those are enough.
+    /// Columns that are read of entries of a covering index.
     columns: Vec<usize>,
     /// Rows looked at so far, until the conditions were learnt.
     looked_at: usize,

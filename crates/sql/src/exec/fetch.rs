@@ -28,7 +28,7 @@ pub struct Entry<'a> {
     pub slot: Slot<'a>,
 }
 
-/// What a scan of one table has still to do.
+/// The state of a scan of one table.
 pub enum Cursor {
     /// Whole keys of a unique index, all at once.
     Keys {
@@ -41,9 +41,9 @@ pub enum Cursor {
     },
     /// Ranges of an index.
     Scan {
-        /// What.
+        /// The ranges.
         spec: ScanSpec,
-        /// Where it stands.
+        /// The position in them.
         position: ScanPosition,
     },
     /// Rows of several indexes.
@@ -293,7 +293,7 @@ impl Cursor {
         Ok(passed)
     }
 
-    /// How many more entries there are, some at a time; `None` at the end.
+    /// Counts more entries, some at a time; `None` at the end.
     pub fn count(
         &mut self,
         table: &Table,

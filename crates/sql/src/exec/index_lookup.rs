@@ -97,7 +97,7 @@ fn cursor_of(access: &Access, keys: Vec<Vec<u8>>) -> Cursor {
     }
 }
 
-/// What a batch of rows found.
+/// Rows found for a batch.
 pub(super) struct LookedUp<'a> {
     /// By the position of the key.
     rows: Vec<SmallVec<[Slot<'a>; 1]>>,
@@ -105,7 +105,7 @@ pub(super) struct LookedUp<'a> {
 }
 
 impl<'a> LookedUp<'a> {
-    /// What the row at this position of the batch found.
+    /// Rows found for the row at this position of the batch.
     pub(super) fn of(&self, tuple: usize) -> impl Iterator<Item = Slot<'a>> {
         let keys = self.of_tuple.get(tuple).into_iter().flatten();
         keys.filter_map(|at| self.rows.get(*at)).flatten().copied()

@@ -28,7 +28,7 @@ const MOST_BYTES: usize = 64 << 20;
 /// Entries read in one call.
 const FETCHED: usize = 4096;
 
-/// What is to be read of a table by way of several indexes.
+/// An index-merge union: the rows of a table that several indexes lead to.
 pub struct IndexMerge {
     /// Entries to gather keys from; none once they are gathered.
     scans: Vec<ScanSpec>,
@@ -36,9 +36,9 @@ pub struct IndexMerge {
     most: usize,
     /// Primary keys, ascending, each once.
     keys: Vec<Box<[u8]>>,
-    /// What they take, in bytes.
+    /// Their size in bytes.
     bytes: usize,
-    /// How many of them were read.
+    /// Number of them that were read.
     at: usize,
 }
 
@@ -164,7 +164,7 @@ impl IndexMerge {
     }
 }
 
-/// What a kept key takes.
+/// Bytes of a kept key.
 fn bytes_of(key: &[u8]) -> usize {
     key.len() + size_of::<Box<[u8]>>()
 }

@@ -39,7 +39,7 @@ use std::rc::Rc;
 /// Rows of the first table in one batch.
 pub(super) const BATCH: usize = 256;
 
-/// What a joined row is handed to; false ends the query.
+/// Receives the joined rows; returns whether it wants more.
 pub type Consumer<'c> = dyn for<'r> FnMut(&[Slot<'r>], &EvalCx<'r>) -> ExecResult<bool> + 'c;
 
 /// A row of all tables joined so far; the slots of the others are empty.
@@ -144,11 +144,11 @@ struct Inner<'h> {
     materialized: MaterializedTables<'h>,
     /// The stored tables of the join, by slot.
     tables: Vec<Option<&'h Table>>,
-    /// What a join's rows are judged by, by the join's address.
+    /// Compiled conditions of each join, by the join's address.
     judged: HashMap<usize, Judged<'h>>,
 }
 
-/// What the rows of one join are judged by.
+/// The compiled conditions of one join.
 struct Judged<'h> {
     on: Conditions<'h>,
     filter: Conditions<'h>,
@@ -432,7 +432,7 @@ fn by_nested<'a, 'h: 'a>(
 
 /// The rows that may belong to those of a batch.
 enum Candidates<'a, 'h> {
-    /// What an index led to.
+    /// Rows that an index led to.
     LookedUp(LookedUp<'a>),
     /// These, for each row of the batch.
     Lists(Vec<Vec<Slot<'a>>>),

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 /// No row.
 const NONE: usize = usize::MAX;
 
-/// Where the first row of each key stands.
+/// Position of the first row of each key.
 enum First<'h> {
     Bytes(HashMap<&'h [u8], usize, RandomState>),
     Numbers(HashMap<i64, usize, RandomState>, Unit),
@@ -96,7 +96,7 @@ impl<'h> JoinHashTable<'h> {
         }
     }
 
-    /// What numbers stand for, of a table by numbers.
+    /// Unit of the numbers, of a table by numbers.
     pub(super) fn unit(&self) -> Option<Unit> {
         match &self.first {
             First::Numbers(_, unit) => Some(*unit),

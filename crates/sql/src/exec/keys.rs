@@ -14,7 +14,7 @@ use porpoise_rows::KeyRange;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{CastCx, Collation, ColumnType, Decimal, Kind, Value, ValueRef, store};
 
-/// What a value is in the terms of a column.
+/// A value in the terms of a column.
 pub(super) enum KeyValue {
     /// Exactly this.
     Exact(Value),
@@ -314,7 +314,7 @@ enum Edge {
     Key(Vec<u8>),
 }
 
-/// What the keys of texts begin with that a pattern may match. A text that
+/// The common start of the keys of texts that a pattern may match. A text that
 /// begins with certain characters has a key that begins with theirs, without
 /// the bytes that end it; spaces at the end, which keys may leave out, are
 /// left out of it.

@@ -3,7 +3,7 @@
 //! Candidates are found first (whole unique keys need no search), locked in
 //! one call, and shown as the locks returned them: in the newest version.
 //! Whether that version still matches is for the caller's conditions to say.
-//! What a candidate newer than the view means is the transaction's affair
+//! The conflict policy decides about a candidate newer than the snapshot
 //! ([`ConflictPolicy`]).
 
 use super::fetch::{Cursor, Fetched, copied};
@@ -67,7 +67,7 @@ fn wait_of(lock: LockSpec, exec: &Exec<'_>) -> Wait {
     }
 }
 
-/// What becomes of a statement that met a row newer than its view.
+/// Decides about a statement that met a row newer than its snapshot.
 fn judge(newer: bool, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> ExecResult<()> {
     if !newer {
         return Ok(());
@@ -75,7 +75,7 @@ fn judge(newer: bool, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> ExecResult<
     match exec.conflicts {
         ConflictPolicy::Take => Ok(()),
         // Who would have skipped the row a moment ago takes it as it is now, if it still
-        // matches: workers at one queue would begin anew for each other's rows for ever.
+        // matches: workers at one queue would restart for each other's rows for ever.
         ConflictPolicy::Restart if busy == Busy::Skip => Ok(()),
         ConflictPolicy::Advance => Err(ExecError::Restart),
         // A whole key was asked for: its newest version is the answer.
@@ -84,7 +84,7 @@ fn judge(newer: bool, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> ExecResult<
     }
 }
 
-/// What a call that locks gives, in the order of what was asked for.
+/// Rows that a locking call returned, in the order of the request.
 struct Granted<'a> {
     table: &'a Table,
     arena: &'a Bump,

@@ -77,7 +77,7 @@ pub(super) fn number_key<'h>(
     alike.then_some((known, own))
 }
 
-/// What a join holds, by slot.
+/// Materialized inputs of a join, by slot.
 pub(super) struct MaterializedTables<'h> {
     arena: &'h Bump,
     /// The stored tables of the join, by slot.
@@ -87,7 +87,7 @@ pub(super) struct MaterializedTables<'h> {
     counted: Cell<usize>,
 }
 
-/// What a row takes beside its bytes, in a list and in a hash table.
+/// Bytes of a row beside its values, in a list and in a hash table.
 const BESIDE: usize = size_of::<Slot<'_>>() + 4 * size_of::<usize>();
 
 impl<'h> MaterializedTables<'h> {

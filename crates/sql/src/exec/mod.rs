@@ -90,7 +90,7 @@ impl<E: Into<SqlError>> From<E> for ExecError {
 /// The result of execution.
 pub type ExecResult<T> = std::result::Result<T, ExecError>;
 
-/// Where the rows of a result go.
+/// Receives the rows of a result.
 pub trait ResultSink {
     /// Announces a result set.
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError>;
@@ -98,11 +98,11 @@ pub trait ResultSink {
     fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError>;
     /// Before the columns: the result must be kept until the statement has
     /// ended, because its rows are newer than what is durable, or because it
-    /// may begin anew ([`ResultSink::columns`] again).
+    /// may restart ([`ResultSink::columns`] again).
     fn whole(&mut self) {}
 }
 
-/// What is done about rows newer than the view.
+/// Treatment of rows newer than the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConflictPolicy {
     /// Snapshot isolation with a pinned view: the statement is run again if the
@@ -115,7 +115,7 @@ pub enum ConflictPolicy {
     Take,
 }
 
-/// What all queries of one execution share.
+/// State shared by all queries of one execution.
 pub struct Shared<'x> {
     /// The transaction. Borrowed for the time of one call of `rows`, in which
     /// nothing is evaluated.
@@ -126,14 +126,14 @@ pub struct Shared<'x> {
     pub params: &'x [ValueRef<'x>],
     /// Own writes below this are seen (rule 7).
     pub mark: Mark,
-    /// What is done about newer rows.
+    /// Treatment of newer rows.
     pub conflicts: ConflictPolicy,
     /// Ranges that are scanned for rows to lock must not have changed when the
     /// transaction commits (transactions.md, rule 5).
     pub validate: bool,
     /// `innodb_lock_wait_timeout`.
     pub lock_wait: Duration,
-    /// What virtual tables show.
+    /// Contents of virtual tables.
     pub server: &'x dyn crate::virtual_tables::VirtualRows,
     /// Batches of rows so far.
     pub batches: Cell<u32>,
@@ -141,13 +141,13 @@ pub struct Shared<'x> {
     pub states: &'x States,
     /// `cte_max_recursion_depth`.
     pub recursion: u64,
-    /// What the parts of the plan do is noted here.
+    /// Counters of the parts of the plan, for EXPLAIN ANALYZE.
     pub profile: Option<&'x Profile>,
 }
 
-/// What the execution of one query works with.
+/// Context of the execution of one query.
 pub struct Exec<'x> {
-    /// What it shares with the others of the statement.
+    /// State shared with the other queries of the statement.
     pub shared: &'x Shared<'x>,
     /// The session and the statement.
     pub env: &'x Env,
@@ -155,11 +155,11 @@ pub struct Exec<'x> {
     pub params: &'x [ValueRef<'x>],
     /// The current rows of the queries around it.
     pub outer: Option<&'x Frame<'x>>,
-    /// What is done about newer rows.
+    /// Treatment of newer rows.
     pub conflicts: ConflictPolicy,
     /// `innodb_lock_wait_timeout`.
     pub lock_wait: Duration,
-    /// What virtual tables show.
+    /// Contents of virtual tables.
     pub server: &'x dyn crate::virtual_tables::VirtualRows,
 }
 
@@ -224,7 +224,7 @@ impl Exec<'_> {
     }
 }
 
-/// What a changing statement did.
+/// Effects of a changing statement.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// Rows that the WHERE matched; of an INSERT those that were there as they were to become.
@@ -239,6 +239,6 @@ pub struct Changes {
     pub insert_id: Option<u64>,
     /// The id of the last row inserted, generated or given, or changed in the place of one.
     pub row_id: Option<u64>,
-    /// What the reply must wait for.
+    /// The commit position that the reply must wait for.
     pub seen: Ticket,
 }

@@ -17,7 +17,7 @@ use porpoise_rows::{RowBuf, RowChange, UpdateMode};
 use porpoise_types::{Level, Warning};
 use std::collections::HashSet;
 
-/// What is to be done to the rows of one table.
+/// Changes to the rows of one table.
 struct Gathered {
     changes: Vec<RowChange>,
     gone: Vec<(Vec<u8>, RowBuf)>,

@@ -1,4 +1,4 @@
-//! What the parts of a plan did: rows, loops and time, for EXPLAIN ANALYZE.
+//! Counters of the parts of a plan: rows, loops and time, for EXPLAIN ANALYZE.
 //!
 //! Parts are told by their address; the plan outlives the execution. A part's
 //! time holds that of what runs inside it. Nothing is counted unless a profile
@@ -8,10 +8,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What one part of a plan did.
+/// Counters of one part of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Actual {
-    /// How often it was begun.
+    /// Number of times it was begun.
     pub loops: u64,
     /// Rows that it gave, in all loops.
     pub rows: u64,
@@ -21,7 +21,7 @@ pub struct Actual {
     pub time: Duration,
 }
 
-/// What an address stands for: a query and its first field have the same.
+/// The part at an address: a query and its first field have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A query.
@@ -34,7 +34,7 @@ pub enum Role {
     Scan,
 }
 
-/// What the parts of a plan did.
+/// Counters of the parts of a plan.
 #[derive(Debug, Default)]
 pub struct Profile {
     parts: RefCell<HashMap<(usize, Role), Actual>>,
@@ -59,7 +59,7 @@ impl Profile {
         actual.time += time;
     }
 
-    /// What a part did; `None` when it was never begun.
+    /// Counters of a part; `None` when it was never begun.
     pub fn of<T>(&self, part: &T, role: Role) -> Option<Actual> {
         self.parts.borrow().get(&(address(part), role)).copied()
     }

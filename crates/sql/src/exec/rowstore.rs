@@ -13,7 +13,7 @@ use porpoise_types::{Date, DateTime, Decimal, Time, ValueRef};
 /// Bytes of a chunk; a longer row has one of its own.
 const CHUNK: usize = 1 << 18;
 
-/// Where a row lies.
+/// Position of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     chunk: u32,

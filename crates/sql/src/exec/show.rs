@@ -19,7 +19,7 @@ use porpoise_types::ValueRef;
 use smallvec::{SmallVec, smallvec};
 use std::ops::ControlFlow;
 
-/// How a call that shows rows ended.
+/// The end of a call that shows rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// There may be more rows.

@@ -51,7 +51,7 @@ pub(super) struct SortBuffer<'p> {
     most: usize,
     /// The last key wanted when rows were thrown away.
     last: Option<Vec<u8>>,
-    /// What DISTINCT has seen.
+    /// Rows that DISTINCT has seen.
     seen: HashSet<Vec<u8>, RandomState>,
     /// Its last row, where those that are the same follow each other.
     shown: Option<Vec<u8>>,
@@ -70,7 +70,7 @@ pub(super) struct SortBuffer<'p> {
     same: Vec<u8>,
 }
 
-/// What of a query's expressions are plain integers.
+/// Expressions of a query that are plain integers.
 struct Fast<'p> {
     /// The first sort key, where only the first rows are wanted, and whether it
     /// is descending.
@@ -156,7 +156,7 @@ impl<'p> SortBuffer<'p> {
         }
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub(super) fn len(&self) -> u64 {
         self.entries.len() as u64
     }

@@ -1,4 +1,4 @@
-//! What an execution keeps between rows: results of subqueries and derived
+//! Results kept between rows by an execution: those of subqueries and derived
 //! tables.
 //!
 //! Everything is found by the address of the plan's part that it belongs to;
@@ -40,13 +40,13 @@ pub(super) struct Memo {
 /// Answers remembered for one subquery at most; past it all are forgotten.
 const MOST_ANSWERS: usize = 65_536;
 
-/// What an execution keeps. What is still counted when it is dropped is released.
+/// Results that an execution keeps. Memory that is still counted at its drop is released.
 #[derive(Debug, Default)]
 pub struct States {
     memos: RefCell<HashMap<usize, Memo>>,
     working: RefCell<HashMap<usize, Rc<RowSet>>>,
     used: Cell<u64>,
-    /// Where `used` is counted too.
+    /// The tracker that `used` is charged to.
     tracker: Option<Arc<MemoryTracker>>,
     /// A subquery met a row newer than the view: the statement runs again.
     pub restart: Cell<bool>,
@@ -107,7 +107,7 @@ impl States {
         }
     }
 
-    /// What was counted is held no more.
+    /// Releases counted bytes.
     pub fn let_go(&self, bytes: u64) {
         let used = self.used.get();
         let bytes = bytes.min(used);

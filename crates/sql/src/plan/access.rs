@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// Keys that one look-up may have at most; longer IN lists are scanned.
 pub(super) const MAX_KEYS: usize = 10_000;
 
-/// What FORCE INDEX multiplies a scan of the table by.
+/// Factor of the cost of a table scan under FORCE INDEX.
 const FORCED: f64 = 1e9;
 
 /// A way to the rows of a table, for one row of the tables joined before.
@@ -42,13 +42,13 @@ pub(super) struct Path {
     pub(super) entries: bool,
     /// Rows that it looks at, about.
     pub(super) rows: f64,
-    /// What it costs, about.
+    /// Estimated cost.
     pub(super) cost: f64,
     /// The addresses of conditions that hold for all that it finds.
     pub(super) implied: Vec<usize>,
 }
 
-/// What a choice goes by.
+/// Chooses the access path of one table.
 pub(super) struct AccessPlanner<'a> {
     pub(super) table: &'a Table,
     pub(super) slot: usize,
@@ -65,7 +65,7 @@ pub(super) struct AccessPlanner<'a> {
 }
 
 impl Path {
-    /// Rows where nobody is asked for statistics.
+    /// Estimated rows without statistics.
     pub(super) fn rows_unasked(&self) -> f64 {
         match &self.access {
             Access::PointLookup { keys, .. } => keys.len() as f64,
@@ -101,7 +101,7 @@ impl<'a> AccessPlanner<'a> {
         self.known.get_or_init(|| self.figures.of(self.table))
     }
 
-    /// What a path reads of each row.
+    /// The part of each row that a path reads.
     pub(super) fn read_mode(&self, path: &Path) -> ReadMode {
         match (path.entries, self.needed) {
             (false, _) => ReadMode::Row,
@@ -183,7 +183,7 @@ impl<'a> AccessPlanner<'a> {
         first.unwrap_or_else(|| self.whole(0, false, None))
     }
 
-    /// What a path costs when the order must be made where it gives none, and
+    /// The cost of a path when the order must be made where it gives none, and
     /// where a LIMIT may end it early when it does.
     pub(super) fn with_order(&self, path: &Path, left: f64, limited: bool) -> f64 {
         match (path.ordered, limited) {
@@ -193,7 +193,7 @@ impl<'a> AccessPlanner<'a> {
         }
     }
 
-    /// What is expected of a path alone.
+    /// The estimate for a path alone.
     pub(super) fn estimate(&self, path: &Path) -> Estimate {
         let part = match self.figures.shown() {
             true => (self.left().max(1.0) / path.rows.max(1.0)).min(1.0),
@@ -222,7 +222,7 @@ impl<'a> AccessPlanner<'a> {
         })
     }
 
-    /// What a row of the index costs once its entry is reached.
+    /// The cost of a row of the index once its entry is reached.
     fn row_cost(&self, position: usize, entries: bool) -> f64 {
         match (position, entries) {
             (_, true) => cost::ENTRY,
@@ -350,7 +350,7 @@ impl<'a> AccessPlanner<'a> {
         }
     }
 
-    /// The keys that a subquery yields; nobody knows how many. Rows are read,
+    /// The keys that a subquery yields, of unknown number. Rows are read,
     /// for many keys make it a scan of the table.
     fn of_set(&self, position: usize, index: &Index, predicates: &[Sargable<'_>]) -> Option<Path> {
         let first = index.parts.first().filter(|p| p.prefix.is_none())?;

@@ -1,4 +1,4 @@
-//! What clients are told about the columns of a result.
+//! Metadata of the columns of a result.
 
 use super::ResultColumn;
 use super::select::Item;

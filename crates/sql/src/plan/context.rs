@@ -1,4 +1,4 @@
-//! What planning works with: definitions, settings, the queries around, and
+//! The context of planning: definitions, settings, the queries around, and
 //! which table, view or common table expression a name stands for.
 
 use super::derived::{CteEntry, Derived, RowsPlan, rows_of};
@@ -16,7 +16,7 @@ use porpoise_rows::catalog::{Catalog, Table};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// What planning works with.
+/// The context of planning.
 pub struct PlanCx<'a> {
     /// The definitions.
     pub catalog: &'a Catalog,
@@ -31,19 +31,19 @@ pub struct PlanCx<'a> {
     pub outer: Option<&'a Enclosing<'a>>,
     /// This is a query inside another statement.
     pub inner: bool,
-    /// How many queries deep.
+    /// Depth of the query inside others.
     pub depth: usize,
-    /// What WITH clauses around have named.
+    /// Common table expressions of the WITH clauses around.
     pub ctes: &'a [CteEntry],
-    /// What the queries inside read.
+    /// Tables that the queries inside read.
     pub reads: &'a Reads,
-    /// What is known of tables.
+    /// Statistics of tables.
     pub figures: &'a dyn Figures,
     /// The view whose query this is.
     pub view: Option<&'a ViewFrame<'a>>,
 }
 
-/// What the queries inside a statement read and do.
+/// Tables that the queries inside a statement read, and locks that they take.
 #[derive(Debug, Default)]
 pub struct Reads {
     /// The stored tables.

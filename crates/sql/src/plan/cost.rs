@@ -1,4 +1,4 @@
-//! What reading costs, and how much conditions let through.
+//! The cost model: weights of operations, and selectivities of conditions.
 //!
 //! Costs are in terms of one row read in the order of the primary key, where it
 //! lies. The weights are figures of the embedded engine, rounded; measured by
@@ -87,7 +87,7 @@ pub(super) fn of_bounds(bounds: usize) -> f64 {
     }
 }
 
-/// What it costs to give rows an order that their path does not have, or to
+/// The cost of giving rows an order that their path does not have, or to
 /// make so many groups of them all the same.
 pub(super) fn to_order(purpose: Purpose, rows: f64, groups: impl FnOnce() -> f64) -> f64 {
     match purpose {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 pub use crate::bind::Derived;
 
-/// How rows are made.
+/// The way in which rows are made.
 #[derive(Debug)]
 pub enum RowsPlan {
     /// By one query.
@@ -63,7 +63,7 @@ pub struct RecursivePlan {
     pub steps: Vec<QueryPlan>,
     /// Rows that were found before are left out.
     pub distinct: bool,
-    /// What the steps read as the rows found last.
+    /// The derived table that the steps read the rows found last from.
     pub working: Arc<Derived>,
     /// LIMIT: the steps end when so many rows are there.
     pub limit: Option<Expr>,
@@ -80,7 +80,7 @@ impl DerivedPlan for RowsPlan {
 /// Stands for the rows of a plan that this planner did not make, of which there are none.
 static NO_ROWS: RowsPlan = RowsPlan::Working;
 
-/// How the rows of a derived table are made.
+/// The plan of a derived table.
 pub fn rows_of(derived: &Derived) -> &RowsPlan {
     derived.rows_as().unwrap_or(&NO_ROWS)
 }
@@ -117,6 +117,6 @@ pub struct CteEntry {
     pub name: String,
     /// The rows; `None` for a recursive one whose columns are not known yet.
     pub derived: Option<Arc<Derived>>,
-    /// How many queries deep it was defined.
+    /// Depth of the query that defines it.
     pub depth: usize,
 }

@@ -41,18 +41,18 @@ pub struct InsertPlan {
     /// The query that gives the rows instead. Values behind those of `columns` are those of
     /// `beside`.
     pub source: Option<Box<QueryPlan>>,
-    /// What happens to rows whose key exists.
+    /// Treatment of rows whose key exists.
     pub mode: InsertMode,
     /// ON DUPLICATE KEY UPDATE: positions and values, over the row that is there as slot 0.
     /// Slot 1 is the new row, or the slots from 1 on are the tables of `source`.
     pub on_duplicate: Vec<(usize, NewValue)>,
-    /// What `on_duplicate` names of the tables of `source`: their slots there, and columns.
+    /// Columns of the tables of `source` that `on_duplicate` names: slots there, and columns.
     pub beside: Vec<(usize, usize)>,
     /// PARTITION (names): rows must belong there.
     pub partitions: Option<Arc<[usize]>>,
     /// The table as the statement names it.
     pub named: Source,
-    /// What new rows must fulfil: the view's WITH CHECK OPTION.
+    /// Conditions on new rows: the view's WITH CHECK OPTION.
     pub check: Option<ViewCheck>,
     /// Columns that are not given may have an expression as default.
     pub default_expressions: bool,
@@ -76,7 +76,7 @@ pub struct Target {
     pub source: Source,
     /// The table.
     pub table: Arc<Table>,
-    /// How its rows are found and locked.
+    /// The scan that finds and locks its rows.
     pub scan: Scan,
     /// Conditions on no column.
     pub constant: Vec<Expr>,
@@ -95,7 +95,7 @@ pub struct UpdatePlan {
     pub set: Vec<(usize, NewValue)>,
     /// IGNORE.
     pub ignore: bool,
-    /// What changed rows must fulfil: the view's WITH CHECK OPTION.
+    /// Conditions on changed rows: the view's WITH CHECK OPTION.
     pub check: Option<ViewCheck>,
     /// Stored tables that queries inside read.
     pub inner_tables: Vec<Arc<Table>>,

@@ -84,7 +84,7 @@ pub(super) fn finish_with(
     Ok(plan)
 }
 
-/// What becomes of the rows: sorted, told apart, kept, or sent as they come.
+/// The operator that sorts, tells apart, keeps, or sends the rows.
 fn sent(
     input: RowOperator,
     keys: Vec<OrderKey>,
@@ -111,7 +111,7 @@ fn group_order(groups: &Option<(Vec<OrderKey>, Purpose)>) -> (&[OrderKey], Purpo
     }
 }
 
-/// What is known of the whole only.
+/// Fills in what depends on the whole plan.
 fn settle(plan: &mut QueryPlan, cx: &PlanCx<'_>) {
     let mut has_subqueries = false;
     plan.expressions(&mut |e| has_subqueries |= e.has_query());
@@ -123,7 +123,7 @@ fn settle(plan: &mut QueryPlan, cx: &PlanCx<'_>) {
     super::rules::apply(plan);
 }
 
-/// What is evaluated for each row, or for each group.
+/// Expressions that are evaluated for each row, or for each group.
 struct Outcome {
     items: Vec<Item>,
     group_by: Vec<Expr>,
@@ -196,7 +196,7 @@ fn outcome(
 }
 
 impl Outcome {
-    /// What clients are told of the items.
+    /// Metadata of the items.
     fn columns(&self, scope: &Scope) -> Vec<ResultColumn> {
         let items = self.items.iter();
         items.map(|item| result_column(scope, item)).collect()

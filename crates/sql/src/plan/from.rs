@@ -41,7 +41,7 @@ pub(super) struct Block {
 pub(super) struct OuterBlock {
     /// Its tables.
     pub(super) block: Block,
-    /// What decides whether its rows match.
+    /// Conditions that decide whether its rows match.
     pub(super) on: Vec<Expr>,
 }
 

@@ -18,7 +18,7 @@ use crate::expr::{Expr, ExprKind, Load};
 use crate::statistics::Figures;
 use porpoise_rows::catalog::Index;
 
-/// What an order of rows is wanted for.
+/// Purpose of an order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// ORDER BY of the rows.

@@ -1,4 +1,4 @@
-//! What a grouped query may name: ONLY_FULL_GROUP_BY with functional
+//! Names allowed in a grouped query: ONLY_FULL_GROUP_BY with functional
 //! dependence (manual, "MySQL Handling of GROUP BY", "Detection of Functional
 //! Dependence"), HAVING's columns, and WITH ROLLUP.
 //!
@@ -291,7 +291,7 @@ pub(super) fn check_having(
 pub(super) struct Rollup<'k> {
     /// The keys.
     pub(super) keys: &'k [Expr],
-    /// How many aggregates there are.
+    /// Number of aggregates.
     pub(super) aggregates: usize,
 }
 

@@ -39,7 +39,7 @@ impl AccessPlanner<'_> {
         }
     }
 
-    /// What is left of an order where rows of several whole keys are fetched:
+    /// The rest of an order where rows of several whole keys are fetched:
     /// they are shown in the order of their keys, and only where all of them
     /// are kept.
     pub(super) fn order_of_whole_keys(&self, order: Option<bool>) -> Option<bool> {

@@ -1,4 +1,4 @@
-//! What joining the next table costs, and the cheapest order of a join.
+//! The cost of joining the next table, and the cheapest order of a join.
 //!
 //! For each table there are two ways to join it: look its rows up by an index
 //! for every row joined before, a batch at a time; or read it once, hold it,
@@ -36,12 +36,12 @@ const MANY: usize = 10;
 /// Rows of a derived table, about.
 const DERIVED_ROWS: f64 = 1_000.0;
 
-/// What is joined so far.
+/// Rows and cost of the tables joined so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SoFar {
     /// Rows, about.
     pub(super) rows: f64,
-    /// What they cost.
+    /// Their cost.
     pub(super) cost: f64,
 }
 
@@ -59,7 +59,7 @@ impl Default for SoFar {
 pub(super) struct Choice {
     access: Access,
     read: ReadMode,
-    /// How it is joined; `None` of the first table.
+    /// The method of the join; `None` of the first table.
     method: Option<JoinMethod>,
     /// It gives the order that is asked for.
     pub(super) ordered: bool,
@@ -176,7 +176,7 @@ impl Steps<'_> {
         }
     }
 
-    /// What a whole order costs with the sort behind it, or where a LIMIT may
+    /// The cost of a whole order with the sort behind it, or where a LIMIT may
     /// end it early.
     fn total(&self, after: SoFar, ordered: bool) -> f64 {
         let rows = after.rows.max(1.0);

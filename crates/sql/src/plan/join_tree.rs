@@ -62,12 +62,12 @@ pub(super) fn lock_specs(from: &From, clauses: &[LockClause<'_>]) -> Result<Vec<
     Ok(specs)
 }
 
-/// What placing the tables goes by, besides FROM.
+/// Wishes of the clauses above the join.
 pub(super) struct Wanted<'f> {
     /// ORDER BY, where rows reach it as they are joined, or the keys by which
     /// they are grouped.
     pub(super) order: &'f [OrderKey],
-    /// What that order is for.
+    /// Purpose of that order.
     pub(super) purpose: Purpose,
     /// The groups that the keys make, once they are asked for.
     pub(super) groups: OnceCell<f64>,
@@ -164,7 +164,7 @@ struct Planner<'f> {
     /// Whether the driving scan gives the wanted order.
     ordered: bool,
     started: bool,
-    /// How many of the semi-joins are placed.
+    /// Semi-joins that are placed, as a bit set.
     done: usize,
     so_far: SoFar,
     /// The addresses of conditions that the last path implies.
@@ -340,7 +340,7 @@ fn needs(outer: &OuterBlock) -> u64 {
 }
 
 impl AccessPlanner<'_> {
-    /// What the row of a whole key costs.
+    /// The cost of the row of a whole key.
     pub(super) fn whole_key_cost(&self, position: usize) -> f64 {
         match position {
             0 => super::cost::LOOKUP,

@@ -37,7 +37,7 @@ pub struct MultiTarget {
 pub struct MultiPlan {
     /// The join.
     pub select: QueryPlan,
-    /// What changes.
+    /// Tables whose rows change.
     pub targets: Vec<MultiTarget>,
     /// DELETE.
     pub delete: bool,
@@ -73,7 +73,7 @@ fn with_ctes<T>(
 /// Plans UPDATE of several tables.
 ///
 /// # Errors
-/// What binding finds; 1288 when a table cannot be changed; 1221 with ORDER
+/// Those of binding; 1288 when a table cannot be changed; 1221 with ORDER
 /// BY or LIMIT.
 pub fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<MultiPlan> {
     if !update.order_by.is_empty() {
@@ -146,7 +146,7 @@ fn changeable(source: &Source) -> Result<Arc<Table>> {
 /// Plans DELETE from several tables.
 ///
 /// # Errors
-/// What binding finds; 1109 when a table to delete from is not among those
+/// Those of binding; 1109 when a table to delete from is not among those
 /// that are read.
 pub fn plan_delete(delete: &Delete<'_>, cx: &PlanCx<'_>) -> Result<MultiPlan> {
     let DeleteTarget::Many { targets, tables } = &delete.target else {

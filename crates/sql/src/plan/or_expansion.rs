@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 /// Rows of a union that are gathered of any table, however small.
 const FEW: usize = 1_000;
 
-/// What the arms so far leave of one index, or of one for each arm.
+/// The restrictions by the disjuncts so far, of one index or of one for each.
 #[derive(Default)]
 struct Restrictions {
     /// Position of the index, and the restriction; one an arm.
@@ -206,7 +206,7 @@ impl AccessPlanner<'_> {
     }
 }
 
-/// What leads to the rows of restrictions of one index.
+/// The access path for restrictions of one index.
 fn access(index: usize, restrictions: Vec<Restriction>, whole: bool, reverse: bool) -> Access {
     if !alike(&restrictions) {
         return Access::IndexRangeScan {

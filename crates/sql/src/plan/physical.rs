@@ -135,13 +135,13 @@ pub struct PointLookup {
 /// DISTINCT without ORDER BY.
 #[derive(Clone, Debug)]
 pub struct Distinct {
-    /// How equal rows are found.
+    /// The way in which equal rows are found.
     pub method: DistinctMethod,
     /// The rows.
     pub input: RowOperator,
 }
 
-/// How DISTINCT finds rows that it has seen.
+/// The way in which DISTINCT finds rows that it has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DistinctMethod {
     /// By a hash table.
@@ -202,7 +202,7 @@ pub enum RowOperator {
 pub struct Join {
     /// Which rows come out.
     pub kind: JoinKind,
-    /// How matching rows are found.
+    /// The way in which matching rows are found.
     pub method: JoinMethod,
     /// The rows so far.
     pub left: RowOperator,
@@ -227,7 +227,7 @@ pub enum JoinKind {
     Anti,
 }
 
-/// How a join finds the rows of its right side.
+/// The way in which a join finds the rows of its right side.
 #[derive(Clone, Debug)]
 pub enum JoinMethod {
     /// Nested loop with batched key access: the index keys of a whole batch are
@@ -248,7 +248,7 @@ pub struct HashKey {
     pub probe: Expr,
     /// Over the row of the build side.
     pub build: Expr,
-    /// How they compare.
+    /// The comparison.
     pub how: CompareAs,
 }
 
@@ -275,7 +275,7 @@ pub struct Filter {
 /// GROUP BY and aggregates.
 #[derive(Clone, Debug)]
 pub struct Aggregate {
-    /// How groups and results are found.
+    /// The way in which groups and results are found.
     pub method: AggregateMethod,
     /// The keys; without any, all rows are one group, which exists also without rows.
     pub group_by: Vec<Expr>,
@@ -290,7 +290,7 @@ pub struct Aggregate {
     pub input: RowOperator,
 }
 
-/// How groups and the results of aggregates are found.
+/// The way in which groups and the results of aggregates are found.
 #[derive(Clone, Debug)]
 pub enum AggregateMethod {
     /// Hash aggregate: groups are found in a hash table.

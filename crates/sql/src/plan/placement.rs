@@ -1,4 +1,4 @@
-//! What a scan needs to know of where a table's data lie: the partitions that
+//! The parts of a table that a scan needs: the partitions that
 //! a statement names or its conditions leave, and the large values it needs.
 //!
 //! Conditions are looked at when a plan is made, their constants when it runs:
@@ -24,12 +24,12 @@ use crate::parse::ast::Ident;
 use porpoise_rows::catalog::Table;
 use std::sync::Arc;
 
-/// Where a scan looks, and what it fetches; see the module.
+/// Partitions that a scan looks into, and overflow values that it fetches; see the module.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
     /// PARTITION (names): these positions only.
     pub chosen: Option<Arc<[usize]>>,
-    /// What constants say of partitioning columns, by column.
+    /// Constants that partitioning columns are compared with, by column.
     pub known: Vec<(usize, KnownExprs)>,
     /// Columns whose large values are needed whole; `None`: all.
     pub whole: Option<Arc<[usize]>>,
@@ -38,7 +38,7 @@ pub struct Placement {
     pub starts: Vec<(usize, Vec<Expr>)>,
 }
 
-/// What is known of a column before the table is read.
+/// Constants that a column is compared with.
 #[derive(Clone, Debug, Default)]
 pub struct KnownExprs {
     /// Equal to one of these.
@@ -78,7 +78,7 @@ pub fn chosen(table: &Table, names: &[Ident<'_>]) -> Result<Option<Arc<[usize]>>
     Ok(Some(found.into()))
 }
 
-/// What the conditions say of a table's partitioning columns.
+/// The conditions on a table's partitioning columns.
 fn known(table: &Table, slot: usize, conditions: &[&Expr]) -> Vec<(usize, KnownExprs)> {
     let Some(by) = &table.partitioning else {
         return Vec::new();

@@ -1,7 +1,7 @@
 //! Queries as wholes: WITH, set operations, VALUES, and parentheses with
 //! ORDER BY or LIMIT of their own.
 //!
-//! What is more than one SELECT becomes a [`Derived`] with a plain
+//! A query of more than one SELECT becomes a [`Derived`] with a plain
 //! `SELECT *` over it, which carries ORDER BY and LIMIT of the whole.
 
 use super::derived::{CteEntry, Derived, RowsPlan, SetPlan, SetTermPlan};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Plans a query.
 ///
 /// # Errors
-/// What binding finds; 1222 when operands of a set operation differ in their
+/// Those of binding; 1222 when operands of a set operation differ in their
 /// number of columns.
 pub fn plan_query(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
     crate::bind::check_stack()?;
@@ -194,7 +194,7 @@ pub(super) fn columns_of(plan: &QueryPlan) -> Vec<ScopeColumn> {
         .collect()
 }
 
-/// What clients are told of columns that belong to no table.
+/// Metadata of columns that belong to no table.
 fn shown(columns: &[ScopeColumn]) -> Vec<ResultColumn> {
     let one = |c: &ScopeColumn| {
         let mut flags = super::columns::type_flags(&c.ty);

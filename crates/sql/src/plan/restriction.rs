@@ -1,4 +1,4 @@
-//! What conditions leave of one index: leading parts that are equal to
+//! Restrictions of one index by conditions: leading parts that are equal to
 //! something, and a range on the next part.
 
 use super::access::{AccessPlanner, MAX_KEYS};
@@ -31,7 +31,7 @@ impl Restriction {
 }
 
 impl AccessPlanner<'_> {
-    /// What the predicates leave of an index, if they narrow it.
+    /// The restriction of an index by the predicates, if they narrow it.
     pub(super) fn restriction(
         &self,
         index: &Index,

@@ -20,7 +20,7 @@ pub(super) struct Sargable<'e> {
     /// The condition that says so, if integers compare with integers: a whole
     /// key finds nothing else.
     pub(super) by: Option<&'e Expr>,
-    /// One of what a subquery yields.
+    /// The condition that it is one of the values of a subquery.
     pub(super) set: Option<&'e Expr>,
     pub(super) low: Option<(&'e Expr, bool)>,
     pub(super) high: Option<(&'e Expr, bool)>,
@@ -35,7 +35,7 @@ impl<'e> Sargable<'e> {
     }
 }
 
-/// What the conditions say about each column of the table in `slot`, given
+/// The sargable predicates on each column of the table in `slot`, given
 /// the slots that are already joined.
 pub(super) fn sargable_predicates<'e>(
     table: &Table,
@@ -52,7 +52,7 @@ pub(super) fn sargable_predicates<'e>(
     predicates
 }
 
-/// What one arm of an OR says.
+/// An operand of OR.
 #[derive(Clone, Copy)]
 pub(super) enum Disjunct<'e> {
     /// A condition.
@@ -96,7 +96,7 @@ pub(super) fn disjuncts(condition: &Expr) -> Vec<Disjunct<'_>> {
     }
 }
 
-/// What is known where this arm of one of the conditions is true, given what
+/// The predicates where this arm of one of the conditions is true, given what
 /// the conditions say together. What the arm says counts before that, but for
 /// a single value that all arms share.
 pub(super) fn sargable_in<'e>(

@@ -11,7 +11,7 @@ pub struct Scan {
     pub slot: usize,
     /// The path to the rows.
     pub access: Access,
-    /// What is read of each row.
+    /// The part of each row that is read.
     pub read: ReadMode,
     /// Conditions on the rows; those of the right side of a join stand in the join.
     pub filter: Vec<Expr>,
@@ -22,11 +22,11 @@ pub struct Scan {
     pub implied: Vec<Expr>,
     /// Partitions, and overflow values to fetch.
     pub placement: Placement,
-    /// What the planner expects; zeros where it had no choice.
+    /// The planner's estimate; zeros where it had no choice.
     pub estimate: Estimate,
 }
 
-/// What a scan reads of a row.
+/// The part of a row that a scan reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMode {
     /// The row.
@@ -39,7 +39,7 @@ pub enum ReadMode {
     Locked(LockSpec),
 }
 
-/// How the rows of a table are found.
+/// The access path to the rows of a table.
 #[derive(Clone, Debug)]
 pub enum Access {
     /// Whole keys of a unique index, none of them NULL: one row each at most.
@@ -128,7 +128,7 @@ pub struct Pattern {
     pub or_table: bool,
 }
 
-/// What the planner expects of a scan.
+/// The planner's estimate of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
     /// Rows examined for each row joined before.
@@ -146,11 +146,11 @@ pub struct Estimate {
 pub struct LockSpec {
     /// The strength.
     pub mode: LockMode,
-    /// What is done when it is not free.
+    /// The reaction when it is not free.
     pub busy: Busy,
 }
 
-/// What a locking statement does when another transaction has locked a row.
+/// The reaction of a locking statement to a row that another transaction has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     /// Wait until `innodb_lock_wait_timeout`.

@@ -30,7 +30,7 @@ use crate::statistics::Figures;
 pub(super) struct SemiJoin {
     /// Its slot.
     pub(super) slot: usize,
-    /// What matches.
+    /// Conditions that a match fulfils.
     pub(super) on: Vec<Expr>,
     /// Semi or anti.
     pub(super) kind: JoinKind,

@@ -241,7 +241,7 @@ fn merged(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<Sour
 /// Names and positions of the columns shown, and the conditions.
 type Shown = (Vec<(String, usize)>, Vec<Expr>);
 
-/// What a simple query shows of its table; `None` where it computes.
+/// The columns that a simple query shows of its table; `None` where it computes.
 fn shown(
     view: &View,
     select: &Select<'_>,
@@ -301,7 +301,7 @@ fn shown(
 /// have now.
 ///
 /// # Errors
-/// What binding the FROM clause finds.
+/// Those of binding the FROM clause.
 pub fn spelled_out<'a>(arena: &'a Bump, query: &Query<'a>, cx: &PlanCx<'_>) -> Result<Query<'a>> {
     let QueryBody::Select(select) = &query.body else {
         return Ok(*query);
@@ -383,7 +383,7 @@ fn spelled_select<'a>(
     })
 }
 
-/// What a view looks like from outside.
+/// The columns of a view, seen from outside.
 #[derive(Clone, Debug)]
 pub struct Described {
     /// Its columns.

@@ -1,4 +1,4 @@
-//! What an aggregate function has seen of a group.
+//! The state of an aggregate function over a group.
 //!
 //! Integers and decimals sum up exactly, as decimals. Variances are kept in
 //! the way of Welford: the mean so far and the sum of squared distances from
@@ -20,7 +20,7 @@ use porpoise_base::interrupt::Pacer;
 use porpoise_base::sorting;
 use porpoise_types::{Decimal, Kind, Level, Value, ValueRef, Warning, cast};
 
-/// What an aggregate has seen so far.
+/// The state of an aggregate.
 enum State {
     Count(i64),
     Exact {

@@ -1,4 +1,4 @@
-//! What an aggregate of DISTINCT values has seen.
+//! The values that an aggregate of DISTINCT values has seen.
 //!
 //! Values are told apart by the bytes that groups are found by; where they are
 //! plain integers, by those.
@@ -14,13 +14,13 @@ use foldhash::fast::RandomState;
 use porpoise_types::{ColumnType, ValueRef};
 use std::collections::HashSet;
 
-/// What DISTINCT has seen.
+/// Values that DISTINCT has seen.
 #[derive(Default)]
 pub(super) struct Seen {
     keys: HashSet<Vec<u8>, RandomState>,
     /// Numbers that no key stands for.
     numbers: HashSet<i64, RandomState>,
-    /// What they stand for, if there are any.
+    /// Unit of the numbers, if there are any.
     unit: Option<Unit>,
     /// The key at hand.
     key: Vec<u8>,

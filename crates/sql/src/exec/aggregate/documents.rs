@@ -12,7 +12,7 @@ use crate::expr::json::{to_json, too_deep};
 use porpoise_types::json::{Json, MAX_DEPTH, Object};
 use porpoise_types::{Charset, Value, ValueRef, cast};
 
-/// What a document costs beside its text, about.
+/// Approximate bytes of a document beside its text.
 const VALUE_SIZE: u64 = 48;
 
 /// A document in the making.

@@ -232,7 +232,7 @@ impl<'p> Groups<'p> {
         }
     }
 
-    /// How many groups there are.
+    /// Number of groups.
     fn count(&self) -> u64 {
         self.list.len() as u64
     }

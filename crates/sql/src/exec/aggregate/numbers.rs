@@ -1,6 +1,6 @@
 //! Groups and aggregates over plain integers ([`crate::expr::number`]).
 //!
-//! What a query groups by and adds up is mostly columns of fixed width. Once a
+//! Keys and arguments of aggregates are mostly columns of fixed width. Once a
 //! query has met some rows, those are read as numbers: a group is found by
 //! them, and an aggregate takes them, without a value being made. Whatever
 //! cannot be read in this way goes the way of values, row by row.
@@ -27,7 +27,7 @@ const REMEMBERED: usize = 1 << 20;
 /// A group's key, where it is numbers; of one expression the second is 0.
 type Key = (i64, i64);
 
-/// What an aggregate takes of a row.
+/// The input of an aggregate from a row.
 #[derive(Debug)]
 pub(super) enum Taken<'t> {
     /// The row itself: COUNT(*).
@@ -45,7 +45,7 @@ pub(super) enum Taken<'t> {
 /// The query's expressions as numbers.
 #[derive(Debug)]
 pub(super) struct Numbers<'t> {
-    /// What the group's key is made of; `None` where it takes values.
+    /// Expressions of the group's key; `None` where it takes values.
     keys: Option<SmallVec<[NumberExpr<'t>; 2]>>,
     known: HashMap<Key, usize, RandomState>,
     /// The rows of a group follow each other: the last one is enough.
@@ -117,7 +117,7 @@ impl<'t> Numbers<'t> {
     }
 }
 
-/// What an aggregate takes.
+/// The input of an aggregate.
 fn taken<'t>(aggregate: &Aggregate, number: &dyn Fn(&Expr) -> Option<NumberExpr<'t>>) -> Taken<'t> {
     if aggregate.kind == AggregateKind::CountRows {
         return Taken::Row;
