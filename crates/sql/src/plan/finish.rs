@@ -10,10 +10,10 @@ use super::min_max::extremes;
 use super::physical::{
     Aggregate, AggregateMethod, Distinct, DistinctMethod, Filter, ResultOperator, RowOperator, Sort,
 };
-use super::scan::{LockSpec, ReadMode};
+use super::scan::LockSpec;
 use super::select::{Clauses, Item, PlanCx, limits};
 use super::{OrderKey, QueryPlan, ResultColumn, grouping};
-use crate::bind::{Aggregate as AggregateCall, AggregateKind, Aggregates, Scope};
+use crate::bind::{Aggregate as AggregateCall, Aggregates, Scope};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use porpoise_types::SqlMode;
@@ -278,8 +278,6 @@ impl Outcome {
             if let Some(RowOperator::Scan(scan)) = lookups.first().and_then(QueryPlan::rows) {
                 input = RowOperator::Scan(scan.clone());
                 method = AggregateMethod::MinMaxByIndex(lookups);
-            } else if counts_rows(&input, &calls) {
-                method = AggregateMethod::CountRows;
             }
         }
         let mut carried = Vec::new();
@@ -339,13 +337,4 @@ fn constant_part(from: &From) -> Vec<Expr> {
 fn locked_slots(lock: &[Option<LockSpec>]) -> u64 {
     let slots = lock.iter().enumerate().filter(|(_, spec)| spec.is_some());
     slots.fold(0, |all, (slot, _)| all | 1 << (slot & 63))
-}
-
-/// Whether nothing is asked of a scan but how many rows there are.
-fn counts_rows(input: &RowOperator, calls: &[AggregateCall]) -> bool {
-    let RowOperator::Scan(scan) = input else {
-        return false;
-    };
-    let counts = |call: &AggregateCall| call.kind == AggregateKind::CountRows;
-    scan.read == ReadMode::CountOnly && scan.filter.is_empty() && calls.iter().all(counts)
 }

@@ -596,6 +596,14 @@ impl RowOperator {
         }
     }
 
+    pub(super) fn aggregate_mut(&mut self) -> Option<&mut Aggregate> {
+        match self {
+            RowOperator::Aggregate(aggregate) => Some(aggregate),
+            RowOperator::Filter(filter) => filter.input.aggregate_mut(),
+            _ => None,
+        }
+    }
+
     /// Slots that it fills beyond those of [`RowOperator::BatchInput`], as a bit set.
     pub(super) fn slots(&self) -> u64 {
         let mut slots = 0;

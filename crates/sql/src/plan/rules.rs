@@ -7,10 +7,12 @@ use super::physical::{
     AggregateMethod, Filter, PointLookup, QueryPlan, ResultOperator, RowOperator,
 };
 use super::scan::{ReadMode, Scan};
+use crate::bind::{Aggregate as AggregateCall, AggregateKind};
 
 /// Applies all rules.
 pub(super) fn apply(plan: &mut QueryPlan) {
     point_lookup(plan);
+    count_rows(plan);
     fused_scan(plan);
 }
 
@@ -58,6 +60,28 @@ fn point_lookup(plan: &mut QueryPlan) {
     if let RowOperator::Scan(scan) = input {
         let lookup = PointLookup { once, scan: *scan };
         *root = ResultOperator::PointLookup(Box::new(lookup));
+    }
+}
+
+/// COUNT(*) over a scan of entries of which no column is read counts them without
+/// reading them.
+fn count_rows(plan: &mut QueryPlan) {
+    let Some(aggregate) = plan.root.input_mut().and_then(RowOperator::aggregate_mut) else {
+        return;
+    };
+    let below = match &aggregate.input {
+        RowOperator::OneTimeFilter(filter) => &filter.input,
+        input => input,
+    };
+    let scan = below.as_scan();
+    let counts = |call: &AggregateCall| call.kind == AggregateKind::CountRows;
+    if scan.is_some_and(|scan| scan.read == ReadMode::CountOnly && scan.filter.is_empty())
+        && aggregate.group_by.is_empty()
+        && !aggregate.rollup
+        && matches!(aggregate.method, AggregateMethod::Hash)
+        && aggregate.calls.iter().all(counts)
+    {
+        aggregate.method = AggregateMethod::CountRows;
     }
 }
 
