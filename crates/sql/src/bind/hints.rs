@@ -10,16 +10,16 @@ use crate::error::{Result, SqlError};
 use crate::parse::ast::{IndexHint, IndexHintFor, IndexHintKind};
 use porpoise_rows::catalog::Table;
 
-/// Which indexes serve a purpose.
+/// Indexes that may serve a purpose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Choice {
+struct AllowedIndexes {
     /// USE or FORCE: only these; `None`: all.
     only: Option<Vec<usize>>,
     /// IGNORE.
     without: Vec<usize>,
 }
 
-impl Choice {
+impl AllowedIndexes {
     fn allows(&self, index: usize) -> bool {
         let named = self.only.as_ref().is_none_or(|only| only.contains(&index));
         named && !self.without.contains(&index)
@@ -29,9 +29,9 @@ impl Choice {
 /// The hints on the indexes of one table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
-    join: Choice,
-    order: Choice,
-    group: Choice,
+    join: AllowedIndexes,
+    order: AllowedIndexes,
+    group: AllowedIndexes,
     /// FORCE INDEX.
     pub(crate) forced: bool,
 }
@@ -54,7 +54,7 @@ impl Hints {
             for name in hint.indexes {
                 named.push(position(table, alias, name.name)?);
             }
-            let purposes: &mut [&mut Choice] = match hint.purpose {
+            let purposes: &mut [&mut AllowedIndexes] = match hint.purpose {
                 IndexHintFor::All => &mut [&mut out.join, &mut out.order, &mut out.group],
                 IndexHintFor::Join => &mut [&mut out.join],
                 IndexHintFor::OrderBy => &mut [&mut out.order],

@@ -5,7 +5,7 @@
 //! ([`crate::expr::number`]) and go first: they cost a few nanoseconds and
 //! mostly decide.
 //!
-//! Invariant: the same rows are let through, whatever was learnt, and no
+//! Invariant: the same rows are let through, whatever was compiled, and no
 //! warning or error comes up that would not as they stand: tests raise none,
 //! and where one cannot tell and no other refuses the row, all conditions are
 //! evaluated in their order.
@@ -45,7 +45,7 @@ impl<'e> Conditions<'e> {
     }
 
     /// Makes tests of those that can be, once; of rows of these tables, by slot.
-    pub(super) fn learn(&mut self, tables: &[Option<&'e Table>], cx: &EvalCx<'_>) {
+    pub(super) fn compile(&mut self, tables: &[Option<&'e Table>], cx: &EvalCx<'_>) {
         if !self.all.is_empty() {
             return;
         }

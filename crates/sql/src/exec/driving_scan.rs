@@ -24,7 +24,7 @@ use porpoise_types::Value;
 use smallvec::{SmallVec, smallvec};
 use std::rc::Rc;
 
-/// Rows looked at before the conditions are learnt.
+/// Rows looked at before the conditions are compiled.
 const FEW: usize = 512;
 
 /// The driving scan of a join.
@@ -50,7 +50,7 @@ pub(super) struct Stored<'p> {
     shown: Option<(Conditions<'p>, Pruning)>,
     /// Columns that are read of entries of a covering index.
     columns: Vec<usize>,
-    /// Rows looked at so far, until the conditions were learnt.
+    /// Rows looked at so far, until the conditions were compiled.
     looked_at: usize,
 }
 
@@ -191,7 +191,7 @@ impl<'p> Stored<'p> {
         };
         if self.looked_at < FEW && self.looked_at + limit >= FEW {
             let tables: Vec<Option<&'p Table>> = tables_of_one(table, scan.slot);
-            conditions.learn(&tables, &cx);
+            conditions.compile(&tables, &cx);
         }
         self.looked_at = self.looked_at.saturating_add(limit);
         let (at, width) = (scan.slot, plan.sources.len());

@@ -48,7 +48,7 @@ pub(super) fn run(
     };
     let since = exec.begin_part();
     let mut conditions = Conditions::new(&scan.filter);
-    let (mut rows, mut learnt) = (0, false);
+    let (mut rows, mut compiled) = (0, false);
     loop {
         exec.check_cancelled()?;
         arena.reset();
@@ -77,8 +77,8 @@ pub(super) fn run(
         if progress != Progress::More {
             break;
         }
-        if !std::mem::replace(&mut learnt, true) {
-            conditions.learn(&[Some(table)], &cx_of(exec, &arena));
+        if !std::mem::replace(&mut compiled, true) {
+            conditions.compile(&[Some(table)], &cx_of(exec, &arena));
         }
     }
     exec.end_part(scan, Role::Scan, (1, rows), since);

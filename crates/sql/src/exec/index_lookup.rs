@@ -1,6 +1,6 @@
 //! Looking up what belongs to a whole batch of joined rows.
 //!
-//! The keys of all rows are made, those that are equal are asked for once, and
+//! The keys of all rows are made, those that are equal are requested once, and
 //! what comes back is handed to each row that asked for it.
 
 use super::conditions::Conditions;
@@ -24,7 +24,7 @@ use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 
 /// The keys that a batch asks for.
-struct Asked<'a> {
+struct KeyRequests<'a> {
     /// Each once, in the order in which they came up.
     distinct: Vec<Vec<u8>>,
     /// Their positions in it.
@@ -42,14 +42,14 @@ const FEW: usize = 64;
 /// Rows or entries fetched in one call.
 const FETCHED: usize = 4096;
 
-fn asked<'a, 'x: 'a>(
+fn requests<'a, 'x: 'a>(
     table: &Table,
     (index, parts): (usize, &'a [Vec<Expr>]),
     tuples: &[Tuple<'a>],
     exec: &Exec<'x>,
     arena: &'a Bump,
-) -> ExecResult<Asked<'a>> {
-    let mut asked = Asked {
+) -> ExecResult<KeyRequests<'a>> {
+    let mut requests = KeyRequests {
         distinct: Vec::new(),
         known: HashMap::default(),
         of_tuple: Vec::with_capacity(tuples.len()),
@@ -59,12 +59,12 @@ fn asked<'a, 'x: 'a>(
         let mut mine: SmallVec<[usize; 2]> = SmallVec::new();
         for key in parts {
             if let Some(encoded) = keys::prefix(table, index, key, tuple, &cx)? {
-                let at = match asked.known.get(encoded.as_slice()) {
+                let at = match requests.known.get(encoded.as_slice()) {
                     Some(at) => *at,
                     None => {
-                        let at = asked.distinct.len();
-                        asked.known.insert(arena.alloc_slice_copy(&encoded), at);
-                        asked.distinct.push(encoded);
+                        let at = requests.distinct.len();
+                        requests.known.insert(arena.alloc_slice_copy(&encoded), at);
+                        requests.distinct.push(encoded);
                         at
                     }
                 };
@@ -73,9 +73,9 @@ fn asked<'a, 'x: 'a>(
         }
         mine.sort_unstable();
         mine.dedup();
-        asked.of_tuple.push(mine);
+        requests.of_tuple.push(mine);
     }
-    Ok(asked)
+    Ok(requests)
 }
 
 fn cursor_of(access: &Access, keys: Vec<Vec<u8>>) -> Cursor {
@@ -123,13 +123,13 @@ pub(super) fn lookup<'a, 'x: 'a>(
     let (Some(index), Some(parts)) = (scan.access.index(), scan.access.keys()) else {
         return Err(SqlError::internal("a look-up without keys").into());
     };
-    let asked = asked(table, (index, parts), tuples, exec, arena)?;
+    let requests = requests(table, (index, parts), tuples, exec, arena)?;
     let rows = if scan.is_point_lookup() && scan.read == ReadMode::Row {
-        one_by_key(scan, table, (index, &asked.distinct), exec, arena)?
+        one_by_key(scan, table, (index, &requests.distinct), exec, arena)?
     } else {
         let used = parts.first().map_or(0, Vec::len);
-        let cursor = cursor_of(&scan.access, asked.distinct);
-        let keys = (cursor, &asked.known, used);
+        let cursor = cursor_of(&scan.access, requests.distinct);
+        let keys = (cursor, &requests.known, used);
         if scan.read == ReadMode::Row {
             let width = tuples.first().map_or(0, |tuple| tuple.len());
             several_judged((scan, on), table, (keys, width), exec, arena)?
@@ -139,7 +139,7 @@ pub(super) fn lookup<'a, 'x: 'a>(
     };
     Ok(LookedUp {
         rows,
-        of_tuple: asked.of_tuple,
+        of_tuple: requests.of_tuple,
     })
 }
 
@@ -240,7 +240,7 @@ fn several_judged<'a, 'x: 'a>(
     let mut tables = vec![None; scan.slot];
     tables.push(Some(table));
     if known.len() >= FEW {
-        conditions.learn(&tables, &cx);
+        conditions.compile(&tables, &cx);
     }
     let index = scan.access.index().unwrap_or(0);
     let mut found: Vec<SmallVec<[Slot<'a>; 1]>> = vec![SmallVec::new(); known.len()];

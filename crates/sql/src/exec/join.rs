@@ -102,7 +102,7 @@ pub(super) fn run(
         plan,
         materialized: MaterializedTables::new(&held, tables.clone()),
         tables,
-        judged: HashMap::new(),
+        conditions: HashMap::new(),
     };
     let wanted = if joins.is_empty() {
         demand.rows
@@ -145,46 +145,46 @@ struct Inner<'h> {
     /// The stored tables of the join, by slot.
     tables: Vec<Option<&'h Table>>,
     /// Compiled conditions of each join, by the join's address.
-    judged: HashMap<usize, Judged<'h>>,
+    conditions: HashMap<usize, JoinConditions<'h>>,
 }
 
 /// The compiled conditions of one join.
-struct Judged<'h> {
+struct JoinConditions<'h> {
     on: Conditions<'h>,
     filter: Conditions<'h>,
     /// The probe side of a hash join's only equality, where it is numbers.
     probe: Option<NumberExpr<'h>>,
-    learnt: bool,
+    compiled: bool,
 }
 
-impl<'h> Judged<'h> {
-    fn new(join: &'h Join) -> Judged<'h> {
-        Judged {
+impl<'h> JoinConditions<'h> {
+    fn new(join: &'h Join) -> JoinConditions<'h> {
+        JoinConditions {
             on: Conditions::new(&join.on),
             filter: Conditions::new(&join.filter),
             probe: None,
-            learnt: false,
+            compiled: false,
         }
     }
 
     /// Before a batch of so many rows.
-    fn learn(
+    fn compile(
         &mut self,
         (join, rows): (&'h Join, usize),
         tables: &[Option<&'h Table>],
         cx: &EvalCx<'_>,
     ) {
-        if self.learnt || rows < FEW && join.hash_keys().is_empty() {
+        if self.compiled || rows < FEW && join.hash_keys().is_empty() {
             return;
         }
-        self.on.learn(tables, cx);
-        self.filter.learn(tables, cx);
+        self.on.compile(tables, cx);
+        self.filter.compile(tables, cx);
         self.probe = number_key(join.hash_keys(), tables, cx).map(|(probe, _)| probe);
-        self.learnt = true;
+        self.compiled = true;
     }
 }
 
-/// Batches of fewer rows are judged by the conditions as they stand.
+/// Batches of fewer rows are checked by the conditions as they stand.
 const FEW: usize = 64;
 
 impl<'h> Inner<'h> {
@@ -238,12 +238,14 @@ impl<'h> Inner<'h> {
         match node {
             JoinNode::Table(join) => {
                 let address = std::ptr::from_ref(join).addr();
-                let judged = self.judged.entry(address);
-                let judged = judged.or_insert_with(|| Judged::new(join));
-                judged.learn((join, batch.len()), &self.tables, &cx_of(exec, arena));
+                let conditions = self.conditions.entry(address);
+                let conditions = conditions.or_insert_with(|| JoinConditions::new(join));
+                conditions.compile((join, batch.len()), &self.tables, &cx_of(exec, arena));
                 let candidates = self.candidates(join, &batch, exec, arena)?;
-                let grown = match self.judged.get(&address) {
-                    Some(judged) => by_rows((join, judged), batch, &candidates, (exec, arena))?,
+                let grown = match self.conditions.get(&address) {
+                    Some(conditions) => {
+                        by_rows((join, conditions), batch, &candidates, (exec, arena))?
+                    }
                     None => Vec::new(),
                 };
                 let did = (loops, grown.len() as u64);
@@ -324,8 +326,8 @@ impl<'h> Inner<'h> {
         let cx = cx_of(exec, arena);
         let mut first = Vec::with_capacity(batch.len());
         if table.unit().is_some() {
-            let judged = self.judged.get(&std::ptr::from_ref(join).addr());
-            let probe = judged.and_then(|j| j.probe.as_ref());
+            let conditions = self.conditions.get(&std::ptr::from_ref(join).addr());
+            let probe = conditions.and_then(|j| j.probe.as_ref());
             let Some((probe, part)) = probe.zip(join.hash_keys().first()) else {
                 return Err(SqlError::internal("a key without numbers").into());
             };
@@ -355,7 +357,7 @@ impl<'h> Inner<'h> {
 
 /// Each row of the batch with the rows of one table that belong to it.
 fn by_rows<'a, 'h: 'a, 'x: 'a>(
-    (join, judged): (&'h Join, &Judged<'h>),
+    (join, conditions): (&'h Join, &JoinConditions<'h>),
     batch: Vec<Grown<'a>>,
     candidates: &Candidates<'a, 'h>,
     (exec, arena): (&Exec<'x>, &'a Bump),
@@ -382,14 +384,14 @@ fn by_rows<'a, 'h: 'a, 'x: 'a>(
             if let Some(place) = joined.get_mut(join.right.slot) {
                 *place = slot;
             }
-            if !judged.on.hold(&joined, cx)? {
+            if !conditions.on.hold(&joined, cx)? {
                 continue;
             }
             found = true;
             if matches!(join.kind, JoinKind::Semi | JoinKind::Anti) {
                 break;
             }
-            if judged.filter.hold(&joined, cx)? {
+            if conditions.filter.hold(&joined, cx)? {
                 out.push((from, &*cx.arena.alloc_slice_copy(&joined)));
             }
         }
@@ -398,7 +400,7 @@ fn by_rows<'a, 'h: 'a, 'x: 'a>(
             JoinKind::Left | JoinKind::Anti => !found,
             JoinKind::Semi => found,
         };
-        if alone && judged.filter.hold(tuple, cx)? {
+        if alone && conditions.filter.hold(tuple, cx)? {
             out.push((from, tuple));
         }
     }

@@ -248,7 +248,7 @@ impl<'h> MaterializedTables<'h> {
     ) -> ExecResult<Vec<Slot<'h>>> {
         let arena: &'h Bump = self.arena;
         let cx = cx_of(exec, arena);
-        conditions.learn(&self.tables, &cx);
+        conditions.compile(&self.tables, &cx);
         let pruning = Pruning::of(scan, table, &cx)?;
         let columns = match scan.read == ReadMode::Covering {
             true => table.columns_in_entries(cursor.index()),

@@ -37,7 +37,7 @@ pub(super) fn finish_with(
     clauses: Clauses<'_, '_>,
     cx: &PlanCx<'_>,
 ) -> Result<QueryPlan> {
-    let mut result = outcome(&mut from, items, &mut aggregates, &clauses, cx)?;
+    let mut result = bind_clauses(&mut from, items, &mut aggregates, &clauses, cx)?;
     let (count, offset) = limits(clauses.limit, cx)?;
     let lock = lock_specs(&from, clauses.locks)?;
     from.locked |= locked_slots(&lock);
@@ -124,7 +124,7 @@ fn settle(plan: &mut QueryPlan, cx: &PlanCx<'_>) {
 }
 
 /// Expressions that are evaluated for each row, or for each group.
-struct Outcome {
+struct BoundClauses {
     items: Vec<Item>,
     group_by: Vec<Expr>,
     /// There is a GROUP BY or an aggregate.
@@ -136,13 +136,13 @@ struct Outcome {
 
 /// Binds WHERE, GROUP BY, HAVING and ORDER BY, and checks what may stand
 /// there. Conditions on rows join those of FROM.
-fn outcome(
+fn bind_clauses(
     from: &mut From,
     items: Vec<Item>,
     aggregates: &mut Aggregates,
     clauses: &Clauses<'_, '_>,
     cx: &PlanCx<'_>,
-) -> Result<Outcome> {
+) -> Result<BoundClauses> {
     if let Some(filter) = clauses.filter {
         let filter = cx.binder(&from.scope, "where clause").expr(filter)?;
         split(filter, &mut from.block.conditions);
@@ -184,7 +184,7 @@ fn outcome(
         }
         (having, _) => having,
     };
-    let mut result = Outcome {
+    let mut result = BoundClauses {
         items,
         group_by,
         grouped,
@@ -195,7 +195,7 @@ fn outcome(
     Ok(result)
 }
 
-impl Outcome {
+impl BoundClauses {
     /// Metadata of the items.
     fn columns(&self, scope: &Scope) -> Vec<ResultColumn> {
         let items = self.items.iter();

@@ -56,7 +56,7 @@ impl Default for SoFar {
 
 /// A way to join one table.
 #[derive(Clone, Debug)]
-pub(super) struct Choice {
+pub(super) struct JoinChoice {
     access: Access,
     read: ReadMode,
     /// The method of the join; `None` of the first table.
@@ -71,7 +71,7 @@ pub(super) struct Choice {
     pub(super) after: SoFar,
 }
 
-impl Choice {
+impl JoinChoice {
     /// As a scan behind what was joined before.
     pub(super) fn into_scan(self, slot: usize, before: SoFar) -> (Scan, Option<JoinMethod>) {
         let looked = (before.rows * self.rows).max(1e-9);
@@ -89,8 +89,8 @@ impl Choice {
     }
 }
 
-/// The steps that a join can take.
-pub(super) struct Steps<'f> {
+/// The search for the cheapest order of a join.
+pub(super) struct JoinSearch<'f> {
     pub(super) from: &'f From,
     pub(super) wanted: &'f Wanted<'f>,
     pub(super) conditions: &'f [&'f Expr],
@@ -107,7 +107,7 @@ struct Best {
     bounded: bool,
 }
 
-impl Steps<'_> {
+impl JoinSearch<'_> {
     /// The tables in the order that costs least.
     pub(super) fn cheapest(&self, tables: &[usize], outside: u64, before: SoFar) -> Vec<usize> {
         let mut best = Best {
@@ -142,7 +142,7 @@ impl Steps<'_> {
             }
             return;
         }
-        let mut next: Vec<(usize, Choice)> = Vec::with_capacity(tables.len());
+        let mut next: Vec<(usize, JoinChoice)> = Vec::with_capacity(tables.len());
         for slot in tables {
             if self.waits(*slot, joined, tables) {
                 continue;
@@ -151,7 +151,7 @@ impl Steps<'_> {
             let choices = self.choices(*slot, joined, before);
             next.extend(choices.into_iter().map(|choice| (*slot, choice)));
         }
-        let promise = |c: &Choice| c.after.cost + c.after.rows;
+        let promise = |c: &JoinChoice| c.after.cost + c.after.rows;
         next.sort_by(|a, b| promise(&a.1).total_cmp(&promise(&b.1)));
         if best.budget == 0 {
             next.truncate(1);
@@ -202,20 +202,20 @@ impl Steps<'_> {
     }
 
     /// The cheapest way to join a table next.
-    pub(super) fn best(&self, slot: usize, joined: u64, before: SoFar) -> Choice {
+    pub(super) fn best(&self, slot: usize, joined: u64, before: SoFar) -> JoinChoice {
         let mut choices = self.choices(slot, joined, before);
-        let total = |c: &Choice| self.total(c.after, c.ordered);
+        let total = |c: &JoinChoice| self.total(c.after, c.ordered);
         choices.sort_by(|a, b| total(a).total_cmp(&total(b)));
         let first = choices.into_iter().next();
-        first.unwrap_or_else(|| self.made(slot, joined, before))
+        first.unwrap_or_else(|| self.computed_table(slot, joined, before))
     }
 
     /// The ways to join a table next: the cheapest, and where an order is
     /// asked for the cheapest that gives it.
-    fn choices(&self, slot: usize, joined: u64, before: SoFar) -> Vec<Choice> {
+    fn choices(&self, slot: usize, joined: u64, before: SoFar) -> Vec<JoinChoice> {
         let source = self.from.scope.sources.get(slot);
         let Some((source, table)) = source.and_then(|s| Some((s, s.table()?))) else {
-            return vec![self.made(slot, joined, before)];
+            return vec![self.computed_table(slot, joined, before)];
         };
         let figures = self.wanted.figures;
         let mut planner = AccessPlanner::new(table, slot, self.conditions, &source.hints, figures);
@@ -240,7 +240,7 @@ impl Steps<'_> {
     }
 
     /// The first table of the join.
-    fn first(&self, planner: &AccessPlanner<'_>, before: SoFar) -> Vec<Choice> {
+    fn first(&self, planner: &AccessPlanner<'_>, before: SoFar) -> Vec<JoinChoice> {
         let paths = planner.paths();
         let shown = planner.figures.shown();
         let alone = self.from.scope.sources.len() == 1;
@@ -251,13 +251,13 @@ impl Steps<'_> {
             _ if self.wanted.limited && alone => planner.left_of_many(),
             _ => planner.left(),
         };
-        let mut out: Vec<Choice> = Vec::new();
+        let mut out: Vec<JoinChoice> = Vec::new();
         for path in paths {
             let left = match &path.access {
                 Access::PointLookup { keys, .. } => left.min(keys.len() as f64),
                 _ => left,
             };
-            out.push(Choice {
+            out.push(JoinChoice {
                 after: SoFar {
                     rows: before.rows * left,
                     cost: before.cost + path.cost,
@@ -282,7 +282,7 @@ impl Steps<'_> {
     }
 
     /// By an index, for each row before.
-    fn looked_up(&self, planner: &AccessPlanner<'_>, before: SoFar) -> Option<Choice> {
+    fn looked_up(&self, planner: &AccessPlanner<'_>, before: SoFar) -> Option<JoinChoice> {
         let paths = planner.paths().into_iter().filter_map(independent);
         let path = paths.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
         let most = match &path.access {
@@ -294,7 +294,7 @@ impl Steps<'_> {
             true => 0.0,
             false => cost::LOOKUP_OF_SEVERAL,
         };
-        Some(Choice {
+        Some(JoinChoice {
             after: SoFar {
                 rows: before.rows * matches,
                 cost: before.cost + before.rows * (path.cost + several + path.rows * cost::LOOK),
@@ -315,7 +315,7 @@ impl Steps<'_> {
         own: &AccessPlanner<'_>,
         joined: u64,
         before: SoFar,
-    ) -> Choice {
+    ) -> JoinChoice {
         let path = own.best(false);
         let hash = hash_keys(planner.slot, self.conditions, joined);
         let (rows, matches) = (own.left(), planner.left());
@@ -324,7 +324,7 @@ impl Steps<'_> {
             false => cost::PROBE + matches * cost::LOOK,
         };
         let build = path.cost + rows * cost::BUILD;
-        Choice {
+        JoinChoice {
             after: SoFar {
                 rows: before.rows * matches,
                 cost: before.cost + build + before.rows * each,
@@ -339,7 +339,7 @@ impl Steps<'_> {
     }
 
     /// A derived or virtual table.
-    fn made(&self, slot: usize, joined: u64, before: SoFar) -> Choice {
+    fn computed_table(&self, slot: usize, joined: u64, before: SoFar) -> JoinChoice {
         let hash = match joined {
             0 => Vec::new(),
             _ => hash_keys(slot, self.conditions, joined),
@@ -356,7 +356,7 @@ impl Steps<'_> {
             _ if lateral => Some(JoinMethod::Lateral),
             _ => Some(hash_or_loop(hash)),
         };
-        Choice {
+        JoinChoice {
             after: SoFar {
                 rows: before.rows * matches,
                 cost: before.cost + DERIVED_ROWS * cost::BUILD + before.rows * each,

@@ -10,7 +10,7 @@ use super::OrderKey;
 use super::access::AccessPlanner;
 use super::from::{Block, From, OuterBlock};
 use super::group_order::Purpose;
-use super::join_order::{SoFar, Steps};
+use super::join_order::{JoinSearch, SoFar};
 use super::physical::{Join, JoinKind, JoinMethod, NestedJoin, RowOperator};
 use super::scan::{Busy, LockSpec, Scan};
 use crate::error::{Result, SqlError};
@@ -239,18 +239,18 @@ impl Planner<'_> {
         if self.from.straight || tables.len() < 2 {
             return tables.to_vec();
         }
-        self.steps(conditions)
+        self.join_search(conditions)
             .cheapest(tables, outside, self.so_far)
     }
 
-    /// The steps that may come next.
-    fn steps<'s>(&'s self, conditions: &'s [&'s Expr]) -> Steps<'s> {
+    /// The search for the next table.
+    fn join_search<'s>(&'s self, conditions: &'s [&'s Expr]) -> JoinSearch<'s> {
         let order = if self.started {
             &[][..]
         } else {
             self.wanted.order
         };
-        Steps {
+        JoinSearch {
             from: self.from,
             wanted: self.wanted,
             conditions,
@@ -272,7 +272,7 @@ impl Planner<'_> {
         joined: u64,
         outer: bool,
     ) -> (Scan, Option<JoinMethod>) {
-        let mut choice = self.steps(conditions).best(slot, joined, self.so_far);
+        let mut choice = self.join_search(conditions).best(slot, joined, self.so_far);
         self.implied = std::mem::take(&mut choice.implied);
         if !self.started {
             self.ordered = choice.ordered;
