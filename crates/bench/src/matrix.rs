@@ -180,8 +180,7 @@ impl Turn<'_> {
                     return Err(Error::failed(load::INTERRUPTED));
                 }
                 let Measured { run, is_wrong } = measure(place);
-                let what = (cell.operation.as_str(), cell.size, cell.system.as_str());
-                progress.one(what, self.round, self.rounds, &run);
+                progress.one(cell, self.round, self.rounds, &run);
                 let wrong = run.failure.clone().filter(|_| is_wrong);
                 cell.runs.push(run);
                 if let Some(reason) = wrong {

@@ -1,7 +1,7 @@
 //! What people see while it runs: a line for each run, and on a terminal a
 //! bar below them.
 
-use crate::report::Run;
+use crate::report::{Cell, Run};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -69,15 +69,15 @@ impl Progress {
         }
     }
 
-    /// A run of an operation at a size by a system is done.
-    pub fn one(
-        &mut self,
-        (operation, size, system): (&str, u64, &str),
-        round: usize,
-        rounds: usize,
-        run: &Run,
-    ) {
+    /// Reports a run of a cell in one of `rounds` rounds.
+    pub fn one(&mut self, cell: &Cell, round: usize, rounds: usize, run: &Run) {
         self.done += 1;
+        let Cell {
+            operation,
+            size,
+            system,
+            ..
+        } = cell;
         let head = format!(
             "   {operation:<16} {size:>5}  {system:<26} {}/{rounds}",
             round + 1

@@ -148,9 +148,10 @@ fn fingerprint(answer: &Answer, is_ordered: bool) -> u64 {
                 hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
             }
         }
-        all = match is_ordered {
-            true => value::mix(hash),
-            false => all.wrapping_add(value::mix(hash)),
+        all = if is_ordered {
+            value::mix(hash)
+        } else {
+            all.wrapping_add(value::mix(hash))
         };
     }
     all
@@ -216,7 +217,7 @@ pub fn analytics(bench: &mut Bench) -> Result<()> {
         return Err(super::nobody(what, &notes));
     }
     let mut experiment = describe(rows, &ways, notes);
-    let done = rounds(bench, &ways, rows, &mut experiment.cells);
+    let done = rounds(bench, &ways, &mut experiment.cells);
     experiment.notes.extend(medians(&experiment.cells));
     bench.keep(experiment);
     done
@@ -278,7 +279,7 @@ fn medians(cells: &[Cell]) -> Vec<String> {
 
 /// All runs, interleaved, after one of each that is not counted; cells are in
 /// the order of [`describe`].
-fn rounds(bench: &mut Bench, ways: &[Way], rows: u64, cells: &mut [Cell]) -> Result<()> {
+fn rounds(bench: &mut Bench, ways: &[Way], cells: &mut [Cell]) -> Result<()> {
     let rounds = bench.choice.effort.rounds;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut admins = Vec::with_capacity(ways.len());
@@ -322,12 +323,10 @@ fn rounds(bench: &mut Bench, ways: &[Way], rows: u64, cells: &mut [Cell]) -> Res
                     }
                 }
                 // The first time warms caches and plans.
-                if let Some(round) = round.checked_sub(1) {
-                    let what = (question.name, rows, way.name.as_str());
-                    bench.progress.one(what, round, rounds, &run);
-                    if let Some(cell) = cells.get_mut(first + place) {
-                        cell.runs.push(run);
-                    }
+                let cell = cells.get_mut(first + place);
+                if let (Some(round), Some(cell)) = (round.checked_sub(1), cell) {
+                    bench.progress.one(cell, round, rounds, &run);
+                    cell.runs.push(run);
                 }
             }
         }

@@ -331,7 +331,7 @@ pub fn contention(bench: &mut Bench) -> Result<()> {
     let clients = bench.clients(&[24]);
     let rows = bench.rows(ROWS);
     let mut experiment = describe(&targets, &clients, rows);
-    let done = rounds(bench, &targets, (&clients, rows), &mut experiment.cells);
+    let done = rounds(bench, &targets, &clients, rows, &mut experiment.cells);
     bench.keep(experiment);
     done
 }
@@ -382,7 +382,8 @@ fn describe(targets: &[Target], clients: &[usize], rows: u64) -> Experiment {
 fn rounds(
     bench: &mut Bench,
     targets: &[Target],
-    (clients, rows): (&[usize], u64),
+    clients: &[usize],
+    rows: u64,
     cells: &mut [Cell],
 ) -> Result<()> {
     let (effort, seed) = (bench.choice.effort, bench.choice.seed);

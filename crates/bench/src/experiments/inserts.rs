@@ -323,7 +323,7 @@ pub fn blob(bench: &mut Bench) -> Result<()> {
                 units: 1,
                 variants: usable
                     .iter()
-                    .flat_map(|way| blob_variants(way, length, is_read, rows, (seed, &versions)))
+                    .flat_map(|way| blob_variants(way, length, is_read, rows, seed, &versions))
                     .collect(),
             });
         }
@@ -360,7 +360,8 @@ fn blob_variants<'v>(
     length: usize,
     is_read: bool,
     rows: u64,
-    (seed, versions): (u64, &'v AtomicU64),
+    seed: u64,
+    versions: &'v AtomicU64,
 ) -> Vec<Variant<'v>> {
     let columns = COLUMNS.iter().filter(|c| c.length == length);
     let variant = |column: &'static Column| Variant {

@@ -385,9 +385,10 @@ impl Worker for Commander<'_> {
     fn judge(&mut self, answer: &Answer) -> Result<()> {
         let place = self.of.place;
         let is_read = matches!(self.of.operation, Operation::Get | Operation::Many(_));
-        let came = match is_read {
-            true => answer.rows as u64,
-            false => answer.affected,
+        let came = if is_read {
+            answer.rows as u64
+        } else {
+            answer.affected
         };
         if came != self.keys.len() as u64 {
             return Err(Error::wrong(format!(

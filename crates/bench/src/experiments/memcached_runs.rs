@@ -92,9 +92,10 @@ fn series(chosen: &Chosen, clients: &[usize], is_quick: bool) -> Vec<Series> {
     for series in &mut found {
         if !chosen.operations.is_empty() {
             let wanted = |o: &Operation| chosen.operations.contains(o);
-            match is_free {
-                true => series.operations.retain(wanted),
-                false => series.operations.clone_from(&chosen.operations),
+            if is_free {
+                series.operations.retain(wanted)
+            } else {
+                series.operations.clone_from(&chosen.operations)
             }
         }
         if !chosen.dialects.is_empty() {
@@ -147,14 +148,26 @@ fn places(bench: &mut Bench, rows: u64, notes: &mut Vec<String>) -> Vec<Place> {
     found
 }
 
-/// One combination, by all places that can do it.
-fn group<'a>(
-    places: &'a [Place],
-    (operation, dialect, depth): (Operation, Dialect, usize),
+/// What one group measures.
+#[derive(Clone, Copy)]
+struct Combination {
+    operation: Operation,
+    dialect: Dialect,
+    depth: usize,
     shape: Shape,
     clients: usize,
-    (seed, supply): (u64, u64),
-) -> Group<'a> {
+}
+
+/// One combination, by all places that can do it; `supply` items are put back
+/// before a run of deletions.
+fn group(places: &[Place], combination: Combination, seed: u64, supply: u64) -> Group<'_> {
+    let Combination {
+        operation,
+        dialect,
+        depth,
+        shape,
+        clients,
+    } = combination;
     let many = match operation {
         Operation::Many(keys) => Some(keys),
         _ => None,
@@ -167,7 +180,7 @@ fn group<'a>(
         };
         let before = (operation == Operation::Delete).then(|| {
             let top_up = move || place.top_up(supply);
-            Box::new(top_up) as Box<dyn Fn() -> Result<()> + 'a>
+            Box::new(top_up) as Box<dyn Fn() -> Result<()> + '_>
         });
         entries.push(Entry {
             system: &place.name,
@@ -193,7 +206,7 @@ fn group<'a>(
     }
 }
 
-fn groups<'a>(places: &'a [Place], all: &[Series], chances: (u64, u64)) -> Vec<Group<'a>> {
+fn groups<'a>(places: &'a [Place], all: &[Series], seed: u64, supply: u64) -> Vec<Group<'a>> {
     let mut found: Vec<Group<'a>> = Vec::new();
     for series in all {
         for operation in &series.operations {
@@ -201,8 +214,14 @@ fn groups<'a>(places: &'a [Place], all: &[Series], chances: (u64, u64)) -> Vec<G
                 for depth in &series.depths {
                     for shape in &series.shapes {
                         for clients in &series.clients {
-                            let what = (*operation, *dialect, *depth);
-                            let group = group(places, what, *shape, *clients, chances);
+                            let combination = Combination {
+                                operation: *operation,
+                                dialect: *dialect,
+                                depth: *depth,
+                                shape: *shape,
+                                clients: *clients,
+                            };
+                            let group = group(places, combination, seed, supply);
                             let is_new = |g: &Group<'_>| {
                                 g.operation != group.operation || g.size != group.size
                             };
@@ -251,7 +270,7 @@ pub fn memcached(bench: &mut Bench, chosen: &Chosen) -> Result<()> {
         (effort.time, effort.warm_up) = TIME;
     }
     let all = series(chosen, &bench.choice.clients, is_quick);
-    let groups = groups(&places, &all, (bench.choice.seed, pick(SUPPLY)));
+    let groups = groups(&places, &all, bench.choice.seed, pick(SUPPLY));
     let experiment = Experiment {
         name: "memcached".to_owned(),
         title: "The memcached listener beside memcached".to_owned(),

@@ -93,6 +93,13 @@ struct Given<'a> {
     seed: u64,
 }
 
+/// Seconds of a run.
+#[derive(Clone, Copy)]
+struct Times {
+    warm_up: u64,
+    measured: u64,
+}
+
 /// Whole seconds, at least one: `sysbench` knows no others.
 fn seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0).max(u64::from(time.is_zero()))
@@ -202,7 +209,7 @@ fn percentile(shares: &[(f64, u64)], share: f64) -> f64 {
 }
 
 /// One measured run.
-fn measure(script: &Script, given: &Given<'_>, times: (u64, u64), cores: usize) -> Result<Run> {
+fn measure(script: &Script, given: &Given<'_>, times: Times, cores: usize) -> Result<Run> {
     if script.uses_up {
         remake(script.name, given)?;
     }
@@ -210,7 +217,8 @@ fn measure(script: &Script, given: &Given<'_>, times: (u64, u64), cores: usize) 
         isolate(given.target, set)?;
     }
     // A warm-up would use up rows, or insert those that the run inserts.
-    let times = (if script.uses_up { 0 } else { times.0 }, times.1);
+    let warm_up = if script.uses_up { 0 } else { times.warm_up };
+    let times = Times { warm_up, ..times };
     let run = run_of_script(script.name, given, times, cores);
     if script.isolation.is_some() {
         isolate(given.target, "DEFAULT")?;
@@ -226,13 +234,13 @@ fn isolate(target: &Target, set: &str) -> Result<()> {
 }
 
 /// Warms up and measures.
-fn run_of_script(script: &str, given: &Given<'_>, times: (u64, u64), cores: usize) -> Result<Run> {
-    if times.0 > 0 {
-        invoke(script, "run", given, times.0)?;
+fn run_of_script(script: &str, given: &Given<'_>, times: Times, cores: usize) -> Result<Run> {
+    if times.warm_up > 0 {
+        invoke(script, "run", given, times.warm_up)?;
     }
     let server = || given.target.pid.and_then(procfs::server_time);
     let before = (server(), procfs::ended_children(), procfs::machine_time());
-    let text = invoke(script, "run", given, times.1)?;
+    let text = invoke(script, "run", given, times.measured)?;
     let after = (server(), procfs::ended_children(), procfs::machine_time());
     let between = |a: Option<f64>, b: Option<f64>| Some((b? - a?).max(0.0));
     let used = between(before.0, after.0);
@@ -339,7 +347,7 @@ pub fn sysbench(bench: &mut Bench) -> Result<()> {
         pairs,
         notes: Vec::new(),
     };
-    let done = rounds(bench, &targets, (&clients, rows), &mut experiment.cells);
+    let done = rounds(bench, &targets, &clients, rows, &mut experiment.cells);
     bench.keep(experiment);
     done
 }
@@ -348,19 +356,24 @@ pub fn sysbench(bench: &mut Bench) -> Result<()> {
 fn rounds(
     bench: &mut Bench,
     targets: &[Target],
-    (clients, rows): (&[usize], u64),
+    clients: &[usize],
+    rows: u64,
     cells: &mut [Cell],
 ) -> Result<()> {
     let effort = bench.choice.effort;
-    let warm_up = match effort.warm_up.is_zero() {
-        true => 0,
-        false => seconds(effort.warm_up),
+    let warm_up = if effort.warm_up.is_zero() {
+        0
+    } else {
+        seconds(effort.warm_up)
     };
-    let times = (warm_up, seconds(effort.time));
+    let times = Times {
+        warm_up,
+        measured: seconds(effort.time),
+    };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     bench.progress.expect(
         cells.len() * effort.rounds,
-        Duration::from_secs(times.0 + times.1),
+        Duration::from_secs(times.warm_up + times.measured),
     );
     let most = clients.iter().copied().max().unwrap_or(1);
     let seed = bench.choice.seed;

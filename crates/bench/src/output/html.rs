@@ -140,7 +140,7 @@ fn section(reports: &[Report], name: &str, out: &mut String) {
                 Figure::Throughput
             };
             for figure in [main, Figure::Server] {
-                let chart = chart(experiment, operation, (figure, title.clone()), &systems);
+                let chart = chart(experiment, operation, figure, title.clone(), &systems);
                 if !chart.series.is_empty() {
                     let _ = write!(out, "<figure>{}</figure>", draw(&chart));
                 }
@@ -199,7 +199,8 @@ impl Figure {
 fn chart(
     experiment: &Experiment,
     operation: &str,
-    (what, title): (Figure, String),
+    what: Figure,
+    title: String,
     systems: &[&str],
 ) -> Chart {
     let figure = what.of();

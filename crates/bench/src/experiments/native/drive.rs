@@ -228,11 +228,12 @@ pub(super) fn run(store: &dyn Store, plan: &Plan<'_>) -> Driven {
     let judged = before.and_then(|before| match before {
         Some(before) if driven.outcome.failure.is_none() => {
             let found = version_in(store)?.wrapping_sub(before);
-            match found == changes {
-                true => Ok(()),
-                false => Err(Error::wrong(format!(
+            if found == changes {
+                Ok(())
+            } else {
+                Err(Error::wrong(format!(
                     "a row was changed {changes} times and counts {found}"
-                ))),
+                )))
             }
         }
         _ => Ok(()),
