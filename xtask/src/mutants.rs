@@ -77,9 +77,10 @@ pub fn run(only: &[&str]) -> Result<(), String> {
             continue;
         }
         let began = Instant::now();
-        let target = place.join(match mutant.schedules {
-            true => "schedules",
-            false => "target",
+        let target = place.join(if mutant.schedules {
+            "schedules"
+        } else {
+            "target"
         });
         let flags = mutant.schedules.then_some("--cfg shuttle");
         let passes = match sound.get(&mutant.test) {
@@ -91,9 +92,10 @@ pub fn run(only: &[&str]) -> Result<(), String> {
                 passes
             }
         };
-        let outcome = match passes {
-            true => plant(&copy, &target, mutant)?,
-            false => Outcome::Broken(format!("`{}` fails without it", mutant.test)),
+        let outcome = if passes {
+            plant(&copy, &target, mutant)?
+        } else {
+            Outcome::Broken(format!("`{}` fails without it", mutant.test))
         };
         let seconds = began.elapsed().as_secs();
         match outcome {
@@ -112,9 +114,10 @@ pub fn run(only: &[&str]) -> Result<(), String> {
         }
     }
     println!("{caught} planted faults caught, {} not", missed.len());
-    match missed.is_empty() {
-        true => Ok(()),
-        false => Err(format!("not caught: {}", missed.join("; "))),
+    if missed.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("not caught: {}", missed.join("; ")))
     }
 }
 

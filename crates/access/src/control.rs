@@ -69,9 +69,12 @@ impl AccessData {
     /// The name now of the account that had this name at a version.
     pub fn name_since(&self, id: &AuthId, version: u64) -> AuthId {
         let later = self.renames.iter().filter(|r| r.version > version);
-        later.fold(id.clone(), |name, rename| match rename.from == name {
-            true => rename.to.clone(),
-            false => name,
+        later.fold(id.clone(), |name, rename| {
+            if rename.from == name {
+                rename.to.clone()
+            } else {
+                name
+            }
         })
     }
 

@@ -51,9 +51,10 @@ impl ReusePolicy {
         let (mut covered, mut rest) = (Vec::new(), Vec::new());
         for (at, old) in list.into_iter().enumerate() {
             let recent = self.days > 0 && old.set_at > since;
-            match at < usize::from(self.history) || recent {
-                true => covered.push(old),
-                false => rest.push(old),
+            if at < usize::from(self.history) || recent {
+                covered.push(old)
+            } else {
+                rest.push(old)
             }
         }
         (covered, rest)

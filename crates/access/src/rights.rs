@@ -103,16 +103,18 @@ impl Rights {
     }
 
     fn covers(&self, pattern: &str, database: &str) -> bool {
-        match self.literal {
-            true => pattern::literal(pattern) == database,
-            false => pattern::covers(pattern, database),
+        if self.literal {
+            pattern::literal(pattern) == database
+        } else {
+            pattern::covers(pattern, database)
         }
     }
 
     fn covers_pattern(&self, own: &str, granted: &str) -> bool {
-        match self.literal {
-            true => pattern::literal(own) == pattern::literal(granted),
-            false => pattern::covers_pattern(own, granted),
+        if self.literal {
+            pattern::literal(own) == pattern::literal(granted)
+        } else {
+            pattern::covers_pattern(own, granted)
         }
     }
 

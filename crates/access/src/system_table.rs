@@ -47,12 +47,13 @@ impl SystemTable {
     pub(crate) fn find(&self, db: &Db) -> Result<Arc<Table>> {
         let found = db.catalog().table(self.database, self.name).cloned();
         let found = found.ok_or_else(|| no_table(self))?;
-        match found.columns.len() == self.columns {
-            true => Ok(found),
-            false => Err(internal(&format!(
+        if found.columns.len() == self.columns {
+            Ok(found)
+        } else {
+            Err(internal(&format!(
                 "table {}.{} does not have the expected columns",
                 self.database, self.name
-            ))),
+            )))
         }
     }
 

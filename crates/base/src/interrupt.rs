@@ -140,10 +140,7 @@ impl Drop for Hold {
 /// # Errors
 /// [`Interrupted`] when a loop was abandoned: its value must not be used.
 pub fn outcome() -> Result<(), Interrupted> {
-    match ABANDONED.get() {
-        true => check(),
-        false => Ok(()),
-    }
+    if ABANDONED.get() { check() } else { Ok(()) }
 }
 
 /// Counts one unit of work of recursive code, which has no place for a
@@ -180,10 +177,7 @@ impl Pacer {
     /// [`Interrupted`] when there is a reason to stop.
     #[inline]
     pub fn tick_by(&mut self, units: usize) -> Result<(), Interrupted> {
-        match self.is_due(units) {
-            true => check(),
-            false => Ok(()),
-        }
+        if self.is_due(units) { check() } else { Ok(()) }
     }
 
     /// Counts one unit of work of code that returns no error; see [`abandoned`].

@@ -267,9 +267,10 @@ pub struct MemoryTracker {
 
 /// Size of the reservation that covers `bytes`.
 fn rounded(bytes: u64) -> u64 {
-    let step = match bytes <= LARGE_STEP {
-        true => SMALL_STEP,
-        false => LARGE_STEP,
+    let step = if bytes <= LARGE_STEP {
+        SMALL_STEP
+    } else {
+        LARGE_STEP
     };
     bytes.checked_next_multiple_of(step).unwrap_or(u64::MAX)
 }

@@ -28,12 +28,13 @@ pub fn check_required_data(config: &Config) -> Result<(), StartError> {
         let found = KvMem::is_store(&*disk::real(), &store);
         found.map_err(|e| StartError::usage(format!("--require-data: {e}")))?
     };
-    match found {
-        true => Ok(()),
-        false => Err(StartError::usage(format!(
+    if found {
+        Ok(())
+    } else {
+        Err(StartError::usage(format!(
             "--require-data: data directory {at} contains no store; mount its volume, or start once \
              without --require-data to create a store"
-        ))),
+        )))
     }
 }
 

@@ -243,9 +243,10 @@ impl MemcachedListeners {
             Memcached::open(db.clone(), role, max_value, cache, authentication).map(Arc::new)
         };
         let wanted = config.memcached_listen.is_some() || config.memcached_socket.is_some();
-        let first = match wanted {
-            true => Some(open(&config.memcached_role)?),
-            false => None,
+        let first = if wanted {
+            Some(open(&config.memcached_role)?)
+        } else {
+            None
         };
         let more = config
             .memcached_listeners

@@ -173,9 +173,10 @@ impl Disk for Overlay {
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        match path.is_dir() {
-            true => Ok(()),
-            false => Err(io::ErrorKind::NotFound.into()),
+        if path.is_dir() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::NotFound.into())
         }
     }
 

@@ -74,9 +74,10 @@ impl Open {
 
     /// Ends the reply of a statement that succeeded.
     pub(super) fn finish(&mut self, outcome: &Outcome, status: Status, answer: &mut Answer<'_>) {
-        let changes = match answer.tells_changes(outcome.had_rows) {
-            true => self.sql.take_changes(),
-            false => Vec::new(),
+        let changes = if answer.tells_changes(outcome.had_rows) {
+            self.sql.take_changes()
+        } else {
+            Vec::new()
         };
         answer.outcome(outcome, status, &changes);
     }

@@ -209,9 +209,10 @@ impl ResultSink for WireSink<'_, '_> {
             return Ok(());
         }
         self.answer.charge()?;
-        match self.whole {
-            true => Ok(()),
-            false => self.answer.drain().map_err(|_| client_gone()),
+        if self.whole {
+            Ok(())
+        } else {
+            self.answer.drain().map_err(|_| client_gone())
         }
     }
 

@@ -224,9 +224,10 @@ impl Open {
             return self.refuse(unknown(id, "mysqld_stmt_execute"), answer);
         };
         statement.cursor = None;
-        let room = match execute.wants_cursor() {
-            true => self.statements.cursor_room(),
-            false => 0,
+        let room = if execute.wants_cursor() {
+            self.statements.cursor_room()
+        } else {
+            0
         };
         let Some(statement) = self.statements.all.get_mut(&id) else {
             return self.refuse(unknown(id, "mysqld_stmt_execute"), answer);
@@ -263,9 +264,10 @@ impl Open {
                 ty: type_of(p, text_as),
             })
             .collect();
-        let form = match execute.wants_cursor() {
-            true => Form::Cursor,
-            false => Form::Binary,
+        let form = if execute.wants_cursor() {
+            Form::Cursor
+        } else {
+            Form::Binary
         };
         let before = status_of(&self.sql);
         let told = statement.columns;

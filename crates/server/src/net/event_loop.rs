@@ -431,9 +431,10 @@ impl EventLoop {
                 if slot.flags & flag::TAKEN == 0 {
                     continue;
                 }
-                match slot.hang_up <= now {
-                    true => gone.push(index as u32),
-                    false => next = next.min(slot.hang_up),
+                if slot.hang_up <= now {
+                    gone.push(index as u32)
+                } else {
+                    next = next.min(slot.hang_up)
                 }
             } else if slot.deadline <= now {
                 late.push(index as u32);

@@ -45,9 +45,10 @@ fn case(random: &mut Random, server: &Porpoise) {
     put(&mut sent, 0, &[code::PING]);
     put(&mut sent, 0, &[code::QUIT]);
     // Where a change of user is under way, the last packets may be no commands.
-    let (got, ending) = match over {
-        true => exchange(server.mysql_addr, random, &sent),
-        false => exchange_politely(server.mysql_addr, random, &sent),
+    let (got, ending) = if over {
+        exchange(server.mysql_addr, random, &sent)
+    } else {
+        exchange_politely(server.mysql_addr, random, &sent)
     };
     assert_ne!(ending, Ending::Silent, "{kinds:?}");
     let (packets, left) = split(&got);

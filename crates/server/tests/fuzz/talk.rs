@@ -41,9 +41,10 @@ fn talk(at: SocketAddr, random: &mut Random, bytes: &[u8], ends: bool) -> (Vec<u
     stream.set_write_timeout(Some(PATIENCE)).expect("timeout");
     let reader = stream.try_clone().expect("clone");
     let split = !random.once_in(3);
-    let pieces = match split && bytes.len() < 20_000 {
-        true => random.pieces(bytes),
-        false => vec![bytes],
+    let pieces = if split && bytes.len() < 20_000 {
+        random.pieces(bytes)
+    } else {
+        vec![bytes]
     };
     let naps = random.once_in(8);
     std::thread::scope(|scope| {

@@ -178,9 +178,10 @@ fn lost_update(level: &str) -> Result<String, ()> {
     let mut two = Two::start(level);
     let (a, b) = (two.read(0, 1), two.read(1, 1));
     assert!(two.write(0, 1, &a, 1) && two.commit(0));
-    match two.write(1, 1, &b, 2) && two.commit(1) {
-        true => Ok(two.judged(Allowed::READ_COMMITTED)),
-        false => Err(()),
+    if two.write(1, 1, &b, 2) && two.commit(1) {
+        Ok(two.judged(Allowed::READ_COMMITTED))
+    } else {
+        Err(())
     }
 }
 
@@ -218,9 +219,10 @@ fn write_skew(level: &str) -> Result<String, ()> {
     two.read(0, 1);
     two.read(1, 2);
     assert!(two.write(0, 2, "", 1) && two.commit(0));
-    match two.write(1, 1, "", 2) && two.commit(1) {
-        true => Ok(two.judged(Allowed::SERIALIZABLE)),
-        false => Err(()),
+    if two.write(1, 1, "", 2) && two.commit(1) {
+        Ok(two.judged(Allowed::SERIALIZABLE))
+    } else {
+        Err(())
     }
 }
 

@@ -82,9 +82,10 @@ fn client(address: SocketAddr, n: u64, on: bool, until: Instant, work: &Work<'_>
         match work(&mut sql, &mut rng) {
             Ok(()) => count.committed += 1,
             Err(Failure::Refused(e)) if e.code == 1213 => {
-                match e.message.contains("snapshot conflict") {
-                    true => count.conflicts += 1,
-                    false => count.deadlocks += 1,
+                if e.message.contains("snapshot conflict") {
+                    count.conflicts += 1
+                } else {
+                    count.deadlocks += 1
                 }
             }
             // With newer rows taken the row may be there again by now.

@@ -41,9 +41,10 @@ fn write(address: SocketAddr, told: &Mutex<Told>) {
         let (id, version) = {
             let told = told.lock().unwrap();
             let count = told.rows.len();
-            match turn % 3 == 2 && count > 0 {
-                true => (turn % count, told.rows[turn % count] + 1),
-                false => (count, 0),
+            if turn % 3 == 2 && count > 0 {
+                (turn % count, told.rows[turn % count] + 1)
+            } else {
+                (count, 0)
             }
         };
         told.lock().unwrap().open = Some((id, version));

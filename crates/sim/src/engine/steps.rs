@@ -56,9 +56,10 @@ fn value(rng: &mut fastrand::Rng) -> Vec<u8> {
 
 fn read(rng: &mut fastrand::Rng, mark: u64) -> Read {
     Read {
-        view: match rng.bool() {
-            true => View::Snapshot,
-            false => View::Current,
+        view: if rng.bool() {
+            View::Snapshot
+        } else {
+            View::Current
         },
         mark: match rng.u8(0..4) {
             0 => Mark(rng.u64(0..=mark)),
@@ -147,9 +148,10 @@ pub(super) fn perform(
             };
             let wait = if *skip { Wait::Skip } else { Wait::NoWait };
             txn.lock(&[request], wait, &mut |_, found| {
-                out = match found.granted {
-                    true => format!("{} {} {}", show(found.value), found.newer, found.own),
-                    false => "skipped".to_owned(),
+                out = if found.granted {
+                    format!("{} {} {}", show(found.value), found.newer, found.own)
+                } else {
+                    "skipped".to_owned()
                 };
             })?;
         }

@@ -202,9 +202,10 @@ impl Life {
             let after = disk.after_power_cut(rng.u64(..));
             disk.watch(None);
             *disk = after;
-            return match self.start(disk, rng, trace)? {
-                true => Ok(true),
-                false => Err("a start on a sound disk was refused".to_owned()),
+            return if self.start(disk, rng, trace)? {
+                Ok(true)
+            } else {
+                Err("a start on a sound disk was refused".to_owned())
             };
         }
         Ok(up)
@@ -278,9 +279,10 @@ impl Life {
         let soon = disk.operations() + rng.u64(1..30);
         match self.plan.faults {
             Faults::Errors if rng.u8(0..60) == 0 => {
-                let fault = match rng.bool() {
-                    true => DiskFault::Error,
-                    false => DiskFault::ShortWrite(rng.usize(0..5000)),
+                let fault = if rng.bool() {
+                    DiskFault::Error
+                } else {
+                    DiskFault::ShortWrite(rng.usize(0..5000))
                 };
                 self.note(&format!("{fault:?} at operation {soon}"));
                 disk.inject(soon, fault);
@@ -322,9 +324,10 @@ impl Life {
     }
 
     fn reserve(&self, engine: &KvMem, rng: &mut fastrand::Rng) -> Result<(), String> {
-        let count = match rng.bool() {
-            true => rng.u64(1..10),
-            false => rng.u64(1..60_000),
+        let count = if rng.bool() {
+            rng.u64(1..10)
+        } else {
+            rng.u64(1..60_000)
         };
         self.note(&format!("reserve {count} ids"));
         match engine.reserve_ids(COUNTER, count, 1) {

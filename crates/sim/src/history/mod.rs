@@ -165,9 +165,10 @@ fn orders(history: &[Transaction], found: &mut Vec<String>) -> Orders {
                 continue;
             };
             let order = orders.entry(*list).or_default();
-            let (short, long) = match numbers.len() <= order.len() {
-                true => (numbers, &*order),
-                false => (&*order, numbers),
+            let (short, long) = if numbers.len() <= order.len() {
+                (numbers, &*order)
+            } else {
+                (&*order, numbers)
             };
             if !long.starts_with(short) {
                 found.push(format!(

@@ -92,9 +92,10 @@ pub(super) fn start(collation: Collation, pattern: &[u8], escape: Option<char>) 
         let (item, behind) = rest.split_at_checked(len).unwrap_or((rest, &[]));
         // The escape byte is not a part of an escaped character.
         let first = charset.step(item).map_or(0, |(_, first)| first);
-        out.extend_from_slice(match first < len {
-            true => item.get(first..).unwrap_or_default(),
-            false => item,
+        out.extend_from_slice(if first < len {
+            item.get(first..).unwrap_or_default()
+        } else {
+            item
         });
         rest = behind;
     }

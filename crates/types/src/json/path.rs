@@ -25,9 +25,10 @@ impl Index {
     /// The position in an array of `len` elements, perhaps past its end; None before its start.
     #[must_use]
     pub fn at(self, len: usize) -> Option<usize> {
-        match self.from_last {
-            false => Some(self.number),
-            true => len.checked_sub(self.number.checked_add(1)?),
+        if self.from_last {
+            len.checked_sub(self.number.checked_add(1)?)
+        } else {
+            Some(self.number)
         }
     }
 }
@@ -259,17 +260,19 @@ impl Scan<'_> {
     fn step(&mut self) -> Result<Step, usize> {
         if self.eat('.') {
             self.skip_space();
-            return match self.eat('*') {
-                true => Ok(Step::AnyMember),
-                false => self.name().map(Step::Member),
+            return if self.eat('*') {
+                Ok(Step::AnyMember)
+            } else {
+                self.name().map(Step::Member)
             };
         }
         if self.eat('[') {
             let step = self.cell()?;
             self.skip_space();
-            return match self.eat(']') {
-                true => Ok(step),
-                false => Err(self.at),
+            return if self.eat(']') {
+                Ok(step)
+            } else {
+                Err(self.at)
             };
         }
         match self.eat_word("**") {
@@ -322,13 +325,15 @@ impl Scan<'_> {
         }
         let to = self.index()?;
         let backwards = from.from_last == to.from_last
-            && match from.from_last {
-                false => from.number > to.number,
-                true => from.number < to.number,
+            && if from.from_last {
+                from.number < to.number
+            } else {
+                from.number > to.number
             };
-        match backwards {
-            true => Err(self.at),
-            false => Ok(Step::Range(from, to)),
+        if backwards {
+            Err(self.at)
+        } else {
+            Ok(Step::Range(from, to))
         }
     }
 

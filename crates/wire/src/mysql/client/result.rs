@@ -70,9 +70,10 @@ pub fn parse_ok(payload: &[u8], caps: Capabilities) -> Option<OkReply<'_>> {
     let status = Status(cursor.u16()?);
     let warnings = cursor.u16()?;
     let mut changes: &[u8] = &[];
-    let info = match cursor.is_empty() {
-        true => &[],
-        false => cursor.lenenc_bytes()?,
+    let info = if cursor.is_empty() {
+        &[]
+    } else {
+        cursor.lenenc_bytes()?
     };
     let tracks = caps.has(Capabilities::SESSION_TRACK);
     if tracks && status.has(Status::SESSION_STATE_CHANGED) && !cursor.is_empty() {
