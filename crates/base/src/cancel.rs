@@ -29,7 +29,7 @@ pub enum Reason {
     Query = 1,
     /// `max_execution_time` ran out: the statement ends with 3024.
     Timeout = 2,
-    /// KILL [CONNECTION], or the client went away: the session ends.
+    /// `KILL [CONNECTION]`, or the client went away: the session ends.
     Connection = 3,
     /// The server is shutting down: the session ends with 1053.
     Shutdown = 4,

@@ -15,7 +15,7 @@
 //! Invariants:
 //! 1. A function works in spaces that it created and on counters named after
 //!    them, so that engines may share one store between functions.
-//! 2. What only some engines have is asked of [`Capabilities`] first; where it
+//! 2. What only some engines have is asked of [`crate::Capabilities`] first; where it
 //!    is missing the named error is expected instead. Nothing is skipped.
 //! 3. Nothing depends on speed; "still waits" is judged after [`PAUSE`].
 #![expect(

@@ -1,12 +1,12 @@
 //! Keys: a space and bytes within it.
 
 /// Identifies a space. Ids below [`SpaceId::FIRST_FREE`] always exist and are
-/// the catalog's; others come from [`crate::Engine::create_space`].
+/// the catalog's; others come from [`crate::Engine::create_spaces`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpaceId(pub u64);
 
 impl SpaceId {
-    /// The first id that [`crate::Engine::create_space`] may give out.
+    /// The first id that [`crate::Engine::create_spaces`] may give out.
     pub const FIRST_FREE: SpaceId = SpaceId(64);
 }
 

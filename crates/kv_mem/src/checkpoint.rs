@@ -5,7 +5,7 @@
 //! writers go on. When its files are synced, the log is on disk up to the
 //! position where it goes on, and the manifest is in place, the files and the
 //! segments that nobody needs any more are removed. Rows of spaces that did
-//! not change stay in the files of an earlier checkpoint ([`plan`]).
+//! not change stay in the files of an earlier checkpoint ([`mod@plan`]).
 //!
 //! Invariants:
 //! 1. Every commit above the snapshot, and every chunk that belongs to one,

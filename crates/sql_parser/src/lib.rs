@@ -2,7 +2,7 @@
 //!
 //! * [`lexer`] turns bytes into tokens ([`token`], [`keyword`]).
 //! * [`parse_one`] turns the tokens of one statement into a tree ([`ast`]) in an arena.
-//! * [`print`] turns a tree into canonical text: `parse(print(parse(s))) == parse(s)`.
+//! * [`mod@print`] turns a tree into canonical text: `parse(print(parse(s))) == parse(s)`.
 //! * [`digest`] normalises a text for the plan cache without parsing it.
 //!
 //! The crate knows neither sessions nor schemas nor types of columns. Text arrives in UTF-8;

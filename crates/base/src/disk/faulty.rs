@@ -2,9 +2,9 @@
 //!
 //! kill -9 proves nothing about durability, for the page cache survives it.
 //! This wrapper keeps for each unsynced write what it overwrote, and for each
-//! unsynced name operation how to undo it. [`FaultyDisk::power_cut`] undoes
-//! unsynced operations, all of them or some by a seed, and aborts the process:
-//! the next start finds the files that a machine would have found.
+//! unsynced name operation how to undo it. A power cut takes back
+//! what was not synced, all of it or by a seed some of it, and aborts the
+//! process: the next start finds what a machine would have found.
 //!
 //! Invariants:
 //! 1. An operation that a sync reported as durable is never undone.

@@ -39,7 +39,7 @@ unsafe fn fat<'r>(address: RecordAddress) -> &'r Record {
 }
 
 impl RecordRef {
-    /// A record without versions, for a key of at most [`LONGEST_KEY`].
+    /// A record without versions, for a key of at most `LONGEST_KEY`.
     pub(crate) fn new(key: &[u8]) -> RecordRef {
         let Ok(key_len) = u16::try_from(key.len()) else {
             unreachable!("keys are shorter than 64 KiB");

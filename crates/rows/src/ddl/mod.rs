@@ -79,7 +79,7 @@ pub struct DdlCx<'a> {
 pub struct DdlDone {
     /// The reply waits for this.
     pub ticket: Ticket,
-    /// What IF [NOT] EXISTS turned into a note: code, and nothing changed.
+    /// What `IF [NOT] EXISTS` turned into a note: code, and nothing changed.
     pub note: bool,
     /// Rows that were copied.
     pub rows: u64,
@@ -88,7 +88,7 @@ pub struct DdlDone {
 /// One clause of ALTER TABLE.
 #[derive(Clone, Debug)]
 pub enum AlterOp {
-    /// ADD [CONSTRAINT] FOREIGN KEY.
+    /// `ADD [CONSTRAINT] FOREIGN KEY`.
     AddForeignKey(FkSpec),
     /// DROP FOREIGN KEY.
     DropForeignKey(String),

@@ -67,7 +67,7 @@ impl Txn {
     /// any order.
     ///
     /// # Errors
-    /// The engine's; [`Error::Corrupt`], [`Error::DefinitionChanged`].
+    /// The engine's; `Error::Corrupt`, `Error::DefinitionChanged`.
     pub fn get_rows(
         &mut self,
         table: &Table,

@@ -55,7 +55,7 @@ impl SqlSession {
     /// COM_RESET_CONNECTION: everything but the account as after connecting.
     ///
     /// # Errors
-    /// None of its own; see [`SqlServer::connect`].
+    /// None of its own; see `SqlServer::connect`.
     pub fn reset(&mut self) -> Result<()> {
         self.roll_back();
         self.end_temporary();

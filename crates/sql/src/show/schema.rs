@@ -65,7 +65,7 @@ pub(crate) fn virtual_type(table: &VirtualTable) -> &'static str {
     }
 }
 
-/// SHOW [FULL] TABLES.
+/// `SHOW [FULL] TABLES`.
 pub fn table_names(
     cx: &StatementContext,
     database: Option<&str>,
@@ -339,7 +339,7 @@ pub(crate) fn extra_of(column: &Column) -> String {
     extra.join(" ")
 }
 
-/// SHOW [FULL] COLUMNS, DESCRIBE.
+/// `SHOW [FULL] COLUMNS`, DESCRIBE.
 pub fn columns(cx: &StatementContext, name: &TableName<'_>, full: bool) -> Result<Rows> {
     let mut heads = vec![text_column("Field", 64), long_column("Type")];
     if full {

@@ -151,7 +151,7 @@ pub fn condition_count(cx: &StatementContext, errors: bool) -> Rows {
     rows
 }
 
-/// SHOW [FULL] PROCESSLIST.
+/// `SHOW [FULL] PROCESSLIST`.
 pub fn processes(cx: &StatementContext, full: bool) -> Rows {
     let mut rows = Rows::new(vec![
         number_column("Id"),

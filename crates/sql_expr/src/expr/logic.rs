@@ -51,7 +51,7 @@ pub fn or<'a>(args: &'a [Expr], row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Opt
     Ok(result)
 }
 
-/// IS [NOT] NULL / TRUE / FALSE.
+/// `IS [NOT] NULL` / TRUE / FALSE.
 pub fn is<'a>(
     arg: &'a Expr,
     wanted: Truth,

@@ -211,7 +211,7 @@ pub enum ExprKind {
     Xor(Box<[Expr; 2]>),
     /// Not.
     Not(Box<Expr>),
-    /// IS [NOT] NULL, TRUE, FALSE.
+    /// `IS [NOT] NULL`, TRUE, FALSE.
     Is {
         /// Tested expression.
         arg: Box<Expr>,

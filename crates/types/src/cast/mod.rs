@@ -2,11 +2,12 @@
 //!
 //! An expression never fails on a conversion: a bad value gives the nearest result
 //! (0 for text that is no number, NULL for text that is no date) and a warning, 1292.
-//! An assignment ([`store`]) fails in strict mode where the value would change, else
+//! An assignment ([`fn@store`]) fails in strict mode where the value would change, else
 //! it warns and stores the nearest value.
 //!
-//! Arguments are SQL values: ENUM and SET may be storage values accompanied by their type; a
-//! TIMESTAMP is already in the session's time zone, and [`store`] converts it to UTC.
+//! Values handed in are SQL values: ENUM and SET may come as storage values with their type
+//! beside them; a TIMESTAMP is already in the session's time zone.
+//! [`fn@store`] brings it back to UTC.
 
 mod expression;
 mod number;

@@ -7,7 +7,7 @@
 //!   exchange that they make up.
 //! * [`command`]: commands; [`params`]: parameters and query attributes.
 //! * [`reply`]: OK, ERR, EOF, session state, answer to a prepare.
-//! * [`column`]: metadata of results; [`row`]: rows in text and binary form.
+//! * [`mod@column`]: metadata of results; [`row`]: rows in text and binary form.
 //!
 //! Client half: [`client`].
 //!
