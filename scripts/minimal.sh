@@ -18,14 +18,14 @@ mkdir -p "$ROOT"
 debootstrap --variant=minbase --include=git,make,ca-certificates bookworm "$ROOT" "$MIRROR"
 
 # The toolchain, and the registry with its settings, so that nothing is downloaded twice.
-mkdir -p "$ROOT/root/.cargo" "$ROOT/work"
-cp -a "$(rustc --print sysroot)" "$ROOT/root/toolchain"
+mkdir -p "$ROOT/opt/porpoise/home/.cargo"
+cp -a "$(rustc --print sysroot)" "$ROOT/opt/porpoise/toolchain"
 for part in registry config.toml; do
-    if [ -e "$CARGO/$part" ]; then cp -a "$CARGO/$part" "$ROOT/root/.cargo/"; fi
+    if [ -e "$CARGO/$part" ]; then cp -a "$CARGO/$part" "$ROOT/opt/porpoise/home/.cargo/"; fi
 done
 for file in resolv.conf hosts; do cp "/etc/$file" "$ROOT/etc/$file"; done
 if [ -d /etc/apt/apt.conf.d ]; then cp -a /etc/apt/apt.conf.d/. "$ROOT/etc/apt/apt.conf.d/"; fi
-git clone --quiet --no-hardlinks . "$ROOT/work/porpoise"
+git clone --quiet --no-hardlinks . "$ROOT/opt/porpoise/clone"
 
 # Namespaces of its own: the mounts go with them, and no process outlives the run. `/` is a plain
 # directory there, which no mount table lists.
@@ -37,7 +37,7 @@ exec unshare --mount --pid --fork --kill-child bash -euc '
     mount -t proc proc "$root/proc"
     mount --rbind /dev "$root/dev"
     mount --rbind /sys "$root/sys"
-    exec chroot "$root" /usr/bin/env --chdir=/work/porpoise -i HOME=/root LANG=C.UTF-8 \
-        PATH=/root/toolchain/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    exec chroot "$root" /usr/bin/env --chdir=/opt/porpoise/clone -i HOME=/opt/porpoise/home \
+        LANG=C.UTF-8 PATH=/opt/porpoise/toolchain/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         "$@"
 ' minimal "$ROOT" "$@"
