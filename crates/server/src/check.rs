@@ -1,6 +1,6 @@
-//! `porpoise check`: compares all rows, index entries, constraints and counters of
-//! a data directory with each other, and verifies the engine's structures, without
-//! changing a byte.
+//! `porpoise check`: verifies rows, index entries, constraints and counters of a
+//! data directory against each other, and the engine's structures beneath them,
+//! without changing a byte.
 //!
 //! The store is opened on an [`Overlay`]: recovery runs as at a start of the
 //! server, and what it writes stays in memory. The directory is locked, without
@@ -128,7 +128,7 @@ pub fn run(data_dir: &Path) -> Result<(), StartError> {
         text.push_str(&format!("{counts}: no problems\n"));
     }
     let mut out = io::stdout().lock();
-    // Standard output may be closed; the exit status has the result, too.
+    // Standard output may be closed; the exit status says the same.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match report.problems.len() {
         0 => Ok(()),

@@ -1,7 +1,7 @@
 //! Opening the rows over an engine, for every command of the binaries.
 //!
-//! Invariant: whoever opens a database here has the compiler for the
-//! expressions of its definitions, so that the same checks and generated
+//! Invariant: a database opened here has the compiler for the expressions of
+//! its definitions, so that the same checks and generated
 //! columns hold for the server's listeners, `porpoise check` and `porpoise-bench`.
 
 use porpoise_base::clock;

@@ -2,9 +2,9 @@
 //! down again in order.
 //!
 //! Order of the start: signals, limits, the data directory's lock, sockets
-//! (so that a port in use is reported before a long recovery), certificate, engine,
-//! workers, and only then the first connection is accepted. The shutdown has the
-//! reverse order (transactions.md, rule 40).
+//! (so that a taken port is reported before a long recovery), certificate, engine,
+//! workers, and only then the first connection is accepted. The shutdown runs
+//! the other way round (transactions.md, rule 40).
 
 use crate::config::{Config, StartError, exposure};
 use crate::datadir::DataDir;

@@ -125,7 +125,7 @@ pub struct Config {
     pub insecure_memcached: bool,
     /// Connections over all listeners.
     pub max_connections: usize,
-    /// Whether somebody asked for exactly that many.
+    /// Whether the operator set `max_connections`, which is then not lowered.
     pub max_connections_set: bool,
     /// Sessions that may wait at once.
     pub max_running_statements: usize,

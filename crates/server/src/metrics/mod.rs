@@ -1,7 +1,7 @@
-//! Counters without contention between worker groups.
+//! Counters without contention.
 //!
-//! Each core has its own block of cells; a worker adds to the block of its
-//! group, and reading computes the sum. One entry of the table
+//! Each core has a block of cells of its own; a worker adds to the block of
+//! its group, and the sum is made when it is read. One entry of the table
 //! in [`registry`] is one metric: name, labels, kind, help.
 //!
 //! Invariants:

@@ -1,4 +1,4 @@
-//! OK and ERR packets, and the deferral of replies.
+//! OK and ERR packets, and which of them are deferred until a commit is durable.
 //!
 //! An [`Answer`] is one reply being written: it knows where the reply began
 //! in the output, so that all of it can be held until a ticket is durable,
@@ -95,7 +95,7 @@ impl<'o> Answer<'o> {
 
     /// OK without figures.
     pub(super) fn plain_ok(&mut self, status: Status, changes: &[SessionChange]) {
-        let changes: SmallVec<[_; 4]> = changes.iter().map(told).collect();
+        let changes: SmallVec<[_; 4]> = changes.iter().map(wire_change).collect();
         let ok = reply::Ok {
             status,
             changes: &changes,
@@ -104,7 +104,7 @@ impl<'o> Answer<'o> {
         reply::write_ok(self.out.buf(), &mut self.sequence, self.caps, &ok);
     }
 
-    /// Whether the end of a result can contain state changes: an EOF packet cannot.
+    /// Whether the end of a result can carry session changes: an EOF packet cannot.
     pub(super) fn tells_changes(&self, had_rows: bool) -> bool {
         !had_rows || self.caps.has(Capabilities::DEPRECATE_EOF)
     }
@@ -121,7 +121,7 @@ impl<'o> Answer<'o> {
 
     /// Ends the reply of a statement that succeeded.
     pub(super) fn outcome(&mut self, outcome: &Outcome, status: Status, changes: &[SessionChange]) {
-        let changes: SmallVec<[_; 4]> = changes.iter().map(told).collect();
+        let changes: SmallVec<[_; 4]> = changes.iter().map(wire_change).collect();
         let ok = reply::Ok {
             affected_rows: outcome.affected_rows,
             last_insert_id: outcome.last_insert_id,
@@ -156,7 +156,7 @@ impl<'o> Answer<'o> {
 }
 
 /// A change of the session's state in the protocol's form.
-fn told(change: &SessionChange) -> reply::SessionChange<'_> {
+fn wire_change(change: &SessionChange) -> reply::SessionChange<'_> {
     match change {
         SessionChange::Variable(name, value) => {
             reply::SessionChange::Variable(name.as_bytes(), value.as_bytes())

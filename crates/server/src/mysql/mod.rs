@@ -5,20 +5,20 @@
 //! * [`query`]: statements as text, one or several in a packet.
 //! * [`statements`]: prepared statements, long data, cursors.
 //! * [`sink`]: results on their way into the connection's output.
-//! * [`answer`]: OK and ERR packets, and which of them are held back.
+//! * [`answer`]: OK and ERR packets, and which of them are deferred.
 //!
 //! Invariants:
 //! 1. Before a client has logged in, a packet over 64 KiB ends the
-//!    connection, and no memory is allocated for its announced length.
-//! 2. Every input is answered with a packet of the protocol; the connection is
-//!    closed only if packet boundaries are lost, or if the statement's error
-//!    requires it.
+//!    connection, and nothing is kept on its word.
+//! 2. Every request is answered with a packet of the protocol; the connection is
+//!    closed only where packet boundaries are lost, or where the statement's error
+//!    is fatal.
 //! 3. A reply that reveals a commit, or rows of a commit that is not durable yet,
 //!    is sent when that commit is durable (transactions.md, rule 19): [`answer`]
 //!    defers it from its first byte.
-//! 4. A result is sent in pieces only if it reads from a snapshot; one that reads
-//!    the newest rows is kept whole until its ticket is known.
-//! 5. No password and no secret is logged or sent.
+//! 4. A result leaves in pieces only where it reads from a snapshot; one that
+//!    reads the newest rows is kept whole until its ticket is known.
+//! 5. No password and no secret appears in logs or replies.
 //!
 //! Rejected: answering statements by their text without the parser (session
 //! set-up queries of drivers); one statement per packet only, with the rest

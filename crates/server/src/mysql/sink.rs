@@ -76,9 +76,9 @@ pub(super) struct WireSink<'a, 'o> {
     memory: Option<&'a Arc<MemoryTracker>>,
     /// Columns are described to the client.
     definitions: bool,
-    /// Number of columns sent when the statement was prepared or last executed; 0 if preparing
-    /// does not send it.
-    told: Option<usize>,
+    /// Number of columns announced when the statement was prepared, or executed
+    /// last; 0 where preparing announces none.
+    announced: Option<usize>,
     /// It is another number now.
     pub(super) changed: bool,
     /// Columns of the result.
@@ -101,7 +101,7 @@ impl<'a, 'o> WireSink<'a, 'o> {
             limit: 0,
             memory: None,
             definitions: true,
-            told: None,
+            announced: None,
             changed: false,
             columns: 0,
         }
@@ -121,9 +121,9 @@ impl<'a, 'o> WireSink<'a, 'o> {
         self
     }
 
-    /// The client knows of so many columns.
-    pub(super) fn told(mut self, columns: usize) -> Self {
-        self.told = Some(columns);
+    /// Sets the number of columns that were announced to the client.
+    pub(super) fn announced(mut self, columns: usize) -> Self {
+        self.announced = Some(columns);
         self
     }
 
@@ -174,7 +174,7 @@ impl ResultSink for WireSink<'_, '_> {
         }
         self.begun = true;
         self.columns = columns.len();
-        self.changed = self.told.is_some_and(|n| n != 0 && n != columns.len());
+        self.changed = self.announced.is_some_and(|n| n != 0 && n != columns.len());
         self.status = self.status.with(Status::METADATA_CHANGED, self.changed);
         let caps = self.answer.caps;
         let sequence = &mut self.answer.sequence;

@@ -47,7 +47,7 @@ pub(super) struct Statements {
 #[derive(Default)]
 struct Statement {
     params: usize,
-    /// Number of columns that was sent to the client.
+    /// Number of columns announced to the client.
     columns: usize,
     types: ParamTypes,
     long: HashMap<u16, Vec<u8>>,
@@ -270,9 +270,9 @@ impl Open {
             Form::Binary
         };
         let before = status_of(&self.sql);
-        let told = statement.columns;
+        let announced = statement.columns;
         let memory = self.statements.memory.clone();
-        let sink = WireSink::new(answer, form, before).told(told);
+        let sink = WireSink::new(answer, form, before).announced(announced);
         let sink = sink.keeps(room, &memory);
         let mut sink = sink.definitions(self.sql.sends_metadata());
         let result = self.sql.execute(id, &values, &mut sink);

@@ -11,12 +11,12 @@
 //!    that reserves a place. A listener leaves the others their shares (see
 //!    `budget`).
 //! 2. Past `max_before_login` connections of one listener that have not logged
-//!    in, each newcomer evicts an older one. At twice as many (its groups do not
+//!    in, each new one evicts an older one. At twice as many (its groups do not
 //!    keep up) that listener pauses: its clients wait in the listen queue, and the
 //!    other listeners go on.
 
 use super::budget::Budget;
-use super::group::Newcomer;
+use super::group::NewConnection;
 use super::protocol::{Protocol, Refusal};
 use super::{Net, Shared};
 use crate::metrics::{self, Counter};
@@ -378,7 +378,7 @@ impl AcceptLoop {
         self.shared.connections.fetch_add(1, Ordering::SeqCst);
         group.connections.fetch_add(1, Ordering::Relaxed);
         metrics::add(Counter::Accepted, 1);
-        let newcomer = Newcomer {
+        let connection = NewConnection {
             socket,
             protocol,
             peer,
@@ -386,7 +386,7 @@ impl AcceptLoop {
             reserved,
             budget,
         };
-        group.leave(|inbox| inbox.newcomers.push(newcomer));
+        group.leave(|inbox| inbox.new_connections.push(connection));
         Ok(())
     }
 

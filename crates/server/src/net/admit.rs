@@ -7,7 +7,7 @@
 use super::budget::Budget;
 use super::conn::{Call, Conn};
 use super::event_loop::{EventLoop, Job, Slot, flag};
-use super::group::{Newcomer, Token};
+use super::group::{NewConnection, Token};
 use super::output::Output;
 use super::transport::Transport;
 use crate::metrics::{self, Counter};
@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering;
 impl EventLoop {
     /// Gives a new connection an entry in the table, and returns the call that
     /// opens its session.
-    pub(super) fn admit(&mut self, newcomer: Newcomer) -> Option<Job> {
-        let fd = newcomer.socket.as_raw_fd();
+    pub(super) fn admit(&mut self, connection: NewConnection) -> Option<Job> {
+        let fd = connection.socket.as_raw_fd();
         let index = self.free_place();
         let slot = self.slots.get_mut(index as usize)?;
         let token = Token {
@@ -34,7 +34,7 @@ impl EventLoop {
         }));
         slot.fd = fd;
         slot.flags = flag::TAKEN | flag::BEFORE_LOGIN;
-        if !newcomer.protocol.half_closes() {
+        if !connection.protocol.half_closes() {
             slot.flags |= flag::NEVER_HALF;
         }
         slot.deadline = u64::MAX;
@@ -45,19 +45,19 @@ impl EventLoop {
             tracing::warn!("a connection cannot be added to epoll: {error}");
             slot.flags = 0;
             self.free.push(index);
-            self.end_login(&newcomer.budget, newcomer.id);
-            self.forget_connection(&newcomer.budget, newcomer.reserved);
+            self.end_login(&connection.budget, connection.id);
+            self.forget_connection(&connection.budget, connection.reserved);
             return None;
         }
         self.live += 1;
         self.now = self.shared.now();
-        let address = newcomer.peer.map(|a| a.ip());
-        newcomer
+        let address = connection.peer.map(|a| a.ip());
+        connection
             .budget
-            .admit(newcomer.id, address, self.group.clone(), token);
-        let peer = Box::new(newcomer.peer(cancel.clone(), &self.shared.config.memory));
+            .admit(connection.id, address, self.group.clone(), token);
+        let peer = Box::new(connection.peer(cancel.clone(), &self.shared.config.memory));
         let out = Output::new(
-            Transport::new(newcomer.socket),
+            Transport::new(connection.socket),
             self.shared.durability.clone(),
             cancel.clone(),
             self.shared.config.net_write_timeout,
@@ -65,18 +65,18 @@ impl EventLoop {
         );
         let mut conn = Conn::new(
             token,
-            newcomer.id,
+            connection.id,
             self.group.clone(),
             out,
             cancel,
-            newcomer.budget,
+            connection.budget,
         );
         conn.opened = self.now;
-        conn.reserved = newcomer.reserved;
+        conn.reserved = connection.reserved;
         self.serving = Some(index);
         Some(Job::Serve(
             Box::new(conn),
-            Call::Open(newcomer.protocol, peer),
+            Call::Open(connection.protocol, peer),
         ))
     }
 

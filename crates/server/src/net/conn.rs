@@ -121,10 +121,10 @@ impl Conn {
         }
         if let Some(session) = &mut self.session {
             let out = &mut self.out;
-            let told = catch_unwind(AssertUnwindSafe(|| {
+            let reported = catch_unwind(AssertUnwindSafe(|| {
                 session.on_end(End::InternalError, out);
             }));
-            if told.is_err() {
+            if reported.is_err() {
                 self.out.take_back_unfinished();
             }
         }

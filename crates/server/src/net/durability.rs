@@ -1,18 +1,18 @@
-//! The durable LSN, and the wake-up of worker groups that wait for it.
+//! The durability watermark: the position up to which the log is durable, and the
+//! wake-up of worker groups whose deferred replies it has passed.
 //!
-//! The log thread publishes the durable LSN; a sleeping group with deferred replies is
-//! woken when the LSN passes the lowest ticket that it waits for.
+//! The log's thread publishes the watermark. A group that sleeps with deferred
+//! replies is woken when the watermark passes the lowest position they wait for.
 //!
 //! Invariants:
-//! 1. No lost wake-up: a group stores its lowest ticket and that it sleeps, then reads
-//!    the LSN; the log thread stores the LSN, then reads both. All accesses are
-//!    sequentially consistent, so one of the two sees the other.
-//! 2. At most one wake-up per group and LSN, and none for a group that is awake
-//!    (it reads the LSN before it sleeps) or has no reply that has become
-//!    durable.
-//! 3. After `failed` the LSN never moves again.
-//! 4. The engine's own durable LSN is read, too: an engine notifies of a commit
-//!    only if its LSN had not passed the commit when it returned.
+//! 1. No lost wake-up: a group stores the lowest position it waits for and that it
+//!    sleeps, then reads the watermark; the log's thread stores the watermark, then
+//!    reads both. All four are SeqCst, so one sees the other.
+//! 2. At most one wake per group and watermark, and none for a group that is awake
+//!    (it reads the watermark before it sleeps) or waits for a later position.
+//! 3. After `failed` the watermark never moves again.
+//! 4. The engine's own position counts beside the published one: an engine
+//!    publishes a commit only if it was not durable when the commit returned.
 
 use super::group::Group;
 use parking_lot::{Condvar, Mutex};
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The durable mark as the net layer knows it.
+/// The durability watermark as the network knows it.
 #[derive(Default)]
 pub struct DurabilityWatermark {
     mark: AtomicU64,
@@ -42,7 +42,7 @@ impl DurabilityWatermark {
         Arc::new(durability)
     }
 
-    /// Creates the watermark of an engine, which reports its progress from now on.
+    /// The watermark of an engine, which publishes its progress from now on.
     pub fn of(engine: Arc<dyn Engine>) -> Arc<DurabilityWatermark> {
         let durability = Arc::new(DurabilityWatermark {
             mark: AtomicU64::new(engine.durable_mark().0),
@@ -53,12 +53,12 @@ impl DurabilityWatermark {
         durability
     }
 
-    /// The durable LSN: replies up to it may be sent.
+    /// Position of the last commit that replies may reveal.
     pub fn durable_mark(&self) -> Ticket {
-        let told = Ticket(self.mark.load(Ordering::SeqCst));
+        let published = Ticket(self.mark.load(Ordering::SeqCst));
         match &self.engine {
-            Some(engine) => told.max(engine.durable_mark()),
-            None => told,
+            Some(engine) => published.max(engine.durable_mark()),
+            None => published,
         }
     }
 

@@ -15,7 +15,7 @@
 
 use super::conn::{Call, Conn, Verdict};
 use super::defer::Deferred;
-use super::group::{Group, Inbox, Newcomer, Token, WAKE};
+use super::group::{Group, Inbox, NewConnection, Token, WAKE};
 use super::pool::Pool;
 use super::protocol::Session;
 use super::worker::WorkerSlot;
@@ -120,10 +120,10 @@ pub(crate) struct EventLoop {
     ready_logins: VecDeque<u32>,
     login_turn: bool,
     round: usize,
-    newcomers: VecDeque<Newcomer>,
+    new_connections: VecDeque<NewConnection>,
     pub(super) closing_sessions: Vec<Box<dyn Session>>,
     pub(super) deferred: Deferred,
-    pub(super) held: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    pub(super) deferred_replies: BinaryHeap<Reverse<(u64, u32, u32)>>,
     pub(super) pool: Pool,
     events: EventBuf,
     pub(super) now: u64,
@@ -146,10 +146,10 @@ impl EventLoop {
             ready_logins: VecDeque::new(),
             login_turn: false,
             round: 0,
-            newcomers: VecDeque::new(),
+            new_connections: VecDeque::new(),
             closing_sessions: Vec::new(),
             deferred: Deferred::default(),
-            held: BinaryHeap::new(),
+            deferred_replies: BinaryHeap::new(),
             pool: Pool::default(),
             events: EventBuf::new(EVENTS),
             now: 0,
@@ -173,8 +173,8 @@ impl EventLoop {
             if let Some(session) = self.closing_sessions.pop() {
                 return Job::DropSession(session);
             }
-            if let Some(newcomer) = self.newcomers.pop_front() {
-                if let Some(job) = self.admit(newcomer) {
+            if let Some(connection) = self.new_connections.pop_front() {
+                if let Some(job) = self.admit(connection) {
                     return job;
                 }
                 continue;
@@ -283,7 +283,7 @@ impl EventLoop {
 
     /// Log, sockets, inbox, deadlines, shutdown.
     fn look_around(&mut self) {
-        self.release_held();
+        self.release_deferred_replies();
         self.publish();
         let mut timeout = Some(Duration::ZERO);
         if self.ready.is_empty() && self.ready_logins.is_empty() {
@@ -326,7 +326,7 @@ impl EventLoop {
     /// there is work already.
     fn try_to_sleep(&mut self) -> Option<Duration> {
         let lowest = self
-            .held
+            .deferred_replies
             .peek()
             .map_or(u64::MAX, |Reverse((ticket, ..))| *ticket);
         self.group.fall_asleep(lowest);
@@ -374,7 +374,7 @@ impl EventLoop {
 
     fn take_in(&mut self, inbox: Inbox) {
         self.group.answer(inbox.asked);
-        self.newcomers.extend(inbox.newcomers);
+        self.new_connections.extend(inbox.new_connections);
         for (conn, verdict) in inbox.returned {
             self.settle(conn, verdict);
         }
@@ -399,17 +399,18 @@ impl EventLoop {
 
     /// Queues the connections whose deferred reply is durable, or, after a failure
     /// of the log, all with deferred replies.
-    fn release_held(&mut self) {
-        if self.held.is_empty() {
+    fn release_deferred_replies(&mut self) {
+        if self.deferred_replies.is_empty() {
             return;
         }
         let failed = self.shared.durability.has_failed();
         let mark = self.shared.durability.durable_mark().0;
-        while let Some(Reverse((ticket, index, generation))) = self.held.peek().copied() {
+        while let Some(Reverse((ticket, index, generation))) = self.deferred_replies.peek().copied()
+        {
             if ticket > mark && !failed {
                 break;
             }
-            self.held.pop();
+            self.deferred_replies.pop();
             if let Some(slot) = self.slots.get_mut(index as usize)
                 && slot.generation == generation
             {

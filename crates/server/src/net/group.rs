@@ -47,7 +47,7 @@ impl Token {
 }
 
 /// An accepted socket on its way to a session.
-pub(super) struct Newcomer {
+pub(super) struct NewConnection {
     pub(super) socket: Socket,
     pub(super) protocol: Arc<dyn Protocol>,
     pub(super) peer: Option<std::net::SocketAddr>,
@@ -56,7 +56,7 @@ pub(super) struct Newcomer {
     pub(super) budget: Arc<Budget>,
 }
 
-impl Newcomer {
+impl NewConnection {
     /// The session's view of this connection, with its cancel handle.
     pub(super) fn peer(&self, cancel: Cancel, budget: &Arc<MemoryBudget>) -> Peer {
         Peer {
@@ -72,7 +72,7 @@ impl Newcomer {
 /// Messages of other threads to the group's worker.
 #[derive(Default)]
 pub(super) struct Inbox {
-    pub(super) newcomers: Vec<Newcomer>,
+    pub(super) new_connections: Vec<NewConnection>,
     pub(super) returned: Vec<(Box<Conn>, Verdict)>,
     pub(super) kicked: Vec<Token>,
     /// Number of the last liveness probe; 0: none.

@@ -1,8 +1,9 @@
-//! Output buffer of a connection, with deferred replies that wait for the log.
+//! Output of a connection, with deferred replies: those that wait for durability.
 //!
 //! A session appends reply bytes to [`Output::buf`] and names, for a reply
-//! that reveals a commit, the [`Ticket`] that must be durable before it may
-//! leave. Bytes after a deferred reply wait with it, so replies keep their order.
+//! that reveals a commit, the position ([`Ticket`]) that the log must reach
+//! before it may be sent. Bytes behind a deferred reply wait with it, so replies
+//! keep their order.
 //!
 //! Invariants:
 //! 1. No byte at or after a hold's position is written while its ticket is
@@ -202,7 +203,7 @@ impl Output {
     }
 
     fn await_log(&mut self) -> Result<(), Gone> {
-        let Some(ticket) = self.first_held() else {
+        let Some(ticket) = self.first_deferred_reply() else {
             return Ok(());
         };
         if blocking(|| self.durability.wait(ticket, &self.cancel)) {
@@ -234,13 +235,13 @@ impl Output {
         self.buf.len() - self.written
     }
 
-    /// Whether there is anything left to write, held or not.
+    /// Whether there is anything left to write, deferred or not.
     pub(crate) fn is_clear(&self) -> bool {
         self.unsent() == 0 && !self.transport.pending()
     }
 
-    /// The ticket that the first held reply waits for.
-    pub(crate) fn first_held(&self) -> Option<Ticket> {
+    /// Position of the log that the first deferred reply waits for.
+    pub(crate) fn first_deferred_reply(&self) -> Option<Ticket> {
         self.holds.front().map(|h| h.ticket)
     }
 
@@ -282,7 +283,7 @@ impl Output {
     }
 
     /// Discards everything from the first deferred reply on.
-    pub(crate) fn take_back_held(&mut self) {
+    pub(crate) fn take_back_deferred_replies(&mut self) {
         if let Some(first) = self.holds.front() {
             self.buf.truncate(first.from.max(self.written));
             self.holds.clear();

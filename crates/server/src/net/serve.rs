@@ -125,7 +125,7 @@ impl EventLoop {
                 Err(_) => return Step::Gone,
                 Ok(Flushed::Blocked) => return self.while_blocked(conn),
                 Ok(Flushed::Held) if self.shared.durability.has_failed() => {
-                    conn.out.take_back_held();
+                    conn.out.take_back_deferred_replies();
                     if conn.session.is_none() {
                         return Step::Rest;
                     }
@@ -365,7 +365,7 @@ impl EventLoop {
             self.closing_sessions.extend(conn.session.take());
         }
         let index = conn.token.index;
-        self.note_held(&mut conn);
+        self.note_deferred_reply(&mut conn);
         conn.input.settle(&mut self.pool);
         conn.out.settle(&mut self.pool);
         let deadline = self.deadline(&mut conn);
@@ -401,11 +401,11 @@ impl EventLoop {
     }
 
     /// Registers a connection whose replies wait for the log.
-    fn note_held(&mut self, conn: &mut Conn) {
-        let ticket = conn.out.first_held().map_or(0, |t| t.0);
+    fn note_deferred_reply(&mut self, conn: &mut Conn) {
+        let ticket = conn.out.first_deferred_reply().map_or(0, |t| t.0);
         if ticket != 0 && ticket != conn.waiting_for {
             metrics::add(Counter::HeldReplies, 1);
-            self.held
+            self.deferred_replies
                 .push(Reverse((ticket, conn.token.index, conn.token.generation)));
         }
         conn.waiting_for = ticket;

@@ -266,7 +266,7 @@ impl Transport {
                 Err(error) => return Err(error),
             }
             if let Err(error) = tls.process_new_packets() {
-                // Send the TLS alert to the client, if it reads.
+                // An alert for the client, best effort.
                 let _ = tls.write_tls(&mut &self.socket);
                 return Err(bad_tls(error));
             }

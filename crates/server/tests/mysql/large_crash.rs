@@ -20,9 +20,9 @@ fn value(id: usize, version: usize) -> Vec<u8> {
     vec![letter; size]
 }
 
-/// What a writer was told, and what it may have been about to be told.
+/// What a writer was acknowledged, and what it may have been about to be acknowledged.
 #[derive(Default)]
-struct Told {
+struct Acknowledged {
     /// By row, from 0: the version last acknowledged.
     rows: Vec<usize>,
     /// Row and version of the statement without an answer.
@@ -31,7 +31,7 @@ struct Told {
 }
 
 /// Inserts rows and replaces values of earlier ones until the server is gone.
-fn write(address: SocketAddr, told: &Mutex<Told>) {
+fn write(address: SocketAddr, acknowledged: &Mutex<Acknowledged>) {
     let mut c = Client::root(address);
     let insert = c.prepare("INSERT INTO d.t VALUES (?, ?, ?)").unwrap();
     let update = c
@@ -39,15 +39,15 @@ fn write(address: SocketAddr, told: &Mutex<Told>) {
         .unwrap();
     for turn in 0usize.. {
         let (id, version) = {
-            let told = told.lock().unwrap();
-            let count = told.rows.len();
+            let acknowledged = acknowledged.lock().unwrap();
+            let count = acknowledged.rows.len();
             if turn % 3 == 2 && count > 0 {
-                (turn % count, told.rows[turn % count] + 1)
+                (turn % count, acknowledged.rows[turn % count] + 1)
             } else {
                 (count, 0)
             }
         };
-        told.lock().unwrap().open = Some((id, version));
+        acknowledged.lock().unwrap().open = Some((id, version));
         let text = value(id, version);
         let number = |n: usize| Param::from(ValueRef::Int(n as i64));
         let null = Param::from(ValueRef::Null);
@@ -61,16 +61,16 @@ fn write(address: SocketAddr, told: &Mutex<Told>) {
             c.send(&out);
         }
         let answer = c.execute(statement.id, &params, &[usize::from(at)]);
-        let mut told = told.lock().unwrap();
+        let mut acknowledged = acknowledged.lock().unwrap();
         if answer.affected != 1 {
-            told.wrong = Some(format!("{:?}", answer.error));
+            acknowledged.wrong = Some(format!("{:?}", answer.error));
             return;
         }
         match version {
-            0 => told.rows.push(0),
-            _ => told.rows[id] = version,
+            0 => acknowledged.rows.push(0),
+            _ => acknowledged.rows[id] = version,
         }
-        told.open = None;
+        acknowledged.open = None;
     }
 }
 
@@ -82,11 +82,11 @@ fn start(data: &Path, fault: Option<String>) -> Porpoise {
     }
 }
 
-/// Every row as it was told, or one further.
-fn check(server: &Porpoise, told: &mut Told) {
+/// Every row as it was acknowledged, or one further.
+fn check(server: &Porpoise, acknowledged: &mut Acknowledged) {
     let mut c = Client::root(server.mysql_addr);
     let rows = c.good("SELECT id, version, v FROM d.t ORDER BY id").rows;
-    let open = told.open.take();
+    let open = acknowledged.open.take();
     for (id, row) in rows.iter().enumerate() {
         let number = |at: usize| {
             let text = row[at].as_deref().map(String::from_utf8_lossy);
@@ -94,18 +94,27 @@ fn check(server: &Porpoise, told: &mut Told) {
         };
         assert_eq!(number(0), id);
         let version = number(1);
-        if told.rows.len() == id {
-            told.rows.push(0);
-            assert_eq!(open, Some((id, 0)), "a row that nobody wrote");
+        if acknowledged.rows.len() == id {
+            acknowledged.rows.push(0);
+            assert_eq!(open, Some((id, 0)), "a row that was not written");
         }
-        if version != told.rows[id] {
-            assert_eq!(open, Some((id, version)), "acknowledged: {}", told.rows[id]);
-            told.rows[id] = version;
+        if version != acknowledged.rows[id] {
+            assert_eq!(
+                open,
+                Some((id, version)),
+                "acknowledged: {}",
+                acknowledged.rows[id]
+            );
+            acknowledged.rows[id] = version;
         }
         let is_whole = row[2].as_deref() == Some(value(id, version).as_slice());
         assert!(is_whole, "row {id}, version {version}");
     }
-    assert_eq!(rows.len(), told.rows.len(), "an acknowledged row is gone");
+    assert_eq!(
+        rows.len(),
+        acknowledged.rows.len(),
+        "an acknowledged row is gone"
+    );
     let check = c.good("CHECK TABLE d.t").texts();
     assert_eq!(check[0][3], "OK", "{check:?}");
 }
@@ -119,22 +128,25 @@ fn power_cuts_amid_long_data_leave_whole_values() {
     c.good("CREATE DATABASE d");
     c.good("CREATE TABLE d.t (id INT PRIMARY KEY, version INT NOT NULL, v LONGBLOB)");
     drop((c, server));
-    let told = Arc::new(Mutex::new(Told::default()));
+    let acknowledged = Arc::new(Mutex::new(Acknowledged::default()));
     for round in 0..6u64 {
         // Seed 0 keeps nothing that was not synced; others keep part of it.
         let fault = format!("seed={},cut_at={}", round * 7919, 300 + round * 97);
         let mut server = start(&data, Some(fault));
-        let (address, theirs) = (server.mysql_addr, told.clone());
+        let (address, theirs) = (server.mysql_addr, acknowledged.clone());
         // It ends by a panic when its connection does.
         let writer = std::thread::spawn(move || write(address, &theirs));
         let status = server.wait_end(Duration::from_secs(120));
         assert!(!status.success(), "the power went off");
         let _ = writer.join();
-        told.clear_poison();
+        acknowledged.clear_poison();
         let server = start(&data, None);
-        let mut told = told.lock().unwrap();
-        assert_eq!(told.wrong, None);
-        check(&server, &mut told);
+        let mut acknowledged = acknowledged.lock().unwrap();
+        assert_eq!(acknowledged.wrong, None);
+        check(&server, &mut acknowledged);
     }
-    assert!(told.lock().unwrap().rows.len() > 20, "little was written");
+    assert!(
+        acknowledged.lock().unwrap().rows.len() > 20,
+        "little was written"
+    );
 }

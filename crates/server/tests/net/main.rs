@@ -6,8 +6,8 @@
     reason = "a test that fails may panic"
 )]
 
+mod deferred;
 mod harness;
-mod held;
 mod limits;
 mod shutdown;
 mod slow;
