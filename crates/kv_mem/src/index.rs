@@ -23,6 +23,7 @@
 mod cell;
 mod hash;
 mod node;
+pub(crate) mod optimistic;
 mod tree;
 
 use crate::record::{InlineKey, Pinned, RecordRef};

@@ -5,20 +5,17 @@
 //! that has the whole key; a search compares the four bytes and looks at
 //! records only where they tie. An inner node has one more kid than keys.
 //!
-//! A node is read without a latch: a reader notes its version, reads, and
-//! looks whether the version is still the same. Everything in a node is
-//! atomic, so that what a reader meets amid a change is stale, never torn.
+//! A node is read without a latch, by the protocol of [`optimistic`](super::optimistic).
 //!
 //! Invariants:
 //! 1. One thread at a time changes nodes: the tree's writer.
-//! 2. A version is odd while its node is being changed, and grows with each
-//!    change.
-//! 3. A node whose keys moved elsewhere has none; freeing it gives nothing up.
+//! 2. A node whose keys moved elsewhere has none; freeing it gives no count up.
 
 use super::cell::{Cell, Link, Removed};
+use super::optimistic::Version;
 use crate::record::{Pinned, RecordAddress, RecordHead, RecordRef};
 use crossbeam_epoch::Guard;
-use porpoise_base::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use porpoise_base::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// How many keys a node has at most: a leaf is 768 bytes, a size that
 /// allocators have.
@@ -35,7 +32,7 @@ type Kids = [Link<Node>; WIDTH + 1];
 
 /// A node. Its methods that change it are the writer's.
 pub(super) struct Node {
-    version: AtomicU64,
+    pub(super) version: Version,
     count: AtomicU16,
     /// So many bytes all keys of the node's range have in common.
     prefix: AtomicU16,
@@ -68,7 +65,7 @@ pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
 impl Node {
     fn new(kids: Option<Box<Kids>>) -> Node {
         Node {
-            version: AtomicU64::new(0),
+            version: Version::new(AtomicU64::new(0)),
             count: AtomicU16::new(0),
             prefix: AtomicU16::new(0),
             run: AtomicU16::new(0),
@@ -110,31 +107,6 @@ impl Node {
 
     pub(super) fn is_full(&self) -> bool {
         self.count() == WIDTH
-    }
-
-    /// The version, when nobody changes the node.
-    pub(super) fn stable(&self) -> Option<u64> {
-        let version = self.version.load(Ordering::Acquire);
-        (version & 1 == 0).then_some(version)
-    }
-
-    /// Whether what was read since `stable` gave this version holds.
-    pub(super) fn unchanged(&self, version: u64) -> bool {
-        fence(Ordering::Acquire);
-        self.version.load(Ordering::Relaxed) == version
-    }
-
-    /// Begins a change.
-    pub(super) fn begin(&self) {
-        let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version | 1, Ordering::Relaxed);
-        fence(Ordering::Release);
-    }
-
-    /// Ends a change.
-    pub(super) fn end(&self) {
-        let version = self.version.load(Ordering::Relaxed);
-        self.version.store((version | 1) + 1, Ordering::Release);
     }
 
     /// Whether keys come in ascending order, the next one here.
@@ -315,7 +287,7 @@ impl Node {
         high: Option<&[u8]>,
         guard: &Guard,
     ) -> Result<(), String> {
-        if self.stable().is_none() {
+        if self.version.stable().is_none() {
             return Err("a node is locked by a writer".to_owned());
         }
         let prefix = usize::from(self.prefix.load(Ordering::Relaxed));

@@ -1,10 +1,9 @@
 //! The ordered index: a B+tree that readers walk without a latch.
 //!
-//! Readers go down noting versions: a kid's before the parent's is looked at
-//! again, so that a kid that no longer covers the key is noticed. They begin
-//! again at the root when something changed. Writers take the one mutex of the
-//! tree and mark what they change; commits of one engine are sequenced anyway,
-//! and a change takes some hundred nanoseconds.
+//! Readers descend by optimistic lock coupling ([`optimistic`](super::optimistic)) and start again
+//! at the root when they were disturbed. The writer takes the one mutex of the tree and marks the
+//! nodes that it changes; commits of one engine are sequenced anyway, and a change takes some
+//! hundred nanoseconds.
 //!
 //! Invariants:
 //! 1. Keys of a subtree are at or above the separator on its left and below
@@ -30,10 +29,11 @@ mod walk;
 
 use super::cell::Link;
 use super::node::{Node, Place};
+use super::optimistic::{Arrival, Descent, Disturbed, Version, descend};
 use crate::record::Pinned;
 use change::retire_all;
 use crossbeam_epoch::Guard;
-use porpoise_base::sync::atomic::{AtomicUsize, Ordering};
+use porpoise_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use porpoise_base::sync::{Mutex, MutexGuard};
 use std::ops::{Bound, Range};
 
@@ -84,19 +84,71 @@ impl Target<'_> {
 /// The keys between which a subtree's keys are.
 type Bounds<'g> = (Option<&'g [u8]>, Option<&'g [u8]>);
 
-/// Something changed while a reader was on its way.
-struct Disturbed;
+/// A reader's way to a leaf.
+struct Search<'s, 'g> {
+    tree: &'s Tree,
+    target: Target<'s>,
+    guard: &'g Guard,
+}
 
-/// A leaf as a reader met it.
+impl<'g> Descent<'g> for Search<'_, 'g> {
+    type Node = Node;
+    type Word = AtomicU64;
+    type Place = Bounds<'g>;
+
+    #[inline]
+    fn version(node: &'g Node) -> &'g Version {
+        &node.version
+    }
+
+    #[inline]
+    fn wait_stable(&self, node: &'g Node) -> u64 {
+        loop {
+            for _ in 0..SPINS {
+                if let Some(version) = node.version.stable() {
+                    return version;
+                }
+                porpoise_base::sync::spin_loop();
+            }
+            // The writer may have lost its core.
+            drop(self.tree.writer.lock());
+        }
+    }
+
+    #[inline]
+    fn root(&self) -> Option<&'g Node> {
+        self.tree.root.load(self.guard)
+    }
+
+    #[inline]
+    fn is_root(&self, node: &'g Node) -> bool {
+        self.tree.root.is(node, self.guard)
+    }
+
+    #[inline]
+    fn step(
+        &self,
+        node: &'g Node,
+        bounds: &Bounds<'g>,
+    ) -> Result<Option<(&'g Node, Bounds<'g>)>, Disturbed> {
+        if node.is_leaf() {
+            return Ok(None);
+        }
+        let at = self.target.kid(node, self.guard);
+        let kid = node.kid(at, self.guard).ok_or(Disturbed)?;
+        Ok(Some((kid, bounds_of(node, at, *bounds, self.guard))))
+    }
+}
+
+/// A leaf as a reader met it, with the bounds of its range.
 struct Met<'g> {
     leaf: &'g Node,
-    version: u64,
     bounds: Bounds<'g>,
 }
 
 impl Met<'_> {
-    /// Which of its keys lie between two bounds. A node is not searched for
-    /// keys outside its range: it knows only what differs inside.
+    /// The indexes of its keys between two bounds. A node is not searched for keys outside its
+    /// range: it has only the bytes that differ inside.
     fn between(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>, guard: &Guard) -> Range<usize> {
         let (low, high) = self.bounds;
         let is_before = |key: &[u8]| low.is_some_and(|low| key < low);
@@ -141,50 +193,7 @@ impl Tree {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// A version of a node that nobody changes.
-    fn stable(&self, node: &Node) -> u64 {
-        loop {
-            for _ in 0..SPINS {
-                if let Some(version) = node.stable() {
-                    return version;
-                }
-                porpoise_base::sync::spin_loop();
-            }
-            // The writer may have lost its core.
-            drop(self.writer.lock());
-        }
-    }
-
-    /// The leaf that is wanted, `None` while there is no key; or that a change
-    /// came between.
-    fn meet<'g>(&self, target: Target<'_>, guard: &'g Guard) -> Result<Option<Met<'g>>, Disturbed> {
-        let Some(mut node) = self.root.load(guard) else {
-            return Ok(None);
-        };
-        let mut version = self.stable(node);
-        if !self.root.is(node, guard) {
-            return Err(Disturbed);
-        }
-        let mut bounds: Bounds<'g> = (None, None);
-        while !node.is_leaf() {
-            let at = target.kid(node, guard);
-            let kid = node.kid(at, guard).ok_or(Disturbed)?;
-            let range = bounds_of(node, at, bounds, guard);
-            let below = self.stable(kid);
-            if !node.unchanged(version) {
-                return Err(Disturbed);
-            }
-            (node, version, bounds) = (kid, below, range);
-        }
-        Ok(Some(Met {
-            leaf: node,
-            version,
-            bounds,
-        }))
-    }
-
-    /// Reads the leaf that is wanted, as often as it takes to do so undisturbed;
-    /// `None` while there is no key.
+    /// Reads a leaf, again until it was undisturbed; `None` while there is no key.
     fn read<'g, T>(
         &self,
         target: Target<'_>,
@@ -195,12 +204,22 @@ impl Tree {
         loop {
             let _alone = (tries >= PATIENCE).then(|| self.write());
             tries += 1;
-            let Ok(met) = self.meet(target, guard) else {
+            let search = Search {
+                tree: self,
+                target,
+                guard,
+            };
+            let Ok(arrival) = descend(&search, (None, None)) else {
                 continue;
             };
-            let met = met?;
+            let Arrival {
+                leaf,
+                version,
+                place: bounds,
+            } = arrival?;
+            let met = Met { leaf, bounds };
             let found = read(&met);
-            if met.leaf.unchanged(met.version) {
+            if leaf.version.is_unchanged(version) {
                 return Some((met, found));
             }
         }
@@ -315,8 +334,8 @@ mod tests {
         let read = tree.read(Target::Last, &guard, |met| {
             tries += 1;
             if let Some(_writing) = tree.writer.try_lock() {
-                met.leaf.begin();
-                met.leaf.end();
+                met.leaf.version.begin();
+                met.leaf.version.end();
             }
             met.leaf.key(0, &guard).map(Pinned::address)
         });

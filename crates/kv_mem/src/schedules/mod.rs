@@ -1,12 +1,13 @@
-//! The engine's own code under schedules that a seed chooses.
+//! The engine's own code under schedules that a seed chooses, and its read protocol under loom.
 //!
-//! Compiled with `--cfg shuttle` only, where `porpoise_base::sync` stands for
-//! the primitives of a scheduler; `scripts/schedules.sh` runs them, and
-//! `porpoise_base::sync::explore` says how they are chosen.
+//! Compiled with `--cfg shuttle` only, where `porpoise_base::sync` stands for the primitives of a
+//! scheduler; `scripts/schedules.sh` runs them, and `porpoise_base::sync::explore` says how they are
+//! chosen. `protocol` takes its primitives from loom instead.
 
 mod commits;
 mod leaves;
 mod locks;
+mod protocol;
 
 use crate::{KvMem, KvMemOptions};
 use porpoise_base::disk::MemDisk;

@@ -110,10 +110,10 @@ impl Writing<'_> {
 
     /// Adds a record to a leaf of the tree with room.
     fn add(&mut self, leaf: &Node, at: usize, record: &RecordRef, guard: &Guard) {
-        leaf.begin();
+        leaf.version.begin();
         // SAFETY: `Writing` is the tree's one writer.
         unsafe { leaf.insert(at, record.clone(), None, guard) };
-        leaf.end();
+        leaf.version.end();
         self.tree.len.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -156,10 +156,10 @@ impl Writing<'_> {
         if here.is_none_or(|here| here.address() != record.address()) {
             return false;
         }
-        leaf.begin();
+        leaf.version.begin();
         // SAFETY: `Writing` is the tree's one writer.
         let removed = unsafe { leaf.remove(at, guard) };
-        leaf.end();
+        leaf.version.end();
         if let Some(removed) = removed {
             removed.retire(guard);
         }
@@ -191,8 +191,8 @@ impl Writing<'_> {
             let old: Link<Node> = Link::empty();
             old.copy(&self.tree.root, guard);
             self.tree.root.copy(only, guard);
-            root.begin();
-            root.end();
+            root.version.begin();
+            root.version.end();
             // SAFETY: the tree's root link was the only one to it, and leads to the kid now. The
             // node's own link to the kid goes with it, and is not followed by later readers.
             unsafe { old.retire(guard) };
@@ -268,8 +268,8 @@ unsafe fn split(
     };
     let separator = RecordRef::new(separator);
     let bound = separator.clone();
-    parent.begin();
-    kid.begin();
+    parent.version.begin();
+    kid.version.begin();
     if kid.is_leaf() {
         // SAFETY: by the caller; no other thread knows `right`.
         unsafe { kid.move_tail(middle, &right, guard) };
@@ -291,8 +291,8 @@ unsafe fn split(
     right.set_range(Some(bound.key()), range.1, guard);
     // SAFETY: by the caller.
     unsafe { parent.insert(at, separator, Some(right), guard) };
-    kid.end();
-    parent.end();
+    kid.version.end();
+    parent.version.end();
 }
 
 /// Merges a small kid with a neighbour, if that is not too large.
@@ -314,9 +314,9 @@ unsafe fn merge(step: &Step<'_>, guard: &Guard) -> bool {
     };
     let low = bounds_of(node, at, *bounds, guard).0;
     let high = bounds_of(node, at + 1, *bounds, guard).1;
-    node.begin();
-    left.begin();
-    right.begin();
+    node.version.begin();
+    left.version.begin();
+    right.version.begin();
     if !left.is_leaf()
         && let Some(separator) = node.key(at, guard)
     {
@@ -338,9 +338,9 @@ unsafe fn merge(step: &Step<'_>, guard: &Guard) -> bool {
         separator.retire(guard);
     }
     left.set_range(low, high, guard);
-    right.end();
-    left.end();
-    node.end();
+    right.version.end();
+    left.version.end();
+    node.version.end();
     // SAFETY: the parent's link was the only one to the node, and was removed above. Its first kid,
     // if any, is reached through `left` now.
     unsafe { gone.retire(guard) };
