@@ -22,7 +22,7 @@ use crate::usage::UsageTable;
 use crate::{Error, Result};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
-use porpoise_kv::Ticket;
+use porpoise_kv::CommitPosition;
 use porpoise_rows::{Db, Watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -356,17 +356,17 @@ impl AccessControl {
     pub fn change<E: From<crate::Error>>(
         &self,
         compute: impl FnOnce(&AccessData) -> std::result::Result<Change, E>,
-    ) -> std::result::Result<Ticket, E> {
+    ) -> std::result::Result<CommitPosition, E> {
         let held = self.changing.lock();
         self.reload_if_stale(&held)?;
         let change = compute(&self.data.load())?;
         if change.is_empty() {
-            return Ok(Ticket::NONE);
+            return Ok(CommitPosition::NONE);
         }
         Ok(self.apply(&change, &held)?)
     }
 
-    fn apply(&self, change: &Change, held: &MutexGuard<'_, ()>) -> Result<Ticket> {
+    fn apply(&self, change: &Change, held: &MutexGuard<'_, ()>) -> Result<CommitPosition> {
         let changes = vec![
             account_table::change(&change.put_accounts, &change.remove_accounts),
             grant_table::change(&change.put_grants, &change.remove_grants),

@@ -2,7 +2,7 @@
 //! through `rows` like every other table, read as a whole.
 
 use crate::{Error, Result};
-use porpoise_kv::{Read, Ticket};
+use porpoise_kv::{CommitPosition, Read};
 use porpoise_rows::catalog::{ColumnDefault, Table};
 use porpoise_rows::ddl::ColumnSpec;
 use porpoise_rows::{BeginOptions, Db, InsertMode, KeyRange, RowRef, ScanPosition, ScanSpec};
@@ -108,7 +108,7 @@ pub(crate) struct TableChange {
 ///
 /// # Errors
 /// A table does not exist, or writing failed; then nothing is written.
-pub(crate) fn write(db: &Arc<Db>, changes: Vec<TableChange>) -> Result<Ticket> {
+pub(crate) fn write(db: &Arc<Db>, changes: Vec<TableChange>) -> Result<CommitPosition> {
     let mut txn = db.begin(BeginOptions {
         sync: true,
         ..BeginOptions::default()
@@ -127,5 +127,5 @@ pub(crate) fn write(db: &Arc<Db>, changes: Vec<TableChange>) -> Result<Ticket> {
             txn.insert(&table, change.put, InsertMode::Replace)?;
         }
     }
-    Ok(txn.commit()?.ticket)
+    Ok(txn.commit()?.position)
 }

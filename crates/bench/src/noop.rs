@@ -7,7 +7,7 @@
 
 use crate::error::{Error, Result};
 use memchr::memchr;
-use porpoise_kv::Ticket;
+use porpoise_kv::CommitPosition;
 use porpoise_server::net::{
     Bound, DurabilityWatermark, End, Input, Listening, Net, NetConfig, Next, Output, Peer,
     Protocol, Refusal, Session,
@@ -35,7 +35,10 @@ pub fn serve(address: SocketAddr) -> Result<()> {
         Listening::Tcp(place) => *place,
         Listening::Unix(_) => address,
     };
-    let mut net = Net::start(NetConfig::default(), DurabilityWatermark::new(Ticket(0)))?;
+    let mut net = Net::start(
+        NetConfig::default(),
+        DurabilityWatermark::new(CommitPosition(0)),
+    )?;
     net.serve(vec![bound.behind(Arc::new(Noop))])?;
     println!("ready noop {place}\nporpoise ready");
     signals.next()?;

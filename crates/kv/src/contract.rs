@@ -37,8 +37,8 @@ pub mod validation;
 pub mod waits;
 
 use crate::{
-    Check, Engine, Error, Key, LockMode, LockRequest, Locked, Read, ScanEnd, ScanRange, SpaceId,
-    SpaceSpec, Ticket, Txn, TxnOptions, Wait,
+    Check, CommitPosition, Engine, Error, Key, LockMode, LockRequest, Locked, Read, ScanEnd,
+    ScanRange, SpaceId, SpaceSpec, Txn, TxnOptions, Wait,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -71,13 +71,13 @@ macro_rules! contract_list {
             [$($extra)*]
             reads {
                 guarantee_2_get_shows_each_key_once,
-                guarantee_2_a_pinned_view_does_not_move,
-                guarantee_2_refresh_moves_an_unpinned_view,
-                guarantee_2_no_view_is_taken_before_it_is_needed,
-                guarantee_2_a_view_is_one_committed_state,
+                guarantee_2_a_pinned_snapshot_does_not_move,
+                guarantee_2_refresh_moves_an_unpinned_snapshot,
+                guarantee_2_no_snapshot_is_taken_before_it_is_needed,
+                guarantee_2_a_snapshot_is_one_committed_state,
                 guarantee_2_deleted_and_absent_keys_read_as_none,
                 guarantee_3_current_reads_see_the_newest_commit,
-                guarantee_3_nobody_sees_uncommitted_writes,
+                guarantee_3_no_transaction_sees_uncommitted_writes,
                 guarantee_4_begin_sees_what_was_reported,
                 guarantee_4_seen_covers_what_current_reads_showed,
             }
@@ -87,8 +87,8 @@ macro_rules! contract_list {
                 guarantee_1_large_transactions_are_whole,
                 guarantee_5_no_lost_update,
                 guarantee_5_inserts_and_deletions_conflict_too,
-                guarantee_5_a_refreshed_view_does_not_conflict,
-                guarantee_5_without_a_view_there_is_nothing_to_compare,
+                guarantee_5_a_refreshed_snapshot_does_not_conflict,
+                guarantee_5_without_a_snapshot_there_is_nothing_to_compare,
                 guarantee_5_a_commit_waits_for_the_holder_of_a_lock,
                 guarantee_5_counting_with_retries_loses_nothing,
                 guarantee_5_counting_under_locks_loses_nothing,
@@ -105,7 +105,7 @@ macro_rules! contract_list {
                 guarantee_9_own_writes_are_merged_in,
                 guarantee_9_the_visitor_may_break_off,
                 guarantee_9_random_ranges_against_a_sorted_map,
-                guarantee_9_a_view_scans_one_state_beside_writers,
+                guarantee_9_a_snapshot_scans_one_state_beside_writers,
                 guarantee_9_several_ranges_and_spaces,
             }
             locks {
@@ -113,7 +113,7 @@ macro_rules! contract_list {
                 guarantee_6_absent_keys_are_locked,
                 guarantee_6_reentrant_and_upgrades,
                 guarantee_6_a_grant_shows_the_newest_value,
-                guarantee_6_a_grant_tells_what_is_newer_than_the_view,
+                guarantee_6_a_grant_shows_what_is_newer_than_the_snapshot,
                 guarantee_6_released_by_commit_rollback_and_drop,
                 guarantee_6_waiters_get_the_lock_one_after_the_other,
                 guarantee_6_a_waiting_exclusive_holds_off_later_key_shares,
@@ -149,9 +149,9 @@ macro_rules! contract_list {
                 guarantee_11_spaces_do_not_mix,
             }
             advance {
-                guarantee_14_an_advanced_view_is_a_later_state,
-                guarantee_14_a_view_stays_where_what_was_read_has_changed,
-                guarantee_14_a_view_stays_where_not_all_is_known,
+                guarantee_14_an_advanced_snapshot_is_a_later_state,
+                guarantee_14_a_snapshot_stays_where_what_was_read_has_changed,
+                guarantee_14_a_snapshot_stays_where_not_all_is_known,
             }
             validation {
                 capability_validated_ranges_refuse_phantoms,
@@ -238,14 +238,14 @@ impl Bed {
     }
 
     /// Commits, and waits until it is durable.
-    pub fn commit(&self, txn: Box<dyn Txn>) -> Ticket {
-        let ticket = txn.commit().unwrap().ticket;
-        self.engine.wait_durable(ticket).unwrap();
-        ticket
+    pub fn commit(&self, txn: Box<dyn Txn>) -> CommitPosition {
+        let position = txn.commit().unwrap().position;
+        self.engine.wait_durable(position).unwrap();
+        position
     }
 
     /// Sets a key in a transaction of its own.
-    pub fn set(&self, key: &str, value: &str) -> Ticket {
+    pub fn set(&self, key: &str, value: &str) -> CommitPosition {
         let mut txn = self.begin();
         lock_one(&mut *txn, self.key(key), LockMode::Exclusive).unwrap();
         txn.put(self.key(key), value.as_bytes(), Check::Locked)
@@ -254,7 +254,7 @@ impl Bed {
     }
 
     /// Deletes a key in a transaction of its own.
-    pub fn delete(&self, key: &str) -> Ticket {
+    pub fn delete(&self, key: &str) -> CommitPosition {
         let mut txn = self.begin();
         lock_one(&mut *txn, self.key(key), LockMode::Exclusive).unwrap();
         txn.delete(self.key(key), Check::Locked).unwrap();
@@ -267,8 +267,8 @@ impl Bed {
         read(&mut *txn, Read::SNAPSHOT, self.key(key))
     }
 
-    /// Reads a key inside a transaction, at its view.
-    pub fn at_view(&self, txn: &mut dyn Txn, key: &str) -> Option<String> {
+    /// Reads a key inside a transaction, at its snapshot.
+    pub fn at_snapshot(&self, txn: &mut dyn Txn, key: &str) -> Option<String> {
         read(txn, Read::SNAPSHOT, self.key(key))
     }
 

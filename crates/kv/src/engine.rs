@@ -30,7 +30,7 @@ pub struct SpaceSpec {
     pub partition: u32,
     /// Whether commits to it are logged.
     pub durability: SpaceDurability,
-    /// Mostly looked up by whole keys: a hash path pays. Scans work all the same.
+    /// Mostly looked up by whole keys: a hash index pays. Scans work all the same.
     pub point_lookups: bool,
 }
 
@@ -39,30 +39,30 @@ pub struct SpaceSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CounterId(pub u64);
 
-/// A position that the log must reach before a reply may leave.
-/// [`Ticket::NONE`] waits for nothing.
+/// The position in the log at which a commit becomes durable: a reply that reveals the commit waits
+/// for it. [`CommitPosition::NONE`] waits for nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
+pub struct CommitPosition(pub u64);
 
-impl Ticket {
+impl CommitPosition {
     /// Waits for nothing.
-    pub const NONE: Ticket = Ticket(0);
+    pub const NONE: CommitPosition = CommitPosition(0);
 }
 
 /// A position in a transaction's write set: the number of writes before it.
 /// Serves as statement mark for reads and as savepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mark(pub u64);
+pub struct StatementMark(pub u64);
 
-impl Mark {
+impl StatementMark {
     /// Above every write: reads with it see all own writes.
-    pub const ALL: Mark = Mark(u64::MAX);
+    pub const ALL: StatementMark = StatementMark(u64::MAX);
 }
 
-/// Which committed state a read sees, beneath the own writes.
+/// The committed state that a read sees below the own writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
-    /// The transaction's view (see [`Txn::refresh`] and [`Txn::pin`]).
+pub enum ReadMode {
+    /// The transaction's snapshot (see [`Txn::refresh`] and [`Txn::pin`]).
     Snapshot,
     /// The newest committed state, commits that are not yet durable included;
     /// counts towards [`Txn::seen`].
@@ -73,25 +73,25 @@ pub enum View {
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
     /// The committed state beneath.
-    pub view: View,
+    pub mode: ReadMode,
     /// Own writes below this mark are seen.
-    pub mark: Mark,
+    pub mark: StatementMark,
     /// Validate at commit that what was read (keys, absent keys, ranges) has
     /// not changed; needs [`Capabilities::range_validation`].
     pub validate: bool,
 }
 
 impl Read {
-    /// The transaction's view with all own writes.
+    /// The transaction's snapshot with all own writes.
     pub const SNAPSHOT: Read = Read {
-        view: View::Snapshot,
-        mark: Mark::ALL,
+        mode: ReadMode::Snapshot,
+        mark: StatementMark::ALL,
         validate: false,
     };
     /// The newest committed state with all own writes.
     pub const CURRENT: Read = Read {
-        view: View::Current,
-        mark: Mark::ALL,
+        mode: ReadMode::Current,
+        mark: StatementMark::ALL,
         validate: false,
     };
 }
@@ -153,7 +153,7 @@ pub struct Locked<'a> {
     /// The value: the own write if there is one, else the newest committed.
     pub value: Option<&'a [u8]>,
     /// The newest committed version (a deletion, too) is newer than the
-    /// transaction's view. False while there is no view.
+    /// transaction's snapshot. False while there is no snapshot.
     pub newer: bool,
     /// `value` is an own write (an own delete shows as `None`).
     pub own: bool,
@@ -165,9 +165,9 @@ pub struct Locked<'a> {
 pub enum Check {
     /// Nothing: the caller holds a lock on this key (update or exclusive).
     Locked,
-    /// The key must not have changed since the view. The commit itself takes
-    /// an exclusive lock on the key first, and waits for who holds one; without
-    /// a view there is nothing to compare.
+    /// The key must not have changed since the snapshot. The commit itself takes
+    /// an exclusive lock on the key first, and waits for its holder; without
+    /// a snapshot there is nothing to compare.
     FirstCommitter,
     /// Nothing: the key is covered by the lock of another key (an entry of a
     /// non-unique index, a part of a blob).
@@ -179,7 +179,7 @@ pub enum Check {
 /// calls [`Txn::refresh`] and [`Txn::pin`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// Views and locks.
+    /// Snapshots and locks.
     #[default]
     Snapshot,
     /// Reads are tracked and validated at the commit point; needs
@@ -201,9 +201,9 @@ pub struct TxnOptions {
 /// A committed transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// No reply that tells of this commit may leave before this is durable.
+    /// A reply that reveals this commit waits until this position is durable.
     /// Of a transaction without writes: the newest commit it saw.
-    pub ticket: Ticket,
+    pub position: CommitPosition,
 }
 
 /// What an engine can do beyond the core.
@@ -243,11 +243,11 @@ pub enum Durability {
     Memory,
 }
 
-/// Hears of the log's progress. Called by the log's thread; must not wait.
+/// A listener for the progress of the log's progress. Called by the log thread; must not wait.
 pub trait DurableListener: Send + Sync {
-    /// Everything up to `mark` is durable.
-    fn durable(&self, mark: Ticket);
-    /// Nothing beyond the present mark ever becomes durable: replies held
+    /// Everything up to `position` is durable.
+    fn durable(&self, position: CommitPosition);
+    /// Nothing beyond the present durable position ever becomes durable: deferred replies that wait
     /// for more have an unknown outcome.
     fn failed(&self, error: &crate::Error);
 }
@@ -276,7 +276,7 @@ pub trait Engine: Send + Sync {
     /// The sizes it accepts.
     fn limits(&self) -> Limits;
 
-    /// Begins a transaction. No view is taken yet: the first read that needs
+    /// Begins a transaction. No snapshot is taken yet: the first read that needs
     /// one, [`Txn::refresh`] or [`Txn::pin`] does it.
     fn begin(&self, options: TxnOptions) -> Result<Box<dyn Txn>>;
 
@@ -297,8 +297,8 @@ pub trait Engine: Send + Sync {
     /// than `count` are left below `u64::MAX`.
     fn reserve_ids(&self, counter: CounterId, count: u64, at_least: u64) -> Result<Range<u64>>;
 
-    /// Gives back the unused end of a reserved range; false when somebody
-    /// reserved after it, and the ids are lost.
+    /// Gives back the unused end of a reserved range; false if another range was reserved after it,
+    /// and the ids are lost.
     fn return_ids(&self, counter: CounterId, unused: Range<u64>) -> Result<bool>;
 
     /// The id that would be given out next.
@@ -308,12 +308,12 @@ pub trait Engine: Send + Sync {
     fn set_next_id(&self, counter: CounterId, next: u64) -> Result<()>;
 
     /// Everything up to here is durable. An atomic load.
-    fn durable_mark(&self) -> Ticket;
+    fn durable_position(&self) -> CommitPosition;
 
-    /// Waits until `ticket` is durable. For callers that can hold no reply.
-    fn wait_durable(&self, ticket: Ticket) -> Result<()>;
+    /// Waits until `position` is durable. For callers that cannot defer a reply.
+    fn wait_durable(&self, position: CommitPosition) -> Result<()>;
 
-    /// Registers who wants to hear of the log's progress; for good.
+    /// Registers a listener for the progress of the log, permanently.
     fn subscribe(&self, listener: Arc<dyn DurableListener>);
 
     /// About how many keys these spaces hold together, for planning; `None`
@@ -322,14 +322,14 @@ pub trait Engine: Send + Sync {
         None
     }
 
-    /// Who waits for whose locks at the moment. Empty on engines that do not
-    /// know; so are deadlocks not told of there.
+    /// The present waits for locks. Empty on engines that do not know them; those report no deadlocks
+    /// either.
     fn lock_waits(&self) -> Vec<LockWait> {
         Vec::new()
     }
 
-    /// Registers who wants to hear of deadlocks; for good.
-    fn watch_deadlocks(&self, listener: Arc<dyn DeadlockListener>) {
+    /// Registers a listener for deadlocks, permanently.
+    fn subscribe_deadlocks(&self, listener: Arc<dyn DeadlockListener>) {
         drop(listener);
     }
 
@@ -353,24 +353,24 @@ pub type ScanVisitor<'v> = dyn FnMut(usize, &[u8], &[u8]) -> ControlFlow<()> + '
 ///
 /// Visitors must not call the engine, wait, or keep what they are shown.
 pub trait Txn: Send {
-    /// Moves the view to now, unless it is pinned.
+    /// Moves the snapshot to now, unless it is pinned.
     fn refresh(&mut self) -> Result<()>;
 
-    /// Keeps the present view (taking one at now when there is none) to the
+    /// Keeps the present snapshot (taking one at now when there is none) to the
     /// end of the transaction.
     fn pin(&mut self) -> Result<()>;
 
-    /// Whether the view is pinned.
+    /// Whether the snapshot is pinned.
     fn pinned(&self) -> bool;
 
-    /// From now on keeps what is read from the view, for [`Txn::advance`]. To
-    /// be called before the view's first read; afterwards it is in vain.
-    fn keep_reads(&mut self) {}
+    /// Tracks reads from the snapshot from now on, for [`Txn::advance`]. No effect after the first
+    /// read from the snapshot.
+    fn track_reads(&mut self) {}
 
-    /// Moves a pinned view to now if everything that was read from it (keys,
+    /// Moves a pinned snapshot to now if everything that was read from it (keys,
     /// absent keys, ranges) is the same there: had the transaction begun now,
     /// it would have read what it read. False when something changed, or when
-    /// the engine does not know, and the view stays where it is.
+    /// the engine does not know, and the snapshot stays where it is.
     fn advance(&mut self) -> Result<bool> {
         Ok(false)
     }
@@ -412,18 +412,18 @@ pub trait Txn: Send {
     /// not to matter and were not written: takes back one [`Txn::lock`] call
     /// per key, and the lock goes when no other call asked for it. An engine
     /// may ignore it.
-    fn unlock(&mut self, keys: &[Key<'_>], since: Mark);
+    fn unlock(&mut self, keys: &[Key<'_>], since: StatementMark);
 
     /// How many reads are kept so far, to be validated by the commit or for
-    /// [`Txn::advance`]: a position for [`Txn::forget_reads`]. Always 0 on
+    /// [`Txn::advance`]: a position for [`Txn::untrack_reads`]. Always 0 on
     /// engines that keep nothing.
-    fn kept_reads(&self) -> usize {
+    fn tracked_reads(&self) -> usize {
         0
     }
 
     /// Forgets the reads that are kept from there on: those of a run
-    /// of a statement that is run again at a newer view, which nobody saw.
-    fn forget_reads(&mut self, from: usize) {
+    /// of a statement that is run again at a newer snapshot, whose results were discarded.
+    fn untrack_reads(&mut self, from: usize) {
         let _ = from;
     }
 
@@ -435,17 +435,17 @@ pub trait Txn: Send {
     fn delete(&mut self, key: Key<'_>, check: Check) -> Result<()>;
 
     /// The present end of the write set.
-    fn mark(&self) -> Mark;
+    fn mark(&self) -> StatementMark;
 
-    /// Takes back the writes from `mark` on; keeps locks.
-    fn rollback_to(&mut self, mark: Mark);
+    /// Rolls back the writes from `mark` on; keeps locks.
+    fn rollback_to(&mut self, mark: StatementMark);
 
     /// Whether anything was written (and not taken back).
     fn has_writes(&self) -> bool;
 
     /// The newest commit that current reads and lock grants of this
     /// transaction have shown: a reply made from them waits for it.
-    fn seen(&self) -> Ticket;
+    fn seen(&self) -> CommitPosition;
 
     /// Commits. After an error nothing has changed, unless it is
     /// [`crate::Error::Unknown`]. Locks go either way.

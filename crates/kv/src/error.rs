@@ -1,4 +1,4 @@
-//! What can go wrong in an engine, classified by who must act.
+//! Errors of an engine, classified by the action that they call for.
 
 use crate::SpaceId;
 use porpoise_base::cancel::Reason;
@@ -6,7 +6,7 @@ use porpoise_base::cancel::Reason;
 /// The result of an engine call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Which room is full.
+/// The resource that is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// The engine's memory limit.
@@ -22,7 +22,7 @@ pub enum Full {
 /// An engine's refusal or failure.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// A key is newer than the transaction's view. The transaction is over.
+    /// A key is newer than the transaction's snapshot. The transaction is over.
     #[error("write conflict: a row is newer than the snapshot")]
     Conflict,
     /// The transaction was chosen to break a deadlock. The transaction is over.
@@ -60,7 +60,7 @@ pub enum Error {
         /// What is allowed, in bytes.
         limit: usize,
     },
-    /// The snapshot was ended to make room, or is older than what is kept.
+    /// The snapshot was expired to free memory, or is older than the retained versions.
     #[error("the snapshot is no longer available")]
     SnapshotGone,
     /// The space does not exist (any more).

@@ -14,25 +14,25 @@
 //! 1. **Atomic commit.** All writes of a transaction become visible at once,
 //!    or none does. The outcome is one of three: committed; refused with a
 //!    reason and nothing changed; unknown ([`Error::Unknown`]), never guessed.
-//! 2. **Snapshot reads.** Reads at the view see one committed state plus the
-//!    transaction's own writes below the given [`Mark`].
-//! 3. **Current reads** ([`View::Current`], [`Txn::lock`]) see the newest
+//! 2. **Snapshot reads.** Reads at the snapshot see one committed state plus the
+//!    transaction's own writes below the given [`StatementMark`].
+//! 3. **Current reads** ([`ReadMode::Current`], [`Txn::lock`]) see the newest
 //!    committed state plus own writes, never an uncommitted write of others.
 //!    Each key is newest at the moment it is read: several keys agree with
 //!    each other only as far as held locks keep them still.
-//! 4. **Linearizable begin.** A view taken after a commit was reported (its
-//!    ticket durable) sees it.
+//! 4. **Linearizable begin.** A snapshot taken after a commit was reported (its
+//!    commit position durable) sees it.
 //! 5. **No lost update.** A write with [`Check::FirstCommitter`] to a key
-//!    whose newest committed version is newer than the view is refused at
+//!    whose newest committed version is newer than the snapshot is refused at
 //!    commit with [`Error::Conflict`]; a write under a held lock cannot
 //!    collide, because the lock keeps others out until the commit point. A
-//!    transaction without a view has read nothing that could be lost: its
+//!    transaction without a snapshot has read nothing that could be lost: its
 //!    writes are not compared.
 //! 6. **Locks** exclude as [`LockMode::compatible`] says (an engine may grant
 //!    a stronger one), work on absent keys as on present ones, are reentrant,
 //!    upgrade, and are held to the end of the transaction. A grant returns
 //!    the key's newest committed value (or the own write) and whether it is
-//!    newer than the view.
+//!    newer than the snapshot.
 //! 7. **Deadlocks** end: one of the waiters gets [`Error::Deadlock`], or
 //!    every one of them [`Error::LockTimeout`] at its deadline.
 //! 8. **Statement mark.** A read with mark *m* does not see own writes made
@@ -47,7 +47,7 @@
 //! 12. **Waits end** at their deadline, on cancellation, and never hold a
 //!     latch that another session needs.
 //! 13. A dropped [`Txn`] is rolled back and releases everything.
-//! 14. **An advanced view** ([`Txn::advance`]) is a later committed state in
+//! 14. **An advanced snapshot** ([`Txn::advance`]) is a later committed state in
 //!     which all kept reads have the answers that they had. An engine may
 //!     refuse to advance at any time.
 //!
@@ -68,9 +68,9 @@ pub mod contract;
 pub mod model;
 
 pub use engine::{
-    Capabilities, Check, Commit, CounterId, Durability, DurableListener, Engine, Isolation, Limits,
-    LockRequest, Locked, Mark, Read, ScanEnd, ScanRange, ScanVisitor, SpaceDurability, SpaceSpec,
-    Stat, Ticket, Txn, TxnOptions, View, Wait,
+    Capabilities, Check, Commit, CommitPosition, CounterId, Durability, DurableListener, Engine,
+    Isolation, Limits, LockRequest, Locked, Read, ReadMode, ScanEnd, ScanRange, ScanVisitor,
+    SpaceDurability, SpaceSpec, Stat, StatementMark, Txn, TxnOptions, Wait,
 };
 pub use error::{Error, Full, Result};
 pub use key::{Key, SpaceId, prefix_end};

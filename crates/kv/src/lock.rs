@@ -48,16 +48,16 @@ pub struct LockWait {
     pub space: SpaceId,
     /// The key.
     pub key: Vec<u8>,
-    /// The lock asked for.
+    /// The requested lock.
     pub mode: LockMode,
     /// Begin of the wait, by the engine's clock.
     pub since: Instant,
 }
 
-/// Hears of deadlocks. Called by the transaction that is to be ended, before it
+/// A listener for deadlocks. Called by the transaction that is to be ended, before it
 /// lets go of anything; must not wait, nor call the engine.
 pub trait DeadlockListener: Send + Sync {
-    /// The waits that form a circle: each one's blocker is the next one's
+    /// The waits that form a cycle: each one's blocker is the next one's
     /// transaction, the last one's is the first. The first is ended.
-    fn deadlock(&self, circle: &[LockWait]);
+    fn deadlock(&self, cycle: &[LockWait]);
 }

@@ -1,15 +1,14 @@
 //! The reference model: the contract in its plainest form.
 //!
 //! One mutex around a sorted map that keeps every version ever committed, a
-//! table of locks, and one condition variable on which everybody waits who
-//! must. Slow, unbounded in memory, meant to be seen to be right; engines are
+//! table of locks, and one condition variable on which all waits take place. Slow, unbounded in memory, meant to be seen to be right; engines are
 //! compared with it.
 //!
 //! Invariants:
 //! 1. Versions of a key are in ascending commit order; a commit is a number
 //!    one above the last, and durable at once.
-//! 2. A transaction is in at most one queue, and never waits while a circle of
-//!    waits leads back to it.
+//! 2. A transaction is in at most one queue, and never waits while a cycle
+//!    of waits leads back to it.
 //! 3. Every change of a lock wakes all waiters; each looks for itself whether
 //!    it is its turn.
 //!
@@ -21,8 +20,8 @@ mod replay;
 mod txn;
 
 use crate::{
-    Capabilities, CounterId, DurableListener, Engine, Error, Full, Isolation, Limits, Result,
-    SpaceId, SpaceSpec, Stat, Ticket, Txn, TxnOptions,
+    Capabilities, CommitPosition, CounterId, DurableListener, Engine, Error, Full, Isolation,
+    Limits, Result, SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
 };
 use locks::Locks;
 use std::collections::BTreeMap;
@@ -235,11 +234,11 @@ impl Engine for Model {
         Ok(())
     }
 
-    fn durable_mark(&self) -> Ticket {
-        Ticket(self.shared.state().last_commit)
+    fn durable_position(&self) -> CommitPosition {
+        CommitPosition(self.shared.state().last_commit)
     }
 
-    fn wait_durable(&self, _ticket: Ticket) -> Result<()> {
+    fn wait_durable(&self, _position: CommitPosition) -> Result<()> {
         Ok(())
     }
 

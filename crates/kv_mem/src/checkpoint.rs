@@ -1,23 +1,20 @@
-//! Checkpoints: the rows of one snapshot in files, after which the log before
-//! it goes.
+//! Checkpoints: the rows of one snapshot in files, after which the log before it can be removed.
 //!
-//! A checkpoint takes a snapshot like a reader and writes what it sees, while
-//! writers go on. When its files are synced, the log is on disk up to the
-//! position where it goes on, and the manifest is in place, the files and the
-//! segments that nobody needs any more are removed. Rows of spaces that did
-//! not change stay in the files of an earlier checkpoint ([`mod@plan`]).
+//! A checkpoint takes a snapshot like a reader and writes what it sees, while writers go on (a fuzzy
+//! checkpoint of a consistent snapshot). When its files are synced, the log is on disk up to the position
+//! where it continues, and the manifest is in place, files and segments that are no longer needed are
+//! removed. Rows of spaces that did not change stay in the files of an earlier checkpoint ([`plan`]).
 //!
 //! Invariants:
-//! 1. Every commit above the snapshot, and every chunk that belongs to one,
-//!    stands in the log at or behind the manifest's position.
-//! 2. Spaces, counters and the timestamp limit in a manifest are those of one
-//!    moment, and what changed them later stands behind the position.
-//! 3. A file that no manifest names is worthless; the next start removes it.
-//! 4. Numbers of checkpoints are not used twice in a run, and the files of one
-//!    whose manifest may be in place stay until a later one is in place for
-//!    sure.
-//! 5. When a manifest is put in place, everything is on disk that was appended
-//!    before, drops of spaces included, of which it may show a part.
+//! 1. Every commit above the snapshot, and every chunk that belongs to one, is in the log at or behind
+//!    the manifest's position.
+//! 2. Spaces, counters and the timestamp limit in a manifest are those of one moment, and what changed
+//!    them later is in the log behind the position.
+//! 3. A file that no manifest names is garbage; the next start removes it.
+//! 4. Numbers of checkpoints are not used twice in a run, and the files of a checkpoint whose manifest
+//!    may be in place stay until a later manifest is in place for certain.
+//! 5. When a manifest is put in place, everything that was appended before is on disk, drops of spaces
+//!    included, of which it may reflect a part.
 
 mod plan;
 mod reserve;
@@ -50,9 +47,9 @@ pub(crate) const FILE_HEADER: usize = 32;
 pub(crate) const BLOCK_MAGIC: u32 = 0x504b_4c42;
 pub(crate) const BLOCK_HEADER: usize = 40;
 
-/// A block is closed when it has so many bytes.
+/// Bytes at which a block is closed.
 const BLOCK: usize = 128 << 10;
-/// A file is closed when it has so many.
+/// Bytes at which a file is closed.
 const FILE: u64 = 64 << 20;
 /// Records looked at under one pin.
 const STEP: usize = 256;
@@ -76,13 +73,13 @@ pub(crate) fn file_header(checkpoint: u64, number: u64) -> Vec<u8> {
     out
 }
 
-/// What the last checkpoint left.
+/// State after the last checkpoint.
 struct Last {
     manifest: Manifest,
     /// The number of the next one.
     next: u64,
     /// Files of those whose manifest may be in place, as [`Manifest::numbers`].
-    doubtful: BTreeSet<(u64, u64)>,
+    maybe_named: BTreeSet<(u64, u64)>,
 }
 
 /// Writes checkpoints, one at a time.
@@ -171,7 +168,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes what a snapshot sees of some spaces.
+    /// Writes the rows of some spaces that a snapshot sees.
     fn unit(&mut self, spaces: Vec<SpaceId>, ts: u64) -> Result<Unit> {
         for id in &spaces {
             if let Some(space) = self.store.spaces.find(*id) {
@@ -233,7 +230,7 @@ impl Checkpoints {
         let last = Last {
             next: manifest.checkpoint + 1,
             manifest,
-            doubtful: BTreeSet::new(),
+            maybe_named: BTreeSet::new(),
         };
         Checkpoints {
             last: Mutex::new(last),
@@ -251,21 +248,21 @@ impl Checkpoints {
         let log = &*self.log;
         log.pipeline.watermark.check_healthy()?;
         let mut outcome = self.attempt(&mut last, exact);
-        if matches!(outcome, Err(Error::Full(Full::Disk))) && reserve::give_up(log) {
+        if matches!(outcome, Err(Error::Full(Full::Disk))) && reserve::release(log) {
             tracing::warn!("the disk is full: the checkpoint uses its reserved file");
             outcome = self.attempt(&mut last, exact);
         }
         outcome?;
         // Room is for the log first.
-        if !exact && !log.is_short() {
+        if !exact && !log.is_disk_full() {
             let bytes = last.manifest.files().map(|(_, file)| file.bytes).sum();
-            reserve::keep(log, bytes);
+            reserve::ensure(log, bytes);
         }
         Ok(())
     }
 
     /// Bytes of records appended since the last checkpoint.
-    pub(crate) fn behind(&self) -> u64 {
+    pub(crate) fn bytes_since_last(&self) -> u64 {
         let position = self.last.lock().manifest.position;
         let appended = self.log.pipeline.lock().log.appended;
         appended.saturating_sub(position)
@@ -275,7 +272,7 @@ impl Checkpoints {
     fn attempt(&self, last: &mut Last, exact: bool) -> Result<()> {
         let began = Instant::now();
         let log = &*self.log;
-        let (mut manifest, ts, slot) = self.moment(exact);
+        let (mut manifest, ts, slot) = self.capture(exact);
         manifest.checkpoint = last.next;
         last.next += 1;
         let plan = if log.rows() {
@@ -285,7 +282,7 @@ impl Checkpoints {
         };
         let (kept, checkpoint) = (plan.kept.len(), manifest.checkpoint);
         let outcome = self.write_units(checkpoint, plan, ts);
-        self.snapshots.end_kept(slot);
+        self.snapshots.end_protected(slot);
         let prepared = outcome.and_then(|units| {
             manifest.units = units;
             let appended = log.pipeline.lock().log.appended;
@@ -300,11 +297,11 @@ impl Checkpoints {
         let placed = Manifest::replace(&*log.disk, &log.dir)
             .and_then(|()| log.record_checkpoint(checkpoint, manifest.position));
         if let Err(error) = placed {
-            last.doubtful.extend(manifest.numbers());
+            last.maybe_named.extend(manifest.numbers());
             return Err(error);
         }
         let before = std::mem::replace(&mut last.manifest, manifest);
-        let mut old = std::mem::take(&mut last.doubtful);
+        let mut old = std::mem::take(&mut last.maybe_named);
         old.extend(before.numbers());
         let named = last.manifest.numbers();
         remove_files(log, old.difference(&named).copied());
@@ -326,11 +323,11 @@ impl Checkpoints {
     }
 
     /// A snapshot, and the manifest of the same moment, without units.
-    fn moment(&self, exact: bool) -> (Manifest, u64, Slot) {
+    fn capture(&self, exact: bool) -> (Manifest, u64, Slot) {
         let (log, pipeline) = (&*self.log, &self.log.pipeline);
         let table = self.counters.lock();
         let mut seq = pipeline.wait_installed(pipeline.lock());
-        let (ts, slot) = self.snapshots.take_kept(&pipeline.watermark);
+        let (ts, slot) = self.snapshots.take_protected(&pipeline.watermark);
         let reached = if log.immediate() {
             seq.log.appended
         } else {
@@ -384,8 +381,7 @@ impl Checkpoints {
     }
 }
 
-/// Removes files up to the first that cannot be removed; what stays goes at
-/// the next start.
+/// Removes files up to the first that cannot be removed; the next start removes the rest.
 fn remove_files(log: &Log, numbers: impl Iterator<Item = (u64, u64)>) {
     for (checkpoint, number) in numbers {
         let path = log.dir.join(file_name(checkpoint, number));

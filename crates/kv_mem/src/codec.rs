@@ -1,5 +1,5 @@
-//! Bytes on disk: little-endian integers, LEB128 numbers, length-prefixed
-//! strings; and a reader that never reads past its end.
+//! Primitive encodings on disk: little-endian integers, LEB128 numbers, length-prefixed strings; and a
+//! bounds-checked reader.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ impl<'a> Reader<'a> {
         self.0.is_empty()
     }
 
-    /// The next so many bytes.
+    /// The next `len` bytes.
     pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let (head, tail) = self.0.split_at_checked(len).ok_or(Malformed)?;
         self.0 = tail;
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         Err(Malformed)
     }
 
-    /// A length, and so many bytes.
+    /// Length-prefixed bytes.
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let len = usize::try_from(self.varint()?).map_err(|_| Malformed)?;
         self.take(len)

@@ -1,17 +1,13 @@
 //! Counters and space ids: numbers that are never given out twice.
 //!
 //! Invariants:
-//! 1. `next` never passes `limit`, and a limit is on disk before the first id
-//!    below it is given out, in every durability mode (transactions.md, 23).
-//!    After a crash a counter goes on at its limit.
-//! 2. Limits are extended ahead of need: when half of what was reserved is
-//!    used, the next record is appended, and nobody waits for it.
-//!    What is reserved grows with what is used: a crash costs a thirtieth of
-//!    the ids or so. A fixed size was rejected: one crash used up a SMALLINT.
-//! 3. Records of one counter are in the log in the order of their making; the
-//!    last one holds.
-//! 4. Latch order: this table, then the sequencer. Nobody waits for the disk
-//!    with the table held.
+//! 1. `next` never passes `limit`, and a limit is on disk before the first id below it is given out, in
+//!    every durability mode (transactions.md, 23). After a crash a counter continues at its limit.
+//! 2. Limits are extended ahead of need: when half of what was reserved is used, the next record is
+//!    appended, and no caller waits for it. The reserve grows with the counter: a crash costs about a
+//!    thirtieth of the ids. A fixed size was rejected: one crash used up a SMALLINT.
+//! 3. Records of one counter are in the log in the order of their creation; the last one holds.
+//! 4. Latch order: this table, then the sequencer. No thread waits for the disk with the table held.
 
 use crate::log::Log;
 use crate::log::format::Record;
@@ -24,20 +20,18 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How many ids are reserved on disk ahead of need, at most (but for callers
-/// that take more at a time).
+/// Ids that are reserved on disk ahead of need, at most (but for bulk loads).
 const AHEAD: u64 = 1 << 16;
 
-/// A caller that takes so many ids at a time is in a hurry, and its counter is
-/// not one of a few numbers.
-const HURRY: u64 = 256;
+/// Ids at a time from which a caller counts as a bulk load, whose counter is not one of a few numbers.
+const BULK: u64 = 256;
 
 /// How many ids to reserve on disk beyond `end` for a caller of `count`. A
 /// crash loses them, so that it is a share of those that are used: ids of one
 /// byte or two must outlive crashes.
 fn ahead_of(end: u64, count: u64) -> u64 {
     let least = match count {
-        HURRY.. => count.saturating_mul(4),
+        BULK.. => count.saturating_mul(4),
         _ => 2,
     };
     (end / 32).min(AHEAD).max(least)
@@ -63,7 +57,7 @@ impl Counter {
         }
     }
 
-    /// What a crash now would make of it.
+    /// The counter's value after a crash now.
     pub(crate) fn reserved(&self) -> u64 {
         self.coming.map_or(self.limit, |(limit, _)| limit)
     }
@@ -77,7 +71,7 @@ impl Counter {
     }
 }
 
-/// What the table guards.
+/// Counters and the next space id.
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) counters: BTreeMap<CounterId, Counter>,
@@ -216,7 +210,7 @@ impl Counters {
         log.wait_synced(position)
     }
 
-    /// Makes spaces; they are on disk when this returns.
+    /// Creates spaces; they are on disk when this returns.
     pub(crate) fn create_spaces(&self, specs: &[SpaceSpec]) -> Result<Vec<SpaceId>> {
         let mut table = self.lock();
         table.open()?;
@@ -230,7 +224,7 @@ impl Counters {
         let mut ids = Vec::with_capacity(specs.len());
         let mut position = 0;
         if let Some(log) = &self.log {
-            log.admit(&seq, specs.len() * 64)?;
+            log.check_admission(&seq, specs.len() * 64)?;
         }
         for spec in specs {
             let id = SpaceId(table.next_space);

@@ -16,7 +16,7 @@
 use porpoise_base::blocking::blocking;
 use porpoise_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use porpoise_base::sync::{Condvar, Mutex, RwLock};
-use porpoise_kv::{DurableListener, Error, Result, Ticket};
+use porpoise_kv::{CommitPosition, DurableListener, Error, Result};
 use std::sync::{Arc, OnceLock};
 
 /// The watermark, with the parties that wait for it.
@@ -89,13 +89,13 @@ impl DurabilityWatermark {
     pub(crate) fn notify(&self) {
         let position = self.position();
         for listener in self.listeners.read().iter() {
-            listener.durable(Ticket(position));
+            listener.durable(CommitPosition(position));
         }
         self.notified.fetch_max(position, Ordering::SeqCst);
         self.wake_waiters();
     }
 
-    /// Records that nothing more becomes durable, and tells listeners and waiters.
+    /// Records that nothing more becomes durable, and notifies listeners and waiters.
     pub(crate) fn fail(&self, error: Error) {
         tracing::error!(%error, "a write or sync of the log has failed: all further writes are refused; check the disk and restart the server");
         if self.failure.set(error.clone()).is_ok() {

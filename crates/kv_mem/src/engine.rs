@@ -1,10 +1,10 @@
-//! The engine itself: opening, the contract's functions, figures, checks.
+//! The engine: opening, background threads, the functions of the contract.
 
 use crate::checkpoint::Checkpoints;
 use crate::counters::{Counters, Table};
 use crate::deadlock::DeadlockDetector;
 use crate::heartbeat::Heartbeats;
-use crate::log::{Beginning, Log, LogConfig, LogWriter, head, io_error, write_log};
+use crate::log::{Log, LogConfig, LogWriter, SegmentStart, head, io_error, write_log};
 use crate::manifest::Manifest;
 use crate::metrics::TxnMetrics;
 use crate::pipeline::CommitPipeline;
@@ -21,36 +21,35 @@ use porpoise_base::sync::thread::JoinHandle;
 use porpoise_base::sync::{Condvar, Mutex};
 use porpoise_base::threads::{self, Role};
 use porpoise_kv::{
-    Capabilities, CounterId, DeadlockListener, Durability, DurableListener, Engine, Error, Full,
-    Limits, LockWait, Result, SpaceId, SpaceSpec, Stat, Ticket, Txn, TxnOptions,
+    Capabilities, CommitPosition, CounterId, DeadlockListener, Durability, DurableListener, Engine,
+    Error, Full, Limits, LockWait, Result, SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
 };
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the reclaimer looks, at least.
+/// Interval between passes of the reclaimer, at most.
 const RECLAIM_TICK: Duration = Duration::from_millis(10);
 
-/// How often the checkpointer looks.
+/// Interval at which the checkpointer checks whether a checkpoint is due.
 const CHECKPOINT_TICK: Duration = Duration::from_millis(50);
 
-/// After a checkpoint failed, the next is tried after so long.
+/// Pause after a failed checkpoint.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(2);
 
-/// The file that keeps a second server out.
+/// The lock file of a data directory.
 const LOCK_NAME: &str = "LOCK";
 
-/// Who does the work that a server does in the background: writing the log,
-/// keeping a segment ready, reclaiming, checkpoints.
+/// Where background work runs: writing the log, preparing a segment, reclamation, checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Background {
-    /// Threads of the engine.
+    /// In threads of the engine.
     #[default]
     Threads,
-    /// The callers, so that a simulation decides what happens when: the log's
-    /// turns are made by [`KvMem::step_log`] and by whoever waits for the
-    /// disk, the rest by [`KvMem::reclaim`] and [`KvMem::checkpoint`].
+    /// In the callers, so that a simulation decides what happens when: [`KvMem::step_log`] and callers
+    /// that wait for the disk write the log, [`KvMem::reclaim`] and [`KvMem::checkpoint`] do the
+    /// rest.
     Callers,
 }
 
@@ -77,7 +76,7 @@ pub struct KvMemOptions {
     pub checkpoint_bytes: u64,
     /// The source of time.
     pub clock: Arc<dyn Clock>,
-    /// Who does the work of the background.
+    /// Where background work runs.
     pub background: Background,
 }
 
@@ -123,7 +122,7 @@ impl KvMem {
     /// another server uses it; [`Error::Corrupt`] the file and offset of data
     /// that contradict their checksums.
     pub fn open(options: KvMemOptions) -> Result<Arc<KvMem>> {
-        let by_callers = options.background == Background::Callers;
+        let driven_by_callers = options.background == Background::Callers;
         let mut lock = None;
         if let Some(dir) = &options.dir {
             lock = Some(lock_dir(&*options.disk, dir)?);
@@ -160,12 +159,12 @@ impl KvMem {
             threads: Mutex::default(),
             lock: Mutex::new(lock),
         };
-        if by_callers {
+        if driven_by_callers {
             if let (Some(start), Some(log)) = (start, &engine.state.log) {
                 let LogStart::Begun(writer) = start else {
                     return Err(Error::Full(Full::Disk));
                 };
-                log.set_turns(writer);
+                log.set_loop(writer);
             }
             return Ok(Arc::new(engine));
         }
@@ -195,7 +194,7 @@ impl KvMem {
         self.spawn(Role::Log, move || {
             let writer = match start {
                 LogStart::Begun(writer) => Some(writer),
-                LogStart::Waiting(at) => writing.begin_late(at),
+                LogStart::Waiting(at) => writing.begin_when_disk_has_room(at),
             };
             if let Some(writer) = writer {
                 write_log(&writing, writer);
@@ -212,10 +211,10 @@ impl KvMem {
         let (log, stop) = (log.clone(), self.stop.clone());
         self.spawn(Role::Checkpointer, move || {
             // On a full disk as soon as it would free a segment.
-            let frees = || log.is_short() && log.segments.lock().len() > 1;
+            let frees = || log.is_disk_full() && log.segments.lock().len() > 1;
             let due = || {
                 log.heartbeats.checkpoint_step();
-                checkpoints.behind() >= checkpoint_bytes || frees()
+                checkpoints.bytes_since_last() >= checkpoint_bytes || frees()
             };
             checkpoint_until(&stop, due, || checkpoints.write(false));
             log.heartbeats.end_checkpointer();
@@ -242,12 +241,12 @@ impl KvMem {
         }
     }
 
-    /// One turn of the log with [`Background::Callers`]: what has gathered is
-    /// written, synced if that is due, and published; with nothing to write
-    /// the last group is vouched for. No effect with [`Background::Threads`].
+    /// One iteration of the log thread with [`Background::Callers`]: writes the log buffer, syncs if
+    /// that is due, and publishes the durable position; with an empty buffer it confirms the last
+    /// group. No effect with [`Background::Threads`].
     pub fn step_log(&self) {
         if let Some(log) = &self.state.log {
-            log.take_turn();
+            log.step();
         }
     }
 
@@ -264,7 +263,7 @@ impl KvMem {
             log.stop();
         }
         for thread in self.threads.lock().drain(..) {
-            // A panicked thread has told its story already.
+            // The panic of a thread was logged by `porpoise_base::threads`.
             let _ = thread.join();
         }
         if let Some(log) = &self.state.log {
@@ -274,7 +273,7 @@ impl KvMem {
     }
 
     /// Writes the exact counters, and a checkpoint behind which nothing comes.
-    fn leave_cleanly(&self, log: &Log, checkpoints: &Checkpoints) -> Result<()> {
+    fn save_final_state(&self, log: &Log, checkpoints: &Checkpoints) -> Result<()> {
         if log.is_pending() {
             // Nothing has changed since the start.
             return Ok(());
@@ -300,7 +299,7 @@ fn assemble(options: KvMemOptions) -> Arc<EngineState> {
             dir,
             durability: options.durability,
             segment_bytes: options.segment_bytes,
-            by_callers: options.background == Background::Callers,
+            driven_by_callers: options.background == Background::Callers,
         };
         let (pipeline, heartbeats) = (pipeline.clone(), heartbeats.clone());
         Arc::new(Log::new(config, pipeline, heartbeats, clock.clone()))
@@ -347,10 +346,10 @@ fn lock_dir(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>> {
 enum LogStart {
     Begun(LogWriter),
     /// The disk has no room for it.
-    Waiting(Beginning),
+    Waiting(SegmentStart),
 }
 
-/// Recovers a store and begins a segment behind what was found.
+/// Recovers a store and begins a segment behind the end of its log.
 fn recover_into(store: &RecordStore, log: &Log) -> Result<(Table, Manifest, LogStart)> {
     let found = recover(store, &*log.disk, &log.dir)?;
     if found.rows && !log.rows() {
@@ -366,11 +365,11 @@ fn recover_into(store: &RecordStore, log: &Log) -> Result<(Table, Manifest, LogS
             let adopted = log.head.adopt(head);
             adopted.map_err(|e| io_error(&log.dir.join(head::NAME), &e))?;
         }
-        None => log.head.assume(found.first_entry),
+        None => log.head.set_initial(found.first_entry),
     }
     let mut seq = log.pipeline.lock();
     log.pipeline.start_at(&mut seq, found.next_ts.max(2) - 1);
-    let at = Beginning {
+    let at = SegmentStart {
         number,
         position: found.position,
         first_group: found.next_group,
@@ -378,7 +377,7 @@ fn recover_into(store: &RecordStore, log: &Log) -> Result<(Table, Manifest, LogS
     let start = match log.begin(&mut seq, at) {
         Ok(writer) => LogStart::Begun(writer),
         Err(Error::Full(Full::Disk)) => {
-            log.put_off(&mut seq, found.position);
+            log.start_without_segment(&mut seq, found.position);
             LogStart::Waiting(at)
         }
         Err(error) => return Err(error),
@@ -487,12 +486,12 @@ impl Engine for KvMem {
         self.counters.set(counter, next)
     }
 
-    fn durable_mark(&self) -> Ticket {
-        Ticket(self.state.pipeline.watermark.position())
+    fn durable_position(&self) -> CommitPosition {
+        CommitPosition(self.state.pipeline.watermark.position())
     }
 
-    fn wait_durable(&self, ticket: Ticket) -> Result<()> {
-        self.state.wait_durable(ticket.0)
+    fn wait_durable(&self, position: CommitPosition) -> Result<()> {
+        self.state.wait_durable(position.0)
     }
 
     fn subscribe(&self, listener: Arc<dyn DurableListener>) {
@@ -510,7 +509,7 @@ impl Engine for KvMem {
         self.state.deadlocks.waits()
     }
 
-    fn watch_deadlocks(&self, listener: Arc<dyn DeadlockListener>) {
+    fn subscribe_deadlocks(&self, listener: Arc<dyn DeadlockListener>) {
         self.state.deadlocks.listen(listener);
     }
 
@@ -527,7 +526,7 @@ impl Engine for KvMem {
             return Ok(());
         }
         let outcome = match (&self.state.log, &self.checkpoints) {
-            (Some(log), Some(checkpoints)) => self.leave_cleanly(log, checkpoints),
+            (Some(log), Some(checkpoints)) => self.save_final_state(log, checkpoints),
             _ => Ok(()),
         };
         self.stop_threads();

@@ -1,24 +1,21 @@
-//! The index of one space: from keys to records, ordered, with a hash path.
+//! The index of one space: from keys to records, ordered, with a hash index beside it.
 //!
-//! The rest of the engine knows the functions of [`Index`] only. Beneath are a
-//! B+tree ([`tree`]) and, for spaces that are mostly looked up by whole keys, a
-//! hash table beside it ([`hash`]). Readers of both take no latch and write
-//! nothing that others read; they hold an epoch pin.
+//! The rest of the engine uses the functions of [`Index`] only. Below are a B+tree ([`tree`]) and, for
+//! spaces that are mostly looked up by whole keys, a hash table ([`hash`]). Readers of both take no latch
+//! and write nothing that others read; they hold an epoch pin.
 //!
 //! Invariants:
-//! 1. The tree is the authority: a record is in the hash table if it is in the
-//!    tree, save for the moment in which the writer changes both. It is put
-//!    into the tree first and taken out of the hash table first.
-//! 2. A record leaves the index only after it was declared dead under its own
-//!    latch; whoever meets a dead one removes it and looks again.
-//! 3. One mutex, the tree's, makes the writer; no record latch is taken inside.
-//!    While no transaction runs (recovery), the hash path may lag behind it.
-//! 4. The index has one count of each record in it, and gives it up through
-//!    the epoch.
+//! 1. The tree is the authority: a record is in the hash index if it is in the tree, save for the moment
+//!    in which the writer changes both. It is inserted into the tree first and removed from the hash
+//!    index first.
+//! 2. A record leaves the index only after it was marked dead under its own latch; a thread that meets a
+//!    dead record removes it and searches again.
+//! 3. One mutex, the tree's, makes the writer; no record latch is taken inside. While no transaction
+//!    runs (recovery), the hash index may lag behind the tree.
+//! 4. The index holds one count of each record in it, and gives it up through the epoch.
 //!
-//! Rejected: a latched `BTreeMap` beside latched hash shards, whose place it
-//! took (a million rows were 340 MB instead of 198, reads of 50 keys at once
-//! five times as slow, on the same machine in the same minute).
+//! Rejected: a latched `BTreeMap` beside latched hash shards (a million rows were 340 MB instead of 198,
+//! reads of 50 keys at once five times as slow, on the same machine in the same minute).
 
 mod cell;
 mod hash;
@@ -28,7 +25,7 @@ mod tree;
 
 use crate::record::{InlineKey, Pinned, RecordRef};
 use crossbeam_epoch::Guard;
-use hash::HashPath;
+use hash::HashIndex;
 use std::ops::{Bound, ControlFlow};
 use tree::Tree;
 
@@ -48,18 +45,17 @@ const ROW_LINES: usize = 3;
 /// The index of one space.
 pub(crate) struct Index {
     tree: Tree,
-    hash: Option<HashPath>,
+    hash: Option<HashIndex>,
 }
 
-/// How many keys are looked for at a time: so many misses of the cache are
-/// waited for together.
-pub(crate) const TOGETHER: usize = 16;
+/// Number of keys that are searched together, so that their cache misses overlap.
+pub(crate) const BATCH: usize = 16;
 
 impl Index {
     pub(crate) fn new(point_lookups: bool) -> Index {
         Index {
             tree: Tree::new(),
-            hash: point_lookups.then(HashPath::new),
+            hash: point_lookups.then(HashIndex::new),
         }
     }
 
@@ -71,38 +67,38 @@ impl Index {
         }
     }
 
-    /// The records of up to [`TOGETHER`] keys, in their order.
+    /// The records of up to [`BATCH`] keys, in the order of the keys.
     #[inline]
-    pub(crate) fn find_together<'g>(
+    pub(crate) fn find_batch<'g>(
         &self,
         keys: &mut dyn Iterator<Item = &[u8]>,
         guard: &'g Guard,
-        found: &mut [Option<Pinned<'g>>; TOGETHER],
+        found: &mut [Option<Pinned<'g>>; BATCH],
     ) {
         let Some(path) = &self.hash else {
             for (place, key) in found.iter_mut().zip(keys) {
                 *place = self.tree.find(key, guard);
                 if let Some(record) = place {
-                    record.expect_newest(ROW_LINES, guard);
+                    record.prefetch_newest(ROW_LINES, guard);
                 }
             }
             return;
         };
-        let mut wanted: [(u64, &[u8]); TOGETHER] = [(0, &[]); TOGETHER];
+        let mut wanted: [(u64, &[u8]); BATCH] = [(0, &[]); BATCH];
         let mut count = 0;
         for (place, key) in wanted.iter_mut().zip(keys) {
             *place = (path.hash(key), key);
-            path.expect(place.0, guard);
+            path.prefetch_bucket(place.0, guard);
             count += 1;
         }
         let wanted = wanted.get(..count).unwrap_or_default();
         for (hash, _) in wanted {
-            path.expect_record(*hash, guard);
+            path.prefetch_record(*hash, guard);
         }
         for (place, (hash, key)) in found.iter_mut().zip(wanted) {
             *place = path.find(*hash, key, guard);
             if let Some(record) = place {
-                record.expect_newest(ROW_LINES, guard);
+                record.prefetch_newest(ROW_LINES, guard);
             }
         }
     }
@@ -112,25 +108,25 @@ impl Index {
         self.find(key, &crossbeam_epoch::pin()).map(Pinned::counted)
     }
 
-    /// The record of a key, made when there is none; whether it was made.
+    /// The record of a key, created if it is missing; whether it was created.
     pub(crate) fn get_or_create(&self, key: &[u8]) -> (RecordRef, bool) {
         let guard = crossbeam_epoch::pin();
         if let Some(record) = self.find(key, &guard) {
-            // Whoever asks is going to write, and looks at what is there.
-            record.expect_head(&guard);
+            // The caller is going to write, and reads the newest version first.
+            record.prefetch_head(&guard);
             return (record.counted(), false);
         }
         let mut writing = self.tree.write();
         let (record, made) = writing.get_or_insert(key, &guard);
         if let (true, Some(path)) = (made, &self.hash) {
             // SAFETY: the tree has a count of the record since just now. `remove` and `clear`
-            // take records out of the hash path first, with the writer's mutex held as here.
+            // take records out of the hash index first, with the writer's mutex held as here.
             unsafe { path.insert(path.hash(key), record.address(), &guard) };
         }
         (record, made)
     }
 
-    /// Makes room for so many keys that are to come.
+    /// Reserves space for `keys` more keys.
     pub(crate) fn reserve(&self, keys: usize) {
         if let Some(path) = &self.hash {
             path.reserve(keys, &crossbeam_epoch::pin());
@@ -138,7 +134,7 @@ impl Index {
     }
 
     /// Inserts records whose keys are not there, best in order; false when the key of one was there.
-    /// For recovery: records enter the hash path after the writer's mutex was released, so that
+    /// For recovery: records enter the hash index after the writer's mutex was released, so that
     /// several threads load one space.
     ///
     /// # Safety
@@ -151,15 +147,15 @@ impl Index {
         let Some(path) = &self.hash else {
             return true;
         };
-        for some in records.chunks(TOGETHER) {
-            let mut hashes = [0; TOGETHER];
+        for some in records.chunks(BATCH) {
+            let mut hashes = [0; BATCH];
             for (hash, record) in hashes.iter_mut().zip(some) {
                 *hash = path.hash(record.key());
-                path.expect(*hash, &guard);
+                path.prefetch_bucket(*hash, &guard);
             }
             for (hash, record) in hashes.iter().zip(some) {
                 // SAFETY: the tree has a count of the record, which by the caller is not
-                // removed meanwhile; later `remove` takes it out of the hash path first.
+                // removed meanwhile; later `remove` takes it out of the hash index first.
                 unsafe { path.insert(*hash, record.address(), &guard) };
             }
         }
@@ -200,7 +196,7 @@ impl Index {
         self.tree.len()
     }
 
-    /// Bytes of the tree's nodes and of the hash path. Walks the tree's nodes.
+    /// Bytes of the tree's nodes and of the hash index. Walks the tree's nodes.
     pub(crate) fn bytes(&self) -> usize {
         let guard = crossbeam_epoch::pin();
         let hashed = self.hash.as_ref().map_or(0, |path| path.bytes(&guard));
@@ -226,7 +222,7 @@ impl Index {
         gone
     }
 
-    /// Checks all invariants of tree and hash path; for `verify`.
+    /// Checks all invariants of tree and hash index; for `verify`.
     pub(crate) fn check(&self) -> Result<(), String> {
         let guard = crossbeam_epoch::pin();
         let writing = self.tree.write();
@@ -237,7 +233,7 @@ impl Index {
             let key = record.key();
             match path.find(path.hash(key), key, &guard) {
                 Some(found) if found.address() == record.address() => Ok(()),
-                _ => Err(format!("{key:?} is missing from the hash table")),
+                _ => Err(format!("{key:?} is missing from the hash index")),
             }
         })?;
         match &self.hash {

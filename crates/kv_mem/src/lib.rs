@@ -1,13 +1,15 @@
-//! The embedded engine: rows in memory under multi-version concurrency
-//! control.
+//! The embedded engine: rows in memory under multi-version concurrency control.
 //!
-//! A space is an index from keys to records; a record is a key, a chain of
-//! versions, and a lock word. Readers walk chains under an epoch pin; writers
-//! contend on the records they share, and for a moment on the sequencer, which
-//! orders commits. What the modules do stands at their heads; read them in the
-//! order `record`, `index`, `lock`, `txn`, `commit`, `reclaim`.
+//! A space is an index from keys to records; a record is a key, a chain of versions, and a lock word.
+//! Readers walk chains under an epoch pin. Writers contend for the records that they share, and for a
+//! moment for the sequencer, which orders commits. Commits are durable by a log with group commit, and
+//! by checkpoints.
 //!
-//! The rules behind it are the numbered ones of transactions.md.
+//! docs/internals/storage.md describes the parts and draws them; the module headers have the algorithms
+//! and invariants. A reading order: `record`, `index`, `lock`, `txn`, `pipeline`, `log`, `reclaim`,
+//! `checkpoint`, `recovery`.
+//!
+//! Rules cited by number are those of transactions.md.
 
 mod checkpoint;
 mod codec;

@@ -40,7 +40,7 @@ pub(crate) use waiter::{Waited, Waiter};
 /// Spins of a blocked request before it joins the queue, and again before it
 /// sleeps: a hot row is released after a microsecond, and parking and waking take
 /// ten times as long. Small under a test's scheduler, so that waiters also sleep.
-pub(crate) const LOOKS: usize = if cfg!(shuttle) { 2 } else { 100 };
+pub(crate) const SPIN_LIMIT: usize = if cfg!(shuttle) { 2 } else { 100 };
 
 /// A transaction that locks.
 pub(crate) type TxnId = u64;
@@ -82,7 +82,7 @@ impl LockCell {
         matches!(self, LockCell::Free)
     }
 
-    /// Whether one transaction holds it and nobody waits.
+    /// Whether one transaction holds it and none waits.
     pub(crate) fn is_lone(&self) -> bool {
         matches!(self, LockCell::One(_))
     }
@@ -116,7 +116,7 @@ impl LockCell {
         }
     }
 
-    /// What must be held so that both the held and the asked mode are covered.
+    /// The mode that covers both the held and the requested mode.
     fn target(&self, txn: TxnId, mode: LockMode) -> LockMode {
         match self.held(txn) {
             Some(held) if !mode.covers(held) => LockMode::Exclusive,
@@ -150,7 +150,7 @@ impl LockCell {
             }
             return Request::Granted(false);
         }
-        if !beside || !self.may_pass(mode) {
+        if !beside || !self.may_overtake(mode) {
             return Request::Blocked;
         }
         self.queue().holders.push(fresh);
@@ -158,13 +158,11 @@ impl LockCell {
     }
 
     /// Whether a newcomer need not join the queue.
-    fn may_pass(&self, mode: LockMode) -> bool {
+    fn may_overtake(&self, mode: LockMode) -> bool {
         let waiting = self.waiting();
         let called = waiting.first().is_some_and(|w| w.is_called());
-        let lets_pass = |w: &Arc<Waiter>| called && !w.upgrade && !w.was_passed();
-        waiting
-            .iter()
-            .all(|w| w.mode.compatible(mode) || lets_pass(w))
+        let yields = |w: &Arc<Waiter>| called && !w.upgrade && !w.was_overtaken();
+        waiting.iter().all(|w| w.mode.compatible(mode) || yields(w))
     }
 
     /// The queue, made out of a lone holder when there was none.
@@ -201,7 +199,7 @@ impl LockCell {
     }
 
     /// Leaves the queue; false when it was granted meanwhile.
-    pub(crate) fn give_up(&mut self, waiter: &Arc<Waiter>) -> bool {
+    pub(crate) fn leave_queue(&mut self, waiter: &Arc<Waiter>) -> bool {
         let LockCell::Many(queue) = self else {
             return false;
         };
@@ -286,7 +284,7 @@ impl LockCell {
         };
         let mut ahead = waiting.iter().take(at);
         if !fits_holders(holders, waiter) || !ahead.all(|w| w.mode.compatible(waiter.mode)) {
-            waiter.came_late();
+            waiter.lost_to_newcomer();
             return false;
         }
         waiting.remove(at);
@@ -441,14 +439,14 @@ mod tests {
         let mut cell = LockCell::default();
         assert!(granted(&mut cell, 1, Exclusive));
         let sleeper = cell.enqueue(2, Exclusive);
-        sleeper.doze();
+        sleeper.set_asleep();
         assert!(!granted(&mut cell, 3, KeyShare), "the holder is there yet");
         cell.release(1);
         assert!(sleeper.is_called() && !sleeper.is_granted());
         assert!(granted(&mut cell, 3, Exclusive), "while it wakes up");
         cell.check().unwrap();
         assert!(!cell.claim(&sleeper), "somebody was faster");
-        sleeper.doze();
+        sleeper.set_asleep();
         assert!(!granted(&mut cell, 4, KeyShare));
         cell.release(3);
         assert!(sleeper.is_granted(), "not passed again, though asleep");
@@ -462,11 +460,11 @@ mod tests {
         let mut cell = LockCell::default();
         assert!(granted(&mut cell, 1, Exclusive));
         let [first, second] = [2, 3].map(|txn| cell.enqueue(txn, Exclusive));
-        first.doze();
-        second.doze();
+        first.set_asleep();
+        second.set_asleep();
         cell.release(1);
         assert!(first.is_called() && !second.is_called());
-        assert!(cell.give_up(&first));
+        assert!(cell.leave_queue(&first));
         assert!(second.is_called() && cell.claim(&second));
         cell.release(3);
         assert!(cell.is_free());
@@ -478,7 +476,7 @@ mod tests {
             let mut cell = LockCell::default();
             assert!(granted(&mut cell, 1, Exclusive));
             let [victim, behind] = [2, 3].map(|txn| cell.enqueue(txn, Exclusive));
-            victim.doze();
+            victim.set_asleep();
             if is_called {
                 cell.release(1);
                 assert!(victim.is_called());
@@ -493,7 +491,7 @@ mod tests {
             cell.blockers(2, &mut blockers);
             assert!(blockers.is_empty(), "{blockers:?}");
             cell.check().unwrap();
-            assert!(cell.give_up(&victim));
+            assert!(cell.leave_queue(&victim));
             assert!(behind.is_granted());
             assert!(!cell.choose_victim(&behind), "it has the lock");
             cell.release(3);
@@ -507,7 +505,7 @@ mod tests {
             let mut cell = LockCell::default();
             assert!(granted(&mut cell, 1, Exclusive));
             let survivor = cell.enqueue(2, Exclusive);
-            survivor.doze();
+            survivor.set_asleep();
             if is_called {
                 cell.release(1);
             }

@@ -1,30 +1,28 @@
-//! The log: what commits append to, and how it reaches the disk.
+//! The write-ahead log: what commits append to, and how it reaches the disk (group commit).
 //!
-//! Commits append encoded records to a buffer under the sequencer. One thread
-//! takes what has gathered, writes it as a group, syncs, and publishes how far
-//! the disk has come; what is appended meanwhile goes with the next group.
-//! Another thread keeps an empty segment ready, so that a full disk is known
-//! before a commit is accepted.
+//! Commits append encoded records to a buffer under the sequencer. The log thread takes the buffer,
+//! writes it as one group, syncs, and publishes the durable LSN; records appended meanwhile go with the
+//! next group. Another thread keeps an empty segment ready, so that a full disk is detected before a
+//! commit is accepted.
 //!
 //! Invariants:
-//! 1. A position is the number of record bytes before it, through all
-//!    segments. Positions up to `synced` are on disk.
-//! 2. A segment gets its name after its header was synced, and its first group
-//!    after the segment before it was synced to its end.
-//! 3. After a failed write or sync nothing is written any more
-//!    (transactions.md, 21).
+//! 1. A position (LSN) is the number of record bytes before it, through all segments. Positions up to
+//!    `synced` are on disk.
+//! 2. A segment gets its name after its header was synced, and its first group after the segment before
+//!    it was synced to its end.
+//! 3. After a failed write or sync nothing is written any more (transactions.md, 21).
 //! 4. Timestamps are given out below a limit that is on disk (23).
 //!
-//! Rejected: recycling old segments (the salt allows it; later, when a profile
-//! asks for it).
+//! Rejected: recycling old segments (the salt allows it; later, when a profile asks for it).
 
+mod commit_delay;
 pub(crate) mod format;
 pub(crate) mod head;
-mod pace;
+
 mod spare;
 mod writer;
 
-pub(crate) use writer::{LogTurns, LogWriter, write_log};
+pub(crate) use writer::{LogLoop, LogWriter, write_log};
 
 use crate::heartbeat::Heartbeats;
 use crate::metrics::Count;
@@ -40,13 +38,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How many timestamps are reserved at once.
+/// Number of timestamps that are reserved at once.
 const TIMESTAMPS: u64 = 1 << 24;
 
-/// What is kept back in a segment, in bytes, for headers and small records.
+/// Reserve of a segment for headers and small records, in bytes.
 pub(crate) const SLACK: u64 = 4096;
 
-/// Above so many bytes that wait for the disk, chunks are held back.
+/// Bytes in the log buffer above which chunks wait.
 const BUFFER: usize = 64 << 20;
 
 /// Events of the log.
@@ -66,8 +64,8 @@ pub(crate) struct LogConfig {
     pub(crate) dir: PathBuf,
     pub(crate) durability: Durability,
     pub(crate) segment_bytes: u64,
-    /// No threads: callers that wait take the log's turns.
-    pub(crate) by_callers: bool,
+    /// No threads: callers that wait run the log.
+    pub(crate) driven_by_callers: bool,
 }
 
 /// The log of an engine.
@@ -76,7 +74,7 @@ pub(crate) struct Log {
     pub(crate) dir: PathBuf,
     pub(crate) durability: Durability,
     pub(crate) segment_bytes: u64,
-    /// Wakes the log's thread; goes with the sequencer's mutex.
+    /// Wakes the log thread; used with the sequencer's mutex.
     pub(crate) wake: Condvar,
     /// Positions up to here are on disk.
     pub(crate) synced: AtomicU64,
@@ -85,12 +83,12 @@ pub(crate) struct Log {
     /// Records which segments and which checkpoint must exist.
     pub(crate) head: HeadFile,
     pub(crate) spare: Mutex<Spare>,
-    pub(crate) spares_made: AtomicU64,
+    pub(crate) spares_created: AtomicU64,
     pub(crate) spare_changed: Condvar,
-    /// No threads: callers that wait take the log's turns, and prepare segments themselves.
-    by_callers: bool,
-    /// The turns, if callers take them.
-    turns: Mutex<Option<LogTurns>>,
+    /// No threads: callers that wait run the log, and create segments themselves.
+    driven_by_callers: bool,
+    /// The state of the log thread, if callers run it.
+    driven: Mutex<Option<LogLoop>>,
     pub(crate) pipeline: Arc<CommitPipeline>,
     pub(crate) heartbeats: Arc<Heartbeats>,
     clock: Arc<dyn Clock>,
@@ -102,7 +100,7 @@ pub(crate) struct Log {
 
 /// Where the run's first segment begins.
 #[derive(Clone, Copy)]
-pub(crate) struct Beginning {
+pub(crate) struct SegmentStart {
     pub(crate) number: u64,
     pub(crate) position: u64,
     pub(crate) first_group: u64,
@@ -114,13 +112,13 @@ pub(crate) enum Spare {
     #[default]
     Wanted,
     Ready(Box<dyn File>, PathBuf),
-    /// The disk is full; asked again from time to time.
+    /// The disk is full; tried again from time to time.
     Full,
     /// The engine is being closed.
     Stopped,
 }
 
-/// Says which file could not be used, and why.
+/// The error of a file operation, with the file's name.
 pub(crate) fn io_error(path: &Path, error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::StorageFull {
         return Error::Full(Full::Disk);
@@ -171,10 +169,10 @@ impl Log {
             segments: Mutex::default(),
             head: HeadFile::default(),
             spare: Mutex::default(),
-            spares_made: AtomicU64::new(0),
+            spares_created: AtomicU64::new(0),
             spare_changed: Condvar::new(),
-            by_callers: config.by_callers,
-            turns: Mutex::new(None),
+            driven_by_callers: config.driven_by_callers,
+            driven: Mutex::new(None),
             pipeline,
             heartbeats,
             clock,
@@ -194,15 +192,15 @@ impl Log {
     }
 
     /// Begins the first segment of a run, and reserves timestamps in it.
-    pub(crate) fn begin(&self, seq: &mut Sequencer, at: Beginning) -> Result<LogWriter> {
-        let spare = self.make_spare().map_err(|e| io_error(&self.dir, &e))?;
+    pub(crate) fn begin(&self, seq: &mut Sequencer, at: SegmentStart) -> Result<LogWriter> {
+        let spare = self.create_spare().map_err(|e| io_error(&self.dir, &e))?;
         self.begin_in(seq, at, spare)
     }
 
     fn begin_in(
         &self,
         seq: &mut Sequencer,
-        at: Beginning,
+        at: SegmentStart,
         spare: (Box<dyn File>, PathBuf),
     ) -> Result<LogWriter> {
         let position = at.position;
@@ -229,7 +227,7 @@ impl Log {
 
     /// The disk has no room for the first segment: the store is served as it
     /// is, and writes are refused until there is room.
-    pub(crate) fn put_off(&self, seq: &mut Sequencer, position: u64) {
+    pub(crate) fn start_without_segment(&self, seq: &mut Sequencer, position: u64) {
         tracing::error!(
             dir = %self.dir.display(),
             "the disk is full: reads are served, writes are refused until there is space"
@@ -247,17 +245,16 @@ impl Log {
         self.pending.load(Ordering::SeqCst)
     }
 
-    /// Whether room on the disk is wanting.
-    pub(crate) fn is_short(&self) -> bool {
+    /// Whether the disk has no room for another segment.
+    pub(crate) fn is_disk_full(&self) -> bool {
         self.is_pending() || self.pipeline.lock().log.full
     }
 
-    /// Begins the first segment as soon as there is room; `None` when the
-    /// engine is closed before.
-    pub(crate) fn begin_late(&self, at: Beginning) -> Option<LogWriter> {
+    /// Begins the first segment as soon as the disk has room; `None` if the engine is closed before.
+    pub(crate) fn begin_when_disk_has_room(&self, at: SegmentStart) -> Option<LogWriter> {
         loop {
             self.heartbeats.log_step();
-            let made = self.make_spare().map_err(|e| io_error(&self.dir, &e));
+            let made = self.create_spare().map_err(|e| io_error(&self.dir, &e));
             let mut seq = self.pipeline.lock();
             let begun = made.and_then(|spare| self.begin_in(&mut seq, at, spare));
             match begun {
@@ -304,9 +301,9 @@ impl Log {
         grows || seq.log.appended + len as u64 <= seq.log.fits
     }
 
-    /// Refuses what would not fit on a full disk, and what comes too late.
+    /// Refuses a record that would not fit on a full disk, or comes after the end of the log.
     /// For small records: they have a reserve while a segment is being made.
-    pub(crate) fn admit(&self, seq: &Sequencer, len: usize) -> Result<()> {
+    pub(crate) fn check_admission(&self, seq: &Sequencer, len: usize) -> Result<()> {
         if seq.log.closed {
             return Err(Error::Unavailable("the engine is shut down".to_owned()));
         }
@@ -316,8 +313,8 @@ impl Log {
         Ok(())
     }
 
-    /// Sees to it that a commit of so many bytes can be given the next
-    /// timestamp and appended: it is reserved on disk, and there is room.
+    /// Ensures that a commit of `len` bytes can get the next timestamp and be appended: the timestamp
+    /// is reserved on disk, and the bytes fit.
     pub(crate) fn reserve<'s>(
         &'s self,
         mut seq: MutexGuard<'s, Sequencer>,
@@ -325,7 +322,7 @@ impl Log {
     ) -> Result<MutexGuard<'s, Sequencer>> {
         loop {
             self.check_writable()?;
-            self.admit(&seq, len)?;
+            self.check_admission(&seq, len)?;
             seq = self.reserve_timestamp(seq)?;
             if self.fits(&seq, len) {
                 return Ok(seq);
@@ -345,12 +342,12 @@ impl Log {
     pub(crate) fn append(&self, seq: &mut Sequencer, record: &[u8]) -> u64 {
         seq.log.bytes.extend_from_slice(record);
         seq.log.appended += record.len() as u64;
-        self.nudge(seq);
+        self.wake_thread(seq);
         seq.log.appended
     }
 
-    /// Wakes the log's thread if it sleeps and there is what it waits for.
-    pub(crate) fn nudge(&self, seq: &mut Sequencer) {
+    /// Wakes the log thread if it sleeps and its condition holds.
+    pub(crate) fn wake_thread(&self, seq: &mut Sequencer) {
         let wanted = seq.log.commits >= seq.log.wanted;
         if seq.log.idle && (wanted || seq.log.urgent || seq.log.stop) {
             seq.log.idle = false;
@@ -392,48 +389,48 @@ impl Log {
 
     /// Waits until `done` returns a value; it is evaluated again after each progress.
     pub(crate) fn wait_until<T>(&self, mut done: impl FnMut() -> Option<T>) -> T {
-        if !self.by_callers {
+        if !self.driven_by_callers {
             return self.pipeline.watermark.wait_until(done);
         }
         loop {
             if let Some(found) = done() {
                 return found;
             }
-            self.take_turn();
+            self.step();
             thread::yield_now();
         }
     }
 
-    /// Lets callers take the log's turns, beginning with this writer.
-    pub(crate) fn set_turns(&self, writer: LogWriter) {
-        *self.turns.lock() = Some(LogTurns::new(self, writer));
+    /// Lets callers run the log, beginning with this writer.
+    pub(crate) fn set_loop(&self, writer: LogWriter) {
+        *self.driven.lock() = Some(LogLoop::new(self, writer));
     }
 
-    /// Takes one turn: prepares a segment, writes and syncs. No effect if threads do this, or
-    /// while another caller takes a turn.
-    pub(crate) fn take_turn(&self) {
-        if let Some(mut turns) = self.turns.try_lock()
-            && let Some(turns) = turns.as_mut()
+    /// Runs one iteration: creates a segment if it is missing, writes and syncs. No effect if threads
+    /// do this, or while another caller runs one.
+    pub(crate) fn step(&self) {
+        if let Some(mut driven) = self.driven.try_lock()
+            && let Some(log_loop) = driven.as_mut()
         {
             self.prepare_spare();
-            turns.turn_now(self);
+            log_loop.step_now(self);
         }
     }
 
-    /// Stops the log's threads, or takes the remaining turns.
+    /// Stops the log threads, or runs the log to its end.
     pub(crate) fn stop(&self) {
         let mut seq = self.pipeline.lock();
         seq.log.stop = true;
-        self.nudge(&mut seq);
+        self.wake_thread(&mut seq);
         self.wake.notify_all();
         drop(seq);
         self.stop_spares();
-        if let Some(turns) = self.turns.lock().as_mut() {
-            while !turns.turn_now(self) {}
+        if let Some(log_loop) = self.driven.lock().as_mut() {
+            while !log_loop.step_now(self) {}
         }
     }
 
-    /// Sees to it that the next timestamp is reserved on disk.
+    /// Ensures that the next timestamp is reserved on disk.
     fn reserve_timestamp<'s>(
         &'s self,
         mut seq: MutexGuard<'s, Sequencer>,

@@ -1,8 +1,7 @@
-//! The manifest: which checkpoint holds, and where the log goes on from it.
+//! The manifest: names the current checkpoint, and the log position from which recovery continues.
 //!
-//! Written to a new file, synced, renamed over the old one, directory synced;
-//! so there is always one whole manifest, or none in a store that never had a
-//! checkpoint.
+//! It is written to a new file, synced, renamed over the old one, and the directory is synced; so there
+//! is always one whole manifest, or none in a store without a checkpoint.
 
 use crate::codec::{Malformed, Reader, put_varint};
 use crate::log::format::{get_spec, put_spec};
@@ -40,12 +39,12 @@ pub(crate) struct Unit {
     pub(crate) checkpoint: u64,
     /// Its rows are the state after this commit.
     pub(crate) ts: u64,
-    /// Empty in what version 1 wrote: then nobody knows.
+    /// Empty in manifests of version 1: the spaces are unknown then.
     pub(crate) spaces: Vec<SpaceId>,
     pub(crate) files: Vec<CheckpointFile>,
 }
 
-/// What a manifest says.
+/// The content of a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
     /// Checkpoints are numbered from 1.
@@ -227,8 +226,7 @@ impl Manifest {
         synced.map_err(failed)
     }
 
-    /// Puts what was prepared in the place of the one before. After an error
-    /// either of the two may be what the next start finds.
+    /// Replaces the manifest by the prepared one. After an error the next start may find either.
     pub(crate) fn replace(disk: &dyn Disk, dir: &Path) -> Result<()> {
         let (new, path) = (dir.join(NEW_NAME), dir.join(NAME));
         let failed = |e: io::Error| io_error(&path, &e);

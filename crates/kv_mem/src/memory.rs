@@ -1,9 +1,7 @@
-//! What an engine's memory goes to, counted row by row.
+//! Memory use of an engine, counted row by row.
 //!
-//! The limit of memory is kept by an estimate that costs nothing
-//! (`live_bytes` among the figures); this looks at everything, and is for
-//! measurements. Figures are of what was asked of the allocator; how much more
-//! it takes, its own figures tell.
+//! The memory limit rests on an estimate that costs nothing (`live_bytes` among the metrics). The figures
+//! here are exact, for measurements: bytes that were requested from the allocator, without its overhead.
 
 use crate::engine::KvMem;
 use crate::index::Walk;
@@ -14,16 +12,16 @@ use std::ops::{Bound, ControlFlow};
 /// Records looked at under one pin.
 const STEP: usize = 1024;
 
-/// Bytes by what they are for.
+/// Bytes by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
     /// Bytes of keys.
     pub keys: u64,
     /// Bytes of values, old versions included.
     pub values: u64,
-    /// What records take beside their keys: chain, lock, count, padding.
+    /// Records without their keys: chain, lock, count, padding.
     pub record_heads: u64,
-    /// What versions take beside their values: timestamp, link, padding.
+    /// Versions without their values: timestamp, link, padding.
     pub version_heads: u64,
     /// The nodes of the ordered index and its separators, and hash tables.
     pub index: u64,
@@ -55,7 +53,7 @@ impl MemoryUse {
 }
 
 impl KvMem {
-    /// What all spaces take in memory. Looks at every row.
+    /// Memory use of all spaces. Reads every row.
     pub fn memory(&self) -> MemoryUse {
         let mut found = MemoryUse::default();
         for space in self.state.store.spaces.iter() {

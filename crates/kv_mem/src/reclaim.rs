@@ -1,23 +1,21 @@
-//! Reclaiming versions and keys that no snapshot needs.
+//! The reclaimer: frees versions and keys that no snapshot needs.
 //!
-//! Commits queue the records whose older versions they superseded. A
-//! background thread asks for the horizon and prunes them by intervals; what a
-//! snapshot still needs waits under that snapshot until it ends. At the memory
-//! limit, writers that grow end the oldest of the snapshots that have been
-//! holding something back for [`LONG`] (transactions.md, 30).
+//! Commits queue the records whose older versions they superseded. A background thread takes the horizon
+//! and prunes the records by intervals (rule 27); a record with a version that a snapshot needs waits
+//! under that snapshot until it ends. At the memory limit, writers that grow expire the oldest of the
+//! snapshots that have been holding something back for [`LONG`] (transactions.md, 30).
 //!
 //! Invariants:
-//! 1. A record with a superseded version or a deletion as its newest is
-//!    `queued`, or `held_back`, or in the hands of the reclaimer.
-//! 2. A key is unlinked when its newest version is a deletion that every
-//!    snapshot, present and future, sees, nobody locks it, and nothing else is
-//!    in its chain; it is declared dead under the latch first.
-//! 3. A snapshot is ended only when something waits for its end, so that its
-//!    end frees memory.
+//! 1. A record with a superseded version, or a deletion as its newest, is `queued` or `held_back`, or
+//!    the reclaimer is processing it.
+//! 2. A key is unlinked when its newest version is a deletion that every snapshot, present and future,
+//!    sees, no transaction locks it, and its chain holds nothing else; it is marked dead under the
+//!    latch first.
+//! 3. A snapshot is expired only when records wait for its end, so that its end frees memory.
 //!
-//! Rejected: ending whichever snapshot is oldest as soon as there is no room
-//! (most have ended by themselves a moment later); leaving it to the background
-//! thread (a writer would be refused although there is something to free).
+//! Rejected: expiring the oldest snapshot as soon as memory is short (most snapshots end by themselves a
+//! moment later); leaving it to the background thread (a writer would be refused although memory can be
+//! freed).
 
 use crate::metrics::Count;
 use crate::pipeline::CommitPipeline;
@@ -33,10 +31,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A snapshot that is so old is a long one.
+/// Age from which a snapshot counts as long.
 const LONG: Duration = Duration::from_secs(1);
 
-/// How often the ages of snapshots are looked at.
+/// Interval at which the ages of snapshots are recorded.
 const AGES: Duration = Duration::from_millis(100);
 
 /// A record that may have something to reclaim.
@@ -47,18 +45,18 @@ pub(crate) struct Item {
 
 #[derive(Default)]
 struct Waiting {
-    /// Newer than the mark, or locked: looked at in every pass.
+    /// Newer than the watermark, or locked: processed in every pass.
     pending: Vec<Item>,
     /// By the snapshot that needs a version of them.
     held: BTreeMap<u64, Vec<Item>>,
-    /// When snapshots were first met, and when that was looked at last.
+    /// Time at which each snapshot was first seen, and of the last recording.
     since: BTreeMap<u64, Instant>,
     looked: Option<Instant>,
 }
 
 impl Waiting {
-    /// Notes which snapshots there are.
-    fn note_ages(&mut self, active: &[u64], now: Instant) {
+    /// Records the active snapshots.
+    fn record_ages(&mut self, active: &[u64], now: Instant) {
         if self.looked.is_some_and(|at| now < at + AGES) {
             return;
         }
@@ -69,15 +67,15 @@ impl Waiting {
         }
     }
 
-    /// The oldest snapshot that holds something back, if it is a long one.
-    fn long_holder(&self, now: Instant) -> Option<u64> {
+    /// The oldest snapshot that holds records back, if it is long.
+    fn oldest_long_snapshot(&self, now: Instant) -> Option<u64> {
         let (ts, _) = self.held.iter().find(|(_, items)| !items.is_empty())?;
         let since = self.since.get(ts)?;
         (now >= *since + LONG).then_some(*ts)
     }
 }
 
-/// The queue and what the last passes left.
+/// The queue, and the records that the last passes could not free.
 pub(crate) struct Reclaimer {
     store: Arc<RecordStore>,
     snapshots: Arc<Snapshots>,
@@ -95,18 +93,17 @@ enum Verdict {
     Held(u64),
 }
 
-/// Asks for what is needed of the items to come, link by link: several misses
-/// of the cache are waited for together.
-fn expect_ahead(items: &[Item], guard: &Guard) {
+/// Prefetches what coming items need, link by link, so that several cache misses overlap.
+fn prefetch_ahead(items: &[Item], guard: &Guard) {
     const STEP: usize = 4;
     if let Some(item) = items.get(STEP * 3) {
         prefetch(item.record.address().as_ptr().addr());
     }
     if let Some(item) = items.get(STEP * 2) {
-        item.record.expect_head(guard);
+        item.record.prefetch_head(guard);
     }
     if let Some(item) = items.get(STEP) {
-        item.record.expect_older(guard);
+        item.record.prefetch_older(guard);
     }
 }
 
@@ -138,7 +135,7 @@ impl Reclaimer {
         self.queue.lock().extend(items);
     }
 
-    /// How many records wait for a look.
+    /// Number of queued records.
     pub(crate) fn backlog(&self) -> usize {
         self.queue.lock().len()
     }
@@ -149,7 +146,7 @@ impl Reclaimer {
         let fresh = std::mem::take(&mut *self.queue.lock());
         let pending = std::mem::take(&mut waiting.pending);
         let horizon = self.horizon();
-        waiting.note_ages(&horizon.active, self.clock.now());
+        waiting.record_ages(&horizon.active, self.clock.now());
         let ended: Vec<u64> = waiting
             .held
             .keys()
@@ -161,12 +158,12 @@ impl Reclaimer {
             freed.extend(waiting.held.remove(&ts).unwrap_or_default());
         }
         for (items, was_held) in [(fresh, false), (pending, false), (freed, true)] {
-            self.look_at_all(items, was_held, &horizon, &mut waiting);
+            self.process_all(items, was_held, &horizon, &mut waiting);
         }
         crossbeam_epoch::pin().flush();
     }
 
-    fn look_at_all(
+    fn process_all(
         &self,
         items: Vec<Item>,
         was_held: bool,
@@ -177,7 +174,7 @@ impl Reclaimer {
         let mut items = items.into_iter();
         let mut n = 0;
         while let Some(item) = items.next() {
-            expect_ahead(items.as_slice(), &guard);
+            prefetch_ahead(items.as_slice(), &guard);
             match self.look(&item, was_held, horizon, &guard) {
                 Verdict::Nothing => {}
                 Verdict::Pending => waiting.pending.push(item),
@@ -206,7 +203,7 @@ impl Reclaimer {
         if latch.dead {
             return Verdict::Nothing;
         }
-        let pruned = latch.prune(horizon.mark, &horizon.active, guard);
+        let pruned = latch.prune(horizon.watermark, &horizon.active, guard);
         self.store.versions_reclaimed.add(pruned.versions as u64);
         self.store.account(-(pruned.bytes as i64));
         latch.queued = false;
@@ -221,7 +218,7 @@ impl Reclaimer {
                     Verdict::Pending
                 }
             }
-            (_, Some((ts, _))) if ts > horizon.mark => Verdict::Pending,
+            (_, Some((ts, _))) if ts > horizon.watermark => Verdict::Pending,
             _ => match pruned.blocker.or(horizon.active.first().copied()) {
                 Some(ts) => Verdict::Held(ts),
                 None => Verdict::Pending,
@@ -237,16 +234,16 @@ impl Reclaimer {
         verdict
     }
 
-    /// Makes room for so many bytes more, if need be by ending long snapshots
-    /// of others than `own`; whether there is room.
+    /// Frees memory for `bytes` more, if necessary by expiring long snapshots older than `own`; whether
+    /// there is room.
     pub(crate) fn make_room(&self, bytes: usize, own: Option<u64>) -> bool {
         while !self.store.has_room(bytes) {
-            let holder = self.waiting.lock().long_holder(self.clock.now());
+            let holder = self.waiting.lock().oldest_long_snapshot(self.clock.now());
             let Some(holder) = holder.filter(|ts| own.is_none_or(|own| own > *ts)) else {
                 return false;
             };
             let watermark = &self.pipeline.watermark;
-            if !self.snapshots.end_from_outside(holder, watermark) {
+            if !self.snapshots.expire_up_to(holder, watermark) {
                 return false;
             }
             self.snapshots_ended.add(1);

@@ -1,36 +1,34 @@
 //! Records: a key, its chain of versions, and its lock word.
 //!
-//! A record is one allocation of 24 bytes and its key; a version another one,
-//! of 20 bytes and its value. The lock word, the marks and the latch that
-//! guards them are 10 bytes of the 24: whoever takes the latch unpacks them
-//! into a [`Latched`], and they are packed again when it is let go.
+//! A record is one allocation of 24 bytes and its key; a version another one, of 20 bytes and its value.
+//! The lock word, the flags and the latch that guards them are 10 bytes of the 24: taking the latch
+//! unpacks them into a [`Latched`], releasing it packs them again.
 //!
-//! Readers walk the chain from the newest version under an epoch pin and take
-//! nothing. Whoever changes the chain (a commit, the reclaimer) holds the
-//! record's latch, for some tens of nanoseconds and never across a wait.
+//! Readers walk the chain from the newest version under an epoch pin and take no latch. A writer of the
+//! chain (a commit, the reclaimer) holds the record's latch, for some tens of nanoseconds and never
+//! across a wait.
 //!
 //! Invariants:
-//! 1. Versions stand in descending order of commit timestamps, all different.
+//! 1. Versions are in descending order of commit timestamps, all different.
 //! 2. A version in the chain never changes, but for its link to older ones.
-//! 3. A version is freed only through the epoch after it was unlinked under
-//!    the latch, or with its record.
-//! 4. A record that is `dead` has been or is about to be taken out of the
-//!    index; nothing is pushed to it any more (transactions.md, 28).
-//! 5. A record is counted: the index holds one count, and gives it up through
-//!    the epoch after it forgot the record. So what is met in the index under
-//!    a pin ([`Pinned`]) has a count as long as the pin lasts.
+//! 3. A version is freed only through the epoch after it was unlinked under the latch, or with its
+//!    record.
+//! 4. A record that is `dead` has been or is about to be removed from the index; nothing is pushed to it
+//!    any more (transactions.md, 28).
+//! 5. A record is reference-counted: the index holds one count, and gives it up through the epoch after
+//!    it removed the record. So a record that was found in the index under a pin ([`Pinned`]) lives as
+//!    long as the pin.
 //!
-//! Rejected: marking versions as pending and stamping them after the commit
-//! point (every reader would have to look twice); a read-write lock around the
-//! chain (readers of a hot row would write its cache line); the first version
-//! in the record's own allocation (16 bytes less, until the first update makes
-//! it a hundred more); a mutex around an unpacked lock (32 bytes a row more).
+//! Rejected: marking versions as pending and stamping them after the commit point (every reader would
+//! have to check the transaction's state); a read-write lock around the chain (readers of a hot row
+//! would write its cache line); the first version in the record's own allocation (16 bytes less, until
+//! the first update makes it a hundred more); a mutex around an unpacked lock (32 bytes a row more).
 
 mod counted;
 mod version;
 mod word;
 
-use crate::lock::{LOOKS, LockCell};
+use crate::lock::{LockCell, SPIN_LIMIT};
 use crate::prefetch::prefetch;
 pub(crate) use counted::{Pinned, RecordAddress, RecordRef};
 use crossbeam_epoch::{Atomic, Guard, Pointer, Shared};
@@ -45,17 +43,16 @@ use word::{pack, unpack};
 /// A key whose bytes lie in the node when it is short.
 pub(crate) type InlineKey = SmallVec<[u8; 24]>;
 
-/// What a record weighs beside its key and versions, with its place in the
-/// index, by order and by hash.
+/// Accounted bytes of a record beside its key and versions, with its entries in tree and hash index.
 pub(crate) const RECORD_BYTES: usize = 64;
 
 /// The longest key that a record can have, in bytes; engines allow less.
 pub(crate) const LONGEST_KEY: usize = u16::MAX as usize;
 
-/// What the latch guards beside the chain.
+/// State that the latch guards beside the chain.
 #[derive(Default)]
 pub(crate) struct Latched {
-    /// Who holds and who waits.
+    /// Holders and waiters.
     pub(crate) lock: LockCell,
     /// Out of the index for good.
     pub(crate) dead: bool,
@@ -80,7 +77,7 @@ pub(crate) struct Record {
     key_len: u16,
     latch: RawMutex,
     /// `DEAD`, `QUEUED`, `HELD_BACK`; change under the latch.
-    marks: AtomicU8,
+    flags: AtomicU8,
     key: [u8],
 }
 
@@ -92,11 +89,11 @@ pub(crate) struct RecordHead {
     refs: AtomicU32,
     key_len: u16,
     latch: RawMutex,
-    marks: AtomicU8,
+    flags: AtomicU8,
     key: [u8; 0],
 }
 
-/// What pruning did and left.
+/// The outcome of pruning.
 #[derive(Default)]
 pub(crate) struct Pruned {
     pub(crate) versions: usize,
@@ -114,7 +111,7 @@ impl Record {
         &self.key
     }
 
-    /// What it takes without its versions, as it was asked of the allocator.
+    /// Allocated bytes, versions excluded.
     pub(crate) fn bytes(&self) -> usize {
         RecordRef::layout(self.key.len()).size()
     }
@@ -140,9 +137,9 @@ impl Record {
         self.visible(u64::MAX, guard)
     }
 
-    /// Asks for the first cache lines of the newest version ahead of need.
+    /// Prefetches the first cache lines of the newest version.
     #[inline]
-    pub(crate) fn expect_newest(&self, lines: usize, guard: &Guard) {
+    pub(crate) fn prefetch_newest(&self, lines: usize, guard: &Guard) {
         let newest = self.head.load(Ordering::Relaxed, guard);
         let address = newest.into_usize();
         for line in 0..lines {
@@ -150,17 +147,16 @@ impl Record {
         }
     }
 
-    /// Asks for the head of the newest version ahead of need.
+    /// Prefetches the head of the newest version.
     #[inline]
-    pub(crate) fn expect_head(&self, guard: &Guard) {
+    pub(crate) fn prefetch_head(&self, guard: &Guard) {
         let newest = self.head.load(Ordering::Relaxed, guard);
         prefetch(newest.into_usize());
     }
 
-    /// Asks for the head of the version beneath the newest, which should be at
-    /// hand by now.
+    /// Prefetches the head of the second newest version; the newest should be in the cache by now.
     #[inline]
-    pub(crate) fn expect_older(&self, guard: &Guard) {
+    pub(crate) fn prefetch_older(&self, guard: &Guard) {
         if let Some(newest) = self.newest(guard) {
             let older = newest.next.load(Ordering::Relaxed, guard);
             prefetch(older.into_usize());
@@ -187,8 +183,7 @@ impl Record {
         Ok((count, bytes))
     }
 
-    /// What the versions take, as it was asked of the allocator, and how much
-    /// of that is values.
+    /// Allocated bytes of the versions, and the part of them that is values.
     pub(crate) fn version_bytes(&self, guard: &Guard) -> (usize, usize) {
         let (mut asked, mut values) = (0, 0);
         let mut link = &self.head;
@@ -202,11 +197,11 @@ impl Record {
         (asked, values)
     }
 
-    /// Looks for a moment whether the lock changes; to be called when it was
-    /// met with a lone holder. Reads only: the holder's line stays its own.
-    pub(crate) fn look_for_change(&self) {
+    /// Spins until the lock word changes, for a moment; called when the lock has a lone holder. Reads
+    /// only: the holder keeps its cache line.
+    pub(crate) fn spin_while_held(&self) {
         let met = self.lock.load(Ordering::Relaxed);
-        for _ in 0..LOOKS {
+        for _ in 0..SPIN_LIMIT {
             if met == 0 || self.lock.load(Ordering::Relaxed) != met {
                 return;
             }
@@ -217,16 +212,15 @@ impl Record {
     /// Takes the latch.
     pub(crate) fn latch(&self) -> Latch<'_> {
         self.latch.lock();
-        let marks = self.marks.load(Ordering::Relaxed);
+        let flags = self.flags.load(Ordering::Relaxed);
         Latch {
             record: self,
             latched: Latched {
-                // SAFETY: the latch is held, and the word is packed anew
-                // before it is let go.
+                // SAFETY: the latch is held, and the word is packed again before it is released.
                 lock: unsafe { unpack(self.lock.load(Ordering::Relaxed)) },
-                dead: marks & DEAD > 0,
-                queued: marks & QUEUED > 0,
-                held_back: marks & HELD_BACK > 0,
+                dead: flags & DEAD > 0,
+                queued: flags & QUEUED > 0,
+                held_back: flags & HELD_BACK > 0,
             },
         }
     }
@@ -241,12 +235,12 @@ pub(crate) struct Latch<'r> {
 impl Drop for Latch<'_> {
     fn drop(&mut self) {
         let mark = |is_set: bool, mark: u8| if is_set { mark } else { 0 };
-        let marks = mark(self.latched.dead, DEAD)
+        let flags = mark(self.latched.dead, DEAD)
             | mark(self.latched.queued, QUEUED)
             | mark(self.latched.held_back, HELD_BACK);
         let lock = pack(std::mem::take(&mut self.latched.lock));
         self.record.lock.store(lock, Ordering::Relaxed);
-        self.record.marks.store(marks, Ordering::Relaxed);
+        self.record.flags.store(flags, Ordering::Relaxed);
         // SAFETY: `Record::latch` took it, for this guard.
         unsafe { self.record.latch.unlock() };
     }
@@ -318,7 +312,7 @@ impl Latch<'_> {
             pruned.versions += 1;
             pruned.bytes += version.bytes();
             // SAFETY: unlinked above under the latch, so no new reader finds
-            // it, and nobody else can unlink it again.
+            // it, and no other thread can unlink it again.
             unsafe { guard.defer_destroy(older) };
         }
     }

@@ -1,16 +1,15 @@
-//! Opening a store: the newest checkpoint, then the log behind it.
+//! Recovery: loads the newest checkpoint, then replays the log behind it.
+//!
+//! The log is redo-only: it has committed writes, so there is no undo phase.
 //!
 //! Invariants:
-//! 1. Every commit that was acknowledged is there, each commit whole; perhaps
-//!    some that were never answered.
-//! 2. A bad group is the torn tail only if nothing on disk says that it was
-//!    durable: no later segment, and no later group that names it or a later
-//!    one as durable (transactions.md, 22). Else the start is refused with file
-//!    and offset, and nothing is changed.
-//! 3. A store is refused when a file that it needs is missing, or when its log
-//!    ends before what is recorded as durable (52).
-//! 4. What was recovered is on disk before it is served: the last segment is
-//!    written anew and synced (21).
+//! 1. Every acknowledged commit is recovered, each commit whole; perhaps some that were never answered.
+//! 2. A bad group is a torn tail only if nothing on disk shows that it was durable: no later segment, and
+//!    no later group that names it or a later one as durable (transactions.md, 22). Otherwise the start
+//!    is refused with file and offset, and nothing is changed.
+//! 3. A store is refused when a file that it needs is missing, or when its log ends before the recorded
+//!    durable position (52).
+//! 4. What was recovered is on disk before it is served: the last segment is rewritten and synced (21).
 
 mod replay;
 mod required;
@@ -36,7 +35,7 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-/// What was found.
+/// A recovered store.
 pub(crate) struct Recovered {
     pub(crate) manifest: Manifest,
     /// The head file; `None` in an empty store and one of an older version.
@@ -197,7 +196,7 @@ fn rows_at_most(disk: &dyn Disk, dir: &Path, unit: &Unit, file: &CheckpointFile)
     const LEAST: u64 = 2;
     let path = dir.join(file_name(unit.checkpoint, file.number));
     let bytes = disk.open(&path).and_then(|file| file.len());
-    // What cannot be read is told of when it is loaded.
+    // A file that cannot be read is reported when it is loaded.
     file.rows.min(bytes.unwrap_or(0) / LEAST)
 }
 
@@ -305,7 +304,7 @@ fn rewrite_in_place(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
     file.sync_data().map_err(failed)
 }
 
-/// Writes a segment anew, so that what was read from it is on disk.
+/// Rewrites a segment, so that what was read from it is on disk.
 fn rewrite(disk: &dyn Disk, dir: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
     let new = dir.join("log-rewritten.tmp");
     let failed = |e: io::Error| io_error(path, &e);

@@ -1,9 +1,8 @@
-//! One range of a scan: committed versions and own writes, merged in order.
+//! A range scan: committed versions and own writes, merged in order.
 //!
-//! The index is walked in steps; between two steps its latch is let go and the
-//! epoch pinned anew, so that a long scan holds up neither inserts nor the
-//! freeing of memory. There is the checkpoint of a range in which nothing is
-//! visible (a million deleted versions, say): its visitor is never called.
+//! The index is walked in steps; between two steps the epoch is pinned again, so that a long scan does
+//! not hold up the freeing of memory. There is also the interrupt checkpoint for a range in which nothing
+//! is visible (a million deleted versions, say), whose visitor is never called.
 
 use crate::index::Walk;
 use crate::record::{InlineKey, Record};
@@ -11,12 +10,12 @@ use crate::space::Space;
 use crate::writes::WriteSet;
 use crossbeam_epoch::Guard;
 use porpoise_base::interrupt::{self, Pacer};
-use porpoise_kv::{Error, Mark, Result, ScanRange, ScanVisitor};
+use porpoise_kv::{Error, Result, ScanRange, ScanVisitor, StatementMark};
 use std::cmp::Ordering;
 use std::iter::Peekable;
 use std::ops::{Bound, ControlFlow};
 
-/// Records looked at under one latch.
+/// Records read in one step.
 const STEP: usize = 1024;
 
 pub(crate) struct RangeScan {
@@ -24,10 +23,10 @@ pub(crate) struct RangeScan {
     pub(crate) number: usize,
     /// Versions up to here are seen.
     pub(crate) upto: u64,
-    /// Whether what is shown counts towards `seen`.
+    /// Whether shown versions count towards `seen`.
     pub(crate) current: bool,
     /// Own writes below this are seen.
-    pub(crate) mark: Mark,
+    pub(crate) mark: StatementMark,
     /// The newest version shown so far.
     pub(crate) seen: u64,
     /// How many entries may still be shown.
@@ -55,8 +54,7 @@ impl RangeScan {
         ControlFlow::Continue(())
     }
 
-    /// Shows what comes up to a record: own writes before it, and it or the own
-    /// write in its place.
+    /// Shows own writes before a record, then the record or the own write that replaces it.
     fn meet(
         &mut self,
         record: &Record,

@@ -1,26 +1,31 @@
-//! The active snapshots, for whoever prunes versions.
+//! The list of active snapshots, from which the reclaimer derives the versions that are needed.
 //!
-//! A transaction that takes a view claims a slot in an array spread over many
-//! cache lines and writes the view's timestamp there; ending is one store.
-//! No mutex is taken, save when all slots are in use.
+//! A transaction that takes a snapshot claims a slot in an array spread over many cache lines and writes
+//! the snapshot's timestamp there; ending it is one store. No mutex is taken unless all slots are in
+//! use.
+//!
+//! ```text
+//! transaction                          reclaimer
+//! slot = watermark, tentative          reads the watermark
+//! reads the watermark again            reads the slots
+//! slot = the second value, final
+//! ```
 //!
 //! Invariants:
-//! 1. A slot is claimed as *tentative* with a mark read before, and becomes
-//!    final with a mark read after. A reclaimer reads the mark first and the
-//!    slots then. So it either meets the claim (and prunes nothing above a
-//!    tentative one), or the view is at or above the mark that it read.
-//! 2. What [`Horizon`] names is safe for ever: snapshots only end, and new ones
-//!    begin at or above `mark`.
-//! 3. At the memory limit the oldest snapshots are ended from outside, always
-//!    all up to one. Their owners ask after each read whether theirs is among
-//!    them: versions are pruned only after `ended` was raised, so whoever met
-//!    a chain or an index without them finds it raised, too. A checkpoint's
-//!    snapshot is never ended so.
+//! 1. A slot is claimed as *tentative* with a watermark read before, and becomes final with a watermark
+//!    read after. A reclaimer reads the watermark, then the slots. It either sees the claim (and prunes
+//!    nothing above a tentative one), or the snapshot is at or above the watermark that it read.
+//! 2. What [`Horizon`] names stays safe: snapshots only end, and new ones begin at or above its
+//!    watermark.
+//! 3. At the memory limit the oldest snapshots are expired, always all up to one. Their owners check
+//!    after each read whether theirs is among them: versions are pruned only after `expired` was
+//!    raised, so a reader that missed a pruned version also sees `expired` raised. The snapshot of a
+//!    checkpoint is protected.
 //!
-//! Rejected: one mutex around a list (every transaction would take it twice);
-//! a low-water mark alone (a dump of five minutes would keep gigabytes, rule 27); a
-//! mark in the slot of the snapshot that is to end (its owner would have to ask
-//! a line that others write, and those of the overflow have none).
+//! Rejected: one mutex around a list (every transaction would take it twice); a low-water mark alone (a
+//! dump of five minutes would keep gigabytes, rule 27); a flag in the slot of the snapshot that is to
+//! expire (its owner would have to read a line that others write, and snapshots beyond the slots have
+//! none).
 
 use crate::durability::DurabilityWatermark;
 use porpoise_base::sync::Mutex;
@@ -34,17 +39,17 @@ const SLOTS: usize = 8;
 #[derive(Default)]
 struct Line([AtomicU64; SLOTS]);
 
-/// A taken slot; goes back through [`Snapshots::end`].
+/// A claimed slot, to be returned by [`Snapshots::end`].
 #[derive(Debug)]
 pub(crate) enum Slot {
     Array(usize, usize),
     Overflow(u64),
 }
 
-/// What a reclaimer may rely on.
+/// The timestamps whose versions are needed.
 pub(crate) struct Horizon {
     /// Every snapshot begun from now on is at or above this.
-    pub(crate) mark: u64,
+    pub(crate) watermark: u64,
     /// The active snapshots, ascending.
     pub(crate) active: Vec<u64>,
 }
@@ -54,25 +59,24 @@ impl Horizon {
     pub(crate) fn oldest(&self) -> u64 {
         self.active
             .first()
-            .map_or(self.mark, |s| (*s).min(self.mark))
+            .map_or(self.watermark, |s| (*s).min(self.watermark))
     }
 }
 
 pub(crate) struct Snapshots {
     lines: Box<[Line]>,
     others: Mutex<Others>,
-    /// Snapshots up to here were ended from outside; changes with `others`
-    /// locked.
-    ended: AtomicU64,
+    /// Snapshots up to this timestamp were expired; changes with `others` locked.
+    expired: AtomicU64,
 }
 
-/// What is not in the lines.
+/// Snapshots without a slot, and the protected one.
 #[derive(Default)]
 struct Others {
     /// Snapshots beyond the slots, with how many there are of each.
     overflow: BTreeMap<u64, usize>,
-    /// The snapshot that nobody may end from outside.
-    kept: Option<u64>,
+    /// The snapshot that is not expired at the memory limit.
+    protected: Option<u64>,
 }
 
 static NEXT_LINE: AtomicUsize = AtomicUsize::new(0);
@@ -86,11 +90,11 @@ impl Snapshots {
         Snapshots {
             lines: (0..LINES).map(|_| Line::default()).collect(),
             others: Mutex::default(),
-            ended: AtomicU64::new(0),
+            expired: AtomicU64::new(0),
         }
     }
 
-    /// Takes a snapshot at the mark: its timestamp (at least 1), and the slot.
+    /// Takes a snapshot at the watermark: its timestamp (at least 1), and the slot.
     pub(crate) fn take(&self, watermark: &DurabilityWatermark) -> (u64, Slot) {
         let tentative = watermark.position() << 1 | 1;
         let home = LINE.try_with(|line| *line).unwrap_or(0);
@@ -137,62 +141,63 @@ impl Snapshots {
         }
     }
 
-    /// Takes a snapshot that is not ended from outside, until it is let go by
-    /// [`Snapshots::end_kept`]. There is one at a time, a checkpoint's.
-    pub(crate) fn take_kept(&self, watermark: &DurabilityWatermark) -> (u64, Slot) {
-        // Whoever ends snapshots finds this one kept, or was before its mark.
+    /// Takes a snapshot that is not expired before [`Snapshots::end_protected`]. There is one at a
+    /// time, a checkpoint's.
+    pub(crate) fn take_protected(&self, watermark: &DurabilityWatermark) -> (u64, Slot) {
+        // A race with `expire_up_to`: it sees the protection, or expired the snapshot before, which
+        // `is_expired` detects.
         let (ts, slot) = self.take(watermark);
         let mut others = self.others.lock();
-        if !self.is_ended(ts) {
-            others.kept = Some(ts);
+        if !self.is_expired(ts) {
+            others.protected = Some(ts);
             return (ts, slot);
         }
         drop(others);
         self.end(slot);
-        self.take_kept(watermark)
+        self.take_protected(watermark)
     }
 
-    /// Ends the one snapshot that was kept.
-    pub(crate) fn end_kept(&self, slot: Slot) {
-        self.others.lock().kept = None;
+    /// Ends the protected snapshot.
+    pub(crate) fn end_protected(&self, slot: Slot) {
+        self.others.lock().protected = None;
         self.end(slot);
     }
 
-    /// Ends all snapshots up to a timestamp below the mark, whoever has them;
-    /// false when one of them is kept.
-    pub(crate) fn end_from_outside(&self, upto: u64, watermark: &DurabilityWatermark) -> bool {
+    /// Expires all snapshots up to a timestamp below the watermark; false when one of them is
+    /// protected.
+    pub(crate) fn expire_up_to(&self, upto: u64, watermark: &DurabilityWatermark) -> bool {
         let others = self.others.lock();
-        if others.kept.is_some_and(|kept| kept <= upto) || watermark.position() <= upto {
+        if others.protected.is_some_and(|kept| kept <= upto) || watermark.position() <= upto {
             return false;
         }
-        self.ended.fetch_max(upto, Ordering::SeqCst);
+        self.expired.fetch_max(upto, Ordering::SeqCst);
         true
     }
 
-    /// Whether a snapshot was ended from outside. Asked after a read from it:
-    /// if not, what was read was all there.
+    /// Whether a snapshot was expired. Checked after a read from it: if it was not, no version that the
+    /// read needed was missing.
     #[inline]
-    pub(crate) fn is_ended(&self, ts: u64) -> bool {
-        ts <= self.ended.load(Ordering::Acquire)
+    pub(crate) fn is_expired(&self, ts: u64) -> bool {
+        ts <= self.expired.load(Ordering::Acquire)
     }
 
-    /// What is needed now.
+    /// The present horizon.
     pub(crate) fn horizon(&self, watermark: &DurabilityWatermark) -> Horizon {
-        // The others are locked throughout: their takers read the mark inside.
+        // Locked throughout: snapshots without a slot read the watermark under this lock.
         let others = self.others.lock();
         let mut horizon = Horizon {
-            mark: watermark.position(),
+            watermark: watermark.position(),
             active: others.overflow.keys().copied().collect(),
         };
         for slot in self.lines.iter().flat_map(|line| &line.0) {
             let raw = slot.load(Ordering::SeqCst);
             if raw & 1 == 1 {
-                horizon.mark = horizon.mark.min(raw >> 1);
+                horizon.watermark = horizon.watermark.min(raw >> 1);
             } else if raw != 0 {
                 horizon.active.push(raw >> 1);
             }
         }
-        horizon.active.retain(|ts| !self.is_ended(*ts));
+        horizon.active.retain(|ts| !self.is_expired(*ts));
         horizon.active.sort_unstable();
         horizon.active.dedup();
         horizon
@@ -220,7 +225,7 @@ mod tests {
         }
         let horizon = snapshots.horizon(&watermark);
         assert!(horizon.active.is_empty());
-        assert_eq!(horizon.oldest(), horizon.mark);
+        assert_eq!(horizon.oldest(), horizon.watermark);
     }
 
     #[test]
@@ -229,21 +234,21 @@ mod tests {
         let watermark = DurabilityWatermark::new(3);
         let (old, slot) = snapshots.take(&watermark);
         assert!(
-            !snapshots.end_from_outside(3, &watermark),
-            "the mark is there still"
+            !snapshots.expire_up_to(3, &watermark),
+            "the watermark has not passed it"
         );
         watermark.advance(5);
-        let (kept, kept_slot) = snapshots.take_kept(&watermark);
+        let (kept, kept_slot) = snapshots.take_protected(&watermark);
         watermark.advance(7);
-        assert!(!snapshots.end_from_outside(6, &watermark) && !snapshots.is_ended(old));
-        assert!(snapshots.end_from_outside(4, &watermark) && snapshots.is_ended(old));
-        assert!(!snapshots.is_ended(kept));
+        assert!(!snapshots.expire_up_to(6, &watermark) && !snapshots.is_expired(old));
+        assert!(snapshots.expire_up_to(4, &watermark) && snapshots.is_expired(old));
+        assert!(!snapshots.is_expired(kept));
         assert_eq!(snapshots.horizon(&watermark).active, [5]);
-        snapshots.end_kept(kept_slot);
-        assert!(snapshots.end_from_outside(6, &watermark));
+        snapshots.end_protected(kept_slot);
+        assert!(snapshots.expire_up_to(6, &watermark));
         snapshots.end(slot);
         let (young, slot) = snapshots.take(&watermark);
-        assert!(!snapshots.is_ended(young));
+        assert!(!snapshots.is_expired(young));
         assert_eq!(snapshots.horizon(&watermark).active, [7]);
         snapshots.end(slot);
     }

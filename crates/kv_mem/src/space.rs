@@ -1,10 +1,10 @@
-//! The spaces of an engine, found by id without a lock.
+//! The spaces of an engine, found by id without a latch.
 //!
 //! Invariants:
-//! 1. Ids are given out once, in ascending order; an entry of the directory is
-//!    set once and never moves, so that readers need no latch.
-//! 2. A dropped space keeps its entry, emptied, with `dropped` set. The flag is
-//!    set under the sequencer, so that no commit passes it by.
+//! 1. Ids are given out once, in ascending order; an entry of the directory is set once and never moves,
+//!    so that readers need no latch.
+//! 2. A dropped space keeps its entry, emptied, with `dropped` set. The flag is set under the sequencer,
+//!    so that every later commit sees it.
 
 use crate::index::Index;
 use porpoise_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! The engine's figures for the metrics page.
+//! The engine's metrics.
 
 use crate::log::LogMetrics;
 use crate::metrics::Count;
@@ -38,7 +38,7 @@ const GAUGES: &[Figure] = &[
     ("snapshots", "Distinct timestamps of active snapshots.", |s| s.reclaimer.horizon().active.len() as u64),
     ("snapshot_lag_commits", "Commits since the oldest active snapshot.", lag),
     ("log_waiting_bytes", "Bytes of log records not synced yet.", waiting),
-    ("log_full", "1 if the disk has no space for another log segment.", |s| u64::from(s.log.as_ref().is_some_and(|log| log.is_short()))),
+    ("log_full", "1 if the disk has no space for another log segment.", |s| u64::from(s.log.as_ref().is_some_and(|log| log.is_disk_full()))),
     ("read_only", "1 if writes are refused after a failed write or sync of the log.", |s| u64::from(s.pipeline.watermark.failure().is_some())),
 ];
 

@@ -1,37 +1,37 @@
-//! A transaction: its view, its reads, its locks, its write set.
+//! A transaction: its snapshot, its reads, its locks, its write set.
 //!
 //! Invariants:
-//! 1. Every lock that the transaction holds is in `held`, once, from the grant
-//!    until the end; dropping the transaction releases them all.
+//! 1. Every lock that the transaction holds is in `held`, once, from the grant to the end; dropping the
+//!    transaction releases all of them.
 //! 2. No epoch is pinned across a lock wait.
-//! 3. A snapshot slot is claimed as long as `view` is set. As long as anything
-//!    is kept of what was read, some slot (the view's or `anchor`) is at or below all that is
-//!    kept, so that no deletion that validation must find is unlinked; or it
-//!    was ended from outside, and the transaction fails.
+//! 3. A snapshot slot is claimed while `snapshot` is set. While reads are tracked, some slot (that of
+//!    the snapshot or of `anchor`) is at or below the oldest of them, so that no deletion that
+//!    validation must find is unlinked; or the slot was expired, and the transaction fails.
 
 mod commit;
 mod locks;
-mod views;
+mod snapshot;
 
-use crate::index::TOGETHER;
+use crate::index::BATCH;
 use crate::lock::TxnId;
 use crate::record::RecordRef;
 use crate::scan::check;
 use crate::state::EngineState;
-use crate::validate::{Reads, Tracked};
+use crate::validate::{ReadSet, Tracked};
 use crate::writes::WriteSet;
 use porpoise_base::interrupt::Pacer;
 use porpoise_base::sync::atomic::{AtomicU64, Ordering};
 use porpoise_kv::{
-    Check, Commit, Error, Full, Isolation, Key, LockRequest, Locked, Mark, Read, Result, ScanEnd,
-    ScanRange, ScanVisitor, SpaceId, Ticket, Txn, TxnOptions, View, Wait,
+    Check, Commit, CommitPosition, Error, Full, Isolation, Key, LockRequest, Locked, Read,
+    ReadMode, Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, StatementMark, Txn, TxnOptions,
+    Wait,
 };
 use smallvec::SmallVec;
+use snapshot::HeldSnapshot;
 use std::cell::Cell;
 use std::sync::Arc;
-use views::TakenView;
 
-/// Keys read before an epoch is pinned anew.
+/// Keys read before the epoch is pinned again.
 const REPIN: usize = 1024;
 
 static NEXT_TXN: AtomicU64 = AtomicU64::new(1);
@@ -66,13 +66,13 @@ pub(crate) struct MemTxn {
     pub(crate) state: Arc<EngineState>,
     pub(crate) options: TxnOptions,
     id: TxnId,
-    view: Option<TakenView>,
-    /// Keeps deletions findable when there is no view as old.
-    anchor: Option<TakenView>,
+    snapshot: Option<HeldSnapshot>,
+    /// An older snapshot's slot, which keeps deletions findable for tracked reads.
+    anchor: Option<HeldSnapshot>,
     pinned: bool,
     pub(crate) writes: WriteSet,
     pub(crate) held: SmallVec<[Held; 1]>,
-    pub(crate) reads: Reads,
+    pub(crate) reads: ReadSet,
     pub(crate) seen: u64,
     ended: bool,
 }
@@ -83,12 +83,12 @@ impl MemTxn {
             state,
             options,
             id: 0,
-            view: None,
+            snapshot: None,
             anchor: None,
             pinned: false,
             writes: WriteSet::default(),
             held: SmallVec::new(),
-            reads: Reads::default(),
+            reads: ReadSet::default(),
             seen: 0,
             ended: false,
         }
@@ -105,11 +105,11 @@ impl MemTxn {
         self.options.isolation == Isolation::Serializable
     }
 
-    /// Ends the transaction early: locks and view go, later calls fail.
+    /// Ends the transaction early: releases locks and snapshot; later calls fail.
     fn end(&mut self) {
         self.ended = true;
         self.release_all();
-        self.end_view();
+        self.end_snapshot();
         self.end_anchor();
     }
 
@@ -144,13 +144,13 @@ impl Txn for MemTxn {
         if self.pinned {
             return Ok(());
         }
-        self.renew_view();
+        self.renew_snapshot();
         Ok(())
     }
 
     fn pin(&mut self) -> Result<()> {
         self.alive()?;
-        self.take_view();
+        self.ensure_snapshot();
         self.pinned = true;
         Ok(())
     }
@@ -159,13 +159,13 @@ impl Txn for MemTxn {
         self.pinned
     }
 
-    fn keep_reads(&mut self) {
-        self.reads.keep(self.view.is_some());
+    fn track_reads(&mut self) {
+        self.reads.track(self.snapshot.is_some());
     }
 
     fn advance(&mut self) -> Result<bool> {
         self.alive()?;
-        self.advance_view()
+        self.advance_snapshot()
     }
 
     fn get(
@@ -176,8 +176,8 @@ impl Txn for MemTxn {
     ) -> Result<()> {
         self.alive()?;
         let (upto, since) = self.bounds(read);
-        let current = read.view == View::Current;
-        // Not counted anew: that would write a cache line that all share.
+        let current = read.mode == ReadMode::Current;
+        // Borrowed, not cloned: a count of the Arc would write a cache line that all threads share.
         let state = &*self.state;
         let mut guard = crossbeam_epoch::pin();
         let mut at = 0;
@@ -187,14 +187,14 @@ impl Txn for MemTxn {
                 continue;
             };
             let space = state.store.spaces.get(first.space)?;
-            for some in run.chunks(TOGETHER) {
+            for some in run.chunks(BATCH) {
                 if at / REPIN != (at + some.len()) / REPIN {
                     guard.repin();
                     check()?;
                 }
-                let mut found = [None; TOGETHER];
+                let mut found = [None; BATCH];
                 let mut bytes = some.iter().map(|key| key.bytes);
-                space.index.find_together(&mut bytes, &guard, &mut found);
+                space.index.find_batch(&mut bytes, &guard, &mut found);
                 for (key, record) in some.iter().zip(found) {
                     let index = at;
                     at += 1;
@@ -215,7 +215,7 @@ impl Txn for MemTxn {
                 }
             }
         }
-        self.views_stand()
+        self.check_snapshots()
     }
 
     fn scan(
@@ -235,7 +235,7 @@ impl Txn for MemTxn {
             let mut scan = crate::scan::RangeScan {
                 number: index,
                 upto,
-                current: read.view == View::Current,
+                current: read.mode == ReadMode::Current,
                 mark: read.mark,
                 seen: self.seen,
                 left,
@@ -249,11 +249,11 @@ impl Txn for MemTxn {
             }
             if let Some(key) = stopped {
                 let key = key.to_vec();
-                self.views_stand()?;
+                self.check_snapshots()?;
                 return Ok(ScanEnd::Stopped { range: index, key });
             }
         }
-        self.views_stand()?;
+        self.check_snapshots()?;
         Ok(ScanEnd::Done)
     }
 
@@ -275,7 +275,7 @@ impl Txn for MemTxn {
             let Key { space, bytes } = request.key;
             self.state.store.spaces.get(space)?;
             if bytes.len() > self.state.limits.key {
-                // Nobody can ever write it: there is nothing to hold off.
+                // No transaction can write a key that long: there is nothing to lock.
                 let absent = Locked {
                     granted: true,
                     value: None,
@@ -299,7 +299,7 @@ impl Txn for MemTxn {
             let newest = record.newest(&guard);
             let ts = newest.map_or(0, |version| version.ts());
             self.seen = self.seen.max(ts);
-            let own = self.writes.find(request.key, Mark::ALL);
+            let own = self.writes.find(request.key, StatementMark::ALL);
             let value = match own {
                 Some(own) => own,
                 None => newest.and_then(|version| version.value()),
@@ -307,25 +307,25 @@ impl Txn for MemTxn {
             let locked = Locked {
                 granted: true,
                 value,
-                newer: self.view_ts().is_some_and(|view| ts > view),
+                newer: self.snapshot_ts().is_some_and(|snapshot| ts > snapshot),
                 own: own.is_some(),
             };
             visit(index, locked);
         }
-        self.views_stand()
+        self.check_snapshots()
     }
 
-    fn unlock(&mut self, keys: &[Key<'_>], since: Mark) {
+    fn unlock(&mut self, keys: &[Key<'_>], since: StatementMark) {
         for key in keys {
             self.unlock_key(*key, since);
         }
     }
 
-    fn kept_reads(&self) -> usize {
+    fn tracked_reads(&self) -> usize {
         self.reads.len()
     }
 
-    fn forget_reads(&mut self, from: usize) {
+    fn untrack_reads(&mut self, from: usize) {
         self.reads.truncate(from);
     }
 
@@ -337,11 +337,11 @@ impl Txn for MemTxn {
         self.write(key, None, check)
     }
 
-    fn mark(&self) -> Mark {
-        Mark(self.writes.len() as u64)
+    fn mark(&self) -> StatementMark {
+        StatementMark(self.writes.len() as u64)
     }
 
-    fn rollback_to(&mut self, mark: Mark) {
+    fn rollback_to(&mut self, mark: StatementMark) {
         self.writes.rollback_to(mark);
     }
 
@@ -349,9 +349,9 @@ impl Txn for MemTxn {
         !self.writes.is_empty()
     }
 
-    fn seen(&self) -> Ticket {
+    fn seen(&self) -> CommitPosition {
         self.state.pipeline.watermark.request(self.seen);
-        Ticket(self.seen)
+        CommitPosition(self.seen)
     }
 
     fn commit(mut self: Box<Self>) -> Result<Commit> {
@@ -369,7 +369,7 @@ impl Txn for MemTxn {
 impl Drop for MemTxn {
     fn drop(&mut self) {
         self.release_all();
-        self.end_view();
+        self.end_snapshot();
         self.end_anchor();
     }
 }

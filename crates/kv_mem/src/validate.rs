@@ -1,18 +1,18 @@
-//! Validation at the commit point: has anything changed that was read?
+//! Validation of reads at the commit point (backward optimistic concurrency control; Kung and Robinson,
+//! "On Optimistic Methods for Concurrency Control", 1981).
 //!
-//! A transaction that asked for it keeps the keys and ranges it read, each with
-//! the timestamp since which it must not have changed. The commit looks at the
-//! newest versions under the sequencer, when all earlier commits are installed;
-//! so transactions are validated in commit order, against commits not yet
-//! durable, too (transactions.md, 6).
+//! A transaction that asked for it tracks the keys and ranges that it read, each with the timestamp
+//! since which it must not have changed. The commit compares them with the newest versions under the
+//! sequencer, when all earlier commits are installed. So transactions are validated in commit order,
+//! against commits that are not yet durable, too (transactions.md, 6).
 //!
-//! The same comparison moves a pinned view forward: where nothing that was read
-//! from it has a version up to the later view, the transaction might as well
-//! have begun there (transactions.md, 3). Reads that are kept for this alone
-//! are not validated at commit, and there are at most [`MOST_KEPT`] of them.
+//! The same comparison moves a pinned snapshot forward: if nothing that was read from it has a version
+//! up to the later snapshot, the transaction might as well have begun there (transactions.md, 3). Reads
+//! that are tracked for this alone are not validated at commit, and there are at most [`MAX_TRACKED`] of
+//! them.
 //!
-//! Rejected for now: a ring of recent write sets to compare with (shorter under
-//! the sequencer for wide ranges, but only as far as the ring reaches).
+//! Rejected for now: a ring of recent write sets to compare with (shorter under the sequencer for wide
+//! ranges, but only as far as the ring reaches).
 
 use crate::record::{InlineKey, Record};
 use crate::space::{Space, Spaces};
@@ -21,10 +21,10 @@ use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::{Error, Key, Result, ScanRange, SpaceId};
 use std::ops::{Bound, ControlFlow};
 
-/// Above so many reads that are kept for a later view alone, none is.
-const MOST_KEPT: usize = 1024;
+/// Reads that are tracked for a later snapshot alone, at most; beyond it none is tracked.
+const MAX_TRACKED: usize = 1024;
 
-/// How far something tracked reaches.
+/// The end of a tracked range.
 pub(crate) enum Extent {
     /// The start is all of it.
     Key,
@@ -36,13 +36,13 @@ pub(crate) enum Extent {
     All,
 }
 
-/// Something read that must not have changed.
+/// A key or range that was read and must not have changed.
 pub(crate) struct Tracked {
     pub(crate) space: SpaceId,
     pub(crate) start: InlineKey,
     pub(crate) extent: Extent,
     pub(crate) since: u64,
-    /// By the commit; else it is kept for a later view alone.
+    /// Whether the commit validates it; otherwise it is tracked for a later snapshot alone.
     pub(crate) validate: bool,
 }
 
@@ -58,7 +58,7 @@ impl Tracked {
         }
     }
 
-    /// What a scan read that stopped at a key, or went through.
+    /// The range that a scan read, which stopped at a key or reached the end.
     pub(crate) fn range(
         range: &ScanRange<'_>,
         stopped: Option<&[u8]>,
@@ -118,28 +118,28 @@ impl Tracked {
     }
 }
 
-/// What a transaction keeps of what it read.
+/// The tracked reads of a transaction.
 #[derive(Default)]
-pub(crate) struct Reads {
+pub(crate) struct ReadSet {
     all: Vec<Tracked>,
-    /// How many of them the commit validates.
+    /// Number of reads that the commit validates.
     validated: usize,
-    /// Reads from the view are kept, all of them so far.
-    keeps: bool,
-    /// Some are lost: the view stays where it is.
+    /// Reads from the snapshot are tracked, all of them so far.
+    tracking: bool,
+    /// Some reads were not tracked: the snapshot cannot be moved.
     lost: bool,
 }
 
-impl Reads {
-    /// From now on reads from the view are kept, unless there were some.
-    pub(crate) fn keep(&mut self, viewed: bool) {
-        self.lost |= viewed && !self.keeps;
-        self.keeps = !self.lost;
+impl ReadSet {
+    /// Tracks reads from the snapshot from now on, unless there were reads before.
+    pub(crate) fn track(&mut self, has_snapshot: bool) {
+        self.lost |= has_snapshot && !self.tracking;
+        self.tracking = !self.lost;
     }
 
-    /// Whether reads from the view are kept.
-    pub(crate) fn keeps(&self) -> bool {
-        self.keeps
+    /// Whether reads from the snapshot are tracked.
+    pub(crate) fn is_tracking(&self) -> bool {
+        self.tracking
     }
 
     /// Whether the commit has anything to validate.
@@ -154,15 +154,15 @@ impl Reads {
     pub(crate) fn push(&mut self, one: Tracked) {
         if one.validate {
             self.validated += 1;
-        } else if self.all.len() - self.validated >= MOST_KEPT {
-            (self.keeps, self.lost) = (false, true);
+        } else if self.all.len() - self.validated >= MAX_TRACKED {
+            (self.tracking, self.lost) = (false, true);
         }
-        if one.validate || self.keeps {
+        if one.validate || self.tracking {
             self.all.push(one);
         }
     }
 
-    /// Forgets those from there on.
+    /// Forgets the reads from an index on.
     pub(crate) fn truncate(&mut self, from: usize) {
         let gone = self.all.get(from..).unwrap_or_default();
         self.validated -= gone.iter().filter(|one| one.validate).count();
@@ -181,26 +181,26 @@ impl Reads {
         Ok(())
     }
 
-    /// Whether everything kept is the same at a later view.
-    pub(crate) fn same_at(&self, view: u64, spaces: &Spaces, guard: &Guard) -> bool {
+    /// Whether all tracked reads are unchanged at a later snapshot.
+    pub(crate) fn is_unchanged_at(&self, snapshot: u64, spaces: &Spaces, guard: &Guard) -> bool {
         let same = |one: &Tracked| {
             let space = spaces.get(one.space);
-            space.is_ok_and(|space| one.unchanged(space, view, guard))
+            space.is_ok_and(|space| one.unchanged(space, snapshot, guard))
         };
-        self.keeps && self.all.iter().all(same)
+        self.tracking && self.all.iter().all(same)
     }
 
-    /// The view is another one: what was kept for it alone says nothing now.
-    pub(crate) fn view_left(&mut self) {
+    /// Forgets the reads that were tracked for the snapshot alone, which was replaced.
+    pub(crate) fn detach_from_snapshot(&mut self) {
         for one in self.all.iter_mut().filter(|one| !one.validate) {
             one.since = u64::MAX;
         }
     }
 
-    /// Everything kept was the same there.
-    pub(crate) fn move_to(&mut self, view: u64) {
+    /// Notes that all tracked reads are unchanged at a later snapshot.
+    pub(crate) fn advance_to(&mut self, snapshot: u64) {
         for one in &mut self.all {
-            one.since = one.since.max(view);
+            one.since = one.since.max(snapshot);
         }
     }
 }

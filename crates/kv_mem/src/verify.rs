@@ -1,4 +1,4 @@
-//! Checking the engine's structures against their invariants.
+//! Consistency checks of the engine's structures.
 
 use crate::engine::KvMem;
 use crate::record::{Pinned, RECORD_BYTES};
@@ -7,7 +7,7 @@ use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::Ordering;
 use std::ops::{Bound, ControlFlow};
 
-/// What was counted on the way.
+/// Sums over all records.
 #[derive(Default)]
 struct Sums {
     bytes: usize,
@@ -19,7 +19,7 @@ impl KvMem {
     /// space by order and by hash, the versions, locks and marks of each
     /// record, what is noted of spaces, and the counts. For tests, for
     /// `porpoise check`, and for stores at rest: beside running commits it may
-    /// find what is in between.
+    /// find intermediate states.
     ///
     /// # Errors
     /// The first broken invariant, in words.

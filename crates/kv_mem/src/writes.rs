@@ -1,25 +1,24 @@
-//! The write set of a transaction: writes in order, marks, and a look-up.
+//! The write set of a transaction: a list of writes in order, with an index by key.
 //!
 //! Invariants:
-//! 1. `log[n]` is the n-th write; a mark is a length of `log`.
-//! 2. `prev` of a write leads to the write to the same key before it; each
-//!    key's newest write is not `superseded`, all others are.
-//! 3. Above [`SMALL`] writes, `sorted` holds each key's newest write.
+//! 1. `log[n]` is the n-th write; a statement mark is a length of `log`.
+//! 2. `prev` of a write is the index of the write before it to the same key; each key's newest write is
+//!    not `superseded`, all others are.
+//! 3. Above [`SMALL`] writes, `sorted` has the index of each key's newest write.
 //!
-//! A write holds the version that a commit puts into the chain, so that the
-//! value's bytes are copied once, and a lone write with a short key allocates
-//! nothing else.
+//! A write holds the version that a commit pushes to the chain, so that the value's bytes are copied
+//! once, and a lone write with a short key allocates nothing else.
 
 use crate::record::{InlineKey, NewVersion};
-use porpoise_kv::{Check, Key, Mark, SpaceId};
+use porpoise_kv::{Check, Key, SpaceId, StatementMark};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Up to so many writes a look-up walks the list.
+/// Number of writes up to which a look-up scans the list.
 const SMALL: usize = 12;
 
-/// What a write weighs beside key and value, in bytes: as much as what it may
+/// Accounted bytes of a write beside key and value: those of the record and version that it may
 /// become.
 const WRITE_BYTES: usize = crate::record::RECORD_BYTES + crate::record::VERSION_BYTES;
 
@@ -44,7 +43,7 @@ impl Write {
         Key::new(self.space, &self.key)
     }
 
-    /// What it writes; `None` is a deletion.
+    /// The written value; `None` is a deletion.
     pub(crate) fn value(&self) -> Option<&[u8]> {
         self.version.value()
     }
@@ -127,13 +126,13 @@ impl WriteSet {
     }
 
     /// The newest write to a key below a mark: `Some(None)` is a deletion.
-    pub(crate) fn find(&self, key: Key<'_>, mark: Mark) -> Option<Option<&[u8]>> {
+    pub(crate) fn find(&self, key: Key<'_>, mark: StatementMark) -> Option<Option<&[u8]>> {
         let write = self.below(self.newest(key)?, mark)?;
         Some(write.value())
     }
 
     /// From a key's newest write back to the one below a mark.
-    fn below(&self, newest: usize, mark: Mark) -> Option<&Write> {
+    fn below(&self, newest: usize, mark: StatementMark) -> Option<&Write> {
         let mut at = newest;
         loop {
             let write = self.log.get(at)?;
@@ -150,7 +149,7 @@ impl WriteSet {
         space: SpaceId,
         start: &[u8],
         end: Option<&[u8]>,
-        mark: Mark,
+        mark: StatementMark,
     ) -> Vec<(&[u8], Option<&[u8]>)> {
         let mut out = Vec::new();
         if end.is_some_and(|end| end <= start) {
@@ -181,8 +180,8 @@ impl WriteSet {
         out
     }
 
-    /// Takes back the writes from a mark on.
-    pub(crate) fn rollback_to(&mut self, mark: Mark) {
+    /// Rolls back the writes from a mark on.
+    pub(crate) fn rollback_to(&mut self, mark: StatementMark) {
         let keep = usize::try_from(mark.0).unwrap_or(usize::MAX);
         while self.log.len() > keep {
             let Some(gone) = self.log.pop() else {
@@ -235,7 +234,7 @@ mod tests {
                 if rng.u8(0..8) == 0 {
                     let to = rng.usize(0..=list.len());
                     list.truncate(to);
-                    set.rollback_to(Mark(to as u64));
+                    set.rollback_to(StatementMark(to as u64));
                 }
                 let key = vec![rng.u8(0..6)];
                 let value = (rng.u8(0..3) > 0).then(|| vec![n as u8]);
@@ -248,10 +247,10 @@ mod tests {
                 expected.insert(key.as_slice(), value.as_deref());
             }
             for key in 0..6u8 {
-                let found = set.find(Key::new(SpaceId(1), &[key]), Mark(mark as u64));
+                let found = set.find(Key::new(SpaceId(1), &[key]), StatementMark(mark as u64));
                 assert_eq!(found, expected.get(&[key][..]).copied());
             }
-            let range = set.range(SpaceId(1), b"", None, Mark(mark as u64));
+            let range = set.range(SpaceId(1), b"", None, StatementMark(mark as u64));
             assert_eq!(range, expected.into_iter().collect::<Vec<_>>());
             let mut last = BTreeMap::new();
             for (key, value) in list {

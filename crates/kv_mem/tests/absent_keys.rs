@@ -3,7 +3,7 @@
 //!
 //! Every transaction reads a key for validation and puts a value of its own
 //! when it finds none, or deletes what it finds. So the commits on a key, in
-//! the order of their tickets, put and delete in turns, and each deletes what
+//! the order of their positions, put and delete in turns, and each deletes what
 //! the one before it put: a key of which two records were in use, or an
 //! absence that was validated beside an insert, breaks the chain.
 //!
@@ -15,8 +15,8 @@
 )]
 
 use porpoise_kv::{
-    Check, Engine, Error, Isolation, Key, LockMode, LockRequest, Mark, Read, ScanRange, SpaceId,
-    SpaceSpec, TxnOptions, View, Wait,
+    Check, Engine, Error, Isolation, Key, LockMode, LockRequest, Read, ReadMode, ScanRange,
+    SpaceId, SpaceSpec, StatementMark, TxnOptions, Wait,
 };
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use std::ops::ControlFlow;
@@ -26,14 +26,14 @@ use std::time::{Duration, Instant};
 const KEYS: u64 = 12;
 const THREADS: u64 = 4;
 
-/// One commit: its ticket, the key, what was put or deleted.
+/// One commit: its position, the key, what was put or deleted.
 type Event = (u64, u64, Option<u64>, u64);
 
 /// How a transaction looks at its key.
 #[derive(Clone, Copy)]
 enum Way {
     /// A read that is validated, and a blind write.
-    Read(View),
+    Read(ReadMode),
     /// A range around the key, and a blind write.
     Scan,
     /// A lock on the key, and a write under it.
@@ -57,11 +57,11 @@ fn turn(engine: &KvMem, space: SpaceId, n: u64, mine: u64, way: Way) -> Result<E
     let mut found = None;
     let number = |value: &[u8]| u64::from_be_bytes(value.try_into().unwrap());
     match way {
-        Way::Read(view) => {
+        Way::Read(mode) => {
             let read = Read {
-                view,
+                mode,
                 validate: true,
-                mark: Mark::ALL,
+                mark: StatementMark::ALL,
             };
             txn.get(read, &[key], &mut |_, value| found = value.map(number))?;
         }
@@ -74,9 +74,9 @@ fn turn(engine: &KvMem, space: SpaceId, n: u64, mine: u64, way: Way) -> Result<E
                 reverse: mine.is_multiple_of(2),
             };
             let read = Read {
-                view: View::Current,
+                mode: ReadMode::Current,
                 validate: true,
-                mark: Mark::ALL,
+                mark: StatementMark::ALL,
             };
             txn.scan(read, &[range], usize::MAX, &mut |_, k, value| {
                 assert_eq!(k, name);
@@ -104,8 +104,8 @@ fn turn(engine: &KvMem, space: SpaceId, n: u64, mine: u64, way: Way) -> Result<E
         Some(_) => txn.delete(key, check)?,
         None => txn.put(key, &mine.to_be_bytes(), check)?,
     }
-    let ticket = txn.commit()?.ticket;
-    Ok((n, ticket.0, found, mine))
+    let position = txn.commit()?.position;
+    Ok((n, position.0, found, mine))
 }
 
 fn contend(point_lookups: bool, ways: &[Way]) {
@@ -153,8 +153,8 @@ fn contend(point_lookups: bool, ways: &[Way]) {
     let mut deletions = 0;
     for of_key in events.chunk_by(|a, b| a.0 == b.0) {
         let mut there = None;
-        for (n, ticket, found, mine) in of_key {
-            assert_eq!(*found, there, "key {n}, commit {ticket}");
+        for (n, position, found, mine) in of_key {
+            assert_eq!(*found, there, "key {n}, commit {position}");
             deletions += u64::from(found.is_some());
             there = match found {
                 Some(_) => None,
@@ -173,7 +173,7 @@ fn by_hash_and_by_order_with_reads_that_are_validated() {
     for point_lookups in [true, false] {
         contend(
             point_lookups,
-            &[Way::Read(View::Current), Way::Read(View::Snapshot)],
+            &[Way::Read(ReadMode::Current), Way::Read(ReadMode::Snapshot)],
         );
     }
 }
@@ -181,7 +181,7 @@ fn by_hash_and_by_order_with_reads_that_are_validated() {
 #[test]
 fn with_ranges_beside_keys() {
     for point_lookups in [true, false] {
-        contend(point_lookups, &[Way::Scan, Way::Read(View::Current)]);
+        contend(point_lookups, &[Way::Scan, Way::Read(ReadMode::Current)]);
     }
 }
 

@@ -8,8 +8,8 @@
 
 use porpoise_kv::model::Model;
 use porpoise_kv::{
-    Check, Engine, Error, Isolation, Key, LockMode, LockRequest, Mark, Read, ScanRange, SpaceId,
-    Txn, TxnOptions, View, Wait,
+    Check, Engine, Error, Isolation, Key, LockMode, LockRequest, Read, ReadMode, ScanRange,
+    SpaceId, StatementMark, Txn, TxnOptions, Wait,
 };
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use std::ops::ControlFlow;
@@ -45,15 +45,15 @@ fn random(rng: &mut fastrand::Rng, mark: u64) -> Step {
     let key = |rng: &mut fastrand::Rng| vec![b'a' + rng.u8(0..6); rng.usize(1..3)];
     let space = SPACES[rng.usize(0..2)];
     let read = Read {
-        view: if rng.bool() {
-            View::Snapshot
+        mode: if rng.bool() {
+            ReadMode::Snapshot
         } else {
-            View::Current
+            ReadMode::Current
         },
         mark: if rng.u8(0..4) == 0 {
-            Mark(rng.u64(0..=mark))
+            StatementMark(rng.u64(0..=mark))
         } else {
-            Mark::ALL
+            StatementMark::ALL
         },
         validate: rng.u8(0..10) == 0,
     };
@@ -135,7 +135,7 @@ fn perform(txn: &mut dyn Txn, step: &Step) -> Result<String, Error> {
         Step::Refresh => txn.refresh()?,
         Step::Pin => txn.pin()?,
         Step::Advance => out = txn.advance()?.to_string(),
-        Step::RollbackTo(mark) => txn.rollback_to(Mark(*mark)),
+        Step::RollbackTo(mark) => txn.rollback_to(StatementMark(*mark)),
         Step::Commit | Step::Rollback => unreachable!("ends the transaction"),
     }
     Ok(out)
@@ -160,8 +160,8 @@ fn begin(engine: &KvMem, model: &Model, rng: &mut fastrand::Rng) -> Pair {
         model: model.begin(options).unwrap(),
     };
     if rng.bool() {
-        pair.engine.keep_reads();
-        pair.model.keep_reads();
+        pair.engine.track_reads();
+        pair.model.track_reads();
     }
     pair
 }

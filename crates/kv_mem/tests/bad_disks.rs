@@ -10,7 +10,7 @@ mod common;
 use common::{all, get, options, set, stat, write};
 use parking_lot::Mutex;
 use porpoise_base::disk::{Disk, MemDisk};
-use porpoise_kv::{DurableListener, Engine, Error, Full, Ticket};
+use porpoise_kv::{CommitPosition, DurableListener, Engine, Error, Full};
 use porpoise_kv_mem::KvMem;
 use std::path::Path;
 use std::sync::Arc;
@@ -128,10 +128,10 @@ fn a_real_directory_is_kept_and_locked() {
 }
 
 #[derive(Default)]
-struct Heard(Mutex<(Ticket, Option<String>)>);
+struct Heard(Mutex<(CommitPosition, Option<String>)>);
 
 impl DurableListener for Heard {
-    fn durable(&self, mark: Ticket) {
+    fn durable(&self, mark: CommitPosition) {
         self.0.lock().0 = mark;
     }
     fn failed(&self, error: &Error) {
@@ -152,9 +152,9 @@ fn a_commit_meets_a_failed_sync() -> bool {
     let engine = KvMem::open(options(&disk)).unwrap();
     let heard = Arc::new(Heard::default());
     engine.subscribe(heard.clone());
-    let ticket = write(&engine, &[("a", Some("1"))]).unwrap();
-    engine.wait_durable(ticket).unwrap();
-    while heard.0.lock().0 < ticket {
+    let position = write(&engine, &[("a", Some("1"))]).unwrap();
+    engine.wait_durable(position).unwrap();
+    while heard.0.lock().0 < position {
         std::thread::yield_now();
     }
     disk.fail_syncs(true);

@@ -50,7 +50,7 @@ fn a_checkpoint_keeps_the_chunks_of_a_commit_that_is_not_durable_yet() {
         txn.put(Key::new(SPACE, name.as_bytes()), &value, Check::Blind)
             .unwrap();
     }
-    let ticket = txn.commit().unwrap().ticket;
+    let position = txn.commit().unwrap().position;
     seam.wait_blocked();
     // The first chunks are on disk, the commit is not.
     seam.pass_one();
@@ -61,7 +61,7 @@ fn a_checkpoint_keeps_the_chunks_of_a_commit_that_is_not_durable_yet() {
         seam.open_all();
         checkpoint.join().unwrap().unwrap();
     });
-    engine.wait_durable(ticket).unwrap();
+    engine.wait_durable(position).unwrap();
     let after = seam.disk.after_power_cut(0);
     drop(engine);
     let engine = KvMem::open(options(&after)).unwrap();
@@ -121,7 +121,7 @@ fn a_space_whose_drop_is_not_durable_is_whole_after_a_crash() {
     let space = engine.create_spaces(&[SpaceSpec::default()]).unwrap()[0];
     let mut txn = engine.begin(Default::default()).unwrap();
     txn.put(Key::new(space, b"k"), b"v", Check::Blind).unwrap();
-    engine.wait_durable(txn.commit().unwrap().ticket).unwrap();
+    engine.wait_durable(txn.commit().unwrap().position).unwrap();
     rest();
     seam.close();
     std::thread::scope(|s| {

@@ -10,8 +10,8 @@
 use parking_lot::Mutex;
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::{
-    Check, DurableListener, Engine, Error, Key, LockMode, LockRequest, Read, SpaceId, Ticket, Txn,
-    Wait,
+    Check, CommitPosition, DurableListener, Engine, Error, Key, LockMode, LockRequest, Read,
+    SpaceId, Txn, Wait,
 };
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use std::path::Path;
@@ -41,11 +41,11 @@ struct Marks {
 }
 
 impl DurableListener for Marks {
-    fn durable(&self, mark: Ticket) {
+    fn durable(&self, mark: CommitPosition) {
         // Several threads may tell, in any order; but never of what is not durable.
         self.reached.fetch_max(mark.0, Ordering::SeqCst);
         let engine = self.engine.get().and_then(Weak::upgrade);
-        if engine.is_some_and(|engine| engine.durable_mark() < mark) {
+        if engine.is_some_and(|engine| engine.durable_position() < mark) {
             self.ahead.store(true, Ordering::SeqCst);
         }
     }
@@ -69,11 +69,11 @@ fn balances(txn: &mut dyn Txn, read: Read) -> Vec<u64> {
 }
 
 /// Moves one unit between two locked accounts, and counts itself in a third
-/// place; gives the ticket.
-fn transfer(engine: &KvMem, rng: &mut fastrand::Rng) -> Result<Ticket, Error> {
+/// place; gives the position.
+fn transfer(engine: &KvMem, rng: &mut fastrand::Rng) -> Result<CommitPosition, Error> {
     let (from, to) = (rng.u8(0..ACCOUNTS), rng.u8(0..ACCOUNTS));
     if from == to {
-        return Ok(Ticket::NONE);
+        return Ok(CommitPosition::NONE);
     }
     let mut txn = engine.begin(Default::default())?;
     let (a, b) = ([from], [to]);
@@ -91,7 +91,7 @@ fn transfer(engine: &KvMem, rng: &mut fastrand::Rng) -> Result<Ticket, Error> {
     let [old, new] = values;
     txn.put(keys[0], &(old - 1).to_be_bytes(), Check::Locked)?;
     txn.put(keys[1], &(new + 1).to_be_bytes(), Check::Locked)?;
-    Ok(txn.commit()?.ticket)
+    Ok(txn.commit()?.position)
 }
 
 struct Bed {
@@ -124,31 +124,31 @@ impl Bed {
             let value = START.to_be_bytes();
             txn.put(key, &value, Check::FirstCommitter).unwrap();
         }
-        let ticket = txn.commit().unwrap().ticket;
-        engine.wait_durable(ticket).unwrap();
+        let position = txn.commit().unwrap().position;
+        engine.wait_durable(position).unwrap();
         Bed { engine, marks }
     }
 
     fn writer(&self, rng: &mut fastrand::Rng, until: Instant) -> u64 {
         let mut commits = 0;
         while Instant::now() < until {
-            let ticket = match transfer(&self.engine, rng) {
-                Ok(ticket) => ticket,
+            let position = match transfer(&self.engine, rng) {
+                Ok(position) => position,
                 Err(Error::Deadlock) => continue,
                 Err(other) => panic!("{other}"),
             };
-            self.marks.wanted.fetch_max(ticket.0, Ordering::SeqCst);
+            self.marks.wanted.fetch_max(position.0, Ordering::SeqCst);
             stumble(rng);
             if rng.bool() {
                 // A client that got its reply: whoever begins now sees it.
-                self.engine.wait_durable(ticket).unwrap();
-                assert!(self.engine.durable_mark() >= ticket);
+                self.engine.wait_durable(position).unwrap();
+                assert!(self.engine.durable_position() >= position);
                 let mut later = self.engine.begin(Default::default()).unwrap();
                 later.pin().unwrap();
                 balances(&mut *later, Read::SNAPSHOT);
-                assert!(later.seen() <= self.engine.durable_mark());
+                assert!(later.seen() <= self.engine.durable_position());
             }
-            commits += u64::from(ticket != Ticket::NONE);
+            commits += u64::from(position != CommitPosition::NONE);
         }
         commits
     }
@@ -164,13 +164,13 @@ impl Bed {
             stumble(rng);
             assert_eq!(balances(&mut *txn, Read::SNAPSHOT), first);
             drop(txn);
-            // What a current read saw is durable when its ticket is.
+            // What a current read saw is durable when its position is.
             let mut now = self.engine.begin(Default::default()).unwrap();
             balances(&mut *now, Read::CURRENT);
             let seen = now.seen();
             drop(now);
             self.engine.wait_durable(seen).unwrap();
-            assert!(self.engine.durable_mark() >= seen);
+            assert!(self.engine.durable_position() >= seen);
             stumble(rng);
         }
     }

@@ -86,7 +86,7 @@ impl DeadlockListener for Told {
 fn listened() -> (Arc<KvMem>, Arc<Told>) {
     let engine = KvMem::open(KvMemOptions::default()).unwrap();
     let told = Arc::new(Told::default());
-    engine.watch_deadlocks(told.clone());
+    engine.subscribe_deadlocks(told.clone());
     (engine, told)
 }
 

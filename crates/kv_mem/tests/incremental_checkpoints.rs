@@ -48,7 +48,7 @@ fn fill(engine: &KvMem, space: SpaceId, keys: std::ops::Range<u32>, value: &[u8]
         txn.put(Key::new(space, &n.to_be_bytes()), value, Check::Blind)
             .unwrap();
     }
-    engine.wait_durable(txn.commit().unwrap().ticket).unwrap();
+    engine.wait_durable(txn.commit().unwrap().position).unwrap();
 }
 
 fn rows(engine: &KvMem, space: SpaceId) -> Rows {
@@ -194,7 +194,7 @@ fn whatever_is_taken_over_the_rows_are_the_same() {
                             rows.insert(key.to_vec(), value.to_vec());
                         }
                     }
-                    engine.wait_durable(txn.commit().unwrap().ticket).unwrap();
+                    engine.wait_durable(txn.commit().unwrap().position).unwrap();
                 }
             }
         }

@@ -6,8 +6,8 @@
 )]
 
 use porpoise_kv::{
-    Check, Engine, Error, Key, LockMode, LockRequest, Mark, Read, ScanRange, SpaceId, SpaceSpec,
-    Wait,
+    Check, Engine, Error, Key, LockMode, LockRequest, Read, ScanRange, SpaceId, SpaceSpec,
+    StatementMark, Wait,
 };
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use std::ops::ControlFlow;
@@ -51,7 +51,7 @@ fn a_lock_on_a_key_that_nobody_can_write_is_granted_and_leaves_nothing() {
                 true => put.unwrap(),
                 false => assert!(matches!(put, Err(Error::TooLarge { what: "key", .. }))),
             }
-            first.unlock(&[key], Mark(0));
+            first.unlock(&[key], StatementMark(0));
         }
         engine.verify().unwrap();
     }

@@ -75,10 +75,10 @@ fn run(options: KvMemOptions, told: &mut Told) {
             .map(|(k, v)| (k.as_str(), v.as_deref()))
             .collect();
         told.tried = n;
-        let Ok(ticket) = write(&engine, &borrowed) else {
+        let Ok(position) = write(&engine, &borrowed) else {
             return;
         };
-        if wait && engine.wait_durable(ticket).is_err() {
+        if wait && engine.wait_durable(position).is_err() {
             return;
         }
         if wait {

@@ -157,7 +157,7 @@ fn versions_of_a_dropped_space_are_counted_out_once() {
     let put = |value: &[u8]| {
         let mut txn = engine.begin(Default::default()).unwrap();
         txn.put(Key::new(space, b"k"), value, Check::Blind).unwrap();
-        engine.wait_durable(txn.commit().unwrap().ticket).unwrap();
+        engine.wait_durable(txn.commit().unwrap().position).unwrap();
     };
     put(b"one");
     let mut long = engine.begin(Default::default()).unwrap();

@@ -1,13 +1,13 @@
 //! From write buffer to outcome.
 //!
-//! 1. The written keys that are not held are locked, waiting for those who
-//!    have them.
+//! 1. The written keys that are not held are locked, waiting for
+//!    their holders.
 //! 2. All written keys are locked once more, in one call, together with
 //!    buffering the writes in the library. (A transaction that holds nothing
 //!    does this at once, and may wait in it.)
 //! 3. What was promised about the keys is verified by a read after that: held
 //!    keys still have the value shown under the lock; keys to be checked have
-//!    the value they had at the view. Otherwise: conflict.
+//!    the value they had at the snapshot. Otherwise: conflict.
 //! 4. Two-phase commit by the library, in a task that is seen through.
 //!
 //! Up to and including step 3 a failure means that nothing has changed.
@@ -25,7 +25,7 @@ use tikv_client::{Timestamp, TimestampExt};
 
 /// A commit without an outcome after this long is unknown. The library gives
 /// up by itself well before.
-const PATIENCE: Duration = Duration::from_secs(120);
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn mutation(f: &Final<'_>) -> Mutation {
     match f.value {
@@ -34,36 +34,39 @@ fn mutation(f: &Final<'_>) -> Mutation {
     }
 }
 
-/// A key, and what its value must still be.
-struct Promise<'a> {
+/// A key, and the value that it must still have.
+struct ValueCheck<'a> {
     key: &'a [u8],
     /// The value under the lock.
     seen: Option<Option<Vec<u8>>>,
-    /// The timestamp of the view that must not be older.
-    view: Option<u64>,
+    /// The timestamp of the snapshot that must not be older.
+    snapshot: Option<u64>,
 }
 
-fn promises<'a>(finals: &[Final<'a>], locks: &Locks) -> Vec<Promise<'a>> {
+fn value_checks<'a>(finals: &[Final<'a>], locks: &Locks) -> Vec<ValueCheck<'a>> {
     finals
         .iter()
-        .map(|f| Promise {
+        .map(|f| ValueCheck {
             key: f.key,
             seen: locks
                 .get(f.key)
                 .filter(|_| !f.blind)
                 .map(|held| held.value.clone()),
-            view: f.unchanged_since,
+            snapshot: f.unchanged_since,
         })
-        .filter(|p| p.seen.is_some() || p.view.is_some())
+        .filter(|p| p.seen.is_some() || p.snapshot.is_some())
         .collect()
 }
 
-async fn kept(w: &Waiter<'_>, promises: &[Promise<'_>]) -> std::result::Result<bool, Failure> {
-    let all = promises.iter().map(|p| p.key.to_vec()).collect();
-    let mut by_view: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
-    for p in promises {
-        if let Some(view) = p.view {
-            by_view.entry(view).or_default().push(p.key.to_vec());
+async fn all_hold(w: &Waiter<'_>, checks: &[ValueCheck<'_>]) -> std::result::Result<bool, Failure> {
+    let all = checks.iter().map(|p| p.key.to_vec()).collect();
+    let mut by_snapshot: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
+    for p in checks {
+        if let Some(snapshot) = p.snapshot {
+            by_snapshot
+                .entry(snapshot)
+                .or_default()
+                .push(p.key.to_vec());
         }
     }
     let now = async {
@@ -72,17 +75,17 @@ async fn kept(w: &Waiter<'_>, promises: &[Promise<'_>]) -> std::result::Result<b
     };
     let then = async {
         let mut found = HashMap::new();
-        for (view, keys) in by_view {
-            let ts = Timestamp::from_version(view);
+        for (snapshot, keys) in by_snapshot {
+            let ts = Timestamp::from_version(snapshot);
             found.extend(get_many(w.client, &ts, keys).await?);
         }
         Ok(found)
     };
     let (now, then) = tokio::try_join!(now, then)?;
-    Ok(promises.iter().all(|p| {
+    Ok(checks.iter().all(|p| {
         let value = now.get(p.key);
         p.seen.as_ref().is_none_or(|seen| seen.as_ref() == value)
-            && p.view.is_none_or(|_| then.get(p.key) == value)
+            && p.snapshot.is_none_or(|_| then.get(p.key) == value)
     }))
 }
 
@@ -96,9 +99,9 @@ pub(crate) fn commit(w: &Waiter<'_>, locks: &mut Locks, writes: &Writes) -> Resu
     let keys: Vec<Vec<u8>> = finals.iter().map(|f| f.key.to_vec()).collect();
     let parts = batches(keys.clone(), BATCH_KEYS);
     let all = || finals.iter().map(mutation).collect();
-    let promises = if locks.is_empty() && parts.len() == 1 {
+    let checks = if locks.is_empty() && parts.len() == 1 {
         locks.write_unheld(w, &keys, all)?;
-        promises(&finals, locks)
+        value_checks(&finals, locks)
     } else {
         locks.acquire(w, keys.clone())?;
         let mut rest = finals.as_slice();
@@ -107,13 +110,13 @@ pub(crate) fn commit(w: &Waiter<'_>, locks: &mut Locks, writes: &Writes) -> Resu
             locks.write_held(w, now.iter().map(mutation).collect())?;
             rest = later;
         }
-        promises(&finals, locks)
+        value_checks(&finals, locks)
     };
-    if !promises.is_empty() {
-        let kept = w.cluster.io.wait_result(w.cancel, async {
-            kept(w, &promises).await.map_err(Failure::reading)
+    if !checks.is_empty() {
+        let holds = w.cluster.io.wait_result(w.cancel, async {
+            all_hold(w, &checks).await.map_err(Failure::reading)
         })?;
-        if !kept {
+        if !holds {
             return Err(Error::Conflict);
         }
     }
@@ -133,7 +136,7 @@ fn send(w: &Waiter<'_>, locks: &mut Locks, locked: Vec<Vec<u8>>) -> Result<()> {
         return Err(Error::Ended);
     };
     let task = w.cluster.io.handle().spawn(holder.commit(locked));
-    let failure = match w.cluster.io.within(PATIENCE, task) {
+    let failure = match w.cluster.io.within(COMMIT_TIMEOUT, task) {
         Some(Ok(Ok(()))) => return Ok(()),
         Some(Ok(Err(failure))) => failure,
         Some(Err(e)) => Failure::new(Fault::Undetermined, format!("the TiKV client failed: {e}")),

@@ -7,8 +7,8 @@ use crate::meta;
 use crate::txn::{LONGEST_KEY, TikvTxn};
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{
-    Capabilities, CounterId, DurableListener, Engine, Error, Limits, Result, SpaceId, SpaceSpec,
-    Stat, Ticket, Txn, TxnOptions,
+    Capabilities, CommitPosition, CounterId, DurableListener, Engine, Error, Limits, Result,
+    SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -216,11 +216,11 @@ impl Engine for KvTikv {
         self.open()?.set_next_id(counter, next)
     }
 
-    fn durable_mark(&self) -> Ticket {
-        Ticket(u64::MAX)
+    fn durable_position(&self) -> CommitPosition {
+        CommitPosition(u64::MAX)
     }
 
-    fn wait_durable(&self, _ticket: Ticket) -> Result<()> {
+    fn wait_durable(&self, _position: CommitPosition) -> Result<()> {
         Ok(())
     }
 

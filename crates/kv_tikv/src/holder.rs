@@ -2,7 +2,7 @@
 //!
 //! The library's `Transaction` wants to be used by one caller at a time and
 //! to see each of its calls through: its calls run in tasks of their own, so
-//! that abandoning one leaves locks behind that nobody knows of. So it lives
+//! that abandoning one leaves unknown locks behind. So it lives
 //! behind an async mutex here, each call is a task that is waited for sooner
 //! or later, and heartbeats take their turn between calls.
 //!
@@ -14,8 +14,8 @@
 //! 3. A failed heartbeat marks the holder dead for good; a dead one is not
 //!    committed.
 //!
-//! The lock that matters to others is the one on the primary key: whoever
-//! meets another lock of the transaction asks for the state of that one. Its
+//! The lock that matters to others is the one on the primary key: a
+//! client that meets another lock of the transaction reads the state of that one. Its
 //! time to live counts from the *start* of the transaction (20 s, heartbeats
 //! prolong it), which is why [`Holder::stale`] ones without locks are replaced
 //! rather than used.
@@ -160,7 +160,7 @@ impl Holder {
         self.pending.as_mut()
     }
 
-    /// Nobody waits for the pending call any more.
+    /// Records that the caller of the pending call has given up.
     pub(crate) fn abandon(&self) {
         if let Some(running) = self.running.upgrade()
             && !running.abandoned.swap(true, Ordering::AcqRel)

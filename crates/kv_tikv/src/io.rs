@@ -5,9 +5,9 @@
 //!    is cancelled, whichever is first. The waker is registered before the
 //!    reason is looked at, and a wake-up that comes before the sleep is kept
 //!    (`Notify` stores it), so none is lost.
-//! 2. Nobody waits on one of the runtime's own threads.
+//! 2. No thread of the runtime itself waits.
 //!
-//! Rejected: a handle of somebody else's runtime (its owner may end it first,
+//! Rejected: a handle of another owner's runtime (its owner may end it first,
 //! or call us from one of its threads).
 
 use porpoise_base::blocking::blocking;

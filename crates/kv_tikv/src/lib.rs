@@ -1,10 +1,10 @@
 //! The distributed engine: the contract of `porpoise-kv` on a TiKV cluster.
 //!
-//! The only room of the house that knows gRPC. It stands on `tikv-client`
+//! The only crate that uses gRPC. It stands on `tikv-client`
 //! 0.4.0 and uses little of it, because that library loses locks and lacks
 //! what the contract asks for: its `Snapshot` at a timestamp of our choice for
 //! all reads, its pessimistic `Transaction` for locks and commit only. Own are
-//! the write buffer with its marks, the read view, the set of held keys, the
+//! the write buffer with its marks, the read snapshot, the set of held keys, the
 //! heartbeats, the judgement of errors.
 //!
 //! Invariants:
@@ -18,7 +18,7 @@
 //!    leader change drops them) is noticed although it could be taken again.
 //!    Keys locked and not written go into the commit as lock-only mutations,
 //!    and prewrite notices if their locks have vanished.
-//! 3. "Changed since the view" means: the bytes at the view differ from the
+//! 3. "Changed since the snapshot" means: the bytes at the snapshot differ from the
 //!    bytes under the lock.
 //! 4. After the commit of the primary key may have been sent, every failure
 //!    that is not the store's definite refusal is [`porpoise_kv::Error::Unknown`].
@@ -42,12 +42,12 @@
 //!
 //! SERIALIZABLE, range validation, share locks, NOWAIT, SKIP LOCKED: the
 //! library's lock call always waits in the store and knows one strength.
-//! Everything committed is durable when it is acknowledged, so tickets are
-//! always [`porpoise_kv::Ticket::NONE`]. A space created with
+//! Everything committed is durable when it is acknowledged, so commit positions are
+//! always [`porpoise_kv::CommitPosition::NONE`]. A space created with
 //! [`porpoise_kv::SpaceDurability::Memory`] is as durable as any other.
 //! A space that another server drops is noticed when this server has not
-//! used it yet, not by transactions already under way. Nobody moves the safe
-//! point of garbage collection. No heartbeat is sent during the commit itself,
+//! used it yet, not by transactions already under way. The safe
+//! point of garbage collection is not moved. No heartbeat is sent during the commit itself,
 //! which therefore has to get its primary key committed within about 20 s.
 //!
 //! # Modules
@@ -59,9 +59,10 @@
 //! * `writes`: the write buffer with marks.
 //! * `scan`: merging the two.
 //! * `holder`: one transaction of the library, owned: locks, heartbeat, release.
-//! * `orphans`: locks that nobody will ever release.
+//! * `orphans`: removing orphaned locks.
 //! * `locks`: the set of held keys, and waiting for more.
 //! * `commit`: from write buffer to outcome.
+//! * `cluster`: the connection that engine and transactions share.
 //! * `txn`, `engine`, `meta`: the contract's two traits; spaces and counters.
 //!
 //! Rejected: reading through the library's `Transaction` (its buffer asserts

@@ -15,8 +15,8 @@
 //! 1. `held` has exactly the keys of calls that succeeded; they are not passed
 //!    to [`Call::Lock`] again.
 //! 2. A held key's value does not change while the lock stands, so it is
-//!    remembered with the number of views taken when the grant was taken in: a
-//!    view taken later cannot be older than the value.
+//!    remembered with the number of snapshots taken when the grant was taken in: a
+//!    snapshot taken later cannot be older than the value.
 
 use crate::cluster::Cluster;
 use crate::fault::{Failure, Fault};
@@ -35,7 +35,7 @@ use tikv_client::transaction::Mutation;
 /// What a refusal that came faster than the store's own waiting costs.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Longer than a call goes on after its deadline.
-const DOUBT: Duration = Duration::from_millis(1500);
+const FALSE_DEADLOCK_TIME: Duration = Duration::from_millis(1500);
 /// A lock that is free is granted even if the deadline is this near.
 const GRACE: Duration = Duration::from_millis(250);
 
@@ -43,9 +43,9 @@ const GRACE: Duration = Duration::from_millis(250);
 pub(crate) struct Held {
     /// The newest committed value, framed.
     pub(crate) value: Option<Vec<u8>>,
-    /// Views taken before the grant was taken in.
-    pub(crate) views: u64,
-    /// Whether the value differs from that at view number `views`.
+    /// Snapshots taken before the grant was taken in.
+    pub(crate) snapshots: u64,
+    /// Whether the value differs from that at snapshot number `snapshots`.
     pub(crate) newer: Option<bool>,
 }
 
@@ -55,8 +55,8 @@ pub(crate) struct Waiter<'a> {
     pub(crate) client: &'a TransactionClient,
     pub(crate) cancel: &'a Cancel,
     pub(crate) deadline: Instant,
-    /// Views taken so far.
-    pub(crate) views: u64,
+    /// Snapshots taken so far.
+    pub(crate) snapshots: u64,
 }
 
 impl Waiter<'_> {
@@ -72,7 +72,7 @@ impl Waiter<'_> {
     }
 
     /// A lock call failed: `Ok` to try again.
-    fn again(
+    fn check_retry(
         &self,
         failure: Failure,
         began: Instant,
@@ -83,7 +83,9 @@ impl Waiter<'_> {
             Fault::Busy | Fault::Conflict => {}
             Fault::Deadlock => {
                 let since = *deadlocked.get_or_insert_with(Instant::now);
-                if self.cluster.abandoned.load(Ordering::Acquire) == 0 || since.elapsed() > DOUBT {
+                if self.cluster.abandoned.load(Ordering::Acquire) == 0
+                    || since.elapsed() > FALSE_DEADLOCK_TIME
+                {
                     self.cluster.meters.deadlocks.add(1);
                     return Err(Error::Deadlock);
                 }
@@ -116,7 +118,7 @@ pub(crate) struct Locks {
     held: HashMap<Vec<u8>, Held>,
     holder: Option<Holder>,
     /// The keys of the pending call.
-    asked: Vec<Vec<u8>>,
+    requested: Vec<Vec<u8>>,
 }
 
 impl Locks {
@@ -148,8 +150,8 @@ impl Locks {
         self.holder.take()
     }
 
-    fn taken_in(&mut self, views: u64, result: Outcome) -> Outcome {
-        let asked = std::mem::take(&mut self.asked);
+    fn record_outcome(&mut self, snapshots: u64, result: Outcome) -> Outcome {
+        let asked = std::mem::take(&mut self.requested);
         if let Some(holder) = &mut self.holder {
             holder.ended();
         }
@@ -157,7 +159,7 @@ impl Locks {
         for key in asked {
             let held = Held {
                 value: values.remove(&key),
-                views,
+                snapshots,
                 newer: None,
             };
             self.held.entry(key).or_insert(held);
@@ -172,7 +174,7 @@ impl Locks {
         };
         let joined = w.wait(w.deadline.max(Instant::now() + GRACE), pending)?;
         // Its failure was reported as the time-out that it was.
-        let _ = self.taken_in(w.views, outcome(joined));
+        let _ = self.record_outcome(w.snapshots, outcome(joined));
         Ok(())
     }
 
@@ -200,13 +202,13 @@ impl Locks {
     fn call(&mut self, w: &Waiter<'_>, call: Call, asked: Vec<Vec<u8>>) -> Result<Outcome> {
         let holder = self.holder(w)?;
         holder.start(w.cluster.io.handle(), call, &w.cluster.abandoned);
-        self.asked = asked;
+        self.requested = asked;
         let deadline = w.deadline.max(Instant::now() + GRACE);
         let Some(pending) = self.holder.as_mut().and_then(Holder::pending) else {
             return Err(Error::Ended);
         };
         match w.wait(deadline, pending) {
-            Ok(joined) => Ok(self.taken_in(w.views, outcome(joined))),
+            Ok(joined) => Ok(self.record_outcome(w.snapshots, outcome(joined))),
             Err(e) => {
                 if let Some(holder) = &self.holder {
                     holder.abandon();
@@ -236,7 +238,7 @@ impl Locks {
                 let began = Instant::now();
                 match self.call(w, Call::Lock(batch.clone()), batch.clone())? {
                     Ok(_) => break,
-                    Err(failure) => w.again(failure, began, &mut deadlocked, &batch)?,
+                    Err(failure) => w.check_retry(failure, began, &mut deadlocked, &batch)?,
                 }
                 self.settle(w)?;
             }
@@ -257,7 +259,7 @@ impl Locks {
             let began = Instant::now();
             match self.write_once(w, mutations())? {
                 Ok(_) => return Ok(()),
-                Err(failure) => w.again(failure, began, &mut deadlocked, keys)?,
+                Err(failure) => w.check_retry(failure, began, &mut deadlocked, keys)?,
             }
         }
     }

@@ -377,7 +377,7 @@ async fn delete_range(client: &TransactionClient, prefix: &[u8]) -> Result<()> {
         if let Err(e) = txn.commit().await {
             let failure = Failure::from(e);
             let _ = txn.rollback().await;
-            // Somebody who began before the drop still has the rows: later.
+            // A transaction that began before the drop still locks rows: try again later.
             let passing = matches!(failure.fault, Fault::Busy | Fault::Conflict | Fault::Gone);
             if !passing || Instant::now() > give_up {
                 return Err(failure.reading());

@@ -1,6 +1,6 @@
-//! Locks whose transaction is nowhere to be found.
+//! Orphaned locks: their transaction has neither lock nor record at its primary key.
 //!
-//! Whoever meets a lock asks the transaction's primary key for its fate. Where
+//! A client that meets a lock reads the state of its transaction at the primary key. If
 //! that has neither lock nor record, TiKV answers "not found", and a client
 //! must, once the lock has certainly expired, leave a rollback record there
 //! and remove the lock. tikv-client 0.4.0 means to do so and never does: the

@@ -12,7 +12,7 @@ use crate::keys::unframe;
 use crate::reads::page;
 use crate::writes::Writes;
 use porpoise_base::cancel::Cancel;
-use porpoise_kv::{Mark, Result, ScanEnd, ScanVisitor};
+use porpoise_kv::{Result, ScanEnd, ScanVisitor, StatementMark};
 use std::cmp::Ordering;
 use tikv_client::{Timestamp, TransactionClient};
 
@@ -22,7 +22,7 @@ const LARGEST_PAGE: u32 = 1024;
 const PAGE_BYTES: usize = 1 << 20;
 
 /// A range in keys of the cluster.
-pub(crate) struct Stretch {
+pub(crate) struct KeyRange {
     pub(crate) start: Vec<u8>,
     pub(crate) end: Vec<u8>,
     /// Bytes in front of the engine's key.
@@ -37,12 +37,12 @@ pub(crate) struct Source<'a> {
     pub(crate) cancel: &'a Cancel,
     pub(crate) ts: Timestamp,
     pub(crate) writes: &'a Writes,
-    pub(crate) mark: Mark,
+    pub(crate) mark: StatementMark,
 }
 
-struct Pace(u32);
+struct PageSize(u32);
 
-impl Pace {
+impl PageSize {
     fn adapt(&mut self, entries: usize, bytes: usize) {
         let average = bytes / entries.max(1) + 1;
         let fitting = u32::try_from(PAGE_BYTES / average).unwrap_or(u32::MAX);
@@ -58,14 +58,17 @@ impl Source<'_> {
     /// A page of `start..end`, and whether there may be more.
     fn fetch(
         &self,
-        pace: &mut Pace,
+        page_size: &mut PageSize,
         start: &[u8],
         end: &[u8],
         reverse: bool,
         wanted: usize,
     ) -> Result<(Pairs, bool)> {
         loop {
-            let limit = pace.0.min(u32::try_from(wanted).unwrap_or(u32::MAX)).max(1);
+            let limit = page_size
+                .0
+                .min(u32::try_from(wanted).unwrap_or(u32::MAX))
+                .max(1);
             let asked = page(
                 self.client,
                 &self.ts,
@@ -81,32 +84,32 @@ impl Source<'_> {
             match result {
                 Ok(pairs) => {
                     let bytes = pairs.iter().map(|(k, v)| k.len() + v.len()).sum();
-                    pace.adapt(pairs.len(), bytes);
+                    page_size.adapt(pairs.len(), bytes);
                     let more = pairs.len() >= limit as usize;
                     return Ok((pairs, more));
                 }
-                Err(f) if f.fault == Fault::TooLarge && limit > 1 => pace.0 = limit / 4 + 1,
+                Err(f) if f.fault == Fault::TooLarge && limit > 1 => page_size.0 = limit / 4 + 1,
                 Err(f) => return Err(Failure::reading(f)),
             }
-            if pace.0 >= limit {
-                pace.0 = limit - 1;
+            if page_size.0 >= limit {
+                page_size.0 = limit - 1;
             }
         }
     }
 
-    /// Walks the stretches; see [`porpoise_kv::Txn::scan`].
+    /// Walks the ranges; see [`porpoise_kv::Txn::scan`].
     pub(crate) fn scan(
         &self,
-        stretches: &[Stretch],
+        ranges: &[KeyRange],
         limit: usize,
         visit: &mut ScanVisitor<'_>,
     ) -> Result<ScanEnd> {
         let mut left = limit;
-        let mut pace = Pace(FIRST_PAGE);
-        for (range, s) in stretches.iter().enumerate() {
+        let mut page_size = PageSize(FIRST_PAGE);
+        for (range, s) in ranges.iter().enumerate() {
             let (mut start, mut end) = (s.start.clone(), s.end.clone());
             while left > 0 && start < end {
-                let (pairs, more) = self.fetch(&mut pace, &start, &end, s.reverse, left)?;
+                let (pairs, more) = self.fetch(&mut page_size, &start, &end, s.reverse, left)?;
                 let border = pairs.last().filter(|_| more).map(|(key, _)| key.clone());
                 let (from, to) = match border {
                     None => (start.clone(), end.clone()),
@@ -237,12 +240,12 @@ mod tests {
 
     #[test]
     fn pages_grow_while_entries_are_small_and_shrink_when_they_are_not() {
-        let mut pace = Pace(FIRST_PAGE);
+        let mut page_size = PageSize(FIRST_PAGE);
         for _ in 0..10 {
-            pace.adapt(100, 5_000);
+            page_size.adapt(100, 5_000);
         }
-        assert_eq!(pace.0, LARGEST_PAGE);
-        pace.adapt(10, 10 << 20);
-        assert_eq!(pace.0, 4);
+        assert_eq!(page_size.0, LARGEST_PAGE);
+        page_size.adapt(10, 10 << 20);
+        assert_eq!(page_size.0, 4);
     }
 }

@@ -1,6 +1,6 @@
 //! The contract's transaction.
 //!
-//! A view is a timestamp of the cluster; taking one costs a round trip to the
+//! A snapshot is a timestamp of the cluster; taking one costs a round trip to the
 //! placement driver, and reads at "now" take one each. Nothing else is kept
 //! open between calls: the library's transaction begins with the first lock,
 //! or at commit.
@@ -11,11 +11,11 @@ use crate::fault::Failure;
 use crate::keys::{LONGEST_PREFIX, end_of, unframe};
 use crate::locks::{Locks, Waiter};
 use crate::reads::get_many;
-use crate::scan::{Source, Stretch};
+use crate::scan::{KeyRange, Source};
 use crate::writes::Writes;
 use porpoise_kv::{
-    Check, Commit, Error, Full, Isolation, Key, LockRequest, Locked, Mark, Read, Result, ScanEnd,
-    ScanRange, ScanVisitor, Ticket, Txn, TxnOptions, View, Wait,
+    Check, Commit, CommitPosition, Error, Full, Isolation, Key, LockRequest, Locked, Read,
+    ReadMode, Result, ScanEnd, ScanRange, ScanVisitor, StatementMark, Txn, TxnOptions, Wait,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,9 +29,9 @@ pub(crate) struct TikvTxn {
     cluster: Arc<Cluster>,
     client: TransactionClient,
     options: TxnOptions,
-    view: Option<Timestamp>,
-    /// Views taken so far.
-    views: u64,
+    snapshot: Option<Timestamp>,
+    /// Snapshots taken so far.
+    snapshots: u64,
     pinned: bool,
     writes: Writes,
     locks: Locks,
@@ -48,8 +48,8 @@ impl TikvTxn {
             cluster,
             client,
             options,
-            view: None,
-            views: 0,
+            snapshot: None,
+            snapshots: 0,
             pinned: false,
             writes: Writes::default(),
             locks: Locks::default(),
@@ -91,9 +91,9 @@ impl TikvTxn {
         })
     }
 
-    fn take_view(&mut self) -> Result<()> {
-        self.view = Some(self.now()?);
-        self.views += 1;
+    fn take_snapshot(&mut self) -> Result<()> {
+        self.snapshot = Some(self.now()?);
+        self.snapshots += 1;
         Ok(())
     }
 
@@ -101,12 +101,12 @@ impl TikvTxn {
         if read.validate {
             return Err(Error::Unsupported("range validation"));
         }
-        match (read.view, &self.view) {
-            (View::Current, _) => self.now(),
-            (View::Snapshot, Some(ts)) => Ok(ts.clone()),
-            (View::Snapshot, None) => {
-                self.take_view()?;
-                self.view.clone().ok_or(Error::Ended)
+        match (read.mode, &self.snapshot) {
+            (ReadMode::Current, _) => self.now(),
+            (ReadMode::Snapshot, Some(ts)) => Ok(ts.clone()),
+            (ReadMode::Snapshot, None) => {
+                self.take_snapshot()?;
+                self.snapshot.clone().ok_or(Error::Ended)
             }
         }
     }
@@ -153,8 +153,8 @@ impl TikvTxn {
         if self.writes.bytes().saturating_add(cost) > limits.transaction {
             return Err(Error::Full(Full::Transaction));
         }
-        let view = self.view.as_ref().map(TimestampExt::version);
-        self.writes.push(key.space, bytes, value, check, view);
+        let snapshot = self.snapshot.as_ref().map(TimestampExt::version);
+        self.writes.push(key.space, bytes, value, check, snapshot);
         Ok(())
     }
 
@@ -164,25 +164,25 @@ impl TikvTxn {
             client: &self.client,
             cancel: &self.options.cancel,
             deadline,
-            views: self.views,
+            snapshots: self.snapshots,
         }
     }
 
-    /// Finds out for held keys whether they are newer than the view.
-    fn judge(&mut self, keys: &[Vec<u8>]) -> Result<()> {
-        let Some(view) = self.view.clone() else {
+    /// Finds out for held keys whether they are newer than the snapshot.
+    fn compare_with_snapshot(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+        let Some(snapshot) = self.snapshot.clone() else {
             return Ok(());
         };
-        let views = self.views;
+        let snapshots = self.snapshots;
         let unknown = |key: &&Vec<u8>| {
             let held = self.locks.get(key);
-            held.is_some_and(|h| h.views == views && h.newer.is_none())
+            held.is_some_and(|h| h.snapshots == snapshots && h.newer.is_none())
         };
         let open: Vec<Vec<u8>> = keys.iter().filter(unknown).cloned().collect();
-        let at_view = self.fetch(&view, open.clone())?;
+        let at_snapshot = self.fetch(&snapshot, open.clone())?;
         for key in &open {
             if let Some(held) = self.locks.get_mut(key) {
-                held.newer = Some(held.value.as_ref() != at_view.get(key));
+                held.newer = Some(held.value.as_ref() != at_snapshot.get(key));
             }
         }
         Ok(())
@@ -196,7 +196,7 @@ impl TikvTxn {
         let result = locks.acquire(&self.waiter(deadline), sorted.clone());
         self.locks = locks;
         result?;
-        self.judge(&sorted)
+        self.compare_with_snapshot(&sorted)
     }
 
     fn commit_writes(&mut self) -> Result<()> {
@@ -214,13 +214,13 @@ impl Txn for TikvTxn {
         if self.pinned {
             return Ok(());
         }
-        self.take_view()
+        self.take_snapshot()
     }
 
     fn pin(&mut self) -> Result<()> {
         self.alive()?;
-        if self.view.is_none() {
-            self.take_view()?;
+        if self.snapshot.is_none() {
+            self.take_snapshot()?;
         }
         self.pinned = true;
         Ok(())
@@ -248,7 +248,7 @@ impl Txn for TikvTxn {
             .collect();
         open.sort_unstable();
         open.dedup();
-        let found = if open.is_empty() && !read.validate && self.view.is_some() {
+        let found = if open.is_empty() && !read.validate && self.snapshot.is_some() {
             HashMap::new()
         } else {
             let ts = self.timestamp(read)?;
@@ -274,11 +274,11 @@ impl Txn for TikvTxn {
         visit: &mut ScanVisitor<'_>,
     ) -> Result<ScanEnd> {
         self.alive()?;
-        let mut stretches = Vec::with_capacity(ranges.len());
+        let mut key_ranges = Vec::with_capacity(ranges.len());
         for range in ranges {
             let prefix = self.cluster.prefix(range.space, &self.options.cancel)?;
             let at = |key: &[u8]| [&*prefix, key].concat();
-            stretches.push(Stretch {
+            key_ranges.push(KeyRange {
                 start: at(range.start),
                 end: range.end.map_or_else(|| end_of(&prefix), at),
                 prefix: prefix.len(),
@@ -294,7 +294,7 @@ impl Txn for TikvTxn {
             writes: &self.writes,
             mark: read.mark,
         };
-        source.scan(&stretches, limit, visit)
+        source.scan(&key_ranges, limit, visit)
     }
 
     fn lock(
@@ -320,7 +320,7 @@ impl Txn for TikvTxn {
             let Some(held) = self.locks.get(key) else {
                 return Err(Error::Ended);
             };
-            let own = self.writes.get(key, Mark::ALL);
+            let own = self.writes.get(key, StatementMark::ALL);
             let value = match (&own, &held.value) {
                 (Some(own), _) => *own,
                 (None, Some(value)) => Some(unframe(value)?),
@@ -329,7 +329,9 @@ impl Txn for TikvTxn {
             let locked = Locked {
                 granted: true,
                 value,
-                newer: self.view.is_some() && held.views == self.views && held.newer == Some(true),
+                newer: self.snapshot.is_some()
+                    && held.snapshots == self.snapshots
+                    && held.newer == Some(true),
                 own: own.is_some(),
             };
             visit(i, locked);
@@ -337,7 +339,7 @@ impl Txn for TikvTxn {
         Ok(())
     }
 
-    fn unlock(&mut self, _keys: &[Key<'_>], _since: Mark) {
+    fn unlock(&mut self, _keys: &[Key<'_>], _since: StatementMark) {
         // The library can let go of a single lock only by failing to take
         // another one. They are held to the end, as the contract allows.
     }
@@ -350,11 +352,11 @@ impl Txn for TikvTxn {
         self.write(key, None, check)
     }
 
-    fn mark(&self) -> Mark {
+    fn mark(&self) -> StatementMark {
         self.writes.mark()
     }
 
-    fn rollback_to(&mut self, mark: Mark) {
+    fn rollback_to(&mut self, mark: StatementMark) {
         self.writes.rollback_to(mark);
     }
 
@@ -362,14 +364,14 @@ impl Txn for TikvTxn {
         !self.writes.is_empty()
     }
 
-    fn seen(&self) -> Ticket {
-        Ticket::NONE
+    fn seen(&self) -> CommitPosition {
+        CommitPosition::NONE
     }
 
     fn commit(mut self: Box<Self>) -> Result<Commit> {
         self.alive()?;
         let done = Commit {
-            ticket: Ticket::NONE,
+            position: CommitPosition::NONE,
         };
         if self.writes.is_empty() {
             self.rollback();

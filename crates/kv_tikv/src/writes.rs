@@ -8,7 +8,7 @@
 //!    ascending, and no key without any.
 //! 3. Keys are those of the cluster (`keys`), values are unframed.
 
-use porpoise_kv::{Check, Mark, SpaceId};
+use porpoise_kv::{Check, SpaceId, StatementMark};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -21,8 +21,8 @@ struct Write {
     /// `None` deletes.
     value: Option<Vec<u8>>,
     check: Check,
-    /// The view's timestamp when the write was made.
-    view: Option<u64>,
+    /// The snapshot's timestamp when the write was made.
+    snapshot: Option<u64>,
 }
 
 /// A key's last write, and what is to be checked about it.
@@ -31,7 +31,7 @@ pub(crate) struct Final<'a> {
     pub(crate) space: SpaceId,
     pub(crate) value: Option<&'a [u8]>,
     /// With [`Check::FirstCommitter`] by any write that stands: the earliest
-    /// view of those. The caller decided by what it saw there.
+    /// snapshot of those. The caller decided by what it saw there.
     pub(crate) unchanged_since: Option<u64>,
     /// Every write that stands says that another key's lock covers it.
     pub(crate) blind: bool,
@@ -50,8 +50,8 @@ fn cost(key: &[u8], value: Option<&[u8]>) -> usize {
 }
 
 impl Writes {
-    pub(crate) fn mark(&self) -> Mark {
-        Mark(self.log.len() as u64)
+    pub(crate) fn mark(&self) -> StatementMark {
+        StatementMark(self.log.len() as u64)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -74,7 +74,7 @@ impl Writes {
         key: Vec<u8>,
         value: Option<&[u8]>,
         check: Check,
-        view: Option<u64>,
+        snapshot: Option<u64>,
     ) {
         self.bytes += cost(&key, value);
         let at = self.log.len();
@@ -84,18 +84,18 @@ impl Writes {
             space,
             value: value.map(<[u8]>::to_vec),
             check,
-            view,
+            snapshot,
         });
     }
 
-    fn last_below(&self, positions: &[usize], mark: Mark) -> Option<&Write> {
+    fn last_below(&self, positions: &[usize], mark: StatementMark) -> Option<&Write> {
         let at = positions.iter().rev().find(|&&p| (p as u64) < mark.0)?;
         self.log.get(*at)
     }
 
     /// The own write of `key` below `mark`: a value, or `Some(None)` for a
     /// deletion.
-    pub(crate) fn get(&self, key: &[u8], mark: Mark) -> Option<Option<&[u8]>> {
+    pub(crate) fn get(&self, key: &[u8], mark: StatementMark) -> Option<Option<&[u8]>> {
         let write = self.last_below(self.index.get(key)?, mark)?;
         Some(write.value.as_deref())
     }
@@ -105,7 +105,7 @@ impl Writes {
         &'a self,
         start: &[u8],
         end: &[u8],
-        mark: Mark,
+        mark: StatementMark,
     ) -> impl DoubleEndedIterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a> {
         let end = end.max(start);
         self.index
@@ -117,7 +117,7 @@ impl Writes {
     }
 
     /// Takes back the writes from `mark` on.
-    pub(crate) fn rollback_to(&mut self, mark: Mark) {
+    pub(crate) fn rollback_to(&mut self, mark: StatementMark) {
         while self.log.len() as u64 > mark.0 {
             let Some(write) = self.log.pop() else { return };
             self.bytes -= cost(&write.key, write.value.as_deref());
@@ -141,7 +141,7 @@ impl Writes {
                 value: last.value.as_deref(),
                 unchanged_since: all()
                     .filter(|w| w.check == Check::FirstCommitter)
-                    .filter_map(|w| w.view)
+                    .filter_map(|w| w.snapshot)
                     .min(),
                 blind: all().all(|w| w.check == Check::Blind),
             })
@@ -167,13 +167,13 @@ mod tests {
         put(&mut w, b"a", b"2");
         w.push(S, b"b".to_vec(), None, Check::Blind, None);
         assert_eq!(w.get(b"a", m1), Some(Some(&b"1"[..])));
-        assert_eq!(w.get(b"a", Mark::ALL), Some(Some(&b"2"[..])));
+        assert_eq!(w.get(b"a", StatementMark::ALL), Some(Some(&b"2"[..])));
         assert_eq!(w.get(b"b", m1), None);
-        assert_eq!(w.get(b"b", Mark::ALL), Some(None));
+        assert_eq!(w.get(b"b", StatementMark::ALL), Some(None));
         w.rollback_to(m1);
-        assert_eq!(w.get(b"a", Mark::ALL), Some(Some(&b"1"[..])));
-        assert_eq!(w.get(b"b", Mark::ALL), None);
-        w.rollback_to(Mark(0));
+        assert_eq!(w.get(b"a", StatementMark::ALL), Some(Some(&b"1"[..])));
+        assert_eq!(w.get(b"b", StatementMark::ALL), None);
+        w.rollback_to(StatementMark(0));
         assert!(w.is_empty());
         assert_eq!(w.bytes(), 0);
         assert_eq!(w.finals().count(), 0);
@@ -187,9 +187,9 @@ mod tests {
         }
         let keys =
             |mark| -> Vec<Vec<u8>> { w.range(b"a", b"c", mark).map(|(k, _)| k.to_vec()).collect() };
-        assert_eq!(keys(Mark::ALL), [b"a".to_vec(), b"b".to_vec()]);
-        assert_eq!(keys(Mark(2)), [b"a".to_vec()]);
-        assert_eq!(w.range(b"z", b"a", Mark::ALL).count(), 0);
+        assert_eq!(keys(StatementMark::ALL), [b"a".to_vec(), b"b".to_vec()]);
+        assert_eq!(keys(StatementMark(2)), [b"a".to_vec()]);
+        assert_eq!(w.range(b"z", b"a", StatementMark::ALL).count(), 0);
     }
 
     #[test]

@@ -17,7 +17,7 @@
 use crate::definition::TableId;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use porpoise_kv::Ticket;
+use porpoise_kv::CommitPosition;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -38,11 +38,11 @@ impl Watch {
 
     /// The last of these commits: a snapshot sees it once the engine's durable
     /// mark has reached this.
-    pub fn ticket(&self) -> Ticket {
-        Ticket(self.ticket.load(Ordering::Acquire))
+    pub fn ticket(&self) -> CommitPosition {
+        CommitPosition(self.ticket.load(Ordering::Acquire))
     }
 
-    fn count(&self, ticket: Ticket) {
+    fn count(&self, ticket: CommitPosition) {
         self.ticket.fetch_max(ticket.0, Ordering::Release);
         self.changes.fetch_add(1, Ordering::Release);
     }
@@ -82,7 +82,7 @@ impl Watches {
     }
 
     /// A transaction that wrote `tables` (watched ones) has committed.
-    pub(crate) fn committed(&self, tables: &[TableId], ticket: Ticket) {
+    pub(crate) fn committed(&self, tables: &[TableId], ticket: CommitPosition) {
         for entry in self.entries.lock().iter() {
             if let Some(watch) = entry.watch.upgrade()
                 && entry.tables.iter().any(|t| tables.contains(t))
@@ -103,13 +103,13 @@ mod tests {
         let one = watches.add(&[TableId(7), TableId(3)]);
         let two = watches.add(&[TableId(4)]);
         assert!(watches.watched(TableId(3)) && !watches.watched(TableId(5)));
-        watches.committed(&[TableId(3)], Ticket(9));
-        assert_eq!((one.changes(), one.ticket()), (1, Ticket(9)));
-        assert_eq!((two.changes(), two.ticket()), (0, Ticket(0)));
+        watches.committed(&[TableId(3)], CommitPosition(9));
+        assert_eq!((one.changes(), one.ticket()), (1, CommitPosition(9)));
+        assert_eq!((two.changes(), two.ticket()), (0, CommitPosition(0)));
         drop(one);
         let again = watches.add(&[TableId(8)]);
         assert!(!watches.watched(TableId(3)) && watches.watched(TableId(4)));
-        watches.committed(&[TableId(8), TableId(4)], Ticket(5));
+        watches.committed(&[TableId(8), TableId(4)], CommitPosition(5));
         assert_eq!((again.changes(), two.changes()), (1, 1));
     }
 }

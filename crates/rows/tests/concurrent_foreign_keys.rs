@@ -112,7 +112,7 @@ fn transaction(
         }
     }
     insert(&mut txn, &get(db, "done"), &[&[mark]])?;
-    let ticket = txn.commit()?.ticket;
+    let ticket = txn.commit()?.position;
     db.engine().wait_durable(ticket)?;
     Ok(())
 }

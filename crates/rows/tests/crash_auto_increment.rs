@@ -50,7 +50,7 @@ fn created(durability: Durability, kind: Kind) -> MemDisk {
         db.create_database(cx, "d", general, false).unwrap();
         db.create_table(cx, &spec).unwrap()
     });
-    db.engine().wait_durable(done.ticket).unwrap();
+    db.engine().wait_durable(done.position).unwrap();
     disk.after_power_cut(0)
 }
 
@@ -115,7 +115,7 @@ fn small_ids_outlive_crashes() {
             assert!(first.is_ok(), "{kind:?}, life {life}: {first:?}");
             txn.insert(&posts, rows, InsertMode::Plain).unwrap();
             let done = txn.commit().unwrap();
-            db.engine().wait_durable(done.ticket).unwrap();
+            db.engine().wait_durable(done.position).unwrap();
             disk = disk.after_power_cut(0);
         }
     }

@@ -9,7 +9,7 @@
 )]
 
 use porpoise_base::disk::MemDisk;
-use porpoise_kv::{Durability, Engine, Ticket};
+use porpoise_kv::{CommitPosition, Durability, Engine};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::{ColumnDefault, FkAction, IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, FkSpec, IndexSpec, Position, TableSpec};
@@ -49,7 +49,7 @@ fn create(db: &Arc<Db>, name: &str) {
     txn.insert(&table, rows.collect(), InsertMode::Plain)
         .unwrap();
     let done = txn.commit().unwrap();
-    db.engine().wait_durable(done.ticket).unwrap();
+    db.engine().wait_durable(done.position).unwrap();
 }
 
 fn get(db: &Db, name: &str) -> Option<Arc<Table>> {
@@ -68,15 +68,15 @@ fn family(disk: &MemDisk) -> Arc<KvMem> {
 }
 
 /// A definition statement of the table `t`.
-type Change = fn(&Arc<Db>) -> porpoise_rows::Result<Ticket>;
+type Change = fn(&Arc<Db>) -> porpoise_rows::Result<CommitPosition>;
 
-fn alter(db: &Arc<Db>, ops: &[AlterOp]) -> porpoise_rows::Result<Ticket> {
+fn alter(db: &Arc<Db>, ops: &[AlterOp]) -> porpoise_rows::Result<CommitPosition> {
     db.define(|cx| db.alter_table(cx, "d", "t", ops))
-        .map(|done| done.ticket)
+        .map(|done| done.position)
 }
 
 /// A table that gets its name when its rows are committed.
-fn filled(db: &Arc<Db>) -> porpoise_rows::Result<Ticket> {
+fn filled(db: &Arc<Db>) -> porpoise_rows::Result<CommitPosition> {
     let columns = vec![column("id"), column("a")];
     let key = vec![IndexSpec::primary(&["id"])];
     let options = TableOptions::new(Collation::UTF8MB4_GENERAL_CI);
@@ -89,7 +89,7 @@ fn filled(db: &Arc<Db>) -> porpoise_rows::Result<Ticket> {
     txn.insert(&table, rows.collect(), InsertMode::Plain)?;
     txn.commit()?;
     db.define(|cx| db.name_table(cx, &spec, &table))
-        .map(|done| done.ticket)
+        .map(|done| done.position)
 }
 
 const CHANGES: &[(&str, Change)] = &[
@@ -130,12 +130,12 @@ const CHANGES: &[(&str, Change)] = &[
     }),
     ("truncate", |db| {
         db.define(|cx| db.truncate(cx, "d", "t"))
-            .map(|done| done.ticket)
+            .map(|done| done.position)
     }),
     ("drop", |db| {
         let names = [("d".to_owned(), "t".to_owned())];
         db.define(|cx| db.drop_tables(cx, &names, false))
-            .map(|done| done.ticket)
+            .map(|done| done.position)
     }),
 ];
 

@@ -10,7 +10,7 @@
 use porpoise_base::cancel::Cancel;
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::{
-    Check, CounterId, Durability, Engine, Key, Read, ScanRange, SpaceId, SpaceSpec, Ticket,
+    Check, CommitPosition, CounterId, Durability, Engine, Key, Read, ScanRange, SpaceId, SpaceSpec,
 };
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::{ColumnDefault, Table};
@@ -93,7 +93,7 @@ fn store(disk: &MemDisk, rows: &[(SpaceId, Vec<u8>, Vec<u8>)]) -> Arc<KvMem> {
         txn.put(Key::new(*space, key), value, Check::Blind).unwrap();
     }
     let done = txn.commit().unwrap();
-    engine.wait_durable(done.ticket).unwrap();
+    engine.wait_durable(done.position).unwrap();
     engine
 }
 
@@ -148,11 +148,11 @@ fn insert(db: &Arc<Db>, name: &str, row: [i64; 2]) -> porpoise_rows::Result<()> 
     let row = row.map(Value::Int).to_vec();
     txn.insert(&table, vec![row], InsertMode::Plain)?;
     let done = txn.commit()?;
-    Ok(db.engine().wait_durable(done.ticket)?)
+    Ok(db.engine().wait_durable(done.position)?)
 }
 
 /// Adds a column, which writes the table's row anew, in the present version.
-fn change(db: &Arc<Db>) -> porpoise_rows::Result<Ticket> {
+fn change(db: &Arc<Db>) -> porpoise_rows::Result<CommitPosition> {
     let added = ColumnSpec {
         name: "b".to_owned(),
         ty: ColumnType::int(Kind::Int),
@@ -165,7 +165,7 @@ fn change(db: &Arc<Db>) -> porpoise_rows::Result<Ticket> {
         generated: None,
     };
     let ops = [AlterOp::AddColumn(added, Position::Default)];
-    run(db, |cx| db.alter_table(cx, "d", "t", &ops)).map(|done| done.ticket)
+    run(db, |cx| db.alter_table(cx, "d", "t", &ops)).map(|done| done.position)
 }
 
 #[test]

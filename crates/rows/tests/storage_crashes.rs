@@ -128,7 +128,7 @@ fn step(engine: &KvMem, db: &Arc<Db>, n: i64) -> Option<()> {
             txn.delete(&table, vec![(key, old)]).ok()?;
         }
     }
-    let ticket = txn.commit().ok()?.ticket;
+    let ticket = txn.commit().ok()?.position;
     engine.wait_durable(ticket).ok()?;
     if n % 8 == 5 {
         // All rows are dealt out again, with their parts.

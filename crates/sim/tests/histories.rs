@@ -87,8 +87,8 @@ impl Run {
                 std::thread::yield_now();
             }
         }
-        let ticket = txn.commit()?.ticket;
-        self.engine.wait_durable(ticket)
+        let position = txn.commit()?.position;
+        self.engine.wait_durable(position)
     }
 }
 

@@ -118,7 +118,7 @@ impl SqlServer {
         }
         let processes = Arc::<Processes>::default();
         let deadlocks = Arc::new(DeadlockLog::new(&db, processes.clone()));
-        db.engine().watch_deadlocks(deadlocks.clone());
+        db.engine().subscribe_deadlocks(deadlocks.clone());
         Ok(Arc::new(SqlServer {
             deadlocks,
             started: db.clock().now(),

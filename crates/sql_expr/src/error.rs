@@ -3,7 +3,7 @@
 //! Every layer below has its own error type; here they become what a client
 //! is told. One constructor for each condition that this crate itself finds.
 
-use porpoise_kv::Ticket;
+use porpoise_kv::CommitPosition;
 use porpoise_sql_parser::ParseError;
 use porpoise_types::TypeError;
 
@@ -24,7 +24,7 @@ pub struct SqlError {
     /// The transaction was rolled back with it (deadlock, conflict).
     pub rolled_back: bool,
     /// Commit position that the reply waits for, since the message may reveal rows.
-    pub ticket: Ticket,
+    pub ticket: CommitPosition,
 }
 
 impl std::fmt::Display for SqlError {
@@ -49,7 +49,7 @@ impl SqlError {
             message: message.into(),
             fatal: false,
             rolled_back: false,
-            ticket: Ticket::NONE,
+            ticket: CommitPosition::NONE,
         }
     }
 
@@ -184,7 +184,7 @@ impl From<TypeError> for SqlError {
             message: e.message,
             fatal: false,
             rolled_back: false,
-            ticket: Ticket::NONE,
+            ticket: CommitPosition::NONE,
         }
     }
 }

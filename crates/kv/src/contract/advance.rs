@@ -1,43 +1,43 @@
-//! Guarantee 14: a view that moves forward.
+//! Guarantee 14: a snapshot that moves forward.
 
 use super::{Bed, New, dump};
-use crate::{LockMode, Mark, Read, ScanRange, Ticket, Txn};
+use crate::{CommitPosition, LockMode, Read, ScanRange, StatementMark, Txn};
 use std::ops::ControlFlow;
 
-/// A transaction with a pinned view that keeps what it reads.
+/// A transaction with a pinned snapshot that keeps what it reads.
 fn keeping(bed: &Bed) -> Box<dyn Txn> {
     let mut txn = bed.begin();
-    txn.keep_reads();
+    txn.track_reads();
     txn.pin().unwrap();
     txn
 }
 
-/// What is told of in the view afterwards is one later state, all of it.
-pub fn guarantee_14_an_advanced_view_is_a_later_state(new: New<'_>) {
+/// What is told of in the snapshot afterwards is one later state, all of it.
+pub fn guarantee_14_an_advanced_snapshot_is_a_later_state(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "1");
     bed.set("b", "1");
     let mut txn = keeping(&bed);
-    assert_eq!(bed.at_view(&mut *txn, "a").as_deref(), Some("1"));
+    assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("1"));
     bed.set("b", "2");
     bed.set("c", "2");
     let moved = txn.advance().unwrap();
     let expected = if moved { Some("2") } else { Some("1") };
     assert!(txn.pinned());
-    assert_eq!(bed.at_view(&mut *txn, "a").as_deref(), Some("1"));
-    assert_eq!(bed.at_view(&mut *txn, "b").as_deref(), expected);
-    assert_eq!(bed.at_view(&mut *txn, "c").is_some(), moved);
+    assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("1"));
+    assert_eq!(bed.at_snapshot(&mut *txn, "b").as_deref(), expected);
+    assert_eq!(bed.at_snapshot(&mut *txn, "c").is_some(), moved);
     let newer = super::lock_one(&mut *txn, bed.key("b"), LockMode::Update).unwrap();
     assert_eq!(newer.newer, !moved);
     // It is pinned where it is now.
     bed.set("d", "3");
     txn.refresh().unwrap();
-    assert_eq!(bed.at_view(&mut *txn, "d"), None);
+    assert_eq!(bed.at_snapshot(&mut *txn, "d"), None);
 }
 
 /// A key, an absent one, a range into which and one out of which something went.
-pub fn guarantee_14_a_view_stays_where_what_was_read_has_changed(new: New<'_>) {
-    let changes: [fn(&Bed) -> Ticket; 4] = [
+pub fn guarantee_14_a_snapshot_stays_where_what_was_read_has_changed(new: New<'_>) {
+    let changes: [fn(&Bed) -> CommitPosition; 4] = [
         |bed| bed.set("key", "2"),
         |bed| bed.set("absent", "2"),
         |bed| bed.set("r2", "2"),
@@ -48,8 +48,8 @@ pub fn guarantee_14_a_view_stays_where_what_was_read_has_changed(new: New<'_>) {
         bed.set("key", "1");
         bed.set("r1", "1");
         let mut txn = keeping(&bed);
-        bed.at_view(&mut *txn, "key");
-        bed.at_view(&mut *txn, "absent");
+        bed.at_snapshot(&mut *txn, "key");
+        bed.at_snapshot(&mut *txn, "absent");
         let range = ScanRange {
             space: bed.space,
             start: b"r",
@@ -69,24 +69,24 @@ pub fn guarantee_14_a_view_stays_where_what_was_read_has_changed(new: New<'_>) {
 }
 
 /// Reads that were not kept, and those of a key that was let go.
-pub fn guarantee_14_a_view_stays_where_not_all_is_known(new: New<'_>) {
+pub fn guarantee_14_a_snapshot_stays_where_not_all_is_known(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "1");
     bed.set("b", "1");
     let mut late = bed.begin();
     late.pin().unwrap();
-    late.keep_reads();
+    late.track_reads();
     assert!(!late.advance().unwrap());
     let mut unpinned = bed.begin();
-    unpinned.keep_reads();
-    bed.at_view(&mut *unpinned, "a");
+    unpinned.track_reads();
+    bed.at_snapshot(&mut *unpinned, "a");
     assert!(!unpinned.advance().unwrap());
     // It was locked and let go: it may change, and then it was read.
     let mut txn = keeping(&bed);
     let mark = txn.mark();
     super::lock_one(&mut *txn, bed.key("a"), LockMode::Update).unwrap();
     txn.unlock(&[bed.key("a")], mark);
-    assert_eq!(mark, Mark(0));
+    assert_eq!(mark, StatementMark(0));
     let mut other = bed.begin();
     let request = crate::LockRequest {
         key: bed.key("a"),

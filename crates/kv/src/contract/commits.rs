@@ -1,7 +1,7 @@
 //! Guarantees 1, 5 and 13: commits are whole, nothing is lost, nothing stays.
 
 use super::{Bed, New, PAUSE, dump, lock_one};
-use crate::{Check, Error, Key, LockMode, Read, Ticket, Txn};
+use crate::{Check, CommitPosition, Error, Key, LockMode, Read, Txn};
 use std::sync::mpsc;
 
 fn write(bed: &Bed, txn: &mut dyn Txn, key: &str, value: &str) {
@@ -84,8 +84,8 @@ pub fn guarantee_5_no_lost_update(new: New<'_>) {
     let mut two = bed.begin();
     one.pin().unwrap();
     two.pin().unwrap();
-    assert_eq!(bed.at_view(&mut *one, "a").as_deref(), Some("0"));
-    assert_eq!(bed.at_view(&mut *two, "a").as_deref(), Some("0"));
+    assert_eq!(bed.at_snapshot(&mut *one, "a").as_deref(), Some("0"));
+    assert_eq!(bed.at_snapshot(&mut *two, "a").as_deref(), Some("0"));
     write(&bed, &mut *one, "a", "one");
     write(&bed, &mut *two, "a", "two");
     bed.commit(one);
@@ -93,7 +93,7 @@ pub fn guarantee_5_no_lost_update(new: New<'_>) {
     assert_eq!(bed.get("a").as_deref(), Some("one"));
 }
 
-/// A key that came or went since the view has changed.
+/// A key that came or went since the snapshot has changed.
 pub fn guarantee_5_inserts_and_deletions_conflict_too(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("gone", "0");
@@ -112,11 +112,11 @@ pub fn guarantee_5_inserts_and_deletions_conflict_too(new: New<'_>) {
 }
 
 /// After a refresh the newer version is what was read.
-pub fn guarantee_5_a_refreshed_view_does_not_conflict(new: New<'_>) {
+pub fn guarantee_5_a_refreshed_snapshot_does_not_conflict(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "0");
     let mut txn = bed.begin();
-    assert_eq!(bed.at_view(&mut *txn, "a").as_deref(), Some("0"));
+    assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("0"));
     bed.set("a", "1");
     txn.refresh().unwrap();
     write(&bed, &mut *txn, "a", "2");
@@ -124,8 +124,8 @@ pub fn guarantee_5_a_refreshed_view_does_not_conflict(new: New<'_>) {
     assert_eq!(bed.get("a").as_deref(), Some("2"));
 }
 
-/// A transaction that never took a view is not refused.
-pub fn guarantee_5_without_a_view_there_is_nothing_to_compare(new: New<'_>) {
+/// A transaction that never took a snapshot is not refused.
+pub fn guarantee_5_without_a_snapshot_there_is_nothing_to_compare(new: New<'_>) {
     let bed = Bed::new(new);
     let mut txn = bed.begin();
     bed.set("a", "0");
@@ -160,15 +160,15 @@ pub fn guarantee_5_a_commit_waits_for_the_holder_of_a_lock(new: New<'_>) {
                 assert_eq!(bed.get("a").as_deref(), Some("holder"));
             } else {
                 holder.rollback();
-                let ticket = receive.recv().unwrap().unwrap().ticket;
-                bed.engine.wait_durable(ticket).unwrap();
+                let position = receive.recv().unwrap().unwrap().position;
+                bed.engine.wait_durable(position).unwrap();
                 assert_eq!(bed.get("a").as_deref(), Some("second"));
             }
         });
     }
 }
 
-/// Read at the view, add one, commit, again on conflict.
+/// Read at the snapshot, add one, commit, again on conflict.
 pub fn guarantee_5_counting_with_retries_loses_nothing(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("n", "0");
@@ -179,11 +179,11 @@ pub fn guarantee_5_counting_with_retries_loses_nothing(new: New<'_>) {
                     loop {
                         let mut txn = bed.begin();
                         txn.pin().unwrap();
-                        let n: u32 = bed.at_view(&mut *txn, "n").unwrap().parse().unwrap();
+                        let n: u32 = bed.at_snapshot(&mut *txn, "n").unwrap().parse().unwrap();
                         write(&bed, &mut *txn, "n", &(n + 1).to_string());
                         match txn.commit() {
                             Ok(done) => {
-                                bed.engine.wait_durable(done.ticket).unwrap();
+                                bed.engine.wait_durable(done.position).unwrap();
                                 break;
                             }
                             Err(Error::Conflict | Error::Deadlock) => {}
@@ -260,11 +260,11 @@ pub fn guarantee_5_transfers_keep_the_sum(new: New<'_>) {
             let mut txn = bed.begin();
             txn.pin().unwrap();
             for (key, change) in [(&from, -1), (&to, 1)] {
-                let value: i64 = bed.at_view(&mut *txn, key).unwrap().parse().unwrap();
+                let value: i64 = bed.at_snapshot(&mut *txn, key).unwrap().parse().unwrap();
                 write(&bed, &mut *txn, key, &(value + change).to_string());
             }
             match txn.commit() {
-                Ok(done) => bed.engine.wait_durable(done.ticket).unwrap(),
+                Ok(done) => bed.engine.wait_durable(done.position).unwrap(),
                 Err(Error::Conflict | Error::Deadlock) => {}
                 Err(other) => panic!("{other}"),
             }
@@ -334,7 +334,7 @@ pub fn empty_commits_and_sizes_beyond_the_limits(new: New<'_>) {
     let bed = Bed::new(new);
     let empty = bed.begin();
     assert!(!empty.has_writes());
-    assert_eq!(empty.seen(), Ticket::NONE);
+    assert_eq!(empty.seen(), CommitPosition::NONE);
     bed.commit(empty);
     let limits = bed.engine.limits();
     assert!(limits.key >= 3072 && limits.value >= 1 << 20);

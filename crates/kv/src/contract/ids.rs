@@ -54,7 +54,7 @@ pub fn guarantee_10_concurrent_reservations_never_overlap(new: New<'_>) {
     assert_eq!(all.lock().unwrap().len(), 4 * 39 * 40 / 2);
 }
 
-/// Only while nobody reserved after it.
+/// Only while no other range was reserved after it.
 pub fn guarantee_10_an_unused_end_can_be_given_back(new: New<'_>) {
     let bed = Bed::new(new);
     let id = counter(&bed);

@@ -105,8 +105,8 @@ pub fn guarantee_6_a_grant_shows_the_newest_value(new: New<'_>) {
     assert_eq!((own.value, own.own), (None, true));
 }
 
-/// `newer` speaks of the view: false without one, true for deletions.
-pub fn guarantee_6_a_grant_tells_what_is_newer_than_the_view(new: New<'_>) {
+/// `newer` speaks of the snapshot: false without one, true for deletions.
+pub fn guarantee_6_a_grant_shows_what_is_newer_than_the_snapshot(new: New<'_>) {
     let bed = Bed::new(new);
     for key in ["same", "changed", "gone"] {
         bed.set(key, "0");
@@ -150,7 +150,7 @@ pub fn guarantee_6_released_by_commit_rollback_and_drop(new: New<'_>) {
     }
 }
 
-/// Nobody is passed over: waiters are served in the order of their coming.
+/// No waiter is passed over: waiters are served in the order of their arrival.
 pub fn guarantee_6_waiters_get_the_lock_one_after_the_other(new: New<'_>) {
     let bed = Bed::new(new);
     let mut holder = bed.begin();
@@ -275,7 +275,7 @@ pub fn guarantee_6_a_batch_is_locked_in_key_order(new: New<'_>) {
     });
 }
 
-/// Ends a wait in a circle: who is told may be either, but not nobody.
+/// Ends a wait in a cycle: either transaction may be the victim, but one must be.
 fn crosswise(bed: &Bed, first: LockMode, keys: [&str; 2]) {
     let deadline = Instant::now() + Duration::from_secs(3);
     let mut one = bed.begin();
@@ -306,7 +306,7 @@ fn crosswise(bed: &Bed, first: LockMode, keys: [&str; 2]) {
     }
 }
 
-/// The classical circle.
+/// The classical deadlock cycle.
 pub fn guarantee_7_two_transactions_crosswise(new: New<'_>) {
     let bed = Bed::new(new);
     crosswise(&bed, LockMode::Exclusive, ["a", "b"]);
@@ -324,7 +324,7 @@ pub fn guarantee_7_two_upgrades_of_one_key(new: New<'_>) {
     }
 }
 
-/// Random modes in random order: everybody ends, and everything is free after.
+/// Random modes in random order: every transaction ends, and every lock is free afterwards.
 pub fn guarantee_7_many_random_lockers_all_end(new: New<'_>) {
     let bed = Bed::new(new);
     let names = ["a", "b", "c", "d", "e"];

@@ -1,9 +1,9 @@
 //! Guarantee 8: statement marks and savepoints.
 
 use super::{Bed, New, lock_one, read, scan_all, text};
-use crate::{Check, LockMode, Mark, Read, ScanRange};
+use crate::{Check, LockMode, Read, ScanRange, StatementMark};
 
-fn at(mark: Mark) -> Read {
+fn at(mark: StatementMark) -> Read {
     Read {
         mark,
         ..Read::SNAPSHOT
@@ -20,12 +20,12 @@ pub fn guarantee_8_reads_see_own_writes_below_the_mark(new: New<'_>) {
     let between = txn.mark();
     txn.delete(bed.key("a"), Check::FirstCommitter).unwrap();
     let after = txn.mark();
-    assert!(before < between && between < after && after < Mark::ALL);
+    assert!(before < between && between < after && after < StatementMark::ALL);
     let key = bed.key("a");
     assert_eq!(read(&mut *txn, at(before), key).as_deref(), Some("0"));
     assert_eq!(read(&mut *txn, at(between), key).as_deref(), Some("1"));
     assert_eq!(read(&mut *txn, at(after), key), None);
-    assert_eq!(read(&mut *txn, at(Mark::ALL), key), None);
+    assert_eq!(read(&mut *txn, at(StatementMark::ALL), key), None);
     let current = Read {
         mark: between,
         ..Read::CURRENT
@@ -65,8 +65,8 @@ pub fn guarantee_8_scans_see_own_writes_below_the_mark(new: New<'_>) {
             all.join(" ")
         };
         assert_eq!(of(mark), "c=own d=d");
-        assert_eq!(of(Mark(0)), "b=b d=d");
-        assert_eq!(of(Mark::ALL), "b=later d=later e=later");
+        assert_eq!(of(StatementMark(0)), "b=b d=d");
+        assert_eq!(of(StatementMark::ALL), "b=later d=later e=later");
     }
 }
 
@@ -85,9 +85,9 @@ pub fn guarantee_8_rollback_to_takes_back_exactly_the_later_writes(new: New<'_>)
     txn.rollback_to(savepoint);
     assert_eq!(txn.mark(), savepoint);
     assert!(txn.has_writes());
-    assert_eq!(bed.at_view(&mut *txn, "a").as_deref(), Some("1"));
-    assert_eq!(bed.at_view(&mut *txn, "b").as_deref(), Some("1"));
-    assert_eq!(bed.at_view(&mut *txn, "c"), None);
+    assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("1"));
+    assert_eq!(bed.at_snapshot(&mut *txn, "b").as_deref(), Some("1"));
+    assert_eq!(bed.at_snapshot(&mut *txn, "c"), None);
     txn.put(bed.key("d"), b"3", Check::FirstCommitter).unwrap();
     bed.commit(txn);
     let all = ["a", "b", "c", "d"].map(|key| bed.get(key));

@@ -1,7 +1,7 @@
 //! Guarantees 2 to 4: what reads see.
 
 use super::{Bed, New, dump, read};
-use crate::{Check, Key, LockMode, Read, View};
+use crate::{Check, Key, LockMode, Read, ReadMode};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A batch shows every key once, under its index; repeated keys too.
@@ -11,9 +11,9 @@ pub fn guarantee_2_get_shows_each_key_once(new: New<'_>) {
     bed.set("c", "3");
     let mut txn = bed.begin();
     let keys = [bed.key("c"), bed.key("b"), bed.key("a"), bed.key("c")];
-    for view in [View::Snapshot, View::Current] {
+    for mode in [ReadMode::Snapshot, ReadMode::Current] {
         let how = Read {
-            view,
+            mode,
             ..Read::SNAPSHOT
         };
         let mut shown: Vec<Option<Option<Vec<u8>>>> = vec![None; keys.len()];
@@ -36,8 +36,8 @@ pub fn guarantee_2_get_shows_each_key_once(new: New<'_>) {
         .unwrap();
 }
 
-/// REPEATABLE READ: the view stays, whatever others commit.
-pub fn guarantee_2_a_pinned_view_does_not_move(new: New<'_>) {
+/// REPEATABLE READ: the snapshot stays, whatever others commit.
+pub fn guarantee_2_a_pinned_snapshot_does_not_move(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "old");
     bed.set("gone", "here");
@@ -49,9 +49,9 @@ pub fn guarantee_2_a_pinned_view_does_not_move(new: New<'_>) {
     bed.set("b", "new");
     bed.delete("gone");
     txn.refresh().unwrap();
-    assert_eq!(bed.at_view(&mut *txn, "a").as_deref(), Some("old"));
-    assert_eq!(bed.at_view(&mut *txn, "b"), None);
-    assert_eq!(bed.at_view(&mut *txn, "gone").as_deref(), Some("here"));
+    assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("old"));
+    assert_eq!(bed.at_snapshot(&mut *txn, "b"), None);
+    assert_eq!(bed.at_snapshot(&mut *txn, "gone").as_deref(), Some("here"));
     assert_eq!(
         dump(&mut *txn, Read::SNAPSHOT, bed.space),
         [
@@ -62,34 +62,34 @@ pub fn guarantee_2_a_pinned_view_does_not_move(new: New<'_>) {
 }
 
 /// READ COMMITTED: each refresh shows what was committed before it, and the
-/// view stands still in between.
-pub fn guarantee_2_refresh_moves_an_unpinned_view(new: New<'_>) {
+/// snapshot stands still in between.
+pub fn guarantee_2_refresh_moves_an_unpinned_snapshot(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "1");
     let mut txn = bed.begin();
-    assert_eq!(bed.at_view(&mut *txn, "a").as_deref(), Some("1"));
+    assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("1"));
     bed.set("a", "2");
-    assert_eq!(bed.at_view(&mut *txn, "a").as_deref(), Some("1"));
+    assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("1"));
     txn.refresh().unwrap();
-    assert_eq!(bed.at_view(&mut *txn, "a").as_deref(), Some("2"));
+    assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("2"));
     txn.pin().unwrap();
     bed.set("a", "3");
     txn.refresh().unwrap();
-    assert_eq!(bed.at_view(&mut *txn, "a").as_deref(), Some("2"));
+    assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("2"));
 }
 
-/// Neither begin nor locking takes a view.
-pub fn guarantee_2_no_view_is_taken_before_it_is_needed(new: New<'_>) {
+/// Neither begin nor locking takes a snapshot.
+pub fn guarantee_2_no_snapshot_is_taken_before_it_is_needed(new: New<'_>) {
     let bed = Bed::new(new);
     let mut txn = bed.begin();
     super::lock_one(&mut *txn, bed.key("other"), LockMode::Exclusive).unwrap();
     txn.put(bed.key("other"), b"x", Check::Locked).unwrap();
     bed.set("a", "1");
-    assert_eq!(bed.at_view(&mut *txn, "a").as_deref(), Some("1"));
+    assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("1"));
 }
 
 /// Two keys that always change together are never seen apart.
-pub fn guarantee_2_a_view_is_one_committed_state(new: New<'_>) {
+pub fn guarantee_2_a_snapshot_is_one_committed_state(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "0");
     bed.set("b", "0");
@@ -110,7 +110,7 @@ pub fn guarantee_2_a_view_is_one_committed_state(new: New<'_>) {
         });
         while !stop.load(Ordering::Acquire) {
             let mut txn = bed.begin();
-            let first = bed.at_view(&mut *txn, "a");
+            let first = bed.at_snapshot(&mut *txn, "a");
             let mut both = Vec::new();
             txn.get(
                 Read::SNAPSHOT,
@@ -144,22 +144,22 @@ pub fn guarantee_2_deleted_and_absent_keys_read_as_none(new: New<'_>) {
     );
 }
 
-/// Also when the view is pinned and older.
+/// Also when the snapshot is pinned and older.
 pub fn guarantee_3_current_reads_see_the_newest_commit(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "old");
     let mut txn = bed.begin();
     txn.pin().unwrap();
-    assert_eq!(bed.at_view(&mut *txn, "a").as_deref(), Some("old"));
+    assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("old"));
     bed.set("a", "new");
     bed.set("b", "new");
     assert_eq!(bed.current(&mut *txn, "a").as_deref(), Some("new"));
     assert_eq!(dump(&mut *txn, Read::CURRENT, bed.space).len(), 2);
-    assert_eq!(bed.at_view(&mut *txn, "a").as_deref(), Some("old"));
+    assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("old"));
 }
 
-/// No dirty reads, by either view.
-pub fn guarantee_3_nobody_sees_uncommitted_writes(new: New<'_>) {
+/// No dirty reads, by either snapshot.
+pub fn guarantee_3_no_transaction_sees_uncommitted_writes(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "old");
     let mut writer = bed.begin();
@@ -176,12 +176,12 @@ pub fn guarantee_3_nobody_sees_uncommitted_writes(new: New<'_>) {
         assert_eq!(read(&mut *reader, how, bed.key("b")), None);
         assert_eq!(dump(&mut *reader, how, bed.space).len(), 1);
     }
-    assert_eq!(bed.at_view(&mut *writer, "b").as_deref(), Some("new"));
+    assert_eq!(bed.at_snapshot(&mut *writer, "b").as_deref(), Some("new"));
     writer.rollback();
     assert_eq!(bed.current(&mut *reader, "a").as_deref(), Some("old"));
 }
 
-/// What one session was told is committed, every later begin of any session sees.
+/// Every transaction that begins after a commit was reported sees it.
 pub fn guarantee_4_begin_sees_what_was_reported(new: New<'_>) {
     let bed = Bed::new(new);
     let (send, receive) = std::sync::mpsc::sync_channel::<u32>(0);
@@ -211,13 +211,13 @@ pub fn guarantee_4_seen_covers_what_current_reads_showed(new: New<'_>) {
         writer
             .put(bed.key("a"), value.as_bytes(), Check::Locked)
             .unwrap();
-        let ticket = writer.commit().unwrap().ticket;
+        let position = writer.commit().unwrap().position;
         let mut reader = bed.begin();
         assert_eq!(bed.current(&mut *reader, "a"), Some(value.clone()));
-        assert!(reader.seen() >= ticket || bed.engine.durable_mark() >= ticket);
-        let done = reader.commit().unwrap().ticket;
+        assert!(reader.seen() >= position || bed.engine.durable_position() >= position);
+        let done = reader.commit().unwrap().position;
         bed.engine.wait_durable(done).unwrap();
-        assert!(bed.engine.durable_mark() >= ticket);
+        assert!(bed.engine.durable_position() >= position);
         assert_eq!(bed.get("a"), Some(value));
     }
 }

@@ -239,7 +239,7 @@ pub fn guarantee_9_random_ranges_against_a_sorted_map(new: New<'_>) {
 }
 
 /// One writer moves a token from key to key; every scan finds it once.
-pub fn guarantee_9_a_view_scans_one_state_beside_writers(new: New<'_>) {
+pub fn guarantee_9_a_snapshot_scans_one_state_beside_writers(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("t00", "token");
     let stop = AtomicBool::new(false);

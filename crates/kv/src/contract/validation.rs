@@ -1,12 +1,12 @@
 //! Declared capabilities: validated reads and SERIALIZABLE.
 
 use super::{Bed, New, scan_all};
-use crate::{Check, Error, Isolation, Read, ScanRange, TxnOptions, View};
+use crate::{Check, Error, Isolation, Read, ReadMode, ScanRange, TxnOptions};
 use std::ops::ControlFlow;
 
-fn validated(view: View) -> Read {
+fn validated(mode: ReadMode) -> Read {
     Read {
-        view,
+        mode,
         validate: true,
         ..Read::SNAPSHOT
     }
@@ -23,18 +23,19 @@ pub fn capability_validated_ranges_refuse_phantoms(new: New<'_>) {
         reverse: false,
     };
     if !bed.engine.capabilities().range_validation {
-        let outcome = bed
-            .begin()
-            .scan(validated(View::Snapshot), &[range], 10, &mut |_, _, _| {
-                ControlFlow::Continue(())
-            });
+        let outcome = bed.begin().scan(
+            validated(ReadMode::Snapshot),
+            &[range],
+            10,
+            &mut |_, _, _| ControlFlow::Continue(()),
+        );
         assert!(matches!(outcome, Err(Error::Unsupported(_))), "{outcome:?}");
         return;
     }
-    for view in [View::Snapshot, View::Current] {
+    for mode in [ReadMode::Snapshot, ReadMode::Current] {
         for (key, refused) in [("c", true), ("z", false)] {
             let mut txn = bed.begin();
-            assert_eq!(scan_all(&mut *txn, validated(view), range, 10).len(), 1);
+            assert_eq!(scan_all(&mut *txn, validated(mode), range, 10).len(), 1);
             bed.set(key, "new");
             txn.put(bed.key("result"), b"1", Check::Blind).unwrap();
             let outcome = txn.commit();
@@ -49,9 +50,12 @@ pub fn capability_validated_ranges_refuse_phantoms(new: New<'_>) {
     // A scan that stopped early has read no more than it showed.
     bed.set("c", "2");
     let mut txn = bed.begin();
-    txn.scan(validated(View::Snapshot), &[range], 1, &mut |_, _, _| {
-        ControlFlow::Continue(())
-    })
+    txn.scan(
+        validated(ReadMode::Snapshot),
+        &[range],
+        1,
+        &mut |_, _, _| ControlFlow::Continue(()),
+    )
     .unwrap();
     bed.set("d", "3");
     txn.put(bed.key("result"), b"2", Check::Blind).unwrap();
@@ -63,28 +67,28 @@ pub fn capability_forgotten_reads_refuse_nothing(new: New<'_>) {
     let bed = Bed::new(new);
     if !bed.engine.capabilities().range_validation {
         let mut txn = bed.begin();
-        txn.forget_reads(0);
-        assert_eq!(txn.kept_reads(), 0);
+        txn.untrack_reads(0);
+        assert_eq!(txn.tracked_reads(), 0);
         return;
     }
     for (forgets, key) in [(true, "b"), (false, "c")] {
         let mut txn = bed.begin();
-        super::read(&mut *txn, validated(View::Snapshot), bed.key("a"));
-        let kept = txn.kept_reads();
-        super::read(&mut *txn, validated(View::Snapshot), bed.key(key));
+        super::read(&mut *txn, validated(ReadMode::Snapshot), bed.key("a"));
+        let kept = txn.tracked_reads();
+        super::read(&mut *txn, validated(ReadMode::Snapshot), bed.key(key));
         bed.set(key, "1");
         if forgets {
-            txn.forget_reads(kept);
+            txn.untrack_reads(kept);
         }
         txn.refresh().unwrap();
-        super::read(&mut *txn, validated(View::Snapshot), bed.key(key));
+        super::read(&mut *txn, validated(ReadMode::Snapshot), bed.key(key));
         txn.put(bed.key("result"), b"1", Check::Blind).unwrap();
         assert_eq!(txn.commit().is_ok(), forgets);
     }
     // What was read before stays.
     let mut txn = bed.begin();
-    super::read(&mut *txn, validated(View::Snapshot), bed.key("a"));
-    txn.forget_reads(txn.kept_reads());
+    super::read(&mut *txn, validated(ReadMode::Snapshot), bed.key("a"));
+    txn.untrack_reads(txn.tracked_reads());
     bed.set("a", "1");
     txn.put(bed.key("result"), b"2", Check::Blind).unwrap();
     let outcome = txn.commit();
@@ -96,15 +100,17 @@ pub fn capability_validated_keys_refuse_changes(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "1");
     if !bed.engine.capabilities().range_validation {
-        let outcome = bed
-            .begin()
-            .get(validated(View::Snapshot), &[bed.key("a")], &mut |_, _| {});
+        let outcome = bed.begin().get(
+            validated(ReadMode::Snapshot),
+            &[bed.key("a")],
+            &mut |_, _| {},
+        );
         assert!(matches!(outcome, Err(Error::Unsupported(_))), "{outcome:?}");
         return;
     }
     for key in ["a", "absent"] {
         let mut txn = bed.begin();
-        super::read(&mut *txn, validated(View::Snapshot), bed.key(key));
+        super::read(&mut *txn, validated(ReadMode::Snapshot), bed.key(key));
         bed.set(key, "2");
         txn.put(bed.key("result"), b"1", Check::Blind).unwrap();
         let outcome = txn.commit();
@@ -112,7 +118,7 @@ pub fn capability_validated_keys_refuse_changes(new: New<'_>) {
     }
     assert_eq!(bed.get("result"), None);
     let mut txn = bed.begin();
-    super::read(&mut *txn, validated(View::Snapshot), bed.key("a"));
+    super::read(&mut *txn, validated(ReadMode::Snapshot), bed.key("a"));
     txn.put(bed.key("a"), b"3", Check::FirstCommitter).unwrap();
     bed.commit(txn);
 }
@@ -135,8 +141,8 @@ pub fn capability_serializable_refuses_write_skew(new: New<'_>) {
     let mut two = bed.engine.begin(options()).unwrap();
     let mut reader = bed.engine.begin(options()).unwrap();
     for txn in [&mut one, &mut two, &mut reader] {
-        assert_eq!(bed.at_view(&mut **txn, "x").as_deref(), Some("1"));
-        assert_eq!(bed.at_view(&mut **txn, "y").as_deref(), Some("1"));
+        assert_eq!(bed.at_snapshot(&mut **txn, "x").as_deref(), Some("1"));
+        assert_eq!(bed.at_snapshot(&mut **txn, "y").as_deref(), Some("1"));
     }
     one.put(bed.key("x"), b"0", Check::FirstCommitter).unwrap();
     two.put(bed.key("y"), b"0", Check::FirstCommitter).unwrap();

@@ -67,7 +67,7 @@ pub fn guarantee_12_a_wait_ends_on_cancel(new: New<'_>) {
     }
 }
 
-/// Who gave up does not stand in the way of those behind.
+/// A waiter that gave up does not block the waiters behind it.
 pub fn guarantee_12_a_timed_out_waiter_leaves_the_queue(new: New<'_>) {
     let bed = Bed::new(new);
     let mut holder = bed.begin();
@@ -98,7 +98,7 @@ pub fn guarantee_12_a_timed_out_waiter_leaves_the_queue(new: New<'_>) {
     assert!(bed.try_lock(&mut *after, "a", LockMode::Exclusive));
 }
 
-/// Reads, other locks and commits go on while somebody waits.
+/// Reads, other locks and commits go on while a transaction waits.
 pub fn guarantee_12_waiting_does_not_stop_others(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "0");

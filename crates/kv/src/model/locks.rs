@@ -2,9 +2,9 @@
 //!
 //! Invariants:
 //! 1. Holders are pairwise compatible.
-//! 2. An upgrade waits ahead of everybody who holds nothing yet.
+//! 2. An upgrade waits ahead of every transaction that holds nothing yet.
 //! 3. A request is granted when it is compatible with every other holder and
-//!    with everybody who waits ahead of it.
+//!    with every request ahead of it.
 
 use super::FullKey;
 use crate::LockMode;
@@ -70,7 +70,7 @@ impl Locks {
         }
         lock.holders.retain(|(t, _)| *t != txn);
         lock.holders.push((txn, mode));
-        self.leave(txn, key);
+        self.leave_queue(txn, key);
         true
     }
 
@@ -97,7 +97,7 @@ impl Locks {
     }
 
     /// Leaves the queue of `key`.
-    pub(super) fn leave(&mut self, txn: u64, key: &FullKey) {
+    pub(super) fn leave_queue(&mut self, txn: u64, key: &FullKey) {
         self.waiting.remove(&txn);
         if let Some(lock) = self.table.get_mut(key) {
             lock.queue.retain(|(t, _)| *t != txn);
@@ -116,7 +116,7 @@ impl Locks {
             .retain(|_, lock| !lock.queue.is_empty() || !lock.holders.is_empty());
     }
 
-    /// Whether a circle of waits leads from `txn` back to it.
+    /// Whether a cycle of waits leads from `txn` back to it.
     pub(super) fn deadlocked(&self, txn: u64) -> bool {
         let mut seen = BTreeSet::new();
         let mut open = vec![txn];

@@ -2,7 +2,7 @@
 //! the disk, the rows after any commit, and the store cut back to one.
 
 use super::{FullKey, Model, Shared, State, Versions};
-use crate::{SpaceId, Ticket};
+use crate::{CommitPosition, SpaceId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -25,17 +25,17 @@ impl Model {
     }
 
     /// Commits up to this one are durable.
-    pub fn set_durable(&self, commit: Ticket) {
+    pub fn set_durable(&self, commit: CommitPosition) {
         self.shared.state().durable = Some(commit.0);
     }
 
     /// The number of the last commit.
-    pub fn last_commit(&self) -> Ticket {
-        Ticket(self.shared.state().last_commit)
+    pub fn last_commit(&self) -> CommitPosition {
+        CommitPosition(self.shared.state().last_commit)
     }
 
     /// All rows after a commit.
-    pub fn rows_after(&self, commit: Ticket) -> BTreeMap<(SpaceId, Vec<u8>), Vec<u8>> {
+    pub fn rows_after(&self, commit: CommitPosition) -> BTreeMap<(SpaceId, Vec<u8>), Vec<u8>> {
         let state = self.shared.state();
         let visible = |(key, versions): (&FullKey, &Versions)| {
             let (_, value) = versions.iter().rev().find(|(c, _)| *c <= commit.0)?;
@@ -46,7 +46,7 @@ impl Model {
 
     /// A store of its own with everything up to a commit, all of it durable,
     /// and with no transaction.
-    pub fn cut_back_to(&self, commit: Ticket) -> Model {
+    pub fn cut_back_to(&self, commit: CommitPosition) -> Model {
         let state = self.shared.state();
         let mut data = state.data.clone();
         for versions in data.values_mut() {
@@ -77,11 +77,11 @@ mod tests {
     use super::*;
     use crate::{Check, Engine, Key, Read};
 
-    fn set(model: &Model, value: &[u8]) -> Ticket {
+    fn set(model: &Model, value: &[u8]) -> CommitPosition {
         let mut txn = model.begin(Default::default()).unwrap();
         txn.put(Key::new(SpaceId(1), b"k"), value, Check::Blind)
             .unwrap();
-        txn.commit().unwrap().ticket
+        txn.commit().unwrap().position
     }
 
     fn get(model: &Model) -> Option<Vec<u8>> {

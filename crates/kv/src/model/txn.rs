@@ -4,8 +4,8 @@ mod commit;
 
 use super::{FullKey, Shared, State};
 use crate::{
-    Check, Commit, Error, Key, LockMode, LockRequest, Locked, Mark, Read, Result, ScanEnd,
-    ScanRange, ScanVisitor, SpaceId, Ticket, Txn, View, Wait,
+    Check, Commit, CommitPosition, Error, Key, LockMode, LockRequest, Locked, Read, ReadMode,
+    Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, StatementMark, Txn, Wait,
 };
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
@@ -26,7 +26,7 @@ struct Tracked {
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     since: u64,
-    /// At commit; else only when the view advances.
+    /// At commit; else only when the snapshot advances.
     validate: bool,
 }
 
@@ -47,9 +47,9 @@ pub(super) struct ModelTxn {
     id: u64,
     serializable: bool,
     cancel: Cancel,
-    view: Option<u64>,
+    snapshot: Option<u64>,
     pinned: bool,
-    /// Reads from the view are kept; `None` when some were not.
+    /// Reads from the snapshot are kept; `None` when some were not.
     keeps: Option<bool>,
     writes: Vec<Write>,
     tracked: Vec<Tracked>,
@@ -71,7 +71,7 @@ impl ModelTxn {
             id,
             serializable,
             cancel,
-            view: None,
+            snapshot: None,
             pinned: false,
             keeps: Some(false),
             writes: Vec::new(),
@@ -91,23 +91,23 @@ impl ModelTxn {
     }
 
     /// The commit up to which a read sees.
-    fn upto(&mut self, view: View, state: &State) -> u64 {
-        match view {
-            View::Current => state.last_commit,
-            View::Snapshot => {
+    fn upto(&mut self, mode: ReadMode, state: &State) -> u64 {
+        match mode {
+            ReadMode::Current => state.last_commit,
+            ReadMode::Snapshot => {
                 self.pinned |= self.serializable;
-                *self.view.get_or_insert(state.snapshot())
+                *self.snapshot.get_or_insert(state.snapshot())
             }
         }
     }
 
-    /// Whether the view stays where it is.
+    /// Whether the snapshot stays where it is.
     fn fixed(&self) -> bool {
-        self.pinned || (self.serializable && self.view.is_some())
+        self.pinned || (self.serializable && self.snapshot.is_some())
     }
 
     /// The newest own write to a key below a mark.
-    fn own(&self, key: &FullKey, mark: Mark) -> Option<&Option<Vec<u8>>> {
+    fn own(&self, key: &FullKey, mark: StatementMark) -> Option<&Option<Vec<u8>>> {
         let below = usize::try_from(mark.0).unwrap_or(usize::MAX);
         self.writes
             .iter()
@@ -119,7 +119,7 @@ impl ModelTxn {
 
     fn track(&mut self, read: Read, mut tracked: Tracked) {
         tracked.validate = read.validate || self.serializable;
-        let kept = read.view == View::Snapshot && self.keeps == Some(true);
+        let kept = read.mode == ReadMode::Snapshot && self.keeps == Some(true);
         if tracked.validate || kept {
             self.tracked.push(tracked);
         }
@@ -143,7 +143,7 @@ impl ModelTxn {
             let Some((commit, value)) = versions.iter().rev().find(|(c, _)| *c <= upto) else {
                 continue;
             };
-            if read.view == View::Current {
+            if read.mode == ReadMode::Current {
                 self.seen = self.seen.max(*commit);
             }
             if let Some(value) = value {
@@ -193,7 +193,7 @@ impl ModelTxn {
                 None
             };
             if let Some(error) = failed {
-                state.locks.leave(self.id, key);
+                state.locks.leave_queue(self.id, key);
                 shared.changed.notify_all();
                 if error.ends_transaction() {
                     self.ended = true;
@@ -242,8 +242,8 @@ impl Txn for ModelTxn {
     fn refresh(&mut self) -> Result<()> {
         self.alive()?;
         if !self.fixed() {
-            self.view = Some(self.shared.state().snapshot());
-            // What was kept for the view before says nothing about this one.
+            self.snapshot = Some(self.shared.state().snapshot());
+            // What was kept for the snapshot before says nothing about this one.
             for one in self.tracked.iter_mut().filter(|t| !t.validate) {
                 one.since = u64::MAX;
             }
@@ -254,7 +254,7 @@ impl Txn for ModelTxn {
     fn pin(&mut self) -> Result<()> {
         self.alive()?;
         let last = self.shared.state().snapshot();
-        self.view.get_or_insert(last);
+        self.snapshot.get_or_insert(last);
         self.pinned = true;
         Ok(())
     }
@@ -263,9 +263,9 @@ impl Txn for ModelTxn {
         self.pinned
     }
 
-    fn keep_reads(&mut self) {
+    fn track_reads(&mut self) {
         if self.keeps == Some(false) {
-            self.keeps = self.view.is_none().then_some(true);
+            self.keeps = self.snapshot.is_none().then_some(true);
         }
     }
 
@@ -288,7 +288,7 @@ impl Txn for ModelTxn {
         for tracked in &mut self.tracked {
             tracked.since = tracked.since.max(now);
         }
-        self.view = Some(now);
+        self.snapshot = Some(now);
         Ok(true)
     }
 
@@ -301,7 +301,7 @@ impl Txn for ModelTxn {
         self.alive()?;
         let shared = self.shared.clone();
         let state = shared.state();
-        let upto = self.upto(read.view, &state);
+        let upto = self.upto(read.mode, &state);
         for (index, key) in keys.iter().enumerate() {
             state.check_space(key.space)?;
             let full = (key.space, key.bytes.to_vec());
@@ -323,7 +323,7 @@ impl Txn for ModelTxn {
             }
             let versions = state.data.get(&full);
             let found = versions.and_then(|all| all.iter().rev().find(|(c, _)| *c <= upto));
-            if let (View::Current, Some((commit, _))) = (read.view, found) {
+            if let (ReadMode::Current, Some((commit, _))) = (read.mode, found) {
                 self.seen = self.seen.max(*commit);
             }
             visit(index, found.and_then(|(_, value)| value.as_deref()));
@@ -341,7 +341,7 @@ impl Txn for ModelTxn {
         self.alive()?;
         let shared = self.shared.clone();
         let state = shared.state();
-        let upto = self.upto(read.view, &state);
+        let upto = self.upto(read.mode, &state);
         let mut left = limit;
         for (index, range) in ranges.iter().enumerate() {
             state.check_space(range.space)?;
@@ -411,14 +411,14 @@ impl Txn for ModelTxn {
                 }
                 let newest = state.newest(&key);
                 txn.seen = txn.seen.max(newest.map_or(0, |(c, _)| *c));
-                let own = txn.own(&key, Mark::ALL);
+                let own = txn.own(&key, StatementMark::ALL);
                 let value = match own {
                     Some(own) => own.as_deref(),
                     None => newest.and_then(|(_, value)| value.as_deref()),
                 };
                 let newer = txn
-                    .view
-                    .is_some_and(|view| newest.is_some_and(|(c, _)| *c > view));
+                    .snapshot
+                    .is_some_and(|snapshot| newest.is_some_and(|(c, _)| *c > snapshot));
                 visit(
                     index,
                     Locked {
@@ -433,13 +433,13 @@ impl Txn for ModelTxn {
         })
     }
 
-    fn unlock(&mut self, _keys: &[Key<'_>], _since: Mark) {}
+    fn unlock(&mut self, _keys: &[Key<'_>], _since: StatementMark) {}
 
-    fn kept_reads(&self) -> usize {
+    fn tracked_reads(&self) -> usize {
         self.tracked.len()
     }
 
-    fn forget_reads(&mut self, from: usize) {
+    fn untrack_reads(&mut self, from: usize) {
         self.tracked.truncate(from);
     }
 
@@ -451,11 +451,11 @@ impl Txn for ModelTxn {
         self.write(key, None, check)
     }
 
-    fn mark(&self) -> Mark {
-        Mark(self.writes.len() as u64)
+    fn mark(&self) -> StatementMark {
+        StatementMark(self.writes.len() as u64)
     }
 
-    fn rollback_to(&mut self, mark: Mark) {
+    fn rollback_to(&mut self, mark: StatementMark) {
         self.writes
             .truncate(usize::try_from(mark.0).unwrap_or(usize::MAX));
     }
@@ -464,8 +464,8 @@ impl Txn for ModelTxn {
         !self.writes.is_empty()
     }
 
-    fn seen(&self) -> Ticket {
-        Ticket(self.seen)
+    fn seen(&self) -> CommitPosition {
+        CommitPosition(self.seen)
     }
 
     fn commit(mut self: Box<Self>) -> Result<Commit> {

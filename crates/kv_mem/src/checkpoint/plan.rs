@@ -1,13 +1,13 @@
-//! What a checkpoint has to write, and what it takes over from the one before.
+//! The plan of a checkpoint: what is written, and what is taken over from the checkpoint before.
 //!
-//! Spaces are written in units: a large space is one by itself, small ones
-//! share one. A unit is taken over as long as nothing was committed to any of
-//! its spaces after its snapshot; so a checkpoint writes what has changed.
+//! Spaces are written in units: a large space is one by itself, small ones share one. A unit is taken
+//! over as long as nothing was committed to any of its spaces after its snapshot; so a checkpoint writes
+//! what has changed.
 //!
 //! Invariants:
 //! 1. A space is in one unit at most, and with all its rows.
-//! 2. Spaces that change and spaces that do not are not put into one unit, as
-//!    far as the time since the checkpoint before tells.
+//! 2. Spaces that change and spaces that do not are kept in different units, as far as the time since
+//!    the checkpoint before tells.
 
 use crate::manifest::{Manifest, Unit};
 use crate::space::Spaces;
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 /// have so many together.
 const SHARED: usize = 10_000;
 
-/// What a checkpoint does.
+/// The units of a checkpoint.
 pub(super) struct Plan {
     /// Units taken over.
     pub(super) kept: Vec<Unit>,

@@ -1,11 +1,10 @@
-//! Room on the disk that is kept for the next checkpoint.
+//! A disk reserve for the next checkpoint.
 //!
-//! A log that grew until the disk was full is freed by a checkpoint only, and
-//! a checkpoint needs room itself before it frees any. So a file of zeroes is
-//! kept, as large as the checkpoint's files together but at most [`MOST`], and
-//! removed when a checkpoint meets a full disk (transactions.md, 24).
+//! If the log has grown until the disk is full, only a checkpoint can free it, and a checkpoint needs
+//! space itself before it frees any. So a file of zeroes is kept, as large as the checkpoint's files
+//! together but at most [`MOST`], and removed when a checkpoint meets a full disk (transactions.md, 24).
 //!
-//! Invariant: the reserve says nothing; it may be missing, short, or torn.
+//! Invariant: nothing relies on the reserve's content; it may be missing, short, or torn.
 
 use crate::log::Log;
 use std::path::PathBuf;
@@ -21,9 +20,8 @@ fn path(log: &Log) -> PathBuf {
     log.dir.join(NAME)
 }
 
-/// Sees to it that a reserve for so many bytes of files is there, if the disk
-/// has room for it.
-pub(super) fn keep(log: &Log, bytes: u64) {
+/// Ensures that there is a reserve for files of `bytes` bytes, if the disk has room for it.
+pub(super) fn ensure(log: &Log, bytes: u64) {
     let wanted = bytes.min(MOST);
     let path = path(log);
     let has = log
@@ -50,7 +48,7 @@ pub(super) fn keep(log: &Log, bytes: u64) {
     }
 }
 
-/// Gives the room free; false when there was none.
-pub(super) fn give_up(log: &Log) -> bool {
+/// Removes the reserve; false if there was none.
+pub(super) fn release(log: &Log) -> bool {
     log.disk.remove(&path(log)).is_ok() && log.disk.sync_dir(&log.dir).is_ok()
 }

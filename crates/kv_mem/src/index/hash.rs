@@ -1,19 +1,19 @@
-//! The hash path: from whole keys to records.
+//! The hash index: from whole keys to records.
 //!
-//! A table is an array of words: 16 bits of a key's hash above the 48 bits of
-//! a record's address; 0 was never used, 1 was used and is free. A search goes
-//! from the place that the hash names to the first word never used. Tables are
-//! sharded by hash. Readers take nothing; who changes a shard holds its mutex,
-//! so that a checkpoint's files can be entered by several threads at a time.
+//! A table is an array of words with open addressing and linear probing: 16 bits of a key's hash above
+//! the 48 bits of a record's address; 0 was never used, 1 was used and is free. A search goes from the
+//! bucket of the hash to the first word that was never used. Tables are sharded by hash. Readers take no
+//! latch; a writer of a shard holds its mutex, so that several threads can load the files of a
+//! checkpoint.
 //!
 //! Invariants:
-//! 1. A word that leads to a record is in its table once, and stays where it
-//!    is until the record is taken out.
-//! 2. A table is never more than four fifths used: every search ends.
-//! 3. A table that was replaced is freed through the epoch. A reader that has
-//!    the old one misses only keys that came after it began.
-//! 4. Whether a key may be entered is for the tree to say: nobody enters one
-//!    that is there, nor one that another thread enters or takes out.
+//! 1. A word that leads to a record is in its table once, and stays where it is until the record is
+//!    removed.
+//! 2. At most four fifths of a table are used: every search ends.
+//! 3. A table that was replaced is freed through the epoch. A reader of the old table misses only keys
+//!    that were inserted after it began.
+//! 4. The tree decides whether a key may be inserted: no thread inserts one that is there, nor one that
+//!    another thread inserts or removes.
 
 use super::cell::{Link, at_address};
 use crate::prefetch::prefetch;
@@ -24,7 +24,7 @@ use porpoise_base::sync::atomic::{AtomicU64, Ordering};
 use std::hash::BuildHasher;
 use std::sync::OnceLock;
 
-/// Shards of a path: tables grow one at a time, so that nobody waits long.
+/// Shards of an index: tables grow one at a time, so that no insertion waits long.
 const SHARDS: usize = 128;
 /// Words of a new table.
 const SMALLEST: usize = 16;
@@ -43,7 +43,7 @@ impl Table {
         }
     }
 
-    /// The place that a hash names.
+    /// The bucket of a hash.
     fn home(&self, hash: u64) -> usize {
         (((hash & 0xffff_ffff) * self.words.len() as u64) >> 32) as usize
     }
@@ -54,7 +54,7 @@ impl Table {
         from.iter().chain(before)
     }
 
-    /// Puts a word where there is room; whether the place was never used.
+    /// Stores a word in the first free place; whether it was never used.
     fn put(&self, hash: u64, word: u64) -> bool {
         for place in self.probe(hash) {
             let old = place.load(Ordering::Relaxed);
@@ -66,25 +66,25 @@ impl Table {
         false
     }
 
-    /// Whether one more word may be used beside so many.
+    /// Whether one more word may be used beside `used`.
     fn has_room(&self, used: usize) -> bool {
         (used + 1) * 5 <= self.words.len() * 4
     }
 }
 
-/// What is counted of a shard's table.
+/// Word counts of a shard's table.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Used {
     /// Words that are not 0.
     words: usize,
-    /// Of these so many lead to records.
+    /// Words that lead to records.
     live: usize,
 }
 
 /// A part of the keys, with a table of its own.
 struct Shard {
     table: Link<Table>,
-    /// Whoever changes the table holds this.
+    /// Held by a thread that changes the table.
     used: Mutex<Used>,
 }
 
@@ -107,15 +107,15 @@ fn tag_of(hash: u64) -> u64 {
     hash & !ADDRESS
 }
 
-/// The hash path of one space.
-pub(super) struct HashPath {
+/// The hash index of one space.
+pub(super) struct HashIndex {
     shards: OnceLock<Box<[Shard]>>,
     seed: foldhash::fast::RandomState,
 }
 
-impl HashPath {
-    pub(super) fn new() -> HashPath {
-        HashPath {
+impl HashIndex {
+    pub(super) fn new() -> HashIndex {
+        HashIndex {
             shards: OnceLock::new(),
             seed: foldhash::fast::RandomState::default(),
         }
@@ -131,7 +131,7 @@ impl HashPath {
         self.shards.get()?.get((hash >> 32) as usize % SHARDS)
     }
 
-    /// The shards, made by the first who enters something.
+    /// The shards, created by the first insertion.
     fn shards(&self) -> &[Shard] {
         let make = || (0..SHARDS).map(|_| Shard::new()).collect();
         self.shards.get_or_init(make)
@@ -141,9 +141,9 @@ impl HashPath {
         self.shard(hash)?.table.load(guard)
     }
 
-    /// Asks for the words where a search begins, ahead of need.
+    /// Prefetches the words where a search begins.
     #[inline]
-    pub(super) fn expect(&self, hash: u64, guard: &Guard) {
+    pub(super) fn prefetch_bucket(&self, hash: u64, guard: &Guard) {
         if let Some(table) = self.table(hash, guard)
             && let Some(word) = table.words.get(table.home(hash))
         {
@@ -151,9 +151,9 @@ impl HashPath {
         }
     }
 
-    /// Asks for the record that a search will most likely find.
+    /// Prefetches the record that a search will most likely find.
     #[inline]
-    pub(super) fn expect_record(&self, hash: u64, guard: &Guard) {
+    pub(super) fn prefetch_record(&self, hash: u64, guard: &Guard) {
         if let Some(table) = self.table(hash, guard) {
             for word in table.probe(hash).take(8) {
                 let word = word.load(Ordering::Relaxed);
@@ -239,8 +239,8 @@ impl HashPath {
         unsafe { shard.table.replace(new, guard) }
     }
 
-    /// Makes room for so many keys more, so that tables need not grow step by
-    /// step, each time looking at every key.
+    /// Reserves space for so many more keys, so that tables need not grow step by step, each time
+    /// rehashing every key.
     pub(super) fn reserve(&self, keys: usize, guard: &Guard) {
         /// Keys are not spread quite evenly over the shards.
         const SPARE: usize = 64;
@@ -322,7 +322,7 @@ impl HashPath {
     }
 }
 
-impl Drop for HashPath {
+impl Drop for HashIndex {
     fn drop(&mut self) {
         self.clear(&crossbeam_epoch::pin());
     }

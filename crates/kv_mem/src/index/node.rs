@@ -1,15 +1,15 @@
 //! The nodes of the ordered index.
 //!
-//! A node is a sorted run of keys. It keeps of each key four bytes, those
-//! behind what all keys of its range begin with, and the address of the record
-//! that has the whole key; a search compares the four bytes and looks at
-//! records only where they tie. An inner node has one more kid than keys.
+//! A node is a sorted array of keys with prefix truncation and key heads (Graefe, "Modern B-Tree
+//! Techniques", 2011; Leis et al., "LeanStore", 2018): of each key it keeps the four bytes behind the
+//! common prefix of its range, and the address of the record that has the whole key. A search compares
+//! the four bytes and reads records only on ties. An inner node has one more child than keys.
 //!
 //! A node is read without a latch, by the protocol of [`optimistic`](super::optimistic).
 //!
 //! Invariants:
 //! 1. One thread at a time changes nodes: the tree's writer.
-//! 2. A node whose keys moved elsewhere has none; freeing it gives no count up.
+//! 2. A node whose keys were moved has none; freeing it gives no count up.
 
 use super::cell::{Cell, Link, Removed};
 use super::optimistic::Version;
@@ -17,8 +17,7 @@ use crate::record::{Pinned, RecordAddress, RecordHead, RecordRef};
 use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-/// How many keys a node has at most: a leaf is 768 bytes, a size that
-/// allocators have.
+/// Keys of a node at most: a leaf is 768 bytes, a size class of allocators.
 pub(super) const WIDTH: usize = 61;
 
 /// Where a key is or belongs in a node.
@@ -28,18 +27,18 @@ pub(super) struct Place {
     pub(super) found: bool,
 }
 
-type Kids = [Link<Node>; WIDTH + 1];
+type Children = [Link<Node>; WIDTH + 1];
 
 /// A node. Its methods that change it are the writer's.
 pub(super) struct Node {
     pub(super) version: Version,
     count: AtomicU16,
-    /// So many bytes all keys of the node's range have in common.
+    /// Length of the common prefix of all keys of the node's range.
     prefix: AtomicU16,
-    /// Where the last key was put, in the low byte; and how many before it were
-    /// put one behind the other. The writer's alone.
+    /// The last insertion's index in the low byte, and the number of insertions before it in ascending
+    /// order. Used by the writer alone.
     run: AtomicU16,
-    kids: Option<Box<Kids>>,
+    children: Option<Box<Children>>,
     heads: [AtomicU32; WIDTH],
     keys: [Cell; WIDTH],
 }
@@ -57,19 +56,19 @@ fn head_of(key: &[u8], prefix: usize) -> u32 {
     u32::from_be_bytes(bytes)
 }
 
-/// How many bytes two keys have in common at their beginnings.
+/// Length of the common prefix of two keys.
 pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 impl Node {
-    fn new(kids: Option<Box<Kids>>) -> Node {
+    fn new(children: Option<Box<Children>>) -> Node {
         Node {
             version: Version::new(AtomicU64::new(0)),
             count: AtomicU16::new(0),
             prefix: AtomicU16::new(0),
             run: AtomicU16::new(0),
-            kids,
+            children,
             heads: [const { AtomicU32::new(0) }; WIDTH],
             keys: [const { Cell::empty() }; WIDTH],
         }
@@ -85,20 +84,23 @@ impl Node {
 
     /// A node of the same kind.
     pub(super) fn alike(&self) -> Node {
-        match &self.kids {
+        match &self.children {
             Some(_) => Node::inner(),
             None => Node::leaf(),
         }
     }
 
-    /// What it takes, without its kids.
+    /// Bytes of the node, its children excluded.
     pub(super) fn bytes(&self) -> usize {
-        let kids = self.kids.as_ref().map_or(0, |kids| size_of_val(&**kids));
-        size_of::<Node>() + kids
+        let children = self
+            .children
+            .as_ref()
+            .map_or(0, |children| size_of_val(&**children));
+        size_of::<Node>() + children
     }
 
     pub(super) fn is_leaf(&self) -> bool {
-        self.kids.is_none()
+        self.children.is_none()
     }
 
     pub(super) fn count(&self) -> usize {
@@ -128,15 +130,15 @@ impl Node {
         self.keys.get(at)?.load(guard)
     }
 
-    pub(super) fn kid<'g>(&self, at: usize, guard: &'g Guard) -> Option<&'g Node> {
+    pub(super) fn child<'g>(&self, at: usize, guard: &'g Guard) -> Option<&'g Node> {
         self.link(at)?.load(guard)
     }
 
     pub(super) fn link(&self, at: usize) -> Option<&Link<Node>> {
-        self.kids.as_deref()?.get(at)
+        self.children.as_deref()?.get(at)
     }
 
-    /// Where a key is or belongs.
+    /// The place of a key.
     pub(super) fn search(&self, key: &[u8], guard: &Guard) -> Place {
         let prefix = usize::from(self.prefix.load(Ordering::Relaxed));
         let head = head_of(key, prefix);
@@ -179,7 +181,7 @@ impl Node {
         self.count.store(count as u16, Ordering::Relaxed);
     }
 
-    /// Inserts a key at its place, and in an inner node a new kid behind it. The node has room and
+    /// Inserts a key at its place, and in an inner node a new child behind it. The node has room and
     /// is marked as changing. The count goes to the cell.
     ///
     /// # Safety
@@ -188,7 +190,7 @@ impl Node {
         &self,
         at: usize,
         record: RecordRef,
-        kid: Option<Node>,
+        child: Option<Node>,
         guard: &Guard,
     ) {
         let count = self.count();
@@ -204,14 +206,14 @@ impl Node {
             self.set(at, record.into_address().as_ptr(), head);
         }
         self.note_run(at);
-        if let Some(kid) = kid {
+        if let Some(child) = child {
             for n in (at + 1..=count).rev() {
                 if let (Some(to), Some(from)) = (self.link(n + 1), self.link(n)) {
                     to.copy(from, guard);
                 }
             }
             if let Some(link) = self.link(at + 1) {
-                link.set_new(kid, guard);
+                link.set_new(child, guard);
             }
         }
         self.set_count(count + 1);
@@ -244,7 +246,7 @@ impl Node {
         Some(unsafe { Removed::new(address) })
     }
 
-    /// Moves the keys from `from` on, with the kids behind them, to the end of another node. Both
+    /// Moves the keys from `from` on, with the children behind them, to the end of another node. Both
     /// are marked as changing, or no other thread knows them.
     ///
     /// # Safety
@@ -280,7 +282,7 @@ impl Node {
         }
     }
 
-    /// Checks the node by itself: its order, and what it keeps of its keys.
+    /// Checks the node by itself: the order and the heads of its keys.
     pub(super) fn check(
         &self,
         low: Option<&[u8]>,

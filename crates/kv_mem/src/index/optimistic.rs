@@ -14,8 +14,8 @@
 //! ```
 //!
 //! A reader that saw a field of a change passes its acquire fence after the writer's release fence,
-//! so it sees the odd version, too. A reader that descends reads the kid's version before it
-//! validates the parent ([`descend`]): a kid that was split in between is noticed.
+//! so it sees the odd version, too. A reader that descends reads the child's version before it
+//! validates the parent ([`descend`]): a child that was split in between is noticed.
 //!
 //! Invariants:
 //! 1. One thread at a time changes the nodes of a tree.
@@ -95,7 +95,7 @@ impl<W: Word> Version<W> {
 
 /// A change came between the steps of a reader.
 #[derive(Debug)]
-pub(crate) struct Disturbed;
+pub(crate) struct Restart;
 
 /// A tree as a descent sees it.
 pub(crate) trait Descent<'g> {
@@ -109,12 +109,12 @@ pub(crate) trait Descent<'g> {
     fn wait_stable(&self, node: &'g Self::Node) -> u64;
     fn root(&self) -> Option<&'g Self::Node>;
     fn is_root(&self, node: &'g Self::Node) -> bool;
-    /// The kid to descend to, `None` from a leaf.
+    /// The child to descend to, `None` from a leaf.
     fn step(
         &self,
         node: &'g Self::Node,
         place: &Self::Place,
-    ) -> Result<Option<(&'g Self::Node, Self::Place)>, Disturbed>;
+    ) -> Result<Option<(&'g Self::Node, Self::Place)>, Restart>;
 }
 
 /// A leaf as a reader met it. What is read from it holds if its version is unchanged afterwards.
@@ -129,20 +129,20 @@ pub(crate) struct Arrival<'g, D: Descent<'g>> {
 pub(crate) fn descend<'g, D: Descent<'g>>(
     tree: &D,
     place: D::Place,
-) -> Result<Option<Arrival<'g, D>>, Disturbed> {
+) -> Result<Option<Arrival<'g, D>>, Restart> {
     let (mut place, Some(mut node)) = (place, tree.root()) else {
         return Ok(None);
     };
     let mut version = tree.wait_stable(node);
     if !tree.is_root(node) {
-        return Err(Disturbed);
+        return Err(Restart);
     }
-    while let Some((kid, below)) = tree.step(node, &place)? {
-        let kid_version = tree.wait_stable(kid);
+    while let Some((child, below)) = tree.step(node, &place)? {
+        let child_version = tree.wait_stable(child);
         if !D::version(node).is_unchanged(version) {
-            return Err(Disturbed);
+            return Err(Restart);
         }
-        (node, version, place) = (kid, kid_version, below);
+        (node, version, place) = (child, child_version, below);
     }
     Ok(Some(Arrival {
         leaf: node,

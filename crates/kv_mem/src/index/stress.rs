@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 /// What a key must answer.
 struct State {
     key: Vec<u8>,
-    /// Grows with each change, odd amid one.
+    /// Grows with each change, odd during one.
     number: AtomicU64,
     /// The living record's address, or 0.
     record: AtomicUsize,
-    /// Who changes it.
+    /// The record that a writer is changing.
     writing: Mutex<Option<RecordRef>>,
 }
 
@@ -80,7 +80,7 @@ impl Stress {
         }
     }
 
-    /// What a key must answer now, and by which number; `None` amid a change.
+    /// What a key must answer now, and by which number; `None` during a change.
     fn expected(&self, at: usize) -> Option<(u64, usize)> {
         let state = &self.keys[at];
         let number = state.number.load(Ordering::SeqCst);
@@ -168,7 +168,7 @@ impl Stress {
         }
     }
 
-    /// Holds what was met against what was to be met, if that is certain.
+    /// Compares the found keys with the expected ones, where those are certain.
     fn compare(&self, at: usize, before: Option<(u64, usize)>, met: Option<RecordAddress>) {
         let met = met.map_or(0, |address| address.as_ptr().addr());
         if let Some((number, record)) = before
@@ -183,13 +183,11 @@ impl Stress {
         let mut rng = fastrand::Rng::with_seed(seed);
         while !self.over.load(Ordering::Relaxed) {
             let guard = crossbeam_epoch::pin();
-            let some: Vec<usize> = (0..TOGETHER)
-                .map(|_| rng.usize(..self.keys.len()))
-                .collect();
+            let some: Vec<usize> = (0..BATCH).map(|_| rng.usize(..self.keys.len())).collect();
             let before: Vec<_> = some.iter().map(|at| self.expected(*at)).collect();
-            let mut found = [None; TOGETHER];
+            let mut found = [None; BATCH];
             let mut keys = some.iter().map(|at| &self.keys[*at].key[..]);
-            self.index.find_together(&mut keys, &guard, &mut found);
+            self.index.find_batch(&mut keys, &guard, &mut found);
             for ((at, before), met) in some.iter().zip(before).zip(found) {
                 let met = met.filter(is_alive);
                 if let Some(record) = met {
@@ -202,7 +200,7 @@ impl Stress {
         }
     }
 
-    /// Walks a range in steps, between which the epoch is pinned anew.
+    /// Walks a range in steps, between which the epoch is pinned again.
     fn scan(&self, seed: u64) {
         let mut rng = fastrand::Rng::with_seed(seed);
         while !self.over.load(Ordering::Relaxed) {

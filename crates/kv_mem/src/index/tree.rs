@@ -1,47 +1,44 @@
-//! The ordered index: a B+tree that readers walk without a latch.
+//! The ordered index: a B+tree that readers search without a latch.
 //!
-//! Readers descend by optimistic lock coupling ([`optimistic`](super::optimistic)) and start again
-//! at the root when they were disturbed. The writer takes the one mutex of the tree and marks the
-//! nodes that it changes; commits of one engine are sequenced anyway, and a change takes some
-//! hundred nanoseconds.
+//! Readers descend by optimistic lock coupling ([`optimistic`](super::optimistic)) and restart at the
+//! root when they were disturbed. The writer takes the one mutex of the tree and marks the nodes that it
+//! changes; commits of one engine are sequenced anyway, and a change takes some hundred nanoseconds.
 //!
 //! Invariants:
-//! 1. Keys of a subtree are at or above the separator on its left and below
-//!    the one on its right. Separators are records of their own, as short as
-//!    will do, that are in no leaf.
+//! 1. Keys of a subtree are at or above the separator on its left and below the one on its right.
+//!    Separators are records of their own, as short as possible, that are in no leaf (suffix
+//!    truncation).
 //! 2. All leaves are equally deep.
-//! 3. All nodes that a change touches are marked until it is whole: a split
-//!    its parent and both halves, a merge likewise.
-//! 4. A leaf with less than a quarter of its keys is merged with a neighbour
-//!    of the same parent where both fit into three quarters of one.
-//! 5. A reader does not meet a change of its own thread: it would wait for
-//!    ever. So nothing is looked up amid a change.
-//! 6. A reader is disturbed a bounded number of times: then it keeps the
-//!    writer out.
+//! 3. All nodes that a change touches are marked until it is complete: a split its parent and both
+//!    halves, a merge likewise.
+//! 4. A leaf with less than a quarter of its keys is merged with a neighbour of the same parent if both
+//!    fit into three quarters of one.
+//! 5. A reader does not meet a change of its own thread, which would be a deadlock: nothing is searched
+//!    amid a change.
+//! 6. A reader restarts a bounded number of times; then it excludes the writer.
 //!
-//! Rejected: latches coupled from node to node for writers (several at a time
-//! win nothing on few cores, behind one sequencer); a trie by bytes (a third
-//! faster on long keys at best, and twice the code); whole keys in the nodes
-//! (24 bytes a row more, for an entry that a hash path answers mostly).
+//! Rejected: latches coupled from node to node for writers (several at a time win nothing on few cores,
+//! behind one sequencer); a trie by bytes (a third faster on long keys at best, and twice the code);
+//! whole keys in the nodes (24 bytes a row more, for an entry that the hash index mostly answers).
 
 mod change;
 mod walk;
 
 use super::cell::Link;
 use super::node::{Node, Place};
-use super::optimistic::{Arrival, Descent, Disturbed, Version, descend};
+use super::optimistic::{Arrival, Descent, Restart, Version, descend};
 use crate::record::Pinned;
-use change::retire_all;
+use change::retire_subtree;
 use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use porpoise_base::sync::{Mutex, MutexGuard};
 use std::ops::{Bound, Range};
 
-/// A reader that meets a change spins so often before it waits for its end.
-const SPINS: usize = 100;
+/// Spins of a reader that meets a change, before it waits for the change to end.
+const SPIN_LIMIT: usize = 100;
 
-/// So often a reader begins again before it keeps the writer out.
-const PATIENCE: usize = 32;
+/// Attempts of a reader before it excludes the writer.
+const OPTIMISTIC_ATTEMPTS: usize = 32;
 
 /// The ordered index of one space.
 pub(super) struct Tree {
@@ -56,7 +53,7 @@ pub(super) struct Writing<'t> {
     _exclusive: MutexGuard<'t, ()>,
 }
 
-/// Which leaf is wanted.
+/// The leaf that a search looks for.
 #[derive(Clone, Copy)]
 enum Target<'k> {
     /// The one in whose range the key lies.
@@ -68,8 +65,8 @@ enum Target<'k> {
 }
 
 impl Target<'_> {
-    /// Which kid of an inner node leads there.
-    fn kid(self, node: &Node, guard: &Guard) -> usize {
+    /// Which child of an inner node leads there.
+    fn child(self, node: &Node, guard: &Guard) -> usize {
         match self {
             Target::Of(key) => {
                 let Place { at, found } = node.search(key, guard);
@@ -104,7 +101,7 @@ impl<'g> Descent<'g> for Search<'_, 'g> {
     #[inline]
     fn wait_stable(&self, node: &'g Node) -> u64 {
         loop {
-            for _ in 0..SPINS {
+            for _ in 0..SPIN_LIMIT {
                 if let Some(version) = node.version.stable() {
                     return version;
                 }
@@ -130,23 +127,23 @@ impl<'g> Descent<'g> for Search<'_, 'g> {
         &self,
         node: &'g Node,
         bounds: &Bounds<'g>,
-    ) -> Result<Option<(&'g Node, Bounds<'g>)>, Disturbed> {
+    ) -> Result<Option<(&'g Node, Bounds<'g>)>, Restart> {
         if node.is_leaf() {
             return Ok(None);
         }
-        let at = self.target.kid(node, self.guard);
-        let kid = node.kid(at, self.guard).ok_or(Disturbed)?;
-        Ok(Some((kid, bounds_of(node, at, *bounds, self.guard))))
+        let at = self.target.child(node, self.guard);
+        let child = node.child(at, self.guard).ok_or(Restart)?;
+        Ok(Some((child, bounds_of(node, at, *bounds, self.guard))))
     }
 }
 
-/// A leaf as a reader met it, with the bounds of its range.
-struct Met<'g> {
+/// A leaf as a reader found it, with the bounds of its range.
+struct LeafView<'g> {
     leaf: &'g Node,
     bounds: Bounds<'g>,
 }
 
-impl Met<'_> {
+impl LeafView<'_> {
     /// The indexes of its keys between two bounds. A node is not searched for keys outside its
     /// range: it has only the bytes that differ inside.
     fn between(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>, guard: &Guard) -> Range<usize> {
@@ -198,11 +195,11 @@ impl Tree {
         &self,
         target: Target<'_>,
         guard: &'g Guard,
-        mut read: impl FnMut(&Met<'g>) -> T,
-    ) -> Option<(Met<'g>, T)> {
+        mut read: impl FnMut(&LeafView<'g>) -> T,
+    ) -> Option<(LeafView<'g>, T)> {
         let mut tries = 0;
         loop {
-            let _alone = (tries >= PATIENCE).then(|| self.write());
+            let _alone = (tries >= OPTIMISTIC_ATTEMPTS).then(|| self.write());
             tries += 1;
             let search = Search {
                 tree: self,
@@ -217,19 +214,19 @@ impl Tree {
                 version,
                 place: bounds,
             } = arrival?;
-            let met = Met { leaf, bounds };
-            let found = read(&met);
+            let leaf_view = LeafView { leaf, bounds };
+            let found = read(&leaf_view);
             if leaf.version.is_unchanged(version) {
-                return Some((met, found));
+                return Some((leaf_view, found));
             }
         }
     }
 
     /// The record of a key.
     pub(super) fn find<'g>(&self, key: &[u8], guard: &'g Guard) -> Option<Pinned<'g>> {
-        let read = |met: &Met<'g>| {
-            let Place { at, found } = met.leaf.search(key, guard);
-            met.leaf.key(at, guard).filter(|_| found)
+        let read = |leaf_view: &LeafView<'g>| {
+            let Place { at, found } = leaf_view.leaf.search(key, guard);
+            leaf_view.leaf.key(at, guard).filter(|_| found)
         };
         self.read(Target::Of(key), guard, read)?.1
     }
@@ -259,7 +256,7 @@ impl Tree {
         let mut open: Vec<&Node> = self.root.load(guard).into_iter().collect();
         while let Some(node) = open.pop() {
             visit(node);
-            open.extend((0..=node.count()).filter_map(|at| node.kid(at, guard)));
+            open.extend((0..=node.count()).filter_map(|at| node.child(at, guard)));
         }
     }
 
@@ -288,10 +285,10 @@ impl Tree {
                 continue;
             }
             for at in (0..=node.count()).rev() {
-                let Some(kid) = node.kid(at, guard) else {
+                let Some(child) = node.child(at, guard) else {
                     return Err(format!("no child at position {at} of {}", node.count()));
                 };
-                open.push((kid, depth + 1, bounds_of(node, at, bounds, guard)));
+                open.push((child, depth + 1, bounds_of(node, at, bounds, guard)));
             }
         }
         if count != self.len() {
@@ -305,7 +302,7 @@ impl Drop for Tree {
     fn drop(&mut self) {
         let guard = crossbeam_epoch::pin();
         // SAFETY: `&mut self`: no other thread reads or changes the tree.
-        unsafe { retire_all(&self.root, &guard) };
+        unsafe { retire_subtree(&self.root, &guard) };
     }
 }
 
@@ -313,7 +310,7 @@ fn behind(place: Place) -> usize {
     place.at + usize::from(place.found)
 }
 
-/// The bounds of a kid.
+/// The bounds of a child.
 fn bounds_of<'g>(node: &Node, at: usize, own: Bounds<'g>, guard: &'g Guard) -> Bounds<'g> {
     let key = |at: usize| node.key(at, guard).map(|sep| sep.record().key());
     (
@@ -331,16 +328,16 @@ mod tests {
         let (tree, guard) = (Tree::new(), crossbeam_epoch::pin());
         let (made, _) = tree.write().get_or_insert(b"k", &guard);
         let mut tries = 0;
-        let read = tree.read(Target::Last, &guard, |met| {
+        let read = tree.read(Target::Last, &guard, |leaf_view| {
             tries += 1;
             if let Some(_writing) = tree.writer.try_lock() {
-                met.leaf.version.begin();
-                met.leaf.version.end();
+                leaf_view.leaf.version.begin();
+                leaf_view.leaf.version.end();
             }
-            met.leaf.key(0, &guard).map(Pinned::address)
+            leaf_view.leaf.key(0, &guard).map(Pinned::address)
         });
         assert_eq!(read.map(|(_, found)| found), Some(Some(made.address())));
-        assert_eq!(tries, PATIENCE + 1);
+        assert_eq!(tries, OPTIMISTIC_ATTEMPTS + 1);
         assert!(tree.writer.try_lock().is_some());
     }
 }

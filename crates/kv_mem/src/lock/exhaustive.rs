@@ -79,12 +79,12 @@ impl Agent {
             Some(waiter) if choice == 1 => {
                 let called = waiter.is_called();
                 if called && !cell.claim(&waiter) {
-                    waiter.doze();
+                    waiter.set_asleep();
                     self.waits = Some(waiter);
                 }
             }
             Some(waiter) => {
-                let left = cell.give_up(&waiter);
+                let left = cell.leave_queue(&waiter);
                 assert_eq!(left, !waiter.is_granted(), "granted or left, not both");
                 self.end(cell);
             }
@@ -95,7 +95,7 @@ impl Agent {
                     Request::Blocked => {
                         let waiter = cell.enqueue(self.txn, mode);
                         if self.sleeps {
-                            waiter.doze();
+                            waiter.set_asleep();
                         }
                         self.waits = Some(waiter);
                     }
@@ -110,7 +110,7 @@ impl Agent {
     }
 }
 
-/// Nobody sleeps without somebody to wait for, and grants are what was asked.
+/// Every waiter that sleeps has a blocker, and grants are what was requested.
 fn in_order(cell: &LockCell, agents: &[Agent]) {
     cell.check().unwrap();
     let mut blockers = Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  waiting --call--> called --claim--> granted      it slept when the lock became free
-//!  waiting <-came_late- called                      a newcomer took the lock first
+//!  waiting <-lost_to_newcomer- called                      a newcomer took the lock first
 //!  waiting --grant--> granted                       it did not sleep, or is not overtaken
 //!  waiting, called --become_victim--> victim        a deadlock cycle was broken
 //! ```
@@ -15,7 +15,7 @@
 //!    sees the other. The wake-up is sent under the waiter's mutex, and only to a
 //!    waiter that sleeps or is about to.
 
-use super::{LOOKS, TxnId};
+use super::{SPIN_LIMIT, TxnId};
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -37,7 +37,7 @@ pub(crate) struct Waiter {
     state: AtomicU8,
     /// It is not overtaken (any more): a newcomer has overtaken it once, or it
     /// waited for the victim of a deadlock.
-    passed: AtomicBool,
+    overtaken: AtomicBool,
     /// It sleeps, or is about to.
     asleep: AtomicBool,
     mutex: Mutex<()>,
@@ -63,7 +63,7 @@ impl Waiter {
             mode,
             upgrade,
             state: AtomicU8::new(WAITING),
-            passed: AtomicBool::new(false),
+            overtaken: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             mutex: Mutex::new(()),
             wake: Condvar::new(),
@@ -90,14 +90,14 @@ impl Waiter {
     }
 
     /// Whether it may not be overtaken (any more).
-    pub(super) fn was_passed(&self) -> bool {
-        self.passed.load(Ordering::Relaxed)
+    pub(super) fn was_overtaken(&self) -> bool {
+        self.overtaken.load(Ordering::Relaxed)
     }
 
     /// Whether it is called instead of granted the lock: it sleeps, and may be
     /// overtaken while it wakes up.
     pub(super) fn prefers_a_call(&self) -> bool {
-        !self.upgrade && !self.was_passed() && self.asleep.load(Ordering::SeqCst)
+        !self.upgrade && !self.was_overtaken() && self.asleep.load(Ordering::SeqCst)
     }
 
     pub(super) fn grant(&self) {
@@ -116,8 +116,8 @@ impl Waiter {
 
     /// A newcomer took the lock first. The next time the lock is handed to this
     /// waiter directly.
-    pub(super) fn came_late(&self) {
-        self.passed.store(true, Ordering::Relaxed);
+    pub(super) fn lost_to_newcomer(&self) {
+        self.overtaken.store(true, Ordering::Relaxed);
         self.asleep.store(false, Ordering::SeqCst);
         self.state.store(WAITING, Ordering::SeqCst);
     }
@@ -125,7 +125,7 @@ impl Waiter {
     /// Protects it from being overtaken: a lock that becomes free is granted to it
     /// directly, or, if it was called already, stays free until it claims it.
     pub(crate) fn forbid_overtaking(&self) {
-        self.passed.store(true, Ordering::Relaxed);
+        self.overtaken.store(true, Ordering::Relaxed);
     }
 
     /// Stores a state and wakes the waiter if it sleeps.
@@ -138,8 +138,8 @@ impl Waiter {
     }
 
     /// Spins for a moment; true once it is granted the lock.
-    pub(crate) fn look(&self) -> bool {
-        (0..LOOKS).any(|_| {
+    pub(crate) fn spin(&self) -> bool {
+        (0..SPIN_LIMIT).any(|_| {
             let granted = self.is(GRANTED);
             if !granted {
                 spin_loop();
@@ -190,7 +190,7 @@ impl Waiter {
 
     /// Marks it asleep as [`Waiter::wait`] does; for tests of the queue.
     #[cfg(test)]
-    pub(super) fn doze(&self) {
+    pub(super) fn set_asleep(&self) {
         self.asleep.store(true, Ordering::SeqCst);
     }
 }

@@ -1,9 +1,8 @@
 //! The bytes of the log: segment headers, groups, records.
 //!
-//! docs/formats.md has the tables. In short: a segment is a header and groups;
-//! a group is what one write put there: a header with checksum, the number of
-//! the group, the number of the last group that was on disk by then, and
-//! records; a record is a length, a kind, and a body.
+//! docs/formats.md has the tables. In short: a segment is a header and groups. A group is what one write
+//! put there: a header with checksum, its number, the number of the last group that was durable by then,
+//! and records. A record is a length, a kind, and a body.
 
 use crate::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::record::LONGEST_KEY;
@@ -20,7 +19,7 @@ pub(crate) const SEGMENT_HEADER: usize = 64;
 pub(crate) const GROUP_MAGIC: u32 = 0x5052_4750;
 pub(crate) const GROUP_HEADER: usize = 48;
 
-/// What stands at the beginning of a segment.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     /// Version of the format that the segment was written in.
@@ -49,7 +48,7 @@ impl SegmentHeader {
         out
     }
 
-    /// Reads a header; the message says what is wrong with it.
+    /// Decodes a header; the error says what is wrong with it.
     pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, String> {
         let head = bytes
             .get(..SEGMENT_HEADER)
@@ -92,7 +91,7 @@ pub(crate) struct Group<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// The length of a group with so many bytes of records, padding included.
+/// Length of a group by the bytes of its records, padding included.
 pub(crate) fn group_len(body: usize) -> usize {
     (GROUP_HEADER + body).next_multiple_of(8)
 }

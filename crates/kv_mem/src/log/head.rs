@@ -17,7 +17,7 @@
 //! sync ends                gen 9 durable
 //! ```
 //!
-//! So the log's thread never waits for a sync of this file within a segment,
+//! So the log thread never waits for a sync of this file within a segment,
 //! kill -9 loses no entry (the page cache has it), and a power cut leaves at
 //! least the entry last synced.
 //!
@@ -310,7 +310,7 @@ impl HeadFile {
 
     /// Records that the log is durable up to `position`. The entry is not synced,
     /// and an error is only logged: the previous entry stays in force.
-    pub(crate) fn reached(&self, position: u64) {
+    pub(crate) fn record_durable(&self, position: u64) {
         let mut state = self.state.lock();
         let outcome = state.update(|head| head.position = head.position.max(position));
         let before = std::mem::replace(&mut state.failing, outcome.is_err());
@@ -346,7 +346,7 @@ impl HeadFile {
     }
 
     /// Takes over the entry that recovery derived for a store without a head file.
-    pub(crate) fn assume(&self, head: Head) {
+    pub(crate) fn set_initial(&self, head: Head) {
         self.state.lock().head = head;
     }
 }
@@ -389,7 +389,7 @@ mod tests {
         let (mut synced, mut later) = (0, 0);
         let mut rng = fastrand::Rng::with_seed(7);
         for position in 1..400 {
-            file.reached(position);
+            file.record_durable(position);
             match rng.u8(0..8) {
                 0 => {
                     file.sync().unwrap();

@@ -1,4 +1,4 @@
-//! Keeps an empty segment ready: zeroes written and synced ahead of need.
+//! The spare segment: a file of zeroes that is written and synced ahead of need.
 
 use super::{Log, Spare, io_error, spare_name};
 use porpoise_base::disk::File;
@@ -13,15 +13,15 @@ pub(super) const RETRY: Duration = Duration::from_millis(200);
 
 impl Log {
     /// Makes the file of a coming segment.
-    pub(super) fn make_spare(&self) -> io::Result<(Box<dyn File>, PathBuf)> {
-        let count = self.spares_made.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn create_spare(&self) -> io::Result<(Box<dyn File>, PathBuf)> {
+        let count = self.spares_created.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(spare_name(count));
         let file = self.disk.create(&path)?;
         let filled = file
             .preallocate(self.segment_bytes)
             .and_then(|()| file.sync_data());
         if let Err(e) = filled {
-            // The room it took so far is wanted by others.
+            // The log's other files need the space that it took so far.
             let _ = self.disk.remove(&path);
             let _ = self.disk.sync_dir(&self.dir);
             return Err(e);
@@ -45,11 +45,11 @@ impl Log {
                 Spare::Stopped => {
                     *spare = Spare::Stopped;
                     drop(spare);
-                    return self.make_spare().map_err(|e| io_error(&self.dir, &e));
+                    return self.create_spare().map_err(|e| io_error(&self.dir, &e));
                 }
-                Spare::Wanted if self.by_callers => {
+                Spare::Wanted if self.driven_by_callers => {
                     drop(spare);
-                    return self.make_spare().map_err(|e| io_error(&self.dir, &e));
+                    return self.create_spare().map_err(|e| io_error(&self.dir, &e));
                 }
                 Spare::Wanted => self.spare_changed.wait(&mut spare),
             }
@@ -91,12 +91,12 @@ impl Log {
         }
     }
 
-    /// Makes a segment if none is ready, and says whether the disk is full.
+    /// Creates the spare segment if it is missing, and records whether the disk is full.
     pub(super) fn prepare_spare(&self) {
         if matches!(*self.spare.lock(), Spare::Stopped | Spare::Ready(..)) {
             return;
         }
-        let made = self.make_spare();
+        let made = self.create_spare();
         let mut spare = self.spare.lock();
         if matches!(*spare, Spare::Stopped) {
             return;
@@ -113,11 +113,11 @@ impl Log {
         }
         self.spare_changed.notify_all();
         drop(spare);
-        // The log's thread says how much fits now, and wakes who waits for room.
+        // The log thread publishes how much fits now, and wakes the commits that wait for space.
         let mut seq = self.pipeline.lock();
         seq.log.full = full || self.is_pending();
         seq.log.urgent = true;
-        self.nudge(&mut seq);
+        self.wake_thread(&mut seq);
         drop(seq);
         self.pipeline.watermark.wake_waiters();
     }

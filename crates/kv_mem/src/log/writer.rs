@@ -1,23 +1,20 @@
-//! The log's thread: takes what has gathered, writes, syncs, publishes.
+//! The log thread: takes a batch of records, writes, syncs, publishes.
 //!
-//! One turn is [`LogTurns::turn`]; the thread makes one after the other. An
-//! engine whose callers do the background's work makes them when it is asked
-//! to, or when a caller waits.
+//! One iteration is [`LogLoop::turn`]. With background work by callers, callers run iterations while they
+//! wait.
 //!
 //! Invariants:
-//! 1. One sync is in flight at a time; in `sync` mode every group is synced
-//!    before the next is written.
-//! 2. After 100 ms without a record an empty group is written and synced, so
-//!    that the last group is vouched for (transactions.md, 22).
-//! 3. A segment is in the head file before its first group is written
-//!    (transactions.md, 52).
-//! 4. In `sync` mode a group waits for more commits as [`Pace`] says, and never
-//!    when somebody asks for a sync at once.
+//! 1. One sync is in flight at a time; in `sync` mode every group is synced before the next is written.
+//! 2. After 100 ms without a record an empty group is written and synced. Its header records that the
+//!    group before it is durable (transactions.md, 22).
+//! 3. A segment is in the head file before its first group is written (transactions.md, 52).
+//! 4. In `sync` mode a group waits for more commits as long as [`CommitDelay`] says, and never when a
+//!    caller needs a sync at once.
 
+use super::commit_delay::CommitDelay;
 use super::format::{
     Group, LOG_FORMAT_VERSION, SEGMENT_HEADER, SegmentHeader, group_len, record_len,
 };
-use super::pace::Pace;
 use super::{Log, head, io_error, segment_name};
 use crate::pipeline::Sequencer;
 use porpoise_base::disk::File;
@@ -28,20 +25,20 @@ use porpoise_kv::{Durability, Error, Result};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// After so long without a record, the last group is vouched for.
+/// Time without a record after which an empty group confirms the last group.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// How long records gather before they are written, where no sync follows.
-const GATHER: Duration = Duration::from_millis(5);
+/// Time for which records are batched before they are written, if no sync follows.
+const BATCH_DELAY: Duration = Duration::from_millis(5);
 
-/// A group holds at most so many bytes, or one record.
+/// Bytes of a group at most, unless it is one record.
 const GROUP: usize = 4 << 20;
 
 /// The open segment.
 pub(crate) struct LogWriter {
     file: Box<dyn File>,
     header: SegmentHeader,
-    /// Where the next group goes, in the file.
+    /// Offset of the next group in the file.
     at: u64,
     /// Bytes that the file has blocks for.
     len: u64,
@@ -149,7 +146,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Syncs what was written.
+    /// Syncs the segment.
     pub(crate) fn sync(&mut self, log: &Log) -> Result<()> {
         self.file.sync_data().map_err(|e| self.failed(log, &e))?;
         self.durable_group = self.next_group - 1;
@@ -157,14 +154,14 @@ impl LogWriter {
     }
 }
 
-/// A number that no other segment has.
+/// A random number for a new segment.
 pub(crate) fn fresh_salt() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())
 }
 
-/// What one turn of the thread takes.
-struct Taken {
+/// What one iteration of the thread writes.
+struct LogBatch {
     records: Vec<u8>,
     commits: u64,
     last_ts: u64,
@@ -173,8 +170,8 @@ struct Taken {
     stop: bool,
 }
 
-fn take_all(seq: &mut Sequencer) -> Taken {
-    Taken {
+fn take_batch(seq: &mut Sequencer) -> LogBatch {
+    LogBatch {
         records: std::mem::replace(&mut seq.log.bytes, std::mem::take(&mut seq.log.emptied)),
         commits: std::mem::take(&mut seq.log.commits),
         last_ts: seq.last_ts,
@@ -184,9 +181,9 @@ fn take_all(seq: &mut Sequencer) -> Taken {
     }
 }
 
-/// Waits until the group is as large as it is expected to be.
-fn gather(log: &Log, pace: &mut Pace, seq: &mut MutexGuard<'_, Sequencer>) {
-    let Some(wait) = pace.wait(now()) else {
+/// Waits for the group commit delay.
+fn wait_for_group(log: &Log, delay: &mut CommitDelay, seq: &mut MutexGuard<'_, Sequencer>) {
+    let Some(wait) = delay.wait(now()) else {
         return;
     };
     loop {
@@ -201,24 +198,28 @@ fn gather(log: &Log, pace: &mut Pace, seq: &mut MutexGuard<'_, Sequencer>) {
             break;
         }
     }
-    pace.waited(wait, seq.log.commits);
+    delay.waited(wait, seq.log.commits);
 }
 
 /// Waits for work, and takes it.
-fn take(log: &Log, pace: &mut Pace, mut seq: MutexGuard<'_, Sequencer>) -> Taken {
-    let gathers = log.durability != Durability::Sync;
+fn wait_for_batch(
+    log: &Log,
+    delay: &mut CommitDelay,
+    mut seq: MutexGuard<'_, Sequencer>,
+) -> LogBatch {
+    let batches = log.durability != Durability::Sync;
     let mut waited = false;
     loop {
         let all_synced = log.is_synced(seq.log.appended);
-        let publishable = !gathers && seq.last_ts > seq.durable_ts && all_synced;
-        let busy = !seq.log.bytes.is_empty() && (!gathers || waited);
+        let publishable = !batches && seq.last_ts > seq.durable_ts && all_synced;
+        let busy = !seq.log.bytes.is_empty() && (!batches || waited);
         if busy || publishable || seq.log.urgent || seq.log.stop {
             break;
         }
         let timeout = if seq.log.bytes.is_empty() {
             IDLE
         } else {
-            GATHER
+            BATCH_DELAY
         };
         // Gathering needs no wake-up for every record.
         seq.log.idle = seq.log.bytes.is_empty();
@@ -231,60 +232,60 @@ fn take(log: &Log, pace: &mut Pace, mut seq: MutexGuard<'_, Sequencer>) -> Taken
             waited = true;
         }
     }
-    if !gathers && !seq.log.bytes.is_empty() {
-        gather(log, pace, &mut seq);
+    if !batches && !seq.log.bytes.is_empty() {
+        wait_for_group(log, delay, &mut seq);
     }
-    take_all(&mut seq)
+    take_batch(&mut seq)
 }
 
-/// The log's thread.
+/// Runs the log thread.
 pub(crate) fn write_log(log: &Log, writer: LogWriter) {
-    let mut turns = LogTurns::new(log, writer);
+    let mut turns = LogLoop::new(log, writer);
     loop {
         log.heartbeats.log_step();
-        let taken = take(log, &mut turns.pace, log.pipeline.lock());
+        let batch = wait_for_batch(log, &mut turns.delay, log.pipeline.lock());
         log.heartbeats.log_step();
-        if turns.turn(log, taken) {
+        if turns.turn(log, batch) {
             return;
         }
     }
 }
 
-/// What the log's thread keeps from one turn to the next.
-pub(crate) struct LogTurns {
+/// State of the log thread between two iterations.
+pub(crate) struct LogLoop {
     writer: LogWriter,
     last_sync: Instant,
     /// Something was written and not synced.
     unsynced: bool,
-    /// The next group's number after the last empty group.
-    vouched: u64,
-    pace: Pace,
+    /// The next group's number after the last empty group, which confirmed those before.
+    confirmed: u64,
+    delay: CommitDelay,
     ended: bool,
 }
 
-impl LogTurns {
-    pub(crate) fn new(log: &Log, writer: LogWriter) -> LogTurns {
-        LogTurns {
+impl LogLoop {
+    pub(crate) fn new(log: &Log, writer: LogWriter) -> LogLoop {
+        LogLoop {
             last_sync: log.clock.now(),
             unsynced: false,
-            vouched: writer.next_group,
+            confirmed: writer.next_group,
             writer,
-            pace: Pace::new(),
+            delay: CommitDelay::new(),
             ended: false,
         }
     }
 
-    /// A turn with what is there now; true when it was the last one.
-    pub(crate) fn turn_now(&mut self, log: &Log) -> bool {
+    /// An iteration with what is in the buffer now; true when it was the last one.
+    pub(crate) fn step_now(&mut self, log: &Log) -> bool {
         self.ended || {
-            let taken = take_all(&mut log.pipeline.lock());
-            self.turn(log, taken)
+            let batch = take_batch(&mut log.pipeline.lock());
+            self.turn(log, batch)
         }
     }
 
-    /// Writes, syncs and publishes; true when it was the last turn.
-    fn turn(&mut self, log: &Log, taken: Taken) -> bool {
-        let done = self.write_and_publish(log, taken);
+    /// Writes, syncs and publishes; true when it was the last iteration.
+    fn turn(&mut self, log: &Log, batch: LogBatch) -> bool {
+        let done = self.write_and_publish(log, batch);
         self.ended = done.unwrap_or_else(|error| {
             log.pipeline.lock().log.closed = true;
             log.pipeline.watermark.fail(error);
@@ -293,18 +294,18 @@ impl LogTurns {
         self.ended
     }
 
-    fn write_and_publish(&mut self, log: &Log, mut taken: Taken) -> Result<bool> {
+    fn write_and_publish(&mut self, log: &Log, mut batch: LogBatch) -> Result<bool> {
         let (metrics, writer) = (&log.metrics, &mut self.writer);
-        let idle = taken.records.is_empty();
+        let idle = batch.records.is_empty();
         if !idle {
-            writer.write(log, &taken.records, || log.heartbeats.log_step())?;
+            writer.write(log, &batch.records, || log.heartbeats.log_step())?;
             self.unsynced = true;
             metrics.groups.add(1);
-            metrics.grouped_commits.add(taken.commits);
-            metrics.bytes.add(taken.records.len() as u64);
-        } else if !self.unsynced && self.vouched < writer.next_group && !taken.stop {
+            metrics.grouped_commits.add(batch.commits);
+            metrics.bytes.add(batch.records.len() as u64);
+        } else if !self.unsynced && self.confirmed < writer.next_group && !batch.stop {
             writer.group(log, &[])?;
-            self.vouched = writer.next_group;
+            self.confirmed = writer.next_group;
             self.unsynced = true;
         }
         let mut synced = None;
@@ -313,7 +314,7 @@ impl LogTurns {
             Durability::Interval(every) => log.clock.now() >= self.last_sync + every,
             Durability::Memory => idle,
         };
-        if self.unsynced && (due || taken.urgent || taken.stop) {
+        if self.unsynced && (due || batch.urgent || batch.stop) {
             let began = now();
             writer.sync(log)?;
             let ended = now();
@@ -325,28 +326,28 @@ impl LogTurns {
         }
         let mut seq = log.pipeline.lock();
         if !self.unsynced {
-            log.synced.store(taken.appended, Ordering::SeqCst);
-            seq.durable_ts = seq.durable_ts.max(taken.last_ts);
+            log.synced.store(batch.appended, Ordering::SeqCst);
+            seq.durable_ts = seq.durable_ts.max(batch.last_ts);
         }
         if let Some((began, ended)) = synced {
-            self.pace
-                .synced(began, ended, taken.commits, seq.log.commits);
+            self.delay
+                .synced(began, ended, batch.commits, seq.log.commits);
         }
-        if taken.records.capacity() <= GROUP {
+        if batch.records.capacity() <= GROUP {
             // Commits append to it again, and need not make it grow.
-            taken.records.clear();
-            seq.log.emptied = taken.records;
+            batch.records.clear();
+            seq.log.emptied = batch.records;
         }
         seq.log.fits = self.writer.fits(log);
         log.pipeline.publish(&seq);
-        let ended = taken.stop && seq.log.bytes.is_empty();
+        let ended = batch.stop && seq.log.bytes.is_empty();
         if ended {
             seq.log.closed = true;
         }
         drop(seq);
         log.pipeline.watermark.notify();
         // Behind the replies, so that no commit waits for it.
-        log.head.reached(log.synced_to());
+        log.head.record_durable(log.synced_to());
         Ok(ended)
     }
 }

@@ -1,4 +1,4 @@
-//! Ways to hold a record: counted, or met in the index under a pin.
+//! References to records: counted ([`RecordRef`]), or borrowed from the index under a pin ([`Pinned`]).
 
 use super::word::unpack;
 use super::{NewVersion, Record, RecordHead};
@@ -51,7 +51,7 @@ impl RecordRef {
             refs: AtomicU32::new(1),
             key_len,
             latch: RawMutex::INIT,
-            marks: AtomicU8::new(0),
+            flags: AtomicU8::new(0),
             key: [],
         };
         // SAFETY: the layout is not empty; the head lies at its beginning, and
@@ -130,7 +130,7 @@ impl Drop for RecordRef {
         }
         fence(Ordering::Acquire);
         let key = self.key.len();
-        // SAFETY: this was the last count: nobody else can reach the record
+        // SAFETY: this was the last count: no other thread can reach the record
         // any more, and references to its versions borrow a count or a pin
         // that there is none of. The layout is that of `new`.
         unsafe {

@@ -1,13 +1,13 @@
 //! Versions: one committed state of a key each.
 //!
-//! Head and value are one allocation. `Atomic<Version>` knows only the address;
-//! the length that makes a reference of it stands in the head.
+//! Head and value are one allocation. `Atomic<Version>` has only the address; the length that makes a
+//! reference of it is in the head.
 
 use crossbeam_epoch::{Atomic, Owned, Pointable, Pointer};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::offset_of;
 
-/// What a version weighs beside its value, in bytes: head and allocation.
+/// Accounted bytes of a version beside its value: head and allocation.
 pub(crate) const VERSION_BYTES: usize = 32;
 
 /// `len` of a deletion.
@@ -38,7 +38,7 @@ impl Version {
         VERSION_BYTES + self.value.len()
     }
 
-    /// What a version with a value of so many bytes takes.
+    /// The layout of a version with a value of `len` bytes.
     fn layout(len: usize) -> Layout {
         let head = Layout::new::<VersionHead>();
         let whole = Layout::from_size_align(offset_of!(VersionHead, value) + len, head.align());
@@ -48,7 +48,7 @@ impl Version {
         }
     }
 
-    /// What it was asked of the allocator, and how much of that is the value.
+    /// Allocated bytes, and the part of them that is the value.
     pub(super) fn sizes(&self) -> (usize, usize) {
         let len = self.value.len();
         (Version::layout(len).size(), len)

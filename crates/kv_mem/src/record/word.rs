@@ -1,7 +1,7 @@
-//! The lock of a record as one word, which is 0 nearly always.
+//! The lock of a record packed into one word, which is 0 when the lock is free.
 //!
-//! Whoever holds the record's latch unpacks the word, and packs it again; so a
-//! word is unpacked once, and owns what it leads to.
+//! The word is unpacked and packed under the record's latch; so it is unpacked once, and owns what its
+//! address leads to.
 
 use crate::lock::{Holder, LockCell, Queue};
 use porpoise_kv::LockMode;

@@ -1,9 +1,8 @@
-//! Replaying the log behind the checkpoint.
+//! Replay of the log behind the checkpoint.
 //!
-//! Segments are read one after the other: groups are checked, records taken
-//! apart, and the writes of commits gathered. What a segment has gathered is
-//! applied by two threads, each of which takes the keys of its half; so all
-//! writes to one key are applied by one thread, in their order.
+//! Segments are read one after the other: groups are checked, records decoded, and the writes of commits
+//! collected. The writes of a segment are applied by two threads, each of which takes the keys of its
+//! half; so all writes to one key are applied by one thread, in their order.
 
 use super::corrupt;
 use super::required::{self, read_header};
@@ -21,7 +20,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Less than so many bytes of writes are applied by one thread.
+/// Bytes of writes up to which one thread applies them.
 const ALONE: usize = 256 << 10;
 
 /// Writes of a commit that are to be applied.
@@ -44,7 +43,7 @@ pub(super) struct ReplayedLog {
     pub(super) segments: Vec<(u64, u64)>,
     pub(super) position: u64,
     pub(super) next_group: u64,
-    /// The last segment's file, and what is valid of it.
+    /// The last segment's file, and its valid part.
     pub(super) last: Option<(PathBuf, Vec<u8>)>,
 }
 
@@ -146,7 +145,7 @@ impl Recovery<'_> {
             let rest = bytes.get(at..).unwrap_or_default();
             let group = Group::decode(rest, header.salt);
             let Some((group, len)) = group.filter(|(g, _)| g.number == log.next_group) else {
-                self.judge_end(path, bytes, at, header, log.next_group, last)?;
+                self.check_end(path, bytes, at, header, log.next_group, last)?;
                 let applied = apply_parts(self.store, &parts);
                 let nonsense = |at| corrupt(path, at, "an invalid write in a record");
                 return applied.map(|()| at).map_err(nonsense);
@@ -173,7 +172,7 @@ impl Recovery<'_> {
     }
 
     /// Whether the log may end where no whole group stands.
-    fn judge_end(
+    fn check_end(
         &self,
         path: &Path,
         bytes: &[u8],
@@ -298,8 +297,7 @@ fn apply_parts(store: &RecordStore, parts: &[Part<'_>]) -> std::result::Result<(
     })
 }
 
-/// What was counted while writes were applied. Threads that count together
-/// would wait for each other's cache lines.
+/// Counts of one thread that applies writes. Shared counters would bounce between caches.
 #[derive(Default)]
 struct Tally {
     bytes: i64,
@@ -314,7 +312,7 @@ impl Tally {
         if let Some((before, newest)) = self.last
             && before != space
         {
-            note_commit(store, before, newest);
+            record_commit(store, before, newest);
         }
         self.last = Some((space, ts));
     }
@@ -324,12 +322,12 @@ impl Tally {
         store.versions_created.add(self.made);
         store.versions_reclaimed.add(self.freed);
         if let Some((space, newest)) = self.last {
-            note_commit(store, space, newest);
+            record_commit(store, space, newest);
         }
     }
 }
 
-fn note_commit(store: &RecordStore, space: SpaceId, ts: u64) {
+fn record_commit(store: &RecordStore, space: SpaceId, ts: u64) {
     if let Some(space) = store.spaces.find(space) {
         space.last_commit.fetch_max(ts, Ordering::AcqRel);
     }

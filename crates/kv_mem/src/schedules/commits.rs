@@ -1,37 +1,38 @@
-//! From the commit point to the reply that may tell of it.
+//! From the commit point to the deferred reply.
 
 use super::{explore, in_memory, key, on_disk};
 use crate::KvMem;
 use porpoise_base::disk::{Disk, MemDisk};
 use porpoise_base::sync::{Condvar, Mutex, thread};
 use porpoise_kv::{
-    Check, DurableListener, Engine, Error, LockMode, LockRequest, Read, Ticket, TxnOptions, Wait,
+    Check, CommitPosition, DurableListener, Engine, Error, LockMode, LockRequest, Read, TxnOptions,
+    Wait,
 };
 use std::path::Path;
 use std::sync::Arc;
 
-/// Commits values of keys; the ticket of the commit, which nobody waited for.
-fn write(engine: &KvMem, names: &[&str], value: &str) -> Ticket {
+/// Commits values of keys; the position of the commit, which may not be durable yet.
+fn write(engine: &KvMem, names: &[&str], value: &str) -> CommitPosition {
     let mut txn = engine.begin(TxnOptions::default()).unwrap();
     for name in names {
         txn.put(key(name), value.as_bytes(), Check::Blind).unwrap();
     }
-    txn.commit().unwrap().ticket
+    txn.commit().unwrap().position
 }
 
-/// A value and the ticket that a reply with it waits for.
-fn read(engine: &KvMem, how: Read, name: &str) -> (Option<String>, Ticket) {
+/// A value and the position that a reply with it waits for.
+fn read(engine: &KvMem, how: Read, name: &str) -> (Option<String>, CommitPosition) {
     let mut txn = engine.begin(TxnOptions::default()).unwrap();
     let mut found = None;
     txn.get(how, &[key(name)], &mut |_, value| {
         found = value.map(|v| String::from_utf8_lossy(v).into_owned());
     })
     .unwrap();
-    (found, txn.commit().unwrap().ticket)
+    (found, txn.commit().unwrap().position)
 }
 
 /// The same by a locking read.
-fn lock(engine: &KvMem, name: &str) -> (Option<String>, Ticket) {
+fn lock(engine: &KvMem, name: &str) -> (Option<String>, CommitPosition) {
     let mut txn = engine.begin(TxnOptions::default()).unwrap();
     let mut found = None;
     let request = LockRequest {
@@ -43,7 +44,7 @@ fn lock(engine: &KvMem, name: &str) -> (Option<String>, Ticket) {
         found = locked.value.map(text);
     })
     .unwrap();
-    (found, txn.commit().unwrap().ticket)
+    (found, txn.commit().unwrap().position)
 }
 
 /// Whether what survives every power cut now has a value.
@@ -57,8 +58,8 @@ fn survives(disk: &MemDisk, value: &str) -> bool {
     })
 }
 
-/// Replies that wait for the log, as a server holds them: in the order of
-/// their requests, each sent when the mark has reached its ticket.
+/// Deferred replies as a server has them: in the order of their requests, each sent when the durable
+/// position has reached its commit position.
 #[derive(Default)]
 struct Held {
     state: Mutex<Replies>,
@@ -72,9 +73,9 @@ struct Replies {
 }
 
 impl DurableListener for Held {
-    fn durable(&self, mark: Ticket) {
+    fn durable(&self, position: CommitPosition) {
         let mut state = self.state.lock();
-        state.told = state.told.max(mark.0);
+        state.told = state.told.max(position.0);
         self.moved.notify_all();
     }
 
@@ -85,11 +86,11 @@ impl DurableListener for Held {
 }
 
 impl Held {
-    /// Sleeps until a ticket may be told of, as a worker does: the engine's
-    /// own mark is looked at before sleeping, what it tells is waited for.
-    fn wait(&self, engine: &KvMem, ticket: Ticket) {
+    /// Sleeps until a position is durable, as a worker does: it reads the engine's durable position
+    /// before it sleeps, and waits for a notification.
+    fn wait(&self, engine: &KvMem, position: CommitPosition) {
         let mut state = self.state.lock();
-        while state.told < ticket.0 && engine.durable_mark() < ticket {
+        while state.told < position.0 && engine.durable_position() < position {
             assert!(!state.failed);
             self.moved.wait(&mut state);
         }
@@ -107,8 +108,8 @@ fn nothing_is_told_before_it_is_on_the_disk() {
                 thread::spawn(move || {
                     for n in 0..2 {
                         let value = format!("{colour}-{n}");
-                        let ticket = write(&engine, &["row"], &value);
-                        engine.wait_durable(ticket).unwrap();
+                        let position = write(&engine, &["row"], &value);
+                        engine.wait_durable(position).unwrap();
                         assert!(survives(&disk, &value), "{value} was acknowledged");
                     }
                 })
@@ -118,11 +119,11 @@ fn nothing_is_told_before_it_is_on_the_disk() {
             .map(|how| {
                 let (engine, disk) = (engine.clone(), disk.clone());
                 thread::spawn(move || {
-                    let (value, ticket) = match how {
+                    let (value, position) = match how {
                         Some(how) => read(&engine, how, "row"),
                         None => lock(&engine, "row"),
                     };
-                    engine.wait_durable(ticket).unwrap();
+                    engine.wait_durable(position).unwrap();
                     if let Some(value) = value {
                         assert!(survives(&disk, &value), "{value} was shown");
                     }
@@ -148,10 +149,10 @@ fn every_held_reply_goes_out_after_its_sync_and_in_order() {
                 thread::spawn(move || {
                     // Both requests run before the first reply goes out.
                     let values = [0, 1].map(|n| format!("{colour}-{n}"));
-                    let tickets = values.each_ref().map(|v| write(&engine, &[colour], v));
-                    assert!(tickets.is_sorted());
-                    for (value, ticket) in values.iter().zip(tickets) {
-                        held.wait(&engine, ticket);
+                    let positions = values.each_ref().map(|v| write(&engine, &[colour], v));
+                    assert!(positions.is_sorted());
+                    for (value, position) in values.iter().zip(positions) {
+                        held.wait(&engine, position);
                         assert!(survives(&disk, value), "the reply of {value} went out");
                     }
                 })
@@ -177,15 +178,15 @@ fn a_commit_behind_a_large_one_is_told_of() {
             thread::spawn(move || {
                 let names: Vec<String> = (0..66).map(|n| format!("k{n:02}")).collect();
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                let ticket = write(&engine, &names, "large");
-                held.wait(&engine, ticket);
+                let position = write(&engine, &names, "large");
+                held.wait(&engine, position);
             })
         };
         let small = {
             let (engine, held) = (engine.clone(), held.clone());
             thread::spawn(move || {
-                let ticket = write(&engine, &["k65"], "small");
-                held.wait(&engine, ticket);
+                let position = write(&engine, &["k65"], "small");
+                held.wait(&engine, position);
                 let keys = ["k00", "k64", "k65"].map(key);
                 let mut found = [false; 3];
                 let mut txn = engine.begin(TxnOptions::default()).unwrap();

@@ -169,7 +169,7 @@ fn the_lighter_of_a_cycle_is_the_victim() {
     explore(2000, || {
         let engine = in_memory();
         let deadlocks = Arc::new(Deadlocks::default());
-        engine.watch_deadlocks(deadlocks.clone());
+        engine.subscribe_deadlocks(deadlocks.clone());
         let cancel = Cancel::new();
         let run = |names: &'static [&'static str], cancel: Cancel| {
             let engine = engine.clone();
@@ -216,7 +216,7 @@ fn a_ring_of_three_ends_with_its_heaviest() {
 /// Two transactions that each hold one key and want the other's: one of them
 /// is told, and the other goes on.
 #[test]
-fn a_circle_of_two_has_one_victim_and_one_winner() {
+fn a_cycle_of_two_has_one_victim_and_one_winner() {
     explore(2000, || {
         let engine = in_memory();
         let both = |engine: Arc<KvMem>, names: [&'static str; 2]| {

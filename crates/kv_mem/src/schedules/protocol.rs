@@ -5,7 +5,7 @@
 //! node and two leaves with two keys at most. `LOOM_MAX_PREEMPTIONS` bounds the interleavings
 //! (3 unless it is set).
 
-use crate::index::optimistic::{Arrival, Descent, Disturbed, Version, Word, descend};
+use crate::index::optimistic::{Arrival, Descent, Restart, Version, Word, descend};
 use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -62,27 +62,27 @@ fn a_validated_read_is_one_state() {
     });
 }
 
-/// Most keys of a leaf, and kids of the inner node.
+/// Most keys of a leaf, and children of the inner node.
 const WIDTH: usize = 2;
 
-/// A node: a leaf's keys, or an inner node's separators with numbers of kids. 0 is no key.
+/// A node: a leaf's keys, or an inner node's separators with numbers of children. 0 is no key.
 struct Node {
     version: Version<AtomicU64>,
     is_leaf: bool,
     count: AtomicUsize,
     keys: [AtomicUsize; WIDTH],
-    kids: [AtomicUsize; WIDTH],
+    children: [AtomicUsize; WIDTH],
 }
 
 impl Node {
-    fn new(is_leaf: bool, keys: &[usize], first_kid: usize) -> Node {
+    fn new(is_leaf: bool, keys: &[usize], first_child: usize) -> Node {
         let key = |at: usize| AtomicUsize::new(keys.get(at).copied().unwrap_or(0));
         Node {
             version: version(),
             is_leaf,
             count: AtomicUsize::new(keys.len()),
             keys: [key(0), key(1)],
-            kids: [AtomicUsize::new(first_kid), AtomicUsize::new(0)],
+            children: [AtomicUsize::new(first_child), AtomicUsize::new(0)],
         }
     }
 
@@ -139,13 +139,13 @@ impl<'g> Descent<'g> for Search<'g> {
         std::ptr::eq(root, node)
     }
 
-    fn step(&self, node: &'g Node, (): &()) -> Result<Option<(&'g Node, ())>, Disturbed> {
+    fn step(&self, node: &'g Node, (): &()) -> Result<Option<(&'g Node, ())>, Restart> {
         if node.is_leaf {
             return Ok(None);
         }
         let below = node.keys().take_while(|separator| *separator <= self.key);
-        let kid = node.kids[below.count().min(WIDTH - 1)].load(Ordering::Acquire);
-        Ok(Some((&self.tree.nodes[kid], ())))
+        let child = node.children[below.count().min(WIDTH - 1)].load(Ordering::Acquire);
+        Ok(Some((&self.tree.nodes[child], ())))
     }
 }
 
@@ -176,7 +176,7 @@ impl Tree {
                 return found;
             }
         }
-        // Disturbed by one change more than once: no more than two descents can be.
+        // Restart by one change more than once: no more than two descents can be.
         panic!("one change disturbed three descents");
     }
 
@@ -190,7 +190,7 @@ impl Tree {
         right.count.store(1, Ordering::Relaxed);
         left.count.store(1, Ordering::Relaxed);
         inner.keys[0].store(2, Ordering::Release);
-        inner.kids[1].store(RIGHT, Ordering::Release);
+        inner.children[1].store(RIGHT, Ordering::Release);
         inner.count.store(1, Ordering::Relaxed);
         left.version.end();
         inner.version.end();

@@ -1,17 +1,19 @@
 //! The commit of a transaction.
 //!
-//! 1. Keys to be compared are locked in order and compared with the view.
-//! 2. Records of all keys are found or made; the log record is encoded.
-//! 3. Under the sequencer: what was read with validation is validated, the
-//!    commit gets the next timestamp, its record is appended to the log
-//!    buffer (the commit point), its versions are installed. A large write set
-//!    is installed after the sequencer was let go; snapshots and validation
-//!    wait for it, other commits do not.
-//! 4. The mark is published as far as it may be; locks go (transactions.md, 19).
+//! 1. Keys that are written without a lock are locked in order and compared with the snapshot (first
+//!    committer wins).
+//! 2. Records of all keys are found or created; the log record is encoded.
+//! 3. Under the sequencer: tracked reads are validated, the commit gets the next timestamp, its record
+//!    is appended to the log buffer (the commit point), its versions are installed. The versions of a
+//!    large write set are installed after the sequencer was released; snapshots and validation wait for
+//!    them, other commits do not.
+//! 4. The watermark advances as far as it may; the locks are released before the commit is on disk
+//!    (early lock release; Johnson et al., "Aether: A Scalable Approach to Logging", 2010;
+//!    transactions.md, 19).
 //!
 //! Invariants:
 //! 1. Timestamps are in the order of the log.
-//! 2. Nothing can fail after the commit point but the disk.
+//! 2. Nothing but the disk can fail after the commit point.
 //! 3. Locks are released after the versions are installed.
 
 use super::MemTxn;
@@ -27,13 +29,13 @@ use crate::state::EngineState;
 use crate::writes::Writes;
 use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::Ordering;
-use porpoise_kv::{Check, Commit, Error, Key, LockMode, Result, Ticket, Wait};
+use porpoise_kv::{Check, Commit, CommitPosition, Error, Key, LockMode, Result, Wait};
 use smallvec::SmallVec;
 
-/// Up to so many versions are installed under the sequencer.
+/// Number of versions up to which a commit installs them under the sequencer.
 const SMALL: usize = 64;
 
-/// A write set goes to the log in pieces of about so many bytes.
+/// Bytes of a chunk in which a large write set goes to the log, about.
 const CHUNK: usize = 1 << 20;
 
 /// Versions to be installed, of which a few need no allocation.
@@ -64,7 +66,7 @@ impl MemTxn {
         let mut installs = Installs::with_capacity(writes.len());
         let sequenced = self.resolve_and_sequence(&state, writes, &mut installs);
         if sequenced.is_err() {
-            // Keys that were made for nothing; those locked go with their locks.
+            // Removes keys that were created in vain; locked ones are removed with their locks.
             let guard = crossbeam_epoch::pin();
             for install in &installs {
                 let store = &state.store;
@@ -81,15 +83,15 @@ impl MemTxn {
         {
             log.wait_synced(position)?;
         }
-        let ticket = Ticket(ts.max(self.seen));
-        watermark.request(ticket.0);
-        Ok(Commit { ticket })
+        let position = CommitPosition(ts.max(self.seen));
+        watermark.request(position.0);
+        Ok(Commit { position })
     }
 
     fn only_read(&self) -> Commit {
         self.state.pipeline.watermark.request(self.seen);
         Commit {
-            ticket: Ticket(self.seen),
+            position: CommitPosition(self.seen),
         }
     }
 
@@ -109,8 +111,8 @@ impl MemTxn {
         self.sequence(state, installs, &mut logged).map(Some)
     }
 
-    /// Locks and compares what is to be compared; finds the records. Deletions
-    /// of what is not there are left out.
+    /// Locks and compares keys that were written without a lock; finds the records. Deletions of
+    /// absent keys are left out.
     fn resolve<'s>(
         &mut self,
         state: &'s EngineState,
@@ -125,12 +127,12 @@ impl MemTxn {
                     let until = || Wait::Until(state.clock.now() + state.lock_wait);
                     let wait = *wait.get_or_insert_with(until);
                     let record = self.lock_key(space.id, &write.key, LockMode::Exclusive, wait)?;
-                    if let (Some(record), Some(view)) = (&record, self.view_ts()) {
+                    if let (Some(record), Some(snapshot)) = (&record, self.snapshot_ts()) {
                         let guard = crossbeam_epoch::pin();
-                        if record.newest(&guard).is_some_and(|v| v.ts() > view) {
+                        if record.newest(&guard).is_some_and(|v| v.ts() > snapshot) {
                             return Err(Error::Conflict);
                         }
-                        self.views_stand()?;
+                        self.check_snapshots()?;
                     }
                     record
                 }
@@ -155,8 +157,8 @@ impl MemTxn {
         Ok(())
     }
 
-    /// Validates what was read when nothing is left to write: deletions of
-    /// what is gone by now may have been told of as deletions.
+    /// Validates reads when nothing is left to write: deletions of
+    /// keys that are absent by now may have been reported as deleted.
     fn validate_alone(&self, state: &EngineState) -> Result<()> {
         if !self.reads.validates() {
             return Ok(());
@@ -165,7 +167,7 @@ impl MemTxn {
         let _seq = pipeline.wait_installed(pipeline.lock());
         let guard = crossbeam_epoch::pin();
         self.reads.validate(&state.store.spaces, &guard)?;
-        self.views_stand()
+        self.check_snapshots()
     }
 
     /// The record of a key that is locked.
@@ -208,7 +210,7 @@ impl MemTxn {
         if self.reads.validates() {
             self.reads.validate(&state.store.spaces, &guard)?;
             // Deletions that must be found were there.
-            self.views_stand()?;
+            self.check_snapshots()?;
         }
         for install in installs.iter() {
             if install.space.dropped() {
@@ -252,7 +254,7 @@ struct Logged<'s> {
 }
 
 impl<'s> Logged<'s> {
-    /// Encodes what is to be logged; a large write set goes ahead in chunks.
+    /// Encodes the logged writes; a large write set goes to the log ahead, in chunks.
     fn encode(state: &'s EngineState, installs: &[Install<'_>]) -> Result<Logged<'s>> {
         let mut logged = Logged {
             log: state.log.as_deref(),
@@ -308,8 +310,8 @@ impl<'s> Logged<'s> {
             return 0;
         };
         if self.record.is_empty() {
-            // The mark has to pass it all the same.
-            log.nudge(seq);
+            // The watermark has to pass it all the same.
+            log.wake_thread(seq);
             return seq.log.appended;
         }
         stamp(&mut self.record, ts);
@@ -331,8 +333,8 @@ impl Drop for Logged<'_> {
     }
 }
 
-/// Puts all versions into their chains, and what they superseded into the
-/// reclaimer's queue.
+/// Pushes all versions to their chains, and queues records with superseded versions for the
+/// reclaimer.
 fn install_all(state: &EngineState, installs: &mut [Install<'_>], ts: u64, guard: &Guard) {
     let mut weight = 0;
     let mut superseded: SmallVec<[Item; 4]> = SmallVec::new();

@@ -5,7 +5,7 @@ use crate::deadlock::Waiting;
 use crate::lock::{Request, Waited, Waiter};
 use crate::record::RecordRef;
 use crate::validate::Tracked;
-use porpoise_kv::{Error, Key, LockMode, Mark, Result, SpaceId, Wait};
+use porpoise_kv::{Error, Key, LockMode, Result, SpaceId, StatementMark, Wait};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,7 +22,7 @@ impl MemTxn {
         }
     }
 
-    fn hold(&mut self, space: SpaceId, record: &RecordRef) {
+    fn add_held(&mut self, space: SpaceId, record: &RecordRef) {
         self.held.push(Held {
             space,
             record: record.clone(),
@@ -43,21 +43,21 @@ impl MemTxn {
             self.options.cancel.set_txn(self.id);
         }
         loop {
-            // Looked for here, so that callers need not count the engine's
-            // references up and down: all threads share that line.
+            // Looked up here, so that callers need not clone the Arc of the engine's state, whose
+            // count is a cache line that all threads share.
             let found = self.state.store.spaces.get(space)?;
             let record = self.state.store.get_or_create(found, key);
             let mut latch = record.latch();
-            let mut looked = !matches!(wait, Wait::Until(_));
+            let mut spun = !matches!(wait, Wait::Until(_));
             let request = loop {
                 if latch.dead {
                     break None;
                 }
                 match latch.lock.request(self.id, mode) {
-                    Request::Blocked if !looked && latch.lock.is_lone() => {
+                    Request::Blocked if !spun && latch.lock.is_lone() => {
                         drop(latch);
-                        record.look_for_change();
-                        looked = true;
+                        record.spin_while_held();
+                        spun = true;
                         latch = record.latch();
                     }
                     request => break Some(request),
@@ -71,7 +71,7 @@ impl MemTxn {
                 Some(Request::Granted(fresh)) => {
                     drop(latch);
                     if fresh {
-                        self.hold(space, &record);
+                        self.add_held(space, &record);
                     }
                     return Ok(Some(record));
                 }
@@ -84,7 +84,7 @@ impl MemTxn {
                     let fresh = latch.lock.held(self.id).is_none();
                     let waiter = latch.lock.enqueue(self.id, mode);
                     drop(latch);
-                    self.queue_up((space, &record, mode), fresh, &waiter, deadline)?;
+                    self.wait_in_queue((space, &record, mode), fresh, &waiter, deadline)?;
                     return Ok(Some(record));
                 }
             }
@@ -92,7 +92,7 @@ impl MemTxn {
     }
 
     /// Waits in the queue of a lock, of which nothing was held if `fresh`.
-    fn queue_up(
+    fn wait_in_queue(
         &mut self,
         lock: (SpaceId, &RecordRef, LockMode),
         fresh: bool,
@@ -102,9 +102,9 @@ impl MemTxn {
         self.state.metrics.lock_waits.add(1);
         let (space, record, _) = lock;
         let failed = self.wait_for(lock, waiter, deadline);
-        let left = failed.is_some() && record.latch().lock.give_up(waiter);
+        let left = failed.is_some() && record.latch().lock.leave_queue(waiter);
         if !left && fresh {
-            self.hold(space, record);
+            self.add_held(space, record);
         }
         match failed {
             Some(error) if left || matches!(error, Error::Cancelled(_)) => {
@@ -125,7 +125,7 @@ impl MemTxn {
         waiter: &Arc<Waiter>,
         deadline: Instant,
     ) -> Option<Error> {
-        if waiter.look() {
+        if waiter.spin() {
             return None;
         }
         let graph = &self.state.deadlocks;
@@ -137,7 +137,7 @@ impl MemTxn {
             match waiter.wait(deadline, &self.options.cancel) {
                 Waited::Granted => break None,
                 Waited::Called => {
-                    if record.latch().lock.claim(waiter) || waiter.look() {
+                    if record.latch().lock.claim(waiter) || waiter.spin() {
                         break None;
                     }
                 }
@@ -153,8 +153,8 @@ impl MemTxn {
         failed
     }
 
-    /// Takes back one lock call on a key; the lock goes with the last.
-    pub(super) fn unlock_key(&mut self, key: Key<'_>, since: Mark) {
+    /// Takes back one lock call on a key; the lock is released with the last.
+    pub(super) fn unlock_key(&mut self, key: Key<'_>, since: StatementMark) {
         if self.writes.wrote(key) {
             return;
         }
@@ -167,11 +167,11 @@ impl MemTxn {
         };
         if held.since >= since.0 && held.record.latch().lock.release_one(self.id) {
             let held = self.held.swap_remove(at);
-            // What it looked at may change from now on.
-            if self.reads.keeps()
-                && let Some(view) = self.view_ts()
+            // The key may change from now on.
+            if self.reads.is_tracking()
+                && let Some(snapshot) = self.snapshot_ts()
             {
-                self.reads.push(Tracked::key(key, (view, false)));
+                self.reads.push(Tracked::key(key, (snapshot, false)));
             }
             let guard = crossbeam_epoch::pin();
             let store = &self.state.store;

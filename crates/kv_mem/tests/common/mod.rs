@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use porpoise_base::disk::MemDisk;
-use porpoise_kv::{Check, Durability, Engine, Error, Key, Read, ScanRange, SpaceId, Ticket};
+use porpoise_kv::{
+    Check, CommitPosition, Durability, Engine, Error, Key, Read, ScanRange, SpaceId,
+};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -26,7 +28,7 @@ pub fn key(name: &str) -> Key<'_> {
 }
 
 /// Commits writes (`None` deletes) in one transaction.
-pub fn write(engine: &KvMem, writes: &[(&str, Option<&str>)]) -> Result<Ticket, Error> {
+pub fn write(engine: &KvMem, writes: &[(&str, Option<&str>)]) -> Result<CommitPosition, Error> {
     let mut txn = engine.begin(Default::default())?;
     for (name, value) in writes {
         match value {
@@ -34,12 +36,12 @@ pub fn write(engine: &KvMem, writes: &[(&str, Option<&str>)]) -> Result<Ticket, 
             None => txn.delete(key(name), Check::FirstCommitter)?,
         }
     }
-    Ok(txn.commit()?.ticket)
+    Ok(txn.commit()?.position)
 }
 
 pub fn set(engine: &KvMem, name: &str, value: &str) -> Result<(), Error> {
-    let ticket = write(engine, &[(name, Some(value))])?;
-    engine.wait_durable(ticket)
+    let position = write(engine, &[(name, Some(value))])?;
+    engine.wait_durable(position)
 }
 
 pub fn get(engine: &KvMem, name: &str) -> Option<String> {

@@ -54,7 +54,7 @@ impl Db {
                 txn.put(key, &value, Check::Blind)?;
             }
             let commit = txn.commit()?;
-            self.engine().wait_durable(commit.ticket)?;
+            self.engine().wait_durable(commit.position)?;
             Ok(())
         })
     }

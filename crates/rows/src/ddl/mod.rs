@@ -47,7 +47,7 @@ use crate::partition::Partitioning;
 use crate::table::Table;
 use parking_lot::MutexGuard;
 use porpoise_base::cancel::Cancel;
-use porpoise_kv::{LockMode, LockRequest, SpaceId, Ticket, TxnOptions, Wait};
+use porpoise_kv::{CommitPosition, LockMode, LockRequest, SpaceId, TxnOptions, Wait};
 use porpoise_types::{Collation, ColumnType};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -78,7 +78,7 @@ pub struct DdlCx<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DdlDone {
     /// The reply waits for this.
-    pub ticket: Ticket,
+    pub ticket: CommitPosition,
     /// What `IF [NOT] EXISTS` turned into a note: code, and nothing changed.
     pub note: bool,
     /// Rows that were copied.
@@ -181,7 +181,7 @@ impl Db {
         &self,
         cx: &DdlCx<'_>,
         change: impl FnOnce(&mut Draft) -> Result<()>,
-    ) -> Result<Ticket> {
+    ) -> Result<CommitPosition> {
         let _one_at_a_time = self.one_change_at_a_time(cx)?;
         let mut txn = self.engine().begin(TxnOptions {
             sync: true,
@@ -206,7 +206,7 @@ impl Db {
             .map_err(|ended| Error::Kv(porpoise_kv::Error::Cancelled(ended.0)))?;
         let commit = txn.commit()?;
         self.publish(Arc::new(new));
-        Ok(commit.ticket)
+        Ok(commit.position)
     }
 
     /// Waits for its turn to change the catalog, until the deadline or a

@@ -9,14 +9,14 @@ use crate::db::Db;
 use crate::definition::{IndexKind, TableDef, TableId};
 use crate::error::Result;
 use crate::table::Table;
-use porpoise_kv::{CounterId, SpaceId, Ticket};
+use porpoise_kv::{CommitPosition, CounterId, SpaceId};
 use std::sync::Arc;
 
 /// What DROP TABLE did.
 #[derive(Clone, Debug, Default)]
 pub struct DropDone {
     /// The reply waits for this.
-    pub ticket: Ticket,
+    pub ticket: CommitPosition,
     /// With IF EXISTS: tables that were not there, as `db.name`.
     pub missing: Vec<String>,
 }
@@ -66,7 +66,7 @@ impl Db {
         cx: &DdlCx<'_>,
         spec: &TableSpec,
         table: TableDef,
-    ) -> Result<Ticket> {
+    ) -> Result<CommitPosition> {
         if let Some(first) = spec.auto_increment {
             self.engine().set_next_id(table.counter, first.max(1))?;
         }

@@ -12,7 +12,7 @@ use super::parts::{Blobs, Waiting};
 use crate::Result;
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
-use porpoise_kv::{Key, LockMode, LockRequest, Mark, Read, Wait};
+use porpoise_kv::{Key, LockMode, LockRequest, Read, StatementMark, Wait};
 use smallvec::SmallVec;
 
 /// What locking a row found.
@@ -224,7 +224,7 @@ impl Txn {
 
     /// Lets go of rows locked since `since` that turned out not to match and
     /// were not written. An engine may ignore it.
-    pub fn unlock_rows(&mut self, table: &Table, keys: &[&[u8]], since: Mark) {
+    pub fn unlock_rows(&mut self, table: &Table, keys: &[&[u8]], since: StatementMark) {
         let keys: SmallVec<[Key<'_>; 16]> = keys
             .iter()
             .map(|k| Key::new(table.space(0, k), k))

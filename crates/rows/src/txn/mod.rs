@@ -42,7 +42,7 @@ use crate::table::Table;
 use crate::{AutoIncOptions, Error, Result};
 use keyset::KeySet;
 use porpoise_base::cancel::Cancel;
-use porpoise_kv::{self as kv, Isolation, Mark, Ticket, TxnOptions, Wait};
+use porpoise_kv::{self as kv, CommitPosition, Isolation, StatementMark, TxnOptions, Wait};
 use porpoise_types::Value;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -215,8 +215,8 @@ impl Txn {
 
     /// From now on keeps what is read from the view, for [`Txn::advance`]; to
     /// be called before its first read.
-    pub fn keep_reads(&mut self) {
-        self.kv.keep_reads();
+    pub fn track_reads(&mut self) {
+        self.kv.track_reads();
     }
 
     /// Moves a pinned view to now, if everything that was read from it is the
@@ -229,15 +229,15 @@ impl Txn {
     }
 
     /// How many reads are kept so far, for the commit or for
-    /// [`Txn::advance`]: a position for [`Txn::forget_reads`].
-    pub fn kept_reads(&self) -> usize {
-        self.kv.kept_reads()
+    /// [`Txn::advance`]: a position for [`Txn::untrack_reads`].
+    pub fn tracked_reads(&self) -> usize {
+        self.kv.tracked_reads()
     }
 
     /// Forgets the reads that are kept from there on: those of a run of a
     /// statement that is run again at a newer view.
-    pub fn forget_reads(&mut self, from: usize) {
-        self.kv.forget_reads(from);
+    pub fn untrack_reads(&mut self, from: usize) {
+        self.kv.untrack_reads(from);
     }
 
     /// Whether the view is pinned.
@@ -246,12 +246,12 @@ impl Txn {
     }
 
     /// The present end of the write set: statement mark and savepoint.
-    pub fn mark(&self) -> Mark {
+    pub fn mark(&self) -> StatementMark {
         self.kv.mark()
     }
 
     /// Takes back the writes from `mark` on; keeps locks.
-    pub fn rollback_to(&mut self, mark: Mark) {
+    pub fn rollback_to(&mut self, mark: StatementMark) {
         self.kv.rollback_to(mark);
     }
 
@@ -262,7 +262,7 @@ impl Txn {
 
     /// The newest commit that current reads and lock grants have shown: a
     /// reply made from them waits for it.
-    pub fn seen(&self) -> Ticket {
+    pub fn seen(&self) -> CommitPosition {
         self.kv.seen()
     }
 
@@ -328,9 +328,11 @@ impl Txn {
         let done = self.kv.commit();
         if !self.watched.is_empty() {
             match &done {
-                Ok(commit) => self.db.watches.committed(&self.watched, commit.ticket),
+                Ok(commit) => self.db.watches.committed(&self.watched, commit.position),
                 Err(kv::Error::Unknown(_)) => {
-                    self.db.watches.committed(&self.watched, Ticket::NONE);
+                    self.db
+                        .watches
+                        .committed(&self.watched, CommitPosition::NONE);
                 }
                 Err(_) => {}
             }

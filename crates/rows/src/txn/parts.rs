@@ -18,7 +18,7 @@ use crate::db::Db;
 use crate::row::{Filled, RowBuf, RowRef, filled};
 use crate::table::Table;
 use crate::{Error, Result};
-use porpoise_kv::{self as kv, Key, Read, SpaceId, TxnOptions, View};
+use porpoise_kv::{self as kv, Key, Read, ReadMode, SpaceId, TxnOptions};
 use smallvec::SmallVec;
 
 /// Bytes of values fetched in one call, unless a single row has more.
@@ -235,7 +235,7 @@ impl Txn {
             if torn.is_empty() {
                 return Ok(());
             }
-            if read.view == View::Snapshot {
+            if read.mode == ReadMode::Snapshot {
                 return Err(lost(table));
             }
             // The rows have changed since they were read.

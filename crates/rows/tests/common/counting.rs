@@ -2,9 +2,9 @@
 //! answers to commits can get lost.
 
 use porpoise_kv::{
-    Capabilities, Check, Commit, CounterId, DurableListener, Engine, Error, Key, Limits,
-    LockRequest, Locked, Mark, Read, Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, SpaceSpec,
-    Stat, Ticket, Txn, TxnOptions, Wait,
+    Capabilities, Check, Commit, CommitPosition, CounterId, DurableListener, Engine, Error, Key,
+    Limits, LockRequest, Locked, Read, Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, SpaceSpec,
+    Stat, StatementMark, Txn, TxnOptions, Wait,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -104,10 +104,10 @@ impl Engine for Counting {
     fn set_next_id(&self, counter: CounterId, next: u64) -> Result<()> {
         self.inner.set_next_id(counter, next)
     }
-    fn durable_mark(&self) -> Ticket {
-        self.inner.durable_mark()
+    fn durable_position(&self) -> CommitPosition {
+        self.inner.durable_position()
     }
-    fn wait_durable(&self, ticket: Ticket) -> Result<()> {
+    fn wait_durable(&self, ticket: CommitPosition) -> Result<()> {
         self.inner.wait_durable(ticket)
     }
     fn subscribe(&self, listener: Arc<dyn DurableListener>) {
@@ -131,8 +131,8 @@ impl Txn for CountingTxn {
     fn pinned(&self) -> bool {
         self.inner.pinned()
     }
-    fn keep_reads(&mut self) {
-        self.inner.keep_reads();
+    fn track_reads(&mut self) {
+        self.inner.track_reads();
     }
     fn advance(&mut self) -> Result<bool> {
         self.inner.advance()
@@ -165,7 +165,7 @@ impl Txn for CountingTxn {
         self.calls.locks.fetch_add(1, Ordering::SeqCst);
         self.inner.lock(requests, wait, visit)
     }
-    fn unlock(&mut self, keys: &[Key<'_>], since: Mark) {
+    fn unlock(&mut self, keys: &[Key<'_>], since: StatementMark) {
         self.inner.unlock(keys, since);
     }
     fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()> {
@@ -174,16 +174,16 @@ impl Txn for CountingTxn {
     fn delete(&mut self, key: Key<'_>, check: Check) -> Result<()> {
         self.inner.delete(key, check)
     }
-    fn mark(&self) -> Mark {
+    fn mark(&self) -> StatementMark {
         self.inner.mark()
     }
-    fn rollback_to(&mut self, mark: Mark) {
+    fn rollback_to(&mut self, mark: StatementMark) {
         self.inner.rollback_to(mark);
     }
     fn has_writes(&self) -> bool {
         self.inner.has_writes()
     }
-    fn seen(&self) -> Ticket {
+    fn seen(&self) -> CommitPosition {
         self.inner.seen()
     }
     fn commit(self: Box<Self>) -> Result<Commit> {

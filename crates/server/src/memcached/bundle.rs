@@ -39,7 +39,7 @@ use super::requirement::Requirement;
 use super::session::{Work, finish};
 use super::store::lock;
 use crate::net::Output;
-use porpoise_kv::{LockMode, Ticket};
+use porpoise_kv::{CommitPosition, LockMode};
 use porpoise_rows::Txn;
 use porpoise_rows::catalog::TableId;
 use porpoise_wire::memcached::command::Status;
@@ -203,7 +203,7 @@ fn attempt(
     for meta in commands {
         match resolve(context, current, meta, &mut { convert }) {
             Ok(found) => resolved.extend(found),
-            Err(failure) => return Attempt::failed(failure, Ticket::NONE),
+            Err(failure) => return Attempt::failed(failure, CommitPosition::NONE),
         }
     }
     let sets = resolved.iter().flat_map(|r| r.container.write_set.iter());
@@ -211,14 +211,14 @@ fn attempt(
     tables.sort_unstable();
     tables.dedup();
     if let Err(error) = context.share(&tables) {
-        return Attempt::failed(error.into(), Ticket::NONE);
+        return Attempt::failed(error.into(), CommitPosition::NONE);
     }
     if shared.db.catalog_version() != current.mapping.catalog_version {
         return Attempt::Stale;
     }
     let mut txn = match context.begin() {
         Ok(txn) => txn,
-        Err(error) => return Attempt::failed(error.into(), Ticket::NONE),
+        Err(error) => return Attempt::failed(error.into(), CommitPosition::NONE),
     };
     let mut carried = Carried {
         answers: Vec::new(),

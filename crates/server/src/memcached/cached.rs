@@ -11,7 +11,7 @@ use super::context::{CommandContext, Done};
 use super::notes::After;
 use super::store::hindrance;
 use super::touch::Touched;
-use porpoise_kv::Ticket;
+use porpoise_kv::CommitPosition;
 use porpoise_wire::memcached::command::{Change, Count, Delete, Mode, Outcome, Status, Store};
 
 /// Carries out a command on an item of the cache.
@@ -72,7 +72,7 @@ pub(super) fn apply(context: &CommandContext, command: &Change<'_>) -> Done<Outc
     };
     Done {
         outcome: Ok(outcome),
-        ticket: Ticket::NONE,
+        ticket: CommitPosition::NONE,
     }
 }
 

@@ -26,7 +26,7 @@ use super::notes::{After, Id, Mark, Notes};
 use super::requirement::Requirement;
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
-use porpoise_kv::{self as kv, Read, Ticket};
+use porpoise_kv::{self as kv, CommitPosition, Read};
 use porpoise_rows::mdl::{MdlError, MdlSession};
 use porpoise_rows::{BeginOptions, Error, Txn};
 use std::borrow::Cow;
@@ -82,7 +82,7 @@ pub struct Done<T> {
     /// The outcome.
     pub outcome: Result<T, Failure>,
     /// What the reply waits for.
-    pub ticket: Ticket,
+    pub ticket: CommitPosition,
 }
 
 /// One attempt at a write.
@@ -95,7 +95,7 @@ pub enum Attempt<T> {
 
 impl<T> Attempt<T> {
     /// It failed.
-    pub(super) fn failed(failure: Failure, ticket: Ticket) -> Attempt<T> {
+    pub(super) fn failed(failure: Failure, ticket: CommitPosition) -> Attempt<T> {
         Attempt::Done(Done {
             outcome: Err(failure),
             ticket,
@@ -119,10 +119,10 @@ impl<T> Attempt<T> {
             Err(failure) => return Attempt::failed(failure, txn.seen()),
         };
         match txn.commit() {
-            Err(error) => Attempt::failed(error.into(), Ticket::NONE),
+            Err(error) => Attempt::failed(error.into(), CommitPosition::NONE),
             Ok(commit) => Attempt::Done(Done {
                 outcome: Ok(outcome),
-                ticket: commit.ticket,
+                ticket: commit.position,
             }),
         }
     }
@@ -212,7 +212,7 @@ pub struct CommandContext {
     /// [`super::switch`]).
     pub(super) switched: Option<Box<[u8]>>,
     /// The newest commit of this connection.
-    own: Ticket,
+    own: CommitPosition,
 }
 
 impl CommandContext {
@@ -226,7 +226,7 @@ impl CommandContext {
             text: Vec::new(),
             reader: None,
             switched: None,
-            own: Ticket::NONE,
+            own: CommitPosition::NONE,
         }
     }
 
@@ -257,15 +257,15 @@ impl CommandContext {
     pub(super) fn reader(&mut self, count: usize) -> Result<(Txn, Read), Failure> {
         let engine = self.shared.db.engine();
         let mut read = Read::SNAPSHOT;
-        if self.own != Ticket::NONE {
-            if engine.durable_mark() >= self.own {
-                self.own = Ticket::NONE;
+        if self.own != CommitPosition::NONE {
+            if engine.durable_position() >= self.own {
+                self.own = CommitPosition::NONE;
             } else if count == 1 {
                 read = Read::CURRENT;
             } else {
                 let own = self.own;
                 blocking(|| engine.wait_durable(own)).map_err(Error::from)?;
-                self.own = Ticket::NONE;
+                self.own = CommitPosition::NONE;
             }
         }
         let txn = match self.reader.take() {
@@ -282,11 +282,11 @@ impl CommandContext {
 
     /// Whether a commit of this connection may not be in the log yet.
     pub(super) fn has_pending_own(&self) -> bool {
-        self.own != Ticket::NONE && self.shared.db.engine().durable_mark() < self.own
+        self.own != CommitPosition::NONE && self.shared.db.engine().durable_position() < self.own
     }
 
     /// A commit of this connection.
-    pub(super) fn note_own(&mut self, ticket: Ticket) {
+    pub(super) fn note_own(&mut self, ticket: CommitPosition) {
         self.own = self.own.max(ticket);
     }
 
@@ -325,7 +325,7 @@ impl CommandContext {
                 }
                 Attempt::Stale if tries >= TRIES => {
                     let outcome = Err(Failure::Rows(Error::DefinitionChanged));
-                    let ticket = Ticket::NONE;
+                    let ticket = CommitPosition::NONE;
                     return Done { outcome, ticket };
                 }
                 Attempt::Stale => {}
@@ -349,11 +349,11 @@ impl CommandContext {
                 // The policy changed meanwhile: the next attempt sees it.
                 return Attempt::Stale;
             }
-            Err(failure) => return failed(failure, Ticket::NONE),
+            Err(failure) => return failed(failure, CommitPosition::NONE),
         };
         let db = &self.shared.db;
         if let Err(error) = self.share(&container.write_set) {
-            return failed(error.into(), Ticket::NONE);
+            return failed(error.into(), CommitPosition::NONE);
         }
         if db.catalog_version() != current.mapping.catalog_version {
             return Attempt::Stale;
@@ -361,7 +361,7 @@ impl CommandContext {
         let mut convert = Conversion::new(db.clock().as_ref());
         self.keys.clear();
         if let Err(error) = container.append_key(rest, &mut convert, &mut self.keys) {
-            return failed(Failure::NoSuchKey(error), Ticket::NONE);
+            return failed(Failure::NoSuchKey(error), CommitPosition::NONE);
         }
         let mut place = Place {
             container,
@@ -377,7 +377,7 @@ impl CommandContext {
         };
         let mut txn = match db.begin(self.options()) {
             Ok(txn) => txn,
-            Err(error) => return failed(error.into(), Ticket::NONE),
+            Err(error) => return failed(error.into(), CommitPosition::NONE),
         };
         let outcome = run(&mut txn, &mut place);
         Attempt::end(txn, outcome)

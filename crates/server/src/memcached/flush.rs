@@ -15,7 +15,7 @@ use super::mapping::Mapping;
 use super::requirement::Requirement;
 use crate::metrics::{self, Counter};
 use porpoise_base::blocking::blocking;
-use porpoise_kv::{Read, Ticket};
+use porpoise_kv::{CommitPosition, Read};
 use porpoise_rows::{Error, Fetch, KeyRange, ScanPosition, ScanSpec};
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ const TRIES: usize = 16;
 pub fn flush(
     context: &mut CommandContext,
     current: &mut Arc<Current>,
-) -> Result<(u64, Ticket), Failure> {
+) -> Result<(u64, CommitPosition), Failure> {
     metrics::add(Counter::MemcachedFlush, 1);
     context.end_batch();
     // It may take long: others of this group are served by another worker.
@@ -42,7 +42,7 @@ pub fn flush(
     if held.mapping.uses_cache() {
         context.shared.cache.clear();
     }
-    let (mut rows, mut ticket) = (0, Ticket::NONE);
+    let (mut rows, mut ticket) = (0, CommitPosition::NONE);
     for at in held.mapping.flushed() {
         let Some(container) = held.mapping.containers.get(at) else {
             continue;
@@ -67,8 +67,8 @@ fn flush_container(
     context: &mut CommandContext,
     mapping: &Mapping,
     container: &Container,
-) -> Result<(u64, Ticket), Failure> {
-    let (mut rows, mut ticket) = (0, Ticket::NONE);
+) -> Result<(u64, CommitPosition), Failure> {
+    let (mut rows, mut ticket) = (0, CommitPosition::NONE);
     let mut start = Vec::new();
     let mut tries = 0;
     loop {
@@ -115,12 +115,14 @@ pub(super) fn flush_or_schedule(
         let allowed = authorize(context, &current.mapping);
         let identity = context.identity.clone();
         let outcome = allowed.and_then(|()| shared.delayed.set(&shared, at, from, identity));
-        (outcome, Ticket::NONE)
+        (outcome, CommitPosition::NONE)
     } else {
         shared.delayed.forget();
         let done = flush(context, current);
         tell(&done.clone().map(|(rows, _)| rows), from);
-        let ticket = done.as_ref().map_or(Ticket::NONE, |(_, ticket)| *ticket);
+        let ticket = done
+            .as_ref()
+            .map_or(CommitPosition::NONE, |(_, ticket)| *ticket);
         (done.map(|_| ()), ticket)
     };
     Done { outcome, ticket }
@@ -136,7 +138,7 @@ pub(super) fn tell(done: &Result<u64, Failure>, from: &str) {
 
 struct Batch {
     rows: u64,
-    ticket: Ticket,
+    ticket: CommitPosition,
     /// The last key looked at, if there may be more.
     last: Option<Vec<u8>>,
 }
@@ -172,7 +174,7 @@ fn one_batch(
     )?;
     let gone = txn.lock_present(table, &keys, |_| true)?;
     let done = large::delete(container, &mut txn, gone)?;
-    let ticket = txn.commit()?.ticket;
+    let ticket = txn.commit()?.position;
     Ok(Batch {
         rows: done.deleted,
         ticket,

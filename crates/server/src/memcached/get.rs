@@ -153,7 +153,7 @@ fn run(
         }
         done += took;
         hits += found;
-        if txn.seen() != porpoise_kv::Ticket::NONE {
+        if txn.seen() != porpoise_kv::CommitPosition::NONE {
             out.hold_from(start, txn.seen());
         }
         if done < count {
@@ -167,7 +167,7 @@ fn run(
         }
     }
     // A current read is no snapshot for those that follow.
-    if read.view == Read::SNAPSHOT.view {
+    if read.mode == Read::SNAPSHOT.mode {
         context.give_back(txn);
     }
     let hits = u64::try_from(hits).unwrap_or(0);

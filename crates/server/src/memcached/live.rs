@@ -120,7 +120,7 @@ impl Live {
             return;
         }
         let definitions = held.mapping.catalog_version != self.db.catalog_version();
-        if !definitions && self.db.engine().durable_mark() < held.watch.ticket() {
+        if !definitions && self.db.engine().durable_position() < held.watch.ticket() {
             return;
         }
         let last = held.mapping.roles.get(&self.role).copied();

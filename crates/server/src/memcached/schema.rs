@@ -19,7 +19,7 @@
 //! 2. Nothing that exists is changed: what an operator made of the
 //!    configuration stays.
 
-use porpoise_kv::Ticket;
+use porpoise_kv::CommitPosition;
 use porpoise_rows::catalog::{ColumnDefault, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
 use porpoise_rows::{BeginOptions, Db, InsertMode, KeyRange, Result, ScanPosition, ScanSpec};
@@ -332,12 +332,12 @@ impl Definition {
 ///
 /// # Errors
 /// Those of data definition and of writing rows.
-pub fn ensure(db: &Arc<Db>) -> Result<Ticket> {
+pub fn ensure(db: &Arc<Db>) -> Result<CommitPosition> {
     let catalog = db.catalog();
     let known = |name: &&'static str| catalog.table(DATABASE, name).is_some();
     let complete = is_complete(db)?;
     if complete && CONFIGURATION.iter().all(known) {
-        return Ok(Ticket::NONE);
+        return Ok(CommitPosition::NONE);
     }
     let now = db.clock().unix_micros();
     db.define(|cx| {
@@ -349,7 +349,7 @@ pub fn ensure(db: &Arc<Db>) -> Result<Ticket> {
     })?;
     if complete {
         // Only a table that came with a later version was missing.
-        return Ok(Ticket::NONE);
+        return Ok(CommitPosition::NONE);
     }
     let mut txn = db.begin(BeginOptions {
         sync: true,
@@ -382,7 +382,7 @@ pub fn ensure(db: &Arc<Db>) -> Result<Ticket> {
         }
         txn.insert(table, values, InsertMode::Ignore)?;
     }
-    Ok(txn.commit()?.ticket)
+    Ok(txn.commit()?.position)
 }
 
 /// Whether `meta` says that everything is there.

@@ -22,7 +22,7 @@ use super::notes::Notes;
 use super::requirement::Requirement;
 use super::store::{change, lock};
 use crate::metrics::{self, Counter};
-use porpoise_kv::{LockMode, Ticket};
+use porpoise_kv::{CommitPosition, LockMode};
 use porpoise_rows::{Error, RowBuf, RowChange, Txn, UpdateMode};
 use porpoise_wire::memcached::command::{Item, Outcome, Status, Touch};
 use std::collections::BTreeMap;
@@ -124,13 +124,13 @@ fn attempt(
     rows.resize_with(keys.len(), || None);
     let groups = match group(context, current, keys, exptime, &mut convert, &mut rows) {
         Ok(groups) => groups,
-        Err(failure) => return Attempt::failed(failure, Ticket::NONE),
+        Err(failure) => return Attempt::failed(failure, CommitPosition::NONE),
     };
     for at in groups.keys() {
         if let Some(container) = current.mapping.containers.get(*at)
             && let Err(error) = context.share(&container.write_set)
         {
-            return Attempt::failed(error.into(), Ticket::NONE);
+            return Attempt::failed(error.into(), CommitPosition::NONE);
         }
     }
     if db.catalog_version() != current.mapping.catalog_version {
@@ -138,7 +138,7 @@ fn attempt(
     }
     let mut txn = match context.begin() {
         Ok(txn) => txn,
-        Err(error) => return Attempt::failed(error.into(), Ticket::NONE),
+        Err(error) => return Attempt::failed(error.into(), CommitPosition::NONE),
     };
     let shared = context.shared.clone();
     let mut job = Job {

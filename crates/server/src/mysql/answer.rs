@@ -9,7 +9,7 @@
 //! 2. An ERR packet ends a reply, also after rows.
 
 use crate::net::{FLUSH_AT, Gone, Output};
-use porpoise_kv::Ticket;
+use porpoise_kv::CommitPosition;
 use porpoise_sql::{Outcome, SessionChange, SqlError, SqlSession};
 use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::{Capabilities, ProtocolError, Status};
@@ -62,8 +62,8 @@ impl<'o> Answer<'o> {
     }
 
     /// Lets the reply leave only when `ticket` is durable.
-    pub(super) fn hold(&mut self, ticket: Ticket) {
-        if ticket != Ticket::NONE {
+    pub(super) fn hold(&mut self, ticket: CommitPosition) {
+        if ticket != CommitPosition::NONE {
             self.out.hold_from(self.start, ticket);
         }
     }

@@ -17,7 +17,7 @@
 use super::group::Group;
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::Cancel;
-use porpoise_kv::{DurableListener, Engine, Ticket};
+use porpoise_kv::{CommitPosition, DurableListener, Engine};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub struct DurabilityWatermark {
 
 impl DurabilityWatermark {
     /// Starts at `mark`.
-    pub fn new(mark: Ticket) -> Arc<DurabilityWatermark> {
+    pub fn new(mark: CommitPosition) -> Arc<DurabilityWatermark> {
         let durability = DurabilityWatermark::default();
         durability.mark.store(mark.0, Ordering::SeqCst);
         Arc::new(durability)
@@ -45,7 +45,7 @@ impl DurabilityWatermark {
     /// The watermark of an engine, which publishes its progress from now on.
     pub fn of(engine: Arc<dyn Engine>) -> Arc<DurabilityWatermark> {
         let durability = Arc::new(DurabilityWatermark {
-            mark: AtomicU64::new(engine.durable_mark().0),
+            mark: AtomicU64::new(engine.durable_position().0),
             engine: Some(engine.clone()),
             ..DurabilityWatermark::default()
         });
@@ -54,10 +54,10 @@ impl DurabilityWatermark {
     }
 
     /// Position of the last commit that replies may reveal.
-    pub fn durable_mark(&self) -> Ticket {
-        let published = Ticket(self.mark.load(Ordering::SeqCst));
+    pub fn durable_position(&self) -> CommitPosition {
+        let published = CommitPosition(self.mark.load(Ordering::SeqCst));
         match &self.engine {
-            Some(engine) => published.max(engine.durable_mark()),
+            Some(engine) => published.max(engine.durable_position()),
             None => published,
         }
     }
@@ -74,11 +74,11 @@ impl DurabilityWatermark {
     /// Waits for `ticket`; false if it never comes or the wait was cancelled.
     /// For the one caller that cannot hold its reply back: a result that is
     /// larger than the output buffer.
-    pub(super) fn wait(&self, ticket: Ticket, cancel: &Cancel) -> bool {
+    pub(super) fn wait(&self, ticket: CommitPosition, cancel: &Cancel) -> bool {
         self.parked.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.lock.lock();
         let reached = loop {
-            if self.durable_mark() >= ticket {
+            if self.durable_position() >= ticket {
                 break true;
             }
             if self.has_failed() || cancel.reason().is_some_and(|r| r.ends_session()) {
@@ -100,7 +100,7 @@ impl DurabilityWatermark {
 }
 
 impl DurableListener for DurabilityWatermark {
-    fn durable(&self, mark: Ticket) {
+    fn durable(&self, mark: CommitPosition) {
         self.mark.fetch_max(mark.0, Ordering::SeqCst);
         for group in self.groups.get().into_iter().flatten() {
             group.reached(mark.0);
@@ -142,8 +142,8 @@ mod tests {
             bytes: b"key",
         };
         txn.put(key, b"value", Check::Blind).unwrap();
-        let ticket = txn.commit().unwrap().ticket;
-        assert!(ticket > Ticket(0));
-        assert!(durability.durable_mark() >= ticket);
+        let ticket = txn.commit().unwrap().position;
+        assert!(ticket > CommitPosition(0));
+        assert!(durability.durable_position() >= ticket);
     }
 }

@@ -332,7 +332,7 @@ impl EventLoop {
         self.group.fall_asleep(lowest);
         let durability = &self.shared.durability;
         let stirred = self.group.is_dirty()
-            || durability.durable_mark().0 >= lowest
+            || durability.durable_position().0 >= lowest
             || (lowest != u64::MAX && durability.has_failed())
             || self.can_resume()
             || self.shared.phase() > self.phase;
@@ -404,7 +404,7 @@ impl EventLoop {
             return;
         }
         let failed = self.shared.durability.has_failed();
-        let mark = self.shared.durability.durable_mark().0;
+        let mark = self.shared.durability.durable_position().0;
         while let Some(Reverse((ticket, index, generation))) = self.deferred_replies.peek().copied()
         {
             if ticket > mark && !failed {

@@ -1,9 +1,8 @@
 //! Output of a connection, with deferred replies: those that wait for durability.
 //!
 //! A session appends reply bytes to [`Output::buf`] and names, for a reply
-//! that reveals a commit, the position ([`Ticket`]) that the log must reach
-//! before it may be sent. Bytes behind a deferred reply wait with it, so replies
-//! keep their order.
+//! that tells of a commit, the [`CommitPosition`] that must be durable before it may
+//! leave. Bytes behind a held reply wait with it, so replies keep their order.
 //!
 //! Invariants:
 //! 1. No byte at or after a hold's position is written while its ticket is
@@ -27,7 +26,7 @@ use super::worker;
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_base::memory::{ConnectionMemory, MemoryClass, MemoryRefused, MemoryTracker};
-use porpoise_kv::Ticket;
+use porpoise_kv::CommitPosition;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -42,7 +41,7 @@ const TURN: u32 = 64;
 
 struct Hold {
     from: usize,
-    ticket: Ticket,
+    ticket: CommitPosition,
 }
 
 /// Result of a flush.
@@ -121,8 +120,8 @@ impl Output {
 
     /// Everything appended at or after `from` (a [`Output::position`]) leaves
     /// only when `ticket` is durable.
-    pub fn hold_from(&mut self, from: usize, ticket: Ticket) {
-        if ticket <= self.durability.durable_mark() {
+    pub fn hold_from(&mut self, from: usize, ticket: CommitPosition) {
+        if ticket <= self.durability.durable_position() {
             return;
         }
         if self
@@ -241,7 +240,7 @@ impl Output {
     }
 
     /// Position of the log that the first deferred reply waits for.
-    pub(crate) fn first_deferred_reply(&self) -> Option<Ticket> {
+    pub(crate) fn first_deferred_reply(&self) -> Option<CommitPosition> {
         self.holds.front().map(|h| h.ticket)
     }
 
@@ -327,7 +326,7 @@ impl Output {
     /// Up to where bytes may be written now; forgets holds that have passed.
     fn limit(&mut self) -> usize {
         if !self.holds.is_empty() {
-            let mark = self.durability.durable_mark();
+            let mark = self.durability.durable_position();
             while let Some(first) = self.holds.front() {
                 if first.ticket > mark {
                     return first.from;

@@ -3,7 +3,7 @@
 
 use super::eventually;
 use porpoise_base::threads::PANIC_EXIT_STATUS;
-use porpoise_kv::Ticket;
+use porpoise_kv::CommitPosition;
 use porpoise_server::net::{
     Bound, DurabilityWatermark, End, Input, Listening, Net, NetConfig, Next, Output, Peer,
     Protocol, Refusal, Session,
@@ -87,7 +87,7 @@ impl Protocol for Planted {
 }
 
 fn start(config: NetConfig, protocol: Planted) -> (Net, SocketAddr) {
-    let mut net = Net::start(config, DurabilityWatermark::new(Ticket(0))).unwrap();
+    let mut net = Net::start(config, DurabilityWatermark::new(CommitPosition(0))).unwrap();
     let bound = Bound::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
     let Listening::Tcp(address) = *bound.at() else {
         unreachable!()

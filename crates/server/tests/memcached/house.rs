@@ -68,7 +68,7 @@ impl Services {
         let door =
             Memcached::open(db.clone(), "default_role", 1 << 20, cache, authentication).unwrap();
         let door = Arc::new(door);
-        let marks = DurabilityWatermark::new(engine.durable_mark());
+        let marks = DurabilityWatermark::new(engine.durable_position());
         engine.subscribe(marks.clone());
         let mut net = Net::start(NetConfig::default(), marks).unwrap();
         let bound = Bound::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -131,7 +131,7 @@ impl Services {
         let mut txn = self.db.begin(BeginOptions::default()).unwrap();
         txn.insert(&table, vec![row], InsertMode::Replace).unwrap();
         let commit = txn.commit().unwrap();
-        self.db.engine().wait_durable(commit.ticket).unwrap();
+        self.db.engine().wait_durable(commit.position).unwrap();
     }
 
     /// A container over a table of `test`, and a prefix of the default role.

@@ -1,7 +1,7 @@
 //! Replies that wait for the log.
 
 use crate::harness::{Server, config, eventually};
-use porpoise_kv::{DurableListener, Error, Ticket};
+use porpoise_kv::{CommitPosition, DurableListener, Error};
 use porpoise_server::net::End;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +16,13 @@ fn held_replies_leave_after_the_mark_and_keep_their_order() {
         client.silent(),
         "a reply left before its commit was durable"
     );
-    server.durability.durable(Ticket(4));
+    server.durability.durable(CommitPosition(4));
     assert!(client.silent());
-    server.durability.durable(Ticket(5));
+    server.durability.durable(CommitPosition(5));
     assert_eq!(client.line(), "done 5");
     assert_eq!(client.line(), "2");
     assert!(client.silent());
-    server.durability.durable(Ticket(9));
+    server.durability.durable(CommitPosition(9));
     assert_eq!(client.line(), "done 7");
     assert_eq!(client.line(), "done 6");
     assert_eq!(client.line(), "3");
@@ -44,7 +44,7 @@ fn a_connection_runs_requests_and_others_are_served_while_a_reply_is_held() {
     });
     server.seen.release();
     assert!(held.silent());
-    server.durability.durable(Ticket(5));
+    server.durability.durable(CommitPosition(5));
     assert_eq!(held.line(), "done 5");
     assert_eq!(held.line(), "waited");
 }
@@ -55,7 +55,7 @@ fn after_a_failure_of_the_log_held_replies_become_unknown_and_the_connection_end
     let mut client = server.connect();
     client.send("echo 1\ncommit 5\ncommit 6\necho 2\n");
     assert_eq!(client.line(), "1");
-    server.durability.durable(Ticket(5));
+    server.durability.durable(CommitPosition(5));
     assert_eq!(client.line(), "done 5");
     server.durability.failed(&Error::Io("fsync".into()));
     assert_eq!(client.line(), "end UnknownOutcome");
@@ -78,7 +78,7 @@ fn a_held_reply_survives_the_half_close_of_its_client() {
         .shutdown(std::net::Shutdown::Write)
         .unwrap();
     assert!(client.silent());
-    server.durability.durable(Ticket(5));
+    server.durability.durable(CommitPosition(5));
     assert_eq!(client.line(), "done 5");
     assert_eq!(client.line(), "1");
     assert_eq!(client.line(), "");
@@ -93,7 +93,7 @@ fn no_reply_is_forgotten_however_mark_and_sleep_interleave() {
         let mut mark = 0;
         while !done.load(Ordering::Relaxed) {
             mark += 1;
-            durability.durable(Ticket(mark));
+            durability.durable(CommitPosition(mark));
             if mark % 64 == 0 {
                 std::thread::yield_now();
             }
@@ -105,7 +105,7 @@ fn no_reply_is_forgotten_however_mark_and_sleep_interleave() {
             let durability = server.durability.clone();
             std::thread::spawn(move || {
                 for _ in 0..3000 {
-                    let ticket = durability.durable_mark().0 + 40;
+                    let ticket = durability.durable_position().0 + 40;
                     assert_eq!(
                         client.ask(&format!("commit {ticket}")),
                         format!("done {ticket}")

@@ -8,7 +8,7 @@
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
-use porpoise_kv::Ticket;
+use porpoise_kv::CommitPosition;
 use porpoise_server::net::{
     Bound, DurabilityWatermark, End, Input, Listening, Net, NetConfig, Next, Output, Peer,
     Protocol, Refusal, Session,
@@ -155,7 +155,7 @@ impl Line {
             "commit" => {
                 out.buf()
                     .extend_from_slice(format!("done {n}\n").as_bytes());
-                out.hold_from(from, Ticket(n));
+                out.hold_from(from, CommitPosition(n));
             }
             "wait" => {
                 let said = self.wait();
@@ -298,7 +298,7 @@ impl Server {
         tls: Option<Arc<rustls::ServerConfig>>,
     ) -> Server {
         let seen = Arc::new(Seen::default());
-        let durability = DurabilityWatermark::new(Ticket(0));
+        let durability = DurabilityWatermark::new(CommitPosition(0));
         let protocol = Arc::new(Lines {
             seen: seen.clone(),
             login,

@@ -1,7 +1,7 @@
 //! Shutting down, in order.
 
 use crate::harness::{Server, config, eventually};
-use porpoise_kv::{DurableListener, Ticket};
+use porpoise_kv::{CommitPosition, DurableListener};
 use porpoise_server::net::End;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ fn what_runs_may_finish_and_what_waits_too_long_is_cancelled() {
     let durability = server.durability.clone();
     let log = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(100));
-        durability.durable(Ticket(5));
+        durability.durable(CommitPosition(5));
     });
     assert!(
         server

@@ -1,7 +1,7 @@
 //! A connection that turns to TLS.
 
 use crate::harness::{Server, config, eventually};
-use porpoise_kv::{DurableListener, Ticket};
+use porpoise_kv::{CommitPosition, DurableListener};
 use porpoise_server::config::table;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -91,7 +91,7 @@ fn requests_and_replies_of_every_size_pass() {
     }
     client.get_mut().write_all(b"commit 5\necho 2\n").unwrap();
     std::thread::sleep(Duration::from_millis(50));
-    setting.server.durability.durable(Ticket(5));
+    setting.server.durability.durable(CommitPosition(5));
     assert_eq!(line_of(&mut client), "done 5");
     assert_eq!(line_of(&mut client), "2");
 }

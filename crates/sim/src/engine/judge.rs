@@ -6,7 +6,7 @@ use porpoise_base::clock::ManualClock;
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::model::Model;
 use porpoise_kv::{
-    Check, CounterId, Durability, Engine, Error, Key, Read, ScanRange, SpaceId, Ticket,
+    Check, CommitPosition, CounterId, Durability, Engine, Error, Key, Read, ScanRange, SpaceId,
 };
 use porpoise_kv_mem::{Background, KvMem, KvMemOptions};
 use std::collections::BTreeMap;
@@ -75,16 +75,16 @@ impl Knowledge {
     }
 
     /// The model's number of the newest commit up to a mark of the engine.
-    pub(super) fn upto(&self, mark: Ticket) -> u64 {
+    pub(super) fn upto(&self, mark: CommitPosition) -> u64 {
         let upto = self.commits.partition_point(|(ts, _)| *ts <= mark.0);
         let last = upto.checked_sub(1).and_then(|n| self.commits.get(n));
         last.map_or(self.floor, |(_, commit)| *commit)
     }
 
     /// Records a durable LSN that the store has shown: commits below it may be known to clients.
-    pub(super) fn saw(&mut self, mark: Ticket, plan: &Plan) {
+    pub(super) fn saw(&mut self, mark: CommitPosition, plan: &Plan) {
         let upto = self.upto(mark);
-        self.model.set_durable(Ticket(upto));
+        self.model.set_durable(CommitPosition(upto));
         if plan.durability == Durability::Sync {
             self.floor = self.floor.max(upto);
         }
@@ -112,7 +112,7 @@ impl Knowledge {
 
     /// A store came up with the rows of a commit, which from then on survive.
     pub(super) fn came_up(&mut self, commit: u64, dropped: bool) {
-        self.model = Arc::new(self.model.cut_back_to(Ticket(commit)));
+        self.model = Arc::new(self.model.cut_back_to(CommitPosition(commit)));
         match self.dropping.take() {
             Some(at) if dropped => self.gone(at),
             _ => {}
@@ -123,7 +123,7 @@ impl Knowledge {
 
     /// The rows after a commit, by the engine's space numbers.
     fn rows_after(&self, commit: u64, dropped: Option<usize>) -> Rows {
-        let rows = self.model.rows_after(Ticket(commit));
+        let rows = self.model.rows_after(CommitPosition(commit));
         let renamed = rows.into_iter().filter_map(|((space, key), value)| {
             let of = self.spaces.iter().position(|pair| pair.model == space)?;
             let pair = self.spaces.get(of)?;
@@ -305,7 +305,7 @@ pub(super) fn gives_nothing_twice(known: &Knowledge, engine: &KvMem) -> Result<(
     let mut txn = engine.begin(Default::default()).map_err(io)?;
     let key = Key::new(SCRATCH, b"row");
     txn.put(key, b"value", Check::FirstCommitter).map_err(io)?;
-    let ts = txn.commit().map_err(io)?.ticket;
+    let ts = txn.commit().map_err(io)?.position;
     if ts.0 <= known.last_ts {
         return Err(format!("timestamp {ts:?} after {}", known.last_ts));
     }

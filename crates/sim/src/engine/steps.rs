@@ -1,8 +1,8 @@
 //! Steps of a transaction, and their answers as text.
 
 use porpoise_kv::{
-    Check, Error, Key, LockMode, LockRequest, Mark, Read, Result, ScanRange, SpaceId, Txn, View,
-    Wait,
+    Check, Error, Key, LockMode, LockRequest, Read, ReadMode, Result, ScanRange, SpaceId,
+    StatementMark, Txn, Wait,
 };
 use std::ops::ControlFlow;
 
@@ -56,14 +56,14 @@ fn value(rng: &mut fastrand::Rng) -> Vec<u8> {
 
 fn read(rng: &mut fastrand::Rng, mark: u64) -> Read {
     Read {
-        view: if rng.bool() {
-            View::Snapshot
+        mode: if rng.bool() {
+            ReadMode::Snapshot
         } else {
-            View::Current
+            ReadMode::Current
         },
         mark: match rng.u8(0..4) {
-            0 => Mark(rng.u64(0..=mark)),
-            _ => Mark::ALL,
+            0 => StatementMark(rng.u64(0..=mark)),
+            _ => StatementMark::ALL,
         },
         validate: rng.u8(0..10) == 0,
     }
@@ -175,7 +175,7 @@ pub(super) fn perform(
         Step::Refresh => txn.refresh()?,
         Step::Pin => txn.pin()?,
         Step::Advance => out = txn.advance()?.to_string(),
-        Step::RollbackTo(mark) => txn.rollback_to(Mark(*mark)),
+        Step::RollbackTo(mark) => txn.rollback_to(StatementMark(*mark)),
         Step::Commit | Step::Rollback => {}
     }
     Ok(out)

@@ -73,8 +73,8 @@ impl World {
             model: model.begin(options).map_err(failed)?,
         };
         if self.rng.bool() {
-            pair.engine.keep_reads();
-            pair.model.keep_reads();
+            pair.engine.track_reads();
+            pair.model.track_reads();
         }
         Ok(pair)
     }
@@ -89,7 +89,7 @@ impl World {
     ) -> Result<(), String> {
         let (model, spaces, dropping) = {
             let known = &mut eye.lock().known;
-            known.saw(self.engine.durable_mark(), plan);
+            known.saw(self.engine.durable_position(), plan);
             (known.model.clone(), known.spaces.clone(), known.dropping)
         };
         let at = self.rng.usize(0..self.open.len().max(1));
@@ -175,13 +175,13 @@ impl World {
             return Err(format!("engine: {engine_text}\nmodel:  {model_text}"));
         }
         if let (Ok(commit), true) = (engine, after > before) {
-            if commit.ticket.0 <= known.last_ts && !known.lied {
-                let (ts, last) = (commit.ticket.0, known.last_ts);
+            if commit.position.0 <= known.last_ts && !known.lied {
+                let (ts, last) = (commit.position.0, known.last_ts);
                 return Err(format!("timestamp {ts} after {last}"));
             }
-            known.last_ts = commit.ticket.0;
+            known.last_ts = commit.position.0;
             report.commits += 1;
-            known.commits.push((commit.ticket.0, after.0));
+            known.commits.push((commit.position.0, after.0));
         }
         Ok(())
     }

@@ -89,7 +89,7 @@ impl Life {
                 return Err(failure);
             }
             if let Some(engine) = eye.engine.as_ref().and_then(Weak::upgrade) {
-                eye.known.saw(engine.durable_mark(), &self.plan);
+                eye.known.saw(engine.durable_position(), &self.plan);
             }
         }
         Ok(())
@@ -158,7 +158,7 @@ impl Life {
         {
             let mut eye = self.eye.lock();
             if let Some(engine) = &engine {
-                eye.known.saw(engine.durable_mark(), &self.plan);
+                eye.known.saw(engine.durable_position(), &self.plan);
             }
             eye.engine = None;
             eye.report.crashes += 1;
@@ -460,7 +460,7 @@ impl Life {
                 return;
             }
             if let Some(engine) = eye.engine.as_ref().and_then(Weak::upgrade) {
-                eye.known.saw(engine.durable_mark(), &self.plan);
+                eye.known.saw(engine.durable_position(), &self.plan);
             }
             eye.judging = true;
             eye.report.copies += 1;

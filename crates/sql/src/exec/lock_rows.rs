@@ -12,7 +12,7 @@ use super::{ConflictPolicy, Exec, ExecError, ExecResult};
 use crate::error::SqlError;
 use crate::plan::scan::{Busy, LockSpec};
 use bumpalo::Bump;
-use porpoise_kv::{Mark, Read, Wait};
+use porpoise_kv::{Read, StatementMark, Wait};
 use porpoise_rows::catalog::Table;
 use porpoise_rows::{LockedRow, RowRef};
 use std::time::Instant;
@@ -160,7 +160,7 @@ fn lock_rows<'a>(
 }
 
 /// Lets go of rows that were locked since `since` and did not match.
-pub fn unlock(table: &Table, keys: &[&[u8]], since: Mark, exec: &mut Exec<'_>) {
+pub fn unlock(table: &Table, keys: &[&[u8]], since: StatementMark, exec: &mut Exec<'_>) {
     if !keys.is_empty() {
         exec.txn().unlock_rows(table, keys, since);
     }

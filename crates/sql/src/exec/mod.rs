@@ -63,7 +63,7 @@ use crate::expr::eval::Env;
 use crate::expr::query::Frame;
 use crate::plan::ResultColumn;
 use porpoise_base::blocking::blocking;
-use porpoise_kv::{Mark, Read, Ticket, View};
+use porpoise_kv::{CommitPosition, Read, ReadMode, StatementMark};
 use porpoise_rows::Txn;
 use porpoise_types::ValueRef;
 use profile::{Profile, Role};
@@ -125,7 +125,7 @@ pub struct Shared<'x> {
     /// Parameters and extracted literals.
     pub params: &'x [ValueRef<'x>],
     /// Own writes below this are seen (rule 7).
-    pub mark: Mark,
+    pub mark: StatementMark,
     /// Treatment of newer rows.
     pub conflicts: ConflictPolicy,
     /// Ranges that are scanned for rows to lock must not have changed when the
@@ -191,7 +191,7 @@ impl Exec<'_> {
     /// Reads at the statement's view.
     pub fn read(&self) -> Read {
         Read {
-            view: View::Snapshot,
+            mode: ReadMode::Snapshot,
             mark: self.shared.mark,
             validate: false,
         }
@@ -240,5 +240,5 @@ pub struct Changes {
     /// The id of the last row inserted, generated or given, or changed in the place of one.
     pub row_id: Option<u64>,
     /// The commit position that the reply must wait for.
-    pub seen: Ticket,
+    pub seen: CommitPosition,
 }

@@ -8,7 +8,7 @@ use crate::plan::ResultColumn;
 use crate::plan::select::column_flags;
 use crate::vars::Settings;
 use bumpalo::Bump;
-use porpoise_kv::Ticket;
+use porpoise_kv::CommitPosition;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{Charset, Collation, ColumnType, Kind, ValueRef};
 
@@ -28,7 +28,7 @@ pub struct Outcome {
     /// Offset of the next statement of the text.
     pub rest: Option<usize>,
     /// The reply may leave when this is durable.
-    pub ticket: Ticket,
+    pub ticket: CommitPosition,
     /// The connection ends after the reply (COMMIT RELEASE, KILL of itself).
     pub disconnect: bool,
 }

@@ -9,7 +9,7 @@ use crate::plan::multi::MultiPlan;
 use crate::plan::planned::Plan;
 use crate::server::Counters;
 use crate::vars::VarValue;
-use porpoise_kv::Ticket;
+use porpoise_kv::CommitPosition;
 
 impl SqlSession {
     /// Commits a statement of its own, or keeps the transaction.
@@ -32,13 +32,13 @@ impl SqlSession {
             open.activity.sent |= matches!(done, Done::Rows(_));
             self.open = Some(open);
             seen
-        } else if plan.writes() || seen != Ticket::NONE {
+        } else if plan.writes() || seen != CommitPosition::NONE {
             self.open = Some(open);
             self.commit()?
         } else {
             open.txn.into_inner().rollback();
             self.mdl.release();
-            Ticket::NONE
+            CommitPosition::NONE
         };
         let mut outcome = match done {
             Done::Rows(rows) => {

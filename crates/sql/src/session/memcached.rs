@@ -103,7 +103,7 @@ impl SqlSession {
                 ("container", Some(&container)),
             ],
         )?;
-        let ticket = txn.commit()?.ticket;
+        let ticket = txn.commit()?.position;
         Ok(Outcome {
             ticket,
             ..Outcome::default()
@@ -146,7 +146,7 @@ impl SqlSession {
                 }
             }
         }
-        let ticket = txn.commit()?.ticket;
+        let ticket = txn.commit()?.position;
         Ok(Outcome {
             ticket,
             ..Outcome::default()

@@ -57,7 +57,7 @@ use plan_cache::PlanCache;
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::interrupt::{self, Scope};
 use porpoise_base::memory::ConnectionMemory;
-use porpoise_kv::Ticket;
+use porpoise_kv::CommitPosition;
 use porpoise_rows::mdl::MdlSession;
 use porpoise_types::{Charset, Collation, DateTime, SqlMode};
 use prepared::Prepared;
@@ -106,7 +106,7 @@ pub struct SqlSession {
     /// Changes that the client is informed of.
     tracker: Tracker,
     /// Newest commit that a reply of this session revealed, sent or not.
-    revealed: Ticket,
+    revealed: CommitPosition,
 }
 
 /// The flags of sql_mode that the parser needs.
@@ -179,7 +179,7 @@ impl SqlSession {
             current: hint::CurrentStatement::default(),
             table_locks: None,
             tracker: Tracker::new(client.capabilities),
-            revealed: Ticket::NONE,
+            revealed: CommitPosition::NONE,
             cx: StatementContext {
                 env: state::fresh_env(&client, &settings, &server.locks, cancel),
                 values,

@@ -34,7 +34,7 @@ use crate::timer::ArmedDeadline;
 use crate::vars::settings::IsolationLevel;
 use porpoise_base::blocking::blocking;
 use porpoise_base::interrupt;
-use porpoise_kv::Mark;
+use porpoise_kv::StatementMark;
 use porpoise_rows::catalog::{Catalog, Table};
 use porpoise_rows::expressions::RowCx;
 use porpoise_types::{ColumnType, ValueRef};
@@ -57,7 +57,7 @@ pub(super) enum Done {
 
 /// Parameters of all runs of a statement.
 struct RunCx {
-    mark: Mark,
+    mark: StatementMark,
     conflicts: ConflictPolicy,
     validate: bool,
 }
@@ -221,7 +221,7 @@ impl SqlSession {
     /// that reads from a snapshot waits for them.
     pub(crate) fn await_own_commits(&self) -> Result<()> {
         let engine = self.cx.server.db.engine();
-        if self.revealed > engine.durable_mark() {
+        if self.revealed > engine.durable_position() {
             blocking(|| engine.wait_durable(self.revealed))?;
         }
         Ok(())
@@ -241,7 +241,7 @@ impl SqlSession {
         planned: &Planned,
         params: &[ValueRef<'_>],
         open: &mut OpenTxn,
-        mark: Mark,
+        mark: StatementMark,
         keep: bool,
         sink: &mut dyn ResultSink,
     ) -> Result<Done> {
@@ -253,7 +253,7 @@ impl SqlSession {
             (true, false) => ConflictPolicy::Restart,
         };
         if keep && conflicts != ConflictPolicy::Take && !open.read_only {
-            open.txn.get_mut().keep_reads();
+            open.txn.get_mut().track_reads();
         }
         if !pinned && !planned.tables.is_empty() {
             open.snapshot_version = self.cx.server.db.catalog_version();
@@ -276,7 +276,7 @@ impl SqlSession {
             open.txn.get_mut().set_row_cx(self.row_cx());
         }
         let random = self.cx.env.random.get();
-        let reads = open.txn.get_mut().kept_reads();
+        let reads = open.txn.get_mut().tracked_reads();
         let run = RunCx {
             mark,
             conflicts,
@@ -296,7 +296,7 @@ impl SqlSession {
                 Err(ExecError::Error(error)) => return Err(error),
                 Err(ExecError::Restart) if self.cx.env.lasting.get() => break,
                 Err(ExecError::Restart) => {
-                    open.txn.get_mut().forget_reads(reads);
+                    open.txn.get_mut().untrack_reads(reads);
                     if !self.take_back(open, mark)? {
                         break;
                     }
@@ -309,7 +309,7 @@ impl SqlSession {
 
     /// Takes a run of a statement back and moves the view to now; false when a
     /// pinned one cannot be moved.
-    fn take_back(&mut self, open: &mut OpenTxn, mark: Mark) -> Result<bool> {
+    fn take_back(&mut self, open: &mut OpenTxn, mark: StatementMark) -> Result<bool> {
         Counters::add(&self.cx.server.counters.restarts);
         let txn = open.txn.get_mut();
         txn.rollback_to(mark);

@@ -8,7 +8,7 @@ use crate::parse::ast::{
 };
 use crate::server::Counters;
 use crate::vars::settings::{self, IsolationLevel};
-use porpoise_kv::{Isolation, Mark, Ticket};
+use porpoise_kv::{CommitPosition, Isolation, StatementMark};
 use porpoise_rows::{BeginOptions, Txn};
 use std::cell::RefCell;
 
@@ -22,7 +22,7 @@ pub struct OpenTxn {
     pub read_only: bool,
     /// The catalog's version when the snapshot was taken.
     pub snapshot_version: u64,
-    savepoints: Vec<(String, Mark)>,
+    savepoints: Vec<(String, StatementMark)>,
     /// Set when START TRANSACTION or BEGIN began it; `None` when any other statement did.
     pub(super) started: Option<ExplicitStart>,
     /// Characteristics of SET TRANSACTION and START TRANSACTION.
@@ -123,17 +123,17 @@ impl SqlSession {
     }
 
     /// Commits what is open. Also the implicit commit of definitions.
-    pub(crate) fn commit(&mut self) -> Result<Ticket> {
+    pub(crate) fn commit(&mut self) -> Result<CommitPosition> {
         let Some(open) = self.open.take() else {
             self.mdl.release();
-            return Ok(Ticket::NONE);
+            return Ok(CommitPosition::NONE);
         };
         let done = open.txn.into_inner().commit();
         self.mdl.release();
         match done {
             Ok(commit) => {
                 Counters::add(&self.cx.server.counters.commits);
-                Ok(commit.ticket)
+                Ok(commit.position)
             }
             Err(error) => {
                 Counters::add(&self.cx.server.counters.rollbacks);
@@ -160,7 +160,7 @@ impl SqlSession {
             self.commit()?
         } else {
             self.roll_back();
-            Ticket::NONE
+            CommitPosition::NONE
         };
         let default = self.cx.settings.completion;
         let chain = how.chain.unwrap_or(default == settings::Completion::Chain);

@@ -19,7 +19,7 @@ use crate::parse::ast::{
 use crate::results::Outcome;
 use passwords::PasswordChange;
 use porpoise_access::{AccessData, Account, AuthId, Change, Grant, Privileges};
-use porpoise_kv::Ticket;
+use porpoise_kv::CommitPosition;
 
 pub use rename::rename_users;
 pub use secrets::mentions_password;
@@ -87,7 +87,7 @@ pub fn user_statement(
 /// The reply of a statement on accounts: the passwords that it generated, or OK.
 fn finish(
     cx: &mut StatementContext,
-    ticket: Ticket,
+    ticket: CommitPosition,
     generated: &[passwords::GeneratedPassword],
     sink: &mut dyn ResultSink,
 ) -> Result<Outcome> {

@@ -2,7 +2,7 @@
 
 use super::ModelTxn;
 use crate::model::{FullKey, Shared};
-use crate::{Check, Commit, Error, LockMode, Result, Ticket, Wait};
+use crate::{Check, Commit, CommitPosition, Error, LockMode, Result, Wait};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ impl ModelTxn {
         }
         if last.is_empty() {
             return Ok(Commit {
-                ticket: Ticket(self.seen),
+                position: CommitPosition(self.seen),
             });
         }
         let mut state = shared.state();
@@ -32,14 +32,14 @@ impl ModelTxn {
             state = after;
             granted?;
             if self
-                .view
-                .is_some_and(|view| state.newest_commit(key) > view)
+                .snapshot
+                .is_some_and(|snapshot| state.newest_commit(key) > snapshot)
             {
                 return Err(Error::Conflict);
             }
         }
-        // Deleting what is not there changes nothing, but whoever read it with
-        // validation may have told of a deletion.
+        // Deleting an absent key changes nothing, but a validated read of it may have been reported as
+        // a deletion.
         last.retain(|key, (value, _)| {
             value.is_some() || state.newest(key).is_some_and(|(_, value)| value.is_some())
         });
@@ -51,7 +51,7 @@ impl ModelTxn {
         }
         if last.is_empty() {
             return Ok(Commit {
-                ticket: Ticket(self.seen),
+                position: CommitPosition(self.seen),
             });
         }
         for key in last.keys() {
@@ -63,10 +63,10 @@ impl ModelTxn {
             state.data.entry(key).or_default().push((commit, value));
         }
         for listener in &state.listeners {
-            listener.durable(Ticket(commit));
+            listener.durable(CommitPosition(commit));
         }
         Ok(Commit {
-            ticket: Ticket(commit.max(self.seen)),
+            position: CommitPosition(commit.max(self.seen)),
         })
     }
 }

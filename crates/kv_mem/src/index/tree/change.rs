@@ -1,7 +1,7 @@
-//! Changes of the tree: its one writer at work.
+//! Changes of the tree: insertion with splits, removal with merges.
 //!
-//! What a change touches is marked from `begin` to `end`; readers that meet a
-//! mark wait for it, and those that were faster notice afterwards.
+//! The nodes that a change touches are marked from `begin` to `end`; readers that meet a mark wait for
+//! its end, and readers that were faster notice it by the version.
 
 use super::{Bounds, Target, Writing, bounds_of};
 use crate::index::cell::Link;
@@ -11,10 +11,10 @@ use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::Ordering;
 use smallvec::SmallVec;
 
-/// An inner node on the writer's way down, and the kid it went to.
+/// An inner node on the writer's way down, and the child it went to.
 struct Step<'g> {
     node: &'g Node,
-    kid: usize,
+    child: usize,
     bounds: Bounds<'g>,
 }
 
@@ -42,10 +42,14 @@ impl Writing<'_> {
         let mut path = Path::new();
         let mut bounds = (None, None);
         while !node.is_leaf() {
-            let kid = Target::Of(key).kid(node, guard);
-            path.push(Step { node, kid, bounds });
-            bounds = bounds_of(node, kid, bounds, guard);
-            node = node.kid(kid, guard)?;
+            let child = Target::Of(key).child(node, guard);
+            path.push(Step {
+                node,
+                child,
+                bounds,
+            });
+            bounds = bounds_of(node, child, bounds, guard);
+            node = node.child(child, guard)?;
         }
         Some((path, Leaf { node, bounds }))
     }
@@ -131,17 +135,17 @@ impl Writing<'_> {
         }
         let mut bounds = (None, None);
         while !node.is_leaf() {
-            let at = Target::Of(key).kid(node, guard);
-            let Some(kid) = node.kid(at, guard) else {
+            let at = Target::Of(key).child(node, guard);
+            let Some(child) = node.child(at, guard) else {
                 return;
             };
             let range = bounds_of(node, at, bounds, guard);
-            if kid.is_full() {
+            if child.is_full() {
                 // SAFETY: `Writing` is the tree's one writer.
-                unsafe { split(node, at, kid, range, key, guard) };
+                unsafe { split(node, at, child, range, key, guard) };
                 continue;
             }
-            (node, bounds) = (kid, range);
+            (node, bounds) = (child, range);
         }
     }
 
@@ -171,10 +175,10 @@ impl Writing<'_> {
     /// Merges what has become small on the way down, from below.
     fn merge_up(&mut self, path: &Path<'_>, guard: &Guard) {
         for step in path.iter().rev() {
-            let Some(kid) = step.node.kid(step.kid, guard) else {
+            let Some(child) = step.node.child(step.child, guard) else {
                 return;
             };
-            if kid.count() >= WIDTH / 4 {
+            if child.count() >= WIDTH / 4 {
                 return;
             }
             // SAFETY: `Writing` is the tree's one writer.
@@ -182,7 +186,7 @@ impl Writing<'_> {
                 return;
             }
         }
-        // A root with one kid gives its place to it.
+        // A root with one child gives its place to it.
         while let Some(root) = self.tree.root.load(guard)
             && !root.is_leaf()
             && root.count() == 0
@@ -193,8 +197,8 @@ impl Writing<'_> {
             self.tree.root.copy(only, guard);
             root.version.begin();
             root.version.end();
-            // SAFETY: the tree's root link was the only one to it, and leads to the kid now. The
-            // node's own link to the kid goes with it, and is not followed by later readers.
+            // SAFETY: the tree's root link was the only one to it, and leads to the child now. The
+            // node's own link to the child goes with it, and is not followed by later readers.
             unsafe { old.retire(guard) };
         }
     }
@@ -206,8 +210,8 @@ impl Writing<'_> {
         self.tree.root.clear();
         self.tree.len.store(0, Ordering::Relaxed);
         // SAFETY: the root link was the only one to the topmost node, and leads nowhere now; a node's
-        // link is the only one to its kid.
-        unsafe { retire_all(&top, guard) };
+        // link is the only one to its child.
+        unsafe { retire_subtree(&top, guard) };
     }
 }
 
@@ -215,40 +219,40 @@ impl Writing<'_> {
 ///
 /// # Safety
 /// No link that a later reader follows leads to the subtree, but `top`. No other thread changes it.
-pub(super) unsafe fn retire_all(top: &Link<Node>, guard: &Guard) {
+pub(super) unsafe fn retire_subtree(top: &Link<Node>, guard: &Guard) {
     if let Some(node) = top.load(guard) {
         for link in (0..=node.count()).filter_map(|at| node.link(at)) {
-            let kid: Link<Node> = Link::empty();
-            kid.copy(link, guard);
-            // SAFETY: the kid is reached through its parent only, which is retired below.
-            unsafe { retire_all(&kid, guard) };
+            let child: Link<Node> = Link::empty();
+            child.copy(link, guard);
+            // SAFETY: the child is reached through its parent only, which is retired below.
+            unsafe { retire_subtree(&child, guard) };
         }
     }
     // SAFETY: by the caller.
     unsafe { top.retire(guard) };
 }
 
-/// Splits a full kid of a node that has room, for a key that is to go there.
+/// Splits a full child of a node that has room, for a key that is to go there.
 ///
 /// # Safety
 /// The caller is the writer of the nodes' tree.
 unsafe fn split(
     parent: &Node,
     at: usize,
-    kid: &Node,
+    child: &Node,
     range: Bounds<'_>,
     key: &[u8],
     guard: &Guard,
 ) {
-    let Place { at: place, .. } = kid.search(key, guard);
-    let count = kid.count();
-    let whole = |at: usize| kid.key(at, guard).map(|record| record.record().key());
-    let right = kid.alike();
+    let Place { at: place, .. } = child.search(key, guard);
+    let count = child.count();
+    let whole = |at: usize| child.key(at, guard).map(|record| record.record().key());
+    let right = child.alike();
     // Keys that come in order leave full nodes behind, at the end of a leaf or
     // ahead of another run's first keys; those that come nearly in order, at
     // the end of the tree, nodes with room for stragglers.
-    let (ascends, at_end) = (kid.ascends(place), range.1.is_none());
-    let (middle, separator) = if kid.is_leaf() {
+    let (ascends, at_end) = (child.ascends(place), range.1.is_none());
+    let (middle, separator) = if child.is_leaf() {
         let middle = match place {
             0 if range.0.is_none() => 0,
             n if ascends => n,
@@ -269,47 +273,51 @@ unsafe fn split(
     let separator = RecordRef::new(separator);
     let bound = separator.clone();
     parent.version.begin();
-    kid.version.begin();
-    if kid.is_leaf() {
+    child.version.begin();
+    if child.is_leaf() {
         // SAFETY: by the caller; no other thread knows `right`.
-        unsafe { kid.move_tail(middle, &right, guard) };
+        unsafe { child.move_tail(middle, &right, guard) };
     } else {
-        // The middle key goes up; its kid becomes the first of the right half.
-        if let (Some(to), Some(from)) = (right.link(0), kid.link(middle + 1)) {
+        // The middle key goes up; its child becomes the first of the right half.
+        if let (Some(to), Some(from)) = (right.link(0), child.link(middle + 1)) {
             to.copy(from, guard);
         }
         // SAFETY: as above.
         let removed = unsafe {
-            kid.move_tail(middle + 1, &right, guard);
-            kid.remove(middle, guard)
+            child.move_tail(middle + 1, &right, guard);
+            child.remove(middle, guard)
         };
         if let Some(removed) = removed {
             removed.retire(guard);
         }
     }
-    kid.set_range(range.0, Some(bound.key()), guard);
+    child.set_range(range.0, Some(bound.key()), guard);
     right.set_range(Some(bound.key()), range.1, guard);
     // SAFETY: by the caller.
     unsafe { parent.insert(at, separator, Some(right), guard) };
-    kid.version.end();
+    child.version.end();
     parent.version.end();
 }
 
-/// Merges a small kid with a neighbour, if that is not too large.
+/// Merges a small child with a neighbour, if that is not too large.
 ///
 /// # Safety
 /// The caller is the writer of the nodes' tree.
 unsafe fn merge(step: &Step<'_>, guard: &Guard) -> bool {
-    let Step { node, kid, bounds } = step;
+    let Step {
+        node,
+        child,
+        bounds,
+    } = step;
     let fits = |at: usize| {
-        let (left, right) = (node.kid(at, guard)?, node.kid(at + 1, guard)?);
+        let (left, right) = (node.child(at, guard)?, node.child(at + 1, guard)?);
         let sum = left.count() + right.count() + usize::from(!left.is_leaf());
         let empty = left.count() == 0 || right.count() == 0;
         let most = if empty { WIDTH } else { WIDTH * 3 / 4 };
         (sum <= most).then_some((at, left, right))
     };
-    let ahead = (*kid < node.count()).then(|| fits(*kid)).flatten();
-    let Some((at, left, right)) = ahead.or_else(|| fits(kid.checked_sub(1)?)) else {
+    let ahead = (*child < node.count()).then(|| fits(*child)).flatten();
+    let Some((at, left, right)) = ahead.or_else(|| fits(child.checked_sub(1)?)) else {
         return false;
     };
     let low = bounds_of(node, at, *bounds, guard).0;
@@ -320,7 +328,7 @@ unsafe fn merge(step: &Step<'_>, guard: &Guard) -> bool {
     if !left.is_leaf()
         && let Some(separator) = node.key(at, guard)
     {
-        // It comes down between the two, with the first kid of the right one.
+        // It comes down between the two, with the first child of the right one.
         // SAFETY: by the caller.
         unsafe { left.insert(left.count(), separator.counted(), None, guard) };
         if let (Some(to), Some(from)) = (left.link(left.count()), right.link(0)) {
@@ -341,7 +349,7 @@ unsafe fn merge(step: &Step<'_>, guard: &Guard) -> bool {
     right.version.end();
     left.version.end();
     node.version.end();
-    // SAFETY: the parent's link was the only one to the node, and was removed above. Its first kid,
+    // SAFETY: the parent's link was the only one to the node, and was removed above. Its first child,
     // if any, is reached through `left` now.
     unsafe { gone.retire(guard) };
     true

@@ -1,19 +1,17 @@
-//! Walking the leaves between two bounds.
+//! Range scans over the leaves between two bounds.
 //!
-//! A leaf is read as a whole, and its records are shown afterwards. From the
-//! second leaf on the next one is read before the records of the present one
-//! are shown, and what comes soon is asked for ahead of need, across leaves:
-//! records lie where they were made, so that nearly each is a miss of the
-//! cache, and several must be under way at a time.
+//! A leaf is read as a whole, and its records are shown afterwards. From the second leaf on, the next one
+//! is read before the records of the present one are shown, and records are prefetched across leaves:
+//! they lie in memory in the order of their creation, so nearly each is a cache miss, and several must be
+//! under way at a time.
 //!
 //! Invariants:
-//! 1. Records are shown in order, each once: the next leaf is the one that
-//!    begins where the range of the present one ends.
-//! 2. What was read stays readable until the guard goes, whatever happens to
-//!    the leaves meanwhile.
+//! 1. Records are shown in order, each once: the next leaf is the one that begins where the range of the
+//!    present one ends.
+//! 2. What was read stays readable as long as the guard, whatever happens to the leaves.
 //!
-//! Rejected: links from leaf to leaf (splits and merges would change a third
-//! node); reading ahead from the first leaf on (most walks end in it).
+//! Rejected: links from leaf to leaf (splits and merges would change a third node); reading ahead from
+//! the first leaf on (most walks end in it).
 
 use super::super::Walk;
 use super::{Bounds, Target, Tree};
@@ -23,16 +21,16 @@ use crossbeam_epoch::Guard;
 use smallvec::SmallVec;
 use std::ops::{Bound, ControlFlow};
 
-/// So many records ahead their beginnings are asked for.
+/// Distance at which the heads of records are prefetched.
 const RECORDS_AHEAD: usize = 20;
 
-/// So many records ahead their newest versions are asked for.
+/// Distance at which the newest versions of records are prefetched.
 const VERSIONS_AHEAD: usize = 10;
 
 /// The records of a leaf that lie between the bounds, in the walk's order.
 type Run<'g> = SmallVec<[Pinned<'g>; 64]>;
 
-/// What of a walk is still to come.
+/// The part of a walk that is left.
 #[derive(Clone, Copy)]
 struct Rest<'k> {
     lower: Bound<&'k [u8]>,
@@ -69,7 +67,7 @@ impl<'k> Rest<'k> {
 
 impl Tree {
     /// Shows the records between two bounds in order, at most `step` of them.
-    /// Of each newest version `lines` cache lines are asked for ahead.
+    /// Of each newest version, `lines` cache lines are prefetched.
     pub(in super::super) fn walk<'g>(
         &self,
         (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
@@ -89,10 +87,10 @@ impl Tree {
         };
         let mut rest = first.behind(bounds);
         let mut left = step.max(1);
-        expect_first(&run, lines, guard);
+        prefetch_first(&run, lines, guard);
         loop {
             for (at, record) in run.iter().enumerate() {
-                expect(&run, &next, at, lines, guard);
+                prefetch_ahead_of(&run, &next, at, lines, guard);
                 if visit(*record).is_break() {
                     return Walk::Broken;
                 }
@@ -110,7 +108,7 @@ impl Tree {
                     return Walk::Done;
                 };
                 rest = now.behind(bounds);
-                expect_first(&run, lines, guard);
+                prefetch_first(&run, lines, guard);
             } else {
                 std::mem::swap(&mut run, &mut next);
             }
@@ -132,31 +130,31 @@ impl Tree {
         guard: &'g Guard,
         run: &mut Run<'g>,
     ) -> Option<Bounds<'g>> {
-        let (met, ()) = self.read(rest.target(), guard, |met| {
-            let part = met.between(rest.lower, rest.upper, guard);
+        let (leaf_view, ()) = self.read(rest.target(), guard, |leaf_view| {
+            let part = leaf_view.between(rest.lower, rest.upper, guard);
             run.clear();
-            run.extend(part.filter_map(|at| met.leaf.key(at, guard)));
+            run.extend(part.filter_map(|at| leaf_view.leaf.key(at, guard)));
         })?;
         if rest.reverse {
             run.reverse();
         }
-        Some(met.bounds)
+        Some(leaf_view.bounds)
     }
 }
 
-/// Asks for the first records of a run, nothing of which was asked for yet.
-fn expect_first(run: &Run<'_>, lines: usize, guard: &Guard) {
+/// Prefetches the first records of a run.
+fn prefetch_first(run: &Run<'_>, lines: usize, guard: &Guard) {
     for record in run.iter().take(RECORDS_AHEAD) {
         prefetch(record.address().as_ptr().addr());
     }
     for record in run.iter().take(VERSIONS_AHEAD) {
-        record.expect_newest(lines, guard);
+        record.prefetch_newest(lines, guard);
     }
 }
 
-/// Asks for what comes some records behind `at`, in this run or the next.
+/// Prefetches records that follow `at` at some distance, in this run or the next.
 #[inline]
-fn expect(run: &Run<'_>, next: &Run<'_>, at: usize, lines: usize, guard: &Guard) {
+fn prefetch_ahead_of(run: &Run<'_>, next: &Run<'_>, at: usize, lines: usize, guard: &Guard) {
     let ahead = |by: usize| match (at + by).checked_sub(run.len()) {
         None => run.get(at + by),
         Some(behind) => next.get(behind),
@@ -165,7 +163,7 @@ fn expect(run: &Run<'_>, next: &Run<'_>, at: usize, lines: usize, guard: &Guard)
         prefetch(record.address().as_ptr().addr());
     }
     if let Some(soon) = ahead(VERSIONS_AHEAD) {
-        soon.expect_newest(lines, guard);
+        soon.prefetch_newest(lines, guard);
     }
 }
 

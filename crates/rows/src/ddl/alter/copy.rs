@@ -335,7 +335,7 @@ impl Db {
             )?;
         }
         let commit = txn.commit()?;
-        self.engine().wait_durable(commit.ticket)?;
+        self.engine().wait_durable(commit.position)?;
         Ok(())
     }
 }

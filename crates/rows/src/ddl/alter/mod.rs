@@ -36,7 +36,7 @@ use crate::error::Result;
 use crate::progress::Stage;
 use crate::row::RowRef;
 use crate::table::Table;
-use porpoise_kv::{SpaceId, Ticket};
+use porpoise_kv::{CommitPosition, SpaceId};
 use porpoise_types::{CastCx, SqlMode, TimeZone};
 use std::sync::Arc;
 
@@ -292,7 +292,12 @@ impl Db {
         Ok(rows)
     }
 
-    fn commit_definition(&self, cx: &DdlCx<'_>, before: &Table, plan: &Plan) -> Result<Ticket> {
+    fn commit_definition(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        plan: &Plan,
+    ) -> Result<CommitPosition> {
         self.change_catalog(cx, |draft| {
             let version = draft.catalog.version + 1;
             let children: Vec<(TableId, String)> = columns::referencing(&draft.catalog, before)

@@ -138,7 +138,7 @@ impl Db {
         before: &Table,
         after: &Table,
         dealt: &[usize],
-    ) -> Result<porpoise_kv::Ticket> {
+    ) -> Result<porpoise_kv::CommitPosition> {
         for partition in dealt {
             self.deal_out(cx, before, after, *partition)?;
         }
@@ -177,7 +177,7 @@ impl Db {
             }
             copy_parts(txn.as_mut(), before, &parts)?;
             let commit = txn.commit()?;
-            self.engine().wait_durable(commit.ticket)?;
+            self.engine().wait_durable(commit.position)?;
             Ok(())
         })
     }

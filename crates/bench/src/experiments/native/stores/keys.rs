@@ -164,7 +164,7 @@ impl Keys {
                 key += 1;
             }
             let commit = txn.commit().map_err(words)?;
-            self.engine.wait_durable(commit.ticket).map_err(words)?;
+            self.engine.wait_durable(commit.position).map_err(words)?;
         }
         Ok(())
     }
@@ -318,7 +318,7 @@ impl KeyWorker<'_> {
         }
         change(&mut *txn, key, old)?;
         let commit = txn.commit()?;
-        self.of.engine.wait_durable(commit.ticket)?;
+        self.of.engine.wait_durable(commit.position)?;
         Ok(true)
     }
 
@@ -327,7 +327,7 @@ impl KeyWorker<'_> {
         let key = key.to_be_bytes();
         txn.put(Key::new(self.fresh, &key), value, Check::FirstCommitter)?;
         let commit = txn.commit()?;
-        self.of.engine.wait_durable(commit.ticket)
+        self.of.engine.wait_durable(commit.position)
     }
 }
 

@@ -324,7 +324,7 @@ impl RowWorker<'_> {
         };
         txn.update(table, vec![change], UpdateMode::Plain)?;
         let commit = txn.commit()?;
-        self.of.db.engine().wait_durable(commit.ticket)?;
+        self.of.db.engine().wait_durable(commit.position)?;
         Ok(true)
     }
 }

@@ -49,7 +49,7 @@ impl Posts {
         let mut txn = self.db.begin(BeginOptions::default())?;
         txn.insert(&self.table, vec![row], InsertMode::Plain)?;
         let commit = txn.commit()?;
-        Ok(self.db.engine().wait_durable(commit.ticket)?)
+        Ok(self.db.engine().wait_durable(commit.position)?)
     }
 }
 
