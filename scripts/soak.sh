@@ -45,6 +45,18 @@ sanitized() {
 }
 stage "AddressSanitizer" sanitized
 
+# The engine's tests with real threads under ThreadSanitizer. The standard library is built with it,
+# so that its locks and reference counts are seen. Fences are not understood: scripts/tsan.supp says
+# where that gives false reports. What rests on fences is checked by the models of `schedules.sh`.
+threads_sanitized() {
+    rustup component add rust-src
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=target/tsan \
+        TSAN_OPTIONS="suppressions=$PWD/scripts/tsan.supp halt_on_error=1" \
+        cargo test --locked -Zbuild-std --target "$(rustc -vV | sed -n 's/^host: //p')" \
+        -p porpoise-kv-mem
+}
+stage "ThreadSanitizer" threads_sanitized
+
 stage "dependencies" scripts/deny.sh
 stage "minimal root" scripts/minimal.sh
 
