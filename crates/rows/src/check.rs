@@ -20,6 +20,7 @@ use crate::ddl::DdlCx;
 use crate::definition::{Column, Index, IndexKind};
 use crate::error::{Error, Result};
 use crate::expressions::{RowCx, RowProgram};
+use crate::overflow;
 use crate::row::RowRef;
 use crate::table::Table;
 use porpoise_kv::{self as kv, Key, Read, SpaceId, TxnOptions};
@@ -206,12 +207,12 @@ impl Db {
         table: &Table,
         report: &mut dyn FnMut(String),
     ) -> Result<()> {
-        if table.partitioning.is_none() && table.parts.is_empty() {
+        if table.partitioning.is_none() && table.overflow_spaces.is_empty() {
             return Ok(());
         }
         for (partition, space) in table.index_spaces(0).iter().enumerate() {
             let mut named: HashSet<Vec<u8>> = HashSet::new();
-            let parts = table.parts.get(partition).copied();
+            let overflow = table.overflow_spaces.get(partition).copied();
             self.each_entry(cx, *space, |txn, key, value| {
                 let Ok(row) = RowRef::new(table, value) else {
                     // Reported with the rows.
@@ -228,13 +229,13 @@ impl Db {
                         hex(key)
                     ));
                 }
-                match parts {
-                    Some(space) => check_parts(txn, space, &row, key, &mut named, report),
+                match overflow {
+                    Some(space) => check_chunks(txn, space, &row, key, &mut named, report),
                     None => Ok(()),
                 }
             })?;
-            let Some(parts) = parts else { continue };
-            self.each_entry(cx, parts, |_, key, _| {
+            let Some(overflow) = overflow else { continue };
+            self.each_entry(cx, overflow, |_, key, _| {
                 if !named.contains(key) {
                     report(format!(
                         "chunk {} of a large value belongs to no row",
@@ -264,7 +265,7 @@ impl Db {
     }
 }
 
-fn check_parts(
+fn check_chunks(
     txn: &mut dyn kv::Txn,
     space: SpaceId,
     row: &RowRef<'_>,
@@ -272,23 +273,23 @@ fn check_parts(
     named: &mut HashSet<Vec<u8>>,
     report: &mut dyn FnMut(String),
 ) -> Result<()> {
-    for column in row.blobs() {
-        let keys: Vec<_> = (0..column.blob.parts())
-            .map(|n| column.blob.key(n))
+    for column in row.overflow_columns() {
+        let keys: Vec<_> = (0..column.head.chunks())
+            .map(|n| column.head.chunk_key(n))
             .collect();
         let wanted: Vec<Key<'_>> = keys.iter().map(|k| Key::new(space, k)).collect();
-        let mut bytes = column.blob.prefix();
+        let mut bytes = column.head.prefix();
         let mut missing = 0;
         txn.get(Read::CURRENT, &wanted, &mut |_, value| match value {
             Some(value) => bytes += value.len(),
             None => missing += 1,
         })?;
-        if missing > 0 || bytes != column.blob.len() {
+        if missing > 0 || bytes != column.head.len() {
             report(format!(
                 "row {}: {missing} chunks of column {} are missing: {bytes} of {} bytes were found",
                 hex(key),
                 column.position,
-                column.blob.len()
+                column.head.len()
             ));
         }
         named.extend(keys.iter().map(|k| k.to_vec()));
@@ -321,7 +322,7 @@ impl Db {
         env.strict = false;
         self.each_batch(cx, table, |batch| {
             for (primary, bytes) in batch {
-                let whole = match self.whole_row(table, primary, bytes) {
+                let whole = match overflow::whole_row(self, table, primary, bytes) {
                     Ok(whole) => whole,
                     // What is missing of it is reported elsewhere.
                     Err(Error::Corrupt(_)) => continue,

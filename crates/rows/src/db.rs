@@ -8,7 +8,6 @@
 //!    hidden row ids and row versions.
 
 use crate::autoinc::Counters;
-use crate::blob::MAX_ROW_BYTES;
 use crate::catalog::Catalog;
 use crate::catalog::persist;
 use crate::definition::{TableDef, TableId};
@@ -16,8 +15,9 @@ use crate::error::{Error, Result};
 use crate::expressions::{Compiled, RowCompiler, RowCx, RowProgram};
 use crate::fk::FkCounters;
 use crate::mdl::Mdl;
+use crate::row::overflow::MAX_ROW_BYTES;
 use crate::table::Table;
-use crate::version::{BLOB_IDS, ROW_VERSIONS, Versions};
+use crate::version::{OVERFLOW_IDS, ROW_VERSIONS, Versions};
 use crate::watch::{Watch, Watches};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -40,8 +40,8 @@ pub struct Db {
     /// The newest catalog's version: what most statements look at.
     version: AtomicU64,
     pub(crate) versions: Versions,
-    /// Ids of values kept in parts.
-    pub(crate) blobs: Versions,
+    /// Ids of overflow values.
+    pub(crate) overflow_ids: Versions,
     pub(crate) counters: Counters,
     pub(crate) watches: Watches,
     pub(crate) fk_counters: FkCounters,
@@ -69,7 +69,7 @@ impl Db {
             version: AtomicU64::new(catalog.version),
             catalog: ArcSwap::from_pointee(catalog),
             versions: Versions::new(ROW_VERSIONS),
-            blobs: Versions::new(BLOB_IDS),
+            overflow_ids: Versions::new(OVERFLOW_IDS),
             counters: Counters::default(),
             watches: Watches::default(),
             fk_counters: FkCounters::default(),

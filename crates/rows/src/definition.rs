@@ -61,9 +61,9 @@ pub struct TableDef {
     pub options: TableOptions,
     /// PARTITION BY.
     pub partitioning: Option<Partitioning>,
-    /// The spaces of large values' parts ([`crate::blob`]), one a partition;
+    /// The spaces of overflow values ([`crate::row::overflow`]), one a partition;
     /// none for a table without columns that may have them.
-    pub parts: Vec<SpaceId>,
+    pub overflow_spaces: Vec<SpaceId>,
     /// COLOCATE WITH: whose partitions this table's lie beside.
     pub colocate: Option<Colocate>,
 }
@@ -365,12 +365,12 @@ impl TableDef {
         self.partitioning.as_ref().map_or(1, |p| p.partitions.len())
     }
 
-    /// All spaces of the table: of indexes and of large values' parts.
+    /// All spaces of the table: of indexes and of overflow values.
     pub fn all_spaces(&self) -> impl Iterator<Item = SpaceId> + '_ {
         self.indexes
             .iter()
             .flat_map(|i| i.spaces.iter())
-            .chain(&self.parts)
+            .chain(&self.overflow_spaces)
             .copied()
     }
 

@@ -12,7 +12,6 @@
 #![forbid(unsafe_code)]
 
 pub mod autoinc;
-pub mod blob;
 mod bytes;
 pub mod catalog;
 pub mod check;
@@ -27,6 +26,7 @@ pub mod keys;
 pub mod locked;
 pub mod mdl;
 pub mod number;
+pub mod overflow;
 pub mod partition;
 pub mod progress;
 pub mod routing;
@@ -44,12 +44,12 @@ pub use entry_reader::EntryReader;
 pub use error::{Error, Result};
 pub use fk::FkCounters;
 pub use number::{Number, NumberColumn};
+pub use overflow::OverflowFetch;
 pub use row::{RowBuf, RowRef, RowStamp};
 pub use txn::delete::DeleteDone;
 pub use txn::entries::EntryVisitor;
 pub use txn::insert::{InsertDone, InsertMode, Inserted};
-pub use txn::lock::LockedRow;
-pub use txn::parts::Blobs;
+pub use txn::lookup::{FoundRow, FoundVisitor, LockedRow, LockedVisitor, Lookup};
 pub use txn::scan::{Fetch, KeyRange, ScanPosition, ScanSpec};
 pub use txn::update::{RowChange, UpdateDone, UpdateMode};
 pub use txn::{BeginOptions, Txn};

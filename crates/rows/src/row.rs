@@ -1,11 +1,11 @@
 //! The row format (docs/formats.md, "Rows").
 //!
 //! ```text
-//! u8   format << 4 | flags        flags: 1 wide, 2 expiry, 4 parts
+//! u8   format << 4 | flags        flags: 1 wide, 2 expiry, 4 overflow
 //! u24  table version
 //! u64  row version
 //! u64  expiry, when flagged (microseconds since 1970 UTC)
-//! ...  part bitmap, a bit a variable column, when flagged (see [`crate::blob`])
+//! ...  overflow bitmap, a bit a variable column, when flagged ([`overflow`])
 //! ...  null bitmap, a bit a column in storage order
 //! ...  fixed-width columns
 //! ...  u16 (wide: u32) end of each variable column, from the data's start
@@ -28,13 +28,13 @@
 //! omitting primary-key columns (see 1).
 
 mod encode;
-mod filled;
+pub mod overflow;
 
 pub(crate) use encode::encode_with;
 pub use encode::{RowStamp, encode};
-pub(crate) use filled::{Filled, filled, too_big};
+pub(crate) use overflow::too_big;
+use overflow::{OverflowColumn, OverflowHead};
 
-use crate::blob::{Blob, BlobColumn};
 use crate::error::{Error, Result};
 use crate::keys::Columns;
 use crate::table::Table;
@@ -47,8 +47,8 @@ pub const ROW_FORMAT_VERSION: u8 = 1;
 const WIDE: u8 = 1;
 /// An expiry follows the row version.
 const EXPIRY: u8 = 2;
-/// Some variable column's value lies outside; a bitmap says which.
-const PARTS: u8 = 4;
+/// Some variable column holds an overflow value; a bitmap says which.
+const OVERFLOW: u8 = 4;
 /// Bytes before the body without an expiry.
 const HEADER: usize = 12;
 /// Greatest table version a row can name.
@@ -136,7 +136,7 @@ impl<'a> RowRef<'a> {
         } else {
             HEADER + 8
         };
-        if first & PARTS != 0 {
+        if first & OVERFLOW != 0 {
             body += layout.variable.div_ceil(8);
         }
         let row = RowRef {
@@ -221,28 +221,30 @@ impl<'a> RowRef<'a> {
         self.bytes.get(data + start..data + end)
     }
 
-    /// Whether some value lies outside of the row.
+    /// Whether the row has an overflow value.
     #[inline]
-    pub fn has_parts(&self) -> bool {
-        self.bytes.first().is_some_and(|first| first & PARTS != 0)
+    pub fn has_overflow(&self) -> bool {
+        self.bytes
+            .first()
+            .is_some_and(|first| first & OVERFLOW != 0)
     }
 
-    /// Whether the value of a variable column lies outside.
-    fn outside(&self, number: usize) -> bool {
+    /// Whether a variable column holds an overflow value.
+    fn is_overflow(&self, number: usize) -> bool {
         let start = if self.expires() { HEADER + 8 } else { HEADER };
         let byte = self.bytes.get(start + number / 8);
         byte.is_some_and(|b| b & (1 << (number % 8)) != 0)
     }
 
-    /// What the row says of a value that lies outside of it; `None` for one
-    /// that does not.
-    pub fn blob(&self, position: usize) -> Option<BlobColumn<'a>> {
+    /// The overflow value of a column; `None` where the value is in the row.
+    pub fn overflow_column(&self, position: usize) -> Option<OverflowColumn<'a>> {
         let slot = self.layout.slot(position)?;
-        let out = self.has_parts() && slot.storage == Storage::Bytes && self.outside(slot.at);
-        let (blob, present) = Blob::split(self.variable(slot.at).filter(|_| out)?)?;
-        Some(BlobColumn {
+        let out =
+            self.has_overflow() && slot.storage == Storage::Bytes && self.is_overflow(slot.at);
+        let (head, present) = OverflowHead::split(self.variable(slot.at).filter(|_| out)?)?;
+        Some(OverflowColumn {
             position,
-            blob,
+            head,
             present,
         })
     }
@@ -254,8 +256,8 @@ impl<'a> RowRef<'a> {
 
     /// The value of the column at `position` of the table's definition. A
     /// column younger than the row reads as its backfill; a position that does
-    /// not exist as NULL. Of a value that lies outside it is the start, unless
-    /// the row was read with it (`Fetch`).
+    /// not exist as NULL. Of an overflow value it is the prefix, unless the row
+    /// was read with it.
     #[inline]
     pub fn get(&self, position: usize) -> ValueRef<'a> {
         let Some(slot) = self.layout.slot(position) else {
@@ -275,8 +277,8 @@ impl<'a> RowRef<'a> {
     fn read(&self, slot: &Slot) -> Option<ValueRef<'a>> {
         if slot.storage == Storage::Bytes {
             let data = self.variable(slot.at).unwrap_or(&[]);
-            if self.has_parts() && self.outside(slot.at) {
-                return Some(ValueRef::Bytes(Blob::split(data)?.1));
+            if self.has_overflow() && self.is_overflow(slot.at) {
+                return Some(ValueRef::Bytes(OverflowHead::split(data)?.1));
             }
             return Some(ValueRef::Bytes(data));
         }
@@ -350,14 +352,15 @@ impl<'a> RowRef<'a> {
         self.body
     }
 
-    /// The columns whose values lie outside of this row.
-    pub fn blobs(&self) -> impl Iterator<Item = BlobColumn<'a>> + use<'a> {
+    /// The columns with overflow values.
+    pub fn overflow_columns(&self) -> impl Iterator<Item = OverflowColumn<'a>> + use<'a> {
         let row = *self;
-        let columns = match row.has_parts() {
-            true => row.table.columns.len(),
-            false => 0,
+        let columns = if row.has_overflow() {
+            row.table.columns.len()
+        } else {
+            0
         };
-        (0..columns).filter_map(move |position| row.blob(position))
+        (0..columns).filter_map(move |position| row.overflow_column(position))
     }
 
     /// The bytes from the null bitmap on.

@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The counter of row versions.
 pub const ROW_VERSIONS: CounterId = CounterId(1);
-/// The counter of the ids of values kept in parts ([`crate::blob`]).
-pub const BLOB_IDS: CounterId = CounterId(3);
+/// The counter of the ids of overflow values ([`crate::row::overflow`]).
+pub const OVERFLOW_IDS: CounterId = CounterId(3);
 /// First number that is too great.
 const END: u64 = 1 << 53;
 /// Reserved in the engine at a time.

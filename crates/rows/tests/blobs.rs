@@ -13,10 +13,11 @@ use common::counting::Counting;
 use common::{Def, all, begin, by_key, database, engines, get, ids, int};
 use porpoise_kv::model::Model;
 use porpoise_kv::{LockMode, Read, ScanRange, TxnOptions};
-use porpoise_rows::blob::{IN_ROW, PART_BYTES, PREFIX};
 use porpoise_rows::catalog::Table;
+use porpoise_rows::row::overflow::{CHUNK_BYTES, IN_ROW, PREFIX};
 use porpoise_rows::{
-    Blobs, Db, Fetch, InsertMode, Inserted, KeyRange, RowChange, ScanPosition, ScanSpec, UpdateMode,
+    Db, Fetch, InsertMode, Inserted, KeyRange, Lookup, OverflowFetch, RowChange, ScanPosition,
+    ScanSpec, UpdateMode,
 };
 use porpoise_types::{ColumnType, Kind, Value, ValueRef};
 use std::collections::BTreeMap;
@@ -63,7 +64,7 @@ fn parts(db: &Db, table: &Table) -> Vec<Vec<u8>> {
             reverse: false,
         }];
         txn.scan(Read::CURRENT, &range, usize::MAX, &mut |_, key, value| {
-            assert!(value.len() <= PART_BYTES && !value.is_empty());
+            assert!(value.len() <= CHUNK_BYTES && !value.is_empty());
             keys.push(key.to_vec());
             ControlFlow::Continue(())
         })
@@ -95,16 +96,21 @@ fn change(db: &Arc<Db>, id: i64, set: impl Fn(&mut Vec<Value>), mode: UpdateMode
     let key = key(&table, id);
     let mut changes = Vec::new();
     let wait = txn.wait();
-    txn.lock_rows(&table, &[&key], LockMode::Update, wait, &mut |_, found| {
-        let row = found.row.unwrap();
-        let mut new = row.values();
-        set(&mut new);
-        changes.push(RowChange {
-            key: key.clone(),
-            old: row.to_buf(),
-            new,
-        });
-    })
+    txn.lock(
+        &Lookup::primary(&table, &[&key]),
+        LockMode::Update,
+        wait,
+        &mut |_, found| {
+            let row = found.row.unwrap();
+            let mut new = row.values();
+            set(&mut new);
+            changes.push(RowChange {
+                key: key.clone(),
+                old: row.to_buf(),
+                new,
+            });
+        },
+    )
     .unwrap();
     txn.update(&table, changes, mode).unwrap();
     txn.commit().unwrap();
@@ -118,9 +124,9 @@ fn values_of_any_size_come_back_and_leave_nothing_behind() {
         PREFIX,
         IN_ROW,
         IN_ROW + 1,
-        PREFIX + PART_BYTES,
-        PREFIX + PART_BYTES + 1,
-        3 * PART_BYTES,
+        PREFIX + CHUNK_BYTES,
+        PREFIX + CHUNK_BYTES + 1,
+        3 * CHUNK_BYTES,
         5_000_000,
     ];
     for engine in engines() {
@@ -135,13 +141,18 @@ fn values_of_any_size_come_back_and_leave_nothing_behind() {
             let mut txn = begin(&db);
             let key = key(&table, id);
             let mut seen = 0;
-            txn.get_rows(&table, &[&key], Read::SNAPSHOT, &mut |_, found| {
-                let found = found.unwrap();
-                assert!(found.get(2) == ValueRef::Bytes(&filled(size, 1)));
-                assert!(found.get(3) == ValueRef::Bytes(&filled(size, 2)));
-                assert_eq!(found.blob(2).is_some(), size > IN_ROW);
-                seen += 1;
-            })
+            txn.look_up(
+                &Lookup::primary(&table, &[&key]),
+                Read::SNAPSHOT,
+                &mut |_, found| {
+                    let found = found.map(|found| found.row);
+                    let found = found.unwrap();
+                    assert!(found.get(2) == ValueRef::Bytes(&filled(size, 1)));
+                    assert!(found.get(3) == ValueRef::Bytes(&filled(size, 2)));
+                    assert_eq!(found.overflow_column(2).is_some(), size > IN_ROW);
+                    seen += 1;
+                },
+            )
             .unwrap();
             assert_eq!(seen, 1);
         }
@@ -169,9 +180,14 @@ fn only_what_changes_is_written_and_the_version_moves() {
     let version = |db: &Arc<Db>| {
         let mut version = 0;
         begin(db)
-            .get_rows(&table, &[&key(&table, 1)], Read::SNAPSHOT, &mut |_, row| {
-                version = row.unwrap().version();
-            })
+            .look_up(
+                &Lookup::primary(&table, &[&key(&table, 1)]),
+                Read::SNAPSHOT,
+                &mut |_, row| {
+                    let row = row.map(|found| found.row);
+                    version = row.unwrap().version();
+                },
+            )
             .unwrap();
         version
     };
@@ -212,7 +228,7 @@ fn a_batch_of_rows_costs_one_call_more_and_ends_of_values_read_no_middle() {
     let counting = Arc::new(Counting::new(Arc::new(Model::new())));
     let db = database(counting.clone(), &[papers()]);
     let table = get(&db, "t");
-    let size = 2 * PART_BYTES + PREFIX;
+    let size = 2 * CHUNK_BYTES + PREFIX;
     for id in 0..5 {
         insert(
             &db,
@@ -225,23 +241,27 @@ fn a_batch_of_rows_costs_one_call_more_and_ends_of_values_read_no_middle() {
     txn.refresh().unwrap();
     counting.calls.take();
     let mut whole = 0;
-    txn.get_rows(&table, &refs, Read::SNAPSHOT, &mut |_, row| {
-        whole += usize::from(row.unwrap().get(2) == ValueRef::Bytes(&filled(size, 1)));
-    })
+    txn.look_up(
+        &Lookup::primary(&table, &refs),
+        Read::SNAPSHOT,
+        &mut |_, row| {
+            let row = row.map(|found| found.row);
+            whole += usize::from(row.unwrap().get(2) == ValueRef::Bytes(&filled(size, 1)));
+        },
+    )
     .unwrap();
     assert_eq!((whole, calls(&counting)), (5, 2));
     counting.calls.take();
     let mut starts = 0;
     let mut one = None;
-    txn.get_rows_with(
-        &table,
-        &refs,
-        Blobs::Of(&[3]),
+    txn.look_up(
+        &Lookup::primary(&table, &refs).overflow(OverflowFetch::Of(&[3])),
         Read::SNAPSHOT,
         &mut |_, row| {
+            let row = row.map(|found| found.row);
             let row = row.unwrap();
             assert!(row.get(2) == ValueRef::Bytes(&filled(size, 1)[..PREFIX]));
-            assert_eq!(row.blob(2).unwrap().blob.len(), size);
+            assert_eq!(row.overflow_column(2).unwrap().head.len(), size);
             one = Some(row.to_buf());
             starts += 1;
         },
@@ -251,42 +271,21 @@ fn a_batch_of_rows_costs_one_call_more_and_ends_of_values_read_no_middle() {
     // The first part of two, then the other one.
     let upto = [(2, PREFIX + 5)];
     let mut more = Vec::new();
-    txn.get_rows_with(
-        &table,
-        &refs[..1],
-        Blobs::Upto(&upto),
+    txn.look_up(
+        &Lookup::primary(&table, &refs[..1]).overflow(OverflowFetch::UpTo(&upto)),
         Read::SNAPSHOT,
         &mut |_, row| {
+            let row = row.map(|found| found.row);
             let row = row.unwrap();
-            assert!(row.get(2) == ValueRef::Bytes(&filled(size, 1)[..PREFIX + PART_BYTES]));
+            assert!(row.get(2) == ValueRef::Bytes(&filled(size, 1)[..PREFIX + CHUNK_BYTES]));
             more.push((keys[0].clone(), row.to_buf()));
         },
     )
     .unwrap();
-    txn.complete_rows(&table, &mut more, Blobs::All, Read::SNAPSHOT)
+    txn.complete_rows(&table, &mut more, OverflowFetch::All, Read::SNAPSHOT)
         .unwrap();
     let row = more[0].1.row(&table).unwrap();
     assert!(row.get(2) == ValueRef::Bytes(&filled(size, 1)));
-    // The end of a value: one part.
-    counting.calls.take();
-    let buf = one.unwrap();
-    let row = buf.row(&table).unwrap();
-    let column = row.blob(2).unwrap();
-    let whole = filled(size, 1);
-    for (from, to) in [
-        (0, 10),
-        (PREFIX - 2, PREFIX + 2),
-        (size - 5, size + 9),
-        (PREFIX + PART_BYTES - 1, PREFIX + PART_BYTES + 1),
-        (size, size + 1),
-        (0, size),
-    ] {
-        let read = txn
-            .read_blob(&table, &keys[4], &column, from, to, Read::SNAPSHOT)
-            .unwrap();
-        assert!(read == whole[from.min(size)..to.min(size)], "{from}..{to}");
-    }
-    assert_eq!(calls(&counting), 4);
 }
 
 #[test]
@@ -305,9 +304,14 @@ fn a_snapshot_keeps_its_values_while_others_change_them() {
         );
         let seen = |txn: &mut porpoise_rows::Txn, read| {
             let mut seen = Vec::new();
-            txn.get_rows(&table, &[&key(&table, 1)], read, &mut |_, row| {
-                seen = row.unwrap().values();
-            })
+            txn.look_up(
+                &Lookup::primary(&table, &[&key(&table, 1)]),
+                read,
+                &mut |_, row| {
+                    let row = row.map(|found| found.row);
+                    seen = row.unwrap().values();
+                },
+            )
             .unwrap();
             seen
         };
@@ -435,7 +439,7 @@ fn a_scan_without_values_makes_no_second_call() {
     };
     let mut txn = begin(&db);
     txn.refresh().unwrap();
-    for (blobs, wanted) in [(Blobs::Prefixes, 1), (Blobs::All, 2)] {
+    for (blobs, wanted) in [(OverflowFetch::Prefixes, 1), (OverflowFetch::All, 2)] {
         counting.calls.take();
         let fetch = Fetch {
             blobs,

@@ -15,7 +15,7 @@ use porpoise_kv::model::Model;
 use porpoise_kv::{Engine, Read};
 use porpoise_rows::catalog::{FkAction, IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, FkSpec, IndexSpec, TableSpec};
-use porpoise_rows::{BeginOptions, Db, Error, InsertMode, show};
+use porpoise_rows::{BeginOptions, Db, Error, InsertMode, Lookup, show};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -195,9 +195,14 @@ fn truncate_empties_and_starts_ids_anew() {
     assert_eq!(check(&db, "child"), 0);
     let child = get(&db, "child");
     let mut txn = db.begin(BeginOptions::default()).unwrap();
-    txn.get_rows(&child, &[b"x"], Read::CURRENT, &mut |_, row| {
-        assert!(row.is_none())
-    })
+    txn.look_up(
+        &Lookup::primary(&child, &[b"x"]),
+        Read::CURRENT,
+        &mut |_, row| {
+            let row = row.map(|found| found.row);
+            assert!(row.is_none())
+        },
+    )
     .unwrap();
 }
 

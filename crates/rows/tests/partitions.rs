@@ -17,7 +17,8 @@ use porpoise_rows::partition::expr::{PartitionExpr, PartitionOp};
 use porpoise_rows::partition::{Method, Partition, PartitionBound, Partitioning};
 use porpoise_rows::routing::prune::Known;
 use porpoise_rows::{
-    Db, Error, InsertMode, KeyRange, RowBuf, RowChange, ScanPosition, ScanSpec, Txn, UpdateMode,
+    Db, Error, InsertMode, KeyRange, Lookup, RowBuf, RowChange, ScanPosition, ScanSpec, Txn,
+    UpdateMode,
 };
 use porpoise_types::{Collation, Value, ValueRef};
 use std::sync::Arc;
@@ -179,9 +180,14 @@ fn targets(txn: &mut Txn, table: &Table, id: i64, mode: LockMode) -> Vec<(Vec<u8
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut found = vec![None; keys.len()];
     let wait = txn.wait();
-    txn.lock_rows(table, &refs, mode, wait, &mut |n, locked| {
-        found[n] = locked.row.map(|r| (keys[n].clone(), r.to_buf()));
-    })
+    txn.lock(
+        &Lookup::primary(table, &refs),
+        mode,
+        wait,
+        &mut |n, locked| {
+            found[n] = locked.row.map(|r| (keys[n].clone(), r.to_buf()));
+        },
+    )
     .unwrap();
     found.into_iter().flatten().collect()
 }

@@ -11,7 +11,7 @@
 use porpoise_kv::model::Model;
 use porpoise_rows::catalog::{ColumnDefault, IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, DdlCx, IndexSpec, Position, TableSpec};
-use porpoise_rows::{BeginOptions, Db, InsertMode, RowBuf, RowChange, UpdateMode};
+use porpoise_rows::{BeginOptions, Db, InsertMode, Lookup, RowBuf, RowChange, UpdateMode};
 use porpoise_types::{Collation, Value};
 use std::sync::Arc;
 
@@ -339,9 +339,14 @@ impl World {
                 let key = table.primary_key(&n.rows[at]);
                 let mut old = None;
                 let (mode, wait) = (porpoise_kv::LockMode::Exclusive, txn.wait());
-                txn.lock_rows(&table, &[key.as_slice()], mode, wait, &mut |_, found| {
-                    old = found.row.map(|r| r.to_buf());
-                })
+                txn.lock(
+                    &Lookup::primary(&table, &[key.as_slice()]),
+                    mode,
+                    wait,
+                    &mut |_, found| {
+                        old = found.row.map(|r| r.to_buf());
+                    },
+                )
                 .unwrap();
                 let old: RowBuf = old.unwrap_or_else(|| panic!("{:#?}", self.log));
                 if self.rng.u8(0..3) == 0 {

@@ -15,7 +15,7 @@ use common::verify::verify;
 use common::{Def, all_in, begin, database, engines, get, row, table};
 use porpoise_kv::{Engine, LockMode};
 use porpoise_rows::catalog::FkAction::{self, Cascade, NoAction, Restrict, SetNull};
-use porpoise_rows::{Db, Error, InsertMode, RowChange, Txn, UpdateMode};
+use porpoise_rows::{Db, Error, InsertMode, Lookup, RowChange, Txn, UpdateMode};
 use porpoise_types::Value;
 use std::sync::Arc;
 
@@ -312,14 +312,19 @@ impl World {
         let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let mut changes: Vec<Option<RowChange>> = vec![None; keys.len()];
         let wait = txn.wait();
-        txn.lock_rows(&table, &refs, LockMode::Update, wait, &mut |n, found| {
-            let old = found.row.unwrap();
-            changes[n] = Some(RowChange {
-                key: keys[n].clone(),
-                old: old.to_buf(),
-                new: row(&change(&numbers(&old.values()))),
-            });
-        })
+        txn.lock(
+            &Lookup::primary(&table, &refs),
+            LockMode::Update,
+            wait,
+            &mut |n, found| {
+                let old = found.row.unwrap();
+                changes[n] = Some(RowChange {
+                    key: keys[n].clone(),
+                    old: old.to_buf(),
+                    new: row(&change(&numbers(&old.values()))),
+                });
+            },
+        )
         .unwrap();
         let got = txn.update(&table, changes.into_iter().flatten().collect(), mode);
         self.compare(&what, got.map(|d| d.changed), want);

@@ -15,7 +15,7 @@ use common::{
 use porpoise_kv::model::Model;
 use porpoise_kv::{LockMode, Read, Wait};
 use porpoise_rows::catalog::Table;
-use porpoise_rows::{BeginOptions, Db, InsertMode, KeyRange, ScanPosition, ScanSpec, Txn};
+use porpoise_rows::{BeginOptions, Db, InsertMode, KeyRange, Lookup, ScanPosition, ScanSpec, Txn};
 use porpoise_types::{Collation, Value, ValueRef};
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,18 +160,29 @@ fn unique_look_ups_show_present_and_absent_keys_by_number() {
         .collect();
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut found = vec![None; 4];
-    txn.get_by_unique(&t, 1, &refs, Read::SNAPSHOT, &mut |n, r| {
-        found[n] = Some(r.map(|(key, r)| (key.to_vec(), r.get(0).to_owned())));
-    })
+    txn.look_up(
+        &Lookup::unique(&t, 1, &refs),
+        Read::SNAPSHOT,
+        &mut |n, r| {
+            let r = r.map(|found| (found.primary, found.row));
+            found[n] = Some(r.map(|(key, r)| (key.to_vec(), r.get(0).to_owned())));
+        },
+    )
     .unwrap();
     let hit = |id: i64| Some(Some((t.primary_key(&row(&[id])), int(id))));
     assert_eq!(found, [hit(5), Some(None), hit(1), hit(3)]);
     let mut locked = vec![None; 4];
     let wait = txn.wait();
-    txn.lock_unique(&t, 1, &refs, LockMode::Update, wait, &mut |n, key, r| {
-        assert!(r.granted);
-        locked[n] = Some((key.map(<[u8]>::to_vec), r.row.map(|r| r.get(0).to_owned())));
-    })
+    txn.lock(
+        &Lookup::unique(&t, 1, &refs),
+        LockMode::Update,
+        wait,
+        &mut |n, r| {
+            let key = r.primary;
+            assert!(r.granted);
+            locked[n] = Some((key.map(<[u8]>::to_vec), r.row.map(|r| r.get(0).to_owned())));
+        },
+    )
     .unwrap();
     assert_eq!(locked[1], Some((None, None)));
     assert_eq!(
@@ -204,17 +215,27 @@ fn a_locked_row_is_the_newest_one_and_says_so() {
     let refs = [keys[0].as_slice(), keys[1].as_slice()];
     let mut seen = Vec::new();
     reader
-        .get_rows_in_order(&t, &refs, Read::SNAPSHOT, &mut |_, r| {
-            seen.push(r.unwrap().get(2).to_owned());
-        })
+        .look_up(
+            &Lookup::primary(&t, &refs).in_order(),
+            Read::SNAPSHOT,
+            &mut |_, r| {
+                let r = r.map(|found| found.row);
+                seen.push(r.unwrap().get(2).to_owned());
+            },
+        )
         .unwrap();
     assert_eq!(seen, [int(2), int(1)]);
     let mut found = vec![None; 2];
     let wait = reader.wait();
     reader
-        .lock_rows(&t, &refs, LockMode::Update, wait, &mut |n, r| {
-            found[n] = Some((r.newer, r.own, r.row.unwrap().get(2).to_owned()));
-        })
+        .lock(
+            &Lookup::primary(&t, &refs),
+            LockMode::Update,
+            wait,
+            &mut |n, r| {
+                found[n] = Some((r.newer, r.own, r.row.unwrap().get(2).to_owned()));
+            },
+        )
         .unwrap();
     assert_eq!(
         found,
@@ -225,13 +246,23 @@ fn a_locked_row_is_the_newest_one_and_says_so() {
     let mut other = begin(&db);
     let mut granted = vec![true; 2];
     other
-        .lock_rows(&t, &refs, LockMode::Update, Wait::Skip, &mut |n, r| {
-            granted[n] = r.granted;
-        })
+        .lock(
+            &Lookup::primary(&t, &refs),
+            LockMode::Update,
+            Wait::Skip,
+            &mut |n, r| {
+                granted[n] = r.granted;
+            },
+        )
         .unwrap();
     assert_eq!(granted, [false, false]);
     let e = other
-        .lock_rows(&t, &refs, LockMode::Update, Wait::NoWait, &mut |_, _| ())
+        .lock(
+            &Lookup::primary(&t, &refs),
+            LockMode::Update,
+            Wait::NoWait,
+            &mut |_, _| (),
+        )
         .unwrap_err();
     assert_eq!(e.code(), 3572);
 }
@@ -275,9 +306,14 @@ fn keys_compare_as_the_collation_says_and_messages_show_what_was_given() {
     let key = t.primary_key(&[text("ada"), int(1)]);
     let mut old = None;
     let wait = txn.wait();
-    txn.lock_rows(&t, &[&key], LockMode::Update, wait, &mut |_, r| {
-        old = r.row.map(|r| r.to_buf());
-    })
+    txn.lock(
+        &Lookup::primary(&t, &[&key]),
+        LockMode::Update,
+        wait,
+        &mut |_, r| {
+            old = r.row.map(|r| r.to_buf());
+        },
+    )
     .unwrap();
     let change = porpoise_rows::RowChange {
         key,

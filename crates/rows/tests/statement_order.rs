@@ -12,7 +12,7 @@ mod common;
 use common::verify::verify;
 use common::{N, begin, delete, get, ids, insert, int, ints, model_database, row, table, update};
 use porpoise_rows::catalog::FkAction::{Cascade, NoAction, Restrict, SetNull};
-use porpoise_rows::{Db, Error, InsertMode, Inserted};
+use porpoise_rows::{Db, Error, InsertMode, Inserted, Lookup};
 use std::sync::Arc;
 
 fn self_referencing(on_delete: porpoise_rows::catalog::FkAction) -> Arc<Db> {
@@ -276,9 +276,8 @@ fn composite_keys_follow_updates_and_shared_columns_are_checked() {
     let key = p.primary_key(&row(&[1, 2]));
     let mut old = None;
     let wait = txn.wait();
-    txn.lock_rows(
-        &p,
-        &[&key],
+    txn.lock(
+        &Lookup::primary(&p, &[&key]),
         porpoise_kv::LockMode::Update,
         wait,
         &mut |_, r| {
@@ -412,9 +411,14 @@ fn an_update_that_changes_nothing_writes_nothing_and_keeps_the_version() {
     let mut txn = begin(&db);
     let mut seen = 0;
     let key = s.primary_key(&row(&[1]));
-    txn.get_rows(&s, &[&key], porpoise_kv::Read::SNAPSHOT, &mut |_, r| {
-        seen = r.unwrap().version();
-    })
+    txn.look_up(
+        &Lookup::primary(&s, &[&key]),
+        porpoise_kv::Read::SNAPSHOT,
+        &mut |_, r| {
+            let r = r.map(|found| found.row);
+            seen = r.unwrap().version();
+        },
+    )
     .unwrap();
     assert_eq!(seen, version);
 }

@@ -19,7 +19,7 @@ use porpoise_rows::catalog::{Table, TableOptions};
 use porpoise_rows::ddl::partition::PartitionChange;
 use porpoise_rows::ddl::{ColumnSpec, IndexSpec, Placement, TableSpec};
 use porpoise_rows::{
-    BeginOptions, Db, DbOptions, InsertMode, KeyRange, RowChange, ScanPosition, ScanSpec,
+    BeginOptions, Db, DbOptions, InsertMode, KeyRange, Lookup, RowChange, ScanPosition, ScanSpec,
     UpdateMode,
 };
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
@@ -109,9 +109,8 @@ fn step(engine: &KvMem, db: &Arc<Db>, n: i64) -> Option<()> {
         let key = key(n - 2);
         let mut old = None;
         let wait = txn.wait();
-        txn.lock_rows(
-            &table,
-            &[&key],
+        txn.lock(
+            &Lookup::primary(&table, &[&key]),
             LockMode::Exclusive,
             wait,
             &mut |_, found| {

@@ -11,7 +11,7 @@ mod common;
 use common::{get, ids, model_database};
 use porpoise_kv::{LockMode, Read};
 use porpoise_rows::catalog::Table;
-use porpoise_rows::{BeginOptions, Db, InsertMode, RowBuf, RowChange, UpdateMode};
+use porpoise_rows::{BeginOptions, Db, InsertMode, Lookup, RowBuf, RowChange, UpdateMode};
 use porpoise_types::Value;
 use std::sync::Arc;
 
@@ -38,9 +38,14 @@ fn update(db: &Arc<Db>, table: &Arc<Table>, v: i64, mode: UpdateMode) -> u64 {
     let key = table.primary_key(&[Value::Int(1)]);
     let mut old = RowBuf::default();
     let wait = txn.wait();
-    txn.lock_rows(table, &[&key], LockMode::Update, wait, &mut |_, found| {
-        old = RowBuf::from(found.row.unwrap().bytes().to_vec());
-    })
+    txn.lock(
+        &Lookup::primary(table, &[&key]),
+        LockMode::Update,
+        wait,
+        &mut |_, found| {
+            old = RowBuf::from(found.row.unwrap().bytes().to_vec());
+        },
+    )
     .unwrap();
     let change = RowChange {
         key: key.clone(),
@@ -51,9 +56,14 @@ fn update(db: &Arc<Db>, table: &Arc<Table>, v: i64, mode: UpdateMode) -> u64 {
     txn.commit().unwrap();
     let mut txn = db.begin(BeginOptions::default()).unwrap();
     let mut version = 0;
-    txn.get_rows(table, &[&key], Read::CURRENT, &mut |_, row| {
-        version = row.unwrap().version();
-    })
+    txn.look_up(
+        &Lookup::primary(table, &[&key]),
+        Read::CURRENT,
+        &mut |_, row| {
+            let row = row.map(|found| found.row);
+            version = row.unwrap().version();
+        },
+    )
     .unwrap();
     version
 }

@@ -16,7 +16,7 @@ use porpoise_base::clock;
 use porpoise_kv::{Engine, LockMode, model::Model};
 use porpoise_rows::catalog::Table;
 use porpoise_rows::{
-    BeginOptions, Db, DbOptions, Error, InsertMode, RowBuf, RowChange, Txn, UpdateMode,
+    BeginOptions, Db, DbOptions, Error, InsertMode, Lookup, RowBuf, RowChange, Txn, UpdateMode,
 };
 use porpoise_sql::{SqlConfig, SqlServer};
 use porpoise_types::{Value, ValueRef};
@@ -58,9 +58,14 @@ fn read(txn: &mut Txn, table: &Arc<Table>, id: i64) -> (Vec<u8>, Option<RowBuf>)
     let key = table.key_prefix(0, &[ValueRef::Int(id)]);
     let mut found = None;
     let wait = txn.wait();
-    txn.lock_rows(table, &[&key], LockMode::Update, wait, &mut |_, locked| {
-        found = locked.row.map(|row| row.to_buf());
-    })
+    txn.lock(
+        &Lookup::primary(table, &[&key]),
+        LockMode::Update,
+        wait,
+        &mut |_, locked| {
+            found = locked.row.map(|row| row.to_buf());
+        },
+    )
     .unwrap();
     (key, found)
 }

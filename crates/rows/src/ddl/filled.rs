@@ -73,7 +73,7 @@ impl Db {
             .indexes
             .iter()
             .flat_map(|i| i.spaces.iter().copied())
-            .chain(filled.parts.iter().copied())
+            .chain(filled.overflow_spaces.iter().copied())
             .collect();
         spaces::assign(&mut table, &made);
         table.counter = filled.counter;

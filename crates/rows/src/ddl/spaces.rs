@@ -1,5 +1,5 @@
-//! The spaces that a table needs: one a partition for each index, and for the
-//! parts of large values where a column may have them.
+//! The spaces that a table needs: one a partition for each index, and for
+//! overflow values where a column may have them.
 //!
 //! All spaces of one partition name the same co-location group and partition
 //! number, so that an engine can lay them together.
@@ -25,8 +25,8 @@ pub(super) fn of_partition(table: &TableDef, index: &Index, partition: usize) ->
     spec(table, partition, index.kind != IndexKind::Plain)
 }
 
-/// One space of parts, in a partition.
-pub(super) fn of_parts(table: &TableDef, partition: usize) -> SpaceSpec {
+/// One space of overflow values, in a partition.
+pub(super) fn of_overflow(table: &TableDef, partition: usize) -> SpaceSpec {
     spec(table, partition, true)
 }
 
@@ -36,14 +36,16 @@ pub(super) fn of_index(table: &TableDef, index: &Index) -> Vec<SpaceSpec> {
     partitions.map(|p| of_partition(table, index, p)).collect()
 }
 
-/// All spaces of a table: its indexes in order, then the parts.
+/// All spaces of a table: its indexes in order, then the overflow values.
 pub(super) fn of_table(table: &TableDef) -> Vec<SpaceSpec> {
     let indexes = table.indexes.iter().flat_map(|i| of_index(table, i));
-    let parts = match table.may_have_parts() {
+    let overflow = match table.may_overflow() {
         true => 0..table.partition_count(),
         false => 0..0,
     };
-    indexes.chain(parts.map(|p| of_parts(table, p))).collect()
+    indexes
+        .chain(overflow.map(|p| of_overflow(table, p)))
+        .collect()
 }
 
 /// Gives a table the spaces made for [`of_table`].
@@ -52,5 +54,5 @@ pub(super) fn assign(table: &mut TableDef, spaces: &[SpaceId]) {
     for index in &mut table.indexes {
         index.spaces = given.next().unwrap_or(&[]).to_vec();
     }
-    table.parts = given.next().unwrap_or(&[]).to_vec();
+    table.overflow_spaces = given.next().unwrap_or(&[]).to_vec();
 }

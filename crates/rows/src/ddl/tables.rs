@@ -186,7 +186,7 @@ impl Db {
             let version = draft.catalog.version + 1;
             let changed = draft.edit(table.id, |now| {
                 now.indexes = fresh.indexes;
-                now.parts = fresh.parts;
+                now.overflow_spaces = fresh.overflow_spaces;
                 now.counter = fresh.counter;
                 now.incompatible_since = version;
             });
@@ -250,7 +250,7 @@ pub(super) fn draft_table(
         counter: CounterId(0),
         options,
         partitioning: spec.placement.partitioning.clone(),
-        parts: Vec::new(),
+        overflow_spaces: Vec::new(),
         colocate: partition::colocation(catalog, spec)?,
     };
     let declared = |i: &&super::IndexSpec| i.kind == IndexKind::Primary;

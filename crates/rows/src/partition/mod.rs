@@ -1,7 +1,7 @@
 //! Partitioning: how a table's rows are dealt out to spaces.
 //!
 //! A partitioned table has one space a partition for its rows, for each index
-//! and for the parts of its large values. A row's partition follows from the
+//! and for its overflow values. A row's partition follows from the
 //! values of the partitioning columns, and so from any whole key: the primary
 //! key and every unique key contain these columns (error 1503), an entry of a
 //! plain index ends with the primary key, and the key of a row without a
@@ -14,7 +14,7 @@
 //! Invariants:
 //! 1. Partitions are routed by keys' bytes in their nullable ascending form,
 //!    so that equal values of a collation go to one partition.
-//! 2. `spaces` of every index, and `parts` of the table, have one entry a
+//! 2. `spaces` of every index, and `overflow_spaces` of the table, have one entry a
 //!    partition, in the order of [`Partitioning::partitions`].
 //! 3. A partition's id is never used again in its table; hidden keys name it.
 //! 4. The hash is a format: rows lie where it put them (docs/formats.md).

@@ -153,10 +153,10 @@ impl Table {
         by.partitions.iter().position(|p| p.id == id)
     }
 
-    /// The space that holds the parts of the large values of the row with this
-    /// primary key; `None` for a table without such columns.
-    pub fn parts_space(&self, primary: &[u8]) -> Option<SpaceId> {
-        match self.parts.as_slice() {
+    /// The space of the overflow values of the row with this primary key; `None`
+    /// for a table without such columns.
+    pub fn overflow_space(&self, primary: &[u8]) -> Option<SpaceId> {
+        match self.overflow_spaces.as_slice() {
             [] => None,
             [one] => Some(*one),
             several => several.get(self.partition_of(0, primary)).copied(),

@@ -1,7 +1,7 @@
 //! Writing a row of storage values, in the layout of [`super`].
 
-use super::{EXPIRY, HEADER, MAX_TABLE_VERSION, PARTS, ROW_FORMAT_VERSION, WIDE, too_big};
-use crate::blob::{Blob, HEAD};
+use super::overflow::{HEAD_BYTES, OverflowHead, too_big};
+use super::{EXPIRY, HEADER, MAX_TABLE_VERSION, OVERFLOW, ROW_FORMAT_VERSION, WIDE};
 use crate::table::Table;
 use crate::table::layout::{Layout, Storage};
 use crate::{Error, Result};
@@ -26,18 +26,19 @@ pub fn encode(table: &Table, values: &[Value], stamp: RowStamp, out: &mut Vec<u8
     encode_with(table, values, &[], stamp, out)
 }
 
-/// As [`encode`]; of the columns in `outside` the row keeps head and prefix.
+/// As [`encode`]; of the columns in `heads` the row keeps head and prefix.
 pub(crate) fn encode_with(
     table: &Table,
     values: &[Value],
-    outside: &[(usize, Blob)],
+    heads: &[(usize, OverflowHead)],
     stamp: RowStamp,
     out: &mut Vec<u8>,
 ) -> Result<()> {
     let layout = table.derived().current();
-    let new = NewRow { values, outside };
+    let new = NewRow { values, heads };
     let variable = layout.variable_positions.iter().flatten();
-    let data: usize = variable.map(|p| new.kept(*p).len()).sum::<usize>() + outside.len() * HEAD;
+    let data: usize =
+        variable.map(|p| new.kept(*p).len()).sum::<usize>() + heads.len() * HEAD_BYTES;
     if u32::try_from(data).is_err() {
         return Err(too_big(data));
     }
@@ -45,7 +46,7 @@ pub(crate) fn encode_with(
     let flags = ROW_FORMAT_VERSION << 4
         | if wide { WIDE } else { 0 }
         | if stamp.expiry != 0 { EXPIRY } else { 0 }
-        | if outside.is_empty() { 0 } else { PARTS };
+        | if heads.is_empty() { 0 } else { OVERFLOW };
     let offsets = layout.variable * if wide { 4 } else { 2 };
     out.reserve(HEADER + 8 + layout.fixed + offsets + data);
     let first = (table.version.min(MAX_TABLE_VERSION) << 8) | u32::from(flags);
@@ -54,14 +55,14 @@ pub(crate) fn encode_with(
     if stamp.expiry != 0 {
         out.extend_from_slice(&stamp.expiry.to_le_bytes());
     }
-    if !outside.is_empty() {
-        new.append_part_bitmap(layout, out);
+    if !heads.is_empty() {
+        new.append_overflow_bitmap(layout, out);
     }
     new.append_fixed(table, layout, out)?;
     new.append_offsets(table, layout, wide, out)?;
     for position in layout.variable_positions.iter().flatten() {
-        if let Some(blob) = new.head(*position) {
-            blob.append(out);
+        if let Some(head) = new.head(*position) {
+            head.append(out);
         }
         out.extend_from_slice(new.kept(*position));
     }
@@ -72,16 +73,16 @@ pub(crate) fn encode_with(
 struct NewRow<'a> {
     /// Storage values in column order.
     values: &'a [Value],
-    /// The columns whose values leave the row.
-    outside: &'a [(usize, Blob)],
+    /// The heads of overflow values.
+    heads: &'a [(usize, OverflowHead)],
 }
 
 impl<'a> NewRow<'a> {
-    /// The head of a value that leaves the row.
+    /// The head of an overflow value.
     #[inline]
-    fn head(&self, position: usize) -> Option<&'a Blob> {
-        let found = self.outside.iter().find(|(p, _)| *p == position);
-        found.map(|(_, blob)| blob)
+    fn head(&self, position: usize) -> Option<&'a OverflowHead> {
+        let found = self.heads.iter().find(|(p, _)| *p == position);
+        found.map(|(_, head)| head)
     }
 
     /// What the row keeps of a variable column, without the head.
@@ -89,14 +90,14 @@ impl<'a> NewRow<'a> {
     fn kept(&self, position: usize) -> &'a [u8] {
         match self.values.get(position) {
             Some(Value::Bytes(b)) => match self.head(position) {
-                Some(blob) => b.get(..blob.prefix()).unwrap_or(b),
+                Some(head) => b.get(..head.prefix()).unwrap_or(b),
                 None => b,
             },
             _ => &[],
         }
     }
 
-    fn append_part_bitmap(&self, layout: &Layout, out: &mut Vec<u8>) {
+    fn append_overflow_bitmap(&self, layout: &Layout, out: &mut Vec<u8>) {
         let mut bitmap: SmallVec<[u8; 8]> = SmallVec::from_elem(0, layout.variable.div_ceil(8));
         for (number, position) in layout.variable_positions.iter().enumerate() {
             if position.is_some_and(|p| self.head(p).is_some())
@@ -149,7 +150,7 @@ impl<'a> NewRow<'a> {
                     Some(_) => return Err(bad_value(table, *position)),
                 }
                 if self.head(*position).is_some() {
-                    end += HEAD;
+                    end += HEAD_BYTES;
                 }
             }
             let end = u32::try_from(end).unwrap_or(u32::MAX).to_le_bytes();

@@ -4,11 +4,11 @@
 use super::Txn;
 use super::gather::check_not_null;
 use super::insert::InsertMode;
-use super::parts::Blobs;
 use super::update::{RowChange, UpdateMode};
 use crate::definition::ColumnDefault;
 use crate::error::{Error, Result};
 use crate::expressions::RowCx;
+use crate::overflow::OverflowFetch;
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
 use porpoise_kv::Read;
@@ -182,18 +182,18 @@ impl Txn {
         new: &mut [Value],
     ) -> Result<()> {
         let row = old.row(table)?;
-        if Blobs::All.missing(&row) == 0 {
+        if OverflowFetch::All.missing(&row) == 0 {
             return Ok(());
         }
         let mut kept: Vec<usize> = Vec::new();
-        for column in row.blobs() {
+        for column in row.overflow_columns() {
             let start = new.get(column.position);
             if matches!(start, Some(Value::Bytes(b)) if b.as_slice() == column.present) {
                 kept.push(column.position);
             }
         }
         let mut rows = [(primary.to_vec(), old.clone())];
-        self.complete_rows(table, &mut rows, Blobs::All, Read::CURRENT)?;
+        self.complete_rows(table, &mut rows, OverflowFetch::All, Read::CURRENT)?;
         let [(_, whole)] = rows;
         let row: RowRef<'_> = whole.row(table)?;
         for position in kept {

@@ -1,7 +1,7 @@
 //! A transaction on rows.
 //!
 //! A thin layer over the engine's transaction: views, marks and savepoints are
-//! the engine's; what is added is tables. [`read`], [`lock`] look rows up;
+//! the engine's; what is added is tables. [`lookup`] reads and locks rows by key, [`scan`] by range;
 //! [`insert`], [`update`], [`delete`] and [`cascade`] are the only code that
 //! writes rows.
 //!
@@ -23,12 +23,9 @@ pub(crate) mod gather;
 pub(crate) mod insert;
 mod key_changes;
 pub(crate) mod keyset;
-pub(crate) mod lock;
+pub(crate) mod lookup;
 pub(crate) mod merge;
 mod moved;
-mod outside;
-pub(crate) mod parts;
-pub(crate) mod read;
 mod replace;
 pub(crate) mod scan;
 pub(crate) mod update;

@@ -3,6 +3,7 @@
 use super::Txn;
 use super::gather::{NO_KEY, Plan};
 use super::keyset::{KeyId, KeySet};
+use super::lookup::Lookup;
 use crate::Result;
 use crate::table::Table;
 use porpoise_kv::{Key, LockMode, Read};
@@ -79,9 +80,10 @@ impl Txn {
             }
         }
         let mut rows = Vec::new();
-        self.get_rows_in_order(table, &wanted, Read::CURRENT, &mut |n, row| {
-            if let (Some(row), Some(primary)) = (row, wanted.get(n)) {
-                rows.push((primary.to_vec(), row.to_buf()));
+        let lookup = Lookup::primary(table, &wanted).in_order();
+        self.look_up(&lookup, Read::CURRENT, &mut |_, found| {
+            if let Some(found) = found {
+                rows.push((found.primary.to_vec(), found.row.to_buf()));
             }
         })?;
         Ok(self.delete_rows(table, rows, keys)?.deleted)

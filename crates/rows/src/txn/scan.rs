@@ -11,8 +11,9 @@
 
 use super::Txn;
 use super::arena::Arena;
+use super::lookup::Lookup;
 use super::merge::Merge;
-use super::parts::{self, Blobs, Waiting};
+use crate::overflow::{self, IncompleteRow, OverflowFetch};
 use crate::row::RowRef;
 use crate::table::Table;
 use crate::{Error, Result};
@@ -62,8 +63,8 @@ pub struct ScanSpec {
 /// What is read with the rows, and from which partitions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fetch<'a> {
-    /// The large values to fetch; of others rows show the start.
-    pub blobs: Blobs<'a>,
+    /// The overflow values to fetch; of others rows show the prefix.
+    pub overflow: OverflowFetch<'a>,
     /// A scan looks only into these partitions (positions, ascending); `None`:
     /// all.
     pub partitions: Option<&'a [usize]>,
@@ -72,7 +73,7 @@ pub struct Fetch<'a> {
 impl Fetch<'_> {
     /// All partitions, no large value.
     pub const STARTS: Fetch<'static> = Fetch {
-        blobs: Blobs::Prefixes,
+        overflow: OverflowFetch::Prefixes,
         partitions: None,
     };
 }
@@ -101,7 +102,7 @@ impl Txn {
     /// order, whatever the partitions; true when there may be more.
     ///
     /// # Errors
-    /// As [`Txn::get_rows`].
+    /// As [`Txn::look_up`].
     pub fn scan(
         &mut self,
         table: &Table,
@@ -118,7 +119,7 @@ impl Txn {
     /// only. `fetch` must be the same for all calls with one position.
     ///
     /// # Errors
-    /// As [`Txn::get_rows`].
+    /// As [`Txn::look_up`].
     #[expect(clippy::too_many_arguments, reason = "a scan and what it fetches")]
     pub fn scan_with(
         &mut self,
@@ -167,9 +168,10 @@ impl Txn {
             }
         } else if primaries.len() > 0 {
             let keys: Vec<&[u8]> = primaries.iter().collect();
-            self.get_rows_in_order_with(table, &keys, fetch.blobs, read, &mut |n, row| {
-                if let Some(row) = row {
-                    visit(primaries.get(n), row);
+            let lookup = Lookup::primary(table, &keys).overflow(fetch.overflow);
+            self.look_up(&lookup.in_order(), read, &mut |_, found| {
+                if let Some(found) = found {
+                    visit(found.primary, found.row);
                 }
             })?;
         }
@@ -191,7 +193,7 @@ impl Txn {
         visit: &mut RowScanVisitor<'_>,
     ) -> Result<()> {
         let mut failure = None;
-        let mut waiting: Vec<Waiting> = Vec::new();
+        let mut waiting: Vec<IncompleteRow> = Vec::new();
         let mut held = 0;
         self.walk(spec, spaces, read, position, limit, &mut |_, key, value| {
             let row = match RowRef::new(table, value) {
@@ -201,18 +203,18 @@ impl Txn {
                     return ControlFlow::Break(());
                 }
             };
-            let missing = fetch.blobs.missing(&row);
+            let missing = fetch.overflow.missing(&row);
             if waiting.is_empty() && missing == 0 {
                 visit(key, row);
                 return ControlFlow::Continue(());
             }
             held += missing + value.len();
-            waiting.push(Waiting {
+            waiting.push(IncompleteRow {
                 number: waiting.len(),
                 primary: key.to_vec(),
                 bytes: Some(value.to_vec()),
             });
-            match held > parts::CHUNK {
+            match held > overflow::FETCH_BYTES {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
@@ -220,7 +222,8 @@ impl Txn {
         if let Some(e) = failure {
             return Err(e);
         }
-        self.complete(table, waiting, fetch.blobs, read, &mut |done| {
+        let kv = self.kv.as_mut();
+        overflow::complete(kv, table, waiting, fetch.overflow, read, &mut |done| {
             if let Some(bytes) = &done.bytes {
                 visit(&done.primary, RowRef::new(table, bytes)?);
             }

@@ -9,7 +9,7 @@ use super::Txn;
 use super::gather::{Plan, check_not_null, constraints, gather_own, judge};
 use super::insert::Inserted;
 use super::keyset::{KeyId, KeySet};
-use super::parts::Blobs;
+use crate::overflow::OverflowFetch;
 use crate::row::RowBuf;
 use crate::table::Table;
 use crate::{Error, Result};
@@ -95,7 +95,7 @@ impl Txn {
         };
         let newer = keys.newer(id) || keys.newer(row_id);
         let mut rows = [(keys.key(row_id).to_vec(), RowBuf::from(row.to_vec()))];
-        self.complete_rows(table, &mut rows, Blobs::All, Read::CURRENT)?;
+        self.complete_rows(table, &mut rows, OverflowFetch::All, Read::CURRENT)?;
         let [(primary, row)] = rows;
         Ok(Inserted::Duplicate {
             index,

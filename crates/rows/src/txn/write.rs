@@ -7,7 +7,8 @@
 use super::Txn;
 use super::key_changes::touched;
 use super::keyset::KeySet;
-use crate::blob::Blob;
+use crate::overflow;
+use crate::row::overflow::OverflowHead;
 use crate::row::{RowRef, RowStamp, encode_with};
 use crate::table::Table;
 use crate::{Error, Result};
@@ -15,14 +16,14 @@ use porpoise_kv::{Check, Key};
 use porpoise_types::Value;
 
 impl Txn {
-    /// Puts a row's bytes under its primary key; `outside` is what was put
-    /// beside it.
+    /// Puts a row's bytes under its primary key; `heads` are those of
+    /// its overflow values.
     fn put_row(
         &mut self,
         table: &Table,
         primary: &[u8],
         values: &[Value],
-        outside: &[(usize, Blob)],
+        heads: &[(usize, OverflowHead)],
         stamp: RowStamp,
         keys: &mut KeySet,
     ) -> Result<()> {
@@ -30,7 +31,7 @@ impl Txn {
         self.note_written(table);
         let mut row = std::mem::take(&mut self.scratch.row);
         row.clear();
-        let done = encode_with(table, values, outside, stamp, &mut row).and_then(|()| {
+        let done = encode_with(table, values, heads, stamp, &mut row).and_then(|()| {
             if row.len() > self.db.row_limit {
                 return Err(Error::RowTooBig {
                     size: row.len(),
@@ -60,8 +61,8 @@ impl Txn {
             version: self.row_version()?,
             expiry: 0,
         };
-        let outside = self.put_outside(table, primary, values)?;
-        self.put_row(table, primary, values, &outside, stamp, keys)?;
+        let heads = overflow::write_new(&self.db, self.kv.as_mut(), table, primary, values)?;
+        self.put_row(table, primary, values, &heads, stamp, keys)?;
         let mut entry = std::mem::take(&mut self.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             entry.clear();
@@ -113,7 +114,7 @@ impl Txn {
         let space = table.space(0, primary);
         self.kv.delete(Key::new(space, primary), Check::Locked)?;
         keys.note(space, primary, false);
-        self.delete_outside(table, primary, &old)?;
+        overflow::delete(self.kv.as_mut(), table, primary, &old)?;
         let mut entry = std::mem::take(&mut self.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             entry.clear();
@@ -149,8 +150,10 @@ impl Txn {
             version,
             expiry: old.expiry(),
         };
-        let outside = self.put_changed(table, new_primary, Some((primary, old)), new)?;
-        self.put_row(table, new_primary, new, &outside, stamp, keys)?;
+        let before = Some((primary, old));
+        let (db, kv) = (&self.db, self.kv.as_mut());
+        let heads = overflow::write_changed(db, kv, table, new_primary, before, new)?;
+        self.put_row(table, new_primary, new, &heads, stamp, keys)?;
         let mut entry = std::mem::take(&mut self.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             if !moved && !touched(&index.parts, &old, new) {

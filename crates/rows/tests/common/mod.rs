@@ -15,7 +15,7 @@ use porpoise_rows::catalog::{
     IndexKind, IndexPart, IndexState, LayoutDef, Table, TableDef, TableId, TableOptions,
 };
 use porpoise_rows::partition::{Method, Partition, PartitionBound, Partitioning};
-use porpoise_rows::{BeginOptions, Db, DbOptions, Error, InsertMode, Txn};
+use porpoise_rows::{BeginOptions, Db, DbOptions, Error, InsertMode, Lookup, Txn};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -210,7 +210,7 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> TableDef {
         }],
         options: TableOptions::new(Collation::UTF8MB4_GENERAL_CI),
         partitioning: def.partitioning.clone(),
-        parts: spaces[keys.len() * partitions..].to_vec(),
+        overflow_spaces: spaces[keys.len() * partitions..].to_vec(),
         colocate: None,
     }
 }
@@ -404,9 +404,14 @@ pub fn delete_locked(
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut rows: Vec<Option<(Vec<u8>, porpoise_rows::RowBuf)>> = vec![None; ids.len()];
     let wait = txn.wait();
-    txn.lock_rows(table, &refs, mode, wait, &mut |n, found| {
-        rows[n] = found.row.map(|r| (keys[n].clone(), r.to_buf()));
-    })?;
+    txn.lock(
+        &Lookup::primary(table, &refs),
+        mode,
+        wait,
+        &mut |n, found| {
+            rows[n] = found.row.map(|r| (keys[n].clone(), r.to_buf()));
+        },
+    )?;
     txn.delete(table, rows.into_iter().flatten().collect())
         .map(|d| d.deleted)
 }
@@ -424,17 +429,22 @@ pub fn update(
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut changes: Vec<Option<RowChange>> = vec![None; ids.len()];
     let wait = txn.wait();
-    txn.lock_rows(table, &refs, LockMode::Update, wait, &mut |n, found| {
-        changes[n] = found.row.map(|r| {
-            let mut new = r.values();
-            set(&mut new);
-            RowChange {
-                key: keys[n].clone(),
-                old: r.to_buf(),
-                new,
-            }
-        });
-    })?;
+    txn.lock(
+        &Lookup::primary(table, &refs),
+        LockMode::Update,
+        wait,
+        &mut |n, found| {
+            changes[n] = found.row.map(|r| {
+                let mut new = r.values();
+                set(&mut new);
+                RowChange {
+                    key: keys[n].clone(),
+                    old: r.to_buf(),
+                    new,
+                }
+            });
+        },
+    )?;
     txn.update(
         table,
         changes.into_iter().flatten().collect(),

@@ -6,7 +6,7 @@ use super::container::Container;
 use super::convert::Conversion;
 use super::mapping::{Access, Operation, Rule};
 use porpoise_kv::Read;
-use porpoise_rows::{BeginOptions, Result};
+use porpoise_rows::{BeginOptions, FoundRow, Lookup, Result};
 use porpoise_types::Value;
 
 /// Names of the columns, in order; all are texts but for `expires`.
@@ -131,8 +131,10 @@ fn read(shared: &Shared, container: &Container, key: &[u8], now: i64) -> Result<
     let mut found = Found::of("no row");
     let mut txn = shared.db.begin(BeginOptions::default())?;
     let (table, index) = (&container.table, container.index());
-    txn.get_by_unique(table, index, &[key], Read::SNAPSHOT, &mut |_, row| {
-        if let Some((_, row)) = row {
+    let keys = [key];
+    let lookup = Lookup::unique(table, index, &keys);
+    txn.look_up(&lookup, Read::SNAPSHOT, &mut |_, row| {
+        if let Some(FoundRow { row, .. }) = row {
             let expired = container.expired(&row, || now);
             found.state = if expired { "expired" } else { "row" }.to_owned();
             found.expires = container.expires_of(&row);

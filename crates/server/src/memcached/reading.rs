@@ -14,7 +14,7 @@
 use super::container::Container;
 use super::large;
 use porpoise_kv::Read;
-use porpoise_rows::{Blobs, Result, RowBuf, RowRef, Txn};
+use porpoise_rows::{Lookup, OverflowFetch, Result, RowBuf, RowRef, Txn};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
@@ -59,13 +59,16 @@ pub(super) fn rows(
     } else if keys.len() == 1 && container.large().is_none() {
         // It may have to be read at its newest state, for which the engine's
         // rows find a value's parts even while it changes.
-        txn.get_rows_in_order(table, keys, read, &mut |n, row| {
-            later.show(n, row.map(|row| (row, None)), visit);
+        let lookup = Lookup::primary(table, keys).in_order();
+        txn.look_up(&lookup, read, &mut |n, found| {
+            later.show(n, found.map(|found| (found.row, None)), visit);
         })?;
     } else {
         let apart = container.large().is_some();
-        txn.get_rows_in_order_with(table, keys, Blobs::Prefixes, read, &mut |n, row| {
-            let lacks = |row: &RowRef<'_>| apart || Blobs::All.missing(row) > 0;
+        let lookup = Lookup::primary(table, keys).overflow(OverflowFetch::Prefixes);
+        txn.look_up(&lookup.in_order(), read, &mut |n, found| {
+            let row = found.map(|found| found.row);
+            let lacks = |row: &RowRef<'_>| apart || OverflowFetch::All.missing(row) > 0;
             if later.rows.is_empty() && !row.as_ref().is_some_and(lacks) {
                 later.show(n, row.map(|row| (row, None)), visit);
             } else {
@@ -125,13 +128,14 @@ impl Later<'_> {
         let mut found: Vec<Option<(Vec<u8>, RowBuf)>> = Vec::new();
         found.resize_with(keys.len(), || None);
         // A single row, which may be read at its newest state, comes whole.
-        let blobs = match self.keys.len() {
-            1 => Blobs::All,
-            _ => Blobs::Prefixes,
+        let overflow = match self.keys.len() {
+            1 => OverflowFetch::All,
+            _ => OverflowFetch::Prefixes,
         };
-        txn.get_by_unique_with(table, index, keys, blobs, read, &mut |n, row| {
-            if let (Some(place), Some((primary, row))) = (found.get_mut(n), row) {
-                *place = Some((primary.to_vec(), row.to_buf()));
+        let lookup = Lookup::unique(table, index, keys).overflow(overflow);
+        txn.look_up(&lookup, read, &mut |n, row| {
+            if let (Some(place), Some(row)) = (found.get_mut(n), row) {
+                *place = Some((row.primary.to_vec(), row.row.to_buf()));
             }
         })?;
         found.into_iter().for_each(|row| self.push(row));
@@ -156,7 +160,7 @@ impl Later<'_> {
                 let row = row.row(table)?;
                 let apart = self.container.large().and_then(|large| large.of(&row));
                 let apart = apart.map_or(0, |(_, size)| usize::try_from(size).unwrap_or(HELD));
-                bytes += Blobs::All.missing(&row) + apart;
+                bytes += OverflowFetch::All.missing(&row) + apart;
             }
             if count > 0 && bytes > HELD {
                 break;
@@ -167,7 +171,7 @@ impl Later<'_> {
         let is_there: Vec<bool> = some.iter().map(Option::is_some).collect();
         let mut rows: Vec<(Vec<u8>, RowBuf)> = some.into_iter().flatten().collect();
         if self.keys.len() > 1 {
-            txn.complete_rows(table, &mut rows, Blobs::All, read)?;
+            txn.complete_rows(table, &mut rows, OverflowFetch::All, read)?;
         }
         let values = large::values(self.container, txn, rows.iter().map(|(_, row)| row), read)?;
         let mut values = values.into_iter();

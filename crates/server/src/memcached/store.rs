@@ -15,7 +15,7 @@ use super::large;
 use super::notes::After;
 use porpoise_kv::LockMode;
 use porpoise_rows::{
-    AutoIncOptions, Error, InsertMode, RowBuf, RowChange, RowRef, Txn, UpdateMode,
+    AutoIncOptions, Error, InsertMode, Lookup, RowBuf, RowChange, RowRef, Txn, UpdateMode,
 };
 use porpoise_types::Value;
 use porpoise_wire::memcached::command::{Mode, Outcome, Status, Store};
@@ -48,13 +48,14 @@ pub(super) fn lock(
     };
     let keys = [place.index_key];
     if container.index() == 0 {
-        txn.lock_rows(table, &keys, mode, wait, &mut |_, locked| show(locked.row))?;
+        let lookup = Lookup::primary(table, &keys);
+        txn.lock(&lookup, mode, wait, &mut |_, locked| show(locked.row))?;
         return Ok(found);
     }
     let mut primary = Vec::new();
-    let index = container.index();
-    txn.lock_unique(table, index, &keys, mode, wait, &mut |_, key, locked| {
-        primary = key.unwrap_or_default().to_vec();
+    let lookup = Lookup::unique(table, container.index(), &keys);
+    txn.lock(&lookup, mode, wait, &mut |_, locked| {
+        primary = locked.primary.unwrap_or_default().to_vec();
         show(locked.row);
     })?;
     place.primary = Cow::Owned(primary);

@@ -23,7 +23,7 @@ use super::requirement::Requirement;
 use super::store::{change, lock};
 use crate::metrics::{self, Counter};
 use porpoise_kv::{CommitPosition, LockMode};
-use porpoise_rows::{Error, RowBuf, RowChange, Txn, UpdateMode};
+use porpoise_rows::{Error, Lookup, RowBuf, RowChange, Txn, UpdateMode};
 use porpoise_wire::memcached::command::{Item, Outcome, Status, Touch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -218,25 +218,18 @@ impl Job<'_> {
         let table = &container.table;
         let now = self.convert.unix_micros();
         let mut room = Some(self.room);
-        let (index, mode) = (container.index(), LockMode::Update);
         let mut primaries: Vec<Vec<u8>> = vec![Vec::new(); keys.len()];
-        txn.lock_unique(
-            table,
-            index,
-            &keys,
-            mode,
-            wait,
-            &mut |n, primary, locked| {
-                let Some(row) = locked.row.filter(|row| !container.expired(row, || now)) else {
-                    return;
-                };
-                room = room.and_then(|room| room.checked_sub(row.bytes().len()));
-                if let (Some(place), true) = (primaries.get_mut(n), room.is_some()) {
-                    *place = primary.unwrap_or_default().to_vec();
-                    found.push((n, RowBuf::from(row.bytes().to_vec())));
-                }
-            },
-        )?;
+        let lookup = Lookup::unique(table, container.index(), &keys);
+        txn.lock(&lookup, LockMode::Update, wait, &mut |n, locked| {
+            let Some(row) = locked.row.filter(|row| !container.expired(row, || now)) else {
+                return;
+            };
+            room = room.and_then(|room| room.checked_sub(row.bytes().len()));
+            if let (Some(place), true) = (primaries.get_mut(n), room.is_some()) {
+                *place = locked.primary.unwrap_or_default().to_vec();
+                found.push((n, RowBuf::from(row.bytes().to_vec())));
+            }
+        })?;
         self.room = room.ok_or_else(too_large)?;
         let expires = moment(self.exptime, self.convert.unix_seconds());
         let mut changes = Vec::new();

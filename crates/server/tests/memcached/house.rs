@@ -7,7 +7,7 @@ use porpoise_kv::{Durability, Engine, Read};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::{ColumnDefault, FkAction, Table, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
-use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode};
+use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode, Lookup};
 use porpoise_server::memcached::Memcached;
 use porpoise_server::memcached::cache::Cache;
 use porpoise_server::memcached::identity::Authentication;
@@ -159,19 +159,24 @@ impl Services {
         let primary = table.key_prefix(0, &key);
         let mut txn = self.db.begin(BeginOptions::default()).unwrap();
         let mut found = None;
-        txn.get_rows(&table, &[&primary], Read::SNAPSHOT, &mut |_, row| {
-            found = row.map(|row| {
-                let text = |n: usize| {
-                    let mut out = Vec::new();
-                    write_text(row.get(n), &table.columns[n].ty, &mut out);
-                    if row.get(n).is_null() {
-                        return "NULL".to_owned();
-                    }
-                    String::from_utf8(out).unwrap()
-                };
-                (0..table.columns.len()).map(text).collect()
-            });
-        })
+        txn.look_up(
+            &Lookup::primary(&table, &[&primary]),
+            Read::SNAPSHOT,
+            &mut |_, row| {
+                let row = row.map(|found| found.row);
+                found = row.map(|row| {
+                    let text = |n: usize| {
+                        let mut out = Vec::new();
+                        write_text(row.get(n), &table.columns[n].ty, &mut out);
+                        if row.get(n).is_null() {
+                            return "NULL".to_owned();
+                        }
+                        String::from_utf8(out).unwrap()
+                    };
+                    (0..table.columns.len()).map(text).collect()
+                });
+            },
+        )
         .unwrap();
         found
     }

@@ -2,7 +2,7 @@
 
 use crate::house::{Services, column, required, varchar};
 use porpoise_kv::{Commit, LockMode};
-use porpoise_rows::{BeginOptions, RowBuf, RowChange, UpdateMode};
+use porpoise_rows::{BeginOptions, Lookup, RowBuf, RowChange, UpdateMode};
 use porpoise_types::{ColumnType, Kind, Value};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,9 +68,14 @@ fn set_both(house: &Services, n: i64) {
         let key = table.primary_key(&[Value::Int(1)]);
         let wait = txn.wait();
         let mut old = RowBuf::default();
-        txn.lock_rows(&table, &[&key], LockMode::Update, wait, &mut |_, l| {
-            old = RowBuf::from(l.row.unwrap().bytes().to_vec());
-        })
+        txn.lock(
+            &Lookup::primary(&table, &[&key]),
+            LockMode::Update,
+            wait,
+            &mut |_, l| {
+                old = RowBuf::from(l.row.unwrap().bytes().to_vec());
+            },
+        )
         .unwrap();
         let new = vec![Value::Int(1), Value::Bytes(format!("{n:06}").into_bytes())];
         let change = RowChange { key, old, new };

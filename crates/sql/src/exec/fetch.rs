@@ -12,7 +12,7 @@ use crate::plan::scan::Access;
 use bumpalo::Bump;
 use porpoise_kv::Read;
 use porpoise_rows::catalog::{IndexKind, Table};
-use porpoise_rows::{KeyRange, RowRef, ScanPosition, ScanSpec};
+use porpoise_rows::{FoundRow, KeyRange, Lookup, RowRef, ScanPosition, ScanSpec};
 use porpoise_types::ValueRef;
 use std::ops::ControlFlow;
 
@@ -171,12 +171,12 @@ impl Cursor {
                 keys.retain(|key| pruning.allows(table, *index, key));
                 let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
                 let mut found: Vec<Option<Fetched<'a>>> = vec![None; wanted.len()];
-                let visit = &mut |at: usize, row: Option<(&[u8], RowRef<'_>)>| {
-                    let Some((key, row)) = row else {
+                let visit = &mut |at: usize, found_row: Option<FoundRow<'_>>| {
+                    let Some(FoundRow { primary, row }) = found_row else {
                         return;
                     };
                     match (
-                        copied(table, kept(key, keyed), row, arena),
+                        copied(table, kept(primary, keyed), row, arena),
                         found.get_mut(at),
                     ) {
                         (Ok(row), Some(place)) => *place = Some(row),
@@ -184,9 +184,9 @@ impl Cursor {
                         _ => {}
                     }
                 };
-                let blobs = pruning.blobs();
-                exec.txn()
-                    .get_by_unique_with(table, *index, &wanted, blobs, read, visit)?;
+                let lookup = Lookup::unique(table, *index, &wanted);
+                let lookup = lookup.overflow(pruning.overflow());
+                exec.txn().look_up(&lookup, read, visit)?;
                 out.extend(found.into_iter().flatten());
             }
             Cursor::Scan { spec, position } => {

@@ -18,7 +18,7 @@ use crate::plan::scan::{Access, ReadMode, Scan};
 use bumpalo::Bump;
 use foldhash::fast::RandomState;
 use porpoise_rows::catalog::Table;
-use porpoise_rows::{KeyRange, RowRef, ScanPosition, ScanSpec};
+use porpoise_rows::{FoundRow, KeyRange, Lookup, RowRef, ScanPosition, ScanSpec};
 use porpoise_types::ValueRef;
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
@@ -159,25 +159,19 @@ fn one_by_key<'a, 'x: 'a>(
         allowed.map(|(at, key)| (at, key.as_slice())).unzip();
     let mut bad = None;
     let read = exec.read();
-    exec.txn().get_by_unique_with(
-        table,
-        index,
-        &wanted,
-        pruning.blobs(),
-        read,
-        &mut |at, row| {
-            let Some((_, row)) = row else {
-                return;
-            };
-            let bytes: &'a [u8] = arena.alloc_slice_copy(row.bytes());
-            let place = places.get(at).and_then(|at| rows.get_mut(*at));
-            match (row.copied_to(table, bytes), place) {
-                (Ok(row), Some(place)) => place.push(Slot::Row(row)),
-                (Err(error), _) => bad = Some(error),
-                _ => {}
-            }
-        },
-    )?;
+    let lookup = Lookup::unique(table, index, &wanted).overflow(pruning.overflow());
+    exec.txn().look_up(&lookup, read, &mut |at, found| {
+        let Some(FoundRow { row, .. }) = found else {
+            return;
+        };
+        let bytes: &'a [u8] = arena.alloc_slice_copy(row.bytes());
+        let place = places.get(at).and_then(|at| rows.get_mut(*at));
+        match (row.copied_to(table, bytes), place) {
+            (Ok(row), Some(place)) => place.push(Slot::Row(row)),
+            (Err(error), _) => bad = Some(error),
+            _ => {}
+        }
+    })?;
     match bad {
         Some(error) => Err(error.into()),
         None => Ok(rows),

@@ -17,7 +17,7 @@ use crate::plan::scan::Access;
 use porpoise_base::sorting;
 use porpoise_kv::Read;
 use porpoise_rows::catalog::Table;
-use porpoise_rows::{Fetch, KeyRange, RowRef, ScanPosition, ScanSpec};
+use porpoise_rows::{Fetch, KeyRange, Lookup, RowRef, ScanPosition, ScanSpec};
 
 /// Primary keys that are kept at most.
 const MOST: usize = 1 << 20;
@@ -149,17 +149,13 @@ impl IndexMerge {
             return Ok(false);
         }
         self.at += wanted.len();
-        exec.txn().get_rows_in_order_with(
-            table,
-            &wanted,
-            pruning.blobs(),
-            read,
-            &mut |at, row| {
-                if let (Some(row), Some(key)) = (row, wanted.get(at)) {
-                    visit(key, row);
+        let lookup = Lookup::primary(table, &wanted).overflow(pruning.overflow());
+        exec.txn()
+            .look_up(&lookup.in_order(), read, &mut |_, found| {
+                if let Some(found) = found {
+                    visit(found.primary, found.row);
                 }
-            },
-        )?;
+            })?;
         Ok(true)
     }
 }

@@ -14,7 +14,7 @@ use crate::plan::scan::{Busy, LockSpec};
 use bumpalo::Bump;
 use porpoise_kv::{Read, StatementMark, Wait};
 use porpoise_rows::catalog::Table;
-use porpoise_rows::{LockedRow, RowRef};
+use porpoise_rows::{LockedRow, Lookup, RowRef};
 use std::time::Instant;
 
 impl Cursor {
@@ -136,11 +136,11 @@ fn lock_keys<'a>(
     exec: &mut Exec<'_>,
     arena: &'a Bump,
 ) -> ExecResult<Vec<Fetched<'a>>> {
-    let how = (lock.mode, wait_of(lock, exec));
+    let wait = wait_of(lock, exec);
     let mut granted = Granted::new(table, wanted.len(), arena);
-    let visit = &mut |at, key: Option<&[u8]>, row: LockedRow<'_>| granted.take(at, key, row);
-    exec.txn()
-        .lock_unique_with(table, index, wanted, how, pruning.blobs(), visit)?;
+    let visit = &mut |at, row: LockedRow<'_>| granted.take(at, row.primary, row);
+    let lookup = Lookup::unique(table, index, wanted).overflow(pruning.overflow());
+    exec.txn().lock(&lookup, lock.mode, wait, visit)?;
     granted.rows(false, lock.busy, exec)
 }
 
@@ -151,11 +151,11 @@ fn lock_rows<'a>(
     exec: &mut Exec<'_>,
     arena: &'a Bump,
 ) -> ExecResult<Vec<Fetched<'a>>> {
-    let how = (lock.mode, wait_of(lock, exec));
+    let wait = wait_of(lock, exec);
     let mut granted = Granted::new(table, wanted.len(), arena);
-    let visit = &mut |at, row: LockedRow<'_>| granted.take(at, wanted.get(at).copied(), row);
-    exec.txn()
-        .lock_rows_with(table, wanted, how, pruning.blobs(), visit)?;
+    let visit = &mut |at, row: LockedRow<'_>| granted.take(at, row.primary, row);
+    let lookup = Lookup::primary(table, wanted).overflow(pruning.overflow());
+    exec.txn().lock(&lookup, lock.mode, wait, visit)?;
     granted.rows(true, lock.busy, exec)
 }
 

@@ -16,7 +16,7 @@ use crate::plan::QueryPlan;
 use crate::plan::physical::PointLookup;
 use crate::plan::scan::{Access, Scan};
 use bumpalo::Bump;
-use porpoise_rows::RowRef;
+use porpoise_rows::{Lookup, RowRef};
 use porpoise_types::ValueRef;
 
 /// Sends the rows of a window; how many there were.
@@ -44,7 +44,7 @@ pub(super) fn run(
     let pruning = Pruning::of_values(scan, table, &cx_of(exec, &arena))?;
     keys.retain(|key| pruning.allows(table, *index, key));
     let wanted: smallvec::SmallVec<[&[u8]; 8]> = keys.iter().map(Vec::as_slice).collect();
-    let (read, blobs) = (exec.read(), pruning.blobs());
+    let read = exec.read();
     let cx = EvalCx {
         queries: None,
         ..cx_of(exec, &arena)
@@ -62,21 +62,16 @@ pub(super) fn run(
             Err(stop) => outcome = Err(stop),
         }
     };
-    if wanted.is_empty() {
-    } else if *index == 0 {
-        exec.txn()
-            .get_rows_in_order_with(table, &wanted, blobs, read, &mut |_, row| {
-                if let Some(row) = row {
-                    show(row);
-                }
-            })?;
-    } else {
-        exec.txn()
-            .get_by_unique_with(table, *index, &wanted, blobs, read, &mut |_, found| {
-                if let Some((_, row)) = found {
-                    show(row);
-                }
-            })?;
+    if !wanted.is_empty() {
+        let mut lookup = Lookup::unique(table, *index, &wanted).overflow(pruning.overflow());
+        if *index == 0 {
+            lookup = lookup.in_order();
+        }
+        exec.txn().look_up(&lookup, read, &mut |_, found| {
+            if let Some(found) = found {
+                show(found.row);
+            }
+        })?;
     }
     outcome?;
     exec.end_part(scan, Role::Scan, (1, sent), since);

@@ -12,7 +12,7 @@ use crate::plan::placement::{KnownExprs, Placement};
 use crate::plan::scan::{Bound, Scan};
 use porpoise_rows::catalog::Table;
 use porpoise_rows::routing::prune::Known;
-use porpoise_rows::{Blobs, Fetch};
+use porpoise_rows::{Fetch, OverflowFetch};
 use porpoise_types::{ColumnType, Date, DateTime, Value, ValueRef};
 use std::sync::Arc;
 
@@ -64,17 +64,17 @@ impl Pruning {
     /// For reads.
     pub fn fetch(&self) -> Fetch<'_> {
         Fetch {
-            blobs: self.blobs(),
+            overflow: self.overflow(),
             partitions: self.partitions.as_deref(),
         }
     }
 
-    /// The large values to fetch.
-    pub fn blobs(&self) -> Blobs<'_> {
+    /// The overflow values to fetch.
+    pub fn overflow(&self) -> OverflowFetch<'_> {
         match &self.upto {
-            None => Blobs::All,
-            Some(columns) if columns.is_empty() => Blobs::Prefixes,
-            Some(columns) => Blobs::Upto(columns),
+            None => OverflowFetch::All,
+            Some(columns) if columns.is_empty() => OverflowFetch::Prefixes,
+            Some(columns) => OverflowFetch::UpTo(columns),
         }
     }
 

@@ -13,8 +13,8 @@ use crate::expr::convert::keep_ref;
 use crate::expr::eval::Slot;
 use crate::plan::QueryPlan;
 use bumpalo::Bump;
-use porpoise_rows::RowRef;
 use porpoise_rows::catalog::Table;
+use porpoise_rows::{Lookup, RowRef};
 use porpoise_types::ValueRef;
 use smallvec::{SmallVec, smallvec};
 use std::ops::ControlFlow;
@@ -140,14 +140,13 @@ pub(super) fn show_rows(
             *done = true;
             keys.retain(|key| pruning.allows(table, *index, key));
             let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-            let mut show = |_: usize, row: Option<(&[u8], RowRef<'_>)>| {
-                if let Some((_, row)) = row {
-                    visitor.show(Slot::Row(row));
-                }
-            };
-            let blobs = pruning.blobs();
+            let lookup = Lookup::unique(table, *index, &wanted).overflow(pruning.overflow());
             exec.txn()
-                .get_by_unique_in_order_with(table, *index, &wanted, blobs, read, &mut show)?;
+                .look_up(&lookup.in_order(), read, &mut |_, found| {
+                    if let Some(found) = found {
+                        visitor.show(Slot::Row(found.row));
+                    }
+                })?;
             visitor.progress(false)
         }
         Cursor::IndexMerge(_) => Err(SqlError::internal("a union shown as a scan").into()),

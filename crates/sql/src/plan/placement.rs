@@ -210,7 +210,7 @@ struct Needed {
 
 impl Needed {
     fn of(sources: &[Source]) -> Needed {
-        let large = |s: &Source| s.table().is_some_and(|t| t.may_have_parts());
+        let large = |s: &Source| s.table().is_some_and(|t| t.may_overflow());
         Needed {
             columns: sources.iter().map(|s| large(s).then(Vec::new)).collect(),
             starts: Vec::new(),

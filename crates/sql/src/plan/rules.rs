@@ -25,7 +25,7 @@ fn point_lookup(plan: &mut QueryPlan) {
     let Some(table) = source.table().filter(|_| !plan.has_subqueries) else {
         return;
     };
-    let large = table.may_have_parts();
+    let large = table.may_overflow();
     let root = plan.root.bottom_mut();
     let fits = |scan: &Scan, in_order: bool| {
         let keys = if scan.is_point_lookup() {

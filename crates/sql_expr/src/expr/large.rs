@@ -19,7 +19,7 @@ fn outside<'a>(slot: &Slot<'a>) -> Option<RowRef<'a>> {
         Slot::Keyed(keyed) => keyed.row,
         Slot::Null | Slot::Values(_) => return None,
     };
-    row.has_parts().then_some(row)
+    row.has_overflow().then_some(row)
 }
 
 /// The value of a column.
@@ -29,8 +29,8 @@ fn outside<'a>(slot: &Slot<'a>) -> Option<RowRef<'a>> {
 #[inline]
 pub(super) fn whole<'a>(slot: &Slot<'a>, column: usize) -> Result<ValueRef<'a>> {
     if let Some(row) = outside(slot)
-        && let Some(large) = row.blob(column)
-        && !large.blob.whole(large.present)
+        && let Some(large) = row.overflow_column(column)
+        && !large.head.whole(large.present)
     {
         return Err(SqlError::internal("a large value that was not fetched"));
     }
@@ -43,7 +43,7 @@ pub(super) fn start<'a>(arg: &Expr, row: &[Slot<'a>]) -> Option<ValueRef<'a>> {
         return None;
     };
     let stored = outside(row.get(*slot)?)?;
-    Some(ValueRef::Bytes(stored.blob(*column)?.present))
+    Some(ValueRef::Bytes(stored.overflow_column(*column)?.present))
 }
 
 /// The value of a function of a large value's length.
@@ -51,12 +51,12 @@ pub(super) fn length<'a>(name: &str, arg: &Expr, row: &[Slot<'a>]) -> Option<Val
     let ExprKind::Column { slot, column, .. } = &arg.kind else {
         return None;
     };
-    let blob = outside(row.get(*slot)?)?.blob(*column)?.blob;
-    let bytes = i64::from(blob.bytes);
+    let head = outside(row.get(*slot)?)?.overflow_column(*column)?.head;
+    let bytes = i64::from(head.bytes);
     Some(ValueRef::Int(match name {
         "LENGTH" | "OCTET_LENGTH" => bytes,
         "BIT_LENGTH" => 8 * bytes,
-        "CHAR_LENGTH" | "CHARACTER_LENGTH" => i64::from(blob.chars),
+        "CHAR_LENGTH" | "CHARACTER_LENGTH" => i64::from(head.chars),
         _ => return None,
     }))
 }

@@ -113,7 +113,7 @@ fn read_expressions(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
 /// Partitioning, parts and co-location: since format 2.
 fn write_placement(w: &mut Writer, t: &TableDef) {
     crate::partition::persist::write(w, &t.partitioning);
-    w.list(&t.parts, |w, space| w.u64(space.0));
+    w.list(&t.overflow_spaces, |w, space| w.u64(space.0));
     w.bool(t.colocate.is_some());
     if let Some(c) = &t.colocate {
         w.str(&c.with);
@@ -123,7 +123,7 @@ fn write_placement(w: &mut Writer, t: &TableDef) {
 
 fn read_placement(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
     t.partitioning = crate::partition::persist::read(r)?;
-    t.parts = r.list(|r| Ok(SpaceId(r.u64()?)))?;
+    t.overflow_spaces = r.list(|r| Ok(SpaceId(r.u64()?)))?;
     if r.bool()? {
         t.colocate = Some(Colocate {
             with: r.str()?,
@@ -175,7 +175,7 @@ fn read_first_format(r: &mut Reader<'_>) -> Result<TableDef> {
             created: r.i64()?,
         },
         partitioning: None,
-        parts: Vec::new(),
+        overflow_spaces: Vec::new(),
         colocate: None,
     })
 }

@@ -18,6 +18,7 @@ use crate::ddl::{DdlCx, errors};
 use crate::definition::{ColumnDefault, ColumnId, IndexKind};
 use crate::error::{Error, Result};
 use crate::expressions::{RowCx, RowProgram};
+use crate::overflow;
 use crate::row::{RowRef, RowStamp, encode_with};
 use crate::table::Table;
 use porpoise_kv::{Check, Key, Read, SpaceId, TxnOptions};
@@ -224,7 +225,7 @@ impl Db {
             let mut rows = Vec::with_capacity(batch.len());
             let mut held = 0;
             for (n, (pk, bytes)) in batch.iter().enumerate() {
-                let whole = self.whole_row(before, pk, bytes)?;
+                let whole = overflow::whole_row(self, before, pk, bytes)?;
                 let row = RowRef::new(before, whole.as_deref().unwrap_or(bytes))?;
                 let values = copy.convert(&row, cast)?;
                 let mut primary = Vec::new();
@@ -268,8 +269,8 @@ impl Db {
         out: &mut Vec<Entry>,
     ) -> Result<usize> {
         let before = out.len();
-        let (outside, parts) = self.outside_parts(table, primary, values)?;
-        out.extend(parts.into_iter().map(|(space, key, value)| Entry {
+        let (heads, chunks) = overflow::new_chunks(self, table, primary, values)?;
+        out.extend(chunks.into_iter().map(|(space, key, value)| Entry {
             space,
             key,
             value,
@@ -279,7 +280,7 @@ impl Db {
             let (mut key, mut value) = (Vec::new(), Vec::new());
             let exclusive = if index.kind == IndexKind::Primary {
                 key.extend_from_slice(primary);
-                encode_with(table, values, &outside, stamp, &mut value)?;
+                encode_with(table, values, &heads, stamp, &mut value)?;
                 if value.len() > self.row_limit {
                     return Err(Error::RowTooBig {
                         size: value.len(),

@@ -5,6 +5,7 @@ use crate::db::Db;
 use crate::ddl::{DdlCx, errors};
 use crate::definition::ColumnId;
 use crate::error::Result;
+use crate::overflow;
 use crate::row::RowRef;
 use crate::table::Table;
 use porpoise_types::CastCx;
@@ -58,7 +59,7 @@ impl Db {
         let env = fill::row_cx(cx, cast);
         self.each_batch(cx, before, |batch| {
             for (primary, row) in batch {
-                let whole = self.whole_row(before, primary, row)?;
+                let whole = overflow::whole_row(self, before, primary, row)?;
                 let row = RowRef::new(after, whole.as_deref().unwrap_or(row))?;
                 program.check(&row.values(), &env)?;
             }

@@ -209,11 +209,11 @@ impl Db {
             .filter(|i| wanted(i))
             .flat_map(|i| spaces::of_index(table, i))
             .collect();
-        // A column whose values may leave their rows can have come.
-        let parts = table.may_have_parts() && (*rewrite || table.parts.is_empty());
-        if parts {
+        // A column whose values may overflow can have come.
+        let overflow = table.may_overflow() && (*rewrite || table.overflow_spaces.is_empty());
+        if overflow {
             let partitions = 0..table.partition_count();
-            specs.extend(partitions.map(|p| spaces::of_parts(table, p)));
+            specs.extend(partitions.map(|p| spaces::of_overflow(table, p)));
         }
         if specs.is_empty() {
             return Ok(Vec::new());
@@ -223,10 +223,10 @@ impl Db {
         for index in table.indexes.iter_mut().filter(|i| wanted(i)) {
             index.spaces = given.next().unwrap_or(&[]).to_vec();
         }
-        if parts {
-            table.parts = given.next().unwrap_or(&[]).to_vec();
+        if overflow {
+            table.overflow_spaces = given.next().unwrap_or(&[]).to_vec();
         } else if *rewrite {
-            table.parts.clear();
+            table.overflow_spaces.clear();
         }
         Ok(made)
     }

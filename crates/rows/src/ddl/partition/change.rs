@@ -18,10 +18,10 @@ use super::plan::{Plan, plan};
 use crate::catalog::Catalog;
 use crate::db::Db;
 use crate::error::{Error, Result};
+use crate::overflow::{self, ChunkKey};
 use crate::partition::{Partition, Partitioning};
 use crate::row::RowRef;
 use crate::table::Table;
-use crate::txn::parts::{PartPlace, get_parts, lost};
 use porpoise_kv::{self as kv, Check, Key, Read, SpaceId};
 use std::sync::Arc;
 
@@ -105,8 +105,8 @@ impl Db {
             let of = |n: &usize| spaces::of_partition(&plan.after, index, *n);
             specs.extend(fresh.iter().map(of));
         }
-        if !before.parts.is_empty() {
-            specs.extend(fresh.iter().map(|n| spaces::of_parts(&plan.after, *n)));
+        if !before.overflow_spaces.is_empty() {
+            specs.extend(fresh.iter().map(|n| spaces::of_overflow(&plan.after, *n)));
         }
         let made = match specs.as_slice() {
             [] => Vec::new(),
@@ -123,8 +123,8 @@ impl Db {
         };
         let arranged: Vec<Vec<SpaceId>> =
             before.indexes.iter().map(|i| arrange(&i.spaces)).collect();
-        if !before.parts.is_empty() {
-            plan.after.parts = arrange(&before.parts);
+        if !before.overflow_spaces.is_empty() {
+            plan.after.overflow_spaces = arrange(&before.overflow_spaces);
         }
         for (index, spaces) in plan.after.indexes.iter_mut().zip(arranged) {
             index.spaces = spaces;
@@ -147,7 +147,7 @@ impl Db {
             let changed = draft.edit(before.id, |table| {
                 table.partitioning.clone_from(&after.partitioning);
                 table.indexes.clone_from(&after.indexes);
-                table.parts.clone_from(&after.parts);
+                table.overflow_spaces.clone_from(&after.overflow_spaces);
                 table.incompatible_since = version;
             });
             changed.ok_or_else(|| errors::no_table(&before.database, &before.name))
@@ -166,16 +166,17 @@ impl Db {
             return Ok(());
         };
         let weigh = |value: &[u8]| {
-            let outside = RowRef::new(before, value)
-                .map_or(0, |row| row.blobs().map(|b| b.blob.len()).sum::<usize>());
-            value.len() + outside
+            let overflow = RowRef::new(before, value).map_or(0, |row| {
+                row.overflow_columns().map(|c| c.head.len()).sum::<usize>()
+            });
+            value.len() + overflow
         };
         self.walk(cx, space, weigh, |mut txn, batch| {
-            let mut parts = Vec::new();
+            let mut chunks = Vec::new();
             for (key, value) in batch {
-                copy_row(txn.as_mut(), before, after, (key, value), &mut parts)?;
+                copy_row(txn.as_mut(), before, after, (key, value), &mut chunks)?;
             }
-            copy_parts(txn.as_mut(), before, &parts)?;
+            copy_chunks(txn.as_mut(), before, &chunks)?;
             let commit = txn.commit()?;
             self.engine().wait_durable(commit.position)?;
             Ok(())
@@ -183,17 +184,17 @@ impl Db {
     }
 }
 
-/// A part of a large value: where it lies, and the space it goes to.
-type MovedPart = (PartPlace, SpaceId);
+/// A chunk of an overflow value: its key, and the space it goes to.
+type MovedChunk = (ChunkKey, SpaceId);
 
-/// Writes a row and its entries to where they belong now, and notes the parts
-/// of its large values.
+/// Writes a row and its entries to where they belong now, and notes the chunks
+/// of its overflow values.
 fn copy_row(
     txn: &mut dyn kv::Txn,
     before: &Table,
     after: &Table,
     (key, value): (&[u8], &[u8]),
-    parts: &mut Vec<MovedPart>,
+    chunks: &mut Vec<MovedChunk>,
 ) -> Result<()> {
     let row = RowRef::new(after, value)?;
     let at = after.partition_of_columns(&row)?;
@@ -222,24 +223,27 @@ fn copy_row(
         let (key, value) = entry.split_at(end);
         put(txn, index.spaces.get(at), key, value)?;
     }
-    let Some(from) = before.parts_space(key) else {
+    let Some(from) = before.overflow_space(key) else {
         return Ok(());
     };
-    for column in row.blobs() {
-        let to = after.parts.get(at).ok_or(Error::DefinitionChanged)?;
-        let places = (0..column.blob.parts()).map(|n| (from, column.blob.key(n)));
-        parts.extend(places.map(|place| (place, *to)));
+    for column in row.overflow_columns() {
+        let to = after
+            .overflow_spaces
+            .get(at)
+            .ok_or(Error::DefinitionChanged)?;
+        let places = (0..column.head.chunks()).map(|n| (from, column.head.chunk_key(n)));
+        chunks.extend(places.map(|place| (place, *to)));
     }
     Ok(())
 }
 
-/// Copies parts, which are read in one engine call.
-fn copy_parts(txn: &mut dyn kv::Txn, before: &Table, parts: &[MovedPart]) -> Result<()> {
-    let places: Vec<PartPlace> = parts.iter().map(|(place, _)| *place).collect();
-    let values = get_parts(txn, &places, Read::CURRENT)?;
-    for (((_, key), to), value) in parts.iter().zip(values) {
+/// Copies chunks, which are read in one engine call.
+fn copy_chunks(txn: &mut dyn kv::Txn, before: &Table, chunks: &[MovedChunk]) -> Result<()> {
+    let places: Vec<ChunkKey> = chunks.iter().map(|(place, _)| *place).collect();
+    let values = overflow::read_chunks(txn, &places, Read::CURRENT)?;
+    for (((_, key), to), value) in chunks.iter().zip(values) {
         if value.is_empty() {
-            return Err(lost(before));
+            return Err(overflow::missing_chunk(before));
         }
         txn.put(Key::new(*to, key), &value, Check::Blind)?;
     }

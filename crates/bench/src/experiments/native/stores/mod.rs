@@ -18,7 +18,8 @@ use porpoise_kv::{Engine, LockMode, Read};
 use porpoise_rows::catalog::{IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, DdlCx, IndexSpec, TableSpec};
 use porpoise_rows::{
-    BeginOptions, Db, InsertMode, KeyRange, RowChange, ScanPosition, ScanSpec, Txn, UpdateMode,
+    BeginOptions, Db, InsertMode, KeyRange, Lookup, RowChange, ScanPosition, ScanSpec, Txn,
+    UpdateMode,
 };
 use porpoise_server::config::{Config, DurabilityChoice, table};
 use porpoise_server::{engine, rows};
@@ -241,8 +242,11 @@ impl RowWorker<'_> {
         let encoded: Vec<&[u8]> = encoded.iter().map(Vec::as_slice).collect();
         self.reader.refresh()?;
         let table = &self.of.table;
-        self.reader
-            .get_rows(table, &encoded, Read::SNAPSHOT, &mut |n, row| {
+        self.reader.look_up(
+            &Lookup::primary(table, &encoded),
+            Read::SNAPSHOT,
+            &mut |n, row| {
+                let row = row.map(|found| found.row);
                 let found = row.map(|row| row.get(VALUE));
                 visit(
                     n,
@@ -251,7 +255,8 @@ impl RowWorker<'_> {
                         _ => None,
                     }),
                 );
-            })?;
+            },
+        )?;
         Ok(self.of.db.engine().wait_durable(self.reader.seen())?)
     }
 
@@ -300,9 +305,8 @@ impl RowWorker<'_> {
         let table = &self.of.table;
         let mut txn = self.of.db.begin(BeginOptions::default())?;
         let (wait, mut old) = (txn.wait(), None);
-        txn.lock_rows(
-            table,
-            &[&primary],
+        txn.lock(
+            &Lookup::primary(table, &[&primary]),
             LockMode::Update,
             wait,
             &mut |_, locked| {

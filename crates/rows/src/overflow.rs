@@ -1,0 +1,410 @@
+//! Overflow values: reading and writing the chunks of large values.
+//!
+//! What a row itself keeps of such a value is in [`crate::row::overflow`]; the
+//! rest lies in chunks beside it, one key each in the overflow space of the
+//! row's partition.
+//!
+//! Reads show rows first. Rows whose overflow values are wanted wait until the
+//! chunks of a whole batch have come in one engine call, at the same snapshot.
+//!
+//! Invariants:
+//! 1. A batch of rows costs one engine call more, whatever the number of rows,
+//!    columns and chunks, as long as the values fit [`FETCH_BYTES`] together;
+//!    then one call per that many bytes.
+//! 2. In one snapshot, and under the row's lock, every chunk is there. In a
+//!    current read without a lock the row may have changed between the two
+//!    calls; then it is read again.
+//! 3. Chunks are written and deleted in the transaction that writes the row. A
+//!    value that stays is not written: its head is copied from the old row, and
+//!    its chunks move only when the row changes its partition.
+
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::row::overflow::{
+    self as format, CHUNK_KEY_BYTES, FetchedColumn, OverflowColumn, OverflowHead, OverflowHeads,
+};
+use crate::row::{RowRef, too_big};
+use crate::table::Table;
+use porpoise_kv::{self as kv, Check, Key, Read, ReadMode, SpaceId, TxnOptions};
+use porpoise_types::Value;
+use smallvec::SmallVec;
+
+/// Bytes of values fetched in one call, unless a single row has more.
+pub(crate) const FETCH_BYTES: usize = 16 << 20;
+/// Attempts at a row that changes while it is read without a lock.
+const ATTEMPTS: usize = 16;
+
+/// Overflow values to be fetched with rows. Of the others rows show the first
+/// [`format::PREFIX`] bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OverflowFetch<'a> {
+    /// All.
+    #[default]
+    All,
+    /// None.
+    Prefixes,
+    /// So many bytes of these column positions at least, and the start of others.
+    UpTo(&'a [(usize, usize)]),
+    /// Those of these column positions.
+    Of(&'a [usize]),
+}
+
+/// Space and key of a chunk.
+pub(crate) type ChunkKey = (SpaceId, [u8; CHUNK_KEY_BYTES]);
+
+impl OverflowFetch<'_> {
+    /// Number of bytes wanted of a value.
+    fn end(self, column: &OverflowColumn<'_>) -> usize {
+        let len = column.head.len();
+        match self {
+            OverflowFetch::All => len,
+            OverflowFetch::Prefixes => 0,
+            OverflowFetch::Of(columns) if columns.contains(&column.position) => len,
+            OverflowFetch::Of(_) => 0,
+            OverflowFetch::UpTo(columns) => {
+                let found = columns.iter().find(|(p, _)| *p == column.position);
+                found.map_or(0, |(_, end)| len.min(*end))
+            }
+        }
+    }
+
+    /// Bytes to be fetched before this row can be shown with the values named.
+    pub fn missing(self, row: &RowRef<'_>) -> usize {
+        if !row.has_overflow() || self == OverflowFetch::Prefixes {
+            return 0;
+        }
+        let lacks = |c: OverflowColumn<'_>| self.end(&c).saturating_sub(c.present.len());
+        row.overflow_columns().map(lacks).sum()
+    }
+}
+
+/// A row that waits for its overflow values.
+pub(crate) struct IncompleteRow {
+    /// Its number in the caller's batch.
+    pub(crate) number: usize,
+    /// Its primary key.
+    pub(crate) primary: Vec<u8>,
+    /// Its bytes; with the values in place once [`complete`] is done. `None`:
+    /// the row is gone meanwhile.
+    pub(crate) bytes: Option<Vec<u8>>,
+}
+
+/// A value to be put together: row, column, place of its chunks among those
+/// fetched.
+struct WantedValue {
+    row: usize,
+    position: usize,
+    first: usize,
+    chunks: usize,
+}
+
+/// The error for a chunk that must be there and is not.
+pub(crate) fn missing_chunk(table: &Table) -> Error {
+    Error::Corrupt(format!("a part of a value of {}", table.quoted_name()))
+}
+
+/// The bytes of chunks, in the order of their keys, by one engine call (none
+/// where there are none); empty for those that are not there.
+pub(crate) fn read_chunks(
+    txn: &mut dyn kv::Txn,
+    keys: &[ChunkKey],
+    read: Read,
+) -> Result<Vec<Vec<u8>>> {
+    let mut chunks: Vec<Vec<u8>> = vec![Vec::new(); keys.len()];
+    if keys.is_empty() {
+        return Ok(chunks);
+    }
+    let requests: Vec<Key<'_>> = keys.iter().map(|(s, k)| Key::new(*s, k)).collect();
+    txn.get(read, &requests, &mut |n, value| {
+        if let (Some(place), Some(value)) = (chunks.get_mut(n), value) {
+            *place = value.to_vec();
+        }
+    })?;
+    Ok(chunks)
+}
+
+/// One attempt at a batch; returns the rows (by place) of which a chunk is gone.
+fn try_complete(
+    txn: &mut dyn kv::Txn,
+    table: &Table,
+    batch: &mut [IncompleteRow],
+    fetch: OverflowFetch<'_>,
+    read: Read,
+) -> Result<Vec<usize>> {
+    let mut wanted: Vec<WantedValue> = Vec::new();
+    let mut keys: Vec<ChunkKey> = Vec::new();
+    for (n, row) in batch.iter().enumerate() {
+        let Some(bytes) = &row.bytes else { continue };
+        for column in RowRef::new(table, bytes)?.overflow_columns() {
+            let end = fetch.end(&column);
+            let missing = column.head.chunks_between(column.present.len(), end);
+            if missing.is_empty() {
+                continue;
+            }
+            let space = table.overflow_space(&row.primary);
+            let space = space.ok_or_else(|| missing_chunk(table))?;
+            wanted.push(WantedValue {
+                row: n,
+                position: column.position,
+                first: keys.len(),
+                chunks: missing.len(),
+            });
+            keys.extend(missing.map(|number| (space, column.head.chunk_key(number))));
+        }
+    }
+    let chunks = read_chunks(txn, &keys, read)?;
+    let mut torn = Vec::new();
+    for (n, row) in batch.iter_mut().enumerate() {
+        let Some(bytes) = &row.bytes else { continue };
+        let mut values: SmallVec<[FetchedColumn<'_>; 2]> = SmallVec::new();
+        for value in wanted.iter().filter(|w| w.row == n) {
+            let own = chunks.get(value.first..value.first + value.chunks);
+            values.push((value.position, own.unwrap_or(&[])));
+        }
+        match format::with_values(&RowRef::new(table, bytes)?, &values)? {
+            Some(whole) => row.bytes = Some(whole),
+            None => torn.push(n),
+        }
+    }
+    Ok(torn)
+}
+
+/// Puts the wanted values into rows, [`FETCH_BYTES`] of them a call, and hands
+/// each row over in order.
+pub(crate) fn complete(
+    txn: &mut dyn kv::Txn,
+    table: &Table,
+    mut rows: Vec<IncompleteRow>,
+    fetch: OverflowFetch<'_>,
+    read: Read,
+    done: &mut dyn FnMut(IncompleteRow) -> Result<()>,
+) -> Result<()> {
+    while !rows.is_empty() {
+        let mut bytes = 0;
+        let mut to = 0;
+        for row in &rows {
+            if let Some(raw) = &row.bytes {
+                bytes += fetch.missing(&RowRef::new(table, raw)?);
+            }
+            if to > 0 && bytes > FETCH_BYTES {
+                break;
+            }
+            to += 1;
+        }
+        let rest = rows.split_off(to);
+        complete_batch(txn, table, &mut rows, fetch, read)?;
+        rows.drain(..).try_for_each(&mut *done)?;
+        rows = rest;
+    }
+    Ok(())
+}
+
+fn complete_batch(
+    txn: &mut dyn kv::Txn,
+    table: &Table,
+    batch: &mut [IncompleteRow],
+    fetch: OverflowFetch<'_>,
+    read: Read,
+) -> Result<()> {
+    for _ in 0..ATTEMPTS {
+        let torn = try_complete(txn, table, batch, fetch, read)?;
+        if torn.is_empty() {
+            return Ok(());
+        }
+        if read.mode == ReadMode::Snapshot {
+            return Err(missing_chunk(table));
+        }
+        // The rows have changed since they were read.
+        let mut fresh: Vec<(usize, Option<Vec<u8>>)> = Vec::new();
+        let keys: Vec<Key<'_>> = torn
+            .iter()
+            .filter_map(|n| batch.get(*n))
+            .map(|row| Key::new(table.space(0, &row.primary), &row.primary))
+            .collect();
+        txn.get(read, &keys, &mut |n, value| {
+            if let Some(row) = torn.get(n) {
+                fresh.push((*row, value.map(<[u8]>::to_vec)));
+            }
+        })?;
+        for (n, bytes) in fresh {
+            if let Some(row) = batch.get_mut(n) {
+                row.bytes = bytes;
+            }
+        }
+    }
+    Err(missing_chunk(table))
+}
+
+/// Puts the overflow values of a new row beside it; returns their heads.
+pub(crate) fn write_new(
+    db: &Db,
+    txn: &mut dyn kv::Txn,
+    table: &Table,
+    primary: &[u8],
+    values: &[Value],
+) -> Result<OverflowHeads> {
+    write_changed(db, txn, table, primary, None, values)
+}
+
+/// As [`write_new`] for a row that replaces another (its primary key and bytes
+/// given): values that stay keep their chunks, chunks of those that go are
+/// deleted, those of a row that moves to another partition move along.
+pub(crate) fn write_changed(
+    db: &Db,
+    txn: &mut dyn kv::Txn,
+    table: &Table,
+    primary: &[u8],
+    old: Option<(&[u8], RowRef<'_>)>,
+    values: &[Value],
+) -> Result<OverflowHeads> {
+    let mut heads = OverflowHeads::new();
+    let had = old.is_some_and(|(_, row)| row.has_overflow());
+    let overflowing = format::overflowing(table, values);
+    if !had && overflowing.is_empty() {
+        return Ok(heads);
+    }
+    let Some(space) = table.overflow_space(primary) else {
+        return Ok(heads);
+    };
+    let mut kept: SmallVec<[usize; 2]> = SmallVec::new();
+    if let Some((old_primary, old)) = old {
+        let old_space = table.overflow_space(old_primary).unwrap_or(space);
+        for column in old.overflow_columns() {
+            let same = matches!(values.get(column.position),
+                Some(Value::Bytes(new)) if new.as_slice() == column.present);
+            if !same {
+                delete_chunks(txn, old_space, &column.head)?;
+                continue;
+            }
+            kept.push(column.position);
+            heads.push((column.position, column.head));
+            if old_space != space {
+                move_chunks(txn, table, old_space, space, &column.head)?;
+            }
+        }
+    }
+    for position in overflowing {
+        if kept.contains(&position) {
+            continue;
+        }
+        let Some(Value::Bytes(value)) = values.get(position) else {
+            continue;
+        };
+        let head = new_head(db, table, position, value)?;
+        for (key, chunk) in head.split_chunks(value) {
+            txn.put(Key::new(space, &key), chunk, Check::Blind)?;
+        }
+        heads.push((position, head));
+    }
+    Ok(heads)
+}
+
+/// Deletes all chunks of a row that is deleted.
+pub(crate) fn delete(
+    txn: &mut dyn kv::Txn,
+    table: &Table,
+    primary: &[u8],
+    old: &RowRef<'_>,
+) -> Result<()> {
+    if !old.has_overflow() {
+        return Ok(());
+    }
+    let Some(space) = table.overflow_space(primary) else {
+        return Ok(());
+    };
+    let mut columns = old.overflow_columns();
+    columns.try_for_each(|column| delete_chunks(txn, space, &column.head))
+}
+
+fn delete_chunks(txn: &mut dyn kv::Txn, space: SpaceId, head: &OverflowHead) -> Result<()> {
+    for number in 0..head.chunks() {
+        txn.delete(Key::new(space, &head.chunk_key(number)), Check::Blind)?;
+    }
+    Ok(())
+}
+
+fn move_chunks(
+    txn: &mut dyn kv::Txn,
+    table: &Table,
+    from: SpaceId,
+    to: SpaceId,
+    head: &OverflowHead,
+) -> Result<()> {
+    let keys: Vec<ChunkKey> = (0..head.chunks())
+        .map(|n| (from, head.chunk_key(n)))
+        .collect();
+    let chunks = read_chunks(txn, &keys, Read::CURRENT)?;
+    for ((_, key), chunk) in keys.iter().zip(chunks) {
+        if chunk.is_empty() {
+            return Err(missing_chunk(table));
+        }
+        txn.delete(Key::new(from, key), Check::Blind)?;
+        txn.put(Key::new(to, key), &chunk, Check::Blind)?;
+    }
+    Ok(())
+}
+
+/// The head of a new overflow value.
+fn new_head(db: &Db, table: &Table, position: usize, value: &[u8]) -> Result<OverflowHead> {
+    Ok(OverflowHead::new(
+        db.overflow_ids.next(db.engine().as_ref())?,
+        u32::try_from(value.len()).map_err(|_| too_big(value.len()))?,
+        format::chars(table, position, value),
+        format::prefix_len(table, position, value),
+    ))
+}
+
+/// Chunks about to be written: space, key, bytes.
+pub(crate) type NewChunks = Vec<(SpaceId, Vec<u8>, Vec<u8>)>;
+
+/// The heads of a new row's overflow values, and their chunks, for definitions
+/// that copy rows.
+pub(crate) fn new_chunks(
+    db: &Db,
+    table: &Table,
+    primary: &[u8],
+    values: &[Value],
+) -> Result<(OverflowHeads, NewChunks)> {
+    let (mut heads, mut chunks) = (OverflowHeads::new(), NewChunks::new());
+    let Some(space) = table.overflow_space(primary) else {
+        return Ok((heads, chunks));
+    };
+    for position in format::overflowing(table, values) {
+        let Some(Value::Bytes(value)) = values.get(position) else {
+            continue;
+        };
+        let head = new_head(db, table, position, value)?;
+        let new = head.split_chunks(value);
+        chunks.extend(new.map(|(key, chunk)| (space, key.to_vec(), chunk.to_vec())));
+        heads.push((position, head));
+    }
+    Ok((heads, chunks))
+}
+
+/// A committed row with all its values in it; `None` when it has no overflow
+/// values. For definitions, which keep writers away.
+pub(crate) fn whole_row(
+    db: &Db,
+    table: &Table,
+    primary: &[u8],
+    bytes: &[u8],
+) -> Result<Option<Vec<u8>>> {
+    if OverflowFetch::All.missing(&RowRef::new(table, bytes)?) == 0 {
+        return Ok(None);
+    }
+    let mut rows = [IncompleteRow {
+        number: 0,
+        primary: primary.to_vec(),
+        bytes: Some(bytes.to_vec()),
+    }];
+    let mut txn = db.engine().begin(TxnOptions::default())?;
+    let fetch = OverflowFetch::All;
+    let torn = try_complete(txn.as_mut(), table, &mut rows, fetch, Read::CURRENT)?;
+    txn.rollback();
+    let [row] = rows;
+    if torn.is_empty() {
+        Ok(row.bytes)
+    } else {
+        Err(missing_chunk(table))
+    }
+}

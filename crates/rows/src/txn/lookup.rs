@@ -1,0 +1,464 @@
+//! Looking rows up by their keys, in batches: reads and locks.
+//!
+//! Rows are shown where they lie in the engine, without copying, as long as
+//! the engine shows them in the order asked for.
+//!
+//! Invariants:
+//! 1. One call is one engine call for the primary index, two for another one;
+//!    one more where overflow values are fetched.
+//! 2. An entry whose row is gone is passed over: between the two calls of a
+//!    current read the row may go. In one snapshot it cannot happen.
+//! 3. A row is locked by its primary key, present or absent. Locking by a
+//!    unique key locks the entry first, present or absent, then the row: under
+//!    the entry's lock no row of that value appears or goes.
+//! 4. A lock shows the newest value, never the snapshot's.
+
+use super::Txn;
+use super::arena::Arena;
+use crate::error::Result;
+use crate::overflow::{self, IncompleteRow, OverflowFetch};
+use crate::row::{RowBuf, RowRef};
+use crate::table::Table;
+use porpoise_kv::{Key, LockMode, LockRequest, Read, StatementMark, Wait};
+use smallvec::SmallVec;
+
+/// A look-up of rows by whole keys of the primary or of a unique index.
+#[derive(Clone, Copy, Debug)]
+pub struct Lookup<'a> {
+    table: &'a Table,
+    /// Position of the index; 0 is the primary one.
+    index: usize,
+    keys: &'a [&'a [u8]],
+    overflow: OverflowFetch<'a>,
+    ordered: bool,
+}
+
+impl<'a> Lookup<'a> {
+    /// The rows with these primary keys.
+    pub fn primary(table: &'a Table, keys: &'a [&'a [u8]]) -> Lookup<'a> {
+        Lookup::unique(table, 0, keys)
+    }
+
+    /// The rows with these keys of a unique index, or of the primary one at
+    /// position 0. Keys come from [`Table::key_prefix`] with a value for every
+    /// part, none NULL.
+    pub fn unique(table: &'a Table, index: usize, keys: &'a [&'a [u8]]) -> Lookup<'a> {
+        Lookup {
+            table,
+            index,
+            keys,
+            overflow: OverflowFetch::All,
+            ordered: false,
+        }
+    }
+
+    /// Fetches the overflow values named only; of others rows show the prefix.
+    #[must_use]
+    pub fn overflow(self, overflow: OverflowFetch<'a>) -> Lookup<'a> {
+        Lookup { overflow, ..self }
+    }
+
+    /// Shows rows that a read finds in the order of the keys.
+    #[must_use]
+    pub fn in_order(self) -> Lookup<'a> {
+        Lookup {
+            ordered: true,
+            ..self
+        }
+    }
+
+    fn key(&self, n: usize) -> &'a [u8] {
+        self.keys.get(n).copied().unwrap_or(&[])
+    }
+
+    fn engine_key(&self, key: &'a [u8]) -> Key<'a> {
+        Key::new(self.table.space(self.index, key), key)
+    }
+
+    fn engine_keys(&self) -> SmallVec<[Key<'a>; 16]> {
+        self.keys.iter().map(|k| self.engine_key(k)).collect()
+    }
+
+    fn lock_requests(&self, mode: LockMode) -> SmallVec<[LockRequest<'a>; 16]> {
+        let request = |key: &&'a [u8]| LockRequest {
+            key: self.engine_key(key),
+            mode,
+        };
+        self.keys.iter().map(request).collect()
+    }
+
+    /// Whether a row still has the key at a position: in a current read it may
+    /// have changed since its entry was read.
+    fn still_has(&self, n: usize, row: &RowRef<'_>) -> bool {
+        let mut key = Vec::new();
+        let index = self.table.indexes.get(self.index);
+        let whole = index.is_some_and(|i| !i.append_parts(self.table, row, &mut key));
+        whole && self.keys.get(n).is_some_and(|k| *k == key.as_slice())
+    }
+}
+
+/// A row that was looked up.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundRow<'a> {
+    /// Its primary key.
+    pub primary: &'a [u8],
+    /// The row.
+    pub row: RowRef<'a>,
+}
+
+/// The outcome of locking one key.
+#[derive(Clone, Copy, Debug)]
+pub struct LockedRow<'a> {
+    /// False only with [`Wait::Skip`]; then the rest says nothing.
+    pub granted: bool,
+    /// The newest committed version is newer than the transaction's snapshot;
+    /// with a unique key that of the entry or that of the row.
+    pub newer: bool,
+    /// The row shown is an own write.
+    pub own: bool,
+    /// The primary key; `None` where a key of a unique index names no row.
+    pub primary: Option<&'a [u8]>,
+    /// The row, `None` when there is none.
+    pub row: Option<RowRef<'a>>,
+}
+
+/// A visitor of rows looked up, by position of their key.
+pub type FoundVisitor<'v> = dyn FnMut(usize, Option<FoundRow<'_>>) + 'v;
+/// A visitor of locked rows, by position of their key.
+pub type LockedVisitor<'v> = dyn FnMut(usize, LockedRow<'_>) + 'v;
+
+/// Puts answers that come in any order into the order asked for; what comes in
+/// order passes through uncopied.
+struct InOrder<T> {
+    next: usize,
+    early: Vec<Option<T>>,
+}
+
+impl<T> InOrder<T> {
+    fn new() -> InOrder<T> {
+        InOrder {
+            next: 0,
+            early: Vec::new(),
+        }
+    }
+
+    /// True when `n` is the next: show it, then call `drain`.
+    fn is_next(&mut self, n: usize) -> bool {
+        if n == self.next {
+            self.next += 1;
+            return true;
+        }
+        false
+    }
+
+    fn keep(&mut self, n: usize, value: T) {
+        if self.early.len() <= n {
+            self.early.resize_with(n + 1, || None);
+        }
+        if let Some(place) = self.early.get_mut(n) {
+            *place = Some(value);
+        }
+    }
+
+    fn drain(&mut self, mut show: impl FnMut(usize, T)) {
+        while let Some(value) = self.early.get_mut(self.next).and_then(Option::take) {
+            show(self.next, value);
+            self.next += 1;
+        }
+    }
+}
+
+impl Txn {
+    /// Shows the row of each key, or that there is none, once each.
+    ///
+    /// # Errors
+    /// The engine's; [`crate::Error::Corrupt`],
+    /// [`crate::Error::DefinitionChanged`].
+    pub fn look_up(
+        &mut self,
+        lookup: &Lookup<'_>,
+        read: Read,
+        visit: &mut FoundVisitor<'_>,
+    ) -> Result<()> {
+        if lookup.index == 0 {
+            return self.look_up_primary(lookup, read, visit);
+        }
+        let mut found: Vec<(usize, Vec<u8>)> = Vec::new();
+        let entries = lookup.engine_keys();
+        self.kv.get(read, &entries, &mut |n, value| match value {
+            None => visit(n, None),
+            Some(primary) => found.push((n, primary.to_vec())),
+        })?;
+        if lookup.ordered {
+            found.sort_unstable_by_key(|(n, _)| *n);
+        }
+        let primaries: SmallVec<[&[u8]; 16]> = found.iter().map(|(_, p)| p.as_slice()).collect();
+        let rows = Lookup {
+            index: 0,
+            keys: &primaries,
+            ..*lookup
+        };
+        self.look_up_primary(&rows, read, &mut |m, row| {
+            if let Some((n, _)) = found.get(m) {
+                visit(*n, row.filter(|found| lookup.still_has(*n, &found.row)));
+            }
+        })
+    }
+
+    fn look_up_primary(
+        &mut self,
+        lookup: &Lookup<'_>,
+        read: Read,
+        visit: &mut FoundVisitor<'_>,
+    ) -> Result<()> {
+        if !lookup.ordered {
+            return self.look_up_any_order(lookup, read, visit);
+        }
+        let table = lookup.table;
+        let mut order: InOrder<Option<Vec<u8>>> = InOrder::new();
+        let mut failure = None;
+        self.look_up_any_order(lookup, read, &mut |n, found| {
+            if !order.is_next(n) {
+                order.keep(n, found.map(|f| f.row.bytes().to_vec()));
+                return;
+            }
+            visit(n, found);
+            order.drain(|n, bytes| {
+                match bytes.as_deref().map(|b| RowRef::new(table, b)).transpose() {
+                    Ok(row) => {
+                        let primary = lookup.key(n);
+                        visit(n, row.map(|row| FoundRow { primary, row }));
+                    }
+                    Err(e) => failure = Some(e),
+                }
+            });
+        })?;
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn look_up_any_order(
+        &mut self,
+        lookup: &Lookup<'_>,
+        read: Read,
+        visit: &mut FoundVisitor<'_>,
+    ) -> Result<()> {
+        let table = lookup.table;
+        let mut failure = None;
+        let mut incomplete: Vec<IncompleteRow> = Vec::new();
+        let keys = lookup.engine_keys();
+        self.kv.get(read, &keys, &mut |n, value| {
+            let Some(bytes) = value else {
+                return visit(n, None);
+            };
+            let primary = lookup.key(n);
+            match RowRef::new(table, bytes) {
+                Ok(row) if lookup.overflow.missing(&row) > 0 => incomplete.push(IncompleteRow {
+                    number: n,
+                    primary: primary.to_vec(),
+                    bytes: Some(bytes.to_vec()),
+                }),
+                Ok(row) => visit(n, Some(FoundRow { primary, row })),
+                Err(e) => failure = Some(e),
+            }
+        })?;
+        if let Some(e) = failure {
+            return Err(e);
+        }
+        if incomplete.is_empty() {
+            return Ok(());
+        }
+        let (kv, fetch) = (self.kv.as_mut(), lookup.overflow);
+        overflow::complete(kv, table, incomplete, fetch, read, &mut |done| {
+            let row = done.bytes.as_deref().map(|b| RowRef::new(table, b));
+            let primary = done.primary.as_slice();
+            let found = row.transpose()?.map(|row| FoundRow { primary, row });
+            visit(done.number, found);
+            Ok(())
+        })
+    }
+
+    /// Locks rows and shows the newest version of each, in any order. Keys of
+    /// the primary index are one call; of a unique index the entries are locked
+    /// in one call, the rows they name in another.
+    ///
+    /// # Errors
+    /// The engine's (locks granted by a failed call may stay held);
+    /// [`crate::Error::Corrupt`], [`crate::Error::DefinitionChanged`].
+    pub fn lock(
+        &mut self,
+        lookup: &Lookup<'_>,
+        mode: LockMode,
+        wait: Wait,
+        visit: &mut LockedVisitor<'_>,
+    ) -> Result<()> {
+        if lookup.index == 0 {
+            return self.lock_primary(lookup, mode, wait, visit);
+        }
+        let mut primaries = Arena::default();
+        let mut entries: SmallVec<[(usize, bool); 16]> = SmallVec::new();
+        let requests = lookup.lock_requests(mode);
+        self.kv.lock(&requests, wait, &mut |n, found| {
+            if let (true, Some(primary)) = (found.granted, found.value) {
+                primaries.push(primary);
+                entries.push((n, found.newer));
+            } else {
+                visit(
+                    n,
+                    LockedRow {
+                        granted: found.granted,
+                        newer: found.newer,
+                        own: found.own,
+                        primary: None,
+                        row: None,
+                    },
+                );
+            }
+        })?;
+        if primaries.len() == 0 {
+            return Ok(());
+        }
+        let keys: SmallVec<[&[u8]; 16]> = primaries.iter().collect();
+        let rows = Lookup {
+            index: 0,
+            keys: &keys,
+            ..*lookup
+        };
+        self.lock_primary(&rows, mode, wait, &mut |m, row| {
+            if let Some((n, newer)) = entries.get(m) {
+                let newer = row.newer || *newer;
+                visit(*n, LockedRow { newer, ..row });
+            }
+        })
+    }
+
+    fn lock_primary(
+        &mut self,
+        lookup: &Lookup<'_>,
+        mode: LockMode,
+        wait: Wait,
+        visit: &mut LockedVisitor<'_>,
+    ) -> Result<()> {
+        let table = lookup.table;
+        let mut failure = None;
+        let mut incomplete: Vec<IncompleteRow> = Vec::new();
+        let mut flags: SmallVec<[(bool, bool); 4]> = SmallVec::new();
+        let requests = lookup.lock_requests(mode);
+        self.kv.lock(&requests, wait, &mut |n, found| {
+            let primary = lookup.key(n);
+            let row = match found.value {
+                Some(bytes) if found.granted => match RowRef::new(table, bytes) {
+                    Ok(row) => Some(row),
+                    Err(e) => {
+                        failure = Some(e);
+                        return;
+                    }
+                },
+                _ => None,
+            };
+            if let Some(row) = &row
+                && lookup.overflow.missing(row) > 0
+            {
+                flags.push((found.newer, found.own));
+                incomplete.push(IncompleteRow {
+                    number: n,
+                    primary: primary.to_vec(),
+                    bytes: Some(row.bytes().to_vec()),
+                });
+                return;
+            }
+            visit(
+                n,
+                LockedRow {
+                    granted: found.granted,
+                    newer: found.newer,
+                    own: found.own,
+                    primary: Some(primary),
+                    row,
+                },
+            );
+        })?;
+        if let Some(e) = failure {
+            return Err(e);
+        }
+        let mut flags = flags.into_iter();
+        let (kv, fetch) = (self.kv.as_mut(), lookup.overflow);
+        overflow::complete(kv, table, incomplete, fetch, Read::CURRENT, &mut |done| {
+            let (newer, own) = flags.next().unwrap_or((false, false));
+            let row = done.bytes.as_deref().map(|b| RowRef::new(table, b));
+            let locked = LockedRow {
+                granted: true,
+                newer,
+                own,
+                primary: Some(&done.primary),
+                row: row.transpose()?,
+            };
+            visit(done.number, locked);
+            Ok(())
+        })
+    }
+
+    /// Locks rows exclusively, in one call, and returns those that are there
+    /// and that `which` accepts, as [`Txn::delete`] takes them: in the order of
+    /// `keys`, of overflow values the prefix.
+    ///
+    /// # Errors
+    /// As [`Txn::lock`].
+    pub fn lock_present(
+        &mut self,
+        table: &Table,
+        keys: &[impl AsRef<[u8]>],
+        mut which: impl FnMut(&RowRef<'_>) -> bool,
+    ) -> Result<Vec<(Vec<u8>, RowBuf)>> {
+        let keys: SmallVec<[&[u8]; 16]> = keys.iter().map(AsRef::as_ref).collect();
+        let mut found: Vec<Option<RowBuf>> = vec![None; keys.len()];
+        let lookup = Lookup::primary(table, &keys).overflow(OverflowFetch::Prefixes);
+        let wait = self.wait();
+        self.lock(&lookup, LockMode::Exclusive, wait, &mut |n, locked| {
+            if let (Some(place), Some(row)) = (found.get_mut(n), locked.row.filter(&mut which)) {
+                *place = Some(row.to_buf());
+            }
+        })?;
+        let rows = keys.iter().zip(found);
+        Ok(rows
+            .filter_map(|(key, row)| Some((key.to_vec(), row?)))
+            .collect())
+    }
+
+    /// Releases rows locked since `since` that turned out not to match and were
+    /// not written. An engine may ignore it.
+    pub fn unlock_rows(&mut self, table: &Table, keys: &[&[u8]], since: StatementMark) {
+        self.kv
+            .unlock(&Lookup::primary(table, keys).engine_keys(), since);
+    }
+
+    /// Fetches the overflow values that rows (primary key and row) were read
+    /// without, a bounded number of bytes a call.
+    ///
+    /// # Errors
+    /// The engine's; [`crate::Error::Corrupt`] when a chunk is not there.
+    pub fn complete_rows(
+        &mut self,
+        table: &Table,
+        rows: &mut [(Vec<u8>, RowBuf)],
+        fetch: OverflowFetch<'_>,
+        read: Read,
+    ) -> Result<()> {
+        let mut incomplete = Vec::new();
+        for (number, (primary, row)) in rows.iter().enumerate() {
+            if fetch.missing(&row.row(table)?) > 0 {
+                incomplete.push(IncompleteRow {
+                    number,
+                    primary: primary.clone(),
+                    bytes: Some(row.bytes().to_vec()),
+                });
+            }
+        }
+        let kv = self.kv.as_mut();
+        overflow::complete(kv, table, incomplete, fetch, read, &mut |done| {
+            if let (Some((_, row)), Some(bytes)) = (rows.get_mut(done.number), done.bytes) {
+                *row = RowBuf::from(bytes);
+            }
+            Ok(())
+        })
+    }
+}
