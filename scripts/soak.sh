@@ -27,7 +27,8 @@ run_one() {
     return "$status"
 }
 
-SCHEDULES="${SCHEDULES:-20000}" stage "schedules" scripts/schedules.sh
+# With all interleavings of the models under loom.
+SCHEDULES="${SCHEDULES:-20000}" LOOM_MAX_PREEMPTIONS=20 stage "schedules" scripts/schedules.sh
 
 count=0
 while read -r package test; do

@@ -98,6 +98,10 @@ const INNER: usize = 0;
 const LEFT: usize = 1;
 const RIGHT: usize = 2;
 
+/// Descents that one change cannot all disturb: it is noticed at the root, at each of two marked
+/// nodes, and once more at a parent whose mark was not seen before.
+const ATTEMPTS: usize = 5;
+
 /// All nodes, of which a link is the index; and the tree's root.
 struct Tree {
     nodes: [Node; 3],
@@ -165,7 +169,7 @@ impl Tree {
 
     /// Whether a key is found, by the steps of `Tree::read` in `index/tree.rs`.
     fn finds(&self, key: usize) -> bool {
-        for _ in 0..3 {
+        for _ in 0..ATTEMPTS {
             let search = Search { tree: self, key };
             let Ok(met) = descend(&search, ()) else {
                 continue;
