@@ -97,8 +97,12 @@ impl<W: Word> Version<W> {
 #[derive(Debug)]
 pub(crate) struct Restart;
 
+/// The outcome of a step: a child with its place, `None` at a leaf.
+pub(crate) type Step<'g, D> =
+    Result<Option<(&'g <D as Descent<'g>>::Node, <D as Descent<'g>>::Place)>, Restart>;
+
 /// A tree as a descent sees it.
-pub(crate) trait Descent<'g> {
+pub(crate) trait Descent<'g>: Sized {
     type Node: 'g;
     type Word: Word + 'g;
     /// What is known of the place of a node, from its ancestors.
@@ -109,12 +113,8 @@ pub(crate) trait Descent<'g> {
     fn wait_stable(&self, node: &'g Self::Node) -> u64;
     fn root(&self) -> Option<&'g Self::Node>;
     fn is_root(&self, node: &'g Self::Node) -> bool;
-    /// The child to descend to, `None` from a leaf.
-    fn step(
-        &self,
-        node: &'g Self::Node,
-        place: &Self::Place,
-    ) -> Result<Option<(&'g Self::Node, Self::Place)>, Restart>;
+    /// Chooses the child to descend to.
+    fn step(&self, node: &'g Self::Node, place: &Self::Place) -> Step<'g, Self>;
 }
 
 /// A leaf as a reader met it. What is read from it holds if its version is unchanged afterwards.
