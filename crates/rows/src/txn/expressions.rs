@@ -54,7 +54,7 @@ impl Txn {
     /// who look at them before.
     ///
     /// # Errors
-    /// As [`RowProgram::generate`].
+    /// As `RowProgram::generate`.
     pub fn generate(&self, table: &Table, row: &mut [Value], number: u64) -> Result<()> {
         if !table.has_program() {
             return Ok(());

@@ -50,7 +50,7 @@
 //! Invariants:
 //! 1. A plan owns everything it needs and can be executed any number of times
 //!    with other parameters; nothing in it changes after planning.
-//! 2. A condition stands once: in a [`OneTimeFilter`] if it is about no table,
+//! 2. A condition stands once: in a [`RowOperator::OneTimeFilter`] if it is about no table,
 //!    else at the first operator above which all its tables are joined.
 //! 3. An access path only narrows. Conditions are checked on the rows, except
 //!    those that a scan lists as implied by its path.

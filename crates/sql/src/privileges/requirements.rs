@@ -6,7 +6,7 @@
 //! all pass it. Examples of each kind, for the test matrix, are [`super::kinds`]'.
 //!
 //! Statements with a plan (SELECT, DML, DO, SET with subqueries) need nothing here:
-//! [`super::needs`] checks the tables of the plan at every execution.
+//! [`super::checks`] checks the tables of the plan at every execution.
 
 use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
