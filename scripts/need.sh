@@ -28,7 +28,8 @@ GO_AT_LEAST=25   # of Go 1.x, by what the Go modules under tests/ say
 GO_VERSION=1.25.14
 DENY_VERSION=0.20.2
 
-has() { command -v "$1" >/dev/null 2>&1; }
+# Whether a program is on the path; a shell's builtin of its name is none.
+has() { type -P "$1" >/dev/null; }
 
 # A go that is on the path and new enough.
 has_go() {
