@@ -386,5 +386,4 @@ fn rounds(
 }
 
 #[cfg(test)]
-#[path = "native_tests.rs"]
 mod tests;
