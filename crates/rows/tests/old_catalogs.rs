@@ -165,7 +165,7 @@ fn change(db: &Arc<Db>) -> porpoise_rows::Result<CommitPosition> {
         generated: None,
     };
     let ops = [AlterOp::AddColumn(added, Position::Default)];
-    run(db, |cx| db.alter_table(cx, "d", "t", &ops)).map(|done| done.position)
+    run(db, |cx| db.alter_table(cx, "d", "t", &ops)).map(|done| done.ticket)
 }
 
 #[test]
