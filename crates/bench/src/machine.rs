@@ -89,7 +89,7 @@ impl Machine {
     pub fn disk(&self) -> String {
         let system = match self.file_system.as_str() {
             "" => String::new(),
-            memory @ ("tmpfs" | "ramfs") => format!(" on {memory}, WHICH IS NO DISK"),
+            memory @ ("tmpfs" | "ramfs") => format!(" on {memory} (not a disk)"),
             disk => format!(" on {disk}"),
         };
         format!("write and fdatasync of 4 KiB{system}")

@@ -64,7 +64,7 @@ impl Target {
             .split_once("://")
             .ok_or_else(|| bad("expected mysql://, postgres://, memcached:// or porpoise://"))?;
         let mut target = Target::of_scheme(scheme).ok_or_else(|| {
-            bad("unknown scheme; there are mysql, postgres, memcached, porpoise and noop")
+            bad("unknown scheme: use mysql, postgres, memcached, porpoise or noop")
         })?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));

@@ -130,7 +130,7 @@ impl Worker for Reader<'_> {
             });
             if !is_right {
                 return Err(Error::wrong(format!(
-                    "row {row}: {:?} was not asked for, came twice or has another's value",
+                    "row {row}: {:?} was not requested, was returned twice or has the value of another row",
                     String::from_utf8_lossy(named)
                 )));
             }

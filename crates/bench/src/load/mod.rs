@@ -396,7 +396,7 @@ impl Outcome {
             self.failure = Some(Error::failed(if crate::sys::is_interrupted() {
                 INTERRUPTED
             } else {
-                "no request was answered in the measured time"
+                "no request was answered during the measurement"
             }));
         }
     }

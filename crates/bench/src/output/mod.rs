@@ -45,13 +45,17 @@ pub fn read(path: &Path) -> Result<Report> {
     let bad = |what: String| Error::usage(format!("{}: {what}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
     let value: serde_json::Value =
-        serde_json::from_str(&text).map_err(|e| bad(format!("no file of results: {e}")))?;
+        serde_json::from_str(&text).map_err(|e| bad(format!("not a results file: {e}")))?;
     match value.get("format").and_then(serde_json::Value::as_u64) {
         Some(format) if format == u64::from(FORMAT) => {}
-        Some(other) => return Err(bad(format!("form {other}; this program reads {FORMAT}"))),
-        None => return Err(bad("no file of results".to_owned())),
+        Some(other) => {
+            return Err(bad(format!(
+                "results format {other}: this program reads format {FORMAT}"
+            )));
+        }
+        None => return Err(bad("not a results file".to_owned())),
     }
-    serde_json::from_value(value).map_err(|e| bad(format!("no file of results: {e}")))
+    serde_json::from_value(value).map_err(|e| bad(format!("not a results file: {e}")))
 }
 
 /// What tells a file of results from the others: its machine, and where two are

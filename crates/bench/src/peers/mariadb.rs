@@ -98,5 +98,7 @@ pub fn start(settings: &Settings) -> Result<Option<Started>> {
             server,
         }));
     }
-    Err(Error::failed("mariadbd: no port stayed free"))
+    Err(Error::failed(
+        "mariadbd: every free port was taken by another process before the server used it",
+    ))
 }

@@ -70,5 +70,7 @@ pub fn start(settings: &Settings) -> Result<Option<Started>> {
             server,
         }));
     }
-    Err(Error::failed("memcached: no port stayed free"))
+    Err(Error::failed(
+        "memcached: every free port was taken by another process before the server used it",
+    ))
 }

@@ -46,7 +46,7 @@ impl Durability {
             "interval" => Ok(Durability::Interval),
             "memory" => Ok(Durability::Memory),
             _ => Err(Error::usage(format!(
-                "durability {text:?}: there are sync, interval and memory"
+                "durability {text:?} is unknown: use sync, interval or memory"
             ))),
         }
     }
@@ -105,7 +105,7 @@ impl Peer {
             "memcached" => Ok(Peer::Memcached),
             "noop" => Ok(Peer::Noop),
             _ => Err(Error::usage(format!(
-                "peer {name:?}: there are porpoise, mariadb, postgres, memcached and noop"
+                "peer {name:?} is unknown: use porpoise, mariadb, postgres, memcached or noop"
             ))),
         }
     }

@@ -139,5 +139,7 @@ pub fn start(settings: &Settings) -> Result<Option<Started>> {
             server,
         }));
     }
-    Err(Error::failed("postgres: no port stayed free"))
+    Err(Error::failed(
+        "postgres: every free port was taken by another process before the server used it",
+    ))
 }

@@ -57,7 +57,7 @@ impl Dialect {
             let found = Dialect::ALL.iter().find(|d| d.word() == word.trim());
             found.copied().ok_or_else(|| {
                 Error::usage(format!(
-                    "--protocol {word:?}: there are ascii, meta and binary"
+                    "--protocol {word:?} is unknown: use ascii, meta or binary"
                 ))
             })
         };
@@ -132,7 +132,7 @@ impl Speaker {
                 }
                 request(out, opcode::INCREMENT, &extras, key, b"");
             }
-            _ => return Err(Error::failed("this verb is not spoken here")),
+            _ => return Err(Error::failed("this dialect does not have the command")),
         }
         Ok(())
     }
@@ -286,7 +286,7 @@ impl Codec for Speaker {
 }
 
 fn not_memcached() -> Error {
-    Error::failed("an answer that is not memcached's protocol")
+    Error::failed("a reply that is not memcached's protocol")
 }
 
 fn found(answer: &mut Answer, key: &[u8], data: &[u8]) {

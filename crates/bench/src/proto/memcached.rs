@@ -35,7 +35,7 @@ impl Codec for Memcached {
             Verb::Add => StoreVerb::Add,
             Verb::Replace => StoreVerb::Replace,
             Verb::Statement(_) | Verb::Text => {
-                return Err(Error::failed("memcached's protocol has no statements"));
+                return Err(Error::failed("the memcached protocol has no statements"));
             }
         };
         let key = keys.next().unwrap_or_default();
@@ -51,7 +51,7 @@ impl Codec for Memcached {
             let (reply, length) = match parse_reply(rest, MAX_VALUE) {
                 client::Answer::NeedMore(_) => return Ok(Progress::More(used)),
                 client::Answer::Malformed => {
-                    return Err(Error::failed("an answer that is not memcached's protocol"));
+                    return Err(Error::failed("a reply that is not memcached's protocol"));
                 }
                 client::Answer::Reply(reply, length) => (reply, length),
             };

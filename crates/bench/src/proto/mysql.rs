@@ -147,7 +147,7 @@ impl Codec for Mysql {
             _ => return Err(Error::failed("MySQL's protocol has statements only")),
         };
         let Some(statement) = self.statements.get_mut(number) else {
-            return Err(Error::failed("a statement that was not announced"));
+            return Err(Error::failed("an unknown prepared statement"));
         };
         self.packets.expect(1);
         self.results.restart(statement.id.is_some());

@@ -142,7 +142,7 @@ impl Codec for Postgres {
                 }
                 return Ok(());
             }
-            _ => return Err(Error::failed("a statement that was not announced")),
+            _ => return Err(Error::failed("an unknown prepared statement")),
         };
         message(out, b'B', |out| {
             out.push(0);
@@ -173,7 +173,7 @@ impl Codec for Postgres {
             used += length;
             match kind {
                 b'D' => Postgres::take_row(contents, answer)
-                    .ok_or_else(|| Error::failed("a row that is not PostgreSQL's"))?,
+                    .ok_or_else(|| Error::failed("a malformed row of PostgreSQL's protocol"))?,
                 b'C' => answer.affected += rows_in_tag(contents),
                 b'E' => answer.error = Some(error_text(contents)),
                 b'Z' => return Ok(Progress::Done(used)),
