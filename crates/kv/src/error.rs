@@ -42,7 +42,7 @@ pub enum Error {
     #[error("outcome of the commit is unknown: {0}")]
     Unknown(String),
     /// No room to grow; nothing was changed. Reads and deletes go on.
-    #[error("no room left: {0:?}")]
+    #[error("out of memory, disk space or ids: {0:?}")]
     Full(Full),
     /// Writes are refused until an operator acts (a failed sync, a lost lease).
     #[error("the engine accepts no writes: {0}")]
@@ -64,7 +64,7 @@ pub enum Error {
     #[error("the snapshot is no longer available")]
     SnapshotGone,
     /// The space does not exist (any more).
-    #[error("no space {0:?}")]
+    #[error("no such space: {0:?}")]
     NoSuchSpace(SpaceId),
     /// The transaction has ended by an earlier error.
     #[error("the transaction has ended")]

@@ -308,8 +308,12 @@ fn kv_text(e: &kv::Error, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             "The transaction's changes exceed the memory that one transaction may use; \
              split it into smaller ones",
         ),
-        kv::Error::Full(kv::Full::Memory) => f.write_str("The memory for rows is full"),
-        kv::Error::Full(kv::Full::Disk) => f.write_str("The disk is full"),
+        kv::Error::Full(kv::Full::Memory) => f.write_str(
+            "The memory limit for rows is reached (--memory-limit): delete rows or raise the limit",
+        ),
+        kv::Error::Full(kv::Full::Disk) => f.write_str(
+            "The disk of the data directory is full: free space; reads are still served",
+        ),
         kv::Error::ReadOnly(why) => write!(f, "Running in read-only mode: {why}"),
         kv::Error::Unsupported(what) => {
             write!(f, "This version of Porpoise doesn't yet support '{what}' on this engine")
