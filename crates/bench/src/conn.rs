@@ -15,10 +15,10 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-/// How long a server may stay silent.
+/// Timeout for a silent server.
 pub const SILENCE: Duration = Duration::from_secs(60);
 
-/// How long connecting may take.
+/// Timeout for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// First size of the input buffer in bytes.
@@ -109,7 +109,7 @@ impl Connection {
     /// Writes a call into the output; [`Connection::flush`] sends it.
     ///
     /// # Errors
-    /// The protocol does not have what the call asks for.
+    /// The protocol does not have the operation.
     pub fn start(&mut self, call: &Call, answer: &mut Answer) -> Result<()> {
         answer.clear();
         self.output.clear();

@@ -6,14 +6,14 @@
 
 use std::fmt;
 
-/// Who has to act on an [`Error`].
+/// Kind of an [`Error`], by who must act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The command line or a URL cannot be understood.
     Usage,
     /// A system, a server or a connection failed.
     Failed,
-    /// A server refused one request; the connection goes on.
+    /// A server refused one request; the connection continues.
     Refused,
     /// A server answered, and the answer is wrong.
     Wrong,
@@ -22,13 +22,13 @@ pub enum Kind {
 /// An error of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Who has to act.
+    /// Kind of the error.
     pub kind: Kind,
     /// The line.
     pub message: String,
 }
 
-/// What fallible functions of this crate return.
+/// Result of fallible functions of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long a tool needs to attach to all threads of a server.
+/// Time that a tool needs to attach to all threads of a server.
 const ATTACH: Duration = Duration::from_millis(200);
 
 /// A tool that counts.
@@ -56,13 +56,13 @@ impl Tool {
         command
     }
 
-    /// The number of calls in what it said.
+    /// The number of calls in a tool's output.
     fn calls(self, said: &str) -> Option<f64> {
         match self {
             Tool::Perf => {
                 let line = said.lines().find(|l| l.contains("sys_enter_futex"))?;
                 match line.split(',').next()?.trim() {
-                    // Nothing ran: no call.
+                    // The server made no call.
                     "<not counted>" => Some(0.0),
                     count => count.parse().ok(),
                 }

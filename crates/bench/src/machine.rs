@@ -59,7 +59,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at the machine; `directory` is where servers keep their files.
+    /// Reads the machine's description; `directory` contains the servers' files.
     ///
     /// # Errors
     /// A file could not be written there.
@@ -197,7 +197,7 @@ pub fn fsync_median(directory: &Path) -> Result<f64> {
         Ok(times)
     };
     let times = measure();
-    // Where it was never made there is nothing to remove.
+    // The file may not have been created.
     let _ = std::fs::remove_file(&path);
     Ok(median(&times?))
 }

@@ -13,7 +13,7 @@ use crate::progress::Progress;
 use crate::report::{Cell, Run};
 use std::time::Duration;
 
-/// How often and how long.
+/// Number and length of runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
     /// Rounds.
@@ -22,7 +22,7 @@ pub struct Effort {
     pub warm_up: Duration,
     /// Each run.
     pub time: Duration,
-    /// What counts the server's futex calls, in a run of its own.
+    /// Tool that counts the server's futex calls, in a separate run.
     pub count_futexes: Option<crate::futex::Tool>,
 }
 
@@ -30,9 +30,9 @@ pub struct Effort {
 pub struct Entry<'a> {
     /// Name of the system.
     pub system: &'a str,
-    /// How to reach it.
+    /// Target of the system.
     pub endpoint: &'a Endpoint,
-    /// What to do.
+    /// Work to execute.
     pub workload: Box<dyn Workload + 'a>,
     /// Called before each run, outside measured time.
     pub before: Option<Box<dyn Fn() -> Result<()> + 'a>>,
@@ -57,7 +57,7 @@ pub struct Group<'a> {
 /// Runs all groups for all rounds; the cells in order of groups and entries.
 ///
 /// # Errors
-/// A wrong answer: nothing that the system says counts any more.
+/// A wrong answer: all results of the system are discarded.
 pub fn run(
     groups: &[Group<'_>],
     effort: Effort,

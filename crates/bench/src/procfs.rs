@@ -22,7 +22,7 @@ struct Stat {
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {
-    // The name stands in parentheses and may hold anything.
+    // The name is in parentheses and may contain anything.
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let number = |n: usize| fields.get(n)?.parse::<u64>().ok();
@@ -53,7 +53,7 @@ pub fn server_time(pid: u32) -> Option<f64> {
     const TRIES: usize = 20;
     let mut found = descent_time(pid)?;
     // A child that ends while the processes are listed is missed, or counted
-    // twice; its parent's sum tells.
+    // twice; its parent's sum shows it.
     for _ in 0..TRIES {
         if stat(pid)?.children == found.1 {
             break;
@@ -145,7 +145,7 @@ fn pressure_in(text: &str) -> Option<f64> {
     value.parse().ok()
 }
 
-/// What is read before and after a run.
+/// A reading before or after a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading {
     at: Option<Instant>,
@@ -154,7 +154,7 @@ pub struct Reading {
     machine: Option<f64>,
 }
 
-/// What a run cost, from two readings.
+/// Cost of a run, from two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     /// Processor seconds of the server.
@@ -202,7 +202,7 @@ impl Reading {
         self.until(later).times(factor)
     }
 
-    /// What was spent from this reading to the later one.
+    /// Cost from this reading to the later one.
     pub fn until(&self, later: &Reading) -> Spent {
         let between = |a: Option<f64>, b: Option<f64>| Some((b? - a?).max(0.0));
         let server = between(self.server, later.server);

@@ -29,7 +29,7 @@ impl Progress {
         }
     }
 
-    /// Says nothing, for tests.
+    /// Prints nothing, for tests.
     pub fn quiet() -> Progress {
         Progress {
             is_terminal: false,
@@ -61,7 +61,7 @@ impl Progress {
         }
         let mut out = std::io::stderr().lock();
         let clear = if self.is_terminal { "\r\x1b[K" } else { "" };
-        // Nobody is left to tell if standard error is gone.
+        // Errors of standard error are ignored.
         let _ = writeln!(out, "{clear}{line}");
         if self.is_terminal && self.total > 0 {
             let _ = write!(out, "{}", self.bar());

@@ -29,7 +29,7 @@ pub struct Report {
     pub experiments: Vec<Experiment>,
     /// Remarks, as about servers left out.
     pub notes: Vec<String>,
-    /// Why it ended early; what is there was measured before.
+    /// Reason for an early end; the results were measured before it.
     pub failure: Option<String>,
 }
 
@@ -44,7 +44,7 @@ pub struct SystemInfo {
     pub settings: String,
 }
 
-/// What is on the horizontal axis.
+/// Quantity on the horizontal axis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
     /// Title with unit.
@@ -56,13 +56,13 @@ pub struct Axis {
 /// Results of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
-    /// Its word on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// Its title.
+    /// Title.
     pub title: String,
-    /// What is done, in a sentence or two.
+    /// Description, in a sentence or two.
     pub about: String,
-    /// What sizes are.
+    /// Meaning of the sizes.
     pub axis: Axis,
     /// Whether latency, not throughput, is what it is about.
     pub is_about_latency: bool,
@@ -120,7 +120,7 @@ pub struct Run {
     /// Counters of `bench contention`.
     #[serde(default)]
     pub contention: Option<Contention>,
-    /// Why it failed.
+    /// Reason for the failure.
     pub failure: Option<String>,
 }
 
@@ -165,7 +165,7 @@ pub struct Ratio<'a> {
     pub ours: &'a str,
     /// Theirs.
     pub theirs: &'a str,
-    /// How many times theirs ours is; of latencies, how many times shorter.
+    /// Ratio of ours to theirs; of latencies, theirs to ours.
     pub ratio: Estimate,
 }
 

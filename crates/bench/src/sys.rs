@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What a socket is waited for.
+/// Readiness that is awaited for a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// Something to read.
@@ -34,7 +34,7 @@ pub struct Poll {
 }
 
 impl Poll {
-    /// An empty set, which tells at most so many sockets at once.
+    /// Creates an empty set that reports at most `at_once` sockets at once.
     ///
     /// # Errors
     /// The kernel's.
@@ -54,7 +54,7 @@ impl Poll {
         })
     }
 
-    /// Adds a socket; `token` tells it from the others.
+    /// Adds a socket, identified by `token`.
     ///
     /// # Errors
     /// The kernel's.
@@ -300,7 +300,7 @@ impl Instructions {
         counter.ok().map(Instructions)
     }
 
-    /// How many there were.
+    /// Number of instructions.
     pub fn read(&self) -> Option<u64> {
         self.0.read()
     }
@@ -321,7 +321,7 @@ pub fn allow_many_files() {
     }
 }
 
-/// How many open files this process may be allowed at most.
+/// Hard limit of open files of this process.
 pub fn open_files() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,

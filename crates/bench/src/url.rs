@@ -13,7 +13,7 @@
 
 use crate::error::{Error, Result};
 
-/// What answers at a target.
+/// Kind of a target's server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// MySQL's protocol.
@@ -31,7 +31,7 @@ pub enum System {
 /// A parsed target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// What answers there.
+    /// Kind of the server.
     pub system: System,
     /// Name in reports.
     pub name: String,
@@ -47,7 +47,7 @@ pub struct Target {
     pub password: String,
     /// Database in which the experiment makes its tables.
     pub database: String,
-    /// What stands before memcached keys.
+    /// Prefix of memcached keys.
     pub prefix: String,
     /// The server's process on this machine.
     pub pid: Option<u32>,

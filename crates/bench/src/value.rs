@@ -8,7 +8,7 @@
 /// Shortest value in bytes.
 pub const SHORTEST: usize = 28;
 
-/// Length of values unless an experiment says otherwise, in bytes.
+/// Default length of values, in bytes.
 pub const USUAL: usize = 100;
 
 /// A number whose bits look random: the finaliser of splitmix64.

@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What is started where the option names nothing.
+/// Peers that are started if the option names none.
 const USUAL_PEERS: &str = "porpoise,mariadb,postgres,memcached";
 
 /// Experiments with a sentence on each.
@@ -118,7 +118,7 @@ fn command() -> Command {
 /// Complaint about a command line without an experiment.
 const NO_EXPERIMENT: &str = "say what to measure: porpoise bench kv; try --help";
 
-/// Runs what the command line says; results go to standard output.
+/// Runs the command; results go to standard output.
 ///
 /// # Errors
 /// One line; its status is [`Error::exit_status`].
@@ -380,7 +380,7 @@ fn start_peers(
     Ok((started, left_out))
 }
 
-/// Gives targets of one name numbers.
+/// Numbers targets with the same name.
 fn tell_apart(targets: &mut [Target]) {
     let mut seen = std::collections::HashMap::new();
     for target in targets {

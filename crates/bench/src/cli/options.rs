@@ -66,7 +66,7 @@ pub(super) fn of_memcached(command: Command) -> Command {
         .arg(option("pipeline", "LIST", "Requests in a write, like 1,16"))
 }
 
-/// What `bench memcached` alone takes from the options.
+/// Options of `bench memcached` only.
 ///
 /// # Errors
 /// A usage error.
@@ -246,7 +246,7 @@ pub(super) fn published_options(
     loops.map(|l| number("l", l, 1, 1_000_000_000)).transpose()
 }
 
-/// What the options say.
+/// Parsed options.
 ///
 /// # Errors
 /// A usage error.

@@ -71,7 +71,7 @@ impl Endpoint {
     }
 }
 
-/// Where memcached's protocol is spoken.
+/// Port for the memcached protocol.
 fn cache_port(target: &Target) -> u16 {
     if target.system == System::Porpoise {
         target.memcached_port

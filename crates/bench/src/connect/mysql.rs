@@ -12,7 +12,7 @@ use porpoise_wire::mysql::frame::{PacketReader, Step};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// What this client asks for: nothing that only one of the servers has.
+/// Capabilities that this client requests: only those that all servers have.
 fn wanted() -> Capabilities {
     let not = Capabilities::QUERY_ATTRIBUTES.0 | Capabilities::SESSION_TRACK.0;
     Capabilities(WANTED.0 & !not)

@@ -34,12 +34,12 @@ impl Scram {
         }
     }
 
-    /// What the client sends first.
+    /// The client's first message.
     pub fn first(&self) -> String {
         format!("n,,n=,r={}", self.nonce)
     }
 
-    /// What it answers to the server's first message.
+    /// The client's answer to the server's first message.
     ///
     /// # Errors
     /// A message that is not the method's.

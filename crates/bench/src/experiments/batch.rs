@@ -16,9 +16,9 @@ pub type Check<'a> = dyn Fn(&Answer) -> bool + Sync + 'a;
 pub struct Statement<'a> {
     /// The statement.
     pub text: String,
-    /// Its parameters.
+    /// Parameters of the statement.
     pub fill: Box<Fill<'a>>,
-    /// What is expected.
+    /// Expected result.
     pub check: Box<Check<'a>>,
     /// Seed of the random numbers.
     pub seed: u64,
@@ -76,7 +76,7 @@ impl Worker for Repeat<'_> {
     }
 }
 
-/// What one row inserted looks like.
+/// Values of an inserted row.
 pub fn inserted(rows: u64) -> Box<Check<'static>> {
     Box::new(move |answer| answer.affected == rows)
 }

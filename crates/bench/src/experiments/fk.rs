@@ -132,7 +132,7 @@ fn check_refusal(target: &Target) -> Result<()> {
     Ok(())
 }
 
-/// Who does it.
+/// The systems that can execute the experiment, with tables created and filled.
 fn prepared_ways(bench: &mut Bench, notes: &mut Vec<String>) -> Result<Vec<Way>> {
     let mut found = Vec::new();
     for target in bench.targets.clone() {
@@ -176,7 +176,7 @@ pub fn fk(bench: &mut Bench, limit: Option<u64>) -> Result<()> {
         bench.choice.effort.warm_up = std::time::Duration::ZERO;
         bench.choice.effort.time = std::time::Duration::from_secs(86_400);
     }
-    // All tables stand in one group, so that they alternate run by run.
+    // All tables are in one group, so that they alternate run by run.
     let names: Vec<(String, &Way, &'static str)> = systems
         .iter()
         .flat_map(|way| TABLES.map(|(table, words)| (format!("{}, {words}", way.name), way, table)))

@@ -45,7 +45,7 @@ impl Operation {
         }
     }
 
-    /// Its name in reports.
+    /// Name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Insert => "INSERT",
@@ -127,7 +127,7 @@ impl Workload for KvWorkload<'_> {
 struct KvWorker<'a> {
     of: &'a KvWorkload<'a>,
     random: fastrand::Rng,
-    /// What the outstanding request does.
+    /// Operation of the outstanding request.
     operation: Operation,
     key: u64,
     step: usize,
@@ -265,7 +265,7 @@ impl Worker for KvWorker<'_> {
                 answer.affected
             )));
         }
-        // memcached tells the key before the value.
+        // memcached sends the key before the value.
         let place = usize::from(self.of.access == Access::Memcached);
         let found = answer.cell(place);
         let is_right = answer.rows == 1

@@ -62,7 +62,7 @@ pub fn places(
     found
 }
 
-/// What tells ways to different layouts apart.
+/// Suffix of a system's name for a layout.
 fn words(layout: Layout) -> &'static str {
     match layout {
         Layout::Hstore => " hstore",
@@ -198,7 +198,7 @@ pub fn kv(bench: &mut Bench, usual_clients: &[usize], usual: &[Operation]) -> Re
     bench.run(experiment, &groups, bench.choice.effort)
 }
 
-/// What can count the servers' calls of futex; a note where nothing can.
+/// The tool that can count the servers' futex calls, or a note if there is none.
 fn counting(places: &[Place], notes: &mut Vec<String>) -> Option<Tool> {
     let pid = places.iter().find_map(|place| place.target.pid)?;
     Tool::find(pid).map_err(|reason| notes.push(reason)).ok()

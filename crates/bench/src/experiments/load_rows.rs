@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What is filled in.
+/// Rows to insert.
 pub trait Rows: Sync {
     /// The statement for so many rows.
     fn statement(&self, rows: usize) -> String;
@@ -34,9 +34,9 @@ const TIME: Duration = Duration::from_secs(3600);
 pub struct LoadRows<R> {
     rows: R,
     to: u64,
-    /// The next row that nobody has taken.
+    /// The next row that no connection has taken.
     next: AtomicU64,
-    /// Rows that the server has told are stored.
+    /// Rows that the server has acknowledged.
     stored: AtomicU64,
     by_item: bool,
 }

@@ -27,7 +27,7 @@ const BATCH: u64 = 100;
 pub enum Operation {
     /// An item read.
     Get,
-    /// An item stored anew.
+    /// An item overwritten.
     Set,
     /// A number counted up.
     Incr,
@@ -38,7 +38,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Its name in reports.
+    /// Name in reports.
     pub fn name(self) -> String {
         match self {
             Operation::Get => "get".to_owned(),
@@ -82,7 +82,7 @@ pub const MANY: [Operation; 4] = [
     Operation::Many(200),
 ];
 
-/// Where items are kept.
+/// Storage of the items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// A cache without tables.
@@ -100,7 +100,7 @@ pub struct Place {
     pub name: String,
     /// Where.
     pub target: Target,
-    /// How they are kept.
+    /// Layout of the items.
     pub layout: Layout,
     /// Items that are always there, and as many counters.
     pub rows: u64,
@@ -115,7 +115,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes tables, tells Porpoise of them, and fills in the items.
+    /// Creates tables, maps them in Porpoise, and stores the items.
     ///
     /// # Errors
     /// The system failed or refused.
@@ -157,7 +157,7 @@ impl Place {
         Ok(place)
     }
 
-    /// How a dialect reaches it.
+    /// The endpoint for a dialect.
     pub fn endpoint(&self, dialect: Dialect, apart: bool) -> Option<&Endpoint> {
         let wanted = Access::Dialect(dialect, apart);
         self.endpoints.iter().find(|e| e.access == wanted)

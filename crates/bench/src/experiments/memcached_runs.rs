@@ -24,7 +24,7 @@ const SUPPLY: (u64, u64) = (100_000, 20_000);
 /// Requests in a write of the pipelined series.
 const DEPTH: usize = 16;
 
-/// What the command line chose for this experiment alone; empty: as usual.
+/// Options of this experiment only; empty: the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
     /// Operations.

@@ -61,7 +61,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Whether a key was asked for and was not in the answer before.
+    /// Whether a key was requested and has not been answered yet.
     fn is_new(&mut self, key: u64) -> bool {
         let Some(beyond) = key.checked_sub(self.start) else {
             return false;
@@ -78,7 +78,7 @@ impl Worker for Reader<'_> {
     fn next(&mut self, call: &mut Call) -> bool {
         let rows = self.of.store.rows;
         self.keys.clear();
-        // A stride through the table gives distinct keys that lie apart.
+        // A stride through the table gives distinct keys at a distance.
         let stride = (rows / self.of.keys as u64).max(1);
         let start = self.random.u64(0..stride);
         (self.stride, self.start) = (stride, start);
@@ -111,7 +111,7 @@ impl Worker for Reader<'_> {
                 self.keys.len()
             )));
         }
-        // Every row is the value of a key asked for, none comes twice; as many as keys, so all.
+        // Every row is the value of a requested key, none is duplicated, and there are as many as keys.
         self.is_seen.clear();
         self.is_seen.resize(self.keys.len(), false);
         let prefix = self.of.store.prefix.len();

@@ -33,14 +33,14 @@ use crate::url::{System, Target};
 pub struct Way {
     /// Like "Porpoise prepared".
     pub name: String,
-    /// How to reach it.
+    /// Target of the system.
     pub endpoint: Endpoint,
 }
 
-/// What the command line chose, for all experiments.
+/// Options of all experiments.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// How often and how long.
+    /// Number and length of runs.
     pub effort: Effort,
     /// Numbers of clients; empty: what the experiment is usually run with.
     pub clients: Vec<usize>,
@@ -50,9 +50,9 @@ pub struct Choice {
     pub operations: Vec<kv::Operation>,
     /// Rows of the table; 0: as usual.
     pub rows: u64,
-    /// What `bench memcached` alone has to choose from.
+    /// Options of `bench memcached` only.
     pub memcached: memcached_runs::Chosen,
-    /// What `bench native` alone has to choose from.
+    /// Options of `bench native` only.
     pub native: native::Chosen,
     /// Seed of all keys.
     pub seed: u64,
@@ -62,13 +62,13 @@ pub struct Choice {
 
 /// An experiment's surroundings.
 pub struct Bench {
-    /// What is measured.
+    /// Systems that are measured.
     pub targets: Vec<Target>,
-    /// What the command line chose.
+    /// Options.
     pub choice: Choice,
-    /// Where lines go.
+    /// Output of progress lines.
     pub progress: Progress,
-    /// What has been found.
+    /// Report.
     pub report: Report,
 }
 
@@ -152,7 +152,7 @@ impl Bench {
     }
 }
 
-/// That nobody is left to be measured, and why the first was left out.
+/// The error that no system can be measured, with the reason for the first one.
 fn nobody(what: &str, notes: &[String]) -> Error {
     if crate::sys::is_interrupted() {
         return Error::failed(crate::load::INTERRUPTED);
@@ -225,7 +225,7 @@ pub fn usual_pairs(ways: &[Way]) -> Vec<(String, String)> {
                 pairs.push((ours.name.clone(), theirs.name.clone()));
             }
         }
-        // What SQL costs over the memcached listener to the same rows.
+        // Cost of SQL compared with memcached for the same rows.
         let own_get = ways.iter().filter(is_ours).find(|way| {
             way.endpoint.access == Access::Memcached
                 && way.endpoint.target == ours.endpoint.target

@@ -5,14 +5,14 @@ use super::Way;
 use crate::connect::Admin;
 use crate::url::System;
 
-/// What the variable was; sets it back when dropped.
+/// Former value of the variable, which is restored when dropped.
 pub struct Kept<'w> {
     way: &'w Way,
     value: String,
 }
 
 impl Kept<'_> {
-    /// Asks a system for it; `None` where it has no such variable.
+    /// Reads the variable; `None` if the system does not have it.
     pub fn of(way: &Way) -> Option<Kept<'_>> {
         let target = &way.endpoint.target;
         if target.system != System::Porpoise {

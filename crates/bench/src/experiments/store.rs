@@ -19,7 +19,7 @@ use crate::value;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How values are kept.
+/// Storage of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// A column of text.
@@ -35,7 +35,7 @@ pub enum Layout {
 /// A filled table or cache in one system.
 #[derive(Debug)]
 pub struct Store {
-    /// How values are kept.
+    /// Storage of values.
     pub layout: Layout,
     /// Rows that are always there.
     pub rows: u64,
@@ -250,7 +250,7 @@ fn make_mysql(target: &Target) -> Result<()> {
     Ok(())
 }
 
-/// Tells Porpoise that keys of this prefix are rows of the table.
+/// Maps keys with this prefix to rows of the table.
 fn map_prefix(target: &Target, prefix: &str) -> Result<()> {
     let mut admin = Admin::connect(target)?;
     let database = target.database.replace('\'', "''");

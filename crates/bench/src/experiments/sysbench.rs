@@ -36,7 +36,7 @@ const DATABASE: &str = "sbtest";
 /// A script, and what is done before each of its runs.
 struct Script {
     name: &'static str,
-    /// The tables are made anew.
+    /// The tables are created again.
     uses_up: bool,
     /// `innodb_snapshot_isolation` is set to this instead of the system's
     /// default.
@@ -76,7 +76,7 @@ const fn isolated(name: &'static str, isolation: &'static str) -> Script {
 }
 
 impl Script {
-    /// What its runs are reported under.
+    /// Name of its runs in reports.
     fn title(&self) -> String {
         match self.isolation {
             None => self.name.to_owned(),
@@ -85,7 +85,7 @@ impl Script {
     }
 }
 
-/// What one invocation is given.
+/// Arguments of one invocation.
 struct Given<'a> {
     target: &'a Target,
     threads: usize,
@@ -155,7 +155,7 @@ struct Figures {
     latency: Latency,
 }
 
-/// The first number behind a title like `total time:`.
+/// The first number after a title like `total time:`.
 fn number(text: &str, title: &str) -> Option<f64> {
     let line = text
         .lines()
@@ -169,7 +169,7 @@ fn number(text: &str, title: &str) -> Option<f64> {
 fn figures(text: &str) -> Result<Figures> {
     let bad = || Error::failed("sysbench's report was not understood");
     let of = |title: &str| number(text, title).ok_or_else(bad);
-    // Latencies are told in milliseconds.
+    // Latencies are reported in milliseconds.
     let shares = histogram(text);
     let at = |share: f64| percentile(&shares, share) * 1e3;
     Ok(Figures {
@@ -196,7 +196,7 @@ fn histogram(text: &str) -> Vec<(f64, u64)> {
     text.lines().filter_map(row).collect()
 }
 
-/// The value below which so much of a histogram lies.
+/// The value at a percentile of a histogram.
 fn percentile(shares: &[(f64, u64)], share: f64) -> f64 {
     let all: u64 = shares.iter().map(|(_, count)| count).sum();
     let wanted = (all as f64 * share).ceil() as u64;

@@ -28,16 +28,16 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the connections of an experiment do.
+/// Work of the connections of an experiment.
 pub trait Workload: Sync {
     /// Statements to make ready on each connection.
     fn statements(&self) -> Vec<String>;
 
-    /// What the n-th connection does.
+    /// Work of the n-th connection.
     fn worker(&self, connection: usize) -> Box<dyn Worker + '_>;
 }
 
-/// What one connection does.
+/// Work of one connection.
 pub trait Worker: Send {
     /// Fills in the next request; false when there is nothing left to do.
     fn next(&mut self, call: &mut Call) -> bool;
@@ -45,11 +45,11 @@ pub trait Worker: Send {
     /// Judges the answer to it (which is no refusal).
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Description of the error.
     fn judge(&mut self, answer: &Answer) -> Result<()>;
 }
 
-/// How connections are spread over the client's threads.
+/// Distribution of connections over the client's threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Shape {
     /// Each has its own.
@@ -74,7 +74,7 @@ impl Shape {
 pub struct Plan<'a> {
     /// Against what.
     pub endpoint: &'a Endpoint,
-    /// How many connections.
+    /// Number of connections.
     pub connections: usize,
     /// Spread how.
     pub shape: Shape,
@@ -84,7 +84,7 @@ pub struct Plan<'a> {
     pub time: Duration,
 }
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Requests answered in the measured time.
@@ -101,7 +101,7 @@ pub struct Outcome {
     pub per_second: Vec<u64>,
     /// Processor time.
     pub spent: Spent,
-    /// Why the run ended early; what came before is in the figures.
+    /// Reason for an early end; the figures cover the time before.
     pub failure: Option<Error>,
 }
 
@@ -136,7 +136,7 @@ pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds of a histogram")
 }
 
-/// What is told where Ctrl-C ended something.
+/// Reason shown after Ctrl-C.
 pub const INTERRUPTED: &str = "interrupted";
 
 const WARM_UP: u8 = 0;
@@ -255,7 +255,7 @@ impl Stage {
     }
 }
 
-/// What one thread counted.
+/// Counters of one thread.
 struct Tally {
     requests: u64,
     refused: u64,
@@ -286,7 +286,7 @@ impl Tally {
         if let Some(began) = stage.began.get() {
             let second = now.saturating_duration_since(*began).as_secs();
             let second = usize::try_from(second).unwrap_or(usize::MAX);
-            // At most a day is kept second by second.
+            // Seconds are recorded for at most a day.
             if second < 86_400 {
                 if self.per_second.len() <= second {
                     self.per_second.resize(second + 1, 0);
@@ -367,7 +367,7 @@ pub fn run(plan: &Plan<'_>, workload: &dyn Workload) -> Result<Outcome> {
             match builder.spawn_scoped(scope, work) {
                 Ok(handle) => handles.push(handle),
                 Err(error) => {
-                    // Those that run already would otherwise go on for ever.
+                    // Threads that are running already would otherwise never end.
                     stage.abort();
                     return Err(Error::from(error).during("a thread of the generator"));
                 }
@@ -412,7 +412,7 @@ impl Outcome {
         for (sum, n) in self.per_second.iter_mut().zip(&tally.per_second) {
             *sum += n;
         }
-        // A wrong answer says more than the connections it made fail.
+        // A wrong answer takes precedence over the connections that failed because of it.
         if let Some(failure) = tally.failure
             && self
                 .failure

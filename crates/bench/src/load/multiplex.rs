@@ -9,7 +9,7 @@ use crate::sys::{Interest, Poll};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// How long to wait for readiness before looking at the phase.
+/// Longest wait for readiness before the phase is checked.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// A connection and its outstanding request.

@@ -90,7 +90,7 @@ pub fn render(chart: &Chart) -> String {
     out
 }
 
-/// What the bars show, with units, and at which size.
+/// Title of the bars, with unit and size.
 fn caption(chart: &Chart, height: f64, out: &mut String) {
     let size = chart.series.iter().find_map(|s| s.points.first());
     let size = size.map_or(0.0, |p| p.x);

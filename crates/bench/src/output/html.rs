@@ -23,7 +23,7 @@ svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:var(--so
 table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}th,td{padding:2px 9px;text-align:right;border-bottom:1px solid var(--grid)}\
 th:first-child,td:first-child,.t{text-align:left}.scroll{overflow-x:auto}.bar{stroke:var(--fg);fill:none}small{color:var(--soft)}.bad{color:var(--bad)}.good{color:var(--good)}";
 
-/// A page of all reports; those of several machines stand beside each other.
+/// A page of all reports; those of several machines are side by side.
 pub fn render(reports: &[Report]) -> String {
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
@@ -170,7 +170,7 @@ fn legend(systems: &[&str], out: &mut String) {
     out.push_str("</ul>");
 }
 
-/// What a chart shows.
+/// Content of a chart.
 #[derive(Clone, Copy)]
 enum Figure {
     Latency,

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::report::{FORMAT, Report};
 use std::path::Path;
 
-/// Writes a file whole: beside its place first, then moved there.
+/// Writes a file atomically: to a temporary file in its directory, which is then renamed.
 ///
 /// # Errors
 /// The directory cannot be written.
@@ -22,7 +22,7 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::rename(&beside, path).map_err(named)
 }
 
-/// Writes to standard output; nobody is left to tell if it is gone.
+/// Writes to standard output; errors are ignored.
 pub fn print(text: &str) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();

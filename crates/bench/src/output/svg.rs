@@ -26,7 +26,7 @@ pub struct Point {
 pub struct Series {
     /// Which of the page's systems, for colour and shape.
     pub index: usize,
-    /// Its name, for the pointer.
+    /// Name, for the tooltip.
     pub name: String,
     /// Points by growing x.
     pub points: Vec<Point>,

@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// A figure of a run, where it has it.
 type Figure = fn(&Run) -> Option<f64>;
 
-/// Tables of `bench contention` beside throughput.
+/// Tables of `bench contention` in addition to throughput.
 const CONTENTION: &[(&str, Figure)] = &[
     ("attempts for a commit", |run| {
         let attempts = run.contention?.attempts as f64;

@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-/// How long it may take to tell its process.
+/// Time within which it must report its process id.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 const OPTIONS: &[&str] = &["-l", "127.0.0.1", "-U", "0", "-m", "4096"];

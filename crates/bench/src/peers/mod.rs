@@ -27,11 +27,11 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// When it is on disk.
+    /// After it is on disk.
     Sync,
     /// Before; a sync follows within a second.
     Interval,
-    /// Nothing is waited for, and as little written as the system allows.
+    /// At once, and as little is written as the system allows.
     Memory,
 }
 
@@ -51,7 +51,7 @@ impl Durability {
         }
     }
 
-    /// Its word.
+    /// Name on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Durability::Sync => "sync",
@@ -64,7 +64,7 @@ impl Durability {
 /// The subcommand of this program that serves Porpoise's network layer alone.
 pub const NOOP_SERVER: &str = "noop-server";
 
-/// How servers are to be started.
+/// Options for starting servers.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Durability of all, as near as each can come.
@@ -77,7 +77,7 @@ pub struct Settings {
     pub preload: Option<PathBuf>,
 }
 
-/// What can be started.
+/// Servers that can be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// The program `porpoise`, as a server.
@@ -88,7 +88,7 @@ pub enum Peer {
     Postgres,
     /// memcached.
     Memcached,
-    /// Porpoise's network layer without anything behind it.
+    /// Porpoise's network layer without a database.
     Noop,
 }
 
@@ -110,7 +110,7 @@ impl Peer {
         }
     }
 
-    /// Its name.
+    /// Name on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Peer::Porpoise => "porpoise",
@@ -139,7 +139,7 @@ impl Peer {
 /// A server that runs.
 #[derive(Debug)]
 pub struct Started {
-    /// How to reach it.
+    /// Target of the server.
     pub target: Target,
     /// Version and settings, for reports.
     pub settings: String,
@@ -147,7 +147,7 @@ pub struct Started {
     pub server: Server,
 }
 
-/// Where a program is: in the search path, or where Debian puts servers.
+/// Path of a program: in the search path, or in Debian's directories for servers.
 fn find_program(name: &str, beside: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -156,7 +156,7 @@ fn find_program(name: &str, beside: &[&str]) -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// First line that a program prints when asked for its version.
+/// First line of a program's version output.
 fn version(program: &Path, option: &str) -> String {
     let output = std::process::Command::new(program).arg(option).output();
     let text = output.map(|o| o.stdout).unwrap_or_default();
@@ -170,5 +170,5 @@ fn free_port() -> Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-/// How often a start is tried when another process took the port first.
+/// Number of attempts to start when another process takes the port first.
 const TRIES: usize = 5;

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where Debian keeps the programs, newest version first.
+/// Debian's directories of the programs, newest version first.
 fn find(name: &str) -> Option<PathBuf> {
     let mut places: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
         .map(|entries| entries.flatten().map(|e| e.path().join("bin")).collect())

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to start.
+/// Time within which a server must start.
 const START: Duration = Duration::from_secs(60);
 
-/// How long it may take to stop before it is killed.
+/// Time within which it must stop before it is killed.
 const STOP: Duration = Duration::from_secs(20);
 
 /// A running server with its directory.
@@ -60,12 +60,12 @@ impl Server {
         })
     }
 
-    /// Its process.
+    /// Process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has printed.
+    /// Output so far.
     pub fn output(&self) -> String {
         let bytes = std::fs::read(&self.output).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -79,7 +79,7 @@ impl Server {
     /// Waits until `ready` gives something.
     ///
     /// # Errors
-    /// The process ended first, or the time was over; its last line is told.
+    /// The process ended, or the time was over; the error has its last line.
     pub fn wait<T>(&mut self, mut ready: impl FnMut(&Server) -> Option<T>) -> Result<T> {
         let end = Instant::now() + START;
         loop {
@@ -102,7 +102,7 @@ impl Server {
         }
     }
 
-    /// Gives the directory back once the process has ended, for another try.
+    /// Returns the directory after the end of the process, for another attempt.
     pub fn into_directory(mut self) -> Result<tempfile::TempDir> {
         self.end();
         let fresh = tempfile::Builder::new()
@@ -124,7 +124,7 @@ impl Server {
             std::thread::sleep(Duration::from_millis(10));
         }
         sys::signal(&self.child, Signal::Kill);
-        // Killed: nothing is left to be said about how it ended.
+        // Killed: its exit status is irrelevant.
         let _ = self.child.wait();
     }
 }

@@ -24,7 +24,7 @@ const RESPONSE_MAGIC: u8 = 0x81;
 /// An exptime with which INCREMENT makes no item.
 const NO_ITEM: u32 = u32::MAX;
 
-/// How memcached is spoken to.
+/// Dialect of the memcached protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// The classic commands.
@@ -39,7 +39,7 @@ impl Dialect {
     /// All of them.
     pub const ALL: &'static [Dialect] = &[Dialect::Ascii, Dialect::Meta, Dialect::Binary];
 
-    /// Its word in reports and on the command line.
+    /// Name in reports and on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Dialect::Ascii => "ascii",
@@ -85,7 +85,7 @@ impl Speaker {
         }
     }
 
-    /// One request for all keys; nothing tells how many answers there will be.
+    /// One request for all keys; the number of answers is unknown.
     fn get_together<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, out: &mut Vec<u8>) {
         match self.dialect {
             Dialect::Ascii => client::get(out, keys, false),
@@ -137,7 +137,7 @@ impl Speaker {
         Ok(())
     }
 
-    /// Takes one answer, or a part of one that says something.
+    /// Parses an answer, or a complete part of one.
     fn take(&mut self, input: &[u8], answer: &mut Answer) -> Result<Option<usize>> {
         match self.dialect {
             Dialect::Ascii => self.take_ascii(input, answer),
@@ -187,7 +187,7 @@ impl Speaker {
                 let data = data.strip_suffix(b"\r\n").ok_or_else(not_memcached)?;
                 found(answer, key.unwrap_or_default(), data);
                 used += length + 2;
-                // Of several keys only those come that are there, then MN.
+                // Of several keys only existing ones are answered, then MN.
                 if !self.apart {
                     return Ok(Some(used));
                 }

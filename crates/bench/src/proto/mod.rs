@@ -20,7 +20,7 @@ pub mod postgres;
 use crate::error::Result;
 use std::ops::Range;
 
-/// What a call asks for.
+/// Operation of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// A statement of the connection, by its number; the arguments are its
@@ -104,7 +104,7 @@ impl Call {
         self
     }
 
-    /// What is asked for.
+    /// Operation.
     pub fn verb(&self) -> Verb {
         self.verb
     }
@@ -129,7 +129,7 @@ pub struct Answer {
     pub affected: u64,
     /// First id given to an inserted row.
     pub last_insert_id: u64,
-    /// Why the server refused; the text as it came.
+    /// The server's refusal, as received.
     pub error: Option<String>,
 }
 
@@ -178,7 +178,7 @@ impl Answer {
     }
 }
 
-/// How far an answer has come.
+/// Progress of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// More bytes are needed; so many of those there are were dealt with.

@@ -64,7 +64,7 @@ pub fn next_message(input: &[u8]) -> Result<Option<(u8, &[u8], usize)>> {
         .map(|contents| (kind, contents, length)))
 }
 
-/// What an error message says: SQLSTATE and text.
+/// SQLSTATE and text of an error message.
 pub fn error_text(contents: &[u8]) -> String {
     let mut state = "";
     let mut said = "";

@@ -42,7 +42,7 @@ const GENEROUS: &[&str] = &[
     "max_heap_table_size = 268435456",
 ];
 
-/// What the n-th row of either table is made of.
+/// Values of the n-th row of either table.
 fn part(n: u64, salt: u64, among: u64) -> u64 {
     value::mix(n ^ value::mix(salt)) % among.max(1)
 }

@@ -6,7 +6,7 @@ pub(super) struct Question {
     pub(super) name: &'static str,
     /// The statement.
     pub(super) text: &'static str,
-    /// It says in which order all rows come.
+    /// Whether its ORDER BY determines the order of all rows.
     pub(super) is_ordered: bool,
 }
 

@@ -26,7 +26,7 @@ const SAMPLE: u64 = 16;
 /// The row that all change.
 const HOT: u64 = 0;
 
-/// What one thread counted.
+/// Counters of one thread.
 struct Tally {
     calls: u64,
     /// The calls before the measured time, too.
@@ -63,7 +63,7 @@ pub(super) struct Driven {
     pub(super) instructions: Option<f64>,
 }
 
-/// What one thread works with.
+/// State of one thread.
 struct Hands<'p> {
     plan: &'p Plan<'p>,
     random: fastrand::Rng,

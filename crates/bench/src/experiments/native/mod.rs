@@ -28,7 +28,7 @@ pub use work::{Chosen, Work};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What stores are to be like.
+/// Options of the stores.
 pub struct Setup<'a> {
     /// Rows, with keys from 0.
     pub rows: u64,
@@ -38,7 +38,7 @@ pub struct Setup<'a> {
     pub directory: &'a Path,
     /// The value that a row begins with.
     pub value: &'a (dyn Fn(u64) -> Vec<u8> + Sync),
-    /// What is going to be done with them: others need not be opened.
+    /// Planned operations: stores without one are not opened.
     pub chosen: &'a Chosen,
 }
 
@@ -48,30 +48,30 @@ pub type Visitor<'v> = dyn FnMut(usize, Option<&[u8]>) + 'v;
 /// Shows a row of a scan: its key and value.
 pub type ScanVisitor<'v> = dyn FnMut(u64, &[u8]) + 'v;
 
-/// What the rows of a store take in memory, in bytes.
+/// Memory of a store's rows, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Rows that were put in.
     pub rows: u64,
-    /// What the process grew by when they were.
+    /// Growth of the process while they were inserted.
     pub grown: u64,
     /// What is known of it, in words; what is left is the allocator's, and
     /// whatever else the store keeps.
     pub parts: Vec<(&'static str, u64)>,
 }
 
-/// How long a store took to start.
+/// Duration of a store's start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Start {
     /// From what.
     pub from: String,
-    /// How long, in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
 /// A store in this process, filled.
 pub trait Store: Sync {
-    /// Its name in reports.
+    /// Name in reports.
     fn name(&self) -> &str;
 
     /// Whether its workers know how to do this.
@@ -94,7 +94,7 @@ pub trait Store: Sync {
     /// In words.
     fn worker(&self) -> Result<Box<dyn Worker + '_>, String>;
 
-    /// What its rows took when they were put in; `None` where nobody looked.
+    /// Memory of its rows after the insertion; `None` if it was not measured.
     fn memory(&self) -> Option<Memory> {
         None
     }
@@ -219,7 +219,7 @@ fn with_durability(
     done
 }
 
-/// What one cell of the report is of.
+/// Key of a cell of the report.
 struct Place {
     work: Work,
     threads: usize,
@@ -260,7 +260,7 @@ fn memory_note(name: &str, memory: &Memory) -> String {
         .map(|(part, n)| format!("{part} {}", each(*n)))
         .collect();
     if memory.grown <= known {
-        // It took what another store had left: nothing can be said of the whole.
+        // It reused memory of another store: its total is unknown.
         let parts = parts.join(", ");
         return format!("{name}: bytes a row asked of the allocator: {parts}");
     }

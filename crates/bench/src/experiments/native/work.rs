@@ -41,7 +41,7 @@ impl Work {
         Work::Insert,
     ];
 
-    /// Its name in reports.
+    /// Name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Work::ReadMany => "reads of 50 rows",
@@ -54,7 +54,7 @@ impl Work {
         }
     }
 
-    /// Its word on the command line.
+    /// Name on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Work::ReadMany => "mget",
@@ -87,7 +87,7 @@ impl Work {
     }
 }
 
-/// What the command line chose for this experiment alone; empty: all.
+/// Options of this experiment only; empty: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
     /// Operations.
@@ -98,7 +98,7 @@ pub struct Chosen {
     pub durabilities: Vec<Durability>,
     /// So many calls of each thread instead of a time, and none before.
     pub calls: Option<u64>,
-    /// How long stores take to start is measured too.
+    /// Whether starts of the stores are measured, too.
     pub times_starts: bool,
 }
 

@@ -32,11 +32,11 @@ pub(super) struct Keys {
     memory: Memory,
     /// The space that takes inserts.
     fresh: AtomicU64,
-    /// Bytes of log behind the checkpoint for a start.
+    /// Bytes of log after the checkpoint for a start.
     log: u64,
 }
 
-/// Resident bytes of this process, 0 where the kernel does not tell.
+/// Resident bytes of this process, 0 if the kernel does not report them.
 fn resident() -> u64 {
     let told = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = told.lines().find(|line| line.starts_with("VmRSS"));
@@ -144,7 +144,7 @@ impl Keys {
         }
     }
 
-    /// Updates rows until there is so much log.
+    /// Updates rows until the log has that size.
     fn write_log(&self) -> Result<(), String> {
         let written = || {
             let stats = self.engine.stats();

@@ -72,7 +72,7 @@ pub fn open(setup: &Setup<'_>) -> Result<Vec<Box<dyn Store>>, String> {
     Ok(stores)
 }
 
-/// How an engine of these is configured.
+/// Configuration of such an engine.
 fn config(setup: &Setup<'_>, name: &str) -> Result<Config, String> {
     let place: &Path = &setup.directory.join(name);
     std::fs::create_dir_all(place).map_err(words)?;
