@@ -1,4 +1,4 @@
-//! Why an experiment could not go on, in one clear line.
+//! Errors of experiments, in one clear line.
 //!
 //! Three kinds matter to whoever runs an experiment: the command was wrong
 //! (exit status 2), something outside failed (a refused connection, a peer

@@ -1,6 +1,6 @@
-//! Counting a server's calls of futex, by `perf` where it is installed and
-//! allowed to look, else by `strace`, which slows what it counts more; the
-//! count is per request, so that matters little.
+//! Counts a server's futex calls, with `perf` if it is installed and permitted,
+//! otherwise with `strace`, which slows the server more; the count is per request,
+//! so that matters little.
 
 use crate::sys::{self, Signal};
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! What stands on top of every result: the machine, and how it was while the
+//! The head of every result: the machine, and its state while the
 //! experiment ran.
 //!
 //! The calibration loop is arithmetic alone and tells how fast the processor

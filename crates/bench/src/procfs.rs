@@ -1,4 +1,4 @@
-//! What the kernel tells about processes and the machine: processor time of a
+//! Figures of processes and the machine from the kernel: processor time of a
 //! server and of everything, pressure, waits.
 //!
 //! 1. A server's time is that of its process, of all that descend from it

@@ -1,4 +1,4 @@
-//! What people see while it runs: a line for each run, and on a terminal a
+//! Progress output: a line for each run, and on a terminal a
 //! bar below them.
 
 use crate::report::{Cell, Run};

@@ -1,4 +1,4 @@
-//! What an experiment leaves behind: cells of runs, with all that is needed to
+//! Results of an experiment: cells of runs, with all that is needed to
 //! judge them, in the form in which it is written to a file.
 //!
 //! A cell is one operation at one size by one system; it has a run for each

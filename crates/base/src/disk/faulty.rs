@@ -1,10 +1,10 @@
 //! Faults on the real disk, for the real binary.
 //!
-//! kill -9 proves nothing about durability, for the page cache survives it.
+//! kill -9 does not test durability, because the page cache survives it.
 //! This wrapper keeps for each unsynced write what it overwrote, and for each
-//! unsynced name operation how to undo it. A power cut takes back
-//! what was not synced, all of it or by a seed some of it, and aborts the
-//! process: the next start finds what a machine would have found.
+//! unsynced name operation how to undo it. A power cut undoes unsynced
+//! operations, all of them or some by a seed, and aborts the process: the next
+//! start finds the files that a machine would have found.
 //!
 //! Invariants:
 //! 1. An operation that a sync reported as durable is never undone.
@@ -25,7 +25,7 @@ const ASIDE: &str = ".aside-";
 /// Which faults to inject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Decides what of the unsynced survives; 0: nothing does.
+    /// Seed that decides which unsynced operations survive; 0: none.
     pub seed: u64,
     /// Power goes off at this operation (writes, syncs, name operations).
     pub cut_at: Option<u64>,
@@ -35,7 +35,7 @@ pub struct Faults {
     pub stuck_sync_at: Option<u64>,
     /// Delay added to every sync of a file.
     pub sync_delay: Duration,
-    /// So many bytes may be added to files; then the disk is full.
+    /// Bytes that may be added to files before the disk is full.
     pub room: Option<u64>,
 }
 

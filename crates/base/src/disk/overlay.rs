@@ -2,10 +2,10 @@
 //! checking a store without writing to it.
 //!
 //! Invariants:
-//! 1. Nothing beneath is created, written, renamed, removed or locked; files
-//!    are opened there for reading only.
-//! 2. A file beneath is copied into memory when it is first written to, and
-//!    not before: what is only read costs no memory.
+//! 1. On the other disk nothing is created, written, renamed, removed or locked;
+//!    files are opened for reading only.
+//! 2. A file is copied into memory at its first write: files that are only read
+//!    cost no memory.
 //!
 //! Rejected: copying the directory first (twice the disk), and an engine that
 //! can open without writing (recovery ends a torn log in a new file).

@@ -1,7 +1,7 @@
 //! The experiments: what each does, on which systems, and how it is measured.
 //!
 //! An experiment prepares its tables in every target, makes groups of runs,
-//! hands them to [`crate::matrix`], and says which systems are to be compared.
+//! hands them to [`crate::matrix`], and defines which systems are compared.
 
 pub mod analytics;
 pub mod batch;
@@ -56,11 +56,11 @@ pub struct Choice {
     pub native: native::Chosen,
     /// Seed of all keys.
     pub seed: u64,
-    /// Whether less is enough.
+    /// Whether the run is shortened (`--quick`).
     pub is_quick: bool,
 }
 
-/// An experiment's surroundings.
+/// State of an experiment: systems, options, output and results.
 pub struct Bench {
     /// Systems that are measured.
     pub targets: Vec<Target>,
@@ -73,8 +73,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Surroundings with nothing found yet. `settings` are those of targets
-    /// that were started here, by name; the others are asked for theirs.
+    /// Creates the state without results. `settings` are those of started targets, by name; the
+    /// settings of others are queried.
     pub fn new(
         targets: Vec<Target>,
         settings: &[(String, String)],

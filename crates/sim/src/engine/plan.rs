@@ -18,10 +18,10 @@ pub enum Faults {
     BitFlips,
 }
 
-/// A life.
+/// A simulated run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Decides everything else.
+    /// Seed of all other decisions.
     pub seed: u64,
     /// Faults.
     pub faults: Faults,
@@ -31,15 +31,15 @@ pub struct Plan {
     pub steps: usize,
     /// Transactions open at a time.
     pub transactions: usize,
-    /// One in so many operations of the disk is followed by a judged crash of
-    /// a copy.
+    /// One in so many operations of the disk is followed by a crash of a copy, which is
+    /// checked.
     pub crash_one_in: u32,
     /// The size of a log segment, in bytes.
     pub segment_bytes: u64,
 }
 
 impl Plan {
-    /// The life that belongs to a seed.
+    /// The run of a seed.
     pub fn of(seed: u64) -> Plan {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x05EE_D0F0);
         let faults = match rng.u8(0..10) {

@@ -1,10 +1,10 @@
 //! One run: threads that call a store's workers until the time is over, or
 //! until each has made its number of calls.
 //!
-//! 1. Reads are verified: a value tells its key and version. A row that all
+//! 1. Reads are verified: a value contains its key and version. A row that all threads
 //!    change counts its changes, so that a lost one is noticed.
-//! 2. The time of one call in [`SAMPLE`] is taken: a clock that is asked for
-//!    every read of a row would be a tenth of the figure.
+//! 2. One call in [`SAMPLE`] is timed: reading the clock for every read of a row
+//!    would be a tenth of the figure.
 //! 3. Instructions are those of the threads that call, this module's part
 //!    (a random key, a value made or judged) included.
 
@@ -72,8 +72,7 @@ struct Hands<'p> {
 }
 
 impl Hands<'_> {
-    /// One call. Kept apart from its loop, so that a profiler can be told to
-    /// look at this alone.
+    /// One call, in a function of its own, so that a profiler can select it.
     #[inline(never)]
     fn call(&mut self, worker: &mut dyn Worker) -> Result<()> {
         let rows = self.plan.rows;

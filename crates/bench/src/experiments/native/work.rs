@@ -1,5 +1,5 @@
-//! What the threads of `bench native` can be told to do, and what is chosen of
-//! it on the command line.
+//! Operations of the threads of `bench native`, and their selection on the command
+//! line.
 
 use crate::error::{Error, Result};
 use crate::peers::Durability;

@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// So many bytes of log are behind the checkpoint when a start from the log is
-/// measured: three quarters of what brings the next checkpoint.
+/// Bytes of log after the checkpoint when a start from the log is measured: three quarters
+/// of the size that triggers the next checkpoint.
 const LOG: u64 = 192 << 20;
 
-/// Rows that are looked at after a start.
+/// Number of rows that are read after a start.
 const LOOKED_AT: u64 = 10_000;
 
 /// The engine, filled.
@@ -113,7 +113,7 @@ impl Keys {
         })
     }
 
-    /// Lets go of the engine that there is, and opens its files again.
+    /// Closes the engine, and opens its files again.
     fn start(&mut self) -> Result<f64, String> {
         // Its memory goes first: the next one is to find room as after a stop.
         self.engine = empty()?;
@@ -124,7 +124,7 @@ impl Keys {
         Ok(seconds)
     }
 
-    /// All keys are there, and some of the values are looked at.
+    /// Checks that all keys exist, and some of the values.
     fn look(&self) -> Result<(), String> {
         let found = self.engine.approximate_keys(&[self.space]);
         if found != Some(self.rows) {
@@ -170,7 +170,7 @@ impl Keys {
     }
 }
 
-/// An engine without anything.
+/// An empty engine.
 fn empty() -> Result<Arc<dyn Engine>, String> {
     let config = Config {
         durability: DurabilityChoice::Memory,
@@ -231,7 +231,7 @@ impl Store for Keys {
         self.engine.shutdown().map_err(words)?;
         let from_checkpoint = self.start()?;
         self.write_log()?;
-        // Let go without a last checkpoint, as by a kill.
+        // Closed without a last checkpoint, as by a kill.
         let with_log = self.start()?;
         let log = format!("a checkpoint and {} MB of log", self.log >> 20);
         Ok(vec![
