@@ -350,7 +350,7 @@ impl LockCell {
                 let mut blockers = Vec::new();
                 self.blockers(first.txn, &mut blockers);
                 if blockers.is_empty() {
-                    return Err(format!("transaction {} waits for nobody", first.txn));
+                    return Err(format!("transaction {} waits without a blocker", first.txn));
                 }
             }
             None if matches!(self, LockCell::Many(_)) && holders.len() < 2 => {

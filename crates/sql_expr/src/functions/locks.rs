@@ -113,7 +113,7 @@ pub const FUNCTIONS: &[Function] = &[
         Nullable::Never,
         truth,
         is_free,
-        "Whether nobody holds a name.",
+        "Whether no session holds a name.",
         ("IS_FREE_LOCK('c')", "1"),
     ),
     entry(
