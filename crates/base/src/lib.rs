@@ -7,6 +7,7 @@
 //! * [`cancel`]: ending a wait from outside (KILL, a client gone, shutdown).
 //! * [`blocking`]: announcing waits, so that other work can be handed over.
 //! * [`clock`]: wall and monotonic time, replaceable.
+//! * [`counters`]: counters sharded by core, and the macro for their tables.
 //! * [`disk`]: files and their durability, replaceable by disks with faults.
 //! * [`lend`]: a cell from which a supervisor retakes what was lent for too long.
 //! * [`memory`]: the memory budget of statements, connections and the server.
@@ -21,6 +22,7 @@ pub mod base64;
 pub mod blocking;
 pub mod cancel;
 pub mod clock;
+pub mod counters;
 pub mod disk;
 pub mod interrupt;
 pub mod lend;

@@ -72,7 +72,7 @@ type Change = fn(&Arc<Db>) -> porpoise_rows::Result<CommitPosition>;
 
 fn alter(db: &Arc<Db>, ops: &[AlterOp]) -> porpoise_rows::Result<CommitPosition> {
     db.define(|cx| db.alter_table(cx, "d", "t", ops))
-        .map(|done| done.position)
+        .map(|done| done.ticket)
 }
 
 /// A table that gets its name when its rows are committed.
@@ -89,7 +89,7 @@ fn filled(db: &Arc<Db>) -> porpoise_rows::Result<CommitPosition> {
     txn.insert(&table, rows.collect(), InsertMode::Plain)?;
     txn.commit()?;
     db.define(|cx| db.name_table(cx, &spec, &table))
-        .map(|done| done.position)
+        .map(|done| done.ticket)
 }
 
 const CHANGES: &[(&str, Change)] = &[
@@ -130,12 +130,12 @@ const CHANGES: &[(&str, Change)] = &[
     }),
     ("truncate", |db| {
         db.define(|cx| db.truncate(cx, "d", "t"))
-            .map(|done| done.position)
+            .map(|done| done.ticket)
     }),
     ("drop", |db| {
         let names = [("d".to_owned(), "t".to_owned())];
         db.define(|cx| db.drop_tables(cx, &names, false))
-            .map(|done| done.position)
+            .map(|done| done.ticket)
     }),
 ];
 

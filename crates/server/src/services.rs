@@ -7,10 +7,7 @@
 
 use crate::config::{Config, EngineChoice, StartError, TlsMode};
 use crate::engine;
-use crate::memcached::Memcached;
-use crate::memcached::cache::Cache;
-use crate::memcached::identity::Authentication;
-use crate::memcached::reaper::Reaper;
+use crate::memcached::{MemcachedProtocol, TlsSettings, traffic};
 use crate::mysql::MysqlProtocol;
 use crate::mysql::login::delays;
 use crate::net::Protocol;
@@ -21,6 +18,7 @@ use porpoise_access::{Account, AuthId, DelayPolicy, Grant, Privileges, UNUSABLE_
 use porpoise_base::disk::Disk;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Engine;
+use porpoise_memcached::{Authentication, Cache, Memcached, Reaper, Settings};
 use porpoise_rows::Db;
 use porpoise_sql::{SqlConfig, SqlServer};
 use std::sync::Arc;
@@ -84,24 +82,25 @@ impl Services {
         } else {
             None
         };
-        let authentication = memcached_authentication(config, &sql, tls)?;
+        let authentication = memcached_authentication(config, &sql)?;
         let listeners = MemcachedListeners::open(config, &db, &authentication)?;
         listeners.tell(&sql);
         let reaper = listeners.start_reaper(config)?;
+        let tls = TlsSettings {
+            config: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
+            required: config.memcached_tls == TlsMode::Required,
+        };
+        let protocol = |listener| -> Arc<dyn Protocol> {
+            Arc::new(MemcachedProtocol::new(listener, tls.clone()))
+        };
         Ok(Services {
             engine,
             db,
             sql,
             memory,
             mysql,
-            memcached: listeners
-                .first
-                .map(|protocol| -> Arc<dyn Protocol> { protocol }),
-            more_memcached: listeners
-                .more
-                .into_iter()
-                .map(|d| -> Arc<dyn Protocol> { d })
-                .collect(),
+            memcached: listeners.first.map(protocol),
+            more_memcached: listeners.more.into_iter().map(protocol).collect(),
             reaper: Mutex::new(reaper),
             root_has_password: root.is_none_or(|r| !r.secret.is_empty()),
         })
@@ -131,7 +130,6 @@ fn is_open(config: &Config) -> bool {
 fn memcached_authentication(
     config: &Config,
     sql: &Arc<SqlServer>,
-    tls: &Arc<rustls::ServerConfig>,
 ) -> Result<Arc<Authentication>, StartError> {
     let control = sql.access();
     let default = config.memcached_account.as_deref().map(AuthId::parse);
@@ -151,8 +149,6 @@ fn memcached_authentication(
     }
     let server = Arc::downgrade(sql);
     Ok(Arc::new(Authentication {
-        tls: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
-        require_tls: config.memcached_tls == TlsMode::Required,
         policy: Box::new(move || {
             server
                 .upgrade()
@@ -238,9 +234,15 @@ impl MemcachedListeners {
         let max_value = config.memcached_item_size;
         let cache = Cache::new(config.memcached_cache, max_value, db.clock().as_ref());
         let cache = Arc::new(cache);
-        let open = |role: &str| {
-            let (cache, authentication) = (cache.clone(), authentication.clone());
-            Memcached::open(db.clone(), role, max_value, cache, authentication).map(Arc::new)
+        let open = |role: &str| -> Result<Arc<Memcached>, StartError> {
+            let settings = Settings {
+                role: role.to_owned(),
+                max_value,
+                cache: cache.clone(),
+                authentication: authentication.clone(),
+                traffic,
+            };
+            Ok(Arc::new(Memcached::open(db.clone(), settings)?))
         };
         let wanted = config.memcached_listen.is_some() || config.memcached_socket.is_some();
         let first = if wanted {

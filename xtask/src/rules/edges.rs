@@ -66,6 +66,17 @@ const MEMBERS: &[Member] = &[
     ),
     member("porpoise-wire", &["porpoise-base", "porpoise-types"]),
     member(
+        "porpoise-memcached",
+        &[
+            "porpoise-access",
+            "porpoise-base",
+            "porpoise-types",
+            "porpoise-kv",
+            "porpoise-rows",
+            "porpoise-wire",
+        ],
+    ),
+    member(
         "porpoise",
         &[
             "porpoise-access",
@@ -74,6 +85,7 @@ const MEMBERS: &[Member] = &[
             "porpoise-kv",
             "porpoise-kv-mem",
             "porpoise-kv-tikv",
+            "porpoise-memcached",
             "porpoise-rows",
             "porpoise-sql",
             "porpoise-wire",
@@ -132,6 +144,7 @@ const SYNCHRONOUS: &[&str] = &[
     "porpoise-sql-expr",
     "porpoise-sql",
     "porpoise-wire",
+    "porpoise-memcached",
 ];
 
 const ASYNC_RUNTIME: &str = "tokio";

@@ -1,8 +1,10 @@
 //! The metrics page, in Prometheus' text form.
 
-use crate::metrics::{COUNTERS, Counter, sum};
+use crate::metrics;
 use crate::net::NetProbe;
+use porpoise_base::counters::Entry;
 use porpoise_kv::Stat;
+use porpoise_memcached::counters as memcached;
 use std::fmt::Write;
 
 /// Adds one metric without labels.
@@ -67,8 +69,16 @@ pub fn render(net: &NetProbe, engine: &[Stat], sql: &[Stat]) -> String {
 }
 
 fn counters(page: &mut String) {
+    let server = metrics::Counter::ALL.iter().map(|c| metrics::sum(*c));
+    families(page, metrics::COUNTERS.iter().zip(server));
+    let memcached = memcached::Counter::ALL.iter().map(|c| memcached::sum(*c));
+    families(page, memcached::COUNTERS.iter().zip(memcached));
+}
+
+/// Adds counters with their values; those of a family stand together.
+fn families<'a>(page: &mut String, counters: impl Iterator<Item = (&'a Entry, u64)>) {
     let mut family = "";
-    for (entry, counter) in COUNTERS.iter().zip(Counter::ALL) {
+    for (entry, value) in counters {
         if entry.name != family {
             family = entry.name;
             let _ = write!(
@@ -77,7 +87,6 @@ fn counters(page: &mut String) {
                 entry.help
             );
         }
-        let value = sum(*counter);
         if entry.labels.is_empty() {
             let _ = writeln!(page, "{family} {value}");
         } else {

@@ -1,38 +1,6 @@
 //! The table of counters: to add one, add a line.
 
-/// Name, labels and help of a counter.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// Name of the family, complete, with unit suffix.
-    pub name: &'static str,
-    /// `key="value",...`, or empty.
-    pub labels: &'static str,
-    /// One line of explanation; the entries of a family are adjacent and repeat it.
-    pub help: &'static str,
-}
-
-macro_rules! counters {
-    ($($(#[$doc:meta])* $id:ident: $name:literal, $labels:literal, $help:literal;)*) => {
-        /// One counter of the table.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[repr(usize)]
-        pub enum Counter {
-            $(#[doc = $help] $id,)*
-        }
-
-        /// All counters, in the order of [`Counter`].
-        pub const COUNTERS: &[Entry] = &[
-            $(Entry { name: $name, labels: $labels, help: $help },)*
-        ];
-
-        impl Counter {
-            /// All counters, in order.
-            pub const ALL: &[Counter] = &[$(Counter::$id,)*];
-        }
-    };
-}
-
-counters! {
+porpoise_base::counters! {
     Accepted: "porpoise_connections_accepted_total", "", "Connections accepted.";
     Closed: "porpoise_connections_closed_total", "", "Connections closed.";
     RefusedMany: "porpoise_connections_refused_total", "reason=\"max_connections\"", "Connections refused.";
@@ -55,22 +23,4 @@ counters! {
     UnknownOutcomes: "porpoise_unknown_outcomes_total", "", "Connections closed with an unknown commit outcome.";
     LoginsDenied: "porpoise_logins_denied_total", "", "Logins refused for a wrong name or password.";
     PanicsCaught: "porpoise_session_panics_total", "", "Sessions ended by an internal error (a panic).";
-    MemcachedGetHit: "porpoise_memcached_commands_total", "command=\"get\",result=\"hit\"", "Commands of the memcached listeners; for the get family, keys.";
-    MemcachedGetMiss: "porpoise_memcached_commands_total", "command=\"get\",result=\"miss\"", "Commands of the memcached listeners; for the get family, keys.";
-    MemcachedSet: "porpoise_memcached_commands_total", "command=\"set\",result=\"any\"", "Commands of the memcached listeners; for the get family, keys.";
-    MemcachedTouchHit: "porpoise_memcached_commands_total", "command=\"touch\",result=\"hit\"", "Commands of the memcached listeners; for the get family, keys.";
-    MemcachedTouchMiss: "porpoise_memcached_commands_total", "command=\"touch\",result=\"miss\"", "Commands of the memcached listeners; for the get family, keys.";
-    MemcachedDeleteHit: "porpoise_memcached_commands_total", "command=\"delete\",result=\"hit\"", "Commands of the memcached listeners; for the get family, keys.";
-    MemcachedDeleteMiss: "porpoise_memcached_commands_total", "command=\"delete\",result=\"miss\"", "Commands of the memcached listeners; for the get family, keys.";
-    MemcachedIncrHit: "porpoise_memcached_commands_total", "command=\"incr\",result=\"hit\"", "Commands of the memcached listeners; for the get family, keys.";
-    MemcachedIncrMiss: "porpoise_memcached_commands_total", "command=\"incr\",result=\"miss\"", "Commands of the memcached listeners; for the get family, keys.";
-    MemcachedDecrHit: "porpoise_memcached_commands_total", "command=\"decr\",result=\"hit\"", "Commands of the memcached listeners; for the get family, keys.";
-    MemcachedDecrMiss: "porpoise_memcached_commands_total", "command=\"decr\",result=\"miss\"", "Commands of the memcached listeners; for the get family, keys.";
-    MemcachedCasHit: "porpoise_memcached_commands_total", "command=\"cas\",result=\"hit\"", "Commands of the memcached listeners; for the get family, keys.";
-    MemcachedCasMiss: "porpoise_memcached_commands_total", "command=\"cas\",result=\"miss\"", "Commands of the memcached listeners; for the get family, keys.";
-    MemcachedCasBadval: "porpoise_memcached_commands_total", "command=\"cas\",result=\"badval\"", "Commands of the memcached listeners; for the get family, keys.";
-    MemcachedFlush: "porpoise_memcached_commands_total", "command=\"flush_all\",result=\"any\"", "Commands of the memcached listeners; for the get family, keys.";
-    MemcachedStored: "porpoise_memcached_items_stored_total", "", "Items stored by memcached commands.";
-    MemcachedGetExpired: "porpoise_memcached_gets_expired_total", "", "Keys read by memcached commands whose row had expired.";
-    MemcachedEvictions: "porpoise_memcached_cache_evictions_total", "", "Items evicted from the memory cache.";
 }

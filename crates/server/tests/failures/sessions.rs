@@ -4,10 +4,9 @@ use porpoise_access::{AccessControl, AuthId};
 use porpoise_base::clock::{Clock, SystemClock};
 use porpoise_kv::{Durability, Engine};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
+use porpoise_memcached::{Authentication, Cache, Memcached, Settings};
 use porpoise_rows::{Db, DbOptions};
-use porpoise_server::memcached::Memcached;
-use porpoise_server::memcached::cache::Cache;
-use porpoise_server::memcached::identity::Authentication;
+use porpoise_server::memcached::{MemcachedProtocol, TlsSettings, traffic};
 use porpoise_server::mysql::MysqlProtocol;
 use porpoise_server::net::{
     Bound, DurabilityWatermark, Listener, Listening, Net, NetConfig, Protocol,
@@ -62,8 +61,15 @@ fn start() -> Server {
     let access = AccessControl::open(db.clone(), None).unwrap();
     let root = Some(AuthId::new("root", "localhost"));
     let authentication = Arc::new(Authentication::new(access, root));
-    let memcached =
-        Memcached::open(db.clone(), "default_role", 1 << 20, cache, authentication).unwrap();
+    let settings = Settings {
+        role: "default_role".to_owned(),
+        max_value: 1 << 20,
+        cache,
+        authentication,
+        traffic,
+    };
+    let memcached = Arc::new(Memcached::open(db.clone(), settings).unwrap());
+    let memcached = MemcachedProtocol::new(memcached, TlsSettings::default());
     let config = SqlConfig {
         variables: Vec::new(),
         root_password: None,

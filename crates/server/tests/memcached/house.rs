@@ -5,12 +5,12 @@ use porpoise_access::{AccessControl, AuthId};
 use porpoise_base::clock;
 use porpoise_kv::{Durability, Engine, Read};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
+use porpoise_memcached::container::convert::Conversion;
+use porpoise_memcached::{Authentication, Cache, Memcached, Settings};
 use porpoise_rows::catalog::{ColumnDefault, FkAction, Table, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
 use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode, Lookup};
-use porpoise_server::memcached::Memcached;
-use porpoise_server::memcached::cache::Cache;
-use porpoise_server::memcached::identity::Authentication;
+use porpoise_server::memcached::{MemcachedProtocol, TlsSettings, traffic};
 use porpoise_server::net::{Bound, DurabilityWatermark, Listening, Net, NetConfig};
 use porpoise_testkit::exchange;
 use porpoise_types::{Collation, ColumnType, Value, ValueRef, write_text};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub struct Services {
     pub db: Arc<Db>,
-    pub door: Arc<Memcached>,
+    pub listener: Arc<Memcached>,
     pub address: SocketAddr,
     _dir: tempfile::TempDir,
     _net: Net,
@@ -65,9 +65,15 @@ impl Services {
         let access = AccessControl::open(db.clone(), None).unwrap();
         let root = Some(AuthId::new("root", "localhost"));
         let authentication = Arc::new(Authentication::new(access, root));
-        let door =
-            Memcached::open(db.clone(), "default_role", 1 << 20, cache, authentication).unwrap();
-        let door = Arc::new(door);
+        let settings = Settings {
+            role: "default_role".to_owned(),
+            max_value: 1 << 20,
+            cache,
+            authentication,
+            traffic,
+        };
+        let listener = Arc::new(Memcached::open(db.clone(), settings).unwrap());
+        let protocol = MemcachedProtocol::new(listener.clone(), TlsSettings::default());
         let marks = DurabilityWatermark::new(engine.durable_position());
         engine.subscribe(marks.clone());
         let mut net = Net::start(NetConfig::default(), marks).unwrap();
@@ -75,10 +81,10 @@ impl Services {
         let Listening::Tcp(address) = *bound.at() else {
             unreachable!()
         };
-        net.serve(vec![bound.behind(door.clone())]).unwrap();
+        net.serve(vec![bound.behind(Arc::new(protocol))]).unwrap();
         Services {
             db,
-            door,
+            listener,
             address,
             _dir: dir,
             _net: net,
@@ -121,7 +127,7 @@ impl Services {
     pub fn put(&self, database: &str, name: &str, texts: &[(&str, &str)]) {
         let table = self.table(database, name);
         let clock = clock::system();
-        let mut convert = porpoise_server::memcached::convert::Conversion::new(clock.as_ref());
+        let mut convert = Conversion::new(clock.as_ref());
         let mut row = convert.defaults(&table);
         for (column, text) in texts {
             let position = table.column(column).unwrap();
@@ -187,7 +193,7 @@ impl Services {
             Value::Bytes(b) => String::from_utf8(b.clone()).unwrap(),
             _ => String::new(),
         };
-        self.door
+        self.listener
             .status_rows()
             .iter()
             .find(|r| r[0] == Value::Int(0) && text(&r[1]) == prefix)

@@ -1,0 +1,352 @@
+//! Keys that live in memory only: those whose policy says `cache_only`.
+//!
+//! One bounded cache for all memcached listeners of the server; never on disk, and
+//! empty after a restart. An item is dropped when room is needed for another,
+//! those first that were neither stored nor asked for lately. The store is
+//! `quick_cache`, sharded, with a policy like Clock-PRO.
+//!
+//! Changes of one key take turns by a lock chosen by the key's hash, so that
+//! reading an item, deciding and storing is one step for other commands. Reads
+//! take no such lock.
+//!
+//! Invariants:
+//! 1. Keys, values and [`OVERHEAD`] per item never come to more than the
+//!    capacity.
+//! 2. An item that could not be kept for its size alone is refused, and what
+//!    its key held is gone, as memcached does it: no older value is shown for
+//!    a newer one that was lost.
+//! 3. A version is never given to two contents of one key while the server
+//!    runs, and, as it begins at the clock, hardly ever over a restart.
+//! 4. Versions stay below 2^53 (transactions.md, rule 31).
+//!
+//! Rejected: an exact LRU list, which turns every read into a write of shared
+//! memory.
+
+use crate::counters::{self, Counter};
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use porpoise_base::clock::Clock;
+use quick_cache::sync::Cache as Store;
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// What an item costs besides key and value, in bytes.
+pub const OVERHEAD: usize = 96;
+/// Locks of changes.
+const LOCKS: usize = 256;
+
+/// An item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The value.
+    pub value: Arc<[u8]>,
+    /// The client's flags.
+    pub flags: u32,
+    /// Seconds since 1970 at which it is gone; 0: never.
+    pub expires: i64,
+    /// Its CAS value.
+    pub version: u64,
+}
+
+impl Item {
+    /// Whether it is gone at `now`, in seconds since 1970.
+    pub fn expired(&self, now: i64) -> bool {
+        self.expires != 0 && self.expires <= now
+    }
+}
+
+/// What becomes of an item.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// It stays.
+    Keep,
+    /// It goes.
+    Remove,
+    /// A new value, with a new version.
+    Put {
+        /// The value.
+        value: Arc<[u8]>,
+        /// The client's flags.
+        flags: u32,
+        /// Seconds since 1970; 0: never.
+        expires: i64,
+        /// The version it is to have, instead of a new one.
+        version: Option<u64>,
+    },
+    /// A new moment of expiry; the version stays.
+    Touch(i64),
+}
+
+/// The value is larger than the cache can hold in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
+
+#[derive(Clone, Copy, Debug)]
+struct Weight;
+
+impl Weighter<Box<[u8]>, Item> for Weight {
+    fn weight(&self, key: &Box<[u8]>, item: &Item) -> u64 {
+        weight(key.len(), item.value.len())
+    }
+}
+
+fn weight(key: usize, value: usize) -> u64 {
+    (key + value + OVERHEAD) as u64
+}
+
+/// Counts items that are dropped for want of room.
+#[derive(Clone, Copy, Debug)]
+struct CountEvictions;
+
+impl Lifecycle<Box<[u8]>, Item> for CountEvictions {
+    /// Evicted items, dropped once the shard's lock is released.
+    type RequestState = Vec<(Box<[u8]>, Item)>;
+
+    fn on_evict(&self, evicted: &mut Self::RequestState, key: Box<[u8]>, item: Item) {
+        counters::add(Counter::Evictions, 1);
+        evicted.push((key, item));
+    }
+}
+
+type Items = Store<Box<[u8]>, Item, Weight, RandomState, CountEvictions>;
+
+/// The cache; see the module. Its memory is taken as items come.
+pub struct Cache {
+    capacity: u64,
+    /// Longest value in bytes that must fit.
+    max_value: usize,
+    items: OnceLock<Items>,
+    locks: Box<[Mutex<()>]>,
+    hash: RandomState,
+    versions: AtomicU64,
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cache of {} bytes", self.capacity)
+    }
+}
+
+impl Cache {
+    /// A cache of `capacity` bytes for values of up to `max_value` bytes.
+    pub fn new(capacity: u64, max_value: usize, clock: &dyn Clock) -> Cache {
+        let start = u64::try_from(clock.unix_micros()).unwrap_or(1).max(1);
+        Cache {
+            capacity,
+            max_value,
+            items: OnceLock::new(),
+            locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
+            hash: RandomState::default(),
+            versions: AtomicU64::new(start),
+        }
+    }
+
+    fn items(&self) -> &Items {
+        self.items.get_or_init(|| {
+            // A shard holds several of the largest values.
+            let largest = weight(250, self.max_value) * 4;
+            let shards = (self.capacity / largest).clamp(1, 16);
+            let shards = 1 << shards.ilog2();
+            let estimate = usize::try_from(self.capacity / 512).unwrap_or(1).max(16);
+            let options = OptionsBuilder::new()
+                .weight_capacity(self.capacity)
+                .estimated_items_capacity(estimate)
+                .shards(shards)
+                // Half of the room is for what came last, asked for or not.
+                .hot_allocation(0.5)
+                .build();
+            match options {
+                Ok(options) => {
+                    Store::with_options(options, Weight, self.hash.clone(), CountEvictions)
+                }
+                // Both figures are given: it does not come to this.
+                Err(_) => Store::with(
+                    estimate,
+                    self.capacity,
+                    Weight,
+                    self.hash.clone(),
+                    CountEvictions,
+                ),
+            }
+        })
+    }
+
+    /// The item of a key, if there is one that has not expired at `now`, in
+    /// seconds since 1970.
+    pub fn get(&self, key: &[u8], now: i64) -> Option<Item> {
+        let item = self.items.get()?.get(key)?;
+        (!item.expired(now)).then_some(item)
+    }
+
+    /// Shows `decide` the item of a key and does what it says; nobody else
+    /// changes the key meanwhile. Returns what `decide` returns, and the
+    /// version of what was put.
+    ///
+    /// # Errors
+    /// What was to be put is too large; the key holds nothing then.
+    pub fn change<R>(
+        &self,
+        key: &[u8],
+        now: i64,
+        decide: impl FnOnce(Option<&Item>) -> (R, Step),
+    ) -> Result<(R, u64), TooLarge> {
+        let items = self.items();
+        let _turn = self.turn(key);
+        let found = items.get(key).filter(|item| !item.expired(now));
+        let (result, change) = decide(found.as_ref());
+        let version = match (change, found) {
+            (Step::Keep, found) => found.map_or(0, |item| item.version),
+            (Step::Remove, _) => {
+                items.remove(key);
+                0
+            }
+            (Step::Touch(expires), Some(item)) => {
+                let version = item.version;
+                items.insert(key.into(), Item { expires, ..item });
+                version
+            }
+            (Step::Touch(_), None) => 0,
+            (
+                Step::Put {
+                    value,
+                    flags,
+                    expires,
+                    version,
+                },
+                _,
+            ) => {
+                if !self.fits(items, key.len(), value.len()) {
+                    items.remove(key);
+                    return Err(TooLarge);
+                }
+                let own = || self.versions.fetch_add(1, Ordering::Relaxed) + 1;
+                let version = version.unwrap_or_else(own);
+                let item = Item {
+                    value,
+                    flags,
+                    expires,
+                    version,
+                };
+                items.insert(key.into(), item);
+                version
+            }
+        };
+        Ok((result, version))
+    }
+
+    /// Whether an item of that size can be kept at all.
+    fn fits(&self, items: &Items, key: usize, value: usize) -> bool {
+        weight(key, value) <= items.shard_capacity() / 4
+    }
+
+    fn turn(&self, key: &[u8]) -> Option<parking_lot::MutexGuard<'_, ()>> {
+        let hash = usize::try_from(self.hash.hash_one(key)).unwrap_or(0);
+        Some(self.locks.get(hash % LOCKS)?.lock())
+    }
+
+    /// Drops everything.
+    pub fn clear(&self) {
+        if let Some(items) = self.items.get() {
+            items.clear();
+        }
+    }
+
+    /// Items there are, and the bytes they count as; expired ones included.
+    pub fn size(&self) -> (u64, u64) {
+        self.items
+            .get()
+            .map_or((0, 0), |items| (items.len() as u64, items.weight()))
+    }
+
+    /// The most bytes.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use porpoise_base::clock::SystemClock;
+
+    fn cache(capacity: u64) -> Cache {
+        Cache::new(capacity, 1 << 10, &SystemClock)
+    }
+
+    fn put(cache: &Cache, key: &[u8], value: &[u8], expires: i64) -> Result<u64, TooLarge> {
+        let put = Step::Put {
+            value: value.into(),
+            flags: 7,
+            expires,
+            version: None,
+        };
+        cache.change(key, 100, |_| ((), put)).map(|((), v)| v)
+    }
+
+    #[test]
+    fn an_item_is_there_until_it_expires_or_is_removed() {
+        let cache = cache(1 << 20);
+        assert_eq!(cache.get(b"a", 100), None);
+        let first = put(&cache, b"a", b"1", 0).unwrap();
+        let second = put(&cache, b"b", b"2", 150).unwrap();
+        assert!(second > first && second < 1 << 53);
+        assert_eq!(&*cache.get(b"b", 149).unwrap().value, b"2");
+        assert_eq!(cache.get(b"b", 150), None);
+        let touched = cache.change(b"b", 149, |_| ((), Step::Touch(500)));
+        assert_eq!(touched, Ok(((), second)));
+        assert_eq!(cache.get(b"b", 499).unwrap().version, second);
+        cache.change(b"a", 100, |_| ((), Step::Remove)).unwrap();
+        assert_eq!(cache.get(b"a", 100), None);
+        cache.clear();
+        assert_eq!(cache.size(), (0, 0));
+    }
+
+    #[test]
+    fn what_is_kept_stays_within_the_capacity() {
+        let before = counters::sum(Counter::Evictions);
+        let cache = cache(64 << 10);
+        for n in 0..10_000 {
+            put(&cache, format!("k{n}").as_bytes(), &[0; 100], 0).unwrap();
+        }
+        let (items, bytes) = cache.size();
+        assert!(bytes <= 64 << 10, "{bytes}");
+        let evicted = counters::sum(Counter::Evictions) - before;
+        assert!(evicted > 0, "items were dropped");
+        assert!(items > 100, "{items}");
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused_and_its_key_empty() {
+        let cache = cache(8 << 10);
+        put(&cache, b"a", b"small", 0).unwrap();
+        assert_eq!(put(&cache, b"a", &[0; 8 << 10], 0), Err(TooLarge));
+        assert_eq!(cache.get(b"a", 100), None);
+    }
+
+    #[test]
+    fn changes_of_one_key_take_turns() {
+        let cache = cache(1 << 20);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..5_000 {
+                        let done = cache.change(b"n", 100, |item| {
+                            let longer = item.map_or(1, |i| i.flags + 1);
+                            let put = Step::Put {
+                                value: Arc::from(&b"v"[..]),
+                                flags: longer,
+                                expires: 0,
+                                version: None,
+                            };
+                            ((), put)
+                        });
+                        done.unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(cache.get(b"n", 100).unwrap().flags, 20_000);
+    }
+}

@@ -1,0 +1,235 @@
+//! Commands on keys whose policy says `cache_only`: the same commands as on
+//! rows, with the same outcomes, on items of the memory cache.
+//!
+//! Nothing here waits for a log or a lock of the engine, and nothing fails but
+//! for size. A transaction over several keys cannot take these back.
+
+use super::store::hindrance;
+use super::table;
+use super::touch::Touched;
+use crate::cache::{Item as Kept, Step};
+use crate::container::{moment, number};
+use crate::context::{CommandContext, Done};
+use crate::item_metadata::{ItemId, ItemMetadata, MetadataUpdate};
+use crate::read::request::CACHED;
+use porpoise_kv::CommitPosition;
+use porpoise_wire::memcached::command::{
+    Change, Count, Delete, Mode, Outcome, Status, Store, Touch,
+};
+
+/// An item of the cache, or its absence, as a command finds it.
+pub(super) struct CachedItem<'a> {
+    item: Option<&'a Kept>,
+    id: ItemId,
+    metadata: &'a ItemMetadata,
+    /// Seconds since 1970.
+    now: i64,
+    /// Longest value in bytes.
+    max_value: usize,
+    /// Change of the item's metadata.
+    after: MetadataUpdate,
+}
+
+/// Carries out a command on an item of the cache.
+pub(crate) fn apply(context: &CommandContext, command: &Change<'_>) -> Done<Outcome> {
+    let now = context.shared.unix_seconds();
+    let max_value = context.shared.limits.max_value;
+    let metadata = &context.shared.metadata;
+    let id = metadata.id(CACHED, command.key());
+    let mut after = MetadataUpdate {
+        id: metadata.any_marks().then_some(id),
+        ..MetadataUpdate::default()
+    };
+    let decide = |item: Option<&Kept>| {
+        let mut cached = CachedItem {
+            item,
+            id,
+            metadata,
+            now,
+            max_value,
+            after,
+        };
+        let decided = table::run_cached(&mut cached, command);
+        after = cached.after;
+        decided
+    };
+    let changed = context.shared.cache.change(command.key(), now, decide);
+    let outcome = match changed {
+        Err(crate::cache::TooLarge) => Outcome::of(Status::TooLarge),
+        Ok((outcome, version)) => {
+            after.version = version;
+            match outcome.status {
+                Status::Stored | Status::Counted | Status::Deleted => {
+                    metadata.settle(&after);
+                    Outcome { version, ..outcome }
+                }
+                Status::Touched => Outcome { version, ..outcome },
+                _ => outcome,
+            }
+        }
+    };
+    Done {
+        outcome: Ok(outcome),
+        ticket: CommitPosition::NONE,
+    }
+}
+
+/// Moves the moment of expiry of an item and shows it.
+pub(crate) fn touch(context: &CommandContext, key: &[u8], exptime: i64) -> Option<Touched> {
+    let now = context.shared.unix_seconds();
+    let expires = moment(exptime, now);
+    let decide = |item: Option<&Kept>| (item.cloned(), Step::Touch(expires));
+    let (item, version) = context.shared.cache.change(key, now, decide).ok()?;
+    item.map(|item| Touched {
+        flags: item.flags,
+        version,
+        row_version: version,
+        before: item.expires,
+        expires,
+        value: item.value.to_vec(),
+    })
+}
+
+pub(super) fn store(cached: &mut CachedItem<'_>, command: &Store<'_>) -> (Outcome, Step) {
+    let (item, now, id) = (cached.item, cached.now, cached.id);
+    // A placeholder counts for clients that know its version.
+    let held = match (item, command.compare) {
+        (None, Some(_)) => cached.metadata.placeholder(id, now).map(|mark| mark.shown),
+        (item, _) => item.map(|i| i.version),
+    };
+    let older = command.compare.zip(held).is_some_and(|(w, h)| w < h);
+    let mut stale = cached.after.stale;
+    if let Some(item) = item.filter(|_| command.invalidate && older) {
+        stale = true;
+        cached.after.id = Some(id);
+        cached.after.stale = true;
+        let mark = cached.metadata.mark(id, item.version);
+        cached.after.sent = mark.is_some_and(|mark| mark.sent);
+    }
+    if !stale && let Some(status) = hindrance(command, held) {
+        return (Outcome::of(status), Step::Keep);
+    }
+    let (value, flags, expires) = match item.filter(|_| command.mode.extends()) {
+        None => {
+            let exptime = match (command.mode.extends(), command.create) {
+                (true, Some(exptime)) => exptime,
+                _ => command.exptime,
+            };
+            // A stale store keeps the moment of expiry.
+            let expires = match item.filter(|_| stale) {
+                Some(item) => item.expires,
+                None => moment(exptime, now),
+            };
+            (command.value.into(), command.flags, expires)
+        }
+        Some(item) => {
+            if item.value.len() + command.value.len() > cached.max_value {
+                return (Outcome::of(Status::TooLarge), Step::Keep);
+            }
+            let joined = match command.mode {
+                Mode::Append => [&item.value, command.value].concat(),
+                _ => [command.value, &item.value].concat(),
+            };
+            (joined.into(), item.flags, item.expires)
+        }
+    };
+    let put = Step::Put {
+        value,
+        flags,
+        expires,
+        version: command.version,
+    };
+    (Outcome::of(Status::Stored), put)
+}
+
+pub(super) fn count(cached: &mut CachedItem<'_>, command: &Count<'_>) -> (Outcome, Step) {
+    let (item, now) = (cached.item, cached.now);
+    let Some(item) = item else {
+        let Some(seed) = command.seed else {
+            return (Outcome::of(Status::NotFound), Step::Keep);
+        };
+        let expires = moment(seed.exptime, now);
+        let put = Step::Put {
+            value: seed.value.to_string().into_bytes().into(),
+            flags: 0,
+            expires,
+            version: command.version,
+        };
+        let outcome = Outcome {
+            number: seed.value,
+            expires,
+            created: true,
+            ..Outcome::of(Status::Counted)
+        };
+        return (outcome, put);
+    };
+    if command.compare.is_some_and(|wanted| wanted != item.version) {
+        return (Outcome::of(Status::Exists), Step::Keep);
+    }
+    let Some(old) = number(&item.value) else {
+        return (Outcome::of(Status::NotNumeric), Step::Keep);
+    };
+    let new = if command.decrement {
+        old.saturating_sub(command.delta)
+    } else {
+        old.wrapping_add(command.delta)
+    };
+    // A number that gets shorter keeps its length.
+    let mut text = new.to_string().into_bytes();
+    text.resize(text.len().max(item.value.len()), b' ');
+    let expires = match command.touch {
+        Some(exptime) => moment(exptime, now),
+        None => item.expires,
+    };
+    let put = Step::Put {
+        value: text.into(),
+        flags: item.flags,
+        expires,
+        version: command.version,
+    };
+    let outcome = Outcome {
+        number: new,
+        expires,
+        ..Outcome::of(Status::Counted)
+    };
+    (outcome, put)
+}
+
+pub(super) fn delete(cached: &mut CachedItem<'_>, command: &Delete<'_>) -> (Outcome, Step) {
+    let now = cached.now;
+    let Some(item) = cached.item else {
+        return (Outcome::of(Status::NotFound), Step::Keep);
+    };
+    if command.invalidate {
+        cached.after.id = Some(cached.id);
+        cached.after.stale = true;
+    }
+    if command.compare.is_some_and(|wanted| wanted != item.version) {
+        return (Outcome::of(Status::Exists), Step::Keep);
+    }
+    let step = if command.invalidate || command.empty {
+        Step::Put {
+            value: match command.empty {
+                true => [].into(),
+                false => item.value.clone(),
+            },
+            flags: if command.empty { 0 } else { item.flags },
+            expires: match command.touch {
+                Some(exptime) => moment(exptime, now),
+                None => item.expires,
+            },
+            version: command.version,
+        }
+    } else {
+        Step::Remove
+    };
+    (Outcome::of(Status::Deleted), step)
+}
+
+pub(super) fn touch_item(cached: &mut CachedItem<'_>, command: &Touch<'_>) -> (Outcome, Step) {
+    if cached.item.is_none() {
+        return (Outcome::of(Status::NotFound), Step::Keep);
+    }
+    let step = Step::Touch(moment(command.exptime, cached.now));
+    (Outcome::of(Status::Touched), step)
+}

@@ -1,0 +1,197 @@
+//! `flush_all`: deletes the rows of the containers whose policy says
+//! `flush_from_db` (transactions.md, rule 47), and of no others. Where some
+//! prefix of the role is `cache_only`, the memory cache is emptied.
+//!
+//! Rows go in transactions of [`BATCH`] rows, under the ordinary rules: a row
+//! that others refer to by RESTRICT ends the command with that reason, and
+//! what was deleted before stays deleted. Rows stored while it runs may go or
+//! stay.
+
+use crate::container::chunked_values;
+use crate::container::{Container, moment};
+use crate::context::delay::Caller;
+use crate::context::requirement::Requirement;
+use crate::context::{CommandContext, Done, Failure, ListenerState, repeatable};
+use crate::counters::{self, Counter};
+use crate::mapping::Mapping;
+use crate::mapping::mapping_cache::CurrentMapping;
+use porpoise_base::blocking::blocking;
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::{CommitPosition, Read};
+use porpoise_rows::{Error, Fetch, KeyRange, ScanPosition, ScanSpec};
+use std::sync::Arc;
+
+/// Rows of one transaction.
+const BATCH: usize = 500;
+/// Runs of one batch before its conflict is reported.
+const TRIES: usize = 16;
+
+/// Deletes what may be deleted; returns how many rows, and what the reply
+/// waits for.
+///
+/// # Errors
+/// The first refusal.
+pub fn flush(
+    context: &mut CommandContext,
+    current: &mut Arc<CurrentMapping>,
+) -> Result<(u64, CommitPosition), Failure> {
+    counters::add(Counter::Flush, 1);
+    context.end_batch();
+    // It may take long: others of this group are served by another worker.
+    blocking(|| ());
+    let held = current.clone();
+    authorize(context, &held.mapping)?;
+    if held.mapping.uses_cache() {
+        context.shared.cache.clear();
+    }
+    let (mut rows, mut ticket) = (0, CommitPosition::NONE);
+    for at in held.mapping.flushed() {
+        let Some(container) = held.mapping.containers.get(at) else {
+            continue;
+        };
+        let (count, last) = flush_container(context, &held.mapping, container)?;
+        rows += count;
+        ticket = ticket.max(last);
+    }
+    context.shared.metadata.clear();
+    context.note_own(ticket);
+    Ok((rows, ticket))
+}
+
+/// Whether the account may delete from every table concerned: all are checked before the
+/// first row goes.
+fn authorize(context: &mut CommandContext, mapping: &Mapping) -> Result<(), Failure> {
+    let mut positions = mapping.flushed().into_iter();
+    positions.try_for_each(|at| context.identity.check(mapping, at, Requirement::FLUSH))
+}
+
+fn flush_container(
+    context: &mut CommandContext,
+    mapping: &Mapping,
+    container: &Container,
+) -> Result<(u64, CommitPosition), Failure> {
+    let (mut rows, mut ticket) = (0, CommitPosition::NONE);
+    let mut start = Vec::new();
+    let mut tries = 0;
+    loop {
+        context.share(&container.write_set)?;
+        let done = if context.shared.db.catalog_version() == mapping.catalog_version {
+            one_batch(context, container, &start)
+        } else {
+            Err(Error::DefinitionChanged)
+        };
+        context.unshare();
+        match done {
+            Ok(batch) => {
+                tries = 0;
+                rows += batch.rows;
+                ticket = ticket.max(batch.ticket);
+                match batch.last {
+                    // Behind the last row of the batch.
+                    Some(mut last) => {
+                        last.push(0);
+                        start = last;
+                    }
+                    None => return Ok((rows, ticket)),
+                }
+            }
+            Err(Error::DefinitionChanged) => return Err(Error::DefinitionChanged.into()),
+            Err(error) if repeatable(&error) && tries < TRIES => tries += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Carries out `flush_all`, now or when `delay`, an expiry time, is over.
+/// `from` is who asks.
+pub(crate) fn flush_or_schedule(
+    context: &mut CommandContext,
+    current: &mut Arc<CurrentMapping>,
+    delay: i64,
+    from: &str,
+) -> Done<()> {
+    let shared = context.shared.clone();
+    let (outcome, ticket) = if delay > 0 {
+        let now = shared.unix_seconds();
+        let at = moment(delay, now);
+        let allowed = authorize(context, &current.mapping);
+        let identity = context.identity.clone();
+        let outcome = allowed.and_then(|()| {
+            shared
+                .delayed
+                .set(&shared, at, from, identity, flush_delayed)
+        });
+        (outcome, CommitPosition::NONE)
+    } else {
+        shared.delayed.forget();
+        let done = flush(context, current);
+        tell(&done.clone().map(|(rows, _)| rows), from);
+        let ticket = done
+            .as_ref()
+            .map_or(CommitPosition::NONE, |(_, ticket)| *ticket);
+        (done.map(|_| ()), ticket)
+    };
+    Done { outcome, ticket }
+}
+
+/// Carries out a delayed `flush_all`.
+fn flush_delayed(shared: Arc<ListenerState>, caller: Caller) {
+    let mut current = shared.mapping.load();
+    let mut context = CommandContext::new(shared, caller.identity, Cancel::new());
+    let done = flush(&mut context, &mut current).map(|(rows, _)| rows);
+    tell(&done, &caller.from);
+}
+
+/// Says in the log what became of it.
+fn tell(done: &Result<u64, Failure>, from: &str) {
+    match done {
+        Ok(rows) => tracing::info!("flush_all from {from} deleted {rows} rows"),
+        Err(failure) => tracing::info!("flush_all from {from} failed: {failure}"),
+    }
+}
+
+struct Batch {
+    rows: u64,
+    ticket: CommitPosition,
+    /// The last key looked at, if there may be more.
+    last: Option<Vec<u8>>,
+}
+
+fn one_batch(
+    context: &CommandContext,
+    container: &Container,
+    start: &[u8],
+) -> Result<Batch, Error> {
+    let table = &container.table;
+    let spec = ScanSpec {
+        index: 0,
+        ranges: vec![KeyRange {
+            start: start.to_vec(),
+            end: None,
+        }],
+        reverse: false,
+        entries_only: false,
+    };
+    let mut txn = context.begin()?;
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    let mut position = ScanPosition::default();
+    let more = txn.scan_with(
+        table,
+        &spec,
+        Fetch::STARTS,
+        Read::CURRENT,
+        &mut position,
+        BATCH,
+        &mut |key, _| {
+            keys.push(key.to_vec());
+        },
+    )?;
+    let gone = txn.lock_present(table, &keys, |_| true)?;
+    let done = chunked_values::delete(container, &mut txn, gone)?;
+    let ticket = txn.commit()?.position;
+    Ok(Batch {
+        rows: done.deleted,
+        ticket,
+        last: keys.pop().filter(|_| more),
+    })
+}

@@ -1,0 +1,94 @@
+//! Commands that change one item: dispatch, and what they share.
+//!
+//! A [`Change`] knows nothing of the dialect it came in, nor does its
+//! [`Outcome`]. Each is one autocommit transaction ([`CommandContext::write`]); [`run`]
+//! is the part inside of the transaction, so that several can share one.
+//!
+//! Invariants:
+//! 1. A key that no row can have (a word where the column is a number) is not
+//!    found, and is refused where a row would have to be made of it.
+//! 2. Figures are counted once for a command, when its outcome is final.
+
+mod cache_commands;
+mod count_delete;
+pub(crate) mod flush;
+pub(crate) mod store;
+pub(crate) mod table;
+pub(crate) mod touch;
+
+use crate::context::requirement::Requirement;
+use crate::context::{CommandContext, Done, Failure};
+use crate::counters::{self, Counter};
+use crate::item_metadata::MetadataUpdate;
+use crate::mapping::mapping_cache::CurrentMapping;
+use porpoise_wire::memcached::command::{Change, Outcome, Status};
+use std::sync::Arc;
+pub(crate) use table::{count, run};
+
+/// Carries out a command that may change one item.
+pub fn apply(
+    context: &mut CommandContext,
+    current: &mut Arc<CurrentMapping>,
+    command: &Change<'_>,
+) -> Done<Outcome> {
+    let requirement = Requirement::of(command);
+    if context.is_cached(&current.mapping, command.key(), requirement.operation) {
+        let done = cache_commands::apply(context, command);
+        if let Ok(outcome) = &done.outcome {
+            count(command, outcome.status);
+        }
+        return done;
+    }
+    let mut done = context.write(current, requirement, command.key(), |txn, place| {
+        run(txn, place, command)
+    });
+    done.outcome = done
+        .outcome
+        .or_else(|failure| without_row(command, failure).map(CommandOutcome::from));
+    if let Err(failure) = &done.outcome
+        && let Some(rule) = current.mapping.rule(command.key())
+    {
+        context.shared.note_error(&rule.prefix, failure.to_string());
+    }
+    if let Ok(ran) = &done.outcome {
+        context.shared.metadata.settle(&ran.after);
+        count(command, ran.outcome.status);
+    } else if let Change::Store(_) = command {
+        counters::add(Counter::Set, 1);
+    }
+    Done {
+        outcome: done.outcome.map(|ran| ran.outcome),
+        ticket: done.ticket,
+    }
+}
+
+/// What became of a command, and what is to be noted when it is committed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommandOutcome {
+    pub(crate) outcome: Outcome,
+    pub(crate) after: MetadataUpdate,
+}
+
+impl From<Outcome> for CommandOutcome {
+    /// Nothing is to be noted.
+    fn from(outcome: Outcome) -> CommandOutcome {
+        CommandOutcome {
+            outcome,
+            after: MetadataUpdate::default(),
+        }
+    }
+}
+
+impl From<Status> for CommandOutcome {
+    fn from(status: Status) -> CommandOutcome {
+        Outcome::of(status).into()
+    }
+}
+
+/// The status of a command that failed because no row can have its key.
+pub(crate) fn without_row(command: &Change<'_>, failure: Failure) -> Result<Status, Failure> {
+    match failure {
+        Failure::NoSuchKey(_) => table::impossible_key(command).ok_or(failure),
+        _ => Err(failure),
+    }
+}

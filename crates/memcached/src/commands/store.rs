@@ -1,0 +1,245 @@
+//! `set`, `add`, `replace`, `append`, `prepend`, `cas`.
+//!
+//! The row is locked and read in one call; then it is inserted or changed, and
+//! the transaction commits. What the protocol calls stored is a row that is
+//! there and has not expired. A `set` gives a new version also where the bytes
+//! are the same (transactions.md, rule 31).
+//!
+//! An expired row in the way is deleted first, under the ordinary rules, in
+//! the same transaction (rule 46).
+
+use crate::commands::CommandOutcome;
+use crate::container::chunked_values;
+use crate::container::{Stored, moment, owned};
+use crate::context::{Failure, Place};
+use crate::item_metadata::MetadataUpdate;
+use porpoise_kv::LockMode;
+use porpoise_rows::{
+    AutoIncOptions, Error, InsertMode, Lookup, RowBuf, RowChange, RowRef, Txn, UpdateMode,
+};
+use porpoise_types::Value;
+use porpoise_wire::memcached::command::{Mode, Outcome, Status, Store};
+use std::borrow::Cow;
+
+/// A locked row: its bytes, its version, whether it has expired.
+pub(crate) struct Found {
+    pub(crate) row: RowBuf,
+    pub(crate) version: u64,
+    pub(crate) expired: bool,
+}
+
+/// Locks the row and reads it; `None` when there is none.
+pub(crate) fn lock(
+    txn: &mut Txn,
+    place: &mut Place<'_>,
+    mode: LockMode,
+) -> Result<Option<Found>, Error> {
+    let mut found = None;
+    let now = place.convert.unix_micros();
+    let wait = txn.wait();
+    let container = place.container;
+    let table = &container.table;
+    let mut show = |row: Option<RowRef<'_>>| {
+        found = row.map(|row| Found {
+            row: RowBuf::from(row.bytes().to_vec()),
+            version: row.version(),
+            expired: container.expired(&row, || now),
+        });
+    };
+    let keys = [place.index_key];
+    if container.index() == 0 {
+        let lookup = Lookup::primary(table, &keys);
+        txn.lock(&lookup, mode, wait, &mut |_, locked| show(locked.row))?;
+        return Ok(found);
+    }
+    let mut primary = Vec::new();
+    let lookup = Lookup::unique(table, container.index(), &keys);
+    txn.lock(&lookup, mode, wait, &mut |_, locked| {
+        primary = locked.primary.unwrap_or_default().to_vec();
+        show(locked.row);
+    })?;
+    place.primary = Cow::Owned(primary);
+    Ok(found)
+}
+
+/// Changes the locked row to `new`.
+pub(crate) fn change(
+    txn: &mut Txn,
+    place: &Place<'_>,
+    old: RowBuf,
+    new: Vec<Value>,
+    mode: UpdateMode,
+) -> Result<(), Error> {
+    place.container.check_key(txn, &new)?;
+    let change = RowChange {
+        key: place.primary.to_vec(),
+        old,
+        new,
+    };
+    txn.update(&place.container.table, vec![change], mode)?;
+    Ok(())
+}
+
+/// Carries out a storage command on the row of its key.
+pub(crate) fn run(
+    txn: &mut Txn,
+    place: &mut Place<'_>,
+    command: &Store<'_>,
+) -> Result<CommandOutcome, Failure> {
+    let mode = match command.mode {
+        Mode::Add => LockMode::Exclusive,
+        _ => LockMode::Update,
+    };
+    let found = lock(txn, place, mode)?;
+    let live = found.as_ref().filter(|f| !f.expired);
+    let there = match live {
+        Some(row) => Some(place.shown(row.version)),
+        // A placeholder counts for those who know its version.
+        None if command.compare.is_some() => place.placeholder().map(|mark| mark.shown),
+        None => None,
+    };
+    let older = |(wanted, there): (u64, u64)| command.invalidate && wanted < there;
+    let stale = command.compare.zip(there).is_some_and(older);
+    if !stale && let Some(status) = hindrance(command, there) {
+        return Ok(status.into());
+    }
+    if stale && !place.metadata.has_room(place.id()) {
+        return Ok(Status::Exists.into());
+    }
+    // A stale store keeps the moment of expiry, and who was told to fetch.
+    let old = live.filter(|_| stale);
+    let sent = old
+        .and_then(|row| place.metadata.mark(place.id(), row.version))
+        .is_some_and(|mark| mark.sent);
+    let version = txn.row_version()?;
+    match found {
+        Some(Found {
+            row,
+            expired: false,
+            ..
+        }) => {
+            if !overwrite(txn, place, command, row, (version, stale))? {
+                return Ok(Status::TooLarge.into());
+            }
+        }
+        Some(Found { row, .. }) => {
+            let expired = vec![(place.primary.to_vec(), row)];
+            chunked_values::delete(place.container, txn, expired)?;
+            insert(txn, place, command, version)?;
+        }
+        None => insert(txn, place, command, version)?,
+    }
+    let shown = command.version.unwrap_or(version);
+    Ok(CommandOutcome {
+        outcome: Outcome::at(Status::Stored, shown),
+        after: MetadataUpdate {
+            sent,
+            ..place.after(version, stale, command.version)?
+        },
+    })
+}
+
+/// Why a command does not store, given the version of the item that is there.
+pub(crate) fn hindrance(command: &Store<'_>, there: Option<u64>) -> Option<Status> {
+    match (command.mode, there, command.compare) {
+        (Mode::Add, Some(_), _) => Some(Status::NotStored),
+        (Mode::Add, None, _) => None,
+        (Mode::Append | Mode::Prepend, None, _) if command.create.is_some() => None,
+        (Mode::Append | Mode::Prepend, None, _) => Some(Status::NotStored),
+        (_, None, Some(_)) => Some(Status::NotFound),
+        (Mode::Replace, None, None) => Some(Status::NotStored),
+        (_, Some(version), Some(wanted)) if version != wanted => Some(Status::Exists),
+        _ => None,
+    }
+}
+
+fn stored<'a>(place: &Place<'_>, command: &Store<'a>) -> Stored<'a> {
+    Stored {
+        value: command.value,
+        flags: Some(command.flags),
+        expires: Some(moment(command.exptime, place.convert.unix_seconds())),
+    }
+}
+
+fn insert(
+    txn: &mut Txn,
+    place: &mut Place<'_>,
+    command: &Store<'_>,
+    version: u64,
+) -> Result<(), Failure> {
+    let mut what = stored(place, command);
+    if command.mode.extends()
+        && let Some(exptime) = command.create
+    {
+        what.expires = Some(moment(exptime, place.convert.unix_seconds()));
+    }
+    insert_row(txn, place, what, version)
+}
+
+/// Makes the row of a key.
+pub(crate) fn insert_row(
+    txn: &mut Txn,
+    place: &mut Place<'_>,
+    what: Stored<'_>,
+    version: u64,
+) -> Result<(), Failure> {
+    let container = place.container;
+    let mut row = container.new_row(place.key, &mut place.convert)?;
+    chunked_values::apply(container, txn, &mut row, what, version, &mut place.convert)?;
+    if container.table.has_default_expressions() {
+        let given = container.given(&row, what.value)?;
+        let given = |at: usize| given.get(at).copied().unwrap_or(true);
+        txn.fill_default_expressions(&container.table, &mut row, &given)?;
+    }
+    container.check_key(txn, &row)?;
+    let mut rows = vec![row];
+    if container.table.auto_increment().is_some() {
+        let options = AutoIncOptions::default();
+        txn.assign_auto_increment(&container.table, &mut rows, options)?;
+    }
+    txn.insert(&container.table, rows, InsertMode::Plain)?;
+    Ok(())
+}
+
+/// Changes the row that is there; false where the value would be too large.
+fn overwrite(
+    txn: &mut Txn,
+    place: &mut Place<'_>,
+    command: &Store<'_>,
+    old: RowBuf,
+    (version, stale): (u64, bool),
+) -> Result<bool, Failure> {
+    let container = place.container;
+    let row = old.row(&container.table)?;
+    let mut what = stored(place, command);
+    if stale {
+        what.expires = None;
+    }
+    let mut joined = Vec::new();
+    if command.mode.extends() {
+        let append = command.mode == Mode::Append;
+        container.check_single(if append { "append" } else { "prepend" })?;
+        let mut scratch = Vec::new();
+        let present = chunked_values::text(container, txn, &row, &mut scratch)?;
+        if present.len() + command.value.len() > place.max_value {
+            return Ok(false);
+        }
+        joined.reserve_exact(present.len() + command.value.len());
+        let (first, second) = if append {
+            (&*present, command.value)
+        } else {
+            (command.value, &*present)
+        };
+        joined.extend_from_slice(first);
+        joined.extend_from_slice(second);
+        what = Stored {
+            value: &joined,
+            flags: None,
+            expires: None,
+        };
+    }
+    let mut new = owned(&container.table, &row, container.replaced());
+    chunked_values::apply(container, txn, &mut new, what, version, &mut place.convert)?;
+    change(txn, place, old, new, UpdateMode::Rewrite)?;
+    Ok(true)
+}

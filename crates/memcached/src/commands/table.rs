@@ -1,0 +1,267 @@
+//! The table of commands that change one item.
+//!
+//! One entry says for a variant of [`Change`] which column of the policy decides where the
+//! command takes place, which privileges it needs on the container's table, what executes it on
+//! rows and in the memory cache, its result for a key that no row can have, and its counter. The
+//! macro makes one exhaustive `match` of each of these, so a variant without an entry does not
+//! compile and no call goes through a pointer.
+//!
+//! | command | SQL counterpart | privileges |
+//! |---|---|---|
+//! | set, ms | INSERT ... ON DUPLICATE KEY UPDATE | INSERT, UPDATE |
+//! | add | INSERT | INSERT |
+//! | replace, cas, touch | UPDATE ... WHERE key | SELECT, UPDATE |
+//! | append, prepend, incr, decr, ma | UPDATE ... SET c = c + n WHERE key | SELECT, UPDATE |
+//! | the same, creating a missing item | and INSERT | SELECT, UPDATE, INSERT |
+//! | delete, md | DELETE ... WHERE key | SELECT, DELETE |
+//! | md that keeps the item (I, x) | UPDATE ... WHERE key | SELECT, UPDATE |
+
+use super::cache_commands::{self, CachedItem};
+use super::{CommandOutcome, count_delete, store, touch};
+use crate::cache::Step;
+use crate::context::requirement::Requirement;
+use crate::context::{Failure, Place};
+use crate::counters::{self, Counter};
+use crate::mapping::Operation;
+use porpoise_access::Privileges;
+use porpoise_rows::Txn;
+use porpoise_wire::memcached::command::{
+    Change, Count, Delete, Mode, Outcome, Status, Store, Touch,
+};
+
+macro_rules! commands {
+    ($($variant:ident($command:ident) {
+        operation: $operation:ident,
+        privileges: $privileges:expr,
+        rows: $rows:path,
+        cache: $cache:path,
+        impossible_key: $impossible:expr,
+        counter: $counter:path,
+    })*) => {
+        impl Requirement {
+            /// The requirement of a command that changes one item.
+            #[allow(unused_variables, reason = "not every entry looks at its command")]
+            pub(crate) fn of(change: &Change<'_>) -> Requirement {
+                let (operation, privileges) = match change {
+                    $(Change::$variant($command) => (Operation::$operation, $privileges),)*
+                };
+                Requirement { operation, privileges }
+            }
+        }
+
+        /// Executes a command inside a transaction.
+        pub(crate) fn run(
+            txn: &mut Txn,
+            place: &mut Place<'_>,
+            change: &Change<'_>,
+        ) -> Result<CommandOutcome, Failure> {
+            match change {
+                $(Change::$variant(command) => $rows(txn, place, command),)*
+            }
+        }
+
+        /// Executes a command on an item of the memory cache.
+        pub(super) fn run_cached(
+            item: &mut CachedItem<'_>,
+            change: &Change<'_>,
+        ) -> (Outcome, Step) {
+            match change {
+                $(Change::$variant(command) => $cache(item, command),)*
+            }
+        }
+
+        /// The result of a command for a key that no row can have; `None`: the key is refused,
+        /// because a row would have to be made of it.
+        #[allow(unused_variables, reason = "not every entry looks at its command")]
+        pub(super) fn impossible_key(change: &Change<'_>) -> Option<Status> {
+            match change {
+                $(Change::$variant($command) => $impossible,)*
+            }
+        }
+
+        /// The counter of a command with this result, beside those of all stores.
+        fn counter(change: &Change<'_>, status: Status) -> Option<Counter> {
+            match change {
+                $(Change::$variant(command) => $counter(command, status),)*
+            }
+        }
+    };
+}
+
+commands! {
+    Store(store) {
+        operation: Set,
+        privileges: store_privileges(store),
+        rows: store::run,
+        cache: cache_commands::store,
+        impossible_key: match store.mode {
+            Mode::Add => None,
+            _ if store.compare.is_some() => Some(Status::NotFound),
+            Mode::Set => None,
+            _ => Some(Status::NotStored),
+        },
+        counter: cas_counter,
+    }
+    Count(count) {
+        operation: Set,
+        privileges: CHANGE.with(created(count.seed.is_some())),
+        rows: count_delete::run_count,
+        cache: cache_commands::count,
+        impossible_key: count.seed.is_none().then_some(Status::NotFound),
+        counter: count_counter,
+    }
+    Delete(delete) {
+        operation: Delete,
+        privileges: if delete.invalidate || delete.empty {
+            CHANGE
+        } else {
+            Privileges::SELECT.with(Privileges::DELETE)
+        },
+        rows: count_delete::run_delete,
+        cache: cache_commands::delete,
+        impossible_key: Some(Status::NotFound),
+        counter: delete_counter,
+    }
+    Touch(touch) {
+        operation: Set,
+        privileges: CHANGE,
+        rows: touch::run_touch,
+        cache: cache_commands::touch_item,
+        impossible_key: Some(Status::NotFound),
+        counter: touch_counter,
+    }
+}
+
+/// Privileges of a command that changes an existing item.
+const CHANGE: Privileges = Privileges::SELECT.with(Privileges::UPDATE);
+
+fn store_privileges(store: &Store<'_>) -> Privileges {
+    match store.mode {
+        Mode::Set if store.compare.is_some() => CHANGE,
+        Mode::Set => Privileges::INSERT.with(Privileges::UPDATE),
+        Mode::Add => Privileges::INSERT,
+        Mode::Replace => CHANGE,
+        Mode::Append | Mode::Prepend => CHANGE.with(created(store.create.is_some())),
+    }
+}
+
+fn created(creates: bool) -> Privileges {
+    if creates {
+        Privileges::INSERT
+    } else {
+        Privileges::NONE
+    }
+}
+
+/// Counts a command when its outcome is final.
+#[inline]
+pub(crate) fn count(change: &Change<'_>, status: Status) {
+    if let Change::Store(_) = change {
+        counters::add(Counter::Set, 1);
+        if status == Status::Stored {
+            counters::add(Counter::Stored, 1);
+        }
+    }
+    if let Some(counter) = counter(change, status) {
+        counters::add(counter, 1);
+    }
+}
+
+fn cas_counter(store: &Store<'_>, status: Status) -> Option<Counter> {
+    store.compare?;
+    Some(match status {
+        Status::Stored => Counter::CasHit,
+        Status::Exists => Counter::CasBadval,
+        _ => Counter::CasMiss,
+    })
+}
+
+fn count_counter(count: &Count<'_>, status: Status) -> Option<Counter> {
+    Some(match (count.decrement, status) {
+        (true, Status::NotFound) => Counter::DecrMiss,
+        (false, Status::NotFound) => Counter::IncrMiss,
+        (true, _) => Counter::DecrHit,
+        (false, _) => Counter::IncrHit,
+    })
+}
+
+fn delete_counter(_: &Delete<'_>, status: Status) -> Option<Counter> {
+    Some(if status == Status::Deleted {
+        Counter::DeleteHit
+    } else {
+        Counter::DeleteMiss
+    })
+}
+
+fn touch_counter(_: &Touch<'_>, status: Status) -> Option<Counter> {
+    Some(if status == Status::Touched {
+        Counter::TouchHit
+    } else {
+        Counter::TouchMiss
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use porpoise_wire::memcached::command::Seed;
+
+    fn names(change: Change<'_>) -> String {
+        let names: Vec<_> = Requirement::of(&change).privileges.names().collect();
+        names.join(" ")
+    }
+
+    #[test]
+    fn changes_need_what_their_statements_need() {
+        let store = |mode| Store::new(mode, b"k", b"v");
+        let cases = [
+            (Change::Store(store(Mode::Set)), "INSERT UPDATE"),
+            (Change::Store(store(Mode::Add)), "INSERT"),
+            (Change::Store(store(Mode::Replace)), "SELECT UPDATE"),
+            (Change::Store(store(Mode::Append)), "SELECT UPDATE"),
+            (
+                Change::Store(Store {
+                    create: Some(0),
+                    ..store(Mode::Prepend)
+                }),
+                "SELECT INSERT UPDATE",
+            ),
+            (
+                Change::Store(Store {
+                    compare: Some(1),
+                    ..store(Mode::Set)
+                }),
+                "SELECT UPDATE",
+            ),
+            (Change::Count(Count::new(b"k", 1, true)), "SELECT UPDATE"),
+            (
+                Change::Count(Count {
+                    seed: Some(Seed {
+                        value: 1,
+                        exptime: 0,
+                    }),
+                    ..Count::new(b"k", 1, false)
+                }),
+                "SELECT INSERT UPDATE",
+            ),
+            (Change::Delete(Delete::new(b"k")), "SELECT DELETE"),
+            (
+                Change::Delete(Delete {
+                    invalidate: true,
+                    ..Delete::new(b"k")
+                }),
+                "SELECT UPDATE",
+            ),
+            (
+                Change::Touch(Touch {
+                    key: b"k",
+                    exptime: 0,
+                }),
+                "SELECT UPDATE",
+            ),
+        ];
+        for (change, expected) in cases {
+            assert_eq!(names(change), expected, "{change:?}");
+        }
+    }
+}

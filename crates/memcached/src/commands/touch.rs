@@ -1,0 +1,271 @@
+//! `touch`, `gat`, `gats`: a new moment of expiry.
+//!
+//! They keep the row's version (transactions.md, rule 31). A container without
+//! a column for the moment takes them and has nothing to change. The keys of a
+//! `gat` are one transaction: each container's rows are locked and read in one
+//! batch and changed in another.
+//!
+//! Invariants:
+//! 1. The values that a `gat` shows are those of the rows it touched.
+//! 2. They are put together before anything is sent, so their size is limited
+//!    ([`GAT_BYTES`]).
+
+use super::cache_commands;
+use crate::commands::CommandOutcome;
+use crate::commands::store::{change, lock};
+use crate::container::chunked_values;
+use crate::container::convert::Conversion;
+use crate::container::{Container, moment, owned};
+use crate::context::requirement::Requirement;
+use crate::context::{Attempt, CommandContext, Done, Failure, Place};
+use crate::counters::{self, Counter};
+use crate::item_metadata::ItemMetadata;
+use crate::mapping::mapping_cache::CurrentMapping;
+use crate::mapping::{Operation, Target};
+use porpoise_kv::{CommitPosition, LockMode};
+use porpoise_rows::{Error, Lookup, RowBuf, RowChange, Txn, UpdateMode};
+use porpoise_wire::memcached::command::{Item, Outcome, Status, Touch};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Most bytes of values that one `gat` answers with.
+const GAT_BYTES: usize = 256 << 20;
+
+/// A row that was touched, for `gat`.
+#[derive(Clone, Debug)]
+pub struct Touched {
+    /// The client's flags.
+    pub flags: u32,
+    /// The version that it shows.
+    pub version: u64,
+    /// The version of the row itself.
+    pub row_version: u64,
+    /// When it expired before, in seconds since 1970; 0: never.
+    pub before: i64,
+    /// When it expires now.
+    pub expires: i64,
+    /// The value.
+    pub value: Vec<u8>,
+}
+
+impl Touched {
+    /// The row as an item.
+    pub fn item(&self) -> Item<'_> {
+        Item {
+            flags: self.flags,
+            version: self.version,
+            value: &self.value,
+            expires: self.expires,
+        }
+    }
+}
+
+fn count(hits: usize, misses: usize) {
+    counters::add(Counter::TouchHit, hits as u64);
+    counters::add(Counter::TouchMiss, misses as u64);
+}
+
+/// Sets the moment of expiry of a row.
+pub(crate) fn run_touch(
+    txn: &mut Txn,
+    place: &mut Place<'_>,
+    command: &Touch<'_>,
+) -> Result<CommandOutcome, Failure> {
+    let Some(found) = lock(txn, place, LockMode::Update)?.filter(|f| !f.expired) else {
+        return Ok(Status::NotFound.into());
+    };
+    let container = place.container;
+    let row = found.row.row(&container.table)?;
+    let version = row.version();
+    let mut values = owned(&container.table, &row, &[]);
+    let expires = moment(command.exptime, place.convert.unix_seconds());
+    if container.apply_expiry(&mut values, expires, &mut place.convert)? {
+        change(txn, place, found.row, values, UpdateMode::KeepVersion)?;
+    }
+    Ok(Outcome::at(Status::Touched, place.shown(version)).into())
+}
+
+/// The keys of one container: their places in the request, and primary keys.
+#[derive(Default)]
+struct Group {
+    places: Vec<usize>,
+    primaries: Vec<Vec<u8>>,
+}
+
+/// Sets the moment of expiry of the rows of many keys and shows them, in the
+/// order of the keys.
+pub fn get_and_touch(
+    context: &mut CommandContext,
+    current: &mut Arc<CurrentMapping>,
+    keys: &[&[u8]],
+    exptime: i64,
+) -> Done<Vec<Option<Touched>>> {
+    let done = context.repeat(current, |context, current| {
+        attempt(context, current, keys, exptime)
+    });
+    if let Ok(rows) = &done.outcome {
+        let hits = rows.iter().flatten().count();
+        count(hits, rows.len() - hits);
+        counters::add(Counter::GetHit, hits as u64);
+        counters::add(Counter::GetMiss, (rows.len() - hits) as u64);
+    }
+    done
+}
+
+fn attempt(
+    context: &mut CommandContext,
+    current: &CurrentMapping,
+    keys: &[&[u8]],
+    exptime: i64,
+) -> Attempt<Vec<Option<Touched>>> {
+    let db = context.shared.db.clone();
+    let mut convert = Conversion::new(db.clock().as_ref());
+    let mut rows = Vec::new();
+    rows.resize_with(keys.len(), || None);
+    let groups = match group(context, current, keys, exptime, &mut convert, &mut rows) {
+        Ok(groups) => groups,
+        Err(failure) => return Attempt::failed(failure, CommitPosition::NONE),
+    };
+    for at in groups.keys() {
+        if let Some(container) = current.mapping.containers.get(*at)
+            && let Err(error) = context.share(&container.write_set)
+        {
+            return Attempt::failed(error.into(), CommitPosition::NONE);
+        }
+    }
+    if db.catalog_version() != current.mapping.catalog_version {
+        return Attempt::Stale;
+    }
+    let mut txn = match context.begin() {
+        Ok(txn) => txn,
+        Err(error) => return Attempt::failed(error.into(), CommitPosition::NONE),
+    };
+    let shared = context.shared.clone();
+    let mut job = Job {
+        metadata: &shared.metadata,
+        convert,
+        exptime,
+        room: GAT_BYTES,
+    };
+    for (at, group) in &groups {
+        let Some(container) = current.mapping.containers.get(*at) else {
+            continue;
+        };
+        if let Err(failure) = job.touch_group(&mut txn, container, group, &mut rows) {
+            return Attempt::end(txn, Err(failure));
+        }
+    }
+    Attempt::end(txn, Ok(rows))
+}
+
+/// The keys by container. Keys that no row can have are left out; those of the
+/// memory cache are touched and shown at once.
+fn group(
+    context: &mut CommandContext,
+    current: &CurrentMapping,
+    keys: &[&[u8]],
+    exptime: i64,
+    convert: &mut Conversion,
+    rows: &mut [Option<Touched>],
+) -> Result<BTreeMap<usize, Group>, Failure> {
+    let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
+    for (n, key) in keys.iter().enumerate() {
+        if context.is_cached(&current.mapping, key, Operation::Get) {
+            if let Some(place) = rows.get_mut(n) {
+                *place = cache_commands::touch(context, key, exptime);
+            }
+            continue;
+        }
+        context.target(&current.mapping, key, Requirement::GET)?;
+        let target = context.target(&current.mapping, key, Requirement::TOUCH)?;
+        let Target::Row(at, container, rest) = target else {
+            let why = "a key of rows is touched in the cache by its policy";
+            return Err(Failure::Refused(why.to_owned()));
+        };
+        let mut primary = Vec::new();
+        if container.append_key(rest, convert, &mut primary).is_ok() {
+            let group = groups.entry(at).or_default();
+            group.places.push(n);
+            group.primaries.push(primary);
+        }
+    }
+    Ok(groups)
+}
+
+fn too_large() -> Failure {
+    Failure::Refused("the reply is too large: request fewer keys".to_owned())
+}
+
+struct Job<'d> {
+    metadata: &'d ItemMetadata,
+    convert: Conversion,
+    exptime: i64,
+    /// Bytes of values that may still be shown.
+    room: usize,
+}
+
+impl Job<'_> {
+    fn touch_group(
+        &mut self,
+        txn: &mut Txn,
+        container: &Container,
+        group: &Group,
+        rows: &mut [Option<Touched>],
+    ) -> Result<(), Failure> {
+        let keys: Vec<&[u8]> = group.primaries.iter().map(Vec::as_slice).collect();
+        let wait = txn.wait();
+        let mut found: Vec<(usize, RowBuf)> = Vec::new();
+        let table = &container.table;
+        let now = self.convert.unix_micros();
+        let mut room = Some(self.room);
+        let mut primaries: Vec<Vec<u8>> = vec![Vec::new(); keys.len()];
+        let lookup = Lookup::unique(table, container.index(), &keys);
+        txn.lock(&lookup, LockMode::Update, wait, &mut |n, locked| {
+            let Some(row) = locked.row.filter(|row| !container.expired(row, || now)) else {
+                return;
+            };
+            room = room.and_then(|room| room.checked_sub(row.bytes().len()));
+            if let (Some(place), true) = (primaries.get_mut(n), room.is_some()) {
+                *place = locked.primary.unwrap_or_default().to_vec();
+                found.push((n, RowBuf::from(row.bytes().to_vec())));
+            }
+        })?;
+        self.room = room.ok_or_else(too_large)?;
+        let expires = moment(self.exptime, self.convert.unix_seconds());
+        let mut changes = Vec::new();
+        let mut scratch = Vec::new();
+        for (n, old) in found {
+            let row = old.row(table)?;
+            let value = chunked_values::text(container, txn, &row, &mut scratch)?.into_owned();
+            if container.large().is_some() {
+                self.room = self.room.checked_sub(value.len()).ok_or_else(too_large)?;
+            }
+            let key = group.primaries.get(n).ok_or(Error::DefinitionChanged)?;
+            let touched = Touched {
+                flags: container.flags_of(&row),
+                version: self
+                    .metadata
+                    .shown(|| self.metadata.id(table.id, key), row.version()),
+                row_version: row.version(),
+                before: container.expires_of(&row),
+                expires: if container.can_expire() { expires } else { 0 },
+                value,
+            };
+            let mut new = owned(table, &row, &[]);
+            let place = group.places.get(n).and_then(|p| rows.get_mut(*p));
+            *place.ok_or(Error::DefinitionChanged)? = Some(touched);
+            let key = primaries.get(n).ok_or(Error::DefinitionChanged)?;
+            if container.apply_expiry(&mut new, expires, &mut self.convert)? {
+                changes.push(RowChange {
+                    key: key.clone(),
+                    old,
+                    new,
+                });
+            }
+        }
+        if !changes.is_empty() {
+            txn.update(table, changes, UpdateMode::KeepVersion)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,224 @@
+//! The ASCII dialect of a connection: from requests to commands, from their
+//! outcomes to lines. Meta commands are in [`crate::connection::meta`].
+
+use crate::commands;
+use crate::commands::touch;
+use crate::connection::login::Handled;
+use crate::connection::{ConnectionState, ParseProgress, finish};
+use crate::context::Failure;
+use crate::context::stats::{self, Answer};
+use crate::read::request::{ReadBatch, ReadRequest, RequestKeys, Style};
+use crate::reply_sink::{Next, ReplySink};
+use porpoise_wire::memcached::{Fault, Keys, Parsed, Parser, Request, reply};
+
+/// Least megabytes that memcached lets itself be limited to.
+const LEAST_CACHE: u64 = 8;
+
+/// Carries out all complete requests at the start of `bytes`.
+pub(crate) fn run_requests(
+    parser: &mut Parser,
+    state: &mut ConnectionState,
+    bytes: &[u8],
+    out: &mut impl ReplySink,
+) -> ParseProgress {
+    let mut at = 0;
+    let mut batch = ReadBatch::new();
+    loop {
+        if let Some(next) = state.answer_gathered(&mut batch, out) {
+            return ParseProgress::end(at, next);
+        }
+        let rest = bytes.get(at..).unwrap_or_default();
+        let (consumed, goes_on) = match parser.parse(rest) {
+            Parsed::NeedMore(missing) => {
+                if !state.answer(&mut batch, out) {
+                    return ParseProgress::end(at, Next::Close);
+                }
+                return ParseProgress::wait(at, missing);
+            }
+            Parsed::Swallow { consumed } => {
+                at += consumed;
+                continue;
+            }
+            Parsed::Request { request, consumed } if !state.context.identity.is_authenticated() => {
+                let handled = state.unauthenticated(&request, out);
+                parser.set_limits(state.limits());
+                at += consumed;
+                out.request_done();
+                if let Handled::Next(next) = handled {
+                    return ParseProgress::end(at, next);
+                }
+                continue;
+            }
+            Parsed::Request { request, consumed } => {
+                if state.transaction.is_none()
+                    && let Some(read_request) = read_request(&request)
+                {
+                    batch.push(read_request);
+                    at += consumed;
+                    continue;
+                }
+                let raw = rest.get(..consumed).unwrap_or_default();
+                let goes_on = state.answer(&mut batch, out) && state.carry_out(request, raw, out);
+                (consumed, goes_on)
+            }
+            Parsed::Refused {
+                fault,
+                silent,
+                consumed,
+                ..
+            } => {
+                let goes_on = state.answer(&mut batch, out) && state.refuse(fault, silent, out);
+                (consumed, goes_on)
+            }
+        };
+        at += consumed;
+        out.request_done();
+        if !goes_on {
+            return ParseProgress::end(at, Next::Close);
+        }
+    }
+}
+
+/// A request as a read that can be gathered.
+#[inline]
+fn read_request<'a>(request: &Request<'a>) -> Option<ReadRequest<'a>> {
+    match request {
+        Request::Get {
+            keys,
+            cas,
+            touch: None,
+        } => Some(ReadRequest {
+            keys: RequestKeys::Several(*keys),
+            style: Style::Ascii { cas: *cas },
+        }),
+        Request::Meta(meta) => crate::connection::meta::read_request(meta),
+        _ => None,
+    }
+}
+
+/// Answers a failure.
+pub(crate) fn fail(failure: &Failure, out: &mut Vec<u8>) {
+    reply::server_error(out, &failure.to_string());
+}
+
+impl ConnectionState {
+    /// Answers a refused line; false when the connection must end.
+    fn refuse(&mut self, fault: Fault, silent: bool, out: &mut impl ReplySink) -> bool {
+        if !silent {
+            out.buf().extend_from_slice(fault.reply());
+        }
+        if let Some(transaction) = &mut self.transaction {
+            transaction.spoil();
+        }
+        !fault.closes()
+    }
+
+    /// Carries out a request; false when the connection must end. `raw` are
+    /// its bytes.
+    fn carry_out(&mut self, request: Request<'_>, raw: &[u8], out: &mut impl ReplySink) -> bool {
+        if let Request::Meta(meta) = &request {
+            return self.meta(meta, raw, out);
+        }
+        if let Some(transaction) = &mut self.transaction {
+            transaction.spoil();
+            let text = "only meta commands are allowed between mn begin and mn";
+            reply::client_error(out.buf(), text);
+            return true;
+        }
+        if let Some((change, noreply)) = request.change() {
+            let done = commands::apply(&mut self.context, &mut self.current, &change);
+            return finish(
+                done,
+                out,
+                |outcome, buf| {
+                    if !noreply {
+                        reply::outcome(buf, &outcome);
+                    }
+                },
+                |failure, buf| {
+                    if !noreply {
+                        fail(failure, buf);
+                    }
+                },
+            );
+        }
+        match request {
+            Request::Get {
+                keys,
+                cas,
+                touch: Some(exptime),
+            } => self.get_and_touch(keys, cas, exptime, out),
+            Request::FlushAll { delay, noreply } => {
+                let done = self.flush(delay);
+                finish(
+                    done,
+                    out,
+                    |(), buf| ok(noreply, buf),
+                    |failure, buf| {
+                        if !noreply {
+                            fail(failure, buf);
+                        }
+                    },
+                )
+            }
+            other => self.about_the_server(other, out),
+        }
+    }
+
+    fn about_the_server(&mut self, request: Request<'_>, out: &mut impl ReplySink) -> bool {
+        let buf = out.buf();
+        match request {
+            Request::Stats { args } => {
+                let end = stats::answer(&self.shared, args, &mut |name, value| {
+                    reply::stat(buf, name, value);
+                });
+                match end {
+                    Answer::Figures => buf.extend_from_slice(reply::END),
+                    Answer::Text(text) => buf.extend_from_slice(text),
+                    Answer::Unknown => buf.extend_from_slice(reply::ERROR),
+                }
+            }
+            Request::Version => reply::version(buf, crate::VERSION),
+            Request::Verbosity { noreply, .. } => ok(noreply, buf),
+            // Rows are not a cache: there is nothing to shrink.
+            Request::CacheLimit { megabytes, noreply } => {
+                if megabytes >= LEAST_CACHE {
+                    ok(noreply, buf);
+                } else if !noreply {
+                    buf.extend_from_slice(reply::CACHE_TOO_SMALL);
+                }
+            }
+            Request::Quit => return false,
+            _ => buf.extend_from_slice(reply::ERROR),
+        }
+        true
+    }
+
+    fn get_and_touch(
+        &mut self,
+        keys: Keys<'_>,
+        cas: bool,
+        exptime: i64,
+        out: &mut impl ReplySink,
+    ) -> bool {
+        let (context, current) = (&mut self.context, &mut self.current);
+        let list: Vec<&[u8]> = keys.collect();
+        let done = touch::get_and_touch(context, current, &list, exptime);
+        let show = |rows: Vec<Option<touch::Touched>>, buf: &mut Vec<u8>| {
+            for (key, row) in list.iter().zip(rows) {
+                if let Some(row) = row {
+                    let version = cas.then_some(row.version);
+                    reply::value(buf, key, row.flags, &row.value, version);
+                }
+            }
+            buf.extend_from_slice(reply::END);
+        };
+        finish(done, out, show, fail)
+    }
+}
+
+fn ok(noreply: bool, buf: &mut Vec<u8>) {
+    if !noreply {
+        buf.extend_from_slice(reply::OK);
+    }
+}

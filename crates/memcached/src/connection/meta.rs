@@ -1,0 +1,190 @@
+//! Meta commands of a connection: from requests to commands, from their
+//! outcomes to lines.
+
+use crate::commands;
+use crate::commands::touch::{self, Touched};
+use crate::connection::ascii;
+use crate::connection::meta_transaction::MetaTransaction;
+use crate::connection::{ConnectionState, finish};
+use crate::container::convert::Conversion;
+use crate::container::moment;
+use crate::item_metadata::ItemId;
+use crate::mapping::Operation;
+use crate::read::request::{ReadRequest, Style, wins};
+use crate::reply_sink::ReplySink;
+use porpoise_wire::memcached::command::Change;
+use porpoise_wire::memcached::meta::{Get, Meta, Shape};
+use porpoise_wire::memcached::meta_reply::{self, Hit};
+use porpoise_wire::memcached::reply;
+
+/// A meta command as a read that can be gathered.
+#[inline]
+pub(crate) fn read_request<'a>(meta: &Meta<'a>) -> Option<ReadRequest<'a>> {
+    match meta {
+        Meta::Get(get) if get.touch.is_none() && !get.shape.is_base64() => {
+            Some(ReadRequest::one(get.shape.key_text(), Style::Meta(*get)))
+        }
+        Meta::Debug(shape) if !shape.is_base64() => {
+            Some(ReadRequest::one(shape.key_text(), Style::Debug(*shape)))
+        }
+        _ => None,
+    }
+}
+
+impl ConnectionState {
+    /// Carries out a meta command; false when the connection must end. `raw`
+    /// are its bytes.
+    pub(crate) fn meta(&mut self, meta: &Meta<'_>, raw: &[u8], out: &mut impl ReplySink) -> bool {
+        if let Meta::Noop(word) = meta {
+            return self.noop(word, out);
+        }
+        if let Some(transaction) = &mut self.transaction {
+            transaction.add(meta, raw);
+            return true;
+        }
+        match meta {
+            Meta::Noop(_) => true,
+            Meta::Debug(shape) => self.read(shape, Style::Debug(*shape), out),
+            Meta::Get(get) => match get.touch {
+                Some(exptime) => self.meta_touch(get, exptime, out),
+                None => self.read(&get.shape, Style::Meta(*get), out),
+            },
+            Meta::Change(change, shape) => self.meta_change(change, shape, out),
+        }
+    }
+
+    /// `mn`, which may begin or end a bundle.
+    fn noop(&mut self, word: &[u8], out: &mut impl ReplySink) -> bool {
+        match (word, self.transaction.take()) {
+            (b"begin", None) => {
+                self.transaction = Some(MetaTransaction::new());
+                out.buf().extend_from_slice(b"MN B\r\n");
+                true
+            }
+            (b"begin", Some(mut transaction)) => {
+                transaction.spoil();
+                self.transaction = Some(transaction);
+                reply::client_error(out.buf(), "mn begin within a transaction");
+                true
+            }
+            (b"rollback", Some(_)) => {
+                out.buf().extend_from_slice(b"MN R\r\n");
+                true
+            }
+            (_, Some(transaction)) => transaction.carry_out(self, out),
+            (_, None) => {
+                out.buf().extend_from_slice(meta_reply::NOOP);
+                true
+            }
+        }
+    }
+
+    fn read(&mut self, shape: &Shape<'_>, style: Style<'_>, out: &mut impl ReplySink) -> bool {
+        let decoded = shape.decoded();
+        let key = decoded.as_ref().map_or(shape.key_text(), |d| d.bytes());
+        let mut batch = crate::read::request::ReadBatch::new();
+        batch.push(ReadRequest::one(key, style));
+        self.answer(&mut batch, out)
+    }
+
+    fn meta_change(
+        &mut self,
+        change: &Change<'_>,
+        shape: &Shape<'_>,
+        out: &mut impl ReplySink,
+    ) -> bool {
+        let decoded = shape.decoded();
+        let change = match &decoded {
+            Some(decoded) => change.with_key(decoded.bytes()),
+            None => *change,
+        };
+        let now = self.now();
+        let done = commands::apply(&mut self.context, &mut self.current, &change);
+        let show = |outcome, buf: &mut Vec<u8>| meta_reply::outcome(buf, shape, &outcome, now);
+        finish(done, out, show, ascii::fail)
+    }
+
+    /// Seconds since 1970.
+    fn now(&self) -> i64 {
+        self.shared.db.clock().unix_micros().div_euclid(1_000_000)
+    }
+
+    /// `mg` with a new expiry time.
+    fn meta_touch(&mut self, get: &Get<'_>, exptime: i64, out: &mut impl ReplySink) -> bool {
+        let decoded = get.shape.decoded();
+        let key = decoded.as_ref().map_or(get.shape.key_text(), |d| d.bytes());
+        let (context, current) = (&mut self.context, &mut self.current);
+        let mut done = touch::get_and_touch(context, current, &[key], exptime);
+        let mut found = None;
+        if let Ok(rows) = &mut done.outcome {
+            found = rows.pop().flatten();
+            if found.is_none() {
+                // A placeholder, or one to be made.
+                return self.read(&get.shape, Style::Meta(*get), out);
+            }
+        }
+        let now = self.now();
+        let id = self.id_of(key);
+        let shared = self.shared.clone();
+        let show = |_, buf: &mut Vec<u8>| {
+            if let Some(row) = found {
+                let hit = touched(&shared.metadata, get, &row, id, now);
+                meta_reply::hit(
+                    buf,
+                    &get.shape,
+                    &Hit {
+                        item: row.item(),
+                        ..hit
+                    },
+                );
+            }
+        };
+        finish(done, out, show, ascii::fail)
+    }
+
+    /// The name of the item of a key.
+    fn id_of(&self, key: &[u8]) -> Option<ItemId> {
+        let (_, container, rest) = self.current.mapping.find(key, Operation::Get).ok()?;
+        let mut primary = Vec::new();
+        let mut convert = Conversion::timeless();
+        container
+            .append_key(rest, &mut convert, &mut primary)
+            .ok()?;
+        Some(self.shared.metadata.id(container.table.id, &primary))
+    }
+}
+
+/// What is told of a row that was touched.
+fn touched<'r>(
+    metadata: &crate::item_metadata::ItemMetadata,
+    get: &Get<'_>,
+    row: &'r Touched,
+    id: Option<ItemId>,
+    now: i64,
+) -> Hit<'r> {
+    let mut hit = Hit {
+        item: row.item(),
+        expired_before: row.before,
+        now,
+        fetched: false,
+        idle: 0,
+        marks: meta_reply::Marks::default(),
+    };
+    let Some(id) = id else { return hit };
+    if let Some(at) = metadata.last_look(id, row.row_version) {
+        hit.fetched = true;
+        hit.idle = now.saturating_sub(at).max(0).cast_unsigned();
+    }
+    let mark = metadata.mark(id, row.row_version).unwrap_or_default();
+    let due = get
+        .recache
+        .is_some_and(|limit| row.expires != 0 && row.expires < moment(limit, now));
+    hit.marks = wins(metadata, id, row.row_version, &mark, due);
+    if get.history {
+        metadata.keep_looks();
+    }
+    if metadata.keeps_looks() && !get.unseen {
+        metadata.look(id, row.row_version, now);
+    }
+    hit
+}

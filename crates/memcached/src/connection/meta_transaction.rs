@@ -1,0 +1,305 @@
+//! Several meta commands as one transaction.
+//!
+//! ```text
+//! mn begin          MN B
+//! ma stock:5 MD     (no answer yet)
+//! ms order:9 3      (no answer yet)
+//! mn                HD, HD, MN C
+//! ```
+//!
+//! Between `mn begin` and `mn` the commands are kept, not carried out; `mn`
+//! carries them out in one transaction and answers them in their order. The
+//! last line tells what became of it: `MN C`, all changes took effect, or
+//! `MN R`, none did. It is rolled back where a command is answered `NS`, `EX`
+//! or `NF`, or with an error; those behind it are then not carried out and not
+//! answered. `mg` within it locks the row, and sees what the commands before
+//! it did; finding nothing (`EN`) is no failure. `mn rollback` gives it up.
+//!
+//! memcached answers `MN` to all of these, so a client can tell whether it
+//! speaks with a server that has them.
+//!
+//! Invariants:
+//! 1. Nothing is locked while commands are still to come.
+//! 2. Kept commands are bounded in number and bytes.
+//! 3. A mistake in a line, or a command that cannot stand here, spoils the
+//!    whole: it will be answered `MN R`.
+//!
+//! Rejected: carrying out each command as it comes, inside of an open
+//! transaction, which would let a client hold row locks for as long as it
+//! likes.
+
+use crate::commands;
+use crate::commands::store::lock;
+use crate::connection::{ConnectionState, finish};
+use crate::container::Container;
+use crate::container::convert::Conversion;
+use crate::context::requirement::Requirement;
+use crate::context::{Attempt, CommandContext, Failure, Place};
+use crate::item_metadata::MetadataUpdate;
+use crate::mapping::Target;
+use crate::mapping::mapping_cache::CurrentMapping;
+use crate::reply_sink::ReplySink;
+use porpoise_kv::{CommitPosition, LockMode};
+use porpoise_rows::Txn;
+use porpoise_rows::catalog::TableId;
+use porpoise_wire::memcached::command::Status;
+use porpoise_wire::memcached::meta::{Get, Meta};
+use porpoise_wire::memcached::meta_reply::{self, Hit, Marks};
+use porpoise_wire::memcached::{Limits, Parsed, Parser, Request, reply};
+use std::borrow::Cow;
+
+/// Most commands of a transaction.
+pub const MOST_COMMANDS: usize = 1000;
+/// Most bytes of its commands.
+pub const MOST_BYTES: usize = 16 << 20;
+
+/// Commands that wait for their `mn`.
+#[derive(Debug, Default)]
+pub(crate) struct MetaTransaction {
+    raw: Vec<u8>,
+    count: usize,
+    why_not: Option<&'static str>,
+}
+
+/// What carrying it out came to.
+struct Carried {
+    answers: Vec<u8>,
+    committed: bool,
+    /// What to note, if committed.
+    metadata: Vec<MetadataUpdate>,
+}
+
+impl MetaTransaction {
+    pub(crate) fn new() -> MetaTransaction {
+        MetaTransaction::default()
+    }
+
+    /// Something that was answered already makes it fail.
+    pub(crate) fn spoil(&mut self) {
+        self.refuse("");
+    }
+
+    fn refuse(&mut self, why: &'static str) {
+        self.why_not.get_or_insert(why);
+        self.raw = Vec::new();
+    }
+
+    /// Keeps a command.
+    pub(crate) fn add(&mut self, meta: &Meta<'_>, raw: &[u8]) {
+        self.count += 1;
+        let marks = matches!(meta, Meta::Get(get) if !get.is_plain());
+        let kept = match meta {
+            Meta::Change(..) => true,
+            Meta::Get(_) => !marks,
+            _ => false,
+        };
+        if !kept {
+            self.refuse("this command cannot be part of a transaction");
+        } else if self.count > MOST_COMMANDS || self.raw.len() + raw.len() > MOST_BYTES {
+            self.refuse("the transaction is too large");
+        } else if self.why_not.is_none() {
+            self.raw.extend_from_slice(raw);
+        }
+    }
+
+    /// Carries the commands out and answers them; false when the connection
+    /// must end.
+    pub(crate) fn carry_out(self, state: &mut ConnectionState, out: &mut impl ReplySink) -> bool {
+        if let Some(why) = self.why_not {
+            if !why.is_empty() {
+                reply::client_error(out.buf(), why);
+            }
+            out.buf().extend_from_slice(b"MN R\r\n");
+            return true;
+        }
+        let commands = parse(&self.raw, state.shared.limits);
+        let shared = state.shared.clone();
+        let done = state
+            .context
+            .repeat(&mut state.current, |context, current| {
+                attempt(context, current, &commands)
+            });
+        finish(
+            done,
+            out,
+            |carried, buf| {
+                if carried.committed {
+                    for after in &carried.metadata {
+                        shared.metadata.settle(after);
+                    }
+                }
+                buf.extend_from_slice(&carried.answers);
+                let end: &[u8] = if carried.committed {
+                    b"MN C\r\n"
+                } else {
+                    b"MN R\r\n"
+                };
+                buf.extend_from_slice(end);
+            },
+            |failure, buf| {
+                crate::connection::ascii::fail(failure, buf);
+                buf.extend_from_slice(b"MN R\r\n");
+            },
+        )
+    }
+}
+
+/// The commands of their bytes, which were parsed before.
+fn parse(mut raw: &[u8], limits: Limits) -> Vec<Meta<'_>> {
+    let mut parser = Parser::new(limits);
+    let mut commands = Vec::new();
+    while let Parsed::Request { request, consumed } = parser.parse(raw) {
+        if let Request::Meta(meta) = request {
+            commands.push(meta);
+        }
+        raw = raw.get(consumed..).unwrap_or_default();
+    }
+    commands
+}
+
+/// A command, resolved.
+struct Resolved<'m, 'k> {
+    meta: &'k Meta<'k>,
+    container: &'m Container,
+    key: Vec<u8>,
+    primary: Vec<u8>,
+}
+
+fn resolve<'m, 'k>(
+    context: &mut CommandContext,
+    current: &'m CurrentMapping,
+    meta: &'k Meta<'k>,
+    convert: &mut Conversion,
+) -> Result<Option<Resolved<'m, 'k>>, Failure> {
+    let (shape, requirement) = match meta {
+        Meta::Get(get) => (&get.shape, Requirement::GET),
+        Meta::Change(change, shape) => (shape, Requirement::of(change)),
+        _ => return Ok(None),
+    };
+    let decoded = shape.decoded();
+    let key = decoded.as_ref().map_or(shape.key_text(), |d| d.bytes());
+    let found = context.target(&current.mapping, key, requirement)?;
+    let Target::Row(_, container, rest) = found else {
+        let why = "a key in the memory cache cannot be part of a transaction".to_owned();
+        return Err(Failure::Refused(why));
+    };
+    let mut primary = Vec::new();
+    let fits = container.append_key(rest, convert, &mut primary);
+    fits.map_err(Failure::NoSuchKey)?;
+    Ok(Some(Resolved {
+        meta,
+        container,
+        key: rest.to_vec(),
+        primary,
+    }))
+}
+
+fn attempt(
+    context: &mut CommandContext,
+    current: &CurrentMapping,
+    commands: &[Meta<'_>],
+) -> Attempt<Carried> {
+    let shared = context.shared.clone();
+    let convert = Conversion::new(shared.db.clock().as_ref());
+    let mut resolved = Vec::with_capacity(commands.len());
+    for meta in commands {
+        match resolve(context, current, meta, &mut { convert }) {
+            Ok(found) => resolved.extend(found),
+            Err(failure) => return Attempt::failed(failure, CommitPosition::NONE),
+        }
+    }
+    let sets = resolved.iter().flat_map(|r| r.container.write_set.iter());
+    let mut tables: Vec<TableId> = sets.copied().collect();
+    tables.sort_unstable();
+    tables.dedup();
+    if let Err(error) = context.share(&tables) {
+        return Attempt::failed(error.into(), CommitPosition::NONE);
+    }
+    if shared.db.catalog_version() != current.mapping.catalog_version {
+        return Attempt::Stale;
+    }
+    let mut txn = match context.begin() {
+        Ok(txn) => txn,
+        Err(error) => return Attempt::failed(error.into(), CommitPosition::NONE),
+    };
+    let mut carried = Carried {
+        answers: Vec::new(),
+        committed: false,
+        metadata: Vec::new(),
+    };
+    for command in &resolved {
+        let mut place = Place {
+            container: command.container,
+            key: &command.key,
+            index_key: &command.primary,
+            primary: match command.container.index() {
+                0 => Cow::Borrowed(command.primary.as_slice()),
+                _ => Cow::Borrowed(&[]),
+            },
+            convert,
+            max_value: shared.limits.max_value,
+            metadata: &shared.metadata,
+        };
+        match one(&mut txn, &mut place, command.meta, &mut carried) {
+            Ok(true) => {}
+            Ok(false) => return Attempt::given_up(txn, carried),
+            Err(failure) => return Attempt::end(txn, Err(failure)),
+        }
+        if carried.answers.len() > MOST_BYTES {
+            let why = "the replies of the transaction are too large".to_owned();
+            return Attempt::end(txn, Err(Failure::Refused(why)));
+        }
+    }
+    carried.committed = true;
+    Attempt::end(txn, Ok(carried))
+}
+
+/// Carries out one command; false where it makes the whole fail.
+fn one(
+    txn: &mut Txn,
+    place: &mut Place<'_>,
+    meta: &Meta<'_>,
+    carried: &mut Carried,
+) -> Result<bool, Failure> {
+    match meta {
+        Meta::Get(get) => read(txn, place, get, &mut carried.answers).map(|()| true),
+        Meta::Change(change, shape) => {
+            let commands::CommandOutcome { outcome, after } = commands::run(txn, place, change)?;
+            commands::count(change, outcome.status);
+            let now = place.convert.unix_seconds();
+            carried.metadata.push(after);
+            meta_reply::outcome(&mut carried.answers, shape, &outcome, now);
+            Ok(matches!(
+                outcome.status,
+                Status::Stored | Status::Counted | Status::Deleted | Status::Touched
+            ))
+        }
+        _ => Ok(true),
+    }
+}
+
+fn read(
+    txn: &mut Txn,
+    place: &mut Place<'_>,
+    get: &Get<'_>,
+    answers: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    let Some(found) = lock(txn, place, LockMode::Update)?.filter(|f| !f.expired) else {
+        meta_reply::miss(answers, &get.shape);
+        return Ok(());
+    };
+    let row = found.row.row(&place.container.table)?;
+    let mut scratch = Vec::new();
+    let mut item = place.container.item_of(&row, &mut scratch);
+    item.version = place.shown(item.version);
+    let hit = Hit {
+        item,
+        expired_before: item.expires,
+        now: place.convert.unix_seconds(),
+        fetched: false,
+        idle: 0,
+        marks: Marks::default(),
+    };
+    meta_reply::hit(answers, &get.shape, &hit);
+    Ok(())
+}

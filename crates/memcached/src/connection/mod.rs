@@ -1,0 +1,321 @@
+//! A connection of the memcached listener.
+//!
+//! The first byte tells the dialect. All complete requests that have arrived
+//! are carried out one after the other, and their replies leave in one write.
+//! A reply that tells of a commit is held back until the log has it, while
+//! later requests are carried out already (transactions.md, rule 19). Reads
+//! that stand behind each other are gathered and answered as one batch.
+//!
+//! Invariants:
+//! 1. Replies stand in the order of the requests; a request that wants no
+//!    answer takes back everything that it appended.
+//! 2. The mapping is the newest one at the start of each batch.
+//! 3. No more reads are gathered than would fill a buffer if they are as large
+//!    as the last ones ([`ConnectionState::gather`]).
+
+mod ascii;
+mod binary;
+mod login;
+mod meta;
+mod meta_transaction;
+
+use crate::commands::flush;
+use crate::context::identity::Identity;
+use crate::context::{CommandContext, Done, Failure, ListenerState};
+use crate::mapping::mapping_cache::CurrentMapping;
+use crate::read;
+use crate::read::request::{MOST_GATHERED, ReadBatch, Style};
+use crate::reply_sink::{Next, ReplySink};
+use login::UNAUTHENTICATED;
+use meta_transaction::MetaTransaction;
+use porpoise_access::TlsPeer;
+use porpoise_base::cancel::Cancel;
+use porpoise_wire::memcached::binary::{BinaryParser, Head, StatusCode};
+use porpoise_wire::memcached::{Dialect, Limits, Parser, binary_reply, reply};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes of answers that reads gathered together should come to.
+const GATHERED_BYTES: usize = 256 * 1024;
+
+/// The client of a new connection.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Its address; `None` on a Unix socket.
+    pub address: Option<SocketAddr>,
+    /// Its host, in the form of account host patterns.
+    pub host: String,
+    /// Whether it is on this machine.
+    pub is_local: bool,
+    /// Ends waits of its commands.
+    pub cancel: Cancel,
+}
+
+/// See the module.
+pub struct Connection {
+    codec: Codec,
+    /// Its place among the connections since the start.
+    number: u64,
+    state: ConnectionState,
+}
+
+enum Codec {
+    /// Nothing has arrived yet.
+    Unknown,
+    Ascii(Parser),
+    Binary(BinaryParser),
+}
+
+/// Everything but the parser, whose requests borrow the input.
+pub(crate) struct ConnectionState {
+    pub(crate) shared: Arc<ListenerState>,
+    pub(crate) context: CommandContext,
+    pub(crate) current: Arc<CurrentMapping>,
+    /// Meta commands that wait for their `mn`.
+    pub(crate) transaction: Option<MetaTransaction>,
+    /// Reads to gather before they are answered.
+    gather: usize,
+    /// What the connection is encrypted with, once its first request has arrived.
+    tls: Option<TlsPeer>,
+    client: Client,
+}
+
+/// Progress in a batch of requests.
+pub struct ParseProgress {
+    /// Bytes done with.
+    pub consumed: usize,
+    /// The connection's next action.
+    pub next: Next,
+    /// Bytes that the next request lacks, where more are waited for.
+    pub missing: usize,
+}
+
+impl ParseProgress {
+    /// It goes on when `missing` more bytes are there.
+    pub(crate) fn wait(consumed: usize, missing: usize) -> ParseProgress {
+        ParseProgress {
+            consumed,
+            next: Next::Wait,
+            missing,
+        }
+    }
+
+    /// It ends otherwise.
+    pub(crate) fn end(consumed: usize, next: Next) -> ParseProgress {
+        ParseProgress {
+            consumed,
+            next,
+            missing: 0,
+        }
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(shared: Arc<ListenerState>, client: Client) -> Connection {
+        let figures = &shared.figures;
+        figures.connections.fetch_add(1, Ordering::Relaxed);
+        let number = figures.total.fetch_add(1, Ordering::Relaxed) + 1;
+        let shown = match client.address {
+            Some(address) => format!("tcp:{address}"),
+            None => "unix".to_owned(),
+        };
+        figures.open.add(number, shown);
+        let current = shared.mapping.load();
+        let identity = Identity::new(shared.authentication.clone(), client.host.clone());
+        Connection {
+            codec: Codec::Unknown,
+            number,
+            state: ConnectionState {
+                context: CommandContext::new(shared.clone(), identity, client.cancel.clone()),
+                tls: None,
+                current,
+                transaction: None,
+                gather: MOST_GATHERED,
+                shared,
+                client,
+            },
+        }
+    }
+
+    /// Decides the account of the connection until it authenticates, before the first request.
+    /// `tls` are the properties of its encryption, `common_name` is that of the client's verified
+    /// certificate.
+    pub fn begin(&mut self, tls: Option<TlsPeer>, common_name: Option<&str>) {
+        let state = &mut self.state;
+        state.tls = tls;
+        let identity = &mut state.context.identity;
+        identity.check_default(state.tls.as_ref());
+        if let (Some(name), Some(tls)) = (common_name, &state.tls) {
+            identity.by_certificate(name, tls);
+        }
+    }
+
+    /// Carries out the complete requests at the start of `bytes` and appends their replies.
+    pub fn run_requests(&mut self, bytes: &[u8], out: &mut impl ReplySink) -> ParseProgress {
+        let state = &mut self.state;
+        state.shared.mapping.renew(&mut state.current);
+        if let (Codec::Unknown, Some(first)) = (&self.codec, bytes.first()) {
+            let limits = state.limits();
+            self.codec = match Dialect::of(*first) {
+                Dialect::Ascii => Codec::Ascii(Parser::new(limits)),
+                Dialect::Binary => Codec::Binary(BinaryParser::new(limits)),
+            };
+        }
+        let progress = match &mut self.codec {
+            Codec::Ascii(parser) => ascii::run_requests(parser, state, bytes, out),
+            Codec::Binary(parser) => binary::run_requests(parser, state, bytes, out),
+            Codec::Unknown => ParseProgress::wait(0, 1),
+        };
+        state.context.end_batch();
+        progress
+    }
+
+    /// Whether the client speaks the binary dialect.
+    pub fn is_binary(&self) -> bool {
+        matches!(self.codec, Codec::Binary(_))
+    }
+
+    /// Whether the connection acts as an account.
+    pub fn is_authenticated(&self) -> bool {
+        self.state.context.identity.is_authenticated()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let figures = &self.state.shared.figures;
+        figures.connections.fetch_sub(1, Ordering::Relaxed);
+        figures.open.remove(self.number);
+    }
+}
+
+impl ConnectionState {
+    /// Size limits of the client's requests.
+    pub(crate) fn limits(&self) -> Limits {
+        if self.context.identity.is_authenticated() {
+            self.shared.limits
+        } else {
+            UNAUTHENTICATED
+        }
+    }
+
+    /// What the connection is encrypted with.
+    pub(crate) fn tls(&self) -> Option<&TlsPeer> {
+        self.tls.as_ref()
+    }
+
+    /// Whether the client is on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        self.client.is_local
+    }
+
+    /// Whether the reads gathered should be answered before another joins.
+    #[inline]
+    fn is_gathered(&self, batch: &ReadBatch<'_>) -> bool {
+        batch.len() >= self.gather
+    }
+
+    /// Answers the reads gathered when there are enough of them, or others wait for their
+    /// turn; `None`: the next request follows.
+    #[inline]
+    pub(crate) fn answer_gathered(
+        &mut self,
+        batch: &mut ReadBatch<'_>,
+        out: &mut impl ReplySink,
+    ) -> Option<Next> {
+        if !self.is_gathered(batch) && !out.should_yield() {
+            return None;
+        }
+        if !self.answer(batch, out) {
+            return Some(Next::Close);
+        }
+        out.should_yield().then_some(Next::Yield)
+    }
+
+    /// Answers the reads gathered; false when the connection must end.
+    #[inline]
+    pub(crate) fn answer(&mut self, batch: &mut ReadBatch<'_>, out: &mut impl ReplySink) -> bool {
+        if batch.is_empty() {
+            return true;
+        }
+        let start = out.position();
+        let (context, current) = (&mut self.context, &mut self.current);
+        let goes_on = read::answer(context, current, batch, out, refuse);
+        for _ in 0..batch.len() {
+            out.request_done();
+        }
+        let each = out.position().saturating_sub(start) / batch.len();
+        self.gather = (GATHERED_BYTES / each.max(1)).clamp(1, MOST_GATHERED);
+        batch.clear();
+        goes_on
+    }
+
+    /// Carries out `flush_all`.
+    pub(crate) fn flush(&mut self, delay: i64) -> Done<()> {
+        let from = match self.client.address {
+            Some(address) => address.to_string(),
+            None => "a local socket".to_owned(),
+        };
+        flush::flush_or_schedule(&mut self.context, &mut self.current, delay, &from)
+    }
+}
+
+/// Refuses a client without TLS, whose first byte this is, because TLS is required.
+pub fn tls_required(first: u8, out: &mut Vec<u8>) {
+    const TEXT: &str = "this listener requires TLS";
+    match Dialect::of(first) {
+        Dialect::Ascii => reply::client_error(out, TEXT),
+        Dialect::Binary => {
+            // The request's head may not have arrived.
+            let head = Head {
+                opcode: 0,
+                opaque: 0,
+                quiet: false,
+            };
+            binary_reply::refusal(out, &head, StatusCode::Auth, TEXT);
+        }
+    }
+}
+
+/// Answers a read that failed; false when the connection must end.
+fn refuse(style: &Style<'_>, failure: &Failure, out: &mut impl ReplySink) -> bool {
+    if !matches!(failure, Failure::Gone) {
+        match style {
+            Style::Binary(get) => {
+                let text = failure.to_string();
+                binary_reply::refusal(out.buf(), &get.head, binary::status_of(failure), &text);
+            }
+            _ => reply::server_error(out.buf(), &failure.to_string()),
+        }
+    }
+    !failure.ends_session()
+}
+
+/// Answers a write, held back for what it waits for; false when the connection
+/// must end. `show` appends the answer, or nothing where none is wanted; `fail`
+/// that of a failure.
+pub(crate) fn finish<T>(
+    done: Done<T>,
+    out: &mut impl ReplySink,
+    show: impl FnOnce(T, &mut Vec<u8>),
+    fail: impl FnOnce(&Failure, &mut Vec<u8>),
+) -> bool {
+    let start = out.position();
+    let goes_on = match done.outcome {
+        Ok(outcome) => {
+            show(outcome, out.buf());
+            true
+        }
+        Err(failure) => {
+            if !matches!(failure, Failure::Gone) {
+                fail(&failure, out.buf());
+            }
+            !failure.ends_session()
+        }
+    };
+    // Also where nothing is answered: what follows, the end of the connection
+    // included, tells that the command was done.
+    out.hold_from(start, done.ticket);
+    goes_on
+}

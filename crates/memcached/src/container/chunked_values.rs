@@ -1,0 +1,297 @@
+//! Values in a table of parts: containers with a `large_values_table`.
+//!
+//! A value that fits the value column lies there. A longer one is cut into
+//! parts, which are rows (`id`, `part`, `content`) of the table of parts; the
+//! row itself then has NULL in the value column, the parts' id in `ext_id` and
+//! the value's length in `ext_size`. This is the layout of NDB's memcached, so
+//! its tables can be used as they are.
+//!
+//! Invariants:
+//! 1. Parts are written and removed in the transaction of their row, by this
+//!    protocol. A row that SQL deletes leaves its parts behind, as with NDB: SQL
+//!    that deletes such rows deletes their parts.
+//! 2. A row shows its parts only when there are as many bytes of them as
+//!    `ext_size` says.
+//! 3. Parts of all rows of a request are read in one batch of ranges.
+
+use crate::container::convert::Conversion;
+use crate::container::{Container, Stored, refused};
+use porpoise_kv::Read;
+use porpoise_rows::catalog::Table;
+use porpoise_rows::{
+    AutoIncOptions, DeleteDone, Error, InsertMode, KeyRange, Result, RowBuf, RowRef, ScanPosition,
+    ScanSpec, Txn,
+};
+use porpoise_types::{Value, ValueRef};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Where a container's large values are.
+#[derive(Clone, Debug)]
+pub struct ChunkedValues {
+    /// The table of parts.
+    pub(crate) table: Arc<Table>,
+    /// Positions of `id`, `part` and `content` in it.
+    pub(crate) id: usize,
+    pub(crate) part: usize,
+    pub(crate) content: usize,
+    /// Positions of `ext_id` and `ext_size` in the container's table.
+    pub(crate) ext_id: usize,
+    pub(crate) ext_size: usize,
+    /// The longest value that stays in the row, in bytes.
+    pub(crate) inline: usize,
+    /// Bytes of a part.
+    pub(crate) part_size: usize,
+}
+
+fn number(value: ValueRef<'_>) -> Option<u64> {
+    match value {
+        ValueRef::UInt(n) => Some(n),
+        ValueRef::Int(n) => u64::try_from(n).ok(),
+        _ => None,
+    }
+}
+
+fn integer(table: &Table, column: usize, n: u64) -> Value {
+    let unsigned = table.columns.get(column).is_some_and(|c| c.ty.unsigned);
+    match unsigned {
+        true => Value::UInt(n),
+        false => Value::Int(i64::try_from(n).unwrap_or(i64::MAX)),
+    }
+}
+
+impl ChunkedValues {
+    /// The parts' id and the value's length, where a row's value is elsewhere.
+    pub fn of(&self, row: &RowRef<'_>) -> Option<(u64, u64)> {
+        Some((
+            number(row.get(self.ext_id))?,
+            number(row.get(self.ext_size))?,
+        ))
+    }
+
+    fn range(&self, id: u64) -> KeyRange {
+        let id = integer(&self.table, self.id, id);
+        KeyRange::prefix(self.table.key_prefix(0, &[id.as_ref()]))
+    }
+
+    /// Rows of parts, by key, of all ids.
+    fn parts(&self, txn: &mut Txn, ids: &[u64], read: Read) -> Result<Vec<(Vec<u8>, RowBuf)>> {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        ids.dedup();
+        let spec = ScanSpec {
+            index: 0,
+            ranges: ids.iter().map(|id| self.range(*id)).collect(),
+            reverse: false,
+            entries_only: false,
+        };
+        let mut found = Vec::new();
+        let mut position = ScanPosition::default();
+        let table = &self.table;
+        while txn.scan(table, &spec, read, &mut position, 1000, &mut |key, row| {
+            found.push((key.to_vec(), row.to_buf()));
+        })? {}
+        Ok(found)
+    }
+
+    /// Deletes the parts of a value.
+    ///
+    /// # Errors
+    /// Those of deleting rows.
+    pub(crate) fn remove(&self, txn: &mut Txn, id: u64) -> Result<()> {
+        let parts = self.parts(txn, &[id], Read::CURRENT)?;
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<&[u8]> = parts.iter().map(|(key, _)| key.as_slice()).collect();
+        let table = &self.table;
+        let gone = txn.lock_present(table, &keys, |_| true)?;
+        txn.delete(table, gone)?;
+        Ok(())
+    }
+
+    /// Puts a value into a row: into its column, or into parts under a new id.
+    ///
+    /// # Errors
+    /// Those of inserting rows.
+    pub(crate) fn put(
+        &self,
+        txn: &mut Txn,
+        own: &Table,
+        row: &mut [Value],
+        column: usize,
+        value: &[u8],
+    ) -> Result<()> {
+        let mut set = |position: usize, value: Value| {
+            if let Some(place) = row.get_mut(position) {
+                *place = value;
+            }
+        };
+        if value.len() <= self.inline {
+            set(column, Value::Bytes(value.to_vec()));
+            set(self.ext_id, Value::Null);
+            set(self.ext_size, Value::Null);
+            return Ok(());
+        }
+        let table = &self.table;
+        let template: Vec<Value> = vec![Value::Null; table.columns.len()];
+        let mut first = vec![template];
+        txn.assign_auto_increment(table, &mut first, AutoIncOptions::default())?;
+        let id = first.first().and_then(|r| r.get(self.id)).cloned();
+        let id = id.unwrap_or_default();
+        let ext_id = number(id.as_ref()).ok_or_else(|| {
+            refused(format!(
+                "Table {} has no AUTO_INCREMENT id for the chunks of large values",
+                table.quoted_name()
+            ))
+        })?;
+        let mut rows = Vec::new();
+        for (n, content) in value.chunks(self.part_size.max(1)).enumerate() {
+            let mut part = vec![Value::Null; table.columns.len()];
+            for (position, value) in [
+                (self.id, id.clone()),
+                (self.part, integer(table, self.part, n as u64)),
+                (self.content, Value::Bytes(content.to_vec())),
+            ] {
+                if let Some(place) = part.get_mut(position) {
+                    *place = value;
+                }
+            }
+            rows.push(part);
+        }
+        txn.insert(table, rows, InsertMode::Plain)?;
+        set(column, Value::Null);
+        set(self.ext_id, integer(own, self.ext_id, ext_id));
+        set(
+            self.ext_size,
+            integer(own, self.ext_size, value.len() as u64),
+        );
+        Ok(())
+    }
+}
+
+/// The values of rows that have theirs elsewhere, by position.
+///
+/// # Errors
+/// Those of reading.
+pub(crate) fn values<'r>(
+    container: &Container,
+    txn: &mut Txn,
+    rows: impl IntoIterator<Item = &'r RowBuf>,
+    read: Read,
+) -> Result<Vec<Option<Vec<u8>>>> {
+    let Some(large) = container.large() else {
+        return Ok(Vec::new());
+    };
+    let mut wanted: Vec<Option<(u64, u64)>> = Vec::new();
+    for row in rows {
+        wanted.push(large.of(&row.row(&container.table)?));
+    }
+    let ids: Vec<u64> = wanted.iter().flatten().map(|(id, _)| *id).collect();
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut joined: HashMap<u64, Vec<u8>> = HashMap::new();
+    for (_, part) in large.parts(txn, &ids, read)? {
+        let row = part.row(&large.table)?;
+        if let (Some(id), ValueRef::Bytes(content)) =
+            (number(row.get(large.id)), row.get(large.content))
+        {
+            joined.entry(id).or_default().extend_from_slice(content);
+        }
+    }
+    let value = |wanted: &Option<(u64, u64)>| {
+        let (id, size) = (*wanted)?;
+        let value = joined.get(&id)?;
+        (value.len() as u64 == size).then(|| value.clone())
+    };
+    Ok(wanted.iter().map(value).collect())
+}
+
+/// The value of one locked row, where it lies elsewhere.
+///
+/// # Errors
+/// [`Error::Corrupt`] where parts are missing; those of reading.
+pub(crate) fn value(
+    container: &Container,
+    txn: &mut Txn,
+    row: &RowRef<'_>,
+) -> Result<Option<Vec<u8>>> {
+    let Some((large, _)) = container.large().and_then(|l| Some((l, l.of(row)?))) else {
+        return Ok(None);
+    };
+    let found = values(container, txn, [&row.to_buf()], Read::CURRENT)?;
+    match found.into_iter().next().flatten() {
+        Some(value) => Ok(Some(value)),
+        None => Err(Error::Corrupt(format!(
+            "table {}: chunks of a value are missing",
+            large.table.quoted_name()
+        ))),
+    }
+}
+
+/// The text of a locked row's value, wherever it lies.
+///
+/// # Errors
+/// As [`value`].
+pub(crate) fn text<'a>(
+    container: &Container,
+    txn: &mut Txn,
+    row: &RowRef<'a>,
+    scratch: &'a mut Vec<u8>,
+) -> Result<Cow<'a, [u8]>> {
+    Ok(match value(container, txn, row)? {
+        Some(value) => Cow::Owned(value),
+        None => Cow::Borrowed(container.value_of(row, scratch)),
+    })
+}
+
+/// Puts a storage command's parts into a row, as [`Container::apply`] does; a
+/// value that is too long for its column goes to the table of parts, and the
+/// parts of the value before go.
+///
+/// # Errors
+/// A value does not fit; those of writing rows.
+pub(crate) fn apply(
+    container: &Container,
+    txn: &mut Txn,
+    row: &mut [Value],
+    what: Stored<'_>,
+    version: u64,
+    convert: &mut Conversion,
+) -> Result<()> {
+    let (Some(large), [column]) = (container.large(), container.values.as_slice()) else {
+        return container.apply(row, what, version, convert);
+    };
+    if let Some(old) = row.get(large.ext_id).and_then(|v| number(v.as_ref())) {
+        large.remove(txn, old)?;
+    }
+    let value = what.value;
+    container.apply(row, Stored { value: &[], ..what }, version, convert)?;
+    large.put(txn, &container.table, row, *column, value)
+}
+
+/// Deletes rows of a container with all parts of their values.
+///
+/// # Errors
+/// Those of deleting rows.
+pub(crate) fn delete(
+    container: &Container,
+    txn: &mut Txn,
+    gone: Vec<(Vec<u8>, RowBuf)>,
+) -> Result<DeleteDone> {
+    let mut ids = Vec::new();
+    if let Some(large) = container.large() {
+        for (_, row) in &gone {
+            ids.extend(large.of(&row.row(&container.table)?).map(|(id, _)| id));
+        }
+    }
+    let done = txn.delete(&container.table, gone)?;
+    if let Some(large) = container.large() {
+        for id in ids {
+            large.remove(txn, id)?;
+        }
+    }
+    Ok(done)
+}

@@ -1,0 +1,274 @@
+//! The form that several columns take in one key or one value.
+//!
+//! The parts stand side by side with a separator between them, a TAB unless
+//! `ndbmemcache.container_options` says otherwise. Two more options make the
+//! form exact:
+//!
+//! * `escape`, one byte: it stands before every separator and every escape
+//!   byte that belongs to a part; what follows it is taken as it is.
+//! * `null_token`: a part that is just this text is NULL. A part whose text
+//!   happens to be equal is written with an escape before it. With a token ''
+//!   and NULL are different in every column.
+//!
+//! Invariants:
+//! 1. With both options, splitting what was joined gives the same parts.
+//! 2. Without options the form is that of NDB's memcached: TABs, NULL reads as
+//!    nothing.
+
+use std::borrow::Cow;
+
+/// How parts are joined and split; see the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldCodec {
+    /// Between two parts; never empty.
+    separator: Box<[u8]>,
+    escape: Option<u8>,
+    null_token: Option<Box<[u8]>>,
+}
+
+impl Default for FieldCodec {
+    fn default() -> FieldCodec {
+        FieldCodec {
+            separator: Box::new([b'\t']),
+            escape: None,
+            null_token: None,
+        }
+    }
+}
+
+/// A part of a key or a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// NULL.
+    Null,
+    /// A text.
+    Text(Cow<'a, [u8]>),
+}
+
+impl Piece<'_> {
+    /// The text; nothing for NULL.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Piece::Null => &[],
+            Piece::Text(text) => text,
+        }
+    }
+}
+
+impl FieldCodec {
+    /// A form with these options.
+    ///
+    /// # Errors
+    /// They contradict each other; in words.
+    pub fn new(
+        separator: Option<&[u8]>,
+        escape: Option<&[u8]>,
+        null_token: Option<&[u8]>,
+    ) -> Result<FieldCodec, String> {
+        let separator = separator.unwrap_or(b"\t");
+        if separator.is_empty() {
+            return Err("the separator is empty".to_owned());
+        }
+        let escape = match escape {
+            None => None,
+            Some([byte]) if !separator.contains(byte) => Some(*byte),
+            Some([_]) => return Err("the separator contains the escape byte".to_owned()),
+            Some(_) => return Err("escape must be one byte".to_owned()),
+        };
+        let clashes = |token: &[u8]| token.windows(separator.len()).any(|w| w == separator);
+        if null_token.is_some_and(clashes) {
+            return Err("null_token contains the separator".to_owned());
+        }
+        Ok(FieldCodec {
+            separator: separator.into(),
+            escape,
+            null_token: null_token.map(Box::from),
+        })
+    }
+
+    /// Whether NULL has a text of its own.
+    pub fn tells_null(&self) -> bool {
+        self.null_token.is_some()
+    }
+
+    /// Whether a single part stands as it is: there is nothing to escape and
+    /// no token.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.null_token.is_none() && self.escape.is_none()
+    }
+
+    /// The separator.
+    pub fn separator(&self) -> &[u8] {
+        &self.separator
+    }
+
+    /// Splits into parts.
+    pub fn split<'a>(&'a self, text: &'a [u8]) -> Pieces<'a> {
+        Pieces {
+            form: self,
+            rest: Some(text),
+        }
+    }
+
+    /// A text that is one part.
+    pub fn single<'a>(&self, text: &'a [u8]) -> Piece<'a> {
+        self.part(text, self.escape.is_some_and(|e| text.contains(&e)))
+    }
+
+    fn part<'a>(&self, raw: &'a [u8], escaped: bool) -> Piece<'a> {
+        if self.null_token.as_deref() == Some(raw) {
+            return Piece::Null;
+        }
+        let (true, Some(escape)) = (escaped, self.escape) else {
+            return Piece::Text(Cow::Borrowed(raw));
+        };
+        let mut text = Vec::with_capacity(raw.len());
+        let mut bytes = raw.iter();
+        while let Some(byte) = bytes.next() {
+            if *byte == escape {
+                // A last escape byte stands for itself.
+                text.push(bytes.next().copied().unwrap_or(escape));
+            } else {
+                text.push(*byte);
+            }
+        }
+        Piece::Text(Cow::Owned(text))
+    }
+
+    /// Appends the separator.
+    pub fn append_separator(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.separator);
+    }
+
+    /// Makes a part of what was appended from `start` on.
+    pub fn finish_part(&self, start: usize, is_null: bool, out: &mut Vec<u8>) {
+        if is_null {
+            out.truncate(start);
+            if let Some(token) = &self.null_token {
+                out.extend_from_slice(token);
+            }
+            return;
+        }
+        let Some(escape) = self.escape else {
+            return;
+        };
+        let first = self.separator.first().copied().unwrap_or(b'\t');
+        let raw = out.get(start..).unwrap_or_default();
+        let same = self.null_token.as_deref() == Some(raw);
+        let special = |b: &u8| *b == escape || *b == first;
+        if !same && !raw.iter().any(special) {
+            return;
+        }
+        let raw = raw.to_vec();
+        out.truncate(start);
+        for byte in &raw {
+            if special(byte) {
+                out.push(escape);
+            }
+            out.push(*byte);
+        }
+        if self.null_token.as_deref() == out.get(start..) {
+            out.insert(start, escape);
+        }
+    }
+}
+
+/// The parts of a text.
+#[derive(Clone, Debug)]
+pub struct Pieces<'a> {
+    form: &'a FieldCodec,
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = Piece<'a>;
+
+    fn next(&mut self) -> Option<Piece<'a>> {
+        let rest = self.rest.take()?;
+        let separator = &self.form.separator;
+        let (mut at, mut escaped) = (0, false);
+        while let Some(byte) = rest.get(at) {
+            if Some(*byte) == self.form.escape {
+                escaped = true;
+                at += 2;
+            } else if rest.get(at..).is_some_and(|r| r.starts_with(separator)) {
+                self.rest = rest.get(at + separator.len()..);
+                break;
+            } else {
+                at += 1;
+            }
+        }
+        let raw = rest.get(..at).unwrap_or(rest);
+        Some(self.form.part(raw, escaped))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &[u8]) -> Piece<'_> {
+        Piece::Text(Cow::Borrowed(text))
+    }
+
+    fn join(form: &FieldCodec, parts: &[Option<&[u8]>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (n, part) in parts.iter().enumerate() {
+            if n > 0 {
+                form.append_separator(&mut out);
+            }
+            let start = out.len();
+            out.extend_from_slice(part.unwrap_or(b"ignored"));
+            form.finish_part(start, part.is_none(), &mut out);
+        }
+        out
+    }
+
+    #[test]
+    fn tabs_stand_between_parts_and_null_is_nothing() {
+        let form = FieldCodec::default();
+        assert_eq!(join(&form, &[Some(b"a"), None, Some(b"")]), b"a\t\t");
+        let parts: Vec<_> = form.split(b"a\t\tb").collect();
+        assert_eq!(parts, [text(b"a"), text(b""), text(b"b")]);
+        assert_eq!(form.split(b"").count(), 1);
+    }
+
+    #[test]
+    fn what_was_joined_is_split_into_the_same_parts() {
+        let words: [&[u8]; 9] = [
+            b"",
+            b"a",
+            b"|",
+            b"||",
+            b"\\",
+            b"\\N",
+            b"N",
+            b"a|\\|b\\",
+            b"\\\\N",
+        ];
+        for token in [&b"\\N"[..], b"NULL", b"N"] {
+            for separator in [&b"|"[..], b"||", b"|,"] {
+                let form = FieldCodec::new(Some(separator), Some(b"\\"), Some(token)).unwrap();
+                for a in words {
+                    for b in words {
+                        let parts = [Some(a), None, Some(b)];
+                        let joined = join(&form, &parts);
+                        let split: Vec<_> = form.split(&joined).collect();
+                        assert_eq!(split, [text(a), Piece::Null, text(b)], "{joined:?}");
+                    }
+                    let single = join(&form, &[Some(a)]);
+                    assert_eq!(form.single(&single), text(a));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        assert!(FieldCodec::new(Some(b""), None, None).is_err());
+        assert!(FieldCodec::new(Some(b"|"), Some(b"|"), None).is_err());
+        assert!(FieldCodec::new(Some(b"|"), Some(b"ab"), None).is_err());
+        assert!(FieldCodec::new(Some(b"|"), None, Some(b"a|b")).is_err());
+    }
+}

@@ -1,0 +1,351 @@
+//! What a container puts into a row that is about to be written.
+//!
+//! Generated columns may be among its columns. What a client says of them is
+//! passed over, so that a value that was read can be stored again; a value of
+//! nothing else is refused. A generated key column must come to the key that
+//! was asked for.
+
+use crate::container::convert::Conversion;
+use crate::container::field_codec::Piece;
+use crate::container::json;
+use crate::container::{Container, ExpiryForm, Flags, Stored, ValueFormat, number, refused};
+use porpoise_rows::catalog::{Column, ColumnDefault, Table};
+use porpoise_rows::{Error, Result, Txn};
+use porpoise_types::{ColumnType, DateTime, Value, ValueRef, encode_key};
+
+impl Container {
+    /// A new row for a client's key: defaults but for the key.
+    ///
+    /// # Errors
+    /// A column would have no value (1364); as [`Container::append_key`].
+    pub fn new_row(&self, key: &[u8], convert: &mut Conversion) -> Result<Vec<Value>> {
+        if let Some(column) = &self.lacking {
+            return Err(lacks_default(column));
+        }
+        let mut row = convert.defaults(&self.table);
+        for (part, piece) in self.pieces(key)? {
+            let Some(column) = self.table.columns.get(part.column) else {
+                return Err(Error::DefinitionChanged);
+            };
+            put(&mut row, part.column, convert.key(column, piece.bytes())?);
+        }
+        Ok(row)
+    }
+
+    /// Puts a storage command's parts into a row; `version` is the row version
+    /// it will carry, for a `cas_column`.
+    ///
+    /// # Errors
+    /// A value does not fit its column.
+    pub fn apply(
+        &self,
+        row: &mut [Value],
+        what: Stored<'_>,
+        version: u64,
+        convert: &mut Conversion,
+    ) -> Result<()> {
+        self.apply_value(row, what.value, convert)?;
+        if let (Flags::Column(position), Some(flags)) = (self.flags, what.flags) {
+            let value = ValueRef::UInt(u64::from(flags));
+            put(row, position, convert.store(&self.table, position, value)?);
+        }
+        if let Some(expires) = what.expires {
+            self.apply_expiry(row, expires, convert)?;
+        }
+        self.apply_version(row, version);
+        Ok(())
+    }
+
+    /// Which columns of a new row a client gave by this value, or a default
+    /// already has: the others take their expressions' values.
+    ///
+    /// # Errors
+    /// The value is no object where it should be one.
+    pub(crate) fn given(&self, row: &[Value], value: &[u8]) -> Result<Vec<bool>> {
+        let members: Vec<usize> = match self.format {
+            ValueFormat::Text => self.values.clone(),
+            ValueFormat::Json => {
+                let members = json::members(value)?;
+                let columns = members.iter().map(|(name, _)| self.table.column(name));
+                columns.flatten().collect()
+            }
+        };
+        let named = |at: usize| members.contains(&at) || self.is_key(at);
+        let given = row.iter().enumerate();
+        Ok(given.map(|(at, v)| named(at) || !v.is_null()).collect())
+    }
+
+    fn is_generated(&self, position: usize) -> bool {
+        let column = self.table.columns.get(position);
+        column.is_some_and(|c| c.generated.is_some())
+    }
+
+    /// A row about to be written is under the key that was asked for: where a
+    /// key column is generated, the other columns decide.
+    ///
+    /// # Errors
+    /// It would be under another key; what computing it fails with.
+    pub(crate) fn check_key(&self, txn: &Txn, row: &[Value]) -> Result<()> {
+        if !self.key.iter().any(|part| self.is_generated(part.column)) {
+            return Ok(());
+        }
+        let mut computed = row.to_vec();
+        txn.generate(&self.table, &mut computed, 1)?;
+        for part in &self.key {
+            if let Some(value) = computed.get(part.column) {
+                self.check_same(row, part.column, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a row's version into its column, where the container has one.
+    pub(crate) fn apply_version(&self, row: &mut [Value], version: u64) {
+        let Some(position) = self.cas else {
+            return;
+        };
+        let unsigned = self
+            .table
+            .columns
+            .get(position)
+            .is_some_and(|c| c.ty.unsigned);
+        let value = if unsigned {
+            Value::UInt(version)
+        } else {
+            // Below 2^53.
+            Value::Int(version.cast_signed())
+        };
+        put(row, position, value);
+    }
+
+    fn apply_value(&self, row: &mut [Value], value: &[u8], convert: &mut Conversion) -> Result<()> {
+        if let (Some(position), ValueFormat::Text) = (self.increment, self.format) {
+            let number = number(value).map_or(ValueRef::Null, ValueRef::UInt);
+            if number.is_null() && self.values.is_empty() {
+                return Err(refused(format!(
+                    "Container '{}' has no value column for text, only an increment column",
+                    self.name
+                )));
+            }
+            put(row, position, convert.store(&self.table, position, number)?);
+        }
+        match self.values.as_slice() {
+            _ if self.format == ValueFormat::Json => self.apply_object(row, value, convert),
+            [first, rest @ ..]
+                if self.increment.is_none()
+                    && self.is_generated(*first)
+                    && rest.iter().all(|n| self.is_generated(*n)) =>
+            {
+                Err(is_generated(&self.table, *first))
+            }
+            [] => Ok(()),
+            [only] if self.is_generated(*only) => Ok(()),
+            [only] if self.form.is_plain() => {
+                let value = convert.store(&self.table, *only, ValueRef::Bytes(value))?;
+                put(row, *only, value);
+                Ok(())
+            }
+            several => self.apply_several(row, several, value, convert),
+        }
+    }
+
+    fn apply_several(
+        &self,
+        row: &mut [Value],
+        columns: &[usize],
+        value: &[u8],
+        convert: &mut Conversion,
+    ) -> Result<()> {
+        let pieces: Vec<Piece<'_>> = match columns {
+            [_] => vec![self.form.single(value)],
+            _ => self.form.split(value).take(columns.len() + 1).collect(),
+        };
+        let mut pieces = pieces.iter();
+        for position in columns {
+            let Some(column) = self.table.columns.get(*position) else {
+                return Err(Error::DefinitionChanged);
+            };
+            let value = match pieces.next() {
+                None | Some(Piece::Null) => ValueRef::Null,
+                // Without a token for it, nothing is NULL for a number.
+                Some(Piece::Text(text)) if text.is_empty() && self.empty_is_null(&column.ty) => {
+                    ValueRef::Null
+                }
+                Some(Piece::Text(text)) => ValueRef::Bytes(text),
+            };
+            if self.is_generated(*position) {
+                continue;
+            }
+            let stored = convert.store(&self.table, *position, value)?;
+            put(row, *position, stored);
+        }
+        if pieces.next().is_some() {
+            return Err(refused(format!(
+                "The value has more parts than container '{}' has value columns ({})",
+                self.name,
+                columns.len()
+            )));
+        }
+        Ok(())
+    }
+
+    fn empty_is_null(&self, ty: &ColumnType) -> bool {
+        !ty.is_string() && !self.form.tells_null()
+    }
+
+    fn apply_object(
+        &self,
+        row: &mut [Value],
+        value: &[u8],
+        convert: &mut Conversion,
+    ) -> Result<()> {
+        let mut seen: Vec<usize> = Vec::new();
+        for (name, raw) in json::members(value)? {
+            let position = self.table.column(&name);
+            let position = position.filter(|p| self.values.contains(p) || self.is_key(*p));
+            let (Some(position), Some(column)) =
+                (position, position.and_then(|p| self.table.columns.get(p)))
+            else {
+                return Err(refused(format!(
+                    "Container '{}' has no column '{name}'",
+                    self.name
+                )));
+            };
+            if seen.contains(&position) {
+                return Err(refused(format!(
+                    "Column '{name}' appears twice in the object"
+                )));
+            }
+            seen.push(position);
+            if self.is_generated(position) {
+                continue;
+            }
+            let part = json::part(&column.name, &column.ty, raw)?;
+            let stored = convert.store(&self.table, position, part.as_ref())?;
+            if self.is_key(position) {
+                self.check_same(row, position, &stored)?;
+            } else {
+                put(row, position, stored);
+            }
+        }
+        // Of an existing row it has a value.
+        let lacks = |p: &&usize| {
+            let open =
+                |c: &Column| !c.nullable && !c.auto_increment && c.default == ColumnDefault::None;
+            !seen.contains(p)
+                && !self.is_generated(**p)
+                && self.table.columns.get(**p).is_some_and(open)
+                && row.get(**p).is_some_and(Value::is_null)
+        };
+        match self.values.iter().find(lacks) {
+            Some(p) => Err(no_default(&self.table, *p)),
+            None => Ok(()),
+        }
+    }
+
+    fn is_key(&self, position: usize) -> bool {
+        self.key.iter().any(|part| part.column == position)
+    }
+
+    /// A key column in an object must have the key's value.
+    fn check_same(&self, row: &[Value], position: usize, stored: &Value) -> Result<()> {
+        let Some(column) = self.table.columns.get(position) else {
+            return Err(Error::DefinitionChanged);
+        };
+        let encoded = |value: ValueRef<'_>| {
+            let mut key = Vec::new();
+            encode_key(value, &column.ty, column.nullable, false, &mut key);
+            key
+        };
+        let own = row.get(position).map_or(ValueRef::Null, Value::as_ref);
+        if encoded(own) == encoded(stored.as_ref()) {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "Column '{}' differs from the key",
+            column.name
+        )))
+    }
+
+    /// Sets the moment of expiry (seconds since 1970, 0: never), where the
+    /// container has a column for it; true if it has.
+    ///
+    /// # Errors
+    /// The moment does not fit the column.
+    pub fn apply_expiry(
+        &self,
+        row: &mut [Value],
+        expires: i64,
+        convert: &mut Conversion,
+    ) -> Result<bool> {
+        let Some((position, form)) = self.expiry else {
+            return Ok(false);
+        };
+        let value = match (form, expires) {
+            (ExpiryForm::Seconds, seconds) => ValueRef::Int(seconds),
+            (ExpiryForm::Time, 0) => ValueRef::Null,
+            (ExpiryForm::Time, seconds) => {
+                let micros = seconds.saturating_mul(1_000_000);
+                DateTime::from_unix_micros(micros).map_or(ValueRef::Null, ValueRef::DateTime)
+            }
+        };
+        put(row, position, convert.store(&self.table, position, value)?);
+        Ok(true)
+    }
+
+    /// Puts a new number into the increment column, and its text into the
+    /// value column where that holds one.
+    ///
+    /// # Errors
+    /// The number does not fit.
+    pub fn apply_count(
+        &self,
+        row: &mut [Value],
+        count: u64,
+        version: u64,
+        convert: &mut Conversion,
+    ) -> Result<()> {
+        if let Some(position) = self.increment {
+            let value = convert.store(&self.table, position, ValueRef::UInt(count))?;
+            put(row, position, value);
+        }
+        if let ([only], ValueFormat::Text) = (self.values.as_slice(), self.format)
+            && row.get(*only).is_some_and(|v| !v.is_null())
+            && !self.is_generated(*only)
+        {
+            let text = count.to_string();
+            let value = convert.store(&self.table, *only, ValueRef::Bytes(text.as_bytes()))?;
+            put(row, *only, value);
+        }
+        self.apply_version(row, version);
+        Ok(())
+    }
+}
+
+fn no_default(table: &Table, position: usize) -> Error {
+    let column = table.columns.get(position);
+    column.map_or(Error::DefinitionChanged, |c| lacks_default(&c.name))
+}
+
+fn lacks_default(column: &str) -> Error {
+    let message = format!("Field '{column}' doesn't have a default value");
+    Error::refused(1364, "HY000", message)
+}
+
+/// 3105, where a value could go nowhere else.
+fn is_generated(table: &Table, position: usize) -> Error {
+    let Some(column) = table.columns.get(position) else {
+        return Error::DefinitionChanged;
+    };
+    let message = format!(
+        "The value specified for generated column '{}' in table '{}' is not allowed.",
+        column.name, table.name
+    );
+    Error::refused(3105, "HY000", message)
+}
+
+fn put(row: &mut [Value], position: usize, value: Value) {
+    if let Some(place) = row.get_mut(position) {
+        *place = value;
+    }
+}

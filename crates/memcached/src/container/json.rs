@@ -1,0 +1,208 @@
+//! Rows as JSON objects: containers whose `value_format` is `json`.
+//!
+//! A member is a column's name. Reading gives every column of the container;
+//! storing takes any of them: a column that is not a member keeps its value in
+//! a row that exists and gets its default in a new one. What is no column, and
+//! what is named twice, is refused. Key columns may be members: of a row that
+//! is stored they must have the key's value.
+//!
+//! | column | reads as | takes |
+//! |---|---|---|
+//! | integers, YEAR, FLOAT, DOUBLE, DECIMAL | a number | numbers, strings, booleans |
+//! | BIT | a number | numbers, booleans, strings: their bytes, coded by `base64:` or not |
+//! | JSON | what it is | anything |
+//! | BINARY, VARBINARY, BLOB | a string, `base64:` before what is no UTF-8 | strings |
+//! | all others | a string | strings, numbers, booleans |
+//! | NULL | null | null |
+//!
+//! Invariants:
+//! 1. What is read can be stored again and changes nothing.
+//! 2. Values go through the conversions of [`crate::container::convert`]: too long, out
+//!    of range or malformed is refused, never cut.
+//! 3. Members are passed over without recursion; a JSON column takes at most
+//!    128 levels.
+
+use crate::container::refused;
+use porpoise_base::base64;
+use porpoise_rows::{Result, RowRef};
+use porpoise_types::{Charset, ColumnType, Kind, Value, ValueRef, write_text};
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// Before bytes that are no UTF-8.
+const BASE64: &str = "base64:";
+
+/// A member of an object: its name and its text.
+pub type Member<'a> = (Cow<'a, str>, &'a RawValue);
+
+struct Members;
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Vec<Member<'de>>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(
+        self,
+        mut map: A,
+    ) -> std::result::Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some((name, value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+            members.push((name.0, value));
+        }
+        Ok(members)
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// The members of an object, in order.
+///
+/// # Errors
+/// The text is no JSON object; which says why.
+pub fn members(text: &[u8]) -> Result<Vec<Member<'_>>> {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let read = reader.deserialize_map(Members).and_then(|members| {
+        reader.end()?;
+        Ok(members)
+    });
+    read.map_err(|e| refused(format!("The value is not a JSON object of columns: {e}")))
+}
+
+/// What a member's text is for its column, before it is converted to the
+/// column's type.
+///
+/// # Errors
+/// A value of a kind that the column does not take.
+pub fn part(column: &str, ty: &ColumnType, value: &RawValue) -> Result<Value> {
+    let text = value.get();
+    if text == "null" {
+        return Ok(Value::Null);
+    }
+    if ty.kind == Kind::Json {
+        return Ok(Value::Bytes(text.into()));
+    }
+    let wrong = || refused(format!("Column '{column}' cannot hold {text:.40}"));
+    let binary = ty.is_string() && ty.collation.charset() == Charset::Binary;
+    match text.as_bytes().first() {
+        Some(b'"') => {
+            let string: String = serde_json::from_str(text).map_err(|_| wrong())?;
+            let codes = binary || ty.kind == Kind::Bit;
+            if let (true, Some(coded)) = (codes, string.strip_prefix(BASE64)) {
+                return base64::decode(coded.as_bytes())
+                    .map(Value::Bytes)
+                    .ok_or_else(wrong);
+            }
+            let charset = ty.collation.charset();
+            let (bytes, lost) = Charset::Utf8mb4.convert(charset, string.as_bytes());
+            match lost {
+                false => Ok(Value::Bytes(bytes.into_owned())),
+                true => Err(wrong()),
+            }
+        }
+        Some(b't') if !binary => Ok(Value::UInt(1)),
+        Some(b'f') if !binary => Ok(Value::UInt(0)),
+        Some(b'0'..=b'9') if ty.kind == Kind::Bit => {
+            text.parse().map(Value::UInt).map_err(|_| wrong())
+        }
+        Some(b'-' | b'0'..=b'9') if !binary => Ok(Value::Bytes(text.into())),
+        _ => Err(wrong()),
+    }
+}
+
+/// Appends the object of a row's columns.
+pub fn append(row: &RowRef<'_>, columns: &[usize], out: &mut Vec<u8>) {
+    let table = row.table();
+    out.push(b'{');
+    let mut first = true;
+    for position in columns {
+        let Some(column) = table.columns.get(*position) else {
+            continue;
+        };
+        if !first {
+            out.push(b',');
+        }
+        first = false;
+        append_string(&column.name, out);
+        out.push(b':');
+        append_value(row.get(*position), &column.ty, out);
+    }
+    out.push(b'}');
+}
+
+fn append_value(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
+    match (ty.kind, value) {
+        (_, ValueRef::Null) => out.extend_from_slice(b"null"),
+        (Kind::Bit, ValueRef::UInt(bits)) => {
+            out.extend_from_slice(bits.to_string().as_bytes());
+        }
+        (Kind::Json, ValueRef::Bytes(text)) => out.extend_from_slice(text),
+        (Kind::Enum | Kind::Set, _) => append_text(value, ty, out),
+        (Kind::Year, ValueRef::UInt(year)) => out.extend_from_slice(year.to_string().as_bytes()),
+        (_, ValueRef::Int(n)) => out.extend_from_slice(n.to_string().as_bytes()),
+        (_, ValueRef::UInt(n)) => out.extend_from_slice(n.to_string().as_bytes()),
+        (_, ValueRef::Double(_) | ValueRef::Decimal(_)) => {
+            let plain = ColumnType {
+                zerofill: false,
+                ..ty.clone()
+            };
+            write_text(value, &plain, out);
+        }
+        (_, ValueRef::Bytes(bytes)) if ty.collation.charset() == Charset::Binary => {
+            match std::str::from_utf8(bytes) {
+                Ok(text) if !text.starts_with(BASE64) => append_string(text, out),
+                _ => {
+                    out.push(b'"');
+                    out.extend_from_slice(BASE64.as_bytes());
+                    base64::encode(bytes, out);
+                    out.push(b'"');
+                }
+            }
+        }
+        _ => append_text(value, ty, out),
+    }
+}
+
+fn append_text(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
+    let mut text = Vec::new();
+    write_text(value, ty, &mut text);
+    let charset = ty.collation.charset();
+    let utf8 = match charset {
+        Charset::Binary | Charset::Utf8mb4 => Cow::Borrowed(text.as_slice()),
+        _ => charset.convert(Charset::Utf8mb4, &text).0,
+    };
+    append_string(&String::from_utf8_lossy(&utf8), out);
+}
+
+fn append_string(text: &str, out: &mut Vec<u8>) {
+    let start = out.len();
+    if serde_json::to_writer(&mut *out, text).is_err() {
+        // Writing a string into memory does not fail.
+        out.truncate(start);
+        out.extend_from_slice(b"\"\"");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_read_in_order_and_nothing_else_is() {
+        let found = members(br#" {"a": 1.50, "b\u0041": null, "a": [1, {"x": 2}]} "#).unwrap();
+        let texts: Vec<(&str, &str)> = found.iter().map(|(n, v)| (n.as_ref(), v.get())).collect();
+        assert_eq!(
+            texts,
+            [("a", "1.50"), ("bA", "null"), ("a", "[1, {\"x\": 2}]")]
+        );
+        for bad in ["", "1", "[]", "{", "{\"a\":1}x", "{\"a\"}", "null"] {
+            assert!(members(bad.as_bytes()).is_err(), "{bad}");
+        }
+        let deep = "[".repeat(1 << 20);
+        assert!(members(format!("{{\"a\":{deep}").as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,487 @@
+//! A table as memcached sees it: which columns are key, value, flags, and what
+//! becomes of a row when it is read and written.
+//!
+//! * Several key columns: the key behind the prefix is split at TABs, in the
+//!   order of `key_columns`; together they are the table's primary key, or one
+//!   of its unique keys.
+//! * Several value columns: joined by TABs when read and split when written.
+//!   NULL reads as nothing; nothing is NULL again in a column that holds no
+//!   text, and the empty string in one that does. Missing parts are NULL.
+//!   Options give another separator, an escape byte and a token for NULL (see
+//!   [`crate::container::field_codec`]), or make the value a JSON object (see [`crate::container::json`]).
+//! * An increment column holds the value's number: storing a text that is a
+//!   number puts it there, too, any other text puts NULL; `incr` and `decr`
+//!   change both. A row whose value columns are all NULL, or that has none,
+//!   reads as its number.
+//! * `flags` is a constant, or a column that keeps the client's flags.
+//! * A `cas_column` of 64 bits is filled with the row's version.
+//! * An `expire_time_column` holds seconds since 1970 (0 or NULL: never), or is
+//!   a TIMESTAMP or DATETIME in UTC (NULL: never).
+//!
+//! Invariants:
+//! 1. Columns that are not named here keep their values in rows that exist
+//!    and get their defaults in new ones.
+//! 2. No column is named twice, so no part of a write undoes another.
+
+pub(crate) mod chunked_values;
+pub mod convert;
+pub mod field_codec;
+mod generated_columns;
+mod json;
+
+use crate::container::chunked_values::ChunkedValues;
+use crate::container::convert::Conversion;
+use crate::container::field_codec::{FieldCodec, Piece};
+use porpoise_rows::catalog::{ColumnDefault, Table, TableId};
+use porpoise_rows::{Error, Result, RowRef};
+use porpoise_types::{Kind, Value, ValueRef, encode_key, write_text};
+use porpoise_wire::memcached::command::Item;
+use std::sync::Arc;
+
+/// Where the client's flags are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flags {
+    /// The same for every row.
+    Constant(u32),
+    /// In a column.
+    Column(usize),
+}
+
+/// How a column holds the moment of expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpiryForm {
+    /// Seconds since 1970.
+    Seconds,
+    /// TIMESTAMP or DATETIME.
+    Time,
+}
+
+/// What a value looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueFormat {
+    /// The columns' texts.
+    Text,
+    /// A JSON object of the columns.
+    Json,
+}
+
+/// One part of the key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyPart {
+    /// Position of the column.
+    pub(crate) column: usize,
+    /// Which part of the client's key it is.
+    pub(crate) piece: usize,
+    pub(crate) desc: bool,
+}
+
+/// A configured container, resolved; see the module.
+#[derive(Clone, Debug)]
+pub struct Container {
+    /// Its name.
+    pub name: String,
+    /// The table.
+    pub table: Arc<Table>,
+    /// The index that the key columns are: 0 is the primary key, others are
+    /// unique.
+    pub(crate) index: usize,
+    /// The index' parts in order.
+    pub(crate) key: Vec<KeyPart>,
+    /// How several key columns stand in one key.
+    pub(crate) key_form: FieldCodec,
+    /// How value columns stand in one value.
+    pub(crate) form: FieldCodec,
+    pub(crate) format: ValueFormat,
+    /// Positions of the value columns.
+    pub(crate) values: Vec<usize>,
+    pub(crate) flags: Flags,
+    pub(crate) increment: Option<usize>,
+    pub(crate) cas: Option<usize>,
+    pub(crate) expiry: Option<(usize, ExpiryForm)>,
+    /// The tables that a write may read or change.
+    pub(crate) write_set: Vec<TableId>,
+    /// Where values go that the value column is too short for.
+    pub(crate) large: Option<ChunkedValues>,
+    /// A column that new rows would lack a value for.
+    pub(crate) lacking: Option<String>,
+}
+
+/// What a storage command writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored<'a> {
+    /// The value.
+    pub value: &'a [u8],
+    /// The client's flags; `None` leaves them.
+    pub flags: Option<u32>,
+    /// The moment of expiry in seconds since 1970, 0: never; `None` leaves it.
+    pub expires: Option<i64>,
+}
+
+/// The moment a row expires, from what a client sends (protocol.txt): 0 never,
+/// negative at once, up to 30 days from now, beyond since 1970. 0 or seconds
+/// since 1970.
+pub fn moment(exptime: i64, now: i64) -> i64 {
+    const MONTH: i64 = 30 * 24 * 3600;
+    match exptime {
+        0 => 0,
+        e if e < 0 => 1,
+        e if e <= MONTH => now.saturating_add(e),
+        e => e,
+    }
+}
+
+/// A decimal number of 64 bits as memcached reads one: white space around it
+/// is passed over.
+pub fn number(text: &[u8]) -> Option<u64> {
+    let digits = text.trim_ascii();
+    let digits = digits.strip_prefix(b"+").unwrap_or(digits);
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+pub(crate) fn refused(message: String) -> Error {
+    Error::refused(1210, "HY000", message)
+}
+
+impl KeyPart {
+    fn piece(&self) -> usize {
+        self.piece
+    }
+}
+
+impl Container {
+    /// The index that keys are of: 0 is the primary key.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Where large values are, if the container has a table of them.
+    #[inline]
+    pub fn large(&self) -> Option<&ChunkedValues> {
+        self.large.as_ref()
+    }
+
+    /// Appends the bytes of the container's index for a client's key (without
+    /// prefix).
+    ///
+    /// # Errors
+    /// Where the key is no value of the key columns: no row can have it.
+    pub fn append_key(
+        &self,
+        key: &[u8],
+        convert: &mut Conversion,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        if let [part] = self.key.as_slice()
+            && self.key_form.is_plain()
+        {
+            return self.append_part(part, key, convert, out);
+        }
+        for (part, piece) in self.pieces(key)? {
+            self.append_part(part, piece.bytes(), convert, out)?;
+        }
+        Ok(())
+    }
+
+    /// Appends the key that a client would ask for a row with, without prefix.
+    pub(crate) fn append_key_text(&self, row: &RowRef<'_>, out: &mut Vec<u8>) {
+        for n in 0..self.key.len() {
+            if n > 0 {
+                self.key_form.append_separator(out);
+            }
+            let start = out.len();
+            if let Some(part) = self.key.iter().find(|part| part.piece == n) {
+                self.append_column(row, part.column, out);
+            }
+            self.key_form.finish_part(start, false, out);
+        }
+    }
+
+    /// The parts of a key, in the order of the index.
+    pub(crate) fn pieces<'a>(&'a self, key: &'a [u8]) -> Result<Vec<(&'a KeyPart, Piece<'a>)>> {
+        let pieces: Vec<Piece<'a>> = if self.key.len() == 1 {
+            vec![self.key_form.single(key)]
+        } else {
+            self.key_form.split(key).collect()
+        };
+        if pieces.len() != self.key.len() {
+            return Err(refused(format!(
+                "The key has {} parts, container '{}' has {} key columns",
+                pieces.len(),
+                self.name,
+                self.key.len()
+            )));
+        }
+        if pieces.contains(&Piece::Null) {
+            return Err(refused("A part of a key cannot be NULL".to_owned()));
+        }
+        let of = |part| pieces.get(KeyPart::piece(part)).cloned();
+        let pieces = self.key.iter().map(|part| (part, of(part)));
+        Ok(pieces
+            .map(|(part, piece)| (part, piece.unwrap_or(Piece::Null)))
+            .collect())
+    }
+
+    fn append_part(
+        &self,
+        part: &KeyPart,
+        piece: &[u8],
+        convert: &mut Conversion,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let Some(column) = self.table.columns.get(part.column) else {
+            return Err(Error::DefinitionChanged);
+        };
+        let direct = column.ty.kind == Kind::VarBinary && piece.len() <= column.ty.length as usize;
+        if direct {
+            let value = ValueRef::Bytes(piece);
+            encode_key(value, &column.ty, column.nullable, part.desc, out);
+            return Ok(());
+        }
+        let value = convert.key(column, piece)?;
+        encode_key(value.as_ref(), &column.ty, column.nullable, part.desc, out);
+        Ok(())
+    }
+
+    /// The columns that a storage command is sure to set.
+    pub fn replaced(&self) -> &[usize] {
+        match self.format {
+            ValueFormat::Text => &self.values,
+            // An object may leave some out.
+            ValueFormat::Json => &[],
+        }
+    }
+
+    /// Whether the value is the text of one string column, where a number
+    /// keeps its length.
+    pub fn holds_text(&self) -> bool {
+        let ([only], ValueFormat::Text) = (self.values.as_slice(), self.format) else {
+            return false;
+        };
+        self.table
+            .columns
+            .get(*only)
+            .is_some_and(|c| c.ty.is_string())
+    }
+
+    /// Positions of the columns that commands read or give values to.
+    pub(crate) fn used_columns(&self) -> Vec<usize> {
+        let mut used: Vec<usize> = self.key.iter().map(|part| part.column).collect();
+        used.extend(self.changed_columns());
+        used
+    }
+
+    /// Positions of the columns that commands change in rows that exist.
+    pub(crate) fn changed_columns(&self) -> Vec<usize> {
+        let mut changed = self.values.clone();
+        if let Flags::Column(at) = self.flags {
+            changed.push(at);
+        }
+        changed.extend(self.increment);
+        changed.extend(self.cas);
+        changed.extend(self.expiry.map(|(at, _)| at));
+        changed.retain(|at| self.key.iter().all(|part| part.column != *at));
+        changed
+    }
+
+    /// Whether rows can expire.
+    pub fn can_expire(&self) -> bool {
+        self.expiry.is_some()
+    }
+
+    /// Whether a row has expired at `now`, in microseconds since 1970.
+    #[inline]
+    pub fn expired(&self, row: &RowRef<'_>, now: impl FnOnce() -> i64) -> bool {
+        let Some((position, form)) = self.expiry else {
+            return false;
+        };
+        let moment = match (form, row.get(position)) {
+            (_, ValueRef::Int(0) | ValueRef::UInt(0) | ValueRef::Null) => return false,
+            (ExpiryForm::Seconds, ValueRef::Int(s)) => s.saturating_mul(1_000_000),
+            (ExpiryForm::Seconds, ValueRef::UInt(s)) => i64::try_from(s)
+                .unwrap_or(i64::MAX)
+                .saturating_mul(1_000_000),
+            (ExpiryForm::Time, ValueRef::DateTime(t)) => t.to_unix_micros(),
+            _ => return false,
+        };
+        moment <= now()
+    }
+
+    /// The row's flags.
+    #[inline]
+    pub fn flags_of(&self, row: &RowRef<'_>) -> u32 {
+        match self.flags {
+            Flags::Constant(flags) => flags,
+            Flags::Column(position) => match row.get(position) {
+                ValueRef::UInt(flags) => u32::try_from(flags).unwrap_or(u32::MAX),
+                ValueRef::Int(flags) => u32::try_from(flags).unwrap_or(0),
+                _ => 0,
+            },
+        }
+    }
+
+    /// The row's value as the client sees it: where it lies, or put together
+    /// in `scratch`.
+    #[inline]
+    pub fn value_of<'a>(&self, row: &RowRef<'a>, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+        if let ([only], ValueFormat::Text) = (self.values.as_slice(), self.format)
+            && self.form.is_plain()
+            && let ValueRef::Bytes(bytes) = row.get(*only)
+            && self
+                .table
+                .columns
+                .get(*only)
+                .is_some_and(|c| c.ty.is_string())
+        {
+            return bytes;
+        }
+        scratch.clear();
+        self.append_value(row, scratch);
+        scratch
+    }
+
+    fn append_value(&self, row: &RowRef<'_>, out: &mut Vec<u8>) {
+        if self.format == ValueFormat::Json {
+            json::append(row, &self.values, out);
+            return;
+        }
+        let mut all_null = true;
+        for (n, position) in self.values.iter().enumerate() {
+            if n > 0 {
+                self.form.append_separator(out);
+            }
+            let start = out.len();
+            let is_null = self.append_column(row, *position, out);
+            self.form.finish_part(start, is_null, out);
+            all_null &= is_null;
+        }
+        if let (true, Some(position)) = (all_null, self.increment) {
+            out.clear();
+            self.append_column(row, position, out);
+        }
+    }
+
+    /// Appends a column's text; true when it is NULL.
+    fn append_column(&self, row: &RowRef<'_>, position: usize, out: &mut Vec<u8>) -> bool {
+        let value = row.get(position);
+        if let Some(column) = self.table.columns.get(position) {
+            write_text(value, &column.ty, out);
+        }
+        value.is_null()
+    }
+
+    /// Why the container cannot count or extend its values, if it cannot.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn check_single(&self, verb: &str) -> Result<()> {
+        let why = match self.format {
+            ValueFormat::Json => "whose values are JSON objects",
+            ValueFormat::Text if self.values.len() > 1 => "which has several value columns",
+            ValueFormat::Text => return Ok(()),
+        };
+        Err(refused(format!(
+            "{verb} is not defined on container '{}', {why}",
+            self.name
+        )))
+    }
+
+    /// Whether `incr` acts on a column of its own.
+    pub fn counts_in_column(&self) -> bool {
+        self.increment.is_some()
+    }
+
+    /// The number of a row's increment column; `None` where that is NULL.
+    pub fn counter_of(&self, row: &RowRef<'_>) -> Option<u64> {
+        match row.get(self.increment?) {
+            ValueRef::UInt(n) => Some(n),
+            ValueRef::Int(n) => u64::try_from(n).ok(),
+            _ => None,
+        }
+    }
+}
+
+/// The name of a column of `table` that has no default, may not be NULL and is
+/// not among `given`.
+pub(crate) fn lacking(table: &Table, given: &[usize]) -> Option<String> {
+    let lacks = |(n, c): (usize, &porpoise_rows::catalog::Column)| {
+        let open = !c.nullable
+            && !c.auto_increment
+            && c.default == ColumnDefault::None
+            && c.generated.is_none();
+        (open && !given.contains(&n)).then(|| c.name.clone())
+    };
+    table.columns.iter().enumerate().find_map(lacks)
+}
+
+/// A row's values, owned; those of `replaced` columns, which are about to be
+/// set, are NULL and need no copy.
+pub fn owned(table: &Table, row: &RowRef<'_>, replaced: &[usize]) -> Vec<Value> {
+    let copy = |n: usize| {
+        if replaced.contains(&n) {
+            Value::Null
+        } else {
+            row.get(n).to_owned()
+        }
+    };
+    (0..table.columns.len()).map(copy).collect()
+}
+
+impl Container {
+    /// When a row expires, in seconds since 1970; 0: never.
+    pub fn expires_of(&self, row: &RowRef<'_>) -> i64 {
+        let Some((position, form)) = self.expiry else {
+            return 0;
+        };
+        match (form, row.get(position)) {
+            (ExpiryForm::Seconds, ValueRef::Int(s)) => s,
+            (ExpiryForm::Seconds, ValueRef::UInt(s)) => i64::try_from(s).unwrap_or(i64::MAX),
+            // A part of a second counts whole: the row is there until its end.
+            (ExpiryForm::Time, ValueRef::DateTime(t)) => t
+                .to_unix_micros()
+                .saturating_add(999_999)
+                .div_euclid(1_000_000),
+            _ => 0,
+        }
+    }
+
+    /// A row as an item; its value lies in the row, or is put together in
+    /// `scratch`.
+    #[inline]
+    pub fn item_of<'a>(&self, row: &RowRef<'a>, scratch: &'a mut Vec<u8>) -> Item<'a> {
+        Item {
+            flags: self.flags_of(row),
+            version: row.version(),
+            expires: self.expires_of(row),
+            value: self.value_of(row, scratch),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expiry_times_are_relative_up_to_thirty_days() {
+        assert_eq!(moment(0, 1000), 0);
+        assert_eq!(moment(-1, 1000), 1);
+        assert_eq!(moment(60, 1000), 1060);
+        assert_eq!(moment(2_592_000, 1000), 2_593_000);
+        assert_eq!(moment(2_592_001, 1000), 2_592_001);
+        assert_eq!(moment(i64::MIN, i64::MAX), 1);
+    }
+
+    #[test]
+    fn numbers_are_read_as_memcached_reads_them() {
+        assert_eq!(number(b"12"), Some(12));
+        assert_eq!(number(b"9 "), Some(9));
+        assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(number(b"18446744073709551616"), None);
+        assert_eq!(number(b""), None);
+        assert_eq!(number(b"-1"), None);
+        assert_eq!(number(b"1x"), None);
+    }
+}

@@ -1,0 +1,424 @@
+//! What the commands of a connection share: scratch space, the transaction of
+//! a write, the snapshot of reads.
+//!
+//! Invariants:
+//! 1. A write is one autocommit transaction, run again from its start on a
+//!    conflict or deadlock, at most [`TRIES`] times (transactions.md, rule 2):
+//!    nothing of it was answered.
+//! 2. A write holds the metadata locks of its table, closed over foreign keys,
+//!    from before it looks at the definition to its end (rule 41). Reads hold
+//!    none: a definition that changed under them is noticed, and they begin
+//!    again.
+//! 3. Consecutive reads of one batch of requests share a snapshot; it ends
+//!    with the batch, and with every write of the connection.
+//! 4. Every reply is held back for the newest commit that was seen for it.
+//! 5. A connection sees its own writes although they are not durable yet: a
+//!    single key is then read at its newest state, several keys after the log
+//!    has caught up.
+
+pub(crate) mod delay;
+pub(crate) mod identity;
+mod listener_state;
+pub(crate) mod requirement;
+pub(crate) mod stats;
+
+pub(crate) use listener_state::ListenerState;
+
+use crate::container::Container;
+use crate::container::convert::Conversion;
+use crate::context::identity::Identity;
+use crate::context::requirement::Requirement;
+use crate::item_metadata::{ItemId, ItemMetadata, Mark, MetadataUpdate};
+use crate::mapping::Target;
+use crate::mapping::mapping_cache::CurrentMapping;
+use porpoise_base::blocking::blocking;
+use porpoise_base::cancel::Cancel;
+use porpoise_kv::{self as kv, CommitPosition, Read};
+use porpoise_rows::mdl::{MdlError, MdlSession};
+use porpoise_rows::{BeginOptions, Error, Txn};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Runs of a write before its conflict is reported.
+const TRIES: usize = 16;
+
+/// Why a command was not carried out.
+#[derive(Clone, Debug)]
+pub enum Failure {
+    /// By the configuration, or the command's own rules.
+    Refused(String),
+    /// The account lacks a privilege.
+    Denied(String),
+    /// The key is no value of the key columns: no such row can exist.
+    NoSuchKey(Error),
+    /// By the rows.
+    Rows(Error),
+    /// The client is gone, or part of the answer is and cannot be taken back.
+    Gone,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Rows(error)
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Refused(why) | Failure::Denied(why) => f.write_str(why),
+            Failure::NoSuchKey(error) | Failure::Rows(error) => write!(f, "{error}"),
+            Failure::Gone => f.write_str("the client has disconnected"),
+        }
+    }
+}
+
+impl Failure {
+    /// Whether the connection must end.
+    pub fn ends_session(&self) -> bool {
+        match self {
+            Failure::Gone => true,
+            Failure::Rows(error) => error.ends_session(),
+            _ => false,
+        }
+    }
+}
+
+/// How a write ended, and what its reply waits for.
+pub struct Done<T> {
+    /// The outcome.
+    pub outcome: Result<T, Failure>,
+    /// What the reply waits for.
+    pub ticket: CommitPosition,
+}
+
+/// One attempt at a write.
+pub enum Attempt<T> {
+    /// It came to an end.
+    Done(Done<T>),
+    /// The mapping is older than the definitions.
+    Stale,
+}
+
+impl<T> Attempt<T> {
+    /// It failed.
+    pub(crate) fn failed(failure: Failure, ticket: CommitPosition) -> Attempt<T> {
+        Attempt::Done(Done {
+            outcome: Err(failure),
+            ticket,
+        })
+    }
+
+    /// Rolls back with an outcome that tells so.
+    pub(crate) fn given_up(txn: Txn, outcome: T) -> Attempt<T> {
+        let ticket = txn.seen();
+        txn.rollback();
+        Attempt::Done(Done {
+            outcome: Ok(outcome),
+            ticket,
+        })
+    }
+
+    /// Commits, or rolls back where the outcome is a failure.
+    pub(crate) fn end(txn: Txn, outcome: Result<T, Failure>) -> Attempt<T> {
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(failure) => return Attempt::failed(failure, txn.seen()),
+        };
+        match txn.commit() {
+            Err(error) => Attempt::failed(error.into(), CommitPosition::NONE),
+            Ok(commit) => Attempt::Done(Done {
+                outcome: Ok(outcome),
+                ticket: commit.position,
+            }),
+        }
+    }
+}
+
+/// The row a write is about, for its closure.
+pub struct Place<'a> {
+    /// The container.
+    pub container: &'a Container,
+    /// The key without its prefix.
+    pub key: &'a [u8],
+    /// The key's bytes in the container's index.
+    pub index_key: &'a [u8],
+    /// The primary key's bytes; where the container's index is another one,
+    /// empty until the row was found.
+    pub primary: Cow<'a, [u8]>,
+    /// Conversions at the command's time.
+    pub convert: Conversion,
+    /// Longest value in bytes.
+    pub max_value: usize,
+    /// What is kept of items beyond their rows.
+    pub metadata: &'a ItemMetadata,
+}
+
+impl Place<'_> {
+    /// The name of the item.
+    pub(crate) fn id(&self) -> ItemId {
+        self.metadata.id(self.container.table.id, self.index_key)
+    }
+
+    /// The version that a row of this version shows.
+    pub(crate) fn shown(&self, version: u64) -> u64 {
+        self.metadata.shown(|| self.id(), version)
+    }
+
+    /// What is there in place of a row.
+    pub(crate) fn placeholder(&self) -> Option<Mark> {
+        if !self.metadata.any_marks() {
+            return None;
+        }
+        let now = self.convert.unix_seconds();
+        self.metadata.placeholder(self.id(), now)
+    }
+
+    /// What a change to `version` means for the item's mark: it is stale, or
+    /// shows another version than its own.
+    ///
+    /// # Errors
+    /// Another version cannot be kept.
+    pub(crate) fn after(
+        &self,
+        version: u64,
+        stale: bool,
+        shown: Option<u64>,
+    ) -> Result<MetadataUpdate, Failure> {
+        let shown = shown.unwrap_or(0);
+        if !stale && shown == 0 && !self.metadata.any_marks() {
+            return Ok(MetadataUpdate::default());
+        }
+        let id = self.id();
+        if shown != 0 && !self.metadata.has_room(id) {
+            return Err(Failure::Refused("out of memory storing object".to_owned()));
+        }
+        Ok(MetadataUpdate {
+            id: Some(id),
+            version,
+            stale,
+            sent: false,
+            shown,
+        })
+    }
+}
+
+/// What a connection works with; see the module.
+pub struct CommandContext {
+    pub(crate) shared: Arc<ListenerState>,
+    /// The account that commands act as.
+    pub(crate) identity: Identity,
+    cancel: Cancel,
+    mdl: MdlSession,
+    /// Encoded keys.
+    pub(crate) keys: Vec<u8>,
+    /// Values put together.
+    pub(crate) text: Vec<u8>,
+    reader: Option<Txn>,
+    /// The container that keys are of, without a prefix (see
+    /// [`crate::read::innodb_containers`]).
+    pub(crate) selected: Option<Box<[u8]>>,
+    /// The newest commit of this connection.
+    own: CommitPosition,
+}
+
+impl CommandContext {
+    pub(crate) fn new(
+        shared: Arc<ListenerState>,
+        identity: Identity,
+        cancel: Cancel,
+    ) -> CommandContext {
+        CommandContext {
+            identity,
+            mdl: shared.db.mdl().session(),
+            shared,
+            cancel,
+            keys: Vec::new(),
+            text: Vec::new(),
+            reader: None,
+            selected: None,
+            own: CommitPosition::NONE,
+        }
+    }
+
+    fn options(&self) -> BeginOptions {
+        BeginOptions {
+            cancel: self.cancel.clone(),
+            ..BeginOptions::default()
+        }
+    }
+
+    /// A transaction outside [`CommandContext::write`].
+    pub(crate) fn begin(&self) -> Result<Txn, Error> {
+        self.shared.db.begin(self.options())
+    }
+
+    /// The end of a batch of requests.
+    pub(crate) fn end_batch(&mut self) {
+        const KEPT: usize = 64 * 1024;
+        self.reader = None;
+        for buffer in [&mut self.keys, &mut self.text] {
+            buffer.clear();
+            buffer.shrink_to(KEPT);
+        }
+    }
+
+    /// The snapshot of this batch's reads and how to read `count` keys in it.
+    /// Give the transaction back with [`CommandContext::give_back`].
+    pub(crate) fn reader(&mut self, count: usize) -> Result<(Txn, Read), Failure> {
+        let engine = self.shared.db.engine();
+        let mut read = Read::SNAPSHOT;
+        if self.own != CommitPosition::NONE {
+            if engine.durable_position() >= self.own {
+                self.own = CommitPosition::NONE;
+            } else if count == 1 {
+                read = Read::CURRENT;
+            } else {
+                let own = self.own;
+                blocking(|| engine.wait_durable(own)).map_err(Error::from)?;
+                self.own = CommitPosition::NONE;
+            }
+        }
+        let txn = match self.reader.take() {
+            Some(txn) => txn,
+            None => self.begin()?,
+        };
+        Ok((txn, read))
+    }
+
+    /// Keeps the snapshot for the next read of the batch.
+    pub(crate) fn give_back(&mut self, reader: Txn) {
+        self.reader = Some(reader);
+    }
+
+    /// Whether a commit of this connection may not be in the log yet.
+    pub(crate) fn has_pending_own(&self) -> bool {
+        self.own != CommitPosition::NONE && self.shared.db.engine().durable_position() < self.own
+    }
+
+    /// A commit of this connection.
+    pub(crate) fn note_own(&mut self, ticket: CommitPosition) {
+        self.own = self.own.max(ticket);
+    }
+
+    /// Runs a write on the row of a client's key.
+    pub(crate) fn write<T>(
+        &mut self,
+        current: &mut Arc<CurrentMapping>,
+        requirement: Requirement,
+        key: &[u8],
+        mut run: impl FnMut(&mut Txn, &mut Place<'_>) -> Result<T, Failure>,
+    ) -> Done<T> {
+        self.repeat(current, |context, current| {
+            context.attempt(current, requirement, key, &mut run)
+        })
+    }
+
+    /// Runs attempts at a write until one is final.
+    pub(crate) fn repeat<T>(
+        &mut self,
+        current: &mut Arc<CurrentMapping>,
+        mut attempt: impl FnMut(&mut CommandContext, &CurrentMapping) -> Attempt<T>,
+    ) -> Done<T> {
+        self.reader = None;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let ended = attempt(self, current);
+            self.mdl.release();
+            match ended {
+                Attempt::Done(done) => {
+                    let again = matches!(&done.outcome, Err(Failure::Rows(e)) if repeatable(e));
+                    if !again || tries >= TRIES {
+                        self.note_own(done.ticket);
+                        return done;
+                    }
+                }
+                Attempt::Stale if tries >= TRIES => {
+                    let outcome = Err(Failure::Rows(Error::DefinitionChanged));
+                    let ticket = CommitPosition::NONE;
+                    return Done { outcome, ticket };
+                }
+                Attempt::Stale => {}
+            }
+            self.shared.mapping.renew(current);
+        }
+    }
+
+    fn attempt<T>(
+        &mut self,
+        current: &CurrentMapping,
+        requirement: Requirement,
+        key: &[u8],
+        run: &mut impl FnMut(&mut Txn, &mut Place<'_>) -> Result<T, Failure>,
+    ) -> Attempt<T> {
+        let failed = Attempt::failed;
+        let found = self.target(&current.mapping, key, requirement);
+        let (container, rest) = match found {
+            Ok(Target::Row(_, container, rest)) => (container, rest),
+            Ok(Target::Cache) => {
+                // The policy changed meanwhile: the next attempt sees it.
+                return Attempt::Stale;
+            }
+            Err(failure) => return failed(failure, CommitPosition::NONE),
+        };
+        let db = &self.shared.db;
+        if let Err(error) = self.share(&container.write_set) {
+            return failed(error.into(), CommitPosition::NONE);
+        }
+        if db.catalog_version() != current.mapping.catalog_version {
+            return Attempt::Stale;
+        }
+        let mut convert = Conversion::new(db.clock().as_ref());
+        self.keys.clear();
+        if let Err(error) = container.append_key(rest, &mut convert, &mut self.keys) {
+            return failed(Failure::NoSuchKey(error), CommitPosition::NONE);
+        }
+        let mut place = Place {
+            container,
+            key: rest,
+            index_key: &self.keys,
+            primary: match container.index() {
+                0 => Cow::Borrowed(self.keys.as_slice()),
+                _ => Cow::Borrowed(&[]),
+            },
+            convert,
+            max_value: self.shared.limits.max_value,
+            metadata: &self.shared.metadata,
+        };
+        let mut txn = match db.begin(self.options()) {
+            Ok(txn) => txn,
+            Err(error) => return failed(error.into(), CommitPosition::NONE),
+        };
+        let outcome = run(&mut txn, &mut place);
+        Attempt::end(txn, outcome)
+    }
+
+    /// Takes part in the metadata locks of tables until [`CommandContext::unshare`].
+    pub(crate) fn share(&self, tables: &[porpoise_rows::catalog::TableId]) -> Result<(), Error> {
+        let deadline = BeginOptions::default().lock_wait;
+        let deadline = self.shared.db.clock().now() + deadline;
+        self.mdl
+            .share(tables, deadline, &self.cancel)
+            .map_err(|error| match error {
+                MdlError::Timeout => Error::Kv(kv::Error::LockTimeout),
+                MdlError::Cancelled(reason) => Error::Kv(kv::Error::Cancelled(reason)),
+            })
+    }
+
+    /// Gives the metadata locks back.
+    pub(crate) fn unshare(&self) {
+        self.mdl.release();
+    }
+}
+
+/// Whether a single autocommit command may be run again: nothing of it was
+/// committed or answered.
+pub(crate) fn repeatable(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::SnapshotConflict
+            | Error::DefinitionChanged
+            | Error::Kv(kv::Error::Conflict | kv::Error::Deadlock | kv::Error::NoSuchSpace(_))
+    )
+}

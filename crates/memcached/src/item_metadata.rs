@@ -1,0 +1,378 @@
+//! What meta commands keep of items beyond their rows: whether an item is
+//! stale, who has been told to recache it, placeholders of items that someone
+//! is fetching, versions that clients chose, and when an item was last looked
+//! at. All of it lies in memory, none of it costs a write to a row, and a
+//! restart forgets it, as it makes memcached forget everything.
+//!
+//! An entry belongs to a primary key of a table and to one version of the row:
+//! once anybody writes the row, through any protocol, the entry means nothing any
+//! more. A placeholder (version 0) belongs to the absence of the row.
+//!
+//! Invariants:
+//! 1. Bounded: at most [`MOST_MARKS`] marks and [`MOST_LOOKS`] looks. Looks
+//!    make room by forgetting those that were not used lately. A mark is never
+//!    given up for another: where there is no room the command does without,
+//!    in a way that is safe (an item that cannot be marked as stale is deleted,
+//!    a placeholder is not made, a chosen version is refused).
+//! 2. A read that concerns no mark pays one load as long as there are none.
+//! 3. Looks are kept only after the first command that asked for them.
+//! 4. What a change means for a mark is settled after its commit: one that is
+//!    rolled back leaves the mark as it was.
+//! 5. An entry is found by 128 bits of keyed hash: keys of the same hash would
+//!    also need the same version to be taken for each other.
+//!
+//! Rejected: columns for this in `ndbmemcache.kv` (a write for every read), and
+//! vivifying `mg` by inserting an empty row, which SQL would see and a table
+//! with required columns or foreign keys would refuse.
+
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use porpoise_rows::catalog::TableId;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+
+/// Most marks kept.
+pub const MOST_MARKS: usize = 1 << 18;
+/// Most looks kept.
+pub const MOST_LOOKS: usize = 1 << 18;
+const SHARDS: usize = 16;
+
+/// Names an item: table and primary key, hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ItemId(u64, u64);
+
+/// What is kept of an item of interest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// The version of the row that this is about; 0: there is none.
+    pub version: u64,
+    /// Its value is out of date.
+    pub stale: bool,
+    /// Somebody has been told to fetch it anew.
+    pub sent: bool,
+    /// The version to show in place of the row's; 0: the row's.
+    pub shown: u64,
+    /// When a placeholder ends, in seconds since 1970; 0: never.
+    pub expires: i64,
+}
+
+impl Mark {
+    fn is_placeholder(&self, now: i64) -> bool {
+        self.version == 0 && (self.expires == 0 || self.expires > now)
+    }
+}
+
+/// What is to become of an item's mark once a change of it is committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MetadataUpdate {
+    /// The item; `None`: its mark stays as it is.
+    pub id: Option<ItemId>,
+    /// The version that the change gave it; 0: it is gone.
+    pub version: u64,
+    /// It is stale.
+    pub stale: bool,
+    /// Somebody has been told to fetch it anew.
+    pub sent: bool,
+    /// The version to show in place of the row's; 0: the row's.
+    pub shown: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    version: u64,
+    at: i64,
+}
+
+#[derive(Default)]
+struct Shard {
+    marks: HashMap<ItemId, Mark, RandomState>,
+    /// Used since the last turn, and before.
+    young: HashMap<ItemId, Look, RandomState>,
+    old: HashMap<ItemId, Look, RandomState>,
+}
+
+/// See the module.
+pub struct ItemMetadata {
+    seeds: (RandomState, RandomState),
+    shards: Vec<Mutex<Shard>>,
+    marks: AtomicUsize,
+    looks: AtomicBool,
+    /// The second in which ended placeholders were dropped last.
+    swept: AtomicI64,
+}
+
+impl ItemMetadata {
+    /// Empty.
+    pub fn new() -> ItemMetadata {
+        ItemMetadata {
+            seeds: (RandomState::default(), RandomState::default()),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            marks: AtomicUsize::new(0),
+            looks: AtomicBool::new(false),
+            swept: AtomicI64::new(i64::MIN),
+        }
+    }
+
+    /// The name of an item.
+    pub fn id(&self, table: TableId, primary: &[u8]) -> ItemId {
+        ItemId(
+            self.seeds.0.hash_one((table, primary)),
+            self.seeds.1.hash_one((table, primary)),
+        )
+    }
+
+    fn with<T>(&self, id: ItemId, act: impl FnOnce(&mut Shard) -> T) -> Option<T> {
+        let at = usize::try_from(id.0 % SHARDS as u64).unwrap_or(0);
+        Some(act(&mut self.shards.get(at)?.lock()))
+    }
+
+    /// Whether there are marks at all.
+    #[inline]
+    pub fn any_marks(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether looks are kept.
+    #[inline]
+    pub fn keeps_looks(&self) -> bool {
+        self.looks.load(Ordering::Relaxed)
+    }
+
+    /// Looks are kept from now on.
+    pub fn keep_looks(&self) {
+        if !self.keeps_looks() {
+            self.looks.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The mark of a row of this version.
+    pub fn mark(&self, id: ItemId, version: u64) -> Option<Mark> {
+        if !self.any_marks() {
+            return None;
+        }
+        let found = self.with(id, |shard| shard.marks.get(&id).copied())??;
+        (found.version == version).then_some(found)
+    }
+
+    /// The version that a row shows.
+    #[inline]
+    pub fn shown(&self, id: impl FnOnce() -> ItemId, version: u64) -> u64 {
+        if !self.any_marks() {
+            return version;
+        }
+        let mark = self.mark(id(), version);
+        mark.map(|m| m.shown).filter(|s| *s != 0).unwrap_or(version)
+    }
+
+    /// The placeholder in place of a row that is not there.
+    pub fn placeholder(&self, id: ItemId, now: i64) -> Option<Mark> {
+        self.mark(id, 0).filter(|mark| mark.is_placeholder(now))
+    }
+
+    /// Changes the mark of a row of this version, or makes one; false where
+    /// there is no room for it.
+    pub fn change(&self, id: ItemId, version: u64, act: impl FnOnce(&mut Mark)) -> bool {
+        let done = self.with(id, |shard| {
+            let room = shard.marks.len() < MOST_MARKS / SHARDS;
+            if !room && !shard.marks.contains_key(&id) {
+                return false;
+            }
+            let mark = shard.marks.entry(id).or_insert_with(|| {
+                self.marks.fetch_add(1, Ordering::Relaxed);
+                Mark::default()
+            });
+            if mark.version != version {
+                *mark = Mark {
+                    version,
+                    ..Mark::default()
+                };
+            }
+            act(mark);
+            true
+        });
+        done.unwrap_or(false)
+    }
+
+    /// Makes a placeholder where there is none: true and itself where it was
+    /// made, false and the one that is there, or nothing where there is no
+    /// room.
+    pub fn vivify(&self, id: ItemId, now: i64, new: Mark) -> Option<(bool, Mark)> {
+        let mut held = None;
+        let room = self.change(id, 0, |mark| {
+            // A mark made just now has no version to show.
+            if mark.shown != 0 && mark.is_placeholder(now) {
+                held = Some((false, *mark));
+            } else {
+                *mark = Mark { version: 0, ..new };
+                held = Some((true, new));
+            }
+        });
+        // Once a second: going over all marks is no small work.
+        if !room && self.swept.swap(now, Ordering::Relaxed) != now {
+            self.sweep(now);
+        }
+        held
+    }
+
+    /// Tells somebody to fetch an item anew, if nobody has been told yet.
+    pub fn win(&self, id: ItemId, version: u64) -> bool {
+        let mut won = false;
+        let room = self.change(id, version, |mark| {
+            won = !mark.sent;
+            mark.sent = true;
+        });
+        // Without room everybody is told: more work, nothing wrong.
+        won || !room
+    }
+
+    /// Whether a mark of this item would find room, with some to spare for
+    /// those that ask at the same time.
+    pub fn has_room(&self, id: ItemId) -> bool {
+        const SPARE: usize = 64;
+        let room = self.with(id, |shard| {
+            shard.marks.len() + SPARE < MOST_MARKS / SHARDS || shard.marks.contains_key(&id)
+        });
+        room.unwrap_or(false)
+    }
+
+    /// What a commit means for an item's mark.
+    #[inline]
+    pub fn settle(&self, after: &MetadataUpdate) {
+        let Some(id) = after.id else { return };
+        if after.stale || after.shown != 0 {
+            self.change(id, after.version, |mark| {
+                mark.stale = after.stale;
+                mark.sent = after.sent;
+                mark.shown = after.shown;
+            });
+        } else {
+            self.remove(id);
+        }
+    }
+
+    fn remove(&self, id: ItemId) {
+        self.with(id, |shard| {
+            if shard.marks.remove(&id).is_some() {
+                self.marks.fetch_sub(1, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Drops placeholders that have ended.
+    fn sweep(&self, now: i64) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let before = shard.marks.len();
+            let useful = |mark: &Mark| mark.version != 0 || mark.is_placeholder(now);
+            shard.marks.retain(|_, mark| useful(mark));
+            let gone = before - shard.marks.len();
+            self.marks.fetch_sub(gone, Ordering::Relaxed);
+        }
+    }
+
+    /// Everything was deleted.
+    pub fn clear(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let gone = shard.marks.len();
+            *shard = Shard::default();
+            self.marks.fetch_sub(gone, Ordering::Relaxed);
+        }
+    }
+
+    /// When a row of this version was last looked at, if it was.
+    pub fn last_look(&self, id: ItemId, version: u64) -> Option<i64> {
+        let found = self.with(id, |shard| {
+            let found = shard.young.get(&id).or_else(|| shard.old.get(&id));
+            found.copied()
+        })??;
+        (found.version == version).then_some(found.at)
+    }
+
+    /// A row of this version is looked at.
+    pub fn look(&self, id: ItemId, version: u64, now: i64) {
+        self.with(id, |shard| {
+            if shard.young.len() >= MOST_LOOKS / SHARDS / 2 {
+                shard.old = std::mem::take(&mut shard.young);
+            }
+            let look = Look { version, at: now };
+            shard.young.insert(id, look);
+        });
+    }
+}
+
+impl Default for ItemMetadata {
+    fn default() -> ItemMetadata {
+        ItemMetadata::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placeholder(expires: i64, shown: u64) -> Mark {
+        Mark {
+            sent: true,
+            shown,
+            expires,
+            ..Mark::default()
+        }
+    }
+
+    #[test]
+    fn a_mark_belongs_to_one_version() {
+        let metadata = ItemMetadata::new();
+        let id = metadata.id(TableId(1), b"k");
+        assert!(metadata.change(id, 7, |mark| mark.stale = true));
+        assert!(metadata.mark(id, 7).unwrap().stale);
+        assert!(metadata.mark(id, 8).is_none());
+        assert!(metadata.change(id, 8, |mark| assert!(!mark.stale)));
+        metadata.settle(&MetadataUpdate {
+            id: Some(id),
+            ..MetadataUpdate::default()
+        });
+        assert!(!metadata.any_marks());
+    }
+
+    #[test]
+    fn one_wins() {
+        let metadata = ItemMetadata::new();
+        let id = metadata.id(TableId(1), b"k");
+        assert!(metadata.win(id, 3));
+        assert!(!metadata.win(id, 3));
+        assert!(metadata.win(id, 4));
+    }
+
+    #[test]
+    fn a_placeholder_is_made_once_and_ends() {
+        let metadata = ItemMetadata::new();
+        let id = metadata.id(TableId(1), b"k");
+        assert!(metadata.vivify(id, 10, placeholder(20, 5)).unwrap().0);
+        let (made, held) = metadata.vivify(id, 15, placeholder(30, 6)).unwrap();
+        assert!(!made);
+        assert_eq!(held.shown, 5);
+        assert!(metadata.placeholder(id, 20).is_none());
+        assert!(metadata.vivify(id, 20, placeholder(30, 6)).unwrap().0);
+    }
+
+    #[test]
+    fn marks_and_looks_are_bounded() {
+        let metadata = ItemMetadata::new();
+        let mut refused = 0;
+        for n in 0..u64::try_from(2 * MOST_MARKS).unwrap() {
+            let id = metadata.id(TableId(1), &n.to_be_bytes());
+            refused += usize::from(metadata.vivify(id, 0, placeholder(9, 1)).is_none());
+            metadata.look(id, 1, 0);
+        }
+        assert!(refused >= MOST_MARKS);
+        assert!(metadata.marks.load(Ordering::Relaxed) <= MOST_MARKS);
+        for shard in &metadata.shards {
+            let shard = shard.lock();
+            assert!(shard.young.len() + shard.old.len() <= MOST_LOOKS / SHARDS);
+        }
+        metadata.sweep(100);
+        assert!(!metadata.any_marks());
+    }
+}

@@ -1,0 +1,39 @@
+//! The memcached protocol over rows of tables.
+//!
+//! * [`mapping`]: the tables of `ndbmemcache`, and which container and policy a key has.
+//! * [`container`]: rows as memcached sees them.
+//! * [`connection`]: a connection and its dialects.
+//! * [`context`]: what the commands of a connection share; accounts and privileges.
+//! * [`read`]: reads of any number of keys; [`commands`]: changes of one item, `flush_all`.
+//! * [`item_metadata`]: properties of items that have no column; [`cache`]: items without rows.
+//! * [`listener`]: a listener; [`reaper`]: deletes expired rows; [`explain`]: SHOW MEMCACHED KEY.
+//! * [`counters`]: what is counted; [`reply_sink`]: the server's side of a connection.
+//!
+//! Sockets, event loops and TLS are the server's, codecs are those of `porpoise_wire`. Every
+//! command is an autocommit transaction on `porpoise_rows`; SQL is not involved. Foreign keys are
+//! always checked (transactions.md, rule 16).
+
+pub mod cache;
+pub(crate) mod commands;
+pub(crate) mod connection;
+pub mod container;
+pub(crate) mod context;
+pub mod counters;
+pub(crate) mod explain;
+pub(crate) mod item_metadata;
+pub(crate) mod listener;
+pub mod mapping;
+pub(crate) mod read;
+pub mod reaper;
+pub mod reply_sink;
+
+pub use cache::Cache;
+pub use connection::{Client, Connection, ParseProgress, tls_required};
+pub use context::identity::Authentication;
+pub use listener::{Memcached, OpenError, Settings};
+pub use reaper::Reaper;
+pub use reply_sink::{Disconnected, Next, ReplySink};
+
+/// The version that `version` reports: that of the memcached whose behaviour this is, for clients
+/// that decide by it what they may send, then the server's own.
+pub(crate) const VERSION: &str = concat!("1.6.18-porpoise-", env!("CARGO_PKG_VERSION"));

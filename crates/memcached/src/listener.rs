@@ -1,0 +1,143 @@
+//! A memcached listener: its settings, its connections, and what SQL shows of it.
+
+use crate::cache::Cache;
+use crate::connection::{Client, Connection};
+use crate::context::ListenerState;
+use crate::context::delay::Delayed;
+use crate::context::identity::Authentication;
+use crate::context::stats::{Figures, Traffic};
+use crate::explain;
+use crate::item_metadata::ItemMetadata;
+use crate::mapping::mapping_cache::MappingCache;
+use crate::mapping::schema;
+use crate::reaper::Reaper;
+use parking_lot::Mutex;
+use porpoise_rows::{Db, Error};
+use porpoise_types::Value;
+use porpoise_wire::memcached::Limits;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Settings of a listener.
+pub struct Settings {
+    /// The server role that the listener plays.
+    pub role: String,
+    /// Largest item in bytes, as memcached counts it.
+    pub max_value: usize,
+    /// Memory cache for keys of `cache_only` prefixes.
+    pub cache: Arc<Cache>,
+    /// Accounts of connections.
+    pub authentication: Arc<Authentication>,
+    /// Bytes received and sent by the server, for `stats`.
+    pub traffic: Traffic,
+}
+
+/// The reason for which a listener cannot be opened.
+#[derive(Clone, Debug)]
+pub enum OpenError {
+    /// The role is not configured; the text names those that are.
+    UnknownRole(String),
+    /// Reading or writing the configuration failed.
+    Failed(&'static str, Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::UnknownRole(text) => f.write_str(text),
+            OpenError::Failed(what, error) => write!(f, "the memcached listener: {what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// A memcached listener.
+pub struct Memcached {
+    state: Arc<ListenerState>,
+}
+
+impl Memcached {
+    /// Opens a listener: creates `ndbmemcache` where it is missing and reads the configuration of
+    /// the role.
+    ///
+    /// # Errors
+    /// An unknown role is a mistake in the command line; others are failures.
+    pub fn open(db: Arc<Db>, settings: Settings) -> Result<Memcached, OpenError> {
+        const SCHEMA: &str = "cannot create the schema ndbmemcache";
+        let role = settings.role.as_str();
+        let made = schema::ensure(&db).map_err(|e| OpenError::Failed(SCHEMA, e))?;
+        let durable = db.engine().wait_durable(made);
+        durable.map_err(|e| OpenError::Failed(SCHEMA, e.into()))?;
+        let mapping = MappingCache::open(db.clone(), role)
+            .map_err(|e| OpenError::Failed("cannot read the tables of ndbmemcache", e))?;
+        let roles = &mapping.load().mapping.roles;
+        if !roles.contains_key(role) {
+            let mut names: Vec<&str> = roles.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            return Err(OpenError::UnknownRole(format!(
+                "--memcached-role: '{role}' is not in ndbmemcache.memcache_server_roles, which \
+                 has {}",
+                names.join(", ")
+            )));
+        }
+        if let Err(error) = schema::sign_on(&db, role) {
+            tracing::warn!("cannot record the start in ndbmemcache.last_memcached_signon: {error}");
+        }
+        let limits = Limits {
+            max_value: settings.max_value,
+            max_item: settings.max_value,
+            ..Limits::default()
+        };
+        let figures = Figures::new(db.clock().as_ref(), settings.traffic);
+        Ok(Memcached {
+            state: Arc::new(ListenerState {
+                db,
+                mapping,
+                figures,
+                limits,
+                metadata: ItemMetadata::new(),
+                authentication: settings.authentication,
+                delayed: Delayed::default(),
+                cache: settings.cache,
+                errors: Mutex::default(),
+            }),
+        })
+    }
+
+    /// Opens a connection of a client.
+    pub fn connect(&self, client: Client) -> Connection {
+        Connection::new(self.state.clone(), client)
+    }
+
+    /// The row of SHOW MEMCACHED KEY for this listener; its columns are
+    /// [`explain::COLUMNS`].
+    pub fn resolve_row(&self, key: &[u8]) -> Vec<Value> {
+        explain::resolve(&self.state, key)
+    }
+
+    /// Starts the thread that deletes expired rows of the containers of some
+    /// listeners, every `pause`. With `poll` it also looks whether another server
+    /// of the same engine has changed the configuration.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn start_reaper(
+        listeners: &[Arc<Memcached>],
+        pause: Duration,
+        poll: bool,
+    ) -> std::io::Result<Reaper> {
+        let listeners = listeners.iter().map(|l| l.state.clone()).collect();
+        Reaper::start(listeners, pause, poll)
+    }
+
+    /// The rows of the virtual table `ndbmemcache.status`: server_role_id,
+    /// key_prefix, container, policy, state (`active` or `disabled`), reason; behind these
+    /// database and table, for the privileges of the reader.
+    pub fn status_rows(&self) -> Vec<Vec<Value>> {
+        let mut current = self.state.mapping.load();
+        self.state.mapping.renew(&mut current);
+        current.mapping.status_rows()
+    }
+}

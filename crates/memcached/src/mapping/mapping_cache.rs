@@ -1,0 +1,191 @@
+//! The mapping in force: made anew when the configuration or a definition
+//! changes.
+//!
+//! A session asks once per batch of requests whether its mapping is the newest
+//! one; the answer costs two loads. Commits to the tables of the configuration
+//! are counted by a watch of `rows`, whichever protocol they come through, before
+//! their caller hears of them, so the next command on any connection sees the
+//! change.
+//!
+//! Invariants:
+//! 1. A mapping is read at a snapshot; a counted commit that is not durable
+//!    yet is waited for by nobody: its caller has not been answered, and the
+//!    mapping is made as soon as a snapshot shows the change.
+//! 2. The count is read before the snapshot is taken: a commit in between
+//!    leads to another reading, not to a missed one.
+//! 3. A mapping that cannot be made (the engine fails) leaves the last one in
+//!    force, with a line in the log.
+//!
+//! On an engine shared by several servers a commit made through another server
+//! is not counted here: [`MappingCache::poll`] reads the configuration from time to
+//! time. The definitions of tables are not shared yet.
+
+use crate::mapping::Mapping;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use porpoise_rows::catalog::TableId;
+use porpoise_rows::{Db, Error, Result, Watch};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A mapping and what tells that it is out of date.
+#[derive(Debug)]
+pub struct CurrentMapping {
+    /// The mapping.
+    pub mapping: Mapping,
+    watch: Arc<Watch>,
+    watched: Vec<TableId>,
+    seen: u64,
+    /// How many changes of other servers it knows.
+    polled: u64,
+}
+
+/// The mapping in force; see the module.
+pub struct MappingCache {
+    db: Arc<Db>,
+    role: String,
+    current: ArcSwap<CurrentMapping>,
+    making: Mutex<()>,
+    /// Changes that other servers made, as far as noticed.
+    polled: AtomicU64,
+}
+
+impl MappingCache {
+    /// Reads the configuration for a role.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn open(db: Arc<Db>, role: &str) -> Result<MappingCache> {
+        let first = make(&db, role, None, None, 0)?;
+        Ok(MappingCache {
+            role: role.to_owned(),
+            current: ArcSwap::from_pointee(first),
+            making: Mutex::new(()),
+            polled: AtomicU64::new(0),
+            db,
+        })
+    }
+
+    /// The role's name.
+    pub fn role(&self) -> &str {
+        &self.role
+    }
+
+    /// The mapping in force, for whoever asks rarely.
+    pub fn load(&self) -> Arc<CurrentMapping> {
+        let mut held = self.current.load_full();
+        self.renew(&mut held);
+        held
+    }
+
+    /// Replaces `held` if it is not the mapping in force any more.
+    #[inline]
+    pub fn renew(&self, held: &mut Arc<CurrentMapping>) {
+        if !self.is_stale(held) {
+            return;
+        }
+        self.renew_slowly(held);
+    }
+
+    /// Reads the configuration and puts it in force if its rows have changed,
+    /// whoever changed them.
+    ///
+    /// # Errors
+    /// Those of reading; the mapping in force stays.
+    pub fn poll(&self) -> Result<()> {
+        let _one_at_a_time = self.making.lock();
+        let held = self.current.load_full();
+        let last = held.mapping.roles.get(&self.role).copied();
+        let polled = held.polled + 1;
+        let new = make(&self.db, &self.role, last, Some(&held), polled)?;
+        if new.mapping.fingerprint != held.mapping.fingerprint {
+            tell(&held.mapping, &new.mapping);
+            self.current.store(Arc::new(new));
+            self.polled.store(polled, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn is_stale(&self, held: &CurrentMapping) -> bool {
+        held.watch.changes() != held.seen
+            || held.mapping.catalog_version != self.db.catalog_version()
+            || held.polled != self.polled.load(Ordering::Acquire)
+    }
+
+    #[cold]
+    fn renew_slowly(&self, held: &mut Arc<CurrentMapping>) {
+        let _one_at_a_time = self.making.lock();
+        *held = self.current.load_full();
+        if !self.is_stale(held) {
+            return;
+        }
+        let definitions = held.mapping.catalog_version != self.db.catalog_version();
+        if !definitions && self.db.engine().durable_position() < held.watch.ticket() {
+            return;
+        }
+        let last = held.mapping.roles.get(&self.role).copied();
+        let polled = self.polled.load(Ordering::Acquire);
+        match make(&self.db, &self.role, last, Some(held), polled) {
+            Ok(new) => {
+                tell(&held.mapping, &new.mapping);
+                *held = Arc::new(new);
+                self.current.store(held.clone());
+            }
+            Err(error) => {
+                tracing::warn!("the memcached configuration cannot be read: {error}");
+            }
+        }
+    }
+}
+
+/// Says in the log what became of the configuration.
+fn tell(old: &Mapping, new: &Mapping) {
+    if old.status == new.status {
+        return;
+    }
+    for line in new.status.iter().filter(|s| !old.status.contains(s)) {
+        let state = if line.active { "active" } else { "disabled" };
+        tracing::info!(
+            "memcached prefix '{}' of role {} is {state} {}",
+            line.prefix,
+            line.role,
+            line.reason
+        );
+    }
+}
+
+fn make(
+    db: &Arc<Db>,
+    role: &str,
+    last: Option<i64>,
+    old: Option<&CurrentMapping>,
+    polled: u64,
+) -> Result<CurrentMapping> {
+    let mut tries = 0;
+    loop {
+        let watched = Mapping::watched(&db.catalog());
+        let watch = match old.filter(|old| old.watched == watched) {
+            Some(old) => old.watch.clone(),
+            None => db.watch(&watched),
+        };
+        let seen = watch.changes();
+        match Mapping::read(db, role, last) {
+            Ok(mapping) => {
+                return Ok(CurrentMapping {
+                    mapping,
+                    watch,
+                    watched,
+                    seen,
+                    polled,
+                });
+            }
+            // A definition changed in the middle.
+            Err(Error::DefinitionChanged | Error::Kv(porpoise_kv::Error::NoSuchSpace(_)))
+                if tries < 8 =>
+            {
+                tries += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! Which container and policy a key has: the configuration, resolved.
+//!
+//! A [`Mapping`] is made from one snapshot of the tables of `ndbmemcache` and
+//! one catalog, and never changes. The longest configured prefix of a key
+//! decides; a key without any goes to `ndbmemcache.kv`.
+//!
+//! Invariants:
+//! 1. A row that makes no sense disables the keys of its own prefix and
+//!    nothing else; they are not handed to a shorter prefix, which would put
+//!    data where nobody looks for it.
+//! 2. Every row of `key_prefixes`, of all roles, has its line in the status.
+//! 3. Tables of the configuration that are missing count as empty.
+
+pub mod mapping_cache;
+mod resolve;
+pub mod schema;
+
+use self::resolve::Row;
+use crate::container::Container;
+use crate::mapping::schema::{CONFIGURATION, DATABASE};
+use porpoise_kv::Read;
+use porpoise_rows::catalog::{Catalog, Table, TableId};
+use porpoise_rows::{BeginOptions, Db, KeyRange, Result, ScanPosition, ScanSpec};
+use porpoise_types::{Value, write_text};
+use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The next mapping's [`Mapping::serial`]; 0 is none.
+static SERIAL: AtomicU64 = AtomicU64::new(1);
+
+/// What a command does with rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// The get family.
+    Get,
+    /// Everything that stores or counts.
+    Set,
+    /// `delete`.
+    Delete,
+}
+
+/// What a policy says of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// On the table.
+    Table,
+    /// In the memory cache of [`crate::cache`], and nowhere else.
+    CacheOnly,
+    /// Not at all.
+    Disabled,
+}
+
+/// A row of `cache_policies`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Of the get family.
+    pub get: Access,
+    /// Of everything that stores.
+    pub set: Access,
+    /// Of `delete`.
+    pub delete: Access,
+    /// `flush_all` deletes the rows.
+    pub flush: bool,
+}
+
+/// What the keys of one prefix mean.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// The prefix.
+    pub prefix: Box<[u8]>,
+    /// How they are served.
+    pub policy: Policy,
+    /// The policy's name.
+    pub policy_name: String,
+    /// Where they are, as a position in [`Mapping::containers`], or why they
+    /// are not served.
+    pub target: std::result::Result<usize, String>,
+}
+
+/// Where an operation on a key takes place.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'m, 'k> {
+    /// In rows: the container, its position, and the key without its prefix.
+    Row(usize, &'m Container, &'k [u8]),
+    /// In the memory cache, under the whole key.
+    Cache,
+}
+
+/// A line of `ndbmemcache.status`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The role.
+    pub role: i64,
+    /// The prefix.
+    pub prefix: String,
+    /// The container named.
+    pub container: Option<String>,
+    /// Database and table that the container names.
+    pub table: Option<(String, String)>,
+    /// The policy named.
+    pub policy: String,
+    /// Whether the keys are served.
+    pub active: bool,
+    /// Why not, or what is worth knowing.
+    pub reason: String,
+}
+
+/// The configuration, resolved; see the module.
+#[derive(Debug, Default)]
+pub struct Mapping {
+    /// Number of this mapping, unique in the process: caches derived from it compare it.
+    pub serial: u64,
+    /// [`Catalog::version`] it was made from.
+    pub catalog_version: u64,
+    /// Containers in use.
+    pub containers: Vec<Container>,
+    rules: Vec<Rule>,
+    /// Position in `rules` by prefix.
+    by_prefix: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
+    /// Lengths of the prefixes that are not empty, longest first.
+    lengths: Vec<usize>,
+    /// Position of the rule of keys without a configured prefix.
+    fallback: usize,
+    /// Some rule says `cache_only`.
+    caches: bool,
+    /// Of all rows of the configuration; equal rows, equal number.
+    pub fingerprint: u64,
+    /// One line for every configured prefix.
+    pub status: Vec<Status>,
+    /// The role's number, and all roles by name.
+    pub roles: HashMap<String, i64>,
+}
+
+impl Mapping {
+    /// The rule of a key: the longest prefix.
+    #[inline(always)]
+    pub fn rule(&self, key: &[u8]) -> Option<&Rule> {
+        for length in &self.lengths {
+            if let Some(prefix) = key.get(..*length)
+                && let Some(at) = self.by_prefix.get(prefix)
+            {
+                return self.rules.get(*at);
+            }
+        }
+        self.rules.get(self.fallback)
+    }
+
+    /// Where an operation on a key takes place.
+    ///
+    /// # Errors
+    /// Why the operation is not carried out, in words.
+    #[inline(always)]
+    pub fn target<'m, 'k>(
+        &'m self,
+        key: &'k [u8],
+        operation: Operation,
+    ) -> std::result::Result<Target<'m, 'k>, String> {
+        let rule = self.rule(key).ok_or("no container is configured")?;
+        let access = rule.access(operation);
+        if access != Access::Table {
+            return match access {
+                Access::CacheOnly => Ok(Target::Cache),
+                _ => Err(rule.refusal(operation)),
+            };
+        }
+        let at = *rule.target.as_ref().map_err(|why| rule.disabled(why))?;
+        let container = self.containers.get(at).ok_or("no such container")?;
+        let rest = key.get(rule.prefix.len()..).unwrap_or(&[]);
+        Ok(Target::Row(at, container, rest))
+    }
+
+    /// As [`Mapping::target`], for commands that work on rows only.
+    ///
+    /// # Errors
+    /// Why the operation is not carried out, in words.
+    #[inline]
+    pub fn find<'m, 'k>(
+        &'m self,
+        key: &'k [u8],
+        operation: Operation,
+    ) -> std::result::Result<(usize, &'m Container, &'k [u8]), String> {
+        match self.target(key, operation)? {
+            Target::Row(at, container, rest) => Ok((at, container, rest)),
+            Target::Cache => Err("the key has no row: its policy is cache_only".to_owned()),
+        }
+    }
+
+    /// Whether an operation on a key takes place in the memory cache.
+    #[inline]
+    pub fn is_cached(&self, key: &[u8], operation: Operation) -> bool {
+        self.caches
+            && self
+                .rule(key)
+                .is_some_and(|r| r.access(operation) == Access::CacheOnly)
+    }
+
+    /// A container by its name, and its position, if a prefix of the role
+    /// names it; with the policy of that prefix.
+    pub fn named(
+        &self,
+        name: &[u8],
+        operation: Operation,
+    ) -> Option<std::result::Result<(usize, &Container), String>> {
+        let is = |c: &Container| c.name.as_bytes() == name;
+        let at = self.containers.iter().position(is)?;
+        let of = |r: &&Rule| r.target.as_ref().ok() == Some(&at);
+        let rule = self.rules.iter().find(of)?;
+        if rule.access(operation) != Access::Table {
+            return Some(Err(rule.refusal(operation)));
+        }
+        Some(Ok((at, self.containers.get(at)?)))
+    }
+
+    /// Whether some prefix of the role uses the memory cache.
+    pub fn uses_cache(&self) -> bool {
+        self.caches
+    }
+
+    /// Positions of the containers whose rows `flush_all` deletes.
+    pub fn flushed(&self) -> Vec<usize> {
+        let targets: BTreeSet<usize> = self
+            .rules
+            .iter()
+            .filter(|r| r.policy.flush)
+            .filter_map(|r| r.target.as_ref().ok().copied())
+            .collect();
+        targets.into_iter().collect()
+    }
+
+    /// Reads the configuration and resolves it for a role. `role` is the
+    /// role's name, `last` its number as known so far, which stays when the
+    /// role's row is gone.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn read(db: &Arc<Db>, role: &str, last: Option<i64>) -> Result<Mapping> {
+        let catalog = db.catalog();
+        let mut txn = db.begin(BeginOptions::default())?;
+        txn.pin()?;
+        let mut tables: HashMap<&str, Vec<Row>> = HashMap::new();
+        for name in CONFIGURATION {
+            let rows = match catalog.table(DATABASE, name) {
+                Some(table) => read_table(&mut txn, table)?,
+                None => Vec::new(),
+            };
+            tables.insert(name, rows);
+        }
+        let of = |name: &str| tables.get(name).map_or(&[][..], Vec::as_slice);
+        let hash = foldhash::fast::FixedState::default();
+        let all: Vec<&[Row]> = CONFIGURATION.iter().map(|name| of(name)).collect();
+        let mut mapping = Mapping {
+            serial: SERIAL.fetch_add(1, Ordering::Relaxed),
+            catalog_version: catalog.version,
+            fingerprint: hash.hash_one(all),
+            ..Mapping::default()
+        };
+        for row in of("memcache_server_roles") {
+            if let (Some(name), Some(id)) = (row.text("role_name"), row.number("role_id")) {
+                mapping.roles.insert(name.to_owned(), id);
+            }
+        }
+        let number = mapping.roles.get(role).copied().or(last).unwrap_or(0);
+        let policies = resolve::policies(of("cache_policies"));
+        mapping.add_prefixes(&catalog, &tables, &policies, number);
+        mapping.finish(&catalog);
+        Ok(mapping)
+    }
+
+    fn add_prefixes(
+        &mut self,
+        catalog: &Catalog,
+        tables: &HashMap<&str, Vec<Row>>,
+        policies: &HashMap<String, std::result::Result<Policy, String>>,
+        role: i64,
+    ) {
+        let of = |name: &str| tables.get(name).map_or(&[][..], Vec::as_slice);
+        for row in of("key_prefixes") {
+            let prefix = row.text("key_prefix").unwrap_or_default().to_owned();
+            let policy_name = row.text("policy").unwrap_or_default().to_owned();
+            let container = row.text("container").map(str::to_owned);
+            let (named_ones, options) = (of("containers"), of("container_options"));
+            let resolved = resolve::prefix(row, policies, named_ones, options, catalog);
+            let own = row.number("server_role_id").unwrap_or(-1);
+            // A protocol keeps the number of its role, whatever becomes of the row.
+            let is_played = own == role || self.roles.values().any(|id| *id == own);
+            let (policy, target, reason) = match resolved {
+                Ok((policy, Some((container, note)))) => (policy, Ok(container), note),
+                Ok((policy, None)) => {
+                    let why = "no operation of the policy uses a table".to_owned();
+                    (policy, Err(why.clone()), why)
+                }
+                Err(why) => (Policy::TABLE, Err(why.clone()), why),
+            };
+            let active = is_played && (target.is_ok() || policy.uses_cache());
+            let reason = match (&target, policy.uses_cache()) {
+                _ if !is_played => format!("role {own} is not in memcache_server_roles"),
+                (Err(_), true) => "in memory only".to_owned(),
+                _ => reason,
+            };
+            if own == role {
+                let target = target.map(|c| self.share(c));
+                self.rules.push(Rule {
+                    prefix: prefix.as_bytes().into(),
+                    policy,
+                    policy_name: policy_name.clone(),
+                    target,
+                });
+            }
+            let named =
+                |c: &&Row| c.text("name").is_some() && c.text("name") == container.as_deref();
+            let table = named_ones.iter().find(named).and_then(|c| {
+                let name = |column| Some(c.text(column)?.trim().to_owned());
+                Some((name("db_schema")?, name("db_table")?))
+            });
+            self.status.push(Status {
+                role: own,
+                prefix,
+                container,
+                table,
+                policy: policy_name,
+                active,
+                reason,
+            });
+        }
+    }
+
+    /// The position of a container, which prefixes share by name.
+    fn share(&mut self, container: Container) -> usize {
+        let known = self
+            .containers
+            .iter()
+            .position(|c| c.name == container.name);
+        known.unwrap_or_else(|| {
+            self.containers.push(container);
+            self.containers.len() - 1
+        })
+    }
+
+    fn finish(&mut self, catalog: &Catalog) {
+        if !self.rules.iter().any(|r| r.prefix.is_empty()) {
+            let target = resolve::default_container(catalog).map(|c| self.share(c));
+            self.rules.push(Rule {
+                prefix: Box::default(),
+                policy: Policy {
+                    flush: true,
+                    ..Policy::TABLE
+                },
+                policy_name: "none: no row of key_prefixes".to_owned(),
+                target,
+            });
+        }
+        self.caches = self.rules.iter().any(|r| r.policy.uses_cache());
+        for (at, rule) in self.rules.iter().enumerate() {
+            if rule.prefix.is_empty() {
+                self.fallback = at;
+            } else {
+                self.by_prefix.insert(rule.prefix.clone(), at);
+                self.lengths.push(rule.prefix.len());
+            }
+        }
+        self.lengths.sort_unstable_by(|a, b| b.cmp(a));
+        self.lengths.dedup();
+        self.status
+            .sort_by(|a, b| (a.role, &a.prefix).cmp(&(b.role, &b.prefix)));
+    }
+
+    /// The rows of `ndbmemcache.status`: server_role_id, key_prefix,
+    /// container, policy, state, reason; and database and table of the container, by which
+    /// the reader's privileges decide whether the row is shown.
+    pub fn status_rows(&self) -> Vec<Vec<Value>> {
+        let text = |t: &str| Value::Bytes(t.as_bytes().to_vec());
+        let row = |s: &Status| {
+            vec![
+                Value::Int(s.role),
+                text(&s.prefix),
+                s.container.as_deref().map_or(Value::Null, text),
+                text(&s.policy),
+                text(if s.active { "active" } else { "disabled" }),
+                text(&s.reason),
+                s.table.as_ref().map_or(Value::Null, |(d, _)| text(d)),
+                s.table.as_ref().map_or(Value::Null, |(_, t)| text(t)),
+            ]
+        };
+        self.status.iter().map(row).collect()
+    }
+
+    /// The tables whose commits change the configuration.
+    pub fn watched(catalog: &Catalog) -> Vec<TableId> {
+        CONFIGURATION
+            .iter()
+            .filter_map(|name| Some(catalog.table(DATABASE, name)?.id))
+            .collect()
+    }
+}
+
+impl Policy {
+    /// Everything on the table.
+    pub const TABLE: Policy = Policy {
+        get: Access::Table,
+        set: Access::Table,
+        delete: Access::Table,
+        flush: false,
+    };
+}
+
+impl Policy {
+    /// Whether some operation is on the memory cache.
+    pub fn uses_cache(&self) -> bool {
+        [self.get, self.set, self.delete].contains(&Access::CacheOnly)
+    }
+}
+
+impl Rule {
+    /// What the policy says of an operation.
+    #[inline]
+    pub fn access(&self, operation: Operation) -> Access {
+        match operation {
+            Operation::Get => self.policy.get,
+            Operation::Set => self.policy.set,
+            Operation::Delete => self.policy.delete,
+        }
+    }
+
+    fn disabled(&self, why: &str) -> String {
+        format!("keys of prefix '{}' are disabled: {why}", self.shown())
+    }
+
+    #[cold]
+    fn refusal(&self, operation: Operation) -> String {
+        let what = match operation {
+            Operation::Get => "get",
+            Operation::Set => "set",
+            Operation::Delete => "delete",
+        };
+        let shown = self.shown();
+        format!("{what}_policy of the keys of prefix '{shown}' is disabled")
+    }
+
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.prefix).into_owned()
+    }
+}
+
+/// All rows of a table as texts by column.
+fn read_table(txn: &mut porpoise_rows::Txn, table: &Arc<Table>) -> Result<Vec<Row>> {
+    let spec = ScanSpec {
+        index: 0,
+        ranges: vec![KeyRange::ALL],
+        reverse: false,
+        entries_only: false,
+    };
+    let mut rows = Vec::new();
+    let mut position = ScanPosition::default();
+    loop {
+        let more = txn.scan(
+            table,
+            &spec,
+            Read::SNAPSHOT,
+            &mut position,
+            1000,
+            &mut |_, row| {
+                let texts = table.columns.iter().enumerate().map(|(n, column)| {
+                    let value = row.get(n);
+                    let text = (!value.is_null()).then(|| {
+                        let mut out = Vec::new();
+                        write_text(value, &column.ty, &mut out);
+                        String::from_utf8_lossy(&out).into_owned()
+                    });
+                    (column.name.to_ascii_lowercase(), text)
+                });
+                rows.push(Row::new(texts.collect()));
+            },
+        )?;
+        if !more {
+            return Ok(rows);
+        }
+    }
+}

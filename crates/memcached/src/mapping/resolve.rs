@@ -1,0 +1,428 @@
+//! From rows of the configuration to policies and containers, or to the reason
+//! why not.
+//!
+//! What is refused here is told in the status, in the words of whoever wrote
+//! the row: names of columns and tables, and what was expected.
+
+use crate::container::chunked_values::ChunkedValues;
+use crate::container::field_codec::FieldCodec;
+use crate::container::{Container, ExpiryForm, Flags, KeyPart, ValueFormat, lacking};
+use crate::mapping::schema::{DATABASE, DEFAULT_TABLE};
+use crate::mapping::{Access, Policy};
+use porpoise_access::is_system_table;
+use porpoise_rows::catalog::{Catalog, Index, IndexKind, IndexState, Table, TableId};
+use porpoise_types::Kind;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A row of the configuration: texts by lower-case column name.
+#[derive(Clone, Debug, Default, Hash)]
+pub struct Row(Vec<(String, Option<String>)>);
+
+impl Row {
+    pub(crate) fn new(texts: Vec<(String, Option<String>)>) -> Row {
+        Row(texts)
+    }
+
+    /// The text of a column that exists and is not NULL.
+    pub fn text(&self, column: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(name, _)| name == column)?;
+        found.1.as_deref()
+    }
+
+    /// The column as a number.
+    pub fn number(&self, column: &str) -> Option<i64> {
+        self.text(column)?.trim().parse().ok()
+    }
+
+    /// The text of a column, if there is anything in it.
+    fn given(&self, column: &str) -> Option<&str> {
+        self.text(column).map(str::trim).filter(|t| !t.is_empty())
+    }
+}
+
+type Resolved<T> = Result<T, String>;
+
+/// `caching` is `ndb_only`: rows lie in this server's memory already, and a
+/// second copy could only be older.
+fn access(row: &Row, column: &str) -> Resolved<Access> {
+    match row.text(column).unwrap_or_default() {
+        "ndb_only" | "caching" => Ok(Access::Table),
+        "cache_only" => Ok(Access::CacheOnly),
+        "disabled" => Ok(Access::Disabled),
+        other => Err(format!("{column} '{other}' is unknown")),
+    }
+}
+
+fn policy(row: &Row) -> Resolved<Policy> {
+    Ok(Policy {
+        get: access(row, "get_policy")?,
+        set: access(row, "set_policy")?,
+        delete: access(row, "delete_policy")?,
+        flush: row.text("flush_from_db") == Some("true"),
+    })
+}
+
+/// The policies by name.
+pub(crate) fn policies(rows: &[Row]) -> HashMap<String, Resolved<Policy>> {
+    rows.iter()
+        .filter_map(|row| Some((row.text("policy_name")?.to_owned(), policy(row))))
+        .collect()
+}
+
+/// A prefix's policy and container, with what is worth knowing of it; no
+/// container where the policy needs none.
+///
+/// # Errors
+/// Why its keys are not served.
+pub(crate) fn prefix(
+    row: &Row,
+    policies: &HashMap<String, Resolved<Policy>>,
+    containers: &[Row],
+    options: &[Row],
+    catalog: &Catalog,
+) -> Resolved<(Policy, Option<(Container, String)>)> {
+    let cluster = row.number("cluster_id").unwrap_or(0);
+    if cluster != 0 {
+        return Err(format!(
+            "cluster_id {cluster}: only cluster 0, this server, is served"
+        ));
+    }
+    let name = row.text("policy").unwrap_or_default();
+    let policy = policies
+        .get(name)
+        .ok_or_else(|| format!("policy '{name}' is not in cache_policies"))?
+        .clone()?;
+    let uses_table = [policy.get, policy.set, policy.delete].contains(&Access::Table);
+    if !uses_table {
+        return Ok((policy, None));
+    }
+    let name = row.given("container").ok_or("no container is named")?;
+    let found = containers.iter().find(|c| c.text("name") == Some(name));
+    let found = found.ok_or_else(|| format!("container '{name}' is not in containers"))?;
+    let none = Row::default();
+    let options = options.iter().find(|o| o.text("name") == Some(name));
+    let (container, note) = container(name, found, options.unwrap_or(&none), catalog)?;
+    Ok((policy, Some((container, note))))
+}
+
+fn add_note(note: &mut String, more: &str) {
+    if !note.is_empty() {
+        note.push_str("; ");
+    }
+    note.push_str(more);
+}
+
+/// The container of keys of no configured prefix.
+///
+/// # Errors
+/// The table is not there, or not as it was made.
+pub(crate) fn default_container(catalog: &Catalog) -> Resolved<Container> {
+    let row = |column: &str, text: &str| (column.to_owned(), Some(text.to_owned()));
+    let row = Row(vec![
+        row("db_schema", DATABASE),
+        row("db_table", DEFAULT_TABLE),
+        row("key_columns", "mkey"),
+        row("value_columns", "value"),
+        row("flags", "flags"),
+        row("expire_time_column", "expire_time"),
+    ]);
+    container("", &row, &Row::default(), catalog).map(|(container, _)| container)
+}
+
+/// Resolves columns by name and keeps book of those named.
+struct Columns<'a> {
+    table: &'a Table,
+    named: Vec<usize>,
+}
+
+impl Columns<'_> {
+    fn find(&mut self, name: &str) -> Resolved<usize> {
+        let position = self
+            .table
+            .column(name)
+            .ok_or_else(|| format!("table {} has no column '{name}'", shown(self.table)))?;
+        if self.named.contains(&position) {
+            return Err(format!("column '{name}' is named twice"));
+        }
+        self.named.push(position);
+        Ok(position)
+    }
+
+    fn list(&mut self, names: &str) -> Resolved<Vec<usize>> {
+        names.split(',').map(|n| self.find(n.trim())).collect()
+    }
+
+    /// A column that the container fills itself: `what` says for what.
+    fn written(&mut self, what: &str, name: &str) -> Resolved<usize> {
+        let position = self.find(name)?;
+        let column = self.table.columns.get(position);
+        match column.is_some_and(|c| c.generated.is_some()) {
+            true => Err(format!("{what} '{name}' is a generated column")),
+            false => Ok(position),
+        }
+    }
+
+    fn kind(&self, position: usize) -> Kind {
+        let column = self.table.columns.get(position);
+        column.map_or(Kind::Null, |c| c.ty.kind)
+    }
+
+    fn is_integer(&self, position: usize) -> bool {
+        let column = self.table.columns.get(position);
+        column.is_some_and(|c| c.ty.is_integer())
+    }
+}
+
+fn shown(table: &Table) -> String {
+    format!("{}.{}", table.database, table.name)
+}
+
+/// Resolves a row of `containers` with what `container_options` says of it.
+fn container(
+    name: &str,
+    row: &Row,
+    options: &Row,
+    catalog: &Catalog,
+) -> Resolved<(Container, String)> {
+    let (database, table) = (row.given("db_schema"), row.given("db_table"));
+    let (Some(database), Some(table_name)) = (database, table) else {
+        return Err("db_schema and db_table must be given".to_owned());
+    };
+    if is_system_table(database, table_name) {
+        return Err(format!(
+            "table {database}.{table_name} is a system table and cannot be mapped"
+        ));
+    }
+    let table = catalog
+        .table(database, table_name)
+        .ok_or_else(|| format!("table {database}.{table_name} does not exist"))?;
+    let mut columns = Columns {
+        table,
+        named: Vec::new(),
+    };
+    let mut note = String::new();
+    let (form, key_form, format) = forms(options)?;
+    let (index, key) = key_parts(row, table, &mut columns)?;
+    let mut values = match row.given("value_columns") {
+        Some(names) => columns.list(names)?,
+        None => Vec::new(),
+    };
+    let increment = increment(row, &mut columns)?;
+    let all = values.is_empty() && format == ValueFormat::Json;
+    if values.is_empty() && increment.is_none() && !all {
+        return Err("neither value_columns nor increment_column is given".to_owned());
+    }
+    let flags = flags(row, &mut columns)?;
+    let cas = cas(row, &mut columns, &mut note)?;
+    let expiry = expiry(row, &mut columns)?;
+    let large = large(row, catalog, &values, &mut columns)?;
+    if all {
+        let apart = |n: &usize| {
+            flags == Flags::Column(*n) || cas == Some(*n) || expiry.map(|e| e.0) == Some(*n)
+        };
+        values = (0..table.columns.len()).filter(|n| !apart(n)).collect();
+        columns.named.extend_from_slice(&values);
+    }
+    let container = Container {
+        name: name.to_owned(),
+        table: Arc::clone(table),
+        index,
+        key,
+        key_form,
+        form,
+        format,
+        values,
+        flags,
+        increment,
+        cas,
+        expiry,
+        write_set: write_set(table, large.as_ref()),
+        large,
+        lacking: lacking(table, &columns.named),
+    };
+    if let Some(column) = &container.lacking {
+        let text = format!("new rows are refused: column '{column}' has no default");
+        add_note(&mut note, &text);
+    }
+    Ok((container, note))
+}
+
+fn write_set(table: &Table, large: Option<&ChunkedValues>) -> Vec<TableId> {
+    let mut set = table.write_set.to_vec();
+    set.extend(large.iter().flat_map(|l| l.table.write_set.iter()));
+    set.sort_unstable();
+    set.dedup();
+    set
+}
+
+/// The table of parts that `large_values_table` names, `schema.table`.
+fn large(
+    row: &Row,
+    catalog: &Catalog,
+    values: &[usize],
+    columns: &mut Columns<'_>,
+) -> Resolved<Option<ChunkedValues>> {
+    let Some(name) = row.given("large_values_table") else {
+        return Ok(None);
+    };
+    let parts = name.split_once('.');
+    let parts = parts.filter(|(database, table)| !is_system_table(database.trim(), table.trim()));
+    let parts = parts.and_then(|(database, table)| catalog.table(database.trim(), table.trim()));
+    let parts = parts.ok_or_else(|| format!("large_values_table '{name}' does not exist"))?;
+    let [value] = values else {
+        return Err("large_values_table needs exactly one value column".to_owned());
+    };
+    let text = |table: &Table, column: usize| {
+        let column = table.columns.get(column);
+        column
+            .filter(|c| c.ty.is_binary())
+            .map(|c| c.ty.max_bytes() as usize)
+    };
+    let inline = columns.table.columns.get(*value);
+    let inline = inline.filter(|c| c.nullable && c.generated.is_none());
+    let inline = inline.and_then(|_| text(columns.table, *value));
+    let inline = inline.ok_or("large_values_table needs a binary value column that allows NULL")?;
+    let find = |column: &str| {
+        let found = parts.column(column);
+        found.ok_or_else(|| format!("large_values_table '{name}' has no column '{column}'"))
+    };
+    let (id, part, content) = (find("id")?, find("part")?, find("content")?);
+    let key: Vec<usize> = parts
+        .indexes
+        .first()
+        .map_or(Vec::new(), |i| i.parts.iter().map(|p| p.column).collect());
+    if key != [id, part] || parts.auto_increment() != Some(id) {
+        return Err(format!(
+            "large_values_table '{name}' needs the primary key (id, part) and an AUTO_INCREMENT id"
+        ));
+    }
+    let part_size = text(parts, content).filter(|n| *n > 0);
+    let part_size = part_size
+        .ok_or_else(|| format!("column 'content' of large_values_table '{name}' is not binary"))?;
+    Ok(Some(ChunkedValues {
+        table: Arc::clone(parts),
+        id,
+        part,
+        content,
+        ext_id: columns.written("large_values_table column", "ext_id")?,
+        ext_size: columns.written("large_values_table column", "ext_size")?,
+        inline,
+        // A part is cut for the smaller of the column and 1 MiB.
+        part_size: part_size.min(1 << 20),
+    }))
+}
+
+/// The forms of values and of keys, and whether values are objects.
+fn forms(options: &Row) -> Resolved<(FieldCodec, FieldCodec, ValueFormat)> {
+    let bytes = |column| options.text(column).map(str::as_bytes);
+    let escape = bytes("escape");
+    let form = FieldCodec::new(bytes("separator"), escape, bytes("null_token"))?;
+    let separator = bytes("key_separator").or(bytes("separator"));
+    let key_form = FieldCodec::new(separator, escape, None)?;
+    let format = match options.text("value_format") {
+        None | Some("text") => ValueFormat::Text,
+        Some("json") => ValueFormat::Json,
+        Some(other) => return Err(format!("value_format '{other}' is neither text nor json")),
+    };
+    Ok((form, key_form, format))
+}
+
+fn key_parts(
+    row: &Row,
+    table: &Table,
+    columns: &mut Columns<'_>,
+) -> Resolved<(usize, Vec<KeyPart>)> {
+    let names = row.given("key_columns").ok_or("no key_columns are given")?;
+    let given = columns.list(names)?;
+    let of = |(n, index): (usize, &Index)| Some((n, parts_of(n, index, table, &given)?));
+    let mut fitting = table.indexes.iter().enumerate().filter_map(of);
+    fitting.next().ok_or_else(|| {
+        format!(
+            "key_columns '{names}' are neither the primary key of {} nor a unique key",
+            shown(table)
+        )
+    })
+}
+
+/// The parts of an index whose columns are just those given, each whole.
+fn parts_of(n: usize, index: &Index, table: &Table, given: &[usize]) -> Option<Vec<KeyPart>> {
+    let unique = match index.kind {
+        IndexKind::Primary => n == 0 && !table.hidden_key,
+        IndexKind::Unique => index.state == IndexState::Public,
+        IndexKind::Plain => false,
+    };
+    if !unique || index.parts.len() != given.len() || given.is_empty() {
+        return None;
+    }
+    let part = |part: &porpoise_rows::catalog::IndexPart| {
+        let piece = given.iter().position(|c| *c == part.column)?;
+        part.prefix.is_none().then_some(KeyPart {
+            column: part.column,
+            piece,
+            desc: part.desc,
+        })
+    };
+    index.parts.iter().map(part).collect()
+}
+
+fn increment(row: &Row, columns: &mut Columns<'_>) -> Resolved<Option<usize>> {
+    let Some(name) = row.given("increment_column") else {
+        return Ok(None);
+    };
+    let position = columns.written("increment_column", name)?;
+    if !columns.is_integer(position) {
+        return Err(format!("increment_column '{name}' is no integer"));
+    }
+    Ok(Some(position))
+}
+
+fn flags(row: &Row, columns: &mut Columns<'_>) -> Resolved<Flags> {
+    let Some(text) = row.given("flags") else {
+        return Ok(Flags::Constant(0));
+    };
+    if text.bytes().all(|b| b.is_ascii_digit()) {
+        let constant = text.parse().map(Flags::Constant);
+        return constant.map_err(|_| format!("flags '{text}' do not fit into 32 bits"));
+    }
+    let position = columns.written("flags column", text)?;
+    if !columns.is_integer(position) {
+        return Err(format!("flags column '{text}' is no integer"));
+    }
+    Ok(Flags::Column(position))
+}
+
+fn cas(row: &Row, columns: &mut Columns<'_>, note: &mut String) -> Resolved<Option<usize>> {
+    let Some(name) = row.given("cas_column") else {
+        return Ok(None);
+    };
+    let position = columns.written("cas_column", name)?;
+    if columns.kind(position) == Kind::BigInt {
+        return Ok(Some(position));
+    }
+    let text = format!("cas_column '{name}' is narrower than 64 bits and left as it is");
+    add_note(note, &text);
+    Ok(None)
+}
+
+fn expiry(row: &Row, columns: &mut Columns<'_>) -> Resolved<Option<(usize, ExpiryForm)>> {
+    let Some(name) = row.given("expire_time_column") else {
+        return Ok(None);
+    };
+    let position = columns.written("expire_time_column", name)?;
+    let nullable = columns
+        .table
+        .columns
+        .get(position)
+        .is_some_and(|c| c.nullable);
+    match columns.kind(position) {
+        _ if columns.is_integer(position) => Ok(Some((position, ExpiryForm::Seconds))),
+        Kind::Timestamp | Kind::DateTime if nullable => Ok(Some((position, ExpiryForm::Time))),
+        Kind::Timestamp | Kind::DateTime => {
+            Err(format!("expire_time_column '{name}' must allow NULL"))
+        }
+        _ => Err(format!(
+            "expire_time_column '{name}' is neither integer nor TIMESTAMP nor DATETIME"
+        )),
+    }
+}

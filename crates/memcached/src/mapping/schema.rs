@@ -1,0 +1,527 @@
+//! The database `ndbmemcache`: made at the first start.
+//!
+//! Names and types of tables and columns are those that users of NDB's
+//! memcached know, so that a dump of theirs loads unchanged. Four things are
+//! our own:
+//!
+//! * `container_options` says of a container what NDB has no columns for: how
+//!   its columns stand in one value.
+//! * `kv`, the table behind Rows of keys without a configured prefix: binary keys and
+//!   values, the client's flags, and the moment a row expires as seconds since
+//!   1970 (0: never). The row's version is its CAS value; no column holds it.
+//! * `key_prefix` compares by bytes, so that `a:` and `A:` are two prefixes.
+//! * In the default role only the empty prefix is configured, and names `kv`;
+//!   the demonstration containers are there and used by other roles.
+//!
+//! Invariants:
+//! 1. The row of `meta` comes in one transaction with all other default rows,
+//!    after the tables: who finds it makes missing tables and no rows.
+//! 2. Nothing that exists is changed: what an operator made of the
+//!    configuration stays.
+
+use porpoise_kv::CommitPosition;
+use porpoise_rows::catalog::{ColumnDefault, TableOptions};
+use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
+use porpoise_rows::{BeginOptions, Db, InsertMode, KeyRange, Result, ScanPosition, ScanSpec};
+use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
+use std::sync::Arc;
+
+use crate::container::convert::Conversion;
+
+pub use porpoise_access::{
+    MEMCACHED_CONFIGURATION as CONFIGURATION, MEMCACHED_DATABASE as DATABASE,
+};
+/// The table behind Rows of keys without a configured prefix.
+pub const DEFAULT_TABLE: &str = "kv";
+
+const LATIN1: Collation = Collation::LATIN1_SWEDISH_CI;
+
+/// A column: name, type, whether it may be NULL, default.
+struct Col(&'static str, ColumnType, bool, Option<ColumnDefault>);
+
+fn text(name: &'static str, length: u32) -> Col {
+    Col(name, ColumnType::varchar(length, LATIN1), false, None)
+}
+
+fn number(name: &'static str, default: Option<u64>) -> Col {
+    let default = default.map(|n| ColumnDefault::Literal(Value::UInt(n)));
+    Col(name, ColumnType::uint(Kind::Int), false, default)
+}
+
+fn or_null(column: Col) -> Col {
+    Col(column.0, column.1, true, None)
+}
+
+fn enumeration(name: &'static str, members: &[&str], default: Option<u64>) -> Col {
+    let members = members.iter().map(|m| m.as_bytes().into()).collect();
+    let default = default.map(|n| ColumnDefault::Literal(Value::UInt(n)));
+    Col(
+        name,
+        ColumnType::enumeration(members, LATIN1),
+        false,
+        default,
+    )
+}
+
+fn policy(name: &'static str) -> Col {
+    enumeration(
+        name,
+        &["cache_only", "ndb_only", "caching", "disabled"],
+        None,
+    )
+}
+
+/// A table: its name, what it is for, its columns, its primary key.
+struct Definition {
+    name: &'static str,
+    comment: &'static str,
+    columns: Vec<Col>,
+    key: &'static [&'static str],
+    using_hash: bool,
+}
+
+fn define(
+    name: &'static str,
+    comment: &'static str,
+    columns: Vec<Col>,
+    key: &'static [&'static str],
+) -> Definition {
+    Definition {
+        name,
+        comment,
+        columns,
+        key,
+        using_hash: false,
+    }
+}
+
+fn configuration_tables() -> Vec<Definition> {
+    let mut tables = server_tables();
+    tables.extend(mapping_tables());
+    tables
+}
+
+/// What is said of servers.
+fn server_tables() -> Vec<Definition> {
+    let mut cluster = number("cluster_id", None);
+    cluster.1.unsigned = false;
+    vec![
+        define(
+            "meta",
+            "Layout version of this schema",
+            vec![text("application", 16), text("metadata_version", 6)],
+            &["application", "metadata_version"],
+        ),
+        define(
+            "ndb_clusters",
+            "Clusters: 0 is this server; other clusters are not supported",
+            vec![
+                cluster,
+                or_null(text("ndb_connectstring", 128)),
+                number("microsec_rtt", Some(250)),
+            ],
+            &["cluster_id"],
+        ),
+        define(
+            "memcache_server_roles",
+            "Server roles of memcached listeners (--memcached-role)",
+            vec![
+                text("role_name", 40),
+                number("role_id", None),
+                number("max_tps", Some(100_000)),
+                Col(
+                    "update_timestamp",
+                    ColumnType::timestamp(0),
+                    false,
+                    Some(ColumnDefault::Now),
+                ),
+            ],
+            &["role_name"],
+        ),
+        define(
+            "last_memcached_signon",
+            "Last start of each listener",
+            vec![
+                number("ndb_node_id", None),
+                text("hostname", 255),
+                text("server_role", 40),
+                Col("signon_time", ColumnType::timestamp(0), false, None),
+            ],
+            &["ndb_node_id"],
+        ),
+    ]
+}
+
+/// What is said of keys.
+fn mapping_tables() -> Vec<Definition> {
+    let mut prefix = text("key_prefix", 250);
+    prefix.1.collation = Collation::LATIN1_BIN;
+    vec![
+        define(
+            "cache_policies",
+            "Policies: where get, set and delete take place",
+            vec![
+                text("policy_name", 40),
+                policy("get_policy"),
+                policy("set_policy"),
+                policy("delete_policy"),
+                enumeration("flush_from_db", &["false", "true"], Some(1)),
+            ],
+            &["policy_name"],
+        ),
+        define(
+            "containers",
+            "Containers: the columns of a table that hold keys and values",
+            vec![
+                text("name", 50),
+                text("db_schema", 250),
+                text("db_table", 250),
+                text("key_columns", 250),
+                or_null(text("value_columns", 250)),
+                Col(
+                    "flags",
+                    ColumnType::varchar(250, LATIN1),
+                    false,
+                    Some(ColumnDefault::Literal(Value::Bytes(b"0".to_vec()))),
+                ),
+                or_null(text("increment_column", 250)),
+                or_null(text("cas_column", 250)),
+                or_null(text("expire_time_column", 250)),
+                or_null(text("large_values_table", 250)),
+            ],
+            &["name"],
+        ),
+        define(
+            "container_options",
+            "Options of containers: format of keys and values",
+            vec![
+                text("name", 50),
+                enumeration("value_format", &["text", "json"], Some(1)),
+                Col("separator", ColumnType::varbinary(16), true, None),
+                Col("key_separator", ColumnType::varbinary(16), true, None),
+                Col("escape", ColumnType::varbinary(1), true, None),
+                Col("null_token", ColumnType::varbinary(64), true, None),
+            ],
+            &["name"],
+        ),
+        define(
+            "key_prefixes",
+            "Container and policy of each key prefix, per role",
+            vec![
+                number("server_role_id", Some(0)),
+                prefix,
+                number("cluster_id", Some(0)),
+                text("policy", 40),
+                or_null(text("container", 50)),
+            ],
+            &["server_role_id", "key_prefix"],
+        ),
+    ]
+}
+
+fn data_tables() -> Vec<Definition> {
+    let mut tables = demonstration_tables();
+    tables.push(define(
+        DEFAULT_TABLE,
+        "Rows of keys without a configured prefix",
+        vec![
+            Col("mkey", ColumnType::varbinary(250), false, None),
+            Col("value", ColumnType::blob(Kind::LongBlob), true, None),
+            number("flags", Some(0)),
+            Col(
+                "expire_time",
+                ColumnType::bigint(),
+                false,
+                Some(ColumnDefault::Literal(Value::Int(0))),
+            ),
+        ],
+        &["mkey"],
+    ));
+    tables
+}
+
+fn demonstration_tables() -> Vec<Definition> {
+    let binary = |name, length| Col(name, ColumnType::varbinary(length), true, None);
+    let big = |name| or_null(Col(name, ColumnType::bigint_unsigned(), true, None));
+    vec![
+        Definition {
+            name: "demo_table",
+            comment: "demonstration: a text, a number, a CAS column",
+            columns: vec![
+                text("mkey", 250),
+                big("math_value"),
+                big("cas_value"),
+                binary("string_value", 13_500),
+            ],
+            key: &["mkey"],
+            using_hash: true,
+        },
+        Definition {
+            name: "demo_table_large",
+            comment: "demonstration: values kept in another table",
+            columns: vec![
+                text("mkey", 250),
+                big("cas_value"),
+                binary("string_value", 2_000),
+                or_null(number("ext_id", None)),
+                or_null(number("ext_size", None)),
+            ],
+            key: &["mkey"],
+            using_hash: true,
+        },
+        Definition {
+            name: "external_values",
+            comment: "demonstration: parts of large values",
+            columns: vec![
+                number("id", None),
+                Col("part", ColumnType::int(Kind::SmallInt), false, None),
+                Col("content", ColumnType::varbinary(13_950), false, None),
+            ],
+            key: &["id", "part"],
+            using_hash: false,
+        },
+        Definition {
+            name: "demo_table_tabs",
+            comment: "demonstration: three value columns, expiry",
+            columns: vec![
+                Col("mkey", ColumnType::int(Kind::Int), false, None),
+                or_null(text("val1", 60)),
+                or_null(text("val2", 10)),
+                Col("val3", ColumnType::int(Kind::Int), true, None),
+                or_null(number("flags", None)),
+                Col("expire_time", ColumnType::timestamp(0), true, None),
+            ],
+            key: &["mkey"],
+            using_hash: false,
+        },
+    ]
+}
+
+impl Definition {
+    fn spec(&self, now: i64) -> TableSpec {
+        let columns = self
+            .columns
+            .iter()
+            .map(|Col(name, ty, nullable, default)| ColumnSpec {
+                nullable: Some(*nullable),
+                default: default.clone(),
+                auto_increment: self.name == "external_values" && *name == "id",
+                explicit_collation: *name == "key_prefix",
+                ..ColumnSpec::new(name, ty.clone())
+            })
+            .collect();
+        let primary = IndexSpec {
+            using_hash: self.using_hash,
+            ..IndexSpec::primary(self.key)
+        };
+        let options = TableOptions {
+            comment: self.comment.to_owned(),
+            created: now,
+            ..TableOptions::new(LATIN1)
+        };
+        TableSpec {
+            if_not_exists: true,
+            ..TableSpec::new(DATABASE, self.name, columns, vec![primary], options)
+        }
+    }
+}
+
+/// Makes what is missing of the database. Returns what a reply that tells of
+/// it would have to wait for.
+///
+/// # Errors
+/// Those of data definition and of writing rows.
+pub fn ensure(db: &Arc<Db>) -> Result<CommitPosition> {
+    let catalog = db.catalog();
+    let known = |name: &&'static str| catalog.table(DATABASE, name).is_some();
+    let complete = is_complete(db)?;
+    if complete && CONFIGURATION.iter().all(known) {
+        return Ok(CommitPosition::NONE);
+    }
+    let now = db.clock().unix_micros();
+    db.define(|cx| {
+        db.create_database(cx, DATABASE, LATIN1, true)?;
+        for table in configuration_tables().iter().chain(&data_tables()) {
+            db.create_table(cx, &table.spec(now))?;
+        }
+        Ok::<(), porpoise_rows::Error>(())
+    })?;
+    if complete {
+        // Only a table that came with a later version was missing.
+        return Ok(CommitPosition::NONE);
+    }
+    let mut txn = db.begin(BeginOptions {
+        sync: true,
+        ..BeginOptions::default()
+    })?;
+    let catalog = db.catalog();
+    let mut convert = Conversion::new(db.clock().as_ref());
+    for (name, columns, rows) in ROWS {
+        let Some(table) = catalog.table(DATABASE, name) else {
+            continue;
+        };
+        let mut values = Vec::new();
+        for row in *rows {
+            let mut full = convert.defaults(table);
+            for (column, word) in columns.split_whitespace().zip(row.split_whitespace()) {
+                let Some(position) = table.column(column) else {
+                    continue;
+                };
+                let text = match word {
+                    "NULL" => None,
+                    "-" => Some(""),
+                    word => Some(word),
+                };
+                if let Some(place) = full.get_mut(position) {
+                    let value = text.map_or(ValueRef::Null, |t| ValueRef::Bytes(t.as_bytes()));
+                    *place = convert.store(table, position, value)?;
+                }
+            }
+            values.push(full);
+        }
+        txn.insert(table, values, InsertMode::Ignore)?;
+    }
+    Ok(txn.commit()?.position)
+}
+
+/// Whether `meta` says that everything is there.
+fn is_complete(db: &Arc<Db>) -> Result<bool> {
+    let catalog = db.catalog();
+    let Some(meta) = catalog.table(DATABASE, "meta") else {
+        return Ok(false);
+    };
+    let spec = ScanSpec {
+        index: 0,
+        ranges: vec![KeyRange::ALL],
+        reverse: false,
+        entries_only: false,
+    };
+    let mut found = false;
+    let mut txn = db.begin(BeginOptions::default())?;
+    let mut position = ScanPosition::default();
+    let read = porpoise_kv::Read::SNAPSHOT;
+    while txn.scan(meta, &spec, read, &mut position, 100, &mut |_, row| {
+        found |= row.get(0) == ValueRef::Bytes(DATABASE.as_bytes());
+    })? {}
+    Ok(found)
+}
+
+/// Records in `last_memcached_signon` that a listener was opened.
+///
+/// # Errors
+/// Those of writing rows.
+pub fn sign_on(db: &Arc<Db>, role: &str) -> Result<()> {
+    let catalog = db.catalog();
+    let Some(table) = catalog.table(DATABASE, "last_memcached_signon") else {
+        return Ok(());
+    };
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let mut convert = Conversion::new(db.clock().as_ref());
+    let mut row = convert.defaults(table);
+    let texts = [
+        ("ndb_node_id", "0"),
+        ("hostname", host.trim()),
+        ("server_role", role),
+    ];
+    for (column, text) in texts {
+        if let Some(position) = table.column(column) {
+            let value = convert.store(table, position, ValueRef::Bytes(text.as_bytes()))?;
+            if let Some(place) = row.get_mut(position) {
+                *place = value;
+            }
+        }
+    }
+    if let Some(place) = table.column("signon_time").and_then(|p| row.get_mut(p)) {
+        *place = convert.now_value();
+    }
+    let mut txn = db.begin(BeginOptions::default())?;
+    txn.insert(table, vec![row], InsertMode::Replace)?;
+    txn.commit()?;
+    Ok(())
+}
+
+/// The rows that `ndbmemcache` begins with: table, columns, and rows with words separated by
+/// spaces; `-` is an empty word, `NULL` is NULL. The row of `meta` is the last one.
+///
+/// They are those of NDB's memcached, except that under `caching` `flush_all` deletes rows. With
+/// NDB it emptied the copies of each memcached, and every row came back with the next `get`.
+/// There are no copies here. The policy `ndb-only`, or `flush_from_db` = `false`, keeps the rows.
+const ROWS: &[(&str, &str, &[&str])] = &[
+    ("ndb_clusters", "cluster_id ndb_connectstring", &["0 NULL"]),
+    (
+        "memcache_server_roles",
+        "role_name role_id",
+        &[
+            "default_role 0",
+            "db-only 1",
+            "mc-only 2",
+            "ndb-caching 3",
+            "large 4",
+        ],
+    ),
+    (
+        "cache_policies",
+        "policy_name get_policy set_policy delete_policy flush_from_db",
+        &[
+            "memcache-only cache_only cache_only cache_only false",
+            "ndb-only ndb_only ndb_only ndb_only false",
+            "ndb-test ndb_only ndb_only ndb_only true",
+            "caching caching caching caching true",
+            "caching-with-local-deletes caching caching cache_only false",
+            "ndb-read-only ndb_only disabled disabled false",
+        ],
+    ),
+    (
+        "containers",
+        "name db_schema db_table key_columns value_columns flags increment_column cas_column \
+         expire_time_column large_values_table",
+        &[
+            "kv ndbmemcache kv mkey value flags NULL NULL expire_time NULL",
+            "demo_table ndbmemcache demo_table mkey string_value 0 math_value cas_value NULL NULL",
+            "demo_tabs ndbmemcache demo_table_tabs mkey val1,val2,val3 flags NULL NULL \
+             expire_time NULL",
+            "demo_ext ndbmemcache demo_table_large mkey string_value 0 NULL cas_value NULL \
+             ndbmemcache.external_values",
+        ],
+    ),
+    (
+        "key_prefixes",
+        "server_role_id key_prefix cluster_id policy container",
+        &[
+            "0 - 0 ndb-test kv",
+            "1 - 0 ndb-only demo_table",
+            "1 t: 0 ndb-only demo_tabs",
+            "1 b: 0 ndb-only demo_ext",
+            "2 - 0 memcache-only NULL",
+            "3 - 0 caching demo_table",
+            "3 t: 0 caching demo_tabs",
+            "3 b: 0 caching demo_ext",
+            "4 - 0 ndb-test demo_ext",
+        ],
+    ),
+    ("meta", "application metadata_version", &["ndbmemcache 1.2"]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_first_row_has_a_word_for_each_column_of_a_defined_table() {
+        let tables = configuration_tables();
+        for (name, columns, rows) in ROWS {
+            let table = tables.iter().find(|t| t.name == *name).unwrap();
+            for column in columns.split_whitespace() {
+                assert!(table.columns.iter().any(|c| c.0 == column), "{column}");
+            }
+            for row in *rows {
+                let words = row.split_whitespace().count();
+                assert_eq!(words, columns.split_whitespace().count(), "{row}");
+            }
+        }
+        for name in CONFIGURATION {
+            assert!(tables.iter().any(|t| t.name == *name), "{name}");
+        }
+        assert_eq!(ROWS.last().unwrap().0, "meta");
+    }
+}

@@ -1,0 +1,374 @@
+//! A read chunk: some keys of a batch of reads, resolved, read container by container, and
+//! answered in the order of the keys.
+//!
+//! Resolving needs the connection (its account, its selected container); reading and formatting
+//! do not. Keys of one container (the usual case) are formatted where the engine shows their rows,
+//! without a copy; others are formatted aside and put together. [`crate::read`] decides how many
+//! keys a chunk has.
+
+use super::rows::{self, Shown};
+use crate::container::Container;
+use crate::container::convert::Conversion;
+use crate::context::requirement::Requirement;
+use crate::context::{CommandContext, Failure};
+use crate::counters::{self, Counter};
+use crate::item_metadata::ItemMetadata;
+use crate::mapping::{self, Mapping};
+use crate::read::request::{ReadRequest, RequestKeys, Style, View};
+use crate::reply_sink::ReplySink;
+use porpoise_kv::Read;
+use porpoise_rows::Txn;
+use porpoise_wire::memcached::reply;
+use smallvec::SmallVec;
+use std::ops::{ControlFlow, Range};
+
+/// Bytes of answers that a chunk should come to.
+pub(crate) const CHUNK_BYTES: usize = 1 << 20;
+
+/// Place of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Target {
+    /// A row of the container at this position, by its key in the arena.
+    Row(usize, Range<usize>),
+    /// The memory cache.
+    Cache,
+    /// No row can have this key.
+    Nowhere,
+}
+
+/// A key, resolved.
+struct ResolvedKey<'p, 'k> {
+    text: &'k [u8],
+    style: &'p Style<'k>,
+    /// The last key of its request.
+    last: bool,
+    target: Target,
+}
+
+impl ResolvedKey<'_, '_> {
+    fn container(&self) -> Option<usize> {
+        match self.target {
+            Target::Row(at, _) => Some(at),
+            Target::Cache | Target::Nowhere => None,
+        }
+    }
+
+    /// Whether this key is not a row of the container that the first key is of.
+    fn differs(&self, first: Option<&ResolvedKey<'_, '_>>) -> bool {
+        !matches!(self.target, Target::Row(..))
+            || first.is_some_and(|first| first.container() != self.container())
+    }
+
+    fn primary<'a>(&self, arena: &'a [u8]) -> &'a [u8] {
+        match &self.target {
+            Target::Row(_, range) => arena.get(range.clone()).unwrap_or_default(),
+            Target::Cache | Target::Nowhere => &[],
+        }
+    }
+}
+
+/// The keys of all requests of a batch, one after the other.
+#[derive(Clone)]
+pub(crate) struct Walk<'p, 'k> {
+    batch: &'p [ReadRequest<'k>],
+    /// What is left of the first of them.
+    keys: RequestKeys<'k>,
+}
+
+impl<'p, 'k> Walk<'p, 'k> {
+    pub(crate) fn new(batch: &'p [ReadRequest<'k>]) -> Walk<'p, 'k> {
+        let keys = batch
+            .first()
+            .map_or(RequestKeys::One(None), |request| request.keys);
+        Walk { batch, keys }
+    }
+
+    /// The next key, how it is shown, and whether its request ends with it.
+    #[inline]
+    pub(crate) fn step(&mut self) -> Option<(&'k [u8], &'p Style<'k>, bool)> {
+        loop {
+            let first = self.batch.first()?;
+            if let Some(key) = self.keys.next() {
+                return Some((key, &first.style, self.keys.len() == 0));
+            }
+            self.batch = self.batch.get(1..)?;
+            self.keys = self.batch.first()?.keys;
+        }
+    }
+}
+
+/// The answer for a key, formatted aside.
+#[derive(Clone)]
+struct Formatted {
+    text: Range<usize>,
+    found: bool,
+}
+
+/// Continues while there is room.
+#[inline]
+fn while_room(room: bool) -> ControlFlow<()> {
+    if room {
+        ControlFlow::Continue(())
+    } else {
+        ControlFlow::Break(())
+    }
+}
+
+/// Number of keys that were answered and found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answered {
+    pub(crate) keys: usize,
+    pub(crate) hits: usize,
+}
+
+/// Some keys of a batch of reads; see the module.
+pub(crate) struct ReadChunk<'m, 'p, 'k> {
+    mapping: &'m Mapping,
+    /// Whether showing an item may change what others are shown: then keys of one container only
+    /// make a chunk. See [`ReadRequest::marks`].
+    marks: bool,
+    keys: SmallVec<[ResolvedKey<'p, 'k>; 8]>,
+    /// Whether the keys are not all rows of one container.
+    several: bool,
+}
+
+impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
+    pub(crate) fn new(mapping: &'m Mapping, marks: bool) -> ReadChunk<'m, 'p, 'k> {
+        ReadChunk {
+            mapping,
+            marks,
+            keys: SmallVec::new(),
+            several: false,
+        }
+    }
+
+    /// Resolves the next keys, at least one and at most `wanted`; encoded keys go into the
+    /// context's arena.
+    ///
+    /// # Errors
+    /// A key is refused.
+    pub(crate) fn resolve(
+        &mut self,
+        context: &mut CommandContext,
+        walk: &mut Walk<'p, 'k>,
+        wanted: usize,
+    ) -> Result<(), Failure> {
+        context.keys.clear();
+        self.keys.clear();
+        self.several = false;
+        let mut convert = Conversion::timeless();
+        for _ in 0..wanted {
+            let Some((text, style, last)) = walk.step() else {
+                break;
+            };
+            let start = context.keys.len();
+            let target = match context.target(self.mapping, text, Requirement::GET)? {
+                mapping::Target::Row(at, container, rest) => {
+                    let fits = container.append_key(rest, &mut convert, &mut context.keys);
+                    if fits.is_ok() {
+                        Target::Row(at, start..context.keys.len())
+                    } else {
+                        context.keys.truncate(start);
+                        Target::Nowhere
+                    }
+                }
+                mapping::Target::Cache => Target::Cache,
+            };
+            let key = ResolvedKey {
+                text,
+                style,
+                last,
+                target,
+            };
+            let differs = key.differs(self.keys.first());
+            if differs && self.marks && self.ends_before(&key) {
+                break;
+            }
+            self.several |= differs;
+            self.keys.push(key);
+        }
+        Ok(())
+    }
+
+    /// Whether a key that differs from the first one begins another chunk.
+    fn ends_before(&self, key: &ResolvedKey<'_, '_>) -> bool {
+        match key.target {
+            // A key of the memory cache may stand behind others that are no rows.
+            Target::Cache => self.keys.first().is_some_and(|k| k.container().is_some()),
+            Target::Row(..) | Target::Nowhere => !self.keys.is_empty(),
+        }
+    }
+
+    /// Reads the rows of the keys and appends the answers, as far as they are not too large.
+    /// `arena` holds the encoded keys.
+    ///
+    /// # Errors
+    /// Reading failed.
+    pub(crate) fn answer(
+        &self,
+        txn: &mut Txn,
+        read: Read,
+        arena: &[u8],
+        view: &mut View<'_>,
+        out: &mut impl ReplySink,
+    ) -> Result<Answered, Failure> {
+        if self.several {
+            self.answer_several(txn, read, arena, view, out)
+        } else {
+            self.answer_one(txn, read, arena, view, out)
+        }
+    }
+
+    /// Appends the answer for one key; true when its row is there.
+    #[inline]
+    fn append(
+        container: &Container,
+        key: &ResolvedKey<'_, '_>,
+        primary: &[u8],
+        shown: Shown<'_>,
+        view: &mut View<'_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let there = shown.is_some();
+        let shown = shown.filter(|(row, _)| !container.expired(row, || view.now()));
+        if there && shown.is_none() {
+            counters::add(Counter::GetExpired, 1);
+        }
+        match &shown {
+            Some((row, value)) => {
+                let place = (container, primary);
+                view.found(key.text, key.style, place, (row, *value), out);
+            }
+            None => {
+                let id = |metadata: &ItemMetadata| Some(metadata.id(container.table.id, primary));
+                view.missing(key.style, id, out);
+            }
+        }
+        shown.is_some()
+    }
+
+    /// Appends what ends a request.
+    #[inline]
+    fn finish(key: &ResolvedKey<'_, '_>, out: &mut Vec<u8>) {
+        if key.last && matches!(key.style, Style::Ascii { .. }) {
+            out.extend_from_slice(reply::END);
+        }
+    }
+
+    /// Answers keys of one container.
+    fn answer_one(
+        &self,
+        txn: &mut Txn,
+        read: Read,
+        arena: &[u8],
+        view: &mut View<'_>,
+        out: &mut impl ReplySink,
+    ) -> Result<Answered, Failure> {
+        let first = self.keys.first().and_then(ResolvedKey::container);
+        let Some(container) = first.and_then(|at| self.mapping.containers.get(at)) else {
+            return Ok(Answered {
+                keys: self.keys.len(),
+                hits: 0,
+            });
+        };
+        let primaries: SmallVec<[&[u8]; 16]> = self.keys.iter().map(|k| k.primary(arena)).collect();
+        let mut hits = 0;
+        let buf = out.buf();
+        let end = buf.len() + CHUNK_BYTES;
+        let keys = rows::rows(container, txn, &primaries, read, &mut |n, shown| {
+            if let Some(key) = self.keys.get(n) {
+                let primary = primaries.get(n).copied().unwrap_or_default();
+                let there = Self::append(container, key, primary, shown, view, buf);
+                hits += usize::from(there);
+                Self::finish(key, buf);
+            }
+            while_room(buf.len() < end)
+        })?;
+        Ok(Answered { keys, hits })
+    }
+
+    /// Answers keys of several containers: each container's batch is formatted aside, then the
+    /// answers are put into the keys' order, up to the first key that was not reached.
+    fn answer_several(
+        &self,
+        txn: &mut Txn,
+        read: Read,
+        arena: &[u8],
+        view: &mut View<'_>,
+        out: &mut impl ReplySink,
+    ) -> Result<Answered, Failure> {
+        let mut containers: SmallVec<[usize; 8]> = self
+            .keys
+            .iter()
+            .filter_map(ResolvedKey::container)
+            .collect();
+        containers.sort_unstable();
+        containers.dedup();
+        let share = CHUNK_BYTES / containers.len().max(1);
+        let mut text = Vec::new();
+        let mut answers: Vec<Option<Formatted>> = vec![None; self.keys.len()];
+        for at in containers {
+            let Some(container) = self.mapping.containers.get(at) else {
+                continue;
+            };
+            let members = || {
+                let keys = self.keys.iter().enumerate();
+                keys.filter(move |(_, key)| key.container() == Some(at))
+            };
+            let positions: Vec<usize> = members().map(|(n, _)| n).collect();
+            let primaries: Vec<&[u8]> = members().map(|(_, key)| key.primary(arena)).collect();
+            let end = text.len() + share;
+            rows::rows(container, txn, &primaries, read, &mut |n, shown| {
+                let at = positions.get(n).copied().unwrap_or(usize::MAX);
+                let (Some(key), Some(answer)) = (self.keys.get(at), answers.get_mut(at)) else {
+                    return ControlFlow::Break(());
+                };
+                let start = text.len();
+                let primary = primaries.get(n).copied().unwrap_or_default();
+                let found = Self::append(container, key, primary, shown, view, &mut text);
+                *answer = Some(Formatted {
+                    text: start..text.len(),
+                    found,
+                });
+                while_room(text.len() < end)
+            })?;
+        }
+        Ok(self.put_together(answers, &text, view, out))
+    }
+
+    /// Appends what was formatted aside in the order of the keys, up to the first that was not
+    /// reached.
+    fn put_together(
+        &self,
+        answers: Vec<Option<Formatted>>,
+        text: &[u8],
+        view: &mut View<'_>,
+        out: &mut impl ReplySink,
+    ) -> Answered {
+        let mut answered = Answered { keys: 0, hits: 0 };
+        let end = out.position() + CHUNK_BYTES;
+        for (key, answer) in self.keys.iter().zip(answers) {
+            let buf = out.buf();
+            let found = match (&key.target, answer) {
+                (Target::Row(..), Some(answer)) => {
+                    buf.extend_from_slice(text.get(answer.text).unwrap_or_default());
+                    answer.found
+                }
+                (Target::Row(..), None) => break,
+                (Target::Cache, _) => view.cached(key.text, key.style, buf),
+                (Target::Nowhere, _) => {
+                    view.missing(key.style, |_| None, buf);
+                    false
+                }
+            };
+            answered.keys += 1;
+            answered.hits += usize::from(found);
+            Self::finish(key, buf);
+            // Rows are formatted already.
+            if !matches!(key.target, Target::Row(..)) && buf.len() >= end {
+                break;
+            }
+        }
+        answered
+    }
+}

@@ -1,0 +1,346 @@
+//! Containers by name, as InnoDB's memcached plugin has them: `@@name`
+//! switches a connection to a container, `@@name.key` is a key of it, and `get`
+//! of `@>key` and the like gives a range of its rows.
+//!
+//! * `get @@name` answers with the table, `schema/table`, and from then on keys
+//!   of this connection are keys of that container, without any prefix.
+//!   `@@name.key`, in any command, switches as well. `get @@` goes back to
+//!   prefixes.
+//! * Ranges, one for each `get`: `@>a`, `@>=a`, `@<b`, `@<=b`, and two of them
+//!   together, `@>a@<b`. Rows come in the order of the key. Beside other keys a
+//!   range is refused.
+//!
+//! Invariants:
+//! 1. Only containers that some prefix of the role names can be reached, with
+//!    the policy of that prefix.
+//! 2. A name that is no container makes an ordinary key, and without a switch
+//!    there are no ranges: for whoever knows nothing of this, every key is
+//!    just a key.
+
+use crate::container::Container;
+use crate::container::chunked_values;
+use crate::container::convert::Conversion;
+use crate::context::requirement::Requirement;
+use crate::context::{CommandContext, Failure};
+use crate::mapping::mapping_cache::CurrentMapping;
+use crate::mapping::{Mapping, Operation, Target};
+use crate::read::request::{ReadRequest, Style};
+use crate::reply_sink::ReplySink;
+use porpoise_kv::Read;
+use porpoise_rows::{KeyRange, RowBuf, ScanPosition, ScanSpec};
+use porpoise_wire::memcached::reply;
+use std::sync::Arc;
+
+/// Rows of the first step of a range; later ones follow from their size.
+const STEP: usize = 8;
+/// Most rows of a step.
+const MOST: usize = 256;
+/// What a step should come to, in bytes.
+const STEP_BYTES: usize = 1 << 20;
+
+/// Two ends as two keys could as well be meant for two ranges.
+const NOT_ALONE: &str =
+    "a range must be the only key of a get; write both ends as one key, as in @>1@<5";
+
+/// `@@name.key`, or `@@name`.
+fn named(key: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+    let rest = key.strip_prefix(b"@@")?;
+    match rest.iter().position(|b| *b == b'.') {
+        Some(at) => Some((rest.get(..at)?, rest.get(at + 1..))),
+        None => Some((rest, None)),
+    }
+}
+
+impl CommandContext {
+    /// Where a command on a key takes place, on this connection, if its account has the
+    /// privileges that the command requires.
+    ///
+    /// # Errors
+    /// Why the command is not carried out.
+    #[inline(always)]
+    pub(crate) fn target<'m, 'k>(
+        &mut self,
+        mapping: &'m Mapping,
+        key: &'k [u8],
+        requirement: Requirement,
+    ) -> Result<Target<'m, 'k>, Failure> {
+        let operation = requirement.operation;
+        let found = if self.selected.is_none() && !key.starts_with(b"@@") {
+            mapping.target(key, operation)
+        } else {
+            self.target_by_name(mapping, key, operation)
+        };
+        let target = found.map_err(Failure::Refused)?;
+        if let Target::Row(at, ..) = &target {
+            self.identity.check(mapping, *at, requirement.privileges)?;
+        }
+        Ok(target)
+    }
+
+    #[cold]
+    fn target_by_name<'m, 'k>(
+        &mut self,
+        mapping: &'m Mapping,
+        key: &'k [u8],
+        operation: Operation,
+    ) -> Result<Target<'m, 'k>, String> {
+        if let Some((name, Some(rest))) = named(key)
+            && let Some(found) = mapping.named(name, operation)
+        {
+            self.selected = Some(name.into());
+            return found.map(|(at, container)| Target::Row(at, container, rest));
+        }
+        let selected = self.selected.as_deref();
+        match selected.and_then(|name| mapping.named(name, operation)) {
+            Some(found) => found.map(|(at, container)| Target::Row(at, container, key)),
+            None => mapping.target(key, operation),
+        }
+    }
+
+    /// Whether an operation on a key takes place in the memory cache, on this
+    /// connection.
+    #[inline]
+    pub(crate) fn is_cached(&self, mapping: &Mapping, key: &[u8], operation: Operation) -> bool {
+        mapping.uses_cache()
+            && self.selected.is_none()
+            && mapping.is_cached(key, operation)
+            && !named(key).is_some_and(|(name, rest)| {
+                rest.is_some() && mapping.named(name, operation).is_some()
+            })
+    }
+}
+
+/// Answers a `get` that is no look-up of keys: a switch or a range; false when
+/// it is neither.
+///
+/// # Errors
+/// As those of [`crate::read::get`].
+#[cold]
+pub(crate) fn get(
+    context: &mut CommandContext,
+    current: &Arc<CurrentMapping>,
+    request: &ReadRequest<'_>,
+    out: &mut impl ReplySink,
+) -> Result<bool, Failure> {
+    let Style::Ascii { cas } = request.style else {
+        return Ok(false);
+    };
+    let mut keys = request.keys;
+    let (Some(key), None) = (keys.next(), keys.next()) else {
+        let mut selected = context.selected.is_some();
+        for mut key in request.keys {
+            if let Some((name, Some(rest))) = named(key)
+                && current.mapping.named(name, Operation::Get).is_some()
+            {
+                (selected, key) = (true, rest);
+            }
+            if selected && bounds(key).is_some() {
+                return Err(Failure::Refused(NOT_ALONE.to_owned()));
+            }
+        }
+        return Ok(false);
+    };
+    let done = one(context, current, key, cas, out)?;
+    if done {
+        out.buf().extend_from_slice(reply::END);
+    }
+    Ok(done)
+}
+
+fn one(
+    context: &mut CommandContext,
+    current: &CurrentMapping,
+    mut key: &[u8],
+    cas: bool,
+    out: &mut impl ReplySink,
+) -> Result<bool, Failure> {
+    let mapping = &current.mapping;
+    if key == b"@@" {
+        return Ok(context.selected.take().is_some());
+    }
+    if let Some((name, rest)) = named(key)
+        && let Some(found) = mapping.named(name, Operation::Get)
+    {
+        let (at, container) = found.map_err(Failure::Refused)?;
+        let privileges = Requirement::GET.privileges;
+        context.identity.check(mapping, at, privileges)?;
+        context.selected = Some(name.into());
+        let Some(rest) = rest else {
+            let table = &container.table;
+            let text = format!("{}/{}", table.database, table.name);
+            reply::value(out.buf(), key, 0, text.as_bytes(), None);
+            return Ok(true);
+        };
+        key = rest;
+    }
+    let Some(name) = context.selected.clone() else {
+        return Ok(false);
+    };
+    let (Some(bounds), Some(found)) = (bounds(key), mapping.named(&name, Operation::Get)) else {
+        return Ok(false);
+    };
+    let (at, container) = found.map_err(Failure::Refused)?;
+    let privileges = Requirement::GET.privileges;
+    context.identity.check(mapping, at, privileges)?;
+    range(context, container, &bounds, cas, out)?;
+    Ok(true)
+}
+
+/// One end of a range: whether it is the lower one, whether the key itself
+/// belongs to it, and the key.
+struct Bound<'k> {
+    lower: bool,
+    inclusive: bool,
+    key: &'k [u8],
+}
+
+/// The ends that a text like `@>a@<b` gives; `None` for other texts.
+fn bounds(text: &[u8]) -> Option<Vec<Bound<'_>>> {
+    let starts = |at: usize| {
+        let here = text.get(at..).unwrap_or_default();
+        here.starts_with(b"@<") || here.starts_with(b"@>")
+    };
+    if !starts(0) {
+        return None;
+    }
+    let second = (2..text.len()).find(|at| starts(*at)).unwrap_or(text.len());
+    let one = |part: &'_ [u8]| -> Option<(bool, bool, usize)> {
+        let lower = part.get(1) == Some(&b'>');
+        let inclusive = part.get(2) == Some(&b'=');
+        Some((lower, inclusive, 2 + usize::from(inclusive)))
+    };
+    let mut bounds = Vec::new();
+    for (from, to) in [(0, second), (second, text.len())] {
+        let part = text.get(from..to).filter(|p| !p.is_empty());
+        let Some(part) = part else { continue };
+        let (lower, inclusive, skip) = one(part)?;
+        let key = part.get(skip..)?;
+        bounds.push(Bound {
+            lower,
+            inclusive,
+            key,
+        });
+    }
+    match bounds.as_slice() {
+        [a, b] if a.lower == b.lower => None,
+        _ => Some(bounds),
+    }
+}
+
+fn key_range(container: &Container, bounds: &[Bound<'_>]) -> Result<KeyRange, Failure> {
+    if container.key.iter().any(|part| part.desc) {
+        let why = "ranges are not defined on a descending key".to_owned();
+        return Err(Failure::Refused(why));
+    }
+    let mut range = KeyRange::ALL;
+    for bound in bounds {
+        let mut key = Vec::new();
+        let mut convert = Conversion::timeless();
+        container.append_key(bound.key, &mut convert, &mut key)?;
+        // The key right behind is the first one above it.
+        if bound.lower != bound.inclusive {
+            key.push(0);
+        }
+        match bound.lower {
+            true => range.start = key,
+            false => range.end = Some(key),
+        }
+    }
+    Ok(range)
+}
+
+fn range(
+    context: &mut CommandContext,
+    container: &Container,
+    bounds: &[Bound<'_>],
+    cas: bool,
+    out: &mut impl ReplySink,
+) -> Result<(), Failure> {
+    let spec = ScanSpec {
+        index: container.index(),
+        ranges: vec![key_range(container, bounds)?],
+        reverse: false,
+        entries_only: false,
+    };
+    // Several rows: own writes are waited for.
+    let (mut txn, _) = context.reader(2)?;
+    let now = context.shared.db.clock().unix_micros();
+    let mut position = ScanPosition::default();
+    let mut scratch = Vec::new();
+    let (mut more, mut sent) = (true, false);
+    let mut count = STEP;
+    let table = &container.table;
+    while more {
+        let mut rows: Vec<RowBuf> = Vec::new();
+        let read = Read::SNAPSHOT;
+        let start = out.position();
+        let step = txn.scan(table, &spec, read, &mut position, count, &mut |_, row| {
+            if !container.expired(&row, || now) {
+                rows.push(row.to_buf());
+            }
+        });
+        let values = step.and_then(|goes_on| {
+            more = goes_on;
+            chunked_values::values(container, &mut txn, &rows, read)
+        });
+        let values = match values {
+            Ok(values) => values,
+            Err(_) if sent => return Err(Failure::Gone),
+            Err(error) => return Err(error.into()),
+        };
+        let mut key = Vec::new();
+        for (n, row) in rows.iter().enumerate() {
+            let row = row.row(table)?;
+            key.clear();
+            container.append_key_text(&row, &mut key);
+            let version = cas.then(|| row.version());
+            let flags = container.flags_of(&row);
+            let value = match values.get(n).and_then(Option::as_deref) {
+                Some(value) => value,
+                None => container.value_of(&row, &mut scratch),
+            };
+            reply::value(out.buf(), &key, flags, value, version);
+        }
+        let each = (out.position() - start) / rows.len().max(1);
+        count = (STEP_BYTES / each.max(1)).clamp(1, MOST);
+        if more && out.is_full() {
+            sent = true;
+            out.drain().map_err(|_| Failure::Gone)?;
+        }
+    }
+    context.give_back(txn);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> Option<Vec<(bool, bool, String)>> {
+        let text = bounds(text.as_bytes())?;
+        let one = |b: &Bound<'_>| {
+            let key = String::from_utf8_lossy(b.key).into_owned();
+            (b.lower, b.inclusive, key)
+        };
+        Some(text.iter().map(one).collect())
+    }
+
+    #[test]
+    fn ranges_have_one_end_or_two() {
+        let a = || "a".to_owned();
+        assert_eq!(shown("@>a"), Some(vec![(true, false, a())]));
+        assert_eq!(shown("@<=a"), Some(vec![(false, true, a())]));
+        let both = vec![(true, true, a()), (false, false, "m@".to_owned())];
+        assert_eq!(shown("@>=a@<m@"), Some(both));
+        for other in ["", "a", "@a", "@", "@>a@>b", "x@>a", "@<a@<b"] {
+            assert_eq!(shown(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn names_end_at_the_first_dot() {
+        assert_eq!(named(b"@@t.k.x"), Some((&b"t"[..], Some(&b"k.x"[..]))));
+        assert_eq!(named(b"@@t"), Some((&b"t"[..], None)));
+        assert_eq!(named(b"@t"), None);
+    }
+}

@@ -1,0 +1,371 @@
+//! Reads as clients ask for them, in any dialect, and how their answers look.
+//!
+//! Reads that stand behind each other in a connection's buffer are gathered in
+//! a [`ReadBatch`] and answered as one batch ([`crate::read`]).
+
+use crate::cache::Cache;
+use crate::container::Container;
+use crate::context::ListenerState;
+use crate::item_metadata::{ItemId, ItemMetadata, Mark};
+use porpoise_base::clock::Clock;
+use porpoise_rows::RowRef;
+use porpoise_rows::catalog::TableId;
+use porpoise_wire::memcached::command::Item;
+use porpoise_wire::memcached::meta::{self, Shape};
+use porpoise_wire::memcached::meta_reply::{self, Hit, Marks};
+use porpoise_wire::memcached::{Keys, binary, binary_reply, reply};
+use smallvec::SmallVec;
+
+/// In place of a table's number: the memory cache.
+pub(crate) const CACHED: TableId = TableId(u64::MAX);
+
+/// Reads gathered before they are answered.
+pub const MOST_GATHERED: usize = 64;
+
+/// Reads that are answered together.
+pub type ReadBatch<'a> = SmallVec<[ReadRequest<'a>; 4]>;
+
+/// The keys of a read.
+#[derive(Clone, Copy, Debug)]
+pub enum RequestKeys<'a> {
+    /// Any number.
+    Several(Keys<'a>),
+    /// One, or none once it was taken.
+    One(Option<&'a [u8]>),
+}
+
+impl<'a> Iterator for RequestKeys<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        match self {
+            RequestKeys::Several(keys) => keys.next(),
+            RequestKeys::One(key) => key.take(),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            RequestKeys::Several(keys) => keys.size_hint(),
+            RequestKeys::One(key) => (usize::from(key.is_some()), Some(usize::from(key.is_some()))),
+        }
+    }
+}
+
+impl ExactSizeIterator for RequestKeys<'_> {}
+
+/// How the items of a read are shown.
+#[derive(Clone, Copy, Debug)]
+pub enum Style<'a> {
+    /// `get`, or `gets` where versions are shown.
+    Ascii {
+        /// Whether versions are shown.
+        cas: bool,
+    },
+    /// `mg`.
+    Meta(meta::Get<'a>),
+    /// `me`.
+    Debug(Shape<'a>),
+    /// GET and its variants.
+    Binary(binary::Get<'a>),
+}
+
+/// One read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadRequest<'a> {
+    /// Its keys.
+    pub keys: RequestKeys<'a>,
+    /// How its items are shown.
+    pub style: Style<'a>,
+}
+
+impl<'a> ReadRequest<'a> {
+    /// A read of one key.
+    pub fn one(key: &'a [u8], style: Style<'a>) -> ReadRequest<'a> {
+        ReadRequest {
+            keys: RequestKeys::One(Some(key)),
+            style,
+        }
+    }
+
+    /// Whether showing an item may change what others are shown: somebody is
+    /// told to make it anew.
+    pub(crate) fn marks(&self, metadata: &ItemMetadata) -> bool {
+        match &self.style {
+            Style::Meta(get) => {
+                get.vivify.is_some() || get.recache.is_some() || metadata.any_marks()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a placeholder may have to be made.
+    pub fn vivifies(&self) -> bool {
+        matches!(&self.style, Style::Meta(get) if get.vivify.is_some())
+    }
+}
+
+/// State for formatting items: the time, read once and only if it matters, and a buffer for values
+/// that are put together.
+pub(crate) struct View<'d> {
+    clock: &'d dyn Clock,
+    metadata: &'d ItemMetadata,
+    cache: &'d Cache,
+    now: Option<i64>,
+    /// The version of a placeholder that may have to be made.
+    spare: u64,
+    pub(crate) scratch: &'d mut Vec<u8>,
+}
+
+impl<'d> View<'d> {
+    pub(crate) fn new(shared: &'d ListenerState, scratch: &'d mut Vec<u8>, spare: u64) -> Self {
+        View {
+            clock: shared.db.clock().as_ref(),
+            metadata: &shared.metadata,
+            cache: &shared.cache,
+            now: None,
+            spare,
+            scratch,
+        }
+    }
+
+    /// Microseconds since 1970.
+    pub(crate) fn now(&mut self) -> i64 {
+        *self.now.get_or_insert_with(|| self.clock.unix_micros())
+    }
+
+    fn seconds(&mut self) -> i64 {
+        self.now().div_euclid(1_000_000)
+    }
+
+    /// Appends the answer for a row that is there.
+    #[inline]
+    pub(crate) fn found(
+        &mut self,
+        key: &[u8],
+        style: &Style<'_>,
+        place: (&Container, &[u8]),
+        (row, value): (&RowRef<'_>, Option<&[u8]>),
+        out: &mut Vec<u8>,
+    ) {
+        let (container, primary) = place;
+        let metadata = self.metadata;
+        if let Some(value) = value {
+            let item = Item {
+                value,
+                flags: container.flags_of(row),
+                version: row.version(),
+                expires: container.expires_of(row),
+            };
+            let id = metadata.id(container.table.id, primary);
+            return self.item(key, style, id, item, out);
+        }
+        let id = || metadata.id(container.table.id, primary);
+        match style {
+            Style::Ascii { cas } => {
+                let version = cas.then(|| metadata.shown(id, row.version()));
+                let flags = container.flags_of(row);
+                let value = container.value_of(row, self.scratch);
+                reply::value(out, key, flags, value, version);
+            }
+            Style::Binary(get) => {
+                let mut item = container.item_of(row, self.scratch);
+                item.version = metadata.shown(id, item.version);
+                binary_reply::hit(out, get, &item);
+            }
+            Style::Meta(_) | Style::Debug(_) => {
+                let now = self.seconds();
+                let item = container.item_of(row, self.scratch);
+                return by_meta(metadata, now, style, id(), item, out);
+            }
+        }
+        if metadata.keeps_looks() {
+            let now = self.seconds();
+            metadata.look(id(), row.version(), now);
+        }
+    }
+
+    /// Appends the answer for an item that is no row as it stands.
+    fn item(
+        &mut self,
+        key: &[u8],
+        style: &Style<'_>,
+        id: ItemId,
+        mut item: Item<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let metadata = self.metadata;
+        let own = item.version;
+        match style {
+            Style::Ascii { cas } => {
+                let version = cas.then(|| metadata.shown(|| id, own));
+                reply::value(out, key, item.flags, item.value, version);
+            }
+            Style::Binary(get) => {
+                item.version = metadata.shown(|| id, own);
+                binary_reply::hit(out, get, &item);
+            }
+            Style::Meta(_) | Style::Debug(_) => {
+                let now = self.seconds();
+                return by_meta(metadata, now, style, id, item, out);
+            }
+        }
+        if metadata.keeps_looks() {
+            let now = self.seconds();
+            metadata.look(id, own, now);
+        }
+    }
+
+    /// Appends the answer for a key of the memory cache; true when there is an
+    /// item.
+    pub(crate) fn cached(&mut self, key: &[u8], style: &Style<'_>, out: &mut Vec<u8>) -> bool {
+        let now = self.seconds();
+        let Some(found) = self.cache.get(key, now) else {
+            self.missing(style, |metadata| Some(metadata.id(CACHED, key)), out);
+            return false;
+        };
+        let item = Item {
+            flags: found.flags,
+            version: found.version,
+            value: &found.value,
+            expires: found.expires,
+        };
+        let id = self.metadata.id(CACHED, key);
+        self.item(key, style, id, item, out);
+        true
+    }
+
+    /// Appends the answer where there is no row; `id` names the item that
+    /// could be there.
+    #[inline]
+    pub(crate) fn missing(
+        &mut self,
+        style: &Style<'_>,
+        id: impl FnOnce(&ItemMetadata) -> Option<ItemId>,
+        out: &mut Vec<u8>,
+    ) {
+        match style {
+            Style::Ascii { .. } => {}
+            Style::Binary(get) => binary_reply::miss(out, get),
+            Style::Debug(_) => meta_reply::absent(out),
+            Style::Meta(get) => {
+                let held = self.placeholder(get, id);
+                match held {
+                    Some(hit) => meta_reply::hit(out, &get.shape, &hit),
+                    None => meta_reply::miss(out, &get.shape),
+                }
+            }
+        }
+    }
+
+    /// The placeholder in place of a row, made now if that was asked for.
+    fn placeholder(
+        &mut self,
+        get: &meta::Get<'_>,
+        id: impl FnOnce(&ItemMetadata) -> Option<ItemId>,
+    ) -> Option<Hit<'static>> {
+        let metadata = self.metadata;
+        if get.vivify.is_none() && !metadata.any_marks() {
+            return None;
+        }
+        let now = self.seconds();
+        let id = id(metadata)?;
+        let (made, mark) = match get.vivify {
+            Some(exptime) if self.spare != 0 => {
+                let new = Mark {
+                    sent: true,
+                    shown: get.version.unwrap_or(self.spare),
+                    expires: crate::container::moment(exptime, now),
+                    ..Mark::default()
+                };
+                metadata.vivify(id, now, new)?
+            }
+            _ => (false, metadata.placeholder(id, now)?),
+        };
+        let won = made || !mark.sent;
+        if won && !made {
+            metadata.change(id, 0, |mark| mark.sent = true);
+        }
+        Some(Hit {
+            item: Item {
+                flags: 0,
+                version: mark.shown,
+                value: &[],
+                expires: mark.expires,
+            },
+            expired_before: mark.expires,
+            now,
+            fetched: false,
+            idle: 0,
+            marks: Marks {
+                won,
+                stale: mark.stale,
+                sent: !won,
+            },
+        })
+    }
+}
+
+/// Appends the answer of a meta command for an item that is there.
+fn by_meta(
+    metadata: &ItemMetadata,
+    now: i64,
+    style: &Style<'_>,
+    id: ItemId,
+    mut item: Item<'_>,
+    out: &mut Vec<u8>,
+) {
+    let mark = metadata.mark(id, item.version).unwrap_or_default();
+    let (idle, fetched) = match metadata.last_look(id, item.version) {
+        Some(at) => (now.saturating_sub(at).max(0).cast_unsigned(), true),
+        None => (0, false),
+    };
+    let row_version = item.version;
+    if mark.shown != 0 {
+        item.version = mark.shown;
+    }
+    let mut hit = Hit {
+        item,
+        expired_before: item.expires,
+        now,
+        fetched,
+        idle,
+        marks: Marks::default(),
+    };
+    let get = match style {
+        Style::Debug(shape) => {
+            metadata.keep_looks();
+            return meta_reply::debug(out, shape, &hit);
+        }
+        Style::Meta(get) => get,
+        _ => return,
+    };
+    let due = get.recache.is_some_and(|limit| {
+        item.expires != 0 && item.expires < crate::container::moment(limit, now)
+    });
+    hit.marks = wins(metadata, id, row_version, &mark, due);
+    meta_reply::hit(out, &get.shape, &hit);
+    if get.history {
+        metadata.keep_looks();
+    }
+    if metadata.keeps_looks() && !get.unseen {
+        metadata.look(id, row_version, now);
+    }
+}
+
+/// What is to be told of an item's recaching; `due` where its time runs out.
+pub(crate) fn wins(
+    metadata: &ItemMetadata,
+    id: ItemId,
+    version: u64,
+    mark: &Mark,
+    due: bool,
+) -> Marks {
+    let won = (mark.stale || due) && !mark.sent && metadata.win(id, version);
+    Marks {
+        won,
+        stale: mark.stale,
+        sent: !won && (mark.sent || mark.stale || due),
+    }
+}

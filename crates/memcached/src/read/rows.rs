@@ -1,0 +1,191 @@
+//! The rows of a container's keys, in the keys' order.
+//!
+//! Keys of the primary key without values elsewhere, which is nearly always,
+//! are shown where the engine has them. A unique key takes a second batch for
+//! the rows it names; values outside of their rows take another, and so do
+//! values in a table of parts (see [`crate::container::chunked_values`]).
+//!
+//! Invariants:
+//! 1. Whoever is shown rows says when to stop, and no key behind that one is
+//!    shown.
+//! 2. Not much more than [`HELD`] bytes of rows and values are held at a time,
+//!    however many keys there are, but for a single value that is larger.
+
+use crate::container::Container;
+use crate::container::chunked_values;
+use porpoise_kv::Read;
+use porpoise_rows::{Lookup, OverflowFetch, Result, RowBuf, RowRef, Txn};
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+/// Bytes of rows that wait for their values, and of values fetched at a time.
+const HELD: usize = 1 << 20;
+
+/// Keys of a unique index looked up at a time.
+const STEP: usize = 256;
+
+/// What is shown of a key: its row, and its value where that lies elsewhere.
+pub(crate) type Shown<'r> = Option<(RowRef<'r>, Option<&'r [u8]>)>;
+
+/// A visitor of what is shown, by the key's number; it says when to stop.
+pub(crate) type Visitor<'v> = dyn FnMut(usize, Shown<'_>) -> ControlFlow<()> + 'v;
+
+/// Shows the rows of keys (of the container's index) in the order of the keys;
+/// how many keys were shown. Several keys are read in a snapshot.
+///
+/// # Errors
+/// Those of reading.
+pub(crate) fn rows(
+    container: &Container,
+    txn: &mut Txn,
+    keys: &[&[u8]],
+    read: Read,
+    visit: &mut Visitor<'_>,
+) -> Result<usize> {
+    let table = &container.table;
+    let mut later = Later {
+        container,
+        keys,
+        rows: VecDeque::new(),
+        held: 0,
+        next: 0,
+        over: false,
+    };
+    if container.index() != 0 {
+        while !later.over && later.next < keys.len() {
+            later.by_unique_key(txn, read)?;
+            later.show_all(txn, read, visit)?;
+        }
+    } else if keys.len() == 1 && container.large().is_none() {
+        // It may have to be read at its newest state, for which the engine's
+        // rows find a value's parts even while it changes.
+        let lookup = Lookup::primary(table, keys).in_order();
+        txn.look_up(&lookup, read, &mut |n, found| {
+            later.show(n, found.map(|found| (found.row, None)), visit);
+        })?;
+    } else {
+        let apart = container.large().is_some();
+        let lookup = Lookup::primary(table, keys).overflow(OverflowFetch::Prefixes);
+        txn.look_up(&lookup.in_order(), read, &mut |n, found| {
+            let row = found.map(|found| found.row);
+            let lacks = |row: &RowRef<'_>| apart || OverflowFetch::All.missing(row) > 0;
+            if later.rows.is_empty() && !row.as_ref().is_some_and(lacks) {
+                later.show(n, row.map(|row| (row, None)), visit);
+            } else {
+                later.keep(row);
+            }
+        })?;
+    }
+    later.show_all(txn, read, visit)?;
+    Ok(later.next)
+}
+
+/// Rows that have yet to be shown, and how far that went.
+struct Later<'c> {
+    container: &'c Container,
+    keys: &'c [&'c [u8]],
+    /// Rows of the keys behind those shown: primary key and row.
+    rows: VecDeque<Option<(Vec<u8>, RowBuf)>>,
+    /// What they weigh, in bytes.
+    held: usize,
+    /// Keys that were shown.
+    next: usize,
+    /// Nothing more is to be shown.
+    over: bool,
+}
+
+impl Later<'_> {
+    #[inline]
+    fn show(&mut self, n: usize, shown: Shown<'_>, visit: &mut Visitor<'_>) {
+        if !self.over {
+            self.over = visit(n, shown).is_break();
+            self.next = n + 1;
+        }
+    }
+
+    /// Keeps the row of the next key, unless too much is held already.
+    fn keep(&mut self, row: Option<RowRef<'_>>) {
+        if self.over || self.held > HELD {
+            return;
+        }
+        let primary = self.keys.get(self.next + self.rows.len());
+        let row = row.map(|row| (primary.copied().unwrap_or_default().to_vec(), row.to_buf()));
+        self.push(row);
+    }
+
+    fn push(&mut self, row: Option<(Vec<u8>, RowBuf)>) {
+        self.held += row
+            .as_ref()
+            .map_or(0, |(key, row)| key.len() + row.bytes().len());
+        self.rows.push_back(row);
+    }
+
+    /// Keeps the rows that the next keys of a unique index lead to.
+    fn by_unique_key(&mut self, txn: &mut Txn, read: Read) -> Result<()> {
+        let (table, index) = (&self.container.table, self.container.index());
+        let keys = self.keys.get(self.next..).unwrap_or_default();
+        let keys = keys.get(..STEP).unwrap_or(keys);
+        let mut found: Vec<Option<(Vec<u8>, RowBuf)>> = Vec::new();
+        found.resize_with(keys.len(), || None);
+        // A single row, which may be read at its newest state, comes whole.
+        let overflow = match self.keys.len() {
+            1 => OverflowFetch::All,
+            _ => OverflowFetch::Prefixes,
+        };
+        let lookup = Lookup::unique(table, index, keys).overflow(overflow);
+        txn.look_up(&lookup, read, &mut |n, row| {
+            if let (Some(place), Some(row)) = (found.get_mut(n), row) {
+                *place = Some((row.primary.to_vec(), row.row.to_buf()));
+            }
+        })?;
+        found.into_iter().for_each(|row| self.push(row));
+        Ok(())
+    }
+
+    /// Shows the rows that were kept, with their values.
+    fn show_all(&mut self, txn: &mut Txn, read: Read, visit: &mut Visitor<'_>) -> Result<()> {
+        while !self.over && !self.rows.is_empty() {
+            self.show_some(txn, read, visit)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Later::show_all`], for as many rows as have [`HELD`] bytes.
+    fn show_some(&mut self, txn: &mut Txn, read: Read, visit: &mut Visitor<'_>) -> Result<()> {
+        let table = &self.container.table;
+        let mut bytes = 0;
+        let mut count = 0;
+        for row in &self.rows {
+            if let Some((_, row)) = row {
+                let row = row.row(table)?;
+                let apart = self.container.large().and_then(|large| large.of(&row));
+                let apart = apart.map_or(0, |(_, size)| usize::try_from(size).unwrap_or(HELD));
+                bytes += OverflowFetch::All.missing(&row) + apart;
+            }
+            if count > 0 && bytes > HELD {
+                break;
+            }
+            count += 1;
+        }
+        let some: Vec<_> = self.rows.drain(..count).collect();
+        let is_there: Vec<bool> = some.iter().map(Option::is_some).collect();
+        let mut rows: Vec<(Vec<u8>, RowBuf)> = some.into_iter().flatten().collect();
+        if self.keys.len() > 1 {
+            txn.complete_rows(table, &mut rows, OverflowFetch::All, read)?;
+        }
+        let values =
+            chunked_values::values(self.container, txn, rows.iter().map(|(_, row)| row), read)?;
+        let mut values = values.into_iter();
+        let mut rows = rows.iter();
+        for is_there in is_there {
+            let n = self.next;
+            let Some((_, row)) = is_there.then(|| rows.next()).flatten() else {
+                self.show(n, None, visit);
+                continue;
+            };
+            let value = values.next().flatten();
+            self.show(n, Some((row.row(table)?, value.as_deref())), visit);
+        }
+        Ok(())
+    }
+}

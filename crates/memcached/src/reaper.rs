@@ -1,0 +1,242 @@
+//! Deletes expired rows in the background.
+//!
+//! Memcached sees an expired row as absent from the moment on; for foreign and
+//! unique keys it is there until somebody deletes it (transactions.md, rule
+//! 46). That is a writer of the same key, or this thread: it walks the tables
+//! of containers that have an `expire_time_column`, looks at a snapshot, and
+//! deletes what has expired in small transactions.
+//!
+//! Invariants:
+//! 1. A row is looked at again under its lock: one that was touched or stored
+//!    anew meanwhile stays.
+//! 2. A row that others refer to by RESTRICT stays, and holds up no other.
+//! 3. A table is walked at most every [`PAUSE`], and no more than about a
+//!    twentieth of one core goes into walking.
+//!
+//! Where several servers share an engine, the thread also looks whether one of
+//! the others has changed the configuration.
+//!
+//! Rejected: an index on the moment of expiry, which every write would pay
+//! for.
+
+use crate::container::Container;
+use crate::container::chunked_values;
+use crate::context::ListenerState;
+use parking_lot::{Condvar, Mutex};
+use porpoise_base::cancel::Cancel;
+use porpoise_base::threads::{self, Role};
+use porpoise_kv::Read;
+use porpoise_rows::{BeginOptions, Error, Fetch, KeyRange, Result, ScanPosition, ScanSpec};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Between two walks at least.
+pub const PAUSE: Duration = Duration::from_secs(5);
+/// Rows looked at between two looks at the clock.
+const LOOK: usize = 1000;
+/// Rows of one transaction.
+const BATCH: usize = 100;
+
+/// The thread; ends when dropped or stopped.
+pub struct Reaper {
+    signal: Arc<Signal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Signal {
+    stop: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Signal {
+    /// Waits; true when it is time to end.
+    fn pause(&self, time: Duration) -> bool {
+        let mut stop = self.stop.lock();
+        if !*stop {
+            self.wake.wait_for(&mut stop, time);
+        }
+        *stop
+    }
+}
+
+impl Reaper {
+    /// Starts the thread for the containers of some listeners; with `poll` it
+    /// looks for changes of the configuration, too.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(crate) fn start(
+        listeners: Vec<Arc<ListenerState>>,
+        pause: Duration,
+        poll: bool,
+    ) -> std::io::Result<Reaper> {
+        let signal = Arc::new(Signal::default());
+        let heard = signal.clone();
+        let thread = threads::spawn_restarting(Role::MemcachedReaper, move || {
+            let mut rest = pause;
+            while !heard.pause(rest) {
+                let start = Instant::now();
+                for protocol in &listeners {
+                    if poll && let Err(error) = protocol.mapping.poll() {
+                        tracing::debug!(
+                            "the memcached configuration cannot be read; expired rows are deleted in the next pass: {error}"
+                        );
+                    }
+                    match walk(protocol, &heard) {
+                        Ok(0) => {}
+                        Ok(rows) => tracing::debug!("{rows} expired rows were deleted"),
+                        Err(error) => tracing::debug!(
+                            "expired rows could not be deleted; the next pass tries again: {error}"
+                        ),
+                    }
+                }
+                rest = pause.max(start.elapsed().saturating_mul(20));
+            }
+        })?;
+        Ok(Reaper {
+            signal,
+            thread: Some(thread),
+        })
+    }
+
+    /// Ends the thread and waits for it.
+    pub fn stop(&mut self) {
+        *self.signal.stop.lock() = true;
+        self.signal.wake.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!(
+                "the thread that deletes expired rows has failed and is restarted and is restarted"
+            );
+        }
+    }
+}
+
+impl Drop for Reaper {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Walks all tables of a listener once; how many rows were deleted.
+fn walk(protocol: &ListenerState, signal: &Signal) -> Result<u64> {
+    let current = protocol.mapping.load();
+    let mut deleted = 0;
+    let mut done: Vec<(u64, usize)> = Vec::new();
+    for container in &current.mapping.containers {
+        let Some((column, _)) = container.expiry else {
+            continue;
+        };
+        let own = (container.table.id.0, column);
+        if done.contains(&own) {
+            continue;
+        }
+        done.push(own);
+        deleted += walk_container(protocol, container, current.mapping.catalog_version, signal)?;
+    }
+    Ok(deleted)
+}
+
+fn walk_container(
+    protocol: &ListenerState,
+    container: &Container,
+    catalog_version: u64,
+    signal: &Signal,
+) -> Result<u64> {
+    let spec = |start: Vec<u8>| ScanSpec {
+        index: 0,
+        ranges: vec![KeyRange { start, end: None }],
+        reverse: false,
+        entries_only: false,
+    };
+    let mut deleted = 0;
+    let mut next = Some(Vec::new());
+    while let Some(start) = next.take() {
+        if *signal.stop.lock() {
+            break;
+        }
+        if protocol.db.catalog_version() != catalog_version {
+            return Err(Error::DefinitionChanged);
+        }
+        let now = protocol.db.clock().unix_micros();
+        let mut expired: Vec<Vec<u8>> = Vec::new();
+        let mut last = Vec::new();
+        // A snapshot of its own for each batch holds nothing back for long.
+        let mut txn = protocol.db.begin(BeginOptions::default())?;
+        let mut position = ScanPosition::default();
+        let table = &container.table;
+        let view = Read::SNAPSHOT;
+        let more = txn.scan_with(
+            table,
+            &spec(start),
+            Fetch::STARTS,
+            view,
+            &mut position,
+            LOOK,
+            &mut |key, row| {
+                last.clear();
+                last.extend_from_slice(key);
+                if container.expired(&row, || now) {
+                    expired.push(key.to_vec());
+                }
+            },
+        )?;
+        drop(txn);
+        for batch in expired.chunks(BATCH) {
+            deleted += match delete(protocol, container, catalog_version, batch) {
+                Ok(rows) => rows,
+                // One of them is held, or somebody is busy with it.
+                Err(_) if batch.len() > 1 => batch
+                    .iter()
+                    .filter_map(|key| {
+                        let one = std::slice::from_ref(key);
+                        delete(protocol, container, catalog_version, one).ok()
+                    })
+                    .sum(),
+                Err(_) => 0,
+            };
+        }
+        if more {
+            last.push(0);
+            next = Some(last);
+        }
+    }
+    Ok(deleted)
+}
+
+/// Deletes those of the rows that have expired, looked at under their locks.
+fn delete(
+    protocol: &ListenerState,
+    container: &Container,
+    catalog_version: u64,
+    keys: &[Vec<u8>],
+) -> Result<u64> {
+    let db = &protocol.db;
+    let mdl = db.mdl().session();
+    let deadline = db.clock().now() + Duration::from_secs(1);
+    let shared = mdl.share(&container.write_set, deadline, &Cancel::new());
+    if shared.is_err() || db.catalog_version() != catalog_version {
+        mdl.release();
+        return Err(Error::DefinitionChanged);
+    }
+    let done = delete_locked(protocol, container, keys);
+    mdl.release();
+    done
+}
+
+fn delete_locked(protocol: &ListenerState, container: &Container, keys: &[Vec<u8>]) -> Result<u64> {
+    let mut txn = protocol.db.begin(BeginOptions::default())?;
+    txn.set_lock_wait(Duration::from_millis(50));
+    let now = protocol.db.clock().unix_micros();
+    let table = &container.table;
+    let gone = txn.lock_present(table, keys, |row| container.expired(row, || now))?;
+    if gone.is_empty() {
+        return Ok(0);
+    }
+    let done = chunked_values::delete(container, &mut txn, gone)?;
+    txn.commit()?;
+    Ok(done.deleted)
+}

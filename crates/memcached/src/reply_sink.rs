@@ -1,0 +1,55 @@
+//! The connection that replies go to, as the server provides it.
+
+use porpoise_kv::CommitPosition;
+use std::time::Duration;
+
+/// The client has gone: the request is given up and the connection closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disconnected;
+
+/// Output buffer of one connection. Bytes are appended to [`ReplySink::buf`]; a reply that reveals
+/// a commit is deferred until that commit is durable.
+pub trait ReplySink {
+    /// The buffer to append to. Bytes before the reply's beginning must not be touched.
+    fn buf(&mut self) -> &mut Vec<u8>;
+
+    /// Position of the next byte.
+    fn position(&self) -> usize;
+
+    /// Everything appended at or after `from` leaves only when `ticket` is durable.
+    fn hold_from(&mut self, from: usize, ticket: CommitPosition);
+
+    /// One request has been answered completely.
+    fn request_done(&mut self);
+
+    /// Whether other connections should be served before the next request.
+    fn should_yield(&self) -> bool;
+
+    /// Whether a long answer should be drained before more is appended.
+    fn is_full(&self) -> bool;
+
+    /// Writes everything out, waiting for the log and the client. Positions taken before are
+    /// invalid afterwards.
+    ///
+    /// # Errors
+    /// The client has gone.
+    fn drain(&mut self) -> Result<(), Disconnected>;
+}
+
+/// A connection's decision after a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// More bytes are needed.
+    Wait,
+    /// Complete requests may be left: the connection is called again after others.
+    Yield,
+    /// Send the output, then close.
+    Close,
+    /// Nothing is sent or read for this long; then the connection goes on, or closes.
+    Delay {
+        /// Time from now.
+        delay: Duration,
+        /// Whether the connection closes afterwards.
+        close: bool,
+    },
+}
