@@ -1,14 +1,12 @@
-//! From write buffer to outcome.
+//! Commit: from the write buffer to an outcome.
 //!
-//! 1. The written keys that are not held are locked, waiting for
-//!    their holders.
-//! 2. All written keys are locked once more, in one call, together with
-//!    buffering the writes in the library. (A transaction that holds nothing
-//!    does this at once, and may wait in it.)
-//! 3. What was promised about the keys is verified by a read after that: held
-//!    keys still have the value shown under the lock; keys to be checked have
-//!    the value they had at the snapshot. Otherwise: conflict.
-//! 4. Two-phase commit by the library, in a task that is seen through.
+//! 1. Written keys that are not held are locked, waiting for their holders.
+//! 2. All written keys are locked once more, in one call that also buffers the writes in the library. (A
+//!    transaction that holds nothing does this at once, and may wait in it.)
+//! 3. A read after that verifies the keys: held keys still have the value seen under the lock, checked
+//!    keys the value of the snapshot. Otherwise: conflict.
+//! 4. Two-phase commit by the library (Peng and Dabek, "Percolator", 2010), in a task that always runs to
+//!    its end.
 //!
 //! Up to and including step 3 a failure means that nothing has changed.
 

@@ -1,24 +1,19 @@
-//! One transaction of the library, and everything that must happen to it.
+//! One transaction of the library: its calls, heartbeats, commit and release.
 //!
-//! The library's `Transaction` wants to be used by one caller at a time and
-//! to see each of its calls through: its calls run in tasks of their own, so
-//! that abandoning one leaves unknown locks behind. So it lives
-//! behind an async mutex here, each call is a task that is waited for sooner
-//! or later, and heartbeats take their turn between calls.
+//! The library's `Transaction` supports one caller at a time, and each of its calls must run to its end:
+//! the library runs calls in tasks of their own, so that an abandoned call leaves unknown locks behind.
+//! So the transaction lives behind an async mutex here, each call is a task whose outcome is awaited
+//! sooner or later, and heartbeats run between calls.
 //!
 //! Invariants:
-//! 1. At most one call is pending, and none is started before its outcome was
-//!    taken in.
-//! 2. A holder is either committed or released, and release waits for the
-//!    pending call first: what it locked is rolled back, too.
-//! 3. A failed heartbeat marks the holder dead for good; a dead one is not
-//!    committed.
+//! 1. At most one call is pending, and none starts before the outcome of the previous one was recorded.
+//! 2. A holder is either committed or released, and release waits for the pending call first: what it
+//!    locked is rolled back, too.
+//! 3. A failed heartbeat marks the holder dead permanently; a dead one is not committed.
 //!
-//! The lock that matters to others is the one on the primary key: a
-//! client that meets another lock of the transaction reads the state of that one. Its
-//! time to live counts from the *start* of the transaction (20 s, heartbeats
-//! prolong it), which is why [`Holder::stale`] ones without locks are replaced
-//! rather than used.
+//! Other clients read the state of a transaction at its primary key. The time to live of the lock there
+//! counts from the *start* of the transaction (20 s, heartbeats prolong it). Therefore a [`Holder::stale`]
+//! holder without locks is replaced, not used.
 
 use crate::fault::{Failure, Fault};
 use crate::orphans;

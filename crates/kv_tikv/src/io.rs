@@ -1,14 +1,13 @@
-//! The runtime that the engine owns, and waits that end.
+//! The tokio runtime that the engine owns, and waits with a deadline.
 //!
 //! Invariants:
-//! 1. A wait ends when its future does, at its deadline, or when its session
-//!    is cancelled, whichever is first. The waker is registered before the
-//!    reason is looked at, and a wake-up that comes before the sleep is kept
-//!    (`Notify` stores it), so none is lost.
+//! 1. A wait ends when its future does, at its deadline, or when its session is cancelled, whichever is
+//!    first. No lost wake-up: the waker is registered before the reason is read, and `Notify` stores a
+//!    wake-up that comes before the sleep.
 //! 2. No thread of the runtime itself waits.
 //!
-//! Rejected: a handle of another owner's runtime (its owner may end it first,
-//! or call us from one of its threads).
+//! Rejected: a handle of another owner's runtime (its owner may end it first, or call the engine from one
+//! of its threads).
 
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::{Cancel, Reason};

@@ -1,22 +1,19 @@
-//! The set of held keys, and waiting for more.
+//! The locks of a transaction: the set of held keys, and waiting for more.
 //!
-//! TiKV waits for a lock itself, for about 1 s, then says that it is taken;
-//! the library is told to try once, and the loop here goes on until the
-//! deadline. Where a lock was released by a commit, TiKV refuses with a write
-//! conflict, because the lock was asked for at an older timestamp: the loop
-//! asks again at a new one.
+//! TiKV itself waits for a lock for about 1 s, then reports that it is held; the library is configured to
+//! try once, and the loop here retries until the deadline. If a lock was released by a commit, TiKV
+//! refuses with a write conflict, because the lock was requested at an older timestamp: the loop retries
+//! at a new one.
 //!
-//! A call whose deadline has passed goes on waiting in the store for up to
-//! 1 s, and may be found there as one side of a deadlock that is none. So
-//! while this server has such calls, a deadlock is believed only when it is
-//! still there when they have ended.
+//! A call whose deadline has passed goes on waiting in the store for up to 1 s, where the deadlock
+//! detector may still count it. So while this server has such calls, a deadlock is reported only if it
+//! persists after they have ended.
 //!
 //! Invariants:
-//! 1. `held` has exactly the keys of calls that succeeded; they are not passed
-//!    to [`Call::Lock`] again.
-//! 2. A held key's value does not change while the lock stands, so it is
-//!    remembered with the number of snapshots taken when the grant was taken in: a
-//!    snapshot taken later cannot be older than the value.
+//! 1. `held` has exactly the keys of calls that succeeded; they are not passed to [`Call::Lock`] again.
+//! 2. A held key's value does not change while the lock exists. It is stored with the number of
+//!    snapshots taken before the grant was recorded: a snapshot taken later cannot be older than the
+//!    value.
 
 use crate::cluster::Cluster;
 use crate::fault::{Failure, Fault};
@@ -32,9 +29,9 @@ use std::time::{Duration, Instant};
 use tikv_client::TransactionClient;
 use tikv_client::transaction::Mutation;
 
-/// What a refusal that came faster than the store's own waiting costs.
+/// Pause after a refusal that came faster than the store's own wait.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Longer than a call goes on after its deadline.
+/// Time for which a reported deadlock may be false: longer than a call lasts after its deadline.
 const FALSE_DEADLOCK_TIME: Duration = Duration::from_millis(1500);
 /// A lock that is free is granted even if the deadline is this near.
 const GRACE: Duration = Duration::from_millis(250);

@@ -1,18 +1,15 @@
 //! Orphaned locks: their transaction has neither lock nor record at its primary key.
 //!
-//! A client that meets a lock reads the state of its transaction at the primary key. If
-//! that has neither lock nor record, TiKV answers "not found", and a client
-//! must, once the lock has certainly expired, leave a rollback record there
-//! and remove the lock. tikv-client 0.4.0 means to do so and never does: the
-//! answer reaches it in another wrapping than it looks for, so such a lock
-//! would stand for ever. A server that dies holding several locks leaves them
-//! behind regularly: the first to come removes the expired lock of the primary
-//! key, and the others are orphans from then on.
+//! A client that meets a lock reads the state of its transaction at the primary key. If there is none,
+//! TiKV answers "not found", and the client must, once the lock has certainly expired, write a rollback
+//! record there and remove the lock. tikv-client 0.4.0 fails to do so: the answer is wrapped in another
+//! error than the one that it checks for, so such a lock would never be removed. A server that dies with
+//! several locks regularly leaves orphans: the first client that meets its expired primary lock removes
+//! it, and the others are orphans from then on.
 //!
-//! What the library can do is roll back a transaction unconditionally, for
-//! garbage collection, within a range and up to a timestamp. Here that is
-//! narrowed to single keys on which the lock was seen, and made only when the
-//! transaction began longer ago than any lock lives without heartbeats.
+//! The library can roll back a transaction unconditionally, for garbage collection, within a range and up
+//! to a timestamp. Here the range is single keys on which the lock was seen, and the transaction must
+//! have begun longer ago than any lock lives without heartbeats.
 
 use crate::fault::Failure;
 use std::time::Duration;

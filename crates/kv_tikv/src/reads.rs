@@ -1,13 +1,11 @@
 //! Reads at a timestamp, in batches bounded by keys and by bytes.
 //!
-//! A request goes to all regions it touches at once; the library spreads it.
-//! How large an answer will be is not known beforehand, and TiKV refuses to
-//! send more than its message limit, so a batch that proves too large is asked
-//! for again in halves.
+//! The library sends a request to all regions that it touches at once. The size of an answer is not known
+//! in advance, and TiKV refuses to send more than its message limit, so a batch that proves too large is
+//! requested again in halves.
 //!
-//! A lock of a transaction that is just committing holds a read up; the
-//! library asks for that transaction's fate and waits. A crashed writer's
-//! locks live for up to 20 s, so reads are prepared to wait longer than that.
+//! A lock of a committing transaction delays a read; the library reads that transaction's state and
+//! waits. A crashed writer's locks live for up to 20 s, so reads wait longer than that.
 
 use crate::fault::{Failure, Fault};
 use crate::orphans;

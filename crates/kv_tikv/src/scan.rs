@@ -1,10 +1,9 @@
 //! Scans: pages of the cluster at a timestamp, with the own writes merged in.
 //!
-//! A page covers a stretch of the range: all of it when the page is not full,
-//! else up to its last key. Own writes of that stretch are merged, then the
-//! next page begins behind it. Page sizes adapt to the bytes seen, because
-//! the library asks every region of the range for a whole page, and the store
-//! refuses to send more than its message limit.
+//! A page covers a part of the range: all of it if the page is not full, otherwise up to its last key.
+//! Own writes of that part are merged, then the next page begins behind it. Page sizes adapt to the bytes
+//! read, because the library asks every region of the range for a whole page, and the store refuses to
+//! send more than its message limit.
 
 use crate::cluster::Cluster;
 use crate::fault::{Failure, Fault};

@@ -1,9 +1,8 @@
 //! The contract's transaction.
 //!
-//! A snapshot is a timestamp of the cluster; taking one costs a round trip to the
-//! placement driver, and reads at "now" take one each. Nothing else is kept
-//! open between calls: the library's transaction begins with the first lock,
-//! or at commit.
+//! A snapshot is a timestamp of the cluster; taking one costs a round trip to the placement driver, and
+//! so does each read of the newest state. No other resource is open between calls: the library's
+//! transaction begins with the first lock, or at commit.
 
 use crate::cluster::Cluster;
 use crate::commit;

@@ -1,11 +1,10 @@
-//! The write buffer: a log of writes in the order made, and an ordered index
-//! over it.
+//! The write buffer: a log of writes in order, and an ordered index over it.
 //!
 //! Invariants:
-//! 1. A mark is a length of the log. A read with mark *m* sees of each key its
-//!    last write below *m*; taking back to *m* cuts the log there.
-//! 2. The index holds for each key the positions of its writes in the log,
-//!    ascending, and no key without any.
+//! 1. A statement mark is a length of the log. A read with mark *m* sees of each key its last write below
+//!    *m*; rolling back to *m* truncates the log there.
+//! 2. The index has for each key the positions of its writes in the log, ascending, and no key without
+//!    any.
 //! 3. Keys are those of the cluster (`keys`), values are unframed.
 
 use porpoise_kv::{Check, SpaceId, StatementMark};
