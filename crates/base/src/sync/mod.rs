@@ -21,7 +21,7 @@
 //! only of a few dozen operations: a commit of the engine has hundreds.
 //! Rejected: a copy of each protocol made for the test, which verifies the copy only.
 //! Reordering by the processor is not explored; tests with real threads are for
-//! that.
+//! that, and loom for the index's read protocol (`kv_mem`, `schedules/protocol.rs`).
 
 #[cfg(shuttle)]
 mod scheduled;
