@@ -431,7 +431,7 @@ fn alterations_do_what_a_naive_table_does() {
         let spaces = world.db.engine().spaces().unwrap().len();
         let named: usize = world.table().indexes.iter().map(|i| i.spaces.len()).sum();
         assert!(
-            spaces <= named + world.table().parts.len() + 1,
+            spaces <= named + world.table().overflow_spaces.len() + 1,
             "spaces are left over"
         );
     }
