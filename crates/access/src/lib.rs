@@ -17,6 +17,7 @@
 //! * [`LoginGuard`], [`Usage`]: failed logins, and resources used, in memory.
 //! * [`Restrictions`]: databases on which global privileges do not hold.
 //! * [`Rights`]: the effective privileges of one account.
+//! * [`ndbmemcache`]: which tables memcached keys are mapped to, and changes of that mapping.
 //!
 //! Invariants:
 //! 1. An account without grants may connect, and nothing else.
@@ -24,7 +25,7 @@
 //! 3. Changes are serialized: the data that a change was computed from is the data
 //!    that it replaces.
 //!
-//! This crate knows no SQL text and no protocol.
+//! This crate knows no SQL text and no bytes of a protocol.
 
 #![forbid(unsafe_code)]
 
@@ -38,6 +39,7 @@ mod grant_table;
 mod guard;
 mod history;
 mod login;
+pub mod ndbmemcache;
 mod pattern;
 mod privileges;
 mod restrictions;

@@ -154,8 +154,12 @@ impl SqlSession {
                 let text = "Cannot create temporary table with partitions";
                 Err(SqlError::new(1562, "HY000", text))
             }
-            [AlterAction::AddMemcached(def)] => self.add_memcached(database, name, def).map(Some),
-            [AlterAction::DropMemcached(def)] => self.drop_memcached(database, name, def).map(Some),
+            [AlterAction::AddMemcached(def)] => self
+                .change_mapping(database, name, def, |editor, def| editor.add(def))
+                .map(Some),
+            [AlterAction::DropMemcached(def)] => self
+                .change_mapping(database, name, def, |editor, def| editor.drop(def))
+                .map(Some),
             [action] if clauses.any(|clause| clause) => {
                 self.alter_partitions(database, name, action).map(Some)
             }

@@ -1,437 +1,85 @@
-//! ALTER TABLE ... MEMCACHED PREFIX: writes the rows of `ndbmemcache` that map
-//! a prefix of memcached keys to the table, and takes them away.
-//!
-//! The statement is a shorthand: what it writes is a container named after
-//! table and prefix, its options, and a prefix of the role, all in one
-//! transaction; memcached listeners see it with their next command. Rows written
-//! by hand and by this statement are the same.
-//!
-//! Invariants:
-//! 1. A prefix that another table has is refused (1062); the table's own is
-//!    replaced.
-//! 2. Columns are checked here, so that what was accepted is served.
-//! 3. A container goes with the last prefix that names it.
-//! 4. A row is deleted as it is once it is locked, not as it was found.
-//! 5. A session without MEMCACHED_ADMIN maps only tables on which it has all privileges that
-//!    keys need, and only prefixes that neither hide nor are hidden by those of other tables.
+//! ALTER TABLE ... MEMCACHED PREFIX: from its syntax to the configuration tables, which
+//! [`porpoise_access::ndbmemcache`] changes.
 
 use super::{Outcome, SqlSession};
-use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{Ident, MemcachedPrefix};
-use porpoise_access::{MEMCACHED_DATABASE as DATABASE, Privileges, is_system_table};
-use porpoise_kv::Read;
-use porpoise_rows::catalog::{ColumnDefault, IndexKind, Table};
-use porpoise_rows::{BeginOptions, InsertMode, KeyRange, ScanPosition, ScanSpec, Txn};
-use porpoise_types::{CastCx, SqlMode, TimeZone, Value, ValueRef, store, write_text};
-use std::sync::Arc;
+use porpoise_access::Privileges;
+use porpoise_access::ndbmemcache::{KEY_PRIVILEGES, MappingEditor, MappingError, PrefixMapping};
+use porpoise_kv::CommitPosition;
 
-/// Privileges for all that keys of a mapped table can be used for.
-const OWNER: Privileges = Privileges::SELECT
-    .with(Privileges::INSERT)
-    .with(Privileges::UPDATE)
-    .with(Privileges::DELETE);
-
-/// A column and its text; `None` is NULL.
-type Cell<'a> = (&'a str, Option<&'a [u8]>);
-/// A stored row: primary key, texts of its columns.
-type Stored = (Vec<u8>, Vec<Option<Vec<u8>>>);
+type Change =
+    fn(&MappingEditor<'_>, &PrefixMapping<'_>) -> std::result::Result<CommitPosition, MappingError>;
 
 impl SqlSession {
-    /// ALTER TABLE ... MEMCACHED PREFIX.
-    pub(super) fn add_memcached(
-        &mut self,
-        database: &str,
-        name: &str,
-        def: &MemcachedPrefix<'_>,
-    ) -> Result<Outcome> {
-        let catalog = self.cx.server.db.catalog();
-        let table = catalog.table(database, name);
-        let table = table.ok_or_else(|| SqlError::no_table(database, name))?;
-        let ((key, value), role) = (columns(table, def)?, self.role_number(def)?);
-        self.may_map(database, name, &role, def.prefix)?;
-        let policy = self.policy_name(def)?;
-        let container = container_name(database, name, def.prefix);
-        let mut txn = self.begin_synced()?;
-        let prefixes = configuration(&self.cx, "key_prefixes")?;
-        let wanted = [
-            ("server_role_id", role.as_slice()),
-            ("key_prefix", def.prefix),
-        ];
-        if let Some((_, texts)) = find(&mut txn, &prefixes, &wanted)? {
-            let has = text_of(&prefixes, &texts, "container").unwrap_or_default();
-            if !self.is_container_of(&mut txn, has, database, name)? {
-                return Err(taken(&role, def.prefix));
-            }
-        }
-        let column = |c: Option<Ident<'_>>| c.map(|c| c.name.as_bytes().to_vec());
-        let (flags, cas, expires) = (column(def.flags), column(def.cas), column(def.expires));
-        self.put(
-            &mut txn,
-            "containers",
-            &[
-                ("name", Some(&container)),
-                ("db_schema", Some(database.as_bytes())),
-                ("db_table", Some(name.as_bytes())),
-                ("key_columns", Some(key.as_bytes())),
-                ("value_columns", value.as_deref().map(str::as_bytes)),
-                ("flags", Some(flags.as_deref().unwrap_or(b"0"))),
-                ("cas_column", cas.as_deref()),
-                ("expire_time_column", expires.as_deref()),
-            ],
-        )?;
-        let format: &[u8] = if def.json { b"json" } else { b"text" };
-        self.put(
-            &mut txn,
-            "container_options",
-            &[
-                ("name", Some(&container)),
-                ("value_format", Some(format)),
-                ("separator", def.separator),
-                ("escape", def.escape),
-                ("null_token", def.null_token),
-            ],
-        )?;
-        self.put(
-            &mut txn,
-            "key_prefixes",
-            &[
-                ("server_role_id", Some(&role)),
-                ("key_prefix", Some(def.prefix)),
-                ("cluster_id", Some(b"0")),
-                ("policy", Some(policy)),
-                ("container", Some(&container)),
-            ],
-        )?;
-        let ticket = txn.commit()?.position;
-        Ok(Outcome {
-            ticket,
-            ..Outcome::default()
-        })
-    }
-
-    /// ALTER TABLE ... DROP MEMCACHED PREFIX.
-    pub(super) fn drop_memcached(
-        &mut self,
-        database: &str,
-        name: &str,
-        def: &MemcachedPrefix<'_>,
-    ) -> Result<Outcome> {
-        let role = self.role_number(def)?;
-        self.owns_or_administers(database, name)?;
-        let prefixes = configuration(&self.cx, "key_prefixes")?;
-        let mut txn = self.begin_synced()?;
-        let wanted = [
-            ("server_role_id", role.as_slice()),
-            ("key_prefix", def.prefix),
-        ];
-        let found = find(&mut txn, &prefixes, &wanted)?;
-        let container = found
-            .as_ref()
-            .and_then(|(_, texts)| text_of(&prefixes, texts, "container"))
-            .unwrap_or_default()
-            .to_vec();
-        let own = self.is_container_of(&mut txn, &container, database, name)?;
-        let Some((key, _)) = found.filter(|_| own) else {
-            let prefix = String::from_utf8_lossy(def.prefix);
-            let text = format!("Can't DROP '{prefix}'; check that column/key exists");
-            return Err(SqlError::new(1091, "42000", text));
-        };
-        remove(&mut txn, &prefixes, &key)?;
-        if find(&mut txn, &prefixes, &[("container", &container)])?.is_none() {
-            for name in ["containers", "container_options"] {
-                let table = configuration(&self.cx, name)?;
-                if let Some((key, _)) = find(&mut txn, &table, &[("name", &container)])? {
-                    remove(&mut txn, &table, &key)?;
-                }
-            }
-        }
-        let ticket = txn.commit()?.position;
-        Ok(Outcome {
-            ticket,
-            ..Outcome::default()
-        })
-    }
-
-    /// Whether this session may change every mapping.
-    fn administers_memcached(&self) -> bool {
-        self.cx.rights().global().has(Privileges::MEMCACHED_ADMIN)
-    }
-
-    /// The privileges for changing the mapping of a table: MEMCACHED_ADMIN, or all that its
-    /// keys can be used for.
-    fn owns_or_administers(&self, database: &str, name: &str) -> Result<()> {
-        if self.administers_memcached() {
-            return Ok(());
-        }
-        self.cx.need_table(OWNER, database, name)
-    }
-
-    /// Checks whether this session may map keys of `prefix` to a table. A prefix that hides
-    /// keys of another mapping, or is hidden by one, also needs the privileges on that
-    /// mapping's table.
-    fn may_map(&self, database: &str, name: &str, role: &[u8], prefix: &[u8]) -> Result<()> {
-        if is_system_table(database, name) {
-            let text = format!("Access to system table '{database}.{name}' is rejected.");
-            return Err(SqlError::new(3554, "HY000", text));
-        }
-        if self.administers_memcached() {
-            return Ok(());
-        }
-        self.cx.need_table(OWNER, database, name)?;
-        let (prefixes, containers) = (
-            configuration(&self.cx, "key_prefixes")?,
-            configuration(&self.cx, "containers")?,
-        );
-        let mut txn = self.cx.server.db.begin(BeginOptions::default())?;
-        let rights = self.cx.rights();
-        for (_, texts) in all(&mut txn, &prefixes)? {
-            let of = |column| text_of(&prefixes, &texts, column).unwrap_or_default();
-            let other = of("key_prefix");
-            let overlaps = other.starts_with(prefix) || prefix.starts_with(other);
-            if of("server_role_id") != role || !overlaps {
-                continue;
-            }
-            let found = find(&mut txn, &containers, &[("name", of("container"))])?;
-            let names = found.as_ref().and_then(|(_, texts)| {
-                let schema = text_of(&containers, texts, "db_schema")?;
-                let table = text_of(&containers, texts, "db_table")?;
-                Some((
-                    String::from_utf8_lossy(schema),
-                    String::from_utf8_lossy(table),
-                ))
-            });
-            if names.is_none_or(|(d, t)| !rights.on_table(&d, &t).has(OWNER)) {
-                let admin = crate::context::rights::MEMCACHED_ADMIN;
-                self.cx.need_global(Privileges::MEMCACHED_ADMIN, admin)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn begin_synced(&self) -> Result<Txn> {
-        let options = BeginOptions {
-            sync: true,
-            ..BeginOptions::default()
-        };
-        Ok(self.cx.server.db.begin(options)?)
-    }
-
-    /// The number of the role that is named, as text.
-    fn role_number(&self, def: &MemcachedPrefix<'_>) -> Result<Vec<u8>> {
-        let name = def.role.unwrap_or(b"default_role");
-        let table = configuration(&self.cx, "memcache_server_roles")?;
-        let mut txn = self.cx.server.db.begin(BeginOptions::default())?;
-        let found = find(&mut txn, &table, &[("role_name", name)])?;
-        let number =
-            found.and_then(|(_, texts)| text_of(&table, &texts, "role_id").map(<[u8]>::to_vec));
-        number.ok_or_else(|| unknown("role", name, "memcache_server_roles"))
-    }
-
-    /// The policy that is named, which exists.
-    fn policy_name<'d>(&self, def: &MemcachedPrefix<'d>) -> Result<&'d [u8]> {
-        let name = def.policy.unwrap_or(b"ndb-only");
-        let table = configuration(&self.cx, "cache_policies")?;
-        let mut txn = self.cx.server.db.begin(BeginOptions::default())?;
-        match find(&mut txn, &table, &[("policy_name", name)])? {
-            Some(_) => Ok(name),
-            None => Err(unknown("policy", name, "cache_policies")),
-        }
-    }
-
-    /// Whether a container is of this table.
-    fn is_container_of(
+    /// Adds or drops a mapping of a table.
+    pub(super) fn change_mapping(
         &self,
-        txn: &mut Txn,
-        container: &[u8],
         database: &str,
-        name: &str,
-    ) -> Result<bool> {
-        let table = configuration(&self.cx, "containers")?;
-        let wanted = [
-            ("name", container),
-            ("db_schema", database.as_bytes()),
-            ("db_table", name.as_bytes()),
-        ];
-        Ok(find(txn, &table, &wanted)?.is_some())
-    }
-
-    /// Writes a row of the configuration; columns not named get defaults.
-    fn put(&self, txn: &mut Txn, name: &str, cells: &[Cell<'_>]) -> Result<()> {
-        let table = configuration(&self.cx, name)?;
-        let default = |default: &ColumnDefault| match default {
-            ColumnDefault::Literal(value) => value.clone(),
-            _ => Value::Null,
+        table: &str,
+        def: &MemcachedPrefix<'_>,
+        change: Change,
+    ) -> Result<Outcome> {
+        let names = |list: &[Ident<'_>]| -> Vec<String> {
+            list.iter().map(|c| c.name.to_owned()).collect()
         };
-        let mut row: Vec<Value> = table.columns.iter().map(|c| default(&c.default)).collect();
-        let mut ignored = |_| ();
-        let mut cx = CastCx {
-            mode: SqlMode::STRICT_TRANS_TABLES,
-            strict: true,
-            warnings: &mut ignored,
-            tz: &TimeZone::UTC,
+        let (key, value) = (names(def.key), names(def.value));
+        let key: Vec<&str> = key.iter().map(String::as_str).collect();
+        let value: Vec<&str> = value.iter().map(String::as_str).collect();
+        let mapping = PrefixMapping {
+            database,
+            table,
+            prefix: def.prefix,
+            role: def.role,
+            key: &key,
+            value: &value,
+            flags: def.flags.map(|c| c.name),
+            cas: def.cas.map(|c| c.name),
+            expires: def.expires.map(|c| c.name),
+            policy: def.policy,
+            separator: def.separator,
+            escape: def.escape,
+            null_token: def.null_token,
+            json: def.json,
+        };
+        let rights = self.cx.rights();
+        let editor = MappingEditor {
+            db: &self.cx.server.db,
+            rights: &rights,
+            may_use: &|database, table| {
+                let needed = self.cx.need_table(KEY_PRIVILEGES, database, table);
+                needed.is_ok()
+            },
             now: self.cx.env.now_utc,
         };
-        for (column, text) in cells {
-            let position = table.column(column);
-            let found = position.and_then(|p| Some((table.columns.get(p)?, row.get_mut(p)?)));
-            let (column, place) = found.ok_or_else(|| {
-                SqlError::internal("a table of ndbmemcache does not have the expected columns")
-            })?;
-            let value = text.map_or(ValueRef::Null, ValueRef::Bytes);
-            let stored = store(value, None, &column.ty, &column.name, 1, &mut cx);
-            *place = stored.map_err(porpoise_rows::Error::from)?;
-        }
-        txn.insert(&table, vec![row], InsertMode::Replace)?;
-        Ok(())
-    }
-}
-
-/// Another table has the prefix.
-fn taken(role: &[u8], prefix: &[u8]) -> SqlError {
-    let role = String::from_utf8_lossy(role);
-    let prefix = String::from_utf8_lossy(prefix);
-    let text = format!("Duplicate entry '{role}-{prefix}' for key 'key_prefixes.PRIMARY'");
-    SqlError::new(1062, "23000", text)
-}
-
-fn unknown(what: &str, name: &[u8], table: &str) -> SqlError {
-    let name = String::from_utf8_lossy(name);
-    let text = format!("Unknown {what} '{name}': it is not in {DATABASE}.{table}");
-    SqlError::new(1210, "HY000", text)
-}
-
-fn configuration(cx: &StatementContext, name: &str) -> Result<Arc<Table>> {
-    let catalog = cx.server.db.catalog();
-    let table = catalog.table(DATABASE, name).cloned();
-    table.ok_or_else(|| SqlError::no_table(DATABASE, name))
-}
-
-/// The containers' name for a table's prefix: table and prefix in words, cut
-/// to the 50 characters of the column and distinguished by a checksum.
-fn container_name(database: &str, table: &str, prefix: &[u8]) -> Vec<u8> {
-    let prefix = String::from_utf8_lossy(prefix);
-    let full = format!("{database}/{table}/{prefix}");
-    // Clients switch to a container by a name without white space.
-    if full.len() <= 50 && full.bytes().all(|b| b.is_ascii_graphic()) {
-        return full.into_bytes();
-    }
-    let sum = full.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let start: String = full
-        .chars()
-        .filter(char::is_ascii_graphic)
-        .take(33)
-        .collect();
-    format!("{start}#{sum:016x}").into_bytes()
-}
-
-/// The lists of key and value columns.
-fn columns(table: &Table, def: &MemcachedPrefix<'_>) -> Result<(String, Option<String>)> {
-    let position = |name: &Ident<'_>| {
-        table.column(name.name).ok_or_else(|| {
-            let text = format!("Key column '{}' doesn't exist in table", name.name);
-            SqlError::new(1072, "42000", text)
+        let changed = change(&editor, &mapping);
+        let ticket = changed.map_err(|error| self.mapping_error(error, database, table))?;
+        Ok(Outcome {
+            ticket,
+            ..Outcome::default()
         })
-    };
-    let key: Vec<usize> = def.key.iter().map(position).collect::<Result<_>>()?;
-    let primary = table.indexes.first().filter(|_| !table.hidden_key);
-    let key = match (key.is_empty(), primary) {
-        (true, Some(primary)) => primary.parts.iter().map(|p| p.column).collect(),
-        (true, None) => {
-            let text = "This table type requires a primary key";
-            return Err(SqlError::new(1173, "42000", text));
-        }
-        (false, _) => key,
-    };
-    let fits = |index: &porpoise_rows::catalog::Index| {
-        index.kind != IndexKind::Plain
-            && index.parts.len() == key.len()
-            && index
-                .parts
-                .iter()
-                .all(|p| p.prefix.is_none() && key.contains(&p.column))
-    };
-    if !table.indexes.iter().any(fits) {
-        let text = format!(
-            "Incorrect arguments to MEMCACHED: KEY is neither the primary key of {} nor a unique key",
-            table.quoted_name()
-        );
-        return Err(SqlError::new(1210, "HY000", text));
     }
-    let apart: Vec<usize> = [def.flags, def.cas, def.expires]
-        .iter()
-        .flatten()
-        .map(position)
-        .collect::<Result<_>>()?;
-    let value: Vec<usize> = def.value.iter().map(position).collect::<Result<_>>()?;
-    let all = value.is_empty();
-    let value: Vec<usize> = if all {
-        (0..table.columns.len())
-            .filter(|n| !key.contains(n) && !apart.contains(n))
-            .collect()
-    } else {
-        value
-    };
-    let names = |list: &[usize]| {
-        let names = list.iter().filter_map(|n| table.columns.get(*n));
-        let names: Vec<&str> = names.map(|c| c.name.as_str()).collect();
-        names.join(",")
-    };
-    // An object without a list has all columns, those of later on included.
-    let list = (!(all && def.json)).then(|| names(&value));
-    Ok((names(&key), list))
-}
 
-/// The text of a column that is not NULL.
-fn text_of<'a>(table: &Table, texts: &'a [Option<Vec<u8>>], column: &str) -> Option<&'a [u8]> {
-    texts.get(table.column(column)?)?.as_deref()
-}
-
-/// The first row with these texts, own writes included.
-fn find(txn: &mut Txn, table: &Arc<Table>, wanted: &[(&str, &[u8])]) -> Result<Option<Stored>> {
-    let rows = all(txn, table)?;
-    let same = |(_, texts): &Stored| {
-        let mut wanted = wanted.iter();
-        wanted.all(|(column, text)| text_of(table, texts, column) == Some(*text))
-    };
-    Ok(rows.into_iter().find(same))
-}
-
-/// All rows of a table of the configuration, own writes included.
-fn all(txn: &mut Txn, table: &Arc<Table>) -> Result<Vec<Stored>> {
-    let spec = ScanSpec {
-        index: 0,
-        ranges: vec![KeyRange::ALL],
-        reverse: false,
-        entries_only: false,
-    };
-    let mut found = Vec::new();
-    let mut position = ScanPosition::default();
-    while txn.scan(
-        table,
-        &spec,
-        Read::CURRENT,
-        &mut position,
-        1000,
-        &mut |key, row| {
-            let text = |(n, column): (usize, &porpoise_rows::catalog::Column)| {
-                let value = row.get(n);
-                let mut text = Vec::new();
-                write_text(value, &column.ty, &mut text);
-                (!value.is_null()).then_some(text)
-            };
-            let texts = table.columns.iter().enumerate().map(text).collect();
-            found.push((key.to_vec(), texts));
-        },
-    )? {}
-    Ok(found)
-}
-
-/// Deletes the row with this primary key as it is once it is locked, if it is there still.
-fn remove(txn: &mut Txn, table: &Arc<Table>, key: &[u8]) -> Result<()> {
-    let gone = txn.lock_present(table, &[key], |_| true)?;
-    txn.delete(table, gone)?;
-    Ok(())
+    fn mapping_error(&self, error: MappingError, database: &str, table: &str) -> SqlError {
+        let missing = match error {
+            MappingError::Refused(code, sqlstate, text) => {
+                return SqlError::new(code, sqlstate, text);
+            }
+            MappingError::NoTable(database, table) => return SqlError::no_table(&database, &table),
+            MappingError::Rows(error) => return error.into(),
+            MappingError::Layout => {
+                return SqlError::internal(
+                    "a table of ndbmemcache does not have the expected columns",
+                );
+            }
+            MappingError::NeedsTable => self.cx.need_table(KEY_PRIVILEGES, database, table),
+            MappingError::NeedsAdministration => {
+                let admin = crate::context::rights::MEMCACHED_ADMIN;
+                self.cx.need_global(Privileges::MEMCACHED_ADMIN, admin)
+            }
+        };
+        // The rights may have changed since they were compared.
+        let denied = "the privileges of this account changed while the mapping was checked";
+        missing.err().unwrap_or_else(|| SqlError::internal(denied))
+    }
 }

@@ -1,0 +1,509 @@
+//! The database `ndbmemcache`: which prefix of memcached keys is mapped to which table, and the
+//! functions that add and drop a mapping.
+//!
+//! SQL changes mappings by ALTER TABLE ... MEMCACHED PREFIX, by these functions, or by changing
+//! rows; the memcached front end reads the rows. A mapping is a container named after table and
+//! prefix, its options, and a prefix of the role, written in one transaction; listeners see it
+//! with their next command.
+//!
+//! Invariants:
+//! 1. A prefix that another table has is refused (1062); the table's own is replaced.
+//! 2. Columns are checked here, so that a mapping that was accepted is served.
+//! 3. A container is deleted with the last prefix that names it.
+//! 4. A row is deleted as it is once it is locked, not as it was found.
+//! 5. An account without MEMCACHED_ADMIN maps only tables on which it has all privileges that keys
+//!    need, and only prefixes that neither hide nor are hidden by those of other tables.
+
+use crate::system_tables::{MEMCACHED_DATABASE as DATABASE, is_system_table};
+use crate::{Privileges, Rights};
+use porpoise_kv::{CommitPosition, Read};
+use porpoise_rows::catalog::{ColumnDefault, IndexKind, Table};
+use porpoise_rows::{BeginOptions, Db, Error, InsertMode, KeyRange, ScanPosition, ScanSpec, Txn};
+use porpoise_types::{
+    CastCx, DateTime, SqlMode, TimeZone, TypeError, Value, ValueRef, store, write_text,
+};
+use std::sync::Arc;
+
+/// Privileges on a table that its keys can be used for.
+pub const KEY_PRIVILEGES: Privileges = Privileges::SELECT
+    .with(Privileges::INSERT)
+    .with(Privileges::UPDATE)
+    .with(Privileges::DELETE);
+
+/// A prefix of keys and the table that it is mapped to.
+#[derive(Clone, Copy, Debug)]
+pub struct PrefixMapping<'a> {
+    /// Database of the table.
+    pub database: &'a str,
+    /// Name of the table.
+    pub table: &'a str,
+    /// The prefix.
+    pub prefix: &'a [u8],
+    /// The server role; `default_role` if not given.
+    pub role: Option<&'a [u8]>,
+    /// Key columns; the primary key if empty.
+    pub key: &'a [&'a str],
+    /// Value columns; all other columns if empty.
+    pub value: &'a [&'a str],
+    /// Column of the client's flags.
+    pub flags: Option<&'a str>,
+    /// Column filled with the row's version.
+    pub cas: Option<&'a str>,
+    /// Column of the time of expiry.
+    pub expires: Option<&'a str>,
+    /// The policy; `ndb-only` if not given.
+    pub policy: Option<&'a [u8]>,
+    /// Separator of several columns.
+    pub separator: Option<&'a [u8]>,
+    /// One byte before separators within values.
+    pub escape: Option<&'a [u8]>,
+    /// Text that stands for NULL.
+    pub null_token: Option<&'a [u8]>,
+    /// Whether values are JSON objects.
+    pub json: bool,
+}
+
+/// The reason for which a mapping is not changed.
+#[derive(Clone, Debug)]
+pub enum MappingError {
+    /// An error with MySQL's number, SQLSTATE and text.
+    Refused(u16, &'static str, String),
+    /// The table does not exist.
+    NoTable(String, String),
+    /// The account lacks a privilege of [`KEY_PRIVILEGES`] on the table.
+    NeedsTable,
+    /// The account may not administer mappings.
+    NeedsAdministration,
+    /// Reading or writing rows failed.
+    Rows(Error),
+    /// A table does not have the expected columns.
+    Layout,
+}
+
+impl From<Error> for MappingError {
+    fn from(error: Error) -> MappingError {
+        MappingError::Rows(error)
+    }
+}
+
+impl From<TypeError> for MappingError {
+    fn from(error: TypeError) -> MappingError {
+        MappingError::Rows(error.into())
+    }
+}
+
+type Result<T> = std::result::Result<T, MappingError>;
+
+fn refused(code: u16, sqlstate: &'static str, text: String) -> MappingError {
+    MappingError::Refused(code, sqlstate, text)
+}
+
+/// A column and its text; `None` is NULL.
+type Cell<'a> = (&'a str, Option<&'a [u8]>);
+/// A stored row: primary key, texts of its columns.
+type Stored = (Vec<u8>, Vec<Option<Vec<u8>>>);
+
+/// Changes mappings on behalf of an account.
+pub struct MappingEditor<'a> {
+    /// The rows.
+    pub db: &'a Arc<Db>,
+    /// Rights of the account.
+    pub rights: &'a Rights,
+    /// Whether the account has [`KEY_PRIVILEGES`] on a table.
+    pub may_use: &'a dyn Fn(&str, &str) -> bool,
+    /// Time of the statement, UTC.
+    pub now: DateTime,
+}
+
+impl MappingEditor<'_> {
+    /// Maps a prefix to a table; returns what the reply waits for.
+    ///
+    /// # Errors
+    /// The mapping is refused, or writing failed.
+    pub fn add(&self, def: &PrefixMapping<'_>) -> Result<CommitPosition> {
+        let (database, name) = (def.database, def.table);
+        let catalog = self.db.catalog();
+        let table = catalog.table(database, name);
+        let table =
+            table.ok_or_else(|| MappingError::NoTable(database.to_owned(), name.to_owned()))?;
+        let ((key, value), role) = (columns(table, def)?, self.role_number(def)?);
+        self.may_map(database, name, &role, def.prefix)?;
+        let policy = self.policy_name(def)?;
+        let container = container_name(database, name, def.prefix);
+        let mut txn = self.begin_synced()?;
+        let prefixes = configuration(self.db, "key_prefixes")?;
+        let wanted = [
+            ("server_role_id", role.as_slice()),
+            ("key_prefix", def.prefix),
+        ];
+        if let Some((_, texts)) = find(&mut txn, &prefixes, &wanted)? {
+            let has = text_of(&prefixes, &texts, "container").unwrap_or_default();
+            if !self.is_container_of(&mut txn, has, database, name)? {
+                return Err(taken(&role, def.prefix));
+            }
+        }
+        let column = |c: Option<&str>| c.map(|c| c.as_bytes().to_vec());
+        let (flags, cas, expires) = (column(def.flags), column(def.cas), column(def.expires));
+        self.put(
+            &mut txn,
+            "containers",
+            &[
+                ("name", Some(&container)),
+                ("db_schema", Some(database.as_bytes())),
+                ("db_table", Some(name.as_bytes())),
+                ("key_columns", Some(key.as_bytes())),
+                ("value_columns", value.as_deref().map(str::as_bytes)),
+                ("flags", Some(flags.as_deref().unwrap_or(b"0"))),
+                ("cas_column", cas.as_deref()),
+                ("expire_time_column", expires.as_deref()),
+            ],
+        )?;
+        let format: &[u8] = if def.json { b"json" } else { b"text" };
+        self.put(
+            &mut txn,
+            "container_options",
+            &[
+                ("name", Some(&container)),
+                ("value_format", Some(format)),
+                ("separator", def.separator),
+                ("escape", def.escape),
+                ("null_token", def.null_token),
+            ],
+        )?;
+        self.put(
+            &mut txn,
+            "key_prefixes",
+            &[
+                ("server_role_id", Some(&role)),
+                ("key_prefix", Some(def.prefix)),
+                ("cluster_id", Some(b"0")),
+                ("policy", Some(policy)),
+                ("container", Some(&container)),
+            ],
+        )?;
+        Ok(txn.commit()?.position)
+    }
+
+    /// Ends the mapping of a prefix to a table; returns what the reply waits for.
+    ///
+    /// # Errors
+    /// The table has no such prefix, or writing failed.
+    pub fn drop(&self, def: &PrefixMapping<'_>) -> Result<CommitPosition> {
+        let (database, name) = (def.database, def.table);
+        let role = self.role_number(def)?;
+        self.owns_or_administers(database, name)?;
+        let prefixes = configuration(self.db, "key_prefixes")?;
+        let mut txn = self.begin_synced()?;
+        let wanted = [
+            ("server_role_id", role.as_slice()),
+            ("key_prefix", def.prefix),
+        ];
+        let found = find(&mut txn, &prefixes, &wanted)?;
+        let container = found
+            .as_ref()
+            .and_then(|(_, texts)| text_of(&prefixes, texts, "container"))
+            .unwrap_or_default()
+            .to_vec();
+        let own = self.is_container_of(&mut txn, &container, database, name)?;
+        let Some((key, _)) = found.filter(|_| own) else {
+            let prefix = String::from_utf8_lossy(def.prefix);
+            let text = format!("Can't DROP '{prefix}'; check that column/key exists");
+            return Err(refused(1091, "42000", text));
+        };
+        remove(&mut txn, &prefixes, &key)?;
+        if find(&mut txn, &prefixes, &[("container", &container)])?.is_none() {
+            for name in ["containers", "container_options"] {
+                let table = configuration(self.db, name)?;
+                if let Some((key, _)) = find(&mut txn, &table, &[("name", &container)])? {
+                    remove(&mut txn, &table, &key)?;
+                }
+            }
+        }
+        Ok(txn.commit()?.position)
+    }
+
+    /// Whether the account may change every mapping.
+    fn administers_memcached(&self) -> bool {
+        self.rights.global().has(Privileges::MEMCACHED_ADMIN)
+    }
+
+    /// The privileges for changing the mapping of a table: MEMCACHED_ADMIN, or [`KEY_PRIVILEGES`].
+    fn owns_or_administers(&self, database: &str, name: &str) -> Result<()> {
+        if self.administers_memcached() {
+            return Ok(());
+        }
+        self.need_table(database, name)
+    }
+
+    fn need_table(&self, database: &str, name: &str) -> Result<()> {
+        if (self.may_use)(database, name) {
+            Ok(())
+        } else {
+            Err(MappingError::NeedsTable)
+        }
+    }
+
+    /// Checks whether the account may map keys of `prefix` to a table. A prefix that hides
+    /// keys of another mapping, or is hidden by one, also needs the privileges on that
+    /// mapping's table.
+    fn may_map(&self, database: &str, name: &str, role: &[u8], prefix: &[u8]) -> Result<()> {
+        if is_system_table(database, name) {
+            let text = format!("Access to system table '{database}.{name}' is rejected.");
+            return Err(refused(3554, "HY000", text));
+        }
+        if self.administers_memcached() {
+            return Ok(());
+        }
+        self.need_table(database, name)?;
+        let (prefixes, containers) = (
+            configuration(self.db, "key_prefixes")?,
+            configuration(self.db, "containers")?,
+        );
+        let mut txn = self.db.begin(BeginOptions::default())?;
+        for (_, texts) in all(&mut txn, &prefixes)? {
+            let of = |column| text_of(&prefixes, &texts, column).unwrap_or_default();
+            let other = of("key_prefix");
+            let overlaps = other.starts_with(prefix) || prefix.starts_with(other);
+            if of("server_role_id") != role || !overlaps {
+                continue;
+            }
+            let found = find(&mut txn, &containers, &[("name", of("container"))])?;
+            let names = found.as_ref().and_then(|(_, texts)| {
+                let schema = text_of(&containers, texts, "db_schema")?;
+                let table = text_of(&containers, texts, "db_table")?;
+                Some((
+                    String::from_utf8_lossy(schema),
+                    String::from_utf8_lossy(table),
+                ))
+            });
+            if names.is_none_or(|(d, t)| !self.rights.on_table(&d, &t).has(KEY_PRIVILEGES)) {
+                return Err(MappingError::NeedsAdministration);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_synced(&self) -> Result<Txn> {
+        let options = BeginOptions {
+            sync: true,
+            ..BeginOptions::default()
+        };
+        Ok(self.db.begin(options)?)
+    }
+
+    /// The number of the role that is named, as text.
+    fn role_number(&self, def: &PrefixMapping<'_>) -> Result<Vec<u8>> {
+        let name = def.role.unwrap_or(b"default_role");
+        let table = configuration(self.db, "memcache_server_roles")?;
+        let mut txn = self.db.begin(BeginOptions::default())?;
+        let found = find(&mut txn, &table, &[("role_name", name)])?;
+        let number =
+            found.and_then(|(_, texts)| text_of(&table, &texts, "role_id").map(<[u8]>::to_vec));
+        number.ok_or_else(|| unknown("role", name, "memcache_server_roles"))
+    }
+
+    /// The policy that is named, which exists.
+    fn policy_name<'d>(&self, def: &PrefixMapping<'d>) -> Result<&'d [u8]> {
+        let name = def.policy.unwrap_or(b"ndb-only");
+        let table = configuration(self.db, "cache_policies")?;
+        let mut txn = self.db.begin(BeginOptions::default())?;
+        match find(&mut txn, &table, &[("policy_name", name)])? {
+            Some(_) => Ok(name),
+            None => Err(unknown("policy", name, "cache_policies")),
+        }
+    }
+
+    /// Whether a container is of this table.
+    fn is_container_of(
+        &self,
+        txn: &mut Txn,
+        container: &[u8],
+        database: &str,
+        name: &str,
+    ) -> Result<bool> {
+        let table = configuration(self.db, "containers")?;
+        let wanted = [
+            ("name", container),
+            ("db_schema", database.as_bytes()),
+            ("db_table", name.as_bytes()),
+        ];
+        Ok(find(txn, &table, &wanted)?.is_some())
+    }
+
+    /// Writes a row of the configuration; columns not named get defaults.
+    fn put(&self, txn: &mut Txn, name: &str, cells: &[Cell<'_>]) -> Result<()> {
+        let table = configuration(self.db, name)?;
+        let default = |default: &ColumnDefault| match default {
+            ColumnDefault::Literal(value) => value.clone(),
+            _ => Value::Null,
+        };
+        let mut row: Vec<Value> = table.columns.iter().map(|c| default(&c.default)).collect();
+        let mut ignored = |_| ();
+        let mut cx = CastCx {
+            mode: SqlMode::STRICT_TRANS_TABLES,
+            strict: true,
+            warnings: &mut ignored,
+            tz: &TimeZone::UTC,
+            now: self.now,
+        };
+        for (column, text) in cells {
+            let position = table.column(column);
+            let found = position.and_then(|p| Some((table.columns.get(p)?, row.get_mut(p)?)));
+            let (column, place) = found.ok_or(MappingError::Layout)?;
+            let value = text.map_or(ValueRef::Null, ValueRef::Bytes);
+            let stored = store(value, None, &column.ty, &column.name, 1, &mut cx);
+            *place = stored?;
+        }
+        txn.insert(&table, vec![row], InsertMode::Replace)?;
+        Ok(())
+    }
+}
+
+/// Another table has the prefix.
+fn taken(role: &[u8], prefix: &[u8]) -> MappingError {
+    let role = String::from_utf8_lossy(role);
+    let prefix = String::from_utf8_lossy(prefix);
+    let text = format!("Duplicate entry '{role}-{prefix}' for key 'key_prefixes.PRIMARY'");
+    refused(1062, "23000", text)
+}
+
+fn unknown(what: &str, name: &[u8], table: &str) -> MappingError {
+    let name = String::from_utf8_lossy(name);
+    let text = format!("Unknown {what} '{name}': it is not in {DATABASE}.{table}");
+    refused(1210, "HY000", text)
+}
+
+fn configuration(db: &Db, name: &str) -> Result<Arc<Table>> {
+    let catalog = db.catalog();
+    let table = catalog.table(DATABASE, name).cloned();
+    table.ok_or_else(|| MappingError::NoTable(DATABASE.to_owned(), name.to_owned()))
+}
+
+/// The containers' name for a table's prefix: table and prefix in words, cut
+/// to the 50 characters of the column and distinguished by a checksum.
+fn container_name(database: &str, table: &str, prefix: &[u8]) -> Vec<u8> {
+    let prefix = String::from_utf8_lossy(prefix);
+    let full = format!("{database}/{table}/{prefix}");
+    // Clients switch to a container by a name without white space.
+    if full.len() <= 50 && full.bytes().all(|b| b.is_ascii_graphic()) {
+        return full.into_bytes();
+    }
+    let sum = full.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let start: String = full
+        .chars()
+        .filter(char::is_ascii_graphic)
+        .take(33)
+        .collect();
+    format!("{start}#{sum:016x}").into_bytes()
+}
+
+/// The lists of key and value columns.
+fn columns(table: &Table, def: &PrefixMapping<'_>) -> Result<(String, Option<String>)> {
+    let position = |name: &&str| {
+        table.column(name).ok_or_else(|| {
+            let text = format!("Key column '{}' doesn't exist in table", name);
+            refused(1072, "42000", text)
+        })
+    };
+    let key: Vec<usize> = def.key.iter().map(position).collect::<Result<_>>()?;
+    let primary = table.indexes.first().filter(|_| !table.hidden_key);
+    let key = match (key.is_empty(), primary) {
+        (true, Some(primary)) => primary.parts.iter().map(|p| p.column).collect(),
+        (true, None) => {
+            let text = "This table type requires a primary key";
+            return Err(refused(1173, "42000", text));
+        }
+        (false, _) => key,
+    };
+    let fits = |index: &porpoise_rows::catalog::Index| {
+        index.kind != IndexKind::Plain
+            && index.parts.len() == key.len()
+            && index
+                .parts
+                .iter()
+                .all(|p| p.prefix.is_none() && key.contains(&p.column))
+    };
+    if !table.indexes.iter().any(fits) {
+        let text = format!(
+            "Incorrect arguments to MEMCACHED: KEY is neither the primary key of {} nor a unique key",
+            table.quoted_name()
+        );
+        return Err(refused(1210, "HY000", text));
+    }
+    let apart: Vec<usize> = [def.flags, def.cas, def.expires]
+        .iter()
+        .flatten()
+        .map(position)
+        .collect::<Result<_>>()?;
+    let value: Vec<usize> = def.value.iter().map(position).collect::<Result<_>>()?;
+    let all = value.is_empty();
+    let value: Vec<usize> = if all {
+        (0..table.columns.len())
+            .filter(|n| !key.contains(n) && !apart.contains(n))
+            .collect()
+    } else {
+        value
+    };
+    let names = |list: &[usize]| {
+        let names = list.iter().filter_map(|n| table.columns.get(*n));
+        let names: Vec<&str> = names.map(|c| c.name.as_str()).collect();
+        names.join(",")
+    };
+    // An object without a list has all columns, those of later on included.
+    let list = (!(all && def.json)).then(|| names(&value));
+    Ok((names(&key), list))
+}
+
+/// The text of a column that is not NULL.
+fn text_of<'a>(table: &Table, texts: &'a [Option<Vec<u8>>], column: &str) -> Option<&'a [u8]> {
+    texts.get(table.column(column)?)?.as_deref()
+}
+
+/// The first row with these texts, own writes included.
+fn find(txn: &mut Txn, table: &Arc<Table>, wanted: &[(&str, &[u8])]) -> Result<Option<Stored>> {
+    let rows = all(txn, table)?;
+    let same = |(_, texts): &Stored| {
+        let mut wanted = wanted.iter();
+        wanted.all(|(column, text)| text_of(table, texts, column) == Some(*text))
+    };
+    Ok(rows.into_iter().find(same))
+}
+
+/// All rows of a table of the configuration, own writes included.
+fn all(txn: &mut Txn, table: &Arc<Table>) -> Result<Vec<Stored>> {
+    let spec = ScanSpec {
+        index: 0,
+        ranges: vec![KeyRange::ALL],
+        reverse: false,
+        entries_only: false,
+    };
+    let mut found = Vec::new();
+    let mut position = ScanPosition::default();
+    while txn.scan(
+        table,
+        &spec,
+        Read::CURRENT,
+        &mut position,
+        1000,
+        &mut |key, row| {
+            let text = |(n, column): (usize, &porpoise_rows::catalog::Column)| {
+                let value = row.get(n);
+                let mut text = Vec::new();
+                write_text(value, &column.ty, &mut text);
+                (!value.is_null()).then_some(text)
+            };
+            let texts = table.columns.iter().enumerate().map(text).collect();
+            found.push((key.to_vec(), texts));
+        },
+    )? {}
+    Ok(found)
+}
+
+/// Deletes the row with this primary key as it is once it is locked, if it is there still.
+fn remove(txn: &mut Txn, table: &Arc<Table>, key: &[u8]) -> Result<()> {
+    let gone = txn.lock_present(table, &[key], |_| true)?;
+    txn.delete(table, gone)?;
+    Ok(())
+}
