@@ -32,7 +32,7 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What an item costs besides key and value, in bytes.
+/// Bytes of an item besides key and value.
 pub const OVERHEAD: usize = 96;
 /// Locks of changes.
 const LOCKS: usize = 256;
@@ -57,12 +57,12 @@ impl Item {
     }
 }
 
-/// What becomes of an item.
+/// Change of an item.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// It stays.
     Keep,
-    /// It goes.
+    /// It is removed.
     Remove,
     /// A new value, with a new version.
     Put {
@@ -180,9 +180,8 @@ impl Cache {
         (!item.expired(now)).then_some(item)
     }
 
-    /// Shows `decide` the item of a key and does what it says; nobody else
-    /// changes the key meanwhile. Returns what `decide` returns, and the
-    /// version of what was put.
+    /// Passes the item of a key to `decide` and applies its decision, exclusively for the key.
+    /// Returns the result of `decide`, and the version of the item that was put.
     ///
     /// # Errors
     /// What was to be put is too large; the key holds nothing then.

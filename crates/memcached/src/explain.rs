@@ -26,7 +26,7 @@ fn text(text: &str) -> Value {
     Value::Bytes(text.as_bytes().to_vec())
 }
 
-/// What there is of a key.
+/// State of a key.
 struct Found {
     state: String,
     /// Seconds since 1970; 0: never.

@@ -1,21 +1,19 @@
-//! What meta commands keep of items beyond their rows: whether an item is
-//! stale, who has been told to recache it, placeholders of items that someone
-//! is fetching, versions that clients chose, and when an item was last looked
-//! at. All of it lies in memory, none of it costs a write to a row, and a
-//! restart forgets it, as it makes memcached forget everything.
+//! Item metadata: properties of items that have no column. Meta commands mark an item as stale,
+//! let one client recache it, make placeholders of items that a client is fetching, choose
+//! versions, and read the time of the last access. All of it lies in memory, none of it costs a
+//! write to a row, and a restart loses it, as it makes memcached lose everything.
 //!
-//! An entry belongs to a primary key of a table and to one version of the row:
-//! once anybody writes the row, through any protocol, the entry means nothing any
-//! more. A placeholder (version 0) belongs to the absence of the row.
+//! An entry belongs to a primary key of a table and to one version of the row: a write of the row
+//! through any protocol invalidates it. A placeholder (version 0) belongs to the absence of the
+//! row.
 //!
 //! Invariants:
-//! 1. Bounded: at most [`MOST_MARKS`] marks and [`MOST_LOOKS`] looks. Looks
-//!    make room by forgetting those that were not used lately. A mark is never
-//!    given up for another: where there is no room the command does without,
-//!    in a way that is safe (an item that cannot be marked as stale is deleted,
-//!    a placeholder is not made, a chosen version is refused).
+//! 1. Bounded: at most [`MOST_MARKS`] marks and [`MOST_ACCESSES`] access times. Access times that
+//!    were not used lately are dropped to make room. A mark is never dropped for another: where
+//!    there is no room the command falls back to a safe behaviour (an item that cannot be marked
+//!    as stale is deleted, a placeholder is not made, a chosen version is refused).
 //! 2. A read that concerns no mark pays one load as long as there are none.
-//! 3. Looks are kept only after the first command that asked for them.
+//! 3. Access times are recorded only after the first command that asked for them.
 //! 4. What a change means for a mark is settled after its commit: one that is
 //!    rolled back leaves the mark as it was.
 //! 5. An entry is found by 128 bits of keyed hash: keys of the same hash would
@@ -32,28 +30,28 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
-/// Most marks kept.
+/// Most marks.
 pub const MOST_MARKS: usize = 1 << 18;
-/// Most looks kept.
-pub const MOST_LOOKS: usize = 1 << 18;
+/// Most access times.
+pub const MOST_ACCESSES: usize = 1 << 18;
 const SHARDS: usize = 16;
 
 /// Names an item: table and primary key, hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ItemId(u64, u64);
 
-/// What is kept of an item of interest.
+/// Metadata of an item of interest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// The version of the row that this is about; 0: there is none.
     pub version: u64,
     /// Its value is out of date.
     pub stale: bool,
-    /// Somebody has been told to fetch it anew.
+    /// A client has been told to recache it.
     pub sent: bool,
     /// The version to show in place of the row's; 0: the row's.
     pub shown: u64,
-    /// When a placeholder ends, in seconds since 1970; 0: never.
+    /// Expiry of a placeholder, in seconds since 1970; 0: never.
     pub expires: i64,
 }
 
@@ -63,7 +61,7 @@ impl Mark {
     }
 }
 
-/// What is to become of an item's mark once a change of it is committed.
+/// Change of an item's mark, applied once the change of the item is committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetadataUpdate {
     /// The item; `None`: its mark stays as it is.
@@ -72,14 +70,14 @@ pub struct MetadataUpdate {
     pub version: u64,
     /// It is stale.
     pub stale: bool,
-    /// Somebody has been told to fetch it anew.
+    /// A client has been told to recache it.
     pub sent: bool,
     /// The version to show in place of the row's; 0: the row's.
     pub shown: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct Access {
     version: u64,
     at: i64,
 }
@@ -88,8 +86,8 @@ struct Look {
 struct Shard {
     marks: HashMap<ItemId, Mark, RandomState>,
     /// Used since the last turn, and before.
-    young: HashMap<ItemId, Look, RandomState>,
-    old: HashMap<ItemId, Look, RandomState>,
+    young: HashMap<ItemId, Access, RandomState>,
+    old: HashMap<ItemId, Access, RandomState>,
 }
 
 /// See the module.
@@ -97,7 +95,7 @@ pub struct ItemMetadata {
     seeds: (RandomState, RandomState),
     shards: Vec<Mutex<Shard>>,
     marks: AtomicUsize,
-    looks: AtomicBool,
+    tracks: AtomicBool,
     /// The second in which ended placeholders were dropped last.
     swept: AtomicI64,
 }
@@ -109,7 +107,7 @@ impl ItemMetadata {
             seeds: (RandomState::default(), RandomState::default()),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             marks: AtomicUsize::new(0),
-            looks: AtomicBool::new(false),
+            tracks: AtomicBool::new(false),
             swept: AtomicI64::new(i64::MIN),
         }
     }
@@ -133,16 +131,16 @@ impl ItemMetadata {
         self.marks.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether looks are kept.
+    /// Whether access times are recorded.
     #[inline]
-    pub fn keeps_looks(&self) -> bool {
-        self.looks.load(Ordering::Relaxed)
+    pub fn tracks_accesses(&self) -> bool {
+        self.tracks.load(Ordering::Relaxed)
     }
 
-    /// Looks are kept from now on.
-    pub fn keep_looks(&self) {
-        if !self.keeps_looks() {
-            self.looks.store(true, Ordering::Relaxed);
+    /// Records access times from now on.
+    pub fn track_accesses(&self) {
+        if !self.tracks_accesses() {
+            self.tracks.store(true, Ordering::Relaxed);
         }
     }
 
@@ -215,14 +213,14 @@ impl ItemMetadata {
         held
     }
 
-    /// Tells somebody to fetch an item anew, if nobody has been told yet.
+    /// Chooses this client to recache an item, if no other has been chosen.
     pub fn win(&self, id: ItemId, version: u64) -> bool {
         let mut won = false;
         let room = self.change(id, version, |mark| {
             won = !mark.sent;
             mark.sent = true;
         });
-        // Without room everybody is told: more work, nothing wrong.
+        // Without room every client is chosen: more work, nothing wrong.
         won || !room
     }
 
@@ -236,7 +234,7 @@ impl ItemMetadata {
         room.unwrap_or(false)
     }
 
-    /// What a commit means for an item's mark.
+    /// Applies the change of an item's mark after the commit.
     #[inline]
     pub fn settle(&self, after: &MetadataUpdate) {
         let Some(id) = after.id else { return };
@@ -281,8 +279,8 @@ impl ItemMetadata {
         }
     }
 
-    /// When a row of this version was last looked at, if it was.
-    pub fn last_look(&self, id: ItemId, version: u64) -> Option<i64> {
+    /// Time of the last access to a row of this version, if it is known.
+    pub fn last_access(&self, id: ItemId, version: u64) -> Option<i64> {
         let found = self.with(id, |shard| {
             let found = shard.young.get(&id).or_else(|| shard.old.get(&id));
             found.copied()
@@ -291,12 +289,12 @@ impl ItemMetadata {
     }
 
     /// A row of this version is looked at.
-    pub fn look(&self, id: ItemId, version: u64, now: i64) {
+    pub fn note_access(&self, id: ItemId, version: u64, now: i64) {
         self.with(id, |shard| {
-            if shard.young.len() >= MOST_LOOKS / SHARDS / 2 {
+            if shard.young.len() >= MOST_ACCESSES / SHARDS / 2 {
                 shard.old = std::mem::take(&mut shard.young);
             }
-            let look = Look { version, at: now };
+            let look = Access { version, at: now };
             shard.young.insert(id, look);
         });
     }
@@ -364,13 +362,13 @@ mod tests {
         for n in 0..u64::try_from(2 * MOST_MARKS).unwrap() {
             let id = metadata.id(TableId(1), &n.to_be_bytes());
             refused += usize::from(metadata.vivify(id, 0, placeholder(9, 1)).is_none());
-            metadata.look(id, 1, 0);
+            metadata.note_access(id, 1, 0);
         }
         assert!(refused >= MOST_MARKS);
         assert!(metadata.marks.load(Ordering::Relaxed) <= MOST_MARKS);
         for shard in &metadata.shards {
             let shard = shard.lock();
-            assert!(shard.young.len() + shard.old.len() <= MOST_LOOKS / SHARDS);
+            assert!(shard.young.len() + shard.old.len() <= MOST_ACCESSES / SHARDS);
         }
         metadata.sweep(100);
         assert!(!metadata.any_marks());

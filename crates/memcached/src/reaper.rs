@@ -1,14 +1,14 @@
 //! Deletes expired rows in the background.
 //!
 //! Memcached sees an expired row as absent from the moment on; for foreign and
-//! unique keys it is there until somebody deletes it (transactions.md, rule
+//! unique keys it exists until it is deleted (transactions.md, rule
 //! 46). That is a writer of the same key, or this thread: it walks the tables
 //! of containers that have an `expire_time_column`, looks at a snapshot, and
 //! deletes what has expired in small transactions.
 //!
 //! Invariants:
 //! 1. A row is looked at again under its lock: one that was touched or stored
-//!    anew meanwhile stays.
+//!    again meanwhile stays.
 //! 2. A row that others refer to by RESTRICT stays, and holds up no other.
 //! 3. A table is walked at most every [`PAUSE`], and no more than about a
 //!    twentieth of one core goes into walking.
@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 /// Between two walks at least.
 pub const PAUSE: Duration = Duration::from_secs(5);
-/// Rows looked at between two looks at the clock.
+/// Rows scanned between two readings of the clock.
 const LOOK: usize = 1000;
 /// Rows of one transaction.
 const BATCH: usize = 100;
@@ -164,7 +164,7 @@ fn walk_container(
         let now = protocol.db.clock().unix_micros();
         let mut expired: Vec<Vec<u8>> = Vec::new();
         let mut last = Vec::new();
-        // A snapshot of its own for each batch holds nothing back for long.
+        // A new snapshot for each batch does not delay reclamation for long.
         let mut txn = protocol.db.begin(BeginOptions::default())?;
         let mut position = ScanPosition::default();
         let table = &container.table;
@@ -188,7 +188,7 @@ fn walk_container(
         for batch in expired.chunks(BATCH) {
             deleted += match delete(protocol, container, catalog_version, batch) {
                 Ok(rows) => rows,
-                // One of them is held, or somebody is busy with it.
+                // One of them is referenced, or locked by another transaction.
                 Err(_) if batch.len() > 1 => batch
                     .iter()
                     .filter_map(|key| {

@@ -103,7 +103,7 @@ fn flush_container(
 }
 
 /// Carries out `flush_all`, now or when `delay`, an expiry time, is over.
-/// `from` is who asks.
+/// `from` names the client in the log.
 pub(crate) fn flush_or_schedule(
     context: &mut CommandContext,
     current: &mut Arc<CurrentMapping>,
@@ -142,7 +142,7 @@ fn flush_delayed(shared: Arc<ListenerState>, caller: Caller) {
     tell(&done, &caller.from);
 }
 
-/// Says in the log what became of it.
+/// Logs the outcome.
 fn tell(done: &Result<u64, Failure>, from: &str) {
     match done {
         Ok(rows) => tracing::info!("flush_all from {from} deleted {rows} rows"),

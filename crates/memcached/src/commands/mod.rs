@@ -62,7 +62,7 @@ pub fn apply(
     }
 }
 
-/// What became of a command, and what is to be noted when it is committed.
+/// Outcome of a command, and the change of item metadata when it is committed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommandOutcome {
     pub(crate) outcome: Outcome,
@@ -70,7 +70,7 @@ pub(crate) struct CommandOutcome {
 }
 
 impl From<Outcome> for CommandOutcome {
-    /// Nothing is to be noted.
+    /// Without a change of metadata.
     fn from(outcome: Outcome) -> CommandOutcome {
         CommandOutcome {
             outcome,

@@ -94,7 +94,7 @@ pub(crate) fn run(
     let live = found.as_ref().filter(|f| !f.expired);
     let there = match live {
         Some(row) => Some(place.shown(row.version)),
-        // A placeholder counts for those who know its version.
+        // A placeholder counts for clients that know its version.
         None if command.compare.is_some() => place.placeholder().map(|mark| mark.shown),
         None => None,
     };
@@ -106,7 +106,7 @@ pub(crate) fn run(
     if stale && !place.metadata.has_room(place.id()) {
         return Ok(Status::Exists.into());
     }
-    // A stale store keeps the moment of expiry, and who was told to fetch.
+    // A stale store keeps the time of expiry and the client chosen to recache.
     let old = live.filter(|_| stale);
     let sent = old
         .and_then(|row| place.metadata.mark(place.id(), row.version))
@@ -139,7 +139,7 @@ pub(crate) fn run(
     })
 }
 
-/// Why a command does not store, given the version of the item that is there.
+/// The status of a command that does not store, given the version of the item that is there.
 pub(crate) fn hindrance(command: &Store<'_>, there: Option<u64>) -> Option<Status> {
     match (command.mode, there, command.compare) {
         (Mode::Add, Some(_), _) => Some(Status::NotStored),

@@ -40,9 +40,9 @@ pub struct Touched {
     pub version: u64,
     /// The version of the row itself.
     pub row_version: u64,
-    /// When it expired before, in seconds since 1970; 0: never.
+    /// Time of expiry before, in seconds since 1970; 0: never.
     pub before: i64,
-    /// When it expires now.
+    /// Time of expiry now.
     pub expires: i64,
     /// The value.
     pub value: Vec<u8>,

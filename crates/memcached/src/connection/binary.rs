@@ -101,7 +101,7 @@ pub(crate) fn status_of(failure: &Failure) -> StatusCode {
     }
 }
 
-/// Answers a failure; also quiet requests tell of it.
+/// Answers a failure, also of a quiet request.
 fn fail(head: &Head, failure: &Failure, out: &mut Vec<u8>) {
     binary_reply::refusal(out, head, status_of(failure), &failure.to_string());
 }

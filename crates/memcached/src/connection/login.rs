@@ -34,7 +34,7 @@ const PLAIN: &str = "PLAIN";
 pub(crate) enum Handled {
     /// The next request follows.
     Continue,
-    /// The connection goes on, or ends, in this way.
+    /// The connection continues, or ends, in this way.
     Next(Next),
 }
 

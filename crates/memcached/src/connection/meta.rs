@@ -154,7 +154,7 @@ impl ConnectionState {
     }
 }
 
-/// What is told of a row that was touched.
+/// The hit of a row that was touched.
 fn touched<'r>(
     metadata: &crate::item_metadata::ItemMetadata,
     get: &Get<'_>,
@@ -171,7 +171,7 @@ fn touched<'r>(
         marks: meta_reply::Marks::default(),
     };
     let Some(id) = id else { return hit };
-    if let Some(at) = metadata.last_look(id, row.row_version) {
+    if let Some(at) = metadata.last_access(id, row.row_version) {
         hit.fetched = true;
         hit.idle = now.saturating_sub(at).max(0).cast_unsigned();
     }
@@ -181,10 +181,10 @@ fn touched<'r>(
         .is_some_and(|limit| row.expires != 0 && row.expires < moment(limit, now));
     hit.marks = wins(metadata, id, row.row_version, &mark, due);
     if get.history {
-        metadata.keep_looks();
+        metadata.track_accesses();
     }
-    if metadata.keeps_looks() && !get.unseen {
-        metadata.look(id, row.row_version, now);
+    if metadata.tracks_accesses() && !get.unseen {
+        metadata.note_access(id, row.row_version, now);
     }
     hit
 }

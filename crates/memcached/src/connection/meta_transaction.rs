@@ -9,7 +9,7 @@
 //!
 //! Between `mn begin` and `mn` the commands are kept, not carried out; `mn`
 //! carries them out in one transaction and answers them in their order. The
-//! last line tells what became of it: `MN C`, all changes took effect, or
+//! last line is the outcome: `MN C`, all changes took effect, or
 //! `MN R`, none did. It is rolled back where a command is answered `NS`, `EX`
 //! or `NF`, or with an error; those behind it are then not carried out and not
 //! answered. `mg` within it locks the row, and sees what the commands before
@@ -61,11 +61,11 @@ pub(crate) struct MetaTransaction {
     why_not: Option<&'static str>,
 }
 
-/// What carrying it out came to.
+/// Result of executing it.
 struct Carried {
     answers: Vec<u8>,
     committed: bool,
-    /// What to note, if committed.
+    /// Changes of item metadata, if committed.
     metadata: Vec<MetadataUpdate>,
 }
 

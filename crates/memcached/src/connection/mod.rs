@@ -1,10 +1,10 @@
 //! A connection of the memcached listener.
 //!
-//! The first byte tells the dialect. All complete requests that have arrived
+//! The first byte selects the dialect. All complete requests that have arrived
 //! are carried out one after the other, and their replies leave in one write.
-//! A reply that tells of a commit is held back until the log has it, while
+//! A reply that reveals a commit is deferred until the log has it, while
 //! later requests are carried out already (transactions.md, rule 19). Reads
-//! that stand behind each other are gathered and answered as one batch.
+//! that follow each other are gathered and answered as one batch.
 //!
 //! Invariants:
 //! 1. Replies stand in the order of the requests; a request that wants no
@@ -76,7 +76,7 @@ pub(crate) struct ConnectionState {
     pub(crate) transaction: Option<MetaTransaction>,
     /// Reads to gather before they are answered.
     gather: usize,
-    /// What the connection is encrypted with, once its first request has arrived.
+    /// Properties of the encryption, once the first request has arrived.
     tls: Option<TlsPeer>,
     client: Client,
 }
@@ -92,7 +92,7 @@ pub struct ParseProgress {
 }
 
 impl ParseProgress {
-    /// It goes on when `missing` more bytes are there.
+    /// Waits for `missing` more bytes.
     pub(crate) fn wait(consumed: usize, missing: usize) -> ParseProgress {
         ParseProgress {
             consumed,
@@ -101,7 +101,7 @@ impl ParseProgress {
         }
     }
 
-    /// It ends otherwise.
+    /// Ends the batch with this action.
     pub(crate) fn end(consumed: usize, next: Next) -> ParseProgress {
         ParseProgress {
             consumed,
@@ -200,7 +200,7 @@ impl ConnectionState {
         }
     }
 
-    /// What the connection is encrypted with.
+    /// Properties of the connection's encryption.
     pub(crate) fn tls(&self) -> Option<&TlsPeer> {
         self.tls.as_ref()
     }

@@ -27,7 +27,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Where a container's large values are.
+/// Place of a container's large values.
 #[derive(Clone, Debug)]
 pub struct ChunkedValues {
     /// The table of parts.

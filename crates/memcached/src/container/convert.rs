@@ -1,4 +1,4 @@
-//! Text to column values and back, as this listener does it.
+//! Conversion of text to column values and back.
 //!
 //! A memcached client knows bytes only. What it stores goes through the same
 //! conversion as an SQL INSERT in strict mode: a value that does not fit is
@@ -108,7 +108,7 @@ impl Conversion {
         }
     }
 
-    /// What INSERT makes of a value, and the last thing that it warns of.
+    /// The value that INSERT stores, and its last warning.
     fn convert(&self, column: &Column, value: ValueRef<'_>) -> Result<(Value, Option<Warning>)> {
         let mut last = None;
         let mut cx = CastCx {

@@ -1,6 +1,6 @@
-//! The form that several columns take in one key or one value.
+//! Codec of several columns in one key or one value.
 //!
-//! The parts stand side by side with a separator between them, a TAB unless
+//! The parts follow each other with a separator between them, a TAB unless
 //! `ndbmemcache.container_options` says otherwise. Two more options make the
 //! form exact:
 //!
@@ -17,7 +17,7 @@
 
 use std::borrow::Cow;
 
-/// How parts are joined and split; see the module.
+/// Joins and splits parts; see the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldCodec {
     /// Between two parts; never empty.

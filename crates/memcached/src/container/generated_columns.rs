@@ -1,4 +1,4 @@
-//! What a container puts into a row that is about to be written.
+//! Values that a container puts into a row that is about to be written, generated columns included.
 //!
 //! Generated columns may be among its columns. What a client says of them is
 //! passed over, so that a value that was read can be stored again; a value of

@@ -8,7 +8,7 @@
 //!   NULL reads as nothing; nothing is NULL again in a column that holds no
 //!   text, and the empty string in one that does. Missing parts are NULL.
 //!   Options give another separator, an escape byte and a token for NULL (see
-//!   [`crate::container::field_codec`]), or make the value a JSON object (see [`crate::container::json`]).
+//!   [`field_codec`]), or make the value a JSON object (see [`json`]).
 //! * An increment column holds the value's number: storing a text that is a
 //!   number puts it there, too, any other text puts NULL; `incr` and `decr`
 //!   change both. A row whose value columns are all NULL, or that has none,
@@ -38,7 +38,7 @@ use porpoise_types::{Kind, Value, ValueRef, encode_key, write_text};
 use porpoise_wire::memcached::command::Item;
 use std::sync::Arc;
 
-/// Where the client's flags are.
+/// Place of the client's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flags {
     /// The same for every row.
@@ -47,7 +47,7 @@ pub enum Flags {
     Column(usize),
 }
 
-/// How a column holds the moment of expiry.
+/// Format of the time of expiry in its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpiryForm {
     /// Seconds since 1970.
@@ -56,7 +56,7 @@ pub enum ExpiryForm {
     Time,
 }
 
-/// What a value looks like.
+/// Format of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueFormat {
     /// The columns' texts.
@@ -87,9 +87,9 @@ pub struct Container {
     pub(crate) index: usize,
     /// The index' parts in order.
     pub(crate) key: Vec<KeyPart>,
-    /// How several key columns stand in one key.
+    /// Codec of several key columns in one key.
     pub(crate) key_form: FieldCodec,
-    /// How value columns stand in one value.
+    /// Codec of value columns in one value.
     pub(crate) form: FieldCodec,
     pub(crate) format: ValueFormat,
     /// Positions of the value columns.
@@ -100,13 +100,13 @@ pub struct Container {
     pub(crate) expiry: Option<(usize, ExpiryForm)>,
     /// The tables that a write may read or change.
     pub(crate) write_set: Vec<TableId>,
-    /// Where values go that the value column is too short for.
+    /// Place of values that the value column is too short for.
     pub(crate) large: Option<ChunkedValues>,
     /// A column that new rows would lack a value for.
     pub(crate) lacking: Option<String>,
 }
 
-/// What a storage command writes.
+/// Content that a storage command writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored<'a> {
     /// The value.
@@ -157,7 +157,7 @@ impl Container {
         self.index
     }
 
-    /// Where large values are, if the container has a table of them.
+    /// Place of large values, if the container has a table of them.
     #[inline]
     pub fn large(&self) -> Option<&ChunkedValues> {
         self.large.as_ref()
@@ -167,7 +167,7 @@ impl Container {
     /// prefix).
     ///
     /// # Errors
-    /// Where the key is no value of the key columns: no row can have it.
+    /// The key is no value of the key columns: no row can have it.
     pub fn append_key(
         &self,
         key: &[u8],
@@ -372,7 +372,7 @@ impl Container {
         value.is_null()
     }
 
-    /// Why the container cannot count or extend its values, if it cannot.
+    /// The reason for which the container cannot count or extend its values, if there is one.
     ///
     /// # Errors
     /// See above.
@@ -430,7 +430,7 @@ pub fn owned(table: &Table, row: &RowRef<'_>, replaced: &[usize]) -> Vec<Value> 
 }
 
 impl Container {
-    /// When a row expires, in seconds since 1970; 0: never.
+    /// Time of a row's expiry, in seconds since 1970; 0: never.
     pub fn expires_of(&self, row: &RowRef<'_>) -> i64 {
         let Some((position, form)) = self.expiry else {
             return 0;

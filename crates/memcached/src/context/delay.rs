@@ -24,10 +24,10 @@ pub(crate) struct Caller {
     pub(crate) identity: Identity,
 }
 
-/// When everything goes.
+/// The delayed `flush_all`.
 #[derive(Default)]
 struct Due {
-    /// Seconds since 1970, and who asked for it.
+    /// Seconds since 1970, and the client.
     at: Option<(i64, Caller)>,
     has_thread: bool,
     ended: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Delayed {
 }
 
 impl Delayed {
-    /// Nothing is to come any more.
+    /// Cancels the delayed `flush_all`.
     pub(crate) fn forget(&self) {
         self.timer.due.lock().at = None;
     }
@@ -89,10 +89,10 @@ impl Drop for Delayed {
     }
 }
 
-/// What the thread finds to do.
+/// Next action of the thread.
 enum Todo {
     Nothing,
-    /// It is not yet time.
+    /// Wait.
     Later(Duration),
     Now(Arc<ListenerState>, Caller),
 }

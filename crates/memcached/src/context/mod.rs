@@ -1,4 +1,4 @@
-//! What the commands of a connection share: scratch space, the transaction of
+//! Command context, shared by the commands of a connection: scratch space, the transaction of
 //! a write, the snapshot of reads.
 //!
 //! Invariants:
@@ -42,7 +42,7 @@ use std::sync::Arc;
 /// Runs of a write before its conflict is reported.
 const TRIES: usize = 16;
 
-/// Why a command was not carried out.
+/// Failure of a command.
 #[derive(Clone, Debug)]
 pub enum Failure {
     /// By the configuration, or the command's own rules.
@@ -84,24 +84,24 @@ impl Failure {
     }
 }
 
-/// How a write ended, and what its reply waits for.
+/// Outcome of a write, and the commit that its reply waits for.
 pub struct Done<T> {
     /// The outcome.
     pub outcome: Result<T, Failure>,
-    /// What the reply waits for.
+    /// The commit that the reply waits for.
     pub ticket: CommitPosition,
 }
 
 /// One attempt at a write.
 pub enum Attempt<T> {
-    /// It came to an end.
+    /// It is final.
     Done(Done<T>),
     /// The mapping is older than the definitions.
     Stale,
 }
 
 impl<T> Attempt<T> {
-    /// It failed.
+    /// A failure.
     pub(crate) fn failed(failure: Failure, ticket: CommitPosition) -> Attempt<T> {
         Attempt::Done(Done {
             outcome: Err(failure),
@@ -109,7 +109,7 @@ impl<T> Attempt<T> {
         })
     }
 
-    /// Rolls back with an outcome that tells so.
+    /// Rolls back with an outcome.
     pub(crate) fn given_up(txn: Txn, outcome: T) -> Attempt<T> {
         let ticket = txn.seen();
         txn.rollback();
@@ -150,7 +150,7 @@ pub struct Place<'a> {
     pub convert: Conversion,
     /// Longest value in bytes.
     pub max_value: usize,
-    /// What is kept of items beyond their rows.
+    /// Item metadata.
     pub metadata: &'a ItemMetadata,
 }
 
@@ -165,7 +165,7 @@ impl Place<'_> {
         self.metadata.shown(|| self.id(), version)
     }
 
-    /// What is there in place of a row.
+    /// The placeholder in place of a row.
     pub(crate) fn placeholder(&self) -> Option<Mark> {
         if !self.metadata.any_marks() {
             return None;
@@ -174,11 +174,11 @@ impl Place<'_> {
         self.metadata.placeholder(self.id(), now)
     }
 
-    /// What a change to `version` means for the item's mark: it is stale, or
+    /// Change of the item's mark by a change to `version`: it is stale, or
     /// shows another version than its own.
     ///
     /// # Errors
-    /// Another version cannot be kept.
+    /// There is no room for another version.
     pub(crate) fn after(
         &self,
         version: u64,
@@ -203,7 +203,7 @@ impl Place<'_> {
     }
 }
 
-/// What a connection works with; see the module.
+/// The command context; see the module.
 pub struct CommandContext {
     pub(crate) shared: Arc<ListenerState>,
     /// The account that commands act as.

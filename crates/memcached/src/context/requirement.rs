@@ -29,17 +29,17 @@ pub(crate) struct Requirement {
 }
 
 impl Requirement {
-    /// Of the get family.
+    /// Requirement of the get family.
     pub(crate) const GET: Requirement = Requirement {
         operation: Operation::Get,
         privileges: Privileges::SELECT,
     };
-    /// Of `gat` and `mg` with a new expiry time, beside [`Requirement::GET`].
+    /// Requirement of `gat` and `mg` with a new expiry time, beside [`Requirement::GET`].
     pub(crate) const TOUCH: Requirement = Requirement {
         operation: Operation::Set,
         privileges: Privileges::SELECT.with(Privileges::UPDATE),
     };
-    /// Of `flush_all`.
+    /// Requirement of `flush_all`.
     pub(crate) const FLUSH: Privileges = Privileges::DELETE;
 }
 

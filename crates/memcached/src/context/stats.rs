@@ -1,4 +1,4 @@
-//! What `stats` tells: the figures of memcached that mean something here.
+//! Figures of `stats`: those of memcached that have a meaning here.
 //!
 //! Counters are those of the metrics page; `stats reset` remembers where they
 //! stood and tells the difference from then on.
@@ -90,13 +90,13 @@ impl Figures {
     }
 }
 
-/// What `stats` comes to.
+/// Answer to `stats`.
 pub(crate) enum Answer {
     /// Figures, which were shown.
     Figures,
     /// A line of the ASCII dialect in place of figures.
     Text(&'static [u8]),
-    /// There are no such figures.
+    /// The figures are unknown.
     Unknown,
 }
 
@@ -147,7 +147,7 @@ fn cachedump(class: Option<&[u8]>, limit: Option<&[u8]>) -> &'static [u8] {
     }
 }
 
-/// Figures by prefix are not kept: `ndbmemcache.status` tells of prefixes.
+/// Figures by prefix are not kept: `ndbmemcache.status` lists prefixes.
 fn detail(what: Option<&[u8]>) -> &'static [u8] {
     match what {
         Some(b"on" | b"off") => reply::OK,
@@ -224,7 +224,7 @@ fn settings(shared: &ListenerState, show: &mut Show<'_>) {
     number(show, "key_size_max", key as u64);
 }
 
-/// In place of slab classes: the containers, numbered.
+/// Shows the containers, numbered, in place of slab classes.
 fn items(shared: &ListenerState, show: &mut Show<'_>) {
     let current = shared.mapping.load();
     for (n, container) in current.mapping.containers.iter().enumerate() {

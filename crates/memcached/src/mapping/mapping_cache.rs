@@ -1,5 +1,4 @@
-//! The mapping in force: made anew when the configuration or a definition
-//! changes.
+//! Mapping cache: the mapping in force, rebuilt when the configuration or a definition changes.
 //!
 //! A session asks once per batch of requests whether its mapping is the newest
 //! one; the answer costs two loads. Commits to the tables of the configuration
@@ -9,8 +8,8 @@
 //!
 //! Invariants:
 //! 1. A mapping is read at a snapshot; a counted commit that is not durable
-//!    yet is waited for by nobody: its caller has not been answered, and the
-//!    mapping is made as soon as a snapshot shows the change.
+//!    yet is not waited for: its caller has not been answered, and the
+//!    mapping is rebuilt as soon as a snapshot shows the change.
 //! 2. The count is read before the snapshot is taken: a commit in between
 //!    leads to another reading, not to a missed one.
 //! 3. A mapping that cannot be made (the engine fails) leaves the last one in
@@ -28,7 +27,7 @@ use porpoise_rows::{Db, Error, Result, Watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A mapping and what tells that it is out of date.
+/// A mapping and the versions by which it is found to be out of date.
 #[derive(Debug)]
 pub struct CurrentMapping {
     /// The mapping.
@@ -36,7 +35,7 @@ pub struct CurrentMapping {
     watch: Arc<Watch>,
     watched: Vec<TableId>,
     seen: u64,
-    /// How many changes of other servers it knows.
+    /// Number of changes of other servers that it includes.
     polled: u64,
 }
 
@@ -71,7 +70,7 @@ impl MappingCache {
         &self.role
     }
 
-    /// The mapping in force, for whoever asks rarely.
+    /// The mapping in force, for rare callers.
     pub fn load(&self) -> Arc<CurrentMapping> {
         let mut held = self.current.load_full();
         self.renew(&mut held);
@@ -138,7 +137,7 @@ impl MappingCache {
     }
 }
 
-/// Says in the log what became of the configuration.
+/// Logs changes of the configuration's status.
 fn tell(old: &Mapping, new: &Mapping) {
     if old.status == new.status {
         return;

@@ -7,7 +7,7 @@
 //! Invariants:
 //! 1. A row that makes no sense disables the keys of its own prefix and
 //!    nothing else; they are not handed to a shorter prefix, which would put
-//!    data where nobody looks for it.
+//!    data in an unexpected place.
 //! 2. Every row of `key_prefixes`, of all roles, has its line in the status.
 //! 3. Tables of the configuration that are missing count as empty.
 
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The next mapping's [`Mapping::serial`]; 0 is none.
 static SERIAL: AtomicU64 = AtomicU64::new(1);
 
-/// What a command does with rows.
+/// Operation of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// The get family.
@@ -41,7 +41,7 @@ pub enum Operation {
     Delete,
 }
 
-/// What a policy says of an operation.
+/// Place of an operation, by its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// On the table.
@@ -65,12 +65,12 @@ pub struct Policy {
     pub flush: bool,
 }
 
-/// What the keys of one prefix mean.
+/// Policy and container of the keys of one prefix.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// The prefix.
     pub prefix: Box<[u8]>,
-    /// How they are served.
+    /// Their policy.
     pub policy: Policy,
     /// The policy's name.
     pub policy_name: String,
@@ -79,7 +79,7 @@ pub struct Rule {
     pub target: std::result::Result<usize, String>,
 }
 
-/// Where an operation on a key takes place.
+/// Place of an operation on a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'m, 'k> {
     /// In rows: the container, its position, and the key without its prefix.
@@ -103,7 +103,7 @@ pub struct Status {
     pub policy: String,
     /// Whether the keys are served.
     pub active: bool,
-    /// Why not, or what is worth knowing.
+    /// The reason if it is disabled, or a remark.
     pub reason: String,
 }
 
@@ -147,10 +147,10 @@ impl Mapping {
         self.rules.get(self.fallback)
     }
 
-    /// Where an operation on a key takes place.
+    /// Place of an operation on a key.
     ///
     /// # Errors
-    /// Why the operation is not carried out, in words.
+    /// The reason for which the operation is refused.
     #[inline(always)]
     pub fn target<'m, 'k>(
         &'m self,
@@ -174,7 +174,7 @@ impl Mapping {
     /// As [`Mapping::target`], for commands that work on rows only.
     ///
     /// # Errors
-    /// Why the operation is not carried out, in words.
+    /// The reason for which the operation is refused.
     #[inline]
     pub fn find<'m, 'k>(
         &'m self,
@@ -413,7 +413,7 @@ impl Policy {
 }
 
 impl Rule {
-    /// What the policy says of an operation.
+    /// Place of an operation, by this policy.
     #[inline]
     pub fn access(&self, operation: Operation) -> Access {
         match operation {

@@ -1,4 +1,4 @@
-//! From rows of the configuration to policies and containers, or to the reason
+//! Resolves rows of the configuration to policies and containers, or to the reason
 //! why not.
 //!
 //! What is refused here is told in the status, in the words of whoever wrote
@@ -74,7 +74,7 @@ pub(crate) fn policies(rows: &[Row]) -> HashMap<String, Resolved<Policy>> {
 /// container where the policy needs none.
 ///
 /// # Errors
-/// Why its keys are not served.
+/// The reason for which its keys are not served.
 pub(crate) fn prefix(
     row: &Row,
     policies: &HashMap<String, Resolved<Policy>>,

@@ -15,7 +15,7 @@
 //!
 //! Invariants:
 //! 1. The row of `meta` comes in one transaction with all other default rows,
-//!    after the tables: who finds it makes missing tables and no rows.
+//!    after the tables: where it exists only missing tables are created, no rows.
 //! 2. Nothing that exists is changed: what an operator made of the
 //!    configuration stays.
 
@@ -101,7 +101,7 @@ fn configuration_tables() -> Vec<Definition> {
     tables
 }
 
-/// What is said of servers.
+/// Tables about servers.
 fn server_tables() -> Vec<Definition> {
     let mut cluster = number("cluster_id", None);
     cluster.1.unsigned = false;
@@ -152,7 +152,7 @@ fn server_tables() -> Vec<Definition> {
     ]
 }
 
-/// What is said of keys.
+/// Tables about keys.
 fn mapping_tables() -> Vec<Definition> {
     let mut prefix = text("key_prefix", 250);
     prefix.1.collation = Collation::LATIN1_BIN;
@@ -326,8 +326,7 @@ impl Definition {
     }
 }
 
-/// Makes what is missing of the database. Returns what a reply that tells of
-/// it would have to wait for.
+/// Creates what is missing of the database. Returns the commit that a reply must wait for.
 ///
 /// # Errors
 /// Those of data definition and of writing rows.

@@ -14,8 +14,7 @@
 //! 1. Only containers that some prefix of the role names can be reached, with
 //!    the policy of that prefix.
 //! 2. A name that is no container makes an ordinary key, and without a switch
-//!    there are no ranges: for whoever knows nothing of this, every key is
-//!    just a key.
+//!    there are no ranges: clients that do not use this see ordinary keys.
 
 use crate::container::Container;
 use crate::container::chunked_values;
@@ -35,7 +34,7 @@ use std::sync::Arc;
 const STEP: usize = 8;
 /// Most rows of a step.
 const MOST: usize = 256;
-/// What a step should come to, in bytes.
+/// Bytes that a step should come to.
 const STEP_BYTES: usize = 1 << 20;
 
 /// Two ends as two keys could as well be meant for two ranges.
@@ -52,11 +51,11 @@ fn named(key: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
 }
 
 impl CommandContext {
-    /// Where a command on a key takes place, on this connection, if its account has the
+    /// Place of a command on a key, on this connection, if its account has the
     /// privileges that the command requires.
     ///
     /// # Errors
-    /// Why the command is not carried out.
+    /// The command is refused.
     #[inline(always)]
     pub(crate) fn target<'m, 'k>(
         &mut self,

@@ -41,11 +41,11 @@ const FIRST_CHUNK_KEYS: usize = 256;
 const GROWTH: usize = 4;
 /// Most keys of a chunk.
 const MOST: usize = 65_536;
-/// Tries when definitions change meanwhile.
+/// Attempts while definitions change.
 const TRIES: usize = 16;
 
-/// Answers reads. A refused one gets `refuse`'s answer, which tells whether
-/// the connection goes on.
+/// Answers reads; false when the connection must end. `refuse` answers a refused one and decides
+/// whether the connection continues.
 pub(crate) fn answer<O: ReplySink>(
     context: &mut CommandContext,
     current: &mut Arc<CurrentMapping>,

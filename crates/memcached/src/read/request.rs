@@ -1,6 +1,6 @@
-//! Reads as clients ask for them, in any dialect, and how their answers look.
+//! Read requests of any dialect, and the format of their answers.
 //!
-//! Reads that stand behind each other in a connection's buffer are gathered in
+//! Consecutive reads in a connection's buffer are gathered in
 //! a [`ReadBatch`] and answered as one batch ([`crate::read`]).
 
 use crate::cache::Cache;
@@ -16,7 +16,7 @@ use porpoise_wire::memcached::meta_reply::{self, Hit, Marks};
 use porpoise_wire::memcached::{Keys, binary, binary_reply, reply};
 use smallvec::SmallVec;
 
-/// In place of a table's number: the memory cache.
+/// Stands for the memory cache instead of a table's number.
 pub(crate) const CACHED: TableId = TableId(u64::MAX);
 
 /// Reads gathered before they are answered.
@@ -55,7 +55,7 @@ impl<'a> Iterator for RequestKeys<'a> {
 
 impl ExactSizeIterator for RequestKeys<'_> {}
 
-/// How the items of a read are shown.
+/// Format of the items of a read.
 #[derive(Clone, Copy, Debug)]
 pub enum Style<'a> {
     /// `get`, or `gets` where versions are shown.
@@ -76,7 +76,7 @@ pub enum Style<'a> {
 pub struct ReadRequest<'a> {
     /// Its keys.
     pub keys: RequestKeys<'a>,
-    /// How its items are shown.
+    /// Format of its items.
     pub style: Style<'a>,
 }
 
@@ -89,8 +89,8 @@ impl<'a> ReadRequest<'a> {
         }
     }
 
-    /// Whether showing an item may change what others are shown: somebody is
-    /// told to make it anew.
+    /// Whether showing an item may change what others are shown: one client is
+    /// chosen to recache it.
     pub(crate) fn marks(&self, metadata: &ItemMetadata) -> bool {
         match &self.style {
             Style::Meta(get) => {
@@ -180,9 +180,9 @@ impl<'d> View<'d> {
                 return by_meta(metadata, now, style, id(), item, out);
             }
         }
-        if metadata.keeps_looks() {
+        if metadata.tracks_accesses() {
             let now = self.seconds();
-            metadata.look(id(), row.version(), now);
+            metadata.note_access(id(), row.version(), now);
         }
     }
 
@@ -211,9 +211,9 @@ impl<'d> View<'d> {
                 return by_meta(metadata, now, style, id, item, out);
             }
         }
-        if metadata.keeps_looks() {
+        if metadata.tracks_accesses() {
             let now = self.seconds();
-            metadata.look(id, own, now);
+            metadata.note_access(id, own, now);
         }
     }
 
@@ -317,7 +317,7 @@ fn by_meta(
     out: &mut Vec<u8>,
 ) {
     let mark = metadata.mark(id, item.version).unwrap_or_default();
-    let (idle, fetched) = match metadata.last_look(id, item.version) {
+    let (idle, fetched) = match metadata.last_access(id, item.version) {
         Some(at) => (now.saturating_sub(at).max(0).cast_unsigned(), true),
         None => (0, false),
     };
@@ -335,7 +335,7 @@ fn by_meta(
     };
     let get = match style {
         Style::Debug(shape) => {
-            metadata.keep_looks();
+            metadata.track_accesses();
             return meta_reply::debug(out, shape, &hit);
         }
         Style::Meta(get) => get,
@@ -347,14 +347,14 @@ fn by_meta(
     hit.marks = wins(metadata, id, row_version, &mark, due);
     meta_reply::hit(out, &get.shape, &hit);
     if get.history {
-        metadata.keep_looks();
+        metadata.track_accesses();
     }
-    if metadata.keeps_looks() && !get.unseen {
-        metadata.look(id, row_version, now);
+    if metadata.tracks_accesses() && !get.unseen {
+        metadata.note_access(id, row_version, now);
     }
 }
 
-/// What is to be told of an item's recaching; `due` where its time runs out.
+/// Recaching flags of an item; `due` where its time runs out.
 pub(crate) fn wins(
     metadata: &ItemMetadata,
     id: ItemId,

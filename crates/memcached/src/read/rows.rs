@@ -6,7 +6,7 @@
 //! values in a table of parts (see [`crate::container::chunked_values`]).
 //!
 //! Invariants:
-//! 1. Whoever is shown rows says when to stop, and no key behind that one is
+//! 1. The receiver of rows says when to stop, and no key behind that one is
 //!    shown.
 //! 2. Not much more than [`HELD`] bytes of rows and values are held at a time,
 //!    however many keys there are, but for a single value that is larger.
@@ -24,7 +24,7 @@ const HELD: usize = 1 << 20;
 /// Keys of a unique index looked up at a time.
 const STEP: usize = 256;
 
-/// What is shown of a key: its row, and its value where that lies elsewhere.
+/// The row of a key, and its value where that lies elsewhere.
 pub(crate) type Shown<'r> = Option<(RowRef<'r>, Option<&'r [u8]>)>;
 
 /// A visitor of what is shown, by the key's number; it says when to stop.
@@ -86,11 +86,11 @@ struct Later<'c> {
     keys: &'c [&'c [u8]],
     /// Rows of the keys behind those shown: primary key and row.
     rows: VecDeque<Option<(Vec<u8>, RowBuf)>>,
-    /// What they weigh, in bytes.
+    /// Their size in bytes.
     held: usize,
     /// Keys that were shown.
     next: usize,
-    /// Nothing more is to be shown.
+    /// No more rows are wanted.
     over: bool,
 }
 
@@ -142,7 +142,7 @@ impl Later<'_> {
         Ok(())
     }
 
-    /// Shows the rows that were kept, with their values.
+    /// Passes on the buffered rows with their values.
     fn show_all(&mut self, txn: &mut Txn, read: Read, visit: &mut Visitor<'_>) -> Result<()> {
         while !self.over && !self.rows.is_empty() {
             self.show_some(txn, read, visit)?;
