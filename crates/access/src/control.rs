@@ -6,7 +6,7 @@
 //! [`AccessControl::version`] and rebuild when it moved.
 //!
 //! Statements may also write the tables directly. Such a commit is noticed at the next
-//! login (a [`Watch`] on both tables), or by FLUSH PRIVILEGES ([`AccessControl::reload`]).
+//! login (a [`TableChanges`] on both tables), or by FLUSH PRIVILEGES ([`AccessControl::reload`]).
 
 use crate::account::Account;
 use crate::account_table::{self, USERS};
@@ -23,7 +23,7 @@ use crate::{Error, Result};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use porpoise_kv::CommitPosition;
-use porpoise_rows::{Db, Watch};
+use porpoise_rows::{Db, TableChanges};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -232,7 +232,7 @@ pub struct AccessControl {
     is_new: bool,
     /// The variable `partial_revokes`.
     partial_revokes: AtomicBool,
-    watch: Arc<Watch>,
+    watch: Arc<TableChanges>,
     /// Failed logins.
     pub(crate) guard: LoginGuard,
     /// Usage of accounts with limits.
@@ -263,7 +263,7 @@ impl AccessControl {
         for table in tables {
             watched.push(table.find(&db)?.id);
         }
-        let watch = db.watch(&watched);
+        let watch = db.subscribe(&watched);
         let control = AccessControl {
             db,
             data: ArcSwap::default(),

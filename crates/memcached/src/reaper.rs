@@ -215,15 +215,15 @@ fn delete(
     keys: &[Vec<u8>],
 ) -> Result<u64> {
     let db = &protocol.db;
-    let mdl = db.mdl().session();
+    let metadata_locks = db.metadata_locks().session();
     let deadline = db.clock().now() + Duration::from_secs(1);
-    let shared = mdl.share(&container.write_set, deadline, &Cancel::new());
+    let shared = metadata_locks.share(&container.write_set, deadline, &Cancel::new());
     if shared.is_err() || db.catalog_version() != catalog_version {
-        mdl.release();
+        metadata_locks.release();
         return Err(Error::DefinitionChanged);
     }
     let done = delete_locked(protocol, container, keys);
-    mdl.release();
+    metadata_locks.release();
     done
 }
 

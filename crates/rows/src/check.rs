@@ -19,7 +19,7 @@ use crate::db::Db;
 use crate::ddl::DdlCx;
 use crate::definition::{Column, Index, IndexKind};
 use crate::error::{Error, Result};
-use crate::expressions::{RowCx, RowProgram};
+use crate::expressions::{RowContext, RowExpressions};
 use crate::overflow;
 use crate::row::RowRef;
 use crate::table::Table;
@@ -93,9 +93,9 @@ impl Db {
             }
         }
         self.check_placement(cx, table, &mut |what| found.add(what))?;
-        self.check_program(cx, table, &mut |what| found.add(what))?;
+        self.check_expressions_of_rows(cx, table, &mut |what| found.add(what))?;
         for key in &table.foreign_keys {
-            self.each_orphan(cx, table, key, |pk| {
+            self.for_each_orphan(cx, table, key, |pk| {
                 let pk = hex(pk);
                 found.add(format!("row {pk} has no parent under `{}`", key.name));
                 Ok(())
@@ -109,7 +109,7 @@ impl Db {
         let auto = table.auto_increment();
         let mut count = 0u64;
         let mut highest = 0u64;
-        self.each_batch(cx, table, |batch| {
+        self.for_each_batch(cx, table, |batch| {
             count += batch.len() as u64;
             let mut entries: Vec<Entry<'_>> = Vec::new();
             for (pk, bytes) in batch {
@@ -213,7 +213,7 @@ impl Db {
         for (partition, space) in table.index_spaces(0).iter().enumerate() {
             let mut named: HashSet<Vec<u8>> = HashSet::new();
             let overflow = table.overflow_spaces.get(partition).copied();
-            self.each_entry(cx, *space, |txn, key, value| {
+            self.for_each_entry(cx, *space, |txn, key, value| {
                 let Ok(row) = RowRef::new(table, value) else {
                     // Reported with the rows.
                     return Ok(());
@@ -235,7 +235,7 @@ impl Db {
                 }
             })?;
             let Some(overflow) = overflow else { continue };
-            self.each_entry(cx, overflow, |_, key, _| {
+            self.for_each_entry(cx, overflow, |_, key, _| {
                 if !named.contains(key) {
                     report(format!(
                         "chunk {} of a large value belongs to no row",
@@ -249,7 +249,7 @@ impl Db {
     }
 
     /// Walks a space; each entry comes with the transaction that read it.
-    fn each_entry(
+    fn for_each_entry(
         &self,
         cx: &DdlCx<'_>,
         space: SpaceId,
@@ -300,17 +300,17 @@ fn check_chunks(
 impl Db {
     /// Reports rows that violate a check, or hold another value than their
     /// expressions in a generated column.
-    pub(crate) fn check_program(
+    pub(crate) fn check_expressions_of_rows(
         &self,
         cx: &DdlCx<'_>,
         table: &Table,
         report: &mut dyn FnMut(String),
     ) -> Result<()> {
-        if !table.has_program() || depends_on_zone(table) {
+        if !table.evaluates_expressions() || depends_on_zone(table) {
             return Ok(());
         }
-        let program = match self.program(table) {
-            Ok(program) => program,
+        let expressions = match self.expressions(table) {
+            Ok(expressions) => expressions,
             Err(error) => {
                 report(format!(
                     "an expression of the table definition cannot be compiled: {error}"
@@ -318,9 +318,9 @@ impl Db {
                 return Ok(());
             }
         };
-        let mut env = RowCx::plain(DateTime::ZERO);
+        let mut env = RowContext::plain(DateTime::ZERO);
         env.strict = false;
-        self.each_batch(cx, table, |batch| {
+        self.for_each_batch(cx, table, |batch| {
             for (primary, bytes) in batch {
                 let whole = match overflow::whole_row(self, table, primary, bytes) {
                     Ok(whole) => whole,
@@ -331,7 +331,7 @@ impl Db {
                 let Ok(row) = RowRef::new(table, whole.as_deref().unwrap_or(bytes)) else {
                     continue;
                 };
-                for problem in problems(table, program.as_ref(), &row.values(), &env) {
+                for problem in problems(table, expressions.as_ref(), &row.values(), &env) {
                     report(format!("row {} {problem}", hex(primary)));
                 }
             }
@@ -359,10 +359,15 @@ fn text(value: &Value, column: &Column) -> Vec<u8> {
 }
 
 /// What is wrong with a row, in words that follow its key.
-fn problems(table: &Table, program: &dyn RowProgram, row: &[Value], env: &RowCx) -> Vec<String> {
+fn problems(
+    table: &Table,
+    expressions: &dyn RowExpressions,
+    row: &[Value],
+    env: &RowContext,
+) -> Vec<String> {
     let mut computed = row.to_vec();
     let mut all = Vec::new();
-    match program.generate(&mut computed, 1, env) {
+    match expressions.generate(&mut computed, 1, env) {
         Ok(()) => {
             for ((column, is), should) in table.columns.iter().zip(row).zip(&computed) {
                 if is != should && text(is, column) != text(should, column) {
@@ -375,7 +380,7 @@ fn problems(table: &Table, program: &dyn RowProgram, row: &[Value], env: &RowCx)
         }
         Err(error) => all.push(format!("cannot be computed: {error}")),
     }
-    if let Err(error) = program.check(row, env) {
+    if let Err(error) = expressions.check(row, env) {
         all.push(format!("is refused: {error}"));
     }
     env.warnings.borrow_mut().clear();

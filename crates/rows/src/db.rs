@@ -10,15 +10,15 @@
 use crate::autoinc::Counters;
 use crate::catalog::Catalog;
 use crate::catalog::persist;
+use crate::change_notifier::{ChangeNotifier, TableChanges};
 use crate::definition::{TableDef, TableId};
 use crate::error::{Error, Result};
-use crate::expressions::{Compiled, RowCompiler, RowCx, RowProgram};
+use crate::expressions::{CompileExpressions, Compiled, RowContext, RowExpressions};
 use crate::fk::FkCounters;
-use crate::mdl::Mdl;
+use crate::metadata_lock::MetadataLocks;
 use crate::row::overflow::MAX_ROW_BYTES;
 use crate::table::Table;
 use crate::version::{OVERFLOW_IDS, ROW_VERSIONS, Versions};
-use crate::watch::{Watch, Watches};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
@@ -43,15 +43,15 @@ pub struct Db {
     /// Ids of overflow values.
     pub(crate) overflow_ids: Versions,
     pub(crate) counters: Counters,
-    pub(crate) watches: Watches,
+    pub(crate) change_notifier: ChangeNotifier,
     pub(crate) fk_counters: FkCounters,
-    pub(crate) mdl: Arc<Mdl>,
+    pub(crate) metadata_locks: Arc<MetadataLocks>,
     /// Held while a change of the catalog is made and published.
     pub(crate) catalog_change: Mutex<()>,
     /// Greatest encoded row, in bytes.
     pub(crate) row_limit: usize,
     /// Makes programs of definitions' expressions.
-    pub(crate) compiler: OnceLock<Arc<dyn RowCompiler>>,
+    pub(crate) compiler: OnceLock<Arc<dyn CompileExpressions>>,
 }
 
 impl Db {
@@ -71,9 +71,9 @@ impl Db {
             versions: Versions::new(ROW_VERSIONS),
             overflow_ids: Versions::new(OVERFLOW_IDS),
             counters: Counters::default(),
-            watches: Watches::default(),
+            change_notifier: ChangeNotifier::default(),
             fk_counters: FkCounters::default(),
-            mdl: Mdl::new(),
+            metadata_locks: MetadataLocks::new(),
             catalog_change: Mutex::new(()),
             row_limit,
             compiler: OnceLock::new(),
@@ -112,8 +112,8 @@ impl Db {
     }
 
     /// The metadata locks.
-    pub fn mdl(&self) -> &Arc<Mdl> {
-        &self.mdl
+    pub fn metadata_locks(&self) -> &Arc<MetadataLocks> {
+        &self.metadata_locks
     }
 
     /// What foreign keys have done, whether or not it was committed.
@@ -148,10 +148,10 @@ impl Db {
         self.catalog.load()
     }
 
-    /// Counts the commits that write to `tables` from now on, until the watch
+    /// Counts the commits that write to `tables` from now on, until the counter
     /// is dropped.
-    pub fn watch(&self, tables: &[TableId]) -> Arc<Watch> {
-        self.watches.add(tables)
+    pub fn subscribe(&self, tables: &[TableId]) -> Arc<TableChanges> {
+        self.change_notifier.subscribe(tables)
     }
 
     /// Makes a catalog the newest one. For definitions only, under their
@@ -194,7 +194,7 @@ impl Db {
     }
 
     /// Says what makes programs of definitions; once, before rows are written.
-    pub fn set_compiler(&self, compiler: Arc<dyn RowCompiler>) {
+    pub fn set_compiler(&self, compiler: Arc<dyn CompileExpressions>) {
         let _ = self.compiler.set(compiler);
     }
 
@@ -202,7 +202,7 @@ impl Db {
     ///
     /// # Errors
     /// Without a compiler, or what compiling ended with.
-    pub fn program(&self, table: &Table) -> Result<Arc<dyn RowProgram>> {
+    pub fn expressions(&self, table: &Table) -> Result<Arc<dyn RowExpressions>> {
         let compiled = &table.derived().compiled;
         compiled.get_or_init(|| self.compile(table)).clone()
     }
@@ -219,8 +219,8 @@ impl Db {
         }
     }
 
-    pub(crate) fn plain_cx(&self) -> RowCx {
+    pub(crate) fn plain_context(&self) -> RowContext {
         let now = DateTime::from_unix_micros(self.clock().unix_micros());
-        RowCx::plain(now.unwrap_or(DateTime::ZERO))
+        RowContext::plain(now.unwrap_or(DateTime::ZERO))
     }
 }

@@ -1,7 +1,7 @@
 //! Columns out of the entries of an index, without their rows.
 //!
 //! What is wanted of each part is worked out once a scan: parts of a fixed
-//! width that nobody asks for are stepped over, those behind the last one
+//! width that are not asked for are stepped over, those behind the last one
 //! wanted are not looked at, and values are read where they lie in the key.
 //!
 //! Invariants:

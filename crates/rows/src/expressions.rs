@@ -1,19 +1,19 @@
 //! Expressions of a table's definition: CHECK constraints, generated columns,
 //! expressions as defaults.
 //!
-//! The catalog keeps them as text, which this crate cannot read. Whoever can
-//! registers a [`RowCompiler`] with the database; a table's [`RowProgram`] is
-//! compiled at first use and kept with the table's other derived facts. The
-//! functions that write rows run it, so that each listener, and each cascade,
-//! meets the same rules.
+//! The catalog keeps them as text, which this crate cannot read. A crate that
+//! can registers a [`CompileExpressions`] with the database; a table's
+//! [`RowExpressions`] are compiled at first use and kept with the table's other
+//! derived parts. The functions that write rows evaluate them, so that every
+//! protocol and every cascade meets the same rules.
 //!
 //! Invariants:
 //! 1. A table without such expressions pays one look at a boolean.
 //! 2. A row is written only after its generated columns were computed from
 //!    the values being written and all enforced checks were asked: a caller's
 //!    value for a generated column is never stored.
-//! 3. Where the old row keeps large values outside, they are fetched before
-//!    the program runs: it never sees a part of a value.
+//! 3. Overflow values of the old row are fetched before expressions are
+//!    evaluated: they never see a part of a value.
 //! 4. Without a compiler, or with an expression that does not compile, writes
 //!    to the table are refused; nothing is let through unchecked.
 //!
@@ -28,9 +28,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What expressions of a definition depend on besides the row.
+/// The values that expressions of a definition depend on besides the row.
 #[derive(Debug)]
-pub struct RowCx {
+pub struct RowContext {
     /// The statement's time, UTC.
     pub now_utc: DateTime,
     /// The time zone in which TIMESTAMP values are seen.
@@ -41,20 +41,20 @@ pub struct RowCx {
     pub strict: bool,
     /// USER() and CURRENT_USER().
     pub user: String,
-    /// Where RAND() goes on: each evaluation leaves it further.
+    /// State of RAND(), advanced by each evaluation.
     pub seed: Cell<u64>,
-    /// What was noted on the way.
+    /// Warnings of the evaluation.
     pub warnings: RefCell<Vec<Warning>>,
 }
 
-impl RowCx {
+impl RowContext {
     /// For protocols without SQL: strict, UTC, each with a RAND() of its own.
-    pub fn plain(now_utc: DateTime) -> RowCx {
+    pub fn plain(now_utc: DateTime) -> RowContext {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let made = MADE.fetch_add(1, Ordering::Relaxed);
         let seed = now_utc.to_unix_micros().cast_unsigned();
         let seed = (seed ^ made << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        RowCx {
+        RowContext {
             now_utc,
             time_zone: TimeZone::UTC,
             mode: SqlMode::default(),
@@ -67,37 +67,37 @@ impl RowCx {
 }
 
 /// The expressions of one table, compiled.
-pub trait RowProgram: Debug + Send + Sync {
+pub trait RowExpressions: Debug + Send + Sync {
     /// Puts the values of all generated columns into a row of storage values
     /// in column order, from the other columns' values. `number` is the row's
     /// number in the statement, for messages.
     ///
     /// # Errors
     /// What the evaluation ends with; [`crate::Error::NotNull`].
-    fn generate(&self, row: &mut [Value], number: u64, cx: &RowCx) -> Result<()>;
+    fn generate(&self, row: &mut [Value], number: u64, cx: &RowContext) -> Result<()>;
 
     /// Asks all enforced checks.
     ///
     /// # Errors
     /// [`crate::Error::CheckViolated`] of the first that is false.
-    fn check(&self, row: &[Value], cx: &RowCx) -> Result<()>;
+    fn check(&self, row: &[Value], cx: &RowContext) -> Result<()>;
 
     /// The value of one column's expression as default; NULL for a column
     /// that has none. The row holds the columns given and other defaults.
     ///
     /// # Errors
     /// What the evaluation ends with.
-    fn default(&self, column: usize, row: &[Value], cx: &RowCx) -> Result<Value>;
+    fn default(&self, column: usize, row: &[Value], cx: &RowContext) -> Result<Value>;
 }
 
-/// Makes programs of definitions.
-pub trait RowCompiler: Send + Sync {
-    /// The program of a table.
+/// Compiler of the expressions of definitions.
+pub trait CompileExpressions: Send + Sync {
+    /// The expressions of a table.
     ///
     /// # Errors
     /// For a text that cannot be read, or means nothing for this table.
-    fn compile(&self, table: &TableDef) -> Result<Arc<dyn RowProgram>>;
+    fn compile(&self, table: &TableDef) -> Result<Arc<dyn RowExpressions>>;
 }
 
-/// The compiled program of a table, or why there is none.
-pub(crate) type Compiled = Result<Arc<dyn RowProgram>>;
+/// The compiled expressions of a table, or why there is none.
+pub(crate) type Compiled = Result<Arc<dyn RowExpressions>>;

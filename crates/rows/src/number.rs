@@ -2,8 +2,8 @@
 //!
 //! Integers, decimals of up to 18 digits (times ten to their scale), dates and
 //! times (their packed forms) all are one integer of at most eight bytes in the
-//! row, and order as the values do. Whoever filters, adds up or compares many
-//! rows reads that integer and nothing else.
+//! row, and order as the values do. Filters, sums and comparisons over many
+//! rows read that integer and nothing else.
 //!
 //! Invariants:
 //! 1. Of two values of one column the greater has the greater number, and equal

@@ -44,9 +44,9 @@ fn try_open(engine: Arc<KvMem>) -> porpoise_rows::Result<Arc<Db>> {
 }
 
 fn run<T>(db: &Arc<Db>, f: impl FnOnce(&DdlCx<'_>) -> T) -> T {
-    let (mdl, cancel) = (db.mdl().session(), Cancel::new());
+    let (metadata_locks, cancel) = (db.metadata_locks().session(), Cancel::new());
     f(&DdlCx {
-        mdl: &mdl,
+        metadata_locks: &metadata_locks,
         deadline: Instant::now() + Duration::from_secs(5),
         cancel: &cancel,
         foreign_key_checks: true,

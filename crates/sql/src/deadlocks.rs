@@ -13,7 +13,7 @@ use crate::processes::{Process, Processes};
 use parking_lot::Mutex;
 use porpoise_kv::{DeadlockListener, LockMode, LockWait};
 use porpoise_rows::Db;
-use porpoise_rows::locked::LockedKey;
+use porpoise_rows::lock_description::LockDescription;
 use porpoise_types::{DateTime, Value};
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -44,7 +44,7 @@ struct Wait {
     waiter: Option<WaitingSession>,
     blocker: u64,
     blocked_by: Option<WaitingSession>,
-    key: LockedKey,
+    key: LockDescription,
     mode: LockMode,
     waited_micros: u64,
 }
@@ -106,7 +106,7 @@ impl DeadlockLog {
             waiter: session_of(&sessions, wait.txn, now),
             blocker: wait.blocker,
             blocked_by: session_of(&sessions, wait.blocker, now),
-            key: LockedKey::find(&catalog, wait.space, &wait.key),
+            key: LockDescription::of(&catalog, wait.space, &wait.key),
             mode: wait.mode,
             waited_micros: now
                 .saturating_duration_since(wait.since)

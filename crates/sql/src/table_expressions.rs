@@ -23,7 +23,7 @@ use bumpalo::Bump;
 use porpoise_base::cancel::Cancel;
 use porpoise_rows::Error;
 use porpoise_rows::catalog::{Column, ColumnDefault, Expression, Table, TableDef};
-use porpoise_rows::expressions::{RowCompiler, RowCx, RowProgram};
+use porpoise_rows::expressions::{CompileExpressions, RowContext, RowExpressions};
 use porpoise_types::{CastCx, Collation, SqlMode, Value, ValueRef, store};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -283,8 +283,8 @@ fn is_boolean(parsed: &ast::Expr<'_>, bound: &Expr) -> bool {
     }
 }
 
-impl RowCompiler for ExpressionCompiler {
-    fn compile(&self, table: &TableDef) -> porpoise_rows::Result<Arc<dyn RowProgram>> {
+impl CompileExpressions for ExpressionCompiler {
+    fn compile(&self, table: &TableDef) -> porpoise_rows::Result<Arc<dyn RowExpressions>> {
         let expressions = self.table_expressions(table).map_err(to_rows)?;
         Ok(Arc::new(expressions))
     }
@@ -345,7 +345,7 @@ fn to_rows(error: SqlError) -> Error {
 }
 
 impl TableExpressions {
-    fn env(&self, cx: &RowCx) -> Env {
+    fn env(&self, cx: &RowContext) -> Env {
         Env {
             mode: cx.mode,
             strict: Cell::new(cx.strict),
@@ -379,7 +379,7 @@ impl TableExpressions {
     }
 
     /// The values of expressions over a row, as their columns store them.
-    fn value(&self, of: &Computed, row: &[Value], number: u64, cx: &RowCx) -> Result<Value> {
+    fn value(&self, of: &Computed, row: &[Value], number: u64, cx: &RowContext) -> Result<Value> {
         let env = self.env(cx);
         let arena = Bump::new();
         let value = with_row(&of.expr, row, &env, &arena)?;
@@ -421,8 +421,13 @@ fn with_row<'a>(e: &'a Expr, row: &[Value], env: &'a Env, arena: &'a Bump) -> Re
     eval(e, &[Slot::Values(values)], &cx)
 }
 
-impl RowProgram for TableExpressions {
-    fn generate(&self, row: &mut [Value], number: u64, cx: &RowCx) -> porpoise_rows::Result<()> {
+impl RowExpressions for TableExpressions {
+    fn generate(
+        &self,
+        row: &mut [Value],
+        number: u64,
+        cx: &RowContext,
+    ) -> porpoise_rows::Result<()> {
         for computed in &self.generated {
             let value = self.value(computed, row, number, cx).map_err(to_rows)?;
             if let Some(place) = row.get_mut(computed.position) {
@@ -432,7 +437,7 @@ impl RowProgram for TableExpressions {
         Ok(())
     }
 
-    fn check(&self, row: &[Value], cx: &RowCx) -> porpoise_rows::Result<()> {
+    fn check(&self, row: &[Value], cx: &RowContext) -> porpoise_rows::Result<()> {
         if self.checks.is_empty() {
             return Ok(());
         }
@@ -455,7 +460,12 @@ impl RowProgram for TableExpressions {
         Ok(())
     }
 
-    fn default(&self, column: usize, row: &[Value], cx: &RowCx) -> porpoise_rows::Result<Value> {
+    fn default(
+        &self,
+        column: usize,
+        row: &[Value],
+        cx: &RowContext,
+    ) -> porpoise_rows::Result<Value> {
         let found = self.defaults.iter().find(|d| d.position == column);
         match found {
             Some(computed) => self.value(computed, row, 1, cx).map_err(to_rows),

@@ -34,7 +34,7 @@ use crate::mapping::mapping_cache::CurrentMapping;
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{self as kv, CommitPosition, Read};
-use porpoise_rows::mdl::{MdlError, MdlSession};
+use porpoise_rows::metadata_lock::{MetadataLockError, MetadataLockSession};
 use porpoise_rows::{BeginOptions, Error, Txn};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -209,7 +209,7 @@ pub struct CommandContext {
     /// The account that commands act as.
     pub(crate) identity: Identity,
     cancel: Cancel,
-    mdl: MdlSession,
+    metadata_locks: MetadataLockSession,
     /// Encoded keys.
     pub(crate) keys: Vec<u8>,
     /// Values put together.
@@ -230,7 +230,7 @@ impl CommandContext {
     ) -> CommandContext {
         CommandContext {
             identity,
-            mdl: shared.db.mdl().session(),
+            metadata_locks: shared.db.metadata_locks().session(),
             shared,
             cancel,
             keys: Vec::new(),
@@ -325,7 +325,7 @@ impl CommandContext {
         loop {
             tries += 1;
             let ended = attempt(self, current);
-            self.mdl.release();
+            self.metadata_locks.release();
             match ended {
                 Attempt::Done(done) => {
                     let again = matches!(&done.outcome, Err(Failure::Rows(e)) if repeatable(e));
@@ -398,17 +398,17 @@ impl CommandContext {
     pub(crate) fn share(&self, tables: &[porpoise_rows::catalog::TableId]) -> Result<(), Error> {
         let deadline = BeginOptions::default().lock_wait;
         let deadline = self.shared.db.clock().now() + deadline;
-        self.mdl
+        self.metadata_locks
             .share(tables, deadline, &self.cancel)
             .map_err(|error| match error {
-                MdlError::Timeout => Error::Kv(kv::Error::LockTimeout),
-                MdlError::Cancelled(reason) => Error::Kv(kv::Error::Cancelled(reason)),
+                MetadataLockError::Timeout => Error::Kv(kv::Error::LockTimeout),
+                MetadataLockError::Cancelled(reason) => Error::Kv(kv::Error::Cancelled(reason)),
             })
     }
 
     /// Gives the metadata locks back.
     pub(crate) fn unshare(&self) {
-        self.mdl.release();
+        self.metadata_locks.release();
     }
 }
 

@@ -23,7 +23,7 @@ use crate::mapping::Mapping;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use porpoise_rows::catalog::TableId;
-use porpoise_rows::{Db, Error, Result, Watch};
+use porpoise_rows::{Db, Error, Result, TableChanges};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct CurrentMapping {
     /// The mapping.
     pub mapping: Mapping,
-    watch: Arc<Watch>,
+    watch: Arc<TableChanges>,
     watched: Vec<TableId>,
     seen: u64,
     /// Number of changes of other servers that it includes.
@@ -165,7 +165,7 @@ fn make(
         let watched = Mapping::watched(&db.catalog());
         let watch = match old.filter(|old| old.watched == watched) {
             Some(old) => old.watch.clone(),
-            None => db.watch(&watched),
+            None => db.subscribe(&watched),
         };
         let seen = watch.changes();
         match Mapping::read(db, role, last) {

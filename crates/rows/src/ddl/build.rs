@@ -26,7 +26,7 @@ impl Db {
         let Some(index) = after.indexes.get(position) else {
             return Ok(());
         };
-        self.each_batch(cx, before, |batch| {
+        self.for_each_batch(cx, before, |batch| {
             let mut entries = Vec::with_capacity(batch.len());
             for (primary, row) in batch {
                 let row = RowRef::new(after, row)?;
@@ -66,7 +66,7 @@ impl Db {
         table: &Table,
         key: &ForeignKey,
     ) -> Result<()> {
-        self.each_orphan(cx, table, key, |_| {
+        self.for_each_orphan(cx, table, key, |_| {
             Err(Error::NoReferencedRow {
                 constraint: fk::constraint_text(table, key),
             })
@@ -75,7 +75,7 @@ impl Db {
 
     /// Calls `report` with the primary key of each row of `table` whose
     /// parent under `key` is missing.
-    pub(crate) fn each_orphan(
+    pub(crate) fn for_each_orphan(
         &self,
         cx: &DdlCx<'_>,
         table: &Table,
@@ -91,7 +91,7 @@ impl Db {
             found.map(|t| t.as_ref())
         };
         let link = parent.and_then(|p| Some((p, derive::resolve_parent(p, key)?)));
-        self.each_batch(cx, table, |batch| {
+        self.for_each_batch(cx, table, |batch| {
             let mut probes: Vec<(&[u8], Vec<u8>)> = Vec::with_capacity(batch.len());
             for (pk, row) in batch {
                 let row = RowRef::new(table, row)?;

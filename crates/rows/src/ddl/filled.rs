@@ -1,4 +1,4 @@
-//! CREATE TABLE ... SELECT: a table that has its rows before anybody can name it.
+//! CREATE TABLE ... SELECT: a table that has its rows before a statement can name it.
 //!
 //! Rows go into spaces that no catalog names, by way of a definition that only their writer
 //! has, and the catalog takes up the definition when they are committed. So a query that

@@ -12,8 +12,8 @@
 //!    crash before it leaves the table as it was and some unnamed spaces,
 //!    which are swept at the next start; a crash after it leaves unnamed old
 //!    spaces, swept likewise.
-//! 2. The new catalog is published before the barrier falls, so whoever
-//!    waited in front of it finds the new definition.
+//! 2. The new catalog is published before the barrier falls, so a session
+//!    that waited in front of it finds the new definition.
 //! 3. A constraint is never added while a transaction that does not know it
 //!    may still write to the child or the parent: the barrier covers both.
 //!
@@ -42,7 +42,7 @@ use crate::catalog::{Catalog, persist};
 use crate::db::Db;
 use crate::definition::{ColumnDefault, TableDef, TableId};
 use crate::error::{Error, Result};
-use crate::mdl::{MdlBarrier, MdlError, MdlSession};
+use crate::metadata_lock::{MetadataBarrier, MetadataLockError, MetadataLockSession};
 use crate::partition::Partitioning;
 use crate::table::Table;
 use parking_lot::MutexGuard;
@@ -63,7 +63,7 @@ pub use views::ViewMode;
 pub struct DdlCx<'a> {
     /// The session's part in the metadata locks. Its own transaction has
     /// ended (implicit commit) and it publishes no tables.
-    pub mdl: &'a MdlSession,
+    pub metadata_locks: &'a MetadataLockSession,
     /// Ends the wait for metadata locks (`lock_wait_timeout`).
     pub deadline: Instant,
     /// Ends waits and long builds from outside.
@@ -166,9 +166,9 @@ impl Db {
     /// Runs definitions of the server's own, outside of any session: foreign
     /// keys are checked, and a wait for metadata locks ends after a minute.
     pub fn define<T>(&self, run: impl FnOnce(&DdlCx<'_>) -> T) -> T {
-        let (mdl, cancel) = (self.mdl().session(), Cancel::new());
+        let (metadata_locks, cancel) = (self.metadata_locks().session(), Cancel::new());
         run(&DdlCx {
-            mdl: &mdl,
+            metadata_locks: &metadata_locks,
             deadline: self.clock().now() + Duration::from_secs(60),
             cancel: &cancel,
             foreign_key_checks: true,
@@ -255,15 +255,15 @@ impl Db {
         &self,
         cx: &DdlCx<'_>,
         choose: impl Fn(&Catalog) -> Result<Vec<TableId>>,
-    ) -> Result<MdlBarrier> {
+    ) -> Result<MetadataBarrier> {
         loop {
             let mut tables = choose(&self.catalog())?;
             tables.sort_unstable();
             tables.dedup();
             let barrier = cx
-                .mdl
+                .metadata_locks
                 .exclude(&tables, cx.deadline, cx.cancel)
-                .map_err(mdl_error)?;
+                .map_err(metadata_lock_error)?;
             let mut again = choose(&self.catalog())?;
             again.sort_unstable();
             again.dedup();
@@ -285,10 +285,10 @@ impl Db {
 }
 
 /// A metadata lock's refusal as a row error.
-pub fn mdl_error(error: MdlError) -> Error {
+pub fn metadata_lock_error(error: MetadataLockError) -> Error {
     match error {
-        MdlError::Timeout => Error::Kv(porpoise_kv::Error::LockTimeout),
-        MdlError::Cancelled(reason) => Error::Kv(porpoise_kv::Error::Cancelled(reason)),
+        MetadataLockError::Timeout => Error::Kv(porpoise_kv::Error::LockTimeout),
+        MetadataLockError::Cancelled(reason) => Error::Kv(porpoise_kv::Error::Cancelled(reason)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Temporary tables: tables that no catalog names.
 //!
-//! They have spaces and counters like any table, without durability; who made
-//! one keeps its definition and shows it to nobody else. Reading and writing
+//! They have spaces and counters like any table, without durability; the session
+//! that made one keeps its definition and shows it to no other. Reading and writing
 //! rows needs no more than the definition. A crash leaves spaces that nothing
 //! names, which go at the next start.
 
@@ -33,7 +33,7 @@ impl Db {
             return Err(errors::temporary_partitions());
         }
         let id = TableId(self.engine().reserve_ids(persist::TABLE_IDS, 1, 1)?.start);
-        // Names of its checks are in nobody's way.
+        // Names of its checks collide with no other table's.
         let mut table = tables::draft_table(&Catalog::default(), cx, spec, id)?;
         table.options.memory = true;
         self.check_expressions(&table)?;

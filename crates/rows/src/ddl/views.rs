@@ -1,7 +1,7 @@
 //! CREATE, ALTER and DROP VIEW: names that stand for a query.
 //!
-//! The catalog keeps a view's query as text; what it means is worked out by
-//! whoever reads it, each time. Views share their database's names with
+//! The catalog keeps a view's query as text; a statement that
+//! reads it binds it anew. Views share their database's names with
 //! tables, and hold nothing, so that no metadata barrier is needed: a
 //! statement that runs goes on with the definition that it found.
 

@@ -77,7 +77,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::walk`].
-    pub(crate) fn each_batch(
+    pub(crate) fn for_each_batch(
         &self,
         cx: &DdlCx<'_>,
         table: &Table,
@@ -87,7 +87,7 @@ impl Db {
             self.walk(cx, *space, <[u8]>::len, |txn, batch| {
                 txn.rollback();
                 each(batch)?;
-                cx.mdl.progress().advance(batch.len() as u64);
+                cx.metadata_locks.progress().advance(batch.len() as u64);
                 Ok(())
             })?;
         }

@@ -45,9 +45,9 @@ pub(crate) struct Derived {
     pub(crate) not_null: Vec<usize>,
     /// How a partitioned table's rows are dealt out.
     pub(crate) router: Option<Router>,
-    /// Writing a row runs a program.
-    pub(crate) program: bool,
-    /// The program, once it was asked for.
+    /// Writing a row evaluates expressions.
+    pub(crate) expressions: bool,
+    /// The compiled expressions, once they were asked for.
     pub(crate) compiled: OnceLock<Compiled>,
 }
 
@@ -69,7 +69,7 @@ impl Derived {
         Derived {
             current,
             older: layouts,
-            program: table.evaluates_expressions(),
+            expressions: table.evaluates_expressions(),
             compiled: OnceLock::new(),
             router: table.partitioning.as_ref().map(|by| Router::new(table, by)),
             uniques: (0..table.indexes.len())
@@ -142,10 +142,10 @@ impl Table {
         &self.derived
     }
 
-    /// Whether writing a row runs a program: a column is generated or a check
+    /// Whether writing a row evaluates expressions: a column is generated or a check
     /// enforced.
     #[inline]
-    pub fn has_program(&self) -> bool {
-        self.derived.program
+    pub fn evaluates_expressions(&self) -> bool {
+        self.derived.expressions
     }
 }

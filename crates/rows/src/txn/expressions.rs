@@ -7,7 +7,7 @@ use super::insert::InsertMode;
 use super::update::{RowChange, UpdateMode};
 use crate::definition::ColumnDefault;
 use crate::error::{Error, Result};
-use crate::expressions::RowCx;
+use crate::expressions::RowContext;
 use crate::overflow::OverflowFetch;
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
@@ -33,20 +33,20 @@ pub(crate) fn refusal(refused: &mut Refused, at: usize) -> Option<Error> {
 
 impl Txn {
     /// What expressions of definitions see of the session, from now on.
-    pub fn set_row_cx(&mut self, cx: RowCx) {
-        self.row_cx = Some(Box::new(cx));
+    pub fn set_row_context(&mut self, cx: RowContext) {
+        self.row_context = Some(Box::new(cx));
     }
 
     /// What expressions of definitions noted since it was asked last.
     pub fn take_row_warnings(&mut self) -> Vec<Warning> {
-        let cx = self.row_cx.as_mut();
+        let cx = self.row_context.as_mut();
         cx.map_or_else(Vec::new, |cx| std::mem::take(cx.warnings.get_mut()))
     }
 
-    fn with_cx<T>(&self, run: impl FnOnce(&RowCx) -> Result<T>) -> Result<T> {
-        match &self.row_cx {
+    fn with_row_context<T>(&self, run: impl FnOnce(&RowContext) -> Result<T>) -> Result<T> {
+        match &self.row_context {
             Some(cx) => run(cx),
-            None => run(&self.db.plain_cx()),
+            None => run(&self.db.plain_context()),
         }
     }
 
@@ -54,13 +54,13 @@ impl Txn {
     /// who look at them before.
     ///
     /// # Errors
-    /// As `RowProgram::generate`.
+    /// As [`RowExpressions::generate`].
     pub fn generate(&self, table: &Table, row: &mut [Value], number: u64) -> Result<()> {
-        if !table.has_program() {
+        if !table.evaluates_expressions() {
             return Ok(());
         }
-        let program = self.db.program(table)?;
-        self.with_cx(|cx| program.generate(row, number, cx))
+        let expressions = self.db.expressions(table)?;
+        self.with_row_context(|cx| expressions.generate(row, number, cx))
     }
 
     /// Puts expressions' values into the columns that are not given.
@@ -73,13 +73,13 @@ impl Txn {
         row: &mut [Value],
         given: &dyn Fn(usize) -> bool,
     ) -> Result<()> {
-        let program = self.db.program(table)?;
-        self.with_cx(|cx| {
+        let expressions = self.db.expressions(table)?;
+        self.with_row_context(|cx| {
             for (position, column) in table.columns.iter().enumerate() {
                 if !matches!(column.default, ColumnDefault::Expr(_)) || given(position) {
                     continue;
                 }
-                let value = program.default(position, row, cx)?;
+                let value = expressions.default(position, row, cx)?;
                 if let Some(place) = row.get_mut(position) {
                     *place = value;
                 }
@@ -89,25 +89,25 @@ impl Txn {
     }
 
     /// Generated columns and checks of one row.
-    pub(crate) fn run_program(&self, table: &Table, row: &mut [Value], number: u64) -> Result<()> {
-        let program = self.db.program(table)?;
-        self.with_cx(|cx| {
-            program.generate(row, number, cx)?;
+    pub(crate) fn evaluate_row(&self, table: &Table, row: &mut [Value], number: u64) -> Result<()> {
+        let expressions = self.db.expressions(table)?;
+        self.with_row_context(|cx| {
+            expressions.generate(row, number, cx)?;
             check_not_null(table, row)?;
-            program.check(row, cx)
+            expressions.check(row, cx)
         })
     }
 
     /// The checks of a row whose generated columns are computed.
     pub(crate) fn check_row(&self, table: &Table, row: &[Value]) -> Result<()> {
-        if !table.has_program() {
+        if !table.evaluates_expressions() {
             return Ok(());
         }
-        let program = self.db.program(table)?;
-        self.with_cx(|cx| program.check(row, cx))
+        let expressions = self.db.expressions(table)?;
+        self.with_row_context(|cx| expressions.check(row, cx))
     }
 
-    /// Runs the program over rows to be inserted; what was refused, up to the
+    /// Evaluates the expressions of rows to be inserted; returns what was refused, up to the
     /// first where that ends the statement.
     pub(crate) fn prepare_new(
         &self,
@@ -117,7 +117,7 @@ impl Txn {
     ) -> Refused {
         let mut refused = Refused::new();
         for (at, row) in rows.iter_mut().enumerate() {
-            if let Err(error) = self.run_program(table, row, at as u64 + 1) {
+            if let Err(error) = self.evaluate_row(table, row, at as u64 + 1) {
                 refuse(&mut refused, at, error);
                 if mode != InsertMode::Ignore {
                     break;
@@ -127,7 +127,7 @@ impl Txn {
         refused
     }
 
-    /// Runs the program over rows to be changed, as [`Txn::prepare_new`].
+    /// Evaluates the expressions of rows to be changed, as [`Txn::prepare_new`].
     /// Rows that stay the same are not asked.
     ///
     /// # Errors

@@ -113,9 +113,9 @@ impl Txn {
         })
     }
 
-    /// What the table's program makes of new rows, if it has one.
+    /// Evaluates the table's expressions for new rows, if it has any.
     fn prepared(&self, table: &Table, rows: &mut [Vec<Value>], mode: InsertMode) -> Refused {
-        if table.has_program() {
+        if table.evaluates_expressions() {
             self.prepare_new(table, rows, mode)
         } else {
             Refused::new()

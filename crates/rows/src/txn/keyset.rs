@@ -4,7 +4,7 @@
 //! Invariants:
 //! 1. Once locked, [`KeySet::present`] tells for each key whether it exists
 //!    now: in the newest committed state, changed by all own writes, those of
-//!    the running statement included. Nobody else can change it.
+//!    the running statement included. No other transaction can change it.
 //! 2. A key is locked at most once a mode; asking for a stronger one later
 //!    locks it again.
 //! 3. The set is reused by the statements of a transaction: its buffers keep

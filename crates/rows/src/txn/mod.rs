@@ -8,8 +8,8 @@
 //! Invariants:
 //! 1. Every function that writes is atomic: on an error it takes back what it
 //!    wrote (down to its mark) and keeps its locks (transactions.md, rule 9).
-//! 2. A row and its entries change together: whoever puts or deletes a row
-//!    puts and deletes all its entries in the same call.
+//! 2. A row and its entries change together: a call that puts or deletes
+//!    a row puts and deletes all its entries.
 //! 3. All constraint checks read the newest state under a lock, never the
 //!    snapshot (rule 4), and see every own write.
 //! 4. All rows written by one transaction carry one row version (rule 31).
@@ -25,7 +25,7 @@ mod key_changes;
 pub(crate) mod keyset;
 pub(crate) mod lookup;
 pub(crate) mod merge;
-mod moved;
+mod reapply;
 mod replace;
 pub(crate) mod scan;
 pub(crate) mod update;
@@ -34,7 +34,7 @@ pub(crate) mod write;
 
 use crate::db::Db;
 use crate::definition::TableId;
-use crate::expressions::RowCx;
+use crate::expressions::RowContext;
 use crate::table::Table;
 use crate::{AutoIncOptions, Error, Result};
 use keyset::KeySet;
@@ -89,11 +89,11 @@ pub struct Txn {
     scratch: Scratch,
     /// Rows replaced keep their version.
     keep_version: bool,
-    /// The table of the last row written, and watched ones written so far.
+    /// The table of the last row written, and those with subscribers written so far.
     last_written: Option<TableId>,
-    watched: SmallVec<[TableId; 2]>,
+    subscribed: SmallVec<[TableId; 2]>,
     /// What expressions of definitions see; `None`: the plain one.
-    pub(crate) row_cx: Option<Box<RowCx>>,
+    pub(crate) row_context: Option<Box<RowContext>>,
 }
 
 /// Buffers of writing statements. They outlive their transaction in a pool of
@@ -173,8 +173,8 @@ impl Txn {
             scratch: Scratch::take(),
             keep_version: false,
             last_written: None,
-            watched: SmallVec::new(),
-            row_cx: None,
+            subscribed: SmallVec::new(),
+            row_context: None,
         }
     }
 
@@ -323,13 +323,16 @@ impl Txn {
     /// [`kv::Error::Unknown`].
     pub fn commit(self) -> Result<kv::Commit> {
         let done = self.kv.commit();
-        if !self.watched.is_empty() {
+        if !self.subscribed.is_empty() {
             match &done {
-                Ok(commit) => self.db.watches.committed(&self.watched, commit.position),
+                Ok(commit) => self
+                    .db
+                    .change_notifier
+                    .notify(&self.subscribed, commit.position),
                 Err(kv::Error::Unknown(_)) => {
                     self.db
-                        .watches
-                        .committed(&self.watched, CommitPosition::NONE);
+                        .change_notifier
+                        .notify(&self.subscribed, CommitPosition::NONE);
                 }
                 Err(_) => {}
             }
@@ -355,14 +358,14 @@ impl Txn {
         }
     }
 
-    /// Notes that a row of `table` was written, for those who watch it.
+    /// Notes that a row of `table` was written, for subscribers to its changes.
     fn note_written(&mut self, table: &Table) {
         if self.last_written == Some(table.id) {
             return;
         }
         self.last_written = Some(table.id);
-        if self.db.watches.watched(table.id) && !self.watched.contains(&table.id) {
-            self.watched.push(table.id);
+        if self.db.change_notifier.is_subscribed(table.id) && !self.subscribed.contains(&table.id) {
+            self.subscribed.push(table.id);
         }
     }
 

@@ -28,7 +28,7 @@ use super::expressions::{Refused, refusal};
 use super::gather::{Constraint, check_not_null, constraints};
 use super::key_changes::{KeyChanges, gather_change, lock_referenced, referenced_change};
 use super::keyset::KeySet;
-use super::moved::Moved;
+use super::reapply::CascadedRows;
 use crate::fk::{self, Referrer};
 use crate::row::RowBuf;
 use crate::table::Table;
@@ -108,7 +108,7 @@ impl Txn {
         mut changes: Vec<RowChange>,
         mode: UpdateMode,
     ) -> Result<UpdateDone> {
-        let refused = match table.has_program() {
+        let refused = match table.evaluates_expressions() {
             true => self.prepare_changes(table, &mut changes, mode)?,
             false => Refused::new(),
         };
@@ -151,12 +151,12 @@ impl Txn {
         self.find_followed(table, changes, &referrers, &mut steps)?;
         let mut done = UpdateDone::default();
         // Rows of this table that cascades of the rows before have changed.
-        let mut moved = Moved::default();
+        let mut moved = CascadedRows::default();
         for (n, (mut step, change)) in steps.into_iter().zip(changes).enumerate() {
             let (mark, journal) = (self.kv.mark(), keys.journal());
             let mut change = Cow::Borrowed(change);
             if !moved.is_empty()
-                && let Some(now) = self.changed_meanwhile(table, &change, &moved)?
+                && let Some(now) = self.reapply(table, &change, &moved)?
             {
                 (change, step) =
                     self.plan_again(table, now, (n, mode), &constraints, &referrers, keys)?;
@@ -196,7 +196,7 @@ impl Txn {
         referrers: &[Referrer],
         keys: &mut KeySet,
     ) -> Result<(Cow<'static, RowChange>, Step)> {
-        let allowed = match table.has_program() {
+        let allowed = match table.evaluates_expressions() {
             true => self.prepare_change(table, &mut now, mode, n as u64 + 1),
             false => Ok(()),
         };
@@ -219,7 +219,7 @@ impl Txn {
         change: &RowChange,
         planned: &Planned,
         constraints: &[Constraint<'_>],
-        moved: &mut Moved,
+        moved: &mut CascadedRows,
         keys: &mut KeySet,
     ) -> Result<u64> {
         let old = change.old.row(table)?;
@@ -248,7 +248,7 @@ impl Txn {
             None => (change.new.clone(), planned.primary.clone()),
         };
         self.write_changed(table, &change.key, old, &primary, &new, keys)?;
-        fx.note_moved(table.id, moved);
+        fx.note_cascaded(table.id, moved);
         self.apply(fx, keys)
     }
 

@@ -26,11 +26,11 @@ impl Txn {
     /// # Errors
     /// [`Error::NoReferencedRow`], [`Error::NotNull`]; the engine's.
     pub fn insert_or_find(&mut self, table: &Arc<Table>, row: &[Value]) -> Result<Inserted> {
-        if !table.has_program() {
+        if !table.evaluates_expressions() {
             return self.statement(table, |txn, keys| txn.insert_one(table, row, keys));
         }
         let mut row = row.to_vec();
-        self.run_program(table, &mut row, 1)?;
+        self.evaluate_row(table, &mut row, 1)?;
         self.statement(table, |txn, keys| txn.insert_one(table, &row, keys))
     }
 

@@ -5,7 +5,7 @@ use porpoise_base::{cancel::Cancel, clock};
 use porpoise_kv::{Check, Engine, Key, TxnOptions};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::TableDef;
-use porpoise_rows::expressions::{RowCompiler, RowCx, RowProgram};
+use porpoise_rows::expressions::{CompileExpressions, RowContext, RowExpressions};
 use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode};
 use porpoise_sql::{ClientInfo, ResultColumn, ResultSink, SqlConfig, SqlError, SqlServer};
 use porpoise_types::Value;
@@ -124,22 +124,22 @@ fn a_planted_orphan_is_found_without_a_change() {
 #[derive(Debug)]
 struct Lax;
 
-impl RowProgram for Lax {
-    fn generate(&self, _: &mut [Value], _: u64, _: &RowCx) -> porpoise_rows::Result<()> {
+impl RowExpressions for Lax {
+    fn generate(&self, _: &mut [Value], _: u64, _: &RowContext) -> porpoise_rows::Result<()> {
         Ok(())
     }
 
-    fn check(&self, _: &[Value], _: &RowCx) -> porpoise_rows::Result<()> {
+    fn check(&self, _: &[Value], _: &RowContext) -> porpoise_rows::Result<()> {
         Ok(())
     }
 
-    fn default(&self, _: usize, _: &[Value], _: &RowCx) -> porpoise_rows::Result<Value> {
+    fn default(&self, _: usize, _: &[Value], _: &RowContext) -> porpoise_rows::Result<Value> {
         Ok(Value::Null)
     }
 }
 
-impl RowCompiler for Lax {
-    fn compile(&self, _: &TableDef) -> porpoise_rows::Result<Arc<dyn RowProgram>> {
+impl CompileExpressions for Lax {
+    fn compile(&self, _: &TableDef) -> porpoise_rows::Result<Arc<dyn RowExpressions>> {
         Ok(Arc::new(Lax))
     }
 }

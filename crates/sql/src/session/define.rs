@@ -285,7 +285,7 @@ impl SqlSession {
     /// Context of a definition statement.
     pub(crate) fn ddl_cx(&self) -> DdlCx<'_> {
         DdlCx {
-            mdl: &self.mdl,
+            metadata_locks: &self.metadata_locks,
             deadline: self.definition_deadline(),
             cancel: &self.cx.env.cancel,
             foreign_key_checks: self.cx.settings.foreign_key_checks,

@@ -37,7 +37,7 @@ impl SqlSession {
             self.commit()?
         } else {
             open.txn.into_inner().rollback();
-            self.mdl.release();
+            self.metadata_locks.release();
             CommitPosition::NONE
         };
         let mut outcome = match done {

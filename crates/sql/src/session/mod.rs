@@ -58,7 +58,7 @@ use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_base::interrupt::{self, Scope};
 use porpoise_base::memory::ConnectionMemory;
 use porpoise_kv::CommitPosition;
-use porpoise_rows::mdl::MdlSession;
+use porpoise_rows::metadata_lock::MetadataLockSession;
 use porpoise_types::{Charset, Collation, DateTime, SqlMode};
 use prepared::Prepared;
 use std::borrow::Cow;
@@ -89,7 +89,7 @@ pub struct SqlSession {
     limited: Option<account::LimitedUsage>,
     open: Option<OpenTxn>,
     next: TxnCharacteristics,
-    mdl: MdlSession,
+    metadata_locks: MetadataLockSession,
     statements: HashMap<u32, Prepared>,
     named: HashMap<String, Prepared>,
     next_statement: u32,
@@ -155,17 +155,17 @@ impl SqlSession {
         let values = server.globals.read().clone();
         let settings = Settings::new(&values)?;
         let now = server.db.clock().now();
-        let mdl = server.db.mdl().session();
+        let metadata_locks = server.db.metadata_locks().session();
         let named_at = server.access.version();
         let process = Arc::new(Process::new(
             &client,
             named_at,
             now,
             cancel.clone(),
-            mdl.progress().clone(),
+            metadata_locks.progress().clone(),
         ));
         let mut session = SqlSession {
-            mdl,
+            metadata_locks,
             limited: account::LimitedUsage::connect(&server, &client)?,
             open: None,
             next: TxnCharacteristics::default(),

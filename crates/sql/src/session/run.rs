@@ -36,7 +36,7 @@ use porpoise_base::blocking::blocking;
 use porpoise_base::interrupt;
 use porpoise_kv::StatementMark;
 use porpoise_rows::catalog::{Catalog, Table};
-use porpoise_rows::expressions::RowCx;
+use porpoise_rows::expressions::RowContext;
 use porpoise_types::{ColumnType, ValueRef};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -158,8 +158,10 @@ impl SqlSession {
         if plan.used.is_empty() {
             return Ok(());
         }
-        let shared = self.mdl.share(&plan.used, deadline, &self.cx.env.cancel);
-        shared.map_err(|e| SqlError::from(porpoise_rows::ddl::mdl_error(e)))
+        let shared = self
+            .metadata_locks
+            .share(&plan.used, deadline, &self.cx.env.cancel);
+        shared.map_err(|e| SqlError::from(porpoise_rows::ddl::metadata_lock_error(e)))
     }
 
     /// Runs a plan whose tables are published.
@@ -273,7 +275,7 @@ impl SqlSession {
         self.cx.env.seeded.get_mut().clear();
         self.cx.env.lasting.set(false);
         if planned.expressions {
-            open.txn.get_mut().set_row_cx(self.row_cx());
+            open.txn.get_mut().set_row_context(self.row_cx());
         }
         let random = self.cx.env.random.get();
         let reads = open.txn.get_mut().tracked_reads();
@@ -338,12 +340,12 @@ impl SqlSession {
     }
 
     /// Context of expressions of definitions.
-    pub(crate) fn row_cx(&self) -> RowCx {
+    pub(crate) fn row_cx(&self) -> RowContext {
         // The definitions' RAND() is a sequence beside the session's own.
         let seed = self.cx.env.random.get();
         let next = seed.wrapping_mul(6_364_136_223_846_793_005);
         self.cx.env.random.set(next.wrapping_add(1));
-        RowCx {
+        RowContext {
             now_utc: self.cx.env.now_utc,
             time_zone: self.cx.env.time_zone.clone(),
             mode: self.cx.settings.mode,

@@ -4,13 +4,13 @@ use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{LockTable, TableLock};
 use porpoise_rows::catalog::{Table, TableId};
-use porpoise_rows::mdl::MdlBarrier;
+use porpoise_rows::metadata_lock::MetadataBarrier;
 
 /// LOCK TABLES: the tables, whether they may be written, and the barrier
 /// that keeps others away.
 pub struct TableLocks {
     tables: Vec<(TableId, bool)>,
-    _barrier: MdlBarrier,
+    _barrier: MetadataBarrier,
 }
 
 impl TableLocks {
@@ -53,8 +53,11 @@ impl SqlSession {
         reach.sort_unstable();
         reach.dedup();
         let deadline = self.definition_deadline();
-        let barrier = self.mdl.exclude(&reach, deadline, &self.cx.env.cancel);
-        let barrier = barrier.map_err(|e| SqlError::from(porpoise_rows::ddl::mdl_error(e)))?;
+        let barrier = self
+            .metadata_locks
+            .exclude(&reach, deadline, &self.cx.env.cancel);
+        let barrier =
+            barrier.map_err(|e| SqlError::from(porpoise_rows::ddl::metadata_lock_error(e)))?;
         self.table_locks = Some(TableLocks {
             tables: locked,
             _barrier: barrier,

@@ -125,11 +125,11 @@ impl SqlSession {
     /// Commits what is open. Also the implicit commit of definitions.
     pub(crate) fn commit(&mut self) -> Result<CommitPosition> {
         let Some(open) = self.open.take() else {
-            self.mdl.release();
+            self.metadata_locks.release();
             return Ok(CommitPosition::NONE);
         };
         let done = open.txn.into_inner().commit();
-        self.mdl.release();
+        self.metadata_locks.release();
         match done {
             Ok(commit) => {
                 Counters::add(&self.cx.server.counters.commits);
@@ -150,7 +150,7 @@ impl SqlSession {
             Counters::add(&self.cx.server.counters.rollbacks);
             open.txn.into_inner().rollback();
         }
-        self.mdl.release();
+        self.metadata_locks.release();
     }
 
     /// COMMIT and ROLLBACK.
@@ -272,7 +272,7 @@ impl SqlSession {
             }
             self.roll_back();
         } else if self.open.is_none() {
-            self.mdl.release();
+            self.metadata_locks.release();
         }
         error
     }

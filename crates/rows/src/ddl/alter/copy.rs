@@ -17,7 +17,7 @@ use crate::db::Db;
 use crate::ddl::{DdlCx, errors};
 use crate::definition::{ColumnDefault, ColumnId, IndexKind};
 use crate::error::{Error, Result};
-use crate::expressions::{RowCx, RowProgram};
+use crate::expressions::{RowContext, RowExpressions};
 use crate::overflow;
 use crate::row::{RowRef, RowStamp, encode_with};
 use crate::table::Table;
@@ -66,7 +66,7 @@ struct Copy<'a> {
     rows: u64,
     /// The expressions of the new definition, where it has any, and what they
     /// see.
-    program: Option<(Arc<dyn RowProgram>, RowCx)>,
+    expressions: Option<(Arc<dyn RowExpressions>, RowContext)>,
 }
 
 fn sources(before: &Table, after: &Table) -> Vec<Source> {
@@ -137,12 +137,12 @@ impl Copy<'_> {
 
     /// What the new definition's expressions say of a row.
     fn compute(&self, values: &mut [Value], cast: &mut CastCx<'_>) -> Result<()> {
-        let Some((program, env)) = &self.program else {
+        let Some((expressions, env)) = &self.expressions else {
             return Ok(());
         };
         for (position, source) in self.sources.iter().enumerate() {
             if let (Source::Default, Some(column)) = (source, self.after.columns.get(position)) {
-                let mut value = program.default(position, values, env)?;
+                let mut value = expressions.default(position, values, env)?;
                 if value.is_null() && !column.nullable {
                     value = self.no_null(column, cast)?;
                 }
@@ -151,7 +151,7 @@ impl Copy<'_> {
                 }
             }
         }
-        program.generate(values, self.rows, env)?;
+        expressions.generate(values, self.rows, env)?;
         for (position, column) in self.after.columns.iter().enumerate() {
             if let (false, Some(place)) = (column.nullable, values.get_mut(position))
                 && place.is_null()
@@ -159,7 +159,7 @@ impl Copy<'_> {
                 *place = self.no_null(column, cast)?;
             }
         }
-        program.check(values, env)
+        expressions.check(values, env)
     }
 
     /// A NULL in a column that may not hold one any more.
@@ -209,13 +209,13 @@ impl Db {
             generated: false,
             converts: plan.converts,
             rows: 0,
-            program: match after.has_expressions() {
-                true => Some((self.program(after)?, fill::row_cx(cx, cast))),
+            expressions: match after.has_expressions() {
+                true => Some((self.expressions(after)?, fill::row_context(cx, cast))),
                 false => None,
             },
         };
         let keeps_hidden = before.hidden_key && after.hidden_key && !plan.rekeys_rows;
-        self.each_batch(cx, before, |batch| {
+        self.for_each_batch(cx, before, |batch| {
             let mut hidden = 0;
             if after.hidden_key && !keeps_hidden {
                 let engine = self.engine().as_ref();

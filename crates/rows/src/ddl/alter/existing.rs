@@ -23,7 +23,7 @@ impl Db {
         let Some(column) = plan.no_rows.iter().find_map(added) else {
             return Ok(());
         };
-        self.each_batch(cx, before, |batch| match batch.is_empty() {
+        self.for_each_batch(cx, before, |batch| match batch.is_empty() {
             true => Ok(()),
             false => fill::check_zero_date(column, cast),
         })
@@ -36,7 +36,7 @@ impl Db {
         if wanted.is_empty() {
             return Ok(());
         }
-        self.each_batch(cx, after, |batch| {
+        self.for_each_batch(cx, after, |batch| {
             for (_, row) in batch {
                 let row = RowRef::new(after, row)?;
                 if wanted.iter().any(|c| row.get(*c).is_null()) {
@@ -55,13 +55,13 @@ impl Db {
         after: &Table,
         cast: &CastCx<'_>,
     ) -> Result<()> {
-        let program = self.program(after)?;
-        let env = fill::row_cx(cx, cast);
-        self.each_batch(cx, before, |batch| {
+        let expressions = self.expressions(after)?;
+        let env = fill::row_context(cx, cast);
+        self.for_each_batch(cx, before, |batch| {
             for (primary, row) in batch {
                 let whole = overflow::whole_row(self, before, primary, row)?;
                 let row = RowRef::new(after, whole.as_deref().unwrap_or(row))?;
-                program.check(&row.values(), &env)?;
+                expressions.check(&row.values(), &env)?;
             }
             Ok(())
         })

@@ -3,7 +3,7 @@
 use crate::ddl::DdlCx;
 use crate::definition::{Column, ColumnDefault};
 use crate::error::{Error, Result};
-use crate::expressions::RowCx;
+use crate::expressions::RowContext;
 use porpoise_types::{
     CastCx, Date, DateTime, Decimal, Kind, SqlMode, Time, TypeError, Value, ValueRef,
 };
@@ -51,8 +51,8 @@ pub(super) fn exist_default(column: &Column, utc: i64, cast: &CastCx<'_>) -> Val
 }
 
 /// What expressions of the definition see while rows are looked at or copied.
-pub(super) fn row_cx(cx: &DdlCx<'_>, cast: &CastCx<'_>) -> RowCx {
-    let mut env = RowCx::plain(DateTime::from_unix_micros(cx.now).unwrap_or(cast.now));
+pub(super) fn row_context(cx: &DdlCx<'_>, cast: &CastCx<'_>) -> RowContext {
+    let mut env = RowContext::plain(DateTime::from_unix_micros(cx.now).unwrap_or(cast.now));
     env.time_zone = cast.tz.clone();
     env.mode = cast.mode;
     env.strict = cast.strict;

@@ -163,7 +163,7 @@ impl Db {
         let fresh = self.give_index_spaces(&mut plan)?;
         let after = Table::new(plan.table.clone());
         let done = self.carry_out(cx, &before, &after, &plan, cast);
-        cx.mdl.progress().end();
+        cx.metadata_locks.progress().end();
         if let Err(error) = &done {
             self.abandon_spaces(&fresh, error);
         }
@@ -241,7 +241,7 @@ impl Db {
         cast: &mut CastCx<'_>,
     ) -> Result<DdlDone> {
         let rows = self.work_on_rows(cx, before, after, plan, cast)?;
-        cx.mdl.progress().begin(Stage::Committing, "");
+        cx.metadata_locks.progress().begin(Stage::Committing, "");
         let ticket = self.commit_definition(cx, before, plan)?;
         Ok(DdlDone {
             ticket,
@@ -261,7 +261,7 @@ impl Db {
     ) -> Result<u64> {
         self.check_no_rows(cx, before, plan, cast)?;
         let mut rows = 0;
-        let progress = cx.mdl.progress();
+        let progress = cx.metadata_locks.progress();
         if plan.rewrite {
             progress.begin(Stage::Copying, "");
             rows = self.copy_rows(cx, before, after, plan, cast)?;
@@ -335,7 +335,7 @@ impl Db {
         };
         let mut next = next.max(1);
         if next < self.next_auto_increment(table)? {
-            self.each_batch(cx, table, |batch| {
+            self.for_each_batch(cx, table, |batch| {
                 for (_, row) in batch {
                     let used = fill::id_of(RowRef::new(table, row)?.get(column));
                     next = next.max(used.saturating_add(1));

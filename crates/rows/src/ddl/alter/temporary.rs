@@ -1,7 +1,7 @@
 //! ALTER TABLE of a temporary table, which no catalog names.
 //!
 //! What it asks of the rows is the same as elsewhere; the result is a definition that its
-//! session takes up. Nobody else can be using the table.
+//! session takes up. No other session can be using the table.
 
 use super::super::{AlterOp, DdlCx, check_name, errors};
 use super::{check_algorithm, columns, plan};
@@ -28,7 +28,7 @@ impl Db {
         if ops.iter().any(|op| matches!(op, AlterOp::AddForeignKey(_))) {
             return Err(errors::temporary_foreign_key());
         }
-        // Its constraints' names are in nobody's way, and it has no relatives.
+        // Its constraints' names collide with no other table's, and it has no foreign keys.
         let mut plan = plan(&Catalog::default(), before, cx, ops, cast)?;
         if let Some((database, name)) = &plan.rename_to {
             check_name(name)?;
@@ -44,7 +44,7 @@ impl Db {
         let fresh = self.give_index_spaces(&mut plan)?;
         let after = Table::new(plan.table.clone());
         let done = self.work_on_rows(cx, before, &after, &plan, cast);
-        cx.mdl.progress().end();
+        cx.metadata_locks.progress().end();
         if let Err(error) = &done {
             self.abandon_spaces(&fresh, error);
         }

@@ -193,7 +193,7 @@ impl Txn {
                 continue;
             };
             if let Some(new) = &mut change.new
-                && table.has_program()
+                && table.evaluates_expressions()
             {
                 self.make_whole(&table, &change.primary, &mut change.old, new)?;
                 self.generate(&table, new, 1)?;

@@ -33,7 +33,7 @@ use super::Txn;
 use super::gather::{Constraint, NO_KEY, check_not_null};
 use super::key_changes::{KeyChanges, referenced_change};
 use super::keyset::{KeyId, KeySet};
-use super::moved::Moved;
+use super::reapply::CascadedRows;
 use super::update::RowChange;
 use crate::catalog::Catalog;
 use crate::definition::{FkAction, FkParent, ForeignKey, TableId};
@@ -268,7 +268,7 @@ impl Effects {
     }
 
     /// Notes where rows of a table will be that the cascade changes.
-    pub(crate) fn note_moved(&self, table: TableId, moved: &mut Moved) {
+    pub(crate) fn note_cascaded(&self, table: TableId, moved: &mut CascadedRows) {
         for change in &self.list {
             if change.root || change.table.id != table || change.new.is_none() {
                 continue;
@@ -475,7 +475,7 @@ impl Txn {
                     constraint: fk::constraint_text(table, fk),
                 });
             }
-            if table.has_program() {
+            if table.evaluates_expressions() {
                 check_not_null(table, new)?;
                 self.check_row(table, new)?;
             }

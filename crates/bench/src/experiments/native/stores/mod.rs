@@ -154,9 +154,9 @@ fn definition(
     db: &Db,
     run: impl FnOnce(&DdlCx<'_>) -> Result<(), porpoise_rows::Error>,
 ) -> Result<(), porpoise_rows::Error> {
-    let (mdl, cancel) = (db.mdl().session(), Cancel::default());
+    let (metadata_locks, cancel) = (db.metadata_locks().session(), Cancel::default());
     run(&DdlCx {
-        mdl: &mdl,
+        metadata_locks: &metadata_locks,
         deadline: db.clock().now() + LOCK_WAIT,
         cancel: &cancel,
         foreign_key_checks: true,

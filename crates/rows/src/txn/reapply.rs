@@ -1,4 +1,5 @@
-//! Rows of an UPDATE that its own cascades have changed before their turn.
+//! Reapplying an UPDATE to rows that its own cascades have changed before their
+//! turn.
 
 use super::Txn;
 use super::update::RowChange;
@@ -11,21 +12,21 @@ use std::sync::Arc;
 
 /// Rows that cascades of the statement have changed.
 #[derive(Default)]
-pub(crate) struct Moved {
+pub(crate) struct CascadedRows {
     /// Where they are by now, by the primary key they had when it began.
     now: HashMap<Vec<u8>, Vec<u8>>,
     /// The other way round, of those that are elsewhere.
     first: HashMap<Vec<u8>, Vec<u8>>,
 }
 
-impl Moved {
+impl CascadedRows {
     pub(crate) fn is_empty(&self) -> bool {
         self.now.is_empty()
     }
 
     /// Notes that a row was changed, and where it is now.
     pub(crate) fn note(&mut self, primary: &[u8], now: &[u8]) {
-        // One that moved before is known by its first place.
+        // One that cascaded before is known by its first place.
         let first = self.first.remove(primary);
         let first = first.unwrap_or_else(|| primary.to_vec());
         if first != now {
@@ -38,13 +39,13 @@ impl Moved {
 impl Txn {
     /// A row that a cascade of this statement has changed since the caller
     /// read it: as it is now, with the caller's changes on top.
-    pub(crate) fn changed_meanwhile(
+    pub(crate) fn reapply(
         &mut self,
         table: &Arc<Table>,
         change: &RowChange,
-        moved: &Moved,
+        cascaded: &CascadedRows,
     ) -> Result<Option<RowChange>> {
-        let Some(primary) = moved.now.get(&change.key) else {
+        let Some(primary) = cascaded.now.get(&change.key) else {
             return Ok(None);
         };
         let key = Key::new(table.space(0, primary), primary);

@@ -1,4 +1,4 @@
-//! What a locked key is, in words: for lists of lock waits and deadlocks.
+//! Descriptions of locked keys, for lists of lock waits and deadlocks.
 //!
 //! The engine knows spaces and bytes. Here they become a table, an index and
 //! the values of its columns, as far as keys can be read back: weights of
@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// Bytes of a key that are shown at most.
 const SHOWN: usize = 64;
 
-/// Whose key it is.
+/// A locked key in the terms of a definition.
 #[derive(Clone, Debug)]
-pub struct LockedKey {
+pub struct LockDescription {
     /// The table; `None` for the catalog's spaces and spaces that are gone.
     pub table: Option<Arc<Table>>,
     /// The position of the index.
@@ -26,9 +26,9 @@ pub struct LockedKey {
     pub values: String,
 }
 
-impl LockedKey {
+impl LockDescription {
     /// Looks a key up in the catalog.
-    pub fn find(catalog: &Catalog, space: SpaceId, key: &[u8]) -> LockedKey {
+    pub fn of(catalog: &Catalog, space: SpaceId, key: &[u8]) -> LockDescription {
         for table in catalog.tables.values() {
             for (index, definition) in table.indexes.iter().enumerate() {
                 let Some(part) = definition.spaces.iter().position(|s| *s == space) else {
@@ -36,7 +36,7 @@ impl LockedKey {
                 };
                 let parts = table.partitioning.as_ref().map(|p| &p.partitions);
                 let part = parts.and_then(|parts| parts.get(part));
-                return LockedKey {
+                return LockDescription {
                     table: Some(table.clone()),
                     index,
                     partition: part.map(|part| part.name.clone()),
@@ -44,7 +44,7 @@ impl LockedKey {
                 };
             }
         }
-        LockedKey {
+        LockDescription {
             table: None,
             index: 0,
             partition: None,
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn long_keys_are_cut_and_unknown_spaces_are_no_table_s() {
-        let found = LockedKey::find(&Catalog::default(), SpaceId(7), &[0xab; 70]);
+        let found = LockDescription::of(&Catalog::default(), SpaceId(7), &[0xab; 70]);
         assert!(found.table.is_none() && found.index_name().is_empty());
         assert!(found.values.starts_with("0xABAB") && found.values.ends_with("..."));
         assert_eq!(found.values.len(), 2 + 2 * SHOWN + 3);

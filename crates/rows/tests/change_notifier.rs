@@ -71,7 +71,7 @@ fn update(db: &Arc<Db>, table: &Arc<Table>, v: i64, mode: UpdateMode) -> u64 {
 #[test]
 fn commits_to_watched_tables_are_counted_and_rollbacks_are_not() {
     let (db, a, b) = open();
-    let watch = db.watch(&[a.id]);
+    let watch = db.subscribe(&[a.id]);
     insert(&db, &b, 1, true);
     insert(&db, &a, 1, false);
     assert_eq!(watch.changes(), 0);

@@ -34,7 +34,7 @@ use std::time::Instant;
 
 /// Why a metadata lock was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MdlError {
+pub enum MetadataLockError {
     /// The deadline passed (1205).
     Timeout,
     /// The wait was ended from outside.
@@ -61,37 +61,37 @@ struct Shared {
 
 /// All metadata locks of a server.
 #[derive(Default)]
-pub struct Mdl {
+pub struct MetadataLocks {
     standing: AtomicUsize,
     shared: Mutex<Shared>,
     changed: Condvar,
 }
 
 /// One session's part in the metadata locks.
-pub struct MdlSession {
-    mdl: Arc<Mdl>,
+pub struct MetadataLockSession {
+    metadata_locks: Arc<MetadataLocks>,
     slot: Arc<Slot>,
     progress: Arc<Progress>,
 }
 
 /// A raised barrier; lowered when dropped.
-pub struct MdlBarrier {
-    mdl: Arc<Mdl>,
+pub struct MetadataBarrier {
+    metadata_locks: Arc<MetadataLocks>,
     owner: usize,
 }
 
-impl Mdl {
+impl MetadataLocks {
     /// No locks.
-    pub fn new() -> Arc<Mdl> {
+    pub fn new() -> Arc<MetadataLocks> {
         Arc::default()
     }
 
     /// Registers a session.
-    pub fn session(self: &Arc<Self>) -> MdlSession {
+    pub fn session(self: &Arc<Self>) -> MetadataLockSession {
         let slot = Arc::new(Slot::default());
         self.shared.lock().slots.push(slot.clone());
-        MdlSession {
-            mdl: self.clone(),
+        MetadataLockSession {
+            metadata_locks: self.clone(),
             slot,
             progress: Arc::default(),
         }
@@ -104,7 +104,7 @@ impl Mdl {
         deadline: Instant,
         cancel: &Cancel,
         ready: impl Fn(&Shared) -> bool,
-    ) -> Result<(), MdlError> {
+    ) -> Result<(), MetadataLockError> {
         if ready(&self.shared.lock()) {
             return Ok(());
         }
@@ -120,13 +120,13 @@ impl Mdl {
                     return Ok(());
                 }
                 if let Some(reason) = cancel.reason() {
-                    return Err(MdlError::Cancelled(reason));
+                    return Err(MetadataLockError::Cancelled(reason));
                 }
                 if self.changed.wait_until(&mut shared, deadline).timed_out() {
                     return if ready(&shared) {
                         Ok(())
                     } else {
-                        Err(MdlError::Timeout)
+                        Err(MetadataLockError::Timeout)
                     };
                 }
             }
@@ -148,7 +148,7 @@ impl Shared {
     }
 }
 
-impl MdlSession {
+impl MetadataLockSession {
     /// What the session waits for or works at in a definition.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
@@ -160,12 +160,12 @@ impl MdlSession {
         deadline: Instant,
         cancel: &Cancel,
         ready: impl Fn(&Shared) -> bool,
-    ) -> Result<(), MdlError> {
-        if ready(&self.mdl.shared.lock()) {
+    ) -> Result<(), MetadataLockError> {
+        if ready(&self.metadata_locks.shared.lock()) {
             return Ok(());
         }
         self.progress.begin(Stage::WaitingForTable, "");
-        let done = self.mdl.wait_until(deadline, cancel, ready);
+        let done = self.metadata_locks.wait_until(deadline, cancel, ready);
         self.progress.end();
         done
     }
@@ -174,14 +174,14 @@ impl MdlSession {
         Arc::as_ptr(&self.slot) as usize
     }
 
-    /// Publishes `tables` until [`MdlSession::release`]. Waits while another
+    /// Publishes `tables` until [`MetadataLockSession::release`]. Waits while another
     /// session's barrier stands over one that this session does not use yet.
     pub fn share(
         &self,
         tables: &[TableId],
         deadline: Instant,
         cancel: &Cancel,
-    ) -> Result<(), MdlError> {
+    ) -> Result<(), MetadataLockError> {
         let mut added = Tables::new();
         {
             let mut mine = self.slot.tables.lock();
@@ -192,7 +192,7 @@ impl MdlSession {
                 }
             }
         }
-        if added.is_empty() || self.mdl.standing.load(Ordering::SeqCst) == 0 {
+        if added.is_empty() || self.metadata_locks.standing.load(Ordering::SeqCst) == 0 {
             return Ok(());
         }
         self.share_slowly(&added, deadline, cancel)
@@ -203,9 +203,14 @@ impl MdlSession {
         added: &[TableId],
         deadline: Instant,
         cancel: &Cancel,
-    ) -> Result<(), MdlError> {
+    ) -> Result<(), MetadataLockError> {
         loop {
-            if !self.mdl.shared.lock().blocked(self.owner(), added) {
+            if !self
+                .metadata_locks
+                .shared
+                .lock()
+                .blocked(self.owner(), added)
+            {
                 return Ok(());
             }
             self.withdraw(added);
@@ -222,9 +227,9 @@ impl MdlSession {
     }
 
     fn notify(&self) {
-        if self.mdl.standing.load(Ordering::SeqCst) != 0 {
-            let _shared = self.mdl.shared.lock();
-            self.mdl.changed.notify_all();
+        if self.metadata_locks.standing.load(Ordering::SeqCst) != 0 {
+            let _shared = self.metadata_locks.shared.lock();
+            self.metadata_locks.changed.notify_all();
         }
     }
 
@@ -249,22 +254,22 @@ impl MdlSession {
         tables: &[TableId],
         deadline: Instant,
         cancel: &Cancel,
-    ) -> Result<MdlBarrier, MdlError> {
+    ) -> Result<MetadataBarrier, MetadataLockError> {
         let owner = self.owner();
         loop {
             self.wait(deadline, cancel, |shared| !shared.blocked(owner, tables))?;
-            let mut shared = self.mdl.shared.lock();
+            let mut shared = self.metadata_locks.shared.lock();
             if !shared.blocked(owner, tables) {
                 shared.barriers.push(Barrier {
                     owner,
                     tables: tables.iter().copied().collect(),
                 });
-                self.mdl.standing.fetch_add(1, Ordering::SeqCst);
+                self.metadata_locks.standing.fetch_add(1, Ordering::SeqCst);
                 break;
             }
         }
-        let barrier = MdlBarrier {
-            mdl: self.mdl.clone(),
+        let barrier = MetadataBarrier {
+            metadata_locks: self.metadata_locks.clone(),
             owner,
         };
         self.wait(deadline, cancel, |shared| {
@@ -274,24 +279,24 @@ impl MdlSession {
     }
 }
 
-impl Drop for MdlSession {
+impl Drop for MetadataLockSession {
     fn drop(&mut self) {
         self.release();
-        let mut shared = self.mdl.shared.lock();
+        let mut shared = self.metadata_locks.shared.lock();
         shared.slots.retain(|s| !Arc::ptr_eq(s, &self.slot));
-        self.mdl.changed.notify_all();
+        self.metadata_locks.changed.notify_all();
     }
 }
 
-impl Drop for MdlBarrier {
+impl Drop for MetadataBarrier {
     fn drop(&mut self) {
-        let mut shared = self.mdl.shared.lock();
+        let mut shared = self.metadata_locks.shared.lock();
         let at = shared.barriers.iter().rposition(|b| b.owner == self.owner);
         if let Some(at) = at {
             shared.barriers.remove(at);
-            self.mdl.standing.fetch_sub(1, Ordering::SeqCst);
+            self.metadata_locks.standing.fetch_sub(1, Ordering::SeqCst);
         }
-        self.mdl.changed.notify_all();
+        self.metadata_locks.changed.notify_all();
     }
 }
 
@@ -313,11 +318,11 @@ mod tests {
 
     #[test]
     fn a_barrier_waits_for_users_and_times_out() {
-        let mdl = Mdl::new();
-        let (a, b) = (mdl.session(), mdl.session());
+        let metadata_locks = MetadataLocks::new();
+        let (a, b) = (metadata_locks.session(), metadata_locks.session());
         a.share(&[T], soon(), &Cancel::new()).unwrap();
         let err = b.exclude(&[T], soon(), &Cancel::new()).err();
-        assert_eq!(err, Some(MdlError::Timeout));
+        assert_eq!(err, Some(MetadataLockError::Timeout));
         assert!(b.exclude(&[U], soon(), &Cancel::new()).is_ok());
         a.release();
         assert!(b.exclude(&[T], soon(), &Cancel::new()).is_ok());
@@ -325,29 +330,29 @@ mod tests {
 
     #[test]
     fn users_wait_in_front_of_a_barrier_but_go_on_with_what_they_have() {
-        let mdl = Mdl::new();
-        let (a, b) = (mdl.session(), mdl.session());
+        let metadata_locks = MetadataLocks::new();
+        let (a, b) = (metadata_locks.session(), metadata_locks.session());
         a.share(&[U], soon(), &Cancel::new()).unwrap();
         let barrier = b.exclude(&[T], soon(), &Cancel::new()).unwrap();
         a.share(&[U], soon(), &Cancel::new()).unwrap();
         let err = a.share(&[T], soon(), &Cancel::new()).err();
-        assert_eq!(err, Some(MdlError::Timeout));
+        assert_eq!(err, Some(MetadataLockError::Timeout));
         drop(barrier);
         a.share(&[T], soon(), &Cancel::new()).unwrap();
     }
 
     #[test]
     fn the_owner_of_a_barrier_uses_its_tables() {
-        let mdl = Mdl::new();
-        let a = mdl.session();
+        let metadata_locks = MetadataLocks::new();
+        let a = metadata_locks.session();
         let _barrier = a.exclude(&[T], soon(), &Cancel::new()).unwrap();
         a.share(&[T], soon(), &Cancel::new()).unwrap();
     }
 
     #[test]
     fn a_wait_ends_when_cancelled() {
-        let mdl = Mdl::new();
-        let (a, b) = (mdl.session(), mdl.session());
+        let metadata_locks = MetadataLocks::new();
+        let (a, b) = (metadata_locks.session(), metadata_locks.session());
         a.share(&[T], soon(), &Cancel::new()).unwrap();
         let cancel = Cancel::new();
         let other = cancel.clone();
@@ -356,21 +361,26 @@ mod tests {
             other.cancel(Reason::Query);
         });
         let err = b.exclude(&[T], late(), &cancel).err();
-        assert_eq!(err, Some(MdlError::Cancelled(Reason::Query)));
+        assert_eq!(err, Some(MetadataLockError::Cancelled(Reason::Query)));
         killer.join().unwrap();
         // The barrier is gone with the failed attempt.
-        assert!(mdl.session().share(&[T], soon(), &Cancel::new()).is_ok());
+        assert!(
+            metadata_locks
+                .session()
+                .share(&[T], soon(), &Cancel::new())
+                .is_ok()
+        );
     }
 
     #[test]
     fn sessions_and_barriers_never_overlap() {
-        let mdl = Mdl::new();
+        let metadata_locks = MetadataLocks::new();
         let users = Arc::new(AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..3 {
-                let (mdl, users) = (mdl.clone(), users.clone());
+                let (metadata_locks, users) = (metadata_locks.clone(), users.clone());
                 scope.spawn(move || {
-                    let s = mdl.session();
+                    let s = metadata_locks.session();
                     for _ in 0..300 {
                         s.share(&[T], late(), &Cancel::new()).unwrap();
                         users.fetch_add(1, Ordering::SeqCst);
@@ -380,9 +390,9 @@ mod tests {
                 });
             }
             for _ in 0..2 {
-                let (mdl, users) = (mdl.clone(), users.clone());
+                let (metadata_locks, users) = (metadata_locks.clone(), users.clone());
                 scope.spawn(move || {
-                    let s = mdl.session();
+                    let s = metadata_locks.session();
                     for _ in 0..100 {
                         let b = s.exclude(&[T], late(), &Cancel::new()).unwrap();
                         assert_eq!(users.load(Ordering::SeqCst), 0);

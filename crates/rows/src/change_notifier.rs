@@ -1,0 +1,119 @@
+//! Change notification: the signal that tables were committed to, for caches
+//! derived from tables (accounts, the memcached mapping).
+//!
+//! A subscriber holds a [`TableChanges`] for its tables: one load tells whether
+//! a commit has touched them since. Writers of other tables pay one comparison
+//! a row.
+//!
+//! Invariants:
+//! 1. A commit is counted before its caller learns of it, so a client that was
+//!    told of the commit finds the count moved.
+//! 2. The ticket is stored before the count moves: a reader that sees the count
+//!    knows which durable position shows the change to a snapshot.
+//! 3. A commit of unknown outcome counts, too.
+//!
+//! Rejected: a list of listeners called at commit (they would run inside
+//! another session's transaction).
+
+use crate::definition::TableId;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use porpoise_kv::CommitPosition;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Counts the commits that wrote to some tables.
+#[derive(Debug, Default)]
+pub struct TableChanges {
+    changes: AtomicU64,
+    ticket: AtomicU64,
+}
+
+impl TableChanges {
+    /// How many commits there were so far. One load; compare with an earlier
+    /// answer.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// The last of these commits: a snapshot sees it once the engine's durable
+    /// mark has reached this.
+    pub fn ticket(&self) -> CommitPosition {
+        CommitPosition(self.ticket.load(Ordering::Acquire))
+    }
+
+    fn count(&self, ticket: CommitPosition) {
+        self.ticket.fetch_max(ticket.0, Ordering::Release);
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+}
+
+struct Subscription {
+    tables: Vec<TableId>,
+    changes: Weak<TableChanges>,
+}
+
+/// The subscriptions to changes of tables.
+#[derive(Default)]
+pub(crate) struct ChangeNotifier {
+    subscriptions: Mutex<Vec<Subscription>>,
+    /// All tables with a subscriber, ascending.
+    tables: ArcSwap<Vec<TableId>>,
+}
+
+impl ChangeNotifier {
+    pub(crate) fn subscribe(&self, tables: &[TableId]) -> Arc<TableChanges> {
+        let changes = Arc::new(TableChanges::default());
+        let mut subscriptions = self.subscriptions.lock();
+        subscriptions.retain(|e| e.changes.strong_count() > 0);
+        subscriptions.push(Subscription {
+            tables: tables.to_vec(),
+            changes: Arc::downgrade(&changes),
+        });
+        let mut all: Vec<TableId> = subscriptions
+            .iter()
+            .flat_map(|e| e.tables.clone())
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        self.tables.store(Arc::new(all));
+        changes
+    }
+
+    pub(crate) fn is_subscribed(&self, table: TableId) -> bool {
+        self.tables.load().binary_search(&table).is_ok()
+    }
+
+    /// A transaction that wrote `tables` (those with a subscriber) has committed.
+    pub(crate) fn notify(&self, tables: &[TableId], ticket: CommitPosition) {
+        for entry in self.subscriptions.lock().iter() {
+            if let Some(changes) = entry.changes.upgrade()
+                && entry.tables.iter().any(|t| tables.contains(t))
+            {
+                changes.count(ticket);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_watched_tables_count_and_a_dropped_watch_is_forgotten() {
+        let notifier = ChangeNotifier::default();
+        let one = notifier.subscribe(&[TableId(7), TableId(3)]);
+        let two = notifier.subscribe(&[TableId(4)]);
+        assert!(notifier.is_subscribed(TableId(3)) && !notifier.is_subscribed(TableId(5)));
+        notifier.notify(&[TableId(3)], CommitPosition(9));
+        assert_eq!((one.changes(), one.ticket()), (1, CommitPosition(9)));
+        assert_eq!((two.changes(), two.ticket()), (0, CommitPosition(0)));
+        drop(one);
+        let again = notifier.subscribe(&[TableId(8)]);
+        assert!(!notifier.is_subscribed(TableId(3)) && notifier.is_subscribed(TableId(4)));
+        notifier.notify(&[TableId(8), TableId(4)], CommitPosition(5));
+        assert_eq!((again.changes(), two.changes()), (1, 1));
+    }
+}
