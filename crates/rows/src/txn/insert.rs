@@ -1,4 +1,5 @@
-//! INSERT, INSERT IGNORE, REPLACE, and the insert half of upserts.
+//! INSERT, INSERT IGNORE, REPLACE, and the insert half of upserts (ON DUPLICATE
+//! KEY UPDATE and memcached's commands).
 //!
 //! A statement's keys are gathered first: of each row its primary key and
 //! unique entries (exclusive), and the parents it names (key-share). They are
@@ -16,6 +17,8 @@
 //!    grants what is held already and shows the own write.
 //! 4. With IGNORE a generated id whose row is skipped goes to the next row that
 //!    asked for one, so that the rows inserted have consecutive ids.
+//! 5. An upsert that finds a row has locked it exclusively and written nothing;
+//!    it looks at parents only when the row is new.
 //!
 //! Rejected: own keys in one call, then the parents in another. It costs a
 //! round trip more, and locks child before parent where a parent's delete
@@ -25,13 +28,16 @@ use super::Txn;
 use super::expressions::{Refused, refusal};
 use super::gather::{Constraint, NO_KEY, Plan, check_not_null, constraints, gather_own, judge};
 use super::keyset::{KeyId, KeySet};
+use super::lookup::Lookup;
 use crate::autoinc::GeneratedIds;
+use crate::overflow::OverflowFetch;
 use crate::row::RowBuf;
 use crate::table::Table;
 use crate::{Error, Result};
 use porpoise_base::interrupt::Pacer;
+use porpoise_kv::{Key, LockMode, Read};
 use porpoise_types::Value;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
 /// What to do with a row whose key exists.
@@ -290,5 +296,174 @@ impl NewRows<'_> {
         for constraint in self.constraints {
             ids.push(constraint.gather(row, keys));
         }
+    }
+}
+
+impl Txn {
+    /// Locks, in one call, the rows that REPLACE will find in its way by the
+    /// entries just locked.
+    pub(super) fn lock_replaced(
+        &mut self,
+        table: &Table,
+        plan: &Plan,
+        rows: usize,
+        keys: &mut KeySet,
+    ) -> Result<()> {
+        for n in 0..rows {
+            for (place, id) in plan.own(n).iter().enumerate() {
+                if *id == NO_KEY || !keys.present(*id) {
+                    continue;
+                }
+                self.check_newer(keys.newer(*id))?;
+                if place > 0
+                    && let Some(primary) = keys.value(*id).map(<[u8]>::to_vec)
+                {
+                    keys.add(table.space(0, &primary), &primary, LockMode::Exclusive);
+                }
+            }
+        }
+        let wait = self.wait();
+        keys.lock(self.kv.as_mut(), wait)?;
+        Ok(())
+    }
+
+    /// Deletes the rows that are in the way of one; how many.
+    pub(super) fn clear_the_way(
+        &mut self,
+        table: &Arc<Table>,
+        own: &[KeyId],
+        keys: &mut KeySet,
+    ) -> Result<u64> {
+        let Some((row, entries)) = own.split_first() else {
+            return Ok(0);
+        };
+        let mut primaries: Vec<Vec<u8>> = Vec::new();
+        if keys.present(*row) {
+            primaries.push(keys.key(*row).to_vec());
+        }
+        // The entries as they are now, own writes of this statement included.
+        let entries: SmallVec<[Key<'_>; 4]> = entries
+            .iter()
+            .zip(&table.derived().uniques)
+            .filter(|(id, _)| keys.present(**id))
+            .map(|(id, position)| Key::new(table.space(*position, keys.key(*id)), keys.key(*id)))
+            .collect();
+        if !entries.is_empty() {
+            let mut found: SmallVec<[Option<Vec<u8>>; 4]> = smallvec![None; entries.len()];
+            self.kv.get(Read::CURRENT, &entries, &mut |n, value| {
+                if let Some(place) = found.get_mut(n) {
+                    *place = value.map(<[u8]>::to_vec);
+                }
+            })?;
+            primaries.extend(found.into_iter().flatten());
+        }
+        drop(entries);
+        if primaries.is_empty() {
+            return Ok(0);
+        }
+        // In the order of the indexes, as MySQL deletes them, each once.
+        let mut wanted: SmallVec<[&[u8]; 4]> = SmallVec::new();
+        for primary in &primaries {
+            if !wanted.contains(&primary.as_slice()) {
+                wanted.push(primary);
+            }
+        }
+        let mut rows = Vec::new();
+        let lookup = Lookup::primary(table, &wanted).in_order();
+        self.look_up(&lookup, Read::CURRENT, &mut |_, found| {
+            if let Some(found) = found {
+                rows.push((found.primary.to_vec(), found.row.to_buf()));
+            }
+        })?;
+        Ok(self.delete_rows(table, rows, keys)?.deleted)
+    }
+}
+
+impl Txn {
+    /// Inserts one row, unless a row with an equal key exists: then that row
+    /// is locked exclusively and shown, and nothing is written. For ON
+    /// DUPLICATE KEY UPDATE and for memcached's commands. Parents are looked
+    /// at only when the row is new.
+    ///
+    /// # Errors
+    /// [`Error::NoReferencedRow`], [`Error::NotNull`]; the engine's.
+    pub fn insert_or_find(&mut self, table: &Arc<Table>, row: &[Value]) -> Result<Inserted> {
+        if !table.evaluates_expressions() {
+            return self.statement(table, |txn, keys| txn.insert_one(table, row, keys));
+        }
+        let mut row = row.to_vec();
+        self.evaluate_row(table, &mut row, 1)?;
+        self.statement(table, |txn, keys| txn.insert_one(table, &row, keys))
+    }
+
+    fn insert_one(
+        &mut self,
+        table: &Arc<Table>,
+        row: &[Value],
+        keys: &mut KeySet,
+    ) -> Result<Inserted> {
+        check_not_null(table, row)?;
+        table.partition_of_row(row)?;
+        let hidden = self.hidden_ids(table, 1)?;
+        let uniques = table.derived().uniques.len();
+        let mut plan = Plan::new(1, uniques, 0);
+        gather_own(table, row, hidden, keys, &mut plan.ids);
+        keys.keep_values = true;
+        let wait = self.wait();
+        keys.lock(self.kv.as_mut(), wait)?;
+        let taken = plan.own(0).iter().enumerate();
+        let taken = taken.map(|(n, id)| (n, *id));
+        if let Some((place, id)) = taken.into_iter().find(|(_, id)| keys.present(*id)) {
+            return self.found(table, place, id, keys);
+        }
+        if self.foreign_key_checks && !table.foreign_keys.is_empty() {
+            let catalog = self.db.catalog_guard();
+            let constraints = constraints(&catalog, table);
+            for constraint in &constraints {
+                plan.ids.push(constraint.gather(row, keys));
+            }
+            plan.stride = plan.ids.len();
+            let wait = self.wait();
+            keys.lock(self.kv.as_mut(), wait)?;
+            judge(table, row, &plan, 0, &constraints, keys)?;
+        }
+        self.write_new(table, &plan.primary(0, keys), row, keys)?;
+        Ok(Inserted::New)
+    }
+
+    /// The row behind a key that is taken.
+    fn found(
+        &mut self,
+        table: &Table,
+        place: usize,
+        id: KeyId,
+        keys: &mut KeySet,
+    ) -> Result<Inserted> {
+        let (index, row_id) = if place == 0 {
+            (0, id)
+        } else {
+            let primary = keys.value(id).unwrap_or(&[]).to_vec();
+            let row_id = keys.add(table.space(0, &primary), &primary, LockMode::Exclusive);
+            let wait = self.wait();
+            keys.lock(self.kv.as_mut(), wait)?;
+            let index = table.derived().uniques.get(place - 1).copied();
+            (index.unwrap_or(0), row_id)
+        };
+        let Some(row) = keys.value(row_id) else {
+            return Err(Error::Corrupt(format!(
+                "index {index} of {} names a row that does not exist",
+                table.quoted_name()
+            )));
+        };
+        let newer = keys.newer(id) || keys.newer(row_id);
+        let mut rows = [(keys.key(row_id).to_vec(), RowBuf::from(row.to_vec()))];
+        self.complete_rows(table, &mut rows, OverflowFetch::All, Read::CURRENT)?;
+        let [(primary, row)] = rows;
+        Ok(Inserted::Duplicate {
+            index,
+            primary,
+            row,
+            newer,
+        })
     }
 }

@@ -17,7 +17,6 @@
 mod arena;
 pub(crate) mod cascade;
 pub(crate) mod delete;
-pub(crate) mod entries;
 mod expressions;
 pub(crate) mod gather;
 pub(crate) mod insert;
@@ -26,10 +25,8 @@ pub(crate) mod keyset;
 pub(crate) mod lookup;
 pub(crate) mod merge;
 mod reapply;
-mod replace;
 pub(crate) mod scan;
 pub(crate) mod update;
-mod upsert;
 pub(crate) mod write;
 
 use crate::db::Db;
