@@ -115,6 +115,29 @@ fn a_count_reads_entries_only() {
 }
 
 #[test]
+fn explain_names_the_operators_that_rules_choose() {
+    let (mut session, _) = session();
+    let mut tree = |sql: &str| run(&mut session, &format!("EXPLAIN FORMAT=TREE {sql}")).text;
+    let counts = tree("SELECT COUNT(*) FROM t");
+    assert!(counts.starts_with("-> Count rows\n"), "{counts}");
+    let checks = tree("SELECT COUNT(*) FROM t WHERE a + 0 = 3");
+    assert!(checks.starts_with("-> Aggregate\n"), "{checks}");
+    let ends = tree("SELECT MIN(a), MAX(a) FROM t");
+    assert!(
+        ends.starts_with("-> Minimum and maximum by index\n"),
+        "{ends}"
+    );
+    // One row at most is neither sorted nor compared.
+    let point = tree("SELECT DISTINCT a FROM t WHERE id = 1 ORDER BY a");
+    assert!(
+        point.starts_with("-> Single-row index lookup on t"),
+        "{point}"
+    );
+    let two = tree("SELECT DISTINCT a FROM t WHERE id IN (1, 2)");
+    assert!(two.starts_with("-> Deduplicate rows\n"), "{two}");
+}
+
+#[test]
 fn explain_analyze_tells_rows_and_loops_of_each_operator() {
     let (mut session, _) = session();
     let sql = "EXPLAIN ANALYZE SELECT t.a, COUNT(*) FROM u JOIN t ON t.id = u.t \

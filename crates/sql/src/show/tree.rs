@@ -242,6 +242,8 @@ impl<'t> Tree<'t> {
     fn aggregate(&mut self, aggregate: &Aggregate, sources: &[Source]) -> Node {
         let keys = self.printer(sources).list(&aggregate.group_by);
         let text = match (&aggregate.method, aggregate.group_by.is_empty()) {
+            (AggregateMethod::CountRows, _) => "Count rows".to_owned(),
+            (AggregateMethod::MinMaxByIndex(_), _) => "Minimum and maximum by index".to_owned(),
             (_, true) => "Aggregate".to_owned(),
             (AggregateMethod::Stream, false) => format!("Group aggregate: {keys}"),
             _ => format!("Aggregate using hash table: {keys}"),
