@@ -17,7 +17,7 @@ use crate::bind::Origin;
 use crate::error::SqlError;
 use crate::expr::eval::Slot;
 use crate::plan::QueryPlan;
-use crate::plan::scan::{ReadMode, Scan};
+use crate::plan::scan::{Scan, ScanMode};
 use bumpalo::Bump;
 use porpoise_rows::catalog::Table;
 use porpoise_types::Value;
@@ -108,7 +108,7 @@ impl<'p> DrivingScan<'p> {
             )),
             false => None,
         };
-        let columns = match scan.read == ReadMode::Covering {
+        let columns = match scan.mode == ScanMode::Covering {
             true => columns_of_entries(plan, scan.slot, (table, cursor.index())),
             false => Vec::new(),
         };

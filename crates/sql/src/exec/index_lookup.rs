@@ -14,7 +14,7 @@ use super::{Exec, ExecResult, keys};
 use crate::error::SqlError;
 use crate::expr::Expr;
 use crate::expr::eval::Slot;
-use crate::plan::scan::{Access, ReadMode, Scan};
+use crate::plan::scan::{Access, Scan, ScanMode};
 use bumpalo::Bump;
 use foldhash::fast::RandomState;
 use porpoise_rows::catalog::Table;
@@ -124,13 +124,13 @@ pub(super) fn lookup<'a, 'x: 'a>(
         return Err(SqlError::internal("a look-up without keys").into());
     };
     let requests = requests(table, (index, parts), tuples, exec, arena)?;
-    let rows = if scan.is_point_lookup() && scan.read == ReadMode::Row {
+    let rows = if scan.is_point_lookup() && scan.mode == ScanMode::Row {
         one_by_key(scan, table, (index, &requests.distinct), exec, arena)?
     } else {
         let used = parts.first().map_or(0, Vec::len);
         let cursor = cursor_of(&scan.access, requests.distinct);
         let keys = (cursor, &requests.known, used);
-        if scan.read == ReadMode::Row {
+        if scan.mode == ScanMode::Row {
             let width = tuples.first().map_or(0, |tuple| tuple.len());
             several_judged((scan, on), table, (keys, width), exec, arena)?
         } else {

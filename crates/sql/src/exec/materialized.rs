@@ -28,7 +28,7 @@ use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::logic;
 use crate::expr::number::NumberExpr;
 use crate::plan::physical::{HashKey, Join};
-use crate::plan::scan::{ReadMode, Scan};
+use crate::plan::scan::{Scan, ScanMode};
 use bumpalo::Bump;
 use porpoise_base::interrupt::Pacer;
 use porpoise_rows::catalog::Table;
@@ -250,7 +250,7 @@ impl<'h> MaterializedTables<'h> {
         let cx = cx_of(exec, arena);
         conditions.compile(&self.tables, &cx);
         let pruning = Pruning::of(scan, table, &cx)?;
-        let columns = match scan.read == ReadMode::Covering {
+        let columns = match scan.mode == ScanMode::Covering {
             true => table.columns_in_entries(cursor.index()),
             false => Vec::new(),
         };

@@ -8,7 +8,7 @@ use super::pruning::Pruning;
 use super::query::{all_true, cx_of};
 use super::{Exec, ExecResult};
 use crate::expr::eval::{EvalCx, Slot};
-use crate::plan::scan::{ReadMode, Scan};
+use crate::plan::scan::{Scan, ScanMode};
 use bumpalo::Bump;
 use porpoise_rows::RowRef;
 use porpoise_rows::catalog::Table;
@@ -16,9 +16,9 @@ use porpoise_types::Value;
 
 /// A fetched row as a slot; with its key where it was locked.
 pub(super) fn slot_of_row<'a>(scan: &Scan, row: Fetched<'a>, arena: &'a Bump) -> Slot<'a> {
-    match scan.read {
-        ReadMode::Locked(_) => Slot::Keyed(arena.alloc(row)),
-        ReadMode::Row | ReadMode::Covering | ReadMode::CountOnly => Slot::Row(row.row),
+    match scan.mode {
+        ScanMode::Locked(_) => Slot::Keyed(arena.alloc(row)),
+        ScanMode::Row | ScanMode::Covering | ScanMode::CountOnly => Slot::Row(row.row),
     }
 }
 
@@ -113,8 +113,8 @@ pub(super) fn fetch_entries<'a, 'x: 'a>(
     let cx = cx_of(exec, arena);
     let pruning = Pruning::of(scan, table, &cx)?;
     // Columns behind the last one that entries hold read as NULL.
-    let width = match scan.read {
-        ReadMode::CountOnly => 0,
+    let width = match scan.mode {
+        ScanMode::CountOnly => 0,
         _ => {
             let held = table.columns_in_entries(cursor.index());
             held.last().map_or(0, |last| last + 1)

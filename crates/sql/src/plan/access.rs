@@ -15,7 +15,7 @@
 
 use super::group_order::Purpose;
 use super::sargable::{Sargable, sargable_predicates};
-use super::scan::{Access, Estimate, ReadMode};
+use super::scan::{Access, Estimate, ScanMode};
 use super::{OrderKey, cost};
 use crate::bind::hints::Hints;
 use crate::expr::Expr;
@@ -102,11 +102,11 @@ impl<'a> AccessPlanner<'a> {
     }
 
     /// The part of each row that a path reads.
-    pub(super) fn read_mode(&self, path: &Path) -> ReadMode {
+    pub(super) fn scan_mode(&self, path: &Path) -> ScanMode {
         match (path.entries, self.needed) {
-            (false, _) => ReadMode::Row,
-            (true, Some([])) => ReadMode::CountOnly,
-            (true, _) => ReadMode::Covering,
+            (false, _) => ScanMode::Row,
+            (true, Some([])) => ScanMode::CountOnly,
+            (true, _) => ScanMode::Covering,
         }
     }
 

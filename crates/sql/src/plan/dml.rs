@@ -3,7 +3,7 @@
 
 use super::access::AccessPlanner;
 use super::placement::{chosen, settle_target};
-use super::scan::{Busy, LockSpec, ReadMode, Scan};
+use super::scan::{Busy, LockSpec, Scan, ScanMode};
 use super::select::{PlanCx, limits, split};
 use super::{OrderKey, QueryPlan};
 use crate::bind::hints::Hints;
@@ -321,7 +321,7 @@ fn target(
         table: table.clone(),
         scan: Scan {
             filter,
-            read: ReadMode::Locked(LockSpec {
+            mode: ScanMode::Locked(LockSpec {
                 mode,
                 busy: Busy::Wait,
             }),

@@ -19,7 +19,7 @@ use super::from::From;
 use super::group_order;
 use super::join_tree::Wanted;
 use super::physical::{HashKey, JoinMethod};
-use super::scan::{Access, Estimate, IndexRange, ReadMode, Scan};
+use super::scan::{Access, Estimate, IndexRange, Scan, ScanMode};
 use super::{OrderKey, cost};
 use crate::bind::{Origin, Source};
 use crate::expr::{CmpOp, Expr, ExprKind};
@@ -58,7 +58,7 @@ impl Default for SoFar {
 #[derive(Clone, Debug)]
 pub(super) struct JoinChoice {
     access: Access,
-    read: ReadMode,
+    mode: ScanMode,
     /// The method of the join; `None` of the first table.
     method: Option<JoinMethod>,
     /// It gives the order that is asked for.
@@ -76,7 +76,7 @@ impl JoinChoice {
     pub(super) fn into_scan(self, slot: usize, before: SoFar) -> (Scan, Option<JoinMethod>) {
         let looked = (before.rows * self.rows).max(1e-9);
         let scan = Scan {
-            read: self.read,
+            mode: self.mode,
             estimate: Estimate {
                 rows: self.rows,
                 part: (self.after.rows.max(1.0) / looked).clamp(0.0, 1.0),
@@ -265,7 +265,7 @@ impl JoinSearch<'_> {
                 method: None,
                 ordered: path.ordered,
                 rows: path.rows,
-                read: planner.read_mode(&path),
+                mode: planner.scan_mode(&path),
                 implied: path.implied,
                 access: path.access,
             });
@@ -302,7 +302,7 @@ impl JoinSearch<'_> {
             method: Some(JoinMethod::IndexLookup),
             ordered: true,
             rows: path.rows,
-            read: planner.read_mode(&path),
+            mode: planner.scan_mode(&path),
             implied: path.implied,
             access: path.access,
         })
@@ -332,7 +332,7 @@ impl JoinSearch<'_> {
             method: Some(hash_or_loop(hash)),
             ordered: true,
             rows: path.rows,
-            read: planner.read_mode(&path),
+            mode: planner.scan_mode(&path),
             implied: Vec::new(),
             access: path.access,
         }
@@ -366,7 +366,7 @@ impl JoinSearch<'_> {
             ordered: joined != 0 || self.order.is_empty(),
             rows: DERIVED_ROWS,
             implied: Vec::new(),
-            read: ReadMode::Row,
+            mode: ScanMode::Row,
         }
     }
 }

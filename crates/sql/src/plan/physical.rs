@@ -65,7 +65,7 @@
 
 use super::ResultColumn;
 use super::derived::rows_of;
-use super::scan::{LockSpec, ReadMode, Scan};
+use super::scan::{LockSpec, Scan, ScanMode};
 use crate::bind::{Aggregate as AggregateCall, OrderKey, Origin, Source};
 use crate::error::SqlError;
 use crate::expr::Expr;
@@ -656,7 +656,7 @@ impl RowOperator {
     pub(super) fn lock(&mut self, specs: &[Option<LockSpec>]) {
         self.scans_mut(&mut |scan, _| {
             if let Some(Some(spec)) = specs.get(scan.slot) {
-                scan.read = ReadMode::Locked(*spec);
+                scan.mode = ScanMode::Locked(*spec);
             }
         });
     }

@@ -6,7 +6,7 @@
 use super::physical::{
     AggregateMethod, Filter, PointLookup, QueryPlan, ResultOperator, RowOperator,
 };
-use super::scan::{ReadMode, Scan};
+use super::scan::{Scan, ScanMode};
 use crate::bind::{Aggregate as AggregateCall, AggregateKind};
 
 /// Applies all rules.
@@ -34,7 +34,7 @@ fn point_lookup(plan: &mut QueryPlan) {
             None
         };
         let one = keys.is_some_and(|keys| keys.len() == 1);
-        let all = keys.is_some() && scan.read == ReadMode::Row && scan.placement.chosen.is_none();
+        let all = keys.is_some() && scan.mode == ScanMode::Row && scan.placement.chosen.is_none();
         all && (one || (in_order && !large))
     };
     let in_order = matches!(root, ResultOperator::Project(_));
@@ -75,7 +75,7 @@ fn count_rows(plan: &mut QueryPlan) {
     };
     let scan = below.as_scan();
     let counts = |call: &AggregateCall| call.kind == AggregateKind::CountRows;
-    if scan.is_some_and(|scan| scan.read == ReadMode::CountOnly && scan.filter.is_empty())
+    if scan.is_some_and(|scan| scan.mode == ScanMode::CountOnly && scan.filter.is_empty())
         && aggregate.group_by.is_empty()
         && !aggregate.rollup
         && matches!(aggregate.method, AggregateMethod::Hash)

@@ -12,7 +12,7 @@ pub struct Scan {
     /// The path to the rows.
     pub access: Access,
     /// The part of each row that is read.
-    pub read: ReadMode,
+    pub mode: ScanMode,
     /// Conditions on the rows; those of the right side of a join stand in the join.
     pub filter: Vec<Expr>,
     /// Whether the conditions are checked where the engine shows a row: only those
@@ -28,7 +28,7 @@ pub struct Scan {
 
 /// The part of a row that a scan reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadMode {
+pub enum ScanMode {
     /// The row.
     Row,
     /// The entry of the index, which holds all columns that are needed.
@@ -167,7 +167,7 @@ impl Scan {
         Scan {
             slot,
             access,
-            read: ReadMode::Row,
+            mode: ScanMode::Row,
             filter: Vec::new(),
             in_place: false,
             implied: Vec::new(),
@@ -183,15 +183,15 @@ impl Scan {
 
     /// The lock.
     pub fn lock(&self) -> Option<LockSpec> {
-        match self.read {
-            ReadMode::Locked(lock) => Some(lock),
-            ReadMode::Row | ReadMode::Covering | ReadMode::CountOnly => None,
+        match self.mode {
+            ScanMode::Locked(lock) => Some(lock),
+            ScanMode::Row | ScanMode::Covering | ScanMode::CountOnly => None,
         }
     }
 
     /// Whether entries of the index are read in place of rows.
     pub fn is_covering(&self) -> bool {
-        matches!(self.read, ReadMode::Covering | ReadMode::CountOnly)
+        matches!(self.mode, ScanMode::Covering | ScanMode::CountOnly)
     }
 
     /// Whether it finds rows by whole unique keys.
