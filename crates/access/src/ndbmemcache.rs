@@ -413,7 +413,7 @@ fn columns(table: &Table, def: &PrefixMapping<'_>) -> Result<(String, Option<Str
         (true, Some(primary)) => primary.parts.iter().map(|p| p.column).collect(),
         (true, None) => {
             let text = "This table type requires a primary key";
-            return Err(refused(1173, "42000", text));
+            return Err(refused(1173, "42000", text.to_owned()));
         }
         (false, _) => key,
     };

@@ -56,7 +56,7 @@ fn row(id: i64, n: i64, a: Vec<u8>, b: Option<Vec<u8>>) -> Vec<Value> {
 fn parts(db: &Db, table: &Table) -> Vec<Vec<u8>> {
     let mut txn = db.engine().begin(TxnOptions::default()).unwrap();
     let mut keys = Vec::new();
-    for space in &table.parts {
+    for space in &table.overflow_spaces {
         let range = [ScanRange {
             space: *space,
             start: &[],
@@ -403,11 +403,11 @@ fn random_changes_agree_with_a_model() {
         // A part taken away, and one that belongs to nobody, are found.
         let spare = parts(&db, &table)[0].clone();
         let mut kv = db.engine().begin(TxnOptions::default()).unwrap();
-        for space in &table.parts {
+        for space in &table.overflow_spaces {
             let key = porpoise_kv::Key::new(*space, &spare);
             kv.delete(key, porpoise_kv::Check::Blind).unwrap();
         }
-        let stray = porpoise_kv::Key::new(table.parts[0], b"stray");
+        let stray = porpoise_kv::Key::new(table.overflow_spaces[0], b"stray");
         kv.put(stray, b"x", porpoise_kv::Check::Blind).unwrap();
         kv.commit().unwrap();
         let problems = check();
@@ -442,7 +442,7 @@ fn a_scan_without_values_makes_no_second_call() {
     for (blobs, wanted) in [(OverflowFetch::Prefixes, 1), (OverflowFetch::All, 2)] {
         counting.calls.take();
         let fetch = Fetch {
-            blobs,
+            overflow: blobs,
             partitions: None,
         };
         let mut order = Vec::new();
