@@ -53,6 +53,30 @@ const MEMBERS: &[Member] = &[
         ],
     ),
     member(
+        "porpoise-sql-plan",
+        &[
+            "porpoise-access",
+            "porpoise-base",
+            "porpoise-types",
+            "porpoise-kv",
+            "porpoise-rows",
+            "porpoise-sql-parser",
+            "porpoise-sql-expr",
+        ],
+    ),
+    member(
+        "porpoise-sql-exec",
+        &[
+            "porpoise-base",
+            "porpoise-types",
+            "porpoise-kv",
+            "porpoise-rows",
+            "porpoise-sql-parser",
+            "porpoise-sql-expr",
+            "porpoise-sql-plan",
+        ],
+    ),
+    member(
         "porpoise-sql",
         &[
             "porpoise-access",
@@ -62,6 +86,8 @@ const MEMBERS: &[Member] = &[
             "porpoise-rows",
             "porpoise-sql-parser",
             "porpoise-sql-expr",
+            "porpoise-sql-plan",
+            "porpoise-sql-exec",
         ],
     ),
     member("porpoise-wire", &["porpoise-base", "porpoise-types"]),
@@ -142,6 +168,8 @@ const SYNCHRONOUS: &[&str] = &[
     "porpoise-access",
     "porpoise-sql-parser",
     "porpoise-sql-expr",
+    "porpoise-sql-plan",
+    "porpoise-sql-exec",
     "porpoise-sql",
     "porpoise-wire",
     "porpoise-memcached",

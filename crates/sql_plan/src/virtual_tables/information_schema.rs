@@ -1,5 +1,5 @@
 //! Definitions of the tables of information_schema, with MySQL 8's columns, types and order
-//! (manual, "INFORMATION_SCHEMA Tables"). Their rows are made by [`crate::information_schema`].
+//! (manual, "INFORMATION_SCHEMA Tables"). Their rows are made by `information_schema` of the crate above.
 
 use super::{ScopeColumn, VirtualTable};
 use porpoise_types::{Collation, ColumnType, Kind};

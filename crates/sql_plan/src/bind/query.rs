@@ -46,7 +46,7 @@ impl<'a> Enclosing<'a> {
     }
 
     /// The query `level` queries out, 1 being this one.
-    pub(crate) fn at(&self, level: usize) -> Option<&Enclosing<'a>> {
+    pub fn at(&self, level: usize) -> Option<&Enclosing<'a>> {
         match level {
             0 => None,
             1 => Some(self),

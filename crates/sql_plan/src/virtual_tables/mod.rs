@@ -40,7 +40,7 @@ pub struct VirtualTable {
 }
 
 /// A column of text.
-pub(crate) fn text(name: &str, length: u32) -> ScopeColumn {
+pub fn text(name: &str, length: u32) -> ScopeColumn {
     ScopeColumn {
         name: name.to_owned(),
         ty: ColumnType::varchar(length, Collation::UTF8MB4_GENERAL_CI),
@@ -49,7 +49,7 @@ pub(crate) fn text(name: &str, length: u32) -> ScopeColumn {
 }
 
 /// A column of numbers.
-pub(crate) fn number(name: &str) -> ScopeColumn {
+pub fn number(name: &str) -> ScopeColumn {
     ScopeColumn {
         name: name.to_owned(),
         ty: ColumnType::bigint(),

@@ -177,7 +177,7 @@ pub struct Binder<'s> {
 const STACK_RESERVE: usize = 256 * 1024;
 
 /// 1436 when the stack does not allow for one more query inside the others.
-pub(crate) fn check_stack() -> Result<()> {
+pub fn check_stack() -> Result<()> {
     if porpoise_base::stack::remaining() < STACK_RESERVE {
         let text = "Thread stack overrun: queries are nested too deeply";
         return Err(SqlError::new(1436, "HY000", text));

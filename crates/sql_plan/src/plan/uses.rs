@@ -146,7 +146,7 @@ impl Uses {
     }
 
     /// Notes a privilege on a column.
-    pub(crate) fn note(&self, at: usize, column: usize, wanted: Privileges) {
+    pub fn note(&self, at: usize, column: usize, wanted: Privileges) {
         if let Some(used) = self.list.borrow_mut().get_mut(at) {
             used.note(column, (wanted.0 & BITS) as u8);
         }
@@ -192,7 +192,7 @@ impl Uses {
     }
 
     /// The uses of the whole statement, with columns of merged views carried down.
-    pub(crate) fn take(&self) -> Box<[TableUse]> {
+    pub fn take(&self) -> Box<[TableUse]> {
         let mut list = self.list.take();
         for at in 0..list.len() {
             let found = list.get(at).and_then(|u| Some((u.beneath?, &u.columns)));
@@ -210,7 +210,7 @@ impl Uses {
     }
 
     /// Database and name of what the statement itself names.
-    pub(crate) fn names(&self) -> Vec<(String, String)> {
+    pub fn names(&self) -> Vec<(String, String)> {
         let list = self.list.borrow();
         let own = list.iter().filter(|used| used.within.is_none());
         own.map(|used| (used.database.clone(), used.name.clone()))

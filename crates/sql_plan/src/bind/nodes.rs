@@ -82,7 +82,7 @@ pub(super) fn fold_negation(arg: Expr, ty: ColumnType, nullable: bool) -> Expr {
 }
 
 /// User variables are named without regard to case.
-pub(crate) fn variable_name(name: &[u8]) -> std::sync::Arc<str> {
+pub fn variable_name(name: &[u8]) -> std::sync::Arc<str> {
     String::from_utf8_lossy(name).to_lowercase().into()
 }
 

@@ -33,7 +33,7 @@ pub struct Hints {
     order: AllowedIndexes,
     group: AllowedIndexes,
     /// FORCE INDEX.
-    pub(crate) forced: bool,
+    pub forced: bool,
 }
 
 impl Hints {
@@ -71,17 +71,17 @@ impl Hints {
     }
 
     /// Whether an index may lead to rows.
-    pub(crate) fn find(&self, index: usize) -> bool {
+    pub fn find(&self, index: usize) -> bool {
         self.join.allows(index)
     }
 
     /// Whether an index may give the order of ORDER BY.
-    pub(crate) fn order(&self, index: usize) -> bool {
+    pub fn order(&self, index: usize) -> bool {
         self.order.allows(index)
     }
 
     /// Whether an index may bring the rows of a group together.
-    pub(crate) fn group(&self, index: usize) -> bool {
+    pub fn group(&self, index: usize) -> bool {
         self.group.allows(index)
     }
 }

@@ -78,15 +78,15 @@ pub struct Planned {
     /// Its stored tables, and whether it writes to them.
     pub tables: Vec<(Arc<Table>, bool)>,
     /// Tables that it publishes as used.
-    pub(crate) used: Vec<TableId>,
+    pub used: Vec<TableId>,
     /// Whether it reads more than whole unique keys of stored tables.
-    pub(crate) scans: bool,
+    pub scans: bool,
     /// Whether it reads stored rows without locking them.
-    pub(crate) unlocked: bool,
+    pub unlocked: bool,
     /// Whether it writes to a table whose definition holds expressions.
-    pub(crate) expressions: bool,
+    pub expressions: bool,
     /// Uses of tables and columns, those inside views included, for privileges.
-    pub(crate) uses: Box<[TableUse]>,
+    pub uses: Box<[TableUse]>,
 }
 
 impl Planned {

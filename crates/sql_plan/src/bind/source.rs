@@ -124,7 +124,7 @@ pub struct MergedView {
 
 impl MergedView {
     /// The conditions for a slot.
-    pub(crate) fn conditions_at(&self, slot: usize) -> Vec<Expr> {
+    pub fn conditions_at(&self, slot: usize) -> Vec<Expr> {
         let mut all = self.conditions.clone();
         for condition in &mut all {
             condition.rewrite(&mut |e| {

@@ -1,0 +1,18 @@
+//! Binder and planner of SQL: from the syntax tree to plans.
+//!
+//! * [`bind`]: names and types.
+//! * [`plan`]: access paths, joins and the tree of physical operators.
+//! * [`statistics`]: rows and distinct values of tables, for the planner.
+//! * [`virtual_tables`]: definitions of tables whose rows are made when they are read.
+//!
+//! The crate knows neither transactions nor sessions: it reads the catalog.
+
+#![forbid(unsafe_code)]
+
+pub mod bind;
+pub mod plan;
+pub mod statistics;
+pub mod virtual_tables;
+
+use porpoise_sql_expr::{error, expr, functions};
+use porpoise_sql_parser as parse;
