@@ -94,8 +94,8 @@ impl From<TypeError> for MappingError {
 
 type Result<T> = std::result::Result<T, MappingError>;
 
-fn refused(code: u16, sqlstate: &'static str, text: String) -> MappingError {
-    MappingError::Refused(code, sqlstate, text)
+fn refused(code: u16, sqlstate: &'static str, text: impl Into<String>) -> MappingError {
+    MappingError::Refused(code, sqlstate, text.into())
 }
 
 /// A column and its text; `None` is NULL.
@@ -403,7 +403,7 @@ fn container_name(database: &str, table: &str, prefix: &[u8]) -> Vec<u8> {
 fn columns(table: &Table, def: &PrefixMapping<'_>) -> Result<(String, Option<String>)> {
     let position = |name: &&str| {
         table.column(name).ok_or_else(|| {
-            let text = format!("Key column '{}' doesn't exist in table", name);
+            let text = format!("Key column '{name}' doesn't exist in table");
             refused(1072, "42000", text)
         })
     };
