@@ -40,7 +40,21 @@ fn make(dir: &Path, with_checkpoint: bool) {
         server.restart();
         store(&server, from, from + 150);
     }
+    wait_for_head(&dir.join("store/HEAD"));
     server.kill9();
+}
+
+/// The head file is written after the replies: waits until it no longer changes.
+fn wait_for_head(path: &Path) {
+    let mut before = Vec::new();
+    loop {
+        let now = std::fs::read(path).unwrap();
+        if now == before {
+            return;
+        }
+        before = now;
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
 }
 
 fn names(dir: &Path) -> Vec<String> {

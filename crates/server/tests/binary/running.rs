@@ -164,7 +164,7 @@ fn past_max_connections_clients_are_told_until_a_place_is_free() {
     let mut answer = String::new();
     let mut late = TcpStream::connect(place).unwrap();
     late.read_to_string(&mut answer).unwrap();
-    assert_eq!(answer, "SERVER_ERROR too many connections\r\n");
+    assert_eq!(answer, "ERROR Too many open connections\r\n");
     clients.truncate(39);
     served_again(place);
 }

@@ -9,14 +9,17 @@ use std::sync::OnceLock;
 pub fn files() -> &'static [Vec<String>] {
     static FILES: OnceLock<Vec<Vec<String>>> = OnceLock::new();
     FILES.get_or_init(|| {
-        let sql = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sql/tests");
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut files = Vec::new();
         for (folder, read) in [
-            ("fixtures", lines as fn(&str) -> Vec<String>),
-            ("differential", lines),
-            ("sql", blocks),
+            (
+                "sql_parser/tests/fixtures",
+                lines as fn(&str) -> Vec<String>,
+            ),
+            ("sql/tests/differential", lines),
+            ("sql/tests/sql", blocks),
         ] {
-            let entries = std::fs::read_dir(sql.join(folder)).expect("a folder of statements");
+            let entries = std::fs::read_dir(crates.join(folder)).expect("a folder of statements");
             let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
             paths.retain(|p| p.extension().is_some_and(|e| e == "sql" || e == "slt"));
             paths.sort();
