@@ -199,8 +199,8 @@ pub(crate) mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a.json");
         for (text, word) in [
-            ("nonsense", "no file"),
-            ("{}", "no file"),
+            ("nonsense", "not a results file"),
+            ("{}", "not a results file"),
             ("{\"format\":99}", "99"),
         ] {
             std::fs::write(&path, text).unwrap();
