@@ -7,7 +7,7 @@
 //! * [`cancel`]: ending a wait from outside (KILL, a client gone, shutdown).
 //! * [`blocking`]: announcing waits, so that other work can be handed over.
 //! * [`clock`]: wall and monotonic time, replaceable.
-//! * [`counters`]: counters sharded by core, and the macro for their tables.
+//! * [`mod@counters`]: counters sharded by core, and the macro for their tables.
 //! * [`disk`]: files and their durability, replaceable by disks with faults.
 //! * [`lend`]: a cell from which a supervisor retakes what was lent for too long.
 //! * [`memory`]: the memory budget of statements, connections and the server.

@@ -3,7 +3,7 @@
 //! A checkpoint takes a snapshot like a reader and writes what it sees, while writers go on (a fuzzy
 //! checkpoint of a consistent snapshot). When its files are synced, the log is on disk up to the position
 //! where it continues, and the manifest is in place, files and segments that are no longer needed are
-//! removed. Rows of spaces that did not change stay in the files of an earlier checkpoint ([`plan`]).
+//! removed. Rows of spaces that did not change stay in the files of an earlier checkpoint ([`mod@plan`]).
 //!
 //! Invariants:
 //! 1. Every commit above the snapshot, and every chunk that belongs to one, is in the log at or behind

@@ -216,7 +216,7 @@ pub struct CommandContext {
     pub(crate) text: Vec<u8>,
     reader: Option<Txn>,
     /// The container that keys are of, without a prefix (see
-    /// [`crate::read::innodb_containers`]).
+    /// `read/innodb_containers.rs`).
     pub(crate) selected: Option<Box<[u8]>>,
     /// The newest commit of this connection.
     own: CommitPosition,

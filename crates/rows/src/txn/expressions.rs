@@ -54,7 +54,7 @@ impl Txn {
     /// who look at them before.
     ///
     /// # Errors
-    /// As [`RowExpressions::generate`].
+    /// As [`crate::expressions::RowExpressions::generate`].
     pub fn generate(&self, table: &Table, row: &mut [Value], number: u64) -> Result<()> {
         if !table.evaluates_expressions() {
             return Ok(());
