@@ -412,7 +412,7 @@ fn random_changes_agree_with_a_model() {
         kv.commit().unwrap();
         let problems = check();
         assert!(
-            problems.iter().any(|p| p.what.contains("lacks 1 parts")),
+            problems.iter().any(|p| p.what.contains("1 chunks of column")),
             "{problems:?}"
         );
         assert!(
