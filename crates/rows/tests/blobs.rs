@@ -412,7 +412,9 @@ fn random_changes_agree_with_a_model() {
         kv.commit().unwrap();
         let problems = check();
         assert!(
-            problems.iter().any(|p| p.what.contains("1 chunks of column")),
+            problems
+                .iter()
+                .any(|p| p.what.contains("1 chunks of column")),
             "{problems:?}"
         );
         assert!(
