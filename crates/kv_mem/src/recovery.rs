@@ -215,7 +215,7 @@ fn load_file(
     })?;
     if bytes.len() as u64 != file.bytes {
         let what = format!(
-            "the file has the file has {} bytes, the manifest says {}",
+            "the file has {} bytes, the manifest says {}",
             bytes.len(),
             file.bytes
         );

@@ -81,7 +81,7 @@ impl Reaper {
                 for protocol in &listeners {
                     if poll && let Err(error) = protocol.mapping.poll() {
                         tracing::debug!(
-                            "the memcached configuration cannot be read; expired rows are deleted in the next pass: {error}"
+                            "the memcached configuration cannot be read; the mapping in force stays: {error}"
                         );
                     }
                     match walk(protocol, &heard) {
@@ -108,9 +108,7 @@ impl Reaper {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!(
-                "the thread that deletes expired rows has failed and is restarted and is restarted"
-            );
+            tracing::error!("the thread that deletes expired rows has failed");
         }
     }
 }

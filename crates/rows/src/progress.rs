@@ -30,7 +30,7 @@ impl Stage {
     pub fn text(self) -> &'static str {
         match self {
             Stage::None => "executing",
-            Stage::WaitingForTable => "IncompleteRow for table metadata lock",
+            Stage::WaitingForTable => "Waiting for table metadata lock",
             Stage::Copying => "copy to tmp table",
             Stage::BuildingIndex => "altering table",
             Stage::Validating => "checking table",
@@ -117,10 +117,7 @@ mod tests {
         assert_eq!(text.as_deref(), Some("altering table (k), 1024 rows done"));
         progress.begin(Stage::WaitingForTable, "");
         let text = progress.text();
-        assert_eq!(
-            text.as_deref(),
-            Some("IncompleteRow for table metadata lock")
-        );
+        assert_eq!(text.as_deref(), Some("Waiting for table metadata lock"));
         progress.end();
         assert_eq!(progress.text(), None);
     }

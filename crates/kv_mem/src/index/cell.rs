@@ -51,7 +51,7 @@ impl Cell {
 impl Drop for Cell {
     fn drop(&mut self) {
         if let Some(address) = RecordAddress::new(*self.0.get_mut()) {
-            // SAFETY: the count is the cell's (invariant 2), and `&mut self` shows that no reader
+            // SAFETY: the count is the cell's (invariant 1), and `&mut self` shows that no reader
             // is left.
             drop(unsafe { RecordRef::from_address(address) });
         }

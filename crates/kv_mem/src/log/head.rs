@@ -304,7 +304,7 @@ impl HeadFile {
     /// Syncs, and only logs an error: the entry last synced stays in force.
     pub(crate) fn sync_or_warn(&self) {
         if let Err(error) = self.sync() {
-            tracing::error!(%error, "the head file could not be synced: a later truncation of the log may go unnoticed: a later truncation of the log may go unnoticed");
+            tracing::error!(%error, "the head file could not be synced: a later truncation of the log may go unnoticed");
         }
     }
 
@@ -318,7 +318,7 @@ impl HeadFile {
         if let Err(error) = outcome
             && !before
         {
-            tracing::error!(%error, "the head file cannot be written: a later truncation of the log may go unnoticed: a later truncation of the log may go unnoticed");
+            tracing::error!(%error, "the head file cannot be written: a later truncation of the log may go unnoticed");
         }
     }
 

@@ -6,7 +6,7 @@
 //!
 //! * `container_options` says of a container what NDB has no columns for: how
 //!   its columns stand in one value.
-//! * `kv`, the table behind Rows of keys without a configured prefix: binary keys and
+//! * `kv`, the table of keys without a configured prefix: binary keys and
 //!   values, the client's flags, and the moment a row expires as seconds since
 //!   1970 (0: never). The row's version is its CAS value; no column holds it.
 //! * `key_prefix` compares by bytes, so that `a:` and `A:` are two prefixes.
@@ -31,7 +31,7 @@ use crate::container::convert::Conversion;
 pub use porpoise_access::{
     MEMCACHED_CONFIGURATION as CONFIGURATION, MEMCACHED_DATABASE as DATABASE,
 };
-/// The table behind Rows of keys without a configured prefix.
+/// The table of keys without a configured prefix.
 pub const DEFAULT_TABLE: &str = "kv";
 
 const LATIN1: Collation = Collation::LATIN1_SWEDISH_CI;

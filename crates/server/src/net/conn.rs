@@ -61,7 +61,7 @@ pub(crate) struct Conn {
     pub(super) watching_room: bool,
     /// Nothing is sent or read before this time; 0: no delay.
     pub(super) delayed_until: u64,
-    /// CommitPosition of its first deferred reply in the group's heap; 0: none.
+    /// Position of its entry in the group's heap of connections that wait for the log; 0: none.
     pub(super) waiting_for: u64,
     /// Times in the server's milliseconds; 0 is never.
     pub(super) opened: u64,

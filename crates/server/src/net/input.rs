@@ -52,7 +52,7 @@ impl Input {
         self.buf.get_mut(self.start..self.end).unwrap_or_default()
     }
 
-    /// DurabilityWatermark the first `n` unread bytes as read.
+    /// Marks the first `n` unread bytes as read.
     pub fn consume(&mut self, n: usize) {
         self.start = (self.start + n).min(self.end);
         self.consumed |= n > 0;

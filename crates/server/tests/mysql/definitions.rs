@@ -96,6 +96,31 @@ fn a_killed_definition_leaves_the_table_as_it_was() {
 }
 
 #[test]
+fn a_definition_that_waits_for_a_transaction_shows_it_in_the_process_list() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    c.good("CREATE DATABASE d");
+    c.good("CREATE TABLE d.t (id INT PRIMARY KEY)");
+    c.good("BEGIN");
+    c.good("SELECT * FROM d.t");
+    let mut worker = Client::root(server.mysql_addr);
+    let bytes = worker.query_bytes("ALTER TABLE d.t ADD COLUMN x INT");
+    worker.send(&bytes);
+    let state = "Waiting for table metadata lock";
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let list = c.good("SHOW PROCESSLIST").texts();
+        let mine = list.iter().find(|row| row[0] == worker.id.to_string());
+        if mine.is_some_and(|row| row[6] == state) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "never {state:?}: {list:?}");
+    }
+    c.good("COMMIT");
+    assert_eq!(worker.answers(false)[0].code(), 0);
+}
+
+#[test]
 fn a_definition_under_which_the_server_dies_leaves_the_table_as_it_was() {
     let mut server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
