@@ -5,6 +5,7 @@
 //! on is another: those types, the definitions, the SQL mode, the default
 //! database, the collation of the connection.
 
+use super::plan_cache::Conditions;
 use super::{Outcome, SqlSession, lex_mode};
 use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
@@ -17,7 +18,7 @@ use crate::server::Counters;
 use bumpalo::Bump;
 use porpoise_base::interrupt::Scope;
 use porpoise_base::memory::MemoryCharge;
-use porpoise_types::{Collation, ColumnType, SqlMode, Value, ValueRef};
+use porpoise_types::{ColumnType, Value, ValueRef};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,41 +45,24 @@ pub struct PreparedInfo {
     pub warnings: u16,
 }
 
-/// Conditions under which a plan was made.
+/// What a plan depends on beside the text.
 #[derive(Clone, Debug)]
 struct PlanKey {
     types: Vec<ColumnType>,
-    version: u64,
-    /// Of the statistics.
-    epoch: u64,
-    mode: SqlMode,
-    database: Option<String>,
-    collation: Collation,
-    select_limit: Option<u64>,
+    conditions: Conditions,
 }
 
 impl PlanKey {
     fn new(cx: &StatementContext, version: u64, types: &[ColumnType]) -> PlanKey {
         PlanKey {
             types: types.to_vec(),
-            version,
-            epoch: cx.server.statistics.epoch(),
-            mode: cx.settings.mode,
-            database: cx.env.database.clone(),
-            collation: cx.settings.collation,
-            select_limit: cx.settings.select_limit,
+            conditions: Conditions::of(cx, version),
         }
     }
 
     /// Whether a plan made under this key serves now.
     fn fits(&self, cx: &StatementContext, version: u64, types: &[ColumnType]) -> bool {
-        self.version == version
-            && self.epoch == cx.server.statistics.epoch()
-            && self.mode == cx.settings.mode
-            && self.collation == cx.settings.collation
-            && self.select_limit == cx.settings.select_limit
-            && self.database == cx.env.database
-            && self.types == types
+        self.conditions.hold(cx, version) && self.types == types
     }
 }
 

@@ -63,10 +63,8 @@ pub(super) fn run(
         }
     };
     if !wanted.is_empty() {
-        let mut lookup = Lookup::unique(table, *index, &wanted).overflow(pruning.overflow());
-        if *index == 0 {
-            lookup = lookup.in_order();
-        }
+        let lookup = Lookup::unique(table, *index, &wanted).overflow(pruning.overflow());
+        let lookup = lookup.in_order();
         exec.txn().look_up(&lookup, read, &mut |_, found| {
             if let Some(found) = found {
                 show(found.row);

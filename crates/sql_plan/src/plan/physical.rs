@@ -347,10 +347,16 @@ impl QueryPlan {
         }
     }
 
-    /// SQL_CALC_FOUND_ROWS.
+    /// Makes and counts all rows, as SQL_CALC_FOUND_ROWS asks; a sort keeps them all.
     pub(super) fn count_found_rows(&mut self) {
         self.root.wrap(|root| match root {
-            ResultOperator::Limit(limit) => ResultOperator::CountFoundRows(limit),
+            ResultOperator::Limit(mut limit) => {
+                limit.input.wrap(|input| match input {
+                    ResultOperator::TopN(sort) => ResultOperator::Sort(sort),
+                    input => input,
+                });
+                ResultOperator::CountFoundRows(limit)
+            }
             input => ResultOperator::CountFoundRows(Box::new(Limit {
                 count: None,
                 offset: None,
