@@ -1,9 +1,8 @@
 //! CHECK TABLE: rows, index entries and foreign keys held against each other.
 //!
-//! Meant for tests, for `porpoise check` and for the statement; it reads the
-//! newest committed state in batches and changes nothing. On a table that is
-//! being written to meanwhile it may report what was only in flight, so
-//! callers hold a barrier over the table.
+//! For tests, `porpoise check` and the statement. Everything is read in batches
+//! from one snapshot of one transaction, so that writers go on and what they do
+//! meanwhile is no problem; nothing is changed.
 //!
 //! Checked: every row has exactly its entry in each index; every entry leads
 //! to a row that makes it; every child row has its parent; the auto-increment
@@ -17,6 +16,7 @@
 
 use crate::db::Db;
 use crate::ddl::DdlCx;
+use crate::ddl::walk::{Batch, read_batch};
 use crate::definition::{Column, Index, IndexKind};
 use crate::error::{Error, Result};
 use crate::expressions::{RowContext, RowExpressions};
@@ -43,8 +43,13 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-struct Found<'a> {
+/// The check of one table.
+struct Checker<'a> {
+    db: &'a Db,
+    cx: &'a DdlCx<'a>,
     table: &'a Table,
+    /// All reads use its snapshot.
+    txn: Box<dyn kv::Txn>,
     problems: Vec<Problem>,
 }
 
@@ -55,12 +60,56 @@ struct Entry<'a> {
     value: Vec<u8>,
     /// The row's primary key.
     primary: &'a [u8],
-    /// The index's name.
-    index: &'a str,
+    /// Position of the index.
+    position: usize,
 }
 
-impl Found<'_> {
-    fn add(&mut self, what: String) {
+impl Db {
+    /// Checks one table against its indexes, its parents and its counter.
+    /// Returns the number of rows and the problems found.
+    ///
+    /// # Errors
+    /// The engine's; a cancellation.
+    pub fn check_table(&self, cx: &DdlCx<'_>, table: &Table) -> Result<(u64, Vec<Problem>)> {
+        let mut txn = self.engine().begin(TxnOptions::default())?;
+        txn.pin()?;
+        let mut checker = Checker {
+            db: self,
+            cx,
+            table,
+            txn,
+            problems: Vec::new(),
+        };
+        let rows = checker.all();
+        checker.txn.rollback();
+        Ok((rows?, checker.problems))
+    }
+}
+
+impl Checker<'_> {
+    fn all(&mut self) -> Result<u64> {
+        let table = self.table;
+        let rows = self.rows()?;
+        for index in table
+            .indexes
+            .iter()
+            .filter(|i| i.kind != IndexKind::Primary)
+        {
+            let entries = self.entries(index)?;
+            if entries != rows {
+                self.report(format!(
+                    "index `{}` has {entries} entries for {rows} rows",
+                    index.name
+                ));
+            }
+        }
+        self.placement()?;
+        self.expressions()?;
+        self.parents()?;
+        Ok(rows)
+    }
+
+    fn report(&mut self, what: String) {
         if self.problems.len() < MOST {
             self.problems.push(Problem {
                 table: self.table.quoted_name(),
@@ -68,55 +117,45 @@ impl Found<'_> {
             });
         }
     }
-}
 
-impl Db {
-    /// Checks one table against its indexes, its parents and its counter.
-    /// Returns the number of rows and the problems found.
-    pub fn check_table(&self, cx: &DdlCx<'_>, table: &Table) -> Result<(u64, Vec<Problem>)> {
-        let mut found = Found {
-            table,
-            problems: Vec::new(),
-        };
-        let rows = self.check_rows(cx, table, &mut found)?;
-        for index in table
-            .indexes
-            .iter()
-            .filter(|i| i.kind != IndexKind::Primary)
-        {
-            let entries = self.check_entries(cx, index, &mut found)?;
-            if entries != rows {
-                found.add(format!(
-                    "index `{}` has {entries} entries for {rows} rows",
-                    index.name
-                ));
-            }
+    /// Hands every batch of a space to `each`.
+    fn each_batch(
+        &mut self,
+        space: SpaceId,
+        mut each: impl FnMut(&mut Self, &Batch) -> Result<()>,
+    ) -> Result<()> {
+        let mut next = Some(Vec::new());
+        while let Some(start) = next {
+            let (txn, read) = (self.txn.as_mut(), Read::SNAPSHOT);
+            let (batch, rest) = read_batch(self.cx, txn, read, space, &start, <[u8]>::len)?;
+            each(self, &batch)?;
+            next = rest;
         }
-        self.check_placement(cx, table, &mut |what| found.add(what))?;
-        self.check_expressions_of_rows(cx, table, &mut |what| found.add(what))?;
-        for key in &table.foreign_keys {
-            self.for_each_orphan(cx, table, key, |pk| {
-                let pk = hex(pk);
-                found.add(format!("row {pk} has no parent under `{}`", key.name));
-                Ok(())
-            })?;
-        }
-        Ok((rows, found.problems))
+        Ok(())
     }
 
-    /// Every row: readable, at its own key, with all its entries.
-    fn check_rows(&self, cx: &DdlCx<'_>, table: &Table, found: &mut Found<'_>) -> Result<u64> {
+    /// Hands every batch of rows to `each`.
+    fn each_rows(&mut self, mut each: impl FnMut(&mut Self, &Batch) -> Result<()>) -> Result<()> {
+        let spaces = self.table.index_spaces(0);
+        spaces
+            .iter()
+            .try_for_each(|s| self.each_batch(*s, &mut each))
+    }
+
+    /// Every row: readable, at its own key, with all its entries. Returns their number.
+    fn rows(&mut self) -> Result<u64> {
+        let table = self.table;
         let auto = table.auto_increment();
         let mut count = 0u64;
         let mut highest = 0u64;
-        self.for_each_batch(cx, table, |batch| {
+        self.each_rows(|checker, batch| {
             count += batch.len() as u64;
             let mut entries: Vec<Entry<'_>> = Vec::new();
             for (pk, bytes) in batch {
                 let row = match RowRef::new(table, bytes) {
                     Ok(row) => row,
                     Err(error) => {
-                        found.add(format!("row {} cannot be read: {error}", hex(pk)));
+                        checker.report(format!("row {} cannot be read: {error}", hex(pk)));
                         continue;
                     }
                 };
@@ -127,68 +166,76 @@ impl Db {
                         _ => 0,
                     });
                 }
-                let mut own = Vec::new();
-                table.append_primary_key(&row, &mut own);
-                if !table.hidden_key && own != *pk {
-                    found.add(format!(
-                        "row {} is stored under a key that does not match its primary key",
-                        hex(pk)
-                    ));
-                }
-                for (position, index) in table.indexes.iter().enumerate().skip(1) {
-                    let (mut key, mut value) = (Vec::new(), Vec::new());
-                    index.append_entry(table, &row, pk, &mut key);
-                    index.append_entry_value(pk, &mut value);
-                    entries.push(Entry {
-                        space: table.space(position, &key),
-                        key,
-                        value,
-                        primary: pk,
-                        index: &index.name,
-                    });
-                }
+                checker.entries_of_row(pk, &row, &mut entries);
             }
-            self.check_there(&entries, found)
+            checker.find_entries(&entries)?;
+            let progress = checker.cx.metadata_locks.progress();
+            progress.advance(batch.len() as u64);
+            Ok(())
         })?;
-        if auto.is_some() && highest >= self.next_auto_increment(table)? {
-            found.add(format!("the auto-increment counter is not above {highest}"));
+        if auto.is_some() && highest >= self.db.next_auto_increment(table)? {
+            self.report(format!("the auto-increment counter is not above {highest}"));
         }
         Ok(count)
     }
 
+    /// Reports a row at a wrong key, and adds the entries that it must have.
+    fn entries_of_row<'b>(&mut self, pk: &'b [u8], row: &RowRef<'_>, entries: &mut Vec<Entry<'b>>) {
+        let table = self.table;
+        let mut own = Vec::new();
+        table.append_primary_key(row, &mut own);
+        if !table.hidden_key && own != *pk {
+            self.report(format!(
+                "row {} is stored under a key that does not match its primary key",
+                hex(pk)
+            ));
+        }
+        for (position, index) in table.indexes.iter().enumerate().skip(1) {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            index.append_entry(table, row, pk, &mut key);
+            index.append_entry_value(pk, &mut value);
+            entries.push(Entry {
+                space: table.space(position, &key),
+                key,
+                value,
+                primary: pk,
+                position,
+            });
+        }
+    }
+
     /// Reports the entries that are not in the engine, by one call.
-    fn check_there(&self, entries: &[Entry<'_>], found: &mut Found<'_>) -> Result<()> {
+    fn find_entries(&mut self, entries: &[Entry<'_>]) -> Result<()> {
         if entries.is_empty() {
             return Ok(());
         }
         let keys: Vec<Key<'_>> = entries.iter().map(|e| Key::new(e.space, &e.key)).collect();
-        let mut there = vec![false; keys.len()];
-        let mut txn = self.engine().begin(TxnOptions::default())?;
-        txn.get(Read::CURRENT, &keys, &mut |n, value| {
-            if let (Some(place), Some(entry)) = (there.get_mut(n), entries.get(n)) {
-                *place = value == Some(entry.value.as_slice());
+        let mut exists = vec![false; keys.len()];
+        self.txn.get(Read::SNAPSHOT, &keys, &mut |n, value| {
+            if let (Some(exists), Some(entry)) = (exists.get_mut(n), entries.get(n)) {
+                *exists = value == Some(entry.value.as_slice());
             }
         })?;
-        txn.rollback();
-        for (entry, _) in entries.iter().zip(there).filter(|(_, there)| !there) {
-            let (row, name) = (hex(entry.primary), entry.index);
-            found.add(format!("row {row} has no entry in `{name}`"));
+        for (entry, _) in entries.iter().zip(exists).filter(|(_, exists)| !exists) {
+            let index = self.table.indexes.get(entry.position);
+            let name = index.map_or("", |index| index.name.as_str());
+            let row = hex(entry.primary);
+            self.report(format!("row {row} has no entry in `{name}`"));
         }
         Ok(())
     }
 
     /// Counts the entries of `index`. With one entry a row guaranteed by
-    /// `check_rows`, an equal count means that no entry is left over.
-    fn check_entries(&self, cx: &DdlCx<'_>, index: &Index, found: &mut Found<'_>) -> Result<u64> {
+    /// [`Checker::rows`], an equal count means that no entry is left over.
+    fn entries(&mut self, index: &Index) -> Result<u64> {
         let mut count = 0;
         for space in &index.spaces {
-            self.walk(cx, *space, <[u8]>::len, |txn, batch| {
-                txn.rollback();
+            self.each_batch(*space, |checker, batch| {
                 count += batch.len() as u64;
                 for (key, value) in batch {
                     if index.primary_of(key, value).is_err() {
                         let name = &index.name;
-                        found.add(format!("entry {} of `{name}` is malformed", hex(key)));
+                        checker.report(format!("entry {} of `{name}` is malformed", hex(key)));
                     }
                 }
                 Ok(())
@@ -196,48 +243,52 @@ impl Db {
         }
         Ok(count)
     }
-}
 
-impl Db {
-    /// Reports rows in wrong partitions, and parts that are missing or left
-    /// over.
-    pub(crate) fn check_placement(
-        &self,
-        cx: &DdlCx<'_>,
-        table: &Table,
-        report: &mut dyn FnMut(String),
-    ) -> Result<()> {
+    /// Reports rows without a parent.
+    fn parents(&mut self) -> Result<()> {
+        let (db, table) = (self.db, self.table);
+        for key in &table.foreign_keys {
+            self.each_rows(|checker, batch| {
+                let mut orphans = Vec::new();
+                let (txn, read) = (checker.txn.as_mut(), Read::SNAPSHOT);
+                db.orphans(table, key, batch, txn, read, &mut |pk| {
+                    orphans.push(hex(pk));
+                    Ok(())
+                })?;
+                for pk in orphans {
+                    checker.report(format!("row {pk} has no parent under `{}`", key.name));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Reports rows in wrong partitions, and chunks that are missing or left over.
+    fn placement(&mut self) -> Result<()> {
+        let table = self.table;
         if table.partitioning.is_none() && table.overflow_spaces.is_empty() {
             return Ok(());
         }
         for (partition, space) in table.index_spaces(0).iter().enumerate() {
             let mut named: HashSet<Vec<u8>> = HashSet::new();
             let overflow = table.overflow_spaces.get(partition).copied();
-            self.for_each_entry(cx, *space, |txn, key, value| {
-                let Ok(row) = RowRef::new(table, value) else {
-                    // Reported with the rows.
-                    return Ok(());
-                };
-                if table.partition_of_columns(&row).ok() != Some(partition)
-                    || table.partition_of(0, key) != partition
-                {
-                    let name = table.partitioning.as_ref();
-                    let name = name.and_then(|by| by.partitions.get(partition));
-                    let name = name.map_or("", |p| p.name.as_str());
-                    report(format!(
-                        "row {} is in the wrong partition `{name}`",
-                        hex(key)
-                    ));
+            self.each_batch(*space, |checker, batch| {
+                for (key, value) in batch {
+                    // A row that cannot be read is reported with the rows.
+                    if let Ok(row) = RowRef::new(table, value) {
+                        checker.partition(partition, key, &row);
+                        if let Some(space) = overflow {
+                            checker.chunks(space, key, &row, &mut named)?;
+                        }
+                    }
                 }
-                match overflow {
-                    Some(space) => check_chunks(txn, space, &row, key, &mut named, report),
-                    None => Ok(()),
-                }
+                Ok(())
             })?;
             let Some(overflow) = overflow else { continue };
-            self.for_each_entry(cx, overflow, |_, key, _| {
-                if !named.contains(key) {
-                    report(format!(
+            self.each_batch(overflow, |checker, batch| {
+                for (key, _) in batch.iter().filter(|(key, _)| !named.contains(key)) {
+                    checker.report(format!(
                         "chunk {} of a large value belongs to no row",
                         hex(key)
                     ));
@@ -248,71 +299,65 @@ impl Db {
         Ok(())
     }
 
-    /// Walks a space; each entry comes with the transaction that read it.
-    fn for_each_entry(
-        &self,
-        cx: &DdlCx<'_>,
-        space: SpaceId,
-        mut each: impl FnMut(&mut dyn kv::Txn, &[u8], &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        self.walk(cx, space, <[u8]>::len, |mut txn, batch| {
-            for (key, value) in batch {
-                each(txn.as_mut(), key, value)?;
-            }
-            txn.rollback();
-            Ok(())
-        })
-    }
-}
-
-fn check_chunks(
-    txn: &mut dyn kv::Txn,
-    space: SpaceId,
-    row: &RowRef<'_>,
-    key: &[u8],
-    named: &mut HashSet<Vec<u8>>,
-    report: &mut dyn FnMut(String),
-) -> Result<()> {
-    for column in row.overflow_columns() {
-        let keys: Vec<_> = (0..column.head.chunks())
-            .map(|n| column.head.chunk_key(n))
-            .collect();
-        let wanted: Vec<Key<'_>> = keys.iter().map(|k| Key::new(space, k)).collect();
-        let mut bytes = column.head.prefix();
-        let mut missing = 0;
-        txn.get(Read::CURRENT, &wanted, &mut |_, value| match value {
-            Some(value) => bytes += value.len(),
-            None => missing += 1,
-        })?;
-        if missing > 0 || bytes != column.head.len() {
-            report(format!(
-                "row {}: {missing} chunks of column {} are missing: {bytes} of {} bytes were found",
-                hex(key),
-                column.position,
-                column.head.len()
+    fn partition(&mut self, partition: usize, key: &[u8], row: &RowRef<'_>) {
+        let table = self.table;
+        if table.partition_of_columns(row).ok() != Some(partition)
+            || table.partition_of(0, key) != partition
+        {
+            let name = table.partitioning.as_ref();
+            let name = name.and_then(|by| by.partitions.get(partition));
+            let name = name.map_or("", |p| p.name.as_str());
+            self.report(format!(
+                "row {} is in the wrong partition `{name}`",
+                hex(key)
             ));
         }
-        named.extend(keys.iter().map(|k| k.to_vec()));
     }
-    Ok(())
-}
 
-impl Db {
-    /// Reports rows that violate a check, or hold another value than their
-    /// expressions in a generated column.
-    pub(crate) fn check_expressions_of_rows(
-        &self,
-        cx: &DdlCx<'_>,
-        table: &Table,
-        report: &mut dyn FnMut(String),
+    /// Reports chunks of a row that are missing, and adds the keys of all to `named`.
+    fn chunks(
+        &mut self,
+        space: SpaceId,
+        key: &[u8],
+        row: &RowRef<'_>,
+        named: &mut HashSet<Vec<u8>>,
     ) -> Result<()> {
+        for column in row.overflow_columns() {
+            let keys: Vec<_> = (0..column.head.chunks())
+                .map(|n| column.head.chunk_key(n))
+                .collect();
+            let wanted: Vec<Key<'_>> = keys.iter().map(|k| Key::new(space, k)).collect();
+            let mut bytes = column.head.prefix();
+            let mut missing = 0;
+            let count = &mut |_, value: Option<&[u8]>| match value {
+                Some(value) => bytes += value.len(),
+                None => missing += 1,
+            };
+            self.txn.get(Read::SNAPSHOT, &wanted, count)?;
+            if missing > 0 || bytes != column.head.len() {
+                self.report(format!(
+                    "row {}: {missing} chunks of column {} are missing: {bytes} of {} bytes were found",
+                    hex(key),
+                    column.position,
+                    column.head.len()
+                ));
+            }
+            named.extend(keys.iter().map(|k| k.to_vec()));
+        }
+        Ok(())
+    }
+
+    /// Reports rows that violate a check, or whose generated columns have other values
+    /// than their expressions.
+    fn expressions(&mut self) -> Result<()> {
+        let table = self.table;
         if !table.evaluates_expressions() || depends_on_zone(table) {
             return Ok(());
         }
-        let expressions = match self.expressions(table) {
+        let expressions = match self.db.expressions(table) {
             Ok(expressions) => expressions,
             Err(error) => {
-                report(format!(
+                self.report(format!(
                     "an expression of the table definition cannot be compiled: {error}"
                 ));
                 return Ok(());
@@ -320,11 +365,12 @@ impl Db {
         };
         let mut env = RowContext::plain(DateTime::ZERO);
         env.strict = false;
-        self.for_each_batch(cx, table, |batch| {
+        self.each_rows(|checker, batch| {
             for (primary, bytes) in batch {
-                let whole = match overflow::whole_row(self, table, primary, bytes) {
+                let (txn, read) = (checker.txn.as_mut(), Read::SNAPSHOT);
+                let whole = match overflow::complete_row(txn, read, table, primary, bytes) {
                     Ok(whole) => whole,
-                    // What is missing of it is reported elsewhere.
+                    // Missing chunks are reported elsewhere.
                     Err(Error::Corrupt(_)) => continue,
                     Err(error) => return Err(error),
                 };
@@ -332,7 +378,7 @@ impl Db {
                     continue;
                 };
                 for problem in problems(table, expressions.as_ref(), &row.values(), &env) {
-                    report(format!("row {} {problem}", hex(primary)));
+                    checker.report(format!("row {} {problem}", hex(primary)));
                 }
             }
             Ok(())

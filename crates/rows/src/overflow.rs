@@ -389,6 +389,24 @@ pub(crate) fn whole_row(
     primary: &[u8],
     bytes: &[u8],
 ) -> Result<Option<Vec<u8>>> {
+    let mut txn = db.engine().begin(TxnOptions::default())?;
+    let whole = complete_row(txn.as_mut(), Read::CURRENT, table, primary, bytes);
+    txn.rollback();
+    whole
+}
+
+/// A row with all its values in it, in the state that is read; `None` when it has no
+/// overflow values.
+///
+/// # Errors
+/// The engine's; [`crate::Error::Corrupt`] when chunks are missing.
+pub(crate) fn complete_row(
+    txn: &mut dyn kv::Txn,
+    read: Read,
+    table: &Table,
+    primary: &[u8],
+    bytes: &[u8],
+) -> Result<Option<Vec<u8>>> {
     if OverflowFetch::All.missing(&RowRef::new(table, bytes)?) == 0 {
         return Ok(None);
     }
@@ -397,10 +415,7 @@ pub(crate) fn whole_row(
         primary: primary.to_vec(),
         bytes: Some(bytes.to_vec()),
     }];
-    let mut txn = db.engine().begin(TxnOptions::default())?;
-    let fetch = OverflowFetch::All;
-    let torn = try_complete(txn.as_mut(), table, &mut rows, fetch, Read::CURRENT)?;
-    txn.rollback();
+    let torn = try_complete(txn, table, &mut rows, OverflowFetch::All, read)?;
     let [row] = rows;
     if torn.is_empty() {
         Ok(row.bytes)

@@ -4,6 +4,7 @@
 //! of which is looked up in one engine call.
 
 use super::DdlCx;
+use super::walk::Batch;
 use crate::catalog::derive;
 use crate::db::Db;
 use crate::definition::ForeignKey;
@@ -11,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::fk;
 use crate::row::RowRef;
 use crate::table::Table;
-use porpoise_kv::{Check, Key, Read, TxnOptions};
+use porpoise_kv::{self as kv, Check, Key, Read, TxnOptions};
 use std::collections::HashSet;
 
 impl Db {
@@ -66,21 +67,32 @@ impl Db {
         table: &Table,
         key: &ForeignKey,
     ) -> Result<()> {
-        self.for_each_orphan(cx, table, key, |_| {
-            Err(Error::NoReferencedRow {
-                constraint: fk::constraint_text(table, key),
-            })
+        self.for_each_batch(cx, table, |batch| {
+            let mut txn = self.engine().begin(TxnOptions::default())?;
+            let read = Read::CURRENT;
+            let outcome = self.orphans(table, key, batch, txn.as_mut(), read, &mut |_| {
+                Err(Error::NoReferencedRow {
+                    constraint: fk::constraint_text(table, key),
+                })
+            });
+            txn.rollback();
+            outcome
         })
     }
 
-    /// Calls `report` with the primary key of each row of `table` whose
-    /// parent under `key` is missing.
-    pub(crate) fn for_each_orphan(
+    /// Calls `report` with the primary key of each row of the batch whose parent under
+    /// `key` is missing in the state that is read.
+    ///
+    /// # Errors
+    /// The engine's; those of `report`.
+    pub(crate) fn orphans(
         &self,
-        cx: &DdlCx<'_>,
         table: &Table,
         key: &ForeignKey,
-        mut report: impl FnMut(&[u8]) -> Result<()>,
+        batch: &Batch,
+        txn: &mut dyn kv::Txn,
+        read: Read,
+        report: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let catalog = self.catalog();
         let own = key.parent_database == table.database && key.parent_table == table.name;
@@ -91,39 +103,35 @@ impl Db {
             found.map(|t| t.as_ref())
         };
         let link = parent.and_then(|p| Some((p, derive::resolve_parent(p, key)?)));
-        self.for_each_batch(cx, table, |batch| {
-            let mut probes: Vec<(&[u8], Vec<u8>)> = Vec::with_capacity(batch.len());
-            for (pk, row) in batch {
-                let row = RowRef::new(table, row)?;
-                if key.columns.iter().any(|c| row.get(*c).is_null()) {
-                    continue;
-                }
-                match &link {
-                    None => report(pk)?,
-                    Some((parent, link)) => {
-                        let mut probe = Vec::new();
-                        fk::append_parent_key(parent, key, link, &row, &mut probe);
-                        probes.push((pk, probe));
-                    }
+        let mut probes: Vec<(&[u8], Vec<u8>)> = Vec::with_capacity(batch.len());
+        for (pk, row) in batch {
+            let row = RowRef::new(table, row)?;
+            if key.columns.iter().any(|c| row.get(*c).is_null()) {
+                continue;
+            }
+            match &link {
+                None => report(pk)?,
+                Some((parent, link)) => {
+                    let mut probe = Vec::new();
+                    fk::append_parent_key(parent, key, link, &row, &mut probe);
+                    probes.push((pk, probe));
                 }
             }
-            let Some((parent, link)) = &link else {
-                return Ok(());
-            };
-            let wanted: Vec<Key<'_>> = probes
-                .iter()
-                .map(|(_, probe)| Key::new(parent.space(link.index, probe), probe))
-                .collect();
-            let mut there = vec![false; wanted.len()];
-            let mut txn = self.engine().begin(TxnOptions::default())?;
-            txn.get(Read::CURRENT, &wanted, &mut |at, value| {
-                if let Some(seen) = there.get_mut(at) {
-                    *seen = value.is_some();
-                }
-            })?;
-            txn.rollback();
-            let missing = probes.iter().zip(&there).filter(|(_, there)| !**there);
-            missing.map(|((pk, _), _)| *pk).try_for_each(&mut report)
-        })
+        }
+        let Some((parent, link)) = &link else {
+            return Ok(());
+        };
+        let wanted: Vec<Key<'_>> = probes
+            .iter()
+            .map(|(_, probe)| Key::new(parent.space(link.index, probe), probe))
+            .collect();
+        let mut exists = vec![false; wanted.len()];
+        txn.get(read, &wanted, &mut |at, value| {
+            if let Some(exists) = exists.get_mut(at) {
+                *exists = value.is_some();
+            }
+        })?;
+        let missing = probes.iter().zip(&exists).filter(|(_, exists)| !**exists);
+        missing.map(|((pk, _), _)| *pk).try_for_each(report)
     }
 }

@@ -36,7 +36,7 @@ mod spec;
 mod tables;
 mod temporary;
 mod views;
-mod walk;
+pub(crate) mod walk;
 
 use crate::catalog::{Catalog, persist};
 use crate::db::Db;

@@ -4,7 +4,8 @@
 //! by a transaction of its own which the caller is handed along with them: it
 //! reads on in it, writes and commits, or rolls it back. The caller's barrier
 //! keeps writers of the table away, so the newest committed state is one state
-//! from the first batch to the last.
+//! from the first batch to the last. A check, beside which writers go on, reads
+//! all batches in one snapshot ([`read_batch`]).
 //!
 //! Invariants:
 //! 1. A cancellation is looked for before every batch.
@@ -26,6 +27,48 @@ pub(super) const BATCH_BYTES: usize = 16 << 20;
 /// Keys and values, in the order of the space.
 pub(crate) type Batch = [(Vec<u8>, Vec<u8>)];
 
+/// Reads one batch of a space from the key `start`. Returns it with the start of the next one, if there are more entries.
+///
+/// # Errors
+/// The engine's; a cancellation.
+pub(crate) fn read_batch(
+    cx: &DdlCx<'_>,
+    txn: &mut dyn kv::Txn,
+    read: Read,
+    space: SpaceId,
+    start: &[u8],
+    weigh: impl Fn(&[u8]) -> usize,
+) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, Option<Vec<u8>>)> {
+    if let Some(reason) = cx.cancel.reason() {
+        return Err(Error::Kv(kv::Error::Cancelled(reason)));
+    }
+    let mut batch = Vec::with_capacity(BATCH);
+    let mut bytes = 0;
+    let range = ScanRange {
+        space,
+        start,
+        end: None,
+        reverse: false,
+    };
+    let end = txn.scan(read, &[range], BATCH, &mut |_, key, value| {
+        bytes += weigh(value);
+        batch.push((key.to_vec(), value.to_vec()));
+        if bytes > BATCH_BYTES {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    let next = match end {
+        ScanEnd::Done => None,
+        ScanEnd::Stopped { mut key, .. } => {
+            key.push(0);
+            Some(key)
+        }
+    };
+    Ok((batch, next))
+}
+
 impl Db {
     /// Hands every batch of a space over, the first one also when it is empty.
     /// `weigh` tells how many bytes a value counts for.
@@ -39,37 +82,14 @@ impl Db {
         weigh: impl Fn(&[u8]) -> usize,
         mut each: impl FnMut(Box<dyn kv::Txn>, &Batch) -> Result<()>,
     ) -> Result<()> {
-        let mut start: Vec<u8> = Vec::new();
-        loop {
-            if let Some(reason) = cx.cancel.reason() {
-                return Err(Error::Kv(kv::Error::Cancelled(reason)));
-            }
-            let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(BATCH);
-            let mut bytes = 0;
-            let range = ScanRange {
-                space,
-                start: &start,
-                end: None,
-                reverse: false,
-            };
+        let mut next = Some(Vec::new());
+        while let Some(start) = next {
             let mut txn = self.engine().begin(TxnOptions::default())?;
-            let end = txn.scan(Read::CURRENT, &[range], BATCH, &mut |_, key, value| {
-                bytes += weigh(value);
-                batch.push((key.to_vec(), value.to_vec()));
-                match bytes > BATCH_BYTES {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
-            })?;
+            let (batch, rest) = read_batch(cx, txn.as_mut(), Read::CURRENT, space, &start, &weigh)?;
             each(txn, &batch)?;
-            match end {
-                ScanEnd::Done => return Ok(()),
-                ScanEnd::Stopped { key, .. } => {
-                    start = key;
-                    start.push(0);
-                }
-            }
+            next = rest;
         }
+        Ok(())
     }
 
     /// Walks all rows of `table`. `each` gets one batch of primary keys and

@@ -10,6 +10,7 @@
 mod abuse;
 mod accounts;
 mod certificates;
+mod check_table;
 mod client;
 mod definitions;
 mod durable;
