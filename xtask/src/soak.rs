@@ -1,11 +1,11 @@
-//! `cargo xtask soak`: the long tests, for the script behind `make soak`.
+//! `cargo xtask soak`: prints the list of long tests for `scripts/soak.sh` (`make soak`).
 
 use crate::rules::long_tests;
 use crate::tree::root;
 
 const LIST: &str = "tests/soak.list";
 
-/// Prints the list without comments.
+/// Prints `PACKAGE TEST` for each entry of `tests/soak.list`, without comments.
 pub fn print_list() -> Result<(), String> {
     let text = std::fs::read_to_string(root()?.join(LIST))
         .map_err(|error| format!("xtask: {LIST}: {error}"))?;

@@ -1,4 +1,4 @@
-//! The table `mysql.user`: its definition, and accounts as its rows.
+//! The table `mysql.user`: its definition, and the conversion of accounts to and from rows.
 //!
 //! Invariant: a change of accounts is one transaction, and durable before it is
 //! acknowledged, whatever the server's durability.
@@ -20,7 +20,7 @@ pub(crate) static USERS: SystemTable = SystemTable {
     columns: FIRST + attributes::COLUMNS,
 };
 
-/// Number of columns of the first version; columns of attributes follow them.
+/// Number of columns that the table had before account attributes were added after them.
 const FIRST: usize = 6;
 
 impl Account {
@@ -88,7 +88,8 @@ fn table_spec() -> TableSpec {
     }
 }
 
-/// Makes the table, and `root@localhost`, if they are not there.
+/// Creates the table with the account `root@localhost` at the first start; at later starts
+/// adds the attribute columns if they are missing.
 ///
 /// # Errors
 /// Defining or writing the table failed.
@@ -113,14 +114,14 @@ pub(crate) fn create_at_first_start(db: &Arc<Db>, root_password: Option<&str>) -
     Ok(())
 }
 
-/// The current time as `password_last_changed` holds it.
+/// Current time for `password_last_changed`, truncated to seconds.
 pub(crate) fn now(db: &Db) -> Option<DateTime> {
     let now = DateTime::from_unix_micros(db.clock().unix_micros());
     now.and_then(|now| now.round(0, true))
 }
 
-/// Adds the columns of attributes to a table of the first version, in one change of its
-/// definition. Values of existing rows are the defaults.
+/// Upgrades a table that has only the first [`FIRST`] columns: adds the attribute columns in
+/// one ALTER TABLE. Existing rows get the defaults.
 fn add_attributes(db: &Arc<Db>) -> Result<()> {
     let found = db.catalog().table(USERS.database, USERS.name).cloned();
     if found.is_none_or(|table| table.columns.len() != FIRST) {
@@ -133,7 +134,7 @@ fn add_attributes(db: &Arc<Db>) -> Result<()> {
     Ok(())
 }
 
-/// All accounts.
+/// Loads all accounts.
 ///
 /// # Errors
 /// Reading the table failed.
@@ -141,7 +142,7 @@ pub(crate) fn load(db: &Arc<Db>) -> Result<Vec<Account>> {
     USERS.rows(db, Account::of)
 }
 
-/// The change that puts accounts in place of those of the same name, and removes others.
+/// Table change that inserts or replaces the accounts `put` and deletes the accounts `remove`.
 pub(crate) fn change(put: &[Account], remove: &[Account]) -> TableChange {
     let rows = |accounts: &[Account]| accounts.iter().map(Account::row).collect();
     TableChange {

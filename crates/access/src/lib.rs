@@ -1,4 +1,4 @@
-//! Access control: accounts, privileges, and the tables that keep them.
+//! Access control: accounts, privileges, and the tables in which they are stored.
 //!
 //! Both front ends (SQL and memcached) check against the same data:
 //!
@@ -10,22 +10,22 @@
 //! ```
 //!
 //! * [`AccessControl`]: accounts and grants in memory, with one version number.
-//! * [`Account`]: a user name, a host pattern, and what proves an identity.
-//! * [`Privileges`], [`Grant`], [`ColumnGrant`]: what may be granted, and one grant.
-//! * [`Attributes`]: requirements, limits and password policy of an account.
+//! * [`Account`]: a user name, a host pattern, and the credentials.
+//! * [`Privileges`], [`Grant`], [`ColumnGrant`]: sets of privileges, and grants of them.
+//! * [`Attributes`]: TLS requirements, resource limits and password policy of an account.
 //! * [`RoleEdge`], [`AuthId`]: roles, granted to accounts and to each other.
-//! * [`LoginGuard`], [`Usage`]: failed logins, and resources used, in memory.
+//! * [`LoginGuard`], [`Usage`]: counters of failed logins and of resources used; not durable.
 //! * [`Restrictions`]: databases on which global privileges do not hold.
 //! * [`Rights`]: the effective privileges of one account.
-//! * [`ndbmemcache`]: which tables memcached keys are mapped to, and changes of that mapping.
+//! * [`ndbmemcache`]: the mapping of memcached keys to tables, and its changes.
 //!
 //! Invariants:
-//! 1. An account without grants may connect, and nothing else.
+//! 1. An account without grants may connect but do nothing else.
 //! 2. A change is durable before it takes effect and before it is acknowledged.
 //! 3. Changes are serialized: the data that a change was computed from is the data
 //!    that it replaces.
 //!
-//! This crate knows no SQL text and no bytes of a protocol.
+//! This crate contains no SQL parsing and no protocol encoding.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! Tables of roles: accounts granted to accounts (manual, "Using Roles").
 //!
-//! A role is an account. `mysql.role_edges` holds the edges of the graph "is granted to",
-//! `mysql.default_roles` the roles that a login activates. Walks over the graph are
-//! `role_graph`'s.
+//! A role is an account. `mysql.role_edges` holds grants of roles, the edges of a graph, and
+//! `mysql.default_roles` the roles that a login activates. Module `role_graph` walks the
+//! graph.
 
 use crate::auth_id::AuthId;
 use crate::system_table::{SystemTable, TableChange, text_column, text_of};
@@ -17,9 +17,9 @@ use std::sync::Arc;
 pub struct RoleEdge {
     /// The role.
     pub role: AuthId,
-    /// The account or role that has it.
+    /// The account or role to which the role is granted.
     pub grantee: AuthId,
-    /// WITH ADMIN OPTION
+    /// Whether the role was granted WITH ADMIN OPTION.
     pub admin: bool,
 }
 
@@ -109,7 +109,7 @@ fn pair(row: &RowRef<'_>, first: usize) -> AuthId {
     }
 }
 
-/// All edges.
+/// Loads all rows of `mysql.role_edges`.
 ///
 /// # Errors
 /// Reading the table failed.
@@ -121,7 +121,7 @@ pub(crate) fn load_edges(db: &Arc<Db>) -> crate::Result<Vec<RoleEdge>> {
     })
 }
 
-/// All default roles.
+/// Loads all rows of `mysql.default_roles`.
 ///
 /// # Errors
 /// Reading the table failed.
@@ -132,7 +132,7 @@ pub(crate) fn load_defaults(db: &Arc<Db>) -> crate::Result<Vec<DefaultRole>> {
     })
 }
 
-/// The change that puts and removes edges.
+/// Table change that inserts or replaces the edges `put` and deletes the edges `remove`.
 pub(crate) fn change_edges(put: &[RoleEdge], remove: &[RoleEdge]) -> TableChange {
     let rows = |edges: &[RoleEdge]| {
         let row = |e: &RoleEdge| {
@@ -153,7 +153,7 @@ pub(crate) fn change_edges(put: &[RoleEdge], remove: &[RoleEdge]) -> TableChange
     }
 }
 
-/// The change that puts and removes default roles.
+/// Table change that inserts or replaces the rows `put` and deletes the rows `remove`.
 pub(crate) fn change_defaults(put: &[DefaultRole], remove: &[DefaultRole]) -> TableChange {
     let rows = |list: &[DefaultRole]| {
         let row = |d: &DefaultRole| {

@@ -1,5 +1,5 @@
-//! System tables: ordinary, durable tables that the server itself keeps; written
-//! through `rows` like every other table, read as a whole.
+//! Access to system tables: ordinary, durable tables that the server maintains. They are
+//! written through `rows` like other tables and are always read completely.
 
 use crate::{Error, Result};
 use porpoise_kv::{CommitPosition, Read};
@@ -60,7 +60,7 @@ impl SystemTable {
     /// All rows, decoded by `read`.
     ///
     /// # Errors
-    /// The table is not there, or reading it failed.
+    /// The table does not exist or has other columns, or reading it failed.
     pub(crate) fn rows<T>(&self, db: &Arc<Db>, read: impl Fn(&RowRef<'_>) -> T) -> Result<Vec<T>> {
         let table = self.find(db)?;
         let mut txn = db.begin(BeginOptions::default())?;
@@ -85,7 +85,7 @@ impl SystemTable {
     }
 }
 
-/// 1815: an invariant of this server does not hold.
+/// Error 1815 (internal error): an invariant of this server does not hold.
 pub(crate) fn internal(message: &str) -> Error {
     Error::refused(1815, "HY000", format!("Internal error: {message}"))
 }
@@ -95,7 +95,7 @@ fn no_table(table: &SystemTable) -> Error {
     Error::refused(1146, "42S02", text)
 }
 
-/// Rows to write to a system table.
+/// Changes to the rows of one system table.
 pub(crate) struct TableChange {
     pub(crate) table: &'static SystemTable,
     /// Rows that replace those with the same primary key.
@@ -104,7 +104,8 @@ pub(crate) struct TableChange {
     pub(crate) remove: Vec<Vec<Value>>,
 }
 
-/// Applies changes to several tables in one durable transaction.
+/// Applies changes to several tables in one transaction, synced also in `interval` mode.
+/// Returns its commit position, for which the caller waits.
 ///
 /// # Errors
 /// A table does not exist, or writing failed; then nothing is written.

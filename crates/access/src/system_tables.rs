@@ -1,13 +1,13 @@
-//! Tables that belong to the server: accounts and grants, and the configuration of the
-//! memcached protocol. Both front ends refuse to map them to memcached keys.
+//! Names of the tables that belong to the server: accounts and grants, and the configuration
+//! of the memcached protocol. They cannot be mapped to memcached keys.
 
 use crate::pattern::is_system_schema;
 
 /// The database that holds the configuration of the memcached protocol.
 pub const MEMCACHED_DATABASE: &str = "ndbmemcache";
 
-/// Tables of [`MEMCACHED_DATABASE`] whose rows decide what a key means. Changing them needs
-/// the privilege to administer the mapping.
+/// Tables of [`MEMCACHED_DATABASE`] that define the mapping of keys to tables. Changing them
+/// needs the privilege SUPER or MEMCACHED_ADMIN.
 pub const MEMCACHED_CONFIGURATION: &[&str] = &[
     "memcache_server_roles",
     "cache_policies",
@@ -20,8 +20,7 @@ pub const MEMCACHED_CONFIGURATION: &[&str] = &[
 /// Tables of [`MEMCACHED_DATABASE`] that the server itself writes.
 const MEMCACHED_RECORDS: &[&str] = &["meta", "last_memcached_signon"];
 
-/// Whether a table belongs to the server. The data tables of [`MEMCACHED_DATABASE`] are
-/// ordinary ones.
+/// Whether a table belongs to the server. Data tables in [`MEMCACHED_DATABASE`] do not.
 pub fn is_system_table(database: &str, table: &str) -> bool {
     if database.eq_ignore_ascii_case(MEMCACHED_DATABASE) {
         return MEMCACHED_CONFIGURATION.contains(&table) || MEMCACHED_RECORDS.contains(&table);

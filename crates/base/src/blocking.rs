@@ -1,4 +1,4 @@
-//! Announces waits of the current thread, so that its other work can be handed over.
+//! Announces blocking waits of the current thread, so that its other work can be handed over.
 //!
 //! A worker of the server serves many connections. Before it does something
 //! that may wait (a row lock, a metadata lock, TiKV, a slow socket, a sleep)
@@ -8,10 +8,10 @@
 //! without a hook (tests, background work) `blocking` just calls its closure.
 //!
 //! Invariants:
-//! 1. The hook runs at most once per outermost `blocking` call; nested calls
-//!    are free.
-//! 2. Nothing that other sessions need is held when `blocking` is entered: no
-//!    latch, no epoch pin.
+//! 1. The hook's callbacks run once per outermost `blocking` call; nested calls do not
+//!    run them.
+//! 2. A caller of `blocking` holds nothing that stops other threads: no latch and no epoch
+//!    pin. Row locks and metadata locks may be held.
 
 use std::cell::{Cell, RefCell};
 

@@ -1,7 +1,7 @@
 //! Wall and monotonic time, replaceable in tests.
 //!
 //! The server reads time through a [`Clock`], so that simulations can drive
-//! it. Rule: commit order never depends on a clock (transactions.md, 23).
+//! it. Commit order never depends on a clock (transactions.md, rule 23).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub trait Clock: Send + Sync {
     /// Microseconds since 1970-01-01 00:00:00 UTC.
     fn unix_micros(&self) -> i64;
-    /// A time that never goes back.
+    /// Monotonic time.
     fn now(&self) -> Instant;
 }
 
@@ -61,7 +61,7 @@ impl ManualClock {
 }
 
 impl Clock for ManualClock {
-    /// Begins at 2001-09-09 01:46:40 UTC.
+    /// Starts at 2001-09-09 01:46:40 UTC (10^15 microseconds).
     fn unix_micros(&self) -> i64 {
         let passed = i64::try_from(self.passed().as_micros()).unwrap_or(i64::MAX);
         1_000_000_000_000_000_i64.saturating_add(passed)

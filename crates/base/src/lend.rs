@@ -1,6 +1,6 @@
 //! A cell from which a lent value can be retaken.
 //!
-//! The owner of a value lends it to the cell while it runs code of unknown
+//! The owner of a value puts it into the cell while it runs code of unknown
 //! duration, and takes it back afterwards. A supervisor that sees one loan last
 //! too long takes the value itself and gives it to another owner, as
 //! Go's `sysmon` retakes a processor from a goroutine in a long system call.
@@ -20,8 +20,8 @@
 //!    to values).
 //! 3. [`LendCell::loans`] rises before each loan becomes visible. A supervisor
 //!    that saw the same count twice with a value in the cell saw one loan;
-//!    between its last check and its `take` the next loan may have begun. That
-//!    loan is then retaken early, which costs a needless hand-over.
+//!    between its last check and its `take` the next loan may have begun. Then the
+//!    supervisor takes a young loan, which costs a needless hand-over and no more.
 //!
 //! Rejected: a mutex around an `Option` (four atomic operations a call instead
 //! of one); one cell per value instead of per owner (a stalled owner that
@@ -155,8 +155,8 @@ mod schedules {
     }
 
     impl Core {
-        /// One step of the owner; fails if there are two owners at once. False after
-        /// the last call.
+        /// Runs one call and asserts that the event loop has one owner. False after the last
+        /// call.
         fn next(&mut self) -> bool {
             assert_eq!(self.owners.fetch_add(1, Ordering::SeqCst), 0);
             self.calls += 1;
@@ -165,7 +165,7 @@ mod schedules {
         }
     }
 
-    /// The worker pool: cores without a worker, and each worker's cell.
+    /// Model of the worker pool: event loops without a worker, and each worker's cell.
     #[derive(Default)]
     struct Workers {
         queue: Mutex<VecDeque<Box<Core>>>,
@@ -219,7 +219,8 @@ mod schedules {
             }
         }
 
-        /// Retakes whatever is in a cell, in four passes; the number of retakes.
+        /// Model of the supervisor: retakes lent event loops in four passes over the cells.
+        /// Returns the number of retakes.
         fn supervise(&self) -> usize {
             let mut retaken = 0;
             for _ in 0..4 {

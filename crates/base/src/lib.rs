@@ -1,19 +1,21 @@
 //! Foundations that every other crate uses: time, disk, waiting, memory accounting.
 //!
 //! Time, disk and waiting are reached through small interfaces, so that tests can
-//! replace them; checksums and limits are stated once.
+//! replace them.
 //!
 //! * [`base64`]: encoding and decoding.
-//! * [`cancel`]: ending a wait from outside (KILL, a client gone, shutdown).
-//! * [`blocking`]: announcing waits, so that other work can be handed over.
+//! * [`cancel`]: cancellation of waits (KILL, a client that has disconnected, shutdown).
+//! * [`blocking`]: announces a blocking wait, so that the event loop can be handed over.
 //! * [`clock`]: wall and monotonic time, replaceable.
-//! * [`mod@counters`]: counters sharded by core, and the macro for their tables.
-//! * [`disk`]: files and their durability, replaceable by disks with faults.
-//! * [`lend`]: a cell from which a supervisor retakes what was lent for too long.
+//! * [`mod@counters`]: metric counters sharded by core, and the macro that defines them.
+//! * [`disk`]: file operations and durability, with implementations that inject faults.
+//! * [`interrupt`]: checkpoints in loops that observe KILL, deadlines and shutdown.
+//! * [`lend`]: a cell from which a supervisor can take a lent value back.
 //! * [`memory`]: the memory budget of statements, connections and the server.
-//! * [`password`]: the forms in which passwords are stored.
-//! * [`sleeper`]: falling asleep without missing what one is woken for.
-//! * [`stack`]: how much stack is left, for whatever recurses on input.
+//! * [`password`]: stored forms (hashes) of passwords.
+//! * [`sleeper`]: parks a worker without losing wake-ups (an event count).
+//! * [`sorting`]: a stable sort that a KILL or a deadline can end.
+//! * [`stack`]: remaining stack space, for code that recurses on input.
 //! * [`sync`]: mutexes, atomics and threads, replaceable by ones that a test
 //!   schedules.
 //! * [`threads`]: starting threads, and the policy for their panics.

@@ -1,14 +1,13 @@
 //! Parks a worker without losing wake-ups (an event count).
 //!
 //! A worker has deferred replies that wait for the durable LSN, and sleeps when it has
-//! nothing else to do. A thread that advances the LSN, or gives the worker something
-//! else to do, wakes it only if it sleeps: waking costs a system call.
+//! nothing else to do. Another thread that advances the LSN, or sends the worker a message,
+//! wakes it only if it sleeps: waking costs a system call.
 //!
 //! Invariants:
-//! 1. No lost wake-up: the worker publishes that it sleeps and for which LSN, then checks
-//!    everything that may wake it; another thread stores its message, then reads whether
-//!    the worker sleeps. All four accesses are sequentially consistent, so one of the two
-//!    sees the other.
+//! 1. No lost wake-up: the worker stores `lowest` and `sleeping`, then reads everything that
+//!    may wake it; another thread stores its message or the LSN, then reads `sleeping` (and
+//!    `lowest`). All accesses are sequentially consistent, so one of the two sees the other.
 //! 2. Of several threads that find the worker asleep, one wakes it.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,12 +47,13 @@ impl Sleeper {
         self.sleeping.load(Ordering::SeqCst)
     }
 
-    /// Called after a message was stored: whether the caller must wake the worker.
+    /// Whether the caller must wake the worker; call it after storing a message. At most one
+    /// caller gets true for each sleep.
     pub fn rouse(&self) -> bool {
         self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst)
     }
 
-    /// Called after the durable LSN has reached `mark`: whether the caller must wake the worker.
+    /// Whether the caller must wake the worker; call it after storing the durable LSN `mark`.
     pub fn reached(&self, mark: u64) -> bool {
         self.lowest.load(Ordering::SeqCst) <= mark && self.rouse()
     }
@@ -71,13 +71,13 @@ mod schedules {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    /// A worker and the log, with the event descriptor that wakes.
+    /// Model of a worker group and the log; `alarms` and `rung` stand for the eventfd.
     #[derive(Default)]
     struct Group {
         sleeper: Sleeper,
         mark: AtomicU64,
         dirty: AtomicBool,
-        /// Replies that came from elsewhere, by the ticket that each waits for.
+        /// Replies sent to the worker by other threads: the LSN that each waits for.
         inbox: Mutex<Vec<u64>>,
         alarms: Mutex<u32>,
         rung: Condvar,
@@ -89,7 +89,7 @@ mod schedules {
             self.rung.notify_one();
         }
 
-        /// Sleeps until rung, if it was not since.
+        /// Sleeps until the eventfd is signalled; returns at once if it already was.
         fn sleep(&self) {
             let mut alarms = self.alarms.lock();
             while *alarms == 0 {

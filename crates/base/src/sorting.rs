@@ -1,23 +1,23 @@
-//! Sorting with checkpoints (a merge sort of sorted runs).
+//! A stable merge sort that KILL, deadlines and shutdown can interrupt.
 //!
-//! A comparison cannot report an error, and the standard library's sort may
-//! panic when comparisons are inconsistent. So the standard library sorts runs
-//! of bounded length, and this module merges them pairwise with a checkpoint
-//! every few hundred comparisons ([`crate::interrupt`]).
+//! A comparison cannot return an error, and the standard library's sort may panic when an
+//! abandoned comparison gives inconsistent results. So the standard library sorts runs of
+//! bounded length without interruption, and this module merges them pairwise with an
+//! interrupt checkpoint every few hundred items ([`crate::interrupt`]).
 
 use crate::interrupt::{Interrupted, Pacer, check, hold};
 use std::cmp::Ordering;
 
-/// Length of a run whose comparisons take nanoseconds; sorting one takes about
-/// a millisecond.
+/// Length of a run where a comparison takes nanoseconds; sorting a run takes about a
+/// millisecond.
 pub const CHEAP: usize = 16_384;
-/// Length of a run whose comparisons take a microsecond each.
+/// Length of a run where a comparison takes about a microsecond.
 pub const DEAR: usize = 512;
 
 /// Sorts `items` by `compare`, stably, in runs of at most `run` items (not 0).
 ///
 /// # Errors
-/// [`Interrupted`] when there is a reason to stop; `items` is incomplete then.
+/// [`Interrupted`] when there is a reason to stop; `items` is empty then.
 pub fn sort_by<T>(
     items: &mut Vec<T>,
     run: usize,
@@ -58,7 +58,7 @@ pub fn sort_by<T>(
     Ok(())
 }
 
-/// Merges two sorted runs; of equal items those of `first` come first.
+/// Merges two sorted runs stably: of equal items those of `first` come first.
 fn merged<T>(
     first: Vec<T>,
     second: Vec<T>,

@@ -2,9 +2,8 @@
 //!
 //! Every thread has a [`Role`]. A panic that reaches the top of a thread either
 //! ends the process with [`PANIC_EXIT_STATUS`], or restarts the thread's work;
-//! [`Role::on_panic`] decides. A thread that owns state which other threads rely
-//! on cannot be replaced, and a server without it would accept work that it
-//! never finishes.
+//! [`Role::on_panic`] decides. A thread that owns state on which other threads rely cannot be
+//! replaced: a server without that thread would accept work that it never finishes.
 //!
 //! Invariants:
 //! 1. No thread of the server ends by a panic while the process continues.
@@ -13,9 +12,9 @@
 //! 3. A role is restarted only if its state lives outside the thread and is
 //!    consistent between any two steps.
 //!
-//! Rejected: `panic = "abort"`, which would end the process for a panic in one
-//! client's session, too. Rejected: replacing workers, the log's thread or the
-//! checkpointer: the state on their stacks is lost.
+//! Rejected: `panic = "abort"`, because a panic in one client's session would end the process.
+//! Rejected: replacing a worker, the log thread or the checkpointer after a panic, because the
+//! state on its stack is lost.
 
 use crate::sync::thread::{Builder, JoinHandle};
 use std::any::Any;
@@ -233,7 +232,7 @@ mod tests {
     fn roles_have_names_of_their_own() {
         let names: std::collections::BTreeSet<_> = Role::ALL.iter().map(|r| r.name()).collect();
         assert_eq!(names.len(), Role::ALL.len());
-        // The system cuts longer ones, "memcached-reaper" by one letter.
+        // Linux truncates thread names to 15 bytes, so "memcached-reaper" loses one letter.
         assert!(names.iter().all(|name| name.len() <= 16));
     }
 }

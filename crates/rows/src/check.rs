@@ -1,14 +1,13 @@
-//! CHECK TABLE: rows, index entries and foreign keys held against each other.
+//! CHECK TABLE: compares rows, index entries and foreign keys with each other.
 //!
 //! For tests, `porpoise check` and the statement. Everything is read in batches
 //! from one snapshot of one transaction, so that writers go on and what they do
 //! meanwhile is no problem; nothing is changed.
 //!
-//! Checked: every row has exactly its entry in each index; every entry leads
-//! to a row that makes it; every child row has its parent; the auto-increment
-//! counter is above every value in its column; rows lie in their partitions and
-//! large values have all their parts, with none left over; checks hold and
-//! generated columns have the values of their expressions.
+//! Checked: every row has its entry in each index, and no other entries exist; every child
+//! row has its parent; the auto-increment counter is above every value in its column; rows
+//! are in the right partitions; overflow values have all their chunks, and no other chunks
+//! exist; CHECK constraints hold; generated columns have the values of their expressions.
 //!
 //! Expressions that read a TIMESTAMP are not checked: its text depends on the
 //! session's time zone. An expression that does not compile, or fails for a
@@ -27,16 +26,16 @@ use porpoise_kv::{self as kv, Key, Read, SpaceId, TxnOptions};
 use porpoise_types::{DateTime, Kind, Value, ValueRef, write_text};
 use std::collections::HashSet;
 
-/// Something that is not as it should be.
+/// An inconsistency found by the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The table, as `` `db`.`name` ``.
     pub table: String,
-    /// What is wrong, with the key in hexadecimal.
+    /// Description of the inconsistency, with the key in hexadecimal.
     pub what: String,
 }
 
-/// Problems reported at most for one table.
+/// Maximum number of problems reported for one table.
 const MOST: usize = 100;
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -53,7 +52,7 @@ struct Checker<'a> {
     problems: Vec<Problem>,
 }
 
-/// An entry that a row must have.
+/// An index entry that a row must have.
 struct Entry<'a> {
     space: SpaceId,
     key: Vec<u8>,
@@ -142,7 +141,8 @@ impl Checker<'_> {
             .try_for_each(|s| self.each_batch(*s, &mut each))
     }
 
-    /// Every row: readable, at its own key, with all its entries. Returns their number.
+    /// Checks that each row can be decoded, is stored under its primary key, and has all its
+    /// index entries. Returns the number of rows. Returns their number.
     fn rows(&mut self) -> Result<u64> {
         let table = self.table;
         let auto = table.auto_increment();
@@ -204,7 +204,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports the entries that are not in the engine, by one call.
+    /// Looks the entries up in one engine call and reports missing ones.
     fn find_entries(&mut self, entries: &[Entry<'_>]) -> Result<()> {
         if entries.is_empty() {
             return Ok(());
@@ -386,7 +386,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether an expression reads a column whose text depends on a session.
+/// Whether an expression reads a TIMESTAMP, whose text depends on the session's time zone.
 fn depends_on_zone(table: &Table) -> bool {
     let zoned = |name: &String| {
         let column = table.column(name).and_then(|at| table.columns.get(at));
@@ -404,7 +404,7 @@ fn text(value: &Value, column: &Column) -> Vec<u8> {
     out
 }
 
-/// What is wrong with a row, in words that follow its key.
+/// Problems of one row, each worded to follow "row KEY" in the message.
 fn problems(
     table: &Table,
     expressions: &dyn RowExpressions,

@@ -1,16 +1,15 @@
-//! Row versions: ids of writing transactions, memcached's CAS values.
+//! Allocator of row versions: ids of writing transactions, and memcached's CAS values.
 //!
-//! Ranges are reserved in the engine, from one counter for all tables, and
-//! handed out without a round trip. The ranges are spread over a few slots so
-//! that transactions on different threads do not contend.
+//! Ids come from one engine counter for all tables. They are reserved in ranges and handed
+//! out from memory. The ranges are spread over a few slots, so that transactions on
+//! different threads do not contend.
 //!
 //! Invariants:
-//! 1. No version is handed out twice, by no server of the cluster, also after
-//!    a crash: the engine's counters guarantee it; what was reserved and not
-//!    used is lost.
+//! 1. A version is handed out at most once in a cluster, also across crashes: the engine's
+//!    counters guarantee it. Ids that were reserved and not used are lost.
 //! 2. A version is never 0 and below 2^53, because clients keep CAS values in
-//!    doubles. At a million a second and a restart a minute that lasts for
-//!    centuries; at the end writes are refused, nothing wraps.
+//!    doubles. At a million versions a second and a restart a minute, the range lasts for
+//!    centuries. When it is exhausted, writes are refused; the counter does not wrap.
 
 use crate::{Error, Result};
 use parking_lot::Mutex;
@@ -23,11 +22,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub const ROW_VERSIONS: CounterId = CounterId(1);
 /// The counter of the ids of overflow values ([`crate::row::overflow`]).
 pub const OVERFLOW_IDS: CounterId = CounterId(3);
-/// First number that is too great.
+/// Exclusive upper bound of versions.
 const END: u64 = 1 << 53;
-/// Reserved in the engine at a time.
+/// Number of ids reserved in the engine at a time.
 const RESERVE: u64 = 1 << 18;
-/// Given to a slot at a time.
+/// Number of ids moved from the pool to a slot at a time.
 const CHUNK: u64 = 256;
 const SLOTS: usize = 16;
 
@@ -35,7 +34,7 @@ const SLOTS: usize = 16;
 #[repr(align(64))]
 struct Slot(Mutex<Range<u64>>);
 
-/// Hands out row versions, or ids of another counter in the same way.
+/// Allocator of row versions, or of the ids of another counter.
 pub(crate) struct Versions {
     counter: CounterId,
     pool: Mutex<Range<u64>>,
@@ -70,7 +69,7 @@ impl Versions {
     /// The next version.
     ///
     /// # Errors
-    /// The engine's, when a range must be reserved and cannot be.
+    /// The engine's error if it cannot reserve a range; [`kv::Full::Ids`] past the bound.
     pub(crate) fn next(&self, engine: &dyn Engine) -> Result<u64> {
         let Some(slot) = self.slots.get(slot_number()) else {
             return self.chunk(engine, 1).map(|r| r.start);

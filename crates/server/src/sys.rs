@@ -1,5 +1,5 @@
-//! The few system calls for which neither the standard library nor socket2
-//! has a function: epoll, eventfd, signalfd, poll, resource limits.
+//! System calls that neither the standard library nor socket2 wraps: epoll, eventfd,
+//! signalfd, poll, socket options, resource limits, thread CPU time and scheduling.
 //!
 //! The only module of the server with `unsafe` code. Every wrapper owns its
 //! descriptor, passes only pointers to live locals, and turns -1 into an
@@ -19,19 +19,19 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// Readiness bits, as epoll knows them.
+/// Event bits of epoll.
 pub mod events {
-    /// There is something to read.
+    /// Readable.
     pub const IN: u32 = libc::EPOLLIN as u32;
-    /// There is room to write.
+    /// Writable.
     pub const OUT: u32 = libc::EPOLLOUT as u32;
     /// The peer has shut down its writing side.
     pub const RDHUP: u32 = libc::EPOLLRDHUP as u32;
-    /// Both directions are gone.
+    /// Both directions are closed.
     pub const HUP: u32 = libc::EPOLLHUP as u32;
     /// The socket has failed.
     pub const ERR: u32 = libc::EPOLLERR as u32;
-    /// Report edges, not levels.
+    /// Edge-triggered reporting.
     pub const EDGE: u32 = libc::EPOLLET as u32;
 }
 
@@ -59,13 +59,13 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, events, data)
     }
 
-    /// Changes what a watched descriptor is watched for.
+    /// Changes the events for which a descriptor is watched.
     pub fn modify(&self, fd: RawFd, events: u32, data: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, events, data)
     }
 
-    /// Waits for events; `None` waits without end. An interrupted wait
-    /// reports nothing. Returns how many entries of `into` are filled.
+    /// Waits for events, without limit if `timeout` is `None`. Returns the number of events
+    /// stored in `into`; 0 after a timeout or a signal.
     pub fn wait(&self, into: &mut EventBuf, timeout: Option<Duration>) -> io::Result<usize> {
         let millis = timeout.map_or(-1, millis_up);
         let room = i32::try_from(into.0.len()).unwrap_or(i32::MAX);
@@ -86,11 +86,11 @@ fn millis_up(timeout: Duration) -> libc::c_int {
     libc::c_int::try_from(millis).unwrap_or(libc::c_int::MAX)
 }
 
-/// Room for the events of one [`Epoll::wait`].
+/// Buffer for the events of one [`Epoll::wait`].
 pub struct EventBuf(Vec<libc::epoll_event>);
 
 impl EventBuf {
-    /// Room for `n` events.
+    /// A buffer for `n` events.
     pub fn new(n: usize) -> EventBuf {
         EventBuf(vec![libc::epoll_event { events: 0, u64: 0 }; n])
     }
@@ -101,7 +101,7 @@ impl EventBuf {
     }
 }
 
-/// A descriptor by which one thread wakes another out of [`Epoll::wait`].
+/// An eventfd, with which one thread wakes another that is in [`Epoll::wait`].
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);
 
@@ -129,7 +129,7 @@ impl AsRawFd for EventFd {
     }
 }
 
-/// Waits until `fd` can be written (or has failed); false at the timeout.
+/// Waits until `fd` is writable or has failed; false at the timeout or after a signal.
 pub fn wait_writable(fd: RawFd, timeout: Duration) -> io::Result<bool> {
     let mut poll = libc::pollfd {
         fd,
@@ -146,16 +146,15 @@ pub fn wait_writable(fd: RawFd, timeout: Duration) -> io::Result<bool> {
 
 fn set_option(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) {
     let size = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(0);
-    // SAFETY: a live local of the stated size is read. The result does not
-    // matter: a socket that refuses is one that cannot be probed.
+    // SAFETY: a live local of the stated size is read. The result is ignored: a socket that
+    // refuses the option is not probed.
     unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size) };
 }
 
-/// Lets the kernel ask a TCP peer that has shut down its writing side whether
-/// it still exists. One that only waits for its answers acknowledges the
-/// probes; one that is gone shows as a hang-up: within seconds if its machine
-/// is, else when its kernel forgets the connection (a minute on Linux; until
-/// then a closed and a half-closed socket answer alike).
+/// Turns on TCP keep-alive, to learn whether a peer that has shut down its writing side still
+/// exists. A peer that waits for replies acknowledges the probes. A peer that is gone shows as
+/// a hang-up: within seconds if its machine is down, else when its kernel forgets the
+/// connection (a minute on Linux; until then it answers as a half-closed one does).
 pub fn probe_peer(fd: RawFd) {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 1);
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 2);
@@ -163,7 +162,7 @@ pub fn probe_peer(fd: RawFd) {
     set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
 }
 
-/// Raises the limit of open files as far as the system allows and returns it.
+/// Raises the soft limit of open files to the hard limit. Returns the limit in force.
 pub fn raise_open_files() -> io::Result<u64> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -182,13 +181,13 @@ pub fn raise_open_files() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Signals delivered as reads instead of interrupting some thread.
+/// A signalfd: SIGTERM and SIGINT are read instead of interrupting a thread.
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks SIGTERM and SIGINT for this thread and all it starts from now
-    /// on, and takes them over.
+    /// Blocks SIGTERM and SIGINT for this thread and all threads that it starts from now on,
+    /// and opens a signalfd for them.
     pub fn take() -> io::Result<Signals> {
         // SAFETY: an all-zero sigset_t is valid memory for sigemptyset, which
         // initialises it; the calls only read and write this live local.
@@ -226,11 +225,11 @@ impl Signals {
     }
 }
 
-/// The kernel's number of a thread of this process.
+/// Kernel thread id (tid) of a thread of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadId(libc::pid_t);
 
-/// The number of the current thread.
+/// Id of the current thread.
 pub fn thread_id() -> ThreadId {
     // SAFETY: no pointers are passed.
     ThreadId(unsafe { libc::gettid() })
@@ -238,8 +237,8 @@ pub fn thread_id() -> ThreadId {
 
 /// CPU time that a thread has used.
 pub fn cpu_time(thread: ThreadId) -> io::Result<Duration> {
-    // The clock of a thread, as glibc's pthread_getcpuclockid makes it:
-    // CPUCLOCK_PERTHREAD (4) and CPUCLOCK_SCHED (2) below the inverted number.
+    // Clock id of a thread, as glibc's pthread_getcpuclockid builds it: the complement of the
+    // thread id, shifted by 3, and the flags CPUCLOCK_PERTHREAD (4) and CPUCLOCK_SCHED (2).
     let clock = (!thread.0 << 3) | 6;
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -258,7 +257,7 @@ pub fn nice() -> i32 {
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
-/// The first version of the kernel's `struct sched_attr`.
+/// The kernel's `struct sched_attr`, version 0 (48 bytes).
 #[repr(C)]
 struct SchedAttr {
     size: u32,
@@ -271,7 +270,7 @@ struct SchedAttr {
     period: u64,
 }
 
-/// Sets nice value and time slice (0: the default) of a thread.
+/// Sets the nice value and the time slice (0: the default) of a thread (`sched_setattr`).
 fn schedule(thread: libc::pid_t, nice: i32, slice: Duration) -> io::Result<()> {
     let attr = SchedAttr {
         size: 48,
@@ -291,16 +290,16 @@ fn schedule(thread: libc::pid_t, nice: i32, slice: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Time slice that workers ask for. From Linux 6.12 on, a woken thread with a
-/// shorter slice than the running one's runs at once; older kernels ignore it.
+/// Time slice requested for workers. From Linux 6.12 on (EEVDF), a woken thread whose slice is
+/// shorter than the running thread's preempts it; older kernels ignore the slice.
 const SLICE: Duration = Duration::from_micros(300);
 
-/// Nice value added for long-running calls: about a ninth of a normal share.
+/// Added to the nice value for long-running calls, which leaves about a ninth of the CPU share.
 const DEMOTION: i32 = 10;
 
 /// Requests short time slices for the current thread, so that it runs soon after a wake-up.
 pub fn shorten_slice() {
-    // A kernel or a sandbox that refuses schedules as before.
+    // A kernel or sandbox may refuse the call; then scheduling does not change.
     let _ = schedule(0, nice(), SLICE);
 }
 
@@ -309,12 +308,13 @@ pub fn demote(thread: ThreadId) {
     let nice = (nice() + DEMOTION).min(19);
     if schedule(thread.0, nice, Duration::ZERO).is_err() {
         let who = libc::id_t::try_from(thread.0).unwrap_or(0);
-        // SAFETY: no pointers are passed. A refusal leaves the priority.
+        // SAFETY: no pointers are passed. If the call is refused, the priority stays.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, who, nice) };
     }
 }
 
-/// Undoes [`demote`]; false if the system does not permit it.
+/// Restores the nice value `nice` and the short time slice after [`demote`]; false if the
+/// system does not permit it.
 pub fn restore(thread: ThreadId, nice: i32) -> bool {
     schedule(thread.0, nice, SLICE).is_ok()
 }

@@ -1,8 +1,8 @@
-//! Every module says at its head what it is for.
+//! Rule: every module begins with a comment that states its purpose.
 //!
 //! A Rust file of a crate begins with a `//!` line that has text; attributes may not come first. A
-//! test file begins with a comment that says which behaviour it shows, and a script with what it
-//! does. Of the Go files in one directory, which are one package, one has to say it.
+//! test file begins with a comment that states the behaviour tested, and a script with one that
+//! states what it does. In a directory of Go files (a package) one file with a comment suffices.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::tree::{SourceFile, Tree};
 
 const RULE: &str = "module-header";
 
-/// Judges the first lines of all source files.
+/// Checks the first line of all source files.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let told = packages_told(tree);
     tree.files
@@ -31,7 +31,7 @@ fn directory(file: &SourceFile) -> &str {
         .map_or("", |(directory, _)| directory)
 }
 
-/// Directories with a Go file that has a header.
+/// Directories of Go packages in which a file has a header.
 fn packages_told(tree: &Tree) -> BTreeSet<&str> {
     tree.files
         .iter()

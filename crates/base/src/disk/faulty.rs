@@ -1,10 +1,10 @@
-//! Faults on the real disk, for the real binary.
+//! A wrapper of the real disk that injects faults, for tests with the server's binary.
 //!
 //! kill -9 does not test durability, because the page cache survives it.
-//! This wrapper keeps for each unsynced write what it overwrote, and for each
-//! unsynced name operation how to undo it. A power cut undoes unsynced
-//! operations, all of them or some by a seed, and aborts the process: the next
-//! start finds the files that a machine would have found.
+//! This wrapper keeps an undo record for each unsynced write (the overwritten bytes) and
+//! for each unsynced operation on a name. A simulated power cut undoes all unsynced
+//! operations, or some chosen by a seed, and aborts the process: the next start finds the
+//! files as after a real power cut.
 //!
 //! Invariants:
 //! 1. An operation that a sync reported as durable is never undone.
@@ -25,13 +25,13 @@ const ASIDE: &str = ".aside-";
 /// Which faults to inject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Seed that decides which unsynced operations survive; 0: none.
+    /// Seed that decides which unsynced operations survive a power cut; 0: none survive.
     pub seed: u64,
-    /// Power goes off at this operation (writes, syncs, name operations).
+    /// Number of the operation (write, sync, name operation) at which power is cut.
     pub cut_at: Option<u64>,
-    /// Syncs of files fail from this one on.
+    /// Number of the first sync of a file that fails; all later ones fail, too.
     pub fail_sync_at: Option<u64>,
-    /// Syncs of files never return from this one on.
+    /// Number of the first sync of a file that hangs; all later ones hang, too.
     pub stuck_sync_at: Option<u64>,
     /// Delay added to every sync of a file.
     pub sync_delay: Duration,
@@ -44,7 +44,7 @@ impl Faults {
     /// `fail_sync_at`, `stuck_sync_at`, `sync_delay_us`, `room`.
     ///
     /// # Errors
-    /// Names the pair that makes no sense.
+    /// A message that names the invalid pair.
     pub fn parse(text: &str) -> Result<Faults, String> {
         let mut faults = Faults::default();
         for pair in text.split(',').filter(|pair| !pair.is_empty()) {
@@ -148,13 +148,13 @@ impl FaultyDisk {
         let mut rng = fastrand::Rng::with_seed(self.faults.seed);
         let all = self.faults.seed == 0;
         for (file, writes) in state.files.values() {
-            // Nothing survives, everything, or any sectors.
+            // 0: nothing survives, 1: everything, 2: any sectors.
             let fate = if all { 0 } else { rng.u8(0..3) };
             for write in writes.iter().rev().filter(|_| fate != 1) {
                 let len = file.metadata().map_or(0, |m| m.len());
                 for (n, old) in write.old.chunks(SECTOR).enumerate() {
                     if fate == 0 || rng.bool() {
-                        // A disk that cannot be written now has lost it, too.
+                        // Best effort: the process is about to abort, so the error is ignored.
                         let _ = File::write_at(&**file, write.at + (n * SECTOR) as u64, old);
                     }
                 }
@@ -183,7 +183,7 @@ impl FaultyDisk {
         }
     }
 
-    /// Puts a file aside, so that its removal can be undone.
+    /// Renames a file to a hidden name, so that its removal can be undone.
     fn put_aside(state: &mut State, path: &Path) -> io::Result<PathBuf> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let aside = path.with_file_name(format!("{ASIDE}{}-{name}", state.operations));
@@ -251,8 +251,8 @@ impl File for FaultyFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        // The page cache outlives the process, so only the record of what `power_cut` may undo
-        // matters here. With a delay the disk is used for measurements, which need the real sync.
+        // The page cache outlives the process, so it suffices to discard the undo records. With a
+        // delay the disk is used for measurements, which need the real sync.
         if !self.disk.faults.sync_delay.is_zero() {
             self.file.sync_data()?;
             std::thread::sleep(self.disk.faults.sync_delay);

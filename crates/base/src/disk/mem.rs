@@ -1,17 +1,17 @@
 //! A disk in memory that can lose power, for tests inside one process.
 //!
-//! It knows for each file what is durable and which writes came since, and for
-//! the names the operations since their directory was last synced.
-//! [`MemDisk::after_power_cut`] makes the disk that a machine finds when it
-//! comes up again: all that was synced, and, by a seed, some of the rest: any
-//! sectors of the unsynced writes, and any of the unsynced operations on names,
-//! in half of the cases the first few of them, as a journal has it.
+//! It records for each file the durable bytes and the unsynced writes, and for each
+//! directory the unsynced operations on names (create, rename, remove).
+//! [`MemDisk::after_power_cut`] returns the disk as a restarted machine would find it:
+//! everything synced, and a random part of the rest, chosen by a seed. Of the unsynced
+//! writes any sectors survive; of the unsynced operations on names any subset, or, in
+//! half of the cases, a prefix, as on a file system with a journal.
 //!
 //! Invariants:
 //! 1. Everything that a sync reported as durable survives every power cut, except
 //!    syncs with [`DiskFault::LyingSync`].
-//! 2. After [`MemDisk::stop_after`] so many operations, every operation fails
-//!    and changes nothing: the machine is off.
+//! 2. After the number of operations set by [`MemDisk::stop_after`], every operation that
+//!    changes something or syncs fails: the power is off. Reads still succeed.
 
 use super::names::{NameOp, Names, after_power_cut};
 use super::{Disk, DiskLock, File};
@@ -21,26 +21,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Something that goes wrong at one operation of the disk.
+/// A fault injected into one operation of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskFault {
     /// The operation fails and changes nothing.
     Error,
-    /// A write stores its first so many bytes and fails; other operations fail as with
+    /// A write stores this many of its first bytes and fails; other operations fail as with
     /// [`DiskFault::Error`].
     ShortWrite(usize),
-    /// A sync (of a file or a directory) reports success and does nothing; the
-    /// next one of the same file or directory does it all. Other operations
-    /// are done.
+    /// A sync (of a file or a directory) reports success and does nothing; the next sync of
+    /// the same file or directory makes everything durable. No effect on other operations.
     LyingSync,
 }
 
-/// Called before each operation that changes something or syncs, with its
-/// number and the file or directory concerned. The disk may be read and
-/// [`MemDisk::after_power_cut`] be called from within.
+/// Callback before each operation that changes something or syncs, with the number of the
+/// operation and its file or directory. It may read the disk and call
+/// [`MemDisk::after_power_cut`].
 pub type DiskWatcher = dyn Fn(u64, &Path) + Send + Sync;
 
-/// The unit in which writes reach the disk.
+/// Unit of writes that survives or is lost as a whole, in bytes.
 const SECTOR: usize = 512;
 
 #[derive(Default, Clone)]
@@ -66,8 +65,8 @@ struct State {
 }
 
 impl State {
-    /// Counts a changing operation and returns its fault, if it is one other than failing.
-    /// Fails when the power is off.
+    /// Counts an operation that changes something or syncs, and returns the fault injected
+    /// into it. Fails when the power is off, or when the fault is [`DiskFault::Error`].
     fn step(&mut self) -> io::Result<Option<DiskFault>> {
         self.operations += 1;
         if self.stop_after.is_some_and(|last| self.operations > last) {
@@ -98,7 +97,7 @@ fn put(into: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     }
 }
 
-/// The effect of a write fault on an operation that is not a write.
+/// Turns a short-write fault into an error, for operations that are not writes.
 fn refuse_short(fault: Option<DiskFault>) -> io::Result<Option<DiskFault>> {
     match fault {
         Some(DiskFault::ShortWrite(_)) => Err(io::Error::other("injected failure")),
@@ -121,17 +120,17 @@ impl MemDisk {
         self.0.lock().operations
     }
 
-    /// Lets power go off after so many operations in all; `None`: never.
+    /// Cuts the power after this total number of operations; `None`: never.
     pub fn stop_after(&self, operations: Option<u64>) {
         self.0.lock().stop_after = operations;
     }
 
-    /// Lets every sync of a file fail, or no more.
+    /// Sets whether every sync of a file fails.
     pub fn fail_syncs(&self, fail: bool) {
         self.0.lock().fail_syncs = fail;
     }
 
-    /// Lets one operation, by its number, go wrong. Operations are numbered
+    /// Injects a fault into one operation, given by its number. Operations are numbered
     /// from 1, as [`MemDisk::operations`] counts them.
     pub fn inject(&self, operation: u64, fault: DiskFault) {
         self.0.lock().faults.insert(operation, fault);
@@ -202,7 +201,7 @@ impl MemDisk {
         let mut inodes = Vec::new();
         for inode in &state.inodes {
             let mut bytes = inode.durable.clone();
-            // Nothing of it, all of it, or any of its sectors.
+            // 0: no unsynced write survives, 1: all do, 2: any sectors.
             let fate = rng.u8(0..3);
             for (at, write) in &inode.unsynced {
                 for (n, sector) in write.chunks(SECTOR).enumerate() {

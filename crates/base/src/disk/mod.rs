@@ -6,16 +6,16 @@
 //! real binary.
 //!
 //! Guarantees of an implementation, those of POSIX file systems:
-//! 1. What was written is on disk for sure only after [`File::sync_data`] of
-//!    that file; before that any part of it, in units of 512 bytes, may be.
-//! 2. A name (created, renamed, removed) is on disk for sure only after
+//! 1. A write is durable only after [`File::sync_data`] of its file; before that, any of its
+//!    512-byte sectors may be on disk.
+//! 2. An operation on a name (create, rename, remove) is durable only after
 //!    [`Disk::sync_dir`] of its directory; renames are atomic.
-//! 3. After a failed sync nothing is known about what was unsynced, and a
-//!    later successful one proves nothing about it.
+//! 3. After a failed sync it is unknown which unsynced writes are on disk, and a later
+//!    successful sync does not cover them.
 //!
-//! Rejected: `fallocate` for preallocation: its blocks are marked unwritten,
-//! and the first sync over each of them writes metadata, too. Zeroes are
-//! written instead, ahead of need.
+//! Rejected: `fallocate` for preallocation. It allocates unwritten extents, and the first
+//! sync after a write to one of them also writes metadata. [`File::preallocate`] writes
+//! zeroes instead.
 
 mod faulty;
 mod mem;
@@ -33,21 +33,22 @@ use std::sync::Arc;
 
 /// An open file.
 pub trait File: Send + Sync {
-    /// Reads from an offset until the buffer or the file ends; the bytes read.
+    /// Reads from an offset until the buffer is full or the file ends. Returns the number of
+    /// bytes read.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Writes all bytes at an offset, growing the file if need be.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// The length in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Whether it has no bytes.
+    /// Whether the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
     /// Makes written bytes and the length durable.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Fills the file with zeroes from its end up to a length, so that later
-    /// writes below it need no new blocks. Not synced.
+    /// Extends the file with zeroes to a length, so that later writes below that length
+    /// allocate no blocks. Does not sync.
     fn preallocate(&self, len: u64) -> io::Result<()> {
         let zeroes = vec![0; 1 << 18];
         let mut at = self.len()?;
@@ -71,12 +72,12 @@ pub trait File: Send + Sync {
     }
 }
 
-/// Keeps a lock file locked until dropped.
+/// Guard of a locked lock file; dropping it unlocks.
 pub trait DiskLock: Send + Sync {}
 
 /// A disk.
 pub trait Disk: Send + Sync {
-    /// Makes a new file; refused when the name is taken.
+    /// Creates a file; fails with [`io::ErrorKind::AlreadyExists`] if the name exists.
     fn create(&self, path: &Path) -> io::Result<Box<dyn File>>;
     /// Opens a file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Box<dyn File>>;
@@ -86,7 +87,7 @@ pub trait Disk: Send + Sync {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// The names of the files in a directory, sorted.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
-    /// Makes a directory with those above it; no error when it is there.
+    /// Creates a directory and its missing parents; no error if it exists.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
@@ -200,9 +201,9 @@ pub fn try_lock(file: &std::fs::File) -> io::Result<()> {
     }
 }
 
-/// Locks a directory itself, so that the removal of a lock file in it does not
-/// let a second server in. `None` where the file system cannot lock
-/// directories, as NFS: there the lock file alone counts.
+/// Locks a directory itself, so that no second server starts there even if the lock file is
+/// removed. `None` if the file system cannot lock directories (NFS): then only the lock file
+/// protects the directory.
 ///
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`] when it is locked already; any error of

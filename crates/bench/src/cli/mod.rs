@@ -24,10 +24,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Peers that are started if the option names none.
+/// Peers that `--start-peers` starts when it is given without a list.
 const USUAL_PEERS: &str = "porpoise,mariadb,postgres,memcached";
 
-/// Experiments with a sentence on each.
+/// Name and help text of each experiment.
 const EXPERIMENTS: &[(&str, &str)] = &[
     (
         "kv",
@@ -77,7 +77,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The command line: that of `porpoise bench`, which executes this program.
+/// Command line of this program, which `porpoise bench` executes.
 fn command() -> Command {
     let mut bench = Command::new("porpoise-bench")
         .bin_name("porpoise bench")
@@ -115,13 +115,13 @@ fn command() -> Command {
     )
 }
 
-/// Complaint about a command line without an experiment.
+/// Error message for a command line without an experiment.
 const NO_EXPERIMENT: &str = "say what to measure: porpoise bench kv; try --help";
 
 /// Runs the command; results go to standard output.
 ///
 /// # Errors
-/// One line; its status is [`Error::exit_status`].
+/// An error with a one-line message; [`Error::exit_status`] is the exit status.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<()> {
     let matches = match command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
@@ -249,11 +249,11 @@ fn dispatch(name: &str, bench: &mut Bench, limit: Option<u64>) -> Result<()> {
     }
 }
 
-/// All experiments; one that fails for a reason of its own does not keep the
-/// others from being run.
+/// Runs all experiments but `first`. After a failure the next one runs, unless the program
+/// was interrupted (Ctrl-C); the first failure is returned.
 fn all_of_them(bench: &mut Bench, within: &dyn Fn(&mut Bench) -> Result<()>) -> Result<()> {
     if bench.choice.is_quick {
-        // Shorter and smaller still, so that all of it stays below five minutes.
+        // Shorter runs and smaller tables than --quick alone, to stay below five minutes.
         let choice = &mut bench.choice;
         choice.effort.time = choice.effort.time.min(Duration::from_millis(250));
         choice.effort.warm_up = choice.effort.warm_up.min(Duration::from_millis(80));
@@ -314,7 +314,7 @@ fn write_files(given: &ArgMatches, bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// A directory for everything that is started.
+/// Creates the temporary directory of started servers and in-process stores.
 fn home(given: &ArgMatches) -> Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("porpoise-bench-");
@@ -323,7 +323,7 @@ fn home(given: &ArgMatches) -> Result<tempfile::TempDir> {
         None => builder.tempdir(),
     };
     let home = made.map_err(|e| Error::failed(format!("a directory for servers: {e}")))?;
-    // PostgreSQL runs as another user and must be able to pass through.
+    // PostgreSQL runs as another user, who needs to traverse this directory.
     let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(home.path(), permissions)?;
     Ok(home)

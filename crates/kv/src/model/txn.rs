@@ -1,4 +1,4 @@
-//! The model's transaction.
+//! Transaction of the reference model: the contract of [`Txn`] in its simplest form.
 
 mod commit;
 
@@ -20,18 +20,18 @@ struct Write {
     check: Check,
 }
 
-/// Something read that must not have changed after commit `since`.
+/// A read key range, kept to check later that no commit after `since` has changed it.
 struct Tracked {
     space: SpaceId,
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     since: u64,
-    /// At commit; else only when the snapshot advances.
+    /// Whether it is checked at commit, too; else only when the snapshot is advanced.
     validate: bool,
 }
 
 impl Tracked {
-    /// Whether anything in it has a commit in (`since`, `upto`].
+    /// Whether a key in the range was changed by a commit in (`since`, `upto`].
     fn changed(&self, state: &State, upto: u64) -> bool {
         state.data.iter().any(|(key, versions)| {
             key.0 == self.space
@@ -49,7 +49,8 @@ pub(super) struct ModelTxn {
     cancel: Cancel,
     snapshot: Option<u64>,
     pinned: bool,
-    /// Reads from the snapshot are kept; `None` when some were not.
+    /// Whether snapshot reads are tracked for [`Txn::advance`]. `None`: tracking was requested
+    /// after the snapshot was taken, so it is incomplete and `advance` returns false.
     keeps: Option<bool>,
     writes: Vec<Write>,
     tracked: Vec<Tracked>,
@@ -90,7 +91,7 @@ impl ModelTxn {
         }
     }
 
-    /// The commit up to which a read sees.
+    /// Number of the newest commit that a read sees; takes the snapshot if there is none.
     fn upto(&mut self, mode: ReadMode, state: &State) -> u64 {
         match mode {
             ReadMode::Current => state.last_commit,
@@ -101,12 +102,13 @@ impl ModelTxn {
         }
     }
 
-    /// Whether the snapshot stays where it is.
+    /// Whether [`Txn::refresh`] keeps the snapshot: it is pinned, or the transaction is
+    /// serializable and has one.
     fn fixed(&self) -> bool {
         self.pinned || (self.serializable && self.snapshot.is_some())
     }
 
-    /// The newest own write to a key below a mark.
+    /// The transaction's newest write to a key before a statement mark.
     fn own(&self, key: &FullKey, mark: StatementMark) -> Option<&Option<Vec<u8>>> {
         let below = usize::try_from(mark.0).unwrap_or(usize::MAX);
         self.writes
@@ -125,7 +127,7 @@ impl ModelTxn {
         }
     }
 
-    /// Everything a read sees in the bounds of a range.
+    /// Committed and own entries of a range that a read sees.
     fn visible(
         &mut self,
         state: &State,
@@ -160,7 +162,7 @@ impl ModelTxn {
         all
     }
 
-    /// Gets one lock; false when it was skipped.
+    /// Acquires one lock, waiting as `wait` says; false if it was skipped ([`Wait::Skip`]).
     fn acquire<'s>(
         &mut self,
         shared: &'s Shared,
@@ -243,7 +245,7 @@ impl Txn for ModelTxn {
         self.alive()?;
         if !self.fixed() {
             self.snapshot = Some(self.shared.state().snapshot());
-            // What was kept for the snapshot before says nothing about this one.
+            // Reads tracked under the previous snapshot no longer matter: exclude them from checks.
             for one in self.tracked.iter_mut().filter(|t| !t.validate) {
                 one.since = u64::MAX;
             }

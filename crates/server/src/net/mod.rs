@@ -8,11 +8,11 @@
 //! * A reply that reveals a commit is *deferred*: it stays in its connection's
 //!   output until the commit is durable, and the worker serves other connections
 //!   meanwhile ([`output`], [`durability`]).
-//! * A session waits inside `porpoise_base::blocking`: its worker hands the event
-//!   loop over to a spare worker and keeps only the connection that it serves,
-//!   which it returns afterwards ([`worker`]).
-//! * When a session computes for long, the supervisor retakes the event loop and
-//!   assigns it to another worker ([`supervisor`]).
+//! * When a session waits (inside `porpoise_base::blocking`), its worker first hands the
+//!   event loop over to a spare worker. It keeps only the connection that it serves and
+//!   returns it afterwards ([`worker`]).
+//! * When a session computes for too long, the supervisor takes the event loop from its
+//!   worker and assigns it to another one ([`supervisor`]).
 //! * Each listener has a budget of connections ([`budget`]).
 //!
 //! Invariants:
@@ -21,20 +21,19 @@
 //! 2. A connection is either in its group's table or with exactly one worker,
 //!    which always returns it; only the group closes it.
 //! 3. Sockets are watched edge-triggered: an edge is recorded in the table until
-//!    the socket was read to its end, also while a worker has the connection. So
-//!    a connection costs one `epoll_ctl` in its life, plus two whenever its
-//!    client does not read what is sent.
+//!    the socket was read until it would block, also while a worker has the connection. So
+//!    a connection costs one `epoll_ctl` in its life, plus two whenever its client does not
+//!    read replies.
 //! 4. No worker waits for a client: output that the socket does not accept stays
 //!    in the buffer until the client reads or `net_write_timeout` has passed, and
 //!    a connection with unsent output is not served further.
 //! 5. A panic in a session, or in TLS, ends that connection only. Any other
 //!    panic of a worker or of the acceptor ends the process.
 //!
-//! Rejected: a thread per connection (ahead at 8 connections, far behind at
-//! 512); one epoll set shared by all workers (the contention on its lock is
-//! measurable from two workers on); level-triggered epoll (the same cost per
-//! request, as measured with the no-op protocol, but an `epoll_ctl` before and
-//! after every wait of a session).
+//! Rejected: a thread per connection (faster at 8 connections, much slower at 512); one epoll
+//! set shared by all workers (contention on its lock is measurable with two workers already);
+//! level-triggered epoll (the same cost per request with the no-op protocol, but an
+//! `epoll_ctl` before and after every wait of a session).
 
 pub mod accept;
 mod admit;
@@ -77,15 +76,16 @@ pub struct NetConfig {
     pub groups: usize,
     /// Maximum number of connections of all listeners; one more is reserved for an administrator.
     pub max_connections: usize,
-    /// Sessions that may wait at once, each with a thread of its own.
+    /// Maximum number of sessions that wait detached, each on a thread of its own; and of
+    /// detached workers that compute.
     pub max_running_statements: usize,
-    /// Connections of one listener that have not logged in.
+    /// Maximum number of connections of one listener that have not logged in.
     pub max_before_login: usize,
-    /// Time from connecting to the login.
+    /// Maximum time from connecting to the login.
     pub connect_timeout: Duration,
     /// Time from a request's first byte to its last (plus a second per 64 KiB).
     pub net_read_timeout: Duration,
-    /// Time without any progress in writing to a client.
+    /// Maximum time without progress in writing to a client.
     pub net_write_timeout: Duration,
     /// Memory budget of connections.
     pub memory: Arc<MemoryBudget>,
@@ -112,7 +112,7 @@ impl Default for NetConfig {
 pub(crate) enum Phase {
     /// Serving.
     Serve,
-    /// No new connections; idle ones end, others finish their transactions.
+    /// No new connections; idle sessions end, the others may finish their transactions.
     Drain,
     /// Waits are cancelled, transactions roll back.
     Cancel,
@@ -168,7 +168,7 @@ pub struct Net {
     acceptor: Option<accept::Acceptor>,
 }
 
-/// Figures of the network for the metrics page.
+/// Gauges of connections and workers for the metrics page.
 #[derive(Clone, Copy, Debug)]
 pub struct NetGauges {
     /// Open connections.
@@ -188,7 +188,7 @@ pub struct NetGauges {
 pub struct NetProbe(Arc<Shared>);
 
 impl NetProbe {
-    /// The figures now.
+    /// Current gauges.
     pub fn gauges(&self) -> NetGauges {
         NetGauges {
             connections: self.0.connections.load(Ordering::Relaxed),
@@ -199,7 +199,7 @@ impl NetProbe {
         }
     }
 
-    /// Sends a liveness probe to every group; the numbers of the probes, for
+    /// Sends a liveness probe to every group. Returns the numbers of the probes, for
     /// [`NetProbe::unanswered`].
     pub fn ask(&self) -> Vec<u64> {
         self.0.groups.iter().map(|group| group.ask()).collect()
@@ -216,8 +216,7 @@ impl NetProbe {
 }
 
 impl Net {
-    /// Starts the worker groups. `durability` is subscribed to the engine's log by
-    /// the caller.
+    /// Starts the worker groups. The caller has subscribed `durability` to the engine's log.
     pub fn start(config: NetConfig, durability: Arc<DurabilityWatermark>) -> io::Result<Net> {
         let count = config.groups.max(1);
         let mut sets = Vec::new();
@@ -264,10 +263,9 @@ impl Net {
         NetProbe(self.shared.clone())
     }
 
-    /// Stops accepting, ends idle sessions, lets the others finish for
-    /// `grace`, then cancels their waits and rolls their transactions back
-    /// (transactions.md, rule 40). True when every session has ended, false when
-    /// some have not ended in time.
+    /// Stops accepting connections, ends idle sessions, and gives the others `grace` to finish;
+    /// then cancels their waits and rolls back their transactions (transactions.md, rule 40).
+    /// Returns whether every session has ended in time.
     pub fn shutdown(mut self, grace: Duration) -> bool {
         if let Some(acceptor) = self.acceptor.take() {
             acceptor.stop();

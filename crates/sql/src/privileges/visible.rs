@@ -1,5 +1,5 @@
-//! Objects that a session may see: databases, tables and views on which it may do anything
-//! (manual, "INFORMATION_SCHEMA Introduction").
+//! Objects that a session may see: databases, tables and views on which its account has at
+//! least one privilege (manual, "INFORMATION_SCHEMA Introduction").
 
 use crate::context::StatementContext;
 use porpoise_access::Privileges;
@@ -7,8 +7,8 @@ use porpoise_rows::catalog::Catalog;
 use std::sync::Arc;
 
 impl StatementContext {
-    /// The definitions, named only where this session may know of them. By number all tables
-    /// are there.
+    /// The catalog without the names of databases, tables and views that this session may not
+    /// see. The map of tables by id ([`Catalog::tables`]) is complete.
     pub(crate) fn visible_catalog(&self) -> Arc<Catalog> {
         let catalog = self.server.db.catalog();
         let rights = self.rights();

@@ -1,4 +1,5 @@
-//! SHOW of variables, counters, sessions, engines and plugins.
+//! SHOW statements on the server: variables, status, sessions, warnings, engines, character
+//! sets and plugins.
 
 use super::table::{Rows, long_column, maybe, number_column, text, text_column};
 use crate::context::StatementContext;
@@ -78,8 +79,8 @@ pub fn status(cx: &StatementContext) -> Rows {
     rows
 }
 
-/// SHOW MEMCACHED KEY: how the memcached listeners resolve a key, and the row that they find;
-/// a line for each listener.
+/// SHOW MEMCACHED KEY: for each memcached listener one row with the container and policy that
+/// it uses for a key, and the state of the row found.
 pub fn memcached_key(cx: &StatementContext, key: &[u8]) -> Rows {
     let mut rows = Rows::new(vec![
         text_column("server_role", 40),
@@ -92,7 +93,7 @@ pub fn memcached_key(cx: &StatementContext, key: &[u8]) -> Rows {
         number_column("expires"),
         text_column("last_error", 1024),
     ]);
-    // Whether a key has a row needs the privilege to read the table.
+    // Only for accounts that may read the table: the answer reveals whether the row exists.
     let rights = cx.rights();
     let readable = |row: &Vec<Value>| match row.get(4) {
         Some(Value::Bytes(name)) => {
@@ -191,7 +192,7 @@ pub fn processes(cx: &StatementContext, full: bool) -> Rows {
     rows
 }
 
-/// SHOW ENGINES: one engine, which serves as InnoDB.
+/// SHOW ENGINES: the one engine, and the names InnoDB and ndbcluster, which are aliases of it.
 pub fn engines() -> Rows {
     let mut rows = Rows::new(vec![
         text_column("Engine", 64),
@@ -223,7 +224,8 @@ pub fn engines() -> Rows {
     rows
 }
 
-/// SHOW ENGINE name STATUS, by whichever name the engine goes.
+/// SHOW ENGINE name STATUS, under any of the engine's names: the latest deadlock and the
+/// current lock waits.
 pub fn engine_status(cx: &StatementContext, name: &str) -> Result<Rows> {
     let known = ["innodb", "porpoise", "ndbcluster", "ndb"];
     if !known.iter().any(|known| known.eq_ignore_ascii_case(name)) {
@@ -266,7 +268,7 @@ pub fn charsets() -> Rows {
     rows
 }
 
-/// MySQL's Sortlen: how much memory sorting takes.
+/// MySQL's Sortlen: a factor for the memory that sorting takes.
 fn sort_length(collation: Collation) -> u64 {
     match (collation.weighs_by_character(), collation.pad_space()) {
         (true, _) => 1,

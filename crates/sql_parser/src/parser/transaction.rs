@@ -1,4 +1,4 @@
-//! Transactions, savepoints, XA, LOCK TABLES.
+//! Parses statements on transactions, savepoints and XA, and LOCK TABLES and LOCK INSTANCE.
 
 use super::super::ast::{
     Completion, LockTable, StartTransaction, Statement, TableLock, Xa, XaEnd, XaStart, Xid,
@@ -8,7 +8,7 @@ use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
-    /// START TRANSACTION, at START.
+    /// Parses START TRANSACTION; the current token is START.
     pub(super) fn start_transaction(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         self.expect_kw(Kw::TRANSACTION)?;
@@ -38,14 +38,14 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// BEGIN, at the word.
+    /// Parses BEGIN; the current token is BEGIN.
     pub(super) fn begin(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         self.eat_kw(Kw::WORK);
         Ok(Statement::Begin(StartTransaction::default()))
     }
 
-    /// `[AND [NO] CHAIN] [[NO] RELEASE]`
+    /// Parses `[AND [NO] CHAIN] [[NO] RELEASE]`; everything may be absent.
     fn completion(&mut self) -> PResult<Completion> {
         let mut completion = Completion::default();
         if self.eat_kw(Kw::AND) {
@@ -61,14 +61,14 @@ impl<'a> Parser<'a> {
         Ok(completion)
     }
 
-    /// COMMIT, at the word.
+    /// Parses COMMIT; the current token is COMMIT.
     pub(super) fn commit(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         self.eat_kw(Kw::WORK);
         Ok(Statement::Commit(self.completion()?))
     }
 
-    /// ROLLBACK, at the word.
+    /// Parses ROLLBACK; the current token is ROLLBACK.
     pub(super) fn rollback(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         self.eat_kw(Kw::WORK);
@@ -79,7 +79,7 @@ impl<'a> Parser<'a> {
         Ok(Statement::Rollback(self.completion()?))
     }
 
-    /// SAVEPOINT and RELEASE SAVEPOINT, at the first word.
+    /// Parses SAVEPOINT and RELEASE SAVEPOINT; the current token is the first keyword.
     pub(super) fn savepoint(&mut self) -> PResult<Statement<'a>> {
         if self.advance().keyword == Kw::SAVEPOINT {
             return Ok(Statement::Savepoint(self.ident()?));
@@ -88,7 +88,7 @@ impl<'a> Parser<'a> {
         Ok(Statement::ReleaseSavepoint(self.ident()?))
     }
 
-    /// XA, at the word.
+    /// Parses XA; the current token is XA.
     pub(super) fn xa(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         let word = self.advance().keyword;
@@ -140,7 +140,7 @@ impl<'a> Parser<'a> {
         Ok(xid)
     }
 
-    /// A string, or a hexadecimal or binary literal.
+    /// Parses a string, hexadecimal or binary literal as bytes.
     fn bytes(&mut self) -> PResult<&'a [u8]> {
         use super::super::ast::Literal;
         let at = self.token.span();
@@ -150,7 +150,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// LOCK TABLES and LOCK INSTANCE, at LOCK.
+    /// Parses LOCK TABLES and LOCK INSTANCE; the current token is LOCK.
     pub(super) fn lock(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         if self.eat_kw(Kw::INSTANCE) {
@@ -178,7 +178,7 @@ impl<'a> Parser<'a> {
         })?))
     }
 
-    /// UNLOCK TABLES and UNLOCK INSTANCE, at UNLOCK.
+    /// Parses UNLOCK TABLES and UNLOCK INSTANCE; the current token is UNLOCK.
     pub(super) fn unlock(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         match self.eat_any_kw(&[Kw::TABLES, Kw::TABLE, Kw::INSTANCE]) {

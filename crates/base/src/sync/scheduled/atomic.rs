@@ -4,7 +4,7 @@ use super::point;
 use std::sync::atomic as inner;
 pub use std::sync::atomic::Ordering;
 
-/// A fence. Threads run one at a time: nothing is out of order.
+/// A fence. Without effect on the model: threads run one at a time, in program order.
 pub fn fence(order: Ordering) {
     inner::fence(order);
 }
@@ -16,7 +16,7 @@ macro_rules! atomics {
         pub struct $name(inner::$name);
 
         impl $name {
-            /// One with a value.
+            /// Creates an atomic with a value.
             pub const fn new(value: $value) -> $name {
                 $name(inner::$name::new(value))
             }
@@ -33,13 +33,13 @@ macro_rules! atomics {
                 self.0.store(value, order);
             }
 
-            /// Writes; what was there before.
+            /// Stores a value and returns the previous one.
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
                 point();
                 self.0.swap(value, order)
             }
 
-            /// Writes where something is still there; what was there.
+            /// Stores `new` if the value is `current`. Returns the previous value.
             pub fn compare_exchange(
                 &self,
                 current: $value,
@@ -51,7 +51,7 @@ macro_rules! atomics {
                 self.0.compare_exchange(current, new, success, failure)
             }
 
-            /// Changes what is there, unless the function gives nothing.
+            /// Applies `change` to the value unless it returns `None`. Returns the previous value.
             pub fn fetch_update(
                 &self,
                 set: Ordering,
@@ -69,19 +69,19 @@ macro_rules! integers {
     ($($name:ident of $value:ty),*) => {
         atomics!($($name of $value),*);
         $(impl $name {
-            /// Adds; what was there before.
+            /// Adds to the value and returns the previous one.
             pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
                 point();
                 self.0.fetch_add(value, order)
             }
 
-            /// Subtracts; what was there before.
+            /// Subtracts from the value and returns the previous one.
             pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
                 point();
                 self.0.fetch_sub(value, order)
             }
 
-            /// Raises to a value; what was there before.
+            /// Stores the maximum of both values and returns the previous one.
             pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
                 point();
                 self.0.fetch_max(value, order)
@@ -100,7 +100,7 @@ integers!(
     AtomicI64 of i64
 );
 
-/// An atomic pointer of the standard library.
+/// An atomic pointer with scheduling points.
 #[derive(Debug)]
 pub struct AtomicPtr<T>(inner::AtomicPtr<T>);
 
@@ -111,7 +111,7 @@ impl<T> Default for AtomicPtr<T> {
 }
 
 impl<T> AtomicPtr<T> {
-    /// One that leads somewhere.
+    /// Creates an atomic pointer.
     pub const fn new(to: *mut T) -> AtomicPtr<T> {
         AtomicPtr(inner::AtomicPtr::new(to))
     }
@@ -128,13 +128,13 @@ impl<T> AtomicPtr<T> {
         self.0.store(to, order);
     }
 
-    /// Writes; returns the pointer that was there before.
+    /// Stores a pointer and returns the previous one.
     pub fn swap(&self, to: *mut T, order: Ordering) -> *mut T {
         point();
         self.0.swap(to, order)
     }
 
-    /// The value, by exclusive access.
+    /// Mutable access to the pointer; needs no scheduling point.
     pub fn get_mut(&mut self) -> &mut *mut T {
         self.0.get_mut()
     }

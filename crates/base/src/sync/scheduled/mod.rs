@@ -1,8 +1,8 @@
-//! The primitives under a test's scheduler (shuttle).
+//! Synchronization primitives under the shuttle scheduler (`--cfg shuttle`).
 //!
-//! Atomics are the standard library's with a [`point`] before each operation:
-//! they keep their size, and may be touched outside of a test's schedule, as
-//! destructors do that run late.
+//! Atomics are the standard library's with a scheduling point ([`point`]) before each
+//! operation. So they keep their size, and may be used outside of a schedule, as by
+//! destructors that run after the test.
 
 pub mod atomic;
 
@@ -27,7 +27,7 @@ pub struct MutexGuard<'a, T> {
 }
 
 impl<T> Mutex<T> {
-    /// A mutex that is free.
+    /// Creates an unlocked mutex.
     pub const fn new(value: T) -> Mutex<T> {
         Mutex(inner::Mutex::new(value))
     }
@@ -56,7 +56,7 @@ impl<T> Mutex<T> {
 }
 
 impl<T> MutexGuard<'_, T> {
-    /// Lets the mutex go while `f` runs.
+    /// Runs `f` with the mutex unlocked.
     pub fn unlocked<U>(guard: &mut Self, f: impl FnOnce() -> U) -> U {
         guard.held = None;
         let done = f();
@@ -84,7 +84,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// Result of a wait with a deadline, which here always ends by a wake-up.
+/// Result of a wait with a deadline. Time does not advance: waits end only by wake-ups.
 pub struct WaitTimeoutResult;
 
 impl WaitTimeoutResult {
@@ -106,7 +106,7 @@ impl Condvar {
 
     /// Sleeps until woken; the mutex is free meanwhile.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        // Between the last check and the sleep.
+        // Lets other threads run between the caller's last check and the sleep.
         point();
         if let Some(held) = guard.held.take() {
             let woken = self.0.wait(held);
@@ -142,38 +142,38 @@ impl Condvar {
 pub struct RwLock<T>(inner::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// A lock that is free.
+    /// Creates an unlocked lock.
     pub const fn new(value: T) -> RwLock<T> {
         RwLock(inner::RwLock::new(value))
     }
 
-    /// Becomes a reader.
+    /// Locks for reading.
     pub fn read(&self) -> inner::RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Becomes the writer.
+    /// Locks for writing.
     pub fn write(&self) -> inner::RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A mutex without anything inside.
+/// A mutex that protects no value.
 pub trait RawLatch {
-    /// One that is free.
+    /// An unlocked mutex.
     const INIT: Self;
 
     /// Locks the mutex, waiting for it.
     fn lock(&self);
 
-    /// Lets it go.
+    /// Unlocks the mutex.
     ///
     /// # Safety
-    /// The caller has taken it.
+    /// The caller has locked the mutex and not unlocked it since.
     unsafe fn unlock(&self);
 }
 
-/// The one [`RawLatch`].
+/// The only implementation of [`RawLatch`].
 pub struct RawMutex(std::sync::atomic::AtomicBool);
 
 impl RawLatch for RawMutex {
@@ -182,7 +182,7 @@ impl RawLatch for RawMutex {
     fn lock(&self) {
         point();
         while self.0.swap(true, std::sync::atomic::Ordering::SeqCst) {
-            // Lets the thread run that holds the lock.
+            // Lets the thread that holds the lock run.
             if shuttle::current::try_get_current_task().is_some() {
                 thread::yield_now();
             }
@@ -199,11 +199,11 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Runs a model under many schedules. Half of them switch threads at random; the others
-/// switch only at `changes` chosen points, which finds faults that need one thread to be
-/// delayed for long. `usual` is the number of schedules of each kind, unless `SCHEDULES` is
-/// set; `SCHEDULE_SEED` is the first seed. A deadlock, a panic and a run without end panic
-/// with the schedule.
+/// Runs a model under many schedules: half of them random, half by probabilistic concurrency
+/// testing (PCT, Burckhardt et al., 2010), which switches threads only at `changes` chosen
+/// points and so finds faults in which one thread is delayed for long. `usual` is the number
+/// of schedules of each kind, unless `SCHEDULES` is set; `SCHEDULE_SEED` is the first seed.
+/// A deadlock, a panic or a run without end fails the test and prints the schedule.
 pub fn explore(usual: usize, changes: usize, model: fn()) {
     let asked = number("SCHEDULES").and_then(|n| usize::try_from(n).ok());
     let times = asked.unwrap_or(usual);
@@ -221,13 +221,13 @@ pub fn explore(usual: usize, changes: usize, model: fn()) {
     assert_eq!(Runner::new(steady, config).run(model), times);
 }
 
-/// One round of a bounded spin. It is no scheduling point, so that schedules also reach the
-/// code after the spin.
+/// One round of a bounded spin. A scheduling point, but not a yield as shuttle's `spin_loop`
+/// is, so that schedules also reach the code after the spin.
 pub fn spin_loop() {
     point();
 }
 
-/// A place where threads may change places.
+/// A scheduling point: the scheduler may switch threads here.
 pub fn point() {
     if shuttle::current::try_get_current_task().is_some() {
         let place = inner::atomic::AtomicBool::new(false);
@@ -235,7 +235,7 @@ pub fn point() {
     }
 }
 
-/// The time, which does not advance.
+/// A constant time: under the scheduler, time does not advance.
 pub fn now() -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
     *START.get_or_init(Instant::now)
