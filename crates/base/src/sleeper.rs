@@ -32,13 +32,13 @@ impl Sleeper {
     /// Publishes that the worker is about to sleep until the durable LSN has reached `lowest`
     /// ([`u64::MAX`]: no LSN wakes it) or another message arrives. The worker must check
     /// everything that may wake it after this call and before it sleeps.
-    pub fn fall_asleep(&self, lowest: u64) {
+    pub fn prepare_to_sleep(&self, lowest: u64) {
         self.lowest.store(lowest, Ordering::SeqCst);
         self.sleeping.store(true, Ordering::SeqCst);
     }
 
     /// The worker is awake again.
-    pub fn wake_up(&self) {
+    pub fn finish_sleep(&self) {
         self.sleeping.store(false, Ordering::SeqCst);
     }
 
@@ -47,19 +47,18 @@ impl Sleeper {
         self.sleeping.load(Ordering::SeqCst)
     }
 
-    /// Whether the caller must wake the worker; call it after storing a message. At most one
-    /// caller gets true for each sleep.
-    pub fn rouse(&self) -> bool {
+    /// Called after a message was stored: whether the caller must wake the worker.
+    pub fn wake(&self) -> bool {
         self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether the caller must wake the worker; call it after storing the durable LSN `mark`.
-    pub fn reached(&self, mark: u64) -> bool {
-        self.lowest.load(Ordering::SeqCst) <= mark && self.rouse()
+    /// Called after the durable LSN has reached `mark`: whether the caller must wake the worker.
+    pub fn wake_for(&self, mark: u64) -> bool {
+        self.lowest.load(Ordering::SeqCst) <= mark && self.wake()
     }
 
     /// Whether the worker waited for a durable LSN when it last fell asleep.
-    pub fn awaits_a_mark(&self) -> bool {
+    pub fn waits_for_position(&self) -> bool {
         self.lowest.load(Ordering::SeqCst) != u64::MAX
     }
 }
@@ -102,7 +101,7 @@ mod schedules {
         fn sync_up_to(&self, last: u64) {
             for mark in 1..=last {
                 self.mark.fetch_max(mark, Ordering::SeqCst);
-                if self.sleeper.reached(mark) {
+                if self.sleeper.wake_for(mark) {
                     self.ring();
                 }
             }
@@ -111,7 +110,7 @@ mod schedules {
         fn leave(&self, ticket: u64) {
             self.inbox.lock().push(ticket);
             self.dirty.store(true, Ordering::SeqCst);
-            if self.sleeper.rouse() {
+            if self.sleeper.wake() {
                 self.ring();
             }
         }
@@ -138,13 +137,13 @@ mod schedules {
                     return sent;
                 }
                 let lowest = held.keys().next().copied().unwrap_or(u64::MAX);
-                self.sleeper.fall_asleep(lowest);
+                self.sleeper.prepare_to_sleep(lowest);
                 let stirred =
                     self.dirty.load(Ordering::SeqCst) || self.mark.load(Ordering::SeqCst) >= lowest;
                 if !stirred {
                     self.sleep();
                 }
-                self.sleeper.wake_up();
+                self.sleeper.finish_sleep();
             }
         }
     }

@@ -30,10 +30,10 @@ pub(super) struct Deferred {
 }
 
 /// Wakes the groups in which requests are deferred.
-pub(super) fn rouse_deferring(shared: &Shared) {
+pub(super) fn wake_deferring(shared: &Shared) {
     for group in &shared.groups {
         if group.deferring.load(Ordering::SeqCst) {
-            group.rouse();
+            group.wake();
         }
     }
 }

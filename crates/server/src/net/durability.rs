@@ -103,7 +103,7 @@ impl DurableListener for DurabilityWatermark {
     fn durable(&self, mark: CommitPosition) {
         self.mark.fetch_max(mark.0, Ordering::SeqCst);
         for group in self.groups.get().into_iter().flatten() {
-            group.reached(mark.0);
+            group.wake_for(mark.0);
         }
         self.notify_parked();
     }
@@ -114,7 +114,7 @@ impl DurableListener for DurabilityWatermark {
             "a write or sync of the log has failed: commits that wait for it have an unknown outcome: {error}"
         );
         for group in self.groups.get().into_iter().flatten() {
-            group.rouse_if_holding();
+            group.wake_if_deferring();
         }
         self.notify_parked();
     }

@@ -296,7 +296,7 @@ impl EventLoop {
                 tracing::error!("epoll_wait: {error}");
                 0
             });
-        self.group.wake_up();
+        self.group.finish_sleep();
         self.shared.supervisor.unpark();
         self.now = self.shared.now();
         self.group.last_progress.store(self.now, Ordering::Relaxed);
@@ -329,7 +329,7 @@ impl EventLoop {
             .deferred_replies
             .peek()
             .map_or(u64::MAX, |Reverse((ticket, ..))| *ticket);
-        self.group.fall_asleep(lowest);
+        self.group.prepare_to_sleep(lowest);
         let durability = &self.shared.durability;
         let stirred = self.group.is_dirty()
             || durability.durable_position().0 >= lowest

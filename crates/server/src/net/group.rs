@@ -127,35 +127,35 @@ impl Group {
     }
 
     /// Wakes the worker if it sleeps.
-    pub(super) fn rouse(&self) {
-        if self.sleeper.rouse() {
+    pub(super) fn wake(&self) {
+        if self.sleeper.wake() {
             self.alarm.signal();
         }
     }
 
     /// Wakes the worker if it sleeps with a deferred reply up to this LSN.
-    pub(super) fn reached(&self, mark: u64) {
-        if self.sleeper.reached(mark) {
+    pub(super) fn wake_for(&self, mark: u64) {
+        if self.sleeper.wake_for(mark) {
             self.alarm.signal();
         }
     }
 
     /// Wakes the worker if it sleeps with any deferred reply.
-    pub(super) fn rouse_if_holding(&self) {
-        if self.sleeper.awaits_a_mark() {
-            self.rouse();
+    pub(super) fn wake_if_deferring(&self) {
+        if self.sleeper.waits_for_position() {
+            self.wake();
         }
     }
 
     /// Publishes that the worker is about to sleep, with deferred replies from
     /// `lowest` on. Afterwards the caller checks every reason to stay awake.
-    pub(super) fn fall_asleep(&self, lowest: u64) {
-        self.sleeper.fall_asleep(lowest);
+    pub(super) fn prepare_to_sleep(&self, lowest: u64) {
+        self.sleeper.prepare_to_sleep(lowest);
     }
 
     /// Publishes that the worker is awake.
-    pub(super) fn wake_up(&self) {
-        self.sleeper.wake_up();
+    pub(super) fn finish_sleep(&self) {
+        self.sleeper.finish_sleep();
     }
 
     /// Whether the worker sleeps, or is about to.
@@ -182,7 +182,7 @@ impl Group {
     pub(super) fn leave(&self, put: impl FnOnce(&mut Inbox)) {
         put(&mut self.inbox.lock());
         self.dirty.store(true, Ordering::SeqCst);
-        self.rouse();
+        self.wake();
     }
 
     /// Sends a liveness probe to the worker; the number of the probe.

@@ -157,7 +157,7 @@ impl Shared {
     fn enter_phase(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, Ordering::SeqCst);
         for group in &self.groups {
-            group.rouse();
+            group.wake();
         }
     }
 }

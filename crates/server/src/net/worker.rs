@@ -45,7 +45,7 @@
 
 use super::Shared;
 use super::conn::{Conn, Verdict};
-use super::defer::rouse_deferring;
+use super::defer::wake_deferring;
 use super::event_loop::{EventLoop, Job};
 use super::protocol::{Next, Session};
 use super::supervisor::LONG_CPU;
@@ -255,7 +255,7 @@ impl WorkerPool {
             room |= self.long.fetch_sub(1, Ordering::SeqCst) == self.groups * LONG_PER_GROUP;
         }
         if room {
-            rouse_deferring(shared);
+            wake_deferring(shared);
         }
         was
     }
@@ -359,7 +359,7 @@ impl blocking::Hook for BlockingHook {
         pool.running.fetch_add(1, Ordering::SeqCst);
         drop(class);
         if pool.waiting.fetch_sub(1, Ordering::SeqCst) == pool.soft {
-            rouse_deferring(&self.shared);
+            wake_deferring(&self.shared);
         }
         self.shared.supervisor.unpark();
     }
@@ -402,7 +402,7 @@ impl BlockingHook {
         pool.waiting.fetch_add(1, Ordering::SeqCst);
         pool.running.fetch_sub(1, Ordering::SeqCst);
         if long && pool.long.fetch_sub(1, Ordering::SeqCst) == pool.groups * LONG_PER_GROUP {
-            rouse_deferring(&self.shared);
+            wake_deferring(&self.shared);
         }
     }
 }
