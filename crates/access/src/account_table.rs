@@ -109,8 +109,8 @@ pub(crate) fn create_at_first_start(db: &Arc<Db>, root_password: Option<&str>) -
     let mut root = Account::new(AuthId::new("root", "localhost"));
     root.secret = secret;
     root.attributes.password.changed = now(db);
-    let ticket = system_table::write(db, vec![change(&[root], &[])])?;
-    db.engine().wait_durable(done.ticket.max(ticket))?;
+    let position = system_table::write(db, vec![change(&[root], &[])])?;
+    db.engine().wait_durable(done.position.max(position))?;
     Ok(())
 }
 
@@ -130,7 +130,7 @@ fn add_attributes(db: &Arc<Db>) -> Result<()> {
     let add = |column| AlterOp::AddColumn(column, Position::Default);
     let ops: Vec<AlterOp> = attributes::columns().into_iter().map(add).collect();
     let done = db.define(|cx| db.alter_table(cx, USERS.database, USERS.name, &ops))?;
-    db.engine().wait_durable(done.ticket)?;
+    db.engine().wait_durable(done.position)?;
     Ok(())
 }
 

@@ -375,14 +375,14 @@ impl AccessControl {
             roles::change_defaults(&change.put_defaults, &change.remove_defaults),
             history::change(&change.put_history, &change.remove_history),
         ];
-        let ticket = system_table::write(&self.db, changes)?;
-        self.db.engine().wait_durable(ticket)?;
+        let position = system_table::write(&self.db, changes)?;
+        self.db.engine().wait_durable(position)?;
         self.load_renamed(&change.renames, held)?;
         for (from, to) in &change.renames {
             self.guard.rename(from, to);
             self.usage.rename(from, to);
         }
-        Ok(ticket)
+        Ok(position)
     }
 
     /// Loads accounts and grants from their tables (FLUSH PRIVILEGES).
@@ -413,7 +413,7 @@ impl AccessControl {
     fn load_renamed(&self, renamed: &[(AuthId, AuthId)], _held: &MutexGuard<'_, ()>) -> Result<()> {
         // Counted before the tables are read: a commit in between is read again.
         let changes = self.watch.changes();
-        self.db.engine().wait_durable(self.watch.ticket())?;
+        self.db.engine().wait_durable(self.watch.position())?;
         let version = self.version() + 1;
         let rename = |(from, to): &(AuthId, AuthId)| Rename {
             version,

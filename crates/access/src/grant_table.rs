@@ -72,8 +72,8 @@ pub(crate) fn create_if_missing(db: &Arc<Db>, accounts: &[Account]) -> Result<()
         grantable: Privileges::NONE,
     };
     let grants: Vec<Grant> = accounts.iter().map(everything).collect();
-    let ticket = system_table::write(db, vec![change(&grants, &[])])?;
-    db.engine().wait_durable(done.ticket.max(ticket))?;
+    let position = system_table::write(db, vec![change(&grants, &[])])?;
+    db.engine().wait_durable(done.position.max(position))?;
     Ok(())
 }
 

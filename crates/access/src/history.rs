@@ -93,7 +93,7 @@ fn spec() -> TableSpec {
 pub(crate) fn create_if_missing(db: &Arc<Db>) -> crate::Result<()> {
     if !HISTORY.exists(db) {
         let done = db.define(|cx| db.create_table(cx, &spec()))?;
-        db.engine().wait_durable(done.ticket)?;
+        db.engine().wait_durable(done.position)?;
     }
     Ok(())
 }

@@ -91,7 +91,7 @@ pub(crate) fn create_if_missing(db: &Arc<Db>) -> crate::Result<()> {
     for (table, spec) in [&EDGES, &DEFAULTS].into_iter().zip(specs()) {
         if !table.exists(db) {
             let done = db.define(|cx| db.create_table(cx, &spec))?;
-            db.engine().wait_durable(done.ticket)?;
+            db.engine().wait_durable(done.position)?;
         }
     }
     Ok(())

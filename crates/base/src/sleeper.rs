@@ -76,7 +76,7 @@ mod schedules {
         sleeper: Sleeper,
         mark: AtomicU64,
         dirty: AtomicBool,
-        /// Replies sent to the worker by other threads: the LSN that each waits for.
+        /// Replies that came from elsewhere, by the commit position that each waits for.
         inbox: Mutex<Vec<u64>>,
         alarms: Mutex<u32>,
         rung: Condvar,
@@ -107,8 +107,8 @@ mod schedules {
             }
         }
 
-        fn leave(&self, ticket: u64) {
-            self.inbox.lock().push(ticket);
+        fn leave(&self, position: u64) {
+            self.inbox.lock().push(position);
             self.dirty.store(true, Ordering::SeqCst);
             if self.sleeper.wake() {
                 self.ring();
@@ -123,15 +123,15 @@ mod schedules {
                 if self.dirty.load(Ordering::SeqCst) {
                     self.dirty.store(false, Ordering::SeqCst);
                     let came = std::mem::take(&mut *self.inbox.lock());
-                    held.extend(came.into_iter().map(|ticket| (ticket, ())));
+                    held.extend(came.into_iter().map(|position| (position, ())));
                 }
                 let mark = self.mark.load(Ordering::SeqCst);
-                while let Some((ticket, ())) = held.first_key_value().map(|(t, u)| (*t, *u)) {
-                    if ticket > mark {
+                while let Some((position, ())) = held.first_key_value().map(|(t, u)| (*t, *u)) {
+                    if position > mark {
                         break;
                     }
-                    held.remove(&ticket);
-                    sent.push(ticket);
+                    held.remove(&position);
+                    sent.push(position);
                 }
                 if sent.len() >= count {
                     return sent;
@@ -160,12 +160,12 @@ mod schedules {
                 let group = group.clone();
                 thread::spawn(move || group.sync_up_to(4))
             };
-            for ticket in [1, 3] {
-                group.leave(ticket);
+            for position in [1, 3] {
+                group.leave(position);
             }
             let other = {
                 let group = group.clone();
-                thread::spawn(move || [2, 4].map(|ticket| group.leave(ticket)))
+                thread::spawn(move || [2, 4].map(|position| group.leave(position)))
             };
             let mut sent = worker.join().unwrap();
             log.join().unwrap();

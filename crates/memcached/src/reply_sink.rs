@@ -16,8 +16,8 @@ pub trait ReplySink {
     /// Position of the next byte.
     fn position(&self) -> usize;
 
-    /// Everything appended at or after `from` leaves only when `ticket` is durable.
-    fn hold_from(&mut self, from: usize, ticket: CommitPosition);
+    /// Everything appended at or after `from` leaves only when `position` is durable.
+    fn hold_from(&mut self, from: usize, position: CommitPosition);
 
     /// One request has been answered completely.
     fn request_done(&mut self);

@@ -8,7 +8,7 @@
 //! Invariants:
 //! 1. A commit is counted before its caller learns of it, so a client that was
 //!    told of the commit finds the count moved.
-//! 2. The ticket is stored before the count moves: a reader that sees the count
+//! 2. The commit position is stored before the count moves: a reader that sees the count
 //!    knows which durable position shows the change to a snapshot.
 //! 3. A commit of unknown outcome counts, too.
 //!
@@ -26,7 +26,7 @@ use std::sync::{Arc, Weak};
 #[derive(Debug, Default)]
 pub struct TableChanges {
     changes: AtomicU64,
-    ticket: AtomicU64,
+    position: AtomicU64,
 }
 
 impl TableChanges {
@@ -39,12 +39,12 @@ impl TableChanges {
 
     /// The last of these commits: a snapshot sees it once the engine's durable
     /// mark has reached this.
-    pub fn ticket(&self) -> CommitPosition {
-        CommitPosition(self.ticket.load(Ordering::Acquire))
+    pub fn position(&self) -> CommitPosition {
+        CommitPosition(self.position.load(Ordering::Acquire))
     }
 
-    fn count(&self, ticket: CommitPosition) {
-        self.ticket.fetch_max(ticket.0, Ordering::Release);
+    fn count(&self, position: CommitPosition) {
+        self.position.fetch_max(position.0, Ordering::Release);
         self.changes.fetch_add(1, Ordering::Release);
     }
 }
@@ -86,12 +86,12 @@ impl ChangeNotifier {
     }
 
     /// A transaction that wrote `tables` (those with a subscriber) has committed.
-    pub(crate) fn notify(&self, tables: &[TableId], ticket: CommitPosition) {
+    pub(crate) fn notify(&self, tables: &[TableId], position: CommitPosition) {
         for entry in self.subscriptions.lock().iter() {
             if let Some(changes) = entry.changes.upgrade()
                 && entry.tables.iter().any(|t| tables.contains(t))
             {
-                changes.count(ticket);
+                changes.count(position);
             }
         }
     }
@@ -108,8 +108,8 @@ mod tests {
         let two = notifier.subscribe(&[TableId(4)]);
         assert!(notifier.is_subscribed(TableId(3)) && !notifier.is_subscribed(TableId(5)));
         notifier.notify(&[TableId(3)], CommitPosition(9));
-        assert_eq!((one.changes(), one.ticket()), (1, CommitPosition(9)));
-        assert_eq!((two.changes(), two.ticket()), (0, CommitPosition(0)));
+        assert_eq!((one.changes(), one.position()), (1, CommitPosition(9)));
+        assert_eq!((two.changes(), two.position()), (0, CommitPosition(0)));
         drop(one);
         let again = notifier.subscribe(&[TableId(8)]);
         assert!(!notifier.is_subscribed(TableId(3)) && notifier.is_subscribed(TableId(4)));

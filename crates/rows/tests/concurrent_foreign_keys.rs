@@ -112,8 +112,8 @@ fn transaction(
         }
     }
     insert(&mut txn, &get(db, "done"), &[&[mark]])?;
-    let ticket = txn.commit()?.position;
-    db.engine().wait_durable(ticket)?;
+    let position = txn.commit()?.position;
+    db.engine().wait_durable(position)?;
     Ok(())
 }
 

@@ -50,7 +50,7 @@ fn created(durability: Durability, kind: Kind) -> MemDisk {
         db.create_database(cx, "d", general, false).unwrap();
         db.create_table(cx, &spec).unwrap()
     });
-    db.engine().wait_durable(done.ticket).unwrap();
+    db.engine().wait_durable(done.position).unwrap();
     disk.after_power_cut(0)
 }
 

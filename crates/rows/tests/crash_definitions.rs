@@ -72,7 +72,7 @@ type Change = fn(&Arc<Db>) -> porpoise_rows::Result<CommitPosition>;
 
 fn alter(db: &Arc<Db>, ops: &[AlterOp]) -> porpoise_rows::Result<CommitPosition> {
     db.define(|cx| db.alter_table(cx, "d", "t", ops))
-        .map(|done| done.ticket)
+        .map(|done| done.position)
 }
 
 /// A table that gets its name when its rows are committed.
@@ -89,7 +89,7 @@ fn filled(db: &Arc<Db>) -> porpoise_rows::Result<CommitPosition> {
     txn.insert(&table, rows.collect(), InsertMode::Plain)?;
     txn.commit()?;
     db.define(|cx| db.name_table(cx, &spec, &table))
-        .map(|done| done.ticket)
+        .map(|done| done.position)
 }
 
 const CHANGES: &[(&str, Change)] = &[
@@ -130,12 +130,12 @@ const CHANGES: &[(&str, Change)] = &[
     }),
     ("truncate", |db| {
         db.define(|cx| db.truncate(cx, "d", "t"))
-            .map(|done| done.ticket)
+            .map(|done| done.position)
     }),
     ("drop", |db| {
         let names = [("d".to_owned(), "t".to_owned())];
         db.define(|cx| db.drop_tables(cx, &names, false))
-            .map(|done| done.ticket)
+            .map(|done| done.position)
     }),
 ];
 
@@ -175,8 +175,8 @@ fn a_definition_cut_off_anywhere_is_as_before_or_as_after() {
         let db = common::open(whole.clone());
         let before = picture(&db);
         let start = disk.operations();
-        let ticket = change(&db).unwrap();
-        whole.wait_durable(ticket).unwrap();
+        let position = change(&db).unwrap();
+        whole.wait_durable(position).unwrap();
         let after = picture(&db);
         whole.shutdown().unwrap();
         let operations = disk.operations() - start;
@@ -188,7 +188,7 @@ fn a_definition_cut_off_anywhere_is_as_before_or_as_after() {
             let engine = family(&disk);
             let db = common::open(engine);
             disk.stop_after(Some(disk.operations() + cut));
-            let told = change(&db).and_then(|ticket| Ok(db.engine().wait_durable(ticket)?));
+            let told = change(&db).and_then(|position| Ok(db.engine().wait_durable(position)?));
             let acknowledged = told.is_ok();
             let found = disk.after_power_cut(cut * 31);
             drop(db);

@@ -165,7 +165,7 @@ fn change(db: &Arc<Db>) -> porpoise_rows::Result<CommitPosition> {
         generated: None,
     };
     let ops = [AlterOp::AddColumn(added, Position::Default)];
-    run(db, |cx| db.alter_table(cx, "d", "t", &ops)).map(|done| done.ticket)
+    run(db, |cx| db.alter_table(cx, "d", "t", &ops)).map(|done| done.position)
 }
 
 #[test]
@@ -201,8 +201,8 @@ fn what_changes_an_old_catalog_cut_off_anywhere_is_as_before_or_as_after() {
         let start = disk.operations();
         let db = try_open(whole.clone()).unwrap();
         let before = picture(&db);
-        let ticket = change(&db).unwrap();
-        whole.wait_durable(ticket).unwrap();
+        let position = change(&db).unwrap();
+        whole.wait_durable(position).unwrap();
         let after = picture(&db);
         let table = get(&db, "t").id.0.to_be_bytes();
         // Only what was changed is of the present version now.
@@ -221,8 +221,8 @@ fn what_changes_an_old_catalog_cut_off_anywhere_is_as_before_or_as_after() {
             let engine = store(&disk, &rows);
             disk.stop_after(Some(disk.operations() + cut));
             let told = try_open(engine).and_then(|db| {
-                let ticket = change(&db)?;
-                Ok(db.engine().wait_durable(ticket)?)
+                let position = change(&db)?;
+                Ok(db.engine().wait_durable(position)?)
             });
             let found = disk.after_power_cut(cut * 31);
             let what = format!("version {version}, cut at {cut} of {operations}");
@@ -234,8 +234,8 @@ fn what_changes_an_old_catalog_cut_off_anywhere_is_as_before_or_as_after() {
             sound(&db, &what);
             if now == before {
                 old += 1;
-                let ticket = change(&db).expect(&what);
-                db.engine().wait_durable(ticket).unwrap();
+                let position = change(&db).expect(&what);
+                db.engine().wait_durable(position).unwrap();
                 assert_eq!(picture(&db), after, "{what}");
             } else {
                 new += 1;

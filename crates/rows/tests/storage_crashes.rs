@@ -127,8 +127,8 @@ fn step(engine: &KvMem, db: &Arc<Db>, n: i64) -> Option<()> {
             txn.delete(&table, vec![(key, old)]).ok()?;
         }
     }
-    let ticket = txn.commit().ok()?.position;
-    engine.wait_durable(ticket).ok()?;
+    let position = txn.commit().ok()?.position;
+    engine.wait_durable(position).ok()?;
     if n % 8 == 5 {
         // All rows are dealt out again, with their parts.
         let count = u32::try_from(n % 5 + 2).unwrap();

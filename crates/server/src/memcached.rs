@@ -180,8 +180,8 @@ impl ReplySink for Output {
     }
 
     #[inline]
-    fn hold_from(&mut self, from: usize, ticket: CommitPosition) {
-        Output::hold_from(self, from, ticket);
+    fn hold_from(&mut self, from: usize, position: CommitPosition) {
+        Output::hold_from(self, from, position);
     }
 
     #[inline]

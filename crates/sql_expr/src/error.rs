@@ -24,7 +24,7 @@ pub struct SqlError {
     /// The transaction was rolled back with it (deadlock, conflict).
     pub rolled_back: bool,
     /// Commit position that the reply waits for, since the message may reveal rows.
-    pub ticket: CommitPosition,
+    pub position: CommitPosition,
 }
 
 impl std::fmt::Display for SqlError {
@@ -49,7 +49,7 @@ impl SqlError {
             message: message.into(),
             fatal: false,
             rolled_back: false,
-            ticket: CommitPosition::NONE,
+            position: CommitPosition::NONE,
         }
     }
 
@@ -165,7 +165,7 @@ impl SqlError {
         SqlError {
             fatal: self.fatal || error.fatal,
             rolled_back: self.rolled_back,
-            ticket: self.ticket,
+            position: self.position,
             ..error
         }
     }
@@ -184,7 +184,7 @@ impl From<TypeError> for SqlError {
             message: e.message,
             fatal: false,
             rolled_back: false,
-            ticket: CommitPosition::NONE,
+            position: CommitPosition::NONE,
         }
     }
 }

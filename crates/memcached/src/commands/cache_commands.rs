@@ -70,7 +70,7 @@ pub(crate) fn apply(context: &CommandContext, command: &Change<'_>) -> Done<Outc
     };
     Done {
         outcome: Ok(outcome),
-        ticket: CommitPosition::NONE,
+        position: CommitPosition::NONE,
     }
 }
 

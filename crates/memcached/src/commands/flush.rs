@@ -44,18 +44,18 @@ pub fn flush(
     if held.mapping.uses_cache() {
         context.shared.cache.clear();
     }
-    let (mut rows, mut ticket) = (0, CommitPosition::NONE);
+    let (mut rows, mut position) = (0, CommitPosition::NONE);
     for at in held.mapping.flushed() {
         let Some(container) = held.mapping.containers.get(at) else {
             continue;
         };
         let (count, last) = flush_container(context, &held.mapping, container)?;
         rows += count;
-        ticket = ticket.max(last);
+        position = position.max(last);
     }
     context.shared.metadata.clear();
-    context.note_own(ticket);
-    Ok((rows, ticket))
+    context.note_own(position);
+    Ok((rows, position))
 }
 
 /// Whether the account may delete from every table concerned: all are checked before the
@@ -70,7 +70,7 @@ fn flush_container(
     mapping: &Mapping,
     container: &Container,
 ) -> Result<(u64, CommitPosition), Failure> {
-    let (mut rows, mut ticket) = (0, CommitPosition::NONE);
+    let (mut rows, mut position) = (0, CommitPosition::NONE);
     let mut start = Vec::new();
     let mut tries = 0;
     loop {
@@ -85,14 +85,14 @@ fn flush_container(
             Ok(batch) => {
                 tries = 0;
                 rows += batch.rows;
-                ticket = ticket.max(batch.ticket);
+                position = position.max(batch.position);
                 match batch.last {
                     // Behind the last row of the batch.
                     Some(mut last) => {
                         last.push(0);
                         start = last;
                     }
-                    None => return Ok((rows, ticket)),
+                    None => return Ok((rows, position)),
                 }
             }
             Err(Error::DefinitionChanged) => return Err(Error::DefinitionChanged.into()),
@@ -111,7 +111,7 @@ pub(crate) fn flush_or_schedule(
     from: &str,
 ) -> Done<()> {
     let shared = context.shared.clone();
-    let (outcome, ticket) = if delay > 0 {
+    let (outcome, position) = if delay > 0 {
         let now = shared.unix_seconds();
         let at = moment(delay, now);
         let allowed = authorize(context, &current.mapping);
@@ -126,12 +126,12 @@ pub(crate) fn flush_or_schedule(
         shared.delayed.forget();
         let done = flush(context, current);
         tell(&done.clone().map(|(rows, _)| rows), from);
-        let ticket = done
+        let position = done
             .as_ref()
-            .map_or(CommitPosition::NONE, |(_, ticket)| *ticket);
-        (done.map(|_| ()), ticket)
+            .map_or(CommitPosition::NONE, |(_, position)| *position);
+        (done.map(|_| ()), position)
     };
-    Done { outcome, ticket }
+    Done { outcome, position }
 }
 
 /// Carries out a delayed `flush_all`.
@@ -152,7 +152,7 @@ fn tell(done: &Result<u64, Failure>, from: &str) {
 
 struct Batch {
     rows: u64,
-    ticket: CommitPosition,
+    position: CommitPosition,
     /// The last key looked at, if there may be more.
     last: Option<Vec<u8>>,
 }
@@ -188,10 +188,10 @@ fn one_batch(
     )?;
     let gone = txn.lock_present(table, &keys, |_| true)?;
     let done = chunked_values::delete(container, &mut txn, gone)?;
-    let ticket = txn.commit()?.position;
+    let position = txn.commit()?.position;
     Ok(Batch {
         rows: done.deleted,
-        ticket,
+        position,
         last: keys.pop().filter(|_| more),
     })
 }

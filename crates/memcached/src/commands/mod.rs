@@ -58,7 +58,7 @@ pub fn apply(
     }
     Done {
         outcome: done.outcome.map(|ran| ran.outcome),
-        ticket: done.ticket,
+        position: done.position,
     }
 }
 

@@ -316,6 +316,6 @@ pub(crate) fn finish<T>(
     };
     // Also where nothing is answered: what follows, the end of the connection
     // included, tells that the command was done.
-    out.hold_from(start, done.ticket);
+    out.hold_from(start, done.position);
     goes_on
 }

@@ -89,7 +89,7 @@ pub struct Done<T> {
     /// The outcome.
     pub outcome: Result<T, Failure>,
     /// The commit that the reply waits for.
-    pub ticket: CommitPosition,
+    pub position: CommitPosition,
 }
 
 /// One attempt at a write.
@@ -102,20 +102,20 @@ pub enum Attempt<T> {
 
 impl<T> Attempt<T> {
     /// A failure.
-    pub(crate) fn failed(failure: Failure, ticket: CommitPosition) -> Attempt<T> {
+    pub(crate) fn failed(failure: Failure, position: CommitPosition) -> Attempt<T> {
         Attempt::Done(Done {
             outcome: Err(failure),
-            ticket,
+            position,
         })
     }
 
     /// Rolls back with an outcome.
     pub(crate) fn given_up(txn: Txn, outcome: T) -> Attempt<T> {
-        let ticket = txn.seen();
+        let position = txn.seen();
         txn.rollback();
         Attempt::Done(Done {
             outcome: Ok(outcome),
-            ticket,
+            position,
         })
     }
 
@@ -129,7 +129,7 @@ impl<T> Attempt<T> {
             Err(error) => Attempt::failed(error.into(), CommitPosition::NONE),
             Ok(commit) => Attempt::Done(Done {
                 outcome: Ok(outcome),
-                ticket: commit.position,
+                position: commit.position,
             }),
         }
     }
@@ -297,8 +297,8 @@ impl CommandContext {
     }
 
     /// A commit of this connection.
-    pub(crate) fn note_own(&mut self, ticket: CommitPosition) {
-        self.own = self.own.max(ticket);
+    pub(crate) fn note_own(&mut self, position: CommitPosition) {
+        self.own = self.own.max(position);
     }
 
     /// Runs a write on the row of a client's key.
@@ -330,14 +330,14 @@ impl CommandContext {
                 Attempt::Done(done) => {
                     let again = matches!(&done.outcome, Err(Failure::Rows(e)) if repeatable(e));
                     if !again || tries >= TRIES {
-                        self.note_own(done.ticket);
+                        self.note_own(done.position);
                         return done;
                     }
                 }
                 Attempt::Stale if tries >= TRIES => {
                     let outcome = Err(Failure::Rows(Error::DefinitionChanged));
-                    let ticket = CommitPosition::NONE;
-                    return Done { outcome, ticket };
+                    let position = CommitPosition::NONE;
+                    return Done { outcome, position };
                 }
                 Attempt::Stale => {}
             }

@@ -119,7 +119,7 @@ impl MappingCache {
             return;
         }
         let definitions = held.mapping.catalog_version != self.db.catalog_version();
-        if !definitions && self.db.engine().durable_position() < held.watch.ticket() {
+        if !definitions && self.db.engine().durable_position() < held.watch.position() {
             return;
         }
         let last = held.mapping.roles.get(&self.role).copied();

@@ -29,7 +29,7 @@ impl Db {
                 ..DdlDone::default()
             });
         }
-        let ticket = self.change_catalog(cx, |draft| {
+        let position = self.change_catalog(cx, |draft| {
             let databases = &mut draft.catalog.databases;
             if databases.contains_key(name) {
                 return Err(errors::database_exists(name));
@@ -43,7 +43,7 @@ impl Db {
             Ok(())
         })?;
         Ok(DdlDone {
-            ticket,
+            position,
             ..DdlDone::default()
         })
     }
@@ -55,7 +55,7 @@ impl Db {
         name: &str,
         collation: Collation,
     ) -> Result<DdlDone> {
-        let ticket = self.change_catalog(cx, |draft| {
+        let position = self.change_catalog(cx, |draft| {
             let Some(database) = draft.catalog.databases.get_mut(name) else {
                 return Err(errors::no_database(name));
             };
@@ -63,7 +63,7 @@ impl Db {
             Ok(())
         })?;
         Ok(DdlDone {
-            ticket,
+            position,
             ..DdlDone::default()
         })
     }
@@ -95,7 +95,7 @@ impl Db {
         })?;
         let mut spaces: Vec<SpaceId> = Vec::new();
         let mut gone = Vec::new();
-        let ticket = self.change_catalog(cx, |draft| {
+        let position = self.change_catalog(cx, |draft| {
             let tables = inside(&draft.catalog);
             let ids: Vec<TableId> = tables.iter().map(|t| t.id).collect();
             for table in &tables {
@@ -120,7 +120,7 @@ impl Db {
             self.forget_counters(table);
         }
         let done = DdlDone {
-            ticket,
+            position,
             ..DdlDone::default()
         };
         Ok((done, gone.len()))

@@ -89,7 +89,7 @@ impl Db {
             ..spec.clone()
         };
         Ok(DdlDone {
-            ticket: self.commit_new_table(cx, &spec, table.definition().clone())?,
+            position: self.commit_new_table(cx, &spec, table.definition().clone())?,
             ..DdlDone::default()
         })
     }

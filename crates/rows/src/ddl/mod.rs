@@ -78,7 +78,7 @@ pub struct DdlCx<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DdlDone {
     /// The reply waits for this.
-    pub ticket: CommitPosition,
+    pub position: CommitPosition,
     /// What `IF [NOT] EXISTS` turned into a note: code, and nothing changed.
     pub note: bool,
     /// Rows that were copied.

@@ -32,7 +32,7 @@ impl Db {
             }
             Ok(all)
         })?;
-        let ticket = self.change_catalog(cx, |draft| {
+        let position = self.change_catalog(cx, |draft| {
             for ((database, name), (new_database, new_name)) in pairs {
                 let table = draft.catalog.table(database, name);
                 let id = table.map(|t| t.id);
@@ -42,7 +42,7 @@ impl Db {
             Ok(())
         })?;
         Ok(DdlDone {
-            ticket,
+            position,
             ..DdlDone::default()
         })
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct DropDone {
     /// The reply waits for this.
-    pub ticket: CommitPosition,
+    pub position: CommitPosition,
     /// With IF EXISTS: tables that were not there, as `db.name`.
     pub missing: Vec<String>,
 }
@@ -47,7 +47,7 @@ impl Db {
             self.abandon_spaces(&spaces, error);
         }
         Ok(DdlDone {
-            ticket: result?,
+            position: result?,
             ..DdlDone::default()
         })
     }
@@ -132,7 +132,7 @@ impl Db {
         let mut spaces: Vec<SpaceId> = Vec::new();
         let mut absent = Vec::new();
         let mut gone: Vec<Arc<Table>> = Vec::new();
-        let ticket = self.change_catalog(cx, |draft| {
+        let position = self.change_catalog(cx, |draft| {
             absent = missing(&draft.catalog);
             if !absent.is_empty() && !if_exists {
                 return Err(errors::unknown_tables(&absent));
@@ -157,7 +157,7 @@ impl Db {
             self.forget_counters(table);
         }
         Ok(DropDone {
-            ticket,
+            position,
             missing: absent,
         })
     }
@@ -182,7 +182,7 @@ impl Db {
         }
         let mut fresh = table.definition().clone();
         let spaces = self.give_spaces(&mut fresh)?;
-        let ticket = self.change_catalog(cx, |draft| {
+        let position = self.change_catalog(cx, |draft| {
             let version = draft.catalog.version + 1;
             let changed = draft.edit(table.id, |now| {
                 now.indexes = fresh.indexes;
@@ -192,8 +192,8 @@ impl Db {
             });
             changed.ok_or_else(|| errors::no_table(database, name))
         });
-        let ticket = match ticket {
-            Ok(ticket) => ticket,
+        let position = match position {
+            Ok(position) => position,
             Err(error) => {
                 self.abandon_spaces(&spaces, &error);
                 return Err(error);
@@ -203,7 +203,7 @@ impl Db {
         self.retire_spaces(&old);
         self.forget_counters(&table);
         Ok(DdlDone {
-            ticket,
+            position,
             ..DdlDone::default()
         })
     }

@@ -33,7 +33,7 @@ impl Db {
         if view.name.is_empty() || view.name.ends_with(' ') {
             return Err(errors::bad_table_name(&view.name));
         }
-        let ticket = self.change_catalog(cx, |draft| {
+        let position = self.change_catalog(cx, |draft| {
             let (database, name) = (&view.database, &view.name);
             if draft.catalog.database(database).is_none() {
                 return Err(errors::no_database(database));
@@ -53,7 +53,7 @@ impl Db {
             Ok(())
         })?;
         Ok(DdlDone {
-            ticket,
+            position,
             ..DdlDone::default()
         })
     }
@@ -89,7 +89,7 @@ impl Db {
             return Ok((DdlDone::default(), absent));
         }
         let mut absent = Vec::new();
-        let ticket = self.change_catalog(cx, |draft| {
+        let position = self.change_catalog(cx, |draft| {
             absent = missing(&draft.catalog)?;
             for name in names {
                 draft.catalog.views.remove(name);
@@ -97,7 +97,7 @@ impl Db {
             Ok(())
         })?;
         let done = DdlDone {
-            ticket,
+            position,
             ..DdlDone::default()
         };
         Ok((done, absent))

@@ -312,7 +312,7 @@ impl Txn {
         self.db.counters.assign(engine, table, rows, options)
     }
 
-    /// Commits. No reply that tells of it may leave before the ticket is
+    /// Commits. No reply that tells of it may leave before the commit position is
     /// durable.
     ///
     /// # Errors

@@ -107,8 +107,8 @@ impl Engine for Counting {
     fn durable_position(&self) -> CommitPosition {
         self.inner.durable_position()
     }
-    fn wait_durable(&self, ticket: CommitPosition) -> Result<()> {
-        self.inner.wait_durable(ticket)
+    fn wait_durable(&self, position: CommitPosition) -> Result<()> {
+        self.inner.wait_durable(position)
     }
     fn subscribe(&self, listener: Arc<dyn DurableListener>) {
         self.inner.subscribe(listener);

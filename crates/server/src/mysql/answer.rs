@@ -1,7 +1,7 @@
 //! OK and ERR packets, and which of them are deferred until a commit is durable.
 //!
 //! An [`Answer`] is one reply being written: it knows where the reply began
-//! in the output, so that all of it can be held until a ticket is durable,
+//! in the output, so that all of it can be held until a commit position is durable,
 //! and the next packet's sequence number.
 //!
 //! Invariants:
@@ -61,10 +61,10 @@ impl<'o> Answer<'o> {
         true
     }
 
-    /// Lets the reply leave only when `ticket` is durable.
-    pub(super) fn hold(&mut self, ticket: CommitPosition) {
-        if ticket != CommitPosition::NONE {
-            self.out.hold_from(self.start, ticket);
+    /// Lets the reply leave only when `position` is durable.
+    pub(super) fn hold(&mut self, position: CommitPosition) {
+        if position != CommitPosition::NONE {
+            self.out.hold_from(self.start, position);
         }
     }
 
@@ -135,13 +135,13 @@ impl<'o> Answer<'o> {
         } else {
             reply::write_ok(self.out.buf(), &mut self.sequence, self.caps, &ok);
         }
-        self.hold(outcome.ticket);
+        self.hold(outcome.position);
     }
 
     /// Ends the reply with a statement's error.
     pub(super) fn error(&mut self, error: &SqlError) {
         self.raw_error(error.code, error.sqlstate, &error.message);
-        self.hold(error.ticket);
+        self.hold(error.position);
     }
 
     /// Ends the reply with an error of the protocol.

@@ -17,7 +17,7 @@
 //!    is sent when that commit is durable (transactions.md, rule 19): [`answer`]
 //!    defers it from its first byte.
 //! 4. A result leaves in pieces only where it reads from a snapshot; one that
-//!    reads the newest rows is kept whole until its ticket is known.
+//!    reads the newest rows is kept whole until its commit position is known.
 //! 5. No password and no secret appears in logs or replies.
 //!
 //! Rejected: answering statements by their text without the parser (session

@@ -3,7 +3,7 @@
 //! Invariants:
 //! 1. Several statements in one text run one after the other; the first error
 //!    is the end of the reply. Each result but the last says that another
-//!    follows, and is held back for its own ticket only.
+//!    follows, and is held back for its own commit position only.
 //! 2. Commands that are statements in disguise (process list, KILL) go
 //!    through the parser like those, with the same rights.
 

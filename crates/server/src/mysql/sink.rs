@@ -3,7 +3,7 @@
 //! Invariants:
 //! 1. A long result is written out in pieces of [`crate::net::FLUSH_AT`], so
 //!    it takes no more memory than that; unless it reads the newest rows:
-//!    then it is kept whole, because its ticket is known only at its end.
+//!    then it is kept whole, because its commit position is known only at its end.
 //! 2. A statement that restarts begins its result again: the rows of the first
 //!    run are discarded.
 //! 3. A row that outgrows what the protocol or `max_allowed_packet` allows is

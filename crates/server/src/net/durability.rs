@@ -71,14 +71,14 @@ impl DurabilityWatermark {
         let _ = self.groups.set(groups);
     }
 
-    /// Waits for `ticket`; false if it never comes or the wait was cancelled.
+    /// Waits for `position`; false if it never comes or the wait was cancelled.
     /// For the one caller that cannot hold its reply back: a result that is
     /// larger than the output buffer.
-    pub(super) fn wait(&self, ticket: CommitPosition, cancel: &Cancel) -> bool {
+    pub(super) fn wait(&self, position: CommitPosition, cancel: &Cancel) -> bool {
         self.parked.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.lock.lock();
         let reached = loop {
-            if self.durable_position() >= ticket {
+            if self.durable_position() >= position {
                 break true;
             }
             if self.has_failed() || cancel.reason().is_some_and(|r| r.ends_session()) {
@@ -142,8 +142,8 @@ mod tests {
             bytes: b"key",
         };
         txn.put(key, b"value", Check::Blind).unwrap();
-        let ticket = txn.commit().unwrap().position;
-        assert!(ticket > CommitPosition(0));
-        assert!(durability.durable_position() >= ticket);
+        let position = txn.commit().unwrap().position;
+        assert!(position > CommitPosition(0));
+        assert!(durability.durable_position() >= position);
     }
 }

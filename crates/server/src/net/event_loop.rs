@@ -328,7 +328,7 @@ impl EventLoop {
         let lowest = self
             .deferred_replies
             .peek()
-            .map_or(u64::MAX, |Reverse((ticket, ..))| *ticket);
+            .map_or(u64::MAX, |Reverse((position, ..))| *position);
         self.group.prepare_to_sleep(lowest);
         let durability = &self.shared.durability;
         let stirred = self.group.is_dirty()
@@ -405,9 +405,10 @@ impl EventLoop {
         }
         let failed = self.shared.durability.has_failed();
         let mark = self.shared.durability.durable_position().0;
-        while let Some(Reverse((ticket, index, generation))) = self.deferred_replies.peek().copied()
+        while let Some(Reverse((position, index, generation))) =
+            self.deferred_replies.peek().copied()
         {
-            if ticket > mark && !failed {
+            if position > mark && !failed {
                 break;
             }
             self.deferred_replies.pop();

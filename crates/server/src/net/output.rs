@@ -5,10 +5,10 @@
 //! leave. Bytes behind a held reply wait with it, so replies keep their order.
 //!
 //! Invariants:
-//! 1. No byte at or after a hold's position is written while its ticket is
+//! 1. No byte at or after the start of a hold is written while its commit position is
 //!    beyond the durable LSN.
-//! 2. Holds are kept with rising positions and rising tickets: a hold that an
-//!    earlier, later-ticketed one covers is not recorded.
+//! 2. Holds are kept with rising starts and rising commit positions: a hold behind one with
+//!    the same or a later commit position is not recorded.
 //! 3. Bytes that have been written are never shown again; positions given to
 //!    the session stay valid until its call returns or it calls
 //!    [`Output::drain`].
@@ -41,7 +41,7 @@ const TURN: u32 = 64;
 
 struct Hold {
     from: usize,
-    ticket: CommitPosition,
+    commit: CommitPosition,
 }
 
 /// Result of a flush.
@@ -119,28 +119,28 @@ impl Output {
     }
 
     /// Everything appended at or after `from` (a [`Output::position`]) leaves
-    /// only when `ticket` is durable.
-    pub fn hold_from(&mut self, from: usize, ticket: CommitPosition) {
-        if ticket <= self.durability.durable_position() {
+    /// only when `commit` is durable.
+    pub fn hold_from(&mut self, from: usize, commit: CommitPosition) {
+        if commit <= self.durability.durable_position() {
             return;
         }
         if self
             .holds
             .back()
-            .is_some_and(|h| h.from <= from && h.ticket >= ticket)
+            .is_some_and(|h| h.from <= from && h.commit >= commit)
         {
             return;
         }
         // Later holds that begin within these bytes are merged into this one.
-        let mut ticket = ticket;
+        let mut commit = commit;
         while let Some(last) = self.holds.back() {
             if last.from < from {
                 break;
             }
-            ticket = ticket.max(last.ticket);
+            commit = commit.max(last.commit);
             self.holds.pop_back();
         }
-        self.holds.push_back(Hold { from, ticket });
+        self.holds.push_back(Hold { from, commit });
     }
 
     /// One request has been answered completely.
@@ -202,10 +202,10 @@ impl Output {
     }
 
     fn await_log(&mut self) -> Result<(), Gone> {
-        let Some(ticket) = self.first_deferred_reply() else {
+        let Some(commit) = self.first_deferred_reply() else {
             return Ok(());
         };
-        if blocking(|| self.durability.wait(ticket, &self.cancel)) {
+        if blocking(|| self.durability.wait(commit, &self.cancel)) {
             Ok(())
         } else {
             Err(Gone)
@@ -241,7 +241,7 @@ impl Output {
 
     /// Position of the log that the first deferred reply waits for.
     pub(crate) fn first_deferred_reply(&self) -> Option<CommitPosition> {
-        self.holds.front().map(|h| h.ticket)
+        self.holds.front().map(|h| h.commit)
     }
 
     /// Before a call of the session: lends a buffer, starts a new turn.
@@ -328,7 +328,7 @@ impl Output {
         if !self.holds.is_empty() {
             let mark = self.durability.durable_position();
             while let Some(first) = self.holds.front() {
-                if first.ticket > mark {
+                if first.commit > mark {
                     return first.from;
                 }
                 self.holds.pop_front();

@@ -402,13 +402,16 @@ impl EventLoop {
 
     /// Registers a connection whose replies wait for the log.
     fn note_deferred_reply(&mut self, conn: &mut Conn) {
-        let ticket = conn.out.first_deferred_reply().map_or(0, |t| t.0);
-        if ticket != 0 && ticket != conn.waiting_for {
+        let position = conn.out.first_deferred_reply().map_or(0, |t| t.0);
+        if position != 0 && position != conn.waiting_for {
             metrics::add(Counter::HeldReplies, 1);
-            self.deferred_replies
-                .push(Reverse((ticket, conn.token.index, conn.token.generation)));
+            self.deferred_replies.push(Reverse((
+                position,
+                conn.token.index,
+                conn.token.generation,
+            )));
         }
-        conn.waiting_for = ticket;
+        conn.waiting_for = position;
     }
 
     /// Time of the next check of a connection without events, in the server's milliseconds.

@@ -81,8 +81,8 @@ fn set_both(house: &Services, n: i64) {
         let change = RowChange { key, old, new };
         txn.update(&table, vec![change], UpdateMode::Plain).unwrap();
     }
-    let Commit { position: ticket } = txn.commit().unwrap();
-    house.db.engine().wait_durable(ticket).unwrap();
+    let Commit { position } = txn.commit().unwrap();
+    house.db.engine().wait_durable(position).unwrap();
 }
 
 #[test]

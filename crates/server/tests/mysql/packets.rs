@@ -101,7 +101,7 @@ fn a_long_result_for_a_client_that_waits_before_it_reads() {
     let all = c.answers(false);
     assert_eq!(all[0].rows.len(), 1000);
     assert_eq!(all[1].one(), "1000");
-    // Rows that are locked are kept until their ticket is known.
+    // Rows that are locked are kept until their commit position is known.
     c.good("BEGIN");
     let locked = c.good("SELECT * FROM d.t FOR UPDATE");
     assert_eq!(locked.rows.len(), 1000);

@@ -105,10 +105,10 @@ fn no_reply_is_forgotten_however_mark_and_sleep_interleave() {
             let durability = server.durability.clone();
             std::thread::spawn(move || {
                 for _ in 0..3000 {
-                    let ticket = durability.durable_position().0 + 40;
+                    let position = durability.durable_position().0 + 40;
                     assert_eq!(
-                        client.ask(&format!("commit {ticket}")),
-                        format!("done {ticket}")
+                        client.ask(&format!("commit {position}")),
+                        format!("done {position}")
                     );
                 }
             })

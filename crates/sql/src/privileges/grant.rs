@@ -130,9 +130,9 @@ fn may_grant(cx: &StatementContext, set: Privileges, database: &str, table: &str
 /// 1142, 1044, 1045 for grantors without the privilege to grant.
 pub fn grant(cx: &mut StatementContext, statement: &ast::Grant<'_>) -> Result<Outcome> {
     let access = cx.server.access.clone();
-    let ticket = access.change(|data| change(cx, data, statement))?;
+    let position = access.change(|data| change(cx, data, statement))?;
     Ok(Outcome {
-        ticket,
+        position,
         ..Outcome::default()
     })
 }

@@ -28,7 +28,7 @@ pub struct Outcome {
     /// Offset of the next statement of the text.
     pub rest: Option<usize>,
     /// The reply may leave when this is durable.
-    pub ticket: CommitPosition,
+    pub position: CommitPosition,
     /// The connection ends after the reply (COMMIT RELEASE, KILL of itself).
     pub disconnect: bool,
 }

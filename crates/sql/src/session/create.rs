@@ -50,7 +50,7 @@ impl SqlSession {
             self.cx.note(1050, format!("Table '{name}' already exists"));
         }
         Ok(Outcome {
-            ticket: done.ticket,
+            position: done.position,
             ..Outcome::default()
         })
     }
@@ -108,13 +108,13 @@ impl SqlSession {
         let filled = self
             .fill(&table, &names, mode, query, text)
             .and_then(|mut outcome| {
-                outcome.ticket = outcome.ticket.max(self.commit()?);
+                outcome.position = outcome.position.max(self.commit()?);
                 Ok(outcome)
             });
         match filled {
             Ok(mut outcome) => {
                 let done = db.name_table(&self.ddl_cx(), &spec, &table)?;
-                outcome.ticket = outcome.ticket.max(done.ticket);
+                outcome.position = outcome.position.max(done.position);
                 Ok(outcome)
             }
             Err(error) => {

@@ -40,7 +40,7 @@ impl SqlSession {
                 }
                 Outcome {
                     affected_rows: 1,
-                    ticket: done.ticket,
+                    position: done.position,
                     ..Outcome::default()
                 }
             }
@@ -60,7 +60,7 @@ impl SqlSession {
                 let done = db.alter_database(&self.ddl_cx(), &name, collation)?;
                 Outcome {
                     affected_rows: 1,
-                    ticket: done.ticket,
+                    position: done.position,
                     ..Outcome::default()
                 }
             }
@@ -75,7 +75,7 @@ impl SqlSession {
             }
             _ => self.define_table(statement, text)?,
         };
-        outcome.ticket = outcome.ticket.max(before);
+        outcome.position = outcome.position.max(before);
         Ok(outcome)
     }
 
@@ -372,7 +372,7 @@ impl SqlSession {
             self.cx.note(1051, format!("Unknown table '{name}'"));
         }
         Ok(Outcome {
-            ticket: done.ticket,
+            position: done.position,
             ..Outcome::default()
         })
     }
@@ -383,7 +383,7 @@ impl SqlSession {
         maintain: &Maintain<'_>,
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
-        let ticket = self.commit()?;
+        let position = self.commit()?;
         let mut rows = Rows::new(vec![
             text_column("Table", 128),
             text_column("Op", 10),
@@ -414,7 +414,7 @@ impl SqlSession {
             }
         }
         let mut outcome = rows.send(&mut self.cx, sink)?;
-        outcome.ticket = ticket;
+        outcome.position = position;
         Ok(outcome)
     }
 
@@ -464,7 +464,7 @@ impl SqlSession {
 
 fn plain(done: DdlDone) -> Outcome {
     Outcome {
-        ticket: done.ticket,
+        position: done.position,
         ..Outcome::default()
     }
 }

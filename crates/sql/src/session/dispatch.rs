@@ -224,7 +224,7 @@ impl SqlSession {
             Statement::Grant(grant) => privileges::grant::grant(cx, grant),
             _ => Err(SqlError::internal("no statement on accounts")),
         }?;
-        outcome.ticket = outcome.ticket.max(before);
+        outcome.position = outcome.position.max(before);
         Ok(outcome)
     }
 
@@ -281,9 +281,9 @@ impl SqlSession {
                 ..
             }
             | FlushWhat::Others(_) => {
-                let ticket = self.commit()?;
+                let position = self.commit()?;
                 Ok(Outcome {
-                    ticket,
+                    position,
                     ..Outcome::default()
                 })
             }
@@ -298,7 +298,7 @@ impl SqlSession {
         if_exists: bool,
         name: &TableName<'_>,
     ) -> Result<Outcome> {
-        let ticket = self.commit()?;
+        let position = self.commit()?;
         let (database, name) = self.cx.qualified(name)?;
         let (code, state, text) = match kind {
             ProgramKind::Procedure => (
@@ -319,7 +319,7 @@ impl SqlSession {
         }
         self.cx.note(code, text);
         Ok(Outcome {
-            ticket,
+            position,
             ..Outcome::default()
         })
     }

@@ -28,7 +28,7 @@ impl SqlSession {
                 self.cx.values.set(at, VarValue::Int(0));
             }
         }
-        let ticket = if keep {
+        let position = if keep {
             open.activity.sent |= matches!(done, Done::Rows(_));
             self.open = Some(open);
             seen
@@ -51,14 +51,14 @@ impl SqlSession {
             }
             Done::Changes(changes) => self.report(plan, changes),
         };
-        outcome.ticket = outcome.ticket.max(ticket);
+        outcome.position = outcome.position.max(position);
         Ok(outcome)
     }
 
     fn report(&mut self, plan: &Plan, changes: Changes) -> Outcome {
         let mut outcome = Outcome {
             affected_rows: changes.affected,
-            ticket: changes.seen,
+            position: changes.seen,
             ..Outcome::default()
         };
         let warnings = self.cx.env.warnings.get_mut().len();

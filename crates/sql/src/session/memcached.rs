@@ -53,9 +53,9 @@ impl SqlSession {
             now: self.cx.env.now_utc,
         };
         let changed = change(&editor, &mapping);
-        let ticket = changed.map_err(|error| self.mapping_error(error, database, table))?;
+        let position = changed.map_err(|error| self.mapping_error(error, database, table))?;
         Ok(Outcome {
-            ticket,
+            position,
             ..Outcome::default()
         })
     }

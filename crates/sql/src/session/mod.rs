@@ -18,7 +18,7 @@
 //!    error that says so (deadlock, conflict, unknown outcome) ends the
 //!    transaction.
 //! 3. A reply that reveals rows of current reads, or a commit, carries
-//!    the ticket that it must wait for (rule 19).
+//!    the commit position that it must wait for (rule 19).
 //! 4. Passwords reach no log, no error text and no process list.
 
 mod account;
@@ -365,7 +365,7 @@ impl SqlSession {
             Ok(()) => result,
             Err(ended) => Err(match result {
                 Ok(outcome) => SqlError {
-                    ticket: outcome.ticket,
+                    position: outcome.position,
                     ..SqlError::from(ended)
                 },
                 Err(error) => error.because(ended),
@@ -373,11 +373,11 @@ impl SqlSession {
         };
         self.cx.env.memory.end_statement();
         let result = result.map_err(|error| self.settle_error(error));
-        let ticket = match &result {
-            Ok(outcome) => outcome.ticket,
-            Err(error) => error.ticket,
+        let position = match &result {
+            Ok(outcome) => outcome.position,
+            Err(error) => error.position,
         };
-        self.revealed = self.revealed.max(ticket);
+        self.revealed = self.revealed.max(position);
         self.cx.last_insert_id = self.cx.env.last_insert_id.get();
         let warnings = std::mem::take(self.cx.env.warnings.get_mut());
         let dropped = self.cx.env.warnings_dropped.get();

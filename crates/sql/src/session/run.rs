@@ -203,7 +203,7 @@ impl SqlSession {
             }
             Err(mut error) => {
                 // It may reveal a row that is not durable yet.
-                error.ticket = error.ticket.max(open.txn.get_mut().seen());
+                error.position = error.position.max(open.txn.get_mut().seen());
                 if keep && !error.rolled_back {
                     open.txn.get_mut().rollback_to(mark);
                 }

@@ -43,7 +43,7 @@ impl SqlSession {
         self.apply_settings()?;
         let mut outcome = Outcome::default();
         if !was_autocommit && self.cx.settings.autocommit {
-            outcome.ticket = self.commit()?;
+            outcome.position = self.commit()?;
         }
         Ok(outcome)
     }

@@ -39,7 +39,7 @@ impl SqlSession {
     /// stronger WRITE, but does not allow writing.
     pub(super) fn lock_tables(&mut self, tables: &[LockTable<'_>]) -> Result<Outcome> {
         self.unlock_tables()?;
-        let ticket = self.commit()?;
+        let position = self.commit()?;
         let catalog = self.cx.server.db.catalog();
         let mut locked = Vec::new();
         let mut reach: Vec<TableId> = Vec::new();
@@ -63,7 +63,7 @@ impl SqlSession {
             _barrier: barrier,
         });
         Ok(Outcome {
-            ticket,
+            position,
             ..Outcome::default()
         })
     }
@@ -72,7 +72,7 @@ impl SqlSession {
     pub(super) fn unlock_tables(&mut self) -> Result<Outcome> {
         let mut outcome = Outcome::default();
         if self.table_locks.is_some() {
-            outcome.ticket = self.commit()?;
+            outcome.position = self.commit()?;
             self.table_locks = None;
         }
         Ok(outcome)

@@ -102,7 +102,7 @@ impl SqlSession {
 
     /// START TRANSACTION, BEGIN.
     pub(crate) fn start_transaction(&mut self, start: &StartTransaction) -> Result<Outcome> {
-        let ticket = self.commit()?;
+        let position = self.commit()?;
         if let Some(read_only) = start.read_only {
             self.next.read_only = Some(read_only);
         }
@@ -117,7 +117,7 @@ impl SqlSession {
         });
         self.open = Some(open);
         Ok(Outcome {
-            ticket,
+            position,
             ..Outcome::default()
         })
     }
@@ -156,7 +156,7 @@ impl SqlSession {
     /// COMMIT and ROLLBACK.
     pub(crate) fn complete(&mut self, commit: bool, how: &Completion) -> Result<Outcome> {
         let before = self.open.as_ref().map(|o| (o.isolation, o.read_only));
-        let ticket = if commit {
+        let position = if commit {
             self.commit()?
         } else {
             self.roll_back();
@@ -179,7 +179,7 @@ impl SqlSession {
             self.open = Some(open);
         }
         Ok(Outcome {
-            ticket,
+            position,
             disconnect: release && !chain,
             ..Outcome::default()
         })

@@ -17,7 +17,7 @@ use porpoise_rows::ddl::ViewMode;
 impl SqlSession {
     /// CREATE [OR REPLACE] VIEW and ALTER VIEW.
     pub(super) fn create_view(&mut self, create: &CreateView<'_>, text: &[u8]) -> Result<Outcome> {
-        let ticket = self.commit()?;
+        let position = self.commit()?;
         let (database, name) = self.cx.qualified(&create.name)?;
         let view = self.view_of(create, database, name, text)?;
         let mode = match (create.alter, create.or_replace) {
@@ -29,7 +29,7 @@ impl SqlSession {
         let db = self.cx.server.db.clone();
         let done = db.create_view(&self.ddl_cx(), &view, mode)?;
         Ok(Outcome {
-            ticket: done.ticket.max(ticket),
+            position: done.position.max(position),
             ..Outcome::default()
         })
     }
@@ -168,7 +168,7 @@ impl SqlSession {
 
     /// DROP VIEW.
     pub(super) fn drop_views(&mut self, drop: &DropTables<'_>) -> Result<Outcome> {
-        let ticket = self.commit()?;
+        let position = self.commit()?;
         let names = drop.names.iter().map(|n| self.cx.qualified(n));
         let names: Vec<(String, String)> = names.collect::<Result<_>>()?;
         let db = self.cx.server.db.clone();
@@ -177,7 +177,7 @@ impl SqlSession {
             self.cx.note(1051, format!("Unknown table '{name}'"));
         }
         Ok(Outcome {
-            ticket: done.ticket.max(ticket),
+            position: done.position.max(position),
             ..Outcome::default()
         })
     }

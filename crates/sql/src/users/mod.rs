@@ -51,7 +51,7 @@ pub fn user_statement(
     let mut wrong = Vec::new();
     let mut generated = Vec::new();
     let mut own_changed = false;
-    let ticket = access.change(|data| {
+    let position = access.change(|data| {
         let mut change = Change::default();
         for spec in user.users {
             let id = cx.auth_id(&spec.account);
@@ -81,13 +81,13 @@ pub fn user_statement(
         };
         cx.note(code, text);
     }
-    finish(cx, ticket, &generated, sink)
+    finish(cx, position, &generated, sink)
 }
 
 /// The reply of a statement on accounts: the passwords that it generated, or OK.
 fn finish(
     cx: &mut StatementContext,
-    ticket: CommitPosition,
+    position: CommitPosition,
     generated: &[passwords::GeneratedPassword],
     sink: &mut dyn ResultSink,
 ) -> Result<Outcome> {
@@ -95,7 +95,10 @@ fn finish(
         [] => Outcome::default(),
         list => passwords::generated_rows(list).send(cx, sink)?,
     };
-    Ok(Outcome { ticket, ..outcome })
+    Ok(Outcome {
+        position,
+        ..outcome
+    })
 }
 
 /// Ends temporary locks of accounts that are unlocked, or whose tracking changes.
@@ -173,7 +176,7 @@ fn accounts_dropped(
 ) -> Result<Outcome> {
     let access = cx.server.access.clone();
     let mut missing = Vec::new();
-    let ticket = access.change(|data| {
+    let position = access.change(|data| {
         let mut change = Change::default();
         for account in accounts {
             let id = cx.auth_id(account);
@@ -207,7 +210,7 @@ fn accounts_dropped(
         cx.note(3162, format!("Authorization ID {name} does not exist."));
     }
     Ok(Outcome {
-        ticket,
+        position,
         ..Outcome::default()
     })
 }
@@ -225,7 +228,7 @@ pub fn set_password(
     let AuthId { user, host } = cx.auth_id(&target);
     let access = cx.server.access.clone();
     let mut generated = Vec::new();
-    let ticket = access.change(|data| {
+    let position = access.change(|data| {
         let Some(mut account) = data.account(&user, &host).cloned() else {
             let text = "Can't find any matching row in the user table";
             return Err(SqlError::new(1133, "42000", text));
@@ -251,5 +254,5 @@ pub fn set_password(
     if format!("{user}@{host}") == cx.client.account {
         cx.password_expired = false;
     }
-    finish(cx, ticket, &generated, sink)
+    finish(cx, position, &generated, sink)
 }

@@ -144,7 +144,7 @@ pub fn rename_users(
     pairs: &[(AstAccount<'_>, AstAccount<'_>)],
 ) -> Result<Outcome> {
     let access = cx.server.access.clone();
-    let ticket = access.change(|data| {
+    let position = access.change(|data| {
         let mut names = Names::new(data);
         let mut wrong = Vec::new();
         for (from, to) in pairs {
@@ -168,7 +168,7 @@ pub fn rename_users(
         }
     })?;
     Ok(Outcome {
-        ticket,
+        position,
         ..Outcome::default()
     })
 }

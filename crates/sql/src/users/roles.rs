@@ -39,7 +39,7 @@ pub fn create(
 ) -> Result<Outcome> {
     let access = cx.server.access.clone();
     let mut present = Vec::new();
-    let ticket = access.change(|data| {
+    let position = access.change(|data| {
         let mut change = Change::default();
         for id in cx.auth_ids(roles) {
             if data.account(&id.user, &id.host).is_some() {
@@ -61,7 +61,7 @@ pub fn create(
         cx.note(3163, format!("Authorization ID {name} already exists."));
     }
     Ok(Outcome {
-        ticket,
+        position,
         ..Outcome::default()
     })
 }
@@ -265,7 +265,7 @@ pub fn activate(cx: &mut StatementContext, roles: &Roles<'_>) -> Result<Outcome>
 /// 3523 and 3530 for roles that do not exist or are not granted.
 pub fn set_default_roles(cx: &StatementContext, set: &SetRole<'_>) -> Result<Outcome> {
     let access = cx.server.access.clone();
-    let ticket = access.change(|data| {
+    let position = access.change(|data| {
         let mut change = Change::default();
         for account in cx.auth_ids(set.default_to) {
             if data.account(&account.user, &account.host).is_none() {
@@ -276,7 +276,7 @@ pub fn set_default_roles(cx: &StatementContext, set: &SetRole<'_>) -> Result<Out
         Ok(change)
     })?;
     Ok(Outcome {
-        ticket,
+        position,
         ..Outcome::default()
     })
 }

@@ -242,9 +242,9 @@ impl Db {
     ) -> Result<DdlDone> {
         let rows = self.work_on_rows(cx, before, after, plan, cast)?;
         cx.metadata_locks.progress().begin(Stage::Committing, "");
-        let ticket = self.commit_definition(cx, before, plan)?;
+        let position = self.commit_definition(cx, before, plan)?;
         Ok(DdlDone {
-            ticket,
+            position,
             note: false,
             rows,
         })

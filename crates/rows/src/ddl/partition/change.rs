@@ -80,14 +80,14 @@ impl Db {
         if let Err(error) = &done {
             self.abandon_spaces(&fresh, error);
         }
-        let ticket = done?;
+        let position = done?;
         let leaving: Vec<SpaceId> = before
             .all_spaces()
             .filter(|s| !after.all_spaces().any(|kept| kept == *s))
             .collect();
         self.retire_spaces(&leaving);
         Ok(DdlDone {
-            ticket,
+            position,
             note: false,
             rows: 0,
         })
