@@ -17,7 +17,8 @@
 //! * [`LoginGuard`], [`Usage`]: counters of failed logins and of resources used; not durable.
 //! * [`Restrictions`]: databases on which global privileges do not hold.
 //! * [`Rights`]: the effective privileges of one account.
-//! * [`ndbmemcache`]: the mapping of memcached keys to tables, and its changes.
+//! * [`ndbmemcache`]: which tables memcached keys are mapped to, and changes of that mapping.
+//! * [`administration`]: what changing a table of the server's configuration needs.
 //!
 //! Invariants:
 //! 1. An account without grants may connect but do nothing else.
@@ -67,5 +68,5 @@ pub use privileges::{NAMES, Privileges};
 pub use restrictions::Restrictions;
 pub use rights::{Grant, Rights};
 pub use roles::{DefaultRole, RoleEdge};
-pub use system_tables::{MEMCACHED_CONFIGURATION, MEMCACHED_DATABASE, is_system_table};
+pub use system_tables::{Administration, administration, is_system_table};
 pub use usage::{Exceeded, Usage};

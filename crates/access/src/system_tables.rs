@@ -1,6 +1,7 @@
 //! Names of the tables that belong to the server: accounts and grants, and the configuration
 //! of the memcached protocol. They cannot be mapped to memcached keys.
 
+use crate::Privileges;
 use crate::pattern::is_system_schema;
 
 /// The database that holds the configuration of the memcached protocol.
@@ -20,7 +21,42 @@ pub const MEMCACHED_CONFIGURATION: &[&str] = &[
 /// Tables of [`MEMCACHED_DATABASE`] that the server itself writes.
 const MEMCACHED_RECORDS: &[&str] = &["meta", "last_memcached_signon"];
 
-/// Whether a table belongs to the server. Data tables in [`MEMCACHED_DATABASE`] do not.
+/// A privilege on `*.*` that changing a table needs beside the privileges on the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Administration {
+    /// The privilege.
+    pub privilege: Privileges,
+    /// The privileges that include it, as errors name them.
+    pub shown: &'static str,
+}
+
+/// What changing the mapping of any table to memcached keys needs.
+pub const MAPPING_ADMINISTRATION: Administration = Administration {
+    privilege: Privileges::MEMCACHED_ADMIN,
+    shown: "SUPER or MEMCACHED_ADMIN",
+};
+
+/// Privileges by which a table or its rows change.
+const CHANGES: Privileges = Privileges::INSERT
+    .with(Privileges::UPDATE)
+    .with(Privileges::DELETE)
+    .with(Privileges::CREATE)
+    .with(Privileges::DROP)
+    .with(Privileges::ALTER)
+    .with(Privileges::INDEX);
+
+/// What the use of a table that needs these privileges needs beside them; `None` for most tables.
+/// A change of [`MEMCACHED_CONFIGURATION`] can map any table, so the privileges on the
+/// configuration alone are not enough.
+pub fn administration(wanted: Privileges, database: &str, table: &str) -> Option<Administration> {
+    let is_configuration = wanted.meets(CHANGES)
+        && database.eq_ignore_ascii_case(MEMCACHED_DATABASE)
+        && MEMCACHED_CONFIGURATION.contains(&table);
+    is_configuration.then_some(MAPPING_ADMINISTRATION)
+}
+
+/// Whether a table belongs to the server. The data tables of [`MEMCACHED_DATABASE`] are
+/// ordinary ones.
 pub fn is_system_table(database: &str, table: &str) -> bool {
     if database.eq_ignore_ascii_case(MEMCACHED_DATABASE) {
         return MEMCACHED_CONFIGURATION.contains(&table) || MEMCACHED_RECORDS.contains(&table);

@@ -5,22 +5,11 @@ use crate::container::Container;
 use crate::container::convert::Conversion;
 use crate::context::ListenerState;
 use crate::mapping::{Access, Operation, Rule};
+use porpoise_access::ndbmemcache::key_columns;
+use porpoise_access::{Privileges, Rights};
 use porpoise_kv::Read;
 use porpoise_rows::{BeginOptions, FoundRow, Lookup, Result};
 use porpoise_types::Value;
-
-/// Names of the columns, in order; all are texts but for `expires`.
-pub const COLUMNS: &[&str] = &[
-    "server_role",
-    "key_prefix",
-    "policy",
-    "container",
-    "table_name",
-    "key_values",
-    "state",
-    "expires",
-    "last_error",
-];
 
 fn text(text: &str) -> Value {
     Value::Bytes(text.as_bytes().to_vec())
@@ -42,23 +31,31 @@ impl Found {
     }
 }
 
-/// The row of a listener.
-pub(crate) fn resolve(shared: &ListenerState, key: &[u8]) -> Vec<Value> {
+/// The row of a listener, with the columns [`key_columns`]. `None`: it is of a table that an
+/// account with these rights may not read, so it does not learn whether the key has a row.
+pub(crate) fn resolve(shared: &ListenerState, key: &[u8], rights: &Rights) -> Option<Vec<Value>> {
     let current = shared.mapping.load();
     let mapping = &current.mapping;
     let Some(rule) = mapping.rule(key) else {
-        let mut row = vec![Value::Null; COLUMNS.len()];
+        let mut row = vec![Value::Null; key_columns().len()];
         if let Some(first) = row.first_mut() {
             *first = text(shared.mapping.role());
         }
-        return row;
+        return Some(row);
     };
     let rest = key.get(rule.prefix.len()..).unwrap_or(&[]);
     let target = rule.target.as_ref().ok().copied();
     let container = target.and_then(|at| mapping.containers.get(at));
+    if let Some(Container { table, .. }) = container
+        && !rights
+            .on_table(&table.database, &table.name)
+            .has(Privileges::SELECT)
+    {
+        return None;
+    }
     let found = find(shared, rule, container, key, rest);
     let or_null = |t: Option<String>| t.map_or(Value::Null, |t| text(&t));
-    vec![
+    Some(vec![
         text(shared.mapping.role()),
         Value::Bytes(rule.prefix.to_vec()),
         text(&policy(rule)),
@@ -71,7 +68,7 @@ pub(crate) fn resolve(shared: &ListenerState, key: &[u8]) -> Vec<Value> {
             seconds => Value::Int(seconds),
         },
         or_null(shared.last_error(&rule.prefix)),
-    ]
+    ])
 }
 
 fn policy(rule: &Rule) -> String {

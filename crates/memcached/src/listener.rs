@@ -9,9 +9,10 @@ use crate::context::stats::{Figures, Traffic};
 use crate::explain;
 use crate::item_metadata::ItemMetadata;
 use crate::mapping::mapping_cache::MappingCache;
-use crate::mapping::schema;
 use crate::reaper::Reaper;
 use parking_lot::Mutex;
+use porpoise_access::Rights;
+use porpoise_access::ndbmemcache::schema;
 use porpoise_rows::{Db, Error};
 use porpoise_types::Value;
 use porpoise_wire::memcached::Limits;
@@ -111,10 +112,10 @@ impl Memcached {
         Connection::new(self.state.clone(), client)
     }
 
-    /// The row of SHOW MEMCACHED KEY for this listener; its columns are
-    /// [`explain::COLUMNS`].
-    pub fn resolve_row(&self, key: &[u8]) -> Vec<Value> {
-        explain::resolve(&self.state, key)
+    /// The row of SHOW MEMCACHED KEY for this listener; `None` where it shows a table that an
+    /// account with these rights may not read.
+    pub fn resolve_row(&self, key: &[u8], rights: &Rights) -> Option<Vec<Value>> {
+        explain::resolve(&self.state, key, rights)
     }
 
     /// Starts the thread that deletes expired rows of the containers of some
@@ -132,12 +133,11 @@ impl Memcached {
         Reaper::start(listeners, pause, poll)
     }
 
-    /// The rows of the virtual table `ndbmemcache.status`: server_role_id,
-    /// key_prefix, container, policy, state (`active` or `disabled`), reason; behind these
-    /// database and table, for the privileges of the reader.
-    pub fn status_rows(&self) -> Vec<Vec<Value>> {
+    /// The rows of the virtual table `ndbmemcache.status` that an account with these rights may
+    /// see.
+    pub fn status_rows(&self, rights: &Rights) -> Vec<Vec<Value>> {
         let mut current = self.state.mapping.load();
         self.state.mapping.renew(&mut current);
-        current.mapping.status_rows()
+        current.mapping.status_rows(rights)
     }
 }

@@ -14,7 +14,9 @@ use crate::net::Protocol;
 use crate::rows;
 use crate::tls;
 use parking_lot::Mutex;
-use porpoise_access::{Account, AuthId, DelayPolicy, Grant, Privileges, UNUSABLE_SECRET};
+use porpoise_access::{
+    Account, AuthId, DelayPolicy, Grant, Privileges, Rights, UNUSABLE_SECRET, ndbmemcache,
+};
 use porpoise_base::disk::Disk;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Engine;
@@ -266,12 +268,12 @@ impl MemcachedListeners {
     fn tell(&self, sql: &SqlServer) {
         let all = self.all();
         if let Some(protocol) = all.first().cloned() {
-            let rows = Box::new(move || protocol.status_rows());
-            sql.provide_rows("ndbmemcache", "status", rows);
+            let rows = Box::new(move |rights: &Rights| protocol.status_rows(rights));
+            sql.provide_rows(ndbmemcache::DATABASE, ndbmemcache::STATUS, rows);
         }
-        let resolve = move |key: &[u8]| {
+        let resolve = move |key: &[u8], rights: &Rights| {
             all.iter()
-                .map(|protocol| protocol.resolve_row(key))
+                .filter_map(|protocol| protocol.resolve_row(key, rights))
                 .collect()
         };
         sql.provide_keys(Box::new(resolve));

@@ -26,7 +26,7 @@ pub const KEPT: usize = 64;
 /// Bytes of a statement that are kept.
 const TEXT: usize = 4096;
 
-/// Session of a transaction; transactions of memcached and of the server
+/// Session of a transaction; transactions of other protocols and of the server
 /// itself have none.
 #[derive(Clone, Debug)]
 struct WaitingSession {

@@ -9,7 +9,7 @@ use crate::table_expressions::ExpressionCompiler;
 use crate::timer::Timer;
 use crate::vars::{Settings, Values, VarValue};
 use parking_lot::RwLock;
-use porpoise_access::{AccessControl, Account};
+use porpoise_access::{AccessControl, Account, Rights};
 use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Stat;
 use porpoise_rows::Db;
@@ -18,10 +18,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Rows of SHOW MEMCACHED KEY for a key: one for each memcached listener.
-pub type KeyProvider = Box<dyn Fn(&[u8]) -> Vec<Vec<Value>> + Send + Sync>;
-/// Rows of a virtual table that are provided from outside of SQL.
-pub type RowsProvider = Box<dyn Fn() -> Vec<Vec<Value>> + Send + Sync>;
+/// Source of the rows that describe a key ([`porpoise_access::ndbmemcache::key_columns`]), as far
+/// as an account with these rights may see them.
+pub type KeyProvider = Box<dyn Fn(&[u8], &Rights) -> Vec<Vec<Value>> + Send + Sync>;
+/// Source of the rows of a virtual table outside of SQL, as far as an account with these rights
+/// may see them.
+pub type RowsProvider = Box<dyn Fn(&Rights) -> Vec<Vec<Value>> + Send + Sync>;
 /// Figures for SHOW STATUS from outside of SQL: name and value.
 pub type StatusProvider = Box<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
 
@@ -168,25 +170,33 @@ impl SqlServer {
         self.status.write().push(status);
     }
 
-    /// Sets the source of SHOW MEMCACHED KEY.
+    /// Sets the source of descriptions of keys.
     pub fn provide_keys(&self, keys: KeyProvider) {
         *self.keys.write() = Some(keys);
     }
 
-    /// Rows of SHOW MEMCACHED KEY for a key.
-    pub(crate) fn memcached_key(&self, key: &[u8]) -> Vec<Vec<Value>> {
+    /// Descriptions of a key.
+    pub(crate) fn key_mappings(&self, key: &[u8], rights: &Rights) -> Vec<Vec<Value>> {
         self.keys
             .read()
             .as_ref()
-            .map_or(Vec::new(), |keys| keys(key))
+            .map_or(Vec::new(), |keys| keys(key, rights))
     }
 
-    pub(crate) fn provided_rows(&self, database: &str, table: &str) -> Vec<Vec<Value>> {
+    pub(crate) fn provided_rows(
+        &self,
+        database: &str,
+        table: &str,
+        rights: &Rights,
+    ) -> Vec<Vec<Value>> {
         let providers = self.providers.read();
         let mut found = providers
             .iter()
             .filter(|(d, t, _)| d == database && t == table);
-        found.next().map(|(_, _, rows)| rows()).unwrap_or_default()
+        found
+            .next()
+            .map(|(_, _, rows)| rows(rights))
+            .unwrap_or_default()
     }
 
     pub(crate) fn provided_status(&self) -> Vec<(String, String)> {

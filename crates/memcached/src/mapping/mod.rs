@@ -13,15 +13,15 @@
 
 pub mod mapping_cache;
 mod resolve;
-pub mod schema;
 
 use self::resolve::Row;
 use crate::container::Container;
-use crate::mapping::schema::{CONFIGURATION, DATABASE};
+use porpoise_access::ndbmemcache::{CONFIGURATION, DATABASE, StoredRow, stored_rows};
+use porpoise_access::{Privileges, Rights};
 use porpoise_kv::Read;
 use porpoise_rows::catalog::{Catalog, Table, TableId};
-use porpoise_rows::{BeginOptions, Db, KeyRange, Result, ScanPosition, ScanSpec};
-use porpoise_types::{Value, write_text};
+use porpoise_rows::{BeginOptions, Db, Result, Txn};
+use porpoise_types::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -366,10 +366,15 @@ impl Mapping {
             .sort_by(|a, b| (a.role, &a.prefix).cmp(&(b.role, &b.prefix)));
     }
 
-    /// The rows of `ndbmemcache.status`: server_role_id, key_prefix,
-    /// container, policy, state, reason; and database and table of the container, by which
-    /// the reader's privileges decide whether the row is shown.
-    pub fn status_rows(&self) -> Vec<Vec<Value>> {
+    /// The rows of `ndbmemcache.status`
+    /// ([`status_columns`](porpoise_access::ndbmemcache::status_columns)), of tables that an
+    /// account with these rights may see.
+    pub fn status_rows(&self, rights: &Rights) -> Vec<Vec<Value>> {
+        let everything = rights.everywhere().has(Privileges::ALL);
+        let seen = |s: &&Status| {
+            let (database, table) = s.table.as_ref().map_or(("", ""), |(d, t)| (d, t));
+            everything || rights.sees_table(database, table)
+        };
         let text = |t: &str| Value::Bytes(t.as_bytes().to_vec());
         let row = |s: &Status| {
             vec![
@@ -379,11 +384,9 @@ impl Mapping {
                 text(&s.policy),
                 text(if s.active { "active" } else { "disabled" }),
                 text(&s.reason),
-                s.table.as_ref().map_or(Value::Null, |(d, _)| text(d)),
-                s.table.as_ref().map_or(Value::Null, |(_, t)| text(t)),
             ]
         };
-        self.status.iter().map(row).collect()
+        self.status.iter().filter(seen).map(row).collect()
     }
 
     /// The tables whose commits change the configuration.
@@ -444,37 +447,14 @@ impl Rule {
 }
 
 /// All rows of a table as texts by column.
-fn read_table(txn: &mut porpoise_rows::Txn, table: &Arc<Table>) -> Result<Vec<Row>> {
-    let spec = ScanSpec {
-        index: 0,
-        ranges: vec![KeyRange::ALL],
-        reverse: false,
-        entries_only: false,
+fn read_table(txn: &mut Txn, table: &Arc<Table>) -> Result<Vec<Row>> {
+    let rows = stored_rows(txn, table, Read::SNAPSHOT)?;
+    let row = |row: StoredRow| {
+        let texts = table.columns.iter().zip(row.texts).map(|(column, text)| {
+            let text = text.map(|text| String::from_utf8_lossy(&text).into_owned());
+            (column.name.to_ascii_lowercase(), text)
+        });
+        Row::new(texts.collect())
     };
-    let mut rows = Vec::new();
-    let mut position = ScanPosition::default();
-    loop {
-        let more = txn.scan(
-            table,
-            &spec,
-            Read::SNAPSHOT,
-            &mut position,
-            1000,
-            &mut |_, row| {
-                let texts = table.columns.iter().enumerate().map(|(n, column)| {
-                    let value = row.get(n);
-                    let text = (!value.is_null()).then(|| {
-                        let mut out = Vec::new();
-                        write_text(value, &column.ty, &mut out);
-                        String::from_utf8_lossy(&out).into_owned()
-                    });
-                    (column.name.to_ascii_lowercase(), text)
-                });
-                rows.push(Row::new(texts.collect()));
-            },
-        )?;
-        if !more {
-            return Ok(rows);
-        }
-    }
+    Ok(rows.into_iter().map(row).collect())
 }

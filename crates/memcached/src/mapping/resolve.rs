@@ -7,9 +7,10 @@
 use crate::container::chunked_values::ChunkedValues;
 use crate::container::field_codec::FieldCodec;
 use crate::container::{Container, ExpiryForm, Flags, KeyPart, ValueFormat, lacking};
-use crate::mapping::schema::{DATABASE, DEFAULT_TABLE};
 use crate::mapping::{Access, Policy};
 use porpoise_access::is_system_table;
+use porpoise_access::ndbmemcache::DATABASE;
+use porpoise_access::ndbmemcache::schema::DEFAULT_TABLE;
 use porpoise_rows::catalog::{Catalog, Index, IndexKind, IndexState, Table, TableId};
 use porpoise_types::Kind;
 use std::collections::HashMap;

@@ -76,7 +76,7 @@ fn start() -> Server {
         ..SqlConfig::default()
     };
     let server = SqlServer::new(db, config).unwrap();
-    server.provide_rows("ndbmemcache", "status", Box::new(|| panic!("planted")));
+    server.provide_rows("ndbmemcache", "status", Box::new(|_| panic!("planted")));
     let durability = DurabilityWatermark::of(engine);
     let one_group = NetConfig {
         groups: 1,

@@ -1,7 +1,7 @@
 //! The memcached protocol over an engine in this process, so that a test can also
 //! read and change the rows and the configuration directly.
 
-use porpoise_access::{AccessControl, AuthId};
+use porpoise_access::{AccessControl, AuthId, Rights};
 use porpoise_base::clock;
 use porpoise_kv::{Durability, Engine, Read};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
@@ -21,6 +21,8 @@ pub struct Services {
     pub db: Arc<Db>,
     pub listener: Arc<Memcached>,
     pub address: SocketAddr,
+    /// Rights of root.
+    rights: Arc<Rights>,
     _dir: tempfile::TempDir,
     _net: Net,
 }
@@ -63,6 +65,7 @@ impl Services {
         let cache = Cache::new(64 << 20, 1 << 20, db.clock().as_ref());
         let cache = Arc::new(cache);
         let access = AccessControl::open(db.clone(), None).unwrap();
+        let rights = access.rights("root@localhost");
         let root = Some(AuthId::new("root", "localhost"));
         let authentication = Arc::new(Authentication::new(access, root));
         let settings = Settings {
@@ -86,6 +89,7 @@ impl Services {
             db,
             listener,
             address,
+            rights,
             _dir: dir,
             _net: net,
         }
@@ -194,7 +198,7 @@ impl Services {
             _ => String::new(),
         };
         self.listener
-            .status_rows()
+            .status_rows(&self.rights)
             .iter()
             .find(|r| r[0] == Value::Int(0) && text(&r[1]) == prefix)
             .map(|r| (text(&r[4]), text(&r[5])))

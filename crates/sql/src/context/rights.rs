@@ -4,28 +4,8 @@
 
 use super::StatementContext;
 use crate::error::{Result, SqlError};
-use porpoise_access::{
-    AccessData, AuthId, MEMCACHED_CONFIGURATION, MEMCACHED_DATABASE, Privileges, Rights,
-};
+use porpoise_access::{AccessData, AuthId, Privileges, Rights, administration};
 use std::sync::Arc;
-
-/// The privileges that change any mapping of memcached keys, as errors name them.
-pub(crate) const MEMCACHED_ADMIN: &str = "SUPER or MEMCACHED_ADMIN";
-
-/// Privileges by which a table or its rows change.
-pub(crate) const CHANGES: Privileges = Privileges::INSERT
-    .with(Privileges::UPDATE)
-    .with(Privileges::DELETE)
-    .with(Privileges::CREATE)
-    .with(Privileges::DROP)
-    .with(Privileges::ALTER)
-    .with(Privileges::INDEX);
-
-/// Whether a table configures the mapping of memcached keys: a change of it can map any table, so
-/// the privileges on the table itself are not enough.
-pub(crate) fn is_memcached_configuration(database: &str, table: &str) -> bool {
-    database.eq_ignore_ascii_case(MEMCACHED_DATABASE) && MEMCACHED_CONFIGURATION.contains(&table)
-}
 
 impl StatementContext {
     /// Whether this session may do all that can be granted.
@@ -50,8 +30,8 @@ impl StatementContext {
     /// 1142 unless the table may be used so.
     pub(crate) fn need_table(&self, wanted: Privileges, database: &str, table: &str) -> Result<()> {
         let rights = self.rights();
-        if is_memcached_configuration(database, table) && wanted.meets(CHANGES) {
-            self.need_global(Privileges::MEMCACHED_ADMIN, MEMCACHED_ADMIN)?;
+        if let Some(needed) = administration(wanted, database, table) {
+            self.need_global(needed.privilege, needed.shown)?;
         }
         if rights.everywhere().has(wanted) || crate::virtual_tables::find(database, table).is_some()
         {

@@ -356,8 +356,8 @@ fn refused(action: &AlterAction<'_>) -> &'static str {
     match action {
         AlterAction::SetColumnVisible(..) => "INVISIBLE columns",
         AlterAction::DiscardTablespace(_) => "DISCARD TABLESPACE",
-        AlterAction::AddMemcached(_) | AlterAction::DropMemcached(_) => {
-            "MEMCACHED beside other actions"
+        AlterAction::AddKeyPrefix(_) | AlterAction::DropKeyPrefix(_) => {
+            "a key prefix beside other actions"
         }
         _ => "partitioning",
     }

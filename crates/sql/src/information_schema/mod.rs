@@ -80,32 +80,11 @@ impl VirtualRows for StatementContext {
             self.need_global(Privileges::PROCESS, "PROCESS")?;
         }
         if !virtual_tables::is_database(table.database) {
-            let rows = self.server.provided_rows(table.database, table.name);
-            return Ok(memcached_status(self, rows));
+            let (database, name) = (table.database, table.name);
+            return Ok(self.server.provided_rows(database, name, &self.rights()));
         }
         Ok(rows_of(table.name).map_or(Vec::new(), |rows| rows(self)))
     }
-}
-
-/// Rows of `ndbmemcache.status` that the session may see: those of tables that it
-/// may see. Database and table stand behind the columns and are cut off.
-fn memcached_status(cx: &StatementContext, rows: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
-    const COLUMNS: usize = 6;
-    let rights = cx.rights();
-    let everything = cx.may_everything();
-    let name = |value: Option<&Value>| match value {
-        Some(Value::Bytes(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
-        _ => String::new(),
-    };
-    let seen = |row: &Vec<Value>| {
-        let (database, table) = (name(row.get(COLUMNS)), name(row.get(COLUMNS + 1)));
-        everything || rights.sees_table(&database, &table)
-    };
-    let mut rows: Vec<Vec<Value>> = rows.into_iter().filter(seen).collect();
-    for row in &mut rows {
-        row.truncate(COLUMNS);
-    }
-    rows
 }
 
 #[cfg(test)]

@@ -17,22 +17,20 @@
 
 use super::requirements::Requirement;
 use crate::context::StatementContext;
-use crate::context::rights::{
-    CHANGES, MEMCACHED_ADMIN, denied_globally, is_memcached_configuration,
-};
+use crate::context::rights::denied_globally;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::Statement;
 use crate::plan::planned::{Plan, Planned};
 use crate::plan::scan::Scan;
 use crate::plan::uses::{Object, TableUse};
-use porpoise_access::{Privileges, Rights};
+use porpoise_access::{Administration, Privileges, Rights, administration};
 use porpoise_kv::LockMode;
 use std::sync::Arc;
 
 /// A lacking privilege.
 enum Missing<'u> {
-    /// That to change the mapping of memcached keys.
-    Administration,
+    /// That to change the server's configuration.
+    Administration(Administration),
     /// One on a table.
     Table(&'static str),
     /// One on a column.
@@ -43,11 +41,10 @@ enum Missing<'u> {
 fn missing<'u>(rights: &Rights, used: &'u TableUse) -> Option<Missing<'u>> {
     let own = rights.on_table(&used.database, &used.name);
     let all = used.wanted.with(used.on_columns());
-    if all.meets(CHANGES)
-        && is_memcached_configuration(&used.database, &used.name)
-        && !rights.global().has(Privileges::MEMCACHED_ADMIN)
+    if let Some(needed) = administration(all, &used.database, &used.name)
+        && !rights.global().has(needed.privilege)
     {
-        return Some(Missing::Administration);
+        return Some(Missing::Administration(needed));
     }
     if own.has(all) {
         return None;
@@ -130,7 +127,7 @@ impl StatementContext {
             let Some(missing) = missing(rights, used) else {
                 continue;
             };
-            let of_table = matches!(missing, Missing::Administration | Missing::Table(_));
+            let of_table = matches!(missing, Missing::Administration(_) | Missing::Table(_));
             let view = used.within.and_then(|at| uses.get(at));
             let error = match view.filter(|_| definer.is_some()) {
                 Some(view) => invalid_view(view),
@@ -166,7 +163,7 @@ impl StatementContext {
 
     fn refusal(&self, used: &TableUse, missing: &Missing<'_>) -> SqlError {
         match missing {
-            Missing::Administration => denied_globally(MEMCACHED_ADMIN),
+            Missing::Administration(needed) => denied_globally(needed.shown),
             Missing::Table(name) => self.table_denied(name, &used.name),
             Missing::Column(name, column) => self.column_denied(name, column, &used.name),
         }

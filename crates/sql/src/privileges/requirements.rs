@@ -418,7 +418,7 @@ impl StatementContext {
             }
             // Of the own account; or rows are filtered by what the account may see.
             W::Grants(..) | W::CreateUser(_) | W::Databases | W::Processlist(_) => Vec::new(),
-            W::MemcachedKey(_) => Vec::new(),
+            W::KeyMapping(_) => Vec::new(),
             // Of the server or the session; no data of tables.
             W::Variables(_) | W::Status(_) | W::Warnings | W::Errors => Vec::new(),
             W::CountWarnings | W::CountErrors | W::Engines | W::Collation => Vec::new(),

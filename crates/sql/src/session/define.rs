@@ -146,18 +146,18 @@ impl SqlSession {
             .iter()
             .map(definition::partition::is_partition_clause);
         match actions {
-            [AlterAction::AddMemcached(_) | AlterAction::DropMemcached(_)] if temporary => {
-                let what = "a memcached prefix of a temporary table";
+            [AlterAction::AddKeyPrefix(_) | AlterAction::DropKeyPrefix(_)] if temporary => {
+                let what = "a key prefix of a temporary table";
                 Err(SqlError::not_supported(what))
             }
             _ if temporary && clauses.any(|clause| clause) => {
                 let text = "Cannot create temporary table with partitions";
                 Err(SqlError::new(1562, "HY000", text))
             }
-            [AlterAction::AddMemcached(def)] => self
+            [AlterAction::AddKeyPrefix(def)] => self
                 .change_mapping(database, name, def, |editor, def| editor.add(def))
                 .map(Some),
-            [AlterAction::DropMemcached(def)] => self
+            [AlterAction::DropKeyPrefix(def)] => self
                 .change_mapping(database, name, def, |editor, def| editor.drop(def))
                 .map(Some),
             [action] if clauses.any(|clause| clause) => {

@@ -30,7 +30,7 @@ mod explain;
 mod finish;
 mod hint;
 mod into;
-mod memcached;
+mod key_prefix;
 mod plan_cache;
 mod prepared;
 mod run;

@@ -81,7 +81,7 @@ fn rows(cx: &StatementContext, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::Processlist(full) => Ok(server::processes(cx, *full)),
         ShowWhat::Engines => Ok(server::engines()),
         ShowWhat::Engine(name, EngineReport::Status) => server::engine_status(cx, name.name),
-        ShowWhat::MemcachedKey(key) => Ok(server::memcached_key(cx, key)),
+        ShowWhat::KeyMapping(key) => Ok(server::key_mapping(cx, key)),
         ShowWhat::Charset => Ok(server::charsets()),
         ShowWhat::Collation => Ok(server::collations()),
         ShowWhat::Grants(account, using) => accounts::grants(cx, account.as_ref(), using),

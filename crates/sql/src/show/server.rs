@@ -1,12 +1,12 @@
 //! SHOW statements on the server: variables, status, sessions, warnings, engines, character
 //! sets and plugins.
 
-use super::table::{Rows, long_column, maybe, number_column, text, text_column};
+use super::table::{Rows, long_column, maybe, number_column, text, text_column, typed_column};
 use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::VarScope;
 use crate::vars::VARIABLES;
-use porpoise_access::Privileges;
+use porpoise_access::{Privileges, ndbmemcache};
 use porpoise_types::{Charset, Collation, Level, Value};
 use std::sync::atomic::Ordering;
 
@@ -79,32 +79,12 @@ pub fn status(cx: &StatementContext) -> Rows {
     rows
 }
 
-/// SHOW MEMCACHED KEY: for each memcached listener one row with the container and policy that
-/// it uses for a key, and the state of the row found.
-pub fn memcached_key(cx: &StatementContext, key: &[u8]) -> Rows {
-    let mut rows = Rows::new(vec![
-        text_column("server_role", 40),
-        text_column("key_prefix", 250),
-        text_column("policy", 80),
-        text_column("container", 50),
-        text_column("table_name", 130),
-        text_column("key_values", 1024),
-        text_column("state", 512),
-        number_column("expires"),
-        text_column("last_error", 1024),
-    ]);
-    // Only for accounts that may read the table: the answer reveals whether the row exists.
-    let rights = cx.rights();
-    let readable = |row: &Vec<Value>| match row.get(4) {
-        Some(Value::Bytes(name)) => {
-            let name = String::from_utf8_lossy(name);
-            let (database, table) = name.split_once('.').unwrap_or_default();
-            rights.on_table(database, table).has(Privileges::SELECT)
-        }
-        _ => true,
-    };
-    let found = cx.server.memcached_key(key);
-    for row in found.into_iter().filter(readable) {
+/// SHOW of a key: how each listener of keys resolves it, and the row that it finds.
+pub fn key_mapping(cx: &StatementContext, key: &[u8]) -> Rows {
+    let columns = ndbmemcache::key_columns();
+    let columns = columns.into_iter().map(|(name, ty)| typed_column(name, ty));
+    let mut rows = Rows::new(columns.collect());
+    for row in cx.server.key_mappings(key, &cx.rights()) {
         rows.push(row);
     }
     rows

@@ -173,7 +173,7 @@ pub enum ShowWhat<'a> {
     /// `PROFILE`
     Profile,
     /// `MEMCACHED KEY 'key'`, an extension of MySQL's grammar
-    MemcachedKey(&'a [u8]),
+    KeyMapping(&'a [u8]),
 }
 
 /// Report of SHOW ENGINE.

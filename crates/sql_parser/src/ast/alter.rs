@@ -1,7 +1,7 @@
 //! ALTER TABLE.
 
 use super::{
-    CheckDef, ColumnDef, Expr, ForeignKeyDef, Ident, IndexDef, MemcachedPrefix, PartitionBy,
+    CheckDef, ColumnDef, Expr, ForeignKeyDef, Ident, IndexDef, KeyPrefix, PartitionBy,
     PartitionDef, TableElement, TableName, TableOption,
 };
 
@@ -107,9 +107,9 @@ pub enum AlterAction<'a> {
     /// TRUNCATE, ANALYZE, CHECK, OPTIMIZE, REBUILD, REPAIR PARTITION; no names: ALL
     MaintainPartitions(PartitionMaintenance, &'a [Ident<'a>]),
     /// `MEMCACHED PREFIX 'u:' ...`
-    AddMemcached(&'a MemcachedPrefix<'a>),
+    AddKeyPrefix(&'a KeyPrefix<'a>),
     /// `DROP MEMCACHED PREFIX 'u:'`; only prefix and role are given.
-    DropMemcached(&'a MemcachedPrefix<'a>),
+    DropKeyPrefix(&'a KeyPrefix<'a>),
 }
 
 /// Maintenance of partitions.

@@ -145,8 +145,8 @@ impl<'a> Parser<'a> {
 
     /// Actions on memcached, tablespaces and partitions, and the table options.
     fn alter_partitions(&mut self) -> PResult<AlterAction<'a>> {
-        if self.at_memcached() {
-            return self.add_memcached();
+        if self.at_key_prefix() {
+            return self.add_key_prefix();
         }
         let keyword = self.token.keyword;
         let next = self.peek().keyword;
@@ -230,8 +230,8 @@ impl<'a> Parser<'a> {
 
     fn alter_add(&mut self) -> PResult<AlterAction<'a>> {
         self.advance();
-        if self.at_memcached() {
-            return self.add_memcached();
+        if self.at_key_prefix() {
+            return self.add_key_prefix();
         }
         if self.eat_kw(Kw::PARTITION) {
             if self.eat_kw(Kw::PARTITIONS) {
@@ -269,9 +269,9 @@ impl<'a> Parser<'a> {
 
     fn alter_drop(&mut self) -> PResult<AlterAction<'a>> {
         self.advance();
-        if self.at_memcached() {
-            let def = self.memcached_prefix()?;
-            return Ok(AlterAction::DropMemcached(self.alloc(def)));
+        if self.at_key_prefix() {
+            let def = self.key_prefix()?;
+            return Ok(AlterAction::DropKeyPrefix(self.alloc(def)));
         }
         match self.token.keyword {
             Kw::PRIMARY => {

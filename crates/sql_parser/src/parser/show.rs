@@ -140,7 +140,7 @@ impl<'a> Parser<'a> {
         let keyword = self.token.keyword;
         if next == Kw::KEY && self.is_word("MEMCACHED") {
             self.two();
-            return Ok(ShowWhat::MemcachedKey(self.string()?));
+            return Ok(ShowWhat::KeyMapping(self.string()?));
         }
         match keyword {
             Kw::TABLE if next == Kw::STATUS => {

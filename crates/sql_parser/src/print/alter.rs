@@ -219,10 +219,10 @@ impl Printer {
                 self.put_if(names.is_empty(), "ALL");
                 self.idents(names);
             }
-            AlterAction::AddMemcached(def) => self.memcached(def),
-            AlterAction::DropMemcached(def) => {
+            AlterAction::AddKeyPrefix(def) => self.key_prefix(def),
+            AlterAction::DropKeyPrefix(def) => {
                 self.put("DROP ");
-                self.memcached(def);
+                self.key_prefix(def);
             }
             _ => {}
         }

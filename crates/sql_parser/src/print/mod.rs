@@ -14,7 +14,7 @@ mod call;
 mod ddl;
 mod dml;
 mod expr;
-mod memcached;
+mod key_prefix;
 mod query;
 mod show;
 mod user;

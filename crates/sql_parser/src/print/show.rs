@@ -52,7 +52,7 @@ impl Printer {
                 self.put_if(*full, "FULL ");
                 self.opt_schema("TABLES", schema.as_ref());
             }
-            ShowWhat::MemcachedKey(key) => self.opt_string("MEMCACHED KEY ", Some(key)),
+            ShowWhat::KeyMapping(key) => self.opt_string("MEMCACHED KEY ", Some(key)),
             ShowWhat::TableStatus(schema) => self.opt_schema("TABLE STATUS", schema.as_ref()),
             ShowWhat::OpenTables(schema) => self.opt_schema("OPEN TABLES", schema.as_ref()),
             ShowWhat::Triggers(schema) => self.opt_schema("TRIGGERS", schema.as_ref()),

@@ -4,6 +4,7 @@
 mod information_schema;
 
 use crate::error::Result;
+use porpoise_access::ndbmemcache;
 use porpoise_types::{Collation, ColumnType, Value};
 
 /// A column as names see it.
@@ -59,17 +60,16 @@ pub fn number(name: &str) -> ScopeColumn {
 
 /// Tables whose rows are provided from outside of SQL.
 const PROVIDED: &[VirtualTable] = &[VirtualTable {
-    database: "ndbmemcache",
-    name: "status",
+    database: ndbmemcache::DATABASE,
+    name: ndbmemcache::STATUS,
     columns: || {
-        vec![
-            number("server_role_id"),
-            text("key_prefix", 250),
-            text("container", 50),
-            text("policy", 40),
-            text("state", 16),
-            text("reason", 1024),
-        ]
+        let columns = ndbmemcache::status_columns().into_iter();
+        let column = |(name, ty): (&str, ColumnType)| ScopeColumn {
+            name: name.to_owned(),
+            ty,
+            nullable: true,
+        };
+        columns.map(column).collect()
     },
     needs_process: false,
 }];

@@ -1,10 +1,9 @@
-//! ALTER TABLE ... MEMCACHED PREFIX: from its syntax to the configuration tables, which
+//! ALTER TABLE with a prefix of keys: from its syntax to the configuration tables, which
 //! [`porpoise_access::ndbmemcache`] changes.
 
 use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
-use crate::parse::ast::{Ident, MemcachedPrefix};
-use porpoise_access::Privileges;
+use crate::parse::ast::{Ident, KeyPrefix};
 use porpoise_access::ndbmemcache::{KEY_PRIVILEGES, MappingEditor, MappingError, PrefixMapping};
 use porpoise_kv::CommitPosition;
 
@@ -17,7 +16,7 @@ impl SqlSession {
         &self,
         database: &str,
         table: &str,
-        def: &MemcachedPrefix<'_>,
+        def: &KeyPrefix<'_>,
         change: Change,
     ) -> Result<Outcome> {
         let names = |list: &[Ident<'_>]| -> Vec<String> {
@@ -67,15 +66,9 @@ impl SqlSession {
             }
             MappingError::NoTable(database, table) => return SqlError::no_table(&database, &table),
             MappingError::Rows(error) => return error.into(),
-            MappingError::Layout => {
-                return SqlError::internal(
-                    "a table of ndbmemcache does not have the expected columns",
-                );
-            }
             MappingError::NeedsTable => self.cx.need_table(KEY_PRIVILEGES, database, table),
-            MappingError::NeedsAdministration => {
-                let admin = crate::context::rights::MEMCACHED_ADMIN;
-                self.cx.need_global(Privileges::MEMCACHED_ADMIN, admin)
+            MappingError::NeedsAdministration(needed) => {
+                self.cx.need_global(needed.privilege, needed.shown)
             }
         };
         // The rights may have changed since they were compared.

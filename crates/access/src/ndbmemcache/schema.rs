@@ -1,4 +1,4 @@
-//! The database `ndbmemcache`: made at the first start.
+//! The tables of `ndbmemcache`, made at the first start.
 //!
 //! Names and types of tables and columns are those that users of NDB's
 //! memcached know, so that a dump of theirs loads unchanged. Four things are
@@ -19,18 +19,17 @@
 //! 2. Nothing that exists is changed: what an operator made of the
 //!    configuration stays.
 
-use porpoise_kv::CommitPosition;
-use porpoise_rows::catalog::{ColumnDefault, TableOptions};
-use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
-use porpoise_rows::{BeginOptions, Db, InsertMode, KeyRange, Result, ScanPosition, ScanSpec};
-use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
-use std::sync::Arc;
-
-use crate::container::convert::Conversion;
-
-pub use porpoise_access::{
+use super::stored_rows::{Cell, new_row, stored_rows};
+use crate::system_tables::{
     MEMCACHED_CONFIGURATION as CONFIGURATION, MEMCACHED_DATABASE as DATABASE,
 };
+use porpoise_kv::{CommitPosition, Read};
+use porpoise_rows::catalog::{ColumnDefault, Table, TableOptions};
+use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec};
+use porpoise_rows::{BeginOptions, Db, InsertMode, Result};
+use porpoise_types::{Collation, ColumnType, DateTime, Kind, Value};
+use std::sync::Arc;
+
 /// The table of keys without a configured prefix.
 pub const DEFAULT_TABLE: &str = "kv";
 
@@ -354,33 +353,30 @@ pub fn ensure(db: &Arc<Db>) -> Result<CommitPosition> {
         ..BeginOptions::default()
     })?;
     let catalog = db.catalog();
-    let mut convert = Conversion::new(db.clock().as_ref());
     for (name, columns, rows) in ROWS {
         let Some(table) = catalog.table(DATABASE, name) else {
             continue;
         };
-        let mut values = Vec::new();
-        for row in *rows {
-            let mut full = convert.defaults(table);
-            for (column, word) in columns.split_whitespace().zip(row.split_whitespace()) {
-                let Some(position) = table.column(column) else {
-                    continue;
-                };
-                let text = match word {
-                    "NULL" => None,
-                    "-" => Some(""),
-                    word => Some(word),
-                };
-                if let Some(place) = full.get_mut(position) {
-                    let value = text.map_or(ValueRef::Null, |t| ValueRef::Bytes(t.as_bytes()));
-                    *place = convert.store(table, position, value)?;
-                }
-            }
-            values.push(full);
-        }
+        let values = rows.iter().map(|row| {
+            let words = row.split_whitespace().map(|word| match word {
+                "NULL" => None,
+                "-" => Some(&b""[..]),
+                word => Some(word.as_bytes()),
+            });
+            row_of(db, table, columns.split_whitespace().zip(words))
+        });
+        let values = values.collect::<Result<_>>()?;
         txn.insert(table, values, InsertMode::Ignore)?;
     }
     Ok(txn.commit()?.position)
+}
+
+/// A row of these texts, at the present time. Columns that an operator's table does not have are
+/// left out.
+fn row_of<'a>(db: &Db, table: &Table, cells: impl Iterator<Item = Cell<'a>>) -> Result<Vec<Value>> {
+    let now = DateTime::from_unix_micros(db.clock().unix_micros()).unwrap_or_default();
+    let known: Vec<_> = cells.filter(|(c, _)| table.column(c).is_some()).collect();
+    new_row(table, &known, now)
 }
 
 /// Whether `meta` says that everything is there.
@@ -389,20 +385,10 @@ fn is_complete(db: &Arc<Db>) -> Result<bool> {
     let Some(meta) = catalog.table(DATABASE, "meta") else {
         return Ok(false);
     };
-    let spec = ScanSpec {
-        index: 0,
-        ranges: vec![KeyRange::ALL],
-        reverse: false,
-        entries_only: false,
-    };
-    let mut found = false;
     let mut txn = db.begin(BeginOptions::default())?;
-    let mut position = ScanPosition::default();
-    let read = porpoise_kv::Read::SNAPSHOT;
-    while txn.scan(meta, &spec, read, &mut position, 100, &mut |_, row| {
-        found |= row.get(0) == ValueRef::Bytes(DATABASE.as_bytes());
-    })? {}
-    Ok(found)
+    let rows = stored_rows(&mut txn, meta, Read::SNAPSHOT)?;
+    let complete = [("application", DATABASE.as_bytes())];
+    Ok(rows.iter().any(|row| row.has(meta, &complete)))
 }
 
 /// Records in `last_memcached_signon` that a listener was opened.
@@ -415,23 +401,16 @@ pub fn sign_on(db: &Arc<Db>, role: &str) -> Result<()> {
         return Ok(());
     };
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let mut convert = Conversion::new(db.clock().as_ref());
-    let mut row = convert.defaults(table);
+    let now = DateTime::from_unix_micros(db.clock().unix_micros()).and_then(|n| n.round(0, true));
     let texts = [
         ("ndb_node_id", "0"),
         ("hostname", host.trim()),
         ("server_role", role),
     ];
-    for (column, text) in texts {
-        if let Some(position) = table.column(column) {
-            let value = convert.store(table, position, ValueRef::Bytes(text.as_bytes()))?;
-            if let Some(place) = row.get_mut(position) {
-                *place = value;
-            }
-        }
-    }
+    let cells = texts.map(|(column, text)| (column, Some(text.as_bytes())));
+    let mut row = row_of(db, table, cells.into_iter())?;
     if let Some(place) = table.column("signon_time").and_then(|p| row.get_mut(p)) {
-        *place = convert.now_value();
+        *place = now.map_or(Value::Null, Value::DateTime);
     }
     let mut txn = db.begin(BeginOptions::default())?;
     txn.insert(table, vec![row], InsertMode::Replace)?;

@@ -1,10 +1,7 @@
-//! The database `ndbmemcache`: which prefix of memcached keys is mapped to which table, and the
-//! functions that add and drop a mapping.
+//! Adding and dropping the mapping of a prefix of keys to a table.
 //!
-//! SQL changes mappings by ALTER TABLE ... MEMCACHED PREFIX, by these functions, or by changing
-//! rows; the memcached front end reads the rows. A mapping is a container named after table and
-//! prefix, its options, and a prefix of the role, written in one transaction; listeners see it
-//! with their next command.
+//! A mapping is a container named after table and prefix, its options, and a prefix of the role,
+//! written in one transaction; listeners see it with their next command.
 //!
 //! Invariants:
 //! 1. A prefix that another table has is refused (1062); the table's own is replaced.
@@ -14,14 +11,15 @@
 //! 5. An account without MEMCACHED_ADMIN maps only tables on which it has all privileges that keys
 //!    need, and only prefixes that neither hide nor are hidden by those of other tables.
 
-use crate::system_tables::{MEMCACHED_DATABASE as DATABASE, is_system_table};
-use crate::{Privileges, Rights};
-use porpoise_kv::{CommitPosition, Read};
-use porpoise_rows::catalog::{ColumnDefault, IndexKind, Table};
-use porpoise_rows::{BeginOptions, Db, Error, InsertMode, KeyRange, ScanPosition, ScanSpec, Txn};
-use porpoise_types::{
-    CastCx, DateTime, SqlMode, TimeZone, TypeError, Value, ValueRef, store, write_text,
+use super::stored_rows::{Cell, StoredRow, new_row, stored_rows};
+use crate::system_tables::{
+    MAPPING_ADMINISTRATION, MEMCACHED_DATABASE as DATABASE, is_system_table,
 };
+use crate::{Administration, Privileges, Rights};
+use porpoise_kv::{CommitPosition, Read};
+use porpoise_rows::catalog::{IndexKind, Table};
+use porpoise_rows::{BeginOptions, Db, Error, InsertMode, Txn};
+use porpoise_types::DateTime;
 use std::sync::Arc;
 
 /// Privileges on a table that its keys can be used for.
@@ -73,11 +71,9 @@ pub enum MappingError {
     /// The account lacks a privilege of [`KEY_PRIVILEGES`] on the table.
     NeedsTable,
     /// The account may not administer mappings.
-    NeedsAdministration,
+    NeedsAdministration(Administration),
     /// Reading or writing rows failed.
     Rows(Error),
-    /// A table does not have the expected columns.
-    Layout,
 }
 
 impl From<Error> for MappingError {
@@ -86,22 +82,11 @@ impl From<Error> for MappingError {
     }
 }
 
-impl From<TypeError> for MappingError {
-    fn from(error: TypeError) -> MappingError {
-        MappingError::Rows(error.into())
-    }
-}
-
 type Result<T> = std::result::Result<T, MappingError>;
 
 fn refused(code: u16, sqlstate: &'static str, text: impl Into<String>) -> MappingError {
     MappingError::Refused(code, sqlstate, text.into())
 }
-
-/// A column and its text; `None` is NULL.
-type Cell<'a> = (&'a str, Option<&'a [u8]>);
-/// A stored row: primary key, texts of its columns.
-type Stored = (Vec<u8>, Vec<Option<Vec<u8>>>);
 
 /// Changes mappings on behalf of an account.
 pub struct MappingEditor<'a> {
@@ -136,8 +121,8 @@ impl MappingEditor<'_> {
             ("server_role_id", role.as_slice()),
             ("key_prefix", def.prefix),
         ];
-        if let Some((_, texts)) = find(&mut txn, &prefixes, &wanted)? {
-            let has = text_of(&prefixes, &texts, "container").unwrap_or_default();
+        if let Some(row) = find(&mut txn, &prefixes, &wanted)? {
+            let has = row.text(&prefixes, "container").unwrap_or_default();
             if !self.is_container_of(&mut txn, has, database, name)? {
                 return Err(taken(&role, def.prefix));
             }
@@ -201,21 +186,21 @@ impl MappingEditor<'_> {
         let found = find(&mut txn, &prefixes, &wanted)?;
         let container = found
             .as_ref()
-            .and_then(|(_, texts)| text_of(&prefixes, texts, "container"))
+            .and_then(|row| row.text(&prefixes, "container"))
             .unwrap_or_default()
             .to_vec();
         let own = self.is_container_of(&mut txn, &container, database, name)?;
-        let Some((key, _)) = found.filter(|_| own) else {
+        let Some(row) = found.filter(|_| own) else {
             let prefix = String::from_utf8_lossy(def.prefix);
             let text = format!("Can't DROP '{prefix}'; check that column/key exists");
             return Err(refused(1091, "42000", text));
         };
-        remove(&mut txn, &prefixes, &key)?;
+        remove(&mut txn, &prefixes, &row.key)?;
         if find(&mut txn, &prefixes, &[("container", &container)])?.is_none() {
             for name in ["containers", "container_options"] {
                 let table = configuration(self.db, name)?;
-                if let Some((key, _)) = find(&mut txn, &table, &[("name", &container)])? {
-                    remove(&mut txn, &table, &key)?;
+                if let Some(row) = find(&mut txn, &table, &[("name", &container)])? {
+                    remove(&mut txn, &table, &row.key)?;
                 }
             }
         }
@@ -224,7 +209,7 @@ impl MappingEditor<'_> {
 
     /// Whether the account may change every mapping.
     fn administers_memcached(&self) -> bool {
-        self.rights.global().has(Privileges::MEMCACHED_ADMIN)
+        self.rights.global().has(MAPPING_ADMINISTRATION.privilege)
     }
 
     /// The privileges for changing the mapping of a table: MEMCACHED_ADMIN, or [`KEY_PRIVILEGES`].
@@ -260,24 +245,20 @@ impl MappingEditor<'_> {
             configuration(self.db, "containers")?,
         );
         let mut txn = self.db.begin(BeginOptions::default())?;
-        for (_, texts) in all(&mut txn, &prefixes)? {
-            let of = |column| text_of(&prefixes, &texts, column).unwrap_or_default();
+        for row in stored_rows(&mut txn, &prefixes, Read::CURRENT)? {
+            let of = |column| row.text(&prefixes, column).unwrap_or_default();
             let other = of("key_prefix");
             let overlaps = other.starts_with(prefix) || prefix.starts_with(other);
             if of("server_role_id") != role || !overlaps {
                 continue;
             }
             let found = find(&mut txn, &containers, &[("name", of("container"))])?;
-            let names = found.as_ref().and_then(|(_, texts)| {
-                let schema = text_of(&containers, texts, "db_schema")?;
-                let table = text_of(&containers, texts, "db_table")?;
-                Some((
-                    String::from_utf8_lossy(schema),
-                    String::from_utf8_lossy(table),
-                ))
+            let names = found.as_ref().and_then(|row| {
+                let name = |column| row.text(&containers, column).map(String::from_utf8_lossy);
+                Some((name("db_schema")?, name("db_table")?))
             });
             if names.is_none_or(|(d, t)| !self.rights.on_table(&d, &t).has(KEY_PRIVILEGES)) {
-                return Err(MappingError::NeedsAdministration);
+                return Err(MappingError::NeedsAdministration(MAPPING_ADMINISTRATION));
             }
         }
         Ok(())
@@ -297,8 +278,7 @@ impl MappingEditor<'_> {
         let table = configuration(self.db, "memcache_server_roles")?;
         let mut txn = self.db.begin(BeginOptions::default())?;
         let found = find(&mut txn, &table, &[("role_name", name)])?;
-        let number =
-            found.and_then(|(_, texts)| text_of(&table, &texts, "role_id").map(<[u8]>::to_vec));
+        let number = found.and_then(|row| row.text(&table, "role_id").map(<[u8]>::to_vec));
         number.ok_or_else(|| unknown("role", name, "memcache_server_roles"))
     }
 
@@ -333,27 +313,7 @@ impl MappingEditor<'_> {
     /// Writes a row of the configuration; columns not named get defaults.
     fn put(&self, txn: &mut Txn, name: &str, cells: &[Cell<'_>]) -> Result<()> {
         let table = configuration(self.db, name)?;
-        let default = |default: &ColumnDefault| match default {
-            ColumnDefault::Literal(value) => value.clone(),
-            _ => Value::Null,
-        };
-        let mut row: Vec<Value> = table.columns.iter().map(|c| default(&c.default)).collect();
-        let mut ignored = |_| ();
-        let mut cx = CastCx {
-            mode: SqlMode::STRICT_TRANS_TABLES,
-            strict: true,
-            warnings: &mut ignored,
-            tz: &TimeZone::UTC,
-            now: self.now,
-        };
-        for (column, text) in cells {
-            let position = table.column(column);
-            let found = position.and_then(|p| Some((table.columns.get(p)?, row.get_mut(p)?)));
-            let (column, place) = found.ok_or(MappingError::Layout)?;
-            let value = text.map_or(ValueRef::Null, ValueRef::Bytes);
-            let stored = store(value, None, &column.ty, &column.name, 1, &mut cx);
-            *place = stored?;
-        }
+        let row = new_row(&table, cells, self.now)?;
         txn.insert(&table, vec![row], InsertMode::Replace)?;
         Ok(())
     }
@@ -456,49 +416,10 @@ fn columns(table: &Table, def: &PrefixMapping<'_>) -> Result<(String, Option<Str
     Ok((names(&key), list))
 }
 
-/// The text of a column that is not NULL.
-fn text_of<'a>(table: &Table, texts: &'a [Option<Vec<u8>>], column: &str) -> Option<&'a [u8]> {
-    texts.get(table.column(column)?)?.as_deref()
-}
-
 /// The first row with these texts, own writes included.
-fn find(txn: &mut Txn, table: &Arc<Table>, wanted: &[(&str, &[u8])]) -> Result<Option<Stored>> {
-    let rows = all(txn, table)?;
-    let same = |(_, texts): &Stored| {
-        let mut wanted = wanted.iter();
-        wanted.all(|(column, text)| text_of(table, texts, column) == Some(*text))
-    };
-    Ok(rows.into_iter().find(same))
-}
-
-/// All rows of a table of the configuration, own writes included.
-fn all(txn: &mut Txn, table: &Arc<Table>) -> Result<Vec<Stored>> {
-    let spec = ScanSpec {
-        index: 0,
-        ranges: vec![KeyRange::ALL],
-        reverse: false,
-        entries_only: false,
-    };
-    let mut found = Vec::new();
-    let mut position = ScanPosition::default();
-    while txn.scan(
-        table,
-        &spec,
-        Read::CURRENT,
-        &mut position,
-        1000,
-        &mut |key, row| {
-            let text = |(n, column): (usize, &porpoise_rows::catalog::Column)| {
-                let value = row.get(n);
-                let mut text = Vec::new();
-                write_text(value, &column.ty, &mut text);
-                (!value.is_null()).then_some(text)
-            };
-            let texts = table.columns.iter().enumerate().map(text).collect();
-            found.push((key.to_vec(), texts));
-        },
-    )? {}
-    Ok(found)
+fn find(txn: &mut Txn, table: &Arc<Table>, wanted: &[(&str, &[u8])]) -> Result<Option<StoredRow>> {
+    let rows = stored_rows(txn, table, Read::CURRENT)?;
+    Ok(rows.into_iter().find(|row| row.has(table, wanted)))
 }
 
 /// Deletes the row with this primary key as it is once it is locked, if it is there still.

@@ -1,11 +1,11 @@
 //! The MEMCACHED clauses of ALTER TABLE.
 
-use super::super::ast::MemcachedPrefix;
+use super::super::ast::KeyPrefix;
 use super::Printer;
 
 impl Printer {
     /// Clauses behind ADD or DROP: the prefix alone, or all of them.
-    pub(super) fn memcached(&mut self, def: &MemcachedPrefix<'_>) {
+    pub(super) fn key_prefix(&mut self, def: &KeyPrefix<'_>) {
         self.opt_string("MEMCACHED PREFIX ", Some(def.prefix));
         self.opt_string(" ROLE ", def.role);
         for (word, list) in [(" KEY (", def.key), (" VALUE (", def.value)] {

@@ -4,7 +4,7 @@ use super::Ident;
 
 /// `MEMCACHED PREFIX 'u:' ...`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemcachedPrefix<'a> {
+pub struct KeyPrefix<'a> {
     /// The prefix.
     pub prefix: &'a [u8],
     /// ROLE; `default_role` if not given.

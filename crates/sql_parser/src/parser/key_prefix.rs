@@ -1,14 +1,14 @@
 //! The MEMCACHED clauses of ALTER TABLE, an extension of MySQL's grammar. Their
 //! words are no keywords anywhere else.
 
-use super::super::ast::{AlterAction, Ident, MemcachedPrefix};
+use super::super::ast::{AlterAction, Ident, KeyPrefix};
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
     /// True at `MEMCACHED PREFIX`.
-    pub(super) fn at_memcached(&mut self) -> bool {
+    pub(super) fn at_key_prefix(&mut self) -> bool {
         if !self.is_word("MEMCACHED") {
             return false;
         }
@@ -17,8 +17,8 @@ impl<'a> Parser<'a> {
     }
 
     /// `MEMCACHED PREFIX 'u:' clauses`, at the first word.
-    pub(super) fn add_memcached(&mut self) -> PResult<AlterAction<'a>> {
-        let mut def = self.memcached_prefix()?;
+    pub(super) fn add_key_prefix(&mut self) -> PResult<AlterAction<'a>> {
+        let mut def = self.key_prefix()?;
         loop {
             if self.eat_kw(Kw::KEY) {
                 def.key = self.paren_idents()?;
@@ -43,13 +43,13 @@ impl<'a> Parser<'a> {
                 self.expect_kw(Kw::JSON)?;
                 def.json = true;
             } else {
-                return Ok(AlterAction::AddMemcached(self.alloc(def)));
+                return Ok(AlterAction::AddKeyPrefix(self.alloc(def)));
             }
         }
     }
 
     /// `MEMCACHED PREFIX 'u:' [ROLE 'r']`, at the first word.
-    pub(super) fn memcached_prefix(&mut self) -> PResult<MemcachedPrefix<'a>> {
+    pub(super) fn key_prefix(&mut self) -> PResult<KeyPrefix<'a>> {
         self.advance();
         self.advance();
         let prefix = self.string()?;
@@ -58,10 +58,10 @@ impl<'a> Parser<'a> {
         } else {
             None
         };
-        Ok(MemcachedPrefix {
+        Ok(KeyPrefix {
             prefix,
             role,
-            ..MemcachedPrefix::default()
+            ..KeyPrefix::default()
         })
     }
 
