@@ -17,7 +17,7 @@
 //! * [`LoginGuard`], [`Usage`]: counters of failed logins and of resources used; not durable.
 //! * [`Restrictions`]: databases on which global privileges do not hold.
 //! * [`Rights`]: the effective privileges of one account.
-//! * [`ndbmemcache`]: which tables memcached keys are mapped to, and changes of that mapping.
+//! * [`ndbmemcache`]: the mapping of memcached keys to tables, and its changes.
 //! * [`administration`]: what changing a table of the server's configuration needs.
 //!
 //! Invariants:

@@ -55,8 +55,7 @@ pub fn administration(wanted: Privileges, database: &str, table: &str) -> Option
     is_configuration.then_some(MAPPING_ADMINISTRATION)
 }
 
-/// Whether a table belongs to the server. The data tables of [`MEMCACHED_DATABASE`] are
-/// ordinary ones.
+/// Whether a table belongs to the server. Data tables in [`MEMCACHED_DATABASE`] do not.
 pub fn is_system_table(database: &str, table: &str) -> bool {
     if database.eq_ignore_ascii_case(MEMCACHED_DATABASE) {
         return MEMCACHED_CONFIGURATION.contains(&table) || MEMCACHED_RECORDS.contains(&table);

@@ -47,12 +47,13 @@ impl Sleeper {
         self.sleeping.load(Ordering::SeqCst)
     }
 
-    /// Called after a message was stored: whether the caller must wake the worker.
+    /// Whether the caller must wake the worker; call it after storing a message. At most one
+    /// caller gets true for each sleep.
     pub fn wake(&self) -> bool {
         self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst)
     }
 
-    /// Called after the durable LSN has reached `mark`: whether the caller must wake the worker.
+    /// Whether the caller must wake the worker; call it after storing the durable LSN `mark`.
     pub fn wake_for(&self, mark: u64) -> bool {
         self.lowest.load(Ordering::SeqCst) <= mark && self.wake()
     }

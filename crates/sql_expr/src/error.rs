@@ -170,7 +170,7 @@ impl SqlError {
         }
     }
 
-    /// 1815: an invariant of this server does not hold.
+    /// Error 1815 (internal error): an invariant of this server does not hold.
     pub fn internal(what: &str) -> SqlError {
         SqlError::new(1815, "HY000", format!("Internal error: {what}"))
     }

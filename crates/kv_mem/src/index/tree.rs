@@ -178,7 +178,7 @@ impl Tree {
         }
     }
 
-    /// Becomes the writer.
+    /// Locks for writing.
     pub(super) fn write(&self) -> Writing<'_> {
         Writing {
             tree: self,

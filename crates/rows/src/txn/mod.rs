@@ -288,7 +288,7 @@ impl Txn {
     /// first use.
     ///
     /// # Errors
-    /// The engine's, when a range must be reserved and cannot be.
+    /// The engine's error if it cannot reserve a range; [`kv::Full::Ids`] past the bound.
     pub fn row_version(&mut self) -> Result<u64> {
         if self.row_version == 0 {
             self.row_version = self.db.versions.next(self.db.engine().as_ref())?;
