@@ -133,7 +133,7 @@ impl<'t> Tree<'t> {
 
     fn target(&mut self, source: &Source, scan: &Scan) -> Node {
         let sources = std::slice::from_ref(source);
-        self.scan(scan, &scan.filter, sources)
+        self.scan(scan, &scan.filter, sources, "")
     }
 
     fn actual<T>(&self, part: &T, role: Role) -> Option<Option<Actual>> {
@@ -180,7 +180,8 @@ impl<'t> Tree<'t> {
         let printer = self.printer(&plan.sources);
         match operator {
             ResultOperator::PointLookup(lookup) => {
-                let node = self.scan(&lookup.scan, &lookup.scan.filter, &plan.sources);
+                let scan = &lookup.scan;
+                let node = self.scan(scan, &scan.filter, &plan.sources, " (point lookup)");
                 filtered(node, &lookup.once, &printer)
             }
             ResultOperator::Project(input) | ResultOperator::Collect(input) => {
@@ -220,9 +221,8 @@ impl<'t> Tree<'t> {
             RowOperator::SingleRow | RowOperator::BatchInput => {
                 Node::new("Rows fetched before execution", Vec::new())
             }
-            RowOperator::Scan(scan) | RowOperator::FusedScan(scan) => {
-                self.scan(scan, &scan.filter, sources)
-            }
+            RowOperator::Scan(scan) => self.scan(scan, &scan.filter, sources, ""),
+            RowOperator::FusedScan(scan) => self.scan(scan, &scan.filter, sources, " (fused)"),
             RowOperator::Join(join) => self.join(join, sources),
             RowOperator::NestedJoin(join) => {
                 let left = self.rows(&join.left, sources);
@@ -267,7 +267,7 @@ impl<'t> Tree<'t> {
             _ => format!("Nested loop {kind}"),
         };
         let left = self.rows(&join.left, sources);
-        let mut right = self.scan(&join.right, &join.on, sources);
+        let mut right = self.scan(&join.right, &join.on, sources, "");
         after_join(&mut right, &join.filter, &self.printer(sources));
         let mut node = joined(text, &join.left, left, right);
         let estimate = join.right.estimate;
@@ -277,10 +277,11 @@ impl<'t> Tree<'t> {
         node
     }
 
-    /// A scan under its conditions.
-    fn scan(&mut self, scan: &Scan, conditions: &[Expr], sources: &[Source]) -> Node {
+    /// A scan under its conditions; `how` tells the operators that scan without a copy.
+    fn scan(&mut self, scan: &Scan, conditions: &[Expr], sources: &[Source], how: &str) -> Node {
         let printer = self.printer(sources);
-        let node = self.access(scan, sources, &printer);
+        let mut node = self.access(scan, sources, &printer);
+        node.text.push_str(how);
         let mut node = filtered(node, conditions, &printer);
         node.actual = self.actual(scan, Role::Scan);
         node

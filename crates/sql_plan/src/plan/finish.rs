@@ -6,7 +6,6 @@ use super::from::{From, split};
 use super::group_order::{Purpose, order_of_groups};
 use super::join_tree::{Wanted, join_tree, lock_specs};
 use super::keys::{group_keys, order_keys};
-use super::min_max::extremes;
 use super::physical::{
     Aggregate, AggregateMethod, Distinct, DistinctMethod, Filter, ResultOperator, RowOperator, Sort,
 };
@@ -42,7 +41,7 @@ pub(super) fn finish_with(
     let lock = lock_specs(&from, clauses.locks)?;
     from.locked |= locked_slots(&lock);
     let columns = result.columns(&from.scope);
-    super::semi::convert(&mut from, cx.figures);
+    super::rules::rewrite_from(&mut from, cx.figures);
     let each_row = !result.grouped && !clauses.distinct;
     let limited = count.is_some() && each_row && !clauses.counts_all;
     let (mut rows, adjacent) = result.join(&from, (&aggregates, &clauses), limited, cx);
@@ -53,7 +52,7 @@ pub(super) fn finish_with(
     }
     let inner_locks = !cx.inner && cx.reads.locks.get();
     rows = if result.grouped {
-        result.aggregated(rows, adjacent, (&from, aggregates.list, clauses.rollup), cx)
+        result.aggregated(rows, adjacent, (&from, aggregates.list, clauses.rollup))
     } else {
         rows.filtered_once(constant_part(&from))
     };
@@ -120,7 +119,7 @@ fn settle(plan: &mut QueryPlan, cx: &PlanCx<'_>) {
     if !cx.inner {
         plan.inner_tables = cx.reads.tables.take();
     }
-    super::rules::apply(plan);
+    super::rules::rewrite_plan(plan, cx.figures);
 }
 
 /// Expressions that are evaluated for each row, or for each group.
@@ -264,22 +263,14 @@ impl BoundClauses {
     /// The rows of the groups, and HAVING on them.
     fn aggregated(
         &mut self,
-        mut input: RowOperator,
+        input: RowOperator,
         adjacent: bool,
         (from, calls, rollup): (&From, Vec<AggregateCall>, bool),
-        cx: &PlanCx<'_>,
     ) -> RowOperator {
-        let mut method = match adjacent {
+        let method = match adjacent {
             true => AggregateMethod::Stream,
             false => AggregateMethod::Hash,
         };
-        if self.group_by.is_empty() && !rollup {
-            let lookups = extremes(from, &calls, self.expressions(), cx);
-            if let Some(RowOperator::Scan(scan)) = lookups.first().and_then(QueryPlan::rows) {
-                input = RowOperator::Scan(scan.clone());
-                method = AggregateMethod::MinMaxByIndex(lookups);
-            }
-        }
         let mut carried = Vec::new();
         let order = self.order_by.iter().map(|key| &key.expr);
         let above = self.items.iter().map(|i| &i.expr).chain(order);

@@ -10,36 +10,60 @@
 //! Left out are columns whose index orders otherwise than MIN does (ENUM, SET,
 //! JSON), rows to lock, and queries that read columns outside of aggregates.
 
-use super::from::From;
+use super::from::{Block, From};
 use super::group_order::Purpose;
 use super::join_tree::{Wanted, join_tree};
-use super::physical::ResultOperator;
-use super::select::PlanCx;
+use super::physical::{Aggregate, AggregateMethod, ResultOperator, RowOperator};
 use super::{OrderKey, QueryPlan};
-use crate::bind::{Aggregate, AggregateKind};
+use crate::bind::{Aggregate as AggregateCall, AggregateKind, Scope, Source};
 use crate::expr::{Expr, ExprKind, Truth};
+use crate::statistics::Figures;
 use porpoise_types::{ColumnType, Kind};
 use std::cell::OnceCell;
 
-/// A query of one row for each aggregate; none where they do not all go through
-/// an index. `others` are the expressions outside of aggregates.
-pub(super) fn extremes<'e>(
-    from: &From,
-    aggregates: &[Aggregate],
-    others: impl Iterator<Item = &'e Expr>,
-    cx: &PlanCx<'_>,
-) -> Vec<QueryPlan> {
-    let mut reads_columns = false;
-    others.for_each(|e| e.columns(&mut |_, _| reads_columns = true));
-    let plain = |a: &Aggregate| {
-        let extreme = matches!(a.kind, AggregateKind::Min | AggregateKind::Max);
-        extreme && a.args.iter().all(orders)
+/// The rule: an aggregation that fits gets a query of one row for each of its calls,
+/// and its input is the scan of the first.
+pub(super) fn min_max_by_index(plan: &mut QueryPlan, figures: &dyn Figures) {
+    let Some(lookups) = lookups(plan, figures) else {
+        return;
     };
-    if reads_columns || aggregates.is_empty() || !is_simple(from) || !aggregates.iter().all(plain) {
-        return Vec::new();
+    let scan = lookups.first().and_then(|first| first.rows()?.as_scan());
+    let Some((scan, aggregate)) = scan.cloned().zip(plan.aggregate_mut()) else {
+        return;
+    };
+    *aggregate.input.below_once_mut() = RowOperator::Scan(Box::new(scan));
+    aggregate.method = AggregateMethod::MinMaxByIndex(lookups);
+}
+
+/// The queries of one row; `None` where the plan is of another shape, or one of them
+/// finds no index.
+fn lookups(plan: &QueryPlan, figures: &dyn Figures) -> Option<Vec<QueryPlan>> {
+    let aggregate = plan.rows()?.aggregate()?;
+    if !fits(aggregate) {
+        return None;
     }
-    let found: Option<Vec<QueryPlan>> = aggregates.iter().map(|a| one(from, a, cx)).collect();
-    found.unwrap_or_default()
+    let [source] = plan.sources.as_slice() else {
+        return None;
+    };
+    let conditions = conditions(aggregate)?;
+    source.table()?;
+    let calls = aggregate.calls.iter();
+    calls
+        .map(|call| lookup(source, &conditions, call, figures))
+        .collect()
+}
+
+/// Whether it asks for nothing but MIN and MAX of plain columns of all rows.
+fn fits(aggregate: &Aggregate) -> bool {
+    let extreme = |call: &AggregateCall| {
+        let extreme = matches!(call.kind, AggregateKind::Min | AggregateKind::Max);
+        extreme && call.args.iter().all(orders)
+    };
+    aggregate.group_by.is_empty()
+        && !aggregate.rollup
+        && aggregate.carried.is_empty()
+        && !aggregate.calls.is_empty()
+        && aggregate.calls.iter().all(extreme)
 }
 
 /// A plain column that its indexes order as MIN and MAX do.
@@ -48,51 +72,59 @@ fn orders(e: &Expr) -> bool {
     ordered && matches!(e.kind, ExprKind::Column { .. })
 }
 
-/// One stored table, plainly read.
-fn is_simple(from: &From) -> bool {
-    let [source] = from.scope.sources.as_slice() else {
-        return false;
-    };
-    let conditions = &from.block.conditions;
-    source.table().is_some()
-        && from.block.outers.is_empty()
-        && from.semis.is_empty()
-        && from.locked == 0
-        && conditions.iter().all(|c| c.is_fixed() && !c.has_query())
+/// The conditions of an aggregation over one table, plainly read.
+fn conditions(aggregate: &Aggregate) -> Option<Vec<Expr>> {
+    let scan = aggregate.input.below_once().as_scan()?;
+    let conditions = || scan.implied.iter().chain(&scan.filter);
+    let plain = conditions().all(|c| c.is_fixed() && !c.has_query());
+    (plain && scan.lock().is_none()).then(|| conditions().cloned().collect())
 }
 
 /// The query of the row that has the value.
-fn one(from: &From, aggregate: &Aggregate, cx: &PlanCx<'_>) -> Option<QueryPlan> {
-    let [column] = aggregate.args.as_slice() else {
+fn lookup(
+    source: &Source,
+    conditions: &[Expr],
+    call: &AggregateCall,
+    figures: &dyn Figures,
+) -> Option<QueryPlan> {
+    let [column] = call.args.as_slice() else {
         return None;
     };
-    let mut own = From {
-        scope: from.scope.clone(),
-        block: from.block.clone(),
+    let mut conditions = conditions.to_vec();
+    if column.nullable {
+        conditions.push(not_null(column));
+    }
+    let from = From {
+        scope: Scope {
+            sources: vec![source.clone()],
+            ..Scope::default()
+        },
+        block: Block {
+            tables: vec![0],
+            conditions,
+            ..Block::default()
+        },
         ..From::default()
     };
-    if column.nullable {
-        own.block.conditions.push(not_null(column));
-    }
     let order = [OrderKey {
         expr: column.clone(),
-        desc: aggregate.kind == AggregateKind::Max,
+        desc: call.kind == AggregateKind::Max,
     }];
-    let needed = super::needed::needed(&own, std::iter::once(column));
+    let needed = super::needed::needed(&from, std::iter::once(column));
     let wanted = Wanted {
         order: &order,
         purpose: Purpose::Sort,
         groups: OnceCell::new(),
         limited: true,
         needed: &needed,
-        figures: cx.figures,
+        figures,
     };
-    let (rows, ordered) = join_tree(&own, &wanted);
+    let (rows, ordered) = join_tree(&from, &wanted);
     if !ordered {
         return None;
     }
     let root = ResultOperator::Project(rows);
-    let mut plan = QueryPlan::new(own.scope.sources, vec![column.clone()], root);
+    let mut plan = QueryPlan::new(from.scope.sources, vec![column.clone()], root);
     super::placement::settle(&mut plan);
     Some(plan)
 }

@@ -370,12 +370,14 @@ impl QueryPlan {
         self.rows().is_some_and(|rows| rows.aggregate().is_some())
     }
 
-    /// The only table of a query without LIMIT and groups, with the conditions on no
-    /// table.
-    pub(super) fn single_scan(&self) -> Option<(&Scan, &[Expr])> {
-        match &self.root {
+    pub(super) fn aggregate_mut(&mut self) -> Option<&mut Aggregate> {
+        self.root.input_mut()?.aggregate_mut()
+    }
+
+    /// The only table of a query without groups, with the conditions on no table.
+    pub fn single_scan(&self) -> Option<(&Scan, &[Expr])> {
+        match self.root.bottom() {
             ResultOperator::PointLookup(lookup) => Some((&lookup.scan, &lookup.once)),
-            ResultOperator::Limit(_) | ResultOperator::CountFoundRows(_) => None,
             root => match root.input()? {
                 RowOperator::OneTimeFilter(filter) => {
                     Some((filter.input.as_scan()?, &filter.conditions))
@@ -590,6 +592,21 @@ impl RowOperator {
         match self {
             RowOperator::Scan(scan) | RowOperator::FusedScan(scan) => Some(scan),
             _ => None,
+        }
+    }
+
+    /// The operator below conditions on no table.
+    pub(super) fn below_once(&self) -> &RowOperator {
+        match self {
+            RowOperator::OneTimeFilter(filter) => &filter.input,
+            other => other,
+        }
+    }
+
+    pub(super) fn below_once_mut(&mut self) -> &mut RowOperator {
+        match self {
+            RowOperator::OneTimeFilter(filter) => &mut filter.input,
+            other => other,
         }
     }
 

@@ -36,8 +36,8 @@ pub(super) struct SemiJoin {
     pub(super) kind: JoinKind,
 }
 
-/// Turns conditions of the outermost block into semi-joins where they allow.
-pub(super) fn convert(from: &mut From, figures: &dyn Figures) {
+/// The rule: conditions of the outermost block become semi-joins where they allow.
+pub(super) fn semi_joins(from: &mut From, figures: &dyn Figures) {
     let conditions = std::mem::take(&mut from.block.conditions);
     let mut kept: Vec<Expr> = Vec::with_capacity(conditions.len());
     let mut candidates = Vec::new();
@@ -97,7 +97,12 @@ fn plain(plan: &QueryPlan) -> bool {
     let ([source], Some((scan, _))) = (plan.sources.as_slice(), plan.single_scan()) else {
         return false;
     };
-    source.table().is_some() && !plan.has_subqueries && scan.lock().is_none() && plan.is_fixed()
+    let whole = plan.root.limit().is_none();
+    source.table().is_some()
+        && whole
+        && !plan.has_subqueries
+        && scan.lock().is_none()
+        && plan.is_fixed()
 }
 
 fn worthwhile(test: &QueryTest, from: &From, figures: &dyn Figures) -> bool {
