@@ -18,6 +18,7 @@
 //! * [`stack`]: remaining stack space, for code that recurses on input.
 //! * [`sync`]: mutexes, atomics and threads, replaceable by ones that a test
 //!   schedules.
+//! * [`temp_files`]: temporary files within a limit.
 //! * [`threads`]: starting threads, and the policy for their panics.
 
 pub mod base64;
@@ -34,4 +35,5 @@ pub mod sleeper;
 pub mod sorting;
 pub mod stack;
 pub mod sync;
+pub mod temp_files;
 pub mod threads;

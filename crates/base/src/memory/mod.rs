@@ -26,8 +26,9 @@
 //! happens to run, and costs every allocation); a reservation kept by idle connections (ten
 //! thousand of them would hold 640 MB of budget and use none of it).
 
-use std::sync::Arc;
+use crate::temp_files::TempDir;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 /// Bytes that a connection may use even when the server's budget is used up.
 pub const FLOOR: u64 = 16 * 1024;
@@ -88,6 +89,8 @@ pub struct MemoryBudget {
     peak: AtomicU64,
     classes: [AtomicU64; MemoryClass::ALL.len()],
     refusals: [AtomicU64; 3],
+    /// The directory for what exceeds memory.
+    temp_dir: OnceLock<Arc<TempDir>>,
 }
 
 impl Default for MemoryBudget {
@@ -105,7 +108,19 @@ impl MemoryBudget {
             peak: AtomicU64::new(0),
             classes: Default::default(),
             refusals: Default::default(),
+            temp_dir: OnceLock::new(),
         }
+    }
+
+    /// Sets the directory of temporary files, once, to which statements write what exceeds their
+    /// memory.
+    pub fn set_temp_dir(&self, dir: Arc<TempDir>) {
+        let _ = self.temp_dir.set(dir);
+    }
+
+    /// The directory of temporary files.
+    pub fn temp_dir(&self) -> Option<&Arc<TempDir>> {
+        self.temp_dir.get()
     }
 
     /// The limit in bytes.
@@ -332,6 +347,24 @@ impl MemoryTracker {
             .reserve(self.class, wanted.saturating_sub(reserved))?;
         self.reserved.store(wanted, Relaxed);
         Ok(())
+    }
+
+    /// The smallest of the limits of the tracker, the connection and the server.
+    pub fn limit(&self) -> u64 {
+        let own = self.limit.load(Relaxed);
+        let connection = self.connection.limit.load(Relaxed);
+        own.min(connection).min(self.connection.server.limit())
+    }
+
+    /// Bytes until half of the tracker's or of the connection's limit is used, or three quarters
+    /// of the server's. Without any left, what can be kept elsewhere should be.
+    pub fn headroom(&self) -> u64 {
+        let own = (self.limit.load(Relaxed) / 2).saturating_sub(self.used());
+        let connection = &self.connection;
+        let shared = (connection.limit.load(Relaxed) / 2).saturating_sub(connection.used());
+        let limit = connection.server.limit();
+        let server = (limit - limit / 4).saturating_sub(connection.server.used());
+        own.min(shared).min(server)
     }
 
     /// Counts bytes that are already allocated and cannot be freed, beyond any limit if need be.
