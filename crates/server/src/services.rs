@@ -19,10 +19,12 @@ use porpoise_access::{
 };
 use porpoise_base::disk::Disk;
 use porpoise_base::memory::MemoryBudget;
+use porpoise_base::temp_files::TempDir;
 use porpoise_kv::Engine;
 use porpoise_memcached::{Authentication, Cache, Memcached, Reaper, Settings};
 use porpoise_rows::Db;
 use porpoise_sql::{SqlConfig, SqlServer};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Engine, rows, SQL and the protocols of a running server.
@@ -67,6 +69,7 @@ impl Services {
         let db =
             rows::open(engine.clone()).map_err(|e| failed("the catalog cannot be opened", &e))?;
         let memory = Arc::new(MemoryBudget::default());
+        memory.set_temp_dir(temp_dir(config)?);
         let setup = SqlConfig {
             variables: variables(config),
             root_password: root_password.map(str::to_owned),
@@ -194,12 +197,28 @@ fn login_policy(sql: &SqlServer) -> (DelayPolicy, u16) {
 /// Smallest `statement-memory` in bytes.
 const LEAST_STATEMENT_MEMORY: u64 = 64 << 20;
 
+/// Path of the directory of temporary files.
+fn temp_path(config: &Config) -> PathBuf {
+    let own = || config.data_dir.join("tmp");
+    config.tmp_dir.clone().unwrap_or_else(own)
+}
+
+/// Opens the directory of temporary files.
+fn temp_dir(config: &Config) -> Result<Arc<TempDir>, StartError> {
+    let path = temp_path(config);
+    TempDir::open(&path, config.tmp_dir_limit).map_err(|error| {
+        let at = path.display();
+        StartError::usage(format!("temporary directory {at} cannot be used: {error}"))
+    })
+}
+
 /// Settings that clients read as system variables.
 fn variables(config: &Config) -> Vec<(String, String)> {
     // Whole seconds, and at least what the variables take.
     let seconds = |d: std::time::Duration| d.as_secs().max(2).to_string();
     let mut list = vec![
         ("datadir", config.data_dir.display().to_string()),
+        ("tmpdir", temp_path(config).display().to_string()),
         ("max_connections", config.max_connections.to_string()),
         ("connect_timeout", seconds(config.connect_timeout)),
         ("net_read_timeout", seconds(config.net_read_timeout)),

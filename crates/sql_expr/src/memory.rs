@@ -19,6 +19,7 @@ use porpoise_base::memory::{
     ConnectionMemory, MemoryBudget, MemoryCharge, MemoryClass, MemoryLimit, MemoryRefused,
     MemoryTracker,
 };
+use porpoise_base::temp_files::TempDir;
 use porpoise_kv::Stat;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -132,7 +133,31 @@ pub fn stats(budget: &MemoryBudget) -> Vec<Stat> {
         ),
         refused("client_memory_refused_server_total", MemoryLimit::Server),
     ]);
+    stats.extend(
+        budget
+            .temp_dir()
+            .into_iter()
+            .flat_map(|dir| temp_stats(dir)),
+    );
     stats
+}
+
+/// Figures of temporary files.
+fn temp_stats(dir: &TempDir) -> [Stat; 2] {
+    [
+        Stat {
+            name: "temporary_file_bytes",
+            help: "Bytes of temporary files of running statements.",
+            counter: false,
+            value: dir.used(),
+        },
+        Stat {
+            name: "temporary_files_total",
+            help: "Temporary files created for statements.",
+            counter: true,
+            value: dir.created(),
+        },
+    ]
 }
 
 impl SessionMemory {

@@ -145,6 +145,10 @@ pub struct Config {
     pub memory_limit: Option<u64>,
     /// Memory for statements and connections in bytes; `None` is unlimited.
     pub statement_memory: Option<u64>,
+    /// Directory of temporary files; `None`: `tmp` in the data directory.
+    pub tmp_dir: Option<PathBuf>,
+    /// Bytes of all temporary files; `None` is unlimited.
+    pub tmp_dir_limit: Option<u64>,
     /// Own certificate (PEM); made at first start if not given.
     pub tls_cert: Option<PathBuf>,
     /// Its key (PEM).

@@ -140,6 +140,12 @@ settings! {
     "statement-memory" "SIZE" = "25%":
         "Memory for statements and connections (sorts, joins, results, prepared statements), at least 64M",
         |c, t| c.statement_memory = size(t)?;
+    "tmp-dir" "DIR" = "":
+        "Directory of temporary files of statements that exceed their memory; default: tmp in the data directory",
+        |c, t| c.tmp_dir = Some(directory(t)?);
+    "tmp-dir-limit" "SIZE" = "10G":
+        "Size of all temporary files together, or off; beyond it statements fail (1021)",
+        |c, t| c.tmp_dir_limit = size(t)?;
     "tls-cert" "FILE" = "":
         "Certificate chain (PEM) that replaces the self-signed certificate created at first start",
         |c, t| c.tls_cert = path(t)?;
@@ -251,6 +257,8 @@ pub fn defaults() -> Config {
         shutdown_timeout: Duration::ZERO,
         memory_limit: None,
         statement_memory: None,
+        tmp_dir: None,
+        tmp_dir_limit: None,
         tls_cert: None,
         tls_key: None,
         ssl_ca: None,

@@ -13,6 +13,7 @@ mod conflicts;
 mod disk;
 mod memory;
 mod reclaiming;
+mod spilling;
 #[allow(dead_code, reason = "shared with other tests, which use more of it")]
 #[path = "../system/support/mod.rs"]
 mod support;

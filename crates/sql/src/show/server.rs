@@ -7,6 +7,7 @@ use crate::error::{Result, SqlError};
 use crate::parse::ast::VarScope;
 use crate::vars::VARIABLES;
 use porpoise_access::{Privileges, ndbmemcache};
+use porpoise_base::temp_files::TempDir;
 use porpoise_types::{Charset, Collation, Level, Value};
 use std::sync::atomic::Ordering;
 
@@ -37,6 +38,8 @@ pub fn status(cx: &StatementContext) -> Rows {
     let server = &cx.server;
     let c = &server.counters;
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let temp_dir = server.memory.temp_dir();
+    let temp = |count: fn(&TempDir) -> u64| temp_dir.map_or(0, |dir| count(dir));
     let mut list: Vec<(String, String)> = [
         ("Com_commit", load(&c.commits)),
         ("Com_delete", load(&c.deletes)),
@@ -46,6 +49,11 @@ pub fn status(cx: &StatementContext) -> Rows {
         ("Com_stmt_prepare", load(&c.prepares)),
         ("Com_update", load(&c.updates)),
         ("Connections", load(&c.connections)),
+        (
+            "Created_tmp_disk_tables",
+            temp(|dir| dir.tables.load(Ordering::Relaxed)),
+        ),
+        ("Created_tmp_files", temp(TempDir::created)),
         ("Global_connection_memory", server.memory.used()),
         ("Open_tables", server.db.catalog().tables.len() as u64),
         ("Porpoise_snapshot_conflicts", load(&c.conflicts)),
@@ -54,6 +62,10 @@ pub fn status(cx: &StatementContext) -> Rows {
         ("Queries", load(&c.questions)),
         ("Questions", load(&c.questions)),
         ("Slow_queries", 0),
+        (
+            "Sort_merge_passes",
+            temp(|dir| dir.merges.load(Ordering::Relaxed)),
+        ),
         ("Threads_connected", server.processes.count() as u64),
         ("Threads_running", running(cx)),
         ("Uptime", server.uptime()),

@@ -63,6 +63,9 @@ impl Node {
                     false => write!(out, " rows={rows:.2}"),
                 };
                 let _ = write!(out, " loops={})", actual.loops);
+                if let (parts @ 1.., bytes) = actual.spilled {
+                    let _ = write!(out, " (spilled parts={parts} bytes={bytes})");
+                }
             }
             Some(None) => out.push_str(" (never executed)"),
             None => {}
@@ -189,7 +192,9 @@ impl<'t> Tree<'t> {
             }
             ResultOperator::Distinct(distinct) => {
                 let node = self.rows(&distinct.input, &plan.sources);
-                Node::new("Deduplicate rows", vec![node])
+                let mut node = Node::new("Deduplicate rows", vec![node]);
+                node.actual = self.actual(plan, Role::Sort);
+                node
             }
             ResultOperator::Sort(sort) => self.sort(sort, "", plan),
             ResultOperator::TopN(sort) => self.sort(sort, ", first rows only", plan),

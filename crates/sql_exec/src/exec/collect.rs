@@ -35,6 +35,9 @@ pub(super) fn run(
     };
     let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> ExecResult<bool> {
         buffer.offer(row, cx, states)?;
+        if buffer.is_over() && states.may_spill() {
+            buffer.spill(states)?;
+        }
         Ok(buffer.len() < enough)
     };
     // DISTINCT may want more groups than rows. A scan goes on when rows are left out.
@@ -46,7 +49,9 @@ pub(super) fn run(
     };
     let since = exec.begin_part();
     rows::run(plan, input, demand, exec, &mut consume)?;
-    let sent = buffer.send(sink, window)?;
+    buffer.finish(states)?;
+    exec.note_spilled(plan, Role::Sort, buffer.spilled());
+    let sent = buffer.send(sink, window, states)?;
     exec.end_part(plan, Role::Sort, (1, sent), since);
     Ok(sent)
 }

@@ -9,6 +9,8 @@
 //!    subquery (SLEEP, GET_LOCK), and where results are kept, not streamed: see the
 //!    invariant of [`super::show`].
 //! 2. Rows are judged by the same conditions as in a scan by batches.
+//! 3. When an operator above spills, the other rows of a batch are copied and consumed after
+//!    the engine's call: writing to a file may wait.
 
 use super::conditions::Conditions;
 use super::fetch::Cursor;
@@ -16,7 +18,7 @@ use super::join::Consumer;
 use super::profile::Role;
 use super::pruning::Pruning;
 use super::query::cx_of;
-use super::show::{Progress, columns_of_entries, show_entries, show_rows};
+use super::show::{Progress, columns_of_entries, copied_slot, show_entries, show_rows};
 use super::{Exec, ExecResult};
 use crate::bind::Source;
 use crate::error::SqlError;
@@ -28,6 +30,9 @@ use bumpalo::Bump;
 /// Rows in one call of the engine; between two of them a statement can be
 /// cancelled.
 const BATCH: usize = 1024;
+
+/// The same where rows are copied.
+const COPIED: usize = 256;
 
 /// Shows the consumer every row that the conditions let through.
 pub(super) fn run(
@@ -47,34 +52,38 @@ pub(super) fn run(
         false => Vec::new(),
     };
     let since = exec.begin_part();
+    let states = exec.shared.states;
     let mut conditions = Conditions::new(&scan.filter);
     let (mut rows, mut compiled) = (0, false);
     loop {
         exec.check_cancelled()?;
         arena.reset();
         let cx = cx_of(exec, &arena);
+        let batch = if states.is_spilling() { COPIED } else { BATCH };
+        let mut copied = Vec::new();
         let mut visit = |slot: Slot<'_>| -> ExecResult<bool> {
             let row = [slot];
             if !conditions.hold(&row, &cx)? {
                 return Ok(true);
             }
             rows += 1;
+            if states.is_spilling() {
+                copied.push(copied_slot(slot, table, &arena)?);
+                return Ok(true);
+            }
             consume(&row, &cx)
         };
         let at = (&*exec, &arena);
-        let progress = match scan.is_covering() {
-            true => show_entries(
-                table,
-                &columns,
-                &mut cursor,
-                &pruning,
-                at,
-                BATCH,
-                &mut visit,
-            )?,
-            false => show_rows(table, &mut cursor, &pruning, exec, BATCH, &mut visit)?,
-        };
-        if progress != Progress::More {
+        let cursor = &mut cursor;
+        let progress = states.while_showing(|| match scan.is_covering() {
+            true => show_entries(table, &columns, cursor, &pruning, at, batch, &mut visit),
+            false => show_rows(table, cursor, &pruning, exec, batch, &mut visit),
+        })?;
+        let mut wants_more = true;
+        for slot in copied {
+            wants_more = wants_more && consume(&[slot], &cx)?;
+        }
+        if progress != Progress::More || !wants_more {
             break;
         }
         if !std::mem::replace(&mut compiled, true) {

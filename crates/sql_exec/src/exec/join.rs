@@ -16,11 +16,13 @@
 use super::conditions::Conditions;
 use super::driving_scan::DrivingScan;
 use super::index_lookup::{LookedUp, lookup};
-use super::materialized::{Materialized, MaterializedTables, number_key};
+use super::join_hash_table::JoinHashTable;
+use super::materialized::{Materialized, MaterializedTables, SpilledInputs, number_key};
 use super::profile::Role;
 use super::query::{all_true, cx_of};
 use super::rows::Demand;
 use super::scan::slot_of;
+use super::spilled_build::{Judged, SpilledBuild};
 use super::{Exec, ExecResult, derived};
 use crate::bind::{Origin, Source};
 use crate::error::SqlError;
@@ -85,9 +87,28 @@ fn pipeline(mut operator: &RowOperator) -> (&RowOperator, Joins<'_>) {
 }
 
 /// Runs a tree of joins, or a scan alone, and hands every joined row to the consumer.
+///
+/// A join finds at its first batch that a right side exceeds its share of memory, before the
+/// consumer has got a row. It starts again then, and reads that side into files.
 pub(super) fn run(
     plan: &QueryPlan,
     operator: &RowOperator,
+    demand: Demand<'_>,
+    exec: &mut Exec<'_>,
+    consume: &mut Consumer<'_>,
+) -> ExecResult<()> {
+    let spilled = SpilledInputs::default();
+    loop {
+        let done = run_pipeline(plan, (operator, &spilled), demand, exec, consume);
+        if !spilled.again.take() {
+            return done;
+        }
+    }
+}
+
+fn run_pipeline(
+    plan: &QueryPlan,
+    (operator, spilled): (&RowOperator, &SpilledInputs),
     demand: Demand<'_>,
     exec: &mut Exec<'_>,
     consume: &mut Consumer<'_>,
@@ -100,7 +121,7 @@ pub(super) fn run(
     let tables = tables_of(&plan.sources);
     let mut inner = Inner {
         plan,
-        materialized: MaterializedTables::new(&held, tables.clone()),
+        materialized: MaterializedTables::new(&held, tables.clone(), spilled),
         tables,
         conditions: HashMap::new(),
     };
@@ -203,6 +224,7 @@ impl<'h> Inner<'h> {
         let Some((join, rest)) = joins.split_first() else {
             let cx = cx_of(exec, arena);
             let mut pacer = Pacer::new();
+            self.materialized.note_consumed();
             for tuple in tuples {
                 pacer.tick()?;
                 if !consume(tuple, &cx)? {
@@ -320,39 +342,59 @@ impl<'h> Inner<'h> {
             _ => {}
         }
         let held = self.materialized.rows(join, &source.origin, exec)?;
-        let Some(table) = &held.table else {
-            return Ok(Candidates::All(held));
-        };
         let cx = cx_of(exec, arena);
-        let mut first = Vec::with_capacity(batch.len());
-        if table.unit().is_some() {
-            let conditions = self.conditions.get(&std::ptr::from_ref(join).addr());
-            let probe = conditions.and_then(|j| j.probe.as_ref());
-            let Some((probe, part)) = probe.zip(join.hash_keys().first()) else {
-                return Err(SqlError::internal("a key without numbers").into());
-            };
-            for (_, tuple) in batch {
-                first.push(match probe.eval(tuple) {
-                    Found::Value(number) => table.first_of_number(number),
-                    Found::Null => None,
-                    Found::Elsewhere => table.first_of_value(eval(&part.probe, tuple, &cx)?),
-                });
+        let table = match &*held {
+            Materialized::Spilled(build) if build.has_keys() => {
+                let tuples = batch.iter().map(|(_, tuple)| *tuple);
+                return build.candidates(join.hash_keys(), tuples, &cx);
             }
-            return Ok(Candidates::Hashed(held, first));
-        }
-        let mut key = Vec::new();
-        for (_, tuple) in batch {
-            key.clear();
-            let mut known = true;
-            for part in join.hash_keys() {
-                let value = eval(&part.probe, tuple, &cx)?;
-                known &= append_comparable(value, &part.probe.ty, part.how, &cx, &mut key)?;
+            Materialized::Kept {
+                table: Some(table), ..
+            } => table,
+            Materialized::Kept { table: None, .. } | Materialized::Spilled(_) => {
+                return Ok(Candidates::All(held));
             }
-            // What has no encoding is NULL, and equal to nothing.
-            first.push(known.then(|| table.first(&key)).flatten());
-        }
+        };
+        let conditions = self.conditions.get(&std::ptr::from_ref(join).addr());
+        let probe = conditions.and_then(|j| j.probe.as_ref());
+        let first = first_of_keys((join, probe), table, batch, &cx)?;
         Ok(Candidates::Hashed(held, first))
     }
+}
+
+/// The first row of a hash table for each row of the batch.
+fn first_of_keys<'a>(
+    (join, probe): (&Join, Option<&NumberExpr<'_>>),
+    table: &JoinHashTable<'_>,
+    batch: &[Grown<'a>],
+    cx: &EvalCx<'a>,
+) -> ExecResult<Vec<Option<usize>>> {
+    let mut first = Vec::with_capacity(batch.len());
+    if table.unit().is_some() {
+        let Some((probe, part)) = probe.zip(join.hash_keys().first()) else {
+            return Err(SqlError::internal("a key without numbers").into());
+        };
+        for (_, tuple) in batch {
+            first.push(match probe.eval(tuple) {
+                Found::Value(number) => table.first_of_number(number),
+                Found::Null => None,
+                Found::Elsewhere => table.first_of_value(eval(&part.probe, tuple, cx)?),
+            });
+        }
+        return Ok(first);
+    }
+    let mut key = Vec::new();
+    for (_, tuple) in batch {
+        key.clear();
+        let mut known = true;
+        for part in join.hash_keys() {
+            let value = eval(&part.probe, tuple, cx)?;
+            known &= append_comparable(value, &part.probe.ty, part.how, cx, &mut key)?;
+        }
+        // What has no encoding is NULL, and equal to nothing.
+        first.push(known.then(|| table.first(&key)).flatten());
+    }
+    Ok(first)
 }
 
 /// Each row of the batch with the rows of one table that belong to it.
@@ -395,6 +437,10 @@ fn by_rows<'a, 'h: 'a, 'x: 'a>(
                 out.push((from, &*cx.arena.alloc_slice_copy(&joined)));
             }
         }
+        if let Some(build) = candidates.in_files() {
+            let each = (from, tuple, build);
+            found = by_file((join, conditions), each, (cx, &mut out))?;
+        }
         let alone = match join.kind {
             JoinKind::Inner => false,
             JoinKind::Left | JoinKind::Anti => !found,
@@ -405,6 +451,43 @@ fn by_rows<'a, 'h: 'a, 'x: 'a>(
         }
     }
     Ok(out)
+}
+
+/// Adds a row joined with the rows of a table that belong to it, which are in a file; whether
+/// there are any.
+fn by_file<'a, 'h: 'a>(
+    (join, conditions): (&'h Join, &JoinConditions<'h>),
+    (from, tuple, build): (usize, Tuple<'a>, &SpilledBuild<'h>),
+    (cx, out): (&EvalCx<'a>, &mut Vec<Grown<'a>>),
+) -> ExecResult<bool> {
+    let slot = join.right.slot;
+    let mut found = false;
+    let mut judge = |candidate: Slot<'_>| -> ExecResult<Judged> {
+        let mut joined: SmallVec<[Slot<'_>; 8]> = SmallVec::from_slice(tuple);
+        if let Some(place) = joined.get_mut(slot) {
+            *place = candidate;
+        }
+        if !conditions.on.hold(&joined, cx)? {
+            return Ok(Judged::Rejected);
+        }
+        found = true;
+        if matches!(join.kind, JoinKind::Semi | JoinKind::Anti) {
+            return Ok(Judged::Enough);
+        }
+        Ok(match conditions.filter.hold(&joined, cx)? {
+            true => Judged::Kept,
+            false => Judged::Rejected,
+        })
+    };
+    let mut keep = |candidate: Slot<'a>| {
+        let joined = cx.arena.alloc_slice_copy(tuple);
+        if let Some(place) = joined.get_mut(slot) {
+            *place = candidate;
+        }
+        out.push((from, &*joined));
+    };
+    build.each(cx.arena, &mut judge, &mut keep)?;
+    Ok(found)
 }
 
 /// Each row of the batch with those that grew from it in an outer join of
@@ -433,11 +516,13 @@ fn by_nested<'a, 'h: 'a>(
 }
 
 /// The rows that may belong to those of a batch.
-enum Candidates<'a, 'h> {
+pub(super) enum Candidates<'a, 'h> {
     /// Rows that an index led to.
     LookedUp(LookedUp<'a>),
     /// These, for each row of the batch.
     Lists(Vec<Vec<Slot<'a>>>),
+    /// Lists, and the position of the one of each row of the batch.
+    Shared(Vec<Vec<Slot<'a>>>, Vec<usize>),
     /// Of those held the ones from this position on, for each.
     Hashed(Rc<Materialized<'h>>, Vec<Option<usize>>),
     /// All that are held.
@@ -445,18 +530,39 @@ enum Candidates<'a, 'h> {
 }
 
 impl<'a, 'h: 'a> Candidates<'a, 'h> {
-    /// Those of the row at this position of the batch.
+    /// The files that hold all.
+    fn in_files(&self) -> Option<&SpilledBuild<'h>> {
+        match self {
+            Candidates::All(held) => match &**held {
+                Materialized::Spilled(build) => Some(build),
+                Materialized::Kept { .. } => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Those in memory of the row at this position of the batch.
     fn of(&self, at: usize) -> impl Iterator<Item = Slot<'a>> + '_ {
         let (mut list, mut keys, mut chain): (&[Slot<'a>], _, _) = (&[], None, None);
         match self {
             Candidates::LookedUp(found) => keys = Some(found.of(at)),
             Candidates::Lists(rows) => list = rows.get(at).map_or(&[], Vec::as_slice),
-            Candidates::All(held) => list = &held.rows,
+            Candidates::Shared(lists, of) => {
+                let list_of = of.get(at).and_then(|list| lists.get(*list));
+                list = list_of.map_or(&[], Vec::as_slice);
+            }
+            Candidates::All(held) => {
+                if let Materialized::Kept { rows, .. } = &**held {
+                    list = rows;
+                }
+            }
             Candidates::Hashed(held, first) => {
-                let first = first.get(at).copied().flatten();
-                let rows = held.table.as_ref().map(|table| table.from(first));
-                let slots = rows.into_iter().flatten();
-                chain = Some(slots.filter_map(|row| held.rows.get(row).copied()));
+                if let Materialized::Kept { rows, table } = &**held {
+                    let first = first.get(at).copied().flatten();
+                    let found = table.as_ref().map(|table| table.from(first));
+                    let slots = found.into_iter().flatten();
+                    chain = Some(slots.filter_map(|row| rows.get(row).copied()));
+                }
             }
         }
         let list = list.iter().copied();

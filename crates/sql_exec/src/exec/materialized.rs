@@ -4,7 +4,8 @@
 //! read all of it costs less, its rows stand here for the time of the join:
 //! behind a hash table of the values of the join's equalities, or as a list
 //! that every row before is compared with. Derived and virtual tables are held
-//! in the same way.
+//! in the same way. A stored table that exceeds the operator's share of memory goes to
+//! temporary files ([`super::spilled_build`]).
 //!
 //! Invariant: the hash table only narrows. Rows that compare equal have equal
 //! keys, and every condition is checked again; NULL, which equals nothing,
@@ -15,10 +16,12 @@ use super::derived;
 use super::fetch::Cursor;
 use super::join::Tuple;
 use super::join_hash_table::JoinHashTable;
+use super::profile::Role;
 use super::pruning::Pruning;
 use super::query::cx_of;
 use super::scan::{fetch_slots, slot_of};
 use super::show::{Progress, copied_slot, show_entries, show_rows};
+use super::spilled_build::{SpilledBuild, SpillingBuild};
 use super::{Exec, ExecError, ExecResult};
 use crate::bind::Origin;
 use crate::error::SqlError;
@@ -48,11 +51,16 @@ const BATCH: usize = 256;
 const SHOWN: usize = 1024;
 
 /// Rows of a materialized input, and how they are found.
-pub(super) struct Materialized<'h> {
-    pub(super) rows: Vec<Slot<'h>>,
-    /// By the encoded values of the join's equalities; `None` where they
-    /// cannot be encoded.
-    pub(super) table: Option<JoinHashTable<'h>>,
+pub(super) enum Materialized<'h> {
+    /// In memory.
+    Kept {
+        rows: Vec<Slot<'h>>,
+        /// By the encoded values of the join's equalities; `None` where they
+        /// cannot be encoded.
+        table: Option<JoinHashTable<'h>>,
+    },
+    /// In temporary files.
+    Spilled(SpilledBuild<'h>),
 }
 
 /// The two sides of a join's only equality, where both are columns that are
@@ -77,6 +85,17 @@ pub(super) fn number_key<'h>(
     alike.then_some((known, own))
 }
 
+/// Inputs of a tree of joins that are known to exceed their share of memory.
+#[derive(Default)]
+pub(super) struct SpilledInputs {
+    /// Their slots, as bits.
+    slots: Cell<u64>,
+    /// An input was added: the join is to start again, so that its memory is released.
+    pub(super) again: Cell<bool>,
+    /// The consumer has got rows: the join cannot start again.
+    consumed: Cell<bool>,
+}
+
 /// Materialized inputs of a join, by slot.
 pub(super) struct MaterializedTables<'h> {
     arena: &'h Bump,
@@ -85,6 +104,11 @@ pub(super) struct MaterializedTables<'h> {
     by_slot: HashMap<usize, Rc<Materialized<'h>>>,
     /// Bytes of the arena that need not be counted any more.
     counted: Cell<usize>,
+    /// Bytes counted for the input that is being read.
+    kept: Cell<u64>,
+    /// Bytes counted for all inputs.
+    counted_all: Cell<u64>,
+    spilled: &'h SpilledInputs,
 }
 
 /// Bytes of a row beside its values, in a list and in a hash table.
@@ -92,20 +116,37 @@ const BESIDE: usize = size_of::<Slot<'_>>() + 4 * size_of::<usize>();
 
 impl<'h> MaterializedTables<'h> {
     /// Nothing yet, of a join of these tables, by slot.
-    pub(super) fn new(arena: &'h Bump, tables: Vec<Option<&'h Table>>) -> MaterializedTables<'h> {
+    pub(super) fn new(
+        arena: &'h Bump,
+        tables: Vec<Option<&'h Table>>,
+        spilled: &'h SpilledInputs,
+    ) -> MaterializedTables<'h> {
         MaterializedTables {
             arena,
             tables,
             by_slot: HashMap::new(),
             counted: Cell::new(0),
+            kept: Cell::new(0),
+            counted_all: Cell::new(0),
+            spilled,
         }
     }
 
-    /// Counts what the arena has grown by as the statement's.
-    fn count(&self, exec: &Exec<'_>) -> ExecResult<()> {
+    /// Counts what the arena has grown by, and so many rows, as the statement's; whether the
+    /// input is to be spilled.
+    fn count(&self, (rows, may_spill): (usize, bool), exec: &Exec<'_>) -> ExecResult<bool> {
         let now = self.arena.allocated_bytes();
-        let grown = now.saturating_sub(self.counted.replace(now));
-        Ok(exec.shared.states.hold(grown as u64)?)
+        let grown = now.saturating_sub(self.counted.replace(now)) + rows * BESIDE;
+        let states = exec.shared.states;
+        let over = if may_spill {
+            self.kept.set(self.kept.get() + grown as u64);
+            states.hold_or_spill(grown as u64, self.kept.get())?
+        } else {
+            states.hold(grown as u64)?;
+            false
+        };
+        self.counted_all.set(self.counted_all.get() + grown as u64);
+        Ok(over)
     }
 
     /// All rows that a join may need of its right side; read at the first time.
@@ -121,6 +162,7 @@ impl<'h> MaterializedTables<'h> {
         }
         let arena: &'h Bump = self.arena;
         self.counted.set(arena.allocated_bytes());
+        self.kept.set(0);
         let rows: Vec<Slot<'h>> = match origin {
             Origin::Virtual(table) => {
                 let rows = exec.server.rows(table.database, table.name)?;
@@ -132,17 +174,84 @@ impl<'h> MaterializedTables<'h> {
                 let cx = cx_of(exec, arena);
                 rows.rows.iter().map(|r| slot_of(r, &cx)).collect()
             }
-            Origin::Stored(table) => self.read_table(join, table, exec)?,
+            Origin::Stored(table) if self.spilled.slots.get() & scan.bit() != 0 => {
+                return self.spill_table(join, table, exec);
+            }
+            Origin::Stored(table) => match self.read_table(join, table, exec)? {
+                Some(rows) => rows,
+                None => {
+                    self.note_spilled(scan, exec)?;
+                    return self.spill_table(join, table, exec);
+                }
+            },
         };
         let table = match join.hash_keys() {
             [] => None,
             keys => self.hashed((scan.slot, keys), &rows, exec)?,
         };
-        self.count(exec)?;
-        exec.shared.states.hold((rows.len() * BESIDE) as u64)?;
-        let held = Rc::new(Materialized { rows, table });
-        self.by_slot.insert(scan.slot, held.clone());
-        Ok(held)
+        self.count((0, false), exec)?;
+        Ok(self.keep(scan.slot, Materialized::Kept { rows, table }))
+    }
+
+    /// Notes that the consumer gets rows.
+    pub(super) fn note_consumed(&self) {
+        self.spilled.consumed.set(true);
+    }
+
+    /// Notes that an input exceeds its share. An error where the join is to start again.
+    fn note_spilled(&self, scan: &Scan, exec: &Exec<'_>) -> ExecResult<()> {
+        let spilled = self.spilled;
+        spilled.slots.set(spilled.slots.get() | scan.bit());
+        if spilled.consumed.get() {
+            // The rows read stay in the arena to the join's end.
+            return Ok(());
+        }
+        spilled.again.set(true);
+        exec.shared.states.let_go(self.counted_all.take());
+        Err(SqlError::internal("a join that starts again").into())
+    }
+
+    fn keep(&mut self, slot: usize, input: Materialized<'h>) -> Rc<Materialized<'h>> {
+        let held = Rc::new(input);
+        self.by_slot.insert(slot, held.clone());
+        held
+    }
+
+    /// Writes the rows of a table to temporary files.
+    fn spill_table<'x: 'h>(
+        &mut self,
+        join: &'h Join,
+        table: &'h Table,
+        exec: &mut Exec<'x>,
+    ) -> ExecResult<Rc<Materialized<'h>>> {
+        let (scan, states) = (&join.right, exec.shared.states);
+        let empty = self.empty();
+        let mut build = SpillingBuild::new(Some(table), join.hash_keys(), states)?;
+        let mut cursor = Cursor::open(table, &scan.access, empty, &cx_of(exec, self.arena))?;
+        let alone = conditions_alone(join);
+        let mut arena = Bump::new();
+        loop {
+            exec.check_cancelled()?;
+            arena.reset();
+            let at = (empty, false);
+            let Some(batch) = fetch_slots(scan, table, &mut cursor, at, BATCH, exec, &arena)?
+            else {
+                break;
+            };
+            let cx = cx_of(exec, &arena);
+            let mut tuple: Vec<Slot<'_>> = empty.to_vec();
+            for found in batch {
+                if let Some(place) = tuple.get_mut(scan.slot) {
+                    *place = found;
+                }
+                if all_hold(&alone, &tuple, &cx)? {
+                    build.add((&tuple, scan.slot), &cx, states)?;
+                }
+            }
+        }
+        let build = build.finish(states)?;
+        exec.note_spilled(&join.right, Role::Scan, (1, build.bytes()));
+        Ok(self.keep(scan.slot, Materialized::Spilled(build)))
     }
 
     /// A row of which nothing is joined yet.
@@ -191,22 +300,19 @@ impl<'h> MaterializedTables<'h> {
         Ok(Some(table))
     }
 
+    /// The rows of a table; `None` where they are to be spilled.
     fn read_table<'x: 'h>(
         &self,
         join: &'h Join,
         table: &'h Table,
         exec: &mut Exec<'x>,
-    ) -> ExecResult<Vec<Slot<'h>>> {
+    ) -> ExecResult<Option<Vec<Slot<'h>>>> {
         let held: &'h Bump = self.arena;
         let scan = &join.right;
         let empty = self.empty();
         let mut cursor = Cursor::open(table, &scan.access, empty, &cx_of(exec, held))?;
-        // Conditions on this table alone hold rows off; the others are checked
-        // when the other tables are there.
-        let own = scan.bit();
         let unlocked = scan.lock().is_none();
-        let alone = |e: &&'h Expr| e.slots() == own && e.is_fixed() && unlocked;
-        let alone: Vec<&'h Expr> = join.on.iter().filter(alone).collect();
+        let alone = conditions_alone(join);
         if unlocked && scan.access.shows_rows() {
             let simple = alone.into_iter().filter(|e| !e.has_query());
             let conditions = Conditions::of(simple.collect());
@@ -217,25 +323,36 @@ impl<'h> MaterializedTables<'h> {
         let at = (empty, false);
         while let Some(batch) = fetch_slots(scan, table, &mut cursor, at, BATCH, exec, held)? {
             exec.check_cancelled()?;
+            let before = rows.len();
             let cx = cx_of(exec, held);
             for found in batch {
                 if let Some(place) = tuple.get_mut(scan.slot) {
                     *place = found;
                 }
-                let mut keep = true;
-                for condition in &alone {
-                    keep = keep && logic::truth(condition, &tuple, &cx)? == Some(true);
-                }
-                if keep {
+                if all_hold(&alone, &tuple, &cx)? {
                     rows.push(found);
                 }
             }
-            self.count(exec)?;
-            if rows.len() > MAX_HELD {
-                return Err(too_many());
+            if self.is_over(rows.len() - before, &rows, unlocked, exec)? {
+                return Ok(None);
             }
         }
-        Ok(rows)
+        Ok(Some(rows))
+    }
+
+    /// Counts the rows that were read last; whether the input is to be spilled.
+    fn is_over(
+        &self,
+        new: usize,
+        rows: &[Slot<'h>],
+        may_spill: bool,
+        exec: &Exec<'_>,
+    ) -> ExecResult<bool> {
+        let over = self.count((new, may_spill), exec)?;
+        if rows.len() > MAX_HELD && !may_spill {
+            return Err(too_many());
+        }
+        Ok(over || rows.len() > MAX_HELD)
     }
 
     /// The rows that conditions let through, which judge them where they lie.
@@ -245,7 +362,7 @@ impl<'h> MaterializedTables<'h> {
         table: &'h Table,
         (mut cursor, mut conditions): (Cursor, Conditions<'h>),
         exec: &Exec<'x>,
-    ) -> ExecResult<Vec<Slot<'h>>> {
+    ) -> ExecResult<Option<Vec<Slot<'h>>>> {
         let arena: &'h Bump = self.arena;
         let cx = cx_of(exec, arena);
         conditions.compile(&self.tables, &cx);
@@ -259,6 +376,7 @@ impl<'h> MaterializedTables<'h> {
         let mut progress = Progress::More;
         while progress == Progress::More {
             exec.check_cancelled()?;
+            let before = rows.len();
             let cursor = &mut cursor;
             let mut visit = |slot: Slot<'_>| -> ExecResult<bool> {
                 let mut tuple: SmallVec<[Slot<'_>; 4]> = smallvec![Slot::Null; width];
@@ -277,13 +395,32 @@ impl<'h> MaterializedTables<'h> {
                 }
                 false => show_rows(table, cursor, &pruning, exec, SHOWN, &mut visit)?,
             };
-            self.count(exec)?;
-            if rows.len() > MAX_HELD {
-                return Err(too_many());
+            if self.is_over(rows.len() - before, &rows, true, exec)? {
+                return Ok(None);
             }
         }
-        Ok(rows)
+        Ok(Some(rows))
     }
+}
+
+/// The conditions on a join's right side alone, which hold rows off when it is read; the others
+/// are checked when the other tables are there.
+fn conditions_alone(join: &Join) -> Vec<&Expr> {
+    let scan = &join.right;
+    if scan.lock().is_some() {
+        return Vec::new();
+    }
+    let alone = |e: &&Expr| e.slots() == scan.bit() && e.is_fixed();
+    join.on.iter().filter(alone).collect()
+}
+
+fn all_hold<'a>(conditions: &[&'a Expr], tuple: &[Slot<'a>], cx: &EvalCx<'a>) -> ExecResult<bool> {
+    for condition in conditions {
+        if logic::truth(condition, tuple, cx)? != Some(true) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn too_many() -> ExecError {

@@ -54,6 +54,8 @@ mod scan;
 mod show;
 mod sort;
 mod sort_buffer;
+mod spill;
+mod spilled_build;
 pub mod state;
 mod subquery;
 mod upsert;
@@ -206,6 +208,14 @@ impl Exec<'_> {
     pub fn end_part<T>(&self, part: &T, role: Role, did: (u64, u64), since: Option<Instant>) {
         if let (Some(profile), Some(since)) = (self.shared.profile, since) {
             profile.add(part, role, did, since);
+        }
+    }
+
+    /// Notes what a part of the plan has written to temporary files: runs or partitions, and
+    /// bytes.
+    pub(in crate::exec) fn note_spilled<T>(&self, part: &T, role: Role, size: (u64, u64)) {
+        if let Some(profile) = self.shared.profile.filter(|_| size.0 > 0) {
+            profile.add_spilled(part, role, size);
         }
     }
 

@@ -19,6 +19,8 @@ pub struct Actual {
     pub first: Duration,
     /// Time in it, in all loops.
     pub time: Duration,
+    /// Runs or partitions that it has written to temporary files, and their bytes.
+    pub spilled: (u64, u64),
 }
 
 /// The part at an address: a query and its first field have the same.
@@ -57,6 +59,14 @@ impl Profile {
         actual.loops += loops;
         actual.rows += rows;
         actual.time += time;
+    }
+
+    /// Adds what a part has written to temporary files.
+    pub fn add_spilled<T>(&self, part: &T, role: Role, (runs, bytes): (u64, u64)) {
+        let mut parts = self.parts.borrow_mut();
+        let actual = parts.entry((address(part), role)).or_default();
+        actual.spilled.0 += runs;
+        actual.spilled.1 += bytes;
     }
 
     /// Counters of a part; `None` when it was never begun.

@@ -20,6 +20,13 @@ pub(super) struct Place {
     at: u32,
 }
 
+impl Place {
+    /// A number that orders as places do.
+    pub(super) fn number(self) -> u64 {
+        u64::from(self.chunk) << 32 | u64::from(self.at)
+    }
+}
+
 /// The values of a row.
 pub(super) type Values<'s> = smallvec::SmallVec<[ValueRef<'s>; 16]>;
 
@@ -60,7 +67,7 @@ impl RowStore {
     fn capacity(&self) -> usize {
         match self.chunks.last() {
             None => 1 << 12,
-            Some(last) => last.capacity().saturating_mul(4).min(CHUNK),
+            Some(last) => last.capacity().saturating_mul(2).min(CHUNK),
         }
     }
 
@@ -85,10 +92,32 @@ impl RowStore {
 
     /// So many values of a row.
     pub(super) fn row(&self, place: Place, values: usize) -> Values<'_> {
-        let mut rest = self.parts(place).1;
-        let one = |_| read(&mut rest).unwrap_or(ValueRef::Null);
-        (0..values).map(one).collect()
+        values_of(self.parts(place).1, values)
     }
+
+    /// So many values of a row as they are encoded, for [`values_of`].
+    pub(super) fn encoded(&self, place: Place, values: usize) -> &[u8] {
+        let all = self.parts(place).1;
+        let mut rest = all;
+        for _ in 0..values {
+            let _ = read(&mut rest);
+        }
+        all.get(..all.len() - rest.len()).unwrap_or_default()
+    }
+
+    /// The first value of a row, which is bytes.
+    pub(super) fn bytes_of(&self, place: Place) -> &[u8] {
+        match read(&mut self.parts(place).1) {
+            Some(ValueRef::Bytes(bytes)) => bytes,
+            _ => &[],
+        }
+    }
+}
+
+/// So many values that [`write`] has encoded.
+pub(super) fn values_of(mut rest: &[u8], values: usize) -> Values<'_> {
+    let one = |_| read(&mut rest).unwrap_or(ValueRef::Null);
+    (0..values).map(one).collect()
 }
 
 const NULL: u8 = 0;

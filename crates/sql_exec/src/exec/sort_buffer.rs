@@ -5,15 +5,22 @@
 //!    as many have come, and from then on a row behind the last of them is not
 //!    taken at all.
 //! 2. Rows that compare equal keep the order in which they came.
-//! 3. What is held counts against the statement's memory.
-//! 4. What is known by a plain integer ([`crate::expr::number`]) only saves
+//! 3. What is held counts against the statement's memory. Beyond the operator's share it is
+//!    written to a temporary file as a sorted run ([`super::spill`]); the runs are merged at the
+//!    end.
+//! 4. With DISTINCT, a run is sorted by what DISTINCT compares and holds each such row once. The
+//!    merge keeps the first of the rows that are the same, and a second sort puts those into the
+//!    order of the result, or, without ORDER BY, into the order in which they came.
+//! 5. What is known by a plain integer ([`crate::expr::number`]) only saves
 //!    work: a row is refused by it if its key or its values would have been.
 
 use super::collect::Order;
 use super::join::tables_of;
 use super::query::Window;
-use super::rowstore::{Place, RowStore, Values};
+use super::rowstore::{Place, RowStore, Values, values_of};
 use super::sort::SortKeys;
+use super::spill::runs::Runs;
+use super::spill::sorter::{Sorted, Sorter};
 use super::state::States;
 use super::{ExecResult, ResultSink};
 use crate::bind::types::is_text;
@@ -28,6 +35,7 @@ use porpoise_base::interrupt::Pacer;
 use porpoise_base::sorting;
 use porpoise_types::ValueRef;
 use smallvec::SmallVec;
+use std::cmp::Ordering;
 use std::collections::HashSet;
 
 /// Rows more than wanted that are kept before a sort throws them away.
@@ -63,8 +71,15 @@ pub(super) struct SortBuffer<'p> {
     fast: Option<Fast<'p>>,
     /// The first number of the last key wanted.
     last_number: Option<i64>,
-    /// Bytes counted with the statement.
+    /// Bytes of the rows counted with the statement.
     counted: u64,
+    /// Bytes counted for the rows that DISTINCT has seen.
+    seen_bytes: u64,
+    /// More is kept than the operator's share.
+    over: bool,
+    runs: Runs,
+    /// Rows of the runs that are certainly different.
+    spilled: u64,
     key: Vec<u8>,
     /// The row at hand, as DISTINCT compares rows.
     same: Vec<u8>,
@@ -151,14 +166,37 @@ impl<'p> SortBuffer<'p> {
             fast: None,
             last_number: None,
             counted: 0,
+            seen_bytes: 0,
+            over: false,
+            runs: Runs::default(),
+            spilled: 0,
             key: Vec::new(),
             same: Vec::new(),
         }
     }
 
-    /// Number of rows.
+    /// Number of rows that are certainly different, if DISTINCT compares them.
     pub(super) fn len(&self) -> u64 {
-        self.entries.len() as u64
+        let kept = self.entries.len() as u64;
+        if self.compares_all() {
+            return self.spilled.max(kept);
+        }
+        self.spilled + kept
+    }
+
+    /// Whether DISTINCT compares every row with all others.
+    fn compares_all(&self) -> bool {
+        matches!(self.order.distinct, Some(method) if method != DistinctMethod::Adjacent)
+    }
+
+    /// Whether more is kept than the operator's share.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Number of runs, and the bytes of their file.
+    pub(super) fn spilled(&self) -> (u64, u64) {
+        self.runs.size()
     }
 
     /// Takes the row into account.
@@ -207,7 +245,7 @@ impl<'p> SortBuffer<'p> {
         match same {
             _ if follow => self.last_same = same,
             Some(same) => {
-                states.hold(24)?;
+                self.hold_seen(24, states)?;
                 self.numbers.insert(same);
             }
             None => {}
@@ -248,7 +286,7 @@ impl<'p> SortBuffer<'p> {
                 if self.seen.contains(&self.same) {
                     return Ok(());
                 }
-                states.hold(48 + self.same.len() as u64)?;
+                self.hold_seen(48 + self.same.len() as u64, states)?;
                 self.seen.insert(self.same.clone());
             }
         }
@@ -279,10 +317,82 @@ impl<'p> SortBuffer<'p> {
     fn count(&mut self, states: &States) -> Result<(), SqlError> {
         let held = self.store.bytes() + (self.entries.capacity() * size_of::<Entry>()) as u64;
         if held > self.counted {
-            states.hold(held - self.counted)?;
+            let kept = held + self.seen_bytes;
+            self.over |= states.hold_or_spill(held - self.counted, kept)?;
             self.counted = held;
         }
         Ok(())
+    }
+
+    /// Counts a row that DISTINCT has seen.
+    fn hold_seen(&mut self, bytes: u64, states: &States) -> Result<(), SqlError> {
+        self.seen_bytes += bytes;
+        self.over |= states.hold_or_spill(bytes, self.counted + self.seen_bytes)?;
+        Ok(())
+    }
+
+    /// Writes the rows to a temporary file as a run, and releases them. Nothing that other
+    /// statements need may be held.
+    pub(super) fn spill(&mut self, states: &States) -> Result<(), SqlError> {
+        self.over = false;
+        if self.runs.is_empty() && self.order.distinct.is_some() {
+            states.count_disk_table();
+        }
+        if !self.order.keys.is_empty() {
+            self.sort()?;
+            self.entries.truncate(self.most);
+        }
+        let rows = self.entries.len() as u64;
+        if self.compares_all() {
+            (self.seen, self.numbers) = Default::default();
+            states.let_go(std::mem::take(&mut self.seen_bytes));
+            self.write_distinct_run(states)?;
+            self.spilled = self.spilled.max(rows);
+        } else {
+            let (store, width) = (&self.store, self.plan.items.len());
+            let record = |e: &Entry| (store.key(e.place), store.encoded(e.place, width));
+            self.runs
+                .write_run(self.entries.iter().map(record), states)?;
+            self.spilled += rows;
+        }
+        self.entries = Vec::new();
+        self.store = RowStore::default();
+        states.let_go(std::mem::take(&mut self.counted));
+        Ok(())
+    }
+
+    /// Writes a run in the order of what DISTINCT compares. A value is the row's number, its
+    /// sort key with its length in front, and the row.
+    fn write_distinct_run(&mut self, states: &States) -> Result<(), SqlError> {
+        let (run, _) = self.runs.size();
+        let (plan, store, width) = (self.plan, &self.store, self.plan.items.len());
+        let mut keyed = RowStore::default();
+        let mut places = Vec::with_capacity(self.entries.len());
+        let mut pacer = Pacer::new();
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        for entry in &self.entries {
+            pacer.tick()?;
+            let row = store.row(entry.place, width);
+            key.clear();
+            append_distinct_key(plan, &row, &mut key);
+            value.clear();
+            value.extend_from_slice(&number_of_row(run, entry.place));
+            let sort_key = store.key(entry.place);
+            let length = u32::try_from(sort_key.len()).map_err(|_| too_many())?;
+            value.extend_from_slice(&length.to_le_bytes());
+            value.extend_from_slice(sort_key);
+            value.extend_from_slice(store.encoded(entry.place, width));
+            places.push(
+                keyed
+                    .add(&key, &[ValueRef::Bytes(&value)])
+                    .ok_or_else(too_many)?,
+            );
+        }
+        sorting::sort_by(&mut places, sorting::CHEAP, |a, b| {
+            keyed.key(*a).cmp(keyed.key(*b))
+        })?;
+        let record = |place: &Place| (keyed.key(*place), keyed.bytes_of(*place));
+        self.runs.write_run(places.iter().map(record), states)
     }
 
     /// Lets go of the bytes of rows that were thrown away.
@@ -323,12 +433,32 @@ impl<'p> SortBuffer<'p> {
         Ok(())
     }
 
+    /// Ends adding rows: what is left behind runs becomes one.
+    pub(super) fn finish(&mut self, states: &States) -> Result<(), SqlError> {
+        if !self.runs.is_empty() && !self.entries.is_empty() {
+            self.spill(states)?;
+        }
+        Ok(())
+    }
+
     /// Sorts what is to be sorted and sends the window of it; the rows sent.
-    pub(super) fn send(mut self, sink: &mut dyn ResultSink, window: Window) -> ExecResult<u64> {
+    pub(super) fn send(
+        mut self,
+        sink: &mut dyn ResultSink,
+        window: Window,
+        states: &States,
+    ) -> ExecResult<u64> {
+        sink.columns(&self.plan.columns)?;
+        if !self.runs.is_empty() {
+            return if self.compares_all() {
+                self.send_distinct_runs(sink, window, states)
+            } else {
+                self.send_runs(sink, window, states)
+            };
+        }
         if !self.order.keys.is_empty() {
             self.sort()?;
         }
-        sink.columns(&self.plan.columns)?;
         let skip = usize::try_from(window.offset).unwrap_or(usize::MAX);
         let take = usize::try_from(window.count).unwrap_or(usize::MAX);
         let width = self.plan.items.len();
@@ -341,6 +471,101 @@ impl<'p> SortBuffer<'p> {
         }
         Ok(sent)
     }
+
+    /// Merges the runs and sends the window of their rows.
+    fn send_runs(
+        mut self,
+        sink: &mut dyn ResultSink,
+        window: Window,
+        states: &States,
+    ) -> ExecResult<u64> {
+        let (keys, width) = (self.keys, self.plan.items.len());
+        let is_sorted = !self.order.keys.is_empty();
+        if !is_sorted {
+            self.runs.concatenate();
+        }
+        let compare = |a: &[u8], b: &[u8]| match is_sorted {
+            true => keys.compare(a, b),
+            false => Ordering::Equal,
+        };
+        let mut rows = Sorted::Merged(self.runs.merge(compare, states)?);
+        let sent = send_window(&mut rows, |value| values_of(value, width), sink, window)?;
+        rows.close(states);
+        Ok(sent)
+    }
+
+    /// Merges the runs, sorts the first of the rows that are the same, and sends the window of
+    /// them.
+    fn send_distinct_runs(
+        self,
+        sink: &mut dyn ResultSink,
+        window: Window,
+        states: &States,
+    ) -> ExecResult<u64> {
+        let (keys, width) = (self.keys, self.plan.items.len());
+        let is_sorted = !self.order.keys.is_empty();
+        // A key is the row's number with its sort key behind it.
+        let compare = |a: &[u8], b: &[u8]| {
+            let parts = |key| <[u8]>::split_at_checked(key, NUMBER).unwrap_or_default();
+            let ((first, a), (second, b)) = (parts(a), parts(b));
+            let order = match is_sorted {
+                true => keys.compare(a, b),
+                false => Ordering::Equal,
+            };
+            order.then_with(|| first.cmp(second))
+        };
+        let mut sorter = Sorter::new(compare);
+        let mut merge = self.runs.merge(|a: &[u8], b: &[u8]| a.cmp(b), states)?;
+        let (mut last, mut key) = (None::<Vec<u8>>, Vec::new());
+        while merge.advance()? {
+            if last.as_deref() == Some(merge.key()) {
+                continue;
+            }
+            let (number, rest) = merge.value().split_at_checked(NUMBER).unwrap_or_default();
+            let (length, rest) = rest.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
+            let length = u32::from_le_bytes(*length) as usize;
+            let (sort_key, values) = rest.split_at_checked(length).unwrap_or_default();
+            key.clear();
+            key.extend_from_slice(number);
+            key.extend_from_slice(sort_key);
+            sorter.add(&key, values, states)?;
+            let last = last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(merge.key());
+        }
+        merge.close(states);
+        let mut rows = sorter.finish(states)?;
+        let sent = send_window(&mut rows, |value| values_of(value, width), sink, window)?;
+        rows.close(states);
+        Ok(sent)
+    }
+}
+
+/// Sends the window of sorted rows; the rows sent.
+fn send_window<C: Fn(&[u8], &[u8]) -> Ordering>(
+    rows: &mut Sorted<C>,
+    values: impl Fn(&[u8]) -> Values<'_>,
+    sink: &mut dyn ResultSink,
+    window: Window,
+) -> ExecResult<u64> {
+    let (mut passed, mut sent) = (0, 0);
+    while sent < window.count && rows.advance()? {
+        if passed < window.offset {
+            passed += 1;
+            continue;
+        }
+        sink.row(&values(rows.record().1))?;
+        sent += 1;
+    }
+    Ok(sent)
+}
+
+/// Bytes of a row's number.
+const NUMBER: usize = 16;
+
+/// A number of a row that orders as rows came.
+fn number_of_row(run: u64, place: Place) -> [u8; NUMBER] {
+    (u128::from(run) << 64 | u128::from(place.number())).to_be_bytes()
 }
 
 fn too_many() -> SqlError {

@@ -8,11 +8,13 @@
 use crate::error::SqlError;
 use crate::memory::refused;
 use porpoise_base::memory::MemoryTracker;
+use porpoise_base::temp_files::TempDir;
 use porpoise_types::{Value, ValueRef};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Rows that were kept.
 #[derive(Debug, Default)]
@@ -48,9 +50,19 @@ pub struct States {
     used: Cell<u64>,
     /// The tracker that `used` is charged to.
     tracker: Option<Arc<MemoryTracker>>,
+    /// An operator of the statement has spilled, or is about to.
+    spilling: Cell<bool>,
+    /// The engine shows rows: nothing may be written now.
+    showing: Cell<bool>,
     /// A subquery met a row newer than the view: the statement runs again.
     pub restart: Cell<bool>,
 }
+
+/// Bytes that an operator keeps at least before it spills.
+const LEAST_SPILLED: u64 = 128 << 10;
+
+/// The greatest share of an operator beside others that have used the statement's memory.
+const MOST_SHARED: u64 = 64 << 20;
 
 /// About what a row costs.
 pub fn size_of_row(row: &[Value]) -> u64 {
@@ -73,6 +85,85 @@ impl States {
         let mut states = States::default();
         states.tracker = tracker;
         states
+    }
+
+    /// The directory of temporary files; without one nothing is spilled.
+    fn spill_dir(&self) -> Option<&Arc<TempDir>> {
+        self.tracker.as_ref()?.connection().server().temp_dir()
+    }
+
+    /// The directory of temporary files.
+    pub(super) fn temp_dir(&self) -> Result<&Arc<TempDir>, SqlError> {
+        let none = || SqlError::internal("no directory of temporary files");
+        self.spill_dir().ok_or_else(none)
+    }
+
+    /// Bytes that an operator keeps before it spills, if less does not exceed a limit.
+    fn share(&self) -> u64 {
+        let limit = self.tracker.as_ref().map_or(u64::MAX, |t| t.limit());
+        (limit / 16).clamp(LEAST_SPILLED, MOST_SHARED)
+    }
+
+    /// Counts bytes of an operator that keeps `kept` with them; whether it is to spill now, or,
+    /// while the engine shows rows, as soon as [`States::may_spill`].
+    ///
+    /// # Errors
+    /// As [`States::hold`], where the operator keeps too little for spilling to help.
+    pub(super) fn hold_or_spill(&self, bytes: u64, kept: u64) -> Result<bool, SqlError> {
+        let can = kept >= LEAST_SPILLED && self.spill_dir().is_some();
+        match self.hold(bytes) {
+            Ok(()) if !can || self.headroom() > 0 || kept < self.share() => return Ok(false),
+            Ok(()) => {}
+            Err(_) if can => self.hold_always(bytes),
+            Err(error) => return Err(error),
+        }
+        self.spilling.set(true);
+        Ok(true)
+    }
+
+    /// Counts a merge of sorted runs.
+    pub(super) fn count_merge(&self) {
+        if let Some(dir) = self.spill_dir() {
+            dir.merges.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts an intermediate result that begins to be kept in files.
+    pub(super) fn count_disk_table(&self) {
+        if let Some(dir) = self.spill_dir() {
+            dir.tables.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts bytes that are already allocated, beyond any limit if need be.
+    fn hold_always(&self, bytes: u64) {
+        if let Some(tracker) = &self.tracker {
+            tracker.hold_always(bytes);
+        }
+        self.used.set(self.used.get().saturating_add(bytes));
+    }
+
+    /// Bytes that the statement may hold before its operators spill.
+    pub(super) fn headroom(&self) -> u64 {
+        self.tracker.as_ref().map_or(u64::MAX, |t| t.headroom())
+    }
+
+    /// Whether an operator spills: scans then show no rows to consumers, but copies.
+    pub(super) fn is_spilling(&self) -> bool {
+        self.spilling.get()
+    }
+
+    /// Whether a temporary file may be written now.
+    pub(super) fn may_spill(&self) -> bool {
+        !self.showing.get()
+    }
+
+    /// Runs a call of the engine that shows rows to consumers.
+    pub(super) fn while_showing<T>(&self, call: impl FnOnce() -> T) -> T {
+        self.showing.set(true);
+        let done = call();
+        self.showing.set(false);
+        done
     }
 
     /// Counts bytes that the statement goes on holding.

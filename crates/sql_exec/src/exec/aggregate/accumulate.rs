@@ -12,16 +12,16 @@ use crate::bind::{Aggregate, AggregateKind};
 use crate::error::SqlError;
 use crate::exec::sort::order_keys;
 use crate::exec::state::{States, size_of_row};
-use crate::exec::{Exec, ExecError, ExecResult};
+use crate::exec::{ExecError, ExecResult};
 use crate::expr::convert;
-use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::expr::eval::{Env, EvalCx, Slot, eval};
 use crate::expr::number::{Found, Unit, to_value};
 use porpoise_base::interrupt::Pacer;
 use porpoise_base::sorting;
 use porpoise_types::{Decimal, Kind, Level, Value, ValueRef, Warning, cast};
 
-/// The state of an aggregate.
-enum State {
+/// The state of an aggregate; [`super::image`] writes and reads it.
+pub(super) enum State {
     Count(i64),
     Exact {
         sum: Option<Decimal>,
@@ -49,17 +49,17 @@ enum State {
 }
 
 /// One row's part of GROUP_CONCAT.
-struct Piece {
-    keys: Vec<Value>,
-    text: Vec<u8>,
+pub(super) struct Piece {
+    pub(super) keys: Vec<Value>,
+    pub(super) text: Vec<u8>,
 }
 
 /// An aggregate at work.
 pub(super) struct Accumulator {
-    state: State,
+    pub(super) state: State,
     /// The least or greatest of the numbers that were taken.
-    best: Option<(i64, Unit)>,
-    distinct: Option<Box<Seen>>,
+    pub(super) best: Option<(i64, Unit)>,
+    pub(super) distinct: Option<Box<Seen>>,
 }
 
 impl Accumulator {
@@ -294,7 +294,7 @@ impl Accumulator {
     }
 
     /// The result.
-    pub(super) fn finish(self, aggregate: &Aggregate, exec: &Exec<'_>) -> ExecResult<Value> {
+    pub(super) fn finish(self, aggregate: &Aggregate, env: &Env) -> ExecResult<Value> {
         let range = |_| ExecError::Error(SqlError::out_of_range("DECIMAL", "avg"));
         let state = match self.state {
             State::Whole { sum, scale, count } => exact(sum, scale, count)?,
@@ -306,7 +306,7 @@ impl Accumulator {
             (State::Count(n), _) => Value::Int(n),
             (State::Best(value), _) => value,
             (State::Bits(bits), _) => Value::UInt(bits),
-            (State::Texts(pieces), _) => concatenated(aggregate, pieces, exec)?,
+            (State::Texts(pieces), _) => concatenated(aggregate, pieces, env)?,
             (State::Document(document), _) => document.finish(),
             (State::Spread { count, squares, .. }, kind) => spread(kind, count, squares),
             (State::Double { count: 0, .. }, _) | (State::Exact { sum: None, .. }, _) => {
@@ -322,7 +322,7 @@ impl Accumulator {
                 AggregateKind::Avg,
             ) => {
                 let count = Decimal::from_u64(count);
-                let mean = sum.div(count, exec.env.div_precision).map_err(range)?;
+                let mean = sum.div(count, env.div_precision).map_err(range)?;
                 let rounded = mean
                     .map(|m| m.round(aggregate.ty.decimals))
                     .transpose()
@@ -406,11 +406,7 @@ fn piece(
 }
 
 /// The texts in order, joined, and cut at `group_concat_max_len`.
-fn concatenated(
-    aggregate: &Aggregate,
-    mut pieces: Vec<Piece>,
-    exec: &Exec<'_>,
-) -> ExecResult<Value> {
+fn concatenated(aggregate: &Aggregate, mut pieces: Vec<Piece>, env: &Env) -> ExecResult<Value> {
     if pieces.is_empty() {
         return Ok(Value::Null);
     }
@@ -418,7 +414,7 @@ fn concatenated(
         let by_keys = |a: &Piece, b: &Piece| order_keys(&aggregate.order, &a.keys, &b.keys);
         sorting::sort_by(&mut pieces, sorting::DEAR, by_keys)?;
     }
-    let most = usize::try_from(exec.env.group_concat_max_len).unwrap_or(usize::MAX);
+    let most = usize::try_from(env.group_concat_max_len).unwrap_or(usize::MAX);
     let mut out: Vec<u8> = Vec::new();
     let mut pacer = Pacer::new();
     for (at, piece) in pieces.iter().enumerate() {
@@ -432,7 +428,7 @@ fn concatenated(
             let cut = out.get(..most).unwrap_or(&out);
             let whole = charset.prefix_len(cut, usize::MAX);
             out.truncate(whole);
-            exec.env.warn(Warning {
+            env.warn(Warning {
                 level: Level::Warning,
                 code: 1260,
                 message: format!("Row {} was cut by GROUP_CONCAT()", at + 1),

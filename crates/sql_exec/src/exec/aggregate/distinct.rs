@@ -17,11 +17,11 @@ use std::collections::HashSet;
 /// Values that DISTINCT has seen.
 #[derive(Default)]
 pub(super) struct Seen {
-    keys: HashSet<Vec<u8>, RandomState>,
+    pub(super) keys: HashSet<Vec<u8>, RandomState>,
     /// Numbers that no key stands for.
-    numbers: HashSet<i64, RandomState>,
+    pub(super) numbers: HashSet<i64, RandomState>,
     /// Unit of the numbers, if there are any.
-    unit: Option<Unit>,
+    pub(super) unit: Option<Unit>,
     /// The key at hand.
     key: Vec<u8>,
 }

@@ -9,12 +9,16 @@
 //!
 //! Where the rows of a group follow each other ([`AggregateMethod::Stream`]),
 //! only the key of the last one is remembered.
+//!
+//! Groups that exceed the operator's share of memory go to temporary files ([`spill`]).
 
 mod accumulate;
 mod best;
 mod distinct;
 mod documents;
+mod image;
 mod numbers;
+mod spill;
 
 use super::derived::Collect;
 use super::fetch::Cursor;
@@ -23,6 +27,7 @@ use super::profile::Role;
 use super::pruning::Pruning;
 use super::query::{cx_of, run_some};
 use super::rows::{self, Demand};
+use super::rowstore;
 use super::state::{States, append_exact, size_of_row};
 use super::{Exec, ExecResult};
 use crate::bind::Source;
@@ -38,6 +43,7 @@ use numbers::{FIRST_ROWS, Numbers};
 use porpoise_base::interrupt::Pacer;
 use porpoise_base::sorting;
 use porpoise_types::{ColumnType, Kind, Value, ValueRef, encode_key};
+use spill::{GroupResults, SpilledGroups, grows};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
@@ -95,6 +101,28 @@ struct FirstRow {
     known: bool,
 }
 
+impl FirstRow {
+    /// Appends the row for [`FirstRow::read`].
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.present.to_be_bytes());
+        for value in &self.values {
+            rowstore::write(value.as_ref(), out);
+        }
+    }
+
+    /// Takes a row with so many columns off the front.
+    fn read(rest: &mut &[u8], columns: usize) -> Option<FirstRow> {
+        let (present, behind) = rest.split_first_chunk::<8>()?;
+        *rest = behind;
+        let values = (0..columns).map(|_| Some(rowstore::read(rest)?.to_owned()));
+        Some(FirstRow {
+            present: u64::from_be_bytes(*present),
+            values: values.collect::<Option<_>>()?,
+            known: true,
+        })
+    }
+}
+
 /// The columns that expressions outside of aggregates read, slot by slot.
 struct Read {
     columns: Vec<(usize, usize)>,
@@ -114,34 +142,56 @@ impl Read {
         Read { columns, widths }
     }
 
-    fn first_row(&self, row: &[Slot<'_>]) -> FirstRow {
+    /// The columns of a row.
+    fn values<'r>(&self, row: &[Slot<'r>]) -> impl Iterator<Item = ValueRef<'r>> {
         let get = |(slot, column): &(usize, usize)| match row.get(*slot) {
-            Some(slot) => slot.get(*column).to_owned(),
-            None => Value::Null,
+            Some(slot) => slot.get(*column),
+            None => ValueRef::Null,
         };
+        self.columns.iter().map(get)
+    }
+
+    /// The slots of a row that are not empty, as bits.
+    fn present(row: &[Slot<'_>]) -> u64 {
         let mut present = 0;
         for (at, slot) in row.iter().enumerate() {
             present |= u64::from(!matches!(slot, Slot::Null)) << (at & 63);
         }
+        present
+    }
+
+    fn first_row(&self, row: &[Slot<'_>]) -> FirstRow {
         FirstRow {
-            values: self.columns.iter().map(get).collect(),
-            present,
+            values: self.values(row).map(ValueRef::to_owned).collect(),
+            present: Read::present(row),
             known: true,
         }
     }
 
+    /// Appends a row for [`FirstRow::read`].
+    fn write(&self, row: &[Slot<'_>], out: &mut Vec<u8>) {
+        out.extend_from_slice(&Read::present(row).to_be_bytes());
+        self.values(row)
+            .for_each(|value| rowstore::write(value, out));
+    }
+
     /// The slots of a group's row.
-    fn slots<'a>(&self, first: &'a FirstRow, arena: &'a Bump) -> Vec<Slot<'a>> {
-        let mut pairs = self.columns.iter().zip(&first.values).peekable();
+    fn slots<'a>(
+        &self,
+        present: u64,
+        values: impl Iterator<Item = ValueRef<'a>>,
+        arena: &'a Bump,
+    ) -> Vec<Slot<'a>> {
+        let mut pairs = self.columns.iter().zip(values).peekable();
         let mut slots = Vec::with_capacity(self.widths.len());
         for (at, width) in self.widths.iter().enumerate() {
             let values = arena.alloc_slice_fill_copy(*width, ValueRef::Null);
             while let Some(((_, column), value)) = pairs.next_if(|((slot, _), _)| *slot == at) {
                 if let Some(place) = values.get_mut(*column) {
-                    *place = value.as_ref();
+                    *place = value;
                 }
             }
-            slots.push(match !first.known || first.present & 1 << (at & 63) != 0 {
+            slots.push(match present & 1 << (at & 63) != 0 {
                 true => Slot::Values(values),
                 false => Slot::Null,
             });
@@ -180,6 +230,18 @@ pub(super) struct Groups<'p> {
     /// The key of the last row, of rows whose groups follow each other.
     last: Vec<u8>,
     held: u64,
+    /// The states of aggregates grow with the rows of their group.
+    grows: bool,
+    /// Bytes that the groups hold with their states, where those grow.
+    grown: u64,
+    /// More is kept than the operator's share.
+    over: bool,
+    /// Groups that are not in memory.
+    spilled: Option<Box<SpilledGroups>>,
+    /// Results of groups that ended, where the rows of a group follow each other.
+    finished: Option<GroupResults>,
+    /// Number of those.
+    written: u64,
 }
 
 /// About what a group costs beside its aggregates' own data.
@@ -211,6 +273,12 @@ impl<'p> Groups<'p> {
             key: Vec::new(),
             last: Vec::new(),
             held: 0,
+            grows: !plan.group_by.is_empty() && !plan.rollup && plan.calls.iter().any(grows),
+            grown: 0,
+            over: false,
+            spilled: None,
+            finished: None,
+            written: 0,
         };
         if plan.group_by.is_empty() {
             groups.push(Vec::new());
@@ -234,12 +302,26 @@ impl<'p> Groups<'p> {
 
     /// Number of groups.
     fn count(&self) -> u64 {
-        self.list.len() as u64
+        self.written + self.list.len() as u64
     }
 
     /// Adds a joined row to its group, and with ROLLUP to those that sum up
     /// over it.
     fn add(&mut self, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> ExecResult<()> {
+        if self.over && states.may_spill() {
+            self.begin_spilling(cx, states)?;
+        }
+        if !self.grows || self.spilled.is_some() {
+            return self.add_row(row, cx, states);
+        }
+        let before = states.used();
+        self.add_row(row, cx, states)?;
+        self.grown += states.used().saturating_sub(before);
+        self.over |= states.hold_or_spill(0, self.grown)?;
+        Ok(())
+    }
+
+    fn add_row(&mut self, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> ExecResult<()> {
         if self.rows < FIRST_ROWS {
             self.rows += 1;
             if self.rows == FIRST_ROWS {
@@ -260,7 +342,7 @@ impl<'p> Groups<'p> {
             return self.take(at, row, cx, states);
         }
         let at = self.add_by_values(row, cx, states)?;
-        if let Some(numbers) = &mut self.numbers {
+        if let Some((numbers, at)) = self.numbers.as_mut().zip(at) {
             let size = numbers.remember(key, at);
             states.hold(size)?;
             self.held += size;
@@ -268,13 +350,13 @@ impl<'p> Groups<'p> {
         Ok(())
     }
 
-    /// As [`Groups::add`], by the values of the key; the group.
+    /// As [`Groups::add`], by the values of the key; the group, if it is in memory.
     fn add_by_values(
         &mut self,
         row: &[Slot<'_>],
         cx: &EvalCx<'_>,
         states: &States,
-    ) -> ExecResult<usize> {
+    ) -> ExecResult<Option<usize>> {
         let plan = self.plan;
         let mut key = std::mem::take(&mut self.key);
         key.clear();
@@ -287,20 +369,21 @@ impl<'p> Groups<'p> {
                 .iter()
                 .for_each(|value| append_exact(*value, &mut key));
             let at = match self.by_values.as_ref().and_then(|known| known.get(&key)) {
-                Some(at) => *at,
-                None => self.of_new_spelling(&values, &key, row, states)?,
+                Some(at) => Some(*at),
+                None => self.of_new_spelling((&values, &mut key), row, states)?,
             };
+            self.take_or_spill(at, &key, row, cx, states)?;
             self.key = key;
-            self.take(at, row, cx, states)?;
             return Ok(at);
         }
         for (e, value) in plan.group_by.iter().zip(&values) {
             append_key(*value, &e.ty, &mut key);
         }
         let whole = self.of_key(&key, &[], row, states)?;
-        self.take(whole, row, cx, states)?;
+        self.take_or_spill(whole, &key, row, cx, states)?;
         if plan.rollup {
-            if let Some(last) = self.list.get_mut(whole).filter(|g| g.keys.is_empty()) {
+            let last = whole.and_then(|at| self.list.get_mut(at));
+            if let Some(last) = last.filter(|g| g.keys.is_empty()) {
                 last.keys = values.iter().map(|v| ValueRef::to_owned(*v)).collect();
             }
             for kept in 0..values.len() {
@@ -312,52 +395,71 @@ impl<'p> Groups<'p> {
                 key.push(u8::MAX);
                 let leading = values.get(..kept).unwrap_or_default();
                 let at = self.of_key(&key, leading, row, states)?;
-                self.take(at, row, cx, states)?;
+                self.take_or_spill(at, &key, row, cx, states)?;
             }
         }
         self.key = key;
         Ok(whole)
     }
 
-    /// The group of values that have not come in this spelling before.
+    /// The group of values that have not come in this spelling before, if it is in memory. The
+    /// group's key takes the place of the spelling.
     fn of_new_spelling(
         &mut self,
-        values: &[ValueRef<'_>],
-        spelling: &[u8],
+        (values, key): (&[ValueRef<'_>], &mut Vec<u8>),
         row: &[Slot<'_>],
         states: &States,
-    ) -> ExecResult<usize> {
+    ) -> ExecResult<Option<usize>> {
         let plan = self.plan;
-        let mut key = Vec::with_capacity(spelling.len() + 8);
+        let spelling = std::mem::replace(key, Vec::with_capacity(key.len() + 8));
         for (e, value) in plan.group_by.iter().zip(values) {
-            append_key(*value, &e.ty, &mut key);
+            append_key(*value, &e.ty, key);
         }
-        let at = self.of_key(&key, &[], row, states)?;
-        if let Some(known) = self.by_values.as_mut().filter(|k| k.len() < SPELLINGS) {
+        let at = self.of_key(key, &[], row, states)?;
+        let known = self.by_values.as_mut().filter(|k| k.len() < SPELLINGS);
+        if let (Some(known), Some(at), None) = (known, at, &self.spilled) {
             let size = spelling.len() as u64 + 48;
             states.hold(size)?;
             self.held += size;
-            known.insert(spelling.to_vec(), at);
+            known.insert(spelling, at);
         }
         Ok(at)
     }
 
-    /// The group of a key; a new one where there is none.
+    /// Takes a row into account for a group in memory, or writes it for one that is not.
+    fn take_or_spill(
+        &mut self,
+        at: Option<usize>,
+        key: &[u8],
+        row: &[Slot<'_>],
+        cx: &EvalCx<'_>,
+        states: &States,
+    ) -> ExecResult<()> {
+        match (at, &mut self.spilled) {
+            (Some(at), _) => self.take(at, row, cx, states),
+            (None, Some(spilled)) => spilled.add_row(key, (self.plan, &self.read), row, cx, states),
+            (None, None) => Err(SqlError::internal("a row of no group").into()),
+        }
+    }
+
+    /// The group of a key; a new one where there is none, unless new ones are spilled.
     fn of_key(
         &mut self,
         key: &[u8],
         keys: &[ValueRef<'_>],
         row: &[Slot<'_>],
         states: &States,
-    ) -> ExecResult<usize> {
+    ) -> ExecResult<Option<usize>> {
         if self.stream {
             if let Some(at) = self.list.len().checked_sub(1).filter(|_| self.last == key) {
-                return Ok(at);
+                return Ok(Some(at));
             }
             self.last.clear();
             self.last.extend_from_slice(key);
         } else if let Some(at) = self.by_key.get(key) {
-            return Ok(*at);
+            return Ok(Some(*at));
+        } else if self.spilled.is_some() {
+            return Ok(None);
         }
         let keys = keys.iter().map(|v| ValueRef::to_owned(*v)).collect();
         let at = self.push(keys);
@@ -367,9 +469,13 @@ impl<'p> Groups<'p> {
             self.by_key.insert(key.to_vec(), at);
             size += key.len() as u64;
         }
-        states.hold(size)?;
+        if self.plan.rollup {
+            states.hold(size)?;
+        } else {
+            self.over |= states.hold_or_spill(size, self.held + size)?;
+        }
         self.held += size;
-        Ok(at)
+        Ok(Some(at))
     }
 
     /// Adds a group; its position.
@@ -423,6 +529,11 @@ impl<'p> Groups<'p> {
     /// Pushes a row for every group, with the results of the aggregates.
     fn finish(mut self, exec: &mut Exec<'_>, consume: &mut Consumer<'_>) -> ExecResult<()> {
         let plan = self.plan;
+        if let Some(finished) = self.finished.take()
+            && !finished.send(plan, &self.read, exec, consume)?
+        {
+            return Ok(());
+        }
         let width = plan.calls.len();
         let mut accumulators = self.accumulators.into_iter();
         let list = self.list.into_iter();
@@ -454,7 +565,7 @@ impl<'p> Groups<'p> {
             arena.reset();
             results.clear();
             for (aggregate, accumulator) in plan.calls.iter().zip(own) {
-                results.push(accumulator.finish(aggregate, exec)?);
+                results.push(accumulator.finish(aggregate, exec.env)?);
             }
             if plan.rollup {
                 let kept = group.keys.len();
@@ -469,10 +580,19 @@ impl<'p> Groups<'p> {
                 aggregates: &refs,
                 ..cx_of(exec, &arena)
             };
-            let row = self.read.slots(&group.first, &arena);
+            let present = if group.first.known {
+                group.first.present
+            } else {
+                u64::MAX
+            };
+            let values = group.first.values.iter().map(Value::as_ref);
+            let row = self.read.slots(present, values, &arena);
             if !consume(&row, &cx)? {
-                break;
+                return Ok(());
             }
+        }
+        if let Some(spilled) = self.spilled {
+            spilled.send((plan, &self.read), exec, consume)?;
         }
         Ok(())
     }

@@ -106,6 +106,12 @@ impl<'t> Numbers<'t> {
         }
     }
 
+    /// Forgets where keys lead.
+    pub(super) fn forget(&mut self) {
+        self.last = None;
+        self.known.clear();
+    }
+
     /// Remembers where a key leads; the bytes that it takes.
     pub(super) fn remember(&mut self, key: Key, group: usize) -> u64 {
         self.last = Some((key, group));

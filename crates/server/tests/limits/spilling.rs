@@ -1,0 +1,262 @@
+//! Statements that exceed their memory write temporary files: results are those of statements
+//! that fit into memory, and no file is left.
+
+use crate::metric;
+use crate::support::{Failure, Sql, server};
+use porpoise_testkit::{Porpoise, PorpoiseBuilder, wait_until};
+use std::time::{Duration, Instant};
+
+/// Rows of `d.t`.
+const ROWS: u32 = 12_000;
+
+fn started(builder: PorpoiseBuilder) -> (Porpoise, Sql) {
+    let server = builder.start();
+    let mut sql = Sql::connect(server.mysql_addr);
+    sql.run(&format!(
+        "CREATE DATABASE d; USE d; SET cte_max_recursion_depth = 1000000; \
+         CREATE TABLE t (id INT PRIMARY KEY, small INT, big BIGINT UNSIGNED, exact DECIMAL(20,4), \
+         approx DOUBLE, words VARCHAR(300), general VARCHAR(100) COLLATE utf8mb4_general_ci, \
+         bytes VARBINARY(40), day DATE, moment DATETIME(6), span TIME(3), doc JSON, \
+         kind ENUM('low', 'mid', 'high'), other INT, KEY (small)); \
+         INSERT INTO t WITH RECURSIVE c AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM c WHERE n < \
+         {ROWS}), r AS (SELECT n, CRC32(n) AS h, CRC32(n * 7) AS g FROM c) \
+         SELECT n, IF(h % 11 = 0, NULL, CAST(h % 500 AS SIGNED) - 250), h * 1000003, \
+         IF(g % 13 = 0, NULL, h / 10000 - 200000), h / 7 - g, \
+         CONCAT(REPEAT(CHAR(97 + g % 26), 1 + h % 5), IF(g % 2, 'Ä', 'a'), REPEAT('x', 40 + h % 60), g % 3000), \
+         CONCAT(IF(h % 2, 'B', 'b'), g % 1000), UNHEX(SHA1(h % 4000)), \
+         DATE '1990-01-01' + INTERVAL h % 9000 DAY, \
+         TIMESTAMP('2001-01-01') + INTERVAL g MICROSECOND, SEC_TO_TIME(h % 3000000 / 10 - 150000), \
+         JSON_ARRAY(g % 50, IF(g % 3, 'x', NULL)), ELT(1 + h % 3, 'low', 'mid', 'high'), g % {ROWS} FROM r"
+    ));
+    (server, sql)
+}
+
+fn start() -> (Porpoise, Sql) {
+    started(server())
+}
+
+fn assert_released(server: &Porpoise, after: &str) {
+    let held = metric(server, "porpoise_client_memory_statement_bytes");
+    assert_eq!(held, 0, "memory held after {after}");
+    let left = metric(server, "porpoise_temporary_file_bytes");
+    assert_eq!(left, 0, "temporary files left after {after}");
+}
+
+fn limit(sql: &mut Sql, mebibytes: u32) {
+    sql.run(&format!(
+        "SET statement_memory_limit = {}",
+        mebibytes * 1024 * 1024
+    ));
+}
+
+/// Asserts that a statement spills at 1 MiB and answers as it does in memory.
+fn assert_spills(server: &Porpoise, sql: &mut Sql, statement: &str) {
+    limit(sql, 1024);
+    let before = metric(server, "porpoise_temporary_files_total");
+    let expected = sql.rows(statement);
+    let between = metric(server, "porpoise_temporary_files_total");
+    assert_eq!(between, before, "spilled without need: {statement}");
+    limit(sql, 1);
+    let found = sql.rows(statement);
+    assert_eq!(found.len(), expected.len(), "{statement}");
+    let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
+    if let Some(at) = differs {
+        panic!(
+            "{statement}: row {at}: {:?}, in memory {:?}",
+            found[at], expected[at]
+        );
+    }
+    assert!(!found.is_empty(), "{statement}");
+    let after = metric(server, "porpoise_temporary_files_total");
+    assert!(after > between, "not spilled: {statement}");
+    assert_released(server, statement);
+}
+
+#[test]
+fn sorts_of_all_types_spill() {
+    let (server, mut sql) = start();
+    for key in [
+        "small % 100",
+        "big",
+        "exact",
+        "approx",
+        "words",
+        "general",
+        "bytes",
+        "day",
+        "moment",
+        "span",
+        "doc",
+        "kind",
+    ] {
+        for order in [format!("{key}"), format!("{key} DESC, other")] {
+            let statement = format!("SELECT id, words, doc, exact FROM t ORDER BY {order}");
+            assert_spills(&server, &mut sql, &statement);
+        }
+    }
+    for statement in [
+        "SELECT * FROM t ORDER BY small DESC, general, id DESC",
+        "SELECT id, words FROM t ORDER BY words LIMIT 18446744073709551615 OFFSET 11000",
+        "SELECT id, words FROM t ORDER BY words LIMIT 7000, 100",
+        "SELECT SQL_CALC_FOUND_ROWS id, words FROM t ORDER BY words LIMIT 5",
+        "SELECT id, (SELECT MAX(id) FROM t) AS m, words FROM t WHERE small > -200 ORDER BY span, m",
+        "SELECT a.id, b.words FROM t a JOIN t b ON b.id = a.other ORDER BY b.words, a.id DESC",
+        "SELECT id, words FROM t ORDER BY small + 0.5, 1 FOR UPDATE",
+    ] {
+        assert_spills(&server, &mut sql, statement);
+    }
+    assert_eq!(sql.number("SELECT FOUND_ROWS()") as u32, ROWS);
+    let merges = sql.rows("SHOW STATUS LIKE 'Sort_merge_passes'");
+    assert!(merges[0][1].parse::<u64>().unwrap() > 30, "{merges:?}");
+}
+
+#[test]
+fn distinct_rows_spill() {
+    let (server, mut sql) = start();
+    for statement in [
+        "SELECT DISTINCT words FROM t",
+        "SELECT DISTINCT id, other FROM t",
+        "SELECT DISTINCT general, day FROM t LIMIT 11000",
+        "SELECT DISTINCT words, exact FROM t ORDER BY words DESC",
+        "SELECT DISTINCT words, small FROM t ORDER BY small, words LIMIT 5000, 2000",
+        "SELECT DISTINCT general, bytes FROM t ORDER BY bytes",
+    ] {
+        assert_spills(&server, &mut sql, statement);
+    }
+}
+
+#[test]
+fn groups_spill() {
+    let (server, mut sql) = start();
+    sql.run("SET group_concat_max_len = 100000, sql_mode = ''");
+    for statement in [
+        "SELECT other, COUNT(*), COUNT(small), SUM(exact), AVG(approx), SUM(approx), MIN(words), \
+         MAX(general), STDDEV(approx), VAR_SAMP(small), BIT_XOR(big), BIT_AND(big), BIT_OR(other), \
+         MIN(span), MAX(moment), AVG(small), MAX(doc), ANY_VALUE(id) FROM t GROUP BY other",
+        "SELECT words, COUNT(*), SUM(approx), AVG(exact), id, doc FROM t GROUP BY words",
+        "SELECT id, words, SUM(approx) FROM t GROUP BY id",
+        "SELECT bytes, small, COUNT(DISTINCT day), GROUP_CONCAT(id ORDER BY words DESC SEPARATOR '-'), \
+         JSON_ARRAYAGG(small), JSON_OBJECTAGG(id, doc), SUM(exact) FROM t GROUP BY bytes, small",
+        "SELECT small % 7 AS s, COUNT(DISTINCT words), SUM(DISTINCT exact), AVG(approx), \
+         LENGTH(GROUP_CONCAT(words)), COUNT(DISTINCT other) FROM t GROUP BY s",
+        "SELECT small, COUNT(DISTINCT words, exact), MIN(id), GROUP_CONCAT(DISTINCT kind) FROM t GROUP BY small",
+        "SELECT kind, JSON_ARRAYAGG(words), BIT_XOR(big), SUM(DISTINCT small) FROM t GROUP BY kind",
+        "SELECT words, COUNT(*) AS n FROM t GROUP BY words HAVING n > 0 AND MIN(id) > 50 ORDER BY n DESC, words",
+        "SELECT words, MIN(id) FROM t GROUP BY words LIMIT 9000, 10",
+        "SELECT DISTINCT COUNT(*), MAX(words) FROM t GROUP BY other",
+        "SELECT a.words, COUNT(*), SUM(b.exact), SUM(b.approx) FROM t a LEFT JOIN t b ON b.small = a.small \
+         AND b.kind = 'low' GROUP BY a.words",
+        "SELECT COUNT(*), SUM(n) FROM (SELECT COUNT(*) AS n FROM t GROUP BY words) g",
+        "SELECT exact, (SELECT COUNT(*) FROM t b WHERE b.small = 7) + COUNT(*) FROM t GROUP BY exact",
+    ] {
+        assert_spills(&server, &mut sql, statement);
+    }
+}
+
+#[test]
+fn joins_spill() {
+    let (server, mut sql) = start();
+    for statement in [
+        "SELECT a.id, b.id, b.words FROM t a JOIN t b ON b.other = a.other WHERE a.id < 3000",
+        "SELECT a.id, b.id FROM t a LEFT JOIN t b ON b.words = a.words AND b.id <> a.id ORDER BY 1, 2",
+        "SELECT a.id, b.id, b.day FROM t a LEFT JOIN t b ON b.other = a.id AND b.kind = a.kind",
+        "SELECT a.id FROM t a WHERE EXISTS (SELECT 1 FROM t b WHERE b.other = a.id AND b.words > a.words)",
+        "SELECT a.id FROM t a WHERE NOT EXISTS (SELECT 1 FROM t b WHERE b.other = a.id)",
+        "SELECT a.id, b.words, c.exact FROM t a JOIN t b ON b.other = a.id JOIN t c ON c.exact = b.exact",
+        "SELECT a.id, b.id, c.id FROM t a LEFT JOIN (t b JOIN t c ON c.words = b.words) ON b.other = a.id",
+        "SELECT a.id, b.id FROM t a JOIN t b ON b.moment = a.moment AND b.bytes = a.bytes WHERE a.id < 20000",
+    ] {
+        assert_spills(&server, &mut sql, statement);
+    }
+}
+
+#[test]
+fn a_full_temporary_directory_fails_the_statement_alone() {
+    let (server, mut sql) = started(server().arg("--tmp-dir-limit", "5M"));
+    let large = "SELECT a.id, a.words, b.words FROM t a JOIN t b ON b.small = a.small \
+                 WHERE a.id < 4000 ORDER BY a.words";
+    limit(&mut sql, 1);
+    assert_eq!(sql.refused(large).code, 1021);
+    assert_released(&server, large);
+    assert_eq!(
+        sql.rows("SELECT id, words FROM t ORDER BY words").len() as u32,
+        ROWS
+    );
+}
+
+#[test]
+fn a_spilling_statement_ends_by_kill_and_leaves_nothing() {
+    let (server, mut sql) = start();
+    let large = "SELECT a.words, b.words FROM t a JOIN t b ON b.small = a.small \
+                 JOIN t c ON c.small = a.small ORDER BY b.words, a.words DESC";
+    limit(&mut sql, 1);
+    sql.run("SET max_execution_time = 1500");
+    let since = Instant::now();
+    assert_eq!(sql.refused(large).code, 3024);
+    assert!(
+        since.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        since.elapsed()
+    );
+    assert_released(&server, large);
+    sql.run("SET max_execution_time = 0");
+    let id = sql.number("SELECT CONNECTION_ID()");
+    let mut other = Sql::connect(server.mysql_addr);
+    let killed = std::thread::scope(|scope| {
+        let running = scope.spawn(|| sql.attempt(large));
+        let spilling = wait_until(Duration::from_secs(20), || {
+            (metric(&server, "porpoise_temporary_file_bytes") > 1_000_000).then_some(())
+        });
+        assert!(spilling.is_some(), "nothing is spilled");
+        other.run(&format!("KILL QUERY {id}"));
+        running.join().unwrap()
+    });
+    match killed {
+        Err(Failure::Refused(error)) => assert_eq!(error.code, 1317),
+        _ => panic!("not killed"),
+    }
+    assert_released(&server, large);
+    // A client that goes away.
+    assert!(sql.send(large));
+    let spilling = wait_until(Duration::from_secs(20), || {
+        (metric(&server, "porpoise_temporary_file_bytes") > 1_000_000).then_some(())
+    });
+    assert!(spilling.is_some(), "nothing is spilled");
+    drop(sql);
+    let released = wait_until(Duration::from_secs(20), || {
+        (metric(&server, "porpoise_temporary_file_bytes") == 0).then_some(())
+    });
+    assert!(released.is_some(), "files of a closed connection are left");
+}
+
+#[test]
+fn a_killed_server_leaves_no_file() {
+    let (mut server, mut sql) = start();
+    let path = sql.rows("SELECT @@tmpdir");
+    let path = std::path::PathBuf::from(&path[0][0]);
+    let names = || path.read_dir().unwrap().count();
+    let large = "SELECT a.id, b.words FROM t a JOIN t b ON b.small = a.small ORDER BY b.words";
+    limit(&mut sql, 1);
+    assert!(sql.send(large));
+    let spilling = wait_until(Duration::from_secs(20), || {
+        (metric(&server, "porpoise_temporary_file_bytes") > 1_000_000).then_some(())
+    });
+    assert!(spilling.is_some(), "nothing is spilled");
+    server.kill9();
+    server.restart();
+    assert_eq!(names(), 0);
+    assert_released(&server, "a restart");
+}
+
+#[test]
+fn explain_analyze_tells_what_was_spilled() {
+    let (_server, mut sql) = start();
+    let explain = "EXPLAIN ANALYZE SELECT words FROM t ORDER BY words";
+    assert!(!sql.rows(explain)[0][0].contains("spilled"));
+    limit(&mut sql, 1);
+    let text = &sql.rows(explain)[0][0];
+    assert!(
+        text.contains("Sort: ") && text.contains("(spilled parts="),
+        "{text}"
+    );
+}

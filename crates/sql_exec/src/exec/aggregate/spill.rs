@@ -1,0 +1,420 @@
+//! Groups that exceed the operator's share of memory.
+//!
+//! ```text
+//!  rows --> groups in memory        those that came first, as long as their states have a fixed size
+//!      \--> sorter by group key --> one group after the other --> sorter by first row --> consumer
+//! ```
+//!
+//! A row of another group is written with the values that the aggregates take, which are
+//! evaluated once, when the row comes. At the end the rows of each group are taken in the order
+//! in which they came, so that results are those of a hash aggregate in memory, to the last bit.
+//! Where an aggregate's state grows with its rows, the groups in memory are written, too: a
+//! group begins with its state then.
+//!
+//! Invariants:
+//! 1. One spilled group at a time is in memory.
+//! 2. Groups come out in the order of their first rows.
+//!
+//! Rejected: partitions by hash (a group larger than memory needs recursion, and the order of
+//! groups a sort anyway); merging of partial states (sums of DOUBLE would depend on memory).
+
+use super::accumulate::Accumulator;
+use super::{FirstRow, Groups, Read};
+use crate::bind::{Aggregate as AggregateCall, AggregateKind};
+use crate::error::SqlError;
+use crate::exec::join::Consumer;
+use crate::exec::profile::Role;
+use crate::exec::query::cx_of;
+use crate::exec::rowstore::{self, Values, values_of};
+use crate::exec::spill::sorter::Sorter;
+use crate::exec::state::States;
+use crate::exec::{Exec, ExecResult};
+use crate::expr::eval::{EvalCx, Slot, eval};
+use crate::expr::{Expr, ExprKind, Load};
+use crate::plan::physical::Aggregate;
+use bumpalo::Bump;
+use porpoise_types::{Value, ValueRef};
+use smallvec::SmallVec;
+use std::cmp::Ordering;
+
+/// The first byte of a record: a row of a group, or the state of a group so far.
+const ROW: u8 = 0;
+const STATE: u8 = 1;
+
+/// Bytes in front of a record's content: its kind and its number.
+const HEAD: usize = 9;
+
+type ByBytes = fn(&[u8], &[u8]) -> Ordering;
+
+fn by_bytes(a: &[u8], b: &[u8]) -> Ordering {
+    a.cmp(b)
+}
+
+fn damaged() -> SqlError {
+    SqlError::internal("a spilled group cannot be read")
+}
+
+/// Results of groups, in the order of their first rows.
+pub(super) struct GroupResults(Sorter<ByBytes>);
+
+impl GroupResults {
+    /// Creates a list without groups.
+    pub(super) fn new() -> GroupResults {
+        GroupResults(Sorter::new(by_bytes))
+    }
+
+    /// Adds a group by the number of its first row.
+    pub(super) fn add(
+        &mut self,
+        number: [u8; 8],
+        first: &FirstRow,
+        results: &[Value],
+        states: &States,
+    ) -> Result<(), SqlError> {
+        let mut value = Vec::with_capacity(64);
+        first.write(&mut value);
+        for result in results {
+            rowstore::write(result.as_ref(), &mut value);
+        }
+        self.0.add(&number, &value, states)
+    }
+
+    /// Pushes the groups to the consumer; false when it wants no more.
+    pub(super) fn send(
+        self,
+        plan: &Aggregate,
+        read: &Read,
+        exec: &Exec<'_>,
+        consume: &mut Consumer<'_>,
+    ) -> ExecResult<bool> {
+        let states = exec.shared.states;
+        let mut groups = self.0.finish(states)?;
+        let mut arena = Bump::new();
+        let mut wants_more = true;
+        while wants_more && groups.advance()? {
+            arena.reset();
+            let mut rest = groups.record().1;
+            let present = number(&mut rest).ok_or_else(damaged)?;
+            let carried = plan.carried.len();
+            let values = values_of(rest, carried + plan.calls.len());
+            let (first, results) = values.split_at_checked(carried).ok_or_else(damaged)?;
+            let cx = EvalCx {
+                aggregates: results,
+                ..cx_of(exec, &arena)
+            };
+            let row = read.slots(present, first.iter().copied(), &arena);
+            wants_more = consume(&row, &cx)?;
+        }
+        groups.close(states);
+        Ok(wants_more)
+    }
+}
+
+/// Takes a number off the front.
+fn number(rest: &mut &[u8]) -> Option<u64> {
+    let (number, behind) = rest.split_first_chunk::<8>()?;
+    *rest = behind;
+    Some(u64::from_be_bytes(*number))
+}
+
+/// Rows and states of groups, by the keys of the groups.
+pub(super) struct SpilledGroups {
+    /// The aggregates, over the columns of a record.
+    calls: Vec<AggregateCall>,
+    records: Sorter<ByBytes>,
+    /// Number of the next record.
+    next: u64,
+    record: Vec<u8>,
+}
+
+/// Whether NULL counts for an aggregate.
+fn takes_null(kind: AggregateKind) -> bool {
+    matches!(kind, AggregateKind::JsonArray | AggregateKind::JsonObject)
+}
+
+/// Whether the state of an aggregate grows with the rows of its group.
+pub(super) fn grows(call: &AggregateCall) -> bool {
+    call.distinct || call.kind == AggregateKind::Concat || takes_null(call.kind)
+}
+
+/// The aggregates with columns of a record in place of their arguments and sort keys.
+fn over_records(plan: &Aggregate) -> Vec<AggregateCall> {
+    let mut at = plan.carried.len();
+    let mut column = |e: &Expr| {
+        at += 1;
+        Expr {
+            kind: ExprKind::Column {
+                slot: 0,
+                column: at - 1,
+                load: Load::Plain,
+            },
+            ..e.clone()
+        }
+    };
+    let mut calls = plan.calls.clone();
+    for call in &mut calls {
+        call.args = call.args.iter().map(&mut column).collect();
+        for key in &mut call.order {
+            key.expr = column(&key.expr);
+        }
+    }
+    calls
+}
+
+impl SpilledGroups {
+    /// Creates a list without groups.
+    pub(super) fn new(plan: &Aggregate) -> SpilledGroups {
+        SpilledGroups {
+            calls: over_records(plan),
+            records: Sorter::new(by_bytes),
+            next: 0,
+            record: Vec::new(),
+        }
+    }
+
+    fn begin(&mut self, kind: u8) {
+        self.record.clear();
+        self.record.push(kind);
+        self.record.extend_from_slice(&self.next.to_be_bytes());
+        self.next += 1;
+    }
+
+    /// Adds a row of a group.
+    pub(super) fn add_row(
+        &mut self,
+        key: &[u8],
+        (plan, read): (&Aggregate, &Read),
+        row: &[Slot<'_>],
+        cx: &EvalCx<'_>,
+        states: &States,
+    ) -> ExecResult<()> {
+        self.begin(ROW);
+        let out = &mut self.record;
+        read.write(row, out);
+        for call in &plan.calls {
+            // NULL counts for none of them but documents: what stands behind it is not evaluated.
+            let mut counts = true;
+            for arg in call
+                .args
+                .iter()
+                .chain(call.order.iter().map(|key| &key.expr))
+            {
+                let value = if counts {
+                    eval(arg, row, cx)?
+                } else {
+                    ValueRef::Null
+                };
+                counts &= !value.is_null() || takes_null(call.kind);
+                rowstore::write(value, out);
+            }
+        }
+        Ok(self.records.add(key, &self.record, states)?)
+    }
+
+    /// Adds the state of a group, of which no row was added yet.
+    pub(super) fn add_state(
+        &mut self,
+        key: &[u8],
+        first: &FirstRow,
+        own: &[Accumulator],
+        states: &States,
+    ) -> Result<(), SqlError> {
+        self.begin(STATE);
+        first.write(&mut self.record);
+        for accumulator in own {
+            accumulator.write(&mut self.record);
+        }
+        self.records.add(key, &self.record, states)
+    }
+
+    /// Makes the groups and pushes them to the consumer.
+    pub(super) fn send(
+        self,
+        (plan, read): (&Aggregate, &Read),
+        exec: &Exec<'_>,
+        consume: &mut Consumer<'_>,
+    ) -> ExecResult<bool> {
+        let states = exec.shared.states;
+        let records = self.records;
+        exec.note_spilled(plan, Role::Group, records.size());
+        let mut records = records.finish(states)?;
+        let mut results = GroupResults::new();
+        let mut group: Option<SpilledGroup> = None;
+        let (mut count, since) = (0, exec.begin_part());
+        while records.advance()? {
+            let (key, record) = records.record();
+            if group.as_ref().is_none_or(|group| group.key != key) {
+                count += 1;
+                if let Some(done) = group.take() {
+                    done.finish(plan, &mut results, exec)?;
+                }
+                group = Some(SpilledGroup::new(key, record, plan, states)?);
+            }
+            if let Some(group) = &mut group {
+                group.take(record, (plan, &self.calls), exec)?;
+            }
+        }
+        records.close(states);
+        if let Some(last) = group {
+            last.finish(plan, &mut results, exec)?;
+        }
+        exec.end_part(plan, Role::Group, (0, count), since);
+        results.send(plan, read, exec, consume)
+    }
+}
+
+/// A spilled group that is being made.
+struct SpilledGroup {
+    key: Vec<u8>,
+    /// Number of its first record.
+    number: [u8; 8],
+    first: FirstRow,
+    accumulators: Vec<Accumulator>,
+    /// Bytes that the statement held before.
+    before: u64,
+}
+
+impl SpilledGroup {
+    /// The group that begins with a record.
+    fn new(
+        key: &[u8],
+        record: &[u8],
+        plan: &Aggregate,
+        states: &States,
+    ) -> Result<SpilledGroup, SqlError> {
+        let (head, mut rest) = record.split_first_chunk::<HEAD>().ok_or_else(damaged)?;
+        let [kind, number @ ..] = *head;
+        let first = FirstRow::read(&mut rest, plan.carried.len()).ok_or_else(damaged)?;
+        let mut accumulators: Vec<Accumulator> = plan.calls.iter().map(Accumulator::new).collect();
+        let before = states.used();
+        if kind == STATE {
+            states.hold(rest.len() as u64)?;
+            for accumulator in &mut accumulators {
+                accumulator.read(&mut rest).ok_or_else(damaged)?;
+            }
+        }
+        Ok(SpilledGroup {
+            key: key.to_vec(),
+            number,
+            first,
+            accumulators,
+            before,
+        })
+    }
+
+    /// Takes a record of the group into account.
+    fn take(
+        &mut self,
+        record: &[u8],
+        (plan, calls): (&Aggregate, &[AggregateCall]),
+        exec: &Exec<'_>,
+    ) -> ExecResult<()> {
+        let Some((ROW, _)) = record.split_first().map(|(kind, rest)| (*kind, rest)) else {
+            return Ok(());
+        };
+        let width = calls.iter().map(|call| call.args.len() + call.order.len());
+        let width = plan.carried.len() + width.sum::<usize>();
+        let values: Values<'_> = values_of(record.get(HEAD + 8..).unwrap_or_default(), width);
+        let arena = Bump::new();
+        let cx = cx_of(exec, &arena);
+        let row = [Slot::Values(&values)];
+        for (call, accumulator) in calls.iter().zip(&mut self.accumulators) {
+            accumulator.add(call, &row, &cx, exec.shared.states)?;
+        }
+        Ok(())
+    }
+
+    fn finish(
+        self,
+        plan: &Aggregate,
+        results: &mut GroupResults,
+        exec: &Exec<'_>,
+    ) -> ExecResult<()> {
+        let states = exec.shared.states;
+        let mut values = Vec::with_capacity(plan.calls.len());
+        for (call, accumulator) in plan.calls.iter().zip(self.accumulators) {
+            values.push(accumulator.finish(call, exec.env)?);
+        }
+        states.let_go(states.used().saturating_sub(self.before));
+        Ok(results.add(self.number, &self.first, &values, states)?)
+    }
+}
+
+impl Groups<'_> {
+    /// Goes on with temporary files: the groups in memory exceed their share.
+    #[cold]
+    pub(super) fn begin_spilling(&mut self, cx: &EvalCx<'_>, states: &States) -> ExecResult<()> {
+        self.over = false;
+        if self.stream {
+            return self.write_finished(cx, states);
+        }
+        if self.spilled.is_some() {
+            return Ok(());
+        }
+        states.count_disk_table();
+        let mut spilled = SpilledGroups::new(self.plan);
+        if self.grows {
+            let width = self.plan.calls.len();
+            let mut keys: Vec<(&Vec<u8>, usize)> = Vec::with_capacity(self.by_key.len());
+            keys.extend(self.by_key.iter().map(|(key, at)| (key, *at)));
+            // In the order of their first rows, by which they are numbered.
+            keys.sort_unstable_by_key(|(_, at)| *at);
+            for (key, at) in keys {
+                let own = self.accumulators.get(at * width..(at + 1) * width);
+                if let Some(group) = self.list.get(at) {
+                    spilled.add_state(key, &group.first, own.unwrap_or_default(), states)?;
+                }
+            }
+            self.forget(states);
+        }
+        self.spilled = Some(Box::new(spilled));
+        Ok(())
+    }
+
+    /// Releases the groups in memory.
+    fn forget(&mut self, states: &States) {
+        self.list = Vec::new();
+        self.accumulators = Vec::new();
+        self.by_key.clear();
+        self.by_key.shrink_to_fit();
+        self.by_values = None;
+        self.numbers = None;
+        self.rows = super::FIRST_ROWS;
+        states.let_go(self.held.max(self.grown));
+        (self.held, self.grown) = (0, 0);
+    }
+
+    /// Writes the results of the groups of which no row will come any more: all but the last.
+    fn write_finished(&mut self, cx: &EvalCx<'_>, states: &States) -> ExecResult<()> {
+        let plan = self.plan;
+        let Some(finished) = self.list.len().checked_sub(1) else {
+            return Ok(());
+        };
+        let results = match &mut self.finished {
+            Some(results) => results,
+            none => {
+                states.count_disk_table();
+                none.insert(GroupResults::new())
+            }
+        };
+        let mut accumulators = self.accumulators.drain(..finished * plan.calls.len());
+        let mut values: SmallVec<[Value; 4]> = SmallVec::new();
+        for group in self.list.drain(..finished) {
+            values.clear();
+            for call in &plan.calls {
+                if let Some(accumulator) = accumulators.next() {
+                    values.push(accumulator.finish(call, cx.env)?);
+                }
+            }
+            results.add(self.written.to_be_bytes(), &group.first, &values, states)?;
+            self.written += 1;
+        }
+        drop(accumulators);
+        states.let_go(self.held.max(self.grown));
+        (self.held, self.grown) = (0, 0);
+        if let Some(numbers) = &mut self.numbers {
+            numbers.forget();
+        }
+        Ok(())
+    }
+}

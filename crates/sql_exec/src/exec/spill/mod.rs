@@ -1,0 +1,14 @@
+//! Temporary files of operators that exceed their share of the statement's memory.
+//!
+//! * [`records`]: records in checksummed blocks of a temporary file.
+//! * [`runs`]: sorted runs, and their merge.
+//! * [`sorter`]: an external merge sort over encoded records.
+//!
+//! An operator learns from [`States::hold_or_spill`](super::state::States::hold_or_spill) that it
+//! is to write what it keeps. A file is read only by the statement that writes it.
+
+pub(super) mod records;
+pub(super) mod runs;
+pub(super) mod sorter;
+#[cfg(test)]
+mod tests;
