@@ -72,7 +72,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A user variable, without its sign.
+    /// A user variable, without the `@`.
     pub(super) fn user_var(&mut self) -> PResult<&'a [u8]> {
         let token = self.expect(K::UserVar)?;
         let span = Span::new(token.start + 1, token.end);
@@ -185,7 +185,7 @@ impl<'a> Parser<'a> {
         }))
     }
 
-    /// At the parenthesis behind a function's name.
+    /// Parses a function call, from the parenthesis after the name.
     pub(super) fn call(
         &mut self,
         schema: Option<Ident<'a>>,
@@ -264,7 +264,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// CASE, at the word.
+    /// Parses CASE; the current token is the keyword.
     pub(super) fn case(&mut self) -> PResult<Expr<'a>> {
         let start = self.advance().start;
         let operand = if self.is_kw(Kw::WHEN) {
@@ -295,7 +295,7 @@ impl<'a> Parser<'a> {
         Ok(self.node(start, ExprKind::Case(self.alloc(node))))
     }
 
-    /// At INTERVAL as an operand: `INTERVAL a unit + date`, or the function of that name.
+    /// Parses INTERVAL as an operand: `INTERVAL a unit + date`, or the function INTERVAL().
     pub(super) fn interval_operand(&mut self) -> PResult<Expr<'a>> {
         let start = self.token.start;
         let amount = match self.interval_amount()? {
@@ -328,7 +328,7 @@ impl<'a> Parser<'a> {
         };
         let unit = match unit_of(keyword) {
             Some(unit) => unit,
-            // SQL_TSI_DAY and its kin, for TIMESTAMPADD.
+            // SQL_TSI_DAY and the like, for TIMESTAMPADD.
             None => match self.sql_tsi() {
                 Some(unit) => unit,
                 None => return self.error(),
@@ -344,8 +344,20 @@ impl<'a> Parser<'a> {
         if !prefix.eq_ignore_ascii_case(b"SQL_TSI_") {
             return None;
         }
-        unit_of(Kw::of(name))
-            .filter(|unit| !format!("{unit:?}").contains("Second") || *unit == IntervalUnit::Second)
+        use IntervalUnit as U;
+        unit_of(Kw::of(name)).filter(|unit| {
+            matches!(
+                unit,
+                U::Second
+                    | U::Minute
+                    | U::Hour
+                    | U::Day
+                    | U::Week
+                    | U::Month
+                    | U::Quarter
+                    | U::Year
+            )
+        })
     }
 }
 
