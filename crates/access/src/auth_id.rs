@@ -12,7 +12,7 @@ pub struct AuthId {
 }
 
 impl AuthId {
-    /// Whether a client at `host` can be this account.
+    /// Whether the host pattern of this account matches a client's `host`.
     pub fn matches_host(&self, host: &str) -> bool {
         host_matches(&self.host, host)
     }
@@ -25,14 +25,14 @@ impl AuthId {
         }
     }
 
-    /// The name that `user@host` spells.
+    /// Parses `user@host`; the host is `%` if there is no `@`.
     pub fn parse(account: &str) -> AuthId {
         let (user, host) = account.rsplit_once('@').unwrap_or((account, "%"));
         AuthId::new(user, host)
     }
 
-    /// The names in a list such as `mandatory_roles`: between commas, each part perhaps in
-    /// quotes or backticks, host `%` if not given.
+    /// Parses a list such as `mandatory_roles`: names separated by commas, user and host
+    /// optionally in quotes or backticks, host `%` if absent.
     pub fn parse_list(list: &str) -> Vec<AuthId> {
         let mut ids = Vec::new();
         let mut parts = vec![String::new()];
@@ -69,7 +69,8 @@ impl std::fmt::Display for AuthId {
     }
 }
 
-/// Number of literal characters of a host pattern: more is more specific.
+/// Length of a host pattern's literal prefix, `usize::MAX` without wildcards: longer is more
+/// specific.
 pub(crate) fn specificity(host: &str) -> usize {
     match host.find(['%', '_']) {
         None => usize::MAX,

@@ -3,10 +3,11 @@
 //! Readers take the current [`AccessData`] without a lock. A change runs under one
 //! lock: it is computed from the current data, written in one durable transaction, and
 //! then the tables are loaded again under the next version. Caches compare
-//! [`AccessControl::version`] and rebuild when it moved.
+//! [`AccessControl::version`] and rebuild when it changed.
 //!
-//! Statements may also write the tables directly. Such a commit is noticed at the next
-//! login (a [`TableChanges`] on both tables), or by FLUSH PRIVILEGES ([`AccessControl::reload`]).
+//! Statements may also write the tables directly. Such a commit is detected at the next login
+//! (a [`TableChanges`] on all tables but the password history), or by FLUSH PRIVILEGES
+//! ([`AccessControl::reload`]).
 
 use crate::account::Account;
 use crate::account_table::{self, USERS};
@@ -62,11 +63,11 @@ pub struct Rename {
     pub to: AuthId,
 }
 
-/// Number of renames that are remembered: sessions with an older name lose their privileges.
+/// Maximum number of renames kept: sessions with an older name lose their privileges.
 const RENAMES: usize = 10_000;
 
 impl AccessData {
-    /// The name now of the account that had this name at a version.
+    /// Current name of the account that had the name `id` at `version`.
     pub fn name_since(&self, id: &AuthId, version: u64) -> AuthId {
         let later = self.renames.iter().filter(|r| r.version > version);
         later.fold(id.clone(), |name, rename| {
@@ -125,8 +126,8 @@ impl AccessData {
         self.candidate(user, host).filter(|a| !a.locked)
     }
 
-    /// As [`AccessData::find`], locked accounts included: a lock is revealed only after the
-    /// password was proved ([`AccessControl::admit`]).
+    /// As [`AccessData::find`], locked accounts included: an account lock is reported only after
+    /// the password was verified ([`AccessControl::admit`]).
     pub fn candidate(&self, user: &str, host: &str) -> Option<&Account> {
         let matches =
             |a: &&Account| (a.user == user || a.user.is_empty()) && host_matches(&a.host, host);
@@ -143,8 +144,8 @@ impl AccessData {
     }
 
     /// The effective privileges of an account with these roles active, and all roles
-    /// granted to them. Roles that are neither granted to the account nor mandatory count
-    /// for nothing.
+    /// granted to them. Roles that are neither granted to the account nor mandatory are
+    /// ignored.
     pub fn rights_with(&self, id: &AuthId, active: &[AuthId], mandatory: &[AuthId]) -> Rights {
         let granted = |role: &&AuthId| {
             mandatory.contains(role) || self.roles_of(id).any(|edge| edge.role == **role)
@@ -198,8 +199,7 @@ pub struct Change {
     pub put_history: Vec<OldPassword>,
     /// Entries removed from the password history.
     pub remove_history: Vec<OldPassword>,
-    /// Accounts put under the second name that were removed under the first: sessions go on
-    /// under the new name.
+    /// Renamed accounts, as (old name, new name): their sessions continue under the new name.
     pub renames: Vec<(AuthId, AuthId)>,
 }
 
@@ -225,7 +225,7 @@ pub struct AccessControl {
     db: Arc<Db>,
     data: ArcSwap<AccessData>,
     version: AtomicU64,
-    /// Number of commits to the tables that the data contains.
+    /// Value of [`TableChanges::changes`] at the last load.
     loaded: AtomicU64,
     /// Serializes changes and loads.
     changing: Mutex<()>,
@@ -291,7 +291,7 @@ impl AccessControl {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Microseconds since 1970 now.
+    /// Current time in microseconds since 1970, UTC.
     pub fn now(&self) -> i64 {
         self.db.clock().unix_micros()
     }
@@ -310,8 +310,8 @@ impl AccessControl {
         Ok(self.current()?.find(user, host).cloned())
     }
 
-    /// As [`AccessControl::find`], locked accounts included; [`AccessControl::admit`] must
-    /// follow the proof of the password.
+    /// As [`AccessControl::find`], locked accounts included; [`AccessControl::admit`] must be
+    /// called once the password is verified.
     ///
     /// # Errors
     /// Reading the tables failed.
@@ -411,7 +411,7 @@ impl AccessControl {
 
     /// Loads the tables after a change that renamed accounts.
     fn load_renamed(&self, renamed: &[(AuthId, AuthId)], _held: &MutexGuard<'_, ()>) -> Result<()> {
-        // Counted before the tables are read: a commit in between is read again.
+        // Read the counter before the tables: a commit in between causes another load.
         let changes = self.watch.changes();
         self.db.engine().wait_durable(self.watch.position())?;
         let version = self.version() + 1;
@@ -434,7 +434,7 @@ impl AccessControl {
             partial_revokes: false,
             renames,
         };
-        // Restrictions are in force whatever the variable was at start.
+        // Existing restrictions apply even if `partial_revokes` is OFF.
         data.partial_revokes = self.partial_revokes.load(Ordering::Relaxed) || data.is_restricted();
         self.data.store(Arc::new(data));
         self.version.store(version, Ordering::Release);

@@ -1,9 +1,9 @@
 //! `mysql.grants`: the table of grants.
 //!
-//! One row a grant: host, user, database (empty: `*.*`), table (empty: the
-//! database), and the names of the privileges separated by commas: an earlier version
-//! skips names that it does not know, and keeps them. A dynamic privilege whose GRANT
-//! OPTION differs from the row's has it after its name:
+//! One row per grant: host, user, database (empty: `*.*`), table (empty: the
+//! database), and the names of the privileges separated by commas. Unknown names, written by
+//! a later version, are ignored. A dynamic privilege whose GRANT OPTION differs from the row's
+//! is followed by its own:
 //!
 //! ```text
 //!   SELECT,GRANT OPTION,BACKUP_ADMIN                        may be passed on
@@ -11,7 +11,7 @@
 //!   SELECT,BACKUP_ADMIN WITH GRANT OPTION                   may
 //! ```
 //!
-//! Rows that were written when GRANT OPTION was one for all privileges thus keep their
+//! Rows of earlier versions, with one GRANT OPTION for all privileges, thus keep their
 //! meaning.
 
 use crate::Result;
@@ -31,7 +31,7 @@ pub(crate) static GRANTS: SystemTable = SystemTable {
     columns: 5,
 };
 
-/// Length of the column of privileges.
+/// Maximum length of the `Privileges` column.
 const LENGTH: u32 = 1024;
 
 fn table_spec() -> TableSpec {
@@ -53,8 +53,8 @@ fn table_spec() -> TableSpec {
     }
 }
 
-/// Makes the table if it is not there: the accounts that there are by then
-/// may do everything.
+/// Creates the table if it does not exist, and grants all privileges to the
+/// existing accounts.
 ///
 /// # Errors
 /// Defining or writing the table failed.
@@ -113,7 +113,7 @@ fn parse(names: &str) -> (Privileges, Privileges) {
     (privileges, grantable)
 }
 
-/// The text that [`parse`] reads.
+/// Formats the privileges of a grant; the inverse of [`parse`].
 fn print(grant: &Grant) -> String {
     let for_all = grant.privileges.has(Privileges::GRANT_OPTION);
     let name = |name: &'static str| {

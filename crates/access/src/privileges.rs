@@ -104,17 +104,17 @@ impl Privileges {
     /// All that can be granted on a column; each of them makes the column visible.
     pub const COLUMN: Privileges = Privileges(0b111 | 1 << 10);
 
-    /// Whether any of `other` is in it.
+    /// Whether the sets intersect.
     pub const fn meets(self, other: Privileges) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether all of `other` is in it.
+    /// Whether it contains all of `other`.
     pub const fn has(self, other: Privileges) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Both sets.
+    /// The union of both sets.
     pub const fn with(self, other: Privileges) -> Privileges {
         Privileges(self.0 | other.0)
     }
@@ -124,7 +124,7 @@ impl Privileges {
         Privileges(self.0 & other.0)
     }
 
-    /// Without those of `other`.
+    /// The set difference.
     pub const fn without(self, other: Privileges) -> Privileges {
         Privileges(self.0 & !other.0)
     }
@@ -138,7 +138,7 @@ impl Privileges {
             .map(|(_, name)| *name)
     }
 
-    /// The privilege of a name in capitals.
+    /// The privilege with this upper-case name, if it exists.
     pub fn named(name: &str) -> Option<Privileges> {
         let at = NAMES.iter().position(|n| *n == name)?;
         Some(Privileges(1 << at))

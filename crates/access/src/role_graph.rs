@@ -1,11 +1,11 @@
-//! The graph of roles, "is granted to".
+//! The role graph: an edge leads from a role to an account or role that it is granted to.
 //!
 //! ```text
 //!   reader --> writer --> alice      GRANT reader TO writer; GRANT writer TO alice
 //! ```
 //!
 //! Invariant: the graph has no cycle; a grant that would close one is refused
-//! ([`AccessData::reaches`]). Tables written by hand may hold one all the same, so every
+//! ([`AccessData::reaches`]). Direct writes to the tables may still create one, so every
 //! walk visits an account once.
 
 use crate::auth_id::AuthId;
@@ -39,7 +39,7 @@ impl AccessData {
         found
     }
 
-    /// Whether `role` is granted to `account` directly or through other roles, or is it.
+    /// Whether `role` equals `account`, or is granted to it directly or through other roles.
     pub fn reaches(&self, account: &AuthId, role: &AuthId) -> bool {
         self.closure(std::slice::from_ref(account)).contains(role)
     }

@@ -2,8 +2,8 @@
 //!
 //! Counters are per account in memory. A session holds its account's counter from login,
 //! and only if the account has a limit; then a statement costs one atomic addition, two
-//! if it may write. An hour begins with the first use after the last hour ended; FLUSH
-//! USER_RESOURCES and FLUSH PRIVILEGES begin a new one.
+//! if it may write. Limits apply to fixed windows of an hour: a window starts at the first
+//! use after the previous one ended, or after FLUSH USER_RESOURCES or FLUSH PRIVILEGES.
 
 use crate::attributes::Limits;
 use crate::auth_id::AuthId;
@@ -51,7 +51,7 @@ impl Usage {
         if limit == 0 {
             return Ok(());
         }
-        // Not past the limit, so that the counter cannot overflow.
+        // The counter stops at the limit, so it cannot overflow.
         let more = |n: u32| (n < limit).then(|| n + 1);
         match counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
             Ok(_) => Ok(()),
@@ -77,7 +77,7 @@ impl Usage {
         Usage::add(&self.updates, limits.updates, "max_updates")
     }
 
-    /// Counts a connection; [`Usage::disconnect`] must follow its end.
+    /// Counts a connection; call [`Usage::disconnect`] when it ends.
     ///
     /// # Errors
     /// The limit that it exceeds; then it is not counted.
@@ -131,7 +131,7 @@ impl UsageTable {
         }
     }
 
-    /// Forgets an account that was dropped.
+    /// Removes the counters of a dropped account.
     pub fn forget(&self, account: &AuthId) {
         self.0.lock().remove(account);
     }

@@ -6,8 +6,8 @@
 //! | `Restrictions` | `[{"Database": "d", "Privileges": ["INSERT"]}]` |
 //! | `additional_password` | the stored secret of the second password |
 //!
-//! Absent keys mean none. Until the second password and restrictions existed the column held
-//! the metadata itself. An object with any other key or type of value is read as metadata.
+//! Absent keys mean none. In the first layout, the column held the metadata itself: an object
+//! with any other key or type of value is read as metadata.
 
 use crate::restrictions::Restrictions;
 use porpoise_types::json::{self, Json, Object};

@@ -2,8 +2,8 @@
 //! and values of memcached, PEM, SCRAM, SQL's functions.
 //!
 //! Invariants:
-//! 1. What [`decode`] takes is what [`encode`] makes: whole groups of four,
-//!    padding at the very end only. White space is the caller's to remove.
+//! 1. [`decode`] accepts whole groups of four only, with padding at the very end;
+//!    unused bits before the padding are ignored. Callers remove white space.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -35,7 +35,7 @@ pub fn decode_quad(quad: &[u8], last: bool) -> Option<([u8; 3], usize)> {
     Some((bytes, 3 - padding))
 }
 
-/// The bytes of a base64 text of any length; `None` if it is none.
+/// Decodes a base64 text; `None` if it is invalid.
 #[must_use]
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(4) {

@@ -1,4 +1,4 @@
-//! The rules of the code, one module each, and what they report.
+//! Source code checks, one module each, and the violations that they report.
 
 mod citations;
 mod cited_tests;
@@ -78,7 +78,7 @@ pub fn run_all(tree: &Tree) -> Result<Vec<Violation>, String> {
     Ok(found)
 }
 
-/// Everything beyond the limits now.
+/// Current functions over the length limit, and current import cycles.
 fn measured(tree: &Tree) -> Ratchet {
     let mut functions = lengths::measured_functions(tree);
     functions.retain(|_, lines| *lines > lengths::FUNCTION_LIMIT);

@@ -1,11 +1,11 @@
 //! The tables of `ndbmemcache`, made at the first start.
 //!
 //! Names and types of tables and columns are those that users of NDB's
-//! memcached know, so that a dump of theirs loads unchanged. Four things are
-//! our own:
+//! memcached know, so that a dump of theirs loads unchanged. Four things differ
+//! from NDB:
 //!
-//! * `container_options` says of a container what NDB has no columns for: how
-//!   its columns stand in one value.
+//! * `container_options`, for which NDB has no columns: how the columns of a
+//!   container are encoded in one value.
 //! * `kv`, the table of keys without a configured prefix: binary keys and
 //!   values, the client's flags, and the moment a row expires as seconds since
 //!   1970 (0: never). The row's version is its CAS value; no column holds it.
@@ -14,10 +14,10 @@
 //!   the demonstration containers are there and used by other roles.
 //!
 //! Invariants:
-//! 1. The row of `meta` comes in one transaction with all other default rows,
-//!    after the tables: where it exists only missing tables are created, no rows.
-//! 2. Nothing that exists is changed: what an operator made of the
-//!    configuration stays.
+//! 1. The row of `meta` is written in one transaction with all other default rows,
+//!    after the tables. If it exists, only missing tables are created, no rows.
+//! 2. Existing tables and rows are never changed: an operator's configuration
+//!    is preserved.
 
 use super::stored_rows::{Cell, new_row, stored_rows};
 use crate::system_tables::{
@@ -325,7 +325,7 @@ impl Definition {
     }
 }
 
-/// Creates what is missing of the database. Returns the commit that a reply must wait for.
+/// Creates missing tables and default rows. Returns the commit that a reply must wait for.
 ///
 /// # Errors
 /// Those of data definition and of writing rows.
@@ -345,7 +345,7 @@ pub fn ensure(db: &Arc<Db>) -> Result<CommitPosition> {
         Ok::<(), porpoise_rows::Error>(())
     })?;
     if complete {
-        // Only a table that came with a later version was missing.
+        // Only tables that a later version added were missing.
         return Ok(CommitPosition::NONE);
     }
     let mut txn = db.begin(BeginOptions {
@@ -371,15 +371,15 @@ pub fn ensure(db: &Arc<Db>) -> Result<CommitPosition> {
     Ok(txn.commit()?.position)
 }
 
-/// A row of these texts, at the present time. Columns that an operator's table does not have are
-/// left out.
+/// Builds a row from texts, with the current time for timestamps. Columns that an operator's
+/// table lacks are ignored.
 fn row_of<'a>(db: &Db, table: &Table, cells: impl Iterator<Item = Cell<'a>>) -> Result<Vec<Value>> {
     let now = DateTime::from_unix_micros(db.clock().unix_micros()).unwrap_or_default();
     let known: Vec<_> = cells.filter(|(c, _)| table.column(c).is_some()).collect();
     new_row(table, &known, now)
 }
 
-/// Whether `meta` says that everything is there.
+/// Whether `meta` records that initialization is complete.
 fn is_complete(db: &Arc<Db>) -> Result<bool> {
     let catalog = db.catalog();
     let Some(meta) = catalog.table(DATABASE, "meta") else {
@@ -418,7 +418,7 @@ pub fn sign_on(db: &Arc<Db>, role: &str) -> Result<()> {
     Ok(())
 }
 
-/// The rows that `ndbmemcache` begins with: table, columns, and rows with words separated by
+/// The default rows of `ndbmemcache`: table, columns, and rows with words separated by
 /// spaces; `-` is an empty word, `NULL` is NULL. The row of `meta` is the last one.
 ///
 /// They are those of NDB's memcached, except that under `caching` `flush_all` deletes rows. With

@@ -1,14 +1,14 @@
-//! A disk that reads the files of another one and keeps all changes in memory: for
+//! A copy-on-write overlay over the file system that keeps all changes in memory, for
 //! checking a store without writing to it.
 //!
 //! Invariants:
-//! 1. On the other disk nothing is created, written, renamed, removed or locked;
+//! 1. In the file system nothing is created, written, renamed, removed or locked;
 //!    files are opened for reading only.
 //! 2. A file is copied into memory at its first write: files that are only read
 //!    cost no memory.
 //!
-//! Rejected: copying the directory first (twice the disk), and an engine that
-//! can open without writing (recovery ends a torn log in a new file).
+//! Rejected: copying the directory first (twice the space), and a read-only mode of
+//! the engine (recovery of a torn log writes a new file).
 
 use super::{Disk, DiskLock, File};
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ enum Bytes {
 /// A file, shared by all that opened it.
 type Shared = Arc<Mutex<Bytes>>;
 
-/// The disk. Names: a file of its own, or removed.
+/// The overlay. `names` holds the files opened or changed so far; `None`: removed.
 #[derive(Default)]
 pub struct Overlay {
     names: Mutex<BTreeMap<PathBuf, Option<Shared>>>,

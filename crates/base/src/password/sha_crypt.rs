@@ -10,7 +10,7 @@ pub type Sha256 = [u8; 32];
 /// Longest password, as in MySQL: the work grows with its square.
 pub const MAX_PASSWORD: usize = 256;
 
-/// Characters of the encoded digest.
+/// Length of the encoded digest in characters.
 pub const ENCODED: usize = 43;
 
 /// SHA-256 of the parts one after another.

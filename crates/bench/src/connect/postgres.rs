@@ -1,4 +1,4 @@
-//! Logging in to PostgreSQL: trust, a password in clear, or SCRAM-SHA-256.
+//! PostgreSQL authentication: trust, cleartext password, or SCRAM-SHA-256.
 
 use super::scram::Scram;
 use crate::conn::{Connection, open};
@@ -8,14 +8,14 @@ use crate::url::Target;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// A stream of whole messages, for the time before a [`Connection`].
+/// Reader of whole protocol messages during login, before there is a [`Connection`].
 struct Messages {
     stream: TcpStream,
     buf: Vec<u8>,
 }
 
 impl Messages {
-    /// The next message; an error message is an error.
+    /// Returns the next message; an ErrorResponse becomes an `Err`.
     fn next(&mut self) -> Result<(u8, Vec<u8>)> {
         loop {
             if let Some((kind, contents, length)) = next_message(&self.buf)? {
@@ -113,7 +113,7 @@ impl Messages {
 /// Connects and prepares statements.
 ///
 /// # Errors
-/// One line.
+/// Connecting, logging in or preparing a statement failed.
 pub fn connect(target: &Target, statements: &[String]) -> Result<Connection> {
     let mut messages = Messages {
         stream: open(&target.host, target.port)?,

@@ -1,28 +1,28 @@
-//! A workload of one statement whose parameters are made by a function: what
-//! the experiments on inserts use.
+//! A workload of one statement whose parameters a function generates, for the
+//! experiments on inserts.
 
 use crate::error::{Error, Result};
 use crate::load::{Worker, Workload};
 use crate::proto::{Answer, Call, Verb};
 use crate::value;
 
-/// Adds the parameters of the n-th request of a connection.
+/// Adds random parameters to a request.
 pub type Fill<'a> = dyn Fn(&mut fastrand::Rng, &mut Call) + Sync + 'a;
 
-/// Judges an answer.
+/// Whether an answer is as expected.
 pub type Check<'a> = dyn Fn(&Answer) -> bool + Sync + 'a;
 
-/// See the module.
+/// A statement that each connection repeats.
 pub struct Statement<'a> {
     /// The statement.
     pub text: String,
-    /// Parameters of the statement.
+    /// Generator of its parameters.
     pub fill: Box<Fill<'a>>,
-    /// Expected result.
+    /// Check of each answer.
     pub check: Box<Check<'a>>,
     /// Seed of the random numbers.
     pub seed: u64,
-    /// Requests of each connection; none: as time allows.
+    /// Maximum number of requests per connection; `None`: no limit.
     pub limit: Option<u64>,
 }
 
@@ -76,7 +76,7 @@ impl Worker for Repeat<'_> {
     }
 }
 
-/// Values of an inserted row.
+/// A check that a request inserted `rows` rows.
 pub fn inserted(rows: u64) -> Box<Check<'static>> {
     Box::new(move |answer| answer.affected == rows)
 }

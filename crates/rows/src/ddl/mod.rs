@@ -1,24 +1,24 @@
-//! Data definition: what changes the catalog.
+//! Data definition: statements that change the catalog.
 //!
 //! Every statement here goes through the same steps: raise a metadata
 //! barrier over the tables whose definition (or whose place in a foreign
 //! key) changes; check the request against the catalog; create the spaces it
 //! needs; build or validate; commit all changed catalog rows in one
 //! transaction; publish the new catalog; lower the barrier; drop spaces that
-//! nothing names any more.
+//! the catalog no longer references.
 //!
 //! Invariants:
 //! 1. The commit of the catalog transaction is the only point of change. A
-//!    crash before it leaves the table as it was and some unnamed spaces,
-//!    which are swept at the next start; a crash after it leaves unnamed old
-//!    spaces, swept likewise.
+//!    crash before it leaves the table as it was and unreferenced new spaces;
+//!    a crash after it leaves unreferenced old spaces. The next start drops
+//!    both.
 //! 2. The new catalog is published before the barrier falls, so a session
 //!    that waited in front of it finds the new definition.
 //! 3. A constraint is never added while a transaction that does not know it
 //!    may still write to the child or the parent: the barrier covers both.
 //!
-//! Rejected for now: building an index beside running writers. The barrier
-//! holds off users of that one table for the time of the build.
+//! Rejected for now: online index builds, concurrent with writers. The barrier
+//! blocks users of that one table during the build.
 
 mod alter;
 mod build;
@@ -59,14 +59,14 @@ pub use rename::QualifiedName;
 pub use spec::{CheckSpec, ColumnSpec, FkSpec, IndexSpec, Placement, TableSpec};
 pub use views::ViewMode;
 
-/// What a data definition statement needs of its session.
+/// Session context of a data definition statement.
 pub struct DdlCx<'a> {
     /// The session's part in the metadata locks. Its own transaction has
     /// ended (implicit commit) and it publishes no tables.
     pub metadata_locks: &'a MetadataLockSession,
     /// Ends the wait for metadata locks (`lock_wait_timeout`).
     pub deadline: Instant,
-    /// Ends waits and long builds from outside.
+    /// Cancels waits and long builds.
     pub cancel: &'a Cancel,
     /// `foreign_key_checks`.
     pub foreign_key_checks: bool,
@@ -77,9 +77,9 @@ pub struct DdlCx<'a> {
 /// The outcome of a data definition statement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DdlDone {
-    /// The reply waits for this.
+    /// Commit that must be durable before the reply is sent.
     pub position: CommitPosition,
-    /// What `IF [NOT] EXISTS` turned into a note: code, and nothing changed.
+    /// Whether `IF [NOT] EXISTS` turned an error into a note; then nothing changed.
     pub note: bool,
     /// Rows that were copied.
     pub rows: u64,
@@ -127,22 +127,22 @@ pub enum AlterOp {
     RenameTo(String, String),
     /// ENGINE = name, as shown.
     SetEngine(String),
-    /// The default collation of columns to come.
+    /// The default collation of columns added later.
     SetCollation(Collation),
     /// CONVERT TO CHARACTER SET: the default and every column.
     ConvertCollation(Collation),
-    /// Another option that is kept and shown; `None`: no longer.
+    /// Another table option, only stored and shown; `None` removes it.
     SetOption(String, Option<String>),
     /// ALGORITHM.
     Algorithm(Algorithm),
-    /// PARTITION BY or REMOVE PARTITIONING beside other clauses: how rows lie afterwards, over
-    /// the columns as these clauses leave them ([`crate::Db::altered_table`] tells them).
+    /// PARTITION BY or REMOVE PARTITIONING with other clauses: the new partitioning, over the
+    /// columns after those clauses (see [`crate::Db::altered_table`]).
     Partition(Option<Box<Partitioning>>),
     /// FORCE, and ENGINE of the same engine: the rows are copied.
     Force,
 }
 
-/// A change of the catalog in the making: the copy being changed.
+/// Working copy of the catalog during a change.
 pub(crate) struct Draft {
     pub(crate) catalog: Catalog,
 }
@@ -163,7 +163,7 @@ impl Draft {
 }
 
 impl Db {
-    /// Runs definitions of the server's own, outside of any session: foreign
+    /// Runs the server's own DDL, outside of any session: foreign
     /// keys are checked, and a wait for metadata locks ends after a minute.
     pub fn define<T>(&self, run: impl FnOnce(&DdlCx<'_>) -> T) -> T {
         let (metadata_locks, cancel) = (self.metadata_locks().session(), Cancel::new());
@@ -209,8 +209,8 @@ impl Db {
         Ok(commit.position)
     }
 
-    /// Waits for its turn to change the catalog, until the deadline or a
-    /// cancellation (looked for every 50 ms: the turns are short).
+    /// Acquires the catalog change lock, until the deadline or a cancellation
+    /// (polled every 50 ms; the lock is held only briefly).
     fn one_change_at_a_time(&self, cx: &DdlCx<'_>) -> Result<MutexGuard<'_, ()>> {
         if let Some(turn) = self.catalog_change.try_lock() {
             return Ok(turn);
@@ -232,25 +232,25 @@ impl Db {
         })
     }
 
-    /// Drops the spaces made for a definition that was refused. An unknown
-    /// outcome may have named them: then they stay, as what cannot be dropped
-    /// now does; the next start drops those that nothing names.
+    /// Drops the spaces created for a statement that failed. If the commit outcome
+    /// is unknown, the catalog may reference them, so they are kept; the next
+    /// start drops those that are unreferenced.
     pub(crate) fn abandon_spaces(&self, spaces: &[SpaceId], refusal: &Error) {
         if !matches!(refusal, Error::Kv(porpoise_kv::Error::Unknown(_))) {
             self.retire_spaces(spaces);
         }
     }
 
-    /// Drops spaces that no definition names. What cannot be dropped now goes
-    /// at the next start, and does not undo what is committed.
+    /// Drops unreferenced spaces. A failure is only logged: the transaction is
+    /// committed, and the next start drops the spaces.
     pub(crate) fn retire_spaces(&self, spaces: &[SpaceId]) {
         if let Err(error) = self.engine().drop_spaces(spaces) {
             tracing::warn!(%error, "spaces of a dropped table or index could not be removed: they remain until the next start");
         }
     }
 
-    /// Raises a barrier over tables named by `choose` and looks again: what
-    /// was chosen may have changed while waiting.
+    /// Raises a barrier over the tables that `choose` returns; repeats this until
+    /// the choice is the same after the wait.
     pub(crate) fn barrier(
         &self,
         cx: &DdlCx<'_>,
@@ -275,7 +275,7 @@ impl Db {
 }
 
 impl Db {
-    /// Whether all expressions of a definition can be evaluated.
+    /// Checks that all expressions of a definition compile.
     pub(crate) fn check_expressions(&self, table: &TableDef) -> Result<()> {
         if table.has_expressions() {
             self.compile(table)?;

@@ -1,5 +1,5 @@
-//! Reapplying an UPDATE to rows that its own cascades have changed before their
-//! turn.
+//! Reapplies an UPDATE to rows that its own foreign key cascades have changed
+//! since the statement read them.
 
 use super::Txn;
 use super::update::RowChange;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// Rows that cascades of the statement have changed.
 #[derive(Default)]
 pub(crate) struct CascadedRows {
-    /// Where they are by now, by the primary key they had when it began.
+    /// Current primary key, by the primary key at the start of the statement.
     now: HashMap<Vec<u8>, Vec<u8>>,
-    /// The other way round, of those that are elsewhere.
+    /// Inverse of `now`, for rows whose primary key has changed.
     first: HashMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -26,7 +26,7 @@ impl CascadedRows {
 
     /// Notes that a row was changed, and where it is now.
     pub(crate) fn note(&mut self, primary: &[u8], now: &[u8]) {
-        // One that cascaded before is known by its first place.
+        // A row that a cascade changed before is recorded under its original key.
         let first = self.first.remove(primary);
         let first = first.unwrap_or_else(|| primary.to_vec());
         if first != now {
@@ -37,8 +37,8 @@ impl CascadedRows {
 }
 
 impl Txn {
-    /// A row that a cascade of this statement has changed since the caller
-    /// read it: as it is now, with the caller's changes on top.
+    /// Rebases a change on the current row if a cascade of this statement changed
+    /// it since the caller read it; `None` if none did, or the row is gone.
     pub(crate) fn reapply(
         &mut self,
         table: &Arc<Table>,

@@ -1,19 +1,19 @@
-//! Registers: whether the calls of many clients on one of them could have
-//! happened one after the other, each between its sending and its answer.
+//! Linearizability of a register: searches for an order of concurrent calls in
+//! which each takes effect between its request and its response.
 //!
 //! Each value is written once, so that a value identifies its write. The search
-//! explores states: the set of calls that have happened, and the current value.
-//! From a state every call may be next that was sent before the first outstanding
-//! answer. Calls are sorted by the time of sending; those that have happened are a
-//! prefix of that order and a few more, so a state is the length of the prefix, the
-//! few calls beyond it, and the value.
+//! explores states (Wing and Gong): the calls linearized so far, and the current value.
+//! The next call is any that was sent before the first outstanding response.
+//! Calls are sorted by the time of sending; the linearized ones are a prefix of that
+//! order and a few more, so a state is the length of the prefix, the few calls
+//! beyond it, and the value.
 //!
 //! Invariants:
-//! 1. A state is looked at once: at most (calls × subsets of what overlaps)
+//! 1. A state is explored once: at most (calls × subsets of overlapping calls)
 //!    states, few for the handful of clients that a test has.
 //! 2. No recursion: a history may be long.
 //!
-//! Rejected: checking registers by cycles, as lists are checked: the order of two
+//! Rejected: cycle detection in a dependency graph, as for lists: the order of two
 //! writes without a read between them is not observable.
 
 use std::collections::BTreeSet;
@@ -25,9 +25,9 @@ pub enum Access {
     Read(u64),
     /// Wrote this value unconditionally.
     Write(u64),
-    /// Found the first and wrote the second.
+    /// A successful compare-and-swap: expected value, new value.
     Swap(u64, u64),
-    /// Found another value than this, and wrote nothing.
+    /// A failed compare-and-swap that expected this value.
     Missed(u64),
 }
 
@@ -85,10 +85,10 @@ impl State {
     }
 }
 
-/// Judges the calls on one register that held `initial` before them.
+/// Checks that the calls on a register with value `initial` are linearizable.
 ///
 /// # Errors
-/// In words, how far an order was found and which call then had no place.
+/// Describes the first call that no order explains, and the calls around it.
 pub fn linearizable(calls: &[Call], initial: u64) -> Result<(), String> {
     let mut calls = calls.to_vec();
     calls.sort_by_key(|call| call.began);

@@ -57,7 +57,7 @@ fn virtual_of(database: &str) -> impl Iterator<Item = &'static VirtualTable> {
     virtual_tables::all().filter(move |t| t.database.eq_ignore_ascii_case(database))
 }
 
-/// Name of its kind in SHOW FULL TABLES.
+/// Table_type of a virtual table in SHOW FULL TABLES.
 pub(crate) fn virtual_type(table: &VirtualTable) -> &'static str {
     match table.database {
         "information_schema" => "SYSTEM VIEW",
@@ -111,8 +111,8 @@ fn created(table: &Table) -> Value {
     at.map_or(Value::Null, Value::DateTime)
 }
 
-/// SHOW TABLE STATUS. Rows are the engine's count or the last sample's; sizes in bytes are not
-/// known, and NULL.
+/// SHOW TABLE STATUS. `Rows` is the engine's count or the last sample's; sizes in bytes are
+/// unknown and shown as NULL.
 pub fn table_status(cx: &StatementContext, database: Option<&str>) -> Result<Rows> {
     let database = database_of(cx, database)?;
     let mut rows = Rows::new(vec![
@@ -257,7 +257,7 @@ pub fn create_database(cx: &StatementContext, name: &str, if_not_exists: bool) -
     Ok(rows)
 }
 
-/// Whether values of the type are text of some collation.
+/// Whether the type is text with a non-binary collation.
 pub(crate) fn has_collation(ty: &ColumnType) -> bool {
     let textual = ty.is_string() || matches!(ty.kind, Kind::Enum | Kind::Set);
     textual && ty.collation != Collation::BINARY

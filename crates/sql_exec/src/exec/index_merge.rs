@@ -1,12 +1,12 @@
-//! Rows that any of several indexes leads to, each once.
+//! Index-merge union: the rows found by any of several indexes, each once.
 //!
-//! Entries of all indexes are read first; their primary keys, sorted and each
-//! once, are then the rows to read, a batch at a time. Where they turn out to
-//! be very many the table is read instead.
+//! Entries of all indexes are read first; their primary keys are sorted and
+//! deduplicated, and then rows are fetched in batches. If there are too many
+//! keys, the operator falls back to a table scan.
 //!
 //! Rejected: merging the indexes entry by entry (only entries with equal index
 //! keys come in the order of the primary key), and reading rows index by index
-//! while those shown are remembered (rows in no order, and as much to keep).
+//! while remembering the keys returned (unordered rows, as much memory).
 
 use super::fetch::Cursor;
 use super::keys;
@@ -19,18 +19,18 @@ use porpoise_kv::Read;
 use porpoise_rows::catalog::Table;
 use porpoise_rows::{Fetch, KeyRange, Lookup, RowRef, ScanPosition, ScanSpec};
 
-/// Primary keys that are kept at most.
+/// Maximum number of gathered primary keys.
 const MOST: usize = 1 << 20;
 
-/// Bytes of primary keys, and of what keeps them, that are kept at most.
+/// Maximum size in bytes of gathered primary keys, their boxes included.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Entries read in one call.
+/// Index entries read in one batch.
 const FETCHED: usize = 4096;
 
 /// An index-merge union: the rows of a table that several indexes lead to.
 pub struct IndexMerge {
-    /// Entries to gather keys from; none once they are gathered.
+    /// Index scans that yield the keys; empty once the keys are gathered.
     scans: Vec<ScanSpec>,
     /// Keys that are gathered at most.
     most: usize,
@@ -38,7 +38,7 @@ pub struct IndexMerge {
     keys: Vec<Box<[u8]>>,
     /// Their size in bytes.
     bytes: usize,
-    /// Number of them that were read.
+    /// Number of keys whose rows were fetched.
     at: usize,
 }
 
@@ -109,8 +109,8 @@ impl IndexMerge {
                     .scan_with(table, &spec, fetch, read, at, FETCHED, keep)?;
                 if self.over(1) {
                     self.sort()?;
-                    // What is nearly as much as before would be sorted again
-                    // and again.
+                    // With few duplicates, every further batch would sort
+                    // nearly all keys again: fall back to a table scan.
                     if self.over(2) {
                         self.keys = Vec::new();
                         return Ok(false);
@@ -123,7 +123,7 @@ impl IndexMerge {
         Ok(true)
     }
 
-    /// Whether it is more than one of so many parts of what may be kept.
+    /// Whether the keys exceed 1/`parts` of a limit.
     fn over(&self, parts: usize) -> bool {
         self.keys.len() > self.most / parts || self.bytes > MOST_BYTES / parts
     }
@@ -135,7 +135,7 @@ impl IndexMerge {
         Ok(())
     }
 
-    /// Shows the next rows, with their primary keys; false at the end.
+    /// Passes the next rows and their primary keys to `visit`; false at the end.
     pub(super) fn next(
         &mut self,
         table: &Table,

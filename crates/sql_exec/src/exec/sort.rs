@@ -1,12 +1,12 @@
-//! Sort keys: what ORDER BY compares.
+//! Sort keys of ORDER BY.
 //!
-//! Keys of most types become bytes whose order is that of the values, so that
-//! a comparison is one of bytes; those of JSON stay values. NULL comes first, or last where the order is descending.
+//! Keys of most types are memcomparable: encoded as bytes that compare as the
+//! values do. A sort with a key of another type, such as JSON, stores and compares
+//! values. NULL sorts first, or last if the order is descending.
 //!
 //! Invariants:
-//! 1. The bytes of two keys compare as [`order_values`] compares the values
-//!    that they were made of.
-//! 2. All keys of one sort are of one form, which its types decide.
+//! 1. Two encoded keys compare as [`order_values`] compares their values.
+//! 2. All keys of one sort have one format, chosen by the types of the keys.
 
 use super::{ExecResult, rowstore};
 use crate::expr::eval::{EvalCx, Slot, eval};
@@ -14,16 +14,16 @@ use crate::plan::OrderKey;
 use porpoise_types::{ColumnType, CompareAs, Kind, Value, ValueRef, compare};
 use std::cmp::Ordering;
 
-/// The keys of one sort: how those of a row are made and compared.
+/// Encoder and comparator of the keys of one sort.
 #[derive(Clone, Copy)]
 pub(super) struct SortKeys<'p> {
     keys: &'p [OrderKey],
-    /// They compare as bytes; otherwise one by one, as values.
+    /// Whether keys are memcomparable; otherwise they are stored and compared as values.
     as_bytes: bool,
 }
 
 impl<'p> SortKeys<'p> {
-    /// Of an ORDER BY.
+    /// Creates the sort keys of an ORDER BY.
     pub(super) fn new(keys: &'p [OrderKey]) -> SortKeys<'p> {
         SortKeys {
             keys,
@@ -31,7 +31,7 @@ impl<'p> SortKeys<'p> {
         }
     }
 
-    /// Whether they compare as bytes.
+    /// Whether keys are memcomparable.
     pub(super) fn are_bytes(&self) -> bool {
         self.as_bytes
     }
@@ -78,8 +78,8 @@ impl<'p> SortKeys<'p> {
         Ordering::Equal
     }
 
-    /// The first bytes of a key as a number that orders as they do, if keys
-    /// compare as bytes.
+    /// The first 8 bytes of a key as a big-endian integer, for a cheap first
+    /// comparison; 0 if keys are not memcomparable.
     pub(super) fn prefix(&self, key: &[u8]) -> u64 {
         if !self.as_bytes {
             return 0;
@@ -92,7 +92,7 @@ impl<'p> SortKeys<'p> {
     }
 }
 
-/// Whether values of the type have bytes that compare as they do.
+/// Whether the type has a memcomparable encoding.
 fn has_bytes(ty: &ColumnType) -> bool {
     match ty.kind {
         Kind::Enum | Kind::Set => true,
@@ -109,7 +109,8 @@ fn has_bytes(ty: &ColumnType) -> bool {
     }
 }
 
-/// Appends the bytes of a value; a flag first, which NULL consists of.
+/// Appends the memcomparable encoding of a value: a flag byte, which is all of a
+/// NULL, then the value.
 fn encode(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
     match value {
         ValueRef::Null => out.push(0),

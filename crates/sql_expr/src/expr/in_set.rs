@@ -1,13 +1,12 @@
-//! IN over a long list of constants: a hash table in the place of a linear scan.
+//! IN over a long list of constants: a hash table instead of a linear scan.
 //!
-//! The table is made at the second evaluation of a list in one run of a
-//! statement and kept until its end. Its keys are the encodings by which hash
-//! joins compare values ([`append_comparable`]).
+//! The table is built at the second evaluation of a list in one execution of a
+//! statement, and dropped at its end. Keys are encoded as in hash joins
+//! ([`append_comparable`]).
 //!
 //! Invariants:
-//! 1. Sets are kept only while a plan runs ([`Env::keep_sets`]): they are found
-//!    by the address of the list, which no other list has until the plan is
-//!    dropped.
+//! 1. Sets exist only while a plan runs ([`Env::keep_sets`]): they are keyed by
+//!    the address of the list, which is unique until the plan is dropped.
 //! 2. The answer is that of the linear scan: true when a value is equal, else
 //!    unknown when one is NULL, else false.
 
@@ -20,7 +19,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Items from which on a list has a table.
+/// Minimum number of items for which a hash table is built.
 pub const MANY: usize = 32;
 
 /// The items of one list.
@@ -33,7 +32,7 @@ pub struct InSet {
 /// State of one list.
 #[derive(Clone, Debug)]
 enum ListState {
-    /// It was evaluated once.
+    /// Evaluated once; no table yet.
     Seen,
     /// Its items have no common encoding.
     Mixed,
@@ -45,7 +44,7 @@ enum ListState {
 #[derive(Debug, Default)]
 pub struct InSets(RefCell<Option<HashMap<usize, ListState>>>);
 
-/// Lets go of the sets when it is dropped.
+/// Guard that discards the sets when dropped.
 #[must_use = "sets are kept until it is dropped"]
 pub struct InSetsGuard<'e>(&'e InSets);
 
@@ -56,15 +55,15 @@ impl Drop for InSetsGuard<'_> {
 }
 
 impl Env {
-    /// Keeps sets until what is returned is dropped.
+    /// Enables hashed IN lists until the returned guard is dropped.
     pub fn keep_sets(&self) -> InSetsGuard<'_> {
         self.in_sets.0.replace(Some(HashMap::new()));
         InSetsGuard(&self.in_sets)
     }
 }
 
-/// Whether a value that is not NULL is among the items; the outer `None` where
-/// a linear scan is to answer.
+/// Whether a non-NULL value is in the list. The outer `None` means that the caller
+/// must scan the list; the inner `None` is SQL's unknown.
 pub fn probe<'a>(
     (value, arg): (ValueRef<'a>, &'a Expr),
     list: &'a [(CompareAs, Expr)],
@@ -139,8 +138,8 @@ fn set_of<'a>(
     Ok(Some(set))
 }
 
-/// Appends the encoding of a value; false where it has none that needs no
-/// conversion: a conversion may warn, once for each row.
+/// Appends the encoding of a value. Returns false if that takes a conversion: a
+/// conversion may warn, and must do so once for each row.
 fn encode(
     (value, e): (ValueRef<'_>, &Expr),
     how: CompareAs,

@@ -28,7 +28,7 @@ pub(super) fn get_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(ValueRef::Bytes(format.as_bytes()))
 }
 
-/// TIME_FORMAT(): hours may be more than 24; what a time does not have is 0 or NULL.
+/// TIME_FORMAT(): hours may exceed 23; date specifiers give zeros or a NULL result.
 pub(super) fn time_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (Some(time), Some(format)) = (c.time(0)?, c.text(1)?) else {
         return Ok(ValueRef::Null);

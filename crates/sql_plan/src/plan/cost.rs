@@ -1,20 +1,20 @@
 //! The cost model: weights of operations, and selectivities of conditions.
 //!
-//! Costs are in terms of one row read in the order of the primary key, where it
-//! lies. The weights are figures of the embedded engine, rounded; measured by
+//! The unit of cost is the next row of a scan in primary key order. The weights
+//! are rounded measurements of the embedded engine, made by
 //! `cargo run --release -p porpoise-sql --example plan_costs`, of 200,000 rows
-//! whose index is in no order of the rows, on two cores with builds held back:
+//! whose index order is unrelated to row order, on two cores with builds held back:
 //!
 //! | step | ns | rows |
 //! |---|---|---|
 //! | the next row in key order | 53 to 57 | 1 |
 //! | the next entry of an index, with its values | 166 to 176 | 3.1 |
-//! | the row of an entry, beyond its values | 0 to 17 | 0.2 |
+//! | the row of an entry, in addition to the entry | 0 to 17 | 0.2 |
 //! | a row joined by its key | 218 to 223 | 4 |
 //! | the start of one of many ranges | 230 | 4.4 |
-//! | rows of an index looked up for a joined row, beyond what they are | 1,370 to 1,660 | 28 |
+//! | a lookup of an index range for a joined row, without its rows | 1,370 to 1,660 | 28 |
 //! | a row put into a hash table | 287 to 290 | 5.4 |
-//! | a hash table asked | 127 to 133 | 2.4 |
+//! | a hash table probe | 127 to 133 | 2.4 |
 //! | a pair of rows compared | 107 to 116 | 2 |
 //! | a row sorted, times the logarithm of their number | 14 to 20 | 0.3 |
 //! | a row put into one of 100 groups | 8 to 12 | 0.2 |
@@ -23,11 +23,11 @@
 //!
 //! Selectivities come from the number of different values of an index that
 //! begins with the column, and are guesses otherwise (those of the manual,
-//! "Optimizer Cost Model", where it names any). What a range of an index holds
-//! is guessed lower: to read a wide range costs a few times a scan of the
-//! table, to read the table for a narrow one some thousand times the range.
+//! "Optimizer Cost Model", where it names any). Index ranges are assumed to be
+//! narrow: reading a wide range costs a few table scans, whereas scanning the
+//! table for a narrow range costs some thousand times the range.
 //!
-//! Literals are no part of the estimate: a plan serves other literals too
+//! Estimates ignore literals: a cached plan is reused with other literals
 //! (transactions.md, rule 42).
 
 use super::group_order::Purpose;
@@ -45,13 +45,13 @@ pub(super) const ROW_OF_ENTRY: f64 = 0.5;
 pub(super) const LOOKUP: f64 = 4.0;
 /// The start of a range.
 pub(super) const SEEK: f64 = 4.0;
-/// A range looked up for a joined row, beside its start.
+/// A range looked up for a joined row, in addition to its start.
 pub(super) const LOOKUP_OF_SEVERAL: f64 = 20.0;
 /// A row put into a hash table.
 pub(super) const BUILD: f64 = 5.0;
-/// A hash table asked.
+/// A hash table probe.
 pub(super) const PROBE: f64 = 2.4;
-/// A joined row looked at.
+/// A pair of rows compared.
 pub(super) const LOOK: f64 = 2.0;
 /// A row sorted, times the logarithm of their number.
 pub(super) const SORT: f64 = 0.3;
@@ -60,14 +60,14 @@ pub(super) const GROUP: f64 = 0.2;
 /// A group that a hash table did not know, beyond one in order.
 const NEW_GROUP: f64 = 18.0;
 
-/// Tables of fewer rows are planned as if they had so many: they may grow
-/// before they are looked at again.
+/// Minimum row count assumed for a table: a small table may grow before its
+/// statistics are sampled again.
 pub(super) const LEAST_ROWS: f64 = 1000.0;
 
-/// Rows that LIMIT is taken to ask for.
+/// Assumed row count of a LIMIT.
 pub(super) const LIMIT: f64 = 100.0;
 
-/// Rows beyond which no table is held for a join if there is another way.
+/// Maximum number of rows materialized for a join if an index lookup is possible.
 pub(super) const MOST_HELD: f64 = 2_000_000.0;
 
 const EQUAL: f64 = 0.1;
@@ -75,7 +75,7 @@ const COMPARED: f64 = 1.0 / 3.0;
 const BETWEEN: f64 = 1.0 / 9.0;
 const UNKNOWN: f64 = 0.5;
 
-/// Of a range of an index with one end.
+/// Selectivity of an index range with one bound.
 const ONE_END: f64 = 0.2;
 
 /// The part of the rows that a range of an index with so many ends holds.
@@ -87,8 +87,8 @@ pub(super) fn of_bounds(bounds: usize) -> f64 {
     }
 }
 
-/// The cost of giving rows an order that their path does not have, or to
-/// make so many groups of them all the same.
+/// The cost of sorting rows, or of hashing them into `groups` groups, if their
+/// access path lacks the order.
 pub(super) fn to_order(purpose: Purpose, rows: f64, groups: impl FnOnce() -> f64) -> f64 {
     match purpose {
         Purpose::Sort => SORT * rows * rows.max(2.0).log2(),
@@ -96,10 +96,9 @@ pub(super) fn to_order(purpose: Purpose, rows: f64, groups: impl FnOnce() -> f64
     }
 }
 
-/// The part of the rows that several ranges of one condition hold together,
-/// given what is taken of those with one end, and of those with two. Of the
-/// latter none is taken to be large: they add to one with one end nothing, and
-/// are not more than such a one themselves.
+/// The combined selectivity of several ranges of one condition, given the sums
+/// for ranges with one bound and with two. Ranges with two bounds are assumed
+/// to be narrow: they raise the result to [`ONE_END`] at most.
 pub(super) fn of_ranges(one_end: f64, two_ends: f64) -> f64 {
     (one_end + two_ends).min(one_end.max(ONE_END))
 }
@@ -160,7 +159,7 @@ fn negate(part: f64, negated: bool) -> f64 {
     if negated { 1.0 - part } else { part }
 }
 
-/// The part of the rows that has one value of a column, if an index knows.
+/// The selectivity of equality with a column, if an index has statistics for it.
 fn equal_to(e: &Expr, slot: usize, table: &Table, figures: &TableStatistics) -> Option<f64> {
     let ExprKind::Column {
         slot: s, column, ..

@@ -1,4 +1,4 @@
-//! Whether entries of an index come in the order that is asked for.
+//! Whether an index scan delivers a required sort or group order.
 
 use super::OrderKey;
 use super::access::AccessPlanner;
@@ -7,9 +7,9 @@ use super::sargable::{Sargable, bare_column};
 use porpoise_rows::catalog::{Index, IndexKind, IndexPart};
 
 impl AccessPlanner<'_> {
-    /// Whether index entries after `skip` equal parts come in the order asked
-    /// for; `Some(true)` when backwards. What the conditions hold constant has
-    /// any order.
+    /// Whether index entries, after the first `skip` parts, have the required
+    /// order; `Some(true)` for a reverse scan. Columns that the conditions hold
+    /// constant do not affect the order.
     pub(super) fn order_of(
         &self,
         position: usize,
@@ -39,15 +39,16 @@ impl AccessPlanner<'_> {
         }
     }
 
-    /// The rest of an order where rows of several whole keys are fetched:
-    /// they are shown in the order of their keys, and only where all of them
-    /// are kept.
+    /// The part of `order` that a lookup of several whole keys provides: rows
+    /// come in ascending key order, which is used for sorting but not for
+    /// grouping.
     pub(super) fn order_of_whole_keys(&self, order: Option<bool>) -> Option<bool> {
         let kept = self.purpose == Purpose::Sort;
         order.filter(|reverse| self.order.is_empty() || (kept && !reverse))
     }
 
-    /// Whether these parts are the keys in their order.
+    /// Whether these parts yield the sort keys in their order; `Some(true)` for a
+    /// reverse scan.
     fn this_order<'p>(
         &self,
         mut parts: impl Iterator<Item = &'p IndexPart>,
@@ -96,7 +97,7 @@ impl AccessPlanner<'_> {
     }
 }
 
-/// Leading parts of which the conditions leave one value.
+/// Number of leading parts that the conditions hold constant.
 pub(super) fn constant_parts(index: &Index, predicates: &[Sargable<'_>]) -> usize {
     let parts = index.parts.iter();
     parts
@@ -104,7 +105,7 @@ pub(super) fn constant_parts(index: &Index, predicates: &[Sargable<'_>]) -> usiz
         .count()
 }
 
-/// Whether the conditions leave one value of a column.
+/// Whether the conditions hold a column constant.
 fn is_constant(column: usize, predicates: &[Sargable<'_>]) -> bool {
     let values = predicates.get(column).and_then(Sargable::values);
     values.is_some_and(|values| values.len() == 1)

@@ -1,11 +1,11 @@
-//! Plans: what to read, in which order, by which index.
+//! Query plans: join order, access paths and operators.
 //!
 //! A plan is made from a bound statement and owns everything it needs; it is
 //! executed any number of times with different parameters. Access paths and
 //! the order of joins are chosen by estimated cost, from statistics of the
-//! tables; a whole unique key needs none. Every condition is checked again on
-//! the row it is about, so that an access path only ever narrows what is
-//! looked at and never decides what is true.
+//! tables; a lookup by a full unique key needs none. Every condition is also
+//! evaluated on the rows, so that an access path only reduces the rows read and
+//! never decides which rows qualify.
 //!
 //! A query's plan is a tree of operators: see [`physical`].
 //!
@@ -50,7 +50,7 @@ use porpoise_types::ColumnType;
 pub use crate::bind::OrderKey;
 pub use physical::{QueryPlan, plan_of};
 
-/// A column of a result, as clients are told.
+/// Metadata of a result column, as sent to clients.
 #[derive(Clone, Debug)]
 pub struct ResultColumn {
     /// Database of the table.

@@ -1,15 +1,16 @@
-//! The parts of a table that a scan needs: the partitions that
-//! a statement names or its conditions leave, and the large values it needs.
+//! Partition pruning, and projection of overflow values: which partitions a
+//! scan reads, and which large values it fetches, whole or as a prefix.
 //!
-//! Conditions are looked at when a plan is made, their constants when it runs:
-//! a plan serves other parameters. A column whose large values a query looks at
-//! only by their length or their start is read without them.
+//! Predicates are extracted at planning time; their constants are evaluated at
+//! run time, because a plan is reused with other parameters. If a query uses
+//! only the length of a column, its overflow values are not fetched; if it uses
+//! only a prefix, no more than that prefix is.
 //!
 //! Invariants:
-//! 1. What is known of a partitioning column holds for every row that the scan
-//!    can yield; conditions are checked on the rows all the same.
-//! 2. A value that is assigned, shown, compared or handed to any function but
-//!    those of [`length_is_enough`] and [`start_of`] is fetched whole.
+//! 1. Pruning predicates hold for every row that the scan can yield; the
+//!    conditions are still evaluated on each row.
+//! 2. A value that is assigned, returned, compared or passed to a function other
+//!    than those of [`length_is_enough`] and [`start_of`] is fetched whole.
 
 use super::QueryPlan;
 use super::dml::NewValue;
@@ -24,7 +25,7 @@ use crate::parse::ast::Ident;
 use porpoise_rows::catalog::Table;
 use std::sync::Arc;
 
-/// Partitions that a scan looks into, and overflow values that it fetches; see the module.
+/// Partitions that a scan reads, and overflow values that it fetches; see the module.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
     /// PARTITION (names): these positions only.
@@ -33,8 +34,8 @@ pub struct Placement {
     pub known: Vec<(usize, KnownExprs)>,
     /// Columns whose large values are needed whole; `None`: all.
     pub whole: Option<Arc<[usize]>>,
-    /// Columns of which as much of the start is needed as these counts of
-    /// characters say together.
+    /// Columns of which only a prefix is needed, with the function arguments that
+    /// determine its length in characters.
     pub starts: Vec<(usize, Vec<Expr>)>,
 }
 
@@ -53,7 +54,7 @@ pub struct KnownExprs {
 /// names.
 ///
 /// # Errors
-/// 1747 for a table without partitions, 1735 for a name that is not there.
+/// 1747 for a table without partitions, 1735 for an unknown partition.
 pub fn chosen(table: &Table, names: &[Ident<'_>]) -> Result<Option<Arc<[usize]>>> {
     if names.is_empty() {
         return Ok(None);
@@ -125,8 +126,8 @@ fn place(scan: &mut Scan, on: &[Expr], sources: &[Source]) {
     scan.in_place = reads && scan.filter.iter().all(simple);
 }
 
-/// Fills in the partitions of all scans of a query, the values that it needs
-/// whole, and where conditions are checked.
+/// Sets the placement of all scans of a query, and whether their conditions are
+/// checked in place.
 pub(super) fn settle(plan: &mut QueryPlan) {
     let lateral = |s: &Source| matches!(&s.origin, Origin::Derived(d) if !d.free.is_empty());
     let all = plan.has_subqueries || plan.sources.iter().any(lateral);
@@ -145,7 +146,7 @@ pub(super) fn settle(plan: &mut QueryPlan) {
 }
 
 /// As [`settle`] for the table of an UPDATE or DELETE: `set` are the
-/// assignments, whose columns must be known whole to see whether they change.
+/// assignments, whose columns are fetched whole to detect whether they change.
 pub(super) fn settle_target(
     scan: &mut Scan,
     source: &Source,
@@ -177,8 +178,8 @@ pub(super) fn settle_target(
     }
 }
 
-/// As [`settle`] for the join of an UPDATE of several tables: what is assigned,
-/// and what it is computed from, is needed whole, too.
+/// As [`settle`] for the join of a multi-table UPDATE: assigned columns, and the
+/// columns that their new values use, are needed whole, too.
 pub(super) fn settle_join(plan: &mut QueryPlan, targets: &[MultiTarget]) {
     let mut needed = Needed::of(&plan.sources);
     let mut all = plan.has_subqueries;
@@ -247,7 +248,7 @@ impl Needed {
     }
 }
 
-/// Functions whose value follows from the length that the row keeps.
+/// Functions computed from the value's length, which the row stores.
 pub const LENGTHS: &[&str] = &[
     "LENGTH",
     "OCTET_LENGTH",
@@ -256,8 +257,8 @@ pub const LENGTHS: &[&str] = &[
     "BIT_LENGTH",
 ];
 
-/// Whether an expression over a column needs no more of its value than that it
-/// is there, and how long it is.
+/// Whether an expression needs only a column's NULL flag or length, not its
+/// value.
 fn length_is_enough(e: &Expr) -> bool {
     let column = |e: &Expr| matches!(e.kind, ExprKind::Column { .. });
     match &e.kind {
@@ -274,8 +275,8 @@ fn length_is_enough(e: &Expr) -> bool {
     }
 }
 
-/// The column of a function that looks at the start of a text: slot, column,
-/// and the counts that say how far.
+/// The column of a function that reads only a prefix of its argument: slot,
+/// column, and the arguments that bound the prefix.
 fn start_of(name: &str, args: &[Expr]) -> Option<(usize, usize, Vec<Expr>)> {
     let (_, counts) = args
         .split_first()

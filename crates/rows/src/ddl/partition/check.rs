@@ -81,7 +81,7 @@ fn constant() -> Error {
     )
 }
 
-/// The expression must be whole-numbered, and must not depend on a time zone.
+/// The expression must be of integer type, and must not depend on a time zone.
 fn expression(table: &TableDef, by: &Partitioning) -> Result<()> {
     let Some(expr) = &by.expr else {
         return Ok(());
@@ -210,7 +210,7 @@ fn bounds(table: &TableDef, by: &Partitioning) -> Result<()> {
 
 fn types(table: &TableDef, by: &Partitioning) -> Vec<ColumnType> {
     if by.expr.is_some() {
-        // Whole numbers on both sides.
+        // The expression and its bounds are integers.
         return vec![ColumnType::int(Kind::BigInt)];
     }
     by.columns
