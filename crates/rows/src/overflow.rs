@@ -89,6 +89,17 @@ pub(crate) struct IncompleteRow {
     pub(crate) bytes: Option<Vec<u8>>,
 }
 
+impl IncompleteRow {
+    /// A copy of a row as it was read.
+    pub(crate) fn new(number: usize, primary: &[u8], bytes: &[u8]) -> IncompleteRow {
+        IncompleteRow {
+            number,
+            primary: primary.to_vec(),
+            bytes: Some(bytes.to_vec()),
+        }
+    }
+}
+
 /// A value to be put together: row, column, place of its chunks among those
 /// fetched.
 struct WantedValue {
@@ -410,11 +421,7 @@ pub(crate) fn complete_row(
     if OverflowFetch::All.missing(&RowRef::new(table, bytes)?) == 0 {
         return Ok(None);
     }
-    let mut rows = [IncompleteRow {
-        number: 0,
-        primary: primary.to_vec(),
-        bytes: Some(bytes.to_vec()),
-    }];
+    let mut rows = [IncompleteRow::new(0, primary, bytes)];
     let torn = try_complete(txn, table, &mut rows, OverflowFetch::All, read)?;
     let [row] = rows;
     if torn.is_empty() {

@@ -5,7 +5,7 @@
 //! any more (transactions.md, rule 12). Then come the children, by levels
 //! ([`super::cascade`]), the judgement, and last the writes.
 
-use super::Txn;
+use super::Statement;
 use super::cascade::Effects;
 use super::gather::gather_unique;
 use super::keyset::KeySet;
@@ -32,40 +32,25 @@ pub(crate) fn gather_gone(table: &Table, old: &RowRef<'_>, keys: &mut KeySet) {
     }
 }
 
-impl Txn {
-    /// Deletes rows that this transaction holds locked, in order, with what
-    /// their foreign keys take along.
-    ///
-    /// # Errors
-    /// [`crate::Error::RowIsReferenced`]; [`crate::Error::CascadeDuplicate`]
-    /// and [`crate::Error::NoReferencedRow`] of cascades; the engine's.
-    /// Nothing is written then.
-    pub fn delete(
+impl Statement<'_> {
+    /// Deletes the rows.
+    pub(super) fn delete_rows(
         &mut self,
         table: &Arc<Table>,
         rows: Vec<(Vec<u8>, RowBuf)>,
-    ) -> Result<DeleteDone> {
-        self.statement(table, |txn, keys| txn.delete_rows(table, rows, keys))
-    }
-
-    pub(crate) fn delete_rows(
-        &mut self,
-        table: &Arc<Table>,
-        rows: Vec<(Vec<u8>, RowBuf)>,
-        keys: &mut KeySet,
     ) -> Result<DeleteDone> {
         for (primary, old) in &rows {
             // Where nothing refers to the table the caller's lock will do.
             if !table.referenced_by.is_empty() {
-                keys.add(table.space(0, primary), primary, LockMode::Exclusive);
+                self.keys
+                    .add(table.space(0, primary), primary, LockMode::Exclusive);
             }
-            gather_gone(table, &old.row(table)?, keys);
+            gather_gone(table, &old.row(table)?, &mut self.keys);
         }
-        let wait = self.wait();
-        keys.lock(self.kv.as_mut(), wait)?;
-        if !self.foreign_key_checks || table.referenced_by.is_empty() {
+        self.lock_keys()?;
+        if !self.txn.foreign_key_checks || table.referenced_by.is_empty() {
             for (primary, old) in &rows {
-                self.write_gone(table, primary, old.row(table)?, keys)?;
+                self.write_gone(table, primary, old.row(table)?)?;
             }
             return Ok(DeleteDone {
                 deleted: rows.len() as u64,
@@ -73,10 +58,10 @@ impl Txn {
             });
         }
         let mut fx = Effects::of_delete(table, rows);
-        self.expand(&mut fx, keys)?;
+        self.expand(&mut fx)?;
         let deleted = fx.judge()?;
         let roots = fx.roots() as u64;
-        let cascaded = self.apply(fx, keys)? + (roots - deleted);
+        let cascaded = self.apply(fx)? + (roots - deleted);
         Ok(DeleteDone { deleted, cascaded })
     }
 }

@@ -4,15 +4,17 @@
 use super::Txn;
 use super::gather::check_not_null;
 use super::insert::InsertMode;
+use super::lookup::complete_rows;
 use super::update::{RowChange, UpdateMode};
+use crate::db::Db;
 use crate::definition::ColumnDefault;
 use crate::error::{Error, Result};
 use crate::expressions::RowContext;
 use crate::overflow::OverflowFetch;
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
-use porpoise_kv::Read;
-use porpoise_types::{Value, Warning};
+use porpoise_kv::{self as kv, Read};
+use porpoise_types::Value;
 
 /// The refusals of a statement's rows, by position; empty when there is none.
 pub(crate) type Refused = Vec<Option<Error>>;
@@ -31,50 +33,39 @@ pub(crate) fn refusal(refused: &mut Refused, at: usize) -> Option<Error> {
     refused.get_mut(at).and_then(Option::take)
 }
 
-impl Txn {
-    /// What expressions of definitions see of the session, from now on.
-    pub fn set_row_context(&mut self, cx: RowContext) {
-        self.row_context = Some(Box::new(cx));
-    }
+/// The evaluator of tables' expressions for a session's rows.
+pub(crate) struct RowEvaluator<'a> {
+    pub(super) db: &'a Db,
+    /// What expressions see of the session; `None`: the plain context.
+    pub(super) context: Option<&'a RowContext>,
+}
 
-    /// What expressions of definitions noted since it was asked last.
-    pub fn take_row_warnings(&mut self) -> Vec<Warning> {
-        let cx = self.row_context.as_mut();
-        cx.map_or_else(Vec::new, |cx| std::mem::take(cx.warnings.get_mut()))
-    }
-
-    fn with_row_context<T>(&self, run: impl FnOnce(&RowContext) -> Result<T>) -> Result<T> {
-        match &self.row_context {
+impl RowEvaluator<'_> {
+    fn with_context<T>(&self, run: impl FnOnce(&RowContext) -> Result<T>) -> Result<T> {
+        match self.context {
             Some(cx) => run(cx),
             None => run(&self.db.plain_context()),
         }
     }
 
-    /// Computes the generated columns of a row about to be written, for those
-    /// who look at them before.
-    ///
-    /// # Errors
-    /// As [`crate::expressions::RowExpressions::generate`].
-    pub fn generate(&self, table: &Table, row: &mut [Value], number: u64) -> Result<()> {
+    /// Computes generated columns; see [`Txn::generate`].
+    pub(super) fn generate(&self, table: &Table, row: &mut [Value], number: u64) -> Result<()> {
         if !table.evaluates_expressions() {
             return Ok(());
         }
         let expressions = self.db.expressions(table)?;
-        self.with_row_context(|cx| expressions.generate(row, number, cx))
+        self.with_context(|cx| expressions.generate(row, number, cx))
     }
 
-    /// Puts expressions' values into the columns that are not given.
-    ///
-    /// # Errors
-    /// What the evaluation ends with.
-    pub fn fill_default_expressions(
+    /// Fills in defaults; see [`Txn::fill_default_expressions`].
+    pub(super) fn fill_defaults(
         &self,
         table: &Table,
         row: &mut [Value],
         given: &dyn Fn(usize) -> bool,
     ) -> Result<()> {
         let expressions = self.db.expressions(table)?;
-        self.with_row_context(|cx| {
+        self.with_context(|cx| {
             for (position, column) in table.columns.iter().enumerate() {
                 if !matches!(column.default, ColumnDefault::Expr(_)) || given(position) {
                     continue;
@@ -89,9 +80,9 @@ impl Txn {
     }
 
     /// Generated columns and checks of one row.
-    pub(crate) fn evaluate_row(&self, table: &Table, row: &mut [Value], number: u64) -> Result<()> {
+    pub(crate) fn evaluate(&self, table: &Table, row: &mut [Value], number: u64) -> Result<()> {
         let expressions = self.db.expressions(table)?;
-        self.with_row_context(|cx| {
+        self.with_context(|cx| {
             expressions.generate(row, number, cx)?;
             check_not_null(table, row)?;
             expressions.check(row, cx)
@@ -99,12 +90,12 @@ impl Txn {
     }
 
     /// The checks of a row whose generated columns are computed.
-    pub(crate) fn check_row(&self, table: &Table, row: &[Value]) -> Result<()> {
+    pub(crate) fn check(&self, table: &Table, row: &[Value]) -> Result<()> {
         if !table.evaluates_expressions() {
             return Ok(());
         }
         let expressions = self.db.expressions(table)?;
-        self.with_row_context(|cx| expressions.check(row, cx))
+        self.with_context(|cx| expressions.check(row, cx))
     }
 
     /// Evaluates the expressions of rows to be inserted; returns what was refused, up to the
@@ -116,8 +107,11 @@ impl Txn {
         mode: InsertMode,
     ) -> Refused {
         let mut refused = Refused::new();
+        if !table.evaluates_expressions() {
+            return refused;
+        }
         for (at, row) in rows.iter_mut().enumerate() {
-            if let Err(error) = self.evaluate_row(table, row, at as u64 + 1) {
+            if let Err(error) = self.evaluate(table, row, at as u64 + 1) {
                 refuse(&mut refused, at, error);
                 if mode != InsertMode::Ignore {
                     break;
@@ -126,82 +120,88 @@ impl Txn {
         }
         refused
     }
+}
 
-    /// Evaluates the expressions of rows to be changed, as [`Txn::prepare_new`].
-    /// Rows that stay the same are not asked.
-    ///
-    /// # Errors
-    /// The engine's, when large values are fetched.
-    pub(crate) fn prepare_changes(
-        &mut self,
-        table: &Table,
-        changes: &mut [RowChange],
-        mode: UpdateMode,
-    ) -> Result<Refused> {
-        let mut refused = Refused::new();
-        for (at, change) in changes.iter_mut().enumerate() {
-            if let Err(error) = self.prepare_change(table, change, mode, at as u64 + 1) {
-                refuse(&mut refused, at, error);
-                if mode != UpdateMode::Ignore {
-                    break;
-                }
+/// Evaluates the expressions of rows to be changed, as [`RowEvaluator::prepare_new`].
+/// Rows that stay the same are not asked.
+///
+/// # Errors
+/// The engine's, when large values are fetched.
+pub(crate) fn prepare_changes(
+    txn: &mut Txn,
+    table: &Table,
+    changes: &mut [RowChange],
+    mode: UpdateMode,
+) -> Result<Refused> {
+    let mut refused = Refused::new();
+    for (at, change) in changes.iter_mut().enumerate() {
+        if let Err(error) = prepare_change(txn, table, change, mode, at as u64 + 1) {
+            refuse(&mut refused, at, error);
+            if mode != UpdateMode::Ignore {
+                break;
             }
         }
-        Ok(refused)
     }
+    Ok(refused)
+}
 
-    /// The same for one row.
-    pub(crate) fn prepare_change(
-        &mut self,
-        table: &Table,
-        change: &mut RowChange,
-        mode: UpdateMode,
-        number: u64,
-    ) -> Result<()> {
-        self.make_whole(table, &change.key, &mut change.old, &mut change.new)?;
-        let mut new = std::mem::take(&mut change.new);
-        let done = self.generate(table, &mut new, number);
-        change.new = new;
-        done?;
-        let old = change.old.row(table)?;
-        let same = |(n, v): (usize, &Value)| v.as_ref() == old.get(n);
-        if mode != UpdateMode::Rewrite && change.new.iter().enumerate().all(same) {
-            return Ok(());
-        }
-        check_not_null(table, &change.new)?;
-        self.check_row(table, &change.new)
+/// The same for one row.
+pub(crate) fn prepare_change(
+    txn: &mut Txn,
+    table: &Table,
+    change: &mut RowChange,
+    mode: UpdateMode,
+    number: u64,
+) -> Result<()> {
+    make_whole(
+        txn.kv.as_mut(),
+        table,
+        &change.key,
+        &mut change.old,
+        &mut change.new,
+    )?;
+    let mut new = std::mem::take(&mut change.new);
+    let done = txn.evaluator().generate(table, &mut new, number);
+    change.new = new;
+    done?;
+    let old = change.old.row(table)?;
+    let same = |(n, v): (usize, &Value)| v.as_ref() == old.get(n);
+    if mode != UpdateMode::Rewrite && change.new.iter().enumerate().all(same) {
+        return Ok(());
     }
+    check_not_null(table, &change.new)?;
+    txn.evaluator().check(table, &change.new)
+}
 
-    /// Fetches what a row lacks of its large values, into the row and into the
-    /// values that are to replace it and are still the old ones.
-    pub(crate) fn make_whole(
-        &mut self,
-        table: &Table,
-        primary: &[u8],
-        old: &mut RowBuf,
-        new: &mut [Value],
-    ) -> Result<()> {
-        let row = old.row(table)?;
-        if OverflowFetch::All.missing(&row) == 0 {
-            return Ok(());
-        }
-        let mut kept: Vec<usize> = Vec::new();
-        for column in row.overflow_columns() {
-            let start = new.get(column.position);
-            if matches!(start, Some(Value::Bytes(b)) if b.as_slice() == column.present) {
-                kept.push(column.position);
-            }
-        }
-        let mut rows = [(primary.to_vec(), old.clone())];
-        self.complete_rows(table, &mut rows, OverflowFetch::All, Read::CURRENT)?;
-        let [(_, whole)] = rows;
-        let row: RowRef<'_> = whole.row(table)?;
-        for position in kept {
-            if let Some(place) = new.get_mut(position) {
-                *place = row.get(position).to_owned();
-            }
-        }
-        *old = whole;
-        Ok(())
+/// Fetches what a row lacks of its large values, into the row and into the
+/// values that are to replace it and are still the old ones.
+pub(crate) fn make_whole(
+    kv: &mut dyn kv::Txn,
+    table: &Table,
+    primary: &[u8],
+    old: &mut RowBuf,
+    new: &mut [Value],
+) -> Result<()> {
+    let row = old.row(table)?;
+    if OverflowFetch::All.missing(&row) == 0 {
+        return Ok(());
     }
+    let mut kept: Vec<usize> = Vec::new();
+    for column in row.overflow_columns() {
+        let start = new.get(column.position);
+        if matches!(start, Some(Value::Bytes(b)) if b.as_slice() == column.present) {
+            kept.push(column.position);
+        }
+    }
+    let mut rows = [(primary.to_vec(), old.clone())];
+    complete_rows(kv, table, &mut rows, OverflowFetch::All, Read::CURRENT)?;
+    let [(_, whole)] = rows;
+    let row: RowRef<'_> = whole.row(table)?;
+    for position in kept {
+        if let Some(place) = new.get_mut(position) {
+            *place = row.get(position).to_owned();
+        }
+    }
+    *old = whole;
+    Ok(())
 }

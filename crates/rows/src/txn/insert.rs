@@ -24,11 +24,11 @@
 //! round trip more, and locks child before parent where a parent's delete
 //! locks parent before child, which deadlocks.
 
-use super::Txn;
+use super::Statement;
 use super::expressions::{Refused, refusal};
 use super::gather::{Constraint, NO_KEY, Plan, check_not_null, constraints, gather_own, judge};
 use super::keyset::{KeyId, KeySet};
-use super::lookup::Lookup;
+use super::lookup::{Lookup, complete_rows};
 use crate::autoinc::GeneratedIds;
 use crate::overflow::OverflowFetch;
 use crate::row::RowBuf;
@@ -62,7 +62,7 @@ pub struct InsertDone {
     pub skipped: Vec<(usize, Error)>,
 }
 
-/// What [`Txn::insert_or_find`] found.
+/// What [`super::Txn::insert_or_find`] found.
 #[derive(Clone, Debug)]
 pub enum Inserted {
     /// The row was inserted.
@@ -80,64 +80,17 @@ pub enum Inserted {
     },
 }
 
-impl Txn {
-    /// Inserts rows of storage values in column order, in order.
-    ///
-    /// # Errors
-    /// [`Error::Duplicate`], [`Error::NoReferencedRow`], [`Error::NotNull`] of
-    /// the first row that fails (with [`InsertMode::Ignore`] such rows are
-    /// skipped); with [`InsertMode::Replace`] also [`Error::RowIsReferenced`]
-    /// and [`Error::SnapshotConflict`]; the engine's. Nothing is written then.
-    pub fn insert(
-        &mut self,
-        table: &Arc<Table>,
-        mut rows: Vec<Vec<Value>>,
-        mode: InsertMode,
-    ) -> Result<InsertDone> {
-        let refused = self.prepared(table, &mut rows, mode);
-        self.statement(table, |txn, keys| {
-            let ids = &mut GeneratedIds::default();
-            txn.insert_rows(table, rows, mode, (refused, ids), keys)
-        })
-    }
-
-    /// [`Txn::insert`] of rows with generated ids: those of rows that are
-    /// skipped go to the rows after them, and `ids` tells which were used.
-    ///
-    /// # Errors
-    /// As `insert`.
-    pub fn insert_with_ids(
-        &mut self,
-        table: &Arc<Table>,
-        mut rows: Vec<Vec<Value>>,
-        mode: InsertMode,
-        ids: &mut GeneratedIds,
-    ) -> Result<InsertDone> {
-        let refused = self.prepared(table, &mut rows, mode);
-        self.statement(table, |txn, keys| {
-            txn.insert_rows(table, rows, mode, (refused, ids), keys)
-        })
-    }
-
-    /// Evaluates the table's expressions for new rows, if it has any.
-    fn prepared(&self, table: &Table, rows: &mut [Vec<Value>], mode: InsertMode) -> Refused {
-        if table.evaluates_expressions() {
-            self.prepare_new(table, rows, mode)
-        } else {
-            Refused::new()
-        }
-    }
-
-    fn insert_rows(
+impl Statement<'_> {
+    /// Inserts the rows.
+    pub(super) fn insert_rows(
         &mut self,
         table: &Arc<Table>,
         mut rows: Vec<Vec<Value>>,
         mode: InsertMode,
         (refused, ids): (Refused, &mut GeneratedIds),
-        keys: &mut KeySet,
     ) -> Result<InsertDone> {
-        let catalog = self.db.catalog_guard();
-        let constraints = if self.foreign_key_checks {
+        let catalog = self.txn.db.catalog_guard();
+        let constraints = if self.txn.foreign_key_checks {
             constraints(&catalog, table)
         } else {
             SmallVec::new()
@@ -146,16 +99,15 @@ impl Txn {
         let mut new = NewRows {
             table,
             mode,
-            hidden: self.hidden_ids(table, rows.len())?,
+            hidden: self.txn.hidden_ids(table, rows.len())?,
             constraints: &constraints,
             plan: Plan::new(rows.len(), uniques, constraints.len()),
         };
-        keys.keep_values = mode == InsertMode::Replace;
-        let (mut unfit, usable) = new.gather(&rows, refused, keys);
-        let wait = self.wait();
-        keys.lock(self.kv.as_mut(), wait)?;
+        self.keys.keep_values = mode == InsertMode::Replace;
+        let (mut unfit, usable) = new.gather(&rows, refused, &mut self.keys);
+        self.lock_keys()?;
         if mode == InsertMode::Replace {
-            self.lock_replaced(table, &new.plan, usable, keys)?;
+            self.lock_replaced(table, &new.plan, usable)?;
         }
         let mut done = InsertDone::default();
         for (n, row) in rows.iter_mut().enumerate().take(usable) {
@@ -166,16 +118,16 @@ impl Txn {
                 *value = id;
                 refusal = refusal.or_else(|| table.partition_of_row(row).err());
                 if refusal.is_none() {
-                    self.gather_again(row, n, &mut new, keys)?;
+                    self.gather_again(row, n, &mut new)?;
                 }
             }
             let judged = match refusal {
                 Some(e) => Err(e),
-                None => self.judge_new(row, n, &new, keys),
+                None => self.judge_new(row, n, &new),
             };
             match judged {
                 Ok(replaced) => {
-                    self.write_new(table, &new.plan.primary(n, keys), row, keys)?;
+                    self.write_new(table, &new.plan.primary(n, &self.keys), row)?;
                     ids.used(n, row);
                     done.inserted += 1;
                     done.replaced += replaced;
@@ -192,48 +144,162 @@ impl Txn {
         Ok(done)
     }
 
-    /// Takes so many hidden row ids, where the table has them; the first.
-    pub(super) fn hidden_ids(&self, table: &Table, rows: usize) -> Result<u64> {
-        if !table.hidden_key {
-            return Ok(0);
-        }
-        let engine = self.db.engine().as_ref();
-        self.db.counters.hidden(engine, table, rows as u64)
-    }
-
     /// Gathers and locks the keys of a row whose id has changed. Where the id
     /// alone is the primary key they are locked already, as those of the row
     /// that did not take it.
-    fn gather_again(
-        &mut self,
-        row: &[Value],
-        n: usize,
-        new: &mut NewRows<'_>,
-        keys: &mut KeySet,
-    ) -> Result<()> {
+    fn gather_again(&mut self, row: &[Value], n: usize, new: &mut NewRows<'_>) -> Result<()> {
         let mut ids = Vec::with_capacity(new.plan.stride);
-        new.gather_row(row, n, keys, &mut ids);
+        new.gather_row(row, n, &mut self.keys, &mut ids);
         new.plan.set(n, &ids);
-        let wait = self.wait();
-        keys.lock(self.kv.as_mut(), wait)?;
-        Ok(())
+        self.lock_keys()
     }
 
     /// Judges a row, with REPLACE once the rows in its way are gone; how many
     /// those were.
-    fn judge_new(
-        &mut self,
-        row: &[Value],
-        n: usize,
-        new: &NewRows<'_>,
-        keys: &mut KeySet,
-    ) -> Result<u64> {
+    fn judge_new(&mut self, row: &[Value], n: usize, new: &NewRows<'_>) -> Result<u64> {
         let replaced = match new.mode {
-            InsertMode::Replace => self.clear_the_way(new.table, new.plan.own(n), keys)?,
+            InsertMode::Replace => self.clear_the_way(new.table, new.plan.own(n))?,
             InsertMode::Plain | InsertMode::Ignore => 0,
         };
-        judge(new.table, row, &new.plan, n, new.constraints, keys)?;
+        judge(new.table, row, &new.plan, n, new.constraints, &self.keys)?;
         Ok(replaced)
+    }
+
+    /// Locks, in one call, the rows that REPLACE will find in its way by the
+    /// entries just locked.
+    fn lock_replaced(&mut self, table: &Table, plan: &Plan, rows: usize) -> Result<()> {
+        for n in 0..rows {
+            for (place, id) in plan.own(n).iter().enumerate() {
+                if *id == NO_KEY || !self.keys.present(*id) {
+                    continue;
+                }
+                self.txn.check_newer(self.keys.newer(*id))?;
+                if place > 0
+                    && let Some(primary) = self.keys.value(*id).map(<[u8]>::to_vec)
+                {
+                    self.keys
+                        .add(table.space(0, &primary), &primary, LockMode::Exclusive);
+                }
+            }
+        }
+        self.lock_keys()
+    }
+
+    /// Deletes the rows that are in the way of one; how many.
+    fn clear_the_way(&mut self, table: &Arc<Table>, own: &[KeyId]) -> Result<u64> {
+        let Some((row, entries)) = own.split_first() else {
+            return Ok(0);
+        };
+        let mut primaries: Vec<Vec<u8>> = Vec::new();
+        if self.keys.present(*row) {
+            primaries.push(self.keys.key(*row).to_vec());
+        }
+        // The entries as they are now, own writes of this statement included.
+        let entries: SmallVec<[Key<'_>; 4]> = entries
+            .iter()
+            .zip(&table.derived().uniques)
+            .filter(|(id, _)| self.keys.present(**id))
+            .map(|(id, position)| {
+                Key::new(
+                    table.space(*position, self.keys.key(*id)),
+                    self.keys.key(*id),
+                )
+            })
+            .collect();
+        if !entries.is_empty() {
+            let mut found: SmallVec<[Option<Vec<u8>>; 4]> = smallvec![None; entries.len()];
+            self.txn.kv.get(Read::CURRENT, &entries, &mut |n, value| {
+                if let Some(place) = found.get_mut(n) {
+                    *place = value.map(<[u8]>::to_vec);
+                }
+            })?;
+            primaries.extend(found.into_iter().flatten());
+        }
+        drop(entries);
+        if primaries.is_empty() {
+            return Ok(0);
+        }
+        // In the order of the indexes, as MySQL deletes them, each once.
+        let mut wanted: SmallVec<[&[u8]; 4]> = SmallVec::new();
+        for primary in &primaries {
+            if !wanted.contains(&primary.as_slice()) {
+                wanted.push(primary);
+            }
+        }
+        let mut rows = Vec::new();
+        let lookup = Lookup::primary(table, &wanted).in_order();
+        lookup.read(self.txn.kv.as_mut(), Read::CURRENT, &mut |_, found| {
+            if let Some(found) = found {
+                rows.push((found.primary.to_vec(), found.row.to_buf()));
+            }
+        })?;
+        Ok(self.delete_rows(table, rows)?.deleted)
+    }
+
+    /// Inserts a row, unless one with an equal key exists.
+    pub(super) fn insert_one(&mut self, table: &Arc<Table>, row: &[Value]) -> Result<Inserted> {
+        check_not_null(table, row)?;
+        table.partition_of_row(row)?;
+        let hidden = self.txn.hidden_ids(table, 1)?;
+        let uniques = table.derived().uniques.len();
+        let mut plan = Plan::new(1, uniques, 0);
+        gather_own(table, row, hidden, &mut self.keys, &mut plan.ids);
+        self.keys.keep_values = true;
+        self.lock_keys()?;
+        let taken = plan.own(0).iter().enumerate();
+        let taken = taken.map(|(n, id)| (n, *id));
+        if let Some((place, id)) = taken.into_iter().find(|(_, id)| self.keys.present(*id)) {
+            return self.found(table, place, id);
+        }
+        if self.txn.foreign_key_checks && !table.foreign_keys.is_empty() {
+            let catalog = self.txn.db.catalog_guard();
+            let constraints = constraints(&catalog, table);
+            for constraint in &constraints {
+                plan.ids.push(constraint.gather(row, &mut self.keys));
+            }
+            plan.stride = plan.ids.len();
+            self.lock_keys()?;
+            judge(table, row, &plan, 0, &constraints, &self.keys)?;
+        }
+        self.write_new(table, &plan.primary(0, &self.keys), row)?;
+        Ok(Inserted::New)
+    }
+
+    /// The row behind a key that is taken.
+    fn found(&mut self, table: &Table, place: usize, id: KeyId) -> Result<Inserted> {
+        let (index, row_id) = if place == 0 {
+            (0, id)
+        } else {
+            let primary = self.keys.value(id).unwrap_or(&[]).to_vec();
+            let row_id = self
+                .keys
+                .add(table.space(0, &primary), &primary, LockMode::Exclusive);
+            self.lock_keys()?;
+            let index = table.derived().uniques.get(place - 1).copied();
+            (index.unwrap_or(0), row_id)
+        };
+        let Some(row) = self.keys.value(row_id) else {
+            return Err(Error::Corrupt(format!(
+                "index {index} of {} names a row that does not exist",
+                table.quoted_name()
+            )));
+        };
+        let newer = self.keys.newer(id) || self.keys.newer(row_id);
+        let mut rows = [(self.keys.key(row_id).to_vec(), RowBuf::from(row.to_vec()))];
+        complete_rows(
+            self.txn.kv.as_mut(),
+            table,
+            &mut rows,
+            OverflowFetch::All,
+            Read::CURRENT,
+        )?;
+        let [(primary, row)] = rows;
+        Ok(Inserted::Duplicate {
+            index,
+            primary,
+            row,
+            newer,
+        })
     }
 }
 
@@ -296,174 +362,5 @@ impl NewRows<'_> {
         for constraint in self.constraints {
             ids.push(constraint.gather(row, keys));
         }
-    }
-}
-
-impl Txn {
-    /// Locks, in one call, the rows that REPLACE will find in its way by the
-    /// entries just locked.
-    pub(super) fn lock_replaced(
-        &mut self,
-        table: &Table,
-        plan: &Plan,
-        rows: usize,
-        keys: &mut KeySet,
-    ) -> Result<()> {
-        for n in 0..rows {
-            for (place, id) in plan.own(n).iter().enumerate() {
-                if *id == NO_KEY || !keys.present(*id) {
-                    continue;
-                }
-                self.check_newer(keys.newer(*id))?;
-                if place > 0
-                    && let Some(primary) = keys.value(*id).map(<[u8]>::to_vec)
-                {
-                    keys.add(table.space(0, &primary), &primary, LockMode::Exclusive);
-                }
-            }
-        }
-        let wait = self.wait();
-        keys.lock(self.kv.as_mut(), wait)?;
-        Ok(())
-    }
-
-    /// Deletes the rows that are in the way of one; how many.
-    pub(super) fn clear_the_way(
-        &mut self,
-        table: &Arc<Table>,
-        own: &[KeyId],
-        keys: &mut KeySet,
-    ) -> Result<u64> {
-        let Some((row, entries)) = own.split_first() else {
-            return Ok(0);
-        };
-        let mut primaries: Vec<Vec<u8>> = Vec::new();
-        if keys.present(*row) {
-            primaries.push(keys.key(*row).to_vec());
-        }
-        // The entries as they are now, own writes of this statement included.
-        let entries: SmallVec<[Key<'_>; 4]> = entries
-            .iter()
-            .zip(&table.derived().uniques)
-            .filter(|(id, _)| keys.present(**id))
-            .map(|(id, position)| Key::new(table.space(*position, keys.key(*id)), keys.key(*id)))
-            .collect();
-        if !entries.is_empty() {
-            let mut found: SmallVec<[Option<Vec<u8>>; 4]> = smallvec![None; entries.len()];
-            self.kv.get(Read::CURRENT, &entries, &mut |n, value| {
-                if let Some(place) = found.get_mut(n) {
-                    *place = value.map(<[u8]>::to_vec);
-                }
-            })?;
-            primaries.extend(found.into_iter().flatten());
-        }
-        drop(entries);
-        if primaries.is_empty() {
-            return Ok(0);
-        }
-        // In the order of the indexes, as MySQL deletes them, each once.
-        let mut wanted: SmallVec<[&[u8]; 4]> = SmallVec::new();
-        for primary in &primaries {
-            if !wanted.contains(&primary.as_slice()) {
-                wanted.push(primary);
-            }
-        }
-        let mut rows = Vec::new();
-        let lookup = Lookup::primary(table, &wanted).in_order();
-        self.look_up(&lookup, Read::CURRENT, &mut |_, found| {
-            if let Some(found) = found {
-                rows.push((found.primary.to_vec(), found.row.to_buf()));
-            }
-        })?;
-        Ok(self.delete_rows(table, rows, keys)?.deleted)
-    }
-}
-
-impl Txn {
-    /// Inserts one row, unless a row with an equal key exists: then that row
-    /// is locked exclusively and shown, and nothing is written. For ON
-    /// DUPLICATE KEY UPDATE and for memcached's commands. Parents are looked
-    /// at only when the row is new.
-    ///
-    /// # Errors
-    /// [`Error::NoReferencedRow`], [`Error::NotNull`]; the engine's.
-    pub fn insert_or_find(&mut self, table: &Arc<Table>, row: &[Value]) -> Result<Inserted> {
-        if !table.evaluates_expressions() {
-            return self.statement(table, |txn, keys| txn.insert_one(table, row, keys));
-        }
-        let mut row = row.to_vec();
-        self.evaluate_row(table, &mut row, 1)?;
-        self.statement(table, |txn, keys| txn.insert_one(table, &row, keys))
-    }
-
-    fn insert_one(
-        &mut self,
-        table: &Arc<Table>,
-        row: &[Value],
-        keys: &mut KeySet,
-    ) -> Result<Inserted> {
-        check_not_null(table, row)?;
-        table.partition_of_row(row)?;
-        let hidden = self.hidden_ids(table, 1)?;
-        let uniques = table.derived().uniques.len();
-        let mut plan = Plan::new(1, uniques, 0);
-        gather_own(table, row, hidden, keys, &mut plan.ids);
-        keys.keep_values = true;
-        let wait = self.wait();
-        keys.lock(self.kv.as_mut(), wait)?;
-        let taken = plan.own(0).iter().enumerate();
-        let taken = taken.map(|(n, id)| (n, *id));
-        if let Some((place, id)) = taken.into_iter().find(|(_, id)| keys.present(*id)) {
-            return self.found(table, place, id, keys);
-        }
-        if self.foreign_key_checks && !table.foreign_keys.is_empty() {
-            let catalog = self.db.catalog_guard();
-            let constraints = constraints(&catalog, table);
-            for constraint in &constraints {
-                plan.ids.push(constraint.gather(row, keys));
-            }
-            plan.stride = plan.ids.len();
-            let wait = self.wait();
-            keys.lock(self.kv.as_mut(), wait)?;
-            judge(table, row, &plan, 0, &constraints, keys)?;
-        }
-        self.write_new(table, &plan.primary(0, keys), row, keys)?;
-        Ok(Inserted::New)
-    }
-
-    /// The row behind a key that is taken.
-    fn found(
-        &mut self,
-        table: &Table,
-        place: usize,
-        id: KeyId,
-        keys: &mut KeySet,
-    ) -> Result<Inserted> {
-        let (index, row_id) = if place == 0 {
-            (0, id)
-        } else {
-            let primary = keys.value(id).unwrap_or(&[]).to_vec();
-            let row_id = keys.add(table.space(0, &primary), &primary, LockMode::Exclusive);
-            let wait = self.wait();
-            keys.lock(self.kv.as_mut(), wait)?;
-            let index = table.derived().uniques.get(place - 1).copied();
-            (index.unwrap_or(0), row_id)
-        };
-        let Some(row) = keys.value(row_id) else {
-            return Err(Error::Corrupt(format!(
-                "index {index} of {} names a row that does not exist",
-                table.quoted_name()
-            )));
-        };
-        let newer = keys.newer(id) || keys.newer(row_id);
-        let mut rows = [(keys.key(row_id).to_vec(), RowBuf::from(row.to_vec()))];
-        self.complete_rows(table, &mut rows, OverflowFetch::All, Read::CURRENT)?;
-        let [(primary, row)] = rows;
-        Ok(Inserted::Duplicate {
-            index,
-            primary,
-            row,
-            newer,
-        })
     }
 }

@@ -13,13 +13,12 @@
 //!    the entry's lock no row of that value appears or goes.
 //! 4. A lock shows the newest value, never the snapshot's.
 
-use super::Txn;
 use super::arena::Arena;
 use crate::error::Result;
 use crate::overflow::{self, IncompleteRow, OverflowFetch};
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
-use porpoise_kv::{Key, LockMode, LockRequest, Read, StatementMark, Wait};
+use porpoise_kv::{self as kv, Key, LockMode, LockRequest, Read, Wait};
 use smallvec::SmallVec;
 
 /// A look-up of rows by whole keys of the primary or of a unique index.
@@ -75,7 +74,7 @@ impl<'a> Lookup<'a> {
         Key::new(self.table.space(self.index, key), key)
     }
 
-    fn engine_keys(&self) -> SmallVec<[Key<'a>; 16]> {
+    pub(super) fn engine_keys(&self) -> SmallVec<[Key<'a>; 16]> {
         self.keys.iter().map(|k| self.engine_key(k)).collect()
     }
 
@@ -168,56 +167,52 @@ impl<T> InOrder<T> {
     }
 }
 
-impl Txn {
-    /// Shows the row of each key, or that there is none, once each.
-    ///
-    /// # Errors
-    /// The engine's; [`crate::Error::Corrupt`],
-    /// [`crate::Error::DefinitionChanged`].
-    pub fn look_up(
-        &mut self,
-        lookup: &Lookup<'_>,
+impl Lookup<'_> {
+    /// Shows the row of each key; see [`super::Txn::look_up`].
+    pub(super) fn read(
+        &self,
+        kv: &mut dyn kv::Txn,
         read: Read,
         visit: &mut FoundVisitor<'_>,
     ) -> Result<()> {
-        if lookup.index == 0 {
-            return self.look_up_primary(lookup, read, visit);
+        if self.index == 0 {
+            return self.read_primary(kv, read, visit);
         }
         let mut found: Vec<(usize, Vec<u8>)> = Vec::new();
-        let entries = lookup.engine_keys();
-        self.kv.get(read, &entries, &mut |n, value| match value {
+        let entries = self.engine_keys();
+        kv.get(read, &entries, &mut |n, value| match value {
             None => visit(n, None),
             Some(primary) => found.push((n, primary.to_vec())),
         })?;
-        if lookup.ordered {
+        if self.ordered {
             found.sort_unstable_by_key(|(n, _)| *n);
         }
         let primaries: SmallVec<[&[u8]; 16]> = found.iter().map(|(_, p)| p.as_slice()).collect();
         let rows = Lookup {
             index: 0,
             keys: &primaries,
-            ..*lookup
+            ..*self
         };
-        self.look_up_primary(&rows, read, &mut |m, row| {
+        rows.read_primary(kv, read, &mut |m, row| {
             if let Some((n, _)) = found.get(m) {
-                visit(*n, row.filter(|found| lookup.still_has(*n, &found.row)));
+                visit(*n, row.filter(|found| self.still_has(*n, &found.row)));
             }
         })
     }
 
-    fn look_up_primary(
-        &mut self,
-        lookup: &Lookup<'_>,
+    fn read_primary(
+        &self,
+        kv: &mut dyn kv::Txn,
         read: Read,
         visit: &mut FoundVisitor<'_>,
     ) -> Result<()> {
-        if !lookup.ordered {
-            return self.look_up_any_order(lookup, read, visit);
+        if !self.ordered {
+            return self.read_any_order(kv, read, visit);
         }
-        let table = lookup.table;
+        let table = self.table;
         let mut order: InOrder<Option<Vec<u8>>> = InOrder::new();
         let mut failure = None;
-        self.look_up_any_order(lookup, read, &mut |n, found| {
+        self.read_any_order(kv, read, &mut |n, found| {
             if !order.is_next(n) {
                 order.keep(n, found.map(|f| f.row.bytes().to_vec()));
                 return;
@@ -226,7 +221,7 @@ impl Txn {
             order.drain(|n, bytes| {
                 match bytes.as_deref().map(|b| RowRef::new(table, b)).transpose() {
                     Ok(row) => {
-                        let primary = lookup.key(n);
+                        let primary = self.key(n);
                         visit(n, row.map(|row| FoundRow { primary, row }));
                     }
                     Err(e) => failure = Some(e),
@@ -236,27 +231,25 @@ impl Txn {
         failure.map_or(Ok(()), Err)
     }
 
-    fn look_up_any_order(
-        &mut self,
-        lookup: &Lookup<'_>,
+    fn read_any_order(
+        &self,
+        kv: &mut dyn kv::Txn,
         read: Read,
         visit: &mut FoundVisitor<'_>,
     ) -> Result<()> {
-        let table = lookup.table;
+        let table = self.table;
         let mut failure = None;
         let mut incomplete: Vec<IncompleteRow> = Vec::new();
-        let keys = lookup.engine_keys();
-        self.kv.get(read, &keys, &mut |n, value| {
+        let keys = self.engine_keys();
+        kv.get(read, &keys, &mut |n, value| {
             let Some(bytes) = value else {
                 return visit(n, None);
             };
-            let primary = lookup.key(n);
+            let primary = self.key(n);
             match RowRef::new(table, bytes) {
-                Ok(row) if lookup.overflow.missing(&row) > 0 => incomplete.push(IncompleteRow {
-                    number: n,
-                    primary: primary.to_vec(),
-                    bytes: Some(bytes.to_vec()),
-                }),
+                Ok(row) if self.overflow.missing(&row) > 0 => {
+                    incomplete.push(IncompleteRow::new(n, primary, bytes));
+                }
                 Ok(row) => visit(n, Some(FoundRow { primary, row })),
                 Err(e) => failure = Some(e),
             }
@@ -267,8 +260,7 @@ impl Txn {
         if incomplete.is_empty() {
             return Ok(());
         }
-        let (kv, fetch) = (self.kv.as_mut(), lookup.overflow);
-        overflow::complete(kv, table, incomplete, fetch, read, &mut |done| {
+        overflow::complete(kv, table, incomplete, self.overflow, read, &mut |done| {
             let row = done.bytes.as_deref().map(|b| RowRef::new(table, b));
             let primary = done.primary.as_slice();
             let found = row.transpose()?.map(|row| FoundRow { primary, row });
@@ -277,27 +269,21 @@ impl Txn {
         })
     }
 
-    /// Locks rows and shows the newest version of each, in any order. Keys of
-    /// the primary index are one call; of a unique index the entries are locked
-    /// in one call, the rows they name in another.
-    ///
-    /// # Errors
-    /// The engine's (locks granted by a failed call may stay held);
-    /// [`crate::Error::Corrupt`], [`crate::Error::DefinitionChanged`].
-    pub fn lock(
-        &mut self,
-        lookup: &Lookup<'_>,
+    /// Locks the rows; see [`super::Txn::lock`].
+    pub(super) fn lock(
+        &self,
+        kv: &mut dyn kv::Txn,
         mode: LockMode,
         wait: Wait,
         visit: &mut LockedVisitor<'_>,
     ) -> Result<()> {
-        if lookup.index == 0 {
-            return self.lock_primary(lookup, mode, wait, visit);
+        if self.index == 0 {
+            return self.lock_primary(kv, mode, wait, visit);
         }
         let mut primaries = Arena::default();
         let mut entries: SmallVec<[(usize, bool); 16]> = SmallVec::new();
-        let requests = lookup.lock_requests(mode);
-        self.kv.lock(&requests, wait, &mut |n, found| {
+        let requests = self.lock_requests(mode);
+        kv.lock(&requests, wait, &mut |n, found| {
             if let (true, Some(primary)) = (found.granted, found.value) {
                 primaries.push(primary);
                 entries.push((n, found.newer));
@@ -321,9 +307,9 @@ impl Txn {
         let rows = Lookup {
             index: 0,
             keys: &keys,
-            ..*lookup
+            ..*self
         };
-        self.lock_primary(&rows, mode, wait, &mut |m, row| {
+        rows.lock_primary(kv, mode, wait, &mut |m, row| {
             if let Some((n, newer)) = entries.get(m) {
                 let newer = row.newer || *newer;
                 visit(*n, LockedRow { newer, ..row });
@@ -332,19 +318,19 @@ impl Txn {
     }
 
     fn lock_primary(
-        &mut self,
-        lookup: &Lookup<'_>,
+        &self,
+        kv: &mut dyn kv::Txn,
         mode: LockMode,
         wait: Wait,
         visit: &mut LockedVisitor<'_>,
     ) -> Result<()> {
-        let table = lookup.table;
+        let table = self.table;
         let mut failure = None;
         let mut incomplete: Vec<IncompleteRow> = Vec::new();
         let mut flags: SmallVec<[(bool, bool); 4]> = SmallVec::new();
-        let requests = lookup.lock_requests(mode);
-        self.kv.lock(&requests, wait, &mut |n, found| {
-            let primary = lookup.key(n);
+        let requests = self.lock_requests(mode);
+        kv.lock(&requests, wait, &mut |n, found| {
+            let primary = self.key(n);
             let row = match found.value {
                 Some(bytes) if found.granted => match RowRef::new(table, bytes) {
                     Ok(row) => Some(row),
@@ -356,14 +342,10 @@ impl Txn {
                 _ => None,
             };
             if let Some(row) = &row
-                && lookup.overflow.missing(row) > 0
+                && self.overflow.missing(row) > 0
             {
                 flags.push((found.newer, found.own));
-                incomplete.push(IncompleteRow {
-                    number: n,
-                    primary: primary.to_vec(),
-                    bytes: Some(row.bytes().to_vec()),
-                });
+                incomplete.push(IncompleteRow::new(n, primary, row.bytes()));
                 return;
             }
             visit(
@@ -381,84 +363,47 @@ impl Txn {
             return Err(e);
         }
         let mut flags = flags.into_iter();
-        let (kv, fetch) = (self.kv.as_mut(), lookup.overflow);
-        overflow::complete(kv, table, incomplete, fetch, Read::CURRENT, &mut |done| {
-            let (newer, own) = flags.next().unwrap_or((false, false));
-            let row = done.bytes.as_deref().map(|b| RowRef::new(table, b));
-            let locked = LockedRow {
-                granted: true,
-                newer,
-                own,
-                primary: Some(&done.primary),
-                row: row.transpose()?,
-            };
-            visit(done.number, locked);
-            Ok(())
-        })
+        overflow::complete(
+            kv,
+            table,
+            incomplete,
+            self.overflow,
+            Read::CURRENT,
+            &mut |done| {
+                let (newer, own) = flags.next().unwrap_or((false, false));
+                let row = done.bytes.as_deref().map(|b| RowRef::new(table, b));
+                let locked = LockedRow {
+                    granted: true,
+                    newer,
+                    own,
+                    primary: Some(&done.primary),
+                    row: row.transpose()?,
+                };
+                visit(done.number, locked);
+                Ok(())
+            },
+        )
     }
+}
 
-    /// Locks rows exclusively, in one call, and returns those that are there
-    /// and that `which` accepts, as [`Txn::delete`] takes them: in the order of
-    /// `keys`, of overflow values the prefix.
-    ///
-    /// # Errors
-    /// As [`Txn::lock`].
-    pub fn lock_present(
-        &mut self,
-        table: &Table,
-        keys: &[impl AsRef<[u8]>],
-        mut which: impl FnMut(&RowRef<'_>) -> bool,
-    ) -> Result<Vec<(Vec<u8>, RowBuf)>> {
-        let keys: SmallVec<[&[u8]; 16]> = keys.iter().map(AsRef::as_ref).collect();
-        let mut found: Vec<Option<RowBuf>> = vec![None; keys.len()];
-        let lookup = Lookup::primary(table, &keys).overflow(OverflowFetch::Prefixes);
-        let wait = self.wait();
-        self.lock(&lookup, LockMode::Exclusive, wait, &mut |n, locked| {
-            if let (Some(place), Some(row)) = (found.get_mut(n), locked.row.filter(&mut which)) {
-                *place = Some(row.to_buf());
-            }
-        })?;
-        let rows = keys.iter().zip(found);
-        Ok(rows
-            .filter_map(|(key, row)| Some((key.to_vec(), row?)))
-            .collect())
-    }
-
-    /// Releases rows locked since `since` that turned out not to match and were
-    /// not written. An engine may ignore it.
-    pub fn unlock_rows(&mut self, table: &Table, keys: &[&[u8]], since: StatementMark) {
-        self.kv
-            .unlock(&Lookup::primary(table, keys).engine_keys(), since);
-    }
-
-    /// Fetches the overflow values that rows (primary key and row) were read
-    /// without, a bounded number of bytes a call.
-    ///
-    /// # Errors
-    /// The engine's; [`crate::Error::Corrupt`] when a chunk is not there.
-    pub fn complete_rows(
-        &mut self,
-        table: &Table,
-        rows: &mut [(Vec<u8>, RowBuf)],
-        fetch: OverflowFetch<'_>,
-        read: Read,
-    ) -> Result<()> {
-        let mut incomplete = Vec::new();
-        for (number, (primary, row)) in rows.iter().enumerate() {
-            if fetch.missing(&row.row(table)?) > 0 {
-                incomplete.push(IncompleteRow {
-                    number,
-                    primary: primary.clone(),
-                    bytes: Some(row.bytes().to_vec()),
-                });
-            }
+/// Fetches what rows lack; see [`super::Txn::complete_rows`].
+pub(super) fn complete_rows(
+    kv: &mut dyn kv::Txn,
+    table: &Table,
+    rows: &mut [(Vec<u8>, RowBuf)],
+    fetch: OverflowFetch<'_>,
+    read: Read,
+) -> Result<()> {
+    let mut incomplete = Vec::new();
+    for (number, (primary, row)) in rows.iter().enumerate() {
+        if fetch.missing(&row.row(table)?) > 0 {
+            incomplete.push(IncompleteRow::new(number, primary, row.bytes()));
         }
-        let kv = self.kv.as_mut();
-        overflow::complete(kv, table, incomplete, fetch, read, &mut |done| {
-            if let (Some((_, row)), Some(bytes)) = (rows.get_mut(done.number), done.bytes) {
-                *row = RowBuf::from(bytes);
-            }
-            Ok(())
-        })
     }
+    overflow::complete(kv, table, incomplete, fetch, read, &mut |done| {
+        if let (Some((_, row)), Some(bytes)) = (rows.get_mut(done.number), done.bytes) {
+            *row = RowBuf::from(bytes);
+        }
+        Ok(())
+    })
 }

@@ -15,11 +15,10 @@
 //! would read everything); a heap (partitions in a scan are few after pruning,
 //! and looking at each head is as fast).
 
-use super::Txn;
 use super::arena::Arena;
 use super::scan::{ScanPosition, ScanSpec};
 use crate::Result;
-use porpoise_kv::{Read, ScanEnd, ScanRange, ScanVisitor, SpaceId};
+use porpoise_kv::{self as kv, Read, ScanEnd, ScanVisitor, SpaceId};
 use std::ops::ControlFlow;
 
 /// Entries of a chunk at most.
@@ -49,6 +48,40 @@ impl Stream {
     fn key(&self) -> Option<&[u8]> {
         (self.head < self.keys.len()).then(|| self.keys.get(self.head))
     }
+
+    /// Reads the next chunk.
+    fn fill(
+        &mut self,
+        kv: &mut dyn kv::Txn,
+        spec: &ScanSpec,
+        space: SpaceId,
+        range: usize,
+        chunk: usize,
+        read: Read,
+    ) -> Result<()> {
+        let Some(range) = spec.ranges.get(range) else {
+            return Ok(());
+        };
+        let mut resume = self.after.take();
+        if let (Some(key), false) = (&mut resume, spec.reverse) {
+            key.push(0);
+        }
+        self.keys.clear();
+        self.values.clear();
+        self.head = 0;
+        let ranges = [range.resumed(space, resume.as_deref(), spec.reverse)];
+        let (keys, values) = (&mut self.keys, &mut self.values);
+        let stopped = kv.scan(read, &ranges, chunk, &mut |_, key, value| {
+            keys.push(key);
+            values.push(value);
+            ControlFlow::Continue(())
+        })?;
+        match stopped {
+            ScanEnd::Done => self.ended = true,
+            ScanEnd::Stopped { key, .. } => self.after = Some(key),
+        }
+        Ok(())
+    }
 }
 
 impl Merge {
@@ -65,100 +98,51 @@ impl Merge {
     }
 }
 
-impl Txn {
-    /// The next entries of several spaces from a position on.
-    pub(super) fn walk_merged(
-        &mut self,
-        spec: &ScanSpec,
-        spaces: &[SpaceId],
-        read: Read,
-        position: &mut ScanPosition,
-        limit: usize,
-        visit: &mut ScanVisitor<'_>,
-    ) -> Result<()> {
-        let chunk = (limit / spaces.len() + 1).clamp(LEAST, MOST);
-        let mut merge = position.merge.take().unwrap_or_default();
-        let mut shown = 0;
-        while shown < limit {
-            if spec.ranges.get(position.range).is_none() {
-                position.done = true;
-                return Ok(());
-            }
-            merge.streams.resize_with(spaces.len(), Stream::default);
-            for (stream, space) in merge.streams.iter_mut().zip(spaces) {
-                if !stream.ended && stream.key().is_none() {
-                    self.fill(spec, *space, position.range, stream, chunk, read)?;
-                }
-            }
-            // Until a stream has run dry its chunk holds the next entries.
-            while shown < limit {
-                let Some(next) = merge.next(spec.reverse) else {
-                    position.range += 1;
-                    merge.streams.clear();
-                    break;
-                };
-                let Some(stream) = merge.streams.get_mut(next) else {
-                    break;
-                };
-                let at = stream.head;
-                stream.head += 1;
-                shown += 1;
-                if visit(0, stream.keys.get(at), stream.values.get(at)).is_break() {
-                    shown = limit;
-                }
-                if stream.key().is_none() && !stream.ended {
-                    break;
-                }
-            }
-        }
-        position.merge = Some(merge);
-        Ok(())
-    }
-
-    /// The next chunk of a stream.
-    fn fill(
-        &mut self,
-        spec: &ScanSpec,
-        space: SpaceId,
-        range: usize,
-        stream: &mut Stream,
-        chunk: usize,
-        read: Read,
-    ) -> Result<()> {
-        let Some(range) = spec.ranges.get(range) else {
+/// The next entries of several spaces from a position on.
+pub(super) fn walk_merged(
+    kv: &mut dyn kv::Txn,
+    spec: &ScanSpec,
+    spaces: &[SpaceId],
+    read: Read,
+    position: &mut ScanPosition,
+    limit: usize,
+    visit: &mut ScanVisitor<'_>,
+) -> Result<()> {
+    let chunk = (limit / spaces.len() + 1).clamp(LEAST, MOST);
+    let mut merge = position.merge.take().unwrap_or_default();
+    let mut shown = 0;
+    while shown < limit {
+        if spec.ranges.get(position.range).is_none() {
+            position.done = true;
             return Ok(());
-        };
-        let mut resume = stream.after.take();
-        if let (Some(key), false) = (&mut resume, spec.reverse) {
-            key.push(0);
         }
-        let (mut start, mut end) = (range.start.as_slice(), range.end.as_deref());
-        if let Some(key) = &resume {
-            if spec.reverse {
-                end = Some(key);
-            } else {
-                start = key;
+        merge.streams.resize_with(spaces.len(), Stream::default);
+        for (stream, space) in merge.streams.iter_mut().zip(spaces) {
+            if !stream.ended && stream.key().is_none() {
+                stream.fill(kv, spec, *space, position.range, chunk, read)?;
             }
         }
-        stream.keys.clear();
-        stream.values.clear();
-        stream.head = 0;
-        let ranges = [ScanRange {
-            space,
-            start,
-            end,
-            reverse: spec.reverse,
-        }];
-        let (keys, values) = (&mut stream.keys, &mut stream.values);
-        let stopped = self.kv.scan(read, &ranges, chunk, &mut |_, key, value| {
-            keys.push(key);
-            values.push(value);
-            ControlFlow::Continue(())
-        })?;
-        match stopped {
-            ScanEnd::Done => stream.ended = true,
-            ScanEnd::Stopped { key, .. } => stream.after = Some(key),
+        // Until a stream has run dry its chunk holds the next entries.
+        while shown < limit {
+            let Some(next) = merge.next(spec.reverse) else {
+                position.range += 1;
+                merge.streams.clear();
+                break;
+            };
+            let Some(stream) = merge.streams.get_mut(next) else {
+                break;
+            };
+            let at = stream.head;
+            stream.head += 1;
+            shown += 1;
+            if visit(0, stream.keys.get(at), stream.values.get(at)).is_break() {
+                shown = limit;
+            }
+            if stream.key().is_none() && !stream.ended {
+                break;
+            }
         }
-        Ok(())
     }
+    position.merge = Some(merge);
+    Ok(())
 }

@@ -1,9 +1,10 @@
 //! A transaction on rows.
 //!
 //! A thin layer over the engine's transaction: views, marks and savepoints are
-//! the engine's; what is added is tables. [`lookup`] reads and locks rows by key, [`scan`] by range;
-//! [`insert`], [`update`], [`delete`] and [`cascade`] are the only code that
-//! writes rows.
+//! the engine's; what is added is tables. [`Txn`]'s functions are here; they call
+//! [`lookup`], which reads and locks rows by key, [`scan`], which reads them by
+//! range, and `Statement`, whose functions in [`insert`], [`update`], [`delete`]
+//! and [`cascade`] are the only code that writes rows.
 //!
 //! Invariants:
 //! 1. Every function that writes is atomic: on an error it takes back what it
@@ -29,19 +30,30 @@ pub(crate) mod scan;
 pub(crate) mod update;
 pub(crate) mod write;
 
+use crate::autoinc::GeneratedIds;
 use crate::db::Db;
 use crate::definition::TableId;
 use crate::expressions::RowContext;
+use crate::overflow::OverflowFetch;
+use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
 use crate::{AutoIncOptions, Error, Result};
+use delete::DeleteDone;
+use expressions::RowEvaluator;
+use insert::{InsertDone, InsertMode, Inserted};
 use keyset::KeySet;
+use lookup::{FoundVisitor, LockedVisitor, Lookup};
 use porpoise_base::cancel::Cancel;
-use porpoise_kv::{self as kv, CommitPosition, Isolation, StatementMark, TxnOptions, Wait};
-use porpoise_types::Value;
+use porpoise_kv::{
+    self as kv, CommitPosition, Isolation, LockMode, Read, StatementMark, TxnOptions, Wait,
+};
+use porpoise_types::{Value, Warning};
+use scan::{EntryVisitor, Fetch, RowScanVisitor, ScanPosition, ScanSpec};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
+use update::{RowChange, UpdateDone, UpdateMode};
 
 /// How a transaction begins.
 #[derive(Clone, Debug)]
@@ -84,8 +96,6 @@ pub struct Txn {
     foreign_key_checks: bool,
     snapshot_conflicts: bool,
     scratch: Scratch,
-    /// Rows replaced keep their version.
-    keep_version: bool,
     /// The table of the last row written, and those with subscribers written so far.
     last_written: Option<TableId>,
     subscribed: SmallVec<[TableId; 2]>,
@@ -153,28 +163,23 @@ impl Db {
             sync: options.sync,
             cancel: options.cancel.clone(),
         })?;
-        Ok(Txn::new(self.clone(), kv, &options))
-    }
-}
-
-impl Txn {
-    fn new(db: Arc<Db>, kv: Box<dyn kv::Txn>, options: &BeginOptions) -> Txn {
-        Txn {
-            db,
+        Ok(Txn {
+            db: self.clone(),
             kv,
-            cancel: options.cancel.clone(),
+            cancel: options.cancel,
             row_version: 0,
             lock_wait: options.lock_wait,
             foreign_key_checks: options.foreign_key_checks,
             snapshot_conflicts: options.snapshot_conflicts,
             scratch: Scratch::take(),
-            keep_version: false,
             last_written: None,
             subscribed: SmallVec::new(),
             row_context: None,
-        }
+        })
     }
+}
 
+impl Txn {
     /// An error once the transaction is to end from outside: looked at for
     /// every row written and every child found, so that a statement over many
     /// rows can be killed while it waits for nothing.
@@ -312,6 +317,268 @@ impl Txn {
         self.db.counters.assign(engine, table, rows, options)
     }
 
+    /// Shows the row of each key, or that there is none, once each.
+    ///
+    /// # Errors
+    /// The engine's; [`crate::Error::Corrupt`],
+    /// [`crate::Error::DefinitionChanged`].
+    pub fn look_up(
+        &mut self,
+        lookup: &Lookup<'_>,
+        read: Read,
+        visit: &mut FoundVisitor<'_>,
+    ) -> Result<()> {
+        lookup.read(self.kv.as_mut(), read, visit)
+    }
+
+    /// Locks rows and shows the newest version of each, in any order. Keys of
+    /// the primary index are one call; of a unique index the entries are locked
+    /// in one call, the rows they name in another.
+    ///
+    /// # Errors
+    /// The engine's (locks granted by a failed call may stay held);
+    /// [`crate::Error::Corrupt`], [`crate::Error::DefinitionChanged`].
+    pub fn lock(
+        &mut self,
+        lookup: &Lookup<'_>,
+        mode: LockMode,
+        wait: Wait,
+        visit: &mut LockedVisitor<'_>,
+    ) -> Result<()> {
+        lookup.lock(self.kv.as_mut(), mode, wait, visit)
+    }
+
+    /// Locks rows exclusively, in one call, and returns those that are there
+    /// and that `which` accepts, as [`Txn::delete`] takes them: in the order of
+    /// `keys`, of overflow values the prefix.
+    ///
+    /// # Errors
+    /// As [`Txn::lock`].
+    pub fn lock_present(
+        &mut self,
+        table: &Table,
+        keys: &[impl AsRef<[u8]>],
+        mut which: impl FnMut(&RowRef<'_>) -> bool,
+    ) -> Result<Vec<(Vec<u8>, RowBuf)>> {
+        let keys: SmallVec<[&[u8]; 16]> = keys.iter().map(AsRef::as_ref).collect();
+        let mut found: Vec<Option<RowBuf>> = vec![None; keys.len()];
+        let lookup = Lookup::primary(table, &keys).overflow(OverflowFetch::Prefixes);
+        let wait = self.wait();
+        self.lock(&lookup, LockMode::Exclusive, wait, &mut |n, locked| {
+            if let (Some(place), Some(row)) = (found.get_mut(n), locked.row.filter(&mut which)) {
+                *place = Some(row.to_buf());
+            }
+        })?;
+        let rows = keys.iter().zip(found);
+        Ok(rows
+            .filter_map(|(key, row)| Some((key.to_vec(), row?)))
+            .collect())
+    }
+
+    /// Releases rows locked since `since` that turned out not to match and were
+    /// not written. An engine may ignore it.
+    pub fn unlock_rows(&mut self, table: &Table, keys: &[&[u8]], since: StatementMark) {
+        self.kv
+            .unlock(&Lookup::primary(table, keys).engine_keys(), since);
+    }
+
+    /// Fetches the overflow values that rows (primary key and row) were read
+    /// without, a bounded number of bytes a call.
+    ///
+    /// # Errors
+    /// The engine's; [`crate::Error::Corrupt`] when a chunk is not there.
+    pub fn complete_rows(
+        &mut self,
+        table: &Table,
+        rows: &mut [(Vec<u8>, RowBuf)],
+        fetch: OverflowFetch<'_>,
+        read: Read,
+    ) -> Result<()> {
+        lookup::complete_rows(self.kv.as_mut(), table, rows, fetch, read)
+    }
+
+    /// Walks the next at most `limit` entries (at least 1) of a scan, in index
+    /// order, whatever the partitions; true when there may be more.
+    ///
+    /// # Errors
+    /// As [`Txn::look_up`].
+    pub fn scan(
+        &mut self,
+        table: &Table,
+        spec: &ScanSpec,
+        read: Read,
+        position: &mut ScanPosition,
+        limit: usize,
+        visit: &mut RowScanVisitor<'_>,
+    ) -> Result<bool> {
+        self.scan_with(table, spec, Fetch::default(), read, position, limit, visit)
+    }
+
+    /// As [`Txn::scan`], of some partitions and with the large values named
+    /// only. `fetch` must be the same for all calls with one position.
+    ///
+    /// # Errors
+    /// As [`Txn::look_up`].
+    #[expect(clippy::too_many_arguments, reason = "a scan and what it fetches")]
+    pub fn scan_with(
+        &mut self,
+        table: &Table,
+        spec: &ScanSpec,
+        fetch: Fetch<'_>,
+        read: Read,
+        position: &mut ScanPosition,
+        limit: usize,
+        visit: &mut RowScanVisitor<'_>,
+    ) -> Result<bool> {
+        spec.scan(self.kv.as_mut(), table, fetch, read, position, limit, visit)
+    }
+
+    /// Walks the next at most `limit` entries (at least 1) of a scan, in index
+    /// order, in these partitions; true when there may be more. Of index 0 the
+    /// entries are the rows.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn scan_entries(
+        &mut self,
+        table: &Table,
+        spec: &ScanSpec,
+        partitions: Option<&[usize]>,
+        read: Read,
+        (position, limit): (&mut ScanPosition, usize),
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<bool> {
+        if position.done() {
+            return Ok(false);
+        }
+        let spaces = scan::spaces_of(table, spec.index, partitions);
+        let kv = self.kv.as_mut();
+        spec.walk(kv, &spaces, read, position, limit.max(1), visit)?;
+        Ok(!position.done())
+    }
+
+    /// What expressions of definitions see of the session, from now on.
+    pub fn set_row_context(&mut self, cx: RowContext) {
+        self.row_context = Some(Box::new(cx));
+    }
+
+    /// What expressions of definitions noted since it was asked last.
+    pub fn take_row_warnings(&mut self) -> Vec<Warning> {
+        let cx = self.row_context.as_mut();
+        cx.map_or_else(Vec::new, |cx| std::mem::take(cx.warnings.get_mut()))
+    }
+
+    /// Computes the generated columns of a row about to be written, for those
+    /// who look at them before.
+    ///
+    /// # Errors
+    /// As [`crate::expressions::RowExpressions::generate`].
+    pub fn generate(&self, table: &Table, row: &mut [Value], number: u64) -> Result<()> {
+        self.evaluator().generate(table, row, number)
+    }
+
+    /// Puts expressions' values into the columns that are not given.
+    ///
+    /// # Errors
+    /// What the evaluation ends with.
+    pub fn fill_default_expressions(
+        &self,
+        table: &Table,
+        row: &mut [Value],
+        given: &dyn Fn(usize) -> bool,
+    ) -> Result<()> {
+        self.evaluator().fill_defaults(table, row, given)
+    }
+
+    /// Inserts rows of storage values in column order, in order.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`], [`Error::NoReferencedRow`], [`Error::NotNull`] of
+    /// the first row that fails (with [`InsertMode::Ignore`] such rows are
+    /// skipped); with [`InsertMode::Replace`] also [`Error::RowIsReferenced`]
+    /// and [`Error::SnapshotConflict`]; the engine's. Nothing is written then.
+    pub fn insert(
+        &mut self,
+        table: &Arc<Table>,
+        rows: Vec<Vec<Value>>,
+        mode: InsertMode,
+    ) -> Result<InsertDone> {
+        self.insert_with_ids(table, rows, mode, &mut GeneratedIds::default())
+    }
+
+    /// [`Txn::insert`] of rows with generated ids: those of rows that are
+    /// skipped go to the rows after them, and `ids` tells which were used.
+    ///
+    /// # Errors
+    /// As `insert`.
+    pub fn insert_with_ids(
+        &mut self,
+        table: &Arc<Table>,
+        mut rows: Vec<Vec<Value>>,
+        mode: InsertMode,
+        ids: &mut GeneratedIds,
+    ) -> Result<InsertDone> {
+        let refused = self.evaluator().prepare_new(table, &mut rows, mode);
+        self.statement(table, |statement| {
+            statement.insert_rows(table, rows, mode, (refused, ids))
+        })
+    }
+
+    /// Inserts one row, unless a row with an equal key exists: then that row
+    /// is locked exclusively and shown, and nothing is written. For ON
+    /// DUPLICATE KEY UPDATE and for memcached's commands. Parents are looked
+    /// at only when the row is new.
+    ///
+    /// # Errors
+    /// [`Error::NoReferencedRow`], [`Error::NotNull`]; the engine's.
+    pub fn insert_or_find(&mut self, table: &Arc<Table>, row: &[Value]) -> Result<Inserted> {
+        if !table.evaluates_expressions() {
+            return self.statement(table, |statement| statement.insert_one(table, row));
+        }
+        let mut row = row.to_vec();
+        self.evaluator().evaluate(table, &mut row, 1)?;
+        self.statement(table, |statement| statement.insert_one(table, &row))
+    }
+
+    /// Changes rows that this transaction holds locked (update mode or
+    /// stronger), in order. Where a key changes by value the lock is upgraded.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`], [`Error::NoReferencedRow`],
+    /// [`Error::RowIsReferenced`], [`Error::CascadeDuplicate`],
+    /// [`Error::NotNull`] of the first row that fails (skipped with
+    /// [`UpdateMode::Ignore`]); the engine's. Nothing is written then.
+    pub fn update(
+        &mut self,
+        table: &Arc<Table>,
+        mut changes: Vec<RowChange>,
+        mode: UpdateMode,
+    ) -> Result<UpdateDone> {
+        let refused = match table.evaluates_expressions() {
+            true => expressions::prepare_changes(self, table, &mut changes, mode)?,
+            false => expressions::Refused::new(),
+        };
+        self.statement(table, |statement| {
+            statement.keep_version = mode == UpdateMode::KeepVersion;
+            statement.update_rows(table, &changes, mode, refused)
+        })
+    }
+
+    /// Deletes rows that this transaction holds locked, in order, with what
+    /// their foreign keys take along.
+    ///
+    /// # Errors
+    /// [`crate::Error::RowIsReferenced`]; [`crate::Error::CascadeDuplicate`]
+    /// and [`crate::Error::NoReferencedRow`] of cascades; the engine's.
+    /// Nothing is written then.
+    pub fn delete(
+        &mut self,
+        table: &Arc<Table>,
+        rows: Vec<(Vec<u8>, RowBuf)>,
+    ) -> Result<DeleteDone> {
+        self.statement(table, |statement| statement.delete_rows(table, rows))
+    }
+
     /// Commits. No reply that tells of it may leave before the commit position is
     /// durable.
     ///
@@ -366,18 +633,40 @@ impl Txn {
         }
     }
 
+    /// Takes so many hidden row ids, where the table has them; the first.
+    fn hidden_ids(&self, table: &Table, rows: usize) -> Result<u64> {
+        if !table.hidden_key {
+            return Ok(0);
+        }
+        let engine = self.db.engine().as_ref();
+        self.db.counters.hidden(engine, table, rows as u64)
+    }
+
+    /// The evaluator of expressions for rows of this transaction.
+    fn evaluator(&self) -> RowEvaluator<'_> {
+        RowEvaluator {
+            db: &self.db,
+            context: self.row_context.as_deref(),
+        }
+    }
+
     /// Runs a writing statement with a cleared key set; takes its writes back
     /// when it fails.
     fn statement<T>(
         &mut self,
         table: &Table,
-        run: impl FnOnce(&mut Txn, &mut KeySet) -> Result<T>,
+        run: impl FnOnce(&mut Statement<'_>) -> Result<T>,
     ) -> Result<T> {
         let mark = self.kv.mark();
         let mut keys = std::mem::take(&mut self.scratch.keys);
         keys.clear();
-        let done = run(self, &mut keys);
-        self.scratch.keys = keys;
+        let mut statement = Statement {
+            txn: self,
+            keys,
+            keep_version: false,
+        };
+        let done = run(&mut statement);
+        self.scratch.keys = statement.keys;
         if done.is_err() {
             self.kv.rollback_to(mark);
         }
@@ -387,5 +676,21 @@ impl Txn {
             },
             e => e,
         })
+    }
+}
+
+/// A writing statement: its transaction, and the keys that it locks and judges by.
+struct Statement<'t> {
+    txn: &'t mut Txn,
+    keys: KeySet,
+    /// Rows replaced keep their version.
+    keep_version: bool,
+}
+
+impl Statement<'_> {
+    /// Locks the keys gathered since the last call.
+    fn lock_keys(&mut self) -> Result<()> {
+        let wait = self.txn.wait();
+        Ok(self.keys.lock(self.txn.kv.as_mut(), wait)?)
     }
 }

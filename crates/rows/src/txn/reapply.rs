@@ -1,13 +1,12 @@
 //! Reapplies an UPDATE to rows that its own foreign key cascades have changed
 //! since the statement read them.
 
-use super::Txn;
 use super::update::RowChange;
 use crate::Result;
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
 use foldhash::HashMap;
-use porpoise_kv::{Key, Read};
+use porpoise_kv::{self as kv, Key, Read};
 use std::sync::Arc;
 
 /// Rows that cascades of the statement have changed.
@@ -34,23 +33,21 @@ impl CascadedRows {
         }
         self.now.insert(first, now.to_vec());
     }
-}
 
-impl Txn {
     /// Rebases a change on the current row if a cascade of this statement changed
     /// it since the caller read it; `None` if none did, or the row is gone.
     pub(crate) fn reapply(
-        &mut self,
+        &self,
+        kv: &mut dyn kv::Txn,
         table: &Arc<Table>,
         change: &RowChange,
-        cascaded: &CascadedRows,
     ) -> Result<Option<RowChange>> {
-        let Some(primary) = cascaded.now.get(&change.key) else {
+        let Some(primary) = self.now.get(&change.key) else {
             return Ok(None);
         };
         let key = Key::new(table.space(0, primary), primary);
         let mut bytes = None;
-        self.kv.get(Read::CURRENT, &[key], &mut |_, value| {
+        kv.get(Read::CURRENT, &[key], &mut |_, value| {
             bytes = value.map(<[u8]>::to_vec);
         })?;
         let Some(bytes) = bytes else {

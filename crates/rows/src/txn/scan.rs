@@ -15,10 +15,9 @@
 //!    binary text can be read back from a key; text of other collations cannot,
 //!    for its key holds weights.
 
-use super::Txn;
 use super::arena::Arena;
 use super::lookup::Lookup;
-use super::merge::Merge;
+use super::merge::{Merge, walk_merged};
 use crate::definition::IndexPart;
 use crate::overflow::{self, IncompleteRow, OverflowFetch};
 use crate::row::RowRef;
@@ -50,6 +49,23 @@ impl KeyRange {
         KeyRange {
             end: kv::prefix_end(&prefix),
             start: prefix,
+        }
+    }
+
+    /// The range in a space, without what lies before `resume` in the order of the scan.
+    pub(super) fn resumed<'a>(
+        &'a self,
+        space: SpaceId,
+        resume: Option<&'a [u8]>,
+        reverse: bool,
+    ) -> ScanRange<'a> {
+        let end = resume.filter(|_| reverse).or(self.end.as_deref());
+        let start = resume.filter(|_| !reverse).unwrap_or(&self.start);
+        ScanRange {
+            space,
+            start,
+            end,
+            reverse,
         }
     }
 }
@@ -105,34 +121,13 @@ impl ScanPosition {
 /// A visitor of a scan: primary key and row.
 pub type RowScanVisitor<'v> = dyn FnMut(&[u8], RowRef<'_>) + 'v;
 
-impl Txn {
-    /// Walks the next at most `limit` entries (at least 1) of a scan, in index
-    /// order, whatever the partitions; true when there may be more.
-    ///
-    /// # Errors
-    /// As [`Txn::look_up`].
-    pub fn scan(
-        &mut self,
-        table: &Table,
-        spec: &ScanSpec,
-        read: Read,
-        position: &mut ScanPosition,
-        limit: usize,
-        visit: &mut RowScanVisitor<'_>,
-    ) -> Result<bool> {
-        self.scan_with(table, spec, Fetch::default(), read, position, limit, visit)
-    }
-
-    /// As [`Txn::scan`], of some partitions and with the large values named
-    /// only. `fetch` must be the same for all calls with one position.
-    ///
-    /// # Errors
-    /// As [`Txn::look_up`].
+impl ScanSpec {
+    /// Shows the next rows; see [`super::Txn::scan_with`].
     #[expect(clippy::too_many_arguments, reason = "a scan and what it fetches")]
-    pub fn scan_with(
-        &mut self,
+    pub(super) fn scan(
+        &self,
+        kv: &mut dyn kv::Txn,
         table: &Table,
-        spec: &ScanSpec,
         fetch: Fetch<'_>,
         read: Read,
         position: &mut ScanPosition,
@@ -142,42 +137,35 @@ impl Txn {
         if position.done {
             return Ok(false);
         }
-        let spaces = spaces_of(table, spec.index, fetch.partitions);
+        let spaces = spaces_of(table, self.index, fetch.partitions);
         let limit = limit.max(1);
-        if spec.index == 0 {
-            self.scan_rows(table, spec, &spaces, fetch, read, position, limit, visit)?;
+        if self.index == 0 {
+            self.scan_rows(kv, table, &spaces, fetch, read, position, limit, visit)?;
             return Ok(!position.done);
         }
-        let Some(index) = table.indexes.get(spec.index) else {
+        let Some(index) = table.indexes.get(self.index) else {
             return Err(Error::DefinitionChanged);
         };
         let mut primaries = Arena::default();
         let mut failure = None;
-        self.walk(
-            spec,
-            &spaces,
-            read,
-            position,
-            limit,
-            &mut |_, key, value| {
-                match index.primary_of(key, value) {
-                    Ok(primary) => primaries.push(primary),
-                    Err(e) => failure = Some(e),
-                }
-                ControlFlow::Continue(())
-            },
-        )?;
+        self.walk(kv, &spaces, read, position, limit, &mut |_, key, value| {
+            match index.primary_of(key, value) {
+                Ok(primary) => primaries.push(primary),
+                Err(e) => failure = Some(e),
+            }
+            ControlFlow::Continue(())
+        })?;
         if let Some(e) = failure {
             return Err(e);
         }
-        if spec.entries_only {
+        if self.entries_only {
             for primary in primaries.iter() {
                 visit(primary, RowRef::without_columns(table));
             }
         } else if primaries.len() > 0 {
             let keys: Vec<&[u8]> = primaries.iter().collect();
             let lookup = Lookup::primary(table, &keys).overflow(fetch.overflow);
-            self.look_up(&lookup.in_order(), read, &mut |_, found| {
+            lookup.in_order().read(kv, read, &mut |_, found| {
                 if let Some(found) = found {
                     visit(found.primary, found.row);
                 }
@@ -190,9 +178,9 @@ impl Txn {
     /// value rows are kept until those have come; what is kept is bounded.
     #[expect(clippy::too_many_arguments, reason = "one half of scan_with")]
     fn scan_rows(
-        &mut self,
+        &self,
+        kv: &mut dyn kv::Txn,
         table: &Table,
-        spec: &ScanSpec,
         spaces: &[SpaceId],
         fetch: Fetch<'_>,
         read: Read,
@@ -203,7 +191,7 @@ impl Txn {
         let mut failure = None;
         let mut waiting: Vec<IncompleteRow> = Vec::new();
         let mut held = 0;
-        self.walk(spec, spaces, read, position, limit, &mut |_, key, value| {
+        self.walk(kv, spaces, read, position, limit, &mut |_, key, value| {
             let row = match RowRef::new(table, value) {
                 Ok(row) => row,
                 Err(e) => {
@@ -217,11 +205,7 @@ impl Txn {
                 return ControlFlow::Continue(());
             }
             held += missing + value.len();
-            waiting.push(IncompleteRow {
-                number: waiting.len(),
-                primary: key.to_vec(),
-                bytes: Some(value.to_vec()),
-            });
+            waiting.push(IncompleteRow::new(waiting.len(), key, value));
             match held > overflow::FETCH_BYTES {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
@@ -230,7 +214,6 @@ impl Txn {
         if let Some(e) = failure {
             return Err(e);
         }
-        let kv = self.kv.as_mut();
         overflow::complete(kv, table, waiting, fetch.overflow, read, &mut |done| {
             if let Some(bytes) = &done.bytes {
                 visit(&done.primary, RowRef::new(table, bytes)?);
@@ -242,8 +225,8 @@ impl Txn {
     /// The next entries from a position on, in order. What the visitor is told
     /// first is of no use: a number of a range, as the engine counted it.
     pub(super) fn walk(
-        &mut self,
-        spec: &ScanSpec,
+        &self,
+        kv: &mut dyn kv::Txn,
         spaces: &[SpaceId],
         read: Read,
         position: &mut ScanPosition,
@@ -252,16 +235,16 @@ impl Txn {
     ) -> Result<()> {
         match spaces {
             [] => position.done = true,
-            [space] => self.walk_one(spec, *space, read, position, limit, visit)?,
-            several => self.walk_merged(spec, several, read, position, limit, visit)?,
+            [space] => self.walk_one(kv, *space, read, position, limit, visit)?,
+            several => walk_merged(kv, self, several, read, position, limit, visit)?,
         }
         Ok(())
     }
 
     /// One engine scan of one space from a position on.
     fn walk_one(
-        &mut self,
-        spec: &ScanSpec,
+        &self,
+        kv: &mut dyn kv::Txn,
         space: SpaceId,
         read: Read,
         position: &mut ScanPosition,
@@ -269,28 +252,15 @@ impl Txn {
         visit: &mut ScanVisitor<'_>,
     ) -> Result<()> {
         let mut resume = position.after.take();
-        if let (Some(key), false) = (&mut resume, spec.reverse) {
+        if let (Some(key), false) = (&mut resume, self.reverse) {
             key.push(0);
         }
         let mut ranges: SmallVec<[ScanRange<'_>; 8]> = SmallVec::new();
-        for (r, range) in spec.ranges.iter().enumerate().skip(position.range) {
-            let mut start = range.start.as_slice();
-            let mut end = range.end.as_deref();
-            if let (Some(key), true) = (&resume, r == position.range) {
-                if spec.reverse {
-                    end = Some(key);
-                } else {
-                    start = key;
-                }
-            }
-            ranges.push(ScanRange {
-                space,
-                start,
-                end,
-                reverse: spec.reverse,
-            });
+        for (r, range) in self.ranges.iter().enumerate().skip(position.range) {
+            let resume = resume.as_deref().filter(|_| r == position.range);
+            ranges.push(range.resumed(space, resume, self.reverse));
         }
-        let end = self.kv.scan(read, &ranges, limit, visit)?;
+        let end = kv.scan(read, &ranges, limit, visit)?;
         match end {
             ScanEnd::Done => position.done = true,
             ScanEnd::Stopped { range, key } => {
@@ -319,31 +289,6 @@ pub(super) fn spaces_of(
 /// stored; a break ends the call. It is the engine's own, so that nothing
 /// stands between the two.
 pub type EntryVisitor<'v> = ScanVisitor<'v>;
-
-impl Txn {
-    /// Walks the next at most `limit` entries (at least 1) of a scan, in index
-    /// order, in these partitions; true when there may be more. Of index 0 the
-    /// entries are the rows.
-    ///
-    /// # Errors
-    /// The engine's.
-    pub fn scan_entries(
-        &mut self,
-        table: &Table,
-        spec: &ScanSpec,
-        partitions: Option<&[usize]>,
-        read: Read,
-        (position, limit): (&mut ScanPosition, usize),
-        visit: &mut EntryVisitor<'_>,
-    ) -> Result<bool> {
-        if position.done() {
-            return Ok(false);
-        }
-        let spaces = spaces_of(table, spec.index, partitions);
-        self.walk(spec, &spaces, read, position, limit.max(1), visit)?;
-        Ok(!position.done())
-    }
-}
 
 fn readable(table: &Table, part: &IndexPart) -> bool {
     let column = table.columns.get(part.column);

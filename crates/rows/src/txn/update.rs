@@ -22,9 +22,9 @@
 //! Rejected: judging unique keys at the end of the statement (accepts what
 //! MySQL refuses).
 
-use super::Txn;
+use super::Statement;
 use super::cascade::Effects;
-use super::expressions::{Refused, refusal};
+use super::expressions::{Refused, prepare_change, refusal};
 use super::gather::{Constraint, check_not_null, constraints};
 use super::key_changes::{KeyChanges, gather_change, lock_referenced, referenced_change};
 use super::keyset::KeySet;
@@ -93,43 +93,17 @@ enum Step {
     Change(Box<Planned>),
 }
 
-impl Txn {
-    /// Changes rows that this transaction holds locked (update mode or
-    /// stronger), in order. Where a key changes by value the lock is upgraded.
-    ///
-    /// # Errors
-    /// [`Error::Duplicate`], [`Error::NoReferencedRow`],
-    /// [`Error::RowIsReferenced`], [`Error::CascadeDuplicate`],
-    /// [`Error::NotNull`] of the first row that fails (skipped with
-    /// [`UpdateMode::Ignore`]); the engine's. Nothing is written then.
-    pub fn update(
-        &mut self,
-        table: &Arc<Table>,
-        mut changes: Vec<RowChange>,
-        mode: UpdateMode,
-    ) -> Result<UpdateDone> {
-        let refused = match table.evaluates_expressions() {
-            true => self.prepare_changes(table, &mut changes, mode)?,
-            false => Refused::new(),
-        };
-        self.statement(table, |txn, keys| {
-            txn.keep_version = mode == UpdateMode::KeepVersion;
-            let done = txn.update_rows(table, &changes, mode, refused, keys);
-            txn.keep_version = false;
-            done
-        })
-    }
-
-    fn update_rows(
+impl Statement<'_> {
+    /// Changes the rows.
+    pub(super) fn update_rows(
         &mut self,
         table: &Arc<Table>,
         changes: &[RowChange],
         mode: UpdateMode,
         mut refused: Refused,
-        keys: &mut KeySet,
     ) -> Result<UpdateDone> {
-        let catalog = self.db.catalog_guard();
-        let (constraints, referrers) = if self.foreign_key_checks {
+        let catalog = self.txn.db.catalog_guard();
+        let (constraints, referrers) = if self.txn.foreign_key_checks {
             (constraints(&catalog, table), fk::referrers(&catalog, table))
         } else {
             (SmallVec::new(), Vec::new())
@@ -138,7 +112,14 @@ impl Txn {
         for (n, change) in changes.iter().enumerate() {
             let step = match refusal(&mut refused, n) {
                 Some(error) => Step::Refuse(error),
-                None => plan_change(table, change, mode, &constraints, &referrers, keys)?,
+                None => plan_change(
+                    table,
+                    change,
+                    mode,
+                    &constraints,
+                    &referrers,
+                    &mut self.keys,
+                )?,
             };
             let stop = matches!(step, Step::Refuse(_)) && mode != UpdateMode::Ignore;
             steps.push(step);
@@ -146,26 +127,25 @@ impl Txn {
                 break;
             }
         }
-        let wait = self.wait();
-        keys.lock(self.kv.as_mut(), wait)?;
+        self.lock_keys()?;
         self.find_followed(table, changes, &referrers, &mut steps)?;
         let mut done = UpdateDone::default();
         // Rows of this table that cascades of the rows before have changed.
         let mut moved = CascadedRows::default();
         for (n, (mut step, change)) in steps.into_iter().zip(changes).enumerate() {
-            let (mark, journal) = (self.kv.mark(), keys.journal());
+            let (mark, journal) = (self.txn.kv.mark(), self.keys.journal());
             let mut change = Cow::Borrowed(change);
             if !moved.is_empty()
-                && let Some(now) = self.reapply(table, &change, &moved)?
+                && let Some(now) = moved.reapply(self.txn.kv.as_mut(), table, &change)?
             {
                 (change, step) =
-                    self.plan_again(table, now, (n, mode), &constraints, &referrers, keys)?;
+                    self.plan_again(table, now, (n, mode), &constraints, &referrers)?;
             }
             let result = match step {
                 Step::Same => continue,
                 Step::Refuse(e) => Err(e),
                 Step::Change(planned) => {
-                    self.change_row(table, &change, &planned, &constraints, &mut moved, keys)
+                    self.change_row(table, &change, &planned, &constraints, &mut moved)
                 }
             };
             match result {
@@ -174,8 +154,8 @@ impl Txn {
                     done.cascaded += cascaded;
                 }
                 Err(e) if mode == UpdateMode::Ignore && e.ignorable() => {
-                    self.kv.rollback_to(mark);
-                    keys.undo_to(journal);
+                    self.txn.kv.rollback_to(mark);
+                    self.keys.undo_to(journal);
                     done.skipped.push((n, e));
                 }
                 Err(e) => return Err(e),
@@ -194,21 +174,19 @@ impl Txn {
         (n, mode): (usize, UpdateMode),
         constraints: &[Constraint<'_>],
         referrers: &[Referrer],
-        keys: &mut KeySet,
     ) -> Result<(Cow<'static, RowChange>, Step)> {
         let allowed = match table.evaluates_expressions() {
-            true => self.prepare_change(table, &mut now, mode, n as u64 + 1),
+            true => prepare_change(self.txn, table, &mut now, mode, n as u64 + 1),
             false => Ok(()),
         };
         let mut step = match allowed {
-            Ok(()) => plan_change(table, &now, mode, constraints, referrers, keys)?,
+            Ok(()) => plan_change(table, &now, mode, constraints, referrers, &mut self.keys)?,
             Err(error) => Step::Refuse(error),
         };
         if let Step::Change(planned) = &mut step {
             planned.followed = planned.referenced;
         }
-        let wait = self.wait();
-        keys.lock(self.kv.as_mut(), wait)?;
+        self.lock_keys()?;
         Ok((Cow::Owned(now), step))
     }
 
@@ -220,13 +198,12 @@ impl Txn {
         planned: &Planned,
         constraints: &[Constraint<'_>],
         moved: &mut CascadedRows,
-        keys: &mut KeySet,
     ) -> Result<u64> {
         let old = change.old.row(table)?;
-        if let Some(index) = planned.keys.taken(keys) {
+        if let Some(index) = planned.keys.taken(&self.keys) {
             return Err(table.duplicate(index, change.new.as_slice()));
         }
-        if let Some(fk) = planned.keys.orphaned(keys)
+        if let Some(fk) = planned.keys.orphaned(&self.keys)
             && let Some(constraint) = constraints.get(fk)
         {
             return Err(Error::NoReferencedRow {
@@ -234,22 +211,22 @@ impl Txn {
             });
         }
         if !planned.followed {
-            self.write_changed(table, &change.key, old, &planned.primary, &change.new, keys)?;
+            self.write_changed(table, &change.key, old, &planned.primary, &change.new)?;
             return Ok(0);
         }
         let mut fx = Effects::of_update(table, change);
-        self.expand(&mut fx, keys)?;
+        self.expand(&mut fx)?;
         fx.judge()?;
-        let (new, primary) = match fx.root_again(table, constraints, keys)? {
+        let (new, primary) = match fx.root_again(table, constraints, &mut self.keys)? {
             Some((new, primary)) => {
-                self.check_row(table, &new)?;
+                self.txn.evaluator().check(table, &new)?;
                 (new, primary)
             }
             None => (change.new.clone(), planned.primary.clone()),
         };
-        self.write_changed(table, &change.key, old, &primary, &new, keys)?;
+        self.write_changed(table, &change.key, old, &primary, &new)?;
         fx.note_cascaded(table.id, moved);
-        self.apply(fx, keys)
+        self.apply(fx)
     }
 
     /// Tells apart rows whose referenced value changes and which nothing
@@ -299,12 +276,13 @@ impl Txn {
             .collect();
         let mut from = 0;
         while let Some(rest @ [_, ..]) = ranges.get(from..) {
-            let end = self.kv.scan(
-                Read::CURRENT,
-                rest,
-                1,
-                &mut |_, _, _| ControlFlow::Break(()),
-            )?;
+            let end =
+                self.txn.kv.scan(
+                    Read::CURRENT,
+                    rest,
+                    1,
+                    &mut |_, _, _| ControlFlow::Break(()),
+                )?;
             let ScanEnd::Stopped { range, .. } = end else {
                 break;
             };
@@ -328,9 +306,10 @@ impl Txn {
             if let Some(new) = change.new.get(position)
                 && new.as_ref() != old.get(position)
             {
-                self.db
+                self.txn
+                    .db
                     .counters
-                    .push(self.db.engine().as_ref(), table, new)?;
+                    .push(self.txn.db.engine().as_ref(), table, new)?;
             }
         }
         Ok(())

@@ -4,9 +4,8 @@
 //! have checked the constraints. What is written is noted in the statement's
 //! key set, so that the checks of the rows that follow see it.
 
-use super::Txn;
+use super::Statement;
 use super::key_changes::touched;
-use super::keyset::KeySet;
 use crate::overflow;
 use crate::row::overflow::OverflowHead;
 use crate::row::{RowRef, RowStamp, encode_with};
@@ -15,7 +14,7 @@ use crate::{Error, Result};
 use porpoise_kv::{Check, Key};
 use porpoise_types::Value;
 
-impl Txn {
+impl Statement<'_> {
     /// Puts a row's bytes under its primary key; `heads` are those of
     /// its overflow values.
     fn put_row(
@@ -25,26 +24,27 @@ impl Txn {
         values: &[Value],
         heads: &[(usize, OverflowHead)],
         stamp: RowStamp,
-        keys: &mut KeySet,
     ) -> Result<()> {
-        self.check_cancel()?;
-        self.note_written(table);
-        let mut row = std::mem::take(&mut self.scratch.row);
+        self.txn.check_cancel()?;
+        self.txn.note_written(table);
+        let mut row = std::mem::take(&mut self.txn.scratch.row);
         row.clear();
         let done = encode_with(table, values, heads, stamp, &mut row).and_then(|()| {
-            if row.len() > self.db.row_limit {
+            if row.len() > self.txn.db.row_limit {
                 return Err(Error::RowTooBig {
                     size: row.len(),
-                    limit: self.db.row_limit,
+                    limit: self.txn.db.row_limit,
                 });
             }
             let space = table.space(0, primary);
-            self.kv.put(Key::new(space, primary), &row, Check::Locked)?;
-            keys.note(space, primary, true);
+            self.txn
+                .kv
+                .put(Key::new(space, primary), &row, Check::Locked)?;
+            self.keys.note(space, primary, true);
             Ok(())
         });
         if row.capacity() <= 1 << 20 {
-            self.scratch.row = row;
+            self.txn.scratch.row = row;
         }
         done
     }
@@ -55,24 +55,24 @@ impl Txn {
         table: &Table,
         primary: &[u8],
         values: &[Value],
-        keys: &mut KeySet,
     ) -> Result<()> {
         let stamp = RowStamp {
-            version: self.row_version()?,
+            version: self.txn.row_version()?,
             expiry: 0,
         };
-        let heads = overflow::write_new(&self.db, self.kv.as_mut(), table, primary, values)?;
-        self.put_row(table, primary, values, &heads, stamp, keys)?;
-        let mut entry = std::mem::take(&mut self.scratch.entry);
+        let heads =
+            overflow::write_new(&self.txn.db, self.txn.kv.as_mut(), table, primary, values)?;
+        self.put_row(table, primary, values, &heads, stamp)?;
+        let mut entry = std::mem::take(&mut self.txn.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             entry.clear();
             let exclusive = index.append_entry(table, values, primary, &mut entry);
             let end = entry.len();
             index.append_entry_value(primary, &mut entry);
             let (key, value) = entry.split_at(end);
-            self.write_entry(table, n, (key, Some(value)), exclusive, keys)?;
+            self.write_entry(table, n, (key, Some(value)), exclusive)?;
         }
-        self.scratch.entry = entry;
+        self.txn.scratch.entry = entry;
         Ok(())
     }
 
@@ -84,7 +84,6 @@ impl Txn {
         index: usize,
         (key, value): (&[u8], Option<&[u8]>),
         exclusive: bool,
-        keys: &mut KeySet,
     ) -> Result<()> {
         let space = table.space(index, key);
         let check = match exclusive {
@@ -92,11 +91,11 @@ impl Txn {
             false => Check::Blind,
         };
         match value {
-            Some(value) => self.kv.put(Key::new(space, key), value, check)?,
-            None => self.kv.delete(Key::new(space, key), check)?,
+            Some(value) => self.txn.kv.put(Key::new(space, key), value, check)?,
+            None => self.txn.kv.delete(Key::new(space, key), check)?,
         }
         if exclusive {
-            keys.note(space, key, value.is_some());
+            self.keys.note(space, key, value.is_some());
         }
         Ok(())
     }
@@ -107,21 +106,22 @@ impl Txn {
         table: &Table,
         primary: &[u8],
         old: RowRef<'_>,
-        keys: &mut KeySet,
     ) -> Result<()> {
-        self.check_cancel()?;
-        self.note_written(table);
+        self.txn.check_cancel()?;
+        self.txn.note_written(table);
         let space = table.space(0, primary);
-        self.kv.delete(Key::new(space, primary), Check::Locked)?;
-        keys.note(space, primary, false);
-        overflow::delete(self.kv.as_mut(), table, primary, &old)?;
-        let mut entry = std::mem::take(&mut self.scratch.entry);
+        self.txn
+            .kv
+            .delete(Key::new(space, primary), Check::Locked)?;
+        self.keys.note(space, primary, false);
+        overflow::delete(self.txn.kv.as_mut(), table, primary, &old)?;
+        let mut entry = std::mem::take(&mut self.txn.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             entry.clear();
             let exclusive = index.append_entry(table, &old, primary, &mut entry);
-            self.write_entry(table, n, (&entry, None), exclusive, keys)?;
+            self.write_entry(table, n, (&entry, None), exclusive)?;
         }
-        self.scratch.entry = entry;
+        self.txn.scratch.entry = entry;
         Ok(())
     }
 
@@ -133,28 +133,29 @@ impl Txn {
         old: RowRef<'_>,
         new_primary: &[u8],
         new: &[Value],
-        keys: &mut KeySet,
     ) -> Result<()> {
         let moved = primary != new_primary;
         if moved {
             let space = table.space(0, primary);
-            self.kv.delete(Key::new(space, primary), Check::Locked)?;
-            keys.note(space, primary, false);
+            self.txn
+                .kv
+                .delete(Key::new(space, primary), Check::Locked)?;
+            self.keys.note(space, primary, false);
         }
         let version = if self.keep_version {
             old.version()
         } else {
-            self.row_version()?
+            self.txn.row_version()?
         };
         let stamp = RowStamp {
             version,
             expiry: old.expiry(),
         };
         let before = Some((primary, old));
-        let (db, kv) = (&self.db, self.kv.as_mut());
+        let (db, kv) = (&self.txn.db, self.txn.kv.as_mut());
         let heads = overflow::write_changed(db, kv, table, new_primary, before, new)?;
-        self.put_row(table, new_primary, new, &heads, stamp, keys)?;
-        let mut entry = std::mem::take(&mut self.scratch.entry);
+        self.put_row(table, new_primary, new, &heads, stamp)?;
+        let mut entry = std::mem::take(&mut self.txn.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
             if !moved && !touched(&index.parts, &old, new) {
                 continue;
@@ -172,14 +173,14 @@ impl Txn {
                 continue;
             }
             if !same {
-                self.write_entry(table, n, (before, None), had_exclusive, keys)?;
+                self.write_entry(table, n, (before, None), had_exclusive)?;
             }
             index.append_entry_value(new_primary, &mut entry);
             let (key, value) = entry.split_at(end);
             let key = key.get(middle..).unwrap_or(&[]);
-            self.write_entry(table, n, (key, Some(value)), exclusive, keys)?;
+            self.write_entry(table, n, (key, Some(value)), exclusive)?;
         }
-        self.scratch.entry = entry;
+        self.txn.scratch.entry = entry;
         Ok(())
     }
 }

@@ -8,11 +8,13 @@
 //!    new ones away, and where nothing in the statement could remove it, one
 //!    is enough.
 
+use super::super::Statement;
 use super::super::delete::gather_gone;
+use super::super::expressions::make_whole;
 use super::super::gather::constraints;
 use super::super::key_changes::{gather_change, lock_referenced, referenced_change};
-use super::super::keyset::{KeyId, KeySet};
-use super::{Child, Edge, Effects, Probe, Txn};
+use super::super::keyset::KeyId;
+use super::{Child, Edge, Effects, Probe};
 use crate::Result;
 use crate::catalog::Catalog;
 use crate::definition::FkAction;
@@ -26,11 +28,11 @@ use std::sync::Arc;
 /// Children taken from one scan call.
 const BATCH: usize = 4096;
 
-impl Txn {
+impl Statement<'_> {
     /// Finds and locks all that follows from the changes in `fx`, whose own
     /// keys are locked already.
-    pub(crate) fn expand(&mut self, fx: &mut Effects, keys: &mut KeySet) -> Result<()> {
-        let catalog = self.db.catalog_guard();
+    pub(crate) fn expand(&mut self, fx: &mut Effects) -> Result<()> {
+        let catalog = self.txn.db.catalog_guard();
         let mut level: Vec<usize> = (0..fx.list.len()).collect();
         while !level.is_empty() {
             let mut probes = Vec::new();
@@ -41,8 +43,8 @@ impl Txn {
                 fx.probes_of(&catalog, *parent, &mut probes)?;
             }
             let found = self.scan_children(&probes)?;
-            level = self.take_children(fx, &probes, found, keys)?;
-            self.lock_changes(fx, &level, &catalog, keys)?;
+            level = self.take_children(fx, &probes, found)?;
+            self.lock_changes(fx, &level, &catalog)?;
         }
         Ok(())
     }
@@ -53,7 +55,7 @@ impl Txn {
         let mut from = 0;
         let mut resume: Option<Vec<u8>> = None;
         while let Some(rest @ [_, ..]) = probes.get(from..) {
-            self.check_cancel()?;
+            self.txn.check_cancel()?;
             let ranges: Vec<ScanRange<'_>> = rest
                 .iter()
                 .enumerate()
@@ -66,6 +68,7 @@ impl Txn {
                 .collect();
             let mut failure = None;
             let end = self
+                .txn
                 .kv
                 .scan(Read::CURRENT, &ranges, BATCH, &mut |n, key, value| {
                     let Some(probe) = rest.get(n) else {
@@ -109,28 +112,26 @@ impl Txn {
         fx: &mut Effects,
         probes: &[Probe],
         found: Vec<(usize, Vec<u8>)>,
-        keys: &mut KeySet,
     ) -> Result<Vec<usize>> {
-        keys.keep_values = true;
+        self.keys.keep_values = true;
         let mut ids: Vec<KeyId> = Vec::with_capacity(found.len());
         for (n, primary) in &found {
             let id = probes.get(*n).and_then(|probe| {
                 let mode = child_lock(probe)?;
                 let child = &probe.referrer.child;
-                let id = keys.add(child.space(0, primary), primary, mode);
+                let id = self.keys.add(child.space(0, primary), primary, mode);
                 // An earlier row of the statement may have changed it since.
-                keys.ask_again(id);
+                self.keys.ask_again(id);
                 Some(id)
             });
             ids.push(id.unwrap_or(KeyId::MAX));
         }
-        let wait = self.wait();
-        keys.lock(self.kv.as_mut(), wait)?;
+        self.lock_keys()?;
         let mut next = Vec::new();
         let (mut named, mut named_by_parent) = (Vec::new(), Vec::new());
         for ((n, primary), id) in found.into_iter().zip(ids) {
             let Some(probe) = probes.get(n) else { continue };
-            self.check_cancel()?;
+            self.txn.check_cancel()?;
             if id == KeyId::MAX {
                 let edge = Edge {
                     by_delete: probe.by_delete,
@@ -147,7 +148,7 @@ impl Txn {
             let known = fx.by_row.find(&fx.list, child.id, &primary);
             let bytes: Vec<u8> = match known.and_then(|at| fx.list.get(at)) {
                 Some(change) => change.old.bytes().to_vec(),
-                None => match keys.value(id) {
+                None => match self.keys.value(id) {
                     Some(bytes) => bytes.to_vec(),
                     None => continue,
                 },
@@ -175,15 +176,9 @@ impl Txn {
 
     /// Locks the keys that changes give up or take, and the parents of the
     /// other constraints they now name.
-    fn lock_changes(
-        &mut self,
-        fx: &mut Effects,
-        level: &[usize],
-        catalog: &Catalog,
-        keys: &mut KeySet,
-    ) -> Result<()> {
+    fn lock_changes(&mut self, fx: &mut Effects, level: &[usize], catalog: &Catalog) -> Result<()> {
         for at in level {
-            self.check_cancel()?;
+            self.txn.check_cancel()?;
             let Some(table) = fx.list.get(*at).map(|c| c.table.clone()) else {
                 continue;
             };
@@ -195,12 +190,13 @@ impl Txn {
             if let Some(new) = &mut change.new
                 && table.evaluates_expressions()
             {
-                self.make_whole(&table, &change.primary, &mut change.old, new)?;
-                self.generate(&table, new, 1)?;
+                let kv = self.txn.kv.as_mut();
+                make_whole(kv, &table, &change.primary, &mut change.old, new)?;
+                self.txn.evaluator().generate(&table, new, 1)?;
             }
             let old = change.old.row(&table)?;
             let Some(new) = &change.new else {
-                gather_gone(&table, &old, keys);
+                gather_gone(&table, &old, &mut self.keys);
                 continue;
             };
             let constraints = constraints(catalog, &table);
@@ -212,20 +208,18 @@ impl Txn {
                 &new_primary,
                 new,
                 &constraints,
-                keys,
+                &mut self.keys,
             );
             change.keys = Some(Box::new(gathered));
             let moves = new_primary != change.primary;
             change.moves_to = moves.then(|| new_primary.into_boxed_slice());
             for referrer in referrers {
                 if referenced_change(&referrer, &table, &old, new) {
-                    lock_referenced(&table, &referrer, &change.primary, &old, keys);
+                    lock_referenced(&table, &referrer, &change.primary, &old, &mut self.keys);
                 }
             }
         }
-        let wait = self.wait();
-        keys.lock(self.kv.as_mut(), wait)?;
-        Ok(())
+        self.lock_keys()
     }
 }
 

@@ -29,7 +29,7 @@
 mod expand;
 mod judge;
 
-use super::Txn;
+use super::Statement;
 use super::gather::{Constraint, NO_KEY, check_not_null};
 use super::key_changes::{KeyChanges, referenced_change};
 use super::keyset::{KeyId, KeySet};
@@ -447,15 +447,15 @@ fn follow_values(
     Some(news)
 }
 
-impl Txn {
+impl Statement<'_> {
     /// Writes everything but an updated root, which its statement writes;
     /// returns how many rows beside the roots.
-    pub(crate) fn apply(&mut self, fx: Effects, keys: &mut KeySet) -> Result<u64> {
+    pub(crate) fn apply(&mut self, fx: Effects) -> Result<u64> {
         let (mut deleted, mut updated) = (0, 0);
         for change in &fx.list {
             if change.new.is_none() {
                 let old = change.old.row(&change.table)?;
-                self.write_gone(&change.table, &change.primary, old, keys)?;
+                self.write_gone(&change.table, &change.primary, old)?;
                 deleted += u64::from(!change.root);
             }
         }
@@ -465,10 +465,10 @@ impl Txn {
             };
             let table = &change.table;
             let old = change.old.row(table)?;
-            if let Some(index) = change.taken(keys) {
+            if let Some(index) = change.taken(&self.keys) {
                 return Err(cascade_duplicate(&fx, change, index));
             }
-            if let Some(fk) = change.orphaned(keys)
+            if let Some(fk) = change.orphaned(&self.keys)
                 && let Some(fk) = table.foreign_keys.get(fk)
             {
                 return Err(Error::NoReferencedRow {
@@ -477,12 +477,12 @@ impl Txn {
             }
             if table.evaluates_expressions() {
                 check_not_null(table, new)?;
-                self.check_row(table, new)?;
+                self.txn.evaluator().check(table, new)?;
             }
-            self.write_changed(table, &change.primary, old, change.new_primary(), new, keys)?;
+            self.write_changed(table, &change.primary, old, change.new_primary(), new)?;
             updated += 1;
         }
-        self.db.fk_counters.add(deleted, updated);
+        self.txn.db.fk_counters.add(deleted, updated);
         Ok(deleted + updated)
     }
 }
