@@ -21,18 +21,18 @@
 
 mod columns;
 mod copy;
-mod existing;
 mod fill;
 mod keys;
-mod temporary;
 
 use super::{
-    AlterOp, DdlCx, DdlDone, checks, columns as specs, errors, indexes, partition, rename, spaces,
+    AlterOp, DdlCx, DdlDone, check_name, checks, columns as specs, errors, indexes, partition,
+    rename, spaces,
 };
 use crate::catalog::Catalog;
 use crate::db::Db;
 use crate::definition::{ColumnId, Index, TableDef, TableId};
 use crate::error::Result;
+use crate::overflow;
 use crate::progress::Stage;
 use crate::row::RowRef;
 use crate::table::Table;
@@ -159,17 +159,54 @@ impl Db {
         let before = find(&catalog, database, name)?;
         let mut plan = plan(&catalog, &before, cx, ops, cast)?;
         check_algorithm(&plan, ops)?;
-        self.check_expressions(&plan.table)?;
-        let fresh = self.give_index_spaces(&mut plan)?;
-        let after = Table::new(plan.table.clone());
-        let done = self.carry_out(cx, &before, &after, &plan, cast);
-        cx.metadata_locks.progress().end();
-        if let Err(error) = &done {
-            self.abandon_spaces(&fresh, error);
+        let (rows, position) = self.carry_out(cx, &before, &mut plan, cast, |plan| {
+            cx.metadata_locks.progress().begin(Stage::Committing, "");
+            self.commit_definition(cx, &before, plan)
+        })?;
+        Ok(DdlDone {
+            position,
+            note: false,
+            rows,
+        })
+    }
+
+    /// ALTER TABLE of a temporary table, which no catalog names and no other session uses: the
+    /// table as the clauses make it, and how many rows were copied. On success the old
+    /// definition cannot be used any more; on an error it can.
+    ///
+    /// # Errors
+    /// As ALTER TABLE; 1215 for foreign keys.
+    pub fn alter_temporary(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        ops: &[AlterOp],
+        cast: &mut CastCx<'_>,
+    ) -> Result<(Arc<Table>, u64)> {
+        if ops.iter().any(|op| matches!(op, AlterOp::AddForeignKey(_))) {
+            return Err(errors::temporary_foreign_key());
         }
-        let done = done?;
-        self.retire_spaces(&plan.leaving);
-        Ok(done)
+        // Its constraints' names collide with no other table's, and it has no foreign keys.
+        let mut plan = plan(&Catalog::default(), before, cx, ops, cast)?;
+        if let Some((database, name)) = &plan.rename_to {
+            check_name(name)?;
+            if name.is_empty() || name.ends_with(' ') {
+                return Err(errors::bad_table_name(name));
+            }
+            if self.catalog().database(database).is_none() {
+                return Err(errors::no_database(database));
+            }
+        }
+        check_algorithm(&plan, ops)?;
+        let (rows, ()) = self.carry_out(cx, before, &mut plan, cast, |_| Ok(()))?;
+        let mut table = plan.table;
+        if plan.rewrite {
+            columns::forget_backfills(&mut table);
+        }
+        if let Some((database, name)) = plan.rename_to {
+            (table.database, table.name) = (database, name);
+        }
+        Ok((Arc::new(Table::new(table)), rows))
     }
 
     /// The table as an ALTER TABLE would leave it; nothing is changed.
@@ -231,23 +268,27 @@ impl Db {
         Ok(made)
     }
 
-    /// Looks at the rows, builds, copies, and commits the definition.
-    fn carry_out(
+    /// Does a plan's work on the rows, then `commit`. Returns how many rows were copied.
+    fn carry_out<T>(
         &self,
         cx: &DdlCx<'_>,
         before: &Table,
-        after: &Table,
-        plan: &Plan,
+        plan: &mut Plan,
         cast: &mut CastCx<'_>,
-    ) -> Result<DdlDone> {
-        let rows = self.work_on_rows(cx, before, after, plan, cast)?;
-        cx.metadata_locks.progress().begin(Stage::Committing, "");
-        let position = self.commit_definition(cx, before, plan)?;
-        Ok(DdlDone {
-            position,
-            note: false,
-            rows,
-        })
+        commit: impl FnOnce(&Plan) -> Result<T>,
+    ) -> Result<(u64, T)> {
+        self.check_expressions(&plan.table)?;
+        let fresh = self.give_index_spaces(plan)?;
+        let after = Table::new(plan.table.clone());
+        let done = self
+            .work_on_rows(cx, before, &after, plan, cast)
+            .and_then(|rows| Ok((rows, commit(plan)?)));
+        cx.metadata_locks.progress().end();
+        match &done {
+            Ok(_) => self.retire_spaces(&plan.leaving),
+            Err(error) => self.abandon_spaces(&fresh, error),
+        }
+        done
     }
 
     /// Looks at the rows, builds, copies; how many rows were copied.
@@ -290,6 +331,62 @@ impl Db {
             self.raise_auto_increment(cx, after, next)?;
         }
         Ok(rows)
+    }
+
+    /// 1292: a zero date for rows that are there.
+    fn check_no_rows(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        plan: &Plan,
+        cast: &CastCx<'_>,
+    ) -> Result<()> {
+        let added = |id: &ColumnId| plan.table.columns.iter().find(|c| c.id == *id);
+        let Some(column) = plan.no_rows.iter().find_map(added) else {
+            return Ok(());
+        };
+        self.for_each_batch(cx, before, |batch| match batch.is_empty() {
+            true => Ok(()),
+            false => fill::check_zero_date(column, cast),
+        })
+    }
+
+    /// 1138 when a row holds NULL in a column that becomes NOT NULL.
+    fn check_not_null(&self, cx: &DdlCx<'_>, after: &Table, plan: &Plan) -> Result<()> {
+        let position = |id: &ColumnId| plan.table.columns.iter().position(|c| c.id == *id);
+        let wanted: Vec<usize> = plan.not_null.iter().filter_map(position).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        self.for_each_batch(cx, after, |batch| {
+            for (_, row) in batch {
+                let row = RowRef::new(after, row)?;
+                if wanted.iter().any(|c| row.get(*c).is_null()) {
+                    return Err(errors::invalid_null());
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// 3819 when a row violates a check that is to hold from now on.
+    fn hold_checks(
+        &self,
+        cx: &DdlCx<'_>,
+        before: &Table,
+        after: &Table,
+        cast: &CastCx<'_>,
+    ) -> Result<()> {
+        let expressions = self.expressions(after)?;
+        let env = fill::row_context(cx, cast);
+        self.for_each_batch(cx, before, |batch| {
+            for (primary, row) in batch {
+                let whole = overflow::whole_row(self, before, primary, row)?;
+                let row = RowRef::new(after, whole.as_deref().unwrap_or(row))?;
+                expressions.check(&row.values(), &env)?;
+            }
+            Ok(())
+        })
     }
 
     fn commit_definition(
