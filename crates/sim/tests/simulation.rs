@@ -1,7 +1,7 @@
-//! Lives of a store by seed, on disks that fail: each answer and each start
+//! Runs of a store by seed, on disks that fail: each answer and each start
 //! after a crash is compared with the reference model.
 //!
-//! `SEED` lives one life; `SEEDS` so many of them, `SECONDS` as many as fit.
+//! `SEED` is one run; `SEEDS` so many of them, `SECONDS` as many as fit.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use porpoise_sim::engine::{Faults, Plan, Report, simulate};
@@ -11,38 +11,38 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Lives lives from a seed on, until enough have been lived.
-fn live(first: u64, enough: impl Fn(u64, Duration) -> bool) -> (u64, Report) {
+/// Simulates runs from a seed on, until there are enough.
+fn simulate_runs(first: u64, enough: impl Fn(u64, Duration) -> bool) -> (u64, Report) {
     let began = Instant::now();
     let mut all = Report::default();
-    let mut lives = 0;
-    while !enough(lives, began.elapsed()) {
-        let seed = first + lives;
+    let mut runs = 0;
+    while !enough(runs, began.elapsed()) {
+        let seed = first + runs;
         match simulate(&Plan::of(seed)) {
             Ok(report) => all.add(report),
-            Err(what) => panic!("seed {seed}: {what}\nSEED={seed} replays this life"),
+            Err(what) => panic!("seed {seed}: {what}\nSEED={seed} replays this run"),
         }
-        lives += 1;
+        runs += 1;
     }
-    println!("{lives} lives from seed {first}: {all:?}");
-    (lives, all)
+    println!("{runs} runs from seed {first}: {all:?}");
+    (runs, all)
 }
 
 #[test]
-fn lives_by_seed_end_well() {
+fn runs_by_seed_end_well() {
     if let Some(seed) = number("SEED") {
-        live(seed, |lives, _| lives > 0);
+        simulate_runs(seed, |runs, _| runs > 0);
         return;
     }
-    let (_, all) = live(0, |lives, _| lives >= 250);
-    // The lives have really seen what they are to show.
+    let (_, all) = simulate_runs(0, |runs, _| runs >= 250);
+    // The runs have really seen what they are to show.
     assert!(all.commits > 2_500 && all.answers > 30_000, "{all:?}");
     assert!(all.crashes > 300 && all.copies > 5_000, "{all:?}");
     assert!(all.refused > 5 && all.checkpoints > 300, "{all:?}");
 }
 
 #[test]
-fn a_seed_always_leads_to_the_same_life() {
+fn a_seed_always_leads_to_the_same_run() {
     for seed in 0..10 {
         assert_eq!(simulate(&Plan::of(seed)), simulate(&Plan::of(seed)));
     }
@@ -59,14 +59,14 @@ fn a_seed_always_leads_to_the_same_life() {
 }
 
 #[test]
-#[ignore = "as many lives as SEEDS or SECONDS say, two minutes without them"]
-fn lives_by_seed_end_well_for_long() {
+#[ignore = "as many runs as SEEDS or SECONDS say, two minutes without them"]
+fn runs_by_seed_end_well_for_long() {
     let (seeds, seconds) = (number("SEEDS"), number("SECONDS"));
     let time = Duration::from_secs(seconds.unwrap_or(120));
     let first = number("FIRST_SEED").unwrap_or(1_000_000);
-    live(first, |lives, elapsed| match (seeds, seconds) {
-        (Some(seeds), None) => lives >= seeds,
-        (Some(seeds), Some(_)) => lives >= seeds || elapsed >= time,
+    simulate_runs(first, |runs, elapsed| match (seeds, seconds) {
+        (Some(seeds), None) => runs >= seeds,
+        (Some(seeds), Some(_)) => runs >= seeds || elapsed >= time,
         _ => elapsed >= time,
     });
 }

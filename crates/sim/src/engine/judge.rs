@@ -34,7 +34,7 @@ pub(super) struct SpacePair {
 }
 
 /// Replies that clients of the store have received, and the rows that they may see.
-pub(super) struct Knowledge {
+pub(super) struct ExpectedState {
     pub(super) model: Arc<Model>,
     pub(super) spaces: Vec<SpacePair>,
     /// Timestamp and number in the model of commits since the last start.
@@ -51,8 +51,8 @@ pub(super) struct Knowledge {
     pub(super) lied: bool,
 }
 
-impl Knowledge {
-    pub(super) fn new() -> Knowledge {
+impl ExpectedState {
+    pub(super) fn new() -> ExpectedState {
         let model = Model::new()
             .with_commit_wait(Duration::ZERO)
             .with_late_durability();
@@ -61,7 +61,7 @@ impl Knowledge {
             model: *id,
             dropped: false,
         });
-        Knowledge {
+        ExpectedState {
             model: Arc::new(model),
             spaces: built_in.collect(),
             commits: Vec::new(),
@@ -91,8 +91,8 @@ impl Knowledge {
     }
 
     /// The same knowledge, to be judged by while more is learnt.
-    pub(super) fn copy(&self) -> Knowledge {
-        Knowledge {
+    pub(super) fn copy(&self) -> ExpectedState {
+        ExpectedState {
             model: self.model.clone(),
             spaces: self.spaces.clone(),
             commits: Vec::new(),
@@ -167,7 +167,7 @@ pub(super) fn options(plan: &Plan, disk: &MemDisk, clock: &Arc<ManualClock>) -> 
 /// A description of the fault.
 pub(super) fn bring_up(
     plan: &Plan,
-    known: &Knowledge,
+    known: &ExpectedState,
     disk: &MemDisk,
     clock: &Arc<ManualClock>,
 ) -> Result<Option<Found>, String> {
@@ -210,7 +210,7 @@ pub(super) fn bring_up(
 
 /// The commit after which the rows were these.
 fn which_commit(
-    known: &Knowledge,
+    known: &ExpectedState,
     rows: &Rows,
     dropped: bool,
     broken: bool,
@@ -291,7 +291,7 @@ pub(super) fn rows_of(engine: &KvMem) -> Result<Rows, Error> {
 
 /// Checks that a recovered store assigns no id, space or timestamp twice. Called on copies
 /// that are discarded.
-pub(super) fn gives_nothing_twice(known: &Knowledge, engine: &KvMem) -> Result<(), String> {
+pub(super) fn gives_nothing_twice(known: &ExpectedState, engine: &KvMem) -> Result<(), String> {
     let io = |error: Error| format!("a store that came up refuses: {error}");
     let ids = engine.reserve_ids(COUNTER, 1, 1).map_err(io)?;
     if ids.start <= known.last_id {

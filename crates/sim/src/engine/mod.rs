@@ -18,16 +18,16 @@
 //!    after some commit, or its start is refused; it is never wrong.
 //!
 //! Rejected: threads with a random scheduler (a seed would not replay); a
-//! crash only at the end of a life (it finds less per second than judging a
-//! copy at many operations of one life).
+//! crash only at the end of a run (it finds less per second than judging a
+//! copy at many operations of one run).
 
 mod judge;
 mod plan;
 mod report;
+mod simulation;
 mod steps;
 mod transactions;
-mod world;
 
 pub use plan::{Faults, Plan};
 pub use report::Report;
-pub use world::simulate;
+pub use simulation::simulate;

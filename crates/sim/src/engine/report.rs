@@ -18,7 +18,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds what another life has seen.
+    /// Adds what another run has seen.
     pub fn add(&mut self, other: Report) {
         self.answers += other.answers;
         self.commits += other.commits;

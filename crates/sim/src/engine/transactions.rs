@@ -2,8 +2,8 @@
 
 use super::judge::SpacePair;
 use super::plan::{Faults, Plan};
+use super::simulation::Observer;
 use super::steps::{Step, of_the_disk, perform, random, text};
-use super::world::Eye;
 use parking_lot::Mutex;
 use porpoise_kv::model::Model;
 use porpoise_kv::{Engine, Error, Isolation, SpaceId, Txn, TxnOptions};
@@ -21,7 +21,7 @@ pub(super) struct Pair {
 }
 
 /// State of one start of the store.
-pub(super) struct World {
+pub(super) struct RunningStore {
     pub(super) rng: fastrand::Rng,
     pub(super) open: Vec<Pair>,
     pub(super) engine: Arc<KvMem>,
@@ -39,9 +39,13 @@ pub(super) fn note(trace: &mut VecDeque<String>, what: String) {
     }
 }
 
-impl World {
-    pub(super) fn new(rng: fastrand::Rng, engine: Arc<KvMem>, trace: VecDeque<String>) -> World {
-        World {
+impl RunningStore {
+    pub(super) fn new(
+        rng: fastrand::Rng,
+        engine: Arc<KvMem>,
+        trace: VecDeque<String>,
+    ) -> RunningStore {
+        RunningStore {
             rng,
             engine,
             open: Vec::new(),
@@ -84,11 +88,11 @@ impl World {
     pub(super) fn step(
         &mut self,
         plan: &Plan,
-        eye: &Mutex<Eye>,
+        observer: &Mutex<Observer>,
         amid: Option<bool>,
     ) -> Result<(), String> {
         let (model, spaces, dropping) = {
-            let known = &mut eye.lock().known;
+            let known = &mut observer.lock().known;
             known.saw(self.engine.durable_position(), plan);
             (known.model.clone(), known.spaces.clone(), known.dropping)
         };
@@ -114,13 +118,13 @@ impl World {
             };
             let old = std::mem::replace(place, fresh);
             if matches!(step, Step::Commit) {
-                return self.commit(old, plan, eye);
+                return self.commit(old, plan, observer);
             }
             old.engine.rollback();
             old.model.rollback();
             return Ok(());
         }
-        eye.lock().report.answers += 1;
+        observer.lock().report.answers += 1;
         let engine_space = |n: usize| spaces.get(n).map_or(SpaceId(0), |p: &SpacePair| p.engine);
         let model_space = |n: usize| spaces.get(n).map_or(SpaceId(0), |p: &SpacePair| p.model);
         let engine = perform(&mut *pair.engine, &step, engine_space);
@@ -154,7 +158,12 @@ impl World {
         Ok(())
     }
 
-    fn commit(&mut self, pair: Pair, plan: &Plan, eye: &Mutex<Eye>) -> Result<(), String> {
+    fn commit(
+        &mut self,
+        pair: Pair,
+        plan: &Plan,
+        observer: &Mutex<Observer>,
+    ) -> Result<(), String> {
         let engine = pair.engine.commit();
         if let Err(error) = &engine
             && of_the_disk(error)
@@ -162,8 +171,8 @@ impl World {
             pair.model.rollback();
             return self.disk_failed(error, plan);
         }
-        let mut eye = eye.lock();
-        let Eye { known, report, .. } = &mut *eye;
+        let mut observer = observer.lock();
+        let Observer { known, report, .. } = &mut *observer;
         let before = known.model.last_commit();
         let model = pair.model.commit();
         let after = known.model.last_commit();

@@ -1,10 +1,10 @@
 //! The main loop of a run: the next step, and the disk's callbacks.
 
-use super::judge::{COUNTER, Found, Knowledge, SpacePair, bring_up, gives_nothing_twice};
+use super::judge::{COUNTER, ExpectedState, Found, SpacePair, bring_up, gives_nothing_twice};
 use super::plan::{Faults, Plan};
 use super::report::Report;
 use super::steps::of_the_disk;
-use super::transactions::{World, note};
+use super::transactions::{RunningStore, note};
 use parking_lot::Mutex;
 use porpoise_base::clock::ManualClock;
 use porpoise_base::disk::{Disk, DiskFault, MemDisk};
@@ -16,8 +16,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// State that the disk's callback may read during a step.
-pub(super) struct Eye {
-    pub(super) known: Knowledge,
+pub(super) struct Observer {
+    pub(super) known: ExpectedState,
     /// `None` while the store is down.
     engine: Option<Weak<KvMem>>,
     rng: fastrand::Rng,
@@ -29,24 +29,24 @@ pub(super) struct Eye {
     judging: bool,
 }
 
-struct Life {
+struct Simulation {
     plan: Plan,
     clock: Arc<ManualClock>,
-    eye: Mutex<Eye>,
+    observer: Mutex<Observer>,
     /// `None` while the store is down.
-    world: Mutex<Option<World>>,
+    store: Mutex<Option<RunningStore>>,
 }
 
-/// Lives a life.
+/// Simulates a store's starts, work and crashes by a plan.
 ///
 /// # Errors
 /// The first thing that is wrong, with the seed and the last steps.
 pub fn simulate(plan: &Plan) -> Result<Report, String> {
-    let life = Arc::new(Life {
+    let simulation = Arc::new(Simulation {
         plan: plan.clone(),
         clock: Arc::default(),
-        eye: Mutex::new(Eye {
-            known: Knowledge::new(),
+        observer: Mutex::new(Observer {
+            known: ExpectedState::new(),
             engine: None,
             rng: fastrand::Rng::with_seed(plan.seed ^ 0xE7E),
             failure: None,
@@ -54,21 +54,21 @@ pub fn simulate(plan: &Plan) -> Result<Report, String> {
             strayed: false,
             judging: false,
         }),
-        world: Mutex::new(None),
+        store: Mutex::new(None),
     });
     let mut disk = MemDisk::new();
-    let outcome = life.live(&mut disk);
+    let outcome = simulation.live(&mut disk);
     disk.watch(None);
-    let world = life.world.lock().take();
+    let store = simulation.store.lock().take();
     outcome.map_err(|what| {
-        let trace = world.map(|w| Vec::from(w.trace).join("\n"));
+        let trace = store.map(|w| Vec::from(w.trace).join("\n"));
         format!("{plan:?}\n{}\n{what}", trace.unwrap_or_default())
     })?;
-    Ok(life.eye.lock().report)
+    Ok(simulation.observer.lock().report)
 }
 
-impl Life {
-    fn live(self: &Arc<Life>, disk: &mut MemDisk) -> Result<(), String> {
+impl Simulation {
+    fn live(self: &Arc<Simulation>, disk: &mut MemDisk) -> Result<(), String> {
         let mut rng = fastrand::Rng::with_seed(self.plan.seed);
         self.start(disk, &mut rng, VecDeque::new())?;
         for n in 0..self.plan.steps {
@@ -84,43 +84,43 @@ impl Life {
             } else {
                 self.happen(disk, &mut rng)?;
             }
-            let mut eye = self.eye.lock();
-            if let Some(failure) = eye.failure.take() {
+            let mut observer = self.observer.lock();
+            if let Some(failure) = observer.failure.take() {
                 return Err(failure);
             }
-            if let Some(engine) = eye.engine.as_ref().and_then(Weak::upgrade) {
-                eye.known.saw(engine.durable_position(), &self.plan);
+            if let Some(engine) = observer.engine.as_ref().and_then(Weak::upgrade) {
+                observer.known.saw(engine.durable_position(), &self.plan);
             }
         }
         Ok(())
     }
 
     fn crash_is_due(&self, rng: &mut fastrand::Rng) -> bool {
-        let broken = self.world.lock().as_ref().is_none_or(|w| w.broken);
+        let broken = self.store.lock().as_ref().is_none_or(|w| w.broken);
         rng.u8(0..if broken { 10 } else { 120 }) == 0
     }
 
     /// Brings the store up from a disk, and lets the disk call back.
     fn start(
-        self: &Arc<Life>,
+        self: &Arc<Simulation>,
         disk: &MemDisk,
         rng: &mut fastrand::Rng,
         trace: VecDeque<String>,
     ) -> Result<bool, String> {
-        let (life, copied) = (Arc::downgrade(self), disk.clone());
+        let (simulation, copied) = (Arc::downgrade(self), disk.clone());
         disk.watch(Some(Arc::new(move |operation, path: &Path| {
-            if let Some(life) = life.upgrade() {
-                life.operation(&copied, operation, path);
+            if let Some(simulation) = simulation.upgrade() {
+                simulation.operation(&copied, operation, path);
             }
         })));
         // The disk may call back while the store comes up, and judge.
-        let known = self.eye.lock().known.copy();
+        let known = self.observer.lock().known.copy();
         let found = bring_up(&self.plan, &known, disk, &self.clock)?;
-        let mut eye = self.eye.lock();
-        if let Some(failure) = eye.failure.take() {
+        let mut observer = self.observer.lock();
+        if let Some(failure) = observer.failure.take() {
             return Err(failure);
         }
-        eye.strayed = found.as_ref().is_some_and(|found| found.astray);
+        observer.strayed = found.as_ref().is_some_and(|found| found.astray);
         let Some(Found {
             engine,
             commit,
@@ -128,27 +128,27 @@ impl Life {
             astray: false,
         }) = found
         else {
-            eye.report.refused += 1;
+            observer.report.refused += 1;
             return Ok(false);
         };
-        eye.known.came_up(commit, dropped);
-        eye.engine = Some(Arc::downgrade(&engine));
-        let mut world = World::new(rng.fork(), engine, trace);
-        world.begin_some(self.plan.transactions, &eye.known.model)?;
-        drop(eye);
-        *self.world.lock() = Some(world);
+        observer.known.came_up(commit, dropped);
+        observer.engine = Some(Arc::downgrade(&engine));
+        let mut store = RunningStore::new(rng.fork(), engine, trace);
+        store.begin_some(self.plan.transactions, &observer.known.model)?;
+        drop(observer);
+        *self.store.lock() = Some(store);
         Ok(true)
     }
 
     /// Power goes off and on again; false when the disk is beyond repair.
     fn crash(
-        self: &Arc<Life>,
+        self: &Arc<Simulation>,
         disk: &mut MemDisk,
         rng: &mut fastrand::Rng,
     ) -> Result<bool, String> {
-        let world = self.world.lock().take();
-        let (mut trace, engine) = match world {
-            Some(world) => (world.trace, Some(world.engine)),
+        let store = self.store.lock().take();
+        let (mut trace, engine) = match store {
+            Some(store) => (store.trace, Some(store.engine)),
             None => (VecDeque::new(), None),
         };
         note(
@@ -156,12 +156,12 @@ impl Life {
             format!("crash at operation {}", disk.operations()),
         );
         {
-            let mut eye = self.eye.lock();
+            let mut observer = self.observer.lock();
             if let Some(engine) = &engine {
-                eye.known.saw(engine.durable_position(), &self.plan);
+                observer.known.saw(engine.durable_position(), &self.plan);
             }
-            eye.engine = None;
-            eye.report.crashes += 1;
+            observer.engine = None;
+            observer.report.crashes += 1;
         }
         disk.watch(None);
         let after = disk.after_power_cut(rng.u64(..));
@@ -172,9 +172,9 @@ impl Life {
         *disk = after;
         let flips = self.flip_bits(disk, rng);
         // A tail that no later group confirms as durable may be removed as torn.
-        self.eye.lock().known.lied |= !flips.is_empty();
+        self.observer.lock().known.lied |= !flips.is_empty();
         let up = self.start(disk, rng, trace.clone())?;
-        if self.eye.lock().strayed {
+        if self.observer.lock().strayed {
             // It did come up, with less than it had, and may have changed
             // and removed what it liked.
             return Ok(false);
@@ -186,9 +186,9 @@ impl Life {
                 disk.flip_bit(path, *offset, *bit)
                     .map_err(|e| format!("the refused start removed a file: {e}"))?;
             }
-            let known = Knowledge {
+            let known = ExpectedState {
                 lied: false,
-                ..self.eye.lock().known.copy()
+                ..self.observer.lock().known.copy()
             };
             let plan = Plan {
                 faults: Faults::None,
@@ -211,7 +211,7 @@ impl Life {
         Ok(up)
     }
 
-    /// Flips some bits of some files, if that is the life's fault.
+    /// Flips some bits of some files, if that is the plan's fault.
     fn flip_bits(
         &self,
         disk: &MemDisk,
@@ -244,7 +244,7 @@ impl Life {
     /// Something other than a crash.
     fn happen(&self, disk: &MemDisk, rng: &mut fastrand::Rng) -> Result<(), String> {
         self.schedule_fault(disk, rng);
-        let engine = self.world.lock().as_ref().map(|w| w.engine.clone());
+        let engine = self.store.lock().as_ref().map(|w| w.engine.clone());
         let Some(engine) = engine else {
             return Ok(());
         };
@@ -257,7 +257,7 @@ impl Life {
             16 | 17 => {
                 self.note("checkpoint");
                 match engine.checkpoint() {
-                    Ok(()) => self.eye.lock().report.checkpoints += 1,
+                    Ok(()) => self.observer.lock().report.checkpoints += 1,
                     Err(error) => self.failed(&error)?,
                 }
             }
@@ -266,9 +266,9 @@ impl Life {
             22 if rng.u8(0..3) == 0 => self.drop_space(&engine, rng)?,
             23 | 24 => self.clock.advance(Duration::from_millis(rng.u64(1..30))),
             _ => {
-                let mut world = self.world.lock();
-                if let Some(world) = world.as_mut() {
-                    world.step(&self.plan, &self.eye, None)?;
+                let mut store = self.store.lock();
+                if let Some(store) = store.as_mut() {
+                    store.step(&self.plan, &self.observer, None)?;
                 }
             }
         }
@@ -288,17 +288,17 @@ impl Life {
                 disk.inject(soon, fault);
             }
             Faults::LyingSyncs if rng.u8(0..30) == 0 => {
-                self.eye.lock().known.lied = true;
+                self.observer.lock().known.lied = true;
                 self.note(&format!("a sync at operation {soon} will be a lie"));
                 disk.inject(soon, DiskFault::LyingSync);
             }
             Faults::Full if rng.u8(0..25) == 0 => {
-                let mut world = self.world.lock();
-                if let Some(world) = world.as_mut() {
-                    world.full = !world.full;
+                let mut store = self.store.lock();
+                if let Some(store) = store.as_mut() {
+                    store.full = !store.full;
                     let room = rng.usize(0..(self.plan.segment_bytes * 2) as usize);
-                    disk.set_capacity(world.full.then(|| disk.used() + room));
-                    note(&mut world.trace, format!("disk full: {}", world.full));
+                    disk.set_capacity(store.full.then(|| disk.used() + room));
+                    note(&mut store.trace, format!("disk full: {}", store.full));
                 }
             }
             _ => {}
@@ -306,8 +306,8 @@ impl Life {
     }
 
     fn note(&self, what: &str) {
-        if let Some(world) = self.world.lock().as_mut() {
-            note(&mut world.trace, what.to_owned());
+        if let Some(store) = self.store.lock().as_mut() {
+            note(&mut store.trace, what.to_owned());
         }
     }
 
@@ -316,9 +316,9 @@ impl Life {
         if !of_the_disk(error) || matches!(self.plan.faults, Faults::None | Faults::BitFlips) {
             return Err(format!("on a sound disk: {error}"));
         }
-        if let Some(world) = self.world.lock().as_mut() {
-            note(&mut world.trace, format!("  {error}"));
-            world.broken |= !matches!(error, Error::Full(_));
+        if let Some(store) = self.store.lock().as_mut() {
+            note(&mut store.trace, format!("  {error}"));
+            store.broken |= !matches!(error, Error::Full(_));
         }
         Ok(())
     }
@@ -332,7 +332,7 @@ impl Life {
         self.note(&format!("reserve {count} ids"));
         match engine.reserve_ids(COUNTER, count, 1) {
             Ok(ids) => {
-                let known = &mut self.eye.lock().known;
+                let known = &mut self.observer.lock().known;
                 if ids.start <= known.last_id && !known.lied {
                     return Err(format!("ids {ids:?} after {}", known.last_id));
                 }
@@ -347,7 +347,7 @@ impl Life {
         self.note("create a space");
         match engine.create_spaces(&[Default::default()]) {
             Ok(made) => {
-                let known = &mut self.eye.lock().known;
+                let known = &mut self.observer.lock().known;
                 let ours = known.model.create_spaces(&[Default::default()]);
                 let ours = ours.map_err(|e| e.to_string())?;
                 for (engine, model) in made.into_iter().zip(ours) {
@@ -369,7 +369,7 @@ impl Life {
 
     fn drop_space(&self, engine: &KvMem, rng: &mut fastrand::Rng) -> Result<(), String> {
         let (at, pair) = {
-            let known = &mut self.eye.lock().known;
+            let known = &mut self.observer.lock().known;
             let at = rng.usize(0..known.spaces.len());
             let Some(pair) = known.spaces.get(at).copied() else {
                 return Ok(());
@@ -383,13 +383,13 @@ impl Life {
         self.note(&format!("drop space {pair:?}"));
         match engine.drop_spaces(&[pair.engine]) {
             Ok(()) => {
-                self.eye.lock().known.gone(at);
+                self.observer.lock().known.gone(at);
                 Ok(())
             }
             // The space may exist or not; it is not used until the next start.
             Err(error @ Error::Unknown(_)) => self.failed(&error),
             Err(error) => {
-                self.eye.lock().known.dropping = None;
+                self.observer.lock().known.dropping = None;
                 self.failed(&error)
             }
         }
@@ -398,14 +398,14 @@ impl Life {
     /// A clean shutdown and a start, perhaps with a power cut in between;
     /// false when the disk is beyond repair.
     fn restart(
-        self: &Arc<Life>,
+        self: &Arc<Simulation>,
         disk: &mut MemDisk,
         rng: &mut fastrand::Rng,
     ) -> Result<bool, String> {
         self.note("shutdown");
-        let engine = self.world.lock().as_mut().map(|world| {
-            world.open.clear();
-            world.engine.clone()
+        let engine = self.store.lock().as_mut().map(|store| {
+            store.open.clear();
+            store.engine.clone()
         });
         let Some(engine) = engine else {
             return Ok(true);
@@ -416,17 +416,17 @@ impl Life {
             return self.crash(disk, rng);
         }
         {
-            let known = &mut self.eye.lock().known;
+            let known = &mut self.observer.lock().known;
             known.floor = known.model.last_commit().0;
         }
         drop(engine);
         if !self.crash(disk, rng)? {
             return Ok(false);
         }
-        let world = self.world.lock();
-        let after = world.as_ref().map(|world| world.engine.next_id(COUNTER));
+        let store = self.store.lock();
+        let after = store.as_ref().map(|store| store.engine.next_id(COUNTER));
         match after {
-            Some(Ok(after)) if after != next && !self.eye.lock().known.lied => Err(format!(
+            Some(Ok(after)) if after != next && !self.observer.lock().known.lied => Err(format!(
                 "the next id was {next} at a clean shutdown and is {after}"
             )),
             _ => Ok(true),
@@ -435,17 +435,17 @@ impl Life {
 
     /// Before an operation of the disk.
     fn operation(&self, disk: &MemDisk, operation: u64, path: &Path) {
-        if let Some(mut world) = self.world.try_lock()
-            && let Some(world) = world.as_mut()
+        if let Some(mut store) = self.store.try_lock()
+            && let Some(store) = store.as_mut()
         {
             // A checkpoint or a turn of the log is on its way, and not by a
             // transaction: others go on.
             let checkpoint = is_checkpoint(path);
-            let steps = world.rng.usize(0..3);
+            let steps = store.rng.usize(0..3);
             for _ in 0..steps {
-                let outcome = world.step(&self.plan, &self.eye, Some(checkpoint));
+                let outcome = store.step(&self.plan, &self.observer, Some(checkpoint));
                 if let Err(what) = outcome {
-                    self.eye.lock().failure.get_or_insert(what);
+                    self.observer.lock().failure.get_or_insert(what);
                 }
             }
         }
@@ -455,16 +455,16 @@ impl Life {
     /// Sometimes judges what a power cut now would leave.
     fn judge_copy(&self, disk: &MemDisk, operation: u64) {
         let (known, seed) = {
-            let mut eye = self.eye.lock();
-            if eye.judging || eye.rng.u32(0..self.plan.crash_one_in) > 0 {
+            let mut observer = self.observer.lock();
+            if observer.judging || observer.rng.u32(0..self.plan.crash_one_in) > 0 {
                 return;
             }
-            if let Some(engine) = eye.engine.as_ref().and_then(Weak::upgrade) {
-                eye.known.saw(engine.durable_position(), &self.plan);
+            if let Some(engine) = observer.engine.as_ref().and_then(Weak::upgrade) {
+                observer.known.saw(engine.durable_position(), &self.plan);
             }
-            eye.judging = true;
-            eye.report.copies += 1;
-            (eye.known.copy(), eye.rng.u64(..))
+            observer.judging = true;
+            observer.report.copies += 1;
+            (observer.known.copy(), observer.rng.u64(..))
         };
         let copy = disk.after_power_cut(seed);
         copy.set_capacity(None);
@@ -480,11 +480,11 @@ impl Life {
             Some(found) if !known.lied => gives_nothing_twice(&known, &found.engine),
             _ => Ok(()),
         });
-        let mut eye = self.eye.lock();
-        eye.judging = false;
+        let mut observer = self.observer.lock();
+        observer.judging = false;
         if let Err(what) = outcome {
             let what = format!("after a crash before operation {operation}: {what}");
-            eye.failure.get_or_insert(what);
+            observer.failure.get_or_insert(what);
         }
     }
 }
