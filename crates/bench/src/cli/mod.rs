@@ -16,7 +16,7 @@ use crate::sys;
 use crate::url::{Target, masked};
 use clap::{Arg, ArgMatches, Command, error::ErrorKind};
 use options::{
-    choice, common, duration, of_memcached, of_native, option, published, published_options,
+    bench_options, common, duration, of_memcached, of_native, option, published, published_options,
     refuse_unused, text,
 };
 use std::ffi::OsString;
@@ -171,17 +171,17 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
     sys::allow_many_files();
     sys::catch_interrupts();
     refuse_unused(name, given)?;
-    let choice = choice(name, given)?;
+    let options = bench_options(name, given)?;
     let mut progress = Progress::new();
     let mut targets = given
         .get_many::<String>("target")
         .unwrap_or_default()
         .map(|url| Target::parse(url))
         .collect::<Result<Vec<_>>>()?;
-    let mut choice = choice;
+    let mut options = options;
     let mut limit = None;
     if name == "fk" {
-        limit = published_options(given, &mut targets, &mut choice)?;
+        limit = published_options(given, &mut targets, &mut options)?;
     }
     // Declared before the servers, so that it outlives them.
     let home = home(given)?;
@@ -209,7 +209,7 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
         .iter()
         .map(|s| (s.target.name.clone(), s.settings.clone()))
         .collect();
-    let mut bench = Bench::new(targets, &settings, choice, progress, machine);
+    let mut bench = Bench::new(targets, &settings, options, progress, machine);
     bench.report.notes = left_out;
     let within = |bench: &mut Bench| native::native(bench, home.path());
     let done = match name {
@@ -227,15 +227,15 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
 fn dispatch(name: &str, bench: &mut Bench, limit: Option<u64>) -> Result<()> {
     use Operation::{Delete, Insert, Select, Update};
     let all = [Insert, Update, Select, Delete];
-    let is_quick = bench.choice.is_quick;
+    let is_quick = bench.options.is_quick;
     match name {
         "kv" if is_quick => kv_runs::kv(bench, &[1, 8, 64], &[Select, Update, Insert]),
         "kv" => kv_runs::kv(bench, &[1, 2, 4, 8, 16], &all),
         "first" => kv_runs::kv(bench, &[1, 8, 64], &[Select, Update, Insert]),
         "mget" => mget::mget(bench),
         "memcached" => {
-            let chosen = bench.choice.memcached.clone();
-            memcached_runs::memcached(bench, &chosen)
+            let options = bench.options.memcached.clone();
+            memcached_runs::memcached(bench, &options)
         }
         "fk" => fk::fk(bench, limit),
         "autoinc" => inserts::autoinc(bench),
@@ -252,13 +252,13 @@ fn dispatch(name: &str, bench: &mut Bench, limit: Option<u64>) -> Result<()> {
 /// Runs all experiments but `first`. After a failure the next one runs, unless the program
 /// was interrupted (Ctrl-C); the first failure is returned.
 fn all_of_them(bench: &mut Bench, within: &dyn Fn(&mut Bench) -> Result<()>) -> Result<()> {
-    if bench.choice.is_quick {
+    if bench.options.is_quick {
         // Shorter runs and smaller tables than --quick alone, to stay below five minutes.
-        let choice = &mut bench.choice;
-        choice.effort.time = choice.effort.time.min(Duration::from_millis(250));
-        choice.effort.warm_up = choice.effort.warm_up.min(Duration::from_millis(80));
-        if choice.rows == 0 {
-            choice.rows = 40_000;
+        let options = &mut bench.options;
+        options.effort.time = options.effort.time.min(Duration::from_millis(250));
+        options.effort.warm_up = options.effort.warm_up.min(Duration::from_millis(80));
+        if options.rows == 0 {
+            options.rows = 40_000;
         }
     }
     let mut failure = None;
@@ -276,13 +276,13 @@ fn all_of_them(bench: &mut Bench, within: &dyn Fn(&mut Bench) -> Result<()>) -> 
         "analytics",
     ] {
         let done = match name {
-            "kv" if bench.choice.is_quick => {
+            "kv" if bench.options.is_quick => {
                 use Operation::{Insert, Select, Update};
                 kv_runs::kv(bench, &[8, 64], &[Select, Update, Insert])
             }
-            "connections" if bench.choice.is_quick => kv_runs::connections(bench, &[8, 64]),
+            "connections" if bench.options.is_quick => kv_runs::connections(bench, &[8, 64]),
             "native" => within(bench),
-            "memcached" | "sysbench" | "contention" | "analytics" if bench.choice.is_quick => {
+            "memcached" | "sysbench" | "contention" | "analytics" if bench.options.is_quick => {
                 continue;
             }
             _ => dispatch(name, bench, None),

@@ -2,10 +2,10 @@
 
 use super::USUAL_PEERS;
 use crate::error::{Error, Result};
-use crate::experiments::Choice;
+use crate::experiments::BenchOptions;
 use crate::experiments::kv::Operation;
 use crate::experiments::memcached;
-use crate::experiments::memcached_runs::Chosen;
+use crate::experiments::memcached_runs::MemcachedOptions;
 use crate::experiments::native;
 use crate::load::Shape;
 use crate::matrix::Effort;
@@ -70,23 +70,23 @@ pub(super) fn of_memcached(command: Command) -> Command {
 ///
 /// # Errors
 /// A usage error.
-pub(super) fn memcached_choice(given: &ArgMatches) -> Result<Chosen> {
-    let mut chosen = Chosen::default();
+pub(super) fn memcached_options(given: &ArgMatches) -> Result<MemcachedOptions> {
+    let mut options = MemcachedOptions::default();
     if let Some(list) = text(given, "ops") {
-        chosen.operations = memcached::Operation::parse_list(list)?;
+        options.operations = memcached::Operation::parse_list(list)?;
     }
     if let Some(list) = text(given, "protocol") {
-        chosen.dialects = Dialect::parse_list(list)?;
+        options.dialects = Dialect::parse_list(list)?;
     }
     if let Some(list) = text(given, "pipeline") {
         let one = |word: &str| number("pipeline", word, 1, 1000).map(|n| n as usize);
-        chosen.depths = list.split(',').map(one).collect::<Result<_>>()?;
+        options.depths = list.split(',').map(one).collect::<Result<_>>()?;
     }
     if text(given, "shape").is_some() {
-        chosen.shapes = vec![shape(given)?];
+        options.shapes = vec![shape(given)?];
     }
-    chosen.is_timed = text(given, "time").is_some();
-    Ok(chosen)
+    options.is_timed = text(given, "time").is_some();
+    Ok(options)
 }
 
 /// Options that `bench native` has besides.
@@ -117,26 +117,26 @@ pub(super) fn of_native(command: Command) -> Command {
 ///
 /// # Errors
 /// A usage error.
-fn native_choice(name: &str, given: &ArgMatches) -> Result<native::Chosen> {
+fn native_options(name: &str, given: &ArgMatches) -> Result<native::NativeOptions> {
     let durabilities = text(given, "durability").unwrap_or("sync").split(',');
-    let mut chosen = native::Chosen {
+    let mut options = native::NativeOptions {
         durabilities: durabilities.map(Durability::parse).collect::<Result<_>>()?,
-        ..native::Chosen::default()
+        ..native::NativeOptions::default()
     };
     if name != "native" {
-        return Ok(chosen);
+        return Ok(options);
     }
     if let Some(list) = text(given, "ops") {
-        chosen.works = native::Chosen::parse_works(list)?;
+        options.works = native::NativeOptions::parse_works(list)?;
     }
     if let Some(list) = text(given, "stores") {
-        chosen.stores = list.split(',').map(|word| word.trim().to_owned()).collect();
+        options.stores = list.split(',').map(|word| word.trim().to_owned()).collect();
     }
     let calls = text(given, "calls");
     let calls = calls.map(|calls| number("calls", calls, 1, 1_000_000_000_000));
-    chosen.calls = calls.transpose()?;
-    chosen.times_starts = given.get_flag("starts");
-    Ok(chosen)
+    options.calls = calls.transpose()?;
+    options.times_starts = given.get_flag("starts");
+    Ok(options)
 }
 
 fn shape(given: &ArgMatches) -> Result<Shape> {
@@ -223,7 +223,7 @@ pub(super) fn refuse_unused(experiment: &str, given: &ArgMatches) -> Result<()> 
 pub(super) fn published_options(
     given: &ArgMatches,
     targets: &mut Vec<Target>,
-    choice: &mut Choice,
+    options: &mut BenchOptions,
 ) -> Result<Option<u64>> {
     if text(given, "host").is_none() && (text(given, "user").or(text(given, "password"))).is_some()
     {
@@ -240,7 +240,7 @@ pub(super) fn published_options(
         targets.push(target);
     }
     if let Some(threads) = text(given, "threads") {
-        choice.clients = vec![number("t", threads, 1, 20_000)? as usize];
+        options.clients = vec![number("t", threads, 1, 20_000)? as usize];
     }
     let loops = text(given, "loops");
     loops.map(|l| number("l", l, 1, 1_000_000_000)).transpose()
@@ -250,17 +250,17 @@ pub(super) fn published_options(
 ///
 /// # Errors
 /// A usage error.
-pub(super) fn choice(name: &str, given: &ArgMatches) -> Result<Choice> {
+pub(super) fn bench_options(name: &str, given: &ArgMatches) -> Result<BenchOptions> {
     let is_quick = given.get_flag("quick");
     let (rounds, time, warm_up) = if is_quick {
         (3, Duration::from_millis(700), Duration::from_millis(200))
     } else {
         (3, Duration::from_secs(3), Duration::from_secs(1))
     };
-    let mut memcached = Chosen::default();
+    let mut memcached = MemcachedOptions::default();
     let operations = match text(given, "ops") {
         _ if name == "memcached" => {
-            memcached = memcached_choice(given)?;
+            memcached = memcached_options(given)?;
             Vec::new()
         }
         _ if name == "native" => Vec::new(),
@@ -275,7 +275,7 @@ pub(super) fn choice(name: &str, given: &ArgMatches) -> Result<Choice> {
         None => Vec::new(),
     };
     let fewest = if name == "contention" { 2 } else { 100 };
-    Ok(Choice {
+    Ok(BenchOptions {
         effort: Effort {
             rounds: number_or(given, "runs", rounds, 1, 1000)? as usize,
             warm_up: duration(given, "warm-up")?.unwrap_or(warm_up),
@@ -286,7 +286,7 @@ pub(super) fn choice(name: &str, given: &ArgMatches) -> Result<Choice> {
         shape: shape(given)?,
         operations,
         memcached,
-        native: native_choice(name, given)?,
+        native: native_options(name, given)?,
         rows: number_or(given, "rows", 0, fewest, 100_000_000)?,
         seed: number_or(given, "seed", 1, 0, u64::MAX)?,
         is_quick,
@@ -361,9 +361,9 @@ mod tests {
         ];
         let matches = command.try_get_matches_from(words).unwrap();
         let given = matches.subcommand().unwrap().1;
-        let (mut targets, mut choice) = (Vec::new(), choice("fk", given).unwrap());
-        let limit = published_options(given, &mut targets, &mut choice).unwrap();
-        assert_eq!((limit, choice.clients), (Some(99), vec![4]));
+        let (mut targets, mut options) = (Vec::new(), bench_options("fk", given).unwrap());
+        let limit = published_options(given, &mut targets, &mut options).unwrap();
+        assert_eq!((limit, options.clients), (Some(99), vec![4]));
         assert_eq!(targets[0].port, 3307);
         assert_eq!(
             (targets[0].user.as_str(), targets[0].password.as_str()),
@@ -371,10 +371,10 @@ mod tests {
         );
     }
 
-    fn given(words: &[&str]) -> Result<Choice> {
+    fn given(words: &[&str]) -> Result<BenchOptions> {
         let matches = command().try_get_matches_from(words).unwrap();
         let (name, given) = matches.subcommand().unwrap();
-        choice(name, given)
+        bench_options(name, given)
     }
 
     #[test]
@@ -407,11 +407,11 @@ mod tests {
             "--ops",
             "get,set",
         ];
-        let choice = given(&words).unwrap();
-        assert_eq!(choice.clients, [1, 8, 64]);
-        assert_eq!(choice.effort.time, Duration::from_millis(250));
-        assert_eq!(choice.shape, Shape::Multiplexed(2));
-        assert_eq!(choice.operations, [Operation::Select, Operation::Update]);
+        let options = given(&words).unwrap();
+        assert_eq!(options.clients, [1, 8, 64]);
+        assert_eq!(options.effort.time, Duration::from_millis(250));
+        assert_eq!(options.shape, Shape::Multiplexed(2));
+        assert_eq!(options.operations, [Operation::Select, Operation::Update]);
     }
 
     #[test]
@@ -419,12 +419,12 @@ mod tests {
         let words = "bench memcached --ops get,mget --protocol meta,binary --pipeline 1,16 \
                      --shape 2 --time 1s";
         let words: Vec<&str> = words.split_whitespace().collect();
-        let chosen = given(&words).unwrap().memcached;
-        assert_eq!(chosen.operations.len(), 5);
-        assert_eq!(chosen.dialects, [Dialect::Meta, Dialect::Binary]);
-        assert_eq!(chosen.depths, [1, 16]);
-        assert_eq!(chosen.shapes, [Shape::Multiplexed(2)]);
-        assert!(chosen.is_timed);
+        let options = given(&words).unwrap().memcached;
+        assert_eq!(options.operations.len(), 5);
+        assert_eq!(options.dialects, [Dialect::Meta, Dialect::Binary]);
+        assert_eq!(options.depths, [1, 16]);
+        assert_eq!(options.shapes, [Shape::Multiplexed(2)]);
+        assert!(options.is_timed);
         for (option, value) in [("--ops", "fly"), ("--protocol", "udp"), ("--pipeline", "0")] {
             let error = given(&["bench", "memcached", option, value]).unwrap_err();
             assert_eq!(error.exit_status(), 2);
@@ -437,11 +437,11 @@ mod tests {
         let words = "bench native --ops update,modify --stores engine --durability memory,sync \
                      --calls 500 --starts";
         let words: Vec<&str> = words.split_whitespace().collect();
-        let chosen = given(&words).unwrap().native;
-        assert_eq!(chosen.works, [native::Work::Update, native::Work::Modify]);
-        assert!(chosen.has_store("engine") && !chosen.has_store("rows"));
-        assert_eq!(chosen.durabilities, [Durability::Memory, Durability::Sync]);
-        assert_eq!((chosen.calls, chosen.times_starts), (Some(500), true));
+        let options = given(&words).unwrap().native;
+        assert_eq!(options.works, [native::Work::Update, native::Work::Modify]);
+        assert!(options.has_store("engine") && !options.has_store("rows"));
+        assert_eq!(options.durabilities, [Durability::Memory, Durability::Sync]);
+        assert_eq!((options.calls, options.times_starts), (Some(500), true));
         for (option, value) in [("--ops", "fly"), ("--durability", "disk"), ("--calls", "0")] {
             let error = given(&["bench", "native", option, value]).unwrap_err();
             assert_eq!(error.exit_status(), 2);

@@ -386,7 +386,7 @@ fn rounds(
     rows: u64,
     cells: &mut [Cell],
 ) -> Result<()> {
-    let (effort, seed) = (bench.choice.effort, bench.choice.seed);
+    let (effort, seed) = (bench.options.effort, bench.options.seed);
     let plan = |target, clients, locks, round: usize| Plan {
         target,
         clients,

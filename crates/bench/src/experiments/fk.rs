@@ -3,7 +3,7 @@
 
 use super::batch::{Statement, inserted};
 use super::load_rows::{LoadRows, Rows};
-use super::{Bench, Way, ways};
+use super::{Bench, Route, routes};
 use crate::connect::{Access, Admin, Endpoint};
 use crate::error::{Error, Kind, Result};
 use crate::matrix::{Entry, Group};
@@ -133,17 +133,17 @@ fn check_refusal(target: &Target) -> Result<()> {
 }
 
 /// The systems that can execute the experiment, with tables created and filled.
-fn prepared_ways(bench: &mut Bench, notes: &mut Vec<String>) -> Result<Vec<Way>> {
+fn prepared_routes(bench: &mut Bench, notes: &mut Vec<String>) -> Result<Vec<Route>> {
     let mut found = Vec::new();
     for target in bench.targets.clone() {
-        let way = ways(&target)
+        let route = routes(&target)
             .into_iter()
             .find(|w| matches!(w.endpoint.access, Access::MysqlPrepared | Access::Postgres));
-        let Some(mut way) = way else { continue };
-        way.name.clone_from(&target.name);
-        let done = prepare(&target, &way.endpoint).and_then(|()| check_refusal(&target));
+        let Some(mut route) = route else { continue };
+        route.name.clone_from(&target.name);
+        let done = prepare(&target, &route.endpoint).and_then(|()| check_refusal(&target));
         match done {
-            Ok(()) => found.push(way),
+            Ok(()) => found.push(route),
             // A server that does not check is not merely left out.
             Err(error) if error.kind == Kind::Wrong => return Err(error),
             Err(error) => {
@@ -164,22 +164,24 @@ fn prepared_ways(bench: &mut Bench, notes: &mut Vec<String>) -> Result<Vec<Way>>
 pub fn fk(bench: &mut Bench, limit: Option<u64>) -> Result<()> {
     bench.progress.begin("fk: what foreign keys cost an insert");
     let mut notes = Vec::new();
-    let systems = prepared_ways(bench, &mut notes)?;
+    let systems = prepared_routes(bench, &mut notes)?;
     if systems.is_empty() {
-        return Err(super::nobody(
+        return Err(super::no_system(
             "fk: no system with SQL could be prepared",
             &notes,
         ));
     }
     if limit.is_some() {
         // The rows are the measure: no warm-up, and all the time they take.
-        bench.choice.effort.warm_up = std::time::Duration::ZERO;
-        bench.choice.effort.time = std::time::Duration::from_secs(86_400);
+        bench.options.effort.warm_up = std::time::Duration::ZERO;
+        bench.options.effort.time = std::time::Duration::from_secs(86_400);
     }
     // All tables are in one group, so that they alternate run by run.
-    let names: Vec<(String, &Way, &'static str)> = systems
+    let names: Vec<(String, &Route, &'static str)> = systems
         .iter()
-        .flat_map(|way| TABLES.map(|(table, words)| (format!("{}, {words}", way.name), way, table)))
+        .flat_map(|route| {
+            TABLES.map(|(table, words)| (format!("{}, {words}", route.name), route, table))
+        })
         .collect();
     let mut groups = Vec::new();
     for clients in bench.clients(&[8]) {
@@ -188,14 +190,14 @@ pub fn fk(bench: &mut Bench, limit: Option<u64>) -> Result<()> {
                 operation: words.to_owned(),
                 size: clients as u64,
                 connections: clients,
-                shape: bench.choice.shape,
+                shape: bench.options.shape,
                 units: 1,
                 entries: names
                     .iter()
-                    .map(|(name, way, table)| Entry {
+                    .map(|(name, route, table)| Entry {
                         system: name,
-                        endpoint: &way.endpoint,
-                        workload: Box::new(posting(table, parents, bench.choice.seed, limit)),
+                        endpoint: &route.endpoint,
+                        workload: Box::new(posting(table, parents, bench.options.seed, limit)),
                         before: None,
                     })
                     .collect(),
@@ -203,7 +205,7 @@ pub fn fk(bench: &mut Bench, limit: Option<u64>) -> Result<()> {
         }
     }
     let experiment = describe(&systems, notes);
-    bench.run(experiment, &groups, bench.choice.effort)
+    bench.run(experiment, &groups, bench.options.effort)
 }
 
 /// Inserts of posts whose user and forum are among the first `parents`.
@@ -222,12 +224,12 @@ fn posting<'a>(table: &str, parents: u64, seed: u64, limit: Option<u64>) -> Stat
     }
 }
 
-fn describe(systems: &[Way], notes: Vec<String>) -> Experiment {
+fn describe(systems: &[Route], notes: Vec<String>) -> Experiment {
     let mut pairs = Vec::new();
-    for way in systems {
+    for route in systems {
         for (_, with) in TABLES.iter().skip(1) {
-            let without = format!("{}, {}", way.name, TABLES[0].1);
-            pairs.push((format!("{}, {with}", way.name), without));
+            let without = format!("{}, {}", route.name, TABLES[0].1);
+            pairs.push((format!("{}, {with}", route.name), without));
         }
     }
     for ours in systems

@@ -2,7 +2,7 @@
 
 use super::batch::{Statement, inserted};
 use super::prefetch::Kept;
-use super::{Bench, Way, ways};
+use super::{Bench, Route, routes};
 use crate::connect::{Access, Admin};
 use crate::error::Result;
 use crate::matrix::{self, Entry, Group};
@@ -14,16 +14,16 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 /// Rows of a batch.
 const BATCH: u64 = 16;
 
-/// Ways with prepared statements, one for each target that has SQL.
-fn prepared(bench: &Bench) -> Vec<Way> {
+/// Routes with prepared statements, one for each target that has SQL.
+fn prepared(bench: &Bench) -> Vec<Route> {
     let targets = bench.targets.iter();
     targets
         .filter_map(|target| {
-            let mut way = ways(target)
+            let mut route = routes(target)
                 .into_iter()
                 .find(|w| matches!(w.endpoint.access, Access::MysqlPrepared | Access::Postgres))?;
-            way.name.clone_from(&target.name);
-            Some(way)
+            route.name.clone_from(&target.name);
+            Some(route)
         })
         .collect()
 }
@@ -31,7 +31,7 @@ fn prepared(bench: &Bench) -> Vec<Way> {
 /// One variant of an experiment at one system.
 struct Variant<'a> {
     system: String,
-    way: &'a Way,
+    route: &'a Route,
     /// Run before each run.
     setting: Option<String>,
     workload: Box<dyn Fn() -> Statement<'a> + 'a>,
@@ -57,14 +57,14 @@ fn run_families<'g, 'v: 'g>(
             operation: family.operation.to_owned(),
             size: family.size,
             connections: family.connections,
-            shape: bench.choice.shape,
+            shape: bench.options.shape,
             units: family.units,
             entries: family.variants.iter().map(entry).collect(),
         })
         .collect();
     matrix::run(
         &groups,
-        bench.choice.effort,
+        bench.options.effort,
         &mut bench.progress,
         &mut experiment.cells,
     )
@@ -73,11 +73,11 @@ fn run_families<'g, 'v: 'g>(
 fn entry<'g, 'v: 'g>(variant: &'g Variant<'v>) -> Entry<'g> {
     Entry {
         system: &variant.system,
-        endpoint: &variant.way.endpoint,
+        endpoint: &variant.route.endpoint,
         workload: Box::new((variant.workload)()),
         before: variant.setting.as_ref().map(|setting| {
             let set = move || {
-                let mut admin = Admin::connect(&variant.way.endpoint.target)?;
+                let mut admin = Admin::connect(&variant.route.endpoint.target)?;
                 admin.run(setting).map(|_| ())
             };
             Box::new(set) as Box<dyn Fn() -> Result<()> + 'g>
@@ -85,22 +85,22 @@ fn entry<'g, 'v: 'g>(variant: &'g Variant<'v>) -> Entry<'g> {
     }
 }
 
-/// The ways whose tables could be made; the others get a note.
+/// The routes whose tables could be made; the others get a note.
 fn usable<'w>(
     bench: &mut Bench,
-    ways: &'w [Way],
+    routes: &'w [Route],
     notes: &mut Vec<String>,
-    make: impl Fn(&Way) -> Result<()>,
-) -> Vec<&'w Way> {
+    make: impl Fn(&Route) -> Result<()>,
+) -> Vec<&'w Route> {
     let mut found = Vec::new();
-    for way in ways {
+    for route in routes {
         bench
             .progress
-            .say(&format!("   making tables in {}", way.name));
-        match make(way) {
-            Ok(()) => found.push(way),
+            .say(&format!("   making tables in {}", route.name));
+        match make(route) {
+            Ok(()) => found.push(route),
             Err(error) => {
-                let note = format!("{} left out: {error}", way.name);
+                let note = format!("{} left out: {error}", route.name);
                 bench.progress.say(&format!("   {note}"));
                 notes.push(note);
             }
@@ -115,17 +115,17 @@ fn usable<'w>(
 /// A wrong answer, or no system could be prepared.
 pub fn autoinc(bench: &mut Bench) -> Result<()> {
     bench.progress.begin("autoinc: what an automatic id costs");
-    let ways = prepared(bench);
+    let routes = prepared(bench);
     let mut notes = Vec::new();
-    let usable = usable(bench, &ways, &mut notes, make_counters);
+    let usable = usable(bench, &routes, &mut notes, make_counters);
     if usable.is_empty() {
-        return Err(super::nobody(
+        return Err(super::no_system(
             "autoinc: no system with SQL could be prepared",
             &notes,
         ));
     }
     let ids = AtomicI64::new(1);
-    let seed = bench.choice.seed;
+    let seed = bench.options.seed;
     let mut families = Vec::new();
     let mut pairs = Vec::new();
     for clients in bench.clients(&[8]) {
@@ -136,7 +136,7 @@ pub fn autoinc(bench: &mut Bench) -> Result<()> {
             units: BATCH,
             variants: usable
                 .iter()
-                .flat_map(|way| id_variants(way, seed, &ids, &mut pairs))
+                .flat_map(|route| id_variants(route, seed, &ids, &mut pairs))
                 .collect(),
         });
     }
@@ -159,7 +159,7 @@ pub fn autoinc(bench: &mut Bench) -> Result<()> {
         pairs,
         notes,
     };
-    let kept: Vec<_> = usable.iter().filter_map(|way| Kept::of(way)).collect();
+    let kept: Vec<_> = usable.iter().filter_map(|route| Kept::of(route)).collect();
     let done = run_families(bench, &mut experiment, &families);
     drop(kept);
     bench.keep(experiment);
@@ -168,14 +168,14 @@ pub fn autoinc(bench: &mut Bench) -> Result<()> {
 
 /// Automatic ids (for Porpoise at each size of the range) and explicit ones.
 fn id_variants<'v>(
-    way: &'v Way,
+    route: &'v Route,
     seed: u64,
     ids: &'v AtomicI64,
     pairs: &mut Vec<(String, String)>,
 ) -> Vec<Variant<'v>> {
-    let explicit = format!("{}, explicit ids", way.name);
+    let explicit = format!("{}, explicit ids", route.name);
     let mut variants = Vec::new();
-    let settings = if way.endpoint.target.system == System::Porpoise {
+    let settings = if route.endpoint.target.system == System::Porpoise {
         [1, 256, 1024]
             .map(|n| {
                 let setting = format!("set global auto_increment_prefetch = {n}");
@@ -186,27 +186,27 @@ fn id_variants<'v>(
         vec![("automatic ids".to_owned(), None)]
     };
     for (words, setting) in settings {
-        let system = format!("{}, {words}", way.name);
+        let system = format!("{}, {words}", route.name);
         pairs.push((system.clone(), explicit.clone()));
         variants.push(Variant {
             system,
-            way,
+            route,
             setting,
             workload: Box::new(move || counted(seed)),
         });
     }
     variants.push(Variant {
         system: explicit,
-        way,
+        route,
         setting: None,
         workload: Box::new(move || numbered(seed, ids)),
     });
     variants
 }
 
-fn make_counters(way: &Way) -> Result<()> {
-    let mut admin = Admin::connect(&way.endpoint.target)?;
-    let (auto, tail) = match way.endpoint.access {
+fn make_counters(route: &Route) -> Result<()> {
+    let mut admin = Admin::connect(&route.endpoint.target)?;
+    let (auto, tail) = match route.endpoint.access {
         Access::Postgres => ("bigint generated by default as identity", ""),
         _ => ("bigint auto_increment", " engine=InnoDB"),
     };
@@ -294,23 +294,23 @@ const COLUMNS: [Column; 4] = [
 /// A wrong answer, or no system could be prepared.
 pub fn blob(bench: &mut Bench) -> Result<()> {
     bench.progress.begin("blob: what a BLOB costs");
-    let mut ways = prepared(bench);
-    ways.retain(|way| way.endpoint.access == Access::MysqlPrepared);
-    let rows = bench.rows(if bench.choice.is_quick {
+    let mut routes = prepared(bench);
+    routes.retain(|route| route.endpoint.access == Access::MysqlPrepared);
+    let rows = bench.rows(if bench.options.is_quick {
         20_000
     } else {
         200_000
     });
     let mut notes = Vec::new();
-    let usable = usable(bench, &ways, &mut notes, |way| make_blobs(way, rows));
+    let usable = usable(bench, &routes, &mut notes, |route| make_blobs(route, rows));
     if usable.is_empty() {
-        return Err(super::nobody(
+        return Err(super::no_system(
             "blob: no system with MySQL's protocol could be prepared",
             &notes,
         ));
     }
     let clients = bench.clients(&[8]).first().copied().unwrap_or(8);
-    let seed = bench.choice.seed;
+    let seed = bench.options.seed;
     // Shared by all runs, so that no update writes what is there already.
     let versions = AtomicU64::new(1);
     let mut families = Vec::new();
@@ -323,7 +323,7 @@ pub fn blob(bench: &mut Bench) -> Result<()> {
                 units: 1,
                 variants: usable
                     .iter()
-                    .flat_map(|way| blob_variants(way, length, is_read, rows, seed, &versions))
+                    .flat_map(|route| blob_variants(route, length, is_read, rows, seed, &versions))
                     .collect(),
             });
         }
@@ -356,7 +356,7 @@ pub fn blob(bench: &mut Bench) -> Result<()> {
 }
 
 fn blob_variants<'v>(
-    way: &'v Way,
+    route: &'v Route,
     length: usize,
     is_read: bool,
     rows: u64,
@@ -365,8 +365,8 @@ fn blob_variants<'v>(
 ) -> Vec<Variant<'v>> {
     let columns = COLUMNS.iter().filter(|c| c.length == length);
     let variant = |column: &'static Column| Variant {
-        system: format!("{}, {}", way.name, column.words),
-        way,
+        system: format!("{}, {}", route.name, column.words),
+        route,
         setting: None,
         workload: Box::new(move || {
             let rows = rows_of(column, rows);
@@ -381,17 +381,17 @@ fn blob_variants<'v>(
 }
 
 /// BLOB against VARBINARY in each system, and ours against theirs in each.
-fn blob_pairs(ways: &[&Way]) -> Vec<(String, String)> {
-    let is_ours = |way: &&&Way| way.endpoint.target.system == System::Porpoise;
+fn blob_pairs(routes: &[&Route]) -> Vec<(String, String)> {
+    let is_ours = |route: &&&Route| route.endpoint.target.system == System::Porpoise;
     let mut pairs = Vec::new();
-    for way in ways {
+    for route in routes {
         pairs.push((
-            format!("{}, BLOB", way.name),
-            format!("{}, VARBINARY", way.name),
+            format!("{}, BLOB", route.name),
+            format!("{}, VARBINARY", route.name),
         ));
     }
-    for ours in ways.iter().filter(is_ours) {
-        for theirs in ways.iter().filter(|way| !is_ours(way)) {
+    for ours in routes.iter().filter(is_ours) {
+        for theirs in routes.iter().filter(|route| !is_ours(route)) {
             for kind in ["BLOB", "VARBINARY"] {
                 pairs.push((
                     format!("{}, {kind}", ours.name),
@@ -408,8 +408,8 @@ fn rows_of(column: &Column, rows: u64) -> u64 {
     (rows * 1000 / column.length as u64).clamp(100, rows)
 }
 
-fn make_blobs(way: &Way, rows: u64) -> Result<()> {
-    let mut admin = Admin::connect(&way.endpoint.target)?;
+fn make_blobs(route: &Route, rows: u64) -> Result<()> {
+    let mut admin = Admin::connect(&route.endpoint.target)?;
     for column in &COLUMNS {
         let (table, kind) = (column.table, column.kind);
         admin.run(&format!("drop table if exists {table}"))?;
@@ -417,7 +417,7 @@ fn make_blobs(way: &Way, rows: u64) -> Result<()> {
             "create table {table} (id int not null primary key, a {kind}, b {kind}) engine=InnoDB"
         ))?;
         super::load_rows::LoadRows::new(0..rows_of(column, rows), BlobRows(column))
-            .load(&way.endpoint)?;
+            .load(&route.endpoint)?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use super::kv::{KvWorkload, Operation};
 use super::store::{Layout, Store, check_reachable};
-use super::{Bench, Way, usual_pairs};
+use super::{Bench, Route, usual_pairs};
 use crate::connect::Access;
 use crate::error::Result;
 use crate::futex::Tool;
@@ -17,24 +17,24 @@ use std::sync::atomic::AtomicU64;
 /// Rows of the table unless chosen otherwise.
 const ROWS: u64 = 160_000;
 
-/// A store with the target it is in and the ways to it.
-pub struct Place {
+/// A store with the target it is in and the routes to it.
+pub struct FilledStore {
     /// The filled table or cache.
     pub store: Store,
     /// Where.
     pub target: Target,
     /// Protocols and forms of requests.
-    pub ways: Vec<Way>,
+    pub routes: Vec<Route>,
 }
 
 /// Fills a store in every target (three in PostgreSQL where `all_layouts`);
 /// a target that fails is left out with a note.
-pub fn places(
+pub fn filled_stores(
     bench: &mut Bench,
     rows: u64,
     all_layouts: bool,
     notes: &mut Vec<String>,
-) -> Vec<Place> {
+) -> Vec<FilledStore> {
     let mut found = Vec::new();
     for target in bench.targets.clone() {
         if crate::sys::is_interrupted() {
@@ -49,8 +49,8 @@ pub fn places(
             bench
                 .progress
                 .say(&format!("   filling {} ({rows} rows)", target.name));
-            match place(&target, *layout, rows) {
-                Ok(place) => found.push(place),
+            match fill_store(&target, *layout, rows) {
+                Ok(filled) => found.push(filled),
                 Err(error) => {
                     let note = format!("{}{} left out: {error}", target.name, words(*layout));
                     bench.progress.say(&format!("   {note}"));
@@ -71,7 +71,7 @@ fn words(layout: Layout) -> &'static str {
     }
 }
 
-fn place(target: &Target, layout: Layout, rows: u64) -> Result<Place> {
+fn fill_store(target: &Target, layout: Layout, rows: u64) -> Result<FilledStore> {
     let store = Store {
         layout,
         rows,
@@ -83,51 +83,54 @@ fn place(target: &Target, layout: Layout, rows: u64) -> Result<Place> {
         version: AtomicU64::new(1),
     };
     store.fill(target)?;
-    let mut ways = super::ways(target);
-    for way in &mut ways {
-        way.name.push_str(words(layout));
+    let mut routes = super::routes(target);
+    for route in &mut routes {
+        route.name.push_str(words(layout));
     }
     if target.system != System::Noop {
-        for way in &ways {
-            check_reachable(&store, &way.endpoint).map_err(|e| e.during(&way.name))?;
+        for route in &routes {
+            check_reachable(&store, &route.endpoint).map_err(|e| e.during(&route.name))?;
         }
     }
-    Ok(Place {
+    Ok(FilledStore {
         store,
         target: target.clone(),
-        ways,
+        routes,
     })
 }
 
-/// The ways to all places.
-pub fn all_ways(places: &[Place]) -> Vec<Way> {
-    places.iter().flat_map(|p| p.ways.clone()).collect()
+/// The routes to all filled stores.
+pub fn all_routes(filled_stores: &[FilledStore]) -> Vec<Route> {
+    filled_stores
+        .iter()
+        .flat_map(|p| p.routes.clone())
+        .collect()
 }
 
-/// The entries of a group: every way, or for deletes those that store.
+/// The entries of a group: every route, or for deletes those that store.
 fn entries<'a>(
-    places: &'a [Place],
+    filled_stores: &'a [FilledStore],
     operation: Operation,
     seed: u64,
     stream: u64,
     supply: u64,
 ) -> Vec<Entry<'a>> {
     let mut found = Vec::new();
-    for place in places {
-        let pretends = place.target.system == System::Noop;
+    for filled in filled_stores {
+        let pretends = filled.target.system == System::Noop;
         if pretends && operation != Operation::Select {
             continue;
         }
-        for way in &place.ways {
-            let access = way.endpoint.access;
-            let workload = KvWorkload::new(&place.store, access, operation, seed, stream);
+        for route in &filled.routes {
+            let access = route.endpoint.access;
+            let workload = KvWorkload::new(&filled.store, access, operation, seed, stream);
             let before = (operation == Operation::Delete).then(|| {
-                let top_up = move || place.store.top_up(&place.target, supply);
+                let top_up = move || filled.store.top_up(&filled.target, supply);
                 Box::new(top_up) as Box<dyn Fn() -> Result<()> + 'a>
             });
             found.push(Entry {
-                system: &way.name,
-                endpoint: &way.endpoint,
+                system: &route.name,
+                endpoint: &route.endpoint,
                 workload: Box::new(if pretends {
                     workload.pretending()
                 } else {
@@ -148,17 +151,17 @@ pub fn kv(bench: &mut Bench, usual_clients: &[usize], usual: &[Operation]) -> Re
     bench.progress.begin("kv: operations by primary key");
     let rows = bench.rows(ROWS);
     let mut notes = Vec::new();
-    let all_layouts = !bench.choice.is_quick;
-    let places = places(bench, rows, all_layouts, &mut notes);
-    if places.is_empty() {
-        return Err(super::nobody("kv: no system could be prepared", &notes));
+    let all_layouts = !bench.options.is_quick;
+    let filled_stores = filled_stores(bench, rows, all_layouts, &mut notes);
+    if filled_stores.is_empty() {
+        return Err(super::no_system("kv: no system could be prepared", &notes));
     }
-    let operations = if bench.choice.operations.is_empty() {
+    let operations = if bench.options.operations.is_empty() {
         usual.to_vec()
     } else {
-        bench.choice.operations.clone()
+        bench.options.operations.clone()
     };
-    let supply = if bench.choice.is_quick {
+    let supply = if bench.options.is_quick {
         30_000
     } else {
         160_000
@@ -171,9 +174,15 @@ pub fn kv(bench: &mut Bench, usual_clients: &[usize], usual: &[Operation]) -> Re
                 operation: operation.name().to_owned(),
                 size: clients as u64,
                 connections: clients,
-                shape: bench.choice.shape,
+                shape: bench.options.shape,
                 units: 1,
-                entries: entries(&places, operation, bench.choice.seed, stream, supply),
+                entries: entries(
+                    &filled_stores,
+                    operation,
+                    bench.options.seed,
+                    stream,
+                    supply,
+                ),
             });
         }
     }
@@ -192,15 +201,15 @@ pub fn kv(bench: &mut Bench, usual_clients: &[usize], usual: &[Operation]) -> Re
         },
         is_about_latency: false,
         cells: Vec::new(),
-        pairs: usual_pairs(&all_ways(&places)),
+        pairs: usual_pairs(&all_routes(&filled_stores)),
         notes,
     };
-    bench.run(experiment, &groups, bench.choice.effort)
+    bench.run(experiment, &groups, bench.options.effort)
 }
 
 /// The tool that can count the servers' futex calls, or a note if there is none.
-fn counting(places: &[Place], notes: &mut Vec<String>) -> Option<Tool> {
-    let pid = places.iter().find_map(|place| place.target.pid)?;
+fn counting(filled_stores: &[FilledStore], notes: &mut Vec<String>) -> Option<Tool> {
+    let pid = filled_stores.iter().find_map(|filled| filled.target.pid)?;
     Tool::find(pid).map_err(|reason| notes.push(reason)).ok()
 }
 
@@ -214,20 +223,20 @@ pub fn connections(bench: &mut Bench, usual: &[usize]) -> Result<()> {
         .begin("connections: throughput over connections");
     let rows = bench.rows(ROWS);
     let mut notes = Vec::new();
-    let mut places = places(bench, rows, false, &mut notes);
+    let mut filled_stores = filled_stores(bench, rows, false, &mut notes);
     // Text and prepared statements differ by their parsing, which `kv` shows.
-    for place in &mut places {
-        place
-            .ways
-            .retain(|way| way.endpoint.access != Access::MysqlText);
+    for filled in &mut filled_stores {
+        filled
+            .routes
+            .retain(|route| route.endpoint.access != Access::MysqlText);
     }
-    if places.is_empty() {
-        return Err(super::nobody(
+    if filled_stores.is_empty() {
+        return Err(super::no_system(
             "connections: no system could be prepared",
             &notes,
         ));
     }
-    let counting = counting(&places, &mut notes);
+    let counting = counting(&filled_stores, &mut notes);
     let mut groups = Vec::new();
     for (operation, name) in [(Operation::Select, "point reads"), (Operation::Mix, "mix")] {
         for (shape, words) in [
@@ -242,7 +251,7 @@ pub fn connections(bench: &mut Bench, usual: &[usize]) -> Result<()> {
                     connections: clients,
                     shape,
                     units: 1,
-                    entries: entries(&places, operation, bench.choice.seed, stream, 0),
+                    entries: entries(&filled_stores, operation, bench.options.seed, stream, 0),
                 });
             }
         }
@@ -261,10 +270,10 @@ pub fn connections(bench: &mut Bench, usual: &[usize]) -> Result<()> {
         },
         is_about_latency: false,
         cells: Vec::new(),
-        pairs: usual_pairs(&all_ways(&places)),
+        pairs: usual_pairs(&all_routes(&filled_stores)),
         notes,
     };
-    let mut effort = bench.choice.effort;
+    let mut effort = bench.options.effort;
     effort.count_futexes = counting;
     bench.run(experiment, &groups, effort)
 }

@@ -95,7 +95,7 @@ pub enum Layout {
 
 /// Filled items in one system.
 #[derive(Debug)]
-pub struct Place {
+pub struct ItemSet {
     /// Name in reports.
     pub name: String,
     /// Where.
@@ -114,12 +114,12 @@ pub struct Place {
     endpoints: Vec<Endpoint>,
 }
 
-impl Place {
+impl ItemSet {
     /// Creates tables, maps them in Porpoise, and stores the items.
     ///
     /// # Errors
     /// The system failed or refused.
-    pub fn fill(target: &Target, layout: Layout, rows: u64) -> Result<Place> {
+    pub fn fill(target: &Target, layout: Layout, rows: u64) -> Result<ItemSet> {
         let (suffix, word) = match layout {
             Layout::Items => ("", "i".to_owned()),
             Layout::Default => (" default table", "i".to_owned()),
@@ -135,7 +135,7 @@ impl Place {
                 });
             }
         }
-        let place = Place {
+        let item_set = ItemSet {
             name: format!("{}{suffix}", target.name),
             target: target.clone(),
             layout,
@@ -148,13 +148,13 @@ impl Place {
             endpoints,
         };
         if let Layout::Mapped(columns) = layout {
-            place.make_tables(columns)?;
+            item_set.make_tables(columns)?;
         }
-        place.store(0..rows, Some)?;
-        if place.counts() {
-            place.store(0..rows, |_| None)?;
+        item_set.store(0..rows, Some)?;
+        if item_set.counts() {
+            item_set.store(0..rows, |_| None)?;
         }
-        Ok(place)
+        Ok(item_set)
     }
 
     /// The endpoint for a dialect.
@@ -303,9 +303,9 @@ pub fn layouts(system: System) -> &'static [Layout] {
     }
 }
 
-/// One operation on a place, so many of them in a write.
+/// One operation on a set of items, so many of them in a write.
 pub struct Commands<'a> {
-    place: &'a Place,
+    item_set: &'a ItemSet,
     operation: Operation,
     depth: usize,
     seed: u64,
@@ -313,9 +313,14 @@ pub struct Commands<'a> {
 
 impl<'a> Commands<'a> {
     /// `seed` and the operation fix the keys.
-    pub fn new(place: &'a Place, operation: Operation, depth: usize, seed: u64) -> Commands<'a> {
+    pub fn new(
+        item_set: &'a ItemSet,
+        operation: Operation,
+        depth: usize,
+        seed: u64,
+    ) -> Commands<'a> {
         Commands {
-            place,
+            item_set,
             operation,
             depth,
             seed,
@@ -348,7 +353,7 @@ struct Commander<'a> {
 
 impl Worker for Commander<'_> {
     fn next(&mut self, call: &mut Call) -> bool {
-        let place = self.of.place;
+        let item_set = self.of.item_set;
         let (verb, count) = match self.of.operation {
             Operation::Get => (Verb::Get, self.of.depth),
             Operation::Many(keys) => (Verb::Get, keys),
@@ -359,31 +364,31 @@ impl Worker for Commander<'_> {
         call.begin(verb);
         self.keys.clear();
         let taken = match verb {
-            Verb::Delete => place.deleted.fetch_add(count as u64, Ordering::Relaxed),
+            Verb::Delete => item_set.deleted.fetch_add(count as u64, Ordering::Relaxed),
             _ => 0,
         };
-        if verb == Verb::Delete && taken + count as u64 > place.added.load(Ordering::Relaxed) {
+        if verb == Verb::Delete && taken + count as u64 > item_set.added.load(Ordering::Relaxed) {
             return false;
         }
         for n in 0..count as u64 {
             let key = match verb {
                 Verb::Delete => value::inserted_key(taken + n),
-                _ => self.random.u64(0..place.rows.max(1)),
+                _ => self.random.u64(0..item_set.rows.max(1)),
             };
             self.keys.push(key);
             match verb {
-                Verb::Incr => put_key(call, &place.counters, key),
-                _ => put_key(call, &place.prefix, key),
+                Verb::Incr => put_key(call, &item_set.counters, key),
+                _ => put_key(call, &item_set.prefix, key),
             }
             if verb == Verb::Set {
-                place.put_value(call, key);
+                item_set.put_value(call, key);
             }
         }
         true
     }
 
     fn judge(&mut self, answer: &Answer) -> Result<()> {
-        let place = self.of.place;
+        let item_set = self.of.item_set;
         let is_read = matches!(self.of.operation, Operation::Get | Operation::Many(_));
         let came = if is_read {
             answer.rows as u64
@@ -402,10 +407,10 @@ impl Worker for Commander<'_> {
         }
         for (n, key) in self.keys.iter().enumerate() {
             let named = answer.cell(n * 2).unwrap_or_default();
-            let named = named.strip_prefix(place.prefix.as_bytes());
+            let named = named.strip_prefix(item_set.prefix.as_bytes());
             let is_key = named.is_some_and(|d| itoa::Buffer::new().format(*key).as_bytes() == d);
             let value = answer.cell(n * 2 + 1).unwrap_or_default();
-            if !is_key || !place.is_value(value, *key, &mut self.scratch) {
+            if !is_key || !item_set.is_value(value, *key, &mut self.scratch) {
                 return Err(Error::wrong(format!(
                     "key {key}: {:?}",
                     String::from_utf8_lossy(value)
@@ -420,8 +425,8 @@ impl Worker for Commander<'_> {
 mod tests {
     use super::*;
 
-    fn place(layout: Layout) -> Place {
-        Place {
+    fn item_set(layout: Layout) -> ItemSet {
+        ItemSet {
             name: "x".to_owned(),
             target: Target::parse("memcached://127.0.0.1:1").unwrap(),
             layout,
@@ -437,26 +442,26 @@ mod tests {
 
     #[test]
     fn values_of_four_columns_are_told_from_broken_ones() {
-        let place = place(Layout::Mapped(4));
+        let item_set = item_set(Layout::Mapped(4));
         let mut call = Call::default();
         call.begin(Verb::Set);
-        place.put_value(&mut call, 7);
+        item_set.put_value(&mut call, 7);
         let Some(crate::proto::Argument::Bytes(whole)) = call.args().next() else {
             panic!("no value");
         };
         let lengths: Vec<usize> = whole.split(|b| *b == b'\t').map(<[u8]>::len).collect();
         assert_eq!(lengths, [25, 25, 25, 25]);
         let mut scratch = Vec::new();
-        assert!(place.is_value(whole, 7, &mut scratch));
-        assert!(!place.is_value(whole, 8, &mut scratch), "another key's");
+        assert!(item_set.is_value(whole, 7, &mut scratch));
+        assert!(!item_set.is_value(whole, 8, &mut scratch), "another key's");
         let joined: Vec<u8> = whole.iter().copied().filter(|b| *b != b'\t').collect();
-        assert!(!place.is_value(&joined, 7, &mut scratch), "one column");
+        assert!(!item_set.is_value(&joined, 7, &mut scratch), "one column");
     }
 
     #[test]
     fn a_value_out_of_place_fails_the_run() {
-        let place = place(Layout::Items);
-        let commands = Commands::new(&place, Operation::Many(2), 1, 3);
+        let item_set = item_set(Layout::Items);
+        let commands = Commands::new(&item_set, Operation::Many(2), 1, 3);
         let mut worker = commands.worker(0);
         let mut call = Call::default();
         assert!(worker.next(&mut call));
@@ -487,8 +492,8 @@ mod tests {
 
     #[test]
     fn deletes_end_with_what_is_there() {
-        let place = place(Layout::Items);
-        let commands = Commands::new(&place, Operation::Delete, 1, 3);
+        let item_set = item_set(Layout::Items);
+        let commands = Commands::new(&item_set, Operation::Delete, 1, 3);
         let (mut worker, mut call) = (commands.worker(0), Call::default());
         assert!(worker.next(&mut call) && worker.next(&mut call));
         assert!(!worker.next(&mut call));

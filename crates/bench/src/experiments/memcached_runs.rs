@@ -5,8 +5,8 @@
 //! or depth four series are run: operations over connections by both shapes,
 //! many keys in one request, the other dialects, pipelines.
 
-use super::memcached::{Commands, MANY, Operation, Place, layouts};
-use super::{Bench, nobody};
+use super::memcached::{Commands, ItemSet, MANY, Operation, layouts};
+use super::{Bench, no_system};
 use crate::error::Result;
 use crate::load::Shape;
 use crate::matrix::{Entry, Group};
@@ -26,7 +26,7 @@ const DEPTH: usize = 16;
 
 /// Options of this experiment only; empty: the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chosen {
+pub struct MemcachedOptions {
     /// Operations.
     pub operations: Vec<Operation>,
     /// Dialects.
@@ -52,7 +52,7 @@ struct Series {
 const BOTH: [Shape; 2] = [Shape::ThreadEach, Shape::Multiplexed(2)];
 
 /// The series of a choice; `clients` are those chosen.
-fn series(chosen: &Chosen, clients: &[usize], is_quick: bool) -> Vec<Series> {
+fn series(options: &MemcachedOptions, clients: &[usize], is_quick: bool) -> Vec<Series> {
     use Operation::{Delete, Get, Incr, Many, Set};
     let one = |operations: &[Operation], dialects: &[Dialect], depth, shapes: &[Shape], usual| {
         let usual: &[usize] = usual;
@@ -67,7 +67,7 @@ fn series(chosen: &Chosen, clients: &[usize], is_quick: bool) -> Vec<Series> {
     let (ascii, others) = ([Dialect::Ascii], [Dialect::Meta, Dialect::Binary]);
     let thread = [Shape::ThreadEach];
     let all = &[1, 8, 64, 512];
-    let is_free = chosen.dialects.is_empty() && chosen.depths.is_empty();
+    let is_free = options.dialects.is_empty() && options.depths.is_empty();
     let mut found = match (is_free, is_quick) {
         (true, true) => vec![
             one(&[Get, Set], &ascii, 1, &thread, &[8, 64]),
@@ -90,22 +90,22 @@ fn series(chosen: &Chosen, clients: &[usize], is_quick: bool) -> Vec<Series> {
         )],
     };
     for series in &mut found {
-        if !chosen.operations.is_empty() {
-            let wanted = |o: &Operation| chosen.operations.contains(o);
+        if !options.operations.is_empty() {
+            let wanted = |o: &Operation| options.operations.contains(o);
             if is_free {
                 series.operations.retain(wanted)
             } else {
-                series.operations.clone_from(&chosen.operations)
+                series.operations.clone_from(&options.operations)
             }
         }
-        if !chosen.dialects.is_empty() {
-            series.dialects.clone_from(&chosen.dialects);
+        if !options.dialects.is_empty() {
+            series.dialects.clone_from(&options.dialects);
         }
-        if !chosen.depths.is_empty() {
-            series.depths.clone_from(&chosen.depths);
+        if !options.depths.is_empty() {
+            series.depths.clone_from(&options.depths);
         }
-        if !chosen.shapes.is_empty() {
-            series.shapes.clone_from(&chosen.shapes);
+        if !options.shapes.is_empty() {
+            series.shapes.clone_from(&options.shapes);
         }
         if !clients.is_empty() {
             series.clients = clients.to_vec();
@@ -115,8 +115,8 @@ fn series(chosen: &Chosen, clients: &[usize], is_quick: bool) -> Vec<Series> {
     found
 }
 
-/// Fills all places; systems that fail are left out with a note.
-fn places(bench: &mut Bench, rows: u64, notes: &mut Vec<String>) -> Vec<Place> {
+/// Fills all sets of items; systems that fail are left out with a note.
+fn item_sets(bench: &mut Bench, rows: u64, notes: &mut Vec<String>) -> Vec<ItemSet> {
     let mut found = Vec::new();
     for target in bench.targets.clone() {
         let layouts = layouts(target.system);
@@ -130,12 +130,12 @@ fn places(bench: &mut Bench, rows: u64, notes: &mut Vec<String>) -> Vec<Place> {
             if crate::sys::is_interrupted() {
                 return found;
             }
-            let filled = Place::fill(&target, *layout, rows);
+            let filled = ItemSet::fill(&target, *layout, rows);
             match filled {
-                Ok(place) => {
-                    let line = format!("   filled {} ({rows} items)", place.name);
+                Ok(item_set) => {
+                    let line = format!("   filled {} ({rows} items)", item_set.name);
                     bench.progress.say(&line);
-                    found.push(place);
+                    found.push(item_set);
                 }
                 Err(error) => {
                     let note = format!("{} left out: {error}", target.name);
@@ -158,9 +158,9 @@ struct Combination {
     clients: usize,
 }
 
-/// One combination, by all places that can do it; `supply` items are put back
+/// One combination, by all sets of items that can do it; `supply` items are put back
 /// before a run of deletions.
-fn group(places: &[Place], combination: Combination, seed: u64, supply: u64) -> Group<'_> {
+fn group(item_sets: &[ItemSet], combination: Combination, seed: u64, supply: u64) -> Group<'_> {
     let Combination {
         operation,
         dialect,
@@ -173,19 +173,22 @@ fn group(places: &[Place], combination: Combination, seed: u64, supply: u64) -> 
         _ => None,
     };
     let mut entries = Vec::new();
-    for place in places {
-        let cannot = operation == Operation::Incr && !place.counts();
-        let Some(endpoint) = place.endpoint(dialect, many.is_none()).filter(|_| !cannot) else {
+    for item_set in item_sets {
+        let cannot = operation == Operation::Incr && !item_set.counts();
+        let Some(endpoint) = item_set
+            .endpoint(dialect, many.is_none())
+            .filter(|_| !cannot)
+        else {
             continue;
         };
         let before = (operation == Operation::Delete).then(|| {
-            let top_up = move || place.top_up(supply);
+            let top_up = move || item_set.top_up(supply);
             Box::new(top_up) as Box<dyn Fn() -> Result<()> + '_>
         });
         entries.push(Entry {
-            system: &place.name,
+            system: &item_set.name,
             endpoint,
-            workload: Box::new(Commands::new(place, operation, depth, seed)),
+            workload: Box::new(Commands::new(item_set, operation, depth, seed)),
             before,
         });
     }
@@ -206,7 +209,7 @@ fn group(places: &[Place], combination: Combination, seed: u64, supply: u64) -> 
     }
 }
 
-fn groups<'a>(places: &'a [Place], all: &[Series], seed: u64, supply: u64) -> Vec<Group<'a>> {
+fn groups<'a>(item_sets: &'a [ItemSet], all: &[Series], seed: u64, supply: u64) -> Vec<Group<'a>> {
     let mut found: Vec<Group<'a>> = Vec::new();
     for series in all {
         for operation in &series.operations {
@@ -221,7 +224,7 @@ fn groups<'a>(places: &'a [Place], all: &[Series], seed: u64, supply: u64) -> Ve
                                 shape: *shape,
                                 clients: *clients,
                             };
-                            let group = group(places, combination, seed, supply);
+                            let group = group(item_sets, combination, seed, supply);
                             let is_new = |g: &Group<'_>| {
                                 g.operation != group.operation || g.size != group.size
                             };
@@ -238,11 +241,11 @@ fn groups<'a>(places: &'a [Place], all: &[Series], seed: u64, supply: u64) -> Ve
 }
 
 /// Ours against every memcached.
-fn pairs(places: &[Place]) -> Vec<(String, String)> {
-    let is_ours = |place: &&Place| place.target.system == System::Porpoise;
+fn pairs(item_sets: &[ItemSet]) -> Vec<(String, String)> {
+    let is_ours = |item_set: &&ItemSet| item_set.target.system == System::Porpoise;
     let mut found = Vec::new();
-    for ours in places.iter().filter(is_ours) {
-        for theirs in places.iter().filter(|place| !is_ours(place)) {
+    for ours in item_sets.iter().filter(is_ours) {
+        for theirs in item_sets.iter().filter(|item_set| !is_ours(item_set)) {
             found.push((ours.name.clone(), theirs.name.clone()));
         }
     }
@@ -253,24 +256,24 @@ fn pairs(places: &[Place]) -> Vec<(String, String)> {
 ///
 /// # Errors
 /// A wrong answer, or no system could be prepared.
-pub fn memcached(bench: &mut Bench, chosen: &Chosen) -> Result<()> {
+pub fn memcached(bench: &mut Bench, options: &MemcachedOptions) -> Result<()> {
     bench
         .progress
         .begin("memcached: the memcached listener beside memcached");
-    let is_quick = bench.choice.is_quick;
+    let is_quick = bench.options.is_quick;
     let pick = |(usual, quick): (u64, u64)| if is_quick { quick } else { usual };
     let rows = bench.rows(pick(ROWS));
     let mut notes = Vec::new();
-    let places = places(bench, rows, &mut notes);
-    if places.is_empty() {
-        return Err(nobody("memcached: no system could be prepared", &notes));
+    let item_sets = item_sets(bench, rows, &mut notes);
+    if item_sets.is_empty() {
+        return Err(no_system("memcached: no system could be prepared", &notes));
     }
-    let mut effort = bench.choice.effort;
-    if !is_quick && !chosen.is_timed {
+    let mut effort = bench.options.effort;
+    if !is_quick && !options.is_timed {
         (effort.time, effort.warm_up) = TIME;
     }
-    let all = series(chosen, &bench.choice.clients, is_quick);
-    let groups = groups(&places, &all, bench.choice.seed, pick(SUPPLY));
+    let all = series(options, &bench.options.clients, is_quick);
+    let groups = groups(&item_sets, &all, bench.options.seed, pick(SUPPLY));
     let experiment = Experiment {
         name: "memcached".to_owned(),
         title: "The memcached listener beside memcached".to_owned(),
@@ -286,7 +289,7 @@ pub fn memcached(bench: &mut Bench, chosen: &Chosen) -> Result<()> {
         },
         is_about_latency: false,
         cells: Vec::new(),
-        pairs: pairs(&places),
+        pairs: pairs(&item_sets),
         notes,
     };
     bench.run(experiment, &groups, effort)
@@ -298,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_choice_replaces_what_is_usual() {
-        let usual = series(&Chosen::default(), &[], false);
+        let usual = series(&MemcachedOptions::default(), &[], false);
         let count = |all: &[Series]| -> usize {
             let one = |s: &Series| {
                 s.operations.len()
@@ -310,21 +313,21 @@ mod tests {
             all.iter().map(one).sum()
         };
         assert_eq!(count(&usual), 4 * 2 * 4 + 4 * 4 + 3 * 2 * 2 + 2 * 3);
-        assert_eq!(count(&series(&Chosen::default(), &[], true)), 8);
-        let chosen = Chosen {
+        assert_eq!(count(&series(&MemcachedOptions::default(), &[], true)), 8);
+        let options = MemcachedOptions {
             operations: vec![Operation::Incr],
-            ..Chosen::default()
+            ..MemcachedOptions::default()
         };
-        let only = series(&chosen, &[3], false);
+        let only = series(&options, &[3], false);
         assert_eq!(count(&only), 2);
-        let chosen = Chosen {
+        let options = MemcachedOptions {
             operations: vec![Operation::Get, Operation::Many(10)],
             dialects: vec![Dialect::Binary],
             depths: vec![4, 16],
             shapes: vec![Shape::Multiplexed(1)],
             is_timed: false,
         };
-        let free = series(&chosen, &[8], true);
+        let free = series(&options, &[8], true);
         assert_eq!(count(&free), 4);
         assert_eq!(free[0].dialects, [Dialect::Binary]);
     }

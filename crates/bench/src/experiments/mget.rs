@@ -1,7 +1,7 @@
 //! `bench mget`: latency of one request over its number of keys, by
 //! memcached's multi-get and by an IN list.
 
-use super::kv_runs::{Place, places};
+use super::kv_runs::{FilledStore, filled_stores};
 use super::store::{Store, put_key};
 use super::{Bench, usual_pairs};
 use crate::connect::Access;
@@ -66,8 +66,8 @@ impl Reader<'_> {
         let Some(beyond) = key.checked_sub(self.start) else {
             return false;
         };
-        let place = usize::try_from(beyond / self.stride).unwrap_or(usize::MAX);
-        match self.is_seen.get_mut(place) {
+        let index = usize::try_from(beyond / self.stride).unwrap_or(usize::MAX);
+        match self.is_seen.get_mut(index) {
             Some(seen) if beyond.is_multiple_of(self.stride) => !std::mem::replace(seen, true),
             _ => false,
         }
@@ -139,20 +139,20 @@ impl Worker for Reader<'_> {
     }
 }
 
-/// Every way to every place, at so many keys.
-fn group(places: &[Place], clients: usize, keys: usize, seed: u64) -> Group<'_> {
+/// Every route to every filled store, at so many keys.
+fn group(filled_stores: &[FilledStore], clients: usize, keys: usize, seed: u64) -> Group<'_> {
     let mut entries = Vec::new();
-    for place in places {
-        for way in &place.ways {
+    for filled in filled_stores {
+        for route in &filled.routes {
             entries.push(Entry {
-                system: &way.name,
-                endpoint: &way.endpoint,
+                system: &route.name,
+                endpoint: &route.endpoint,
                 workload: Box::new(Many {
-                    store: &place.store,
-                    access: way.endpoint.access,
+                    store: &filled.store,
+                    access: route.endpoint.access,
                     keys,
                     seed,
-                    pretends: place.target.system == System::Noop,
+                    pretends: filled.target.system == System::Noop,
                 }),
                 before: None,
             });
@@ -179,25 +179,28 @@ pub fn mget(bench: &mut Bench) -> Result<()> {
     bench.progress.begin("mget: many keys in one request");
     let rows = bench.rows(ROWS);
     let mut notes = Vec::new();
-    let places = places(bench, rows, false, &mut notes);
-    if places.is_empty() {
-        return Err(super::nobody("mget: no system could be prepared", &notes));
+    let filled_stores = filled_stores(bench, rows, false, &mut notes);
+    if filled_stores.is_empty() {
+        return Err(super::no_system(
+            "mget: no system could be prepared",
+            &notes,
+        ));
     }
-    let sizes = if bench.choice.is_quick { QUICK } else { USUAL };
+    let sizes = if bench.options.is_quick { QUICK } else { USUAL };
     let mut groups = Vec::new();
     for clients in bench.clients(&[1]) {
         // A table of fewer rows has not so many different keys.
         for keys in sizes.iter().filter(|keys| **keys as u64 <= rows) {
-            groups.push(group(&places, clients, *keys, bench.choice.seed));
+            groups.push(group(&filled_stores, clients, *keys, bench.options.seed));
         }
     }
-    let ways = super::kv_runs::all_ways(&places);
-    let mut pairs = usual_pairs(&ways);
+    let routes = super::kv_runs::all_routes(&filled_stores);
+    let mut pairs = usual_pairs(&routes);
     // Our multi-get against our IN list.
-    for way in &ways {
-        let target = &way.endpoint.target;
-        if target.system == System::Porpoise && way.endpoint.access == Access::Memcached {
-            pairs.push((way.name.clone(), format!("{} prepared", target.name)));
+    for route in &routes {
+        let target = &route.endpoint.target;
+        if target.system == System::Porpoise && route.endpoint.access == Access::Memcached {
+            pairs.push((route.name.clone(), format!("{} prepared", target.name)));
         }
     }
     let experiment = Experiment {
@@ -218,7 +221,7 @@ pub fn mget(bench: &mut Bench) -> Result<()> {
         pairs,
         notes,
     };
-    bench.run(experiment, &groups, bench.choice.effort)
+    bench.run(experiment, &groups, bench.options.effort)
 }
 
 #[cfg(test)]

@@ -28,9 +28,9 @@ use crate::progress::Progress;
 use crate::report::{Experiment, FORMAT, Report, SystemInfo};
 use crate::url::{System, Target};
 
-/// A way to reach a system, with its name in reports.
+/// An endpoint of a system, with its name in reports.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct Route {
     /// Like "Porpoise prepared".
     pub name: String,
     /// Target of the system.
@@ -39,7 +39,7 @@ pub struct Way {
 
 /// Options of all experiments.
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub struct BenchOptions {
     /// Number and length of runs.
     pub effort: Effort,
     /// Numbers of clients; empty: what the experiment is usually run with.
@@ -51,9 +51,9 @@ pub struct Choice {
     /// Rows of the table; 0: as usual.
     pub rows: u64,
     /// Options of `bench memcached` only.
-    pub memcached: memcached_runs::Chosen,
+    pub memcached: memcached_runs::MemcachedOptions,
     /// Options of `bench native` only.
-    pub native: native::Chosen,
+    pub native: native::NativeOptions,
     /// Seed of all keys.
     pub seed: u64,
     /// Whether the run is shortened (`--quick`).
@@ -65,7 +65,7 @@ pub struct Bench {
     /// Systems that are measured.
     pub targets: Vec<Target>,
     /// Options.
-    pub choice: Choice,
+    pub options: BenchOptions,
     /// Output of progress lines.
     pub progress: Progress,
     /// Report.
@@ -78,7 +78,7 @@ impl Bench {
     pub fn new(
         targets: Vec<Target>,
         settings: &[(String, String)],
-        choice: Choice,
+        options: BenchOptions,
         progress: Progress,
         machine: Machine,
     ) -> Bench {
@@ -95,7 +95,7 @@ impl Bench {
             .collect();
         Bench {
             targets,
-            choice,
+            options,
             progress,
             report: Report {
                 format: FORMAT,
@@ -108,24 +108,24 @@ impl Bench {
         }
     }
 
-    /// The ways to all targets that `access` allows, in the targets' order.
-    pub fn ways(&self, allows: impl Fn(Access) -> bool) -> Vec<Way> {
-        let all = self.targets.iter().flat_map(ways);
-        all.filter(|way| allows(way.endpoint.access)).collect()
+    /// The routes to all targets that `access` allows, in the targets' order.
+    pub fn routes(&self, allows: impl Fn(Access) -> bool) -> Vec<Route> {
+        let all = self.targets.iter().flat_map(routes);
+        all.filter(|route| allows(route.endpoint.access)).collect()
     }
 
     /// The clients chosen, or the usual ones.
     pub fn clients(&self, usual: &[usize]) -> Vec<usize> {
-        if self.choice.clients.is_empty() {
+        if self.options.clients.is_empty() {
             usual.to_vec()
         } else {
-            self.choice.clients.clone()
+            self.options.clients.clone()
         }
     }
 
     /// Rows of the key-value table.
     pub fn rows(&self, usual: u64) -> u64 {
-        match self.choice.rows {
+        match self.options.rows {
             0 => usual,
             rows => rows,
         }
@@ -153,7 +153,7 @@ impl Bench {
 }
 
 /// The error that no system can be measured, with the reason for the first one.
-fn nobody(what: &str, notes: &[String]) -> Error {
+fn no_system(what: &str, notes: &[String]) -> Error {
     if crate::sys::is_interrupted() {
         return Error::failed(crate::load::INTERRUPTED);
     }
@@ -163,8 +163,8 @@ fn nobody(what: &str, notes: &[String]) -> Error {
     }
 }
 
-/// The ways to one target.
-fn ways(target: &Target) -> Vec<Way> {
+/// The routes to one target.
+fn routes(target: &Target) -> Vec<Route> {
     let kinds: &[(Access, &str)] = match target.system {
         System::Mysql => &[
             (Access::MysqlText, " text"),
@@ -178,14 +178,14 @@ fn ways(target: &Target) -> Vec<Way> {
         System::Postgres => &[(Access::Postgres, "")],
         System::Memcached | System::Noop => &[(Access::Memcached, "")],
     };
-    let way = |(access, suffix): &(Access, &str)| Way {
+    let route = |(access, suffix): &(Access, &str)| Route {
         name: format!("{}{suffix}", target.name),
         endpoint: Endpoint {
             target: target.clone(),
             access: *access,
         },
     };
-    kinds.iter().map(way).collect()
+    kinds.iter().map(route).collect()
 }
 
 /// Version and durability of a server that was not started here.
@@ -210,25 +210,25 @@ fn ask_settings(target: &Target) -> String {
     }
 }
 
-/// Ours against theirs, for all pairs of ways of the same kind: SQL text with
+/// Ours against theirs, for all pairs of routes of the same kind: SQL text with
 /// text, prepared with prepared (and with PostgreSQL), memcached with
 /// memcached and with the no-op listener, and our SQL with our memcached listener.
-pub fn usual_pairs(ways: &[Way]) -> Vec<(String, String)> {
-    let is_ours = |way: &&Way| way.endpoint.target.system == System::Porpoise;
+pub fn usual_pairs(routes: &[Route]) -> Vec<(String, String)> {
+    let is_ours = |route: &&Route| route.endpoint.target.system == System::Porpoise;
     let is_peer = |ours: Access, theirs: Access| {
         ours == theirs || (ours == Access::MysqlPrepared && theirs == Access::Postgres)
     };
     let mut pairs = Vec::new();
-    for ours in ways.iter().filter(is_ours) {
-        for theirs in ways.iter().filter(|way| !is_ours(way)) {
+    for ours in routes.iter().filter(is_ours) {
+        for theirs in routes.iter().filter(|route| !is_ours(route)) {
             if is_peer(ours.endpoint.access, theirs.endpoint.access) {
                 pairs.push((ours.name.clone(), theirs.name.clone()));
             }
         }
         // Cost of SQL compared with memcached for the same rows.
-        let own_get = ways.iter().filter(is_ours).find(|way| {
-            way.endpoint.access == Access::Memcached
-                && way.endpoint.target == ours.endpoint.target
+        let own_get = routes.iter().filter(is_ours).find(|route| {
+            route.endpoint.access == Access::Memcached
+                && route.endpoint.target == ours.endpoint.target
                 && ours.endpoint.access != Access::Memcached
         });
         if let Some(get) = own_get {

@@ -1,27 +1,27 @@
 //! `auto_increment_prefetch` of a Porpoise: global, and so set back to what it
 //! was when an experiment that sets it is over.
 
-use super::Way;
+use super::Route;
 use crate::connect::Admin;
 use crate::url::System;
 
 /// Former value of the variable, which is restored when dropped.
 pub struct Kept<'w> {
-    way: &'w Way,
+    route: &'w Route,
     value: String,
 }
 
 impl Kept<'_> {
     /// Reads the variable; `None` if the system does not have it.
-    pub fn of(way: &Way) -> Option<Kept<'_>> {
-        let target = &way.endpoint.target;
+    pub fn of(route: &Route) -> Option<Kept<'_>> {
+        let target = &route.endpoint.target;
         if target.system != System::Porpoise {
             return None;
         }
         let mut admin = Admin::connect(target).ok()?;
         let found = admin.value("select @@global.auto_increment_prefetch");
         let value = found.ok()??;
-        Some(Kept { way, value })
+        Some(Kept { route, value })
     }
 }
 
@@ -29,7 +29,7 @@ impl Drop for Kept<'_> {
     fn drop(&mut self) {
         let setting = format!("set global auto_increment_prefetch = {}", self.value);
         // A server that is gone by now has nothing to be set back.
-        let _ = Admin::connect(&self.way.endpoint.target)
+        let _ = Admin::connect(&self.route.endpoint.target)
             .and_then(|mut admin| admin.run(&setting).map(|_| ()));
     }
 }

@@ -360,7 +360,7 @@ fn rounds(
     rows: u64,
     cells: &mut [Cell],
 ) -> Result<()> {
-    let effort = bench.choice.effort;
+    let effort = bench.options.effort;
     let warm_up = if effort.warm_up.is_zero() {
         0
     } else {
@@ -376,7 +376,7 @@ fn rounds(
         Duration::from_secs(times.warm_up + times.measured),
     );
     let most = clients.iter().copied().max().unwrap_or(1);
-    let seed = bench.choice.seed;
+    let seed = bench.options.seed;
     let given = |target, threads| Given {
         target,
         threads,

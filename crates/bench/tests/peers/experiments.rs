@@ -3,7 +3,7 @@
 
 use crate::support::start;
 use porpoise_bench::experiments::kv::Operation;
-use porpoise_bench::experiments::{Bench, Choice, fk, inserts, kv_runs, mget};
+use porpoise_bench::experiments::{Bench, BenchOptions, fk, inserts, kv_runs, mget};
 use porpoise_bench::load::Shape;
 use porpoise_bench::machine::Machine;
 use porpoise_bench::matrix::Effort;
@@ -19,7 +19,7 @@ fn all_of_them_on_small_tables() {
         mariadb.started.target.clone(),
         memcached.started.target.clone(),
     ];
-    let choice = Choice {
+    let options = BenchOptions {
         effort: Effort {
             rounds: 2,
             warm_up: Duration::from_millis(10),
@@ -36,7 +36,7 @@ fn all_of_them_on_small_tables() {
         is_quick: true,
     };
     let machine = Machine::look(mariadb.home.path(), "porpoise bench all", 0).unwrap();
-    let mut bench = Bench::new(targets, &[], choice, Progress::quiet(), machine);
+    let mut bench = Bench::new(targets, &[], options, Progress::quiet(), machine);
     let operations = [
         Operation::Select,
         Operation::Insert,
@@ -47,7 +47,7 @@ fn all_of_them_on_small_tables() {
     mget::mget(&mut bench).unwrap();
     fk::fk(&mut bench, Some(20)).unwrap();
     // The rows that each connection inserts end a run, so its time is reset.
-    bench.choice.effort.time = Duration::from_millis(400);
+    bench.options.effort.time = Duration::from_millis(400);
     inserts::autoinc(&mut bench).unwrap();
     inserts::blob(&mut bench).unwrap();
     kv_runs::connections(&mut bench, &[8]).unwrap();

@@ -2,7 +2,7 @@
 //! understood, and two ways to ask it agree.
 
 use crate::support::start;
-use porpoise_bench::experiments::{Bench, Choice, analytics};
+use porpoise_bench::experiments::{Bench, BenchOptions, analytics};
 use porpoise_bench::load::Shape;
 use porpoise_bench::machine::Machine;
 use porpoise_bench::matrix::Effort;
@@ -17,7 +17,7 @@ fn every_question_is_answered_alike() {
     again.name = "again".to_owned();
     again.database = "again".to_owned();
     let targets = vec![mariadb.started.target.clone(), again];
-    let choice = Choice {
+    let options = BenchOptions {
         effort: Effort {
             rounds: 2,
             warm_up: Duration::ZERO,
@@ -34,7 +34,7 @@ fn every_question_is_answered_alike() {
         is_quick: true,
     };
     let machine = Machine::look(mariadb.home.path(), "porpoise bench analytics", 0).unwrap();
-    let mut bench = Bench::new(targets, &[], choice, Progress::quiet(), machine);
+    let mut bench = Bench::new(targets, &[], options, Progress::quiet(), machine);
     analytics::analytics(&mut bench).unwrap();
     let [experiment] = bench.report.experiments.as_slice() else {
         panic!("one experiment");

@@ -10,7 +10,7 @@
 //! is hashed and the hashes are added up.
 
 use super::load_rows::{LoadRows, Rows};
-use super::{Bench, Way};
+use super::{Bench, Route};
 use crate::connect::{Access, Admin};
 use crate::error::{Error, Result};
 use crate::load::histogram;
@@ -122,14 +122,14 @@ fn int(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-fn prepare(target: &Target, way: &Way, rows: u64) -> Result<()> {
+fn prepare(target: &Target, route: &Route, rows: u64) -> Result<()> {
     let mut admin = Admin::connect(target)?;
     for statement in schema(target.system) {
         admin.run(&statement)?;
     }
     let customers = (rows / SHARE).max(1);
-    LoadRows::new(0..customers, Customers).load(&way.endpoint)?;
-    LoadRows::new(0..rows, Sales { customers }).load(&way.endpoint)?;
+    LoadRows::new(0..customers, Customers).load(&route.endpoint)?;
+    LoadRows::new(0..rows, Sales { customers }).load(&route.endpoint)?;
     // Both plan by what they know of their tables.
     admin.run("analyze table sale, customer")?;
     Ok(())
@@ -192,18 +192,22 @@ pub fn analytics(bench: &mut Bench) -> Result<()> {
     bench
         .progress
         .begin("analytics: groups, joins and sorts of many rows");
-    let rows = bench.rows(if bench.choice.is_quick { 100_000 } else { ROWS });
+    let rows = bench.rows(if bench.options.is_quick {
+        100_000
+    } else {
+        ROWS
+    });
     let mut notes = Vec::new();
-    let mut ways = Vec::new();
-    for way in bench.ways(|access| access == Access::MysqlPrepared) {
-        let target = way.endpoint.target.clone();
+    let mut routes = Vec::new();
+    for route in bench.routes(|access| access == Access::MysqlPrepared) {
+        let target = route.endpoint.target.clone();
         bench
             .progress
             .say(&format!("   filling {} ({rows} rows)", target.name));
-        match prepare(&target, &way, rows) {
-            Ok(()) => ways.push(Way {
+        match prepare(&target, &route, rows) {
+            Ok(()) => routes.push(Route {
                 name: target.name.clone(),
-                ..way
+                ..route
             }),
             Err(error) => {
                 let note = format!("{} left out: {error}", target.name);
@@ -212,34 +216,34 @@ pub fn analytics(bench: &mut Bench) -> Result<()> {
             }
         }
     }
-    if ways.is_empty() {
+    if routes.is_empty() {
         let what = "analytics: no system could be prepared";
-        return Err(super::nobody(what, &notes));
+        return Err(super::no_system(what, &notes));
     }
-    let mut experiment = describe(rows, &ways, notes);
-    let done = rounds(bench, &ways, &mut experiment.cells);
+    let mut experiment = describe(rows, &routes, notes);
+    let done = rounds(bench, &routes, &mut experiment.cells);
     experiment.notes.extend(medians(&experiment.cells));
     bench.keep(experiment);
     done
 }
 
-fn describe(rows: u64, ways: &[Way], notes: Vec<String>) -> Experiment {
+fn describe(rows: u64, routes: &[Route], notes: Vec<String>) -> Experiment {
     let mut cells = Vec::new();
     for question in QUESTIONS {
-        for way in ways {
+        for route in routes {
             cells.push(Cell {
                 operation: question.name.to_owned(),
                 size: rows,
-                system: way.name.clone(),
+                system: route.name.clone(),
                 client: "1 connection, text".to_owned(),
                 units: 1,
                 runs: Vec::new(),
             });
         }
     }
-    let is_ours = |way: &&Way| way.endpoint.target.system == System::Porpoise;
-    let theirs = ways.iter().filter(|way| !is_ours(way));
-    let pairs = ways.iter().filter(is_ours).flat_map(|ours| {
+    let is_ours = |route: &&Route| route.endpoint.target.system == System::Porpoise;
+    let theirs = routes.iter().filter(|route| !is_ours(route));
+    let pairs = routes.iter().filter(is_ours).flat_map(|ours| {
         let theirs = theirs.clone();
         theirs.map(|theirs| (ours.name.clone(), theirs.name.clone()))
     });
@@ -279,13 +283,13 @@ fn medians(cells: &[Cell]) -> Vec<String> {
 
 /// All runs, interleaved, after one of each that is not counted; cells are in
 /// the order of [`describe`].
-fn rounds(bench: &mut Bench, ways: &[Way], cells: &mut [Cell]) -> Result<()> {
-    let rounds = bench.choice.effort.rounds;
+fn rounds(bench: &mut Bench, routes: &[Route], cells: &mut [Cell]) -> Result<()> {
+    let rounds = bench.options.effort.rounds;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut admins = Vec::with_capacity(ways.len());
-    for way in ways {
-        let mut admin = Admin::connect(&way.endpoint.target)?;
-        if way.endpoint.target.system == System::Mysql {
+    let mut admins = Vec::with_capacity(routes.len());
+    for route in routes {
+        let mut admin = Admin::connect(&route.endpoint.target)?;
+        if route.endpoint.target.system == System::Mysql {
             for setting in GENEROUS {
                 // MySQL knows only some of them, and has hash joins anyway.
                 let _ = admin.run(&format!("set session {setting}"));
@@ -300,37 +304,38 @@ fn rounds(bench: &mut Bench, ways: &[Way], cells: &mut [Cell]) -> Result<()> {
     for question in QUESTIONS {
         let mut known: Option<(u64, &str)> = None;
         for round in 0..=rounds {
-            for step in 0..ways.len() {
-                let place = match round % 2 {
+            for step in 0..routes.len() {
+                let position = match round % 2 {
                     0 => step,
-                    _ => ways.len() - 1 - step,
+                    _ => routes.len() - 1 - step,
                 };
-                let (Some(way), Some(admin)) = (ways.get(place), admins.get_mut(place)) else {
+                let (Some(route), Some(admin)) = (routes.get(position), admins.get_mut(position))
+                else {
                     continue;
                 };
                 if crate::sys::is_interrupted() {
                     return Err(Error::failed(crate::load::INTERRUPTED));
                 }
-                let asked = ask(admin, &way.endpoint.target, question, cores);
-                let (run, found) = asked.map_err(|e| e.during(&way.name))?;
+                let asked = ask(admin, &route.endpoint.target, question, cores);
+                let (run, found) = asked.map_err(|e| e.during(&route.name))?;
                 match known {
-                    None => known = Some((found, &way.name)),
+                    None => known = Some((found, &route.name)),
                     Some((other, _)) if other == found => {}
                     Some((_, other)) => {
                         let text = question.text;
-                        let what = format!("{} and {other} answer differently: {text}", way.name);
+                        let what = format!("{} and {other} answer differently: {text}", route.name);
                         return Err(Error::wrong(what));
                     }
                 }
                 // The first time warms caches and plans.
-                let cell = cells.get_mut(first + place);
+                let cell = cells.get_mut(first + position);
                 if let (Some(round), Some(cell)) = (round.checked_sub(1), cell) {
                     bench.progress.one(cell, round, rounds, &run);
                     cell.runs.push(run);
                 }
             }
         }
-        first += ways.len();
+        first += routes.len();
     }
     Ok(())
 }

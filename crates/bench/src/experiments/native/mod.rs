@@ -24,7 +24,7 @@ use crate::value;
 use drive::Plan;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
-pub use work::{Chosen, Work};
+pub use work::{NativeOptions, Work};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -39,7 +39,7 @@ pub struct Setup<'a> {
     /// The value that a row begins with.
     pub value: &'a (dyn Fn(u64) -> Vec<u8> + Sync),
     /// Planned operations: stores without one are not opened.
-    pub chosen: &'a Chosen,
+    pub options: &'a NativeOptions,
 }
 
 /// Shows the value of the n-th key asked for, or that there is none.
@@ -164,11 +164,11 @@ pub fn native(bench: &mut Bench, directory: &Path) -> Result<()> {
 }
 
 fn with_stores(bench: &mut Bench, open: &Open, directory: &Path) -> Result<()> {
-    let chosen = bench.choice.native.clone();
-    for durability in &chosen.durabilities {
-        let place = directory.join(format!("native-{}", durability.word()));
-        std::fs::create_dir_all(&place)?;
-        with_durability(bench, open, &place, *durability, &chosen)?;
+    let options = bench.options.native.clone();
+    for durability in &options.durabilities {
+        let path = directory.join(format!("native-{}", durability.word()));
+        std::fs::create_dir_all(&path)?;
+        with_durability(bench, open, &path, *durability, &options)?;
     }
     Ok(())
 }
@@ -178,12 +178,12 @@ fn with_durability(
     open: &Open,
     directory: &Path,
     durability: Durability,
-    chosen: &Chosen,
+    options: &NativeOptions,
 ) -> Result<()> {
     let word = durability.word();
     let title = format!("native: in this process, durability {word}");
     bench.progress.begin(&title);
-    let rows = bench.rows(if bench.choice.is_quick {
+    let rows = bench.rows(if bench.options.is_quick {
         160_000
     } else {
         1_000_000
@@ -200,15 +200,15 @@ fn with_durability(
             value::write(&mut text, key, 0, value::USUAL);
             text
         },
-        chosen,
+        options,
     })
     .map_err(|reason| Error::failed(reason).during("native"))?;
     let threads = bench.clients(&[1, 2]);
-    let places = places(&stores, &threads, chosen);
-    let mut experiment = describe(rows, durability, &stores, &places);
+    let cell_keys = cell_keys(&stores, &threads, options);
+    let mut experiment = describe(rows, durability, &stores, &cell_keys);
     experiment.notes.extend(memory_notes(&stores));
-    let mut done = rounds(bench, &stores, &places, rows, &mut experiment.cells);
-    if chosen.times_starts && done.is_ok() {
+    let mut done = rounds(bench, &stores, &cell_keys, rows, &mut experiment.cells);
+    if options.times_starts && done.is_ok() {
         match start_notes(&mut stores) {
             Ok(notes) => experiment.notes.extend(notes),
             Err(reason) => done = Err(Error::failed(reason).during("native")),
@@ -220,7 +220,7 @@ fn with_durability(
 }
 
 /// Key of a cell of the report.
-struct Place {
+struct CellKey {
     work: Work,
     threads: usize,
     /// Position of the store.
@@ -228,19 +228,23 @@ struct Place {
 }
 
 /// All cells, in the order of reports.
-fn places(stores: &[Box<dyn Store>], threads: &[usize], chosen: &Chosen) -> Vec<Place> {
-    let mut places = Vec::new();
-    for work in Work::ALL.into_iter().filter(|work| chosen.has(*work)) {
+fn cell_keys(
+    stores: &[Box<dyn Store>],
+    threads: &[usize],
+    options: &NativeOptions,
+) -> Vec<CellKey> {
+    let mut cell_keys = Vec::new();
+    for work in Work::ALL.into_iter().filter(|work| options.has(*work)) {
         for threads in threads {
             let offering = stores.iter().enumerate().filter(|(_, s)| s.offers(work));
-            places.extend(offering.map(|(store, _)| Place {
+            cell_keys.extend(offering.map(|(store, _)| CellKey {
                 work,
                 threads: *threads,
                 store,
             }));
         }
     }
-    places
+    cell_keys
 }
 
 /// A line for each store whose memory is known.
@@ -291,19 +295,19 @@ fn describe(
     rows: u64,
     durability: Durability,
     stores: &[Box<dyn Store>],
-    places: &[Place],
+    cell_keys: &[CellKey],
 ) -> Experiment {
-    let cell = |place: &Place| {
+    let cell = |cell_key: &CellKey| {
         Some(Cell {
-            operation: place.work.name().to_owned(),
-            size: place.threads as u64,
-            system: stores.get(place.store)?.name().to_owned(),
-            client: format!("{} threads in this process", place.threads),
-            units: place.work.rows() as u64,
+            operation: cell_key.work.name().to_owned(),
+            size: cell_key.threads as u64,
+            system: stores.get(cell_key.store)?.name().to_owned(),
+            client: format!("{} threads in this process", cell_key.threads),
+            units: cell_key.work.rows() as u64,
             runs: Vec::new(),
         })
     };
-    let cells = places.iter().filter_map(cell).collect();
+    let cells = cell_keys.iter().filter_map(cell).collect();
     let named = |is_read: bool| {
         let alike = stores
             .iter()
@@ -342,27 +346,27 @@ fn describe(
 fn rounds(
     bench: &mut Bench,
     stores: &[Box<dyn Store>],
-    places: &[Place],
+    cell_keys: &[CellKey],
     rows: u64,
     cells: &mut [Cell],
 ) -> Result<()> {
-    let effort = bench.choice.effort;
-    let (seed, calls) = (bench.choice.seed, bench.choice.native.calls);
+    let effort = bench.options.effort;
+    let (seed, calls) = (bench.options.seed, bench.options.native.calls);
     let versions = AtomicU64::new(1);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     bench
         .progress
         .expect(cells.len() * effort.rounds, effort.warm_up + effort.time);
     let mut measure = |cell: usize| {
-        let place = places.get(cell);
-        let Some((place, store)) = place.and_then(|p| Some((p, stores.get(p.store)?))) else {
+        let cell_key = cell_keys.get(cell);
+        let Some((cell_key, store)) = cell_key.and_then(|p| Some((p, stores.get(p.store)?))) else {
             return Measured::default();
         };
         let plan = Plan {
-            work: place.work,
+            work: cell_key.work,
             rows: rows.max(1),
             seed,
-            threads: place.threads,
+            threads: cell_key.threads,
             times: (effort.warm_up, effort.time),
             calls,
             versions: &versions,
@@ -373,7 +377,7 @@ fn rounds(
         measured
     };
     // Stores keep their order in each round.
-    let groups = vec![1; places.len()];
+    let groups = vec![1; cell_keys.len()];
     for round in 0..effort.rounds {
         let turn = Turn {
             groups: &groups,

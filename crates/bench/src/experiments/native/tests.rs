@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::Kind;
-use crate::experiments::Choice;
+use crate::experiments::BenchOptions;
 use crate::load::Shape;
 use crate::machine::Machine;
 use crate::matrix::Effort;
@@ -50,7 +50,7 @@ impl Worker for &Mutex<Vec<Vec<u8>>> {
 }
 
 fn bench() -> Bench {
-    let choice = Choice {
+    let options = BenchOptions {
         effort: Effort {
             rounds: 2,
             warm_up: Duration::from_millis(2),
@@ -62,16 +62,16 @@ fn bench() -> Bench {
         operations: Vec::new(),
         rows: 500,
         memcached: Default::default(),
-        native: Chosen {
+        native: NativeOptions {
             durabilities: vec![Durability::Memory],
-            ..Chosen::default()
+            ..NativeOptions::default()
         },
         seed: 1,
         is_quick: true,
     };
     let home = tempfile::tempdir().unwrap();
     let machine = Machine::look(home.path(), "porpoise bench native", 0).unwrap();
-    Bench::new(Vec::new(), &[], choice, Progress::quiet(), machine)
+    Bench::new(Vec::new(), &[], options, Progress::quiet(), machine)
 }
 
 fn open(setup: &Setup<'_>) -> Result<Vec<Box<dyn Store>>, String> {
@@ -204,8 +204,8 @@ impl Worker for OneLost<'_> {
 #[test]
 fn a_lost_change_is_noticed_and_calls_can_be_counted() {
     let mut bench = bench();
-    bench.choice.native.calls = Some(50);
-    bench.choice.native.works = vec![Work::Modify];
+    bench.options.native.calls = Some(50);
+    bench.options.native.works = vec![Work::Modify];
     run(&mut bench, &open).unwrap();
     let cells = &bench.report.experiments[0].cells;
     assert_eq!(cells.len(), 2);
@@ -263,9 +263,9 @@ fn memory_and_starts_are_told() {
         Ok(vec![store])
     };
     let mut bench = bench();
-    bench.choice.native.calls = Some(1);
+    bench.options.native.calls = Some(1);
     run(&mut bench, &slow).unwrap();
-    bench.choice.native.times_starts = true;
+    bench.options.native.times_starts = true;
     run(&mut bench, &slow).unwrap();
     let notes = |n: usize| &bench.report.experiments[n].notes;
     assert_eq!(notes(0), &[] as &[String]);

@@ -89,7 +89,7 @@ impl Work {
 
 /// Options of this experiment only; empty: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chosen {
+pub struct NativeOptions {
     /// Operations.
     pub works: Vec<Work>,
     /// Words of stores, as the program that has them knows them.
@@ -102,7 +102,7 @@ pub struct Chosen {
     pub times_starts: bool,
 }
 
-impl Chosen {
+impl NativeOptions {
     /// Reads a list of operations.
     ///
     /// # Errors

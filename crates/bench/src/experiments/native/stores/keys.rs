@@ -364,7 +364,7 @@ impl Worker for KeyWorker<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::Chosen;
+    use super::super::super::NativeOptions;
     use super::*;
     use crate::peers::Durability;
 
@@ -380,7 +380,7 @@ mod tests {
                 value::write(&mut text, key, 0, value::USUAL);
                 text
             },
-            chosen: &Chosen::default(),
+            options: &NativeOptions::default(),
         };
         let mut keys = Keys::open(&setup).unwrap();
         let memory = keys.memory().unwrap();

@@ -51,20 +51,24 @@ const STORES: [&str; 3] = ["rows", "engine", "posts"];
 /// # Errors
 /// In words.
 pub fn open(setup: &Setup<'_>) -> Result<Vec<Box<dyn Store>>, String> {
-    let chosen = setup.chosen;
-    if let Some(word) = chosen.stores.iter().find(|s| !STORES.contains(&s.as_str())) {
+    let options = setup.options;
+    if let Some(word) = options
+        .stores
+        .iter()
+        .find(|s| !STORES.contains(&s.as_str()))
+    {
         let known = STORES.join(", ");
         return Err(format!("--stores {word:?}: there are {known}"));
     }
     let mut stores: Vec<Box<dyn Store>> = Vec::new();
     let reads = Work::ALL.into_iter().filter(|work| *work != Work::Insert);
-    if chosen.has_store("rows") && reads.into_iter().any(|work| chosen.has(work)) {
+    if options.has_store("rows") && reads.into_iter().any(|work| options.has(work)) {
         stores.push(Box::new(Rows::open(setup)?));
     }
-    if chosen.has_store("engine") {
+    if options.has_store("engine") {
         stores.push(Box::new(keys::Keys::open(setup)?));
     }
-    if chosen.has_store("posts") && chosen.has(Work::Insert) {
+    if options.has_store("posts") && options.has(Work::Insert) {
         for keys in 0..=2 {
             stores.push(Box::new(posts::Posts::open(setup, keys)?));
         }
@@ -366,7 +370,7 @@ impl Worker for RowWorker<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Chosen;
+    use super::super::NativeOptions;
     use super::*;
 
     #[test]
@@ -377,7 +381,7 @@ mod tests {
             durability: Durability::Sync,
             directory: home.path(),
             value: &|key| format!("row {key}").into_bytes(),
-            chosen: &Chosen::default(),
+            options: &NativeOptions::default(),
         };
         let stores = open(&setup).unwrap();
         assert_eq!(stores.len(), 5);
@@ -419,17 +423,17 @@ mod tests {
     fn only_what_is_wanted_is_opened() {
         let home = tempfile::tempdir().unwrap();
         let opened = |works: &[Work], stores: &[&str]| {
-            let chosen = Chosen {
+            let options = NativeOptions {
                 works: works.to_vec(),
                 stores: stores.iter().map(|&s| s.to_owned()).collect(),
-                ..Chosen::default()
+                ..NativeOptions::default()
             };
             open(&Setup {
                 rows: 10,
                 durability: Durability::Memory,
                 directory: home.path(),
                 value: &|_| Vec::new(),
-                chosen: &chosen,
+                options: &options,
             })
             .map(|stores| stores.len())
         };

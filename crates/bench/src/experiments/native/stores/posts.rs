@@ -169,7 +169,7 @@ impl Worker for &Posts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::Chosen;
+    use super::super::super::NativeOptions;
     use super::*;
     use crate::peers::Durability;
 
@@ -181,7 +181,7 @@ mod tests {
             durability: Durability::Memory,
             directory: home.path(),
             value: &|_| Vec::new(),
-            chosen: &Chosen::default(),
+            options: &NativeOptions::default(),
         };
         for keys in 0..=2 {
             let posts = Posts::open(&setup, keys).unwrap();
