@@ -168,7 +168,7 @@ fn whatever_rests_on_an_ended_snapshot_is_refused() {
 }
 
 #[test]
-fn nobody_ends_his_own_snapshot() {
+fn a_transaction_does_not_end_its_own_snapshot() {
     let (engine, clock, mut holder) = full_store();
     clock.advance(Duration::from_secs(2));
     let refused = holder.put(key("more"), &[b'm'; 1_000], Check::Blind);

@@ -23,7 +23,7 @@ fn engine_and_space(point_lookups: bool) -> (std::sync::Arc<KvMem>, SpaceId) {
 }
 
 #[test]
-fn a_lock_on_a_key_that_nobody_can_write_is_granted_and_leaves_nothing() {
+fn a_lock_on_a_key_that_cannot_be_written_is_granted_and_leaves_nothing() {
     for point_lookups in [false, true] {
         let (engine, space) = engine_and_space(point_lookups);
         let limit = engine.limits().key;

@@ -20,7 +20,7 @@ fn start(model: Model) -> Arc<SqlServer> {
 }
 
 /// Root, and a user without grants, beside a database with two tables.
-fn house() -> (Arc<SqlServer>, SqlSession, SqlSession) {
+fn server() -> (Arc<SqlServer>, SqlSession, SqlSession) {
     let server = start(Model::new());
     let mut root = open(&server, "root", "localhost");
     for text in [
@@ -38,7 +38,7 @@ fn house() -> (Arc<SqlServer>, SqlSession, SqlSession) {
 
 #[test]
 fn without_grants_nothing_is_allowed() {
-    let (_server, _, mut ann) = house();
+    let (_server, _, mut ann) = server();
     let error = ask(&mut ann, "SELECT * FROM shop.goods").unwrap_err();
     let text = "SELECT command denied to user 'ann'@'localhost' for table 'goods'";
     assert_eq!(error, (1142, text.to_owned()));
@@ -89,7 +89,7 @@ fn without_grants_nothing_is_allowed() {
 
 #[test]
 fn grants_hold_at_once_and_end_at_once() {
-    let (_server, mut root, mut ann) = house();
+    let (_server, mut root, mut ann) = server();
     good(&mut root, "GRANT SELECT, INSERT ON shop.goods TO ann");
     let read = "SELECT n FROM shop.goods WHERE id = 1";
     for _ in 0..3 {
@@ -128,7 +128,7 @@ fn grants_hold_at_once_and_end_at_once() {
 
 #[test]
 fn finding_rows_needs_select() {
-    let (_server, mut root, mut ann) = house();
+    let (_server, mut root, mut ann) = server();
     good(&mut root, "GRANT UPDATE, DELETE ON shop.goods TO ann");
     good(&mut ann, "UPDATE shop.goods SET n = 11");
     assert_eq!(
@@ -150,7 +150,7 @@ fn finding_rows_needs_select() {
 
 #[test]
 fn databases_match_by_pattern() {
-    let (_server, mut root, mut ann) = house();
+    let (_server, mut root, mut ann) = server();
     good(&mut root, "CREATE DATABASE shop2");
     good(&mut root, "GRANT ALL ON `sho_`.* TO ann");
     good(&mut ann, "USE shop");
@@ -168,7 +168,7 @@ fn databases_match_by_pattern() {
 
 #[test]
 fn only_what_is_held_with_grant_option_is_passed_on() {
-    let (server, mut root, mut ann) = house();
+    let (server, mut root, mut ann) = server();
     good(&mut root, "CREATE USER bob");
     good(&mut root, "GRANT SELECT ON shop.* TO ann WITH GRANT OPTION");
     good(&mut ann, "GRANT SELECT ON shop.goods TO bob");
@@ -181,7 +181,7 @@ fn only_what_is_held_with_grant_option_is_passed_on() {
 
 #[test]
 fn grants_that_are_not_there() {
-    let (_server, mut root, _) = house();
+    let (_server, mut root, _) = server();
     assert_eq!(code(&mut root, "GRANT SELECT ON shop.* TO nobody"), 1410);
     assert_eq!(code(&mut root, "REVOKE SELECT ON shop.* FROM nobody"), 1141);
     assert_eq!(code(&mut root, "REVOKE SELECT ON shop.* FROM ann"), 1141);
@@ -233,7 +233,7 @@ fn grants_are_kept_and_go_with_the_account() {
 
 #[test]
 fn information_schema_shows_what_one_may_use() {
-    let (_server, mut root, mut ann) = house();
+    let (_server, mut root, mut ann) = server();
     for text in [
         "ALTER TABLE shop.goods ADD CHECK (n > 0)",
         "CREATE DATABASE other",
@@ -292,7 +292,7 @@ fn information_schema_shows_what_one_may_use() {
 
 #[test]
 fn what_others_do_is_shown_with_process_only() {
-    let (_server, mut root, mut ann) = house();
+    let (_server, mut root, mut ann) = server();
     let own = "SELECT DISTINCT user FROM information_schema.processlist ORDER BY 1";
     assert_eq!(good(&mut ann, own), ["ann"]);
     assert_eq!(good(&mut root, own), ["ann", "root"]);
@@ -311,7 +311,7 @@ fn what_others_do_is_shown_with_process_only() {
 
 #[test]
 fn a_granted_pattern_is_contained_in_the_grantors() {
-    let (_server, mut root, mut ann) = house();
+    let (_server, mut root, mut ann) = server();
     good(&mut root, "GRANT ALL ON m_l.* TO ann WITH GRANT OPTION");
     for text in [
         "GRANT ALL ON `m%l`.* TO ann",
@@ -327,7 +327,7 @@ fn a_granted_pattern_is_contained_in_the_grantors() {
 
 #[test]
 fn patterns_with_wildcards_do_not_reach_system_schemas() {
-    let (_server, mut root, mut ann) = house();
+    let (_server, mut root, mut ann) = server();
     good(&mut root, "GRANT ALL ON `m%`.* TO ann WITH GRANT OPTION");
     good(&mut root, "GRANT ALL ON `%`.* TO ann WITH GRANT OPTION");
     assert_eq!(code(&mut ann, "SELECT * FROM mysql.user"), 1142);
@@ -339,7 +339,7 @@ fn patterns_with_wildcards_do_not_reach_system_schemas() {
 
 #[test]
 fn foreign_keys_need_references_on_the_parent() {
-    let (_server, mut root, mut ann) = house();
+    let (_server, mut root, mut ann) = server();
     good(&mut root, "CREATE DATABASE own");
     good(&mut root, "GRANT ALL ON own.* TO ann");
     let create = "CREATE TABLE own.kid (g INT, FOREIGN KEY (g) REFERENCES shop.goods (id) \
@@ -368,7 +368,7 @@ fn foreign_keys_need_references_on_the_parent() {
 
 #[test]
 fn columns_and_existence_of_others_tables_are_not_told() {
-    let (_server, _root, mut ann) = house();
+    let (_server, _root, mut ann) = server();
     for text in [
         "SELECT nosuch FROM shop.goods",
         "SELECT 1 FROM shop.nosuch",
@@ -382,7 +382,7 @@ fn columns_and_existence_of_others_tables_are_not_told() {
 
 #[test]
 fn dynamic_privileges_are_global_and_part_of_super() {
-    let (_server, mut root, mut ann) = house();
+    let (_server, mut root, mut ann) = server();
     let global = "SET GLOBAL max_connections = 5";
     assert_eq!(code(&mut ann, global), 1227);
     good(
@@ -406,7 +406,7 @@ fn dynamic_privileges_are_global_and_part_of_super() {
 
 #[test]
 fn each_dynamic_privilege_has_a_grant_option_of_its_own() {
-    let (server, mut root, mut ann) = house();
+    let (server, mut root, mut ann) = server();
     good(&mut root, "CREATE USER bob");
     good(
         &mut root,
@@ -467,7 +467,7 @@ fn each_dynamic_privilege_has_a_grant_option_of_its_own() {
 
 #[test]
 fn accounts_with_system_user_are_changed_by_such_accounts_only() {
-    let (_server, mut root, mut ann) = house();
+    let (_server, mut root, mut ann) = server();
     good(
         &mut root,
         "CREATE USER sys IDENTIFIED BY 'x', bob IDENTIFIED BY 'x'",
@@ -506,7 +506,7 @@ fn accounts_with_system_user_are_changed_by_such_accounts_only() {
 
 #[test]
 fn sessions_of_accounts_with_system_user_are_killed_by_such_accounts_only() {
-    let (server, mut root, mut ann) = house();
+    let (server, mut root, mut ann) = server();
     good(&mut root, "CREATE USER bob IDENTIFIED BY 'x'");
     good(&mut root, "GRANT CONNECTION_ADMIN ON *.* TO ann");
     let mut bob = open(&server, "bob", "%");

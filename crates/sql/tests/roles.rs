@@ -15,7 +15,7 @@ use porpoise_sql::session::SqlSession;
 use std::sync::Arc;
 
 /// Root, and ann with the role reader; reader may SELECT, writer INSERT.
-fn house(model: Model) -> (Arc<SqlServer>, SqlSession, SqlSession) {
+fn server(model: Model) -> (Arc<SqlServer>, SqlSession, SqlSession) {
     let server = common::server(Arc::new(model));
     let mut root = open(&server, "root", "localhost");
     for text in [
@@ -39,7 +39,7 @@ const ROLES: &str = "SELECT CURRENT_ROLE()";
 
 #[test]
 fn a_role_counts_while_it_is_active() {
-    let (_server, mut root, mut ann) = house(Model::new());
+    let (_server, mut root, mut ann) = server(Model::new());
     assert_eq!(good(&mut ann, ROLES), ["NONE"]);
     assert_eq!(code(&mut ann, READ), 1142);
     good(&mut ann, "SET ROLE reader");
@@ -62,7 +62,7 @@ fn a_role_counts_while_it_is_active() {
 
 #[test]
 fn a_revoke_reaches_active_roles_and_prepared_statements() {
-    let (_server, mut root, mut ann) = house(Model::new());
+    let (_server, mut root, mut ann) = server(Model::new());
     good(&mut ann, "SET ROLE reader");
     let prepared = ann.prepare(READ.as_bytes()).unwrap();
     let run = |ann: &mut SqlSession| {
@@ -88,7 +88,7 @@ fn a_revoke_reaches_active_roles_and_prepared_statements() {
 
 #[test]
 fn roles_nest_without_cycles() {
-    let (_server, mut root, mut ann) = house(Model::new());
+    let (_server, mut root, mut ann) = server(Model::new());
     good(&mut root, "CREATE ROLE boss");
     good(&mut root, "GRANT reader, writer TO boss");
     good(&mut root, "REVOKE reader FROM ann");
@@ -116,7 +116,7 @@ fn roles_nest_without_cycles() {
 fn default_roles_are_active_after_a_login() {
     let model = Model::new();
     let again = model.reopen();
-    let (server, mut root, _) = house(model);
+    let (server, mut root, _) = server(model);
     assert_eq!(code(&mut root, "SET DEFAULT ROLE writer TO ann"), 3530);
     good(&mut root, "SET DEFAULT ROLE reader TO ann");
     let mut ann = open(&server, "ann", "%");
@@ -157,7 +157,7 @@ fn default_roles_are_active_after_a_login() {
 
 #[test]
 fn mandatory_roles_are_everybodys() {
-    let (server, mut root, mut ann) = house(Model::new());
+    let (server, mut root, mut ann) = server(Model::new());
     good(
         &mut root,
         "SET GLOBAL mandatory_roles = '`writer`@`%`,missing'",
@@ -181,7 +181,7 @@ fn mandatory_roles_are_everybodys() {
 
 #[test]
 fn admin_option_lets_grant_a_role_on() {
-    let (server, mut root, mut ann) = house(Model::new());
+    let (server, mut root, mut ann) = server(Model::new());
     good(&mut root, "CREATE USER bob");
     let text = "Access denied; you need (at least one of) the WITH ADMIN, ROLE_ADMIN, SUPER \
                 privilege(s) for this operation";
@@ -205,7 +205,7 @@ fn admin_option_lets_grant_a_role_on() {
 
 #[test]
 fn show_grants_and_information_schema_tell_of_roles() {
-    let (_server, mut root, mut ann) = house(Model::new());
+    let (_server, mut root, mut ann) = server(Model::new());
     good(&mut root, "GRANT writer TO ann WITH ADMIN OPTION");
     good(&mut root, "GRANT writer TO reader");
     good(&mut root, "SET DEFAULT ROLE reader TO ann");

@@ -449,7 +449,7 @@ fn either_password_proves_an_account() {
 }
 
 #[test]
-fn a_second_check_proves_nobody_without_a_second_password() {
+fn a_second_check_fails_without_a_second_password() {
     for plugin in [Plugin::Native, Plugin::CachingSha2] {
         let secret = stored(plugin, b"right");
         for (known, password) in [(true, "right"), (true, "wrong"), (false, "right")] {

@@ -69,7 +69,7 @@ fn every_waiter_gets_the_lock_and_no_update_is_lost() {
 /// One of those who wait gives up: the others get the lock all the same,
 /// whether it was granted at that moment or not.
 #[test]
-fn a_waiter_that_gives_up_keeps_nobody_waiting() {
+fn a_waiter_that_gives_up_keeps_no_other_waiting() {
     explore(2000, || {
         let engine = in_memory();
         let cancel = Cancel::new();

@@ -24,7 +24,7 @@ fn a_write_under_a_vanished_lock_is_refused_when_another_came_between() {
 }
 
 #[test]
-fn a_vanished_lock_that_nobody_took_does_no_harm() {
+fn a_vanished_lock_that_was_not_taken_does_no_harm() {
     let cluster = Double::start();
     let server = cluster.server();
     let space = space(&server);

@@ -53,7 +53,7 @@ fn every_setting_has_a_default_that_it_accepts_itself() {
 }
 
 #[test]
-fn off_switches_doors_off() {
+fn off_switches_listeners_off() {
     let off = [
         ("mysql-listen", "off"),
         ("memcached-listen", "off"),

@@ -103,7 +103,7 @@ impl Run {
 }
 
 #[test]
-fn calls_on_a_row_by_two_doors_have_one_order() {
+fn calls_on_a_row_by_two_protocols_have_one_order() {
     let server = server().start();
     let mut sql = Sql::connect(server.mysql_addr);
     sql.run("CREATE DATABASE h; USE h; CREATE TABLE r (id INT PRIMARY KEY, v BIGINT NOT NULL)");

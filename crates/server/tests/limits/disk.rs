@@ -35,7 +35,7 @@ fn ids(sql: &mut Sql) -> BTreeSet<i64> {
 }
 
 #[test]
-fn a_failed_sync_refuses_writes_of_both_doors_and_reads_go_on() {
+fn a_failed_sync_refuses_writes_of_both_protocols_and_reads_go_on() {
     let mut server = start("fail_sync_at=60");
     let mut sql = Sql::connect(server.mysql_addr);
     let (acknowledged, code) = insert_until_refused(&mut sql, 1, 10);

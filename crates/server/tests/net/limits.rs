@@ -122,7 +122,7 @@ fn a_login_makes_room_for_the_next_when_too_many_are_open() {
 }
 
 #[test]
-fn a_flood_of_half_open_logins_keeps_nobody_out() {
+fn a_flood_of_half_open_logins_keeps_no_client_out() {
     porpoise_server::sys::raise_open_files().unwrap();
     let server = Server::with(
         NetConfig {

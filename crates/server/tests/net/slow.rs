@@ -20,7 +20,7 @@ fn resident_bytes() -> usize {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_cut_off_and_costs_nobody_else() {
+fn a_client_that_does_not_read_is_cut_off_and_costs_no_other() {
     let server = Server::start(impatient());
     let mut slow = server.connect();
     let stream = slow.0.get_mut();

@@ -116,7 +116,7 @@ fn a_close_in_either_direction_is_orderly() {
 }
 
 #[test]
-fn a_client_that_speaks_nonsense_is_dropped_and_nobody_else() {
+fn a_client_that_speaks_nonsense_is_dropped_and_no_other() {
     let setting = start();
     let mut bad = TcpStream::connect(setting.server.address).unwrap();
     bad.set_read_timeout(Some(Duration::from_secs(10))).unwrap();

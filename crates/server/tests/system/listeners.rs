@@ -39,7 +39,7 @@ fn both_protocols_work_over_unix_sockets() {
 }
 
 #[test]
-fn a_door_that_is_off_is_not_open() {
+fn a_listener_that_is_off_is_not_open() {
     let home = tempfile::tempdir().unwrap();
     let mysql = home.path().join("mysql.sock");
     let server = server()
@@ -66,7 +66,7 @@ fn metric(page: &str, name: &str) -> f64 {
 }
 
 #[test]
-fn health_and_metrics_tell_of_work_done_through_both_doors() {
+fn health_and_metrics_tell_of_work_done_through_both_protocols() {
     let server = server().start();
     let (status, _) = server.http("/health");
     assert_eq!(status, 200);

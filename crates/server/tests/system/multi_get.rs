@@ -95,7 +95,7 @@ fn the_published_command_line_is_answered() {
 }
 
 #[test]
-fn what_one_door_writes_the_other_reads_next() {
+fn what_one_protocol_writes_the_other_reads_next() {
     let (server, mut sql) = start();
     let mut cache = Cache::connect(server.memcached_addr);
     for n in 1..=KEYS {
