@@ -53,23 +53,9 @@ impl std::fmt::Display for LimitExceeded {
 impl std::error::Error for LimitExceeded {}
 
 impl TempDir {
-    /// Opens a directory, which is created if it is missing, and removes what killed processes
-    /// left in it.
-    ///
-    /// # Errors
-    /// The directory cannot be created, read, or written to.
-    pub fn open(path: &Path, limit: Option<u64>) -> io::Result<Arc<TempDir>> {
-        if !path.is_dir() {
-            DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        }
-        for entry in path.read_dir()? {
-            let name = entry?.file_name();
-            if name.to_str().is_some_and(|name| name.starts_with(PREFIX)) {
-                // A file of another user stays.
-                let _ = std::fs::remove_file(path.join(name));
-            }
-        }
-        let dir = Arc::new(TempDir {
+    /// A directory of this path; nothing is created yet.
+    pub fn new(path: &Path, limit: Option<u64>) -> Arc<TempDir> {
+        Arc::new(TempDir {
             path: path.to_owned(),
             limit: limit.unwrap_or(u64::MAX),
             used: AtomicU64::new(0),
@@ -77,9 +63,46 @@ impl TempDir {
             tables: AtomicU64::new(0),
             merges: AtomicU64::new(0),
             next: AtomicU64::new(0),
-        });
-        dir.open_file()?;
+        })
+    }
+
+    /// As [`TempDir::new`]; creates the directory if it is missing, and removes what killed
+    /// processes left in it.
+    ///
+    /// # Errors
+    /// As [`TempDir::prepare`].
+    pub fn open(path: &Path, limit: Option<u64>) -> io::Result<Arc<TempDir>> {
+        let dir = TempDir::new(path, limit);
+        dir.prepare()?;
         Ok(dir)
+    }
+
+    /// Creates the directory if it is missing, removes what killed processes left in it, and
+    /// tries to create a file.
+    ///
+    /// # Errors
+    /// The directory cannot be created, read, or written to.
+    pub fn prepare(&self) -> io::Result<()> {
+        self.make()?;
+        for entry in self.path.read_dir()? {
+            let name = entry?.file_name();
+            if name.to_str().is_some_and(|name| name.starts_with(PREFIX)) {
+                // A file of another user stays.
+                let _ = std::fs::remove_file(self.path.join(name));
+            }
+        }
+        self.open_file().map(drop)
+    }
+
+    /// Creates the directory if it is missing.
+    fn make(&self) -> io::Result<()> {
+        if self.path.is_dir() {
+            return Ok(());
+        }
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.path)
     }
 
     /// Its path.
@@ -97,11 +120,12 @@ impl TempDir {
         self.created.load(Relaxed)
     }
 
-    /// Creates an empty file.
+    /// Creates an empty file, and the directory if it was removed.
     ///
     /// # Errors
     /// As the system reports.
     pub fn create(self: &Arc<Self>) -> io::Result<TempFile> {
+        self.make()?;
         let file = self.open_file()?;
         self.created.fetch_add(1, Relaxed);
         Ok(TempFile {
@@ -280,6 +304,15 @@ mod tests {
         TempDir::open(&place.0, None).unwrap();
         assert_eq!(place.names(), 1);
         assert!(place.0.join("other").exists());
+    }
+
+    #[test]
+    fn a_directory_that_is_missing_is_created_with_the_first_file() {
+        let place = Place::new("missing");
+        let dir = TempDir::new(&place.0, None);
+        assert!(!place.0.exists());
+        dir.create().unwrap().append(b"x").unwrap();
+        assert!(place.0.is_dir());
     }
 
     #[test]

@@ -24,6 +24,7 @@ use porpoise_kv::Engine;
 use porpoise_memcached::{Authentication, Cache, Memcached, Reaper, Settings};
 use porpoise_rows::Db;
 use porpoise_sql::{SqlConfig, SqlServer};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -206,10 +207,24 @@ fn temp_path(config: &Config) -> PathBuf {
 /// Opens the directory of temporary files.
 fn temp_dir(config: &Config) -> Result<Arc<TempDir>, StartError> {
     let path = temp_path(config);
-    TempDir::open(&path, config.tmp_dir_limit).map_err(|error| {
-        let at = path.display();
-        StartError::usage(format!("temporary directory {at} cannot be used: {error}"))
-    })
+    let (at, dir) = (path.display(), TempDir::new(&path, config.tmp_dir_limit));
+    match dir.prepare() {
+        Ok(()) => Ok(dir),
+        // Reads go on; statements that would write temporary files fail until there is room.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+            ) =>
+        {
+            tracing::warn!("temporary directory {at}: {error}");
+            Ok(dir)
+        }
+        Err(error) => {
+            let text = format!("temporary directory {at} cannot be used: {error}");
+            Err(StartError::usage(text))
+        }
+    }
 }
 
 /// Settings that clients read as system variables.

@@ -47,13 +47,14 @@ const SPILLING: &[&str] = &[
     "SELECT DISTINCT v FROM d.t",
     "SELECT v, COUNT(*) FROM d.t GROUP BY v",
     "SELECT COUNT(*) FROM d.t a JOIN d.t b ON a.v = b.v",
+    "SELECT COUNT(*) FROM (SELECT v FROM d.t UNION SELECT CONCAT(v, 'y') FROM d.t) u",
+    "SELECT COUNT(*) FROM (SELECT v FROM d.t LIMIT 18446744073709551615) u",
 ];
 
 /// Statements that hold more than 1 MiB of `d.t`.
 const LARGE: &[&str] = &[
     "SELECT COUNT(DISTINCT v) FROM d.t",
-    "SELECT COUNT(*) FROM (SELECT v FROM d.t UNION SELECT CONCAT(v, 'y') FROM d.t) u",
-    "SELECT COUNT(*) FROM (SELECT v FROM d.t LIMIT 18446744073709551615) u",
+    "SELECT COUNT(*) FROM (SELECT v FROM d.t EXCEPT SELECT CONCAT(v, 'y') FROM d.t) u",
     "WITH RECURSIVE c AS (SELECT 1 AS n, REPEAT('x', 200) AS s UNION ALL SELECT n + 1, s FROM c \
      WHERE n < 20000) SELECT COUNT(*) FROM c",
     "WITH RECURSIVE c AS (SELECT 1 AS n, REPEAT('x', 200) AS s UNION SELECT n + 1, s FROM c \

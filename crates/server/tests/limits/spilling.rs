@@ -165,6 +165,28 @@ fn joins_spill() {
         "SELECT a.id, b.words, c.exact FROM t a JOIN t b ON b.other = a.id JOIN t c ON c.exact = b.exact",
         "SELECT a.id, b.id, c.id FROM t a LEFT JOIN (t b JOIN t c ON c.words = b.words) ON b.other = a.id",
         "SELECT a.id, b.id FROM t a JOIN t b ON b.moment = a.moment AND b.bytes = a.bytes WHERE a.id < 20000",
+        "SELECT a.id, b.id, b.general FROM t a JOIN t b ON b.id + b.other = a.other + 1",
+        "SELECT a.id FROM t a WHERE a.id < 300 AND NOT EXISTS (SELECT 1 FROM t b WHERE b.words > a.words AND b.exact > a.exact)",
+        "SELECT a.doc, b.id FROM t a JOIN t b ON b.doc = a.doc WHERE a.id < 50",
+        "SELECT a.id, COUNT(*) AS n, SUM(b.approx) FROM t a JOIN t b ON b.general = a.general GROUP BY a.id ORDER BY n, a.id",
+    ] {
+        assert_spills(&server, &mut sql, statement);
+    }
+}
+
+#[test]
+fn materialized_rows_spill() {
+    let (server, mut sql) = start();
+    for statement in [
+        "SELECT COUNT(*), SUM(LENGTH(w)) FROM (SELECT DISTINCT words AS w, doc FROM t LIMIT 100000) x",
+        "SELECT * FROM (SELECT id, words, exact, doc, moment, span, kind FROM t LIMIT 20000) x WHERE id > 7",
+        "WITH c AS (SELECT id, words, other FROM t LIMIT 20000) \
+         SELECT a.id, b.id, b.words FROM c a LEFT JOIN c b ON b.other = a.id",
+        "SELECT a.id, x.words FROM t a JOIN (SELECT words, exact, small FROM t LIMIT 20000) x ON x.exact = a.exact",
+        "SELECT words, id FROM t UNION ALL SELECT general, other FROM t",
+        "SELECT words, small FROM t UNION SELECT CONCAT(words, 'y'), small FROM t",
+        "SELECT words FROM t UNION SELECT words FROM t WHERE id < 7000 UNION ALL SELECT general FROM t WHERE id < 10",
+        "(SELECT words, doc FROM t) UNION (SELECT bytes, doc FROM t) ORDER BY 1, 2 LIMIT 5000, 200",
     ] {
         assert_spills(&server, &mut sql, statement);
     }

@@ -9,6 +9,7 @@
 
 use super::aggregate::append_key;
 use super::query::{cx_of, run};
+use super::row_set::{DistinctCollect, SpillingCollect};
 use super::state::{RowSet, States, size_of_row};
 use super::subquery::key_of;
 use super::{Exec, ExecError, ExecResult, ResultSink};
@@ -80,7 +81,19 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<
     let before = states.used();
     let mut inner = Exec::new(exec.shared, Some(&frame));
     let rows = match made {
-        RowsPlan::Select(plan) => select(plan, &mut inner)?,
+        RowsPlan::Select(plan) => {
+            let mut collect = SpillingCollect::new(states);
+            run(plan, &mut inner, &mut collect)?;
+            return Ok(kept((address, key), collect.finish()?, before, states));
+        }
+        RowsPlan::Set(set) if set.rest.iter().all(|term| term.op == SetOp::Union) => {
+            return Ok(kept(
+                (address, key),
+                union(set, &mut inner)?,
+                before,
+                states,
+            ));
+        }
         RowsPlan::Set(set) => combined(set, &mut inner)?,
         RowsPlan::Values(rows) => {
             let arena = Bump::new();
@@ -97,15 +110,53 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<
         RowsPlan::Recursive(plan) => recursive(plan, derived, &mut inner)?,
         RowsPlan::Working => Vec::new(),
     };
-    let held = rows.iter().map(|r| size_of_row(r)).sum();
-    states.settle(before, held);
-    let rows = Rc::new(RowSet {
+    let set = RowSet {
+        held: rows.iter().map(|r| size_of_row(r)).sum(),
         rows,
-        held,
         ..RowSet::default()
-    });
+    };
+    Ok(kept((address, key), set, before, states))
+}
+
+/// Keeps the rows of a derived table under its address and the values they depend on. Of what
+/// was held since `before`, they are left.
+fn kept((address, key): (usize, Vec<u8>), set: RowSet, before: u64, states: &States) -> Rc<RowSet> {
+    states.settle(before, set.held);
+    let rows = Rc::new(set);
     states.keep_rows(address, key, rows.clone());
-    Ok(rows)
+    rows
+}
+
+/// The rows of UNIONs. The last that is not ALL tells apart all rows up to it.
+fn union(set: &SetPlan, exec: &mut Exec<'_>) -> ExecResult<RowSet> {
+    let states = exec.shared.states;
+    let before = states.used();
+    let distinct = set.rest.iter().rposition(|term| !term.all);
+    let rest = set.rest.iter().map(|term| &term.plan);
+    let mut terms = std::iter::once(&set.first).chain(rest);
+    let mut all = SpillingCollect::new(states);
+    if let Some(last) = distinct {
+        let key_of = |row: &[ValueRef<'_>]| {
+            let mut key = Vec::new();
+            for (item, value) in set.first.items.iter().zip(row) {
+                append_key(*value, &item.ty, &mut key);
+            }
+            key
+        };
+        let mut collect = DistinctCollect::new(key_of, states);
+        for plan in terms.by_ref().take(last + 2) {
+            exec.check_cancelled()?;
+            run(plan, exec, &mut collect)?;
+            states.settle(before, collect.held());
+        }
+        all = collect.finish()?;
+    }
+    for plan in terms {
+        exec.check_cancelled()?;
+        run(plan, exec, &mut all)?;
+        states.settle(before, all.held());
+    }
+    Ok(all.finish()?)
 }
 
 fn select(plan: &QueryPlan, exec: &mut Exec<'_>) -> ExecResult<Vec<Vec<Value>>> {

@@ -9,6 +9,7 @@ use super::fetch::Cursor;
 use super::join::{BATCH, Tuple};
 use super::pruning::Pruning;
 use super::query::{all_true, cx_of};
+use super::row_set::RowCursor;
 use super::scan::{extended, fetch_slots, slot_of};
 use super::show::{Progress, columns_of_entries, copied_slot, show_entries, show_rows};
 use super::state::RowSet;
@@ -34,7 +35,7 @@ pub(super) enum DrivingScan<'p> {
     /// Rows that the server makes up.
     Virtual { rows: Vec<Vec<Value>>, done: bool },
     /// Rows of another query.
-    Derived { rows: Rc<RowSet>, next: usize },
+    Derived { rows: Rc<RowSet>, cursor: RowCursor },
 }
 
 /// A scan of a stored table.
@@ -90,7 +91,8 @@ impl<'p> DrivingScan<'p> {
             }
             Origin::Derived(rows) => {
                 let rows = derived::rows(rows, &[], exec)?;
-                return Ok(DrivingScan::Derived { rows, next: 0 });
+                let cursor = RowCursor::default();
+                return Ok(DrivingScan::Derived { rows, cursor });
             }
         };
         let arena = Bump::new();
@@ -142,13 +144,12 @@ impl<'p> DrivingScan<'p> {
                 *done = true;
                 values_that_match(scan, rows.iter(), empty, exec, arena).map(Some)
             }
-            DrivingScan::Derived { rows, next } => {
-                let batch = rows.rows.iter().skip(*next).take(BATCH);
-                *next += BATCH;
-                if batch.len() == 0 {
+            DrivingScan::Derived { rows, cursor } => {
+                let batch = cursor.next(rows, BATCH)?;
+                if batch.is_empty() {
                     return Ok(None);
                 }
-                values_that_match(scan, batch, empty, exec, arena).map(Some)
+                values_that_match(scan, batch.iter(), empty, exec, arena).map(Some)
             }
             DrivingScan::Stored(stored) => stored.next(plan, scan, empty, exec, arena),
         }

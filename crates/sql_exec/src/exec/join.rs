@@ -20,6 +20,7 @@ use super::join_hash_table::JoinHashTable;
 use super::materialized::{Materialized, MaterializedTables, SpilledInputs, number_key};
 use super::profile::Role;
 use super::query::{all_true, cx_of};
+use super::row_set::RowCursor;
 use super::rows::Demand;
 use super::scan::slot_of;
 use super::spilled_build::{Judged, SpilledBuild};
@@ -335,7 +336,8 @@ impl<'h> Inner<'h> {
                 let mut out = Vec::with_capacity(batch.len());
                 for (_, tuple) in batch {
                     let rows = derived::rows(derived, tuple, exec)?;
-                    out.push(rows.rows.iter().map(|r| slot_of(r, &cx)).collect());
+                    let all = RowCursor::default().next(&rows, usize::MAX)?;
+                    out.push(all.iter().map(|r| slot_of(r, &cx)).collect());
                 }
                 return Ok(Candidates::Lists(out));
             }

@@ -19,9 +19,11 @@ use super::join_hash_table::JoinHashTable;
 use super::profile::Role;
 use super::pruning::Pruning;
 use super::query::cx_of;
+use super::row_set::RowCursor;
 use super::scan::{fetch_slots, slot_of};
 use super::show::{Progress, copied_slot, show_entries, show_rows};
 use super::spilled_build::{SpilledBuild, SpillingBuild};
+use super::state::RowSet;
 use super::{Exec, ExecError, ExecResult};
 use crate::bind::Origin;
 use crate::error::SqlError;
@@ -171,6 +173,10 @@ impl<'h> MaterializedTables<'h> {
             }
             Origin::Derived(derived) => {
                 let rows = derived::rows(derived, &[], exec)?;
+                // In memory they are copied.
+                if rows.file.is_some() || exec.shared.states.exceeds(rows.held) {
+                    return self.spill_rows(join, &rows, exec);
+                }
                 let cx = cx_of(exec, arena);
                 rows.rows.iter().map(|r| slot_of(r, &cx)).collect()
             }
@@ -191,6 +197,38 @@ impl<'h> MaterializedTables<'h> {
         };
         self.count((0, false), exec)?;
         Ok(self.keep(scan.slot, Materialized::Kept { rows, table }))
+    }
+
+    /// Writes the rows of a derived table to temporary files.
+    fn spill_rows<'x: 'h>(
+        &mut self,
+        join: &'h Join,
+        rows: &RowSet,
+        exec: &Exec<'x>,
+    ) -> ExecResult<Rc<Materialized<'h>>> {
+        let (scan, states) = (&join.right, exec.shared.states);
+        let mut build = SpillingBuild::new(None, join.hash_keys(), states)?;
+        let mut cursor = RowCursor::default();
+        let mut arena = Bump::new();
+        loop {
+            exec.check_cancelled()?;
+            arena.reset();
+            let batch = cursor.next(rows, BATCH)?;
+            if batch.is_empty() {
+                break;
+            }
+            let cx = cx_of(exec, &arena);
+            let mut tuple: Vec<Slot<'_>> = self.empty().to_vec();
+            for row in batch.iter() {
+                if let Some(place) = tuple.get_mut(scan.slot) {
+                    *place = slot_of(row, &cx);
+                }
+                build.add((&tuple, scan.slot), &cx, states)?;
+            }
+        }
+        let build = build.finish(states)?;
+        exec.note_spilled(&join.right, Role::Scan, (1, build.bytes()));
+        Ok(self.keep(scan.slot, Materialized::Spilled(build)))
     }
 
     /// Notes that the consumer gets rows.

@@ -48,6 +48,7 @@ pub mod profile;
 mod project;
 pub mod pruning;
 pub mod query;
+mod row_set;
 mod rows;
 mod rowstore;
 mod scan;

@@ -448,8 +448,8 @@ impl<'p> SortBuffer<'p> {
         window: Window,
         states: &States,
     ) -> ExecResult<u64> {
-        sink.columns(&self.plan.columns)?;
         if !self.runs.is_empty() {
+            sink.columns(&self.plan.columns)?;
             return if self.compares_all() {
                 self.send_distinct_runs(sink, window, states)
             } else {
@@ -459,6 +459,7 @@ impl<'p> SortBuffer<'p> {
         if !self.order.keys.is_empty() {
             self.sort()?;
         }
+        sink.columns(&self.plan.columns)?;
         let skip = usize::try_from(window.offset).unwrap_or(usize::MAX);
         let take = usize::try_from(window.count).unwrap_or(usize::MAX);
         let width = self.plan.items.len();

@@ -105,7 +105,7 @@ impl<'h> SpillingBuild<'h> {
         let by_bytes: ByBytes = |a, b| a.cmp(b);
         Ok(SpillingBuild {
             table,
-            rows: RecordWriter::create(states, BLOCK)?,
+            rows: RecordWriter::create(states.temp_dir()?, BLOCK)?,
             keys,
             index: (!keys.is_empty()).then(|| Sorter::new(by_bytes)),
             hasher: RandomState::default(),
@@ -169,7 +169,7 @@ struct Index {
 impl Index {
     fn new(sorter: Sorter<ByBytes>, hasher: RandomState, states: &States) -> ExecResult<Index> {
         let mut sorted = sorter.finish(states)?;
-        let mut file = RecordWriter::create(states, BLOCK)?;
+        let mut file = RecordWriter::create(states.temp_dir()?, BLOCK)?;
         let mut blocks: Vec<(u64, Position)> = Vec::new();
         while sorted.advance()? {
             let (key, value) = sorted.record();

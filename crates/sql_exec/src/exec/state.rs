@@ -5,6 +5,7 @@
 //! the plan outlives the execution. Rows kept count against one limit of the
 //! statement, as do those that sorts, groups and joins hold.
 
+use super::spill::records::RecordFile;
 use crate::error::SqlError;
 use crate::memory::refused;
 use porpoise_base::memory::MemoryTracker;
@@ -19,8 +20,10 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Rows that were kept.
 #[derive(Debug, Default)]
 pub struct RowSet {
-    /// The rows.
+    /// The rows in memory.
     pub rows: Vec<Vec<Value>>,
+    /// All rows, if they are in a temporary file.
+    pub(super) file: Option<RecordFile>,
     /// For sets that are only asked whether they contain something: the rows
     /// without NULL, encoded so that equal ones are equal bytes.
     pub hashed: Option<HashSet<Vec<u8>>>,
@@ -141,6 +144,11 @@ impl States {
             tracker.hold_always(bytes);
         }
         self.used.set(self.used.get().saturating_add(bytes));
+    }
+
+    /// Whether so many bytes more are to be kept in files rather than in memory.
+    pub(super) fn exceeds(&self, bytes: u64) -> bool {
+        bytes > self.headroom() && self.spill_dir().is_some()
     }
 
     /// Bytes that the statement may hold before its operators spill.

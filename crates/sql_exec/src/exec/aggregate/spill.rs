@@ -33,6 +33,7 @@ use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, ExprKind, Load};
 use crate::plan::physical::Aggregate;
 use bumpalo::Bump;
+use porpoise_base::sorting;
 use porpoise_types::{Value, ValueRef};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -358,7 +359,7 @@ impl Groups<'_> {
             let mut keys: Vec<(&Vec<u8>, usize)> = Vec::with_capacity(self.by_key.len());
             keys.extend(self.by_key.iter().map(|(key, at)| (key, *at)));
             // In the order of their first rows, by which they are numbered.
-            keys.sort_unstable_by_key(|(_, at)| *at);
+            sorting::sort_by(&mut keys, sorting::CHEAP, |a, b| a.1.cmp(&b.1))?;
             for (key, at) in keys {
                 let own = self.accumulators.get(at * width..(at + 1) * width);
                 if let Some(group) = self.list.get(at) {

@@ -10,14 +10,14 @@
 //! 2. Every block is a checkpoint ([`porpoise_base::interrupt`]), and its reading or writing is
 //!    announced as a wait ([`porpoise_base::blocking`]).
 
-use super::super::state::States;
 use crate::error::SqlError;
 use porpoise_base::blocking::blocking;
 use porpoise_base::interrupt::check;
-use porpoise_base::temp_files::TempFile;
+use porpoise_base::temp_files::{TempDir, TempFile};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Version of the format of temporary files.
 const TEMP_FORMAT_VERSION: u32 = 1;
@@ -97,8 +97,10 @@ pub(in crate::exec) struct RecordWriter {
 
 impl RecordWriter {
     /// Creates a file with blocks of about `size` bytes.
-    pub(in crate::exec) fn create(states: &States, size: usize) -> Result<RecordWriter, SqlError> {
-        let dir = states.temp_dir()?;
+    pub(in crate::exec) fn create(
+        dir: &Arc<TempDir>,
+        size: usize,
+    ) -> Result<RecordWriter, SqlError> {
         let file = blocking(|| dir.create()).map_err(|error| {
             let text = format!(
                 "Can't create a temporary file in '{}' (OS errno {} - {error})",

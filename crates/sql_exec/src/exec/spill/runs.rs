@@ -46,7 +46,7 @@ impl Runs {
     ) -> Result<(), SqlError> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
-            none => none.insert(RecordWriter::create(states, BLOCK)?),
+            none => none.insert(RecordWriter::create(states.temp_dir()?, BLOCK)?),
         };
         let start = writer.length();
         for (key, value) in records {
@@ -78,7 +78,7 @@ impl Runs {
         let fan_in = (states.headroom() / block).clamp(2, MAX_FAN_IN);
         let fan_in = usize::try_from(fan_in).unwrap_or(2);
         while runs.len() > fan_in {
-            let mut next = RecordWriter::create(states, BLOCK)?;
+            let mut next = RecordWriter::create(states.temp_dir()?, BLOCK)?;
             let mut longer = Vec::new();
             for part in runs.chunks(fan_in) {
                 let start = next.length();

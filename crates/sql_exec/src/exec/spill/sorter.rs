@@ -63,6 +63,11 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering + Copy> Sorter<C> {
         Ok(())
     }
 
+    /// Bytes counted with the statement.
+    pub(in crate::exec) fn held(&self) -> u64 {
+        self.counted
+    }
+
     /// Number of runs, and the bytes of their file.
     pub(in crate::exec) fn size(&self) -> (u64, u64) {
         self.runs.size()

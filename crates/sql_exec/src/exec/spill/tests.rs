@@ -123,7 +123,7 @@ fn records_are_read_in_order_and_by_position() {
     let place = Place::new("records", None);
     let states = place.states(u64::MAX);
     let records = records(2_000, 300, &mut fastrand::Rng::with_seed(5));
-    let mut writer = RecordWriter::create(&states, 4096).unwrap();
+    let mut writer = RecordWriter::create(states.temp_dir().unwrap(), 4096).unwrap();
     let mut positions = Vec::new();
     for (key, value) in &records {
         positions.push(writer.add(key, value).unwrap());
