@@ -6,9 +6,9 @@ use crate::definition::{self, Naming, copy};
 use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::parse::ast::{CreateTable, OnDuplicateRow, Query};
-use crate::plan::dml::InsertPlan;
-use crate::plan::planned::{Plan, Planned};
+use crate::plan::planned::Planned;
 use crate::plan::select::{PlanCx, Reads, plan_query};
+use crate::plan::sinks::{Insert, InsertRows, Plan};
 use crate::plan::{QueryPlan, ResultColumn};
 use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::{Catalog, Table};
@@ -153,11 +153,10 @@ impl SqlSession {
                 let at = table.column(n);
                 at.ok_or_else(|| SqlError::unknown_column(n, "field list"))
             });
-            let plan = InsertPlan {
+            let plan = Insert {
                 table: table.clone(),
                 columns: columns.collect::<Result<Vec<usize>>>()?,
-                rows: Vec::new(),
-                source: Some(Box::new(source)),
+                rows: InsertRows::Query(Box::new(source)),
                 mode,
                 on_duplicate: Vec::new(),
                 beside: Vec::new(),

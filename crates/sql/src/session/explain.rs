@@ -7,7 +7,8 @@ use crate::exec::ResultSink;
 use crate::exec::profile::Profile;
 use crate::parse::ast::{Explain, ExplainTarget};
 use crate::plan::ResultColumn;
-use crate::plan::planned::{Plan, Planned};
+use crate::plan::planned::Planned;
+use crate::plan::sinks::{Change, Plan, Targets};
 use crate::show::explain;
 use porpoise_types::{ColumnType, ValueRef};
 use std::sync::Arc;
@@ -47,7 +48,14 @@ impl SqlSession {
             Ok(Arc::new(plan))
         })?;
         self.cx.check_explain(&plan)?;
-        if explain.analyze && matches!(&plan.plan, Plan::Update(_) | Plan::Delete(_)) {
+        let immediate = matches!(
+            &plan.plan,
+            Plan::Change(Change {
+                targets: Targets::Immediate(_),
+                ..
+            })
+        );
+        if explain.analyze && immediate {
             return explain::not_run().send(&mut self.cx, sink);
         }
         let profile = if explain.analyze {

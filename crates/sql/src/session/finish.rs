@@ -1,12 +1,11 @@
 //! The end of a statement that succeeded: its transaction, and the counts in its reply.
 
-use super::run::Done;
 use super::transaction::OpenTxn;
 use super::{CLIENT_FOUND_ROWS, Outcome, SqlSession};
 use crate::error::Result;
 use crate::exec::Changes;
-use crate::plan::multi::MultiPlan;
-use crate::plan::planned::Plan;
+use crate::exec::statement::Done;
+use crate::plan::sinks::{Change, ChangeKind, Plan};
 use crate::server::Counters;
 use crate::vars::VarValue;
 use porpoise_kv::CommitPosition;
@@ -70,14 +69,17 @@ impl SqlSession {
                     // Rows that ON DUPLICATE KEY UPDATE found as they were to be.
                     outcome.affected_rows += changes.matched;
                 }
-                if p.rows.len() > 1 || p.source.is_some() {
+                if p.values().len() != 1 {
                     outcome.info = format!(
                         "Records: {}  Duplicates: {}  Warnings: {warnings}",
                         changes.records, changes.duplicates
                     );
                 }
             }
-            Plan::Update(_) | Plan::Multi(MultiPlan { delete: false, .. }) => {
+            Plan::Change(Change {
+                kind: ChangeKind::Update,
+                ..
+            }) => {
                 Counters::add(&self.cx.server.counters.updates);
                 outcome.info = format!(
                     "Rows matched: {}  Changed: {}  Warnings: {warnings}",
@@ -87,7 +89,7 @@ impl SqlSession {
                     outcome.affected_rows = changes.matched;
                 }
             }
-            Plan::Delete(_) | Plan::Multi(_) => Counters::add(&self.cx.server.counters.deletes),
+            Plan::Change(_) => Counters::add(&self.cx.server.counters.deletes),
             Plan::Select(_) => {}
         }
         if let Some(id) = changes.insert_id {

@@ -22,12 +22,12 @@ use super::transaction::OpenTxn;
 use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::exec::state::States;
-use crate::exec::{self, Changes, ConflictPolicy, Exec, ExecError, ResultSink, Shared};
-use crate::parse::ast::{DeleteTarget, Statement};
-use crate::plan::multi;
-use crate::plan::planned::{Plan, Planned};
-use crate::plan::select::{self, PlanCx, Reads};
-use crate::plan::{dml, insert};
+use crate::exec::statement::{self, Done};
+use crate::exec::{self, ConflictPolicy, Exec, ExecError, ResultSink, Shared};
+use crate::parse::ast::Statement;
+use crate::plan::planned::{Planned, plan_statement};
+use crate::plan::select::{PlanCx, Reads};
+use crate::plan::sinks::Plan;
 use crate::results;
 use crate::server::Counters;
 use crate::timer::ArmedDeadline;
@@ -48,12 +48,6 @@ const RESTARTS: usize = 16;
 
 /// Plans of one statement, remade because definitions changed meanwhile.
 const REPLANS: usize = 100;
-
-/// Result of one run of a plan.
-pub(super) enum Done {
-    Rows(u64),
-    Changes(Changes),
-}
 
 /// Parameters of all runs of a statement.
 struct RunCx {
@@ -82,39 +76,25 @@ impl SqlSession {
         Ok(Some(Planned::new(plan, reads.uses.take())))
     }
 
-    /// The plan of a statement that reads or changes rows; `None` for others.
+    /// The plan of a statement, within what the session's settings allow.
     fn plan_kind(&self, statement: &Statement<'_>, cx: &PlanCx<'_>) -> Result<Option<Plan>> {
-        let plan = match statement {
-            // Its rows go into variables, by a statement of its own.
-            Statement::Query(query) if query.into.is_some() => return Ok(None),
-            Statement::Query(query) => {
-                let mut plan = select::plan_query(query, cx)?;
-                if let Some(limit) = self.cx.settings.select_limit {
-                    plan.limit_to(crate::bind::literal::integer(limit));
-                }
-                Plan::Select(plan)
-            }
-            Statement::Insert(insert) => Plan::Insert(insert::plan_insert(insert, cx)?),
+        match statement {
             Statement::Update(update) => {
                 self.check_safe(update.filter.is_some() || update.limit.is_some())?;
-                if dml::of_one_table(update) {
-                    Plan::Update(dml::plan_update(update, cx)?)
-                } else {
-                    Plan::Multi(multi::plan_update(update, cx)?)
-                }
             }
             Statement::Delete(delete) => {
                 self.check_safe(delete.filter.is_some() || delete.limit.is_some())?;
-                match &delete.target {
-                    DeleteTarget::One(_) => Plan::Delete(dml::plan_delete(delete, cx)?),
-                    DeleteTarget::Many { .. } => Plan::Multi(multi::plan_delete(delete, cx)?),
-                }
             }
-            _ => return Ok(None),
-        };
+            _ => {}
+        }
+        let mut plan = plan_statement(statement, cx)?;
+        if let (Some(Plan::Select(query)), Some(limit)) = (&mut plan, self.cx.settings.select_limit)
+        {
+            query.limit_to(crate::bind::literal::integer(limit));
+        }
         // A search that was left early planned nothing that may be kept.
         interrupt::outcome()?;
-        Ok(Some(plan))
+        Ok(plan)
     }
 
     /// `sql_safe_updates`.
@@ -413,23 +393,9 @@ impl SqlSession {
         };
         let mut exec = Exec::new(&shared, None);
         exec.env.counted_rows.set(None);
-        let done = match plan {
-            Plan::Select(p) => {
-                let mut sink = results::RecodingSink::new(sink, &self.cx.settings);
-                exec::query::run(p, &mut exec, &mut sink).map(Done::Rows)
-            }
-            Plan::Insert(p) => {
-                let ids = self.cx.settings.auto_increment;
-                exec::insert::insert(p, &mut exec, ids).map(Done::Changes)
-            }
-            Plan::Update(p) => exec::dml::update(p, &mut exec).map(Done::Changes),
-            Plan::Delete(p) => exec::dml::delete(p, &mut exec).map(Done::Changes),
-            // EXPLAIN ANALYZE: rows are found, and locked, but not changed.
-            Plan::Multi(p) if shared.profile.is_some() => {
-                exec::query::run(&p.select, &mut exec, sink).map(Done::Rows)
-            }
-            Plan::Multi(p) => exec::multi::run(p, &mut exec).map(Done::Changes),
-        };
+        let ids = self.cx.settings.auto_increment;
+        let mut sink = results::RecodingSink::new(sink, &self.cx.settings);
+        let done = statement::run(plan, &mut exec, ids, &mut sink);
         match done {
             Err(ExecError::Error(_)) if states.restart.get() => Err(ExecError::Restart),
             done => done,

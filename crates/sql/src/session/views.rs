@@ -6,7 +6,6 @@ use crate::parse::LexMode;
 use crate::parse::ast::{CreateView, DropTables};
 use crate::parse::print;
 use crate::plan::QueryPlan;
-use crate::plan::planned::Plan;
 use crate::plan::select::{PlanCx, Reads, plan_query};
 use crate::plan::views;
 use bumpalo::Bump;
@@ -55,7 +54,7 @@ impl SqlSession {
         self.cx.volatile.set(false);
         let plan = plan_query(create.query, &cx);
         let plan = plan.map_err(|e| self.cx.hide(e, &reads.uses.names()))?;
-        self.refuse_variables(&Plan::Select(plan.clone()))?;
+        self.refuse_variables(&plan)?;
         self.check_sources(&plan, &reads)?;
         let spelled = views::spelled_out(&arena, create.query, &cx)?;
         let query = print::query(&spelled, LexMode::default());
@@ -122,19 +121,17 @@ impl SqlSession {
     }
 
     /// 1351: a view depends on no variable of a session.
-    fn refuse_variables(&self, plan: &Plan) -> Result<()> {
+    fn refuse_variables(&self, plan: &QueryPlan) -> Result<()> {
         let mut found = self.cx.volatile.get();
-        if let Plan::Select(plan) = plan {
-            plan.expressions(&mut |e| {
-                e.walk(&mut |e| {
-                    use crate::expr::ExprKind as E;
-                    found |= matches!(
-                        e.kind,
-                        E::UserVariable(_) | E::AssignVariable(..) | E::Param(_)
-                    );
-                });
+        plan.expressions(&mut |e| {
+            e.walk(&mut |e| {
+                use crate::expr::ExprKind as E;
+                found |= matches!(
+                    e.kind,
+                    E::UserVariable(_) | E::AssignVariable(..) | E::Param(_)
+                );
             });
-        }
+        });
         if found {
             let text = "View's SELECT contains a variable or parameter";
             Err(SqlError::new(1351, "HY000", text))

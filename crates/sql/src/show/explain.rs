@@ -16,12 +16,11 @@ use crate::exec::pruning::Pruning;
 use crate::expr::eval::{Env, EvalCx};
 use crate::expr::query::Subquery;
 use crate::expr::{Expr, ExprKind};
-use crate::parse::ast::Explain;
-use crate::plan::derived::{Derived, RowsPlan, rows_of};
-use crate::plan::dml::NewValue;
+use crate::parse::ast::{Explain, SetOp};
+use crate::plan::derived::{Derived, TableOperator, operator_of};
 use crate::plan::physical::{AggregateMethod, DistinctMethod, Join, JoinKind, JoinMethod};
-use crate::plan::planned::Plan;
 use crate::plan::scan::{Access, Scan};
+use crate::plan::sinks::{ChangeKind, Plan};
 use crate::plan::{QueryPlan, plan_of};
 use bumpalo::Bump;
 use porpoise_rows::InsertMode;
@@ -122,42 +121,31 @@ fn rows(plan: &Plan, env: &Env, params: &[ValueRef<'_>]) -> Rows {
         env,
         params,
     };
+    let mut kind = None;
     match plan {
-        Plan::Select(p) => lines.select(p, 1, None),
+        Plan::Select(_) => {}
         Plan::Insert(p) => {
             let mut row = line("INSERT", Some(&p.table.name), Some("ALL"), "");
             if let (Some(cell), Some(_)) = (row.get_mut(3), &p.table.partitioning) {
                 *cell = partition_names(&p.table, p.partitions.as_deref());
             }
             lines.push(1, row);
-            if let Some(source) = &p.source {
-                lines.select(source, 1, None);
-            }
         }
-        Plan::Update(p) => {
-            let t = &p.target;
-            let extra = extra((&t.scan, None), !t.order_by.is_empty(), false);
-            lines.table(1, ("UPDATE", &extra), &t.source, &t.scan);
-            let values = p.set.iter().filter_map(|(_, value)| match value {
-                NewValue::Expr(e) => Some(e),
-                NewValue::Default => None,
-            });
-            let conditions = t.scan.filter.iter().chain(&t.constant);
-            conditions.chain(values).for_each(|e| lines.queries_of(e));
-        }
-        Plan::Multi(p) => {
-            let kind = if p.delete { "DELETE" } else { "UPDATE" };
-            lines.select(&p.select, 1, Some(kind));
-        }
-        Plan::Delete(p) => {
-            let t = &p.target;
-            let extra = extra((&t.scan, None), !t.order_by.is_empty(), false);
-            lines.table(1, ("DELETE", &extra), &t.source, &t.scan);
-            let conditions = t.scan.filter.iter().chain(&t.constant);
-            conditions.for_each(|e| lines.queries_of(e));
-        }
+        Plan::Change(p) => kind = Some(verb(p.kind)),
     }
+    if let Some(input) = plan.input() {
+        lines.select(input, 1, kind);
+    }
+    plan.sink_expressions(&mut |e| lines.queries_of(e));
     rows
+}
+
+/// The statement that changes rows so.
+pub(super) fn verb(kind: ChangeKind) -> &'static str {
+    match kind {
+        ChangeKind::Update => "UPDATE",
+        ChangeKind::Delete => "DELETE",
+    }
 }
 
 /// Adds the lines for foreign keys.
@@ -174,17 +162,12 @@ fn foreign_keys(catalog: &Catalog, plan: &Plan, rows: &mut Rows) {
                 explain_keys::updated(catalog, &p.table, set, rows);
             }
         }
-        Plan::Update(p) => {
-            let set = p.set.iter().map(|(at, _)| *at);
-            explain_keys::updated(catalog, &p.target.table, set, rows);
-        }
-        Plan::Delete(p) => explain_keys::deleted(catalog, &p.target.table, rows),
-        Plan::Multi(p) => {
-            for target in &p.targets {
+        Plan::Change(p) => {
+            for target in p.targets.all() {
                 let set = target.set.iter().map(|(at, _)| *at);
-                match p.delete {
-                    true => explain_keys::deleted(catalog, &target.table, rows),
-                    false => explain_keys::updated(catalog, &target.table, set, rows),
+                match p.kind {
+                    ChangeKind::Delete => explain_keys::deleted(catalog, &target.table, rows),
+                    ChangeKind::Update => explain_keys::updated(catalog, &target.table, set, rows),
                 }
             }
         }
@@ -245,12 +228,6 @@ fn partition_names(table: &Table, which: Option<&[usize]>) -> Value {
 }
 
 impl Lines<'_> {
-    fn table(&mut self, id: u64, (kind, extra): (&str, &str), source: &Source, scan: &Scan) {
-        let mut row = scan_line(kind, source, scan, extra);
-        self.set_partitions(source, scan, &mut row);
-        self.push(id, row);
-    }
-
     /// The partitions that the scan looks into, as far as constants say.
     fn set_partitions(&self, source: &Source, scan: &Scan, row: &mut [Value]) {
         let Some(table) = source.table().filter(|t| t.partitioning.is_some()) else {
@@ -308,7 +285,7 @@ impl Lines<'_> {
             let mut row = scan_line(kind, source, scan, &extra);
             self.set_partitions(source, scan, &mut row);
             if let Origin::Derived(rows) = &source.origin
-                && !matches!(rows_of(rows), RowsPlan::Working)
+                && !matches!(operator_of(rows), TableOperator::WorkingTable)
             {
                 let number = self.number();
                 derived.push((number, rows));
@@ -325,18 +302,22 @@ impl Lines<'_> {
     }
 
     fn derived(&mut self, derived: &Derived, number: u64) {
-        let queries = rows_of(derived).selects();
-        if queries.is_empty() {
+        let inputs = operator_of(derived).inputs();
+        if inputs.is_empty() {
             self.push(number, line("DERIVED", None, None, "No tables used"));
         }
-        for (at, plan) in queries.into_iter().enumerate() {
-            match at {
-                0 => self.select(plan, number, Some("DERIVED")),
-                _ => {
-                    let number = self.number();
-                    self.select(plan, number, Some("UNION"));
-                }
-            }
+        for (op, plan) in inputs {
+            let Some(op) = op else {
+                self.select(plan, number, Some("DERIVED"));
+                continue;
+            };
+            let number = self.number();
+            let kind = match op {
+                SetOp::Union => "UNION",
+                SetOp::Intersect => "INTERSECT",
+                SetOp::Except => "EXCEPT",
+            };
+            self.select(plan, number, Some(kind));
         }
     }
 

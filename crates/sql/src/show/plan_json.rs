@@ -9,10 +9,10 @@ use super::expression::Printer;
 use crate::bind::{Origin, Source};
 use crate::expr::query::Subquery;
 use crate::expr::{Expr, ExprKind};
-use crate::plan::derived::{Derived, RowsPlan, rows_of};
+use crate::plan::derived::{Derived, TableOperator, operator_of};
 use crate::plan::physical::{AggregateMethod, DistinctMethod, Join, JoinKind};
-use crate::plan::planned::Plan;
 use crate::plan::scan::{Access, Scan};
+use crate::plan::sinks::{Change, ChangeKind, Plan};
 use crate::plan::{QueryPlan, plan_of};
 use porpoise_types::ValueRef;
 use std::fmt::Write as _;
@@ -95,6 +95,8 @@ pub struct Document<'d> {
     params: &'d [ValueRef<'d>],
     next: u64,
     shown: Vec<Arc<Subquery>>,
+    /// The change whose input is shown next.
+    change: Option<&'d Change>,
 }
 
 impl<'d> Document<'d> {
@@ -104,43 +106,44 @@ impl<'d> Document<'d> {
             params,
             next: 0,
             shown: Vec::new(),
+            change: None,
         }
     }
 
     /// The text for a plan.
-    pub fn text(&mut self, plan: &Plan) -> String {
-        let block = match plan {
-            Plan::Select(p) => self.block(p),
-            Plan::Insert(p) => {
-                let table = Json::Object(vec![
-                    ("insert", Json::Bool(true)),
-                    ("table_name", text(&p.table.name)),
-                    ("access_type", text("ALL")),
-                ]);
-                let mut members = vec![("select_id", Json::Number(1)), ("table", table)];
-                if let Some(source) = &p.source {
-                    members.push(("insert_from", self.block(source)));
-                }
-                Json::Object(members)
+    pub fn text(&mut self, plan: &'d Plan) -> String {
+        if let Plan::Change(change) = plan {
+            self.change = Some(change);
+        }
+        let mut block = plan
+            .input()
+            .map_or_else(Vec::new, |input| self.block(input));
+        if let Plan::Insert(insert) = plan {
+            let table = vec![
+                ("insert", Json::Bool(true)),
+                ("table_name", text(&insert.table.name)),
+                ("access_type", text("ALL")),
+            ];
+            let mut members = vec![
+                ("select_id", Json::Number(1)),
+                ("table", Json::Object(table)),
+            ];
+            if !block.is_empty() {
+                members.push(("insert_from", Json::Object(block)));
             }
-            Plan::Update(p) => self.changed("update", &p.target.source, &p.target.scan),
-            Plan::Delete(p) => self.changed("delete", &p.target.source, &p.target.scan),
-            Plan::Multi(p) => self.block(&p.select),
-        };
+            block = members;
+        }
+        let mut found = Vec::new();
+        plan.sink_expressions(&mut |e| queries_of(e, &mut found));
+        block.extend(self.attached(("update_value_subqueries", found)));
         let mut out = String::new();
-        Json::Object(vec![("query_block", block)]).print(0, &mut out);
+        Json::Object(vec![("query_block", Json::Object(block))]).print(0, &mut out);
         out
     }
 
-    fn changed(&mut self, what: &'static str, source: &Source, scan: &Scan) -> Json {
-        let mut table = vec![(what, Json::Bool(true))];
-        table.extend(self.table((scan, None), std::slice::from_ref(source)));
-        let table = Json::Object(table);
-        Json::Object(vec![("select_id", Json::Number(1)), ("table", table)])
-    }
-
-    fn block(&mut self, plan: &QueryPlan) -> Json {
+    fn block(&mut self, plan: &QueryPlan) -> Vec<(&'static str, Json)> {
         self.next += 1;
+        let change = self.change.take();
         let mut members = vec![("select_id", Json::Number(self.next))];
         let mut last = None;
         plan.scans(&mut |scan| last = Some(scan.estimate.cost));
@@ -148,7 +151,7 @@ impl<'d> Document<'d> {
             let total = Json::Object(vec![("query_cost", cost(last))]);
             members.push(("cost_info", total));
         }
-        let mut inner = self.joins(plan);
+        let mut inner = self.joins(plan, change);
         let aggregate = plan.rows().and_then(|rows| rows.aggregate());
         if let Some(aggregate) = aggregate.filter(|a| !a.group_by.is_empty()) {
             let hashes = matches!(aggregate.method, AggregateMethod::Hash);
@@ -173,6 +176,15 @@ impl<'d> Document<'d> {
         members.append(&mut inner);
         let mut found: Vec<Arc<Subquery>> = Vec::new();
         plan.expressions(&mut |e| queries_of(e, &mut found));
+        members.extend(self.attached(("attached_subqueries", found)));
+        members
+    }
+
+    /// Subqueries that are not shown yet.
+    fn attached(
+        &mut self,
+        (name, found): (&'static str, Vec<Arc<Subquery>>),
+    ) -> Option<(&'static str, Json)> {
         let mut inside = Vec::new();
         for query in found {
             if self.shown.iter().any(|q| Arc::ptr_eq(q, &query)) {
@@ -187,26 +199,39 @@ impl<'d> Document<'d> {
             inside.push(Json::Object(vec![
                 ("dependent", Json::Bool(dependent)),
                 ("cacheable", Json::Bool(query.fixed)),
-                ("query_block", block),
+                ("query_block", Json::Object(block)),
             ]));
         }
-        if !inside.is_empty() {
-            members.push(("attached_subqueries", Json::List(inside)));
-        }
-        Json::Object(members)
+        (!inside.is_empty()).then(|| (name, Json::List(inside)))
     }
 
-    fn joins(&mut self, plan: &QueryPlan) -> Vec<(&'static str, Json)> {
-        let mut tables: Vec<(&Scan, Option<&Join>)> = Vec::new();
-        plan.each_table(&mut |scan, join| tables.push((scan, join)));
-        match tables.as_slice() {
-            [] => vec![("message", text("No tables used"))],
-            [only] => vec![("table", Json::Object(self.table(*only, &plan.sources)))],
-            several => {
-                let each = several.iter().map(|one| {
-                    let table = Json::Object(self.table(*one, &plan.sources));
-                    Json::Object(vec![("table", table)])
-                });
+    fn joins(&mut self, plan: &QueryPlan, change: Option<&Change>) -> Vec<(&'static str, Json)> {
+        let mut tables: Vec<Vec<(&'static str, Json)>> = Vec::new();
+        plan.each_table(&mut |scan, join| {
+            let mut table = Vec::new();
+            let is_target = |change: &&Change| {
+                let targets = change.targets.all();
+                targets.iter().any(|target| target.slot == scan.slot)
+            };
+            if let Some(change) = change.filter(is_target) {
+                let verb = match change.kind {
+                    ChangeKind::Update => "update",
+                    ChangeKind::Delete => "delete",
+                };
+                table.push((verb, Json::Bool(true)));
+            }
+            table.extend(self.table((scan, join), &plan.sources));
+            tables.push(table);
+        });
+        let mut tables = tables
+            .into_iter()
+            .map(|table| ("table", Json::Object(table)));
+        match (tables.next(), tables.len()) {
+            (None, _) => vec![("message", text("No tables used"))],
+            (Some(only), 0) => vec![only],
+            (Some(first), _) => {
+                let all = std::iter::once(first).chain(tables);
+                let each = all.map(|table| Json::Object(vec![table]));
                 vec![("nested_loop", Json::List(each.collect()))]
             }
         }
@@ -276,7 +301,7 @@ impl<'d> Document<'d> {
             out.push(("attached_condition", text(printer.all(&conditions))));
         }
         if let Origin::Derived(derived) = &source.origin
-            && !matches!(rows_of(derived), RowsPlan::Working)
+            && !matches!(operator_of(derived), TableOperator::WorkingTable)
         {
             out.push(("materialized_from_subquery", self.derived(derived)));
         }
@@ -285,8 +310,8 @@ impl<'d> Document<'d> {
 
     fn derived(&mut self, derived: &Arc<Derived>) -> Json {
         let mut blocks: Vec<Json> = Vec::new();
-        for plan in rows_of(derived).selects() {
-            blocks.push(self.block(plan));
+        for (_, plan) in operator_of(derived).inputs() {
+            blocks.push(Json::Object(self.block(plan)));
         }
         let dependent = ("dependent", Json::Bool(!derived.free.is_empty()));
         let mut blocks = blocks.into_iter();

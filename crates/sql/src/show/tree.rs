@@ -10,12 +10,13 @@ use crate::bind::{Origin, Source};
 use crate::exec::profile::{Actual, Profile, Role};
 use crate::expr::query::Subquery;
 use crate::expr::{Expr, ExprKind};
-use crate::plan::derived::{Derived, RowsPlan, rows_of};
+use crate::parse::ast::SetOp;
+use crate::plan::derived::{SetOperation, TableOperator, operator_of};
 use crate::plan::physical::{
     Aggregate, AggregateMethod, Join, JoinKind, JoinMethod, ResultOperator, RowOperator, Sort,
 };
-use crate::plan::planned::Plan;
 use crate::plan::scan::{Access, Scan};
+use crate::plan::sinks::{Change, ChangeKind, Plan, Targets};
 use crate::plan::{QueryPlan, plan_of};
 use porpoise_rows::catalog::Table;
 use porpoise_types::ValueRef;
@@ -100,43 +101,22 @@ impl<'t> Tree<'t> {
 
     /// The text for a plan.
     pub fn text(&mut self, plan: &Plan) -> String {
-        let node = match plan {
-            Plan::Select(p) => self.select(p),
-            Plan::Insert(p) => {
-                let source = p.source.iter().map(|s| self.select(s)).collect();
-                Node::new(format!("Insert into {}", p.table.name), source)
-            }
-            Plan::Update(p) => {
-                let found = self.target(&p.target.source, &p.target.scan);
-                Node::new(
-                    format!("Update {} (immediate)", p.target.table.name),
-                    vec![found],
-                )
-            }
-            Plan::Delete(p) => {
-                let found = self.target(&p.target.source, &p.target.scan);
-                let name = &p.target.table.name;
-                Node::new(format!("Delete from {name} (immediate)"), vec![found])
-            }
-            Plan::Multi(p) => {
-                let what = if p.delete { "Delete from" } else { "Update" };
-                let names: Vec<&str> = p.targets.iter().map(|t| t.table.name.as_str()).collect();
-                let found = self.select(&p.select);
-                Node::new(
-                    format!("{what} {} (buffered)", names.join(", ")),
-                    vec![found],
-                )
-            }
+        let mut nodes: Vec<Node> = plan.input().map(|q| self.select(q)).into_iter().collect();
+        let mut values = Vec::new();
+        plan.sink_expressions(&mut |e| queries_of(e, &mut values));
+        nodes.extend(self.subqueries(values));
+        let sink = match plan {
+            Plan::Select(_) => None,
+            Plan::Insert(p) => Some(format!("Insert into {}", p.table.name)),
+            Plan::Change(p) => Some(change_text(p)),
         };
+        if let Some(sink) = sink {
+            nodes = vec![Node::new(sink, nodes)];
+        }
         let mut out = String::new();
-        node.print(0, &mut out);
+        nodes.iter().for_each(|node| node.print(0, &mut out));
         out.pop();
         out
-    }
-
-    fn target(&mut self, source: &Source, scan: &Scan) -> Node {
-        let sources = std::slice::from_ref(source);
-        self.scan(scan, &scan.filter, sources, "")
     }
 
     fn actual<T>(&self, part: &T, role: Role) -> Option<Option<Actual>> {
@@ -150,7 +130,14 @@ impl<'t> Tree<'t> {
         }
         let mut inside: Vec<Arc<Subquery>> = Vec::new();
         plan.expressions(&mut |e| queries_of(e, &mut inside));
-        for query in inside {
+        node.children.extend(self.subqueries(inside));
+        node
+    }
+
+    /// Subqueries that are not shown yet.
+    fn subqueries(&mut self, found: Vec<Arc<Subquery>>) -> Vec<Node> {
+        let mut nodes = Vec::new();
+        for query in found {
             if self.shown.iter().any(|q| Arc::ptr_eq(q, &query)) {
                 continue;
             }
@@ -162,10 +149,9 @@ impl<'t> Tree<'t> {
             };
             let text = format!("Select #{} (subquery; {how})", self.next);
             let child = plan_of(&query).map(|plan| self.select(plan));
-            node.children
-                .push(Node::new(text, child.into_iter().collect()));
+            nodes.push(Node::new(text, child.into_iter().collect()));
         }
-        node
+        nodes
     }
 
     fn printer<'p>(&self, sources: &'p [Source]) -> Printer<'p>
@@ -296,13 +282,19 @@ impl<'t> Tree<'t> {
         let Some(source) = sources.get(scan.slot) else {
             return Node::new("Nothing", Vec::new());
         };
-        let alias = &source.alias;
+        let alias = match source.alias.as_str() {
+            "" => "<temporary>",
+            alias => alias,
+        };
         let Some(table) = source.table() else {
-            let children = match &source.origin {
-                Origin::Derived(derived) => self.derived(derived),
-                _ => Vec::new(),
+            let operator = match &source.origin {
+                Origin::Derived(derived) => operator_of(derived),
+                _ => return Node::new(format!("Table scan on {alias}"), Vec::new()),
             };
-            return Node::new(format!("Table scan on {alias}"), children);
+            return match self.table(operator) {
+                Some(child) => Node::new(format!("Table scan on {alias}"), vec![child]),
+                None => Node::new(format!("Scan new records on {alias}"), Vec::new()),
+            };
         };
         let whole = matches!(scan.access, Access::FullScan { index: 0, .. });
         let covering = scan.is_covering() && !whole;
@@ -317,22 +309,70 @@ impl<'t> Tree<'t> {
         node
     }
 
-    fn derived(&mut self, derived: &Arc<Derived>) -> Vec<Node> {
-        if matches!(rows_of(derived), RowsPlan::Working) {
-            return Vec::new();
-        }
-        let queries: Vec<Node> = rows_of(derived)
-            .selects()
-            .into_iter()
-            .map(|plan| self.select(plan))
-            .collect();
-        let text = match queries.len() {
-            0 => "Rows fetched before execution",
-            1 => "Materialize",
-            _ => "Union materialize",
-        };
-        vec![Node::new(text, queries)]
+    /// A table operator; `None` of the rows of the iteration before.
+    fn table(&mut self, operator: &TableOperator) -> Option<Node> {
+        Some(match operator {
+            TableOperator::WorkingTable => return None,
+            TableOperator::Values(_) => Node::new("Rows fetched before execution", Vec::new()),
+            TableOperator::Materialize(plan) => Node::new("Materialize", vec![self.select(plan)]),
+            TableOperator::Set(set) => self.set(set),
+            TableOperator::Recursive(recursive) => {
+                let seed = self.select(&recursive.seed);
+                let steps = recursive
+                    .steps
+                    .iter()
+                    .map(|plan| self.select(plan))
+                    .collect();
+                let repeat = Node::new("Repeat until convergence", steps);
+                Node::new("Materialize recursive query", vec![seed, repeat])
+            }
+        })
     }
+
+    /// Set operations: one operator where all of them are the same.
+    fn set(&mut self, set: &SetOperation) -> Node {
+        let mut terms = set.rest.iter().map(|term| (term.op, term.all));
+        let first = terms.next();
+        let same = terms.all(|term| Some(term) == first);
+        let mut children = vec![self.select(&set.first)];
+        for term in &set.rest {
+            let node = self.select(&term.plan);
+            children.push(match same {
+                true => node,
+                false => Node::new(set_text(term.op, term.all), vec![node]),
+            });
+        }
+        match first.filter(|_| same) {
+            Some((op, all)) => Node::new(format!("{} materialize", set_text(op, all)), children),
+            None => Node::new("Set operations materialize", children),
+        }
+    }
+}
+
+fn set_text(op: SetOp, all: bool) -> &'static str {
+    match (op, all) {
+        (SetOp::Union, false) => "Union",
+        (SetOp::Union, true) => "Union all",
+        (SetOp::Intersect, false) => "Intersect",
+        (SetOp::Intersect, true) => "Intersect all",
+        (SetOp::Except, false) => "Except",
+        (SetOp::Except, true) => "Except all",
+    }
+}
+
+/// A sink that changes rows.
+fn change_text(change: &Change) -> String {
+    let verb = match change.kind {
+        ChangeKind::Update => "Update",
+        ChangeKind::Delete => "Delete from",
+    };
+    let how = match change.targets {
+        Targets::Immediate(_) => "immediate",
+        Targets::Buffered(_) => "buffered",
+    };
+    let targets = change.targets.all().iter();
+    let names: Vec<&str> = targets.map(|t| t.table.name.as_str()).collect();
+    format!("{verb} {} ({how})", names.join(", "))
 }
 
 /// A node under conditions, where there are any.

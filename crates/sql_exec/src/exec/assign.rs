@@ -9,7 +9,7 @@ use super::{Exec, ExecResult};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::{Expr, convert};
-use crate::plan::dml::{NewValue, ViewCheck};
+use crate::plan::sinks::{NewValue, ViewCheck};
 use bumpalo::Bump;
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
 use porpoise_rows::ddl::implicit_default;

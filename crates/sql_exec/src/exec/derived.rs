@@ -1,4 +1,4 @@
-//! Making the rows of derived tables, set operations and recursive
+//! Running table operators: the rows of derived tables, set operations and recursive
 //! expressions.
 //!
 //! Rows are made whole before the first is read. A set operation goes from
@@ -8,7 +8,7 @@
 //! is new.
 
 use super::aggregate::append_key;
-use super::query::{cx_of, run};
+use super::query::{Window, cx_of, run};
 use super::row_set::{DistinctCollect, SpillingCollect};
 use super::state::{RowSet, States, size_of_row};
 use super::subquery::key_of;
@@ -17,7 +17,7 @@ use crate::error::SqlError;
 use crate::expr::eval::{Slot, eval};
 use crate::expr::query::Frame;
 use crate::parse::ast::SetOp;
-use crate::plan::derived::{Derived, RecursivePlan, RowsPlan, SetPlan, rows_of};
+use crate::plan::derived::{Derived, Recursive, SetOperation, TableOperator, operator_of};
 use crate::plan::{QueryPlan, ResultColumn};
 use bumpalo::Bump;
 use porpoise_base::interrupt::Pacer;
@@ -64,8 +64,8 @@ impl ResultSink for Collect<'_> {
 pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<Rc<RowSet>> {
     let states = exec.shared.states;
     let address = std::ptr::from_ref(derived) as usize;
-    let made = rows_of(derived);
-    if let RowsPlan::Working = made {
+    let operator = operator_of(derived);
+    if let TableOperator::WorkingTable = operator {
         return Ok(states.working(address));
     }
     crate::bind::check_stack()?;
@@ -80,22 +80,18 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<
     }
     let before = states.used();
     let mut inner = Exec::new(exec.shared, Some(&frame));
-    let rows = match made {
-        RowsPlan::Select(plan) => {
+    let rows = match operator {
+        TableOperator::Materialize(plan) => {
             let mut collect = SpillingCollect::new(states);
             run(plan, &mut inner, &mut collect)?;
             return Ok(kept((address, key), collect.finish()?, before, states));
         }
-        RowsPlan::Set(set) if set.rest.iter().all(|term| term.op == SetOp::Union) => {
-            return Ok(kept(
-                (address, key),
-                union(set, &mut inner)?,
-                before,
-                states,
-            ));
+        TableOperator::Set(set) if set.rest.iter().all(|term| term.op == SetOp::Union) => {
+            let all = union(set, &mut inner)?;
+            return Ok(kept((address, key), all, before, states));
         }
-        RowsPlan::Set(set) => combined(set, &mut inner)?,
-        RowsPlan::Values(rows) => {
+        TableOperator::Set(set) => combined(set, &mut inner)?,
+        TableOperator::Values(rows) => {
             let arena = Bump::new();
             let cx = cx_of(&inner, &arena);
             let mut out = Vec::with_capacity(rows.len());
@@ -107,8 +103,8 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<
             }
             out
         }
-        RowsPlan::Recursive(plan) => recursive(plan, derived, &mut inner)?,
-        RowsPlan::Working => Vec::new(),
+        TableOperator::Recursive(plan) => recursive(plan, derived, &mut inner)?,
+        TableOperator::WorkingTable => Vec::new(),
     };
     let set = RowSet {
         held: rows.iter().map(|r| size_of_row(r)).sum(),
@@ -128,7 +124,7 @@ fn kept((address, key): (usize, Vec<u8>), set: RowSet, before: u64, states: &Sta
 }
 
 /// The rows of UNIONs. The last that is not ALL tells apart all rows up to it.
-fn union(set: &SetPlan, exec: &mut Exec<'_>) -> ExecResult<RowSet> {
+fn union(set: &SetOperation, exec: &mut Exec<'_>) -> ExecResult<RowSet> {
     let states = exec.shared.states;
     let before = states.used();
     let distinct = set.rest.iter().rposition(|term| !term.all);
@@ -256,7 +252,7 @@ fn counted(
     Ok(counts)
 }
 
-fn combined(set: &SetPlan, exec: &mut Exec<'_>) -> ExecResult<Vec<Vec<Value>>> {
+fn combined(set: &SetOperation, exec: &mut Exec<'_>) -> ExecResult<Vec<Vec<Value>>> {
     let keys = &set.first;
     let states = exec.shared.states;
     let mut rows = select(&set.first, exec)?;
@@ -304,7 +300,7 @@ fn combined(set: &SetPlan, exec: &mut Exec<'_>) -> ExecResult<Vec<Vec<Value>>> {
 }
 
 fn recursive(
-    plan: &RecursivePlan,
+    plan: &Recursive,
     derived: &Derived,
     exec: &mut Exec<'_>,
 ) -> ExecResult<Vec<Vec<Value>>> {
@@ -322,20 +318,9 @@ fn recursive(
     if plan.distinct {
         seen.retain_new(&mut found, key)?;
     }
-    let count =
-        |e: &Option<crate::expr::Expr>, none: usize, exec: &Exec<'_>| -> ExecResult<usize> {
-            let Some(e) = e else {
-                return Ok(none);
-            };
-            let arena = Bump::new();
-            Ok(match eval(e, &[], &cx_of(exec, &arena))? {
-                ValueRef::Int(n) => usize::try_from(n).unwrap_or(0),
-                ValueRef::UInt(n) => usize::try_from(n).unwrap_or(usize::MAX),
-                _ => return Err(ExecError::Error(SqlError::wrong_arguments("LIMIT"))),
-            })
-        };
-    let skipped = count(&plan.offset, 0, exec)?;
-    let wanted = count(&plan.limit, usize::MAX, exec)?.saturating_add(skipped);
+    let window = Window::between(&plan.offset, &plan.limit, exec)?;
+    let skipped = usize::try_from(window.offset).unwrap_or(usize::MAX);
+    let wanted = usize::try_from(window.end()).unwrap_or(usize::MAX);
     let mut all: Vec<Vec<Value>> = Vec::new();
     let mut iterations = 0u64;
     while !found.is_empty() && all.len() < wanted {

@@ -8,17 +8,17 @@ use super::assign::{Storer, evaluate, fulfils, note_skipped};
 use super::derived::Collect;
 use super::query::cx_of;
 use super::{Changes, Exec, ExecResult, upsert};
-use crate::plan::dml::{InsertPlan, NewValue};
+use crate::plan::sinks::{Insert, InsertRows, NewValue};
 use bumpalo::Bump;
 use porpoise_rows::{AutoIncOptions, GeneratedIds, InsertMode};
 use porpoise_types::{Level, Value, Warning};
 
 /// INSERT and REPLACE.
-pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> ExecResult<Changes> {
+pub(super) fn run(plan: &Insert, exec: &mut Exec<'_>, ids: AutoIncOptions) -> ExecResult<Changes> {
     let mut beside = Vec::new();
-    let mut rows = match &plan.source {
-        Some(source) => selected_rows(plan, source, exec, &mut beside)?,
-        None => value_rows(plan, exec)?,
+    let mut rows = match &plan.rows {
+        InsertRows::Query(source) => selected_rows(plan, source, exec, &mut beside)?,
+        InsertRows::Values(given) => value_rows(plan, given, exec)?,
     };
     let records = rows.len() as u64;
     let generated = GeneratedIds::before(&plan.table, &rows);
@@ -63,25 +63,21 @@ pub fn insert(plan: &InsertPlan, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ex
     Ok(changes)
 }
 
-fn value_rows(plan: &InsertPlan, exec: &Exec<'_>) -> ExecResult<Vec<Vec<Value>>> {
-    let ignore = plan.mode == InsertMode::Ignore;
-    let storer = Storer::new(exec, ignore, plan.rows.len());
-    let _strictly = exec.env.strictly(storer.strict);
-    value_rows_with(plan, exec, &storer)
-}
-
-fn value_rows_with(
-    plan: &InsertPlan,
+fn value_rows(
+    plan: &Insert,
+    rows: &[Vec<NewValue>],
     exec: &Exec<'_>,
-    storer: &Storer<'_>,
 ) -> ExecResult<Vec<Vec<Value>>> {
-    let mut rows = Vec::with_capacity(plan.rows.len());
+    let ignore = plan.mode == InsertMode::Ignore;
+    let storer = Storer::new(exec, ignore, rows.len());
+    let _strictly = exec.env.strictly(storer.strict);
+    let mut out = Vec::with_capacity(rows.len());
     let mut arena = Bump::new();
-    for (number, given) in (1u64..).zip(&plan.rows) {
+    for (number, given) in (1u64..).zip(rows) {
         exec.env.tick()?;
         arena.reset();
         let cx = cx_of(exec, &arena);
-        let mut row = blank(plan, storer)?;
+        let mut row = blank(plan, &storer)?;
         for (position, value) in plan.columns.iter().zip(given) {
             let Some(column) = plan.table.columns.get(*position) else {
                 continue;
@@ -98,20 +94,20 @@ fn value_rows_with(
             }
         }
         fill_expressions(plan, &mut row, &|at| given_at(plan, given, at), exec)?;
-        rows.push(row);
+        out.push(row);
     }
-    Ok(rows)
+    Ok(out)
 }
 
 /// Whether a row of VALUES gives a column a value of its own.
-fn given_at(plan: &InsertPlan, given: &[NewValue], position: usize) -> bool {
+fn given_at(plan: &Insert, given: &[NewValue], position: usize) -> bool {
     let mut pairs = plan.columns.iter().zip(given);
     pairs.any(|(at, value)| *at == position && !matches!(value, NewValue::Default))
 }
 
 /// Puts expressions' values into the columns that are not given.
 fn fill_expressions(
-    plan: &InsertPlan,
+    plan: &Insert,
     row: &mut [Value],
     given: &dyn Fn(usize) -> bool,
     exec: &Exec<'_>,
@@ -124,7 +120,7 @@ fn fill_expressions(
 }
 
 /// A row of defaults for the columns that are not given.
-fn blank(plan: &InsertPlan, storer: &Storer<'_>) -> ExecResult<Vec<Value>> {
+fn blank(plan: &Insert, storer: &Storer<'_>) -> ExecResult<Vec<Value>> {
     let mut row = Vec::with_capacity(plan.table.columns.len());
     for (position, column) in plan.table.columns.iter().enumerate() {
         row.push(match plan.columns.contains(&position) {
@@ -138,7 +134,7 @@ fn blank(plan: &InsertPlan, storer: &Storer<'_>) -> ExecResult<Vec<Value>> {
 /// The rows of INSERT ... SELECT, and beside each what ON DUPLICATE KEY UPDATE names of the
 /// SELECT's tables.
 fn selected_rows(
-    plan: &InsertPlan,
+    plan: &Insert,
     source: &crate::plan::QueryPlan,
     exec: &mut Exec<'_>,
     beside: &mut Vec<Vec<Value>>,
@@ -176,7 +172,7 @@ fn selected_rows(
 /// The rows that belong into the partitions that the statement names, and which these are;
 /// 1748 for others, a warning with IGNORE.
 fn keep_chosen(
-    plan: &InsertPlan,
+    plan: &Insert,
     chosen: &[usize],
     rows: Vec<Vec<Value>>,
     exec: &Exec<'_>,

@@ -7,6 +7,9 @@
 //! whole batch in one call. A batch lives in an arena that is emptied before the next one.
 //!
 //! ```text
+//! statement         the sink: the client, or
+//!  insert             rows given to INSERT, upsert row by row
+//!  dml, multi         rows of one table, or of a join, that change
 //!  query            result operators: LIMIT, and which of these runs
 //!    point_lookup     rows by whole keys, straight into the sink
 //!    project          rows as they are found
@@ -29,25 +32,25 @@ mod assign;
 mod collect;
 mod conditions;
 mod derived;
-pub mod dml;
+mod dml;
 mod driving_scan;
 mod fetch;
 mod found_rows;
 mod fused_scan;
 mod index_lookup;
 mod index_merge;
-pub mod insert;
+mod insert;
 mod join;
 mod join_hash_table;
 mod keys;
 mod lock_rows;
 mod materialized;
-pub mod multi;
+mod multi;
 mod point_lookup;
 pub mod profile;
 mod project;
 pub mod pruning;
-pub mod query;
+mod query;
 mod row_set;
 mod rows;
 mod rowstore;
@@ -58,6 +61,7 @@ mod sort_buffer;
 mod spill;
 mod spilled_build;
 pub mod state;
+pub mod statement;
 mod subquery;
 mod upsert;
 

@@ -6,18 +6,19 @@
 //! tables have their old values. All changes of a table are then done in one
 //! call.
 
-use super::assign::{Storer, assign_in, note_skipped, stays_chosen};
+use super::assign::{Storer, assign_in, stays_chosen};
+use super::dml::{delete_rows, update_rows};
 use super::rows::{self, Demand};
 use super::state::{States, size_of_row};
 use super::{Changes, Exec, ExecResult};
 use crate::expr::eval::{EvalCx, Slot};
-use crate::plan::multi::{MultiPlan, MultiTarget};
+use crate::plan::sinks::{Change, ChangeKind, Target};
 use porpoise_rows::catalog::TableId;
-use porpoise_rows::{RowBuf, RowChange, UpdateMode};
-use porpoise_types::{Level, Warning};
+use porpoise_rows::{RowBuf, RowChange};
 use std::collections::HashSet;
 
 /// Changes to the rows of one table.
+#[derive(Default)]
 struct Gathered {
     changes: Vec<RowChange>,
     gone: Vec<(Vec<u8>, RowBuf)>,
@@ -25,64 +26,55 @@ struct Gathered {
 }
 
 /// UPDATE or DELETE over several tables.
-pub fn run(plan: &MultiPlan, exec: &mut Exec<'_>) -> ExecResult<Changes> {
-    let storer = Storer::new(exec, plan.ignore, 2);
+pub(super) fn run(change: &Change, targets: &[Target], exec: &mut Exec<'_>) -> ExecResult<Changes> {
+    let storer = Storer::new(exec, change.ignore, 2);
     let states = exec.shared.states;
-    let mut gathered: Vec<Gathered> = Vec::with_capacity(plan.targets.len());
+    let mut gathered: Vec<Gathered> = Vec::with_capacity(targets.len());
     // Two names of one table share what was seen.
-    let mut place: Vec<usize> = Vec::with_capacity(plan.targets.len());
+    let mut place: Vec<usize> = Vec::with_capacity(targets.len());
     let mut tables: Vec<TableId> = Vec::new();
-    for target in &plan.targets {
+    for target in targets {
         let known = tables.iter().position(|t| *t == target.table.id);
         place.push(known.unwrap_or(tables.len()));
         if known.is_none() {
             tables.push(target.table.id);
-            gathered.push(Gathered {
-                changes: Vec::new(),
-                gone: Vec::new(),
-                seen: HashSet::new(),
-            });
+            gathered.push(Gathered::default());
         }
     }
     let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> ExecResult<bool> {
-        for (target, place) in plan.targets.iter().zip(&place) {
+        for (target, place) in targets.iter().zip(&place) {
             if let Some(gathered) = gathered.get_mut(*place) {
-                gather(plan, target, gathered, row, cx, &storer, states)?;
+                gather(change, target, gathered, row, cx, &storer, states)?;
             }
         }
         Ok(true)
     };
-    let strictly = exec.env.strictly(storer.strict && !plan.delete);
-    if let Some(input) = plan.select.rows() {
-        rows::run(&plan.select, input, Demand::ALL, exec, &mut consume)?;
+    let strictly = exec
+        .env
+        .strictly(storer.strict && change.kind == ChangeKind::Update);
+    if let Some(input) = change.input.rows() {
+        rows::run(&change.input, input, Demand::ALL, exec, &mut consume)?;
     }
     drop(strictly);
-    let mut changes = Changes::default();
+    let mut done = Changes::default();
     for (id, gathered) in tables.iter().zip(gathered) {
-        let target = plan.targets.iter().find(|t| t.table.id == *id);
-        let Some(target) = target else {
+        let Some(target) = targets.iter().find(|t| t.table.id == *id) else {
             continue;
         };
-        changes.matched += gathered.seen.len() as u64;
-        if plan.delete {
-            changes.affected += delete(plan, target, gathered.gone, exec)?;
-        } else if !gathered.changes.is_empty() {
-            let mode = match plan.ignore {
-                true => UpdateMode::Ignore,
-                false => UpdateMode::Plain,
-            };
-            let done = exec.txn().update(&target.table, gathered.changes, mode)?;
-            changes.affected += done.changed;
-            note_skipped(&done.skipped, exec);
-        }
+        done.matched += gathered.seen.len() as u64;
+        let (table, ignore) = (&target.table, change.ignore);
+        done.affected += match change.kind {
+            ChangeKind::Update => update_rows(table, gathered.changes, ignore, exec)?,
+            ChangeKind::Delete => delete_rows(table, gathered.gone, ignore, exec)?,
+        };
     }
-    changes.seen = exec.txn().seen();
-    Ok(changes)
+    done.seen = exec.txn().seen();
+    Ok(done)
 }
 
 fn gather(
-    plan: &MultiPlan,
-    target: &MultiTarget,
+    change: &Change,
+    target: &Target,
     gathered: &mut Gathered,
     row: &[Slot<'_>],
     cx: &EvalCx<'_>,
@@ -100,7 +92,7 @@ fn gather(
     let old = found.row.to_buf();
     let size = 2 * key.len() + old.bytes().len() + 128;
     states.hold(size as u64)?;
-    if plan.delete {
+    if change.kind == ChangeKind::Delete {
         gathered.gone.push((key, old));
         return Ok(());
     }
@@ -116,38 +108,10 @@ fn gather(
         cx,
     )?;
     states.hold(size_of_row(&new))?;
-    let source = plan.select.sources.get(target.slot);
-    let chosen = source.and_then(|s| s.partitions.as_deref());
-    if !stays_chosen(&target.table, chosen, &new, plan.ignore, cx.env)? {
+    let chosen = change.chosen(target);
+    if !stays_chosen(&target.table, chosen, &new, change.ignore, cx.env)? {
         return Ok(());
     }
     gathered.changes.push(RowChange { key, old, new });
     Ok(())
-}
-
-fn delete(
-    plan: &MultiPlan,
-    target: &MultiTarget,
-    gone: Vec<(Vec<u8>, RowBuf)>,
-    exec: &mut Exec<'_>,
-) -> ExecResult<u64> {
-    if gone.is_empty() {
-        return Ok(0);
-    }
-    if !plan.ignore {
-        return Ok(exec.txn().delete(&target.table, gone)?.deleted);
-    }
-    let mut deleted = 0;
-    for row in gone {
-        match exec.txn().delete(&target.table, vec![row]) {
-            Ok(done) => deleted += done.deleted,
-            Err(error) if error.ignorable() => exec.env.warn(Warning {
-                level: Level::Warning,
-                code: error.code(),
-                message: error.to_string(),
-            }),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(deleted)
 }

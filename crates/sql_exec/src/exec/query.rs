@@ -35,6 +35,15 @@ impl Window {
 
     /// Of a LIMIT.
     pub(super) fn of(limit: &Limit, exec: &Exec<'_>) -> ExecResult<Window> {
+        Window::between(&limit.offset, &limit.count, exec)
+    }
+
+    /// Rows behind `offset`, up to `count` of them.
+    pub(super) fn between(
+        offset: &Option<Expr>,
+        count: &Option<Expr>,
+        exec: &Exec<'_>,
+    ) -> ExecResult<Window> {
         let arena = Bump::new();
         let cx = cx_of(exec, &arena);
         let number = |e: &Option<Expr>, otherwise: u64| -> ExecResult<u64> {
@@ -48,8 +57,8 @@ impl Window {
             }
         };
         Ok(Window {
-            offset: number(&limit.offset, 0)?,
-            count: number(&limit.count, u64::MAX)?,
+            offset: number(offset, 0)?,
+            count: number(count, u64::MAX)?,
         })
     }
 }

@@ -4,14 +4,14 @@ use super::assign::{Storer, assign_in, fulfils};
 use super::query::cx_of;
 use super::{Changes, ConflictPolicy, Exec, ExecError, ExecResult};
 use crate::expr::eval::{EvalCx, Slot};
-use crate::plan::dml::InsertPlan;
+use crate::plan::sinks::{Insert, InsertRows};
 use bumpalo::Bump;
 use porpoise_rows::{GeneratedIds, InsertMode, Inserted, RowChange, UpdateMode};
 use porpoise_types::{Value, ValueRef};
 
 /// All rows; `beside` each stand values of the SELECT's tables, where there are any.
 pub(super) fn all(
-    plan: &InsertPlan,
+    plan: &Insert,
     rows: Vec<Vec<Value>>,
     beside: &[Vec<Value>],
     exec: &mut Exec<'_>,
@@ -34,7 +34,7 @@ pub(super) fn all(
 
 /// One row of INSERT ... ON DUPLICATE KEY UPDATE; whether it was inserted.
 fn insert_or_update(
-    plan: &InsertPlan,
+    plan: &Insert,
     (row, beside): (&mut [Value], &[Value]),
     at: usize,
     exec: &mut Exec<'_>,
@@ -67,9 +67,9 @@ fn insert_or_update(
         new_row: &refs,
         ..cx_of(exec, &arena)
     };
-    let slots = match plan.source {
-        Some(_) => read_slots(plan, beside, &arena),
-        None => vec![Slot::Null, Slot::Values(&refs)],
+    let slots = match plan.rows {
+        InsertRows::Query(_) => read_slots(plan, beside, &arena),
+        InsertRows::Values(_) => vec![Slot::Null, Slot::Values(&refs)],
     };
     let before = old.row(&plan.table)?.values();
     let storer = Storer::new(exec, plan.mode == InsertMode::Ignore, 1);
@@ -105,7 +105,7 @@ fn insert_or_update(
 
 /// The slots that assignments see, that of the row that is there still empty: behind it the
 /// tables of the SELECT, with the values that the assignments name.
-fn read_slots<'a>(plan: &InsertPlan, beside: &'a [Value], arena: &'a Bump) -> Vec<Slot<'a>> {
+fn read_slots<'a>(plan: &Insert, beside: &'a [Value], arena: &'a Bump) -> Vec<Slot<'a>> {
     let mut slots = vec![Slot::Null];
     let last = plan.beside.iter().map(|(slot, _)| *slot).max();
     for slot in 0..last.map_or(0, |last| last + 1) {

@@ -235,6 +235,7 @@ pub enum Slot<'a> {
 
 impl<'a> Slot<'a> {
     /// The storage value of a column.
+    #[inline]
     pub fn get(&self, column: usize) -> ValueRef<'a> {
         match self {
             Slot::Null => ValueRef::Null,

@@ -19,6 +19,7 @@ pub fn value<'a>(truth: Option<bool>) -> ValueRef<'a> {
 }
 
 /// The truth of an expression.
+#[inline]
 pub fn truth<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Option<bool>> {
     convert::truth(eval(e, row, cx)?, &e.ty, cx)
 }

@@ -56,6 +56,14 @@ pub struct Scope {
 pub const MAX_TABLES: usize = 61;
 
 impl Scope {
+    /// One table.
+    pub fn of(source: Source) -> Scope {
+        Scope {
+            sources: vec![source],
+            ..Scope::default()
+        }
+    }
+
     /// Adds a table; 1066 when its name is taken.
     pub fn add(&mut self, source: Source) -> Result<usize> {
         let same = |s: &Source| {

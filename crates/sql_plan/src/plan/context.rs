@@ -1,7 +1,7 @@
 //! The context of planning: definitions, settings, the queries around, and
 //! which table, view or common table expression a name stands for.
 
-use super::derived::{CteEntry, Derived, RowsPlan, rows_of};
+use super::derived::{CteEntry, Derived, TableOperator, operator_of};
 use super::uses::{Object, Uses};
 use super::views::ViewFrame;
 use crate::bind::query::{Enclosing, SubqueryPlanner};
@@ -154,7 +154,9 @@ impl PlanCx<'_> {
         let Some(derived) = &entry.derived else {
             return Err(SqlError::new(super::recursive::PENDING, "HY000", "pending"));
         };
-        if matches!(rows_of(derived), RowsPlan::Working) && self.depth != entry.depth + 1 {
+        if matches!(operator_of(derived), TableOperator::WorkingTable)
+            && self.depth != entry.depth + 1
+        {
             let text = format!(
                 "In recursive query block of Recursive Common Table Expression '{}', the recursive \
                  table must be referenced only once, and not in any subquery",

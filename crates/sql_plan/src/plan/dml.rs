@@ -2,9 +2,13 @@
 //! INSERT: assignments, and the table that is changed.
 
 use super::access::AccessPlanner;
-use super::placement::{chosen, settle_target};
+use super::finish::sent;
+use super::physical::{ResultOperator, RowOperator};
+use super::placement::{chosen, settle_change};
+use super::query::with_ctes;
 use super::scan::{Busy, LockSpec, Scan, ScanMode};
 use super::select::{PlanCx, limits, split};
+use super::sinks::{Change, ChangeKind, NewValue, Target, Targets, ViewCheck};
 use super::{OrderKey, QueryPlan};
 use crate::bind::hints::Hints;
 use crate::bind::nodes::numeric_operand;
@@ -12,105 +16,12 @@ use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use crate::parse::ast::{
-    self, Assignment, Delete, DeleteTarget, Limit, OrderItem, TableFactor, TableRef, Update,
+    self, Assignment, Delete, Limit, OrderItem, TableFactor, TableRef, Update,
 };
 use porpoise_access::Privileges;
 use porpoise_kv::LockMode;
-use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::Table;
 use std::sync::Arc;
-
-/// A value of an INSERT or of an assignment.
-#[derive(Clone, Debug)]
-pub enum NewValue {
-    /// Computed.
-    Expr(Expr),
-    /// DEFAULT.
-    Default,
-}
-
-/// INSERT and REPLACE.
-#[derive(Clone, Debug)]
-pub struct InsertPlan {
-    /// The table.
-    pub table: Arc<Table>,
-    /// Positions of the columns given, in the order of the values.
-    pub columns: Vec<usize>,
-    /// The rows of VALUES.
-    pub rows: Vec<Vec<NewValue>>,
-    /// The query that gives the rows instead. Values behind those of `columns` are those of
-    /// `beside`.
-    pub source: Option<Box<QueryPlan>>,
-    /// Treatment of rows whose key exists.
-    pub mode: InsertMode,
-    /// ON DUPLICATE KEY UPDATE: positions and values, over the row that is there as slot 0.
-    /// Slot 1 is the new row, or the slots from 1 on are the tables of `source`.
-    pub on_duplicate: Vec<(usize, NewValue)>,
-    /// Columns of the tables of `source` that `on_duplicate` names: slots there, and columns.
-    pub beside: Vec<(usize, usize)>,
-    /// PARTITION (names): rows must belong there.
-    pub partitions: Option<Arc<[usize]>>,
-    /// The table as the statement names it.
-    pub named: Source,
-    /// Conditions on new rows: the view's WITH CHECK OPTION.
-    pub check: Option<ViewCheck>,
-    /// Columns that are not given may have an expression as default.
-    pub default_expressions: bool,
-    /// Stored tables that queries inside read.
-    pub inner_tables: Vec<Arc<Table>>,
-}
-
-/// WITH CHECK OPTION.
-#[derive(Clone, Debug)]
-pub struct ViewCheck {
-    /// The view, for messages.
-    pub name: String,
-    /// Over the row as slot 0; all must be true.
-    pub conditions: Vec<Expr>,
-}
-
-/// The rows that an UPDATE or DELETE is about.
-#[derive(Clone, Debug)]
-pub struct Target {
-    /// The table, as slot 0.
-    pub source: Source,
-    /// The table.
-    pub table: Arc<Table>,
-    /// The scan that finds and locks its rows.
-    pub scan: Scan,
-    /// Conditions on no column.
-    pub constant: Vec<Expr>,
-    /// ORDER BY, where the access path does not give it.
-    pub order_by: Vec<OrderKey>,
-    /// LIMIT.
-    pub limit: Option<Expr>,
-}
-
-/// UPDATE of one table.
-#[derive(Clone, Debug)]
-pub struct UpdatePlan {
-    /// Which rows.
-    pub target: Target,
-    /// Positions and values, in the order of the text.
-    pub set: Vec<(usize, NewValue)>,
-    /// IGNORE.
-    pub ignore: bool,
-    /// Conditions on changed rows: the view's WITH CHECK OPTION.
-    pub check: Option<ViewCheck>,
-    /// Stored tables that queries inside read.
-    pub inner_tables: Vec<Arc<Table>>,
-}
-
-/// DELETE from one table.
-#[derive(Clone, Debug)]
-pub struct DeletePlan {
-    /// Which rows.
-    pub target: Target,
-    /// IGNORE.
-    pub ignore: bool,
-    /// Stored tables that queries inside read.
-    pub inner_tables: Vec<Arc<Table>>,
-}
 
 /// 3105: only DEFAULT can be given for a generated column.
 pub(super) fn settable(table: &Table, column: usize, value: NewValue) -> Result<NewValue> {
@@ -184,7 +95,7 @@ pub(super) fn assigned(
 }
 
 /// Whether it is about one table without a join.
-pub fn of_one_table(update: &Update<'_>) -> bool {
+pub(super) fn of_one_table(update: &Update<'_>) -> bool {
     matches!(
         update.tables,
         [TableRef {
@@ -194,76 +105,63 @@ pub fn of_one_table(update: &Update<'_>) -> bool {
     )
 }
 
-/// Plans UPDATE.
-pub fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<UpdatePlan> {
-    match update.with {
-        Some(with) => {
-            let ctes = super::query::entries(with, cx)?;
-            update_one(update, &PlanCx { ctes: &ctes, ..*cx })
-        }
-        None => update_one(update, cx),
-    }
-}
-
-fn update_one(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<UpdatePlan> {
+/// Plans UPDATE of one table.
+pub(super) fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<Change> {
     let [
         TableRef {
-            first: TableFactor::Table(source),
+            first: TableFactor::Table(named),
             joins: [],
         },
     ] = update.tables
     else {
         return Err(SqlError::internal("an UPDATE of several tables"));
     };
-    let (mut target, scope) = target(
-        source,
-        "UPDATE",
-        (update.filter.as_ref(), update.order_by, update.limit),
-        LockMode::Update,
-        cx,
-    )?;
-    let set = assigned(update.set, &target.table, &scope, cx, false)?;
-    let columns = set.iter().map(|(column, _)| *column);
-    cx.note_writes(&target.source, columns, Privileges::UPDATE);
-    let check = check_of(&target.source);
-    target.settle(&set, check.as_ref());
-    Ok(UpdatePlan {
-        target,
-        set,
-        check,
-        ignore: update.ignore,
-        inner_tables: cx.reads.tables.take(),
+    with_ctes(update.with, cx, |cx| {
+        let which = (update.filter.as_ref(), update.order_by, update.limit);
+        let (input, mut target, source) = target(named, "UPDATE", which, LockMode::Update, cx)?;
+        let scope = Scope::of(source);
+        target.set = assigned(update.set, &target.table, &scope, cx, false)?;
+        let source = scope.sources.first();
+        let columns = target.set.iter().map(|(column, _)| *column);
+        source.inspect(|source| cx.note_writes(source, columns, Privileges::UPDATE));
+        let change = Change {
+            kind: ChangeKind::Update,
+            input,
+            targets: Targets::Immediate(target),
+            check: source.and_then(check_of),
+            ignore: update.ignore,
+        };
+        Ok(settled(change, cx))
     })
 }
 
-/// Plans DELETE.
-pub fn plan_delete(delete: &Delete<'_>, cx: &PlanCx<'_>) -> Result<DeletePlan> {
-    match delete.with {
-        Some(with) => {
-            let ctes = super::query::entries(with, cx)?;
-            delete_one(delete, &PlanCx { ctes: &ctes, ..*cx })
-        }
-        None => delete_one(delete, cx),
-    }
+/// Plans DELETE from one table.
+pub(super) fn plan_delete(
+    delete: &Delete<'_>,
+    named: &ast::TableSource<'_>,
+    cx: &PlanCx<'_>,
+) -> Result<Change> {
+    with_ctes(delete.with, cx, |cx| {
+        let which = (delete.filter.as_ref(), delete.order_by, delete.limit);
+        let (input, target, _) = target(named, "DELETE", which, LockMode::Exclusive, cx)?;
+        let change = Change {
+            kind: ChangeKind::Delete,
+            input,
+            targets: Targets::Immediate(target),
+            check: None,
+            ignore: delete.ignore,
+        };
+        Ok(settled(change, cx))
+    })
 }
 
-fn delete_one(delete: &Delete<'_>, cx: &PlanCx<'_>) -> Result<DeletePlan> {
-    let DeleteTarget::One(source) = &delete.target else {
-        return Err(SqlError::internal("a DELETE from several tables"));
-    };
-    let (mut target, _) = target(
-        source,
-        "DELETE",
-        (delete.filter.as_ref(), delete.order_by, delete.limit),
-        LockMode::Exclusive,
-        cx,
-    )?;
-    target.settle(&[], None);
-    Ok(DeletePlan {
-        target,
-        ignore: delete.ignore,
-        inner_tables: cx.reads.tables.take(),
-    })
+/// Fills in what depends on the whole plan.
+fn settled(mut change: Change, cx: &PlanCx<'_>) -> Change {
+    let check = change.check.as_ref().map_or(&[][..], |c| &c.conditions);
+    change.input.find_subqueries();
+    settle_change(&mut change.input, change.targets.all(), check);
+    change.input.inner_tables = cx.reads.tables.take();
+    change
 }
 
 /// WHERE, ORDER BY and LIMIT of a changing statement.
@@ -273,23 +171,23 @@ type Which<'q, 'a> = (
     Option<&'q Limit<'a>>,
 );
 
+/// The rows of the table that a statement changes, and the table as it names it.
 fn target(
     named: &ast::TableSource<'_>,
     verb: &str,
     (filter, order, limit): Which<'_, '_>,
     mode: LockMode,
     cx: &PlanCx<'_>,
-) -> Result<(Target, Scope)> {
+) -> Result<(QueryPlan, Target, Source)> {
     let mut source = cx.changeable(&named.name, named.alias.map(|a| a.name), verb)?;
     let wanted = match mode {
         LockMode::Update => Privileges::UPDATE,
         _ => Privileges::DELETE,
     };
     cx.reads.uses.want(source.named, wanted);
-    let table = &stored(&source)?;
-    source.partitions = chosen(table, named.partitions)?;
-    let mut scope = Scope::default();
-    scope.add(source.clone())?;
+    let table = stored(&source)?;
+    source.partitions = chosen(&table, named.partitions)?;
+    let scope = Scope::of(source.clone());
     let view = source.view.as_ref();
     let mut conditions = view.map_or_else(Vec::new, |v| v.conditions_at(0));
     if let Some(filter) = filter {
@@ -307,100 +205,34 @@ fn target(
     }
     let (limit, _) = limits(limit, cx)?;
     let narrowing: Vec<&Expr> = conditions.iter().collect();
-    source.hints = Hints::of(table, &source.alias, named.hints)?;
-    let mut planner = AccessPlanner::new(table, 0, &narrowing, &source.hints, cx.figures);
+    source.hints = Hints::of(&table, &source.alias, named.hints)?;
+    let mut planner = AccessPlanner::new(&table, 0, &narrowing, &source.hints, cx.figures);
     planner.order = &keys;
     let path = planner.best(limit.is_some());
     let estimate = planner.estimate(&path);
-    let ordered = path.ordered;
+    if path.ordered {
+        keys = Vec::new();
+    }
     let (constant, filter) = conditions
         .into_iter()
         .partition(|c| c.slots() == 0 && c.is_fixed());
-    let target = Target {
-        source,
-        table: table.clone(),
-        scan: Scan {
-            filter,
-            mode: ScanMode::Locked(LockSpec {
-                mode,
-                busy: Busy::Wait,
-            }),
-            estimate,
-            ..Scan::new(0, path.access)
-        },
-        constant,
-        order_by: if ordered { Vec::new() } else { keys },
-        limit,
+    let busy = Busy::Wait;
+    let scan = Scan {
+        filter,
+        mode: ScanMode::Locked(LockSpec { mode, busy }),
+        estimate,
+        ..Scan::new(0, path.access)
     };
-    Ok((target, scope))
-}
-
-impl Target {
-    /// Fills in partitions and large values, given the assignments.
-    fn settle(&mut self, set: &[(usize, NewValue)], check: Option<&ViewCheck>) {
-        let mut order: Vec<&Expr> = self.order_by.iter().map(|k| &k.expr).collect();
-        order.extend(check.into_iter().flat_map(|c| &c.conditions));
-        settle_target(&mut self.scan, &self.source, &order, set);
+    let rows = RowOperator::Scan(Box::new(scan)).filtered_once(constant);
+    let mut root = sent(rows, keys, None, true);
+    if limit.is_some() {
+        root = ResultOperator::limited(limit, None, root);
     }
-
-    /// Whether it looks at more than whole unique keys.
-    pub fn scans_ranges(&self) -> bool {
-        !self.scan.is_point_lookup()
-    }
-}
-
-/// Tables that are only read.
-fn read(tables: &[Arc<Table>]) -> impl Iterator<Item = (Arc<Table>, bool)> {
-    tables.iter().map(|t| (t.clone(), false))
-}
-
-impl InsertPlan {
-    /// The stored tables it uses, and whether it writes them.
-    pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
-        let mut tables = vec![(self.table.clone(), true)];
-        if let Some(source) = &self.source {
-            tables.extend(source.tables());
-        }
-        tables.extend(read(&self.inner_tables));
-        tables
-    }
-
-    /// Whether it looks at more than whole unique keys.
-    pub fn scans_ranges(&self) -> bool {
-        self.source.is_some() || !self.inner_tables.is_empty()
-    }
-
-    /// Whether it reads stored rows without locking them.
-    pub fn reads_unlocked(&self) -> bool {
-        let source = self.source.as_ref();
-        !self.inner_tables.is_empty() || source.is_some_and(|p| p.reads_unlocked())
-    }
-}
-
-impl UpdatePlan {
-    /// The stored tables it uses, and whether it writes them.
-    pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
-        let mut tables = vec![(self.target.table.clone(), true)];
-        tables.extend(read(&self.inner_tables));
-        tables
-    }
-
-    /// Whether it looks at more than whole unique keys.
-    pub fn scans_ranges(&self) -> bool {
-        self.target.scans_ranges() || !self.inner_tables.is_empty()
-    }
-}
-
-impl DeletePlan {
-    /// The stored tables it uses, and whether it writes them.
-    pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
-        let mut tables = vec![(self.target.table.clone(), true)];
-        tables.extend(read(&self.inner_tables));
-        tables
-    }
-
-    /// Whether it looks at more than whole unique keys.
-    pub fn scans_ranges(&self) -> bool {
-        self.target.scans_ranges() || !self.inner_tables.is_empty()
-    }
+    let target = Target {
+        slot: 0,
+        table,
+        set: Vec::new(),
+    };
+    let input = QueryPlan::new(vec![source.clone()], Vec::new(), root);
+    Ok((input, target, source))
 }

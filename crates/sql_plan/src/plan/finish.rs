@@ -84,7 +84,7 @@ pub(super) fn finish_with(
 }
 
 /// The operator that sorts, tells apart, keeps, or sends the rows.
-fn sent(
+pub(super) fn sent(
     input: RowOperator,
     keys: Vec<OrderKey>,
     distinct: Option<DistinctMethod>,
@@ -112,9 +112,7 @@ fn group_order(groups: &Option<(Vec<OrderKey>, Purpose)>) -> (&[OrderKey], Purpo
 
 /// Fills in what depends on the whole plan.
 fn settle(plan: &mut QueryPlan, cx: &PlanCx<'_>) {
-    let mut has_subqueries = false;
-    plan.expressions(&mut |e| has_subqueries |= e.has_query());
-    plan.has_subqueries = has_subqueries;
+    plan.find_subqueries();
     super::placement::settle(plan);
     if !cx.inner {
         plan.inner_tables = cx.reads.tables.take();

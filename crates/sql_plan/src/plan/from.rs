@@ -19,7 +19,7 @@ use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::{CmpOp, Expr, ExprKind};
 use crate::parse::ast::{self, Join, JoinCondition, JoinKind, TableFactor, TableRef};
-use crate::plan::derived::{Derived, RowsPlan};
+use crate::plan::derived::materialized;
 use std::sync::Arc;
 
 /// A slot and a column of it.
@@ -171,13 +171,8 @@ fn bind_derived(derived: &ast::Derived<'_>, from: &From, cx: &PlanCx<'_>) -> Res
     };
     let mut columns = super::query::columns_of(&plan);
     name_columns(&mut columns, derived.columns)?;
-    let derived_rows = Derived {
-        rows: Box::new(RowsPlan::Select(Box::new(plan))),
-        columns,
-        free,
-    };
-    let alias = derived.alias.name.to_owned();
-    Ok(derived_source(Arc::new(derived_rows), alias))
+    let rows = Arc::new(materialized(plan, columns, free));
+    Ok(derived_source(rows, derived.alias.name.to_owned()))
 }
 
 fn bind_join(

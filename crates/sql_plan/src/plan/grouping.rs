@@ -16,7 +16,7 @@ use crate::error::{Result, SqlError};
 use crate::expr::query::{AGGREGATES, FreeRef, TestKind};
 use crate::expr::{BitOp, CmpOp, Expr, ExprKind};
 use crate::plan::OrderKey;
-use crate::plan::derived::{RowsPlan, rows_of};
+use crate::plan::derived::{TableOperator, operator_of};
 use porpoise_rows::catalog::IndexKind;
 use porpoise_types::{ColumnType, Value};
 use std::collections::HashSet;
@@ -110,8 +110,8 @@ impl<'f> Determined<'f> {
                             .iter()
                             .all(|p| p.prefix.is_none() && known(&p.column) && never_null(p.column))
                 }),
-                Origin::Derived(derived) => match rows_of(derived) {
-                    RowsPlan::Select(plan) => {
+                Origin::Derived(derived) => match operator_of(derived) {
+                    TableOperator::Materialize(plan) => {
                         let place = |key: &Expr| plan.items.iter().position(|i| same(i, key));
                         let is_known = |key: &Expr| place(key).is_some_and(|at| known(&at));
                         let aggregate = plan.rows().and_then(|rows| rows.aggregate());

@@ -1,10 +1,9 @@
 //! From INSERT and REPLACE to their plans.
 
-use super::dml::{
-    InsertPlan, NewValue, assigned, check_of, generated_value, new_value, settable, stored,
-};
+use super::dml::{assigned, check_of, generated_value, new_value, settable, stored};
 use super::placement::chosen;
 use super::select::PlanCx;
+use super::sinks::{self, InsertRows, NewValue};
 use super::upsert;
 use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
@@ -14,28 +13,24 @@ use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::Table;
 
 /// Plans INSERT and REPLACE.
-pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
+pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<sinks::Insert> {
     let named = cx.changeable(&insert.table, None, "INSERT")?;
     cx.reads.uses.insert_into(named.named, wanted(insert));
     let table = stored(&named)?;
     let partitions = chosen(&table, insert.partitions)?;
-    let mut scope = Scope::default();
-    scope.add(named.clone())?;
+    let scope = Scope::of(named.clone());
     let (mut known, mut beside) = (None, Vec::new());
-    let (columns, rows, source) = match &insert.source {
+    let (columns, rows) = match &insert.source {
         InsertSource::Values(rows) => {
             let columns = given_columns(insert, &named)?;
-            (
-                columns.clone(),
-                value_rows(rows, &columns, &table, &scope, cx)?,
-                None,
-            )
+            let rows = value_rows(rows, &columns, &table, &scope, cx)?;
+            (columns, InsertRows::Values(rows))
         }
         InsertSource::Set(assignments) => {
             let set = assigned(assignments, &table, &scope, cx, false)?;
             let (columns, values): (Vec<usize>, Vec<NewValue>) = set.into_iter().unzip();
             refuse_repeated(&columns, &table)?;
-            (columns, vec![values], None)
+            (columns, InsertRows::Values(vec![values]))
         }
         InsertSource::Query(query) => {
             let columns = given_columns(insert, &named)?;
@@ -50,7 +45,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
             if let Some(generated) = given.find(|c| c.generated.is_some()) {
                 return Err(generated_value(&table, &generated.name));
             }
-            (columns, Vec::new(), Some(Box::new(plan)))
+            (columns, InsertRows::Query(Box::new(plan)))
         }
     };
     note_inserted(insert, &named, &columns, cx);
@@ -59,7 +54,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
         (_, true) => InsertMode::Ignore,
         _ => InsertMode::Plain,
     };
-    Ok(InsertPlan {
+    Ok(sinks::Insert {
         on_duplicate: match known {
             Some(set) => set,
             None => upsert::assignments(insert, &table, &scope, cx)?,
@@ -72,7 +67,6 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<InsertPlan> {
         table,
         columns,
         rows,
-        source,
         mode,
         inner_tables: cx.reads.tables.take(),
     })

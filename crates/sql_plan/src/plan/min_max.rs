@@ -95,10 +95,7 @@ fn lookup(
         conditions.push(not_null(column));
     }
     let from = From {
-        scope: Scope {
-            sources: vec![source.clone()],
-            ..Scope::default()
-        },
+        scope: Scope::of(source.clone()),
         block: Block {
             tables: vec![0],
             conditions,

@@ -6,76 +6,27 @@
 //! once). Tables that refer to others come before them, so that a DELETE of
 //! parents and children together finds no child left.
 
-use super::QueryPlan;
-use super::dml::{NewValue, new_value, settable};
-use super::from::bind_from;
-use super::placement::settle_join;
-use super::query::entries;
+use super::dml::{new_value, settable};
+use super::from::{From, bind_from};
+use super::placement::settle_change;
+use super::query::with_ctes;
 use super::scan::{Busy, LockSpec};
 use super::select::{Clauses, PlanCx, finish};
+use super::sinks::{Change, ChangeKind, Target, Targets};
 use crate::bind::{Origin, Source};
 use crate::error::{Result, SqlError};
-use crate::parse::ast::{self, Assignment, Delete, DeleteTarget, TableRef, Update, With};
+use crate::parse::ast::{self, Assignment, Delete, TableName, TableRef, Update};
 use porpoise_access::Privileges;
 use porpoise_kv::LockMode;
 use porpoise_rows::catalog::Table;
 use std::sync::Arc;
-
-/// A table whose rows change.
-#[derive(Clone, Debug)]
-pub struct MultiTarget {
-    /// Its slot in the join.
-    pub slot: usize,
-    /// The table.
-    pub table: Arc<Table>,
-    /// Positions and values, in the order of the text; empty for DELETE.
-    pub set: Vec<(usize, NewValue)>,
-}
-
-/// UPDATE or DELETE over several tables.
-#[derive(Clone, Debug)]
-pub struct MultiPlan {
-    /// The join.
-    pub select: QueryPlan,
-    /// Tables whose rows change.
-    pub targets: Vec<MultiTarget>,
-    /// DELETE.
-    pub delete: bool,
-    /// IGNORE.
-    pub ignore: bool,
-}
-
-impl MultiPlan {
-    /// The stored tables it uses, and whether it writes them.
-    pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
-        let mut tables = self.select.tables();
-        for (table, writes) in &mut tables {
-            *writes = self.targets.iter().any(|t| t.table.id == table.id);
-        }
-        tables
-    }
-}
-
-fn with_ctes<T>(
-    with: Option<&With<'_>>,
-    cx: &PlanCx<'_>,
-    plan: impl FnOnce(&PlanCx<'_>) -> Result<T>,
-) -> Result<T> {
-    match with {
-        Some(with) => {
-            let ctes = entries(with, cx)?;
-            plan(&PlanCx { ctes: &ctes, ..*cx })
-        }
-        None => plan(cx),
-    }
-}
 
 /// Plans UPDATE of several tables.
 ///
 /// # Errors
 /// Those of binding; 1288 when a table cannot be changed; 1221 with ORDER
 /// BY or LIMIT.
-pub fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<MultiPlan> {
+pub(super) fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<Change> {
     if !update.order_by.is_empty() {
         return Err(wrong_usage("UPDATE", "ORDER BY"));
     }
@@ -83,26 +34,23 @@ pub fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<MultiPlan> {
         return Err(wrong_usage("UPDATE", "LIMIT"));
     }
     with_ctes(update.with, cx, |cx| {
-        let targets = |from: &super::from::From| -> Result<Vec<MultiTarget>> {
-            let mut targets: Vec<MultiTarget> = Vec::new();
+        let targets = |from: &From| -> Result<Vec<Target>> {
+            let mut targets: Vec<Target> = Vec::new();
             for assignment in update.set {
                 assign(assignment, from, &mut targets, cx)?;
             }
             Ok(targets)
         };
         let filter = update.filter.as_ref();
-        plan(update.tables, filter, targets, LockMode::Update, cx)
-    })
-    .map(|plan| MultiPlan {
-        ignore: update.ignore,
-        ..plan
+        let kind = ChangeKind::Update;
+        plan((kind, update.ignore), update.tables, filter, targets, cx)
     })
 }
 
 fn assign(
     assignment: &Assignment<'_>,
-    from: &super::from::From,
-    targets: &mut Vec<MultiTarget>,
+    from: &From,
+    targets: &mut Vec<Target>,
     cx: &PlanCx<'_>,
 ) -> Result<()> {
     let name = &assignment.column;
@@ -118,7 +66,7 @@ fn assign(
     let value = settable(&table, column, value)?;
     match targets.iter_mut().find(|t| t.slot == slot) {
         Some(target) => target.set.push((column, value)),
-        None => targets.push(MultiTarget {
+        None => targets.push(Target {
             slot,
             table,
             set: vec![(column, value)],
@@ -148,14 +96,15 @@ fn changeable(source: &Source) -> Result<Arc<Table>> {
 /// # Errors
 /// Those of binding; 1109 when a table to delete from is not among those
 /// that are read.
-pub fn plan_delete(delete: &Delete<'_>, cx: &PlanCx<'_>) -> Result<MultiPlan> {
-    let DeleteTarget::Many { targets, tables } = &delete.target else {
-        return Err(SqlError::internal("a DELETE of one table"));
-    };
+pub(super) fn plan_delete(
+    delete: &Delete<'_>,
+    (targets, tables): (&[TableName<'_>], &[TableRef<'_>]),
+    cx: &PlanCx<'_>,
+) -> Result<Change> {
     with_ctes(delete.with, cx, |cx| {
-        let named = |from: &super::from::From| -> Result<Vec<MultiTarget>> {
-            let mut found: Vec<MultiTarget> = Vec::new();
-            for name in *targets {
+        let named = |from: &From| -> Result<Vec<Target>> {
+            let mut found: Vec<Target> = Vec::new();
+            for name in targets {
                 let target = deleted(name, from)?;
                 if !found.iter().any(|t| t.slot == target.slot) {
                     found.push(target);
@@ -164,16 +113,12 @@ pub fn plan_delete(delete: &Delete<'_>, cx: &PlanCx<'_>) -> Result<MultiPlan> {
             Ok(found)
         };
         let filter = delete.filter.as_ref();
-        plan(tables, filter, named, LockMode::Exclusive, cx)
-    })
-    .map(|plan| MultiPlan {
-        delete: true,
-        ignore: delete.ignore,
-        ..plan
+        let kind = ChangeKind::Delete;
+        plan((kind, delete.ignore), tables, filter, named, cx)
     })
 }
 
-fn deleted(name: &ast::TableName<'_>, from: &super::from::From) -> Result<MultiTarget> {
+fn deleted(name: &TableName<'_>, from: &From) -> Result<Target> {
     let sources = from.scope.sources.iter().enumerate();
     let mut named = sources.filter(|(_, s)| {
         s.alias.eq_ignore_ascii_case(name.name.name)
@@ -190,7 +135,7 @@ fn deleted(name: &ast::TableName<'_>, from: &super::from::From) -> Result<MultiT
         );
         return Err(SqlError::new(1288, "HY000", text));
     };
-    Ok(MultiTarget {
+    Ok(Target {
         slot,
         table: table.clone(),
         set: Vec::new(),
@@ -198,20 +143,23 @@ fn deleted(name: &ast::TableName<'_>, from: &super::from::From) -> Result<MultiT
 }
 
 fn plan(
+    (kind, ignore): (ChangeKind, bool),
     tables: &[TableRef<'_>],
     filter: Option<&ast::Expr<'_>>,
-    targets: impl FnOnce(&super::from::From) -> Result<Vec<MultiTarget>>,
-    mode: LockMode,
+    targets: impl FnOnce(&From) -> Result<Vec<Target>>,
     cx: &PlanCx<'_>,
-) -> Result<MultiPlan> {
+) -> Result<Change> {
+    let (mode, wanted) = match kind {
+        ChangeKind::Update => (LockMode::Update, Privileges::UPDATE),
+        ChangeKind::Delete => (
+            LockMode::Exclusive,
+            Privileges::SELECT.with(Privileges::DELETE),
+        ),
+    };
     let mut from = bind_from(tables, cx)?;
     let mut targets = targets(&from)?;
     for target in &targets {
         let source = from.scope.sources.get(target.slot);
-        let wanted = match mode {
-            LockMode::Update => Privileges::UPDATE,
-            _ => Privileges::SELECT.with(Privileges::DELETE),
-        };
         cx.reads.uses.want(source.and_then(|s| s.named), wanted);
     }
     from.changes = Some(LockSpec {
@@ -223,11 +171,11 @@ fn plan(
         filter,
         ..Clauses::default()
     };
-    let mut select = finish(from, Vec::new(), clauses, cx)?;
+    let mut input = finish(from, Vec::new(), clauses, cx)?;
     // Children before their parents.
-    let mut ordered: Vec<MultiTarget> = Vec::with_capacity(targets.len());
+    let mut ordered: Vec<Target> = Vec::with_capacity(targets.len());
     while !targets.is_empty() {
-        let referenced = |t: &MultiTarget| {
+        let referenced = |t: &Target| {
             let children = t.table.referenced_by.iter();
             let mut others = children.filter(|(child, _)| *child != t.table.id);
             others.any(|(child, _)| targets.iter().any(|o| o.table.id == *child))
@@ -235,12 +183,13 @@ fn plan(
         let at = targets.iter().position(|t| !referenced(t)).unwrap_or(0);
         ordered.push(targets.remove(at));
     }
-    settle_join(&mut select, &ordered);
-    Ok(MultiPlan {
-        select,
-        targets: ordered,
-        delete: false,
-        ignore: false,
+    settle_change(&mut input, &ordered, &[]);
+    Ok(Change {
+        kind,
+        targets: Targets::Buffered(ordered),
+        input,
+        ignore,
+        check: None,
     })
 }
 

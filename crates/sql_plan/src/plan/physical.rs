@@ -1,7 +1,7 @@
 //! Physical plans: a query as a tree of operators.
 //!
 //! The planner chooses the tree; the executor runs it, EXPLAIN prints it, and
-//! neither looks for a better shape. There are two kinds of operators, by what
+//! neither looks for a better shape. There are four kinds of operators, by what
 //! their rows are made of:
 //!
 //! - A [`RowOperator`] yields joined rows: one slot for each table of the
@@ -11,6 +11,10 @@
 //! - A [`ResultOperator`] yields rows of the result: it evaluates the select list
 //!   ([`QueryPlan::items`]) for every joined row and sends, keeps, sorts or
 //!   counts what comes out.
+//! - A [`TableOperator`](super::derived::TableOperator) yields rows that a scan reads like
+//!   those of a table: materialization, set operations, recursion (`derived.rs`).
+//! - A sink, [`Plan`](super::sinks::Plan), stands at the top: the client, or what a statement
+//!   changes (`sinks.rs`).
 //!
 //! `SELECT c.name, COUNT(*) FROM customer c JOIN orders o ON o.customer = c.id
 //! WHERE c.city = 'Bonn' GROUP BY c.name HAVING COUNT(*) > 2 ORDER BY 2 LIMIT 10`:
@@ -43,9 +47,7 @@
 //! ```
 //!
 //! Rows flow from the leftmost scan, the driving scan, upwards in batches
-//! (`exec`). Rows of a query inside FROM are made by the plan behind
-//! [`crate::bind::Origin::Derived`] ([`super::derived`]): materialization, set
-//! operations and recursion stand there.
+//! (`exec`). The table operator of a scan is behind [`crate::bind::Origin::Derived`].
 //!
 //! Invariants:
 //! 1. A plan owns everything it needs and can be executed any number of times
@@ -59,12 +61,12 @@
 //!    [`AggregateMethod::MinMaxByIndex`], [`RowOperator::FusedScan`]), are chosen
 //!    by rules (`rules.rs`) and have no fallback at run time.
 //!
-//! Rejected: one enum for both kinds (a sort below a join would be a plan that no
+//! Rejected: one enum for all kinds (a sort below a join would be a plan that no
 //! executor runs), and a separate logical plan for joins (the search for the join
 //! order works on the bound FROM clause, see `join_order.rs`).
 
 use super::ResultColumn;
-use super::derived::rows_of;
+use super::derived::operator_of;
 use super::scan::{LockSpec, Scan, ScanMode};
 use crate::bind::{Aggregate as AggregateCall, OrderKey, Origin, Source};
 use crate::error::SqlError;
@@ -449,11 +451,19 @@ impl QueryPlan {
 
     /// Visits the expressions of this query, not those of queries inside.
     pub fn expressions<'p>(&'p self, visit: &mut dyn FnMut(&'p Expr)) {
+        // In the order of the text, by which EXPLAIN numbers subqueries.
+        self.items.iter().for_each(&mut *visit);
         if let Some(rows) = self.rows() {
             rows.expressions(visit);
         }
-        self.items.iter().for_each(&mut *visit);
         self.root.expressions(visit);
+    }
+
+    /// Notes whether its expressions hold subqueries.
+    pub(super) fn find_subqueries(&mut self) {
+        let mut found = false;
+        self.expressions(&mut |e| found |= e.has_query());
+        self.has_subqueries = found;
     }
 
     /// Whether the same inputs give the same rows.
@@ -462,7 +472,7 @@ impl QueryPlan {
         self.expressions(&mut |e| fixed &= e.is_fixed());
         fixed
             && self.sources.iter().all(|s| match &s.origin {
-                Origin::Derived(derived) => rows_of(derived).is_fixed(),
+                Origin::Derived(derived) => operator_of(derived).is_fixed(),
                 _ => true,
             })
     }

@@ -13,10 +13,9 @@
 //!    than those of [`length_is_enough`] and [`start_of`] is fetched whole.
 
 use super::QueryPlan;
-use super::dml::NewValue;
-use super::multi::MultiTarget;
 use super::sargable::{Sargable, sargable_predicates};
 use super::scan::{Bound, Scan};
+use super::sinks::Target;
 use crate::bind::{Origin, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::large::looks_at_start;
@@ -145,52 +144,21 @@ pub(super) fn settle(plan: &mut QueryPlan) {
     plan.sources = sources;
 }
 
-/// As [`settle`] for the table of an UPDATE or DELETE: `set` are the
-/// assignments, whose columns are fetched whole to detect whether they change.
-pub(super) fn settle_target(
-    scan: &mut Scan,
-    source: &Source,
-    order: &[&Expr],
-    set: &[(usize, NewValue)],
-) {
-    let sources = std::slice::from_ref(source);
-    place(scan, &[], sources);
-    let mut needed = Needed::of(sources);
-    let mut queries = false;
-    let values = set.iter().filter_map(|(_, value)| match value {
-        NewValue::Expr(e) => Some(e),
-        NewValue::Default => None,
-    });
-    for e in scan
-        .filter
-        .iter()
-        .chain(values)
-        .chain(order.iter().copied())
-    {
-        queries |= e.has_query();
-        needed.look(e);
-    }
-    for (column, _) in set {
-        needed.add(0, *column);
-    }
-    if !queries {
-        needed.tell(scan);
-    }
-}
-
-/// As [`settle`] for the join of a multi-table UPDATE: assigned columns, and the
-/// columns that their new values use, are needed whole, too.
-pub(super) fn settle_join(plan: &mut QueryPlan, targets: &[MultiTarget]) {
+/// As [`settle`] for the rows of an UPDATE or DELETE: assigned columns are fetched whole to
+/// detect whether they change, and so are columns that new values or a view's check use.
+pub(super) fn settle_change(plan: &mut QueryPlan, targets: &[Target], check: &[Expr]) {
+    settle(plan);
     let mut needed = Needed::of(&plan.sources);
     let mut all = plan.has_subqueries;
     plan.expressions(&mut |e| needed.look(e));
+    let values = targets.iter().flat_map(|target| &target.set);
+    for e in values.filter_map(|(_, value)| value.expr()).chain(check) {
+        all |= e.has_query();
+        needed.look(e);
+    }
     for target in targets {
-        for (column, value) in &target.set {
+        for (column, _) in &target.set {
             needed.add(target.slot, *column);
-            if let NewValue::Expr(e) = value {
-                all |= e.has_query();
-                needed.look(e);
-            }
         }
     }
     plan.scans_mut(&mut |scan, _| {

@@ -1,73 +1,36 @@
-//! The plan of a statement, with what every execution of it asks for.
+//! Planning a statement, and what every execution of its plan asks for.
 
-use super::dml::{DeletePlan, InsertPlan, UpdatePlan};
-use super::multi::MultiPlan;
+use super::query::plan_query;
+use super::select::PlanCx;
+use super::sinks::Plan;
 use super::uses::TableUse;
-use super::{QueryPlan, ResultColumn};
+use super::{dml, insert, multi};
+use crate::error::Result;
+use crate::parse::ast::{DeleteTarget, Statement};
 use porpoise_rows::catalog::{Table, TableId};
 use std::sync::Arc;
 
-/// The plan of a statement.
-#[derive(Clone, Debug)]
-pub enum Plan {
-    /// SELECT.
-    Select(QueryPlan),
-    /// INSERT and REPLACE.
-    Insert(InsertPlan),
-    /// UPDATE.
-    Update(UpdatePlan),
-    /// DELETE.
-    Delete(DeletePlan),
-    /// UPDATE or DELETE over several tables.
-    Multi(MultiPlan),
-}
-
-impl Plan {
-    /// Its stored tables, and whether it writes to them.
-    pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
-        match self {
-            Plan::Select(p) => p.tables(),
-            Plan::Insert(p) => p.tables(),
-            Plan::Update(p) => p.tables(),
-            Plan::Delete(p) => p.tables(),
-            Plan::Multi(p) => p.tables(),
+/// Plans a statement that reads or changes rows; `None` for others, and for SELECT ... INTO,
+/// which is run by a statement of its own.
+///
+/// # Errors
+/// Those of binding, and of clauses that do not go together.
+pub fn plan_statement(statement: &Statement<'_>, cx: &PlanCx<'_>) -> Result<Option<Plan>> {
+    Ok(Some(match statement {
+        Statement::Query(query) if query.into.is_none() => Plan::Select(plan_query(query, cx)?),
+        Statement::Insert(insert) => Plan::Insert(insert::plan_insert(insert, cx)?),
+        Statement::Update(update) if dml::of_one_table(update) => {
+            Plan::Change(dml::plan_update(update, cx)?)
         }
-    }
-
-    /// Whether it looks at more than whole unique keys.
-    fn scans_ranges(&self) -> bool {
-        match self {
-            Plan::Select(p) => p.scans_ranges(),
-            Plan::Insert(p) => p.scans_ranges(),
-            Plan::Update(p) => p.scans_ranges(),
-            Plan::Delete(p) => p.scans_ranges(),
-            Plan::Multi(_) => true,
-        }
-    }
-
-    /// Whether it changes rows.
-    pub fn writes(&self) -> bool {
-        !matches!(self, Plan::Select(_))
-    }
-
-    /// Whether it reads stored rows without locking them.
-    fn reads_unlocked(&self) -> bool {
-        match self {
-            Plan::Select(p) => p.reads_unlocked(),
-            Plan::Insert(p) => p.reads_unlocked(),
-            Plan::Update(p) => !p.inner_tables.is_empty(),
-            Plan::Delete(p) => !p.inner_tables.is_empty(),
-            Plan::Multi(p) => p.select.reads_unlocked(),
-        }
-    }
-
-    /// The columns of its result.
-    pub fn columns(&self) -> &[ResultColumn] {
-        match self {
-            Plan::Select(p) => &p.columns,
-            _ => &[],
-        }
-    }
+        Statement::Update(update) => Plan::Change(multi::plan_update(update, cx)?),
+        Statement::Delete(delete) => Plan::Change(match &delete.target {
+            DeleteTarget::One(source) => dml::plan_delete(delete, source, cx)?,
+            DeleteTarget::Many { targets, tables } => {
+                multi::plan_delete(delete, (targets, tables), cx)?
+            }
+        }),
+        _ => return Ok(None),
+    }))
 }
 
 /// A plan with what every execution asks for, computed once.

@@ -4,7 +4,7 @@
 //! A query of more than one SELECT becomes a [`Derived`] with a plain
 //! `SELECT *` over it, which carries ORDER BY and LIMIT of the whole.
 
-use super::derived::{CteEntry, Derived, RowsPlan, SetPlan, SetTermPlan};
+use super::derived::{CteEntry, Derived, SetOperation, SetTerm, TableOperator, materialized};
 use super::from::From;
 use super::recursive::recursive;
 use super::select::{Clauses, PlanCx, finish, plan_select, plan_table, star};
@@ -28,13 +28,21 @@ pub fn plan_query(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
     if query.into.is_some() {
         return Err(SqlError::not_supported("SELECT ... INTO"));
     }
-    match query.with {
+    with_ctes(query.with, cx, |cx| plan_body(query, cx))
+}
+
+/// Plans something with the entries of its WITH clause in sight.
+pub(super) fn with_ctes<T>(
+    with: Option<&With<'_>>,
+    cx: &PlanCx<'_>,
+    plan: impl FnOnce(&PlanCx<'_>) -> Result<T>,
+) -> Result<T> {
+    match with {
         Some(with) => {
             let ctes = entries(with, cx)?;
-            let inside = PlanCx { ctes: &ctes, ..*cx };
-            plan_body(query, &inside)
+            plan(&PlanCx { ctes: &ctes, ..*cx })
         }
-        None => plan_body(query, cx),
+        None => plan(cx),
     }
 }
 
@@ -49,12 +57,7 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
             let (plan, free) = inside(cx, |cx| plan_query(inner, cx))?;
             let shown = plan.columns.clone();
             let columns = columns_of(&plan);
-            let derived = Derived {
-                rows: Box::new(RowsPlan::Select(Box::new(plan))),
-                columns,
-                free,
-            };
-            over(derived, shown, query, cx)
+            over(materialized(plan, columns, free), shown, query, cx)
         }
         QueryBody::Values(rows) => {
             let (rows, free) = inside(cx, |cx| bound_rows(rows, cx))?;
@@ -67,7 +70,7 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
             let columns = columns_of(&set.first);
             let shown = shown(&columns);
             let derived = Derived {
-                rows: Box::new(RowsPlan::Set(Box::new(set))),
+                rows: Box::new(TableOperator::Set(Box::new(set))),
                 columns,
                 free,
             };
@@ -121,11 +124,11 @@ pub(super) fn body_only<'a>(body: &QueryBody<'a>, query: &Query<'a>) -> Query<'a
     }
 }
 
-fn plan_set(chain: &SetChain<'_>, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SetPlan> {
+fn plan_set(chain: &SetChain<'_>, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<SetOperation> {
     let mut first = plan_query(&body_only(&chain.first, query), cx)?;
     let mut rest = Vec::with_capacity(chain.rest.len());
     for term in chain.rest {
-        rest.push(SetTermPlan {
+        rest.push(SetTerm {
             op: term.op,
             all: term.all,
             plan: plan_query(&body_only(&term.body, query), cx)?,
@@ -134,7 +137,7 @@ fn plan_set(chain: &SetChain<'_>, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<
     let mut operands: Vec<&mut QueryPlan> = vec![&mut first];
     operands.extend(rest.iter_mut().map(|t| &mut t.plan));
     unify(&mut operands, cx)?;
-    Ok(SetPlan { first, rest })
+    Ok(SetOperation { first, rest })
 }
 
 /// Gives all operands the same types.
@@ -291,7 +294,7 @@ fn values(mut rows: Vec<Vec<Expr>>, free: Vec<FreeRef>, cx: &PlanCx<'_>) -> Resu
         });
     }
     Ok(Derived {
-        rows: Box::new(RowsPlan::Values(rows)),
+        rows: Box::new(TableOperator::Values(rows)),
         columns,
         free,
     })
@@ -346,9 +349,5 @@ pub(super) fn ordinary(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<Derived> {
     let (plan, free) = inside(cx, |cx| plan_query(cte.query, cx))?;
     let mut columns = columns_of(&plan);
     name_columns(&mut columns, cte.columns)?;
-    Ok(Derived {
-        rows: Box::new(RowsPlan::Select(Box::new(plan))),
-        columns,
-        free,
-    })
+    Ok(materialized(plan, columns, free))
 }

@@ -5,7 +5,7 @@
 //! the seed and give the columns; with these known the others are planned once more.
 
 use super::QueryPlan;
-use super::derived::{CteEntry, Derived, RecursivePlan, RowsPlan};
+use super::derived::{CteEntry, Derived, Recursive, TableOperator, working_table};
 use super::query::{
     body_only, columns_of, convert_item, inside, name_columns, ordinary, plan_query,
 };
@@ -57,11 +57,7 @@ pub(super) fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> R
     for column in &mut columns {
         column.nullable = true;
     }
-    let working = Arc::new(Derived {
-        rows: Box::new(RowsPlan::Working),
-        columns: columns.clone(),
-        free: Vec::new(),
-    });
+    let working = Arc::new(working_table(columns.clone()));
     let all = pending(Some(working.clone()));
     let terms = chain.rest.get(steps_from..).unwrap_or_default();
     let steps = steps_of(
@@ -72,7 +68,7 @@ pub(super) fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> R
         &mut free,
     )?;
     Ok(Derived {
-        rows: Box::new(RowsPlan::Recursive(RecursivePlan {
+        rows: Box::new(TableOperator::Recursive(Recursive {
             seed: Box::new(seed),
             steps,
             distinct: terms.iter().any(|term| !term.all),

@@ -177,11 +177,13 @@ impl Scan {
     }
 
     /// The slot as a bit set.
+    #[inline]
     pub fn bit(&self) -> u64 {
         1 << (self.slot & 63)
     }
 
     /// The lock.
+    #[inline]
     pub fn lock(&self) -> Option<LockSpec> {
         match self.mode {
             ScanMode::Locked(lock) => Some(lock),
@@ -190,6 +192,7 @@ impl Scan {
     }
 
     /// Whether entries of the index are read in place of rows.
+    #[inline]
     pub fn is_covering(&self) -> bool {
         matches!(self.mode, ScanMode::Covering | ScanMode::CountOnly)
     }

@@ -8,11 +8,12 @@
 //! at: of rows that it takes for one, the first tells. Names in subqueries mean the same.
 
 use super::QueryPlan;
-use super::derived::{Derived, RowsPlan};
-use super::dml::{NewValue, assigned};
+use super::derived::working_table;
+use super::dml::assigned;
 use super::insert::{given_columns, wrong_count};
-use super::query::entries;
+use super::query::with_ctes;
 use super::select::{PlanCx, plan_query, plan_select_with};
+use super::sinks::NewValue;
 use crate::bind::{Origin, Scope, Source};
 use crate::error::Result;
 use crate::parse::ast::{Insert, Query, QueryBody, Select};
@@ -96,14 +97,9 @@ pub(super) fn with_query(
     if !select.group_by.is_empty() || query.into.is_some() {
         return Ok((plan_query(query, cx)?, None));
     }
-    match query.with {
-        Some(with) => {
-            let ctes = entries(with, cx)?;
-            let inside = PlanCx { ctes: &ctes, ..*cx };
-            naming_tables(insert, (select, query), table, scope, &inside)
-        }
-        None => naming_tables(insert, (select, query), table, scope, cx),
-    }
+    with_ctes(query.with, cx, |cx| {
+        naming_tables(insert, (select, query), table, scope, cx)
+    })
 }
 
 fn naming_tables(
@@ -128,11 +124,8 @@ fn naming_tables(
                 named.push((slot, column));
             }
         };
-        for (_, value) in &set {
-            if let NewValue::Expr(e) = value {
-                e.columns(&mut note);
-            }
-        }
+        let values = set.iter().filter_map(|(_, value)| value.expr());
+        values.for_each(|e| e.columns(&mut note));
         found = Some((set, named.clone()));
         Ok(named)
     })?;
@@ -142,11 +135,7 @@ fn naming_tables(
 /// A table of the SELECT as assignments see it: its values come out of the query, which has
 /// made SQL values of them already.
 fn read_before(source: &Source) -> Source {
-    let rows = Derived {
-        rows: Box::new(RowsPlan::Working),
-        columns: source.columns.clone(),
-        free: Vec::new(),
-    };
+    let rows = working_table(source.columns.clone());
     Source {
         origin: Origin::Derived(Arc::new(rows)),
         ..source.clone()

@@ -13,7 +13,7 @@
 //! 3. What fails inside a view is 1356: a client that may not see the view's
 //!    tables learns nothing of them.
 
-use super::derived::{Derived, RowsPlan};
+use super::derived::materialized;
 use super::from::bind_from;
 use super::query::{columns_of, derived_source, entries, inside, plan_query};
 use super::select::{PlanCx, split};
@@ -133,15 +133,8 @@ fn bound(view: &View, alias: Option<&str>, arena: &Bump, cx: &PlanCx<'_>) -> Res
     let (plan, free) = inside(cx, |cx| plan_query(query, cx))?;
     let mut columns = columns_of(&plan);
     rename(&mut columns, view)?;
-    let derived = Derived {
-        rows: Box::new(RowsPlan::Select(Box::new(plan))),
-        columns,
-        free,
-    };
-    Ok(derived_source(
-        Arc::new(derived),
-        alias.unwrap_or(&view.name).to_owned(),
-    ))
+    let rows = Arc::new(materialized(plan, columns, free));
+    Ok(derived_source(rows, alias.unwrap_or(&view.name).to_owned()))
 }
 
 fn rename(columns: &mut [crate::bind::ScopeColumn], view: &View) -> Result<()> {

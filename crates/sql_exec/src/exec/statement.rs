@@ -1,0 +1,35 @@
+//! Running a statement: the sink at the top of its tree.
+
+use super::{Changes, Exec, ExecResult, ResultSink, dml, insert, multi, query};
+use crate::plan::sinks::{Plan, Targets};
+use porpoise_rows::AutoIncOptions;
+
+/// What a statement did.
+pub enum Done {
+    /// Sent so many rows.
+    Rows(u64),
+    /// Changed rows.
+    Changes(Changes),
+}
+
+/// Runs a statement. With a profile (EXPLAIN ANALYZE) the rows of an UPDATE or DELETE are
+/// found, and locked, but not changed.
+pub fn run(
+    plan: &Plan,
+    exec: &mut Exec<'_>,
+    ids: AutoIncOptions,
+    sink: &mut dyn ResultSink,
+) -> ExecResult<Done> {
+    let changes = match plan {
+        Plan::Select(query) => return query::run(query, exec, sink).map(Done::Rows),
+        Plan::Change(change) if exec.shared.profile.is_some() => {
+            return query::run(&change.input, exec, sink).map(Done::Rows);
+        }
+        Plan::Insert(plan) => insert::run(plan, exec, ids)?,
+        Plan::Change(change) => match &change.targets {
+            Targets::Immediate(target) => dml::run(change, target, exec)?,
+            Targets::Buffered(targets) => multi::run(change, targets, exec)?,
+        },
+    };
+    Ok(Done::Changes(changes))
+}

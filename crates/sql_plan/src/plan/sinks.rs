@@ -1,0 +1,257 @@
+//! Sinks: the operators at the top of a statement's tree.
+//!
+//! The rows of a SELECT go to the client. Those of the other statements are changes:
+//!
+//! ```text
+//!  UPDATE o JOIN c ON c.id = o.customer        UPDATE o SET n = 1       INSERT INTO t
+//!    SET o.n = c.n                               WHERE id = 5             SELECT a, b FROM o
+//!
+//!  Change (update, buffered)  o                Change (update,          Insert  t
+//!    Collect                                     immediate)  o            Project
+//!      Join (inner, index lookup)                Collect                    Scan o
+//!        Scan o  locked                            Scan o  locked
+//!        Scan c
+//! ```
+//!
+//! A sink is given rows by a [`QueryPlan`]; those of a change have no select list: the rows
+//! that are found and locked are what it works on.
+
+use super::{QueryPlan, ResultColumn};
+use crate::bind::Source;
+use crate::expr::Expr;
+use porpoise_rows::InsertMode;
+use porpoise_rows::catalog::Table;
+use std::slice;
+use std::sync::Arc;
+
+/// The plan of a statement.
+#[derive(Clone, Debug)]
+pub enum Plan {
+    /// SELECT: the client is the sink.
+    Select(QueryPlan),
+    /// INSERT and REPLACE.
+    Insert(Insert),
+    /// UPDATE and DELETE.
+    Change(Change),
+}
+
+/// A value of an INSERT or of an assignment.
+#[derive(Clone, Debug)]
+pub enum NewValue {
+    /// Computed.
+    Expr(Expr),
+    /// DEFAULT.
+    Default,
+}
+
+/// INSERT and REPLACE.
+#[derive(Clone, Debug)]
+pub struct Insert {
+    /// The table.
+    pub table: Arc<Table>,
+    /// Positions of the columns given, in the order of the values.
+    pub columns: Vec<usize>,
+    /// The rows.
+    pub rows: InsertRows,
+    /// Treatment of rows whose key exists.
+    pub mode: InsertMode,
+    /// ON DUPLICATE KEY UPDATE: positions and values, over the row that is there as slot 0.
+    /// Slot 1 is the new row, or the slots from 1 on are the tables of the query that gives
+    /// the rows.
+    pub on_duplicate: Vec<(usize, NewValue)>,
+    /// Columns of the tables of that query that `on_duplicate` names: slots there, and columns.
+    pub beside: Vec<(usize, usize)>,
+    /// PARTITION (names): rows must belong there.
+    pub partitions: Option<Arc<[usize]>>,
+    /// The table as the statement names it.
+    pub named: Source,
+    /// Conditions on new rows: the view's WITH CHECK OPTION.
+    pub check: Option<ViewCheck>,
+    /// Columns that are not given may have an expression as default.
+    pub default_expressions: bool,
+    /// Stored tables that queries inside read.
+    pub inner_tables: Vec<Arc<Table>>,
+}
+
+/// The rows of an INSERT.
+#[derive(Clone, Debug)]
+pub enum InsertRows {
+    /// VALUES, SET.
+    Values(Vec<Vec<NewValue>>),
+    /// A query. Values behind those of the columns given are those of [`Insert::beside`].
+    Query(Box<QueryPlan>),
+}
+
+/// WITH CHECK OPTION.
+#[derive(Clone, Debug)]
+pub struct ViewCheck {
+    /// The view, for messages.
+    pub name: String,
+    /// Over the row as slot 0; all must be true.
+    pub conditions: Vec<Expr>,
+}
+
+/// UPDATE and DELETE.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Which of them.
+    pub kind: ChangeKind,
+    /// The tables whose rows change.
+    pub targets: Targets,
+    /// The rows, found and locked.
+    pub input: QueryPlan,
+    /// IGNORE.
+    pub ignore: bool,
+    /// Conditions on changed rows: the view's WITH CHECK OPTION.
+    pub check: Option<ViewCheck>,
+}
+
+/// UPDATE or DELETE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// UPDATE.
+    Update,
+    /// DELETE.
+    Delete,
+}
+
+/// The tables whose rows a statement changes.
+#[derive(Clone, Debug)]
+pub enum Targets {
+    /// The only table of the input: rows change in the order in which they are found.
+    Immediate(Target),
+    /// Tables of a join: changes are gathered and done at the end, each row once.
+    Buffered(Vec<Target>),
+}
+
+/// A table whose rows change.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Its slot in the input.
+    pub slot: usize,
+    /// The table.
+    pub table: Arc<Table>,
+    /// Positions and values, in the order of the text; empty for DELETE.
+    pub set: Vec<(usize, NewValue)>,
+}
+
+impl NewValue {
+    /// The expression that computes it.
+    pub fn expr(&self) -> Option<&Expr> {
+        match self {
+            NewValue::Expr(e) => Some(e),
+            NewValue::Default => None,
+        }
+    }
+}
+
+impl Insert {
+    /// The query that gives the rows.
+    pub fn query(&self) -> Option<&QueryPlan> {
+        match &self.rows {
+            InsertRows::Query(query) => Some(query),
+            InsertRows::Values(_) => None,
+        }
+    }
+
+    /// The rows of VALUES.
+    pub fn values(&self) -> &[Vec<NewValue>] {
+        match &self.rows {
+            InsertRows::Values(rows) => rows,
+            InsertRows::Query(_) => &[],
+        }
+    }
+}
+
+impl Change {
+    /// PARTITION (names) of a target: its changed rows must stay there.
+    pub fn chosen(&self, target: &Target) -> Option<&[usize]> {
+        self.input.sources.get(target.slot)?.partitions.as_deref()
+    }
+}
+
+impl Targets {
+    /// All of them.
+    pub fn all(&self) -> &[Target] {
+        match self {
+            Targets::Immediate(target) => slice::from_ref(target),
+            Targets::Buffered(targets) => targets,
+        }
+    }
+}
+
+impl Plan {
+    /// The query that gives the rows; `None` where VALUES does.
+    pub fn input(&self) -> Option<&QueryPlan> {
+        match self {
+            Plan::Select(query) => Some(query),
+            Plan::Insert(insert) => insert.query(),
+            Plan::Change(change) => Some(&change.input),
+        }
+    }
+
+    /// Visits the expressions of the sink, not those of its input.
+    pub fn sink_expressions<'p>(&'p self, visit: &mut dyn FnMut(&'p Expr)) {
+        let mut all = |set: &'p [(usize, NewValue)]| {
+            let values = set.iter().filter_map(|(_, value)| value.expr());
+            values.for_each(&mut *visit);
+        };
+        match self {
+            Plan::Select(_) => {}
+            Plan::Change(change) => {
+                let targets = change.targets.all().iter();
+                targets.for_each(|target| all(&target.set));
+            }
+            Plan::Insert(insert) => {
+                all(&insert.on_duplicate);
+                let values = insert.values().iter().flatten();
+                values.filter_map(NewValue::expr).for_each(visit);
+            }
+        }
+    }
+
+    /// Its stored tables, and whether it writes to them.
+    pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
+        let mut tables = Vec::new();
+        if let Plan::Insert(insert) = self {
+            tables.push((insert.table.clone(), true));
+            tables.extend(insert.inner_tables.iter().map(|t| (t.clone(), false)));
+        }
+        tables.extend(self.input().into_iter().flat_map(QueryPlan::tables));
+        if let Plan::Change(change) = self {
+            let targets = change.targets.all();
+            for (table, writes) in &mut tables {
+                *writes = targets.iter().any(|t| t.table.id == table.id);
+            }
+        }
+        tables
+    }
+
+    /// Whether it looks at more than whole unique keys.
+    pub(super) fn scans_ranges(&self) -> bool {
+        match self {
+            Plan::Select(query) => query.scans_ranges(),
+            Plan::Insert(insert) => insert.query().is_some() || !insert.inner_tables.is_empty(),
+            Plan::Change(change) => change.input.scans_ranges(),
+        }
+    }
+
+    /// Whether it changes rows.
+    pub fn writes(&self) -> bool {
+        !matches!(self, Plan::Select(_))
+    }
+
+    /// Whether it reads stored rows without locking them.
+    pub(super) fn reads_unlocked(&self) -> bool {
+        let inner = matches!(self, Plan::Insert(insert) if !insert.inner_tables.is_empty());
+        inner || self.input().is_some_and(QueryPlan::reads_unlocked)
+    }
+
+    /// The columns of its result.
+    pub fn columns(&self) -> &[ResultColumn] {
+        match self {
+            Plan::Select(query) => &query.columns,
+            _ => &[],
+        }
+    }
+}
