@@ -15,7 +15,7 @@ use porpoise_types::{Collation, ColumnType, Decimal, Kind, ValueRef};
 use porpoise_wire::memcached::binary::{self, BinaryParser};
 use porpoise_wire::memcached::command::Item;
 use porpoise_wire::memcached::meta::Meta;
-use porpoise_wire::memcached::meta_reply::{self, Hit, Marks};
+use porpoise_wire::memcached::meta_reply::{self, Hit, RefreshState};
 use porpoise_wire::memcached::{Limits, Parsed, Parser, Request, binary_reply, reply};
 use porpoise_wire::mysql::Capabilities;
 use porpoise_wire::mysql::client;
@@ -214,11 +214,11 @@ fn memcached_reads_allocate_nothing() {
                 now: 0,
                 fetched: false,
                 idle: 0,
-                marks: Marks::default(),
+                refresh: RefreshState::default(),
             };
-            assert_eq!(get.shape.decoded().is_some(), get.shape.is_base64());
-            meta_reply::hit(&mut out, &get.shape, &hit);
-            meta_reply::miss(&mut out, &get.shape);
+            assert_eq!(get.format.decoded().is_some(), get.format.is_base64());
+            meta_reply::hit(&mut out, &get.format, &hit);
+            meta_reply::miss(&mut out, &get.format);
         }
         let binary::Parsed::Request { request, .. } = binary.parse(&request) else {
             panic!("a request");

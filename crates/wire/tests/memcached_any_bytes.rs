@@ -13,7 +13,7 @@ mod support;
 use porpoise_wire::memcached::binary::{self, BinaryParser};
 use porpoise_wire::memcached::command::{Item, Outcome, Status};
 use porpoise_wire::memcached::meta::Meta;
-use porpoise_wire::memcached::meta_reply::{self, Hit, Marks};
+use porpoise_wire::memcached::meta_reply::{self, Hit, RefreshState};
 use porpoise_wire::memcached::{Limits, Parsed, Parser, Request, binary_reply, reply};
 use support::Random;
 
@@ -111,7 +111,7 @@ fn render_meta(meta: &Meta<'_>) {
         now: i64::MIN,
         fetched: true,
         idle: u64::MAX,
-        marks: Marks {
+        refresh: RefreshState {
             won: true,
             stale: true,
             sent: true,
@@ -119,12 +119,12 @@ fn render_meta(meta: &Meta<'_>) {
     };
     match meta {
         Meta::Get(get) => {
-            meta_reply::hit(&mut out, &get.shape, &hit);
-            meta_reply::miss(&mut out, &get.shape);
+            meta_reply::hit(&mut out, &get.format, &hit);
+            meta_reply::miss(&mut out, &get.format);
         }
-        Meta::Debug(shape) => meta_reply::debug(&mut out, shape, &hit),
-        Meta::Change(change, shape) => {
-            let decoded = shape.decoded();
+        Meta::Debug(format) => meta_reply::debug(&mut out, format, &hit),
+        Meta::Change(change, format) => {
+            let decoded = format.decoded();
             if let Some(decoded) = &decoded {
                 assert_eq!(change.with_key(decoded.bytes()).key(), decoded.bytes());
             }
@@ -134,7 +134,7 @@ fn render_meta(meta: &Meta<'_>) {
                 Status::Exists,
                 Status::NotNumeric,
             ] {
-                meta_reply::outcome(&mut out, shape, &Outcome::at(status, 1), i64::MAX);
+                meta_reply::outcome(&mut out, format, &Outcome::at(status, 1), i64::MAX);
             }
         }
         Meta::Noop(_) => out.extend_from_slice(meta_reply::NOOP),
@@ -156,7 +156,7 @@ fn ascii_event(parser: &mut Parser, buf: &[u8]) -> Event {
             if let Request::Meta(meta) = &request {
                 render_meta(meta);
             }
-            if let Some((change, _)) = request.change() {
+            if let Request::Change { change, .. } = &request {
                 assert!(change.key().len() <= 250);
                 reply::outcome(&mut out, &Outcome::of(Status::Stored));
             }

@@ -8,7 +8,8 @@
 mod support;
 
 use porpoise_wire::memcached::client::{self, Answer, Reply};
-use porpoise_wire::memcached::{Fault, Limits, Parsed, Parser, Request, StoreVerb};
+use porpoise_wire::memcached::command::{Change, Mode, Store};
+use porpoise_wire::memcached::{Fault, Limits, Parsed, Parser, Request};
 use support::Random;
 
 /// Everything that a stream is parsed to, in words.
@@ -57,7 +58,34 @@ fn describe(request: &Request<'_>) -> String {
             format!("get {:?} {cas} {touch:?}", keys.collect::<Vec<_>>())
         }
         Request::Stats { args } => format!("stats {:?}", args.collect::<Vec<_>>()),
+        Request::Change { change, noreply } => describe_change(change, *noreply),
         other => format!("{other:?}"),
+    }
+}
+
+fn describe_change(change: &Change<'_>, noreply: bool) -> String {
+    match change {
+        Change::Store(store) => {
+            let verb = match (store.mode, store.compare) {
+                (Mode::Set, Some(version)) => format!("Cas({version})"),
+                (mode, None) => format!("{mode:?}"),
+                (mode, compare) => format!("{mode:?} {compare:?}"),
+            };
+            format!(
+                "Store {{ verb: {verb}, key: {:?}, flags: {}, exptime: {}, value: {:?}, \
+                 noreply: {noreply} }}",
+                store.key, store.flags, store.exptime, store.value
+            )
+        }
+        Change::Count(count) => format!(
+            "Arithmetic {{ key: {:?}, delta: {}, decrement: {}, noreply: {noreply} }}",
+            count.key, count.delta, count.decrement
+        ),
+        Change::Delete(delete) => format!("Delete {{ key: {:?}, noreply: {noreply} }}", delete.key),
+        Change::Touch(touch) => format!(
+            "Touch {{ key: {:?}, exptime: {}, noreply: {noreply} }}",
+            touch.key, touch.exptime
+        ),
     }
 }
 
@@ -335,23 +363,21 @@ fn requests_of_the_client_half_are_understood() {
     client::get(&mut out, keys, false);
     client::get(&mut out, keys, true);
     client::gat(&mut out, -5, keys, true);
-    for verb in [
-        StoreVerb::Set,
-        StoreVerb::Add,
-        StoreVerb::Replace,
-        StoreVerb::Append,
-        StoreVerb::Prepend,
-        StoreVerb::Cas(77),
+    for (mode, compare) in [
+        (Mode::Set, None),
+        (Mode::Add, None),
+        (Mode::Replace, None),
+        (Mode::Append, None),
+        (Mode::Prepend, None),
+        (Mode::Set, Some(77)),
     ] {
-        client::store(
-            &mut out,
-            verb,
-            b"k",
-            9,
-            -1,
-            b"v\r\nw",
-            verb == StoreVerb::Set,
-        );
+        let store = Store {
+            flags: 9,
+            exptime: -1,
+            compare,
+            ..Store::new(mode, b"k", b"v\r\nw")
+        };
+        client::store(&mut out, &store, (mode, compare) == (Mode::Set, None));
     }
     client::arithmetic(&mut out, b"n", 3, false, false);
     client::arithmetic(&mut out, b"n", u64::MAX, true, true);

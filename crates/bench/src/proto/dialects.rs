@@ -13,9 +13,9 @@
 
 use super::{Answer, Argument, Call, Codec, Progress, Verb};
 use crate::error::{Error, Result};
-use porpoise_wire::memcached::ascii::StoreVerb;
 use porpoise_wire::memcached::binary::{HEADER, REQUEST_MAGIC, opcode};
 use porpoise_wire::memcached::client::{self, Reply, parse_reply};
+use porpoise_wire::memcached::command::{Mode, Store};
 
 /// Longest value that is waited for, in bytes.
 const MAX_VALUE: usize = 64 << 20;
@@ -108,7 +108,7 @@ impl Speaker {
         match (self.dialect, verb) {
             (Dialect::Ascii, Verb::Get) => client::get(out, [key], false),
             (Dialect::Ascii, Verb::Set) => {
-                client::store(out, StoreVerb::Set, key, 0, 0, value, false);
+                client::store(out, &Store::new(Mode::Set, key, value), false);
             }
             (Dialect::Ascii, Verb::Delete) => client::delete(out, key, false),
             (Dialect::Ascii, Verb::Incr) => client::arithmetic(out, key, 1, false, false),

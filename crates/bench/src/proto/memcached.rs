@@ -2,8 +2,8 @@
 
 use super::{Answer, Argument, Call, Codec, Progress, Verb};
 use crate::error::{Error, Result};
-use porpoise_wire::memcached::ascii::StoreVerb;
 use porpoise_wire::memcached::client::{self, Reply, parse_reply};
+use porpoise_wire::memcached::command::{Mode, Store};
 
 /// Longest value that is waited for, in bytes.
 const MAX_VALUE: usize = 64 << 20;
@@ -18,7 +18,7 @@ impl Codec for Memcached {
             Argument::Bytes(bytes) => bytes,
             Argument::Int(_) => b"",
         });
-        let verb = match call.verb() {
+        let mode = match call.verb() {
             Verb::Get => {
                 client::get(out, keys, false);
                 return Ok(());
@@ -31,16 +31,16 @@ impl Codec for Memcached {
                 client::arithmetic(out, keys.next().unwrap_or_default(), 1, false, false);
                 return Ok(());
             }
-            Verb::Set => StoreVerb::Set,
-            Verb::Add => StoreVerb::Add,
-            Verb::Replace => StoreVerb::Replace,
+            Verb::Set => Mode::Set,
+            Verb::Add => Mode::Add,
+            Verb::Replace => Mode::Replace,
             Verb::Statement(_) | Verb::Text => {
                 return Err(Error::failed("the memcached protocol has no statements"));
             }
         };
         let key = keys.next().unwrap_or_default();
         let value = keys.next().unwrap_or_default();
-        client::store(out, verb, key, 0, 0, value, false);
+        client::store(out, &Store::new(mode, key, value), false);
         Ok(())
     }
 

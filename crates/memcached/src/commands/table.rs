@@ -204,64 +204,99 @@ fn touch_counter(_: &Touch<'_>, status: Status) -> Option<Counter> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use porpoise_wire::memcached::command::Seed;
+    use porpoise_wire::memcached::commands::Command;
+    use porpoise_wire::memcached::meta::Meta;
+    use porpoise_wire::memcached::{Limits, Parsed, Parser, Request};
+    use std::collections::BTreeSet;
 
-    fn names(change: Change<'_>) -> String {
-        let names: Vec<_> = Requirement::of(&change).privileges.names().collect();
-        names.join(" ")
+    /// Requests of each command that changes one item, as a client sends them, and the line of
+    /// the guide's table of privileges that they fall under.
+    fn examples(command: Command) -> &'static [(&'static str, &'static str)] {
+        match command {
+            Command::Set => &[("set k 0 0 1\r\nv\r\n", "set")],
+            Command::Add => &[("add k 0 0 1\r\nv\r\n", "add")],
+            Command::Replace => &[("replace k 0 0 1\r\nv\r\n", "replace")],
+            Command::Append => &[("append k 0 0 1\r\nv\r\n", "append")],
+            Command::Prepend => &[("prepend k 0 0 1\r\nv\r\n", "prepend")],
+            Command::Cas => &[("cas k 0 0 1 7\r\nv\r\n", "cas")],
+            Command::Increment => &[("incr k 1\r\n", "incr")],
+            Command::Decrement => &[("decr k 1\r\n", "decr")],
+            Command::Delete => &[("delete k\r\n", "delete")],
+            Command::Touch => &[("touch k 0\r\n", "touch")],
+            Command::MetaSet => &[
+                ("ms k 1\r\nv\r\n", "ms"),
+                ("ms k 1 T0 F5 E9\r\nv\r\n", "ms"),
+                ("ms k 1 ME\r\nv\r\n", "add"),
+                ("ms k 1 MR\r\nv\r\n", "replace"),
+                ("ms k 1 MA\r\nv\r\n", "append"),
+                ("ms k 1 MP\r\nv\r\n", "prepend"),
+                (
+                    "ms k 1 MA N0\r\nv\r\n",
+                    "append that creates a missing item",
+                ),
+                (
+                    "ms k 1 MP N0\r\nv\r\n",
+                    "prepend that creates a missing item",
+                ),
+                ("ms k 1 C7\r\nv\r\n", "cas"),
+                ("ms k 1 C7 I\r\nv\r\n", "cas"),
+            ],
+            Command::MetaDelete => &[
+                ("md k\r\n", "md"),
+                ("md k C7\r\n", "md"),
+                ("md k I\r\n", "md with I or x"),
+                ("md k x T30\r\n", "md with I or x"),
+            ],
+            Command::MetaArithmetic => &[
+                ("ma k\r\n", "ma"),
+                ("ma k MD D5 T30\r\n", "ma"),
+                ("ma k N0 J5\r\n", "ma that creates a missing item"),
+            ],
+            // These change no item by a `Change`.
+            Command::Get | Command::Gets | Command::Gat | Command::Gats => &[],
+            Command::MetaGet | Command::MetaDebug | Command::Noop | Command::Flush => &[],
+            Command::Stats | Command::Version | Command::Verbosity | Command::CacheLimit => &[],
+            Command::Shutdown | Command::Quit => &[],
+            Command::SaslMechanisms | Command::SaslAuth => &[],
+        }
+    }
+
+    /// Privileges by command, from the guide.
+    fn documented(label: &str) -> BTreeSet<&'static str> {
+        let guide = include_str!("../../../../docs/guide/memcached-accounts.md");
+        let lines = guide.lines().filter_map(|line| {
+            let mut cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ");
+            Some((cells.next()?, cells.next()?))
+        });
+        let mut found = lines.filter(|(commands, _)| commands.split(", ").any(|c| c == label));
+        let (_, privileges) = found.next().expect(label);
+        assert!(found.next().is_none(), "{label}");
+        privileges.split(", ").collect()
     }
 
     #[test]
-    fn changes_need_what_their_statements_need() {
-        let store = |mode| Store::new(mode, b"k", b"v");
-        let cases = [
-            (Change::Store(store(Mode::Set)), "INSERT UPDATE"),
-            (Change::Store(store(Mode::Add)), "INSERT"),
-            (Change::Store(store(Mode::Replace)), "SELECT UPDATE"),
-            (Change::Store(store(Mode::Append)), "SELECT UPDATE"),
-            (
-                Change::Store(Store {
-                    create: Some(0),
-                    ..store(Mode::Prepend)
-                }),
-                "SELECT INSERT UPDATE",
-            ),
-            (
-                Change::Store(Store {
-                    compare: Some(1),
-                    ..store(Mode::Set)
-                }),
-                "SELECT UPDATE",
-            ),
-            (Change::Count(Count::new(b"k", 1, true)), "SELECT UPDATE"),
-            (
-                Change::Count(Count {
-                    seed: Some(Seed {
-                        value: 1,
-                        exptime: 0,
-                    }),
-                    ..Count::new(b"k", 1, false)
-                }),
-                "SELECT INSERT UPDATE",
-            ),
-            (Change::Delete(Delete::new(b"k")), "SELECT DELETE"),
-            (
-                Change::Delete(Delete {
-                    invalidate: true,
-                    ..Delete::new(b"k")
-                }),
-                "SELECT UPDATE",
-            ),
-            (
-                Change::Touch(Touch {
-                    key: b"k",
-                    exptime: 0,
-                }),
-                "SELECT UPDATE",
-            ),
-        ];
-        for (change, expected) in cases {
-            assert_eq!(names(change), expected, "{change:?}");
+    fn changes_need_what_the_guide_says() {
+        let limits = Limits::default();
+        let mut count = 0;
+        for command in Command::ALL {
+            for (request, label) in examples(*command) {
+                let parsed = Parser::new(limits).parse(request.as_bytes());
+                let change = match parsed {
+                    Parsed::Request {
+                        request:
+                            Request::Change { change, .. } | Request::Meta(Meta::Change(change, _)),
+                        consumed,
+                    } if consumed == request.len() => change,
+                    other => panic!("{request:?}: {other:?}"),
+                };
+                let word = command.word().unwrap_or_default();
+                assert!(request.as_bytes().starts_with(word), "{request:?}");
+                let needed = Requirement::of(&change).privileges;
+                let needed: BTreeSet<&str> = needed.names().collect();
+                assert_eq!(needed, documented(label), "{request:?}");
+                count += 1;
+            }
         }
+        assert!(count > 20, "{count}");
     }
 }

@@ -125,7 +125,7 @@ impl ConnectionState {
             reply::client_error(out.buf(), text);
             return true;
         }
-        if let Some((change, noreply)) = request.change() {
+        if let Request::Change { change, noreply } = request {
             let done = commands::apply(&mut self.context, &mut self.current, &change);
             return finish(
                 done,

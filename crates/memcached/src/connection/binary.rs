@@ -12,7 +12,7 @@ use crate::reply_sink::{Next, ReplySink};
 use porpoise_kv as kv;
 use porpoise_rows::Error;
 use porpoise_wire::memcached::binary::{
-    BinaryParser, Get, Head, Parsed, Request, StatusCode, opcode,
+    BinaryParser, Get, Parsed, ReplyHeader, Request, StatusCode, opcode,
 };
 use porpoise_wire::memcached::{binary_reply, reply};
 
@@ -102,7 +102,7 @@ pub(crate) fn status_of(failure: &Failure) -> StatusCode {
 }
 
 /// Answers a failure, also of a quiet request.
-fn fail(head: &Head, failure: &Failure, out: &mut Vec<u8>) {
+fn fail(head: &ReplyHeader, failure: &Failure, out: &mut Vec<u8>) {
     binary_reply::refusal(out, head, status_of(failure), &failure.to_string());
 }
 
@@ -179,7 +179,7 @@ impl ConnectionState {
         })
     }
 
-    fn binary_stat(&self, key: &[u8], head: &Head, buf: &mut Vec<u8>) {
+    fn binary_stat(&self, key: &[u8], head: &ReplyHeader, buf: &mut Vec<u8>) {
         let args = key.split(|b| *b == b' ').filter(|word| !word.is_empty());
         let end = stats::answer(&self.shared, args, &mut |name, value| {
             binary_reply::stat(buf, head, name.as_bytes(), value);

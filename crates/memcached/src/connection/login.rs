@@ -17,8 +17,9 @@ use crate::connection::ConnectionState;
 use crate::context::identity::Attempt;
 use crate::reply_sink::{Next, ReplySink};
 use porpoise_wire::memcached::binary::{self, Request as BinaryRequest};
-use porpoise_wire::memcached::binary::{Head, StatusCode};
-use porpoise_wire::memcached::{Limits, Request, StoreVerb, binary_reply, reply};
+use porpoise_wire::memcached::binary::{ReplyHeader, StatusCode};
+use porpoise_wire::memcached::command::{Change, Mode, Store};
+use porpoise_wire::memcached::{Limits, Request, binary_reply, reply};
 
 /// Size limits of requests before authentication.
 pub(crate) const UNAUTHENTICATED: Limits = Limits {
@@ -66,9 +67,14 @@ impl ConnectionState {
                 Handled::Continue
             }
             Request::Quit => Handled::Next(Next::Close),
-            Request::Store {
-                verb: StoreVerb::Set,
-                value,
+            Request::Change {
+                change:
+                    Change::Store(Store {
+                        mode: Mode::Set,
+                        compare: None,
+                        value,
+                        ..
+                    }),
                 ..
             } => {
                 let mut words = value.splitn(2, |b| *b == b' ');
@@ -120,7 +126,7 @@ impl ConnectionState {
         &mut self,
         mechanism: &[u8],
         response: &[u8],
-        head: &Head,
+        head: &ReplyHeader,
         out: &mut impl ReplySink,
     ) -> Handled {
         let mut parts = response.splitn(3, |b| *b == 0);
@@ -144,7 +150,7 @@ impl ConnectionState {
 }
 
 /// The header fields of a request that its reply repeats.
-fn head_of(request: &binary::Request<'_>) -> Head {
+fn head_of(request: &binary::Request<'_>) -> ReplyHeader {
     match request {
         BinaryRequest::Get(get)
         | BinaryRequest::GetAndTouch(get, _)

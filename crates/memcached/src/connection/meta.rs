@@ -13,7 +13,7 @@ use crate::mapping::Operation;
 use crate::read::request::{ReadRequest, Style, wins};
 use crate::reply_sink::ReplySink;
 use porpoise_wire::memcached::command::Change;
-use porpoise_wire::memcached::meta::{Get, Meta, Shape};
+use porpoise_wire::memcached::meta::{Get, Meta, ReplyFormat};
 use porpoise_wire::memcached::meta_reply::{self, Hit};
 use porpoise_wire::memcached::reply;
 
@@ -21,11 +21,11 @@ use porpoise_wire::memcached::reply;
 #[inline]
 pub(crate) fn read_request<'a>(meta: &Meta<'a>) -> Option<ReadRequest<'a>> {
     match meta {
-        Meta::Get(get) if get.touch.is_none() && !get.shape.is_base64() => {
-            Some(ReadRequest::one(get.shape.key_text(), Style::Meta(*get)))
+        Meta::Get(get) if get.touch.is_none() && !get.format.is_base64() => {
+            Some(ReadRequest::one(get.format.key_text(), Style::Meta(*get)))
         }
-        Meta::Debug(shape) if !shape.is_base64() => {
-            Some(ReadRequest::one(shape.key_text(), Style::Debug(*shape)))
+        Meta::Debug(format) if !format.is_base64() => {
+            Some(ReadRequest::one(format.key_text(), Style::Debug(*format)))
         }
         _ => None,
     }
@@ -44,12 +44,12 @@ impl ConnectionState {
         }
         match meta {
             Meta::Noop(_) => true,
-            Meta::Debug(shape) => self.read(shape, Style::Debug(*shape), out),
+            Meta::Debug(format) => self.read(format, Style::Debug(*format), out),
             Meta::Get(get) => match get.touch {
                 Some(exptime) => self.meta_touch(get, exptime, out),
-                None => self.read(&get.shape, Style::Meta(*get), out),
+                None => self.read(&get.format, Style::Meta(*get), out),
             },
-            Meta::Change(change, shape) => self.meta_change(change, shape, out),
+            Meta::Change(change, format) => self.meta_change(change, format, out),
         }
     }
 
@@ -79,9 +79,14 @@ impl ConnectionState {
         }
     }
 
-    fn read(&mut self, shape: &Shape<'_>, style: Style<'_>, out: &mut impl ReplySink) -> bool {
-        let decoded = shape.decoded();
-        let key = decoded.as_ref().map_or(shape.key_text(), |d| d.bytes());
+    fn read(
+        &mut self,
+        format: &ReplyFormat<'_>,
+        style: Style<'_>,
+        out: &mut impl ReplySink,
+    ) -> bool {
+        let decoded = format.decoded();
+        let key = decoded.as_ref().map_or(format.key_text(), |d| d.bytes());
         let mut batch = crate::read::request::ReadBatch::new();
         batch.push(ReadRequest::one(key, style));
         self.answer(&mut batch, out)
@@ -90,17 +95,17 @@ impl ConnectionState {
     fn meta_change(
         &mut self,
         change: &Change<'_>,
-        shape: &Shape<'_>,
+        format: &ReplyFormat<'_>,
         out: &mut impl ReplySink,
     ) -> bool {
-        let decoded = shape.decoded();
+        let decoded = format.decoded();
         let change = match &decoded {
             Some(decoded) => change.with_key(decoded.bytes()),
             None => *change,
         };
         let now = self.now();
         let done = commands::apply(&mut self.context, &mut self.current, &change);
-        let show = |outcome, buf: &mut Vec<u8>| meta_reply::outcome(buf, shape, &outcome, now);
+        let show = |outcome, buf: &mut Vec<u8>| meta_reply::outcome(buf, format, &outcome, now);
         finish(done, out, show, ascii::fail)
     }
 
@@ -111,8 +116,10 @@ impl ConnectionState {
 
     /// `mg` with a new expiry time.
     fn meta_touch(&mut self, get: &Get<'_>, exptime: i64, out: &mut impl ReplySink) -> bool {
-        let decoded = get.shape.decoded();
-        let key = decoded.as_ref().map_or(get.shape.key_text(), |d| d.bytes());
+        let decoded = get.format.decoded();
+        let key = decoded
+            .as_ref()
+            .map_or(get.format.key_text(), |d| d.bytes());
         let (context, current) = (&mut self.context, &mut self.current);
         let mut done = touch::get_and_touch(context, current, &[key], exptime);
         let mut found = None;
@@ -120,7 +127,7 @@ impl ConnectionState {
             found = rows.pop().flatten();
             if found.is_none() {
                 // A placeholder, or one to be made.
-                return self.read(&get.shape, Style::Meta(*get), out);
+                return self.read(&get.format, Style::Meta(*get), out);
             }
         }
         let now = self.now();
@@ -131,7 +138,7 @@ impl ConnectionState {
                 let hit = touched(&shared.metadata, get, &row, id, now);
                 meta_reply::hit(
                     buf,
-                    &get.shape,
+                    &get.format,
                     &Hit {
                         item: row.item(),
                         ..hit
@@ -168,7 +175,7 @@ fn touched<'r>(
         now,
         fetched: false,
         idle: 0,
-        marks: meta_reply::Marks::default(),
+        refresh: meta_reply::RefreshState::default(),
     };
     let Some(id) = id else { return hit };
     if let Some(at) = metadata.last_access(id, row.row_version) {
@@ -179,7 +186,7 @@ fn touched<'r>(
     let due = get
         .recache
         .is_some_and(|limit| row.expires != 0 && row.expires < moment(limit, now));
-    hit.marks = wins(metadata, id, row.row_version, &mark, due);
+    hit.refresh = wins(metadata, id, row.row_version, &mark, due);
     if get.history {
         metadata.track_accesses();
     }

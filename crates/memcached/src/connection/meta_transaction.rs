@@ -44,7 +44,7 @@ use porpoise_rows::Txn;
 use porpoise_rows::catalog::TableId;
 use porpoise_wire::memcached::command::Status;
 use porpoise_wire::memcached::meta::{Get, Meta};
-use porpoise_wire::memcached::meta_reply::{self, Hit, Marks};
+use porpoise_wire::memcached::meta_reply::{self, Hit, RefreshState};
 use porpoise_wire::memcached::{Limits, Parsed, Parser, Request, reply};
 use std::borrow::Cow;
 
@@ -171,13 +171,13 @@ fn resolve<'m, 'k>(
     meta: &'k Meta<'k>,
     convert: &mut Conversion,
 ) -> Result<Option<Resolved<'m, 'k>>, Failure> {
-    let (shape, requirement) = match meta {
-        Meta::Get(get) => (&get.shape, Requirement::GET),
-        Meta::Change(change, shape) => (shape, Requirement::of(change)),
+    let (format, requirement) = match meta {
+        Meta::Get(get) => (&get.format, Requirement::GET),
+        Meta::Change(change, format) => (format, Requirement::of(change)),
         _ => return Ok(None),
     };
-    let decoded = shape.decoded();
-    let key = decoded.as_ref().map_or(shape.key_text(), |d| d.bytes());
+    let decoded = format.decoded();
+    let key = decoded.as_ref().map_or(format.key_text(), |d| d.bytes());
     let found = context.target(&current.mapping, key, requirement)?;
     let Target::Row(_, container, rest) = found else {
         let why = "a key in the memory cache cannot be part of a transaction".to_owned();
@@ -263,12 +263,12 @@ fn one(
 ) -> Result<bool, Failure> {
     match meta {
         Meta::Get(get) => read(txn, place, get, &mut carried.answers).map(|()| true),
-        Meta::Change(change, shape) => {
+        Meta::Change(change, format) => {
             let commands::CommandOutcome { outcome, after } = commands::run(txn, place, change)?;
             commands::count(change, outcome.status);
             let now = place.convert.unix_seconds();
             carried.metadata.push(after);
-            meta_reply::outcome(&mut carried.answers, shape, &outcome, now);
+            meta_reply::outcome(&mut carried.answers, format, &outcome, now);
             Ok(matches!(
                 outcome.status,
                 Status::Stored | Status::Counted | Status::Deleted | Status::Touched
@@ -285,7 +285,7 @@ fn read(
     answers: &mut Vec<u8>,
 ) -> Result<(), Failure> {
     let Some(found) = lock(txn, place, LockMode::Update)?.filter(|f| !f.expired) else {
-        meta_reply::miss(answers, &get.shape);
+        meta_reply::miss(answers, &get.format);
         return Ok(());
     };
     let row = found.row.row(&place.container.table)?;
@@ -298,8 +298,8 @@ fn read(
         now: place.convert.unix_seconds(),
         fetched: false,
         idle: 0,
-        marks: Marks::default(),
+        refresh: RefreshState::default(),
     };
-    meta_reply::hit(answers, &get.shape, &hit);
+    meta_reply::hit(answers, &get.format, &hit);
     Ok(())
 }

@@ -30,7 +30,7 @@ use login::UNAUTHENTICATED;
 use meta_transaction::MetaTransaction;
 use porpoise_access::TlsPeer;
 use porpoise_base::cancel::Cancel;
-use porpoise_wire::memcached::binary::{BinaryParser, Head, StatusCode};
+use porpoise_wire::memcached::binary::{BinaryParser, ReplyHeader, StatusCode};
 use porpoise_wire::memcached::{Dialect, Limits, Parser, binary_reply, reply};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -268,7 +268,7 @@ pub fn tls_required(first: u8, out: &mut Vec<u8>) {
         Dialect::Ascii => reply::client_error(out, TEXT),
         Dialect::Binary => {
             // The request's head may not have arrived.
-            let head = Head {
+            let head = ReplyHeader {
                 opcode: 0,
                 opaque: 0,
                 quiet: false,

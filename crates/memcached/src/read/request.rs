@@ -11,8 +11,8 @@ use porpoise_base::clock::Clock;
 use porpoise_rows::RowRef;
 use porpoise_rows::catalog::TableId;
 use porpoise_wire::memcached::command::Item;
-use porpoise_wire::memcached::meta::{self, Shape};
-use porpoise_wire::memcached::meta_reply::{self, Hit, Marks};
+use porpoise_wire::memcached::meta::{self, ReplyFormat};
+use porpoise_wire::memcached::meta_reply::{self, Hit, RefreshState};
 use porpoise_wire::memcached::{Keys, binary, binary_reply, reply};
 use smallvec::SmallVec;
 
@@ -66,7 +66,7 @@ pub enum Style<'a> {
     /// `mg`.
     Meta(meta::Get<'a>),
     /// `me`.
-    Debug(Shape<'a>),
+    Debug(ReplyFormat<'a>),
     /// GET and its variants.
     Binary(binary::Get<'a>),
 }
@@ -252,8 +252,8 @@ impl<'d> View<'d> {
             Style::Meta(get) => {
                 let held = self.placeholder(get, id);
                 match held {
-                    Some(hit) => meta_reply::hit(out, &get.shape, &hit),
-                    None => meta_reply::miss(out, &get.shape),
+                    Some(hit) => meta_reply::hit(out, &get.format, &hit),
+                    None => meta_reply::miss(out, &get.format),
                 }
             }
         }
@@ -298,7 +298,7 @@ impl<'d> View<'d> {
             now,
             fetched: false,
             idle: 0,
-            marks: Marks {
+            refresh: RefreshState {
                 won,
                 stale: mark.stale,
                 sent: !won,
@@ -331,12 +331,12 @@ fn by_meta(
         now,
         fetched,
         idle,
-        marks: Marks::default(),
+        refresh: RefreshState::default(),
     };
     let get = match style {
-        Style::Debug(shape) => {
+        Style::Debug(format) => {
             metadata.track_accesses();
-            return meta_reply::debug(out, shape, &hit);
+            return meta_reply::debug(out, format, &hit);
         }
         Style::Meta(get) => get,
         _ => return,
@@ -344,8 +344,8 @@ fn by_meta(
     let due = get.recache.is_some_and(|limit| {
         item.expires != 0 && item.expires < crate::container::moment(limit, now)
     });
-    hit.marks = wins(metadata, id, row_version, &mark, due);
-    meta_reply::hit(out, &get.shape, &hit);
+    hit.refresh = wins(metadata, id, row_version, &mark, due);
+    meta_reply::hit(out, &get.format, &hit);
     if get.history {
         metadata.track_accesses();
     }
@@ -361,9 +361,9 @@ pub(crate) fn wins(
     version: u64,
     mark: &Mark,
     due: bool,
-) -> Marks {
+) -> RefreshState {
     let won = (mark.stale || due) && !mark.sent && metadata.win(id, version);
-    Marks {
+    RefreshState {
         won,
         stale: mark.stale,
         sent: !won && (mark.sent || mark.stale || due),

@@ -40,7 +40,8 @@
 //! start before the line is complete, and [`Limits::max_line`] bounds it.
 
 use super::command::{Change, Store};
-use super::line::{Line, StoreLine, parse_line};
+use super::commands::Command;
+use super::line::{Line, parse_line};
 use super::meta::{Meta, MetaFault, MetaLine};
 use super::tokens::Words;
 
@@ -89,7 +90,7 @@ impl Limits {
     }
 }
 
-pub use super::request::{Args, Keys, Request, StoreVerb};
+pub use super::request::{Args, Keys, Request};
 
 /// Reasons for refusing a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,7 +237,14 @@ impl Parser {
                 request,
                 consumed: end + 1,
             },
-            Line::Store(store) => self.value(store, buf, end + 1),
+            Line::Store {
+                store,
+                length,
+                noreply,
+            } => {
+                let request = |change| Request::Change { change, noreply };
+                self.value(store, (end + 1, length), noreply, buf, request)
+            }
             Line::Meta(meta) => self.meta(meta, buf, end + 1),
             Line::Refused(fault, silent) => Parsed::Refused {
                 fault,
@@ -319,109 +327,67 @@ impl Parser {
             return false;
         }
         matches!(
-            Words::new(line).next(),
-            Some(b"get" | b"gets" | b"gat" | b"gats")
+            Words::new(line).next().and_then(Command::of_word),
+            Some(Command::Get | Command::Gets | Command::Gat | Command::Gats)
         )
     }
 
     /// A line with a meta command, and the block that follows `ms`.
     fn meta<'a>(&mut self, meta: MetaLine<'a>, buf: &'a [u8], line: usize) -> Parsed<'a> {
-        let refused = |fault, key| Parsed::Refused {
-            fault,
-            silent: false,
-            key,
-            consumed: line,
-        };
-        let (store, shape, length) = match meta {
-            MetaLine::Done(meta) => {
-                return Parsed::Request {
-                    request: Request::Meta(meta),
-                    consumed: line,
-                };
-            }
+        match meta {
+            MetaLine::Done(meta) => Parsed::Request {
+                request: Request::Meta(meta),
+                consumed: line,
+            },
             MetaLine::Refused(fault, value) => {
                 self.swallow = value.map_or(0, |length| length.saturating_add(2));
-                return refused(Fault::Meta(fault), None);
+                Parsed::Refused {
+                    fault: Fault::Meta(fault),
+                    silent: false,
+                    key: None,
+                    consumed: line,
+                }
             }
-            MetaLine::Store(store, shape, length) => (store, shape, length),
+            MetaLine::Store(store, format, length) => {
+                let request = |change| Request::Meta(Meta::Change(change, format));
+                self.value(store, (line, length), false, buf, request)
+            }
+        }
+    }
+
+    /// The block that follows a storage command, and the request that `request` makes of both.
+    /// `lengths` are those of line and value.
+    fn value<'a>(
+        &mut self,
+        store: Store<'a>,
+        lengths: (usize, usize),
+        silent: bool,
+        buf: &'a [u8],
+        request: impl FnOnce(Change<'a>) -> Request<'a>,
+    ) -> Parsed<'a> {
+        let (line, length) = lengths;
+        let refused = |fault, key, consumed| Parsed::Refused {
+            fault,
+            silent,
+            key,
+            consumed,
         };
         if !self.limits.allow(store.key.len(), store.flags, length) {
             self.swallow = length.saturating_add(2);
-            return refused(Fault::TooLarge, Some(store.key));
+            return refused(Fault::TooLarge, Some(store.key), line);
         }
-        match block(buf, line, length) {
-            Block::NeedMore(missing) => Parsed::NeedMore(missing),
-            Block::Bad(consumed) => bad_chunk(false, consumed),
-            Block::Value(value, consumed) => {
-                let change = Change::Store(Store { value, ..store });
-                Parsed::Request {
-                    request: Request::Meta(Meta::Change(change, shape)),
-                    consumed,
-                }
-            }
-        }
-    }
-
-    /// The block that follows a storage command.
-    fn value<'a>(&mut self, store: StoreLine<'a>, buf: &'a [u8], line: usize) -> Parsed<'a> {
-        if !self
-            .limits
-            .allow(store.key.len(), store.flags, store.length)
-        {
-            self.swallow = store.length.saturating_add(2);
-            return Parsed::Refused {
-                fault: Fault::TooLarge,
-                silent: store.noreply,
-                key: Some(store.key),
-                consumed: line,
-            };
-        }
-        let (value, consumed) = match block(buf, line, store.length) {
-            Block::Value(value, consumed) => (value, consumed),
-            Block::NeedMore(missing) => return Parsed::NeedMore(missing),
-            Block::Bad(consumed) => return bad_chunk(store.noreply, consumed),
+        // No overflow: the length is below 2^31, a line below its limit.
+        let consumed = line + length + 2;
+        let Some(block) = buf.get(line..consumed) else {
+            return Parsed::NeedMore(consumed - buf.len());
+        };
+        let Some(value) = block.strip_suffix(b"\r\n") else {
+            return refused(Fault::BadChunk, None, consumed);
         };
         Parsed::Request {
-            request: Request::Store {
-                verb: store.verb,
-                key: store.key,
-                flags: store.flags,
-                exptime: store.exptime,
-                value,
-                noreply: store.noreply,
-            },
+            request: request(Change::Store(Store { value, ..store })),
             consumed,
         }
-    }
-}
-
-/// The data block after the line of a storage command.
-enum Block<'a> {
-    /// So many bytes are missing.
-    NeedMore(usize),
-    /// The value does not end in CR LF; this many bytes go.
-    Bad(usize),
-    /// The value, and the length of line and block together.
-    Value(&'a [u8], usize),
-}
-
-/// The block of `length` bytes after a line of `line` bytes.
-fn block(buf: &[u8], line: usize, length: usize) -> Block<'_> {
-    // No overflow: the length is below 2^31, a line below its limit.
-    let consumed = line + length + 2;
-    match buf.get(line..consumed).map(|b| b.strip_suffix(b"\r\n")) {
-        None => Block::NeedMore(consumed - buf.len()),
-        Some(None) => Block::Bad(consumed),
-        Some(Some(value)) => Block::Value(value, consumed),
-    }
-}
-
-fn bad_chunk<'a>(silent: bool, consumed: usize) -> Parsed<'a> {
-    Parsed::Refused {
-        fault: Fault::BadChunk,
-        silent,
-        key: None,
-        consumed,
     }
 }
 

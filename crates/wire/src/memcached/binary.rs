@@ -20,53 +20,14 @@
 use super::MAX_KEY;
 use super::ascii::Limits;
 use super::command::{Change, Count, Delete, Mode, Seed, Store};
+use super::commands::{Command, Opcode};
+
+pub use super::commands::opcode;
 
 /// Length of a header.
 pub const HEADER: usize = 24;
 /// First byte of a request.
 pub const REQUEST_MAGIC: u8 = 0x80;
-
-/// Opcodes, as the protocol's description names them. Quiet variants are
-/// turned into the loud ones and a flag.
-pub mod opcode {
-    #![expect(missing_docs, reason = "the names are those of the protocol")]
-    pub const GET: u8 = 0x00;
-    pub const SET: u8 = 0x01;
-    pub const ADD: u8 = 0x02;
-    pub const REPLACE: u8 = 0x03;
-    pub const DELETE: u8 = 0x04;
-    pub const INCREMENT: u8 = 0x05;
-    pub const DECREMENT: u8 = 0x06;
-    pub const QUIT: u8 = 0x07;
-    pub const FLUSH: u8 = 0x08;
-    pub const GETQ: u8 = 0x09;
-    pub const NOOP: u8 = 0x0a;
-    pub const VERSION: u8 = 0x0b;
-    pub const GETK: u8 = 0x0c;
-    pub const GETKQ: u8 = 0x0d;
-    pub const APPEND: u8 = 0x0e;
-    pub const PREPEND: u8 = 0x0f;
-    pub const STAT: u8 = 0x10;
-    pub const SETQ: u8 = 0x11;
-    pub const ADDQ: u8 = 0x12;
-    pub const REPLACEQ: u8 = 0x13;
-    pub const DELETEQ: u8 = 0x14;
-    pub const INCREMENTQ: u8 = 0x15;
-    pub const DECREMENTQ: u8 = 0x16;
-    pub const QUITQ: u8 = 0x17;
-    pub const FLUSHQ: u8 = 0x18;
-    pub const APPENDQ: u8 = 0x19;
-    pub const PREPENDQ: u8 = 0x1a;
-    pub const VERBOSITY: u8 = 0x1b;
-    pub const TOUCH: u8 = 0x1c;
-    pub const GAT: u8 = 0x1d;
-    pub const GATQ: u8 = 0x1e;
-    pub const GATK: u8 = 0x23;
-    pub const GATKQ: u8 = 0x24;
-    pub const SASL_LIST_MECHS: u8 = 0x20;
-    pub const SASL_AUTH: u8 = 0x21;
-    pub const SASL_STEP: u8 = 0x22;
-}
 
 /// The status of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +59,7 @@ pub enum StatusCode {
 
 /// Fields of a request that its reply repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct ReplyHeader {
     /// The opcode as it was sent.
     pub opcode: u8,
     /// The client's own 32 bits.
@@ -113,7 +74,7 @@ pub struct Get<'a> {
     /// The key.
     pub key: &'a [u8],
     /// Fields that the reply repeats.
-    pub head: Head,
+    pub head: ReplyHeader,
     /// The key is wanted in the answer.
     pub with_key: bool,
 }
@@ -128,29 +89,29 @@ pub enum Request<'a> {
     /// TOUCH: the new expiry time. Its answer shows the flags.
     Touch(Get<'a>, i64),
     /// Stores, counting, deleting.
-    Change(Change<'a>, Head),
+    Change(Change<'a>, ReplyHeader),
     /// FLUSH.
     Flush {
         /// Delay in the form of an expiry time.
         delay: i64,
         /// Fields that the reply repeats.
-        head: Head,
+        head: ReplyHeader,
     },
     /// STAT.
     Stat {
         /// Which figures; empty: the general ones.
         key: &'a [u8],
         /// Fields that the reply repeats.
-        head: Head,
+        head: ReplyHeader,
     },
     /// NOOP and VERBOSITY.
-    Noop(Head),
+    Noop(ReplyHeader),
     /// VERSION.
-    Version(Head),
+    Version(ReplyHeader),
     /// QUIT.
-    Quit(Head),
+    Quit(ReplyHeader),
     /// SASL LIST MECHS.
-    SaslMechanisms(Head),
+    SaslMechanisms(ReplyHeader),
     /// SASL AUTH and SASL STEP.
     SaslAuth {
         /// The mechanism's name.
@@ -158,7 +119,7 @@ pub enum Request<'a> {
         /// The client's response.
         response: &'a [u8],
         /// Fields that the reply repeats.
-        head: Head,
+        head: ReplyHeader,
     },
 }
 
@@ -185,7 +146,7 @@ pub enum Parsed<'a> {
     /// A refusal: answer the status, drop `consumed` bytes.
     Refused {
         /// Fields that the reply repeats.
-        head: Head,
+        head: ReplyHeader,
         /// Why.
         status: StatusCode,
         /// Bytes to drop.
@@ -249,39 +210,6 @@ impl Header {
     }
 }
 
-/// The loud opcode of a quiet one, and whether it was quiet.
-fn loud(code: u8) -> (u8, bool) {
-    match code {
-        opcode::GETQ => (opcode::GET, true),
-        opcode::GETKQ => (opcode::GETK, true),
-        opcode::SETQ..=opcode::FLUSHQ => (code - opcode::SETQ + opcode::SET, true),
-        opcode::APPENDQ | opcode::PREPENDQ => (code - opcode::APPENDQ + opcode::APPEND, true),
-        opcode::GATQ => (opcode::GAT, true),
-        opcode::GATKQ => (opcode::GATK, true),
-        other => (other, false),
-    }
-}
-
-/// Whether the lengths fit the opcode; `None` for an unknown one.
-fn fits(code: u8, key: usize, extras: usize, body: usize) -> Option<bool> {
-    let bare = key == 0 && extras == 0 && body == 0;
-    Some(match code {
-        opcode::GET | opcode::GETK | opcode::DELETE => key > 0 && extras == 0 && body == key,
-        opcode::SET | opcode::ADD | opcode::REPLACE => key > 0 && extras == 8,
-        opcode::APPEND | opcode::PREPEND => key > 0 && extras == 0,
-        opcode::INCREMENT | opcode::DECREMENT => key > 0 && extras == 20 && body == key + extras,
-        opcode::TOUCH | opcode::GAT | opcode::GATK => {
-            key > 0 && extras == 4 && body == key + extras
-        }
-        opcode::QUIT | opcode::NOOP | opcode::VERSION | opcode::SASL_LIST_MECHS => bare,
-        opcode::SASL_AUTH | opcode::SASL_STEP => key > 0 && extras == 0,
-        opcode::FLUSH => key == 0 && body == extras && (extras == 0 || extras == 4),
-        opcode::VERBOSITY => key == 0 && body == extras && extras == 4,
-        opcode::STAT => extras == 0 && body == key,
-        _ => return None,
-    })
-}
-
 /// Parser of one connection.
 #[derive(Debug)]
 pub struct BinaryParser {
@@ -321,11 +249,11 @@ impl BinaryParser {
             return Parsed::NeedMore(HEADER - buf.len());
         };
         let header = Header::read(bytes);
-        let (code, quiet) = loud(header.opcode);
-        let head = Head {
+        let found = Opcode::of(header.opcode);
+        let head = ReplyHeader {
             opcode: header.opcode,
             opaque: header.opaque,
-            quiet,
+            quiet: found.is_some_and(|opcode| opcode.is_quiet()),
         };
         let refused = |status, closes| Parsed::Refused {
             head,
@@ -336,14 +264,12 @@ impl BinaryParser {
         if header.key + header.extras > header.body {
             return refused(StatusCode::Unknown, true);
         }
-        match fits(code, header.key, header.extras, header.body) {
-            None => {
-                self.swallow = header.body;
-                return refused(StatusCode::Unknown, false);
-            }
-            Some(false) => return refused(StatusCode::Invalid, true),
-            Some(true) if header.key > MAX_KEY => return refused(StatusCode::Invalid, true),
-            Some(true) => {}
+        let Some(opcode) = found else {
+            self.swallow = header.body;
+            return refused(StatusCode::Unknown, false);
+        };
+        if header.key > MAX_KEY || !opcode.fits(header.key, header.extras, header.body) {
+            return refused(StatusCode::Invalid, true);
         }
         let value = header.body - header.key - header.extras;
         // The flags may not have arrived yet; the header alone decides.
@@ -355,7 +281,7 @@ impl BinaryParser {
         let Some(body) = buf.get(HEADER..consumed) else {
             return Parsed::NeedMore(consumed - buf.len());
         };
-        match request(code, &header, head, body) {
+        match request(opcode, &header, head, body) {
             Some(request) => Parsed::Request { request, consumed },
             None => refused(StatusCode::Invalid, true),
         }
@@ -375,65 +301,72 @@ fn time(bytes: &[u8]) -> Option<i64> {
 
 /// The request of a body whose lengths fit; `None` never happens then.
 #[inline]
-fn request<'a>(code: u8, header: &Header, head: Head, body: &'a [u8]) -> Option<Request<'a>> {
+fn request<'a>(
+    opcode: &Opcode,
+    header: &Header,
+    head: ReplyHeader,
+    body: &'a [u8],
+) -> Option<Request<'a>> {
     let (extras, rest) = body.split_at_checked(header.extras)?;
     let (key, value) = rest.split_at_checked(header.key)?;
-    let get = |with_key| Get {
+    let get = Get {
         key,
         head,
-        with_key,
+        with_key: opcode.shows_key(),
     };
-    Some(match code {
-        opcode::GET => Request::Get(get(false)),
-        opcode::GETK => Request::Get(get(true)),
-        opcode::GAT => Request::GetAndTouch(get(false), time(extras)?),
-        opcode::GATK => Request::GetAndTouch(get(true), time(extras)?),
-        opcode::TOUCH => Request::Touch(get(false), time(extras)?),
-        opcode::SET | opcode::ADD | opcode::REPLACE | opcode::APPEND | opcode::PREPEND => {
-            Request::Change(store(code, header, extras, key, value)?, head)
-        }
-        opcode::INCREMENT | opcode::DECREMENT => {
-            Request::Change(count(code, header, extras, key)?, head)
-        }
-        opcode::DELETE => {
+    let store = |mode| store(mode, header, extras, key, value);
+    let count = |decrement| count(decrement, header, extras, key);
+    Some(match opcode.command {
+        Command::Get => Request::Get(get),
+        Command::Gat => Request::GetAndTouch(get, time(extras)?),
+        Command::Touch => Request::Touch(get, time(extras)?),
+        Command::Set => Request::Change(store(Mode::Set)?, head),
+        Command::Add => Request::Change(store(Mode::Add)?, head),
+        Command::Replace => Request::Change(store(Mode::Replace)?, head),
+        Command::Append => Request::Change(store(Mode::Append)?, head),
+        Command::Prepend => Request::Change(store(Mode::Prepend)?, head),
+        Command::Increment => Request::Change(count(false)?, head),
+        Command::Decrement => Request::Change(count(true)?, head),
+        Command::Delete => {
             let delete = Delete {
                 compare: header.compare(),
                 ..Delete::new(key)
             };
             Request::Change(Change::Delete(delete), head)
         }
-        opcode::FLUSH => Request::Flush {
+        Command::Flush => Request::Flush {
             delay: time(extras).unwrap_or(0),
             head,
         },
-        opcode::STAT => Request::Stat { key, head },
-        opcode::VERSION => Request::Version(head),
-        opcode::QUIT => Request::Quit(head),
-        opcode::SASL_LIST_MECHS => Request::SaslMechanisms(head),
-        opcode::SASL_AUTH | opcode::SASL_STEP => Request::SaslAuth {
+        Command::Stats => Request::Stat { key, head },
+        Command::Version => Request::Version(head),
+        Command::Quit => Request::Quit(head),
+        Command::Noop | Command::Verbosity => Request::Noop(head),
+        Command::SaslMechanisms => Request::SaslMechanisms(head),
+        Command::SaslAuth => Request::SaslAuth {
             mechanism: key,
             response: value,
             head,
         },
-        _ => Request::Noop(head),
+        // These have no opcode.
+        Command::Gets | Command::Gats | Command::Cas | Command::CacheLimit => return None,
+        Command::MetaGet | Command::MetaSet | Command::MetaDelete => return None,
+        Command::MetaArithmetic | Command::MetaDebug | Command::Shutdown => return None,
     })
 }
 
 fn store<'a>(
-    code: u8,
+    mode: Mode,
     header: &Header,
     extras: &[u8],
     key: &'a [u8],
     value: &'a [u8],
 ) -> Option<Change<'a>> {
-    let mode = match code {
-        opcode::APPEND => Mode::Append,
-        opcode::PREPEND => Mode::Prepend,
-        // A version makes a compare and swap of any of the three.
-        _ if header.cas != 0 => Mode::Set,
-        opcode::ADD => Mode::Add,
-        opcode::REPLACE => Mode::Replace,
-        _ => Mode::Set,
+    // A version makes a compare and swap of `set`, `add` and `replace`.
+    let mode = if header.cas != 0 && !mode.extends() {
+        Mode::Set
+    } else {
+        mode
     };
     let (flags, exptime) = if mode.extends() {
         (0, 0)
@@ -449,7 +382,7 @@ fn store<'a>(
     }))
 }
 
-fn count<'a>(code: u8, header: &Header, extras: &[u8], key: &'a [u8]) -> Option<Change<'a>> {
+fn count<'a>(decrement: bool, header: &Header, extras: &[u8], key: &'a [u8]) -> Option<Change<'a>> {
     let (delta, rest) = extras.split_at_checked(8)?;
     let (initial, exptime) = rest.split_at_checked(8)?;
     // All bits set: nothing is made where there is no item.
@@ -461,6 +394,6 @@ fn count<'a>(code: u8, header: &Header, extras: &[u8], key: &'a [u8]) -> Option<
     Some(Change::Count(Count {
         compare: header.compare(),
         seed: makes.then_some(seed),
-        ..Count::new(key, long(delta)?, code == opcode::DECREMENT)
+        ..Count::new(key, long(delta)?, decrement)
     }))
 }

@@ -1,6 +1,6 @@
 //! Reply writers of the binary dialect. All append to the connection's output.
 
-use super::binary::{Get, HEADER, Head, StatusCode, opcode};
+use super::binary::{Get, HEADER, ReplyHeader, StatusCode, opcode};
 use super::command::{Item, Outcome, Status};
 
 /// First byte of an answer.
@@ -9,7 +9,7 @@ pub const REPLY_MAGIC: u8 = 0x81;
 /// Appends a header for a body of these lengths, and makes room for the body.
 fn header(
     out: &mut Vec<u8>,
-    head: &Head,
+    head: &ReplyHeader,
     status: StatusCode,
     lengths: (usize, usize, usize),
     cas: u64,
@@ -66,7 +66,7 @@ pub fn miss(out: &mut Vec<u8>, get: &Get<'_>) {
 }
 
 /// Appends an answer that is a status, with memcached's text for it.
-pub fn status(out: &mut Vec<u8>, head: &Head, status: StatusCode) {
+pub fn status(out: &mut Vec<u8>, head: &ReplyHeader, status: StatusCode) {
     let text = match status {
         StatusCode::Ok => "",
         StatusCode::NotFound => "Not found",
@@ -84,20 +84,20 @@ pub fn status(out: &mut Vec<u8>, head: &Head, status: StatusCode) {
 }
 
 /// Appends a status with a text.
-pub fn refusal(out: &mut Vec<u8>, head: &Head, status: StatusCode, text: &str) {
+pub fn refusal(out: &mut Vec<u8>, head: &ReplyHeader, status: StatusCode, text: &str) {
     header(out, head, status, (0, 0, text.len()), 0);
     out.extend_from_slice(text.as_bytes());
 }
 
 /// Appends an empty success reply, unless the command is quiet.
-pub fn done(out: &mut Vec<u8>, head: &Head, cas: u64) {
+pub fn done(out: &mut Vec<u8>, head: &ReplyHeader, cas: u64) {
     if !head.quiet {
         header(out, head, StatusCode::Ok, (0, 0, 0), cas);
     }
 }
 
 /// Appends what became of a command on one item.
-pub fn outcome(out: &mut Vec<u8>, head: &Head, outcome: &Outcome) {
+pub fn outcome(out: &mut Vec<u8>, head: &ReplyHeader, outcome: &Outcome) {
     let code = match outcome.status {
         Status::Stored => return done(out, head, outcome.version),
         // A reply to delete has no version.
@@ -124,13 +124,13 @@ pub fn outcome(out: &mut Vec<u8>, head: &Head, outcome: &Outcome) {
 }
 
 /// Appends a version text.
-pub fn version(out: &mut Vec<u8>, head: &Head, text: &str) {
+pub fn version(out: &mut Vec<u8>, head: &ReplyHeader, text: &str) {
     header(out, head, StatusCode::Ok, (0, 0, text.len()), 0);
     out.extend_from_slice(text.as_bytes());
 }
 
 /// Appends one figure; the last answer to STAT is an empty one.
-pub fn stat(out: &mut Vec<u8>, head: &Head, name: &[u8], value: &[u8]) {
+pub fn stat(out: &mut Vec<u8>, head: &ReplyHeader, name: &[u8], value: &[u8]) {
     let lengths = (0, name.len(), value.len());
     header(out, head, StatusCode::Ok, lengths, 0);
     out.extend_from_slice(name);

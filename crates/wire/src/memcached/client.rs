@@ -2,7 +2,8 @@
 //! parser over a buffer. The writers trust their caller: keys are taken as
 //! they are.
 
-use super::ascii::StoreVerb;
+use super::command::{Mode, Store};
+use super::commands::Command;
 use super::number::unsigned;
 use super::tokens::Words;
 
@@ -172,39 +173,37 @@ fn finish_keys<'k>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = &'k [u8]>) 
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a storage command with its value.
-pub fn store(
-    out: &mut Vec<u8>,
-    verb: StoreVerb,
-    key: &[u8],
-    flags: u32,
-    exptime: i64,
-    value: &[u8],
-    noreply: bool,
-) {
-    let name: &[u8] = match verb {
-        StoreVerb::Set => b"set ",
-        StoreVerb::Add => b"add ",
-        StoreVerb::Replace => b"replace ",
-        StoreVerb::Append => b"append ",
-        StoreVerb::Prepend => b"prepend ",
-        StoreVerb::Cas(_) => b"cas ",
+/// Appends the name of a command and a space.
+fn name(out: &mut Vec<u8>, command: Command) {
+    out.extend_from_slice(command.word().unwrap_or_default());
+    out.push(b' ');
+}
+
+/// Appends a storage command with its value; of `store` what the classic commands can say.
+pub fn store(out: &mut Vec<u8>, store: &Store<'_>, noreply: bool) {
+    let command = match (store.mode, store.compare) {
+        (Mode::Set, Some(_)) => Command::Cas,
+        (Mode::Set, None) => Command::Set,
+        (Mode::Add, _) => Command::Add,
+        (Mode::Replace, _) => Command::Replace,
+        (Mode::Append, _) => Command::Append,
+        (Mode::Prepend, _) => Command::Prepend,
     };
     let mut digits = itoa::Buffer::new();
-    out.extend_from_slice(name);
-    out.extend_from_slice(key);
+    name(out, command);
+    out.extend_from_slice(store.key);
     out.push(b' ');
-    out.extend_from_slice(digits.format(flags).as_bytes());
+    out.extend_from_slice(digits.format(store.flags).as_bytes());
     out.push(b' ');
-    out.extend_from_slice(digits.format(exptime).as_bytes());
+    out.extend_from_slice(digits.format(store.exptime).as_bytes());
     out.push(b' ');
-    out.extend_from_slice(digits.format(value.len()).as_bytes());
-    if let StoreVerb::Cas(version) = verb {
+    out.extend_from_slice(digits.format(store.value.len()).as_bytes());
+    if let (Command::Cas, Some(version)) = (command, store.compare) {
         out.push(b' ');
         out.extend_from_slice(digits.format(version).as_bytes());
     }
     finish(out, noreply);
-    out.extend_from_slice(value);
+    out.extend_from_slice(store.value);
     out.extend_from_slice(b"\r\n");
 }
 

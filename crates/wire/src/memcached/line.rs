@@ -5,27 +5,24 @@
 //! `noreply`, key, numbers), since the first that fails is what is answered.
 
 use super::MAX_KEY;
-use super::ascii::{Args, Fault, Keys, Request, StoreVerb};
-use super::meta::{MetaLine, parse_meta};
+use super::ascii::{Args, Fault, Keys, Request};
+use super::command::{Change, Count, Delete, Mode, Store, Touch};
+use super::commands::Command;
+use super::meta::{self, MetaLine};
 use super::number::{client_flags, signed, unsigned};
 use super::tokens::Words;
 
 /// A parsed line, without the data block that follows it.
 pub(super) enum Line<'a> {
     Request(Request<'a>),
-    Store(StoreLine<'a>),
+    /// A storage command, whose value of `length` bytes follows.
+    Store {
+        store: Store<'a>,
+        length: usize,
+        noreply: bool,
+    },
     Meta(MetaLine<'a>),
     Refused(Fault, bool),
-}
-
-/// The line of a storage command.
-pub(super) struct StoreLine<'a> {
-    pub(super) verb: StoreVerb,
-    pub(super) key: &'a [u8],
-    pub(super) flags: u32,
-    pub(super) exptime: i64,
-    pub(super) length: usize,
-    pub(super) noreply: bool,
 }
 
 /// Whether a key is not too long and holds nothing that a key may not hold.
@@ -40,24 +37,56 @@ pub(super) fn key_fits(key: &[u8]) -> bool {
 #[inline]
 pub(super) fn parse_line(line: &[u8]) -> Line<'_> {
     let mut words = Words::new(line);
-    let Some(command) = words.next() else {
-        return Line::Refused(Fault::Unknown, false);
+    let word = words.next().unwrap_or_default();
+    let Some(command) = Command::of_word(word) else {
+        return unknown(word, words);
     };
-    if let [b'm', letter] = command
-        && let Some(meta) = parse_meta(*letter, words)
-    {
-        return Line::Meta(meta);
-    }
     match command {
-        b"get" => get(words, false, false),
-        b"gets" => get(words, true, false),
-        b"gat" => get(words, false, true),
-        b"gats" => get(words, true, true),
-        b"stats" => Line::Request(Request::Stats { args: Args(words) }),
-        b"version" => Line::Request(Request::Version),
-        b"quit" => Line::Request(Request::Quit),
-        b"shutdown" => Line::Refused(Fault::ShutdownRefused, false),
-        _ => fixed(command, words),
+        Command::Get => get(words, false, false),
+        Command::Gets => get(words, true, false),
+        Command::Gat => get(words, false, true),
+        Command::Gats => get(words, true, true),
+        Command::MetaGet => Line::Meta(meta::get(words)),
+        Command::MetaSet => Line::Meta(meta::store(words)),
+        Command::MetaDelete => Line::Meta(meta::delete(words)),
+        Command::MetaArithmetic => Line::Meta(meta::count(words)),
+        Command::MetaDebug => Line::Meta(meta::debug(words)),
+        Command::Noop => Line::Meta(meta::noop(words)),
+        Command::Stats => Line::Request(Request::Stats { args: Args(words) }),
+        Command::Version => Line::Request(Request::Version),
+        Command::Quit => Line::Request(Request::Quit),
+        Command::Shutdown => Line::Refused(Fault::ShutdownRefused, false),
+        Command::Set => fixed(Command::Set.arguments(), words, |a, n| {
+            store(Mode::Set, a, None, n)
+        }),
+        Command::Add => fixed(Command::Add.arguments(), words, |a, n| {
+            store(Mode::Add, a, None, n)
+        }),
+        Command::Replace => fixed(Command::Replace.arguments(), words, |a, n| {
+            store(Mode::Replace, a, None, n)
+        }),
+        Command::Append => fixed(Command::Append.arguments(), words, |a, n| {
+            store(Mode::Append, a, None, n)
+        }),
+        Command::Prepend => fixed(Command::Prepend.arguments(), words, |a, n| {
+            store(Mode::Prepend, a, None, n)
+        }),
+        Command::Cas => fixed(Command::Cas.arguments(), words, |a, n| {
+            store(Mode::Set, a, a.get(4).copied(), n)
+        }),
+        Command::Increment => fixed(Command::Increment.arguments(), words, |a, n| {
+            arithmetic(a, false, n)
+        }),
+        Command::Decrement => fixed(Command::Decrement.arguments(), words, |a, n| {
+            arithmetic(a, true, n)
+        }),
+        Command::Delete => fixed(Command::Delete.arguments(), words, delete),
+        Command::Touch => fixed(Command::Touch.arguments(), words, touch),
+        Command::Flush => fixed(Command::Flush.arguments(), words, flush_all),
+        Command::Verbosity => fixed(Command::Verbosity.arguments(), words, verbosity),
+        Command::CacheLimit => fixed(Command::CacheLimit.arguments(), words, cache_memlimit),
+        // These have no word.
+        Command::SaslMechanisms | Command::SaslAuth => unknown(word, words),
     }
 }
 
@@ -94,54 +123,33 @@ fn get(mut words: Words<'_>, cas: bool, touch: bool) -> Line<'_> {
 /// More words than any command with a fixed form has.
 const MOST_WORDS: usize = 7;
 
-/// Commands with a bounded number of words after their name.
-fn fixed<'a>(command: &'a [u8], mut words: Words<'a>) -> Line<'a> {
-    let after_command = words;
-    let mut args: [&[u8]; MOST_WORDS] = [&[]; MOST_WORDS];
+/// A command with at least and at most so many words after its name: `parse` gets them, and
+/// whether the last one is `noreply`.
+fn fixed<'a>(
+    (least, most): (usize, usize),
+    mut words: Words<'a>,
+    parse: impl FnOnce(&[&'a [u8]], bool) -> Line<'a>,
+) -> Line<'a> {
+    let mut room: [&[u8]; MOST_WORDS] = [&[]; MOST_WORDS];
     let mut count = 0;
-    for slot in &mut args {
+    for slot in &mut room {
         let Some(word) = words.next() else { break };
         *slot = word;
         count += 1;
     }
-    let args = args.get(..count).unwrap_or_default();
-    let noreply = args.last() == Some(&b"noreply".as_slice());
-    let verb = match command {
-        b"set" => Some(StoreVerb::Set),
-        b"add" => Some(StoreVerb::Add),
-        b"replace" => Some(StoreVerb::Replace),
-        b"append" => Some(StoreVerb::Append),
-        b"prepend" => Some(StoreVerb::Prepend),
-        b"cas" => Some(StoreVerb::Cas(0)),
-        _ => None,
-    };
-    if let Some(verb) = verb {
-        return store(verb, args, noreply);
+    if count < least || count > most {
+        return Line::Refused(Fault::Unknown, false);
     }
-    match (command, args) {
-        (b"incr", [key, delta] | [key, delta, _]) => arithmetic(key, delta, false, noreply),
-        (b"decr", [key, delta] | [key, delta, _]) => arithmetic(key, delta, true, noreply),
-        (b"delete", [key, holds @ ..]) if holds.len() <= 2 => delete(key, holds, noreply),
-        (b"touch", [key, time] | [key, time, _]) => touch(key, time, noreply),
-        (b"flush_all", words) if words.len() <= 2 => flush_all(words, noreply),
-        (b"verbosity", [level] | [level, _]) => verbosity(level, noreply),
-        (b"cache_memlimit", [limit] | [limit, _]) => cache_memlimit(limit, noreply),
-        _ if foreign(command, after_command) => Line::Refused(Fault::ForeignProtocol, false),
-        _ => Line::Refused(Fault::Unknown, false),
-    }
+    let args = room.get(..count).unwrap_or_default();
+    parse(args, args.last() == Some(&b"noreply".as_slice()))
 }
 
-fn store<'a>(mut verb: StoreVerb, args: &[&'a [u8]], noreply: bool) -> Line<'a> {
-    let (fields, version) = match (verb, args) {
-        (StoreVerb::Cas(_), [k, f, e, l, version] | [k, f, e, l, version, _]) => {
-            ([*k, *f, *e, *l], Some(*version))
-        }
-        (StoreVerb::Cas(_), _) => return Line::Refused(Fault::Unknown, false),
-        (_, [k, f, e, l] | [k, f, e, l, _]) => ([*k, *f, *e, *l], None),
-        _ => return Line::Refused(Fault::Unknown, false),
-    };
-    let [key, flags, exptime, length] = fields;
+/// A storage command; `version` is the word of the version that the item must have.
+fn store<'a>(mode: Mode, args: &[&'a [u8]], version: Option<&[u8]>, noreply: bool) -> Line<'a> {
     let bad = Line::Refused(Fault::BadFormat, noreply);
+    let [key, flags, exptime, length, ..] = args else {
+        return bad;
+    };
     if !key_fits(key) {
         return bad;
     }
@@ -151,11 +159,9 @@ fn store<'a>(mut verb: StoreVerb, args: &[&'a [u8]], noreply: bool) -> Line<'a> 
     let (Some(exptime), Some(length)) = (signed(exptime), signed(length)) else {
         return bad;
     };
-    if let Some(word) = version {
-        let Some(version) = unsigned(word) else {
-            return bad;
-        };
-        verb = StoreVerb::Cas(version);
+    let compare = version.and_then(unsigned);
+    if compare.is_none() && version.is_some() {
+        return bad;
     }
     // memcached's own bound: the length and CR LF fit 31 bits.
     let Ok(length) = usize::try_from(length) else {
@@ -164,32 +170,39 @@ fn store<'a>(mut verb: StoreVerb, args: &[&'a [u8]], noreply: bool) -> Line<'a> 
     if length > i32::MAX as usize - 2 {
         return bad;
     }
-    Line::Store(StoreLine {
-        verb,
-        key,
-        flags,
-        exptime,
+    Line::Store {
+        store: Store {
+            flags,
+            exptime,
+            compare,
+            ..Store::new(mode, key, &[])
+        },
         length,
         noreply,
-    })
+    }
 }
 
-fn arithmetic<'a>(key: &'a [u8], delta: &[u8], decrement: bool, noreply: bool) -> Line<'a> {
+fn changed(change: Change<'_>, noreply: bool) -> Line<'_> {
+    Line::Request(Request::Change { change, noreply })
+}
+
+fn arithmetic<'a>(args: &[&'a [u8]], decrement: bool, noreply: bool) -> Line<'a> {
+    let [key, delta, ..] = args else {
+        return Line::Refused(Fault::Unknown, noreply);
+    };
     if !key_fits(key) {
         return Line::Refused(Fault::BadFormat, noreply);
     }
     let Some(delta) = unsigned(delta) else {
         return Line::Refused(Fault::BadDelta, noreply);
     };
-    Line::Request(Request::Arithmetic {
-        key,
-        delta,
-        decrement,
-        noreply,
-    })
+    changed(Change::Count(Count::new(key, delta, decrement)), noreply)
 }
 
-fn delete<'a>(key: &'a [u8], holds: &[&[u8]], noreply: bool) -> Line<'a> {
+fn delete<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
+    let [key, holds @ ..] = args else {
+        return Line::Refused(Fault::Unknown, noreply);
+    };
     let zero = |word: &[u8]| word == b"0";
     let valid = match holds {
         [] => true,
@@ -204,25 +217,24 @@ fn delete<'a>(key: &'a [u8], holds: &[&[u8]], noreply: bool) -> Line<'a> {
     if !key_fits(key) {
         return Line::Refused(Fault::BadFormat, noreply);
     }
-    Line::Request(Request::Delete { key, noreply })
+    changed(Change::Delete(Delete::new(key)), noreply)
 }
 
-fn touch<'a>(key: &'a [u8], time: &[u8], noreply: bool) -> Line<'a> {
+fn touch<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
+    let [key, time, ..] = args else {
+        return Line::Refused(Fault::Unknown, noreply);
+    };
     if !key_fits(key) {
         return Line::Refused(Fault::BadFormat, noreply);
     }
     let Some(exptime) = signed(time) else {
         return Line::Refused(Fault::BadExptime, noreply);
     };
-    Line::Request(Request::Touch {
-        key,
-        exptime,
-        noreply,
-    })
+    changed(Change::Touch(Touch { key, exptime }), noreply)
 }
 
-fn flush_all<'a>(words: &[&[u8]], noreply: bool) -> Line<'a> {
-    let delay = match words {
+fn flush_all<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
+    let delay = match args {
         [] => Some(0),
         [_] if noreply => Some(0),
         [delay, ..] => signed(delay),
@@ -233,29 +245,35 @@ fn flush_all<'a>(words: &[&[u8]], noreply: bool) -> Line<'a> {
     }
 }
 
-fn verbosity<'a>(level: &[u8], noreply: bool) -> Line<'a> {
-    match unsigned(level).and_then(|n| u32::try_from(n).ok()) {
+fn verbosity<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
+    let level = args.first().and_then(|level| unsigned(level));
+    match level.and_then(|n| u32::try_from(n).ok()) {
         Some(level) => Line::Request(Request::Verbosity { level, noreply }),
         // `verbosity noreply` names no level, and is not answered either.
         None => Line::Refused(Fault::BadFormat, noreply),
     }
 }
 
-fn cache_memlimit<'a>(megabytes: &[u8], noreply: bool) -> Line<'a> {
-    match unsigned(megabytes) {
+fn cache_memlimit<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
+    match args.first().and_then(|megabytes| unsigned(megabytes)) {
         Some(megabytes) => Line::Request(Request::CacheLimit { megabytes, noreply }),
         None => Line::Refused(Fault::Unknown, noreply),
     }
 }
 
-/// Whether a line that is no command is the request line of HTTP; memcached
-/// then closes, so that a browser cannot be made to send commands.
-fn foreign(command: &[u8], words: Words<'_>) -> bool {
+/// A line that is no command. If it is the request line of HTTP, the connection closes, as
+/// memcached does, so that a browser cannot be made to send commands.
+#[cold]
+fn unknown<'a>(word: &[u8], words: Words<'a>) -> Line<'a> {
     let rest = words.rest();
     let last = rest.rsplit(|&b| b == b' ').find(|w| !w.is_empty());
     let known_letter = matches!(
-        command.first(),
+        word.first(),
         Some(b'g' | b's' | b'a' | b'c' | b'i' | b'd' | b't')
     );
-    !known_letter && last.unwrap_or(command).starts_with(b"HTTP/")
+    if !known_letter && last.unwrap_or(word).starts_with(b"HTTP/") {
+        Line::Refused(Fault::ForeignProtocol, false)
+    } else {
+        Line::Refused(Fault::Unknown, false)
+    }
 }

@@ -21,6 +21,7 @@
 use super::MAX_KEY;
 use super::base64::Decoded;
 use super::command::{Change, Count, Delete, Mode, Seed, Store};
+use super::commands::Command;
 use super::line::key_fits;
 use super::number::{client_flags, signed, unsigned};
 use super::tokens::Words;
@@ -30,9 +31,9 @@ const MOST_FLAGS: usize = 17;
 /// Longest opaque, its letter included.
 const MAX_OPAQUE: usize = 32;
 
-/// Form of the reply to a meta command.
+/// Format of the reply to a meta command: its key and flags.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape<'a> {
+pub struct ReplyFormat<'a> {
     /// The key as it was sent.
     pub(super) key: &'a [u8],
     /// The key is base64.
@@ -43,11 +44,11 @@ pub struct Shape<'a> {
     pub quiet: bool,
     /// The value is wanted (`v`).
     pub value: bool,
-    /// The second letter of the command.
-    pub(super) command: u8,
+    /// The command.
+    pub(super) command: Command,
 }
 
-impl<'a> Shape<'a> {
+impl<'a> ReplyFormat<'a> {
     /// The key as it was sent.
     pub fn key_text(&self) -> &'a [u8] {
         self.key
@@ -72,8 +73,8 @@ impl<'a> Shape<'a> {
 /// `mg`.
 #[derive(Clone, Copy, Debug)]
 pub struct Get<'a> {
-    /// Form of the reply, and the key.
-    pub shape: Shape<'a>,
+    /// Format of the reply, and the key.
+    pub format: ReplyFormat<'a>,
     /// New expiry time (`T`).
     pub touch: Option<i64>,
     /// Make an empty item where there is none, with this expiry time (`N`).
@@ -101,11 +102,11 @@ pub enum Meta<'a> {
     /// `mg`.
     Get(Get<'a>),
     /// `ms`, `md`, `ma`; the key in the change is as it was sent.
-    Change(Change<'a>, Shape<'a>),
+    Change(Change<'a>, ReplyFormat<'a>),
     /// `mn`, and the word after it, which memcached ignores.
     Noop(&'a [u8]),
     /// `me`.
-    Debug(Shape<'a>),
+    Debug(ReplyFormat<'a>),
 }
 
 /// Reasons for refusing a meta command.
@@ -172,7 +173,7 @@ pub(super) enum MetaLine<'a> {
     /// A command that is complete.
     Done(Meta<'a>),
     /// An `ms` whose value of so many bytes follows.
-    Store(Store<'a>, Shape<'a>, usize),
+    Store(Store<'a>, ReplyFormat<'a>, usize),
     /// A refusal, and the length of the value to swallow.
     Refused(MetaFault, Option<usize>),
 }
@@ -250,8 +251,8 @@ impl Flags {
         Ok(())
     }
 
-    fn shape<'a>(&self, command: u8, key: &'a [u8], words: Words<'a>) -> Shape<'a> {
-        Shape {
+    fn format<'a>(&self, command: Command, key: &'a [u8], words: Words<'a>) -> ReplyFormat<'a> {
+        ReplyFormat {
             key,
             base64: self.has(b'b'),
             words,
@@ -262,24 +263,13 @@ impl Flags {
     }
 }
 
-/// Parses the words after `mg`, `ms`, ...; `None` for other second letters.
-pub(super) fn parse_meta<'a>(letter: u8, mut words: Words<'a>) -> Option<MetaLine<'a>> {
-    let parsed = match letter {
-        b'g' => get(words),
-        b'n' => Ok(Meta::Noop(words.next().unwrap_or_default())),
-        b'd' => delete(words),
-        b'a' => count(words),
-        b's' => return Some(store(words)),
-        b'e' => words
-            .next()
-            .ok_or(MetaFault::BadFormat)
-            .and_then(|key| debug(key, words)),
-        _ => return None,
-    };
-    Some(match parsed {
+/// The line of a command without a value.
+#[inline]
+fn line(parsed: Result<Meta<'_>, MetaFault>) -> MetaLine<'_> {
+    match parsed {
         Ok(meta) => MetaLine::Done(meta),
         Err(fault) => MetaLine::Refused(fault, None),
-    })
+    }
 }
 
 /// The key, and the flags after it if there are not too many.
@@ -296,15 +286,21 @@ fn key_of<'a>(words: &mut Words<'a>, too_many: MetaFault) -> Result<&'a [u8], Me
     Ok(key)
 }
 
+/// The line of `mg`.
 #[inline]
-fn get(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
+pub(super) fn get(words: Words<'_>) -> MetaLine<'_> {
+    line(parse_get(words))
+}
+
+#[inline]
+fn parse_get(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
     let key = key_of(&mut words, MetaFault::TooManyFlagsOfGet)?;
     let flags = Flags::read(words, key)?;
     if flags.has(b'x') {
         return Err(MetaFault::UnknownFlag);
     }
     Ok(Meta::Get(Get {
-        shape: flags.shape(b'g', key, words),
+        format: flags.format(Command::MetaGet, key, words),
         touch: flags.ttl,
         vivify: flags.vivify,
         recache: flags.recache,
@@ -314,7 +310,12 @@ fn get(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
     }))
 }
 
-fn delete(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
+/// The line of `md`.
+pub(super) fn delete(words: Words<'_>) -> MetaLine<'_> {
+    line(parse_delete(words))
+}
+
+fn parse_delete(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
     let key = key_of(&mut words, MetaFault::TooManyFlags)?;
     let flags = Flags::read(words, key).map_err(told_by_change)?;
     let keeps = flags.has(b'I') || flags.has(b'x');
@@ -328,11 +329,16 @@ fn delete(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
     };
     Ok(Meta::Change(
         Change::Delete(change),
-        flags.shape(b'd', key, words),
+        flags.format(Command::MetaDelete, key, words),
     ))
 }
 
-fn count(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
+/// The line of `ma`.
+pub(super) fn count(words: Words<'_>) -> MetaLine<'_> {
+    line(parse_count(words))
+}
+
+fn parse_count(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
     let key = key_of(&mut words, MetaFault::TooManyFlags)?;
     let flags = Flags::read(words, key).map_err(told_by_change)?;
     let decrement = match flags.mode {
@@ -353,7 +359,7 @@ fn count(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
     };
     Ok(Meta::Change(
         Change::Count(change),
-        flags.shape(b'a', key, words),
+        flags.format(Command::MetaArithmetic, key, words),
     ))
 }
 
@@ -364,7 +370,8 @@ fn told_by_change(fault: MetaFault) -> MetaFault {
     }
 }
 
-fn store(mut words: Words<'_>) -> MetaLine<'_> {
+/// The line of `ms`.
+pub(super) fn store(mut words: Words<'_>) -> MetaLine<'_> {
     let refused = |fault| MetaLine::Refused(fault, None);
     let Some(key) = words.next() else {
         return refused(MetaFault::NoKey);
@@ -405,10 +412,21 @@ fn store(mut words: Words<'_>) -> MetaLine<'_> {
         version: flags.version,
         ..Store::new(mode, key, &[])
     };
-    MetaLine::Store(change, flags.shape(b's', key, words), length)
+    MetaLine::Store(change, flags.format(Command::MetaSet, key, words), length)
 }
 
-fn debug<'a>(key: &'a [u8], mut words: Words<'a>) -> Result<Meta<'a>, MetaFault> {
+/// The line of `mn`.
+pub(super) fn noop(mut words: Words<'_>) -> MetaLine<'_> {
+    MetaLine::Done(Meta::Noop(words.next().unwrap_or_default()))
+}
+
+/// The line of `me`.
+pub(super) fn debug(words: Words<'_>) -> MetaLine<'_> {
+    line(parse_debug(words))
+}
+
+fn parse_debug(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
+    let key = words.next().ok_or(MetaFault::BadFormat)?;
     if key.len() > MAX_KEY || !key_fits(key) {
         return Err(MetaFault::BadFormat);
     }
@@ -417,12 +435,12 @@ fn debug<'a>(key: &'a [u8], mut words: Words<'a>) -> Result<Meta<'a>, MetaFault>
     if base64 && Decoded::of(key).is_none() {
         return Err(MetaFault::BadFormat);
     }
-    Ok(Meta::Debug(Shape {
+    Ok(Meta::Debug(ReplyFormat {
         key,
         base64,
         words: rest,
         quiet: false,
         value: false,
-        command: b'e',
+        command: Command::MetaDebug,
     }))
 }

@@ -5,11 +5,12 @@
 //! documentation tells clients not to rely on it.
 
 use super::command::{Item, Outcome, Status};
-use super::meta::Shape;
+use super::commands::Command;
+use super::meta::ReplyFormat;
 
 /// State of an item's refresh, for `mg`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct RefreshState {
     /// This client is to recache it (`W`).
     pub won: bool,
     /// It is stale (`X`).
@@ -32,7 +33,7 @@ pub struct Hit<'a> {
     /// Seconds since it was last looked at (`l`).
     pub idle: u64,
     /// State of its refresh.
-    pub marks: Marks,
+    pub refresh: RefreshState,
 }
 
 fn number(out: &mut Vec<u8>, n: u64) {
@@ -54,18 +55,18 @@ fn remaining(out: &mut Vec<u8>, expires: i64, now: i64) {
     }
 }
 
-fn key(out: &mut Vec<u8>, shape: &Shape<'_>) {
+fn key(out: &mut Vec<u8>, format: &ReplyFormat<'_>) {
     out.extend_from_slice(b" k");
-    out.extend_from_slice(shape.key);
-    if shape.base64 {
+    out.extend_from_slice(format.key);
+    if format.base64 {
         out.extend_from_slice(b" b");
     }
 }
 
 /// Appends key and opaque, if requested.
-fn echo(out: &mut Vec<u8>, shape: &Shape<'_>, word: &[u8]) {
+fn echo(out: &mut Vec<u8>, format: &ReplyFormat<'_>, word: &[u8]) {
     match word.first() {
-        Some(b'k') => key(out, shape),
+        Some(b'k') => key(out, format),
         Some(b'O') => {
             out.push(b' ');
             out.extend_from_slice(word);
@@ -76,17 +77,17 @@ fn echo(out: &mut Vec<u8>, shape: &Shape<'_>, word: &[u8]) {
 
 /// Appends the answer of `mg` for an item that is there.
 #[inline]
-pub fn hit(out: &mut Vec<u8>, shape: &Shape<'_>, hit: &Hit<'_>) {
+pub fn hit(out: &mut Vec<u8>, format: &ReplyFormat<'_>, hit: &Hit<'_>) {
     let item = &hit.item;
-    out.reserve(shape.words.rest().len() + shape.key.len() + item.value.len() + 128);
-    if shape.value {
+    out.reserve(format.words.rest().len() + format.key.len() + item.value.len() + 128);
+    if format.value {
         out.extend_from_slice(b"VA ");
         number(out, item.value.len() as u64);
     } else {
         out.extend_from_slice(b"HD");
     }
     let mut expires = hit.expired_before;
-    for word in shape.words {
+    for word in format.words {
         match word.first() {
             Some(b'T') => expires = item.expires,
             Some(b's') => field(out, b's', item.value.len() as u64),
@@ -95,20 +96,20 @@ pub fn hit(out: &mut Vec<u8>, shape: &Shape<'_>, hit: &Hit<'_>) {
             Some(b'f') => field(out, b'f', u64::from(item.flags)),
             Some(b'h') => field(out, b'h', u64::from(hit.fetched)),
             Some(b'l') => field(out, b'l', hit.idle),
-            _ => echo(out, shape, word),
+            _ => echo(out, format, word),
         }
     }
     for (set, mark) in [
-        (hit.marks.sent, b" Z"),
-        (hit.marks.stale, b" X"),
-        (hit.marks.won, b" W"),
+        (hit.refresh.sent, b" Z"),
+        (hit.refresh.stale, b" X"),
+        (hit.refresh.won, b" W"),
     ] {
         if set {
             out.extend_from_slice(mark);
         }
     }
     out.extend_from_slice(b"\r\n");
-    if shape.value {
+    if format.value {
         out.extend_from_slice(item.value);
         out.extend_from_slice(b"\r\n");
     }
@@ -116,35 +117,35 @@ pub fn hit(out: &mut Vec<u8>, shape: &Shape<'_>, hit: &Hit<'_>) {
 
 /// Appends the answer of `mg` where there is no item: nothing if it is quiet.
 #[inline]
-pub fn miss(out: &mut Vec<u8>, shape: &Shape<'_>) {
-    if !shape.quiet {
-        status(out, b"EN", shape);
+pub fn miss(out: &mut Vec<u8>, format: &ReplyFormat<'_>) {
+    if !format.quiet {
+        status(out, b"EN", format);
     }
 }
 
 /// Appends a code, and key and opaque if requested.
-fn status(out: &mut Vec<u8>, code: &[u8], shape: &Shape<'_>) {
+fn status(out: &mut Vec<u8>, code: &[u8], format: &ReplyFormat<'_>) {
     out.extend_from_slice(code);
-    for word in shape.words {
-        echo(out, shape, word);
+    for word in format.words {
+        echo(out, format, word);
     }
     out.extend_from_slice(b"\r\n");
 }
 
 /// Appends what became of `ms`, `md` or `ma`. `now` is the time in seconds
 /// since 1970.
-pub fn outcome(out: &mut Vec<u8>, shape: &Shape<'_>, outcome: &Outcome, now: i64) {
+pub fn outcome(out: &mut Vec<u8>, format: &ReplyFormat<'_>, outcome: &Outcome, now: i64) {
     let code: &[u8] = match outcome.status {
-        Status::Counted => return counted(out, shape, outcome, now),
+        Status::Counted => return counted(out, format, outcome, now),
         Status::Stored => {
-            if !shape.quiet {
-                stored(out, b"HD", shape, outcome.version);
+            if !format.quiet {
+                stored(out, b"HD", format, outcome.version);
             }
             return;
         }
         Status::Deleted | Status::Touched => {
-            if !shape.quiet {
-                status(out, b"HD", shape);
+            if !format.quiet {
+                status(out, b"HD", format);
             }
             return;
         }
@@ -153,51 +154,51 @@ pub fn outcome(out: &mut Vec<u8>, shape: &Shape<'_>, outcome: &Outcome, now: i64
         Status::NotFound => b"NF",
         Status::NotNumeric | Status::TooLarge => return super::reply::outcome(out, outcome),
     };
-    stored(out, code, shape, outcome.version);
+    stored(out, code, format, outcome.version);
 }
 
 /// Appends a code with the version, if requested.
-fn stored(out: &mut Vec<u8>, code: &[u8], shape: &Shape<'_>, version: u64) {
+fn stored(out: &mut Vec<u8>, code: &[u8], format: &ReplyFormat<'_>, version: u64) {
     out.extend_from_slice(code);
-    for word in shape.words {
+    for word in format.words {
         match word.first() {
-            Some(b'c') if shape.command == b's' => field(out, b'c', version),
-            _ => echo(out, shape, word),
+            Some(b'c') if format.command == Command::MetaSet => field(out, b'c', version),
+            _ => echo(out, format, word),
         }
     }
     out.extend_from_slice(b"\r\n");
 }
 
-fn counted(out: &mut Vec<u8>, shape: &Shape<'_>, outcome: &Outcome, now: i64) {
-    if shape.quiet && !outcome.created {
+fn counted(out: &mut Vec<u8>, format: &ReplyFormat<'_>, outcome: &Outcome, now: i64) {
+    if format.quiet && !outcome.created {
         return;
     }
     let mut digits = itoa::Buffer::new();
     let text = digits.format(outcome.number).as_bytes();
-    if shape.value {
+    if format.value {
         out.extend_from_slice(b"VA ");
         number(out, text.len() as u64);
     } else {
         out.extend_from_slice(b"HD");
     }
-    for word in shape.words {
+    for word in format.words {
         match word.first() {
             Some(b'c') => field(out, b'c', outcome.version),
             Some(b't') => remaining(out, outcome.expires, now),
-            _ => echo(out, shape, word),
+            _ => echo(out, format, word),
         }
     }
     out.extend_from_slice(b"\r\n");
-    if shape.value {
+    if format.value {
         out.extend_from_slice(text);
         out.extend_from_slice(b"\r\n");
     }
 }
 
 /// Appends the answer of `me`.
-pub fn debug(out: &mut Vec<u8>, shape: &Shape<'_>, hit: &Hit<'_>) {
+pub fn debug(out: &mut Vec<u8>, format: &ReplyFormat<'_>, hit: &Hit<'_>) {
     out.extend_from_slice(b"ME ");
-    out.extend_from_slice(shape.key);
+    out.extend_from_slice(format.key);
     out.extend_from_slice(b" exp=");
     if hit.item.expires == 0 {
         out.extend_from_slice(b"-1");
@@ -214,9 +215,9 @@ pub fn debug(out: &mut Vec<u8>, shape: &Shape<'_>, hit: &Hit<'_>) {
     out.extend_from_slice(fetched);
     // Rows have no slab class.
     out.extend_from_slice(b" cls=0 size=");
-    let length = match shape.decoded() {
+    let length = match format.decoded() {
         Some(decoded) => decoded.bytes().len(),
-        None => shape.key.len(),
+        None => format.key.len(),
     };
     number(out, (length + hit.item.value.len()) as u64);
     out.extend_from_slice(b"\r\n");

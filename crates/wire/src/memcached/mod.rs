@@ -4,7 +4,8 @@
 //! ([`Dialect::of`]). Each dialect is a sibling module with its own parser and
 //! reply writers; all parse into the types of [`command`].
 //!
-//! * [`command`]: what all dialects have in common.
+//! * [`commands`]: the table of commands: names, opcodes, forms of requests.
+//! * [`command`]: changes of an item and their outcomes, which all dialects have in common.
 //! * [`ascii`]: request parser of the server.
 //! * [`meta`], [`meta_reply`], [`base64`]: meta commands, which are lines of it.
 //! * [`binary`], [`binary_reply`]: the binary dialect.
@@ -17,6 +18,7 @@ pub mod binary;
 pub mod binary_reply;
 pub mod client;
 pub mod command;
+pub mod commands;
 mod line;
 pub mod meta;
 pub mod meta_reply;
@@ -25,7 +27,7 @@ pub mod reply;
 mod request;
 mod tokens;
 
-pub use ascii::{Fault, Keys, Limits, Parsed, Parser, Request, StoreVerb};
+pub use ascii::{Fault, Keys, Limits, Parsed, Parser, Request};
 
 /// Longest key in bytes, in every dialect.
 pub const MAX_KEY: usize = 250;

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use porpoise_wire::memcached::{Fault, Limits, Parsed, Parser, Request, StoreVerb, reply};
+use porpoise_wire::memcached::command::{Change, Mode, Store};
+use porpoise_wire::memcached::{Fault, Limits, Parsed, Parser, Request, reply};
 
 struct Row {
     flags: u32,
@@ -89,54 +90,10 @@ impl Connection {
                 }
                 self.output.extend_from_slice(reply::END);
             }
-            Request::Store {
-                verb,
-                key,
-                flags,
-                exptime,
-                value,
-                noreply,
-            } => {
-                let text = self.store(verb, key, flags, value);
-                if exptime < 0 {
-                    self.rows.remove(key);
-                }
-                self.answer(noreply, text);
-            }
-            Request::Arithmetic {
-                key,
-                delta,
-                decrement,
-                noreply,
-            } => {
+            Request::Change { change, noreply } => {
                 let mut out = Vec::new();
-                self.count(key, delta, decrement, &mut out);
+                self.change(&change, &mut out);
                 self.answer(noreply, &out);
-            }
-            Request::Delete { key, noreply } => {
-                let found = self.rows.remove(key).is_some();
-                let text = if found {
-                    reply::DELETED
-                } else {
-                    reply::NOT_FOUND
-                };
-                self.answer(noreply, text);
-            }
-            Request::Touch {
-                key,
-                exptime,
-                noreply,
-            } => {
-                let found = self.rows.contains_key(key);
-                if exptime < 0 {
-                    self.rows.remove(key);
-                }
-                let text = if found {
-                    reply::TOUCHED
-                } else {
-                    reply::NOT_FOUND
-                };
-                self.answer(noreply, text);
             }
             Request::FlushAll { noreply, .. } => {
                 self.rows.clear();
@@ -152,37 +109,70 @@ impl Connection {
         }
     }
 
-    fn store(&mut self, verb: StoreVerb, key: &[u8], flags: u32, value: &[u8]) -> &'static [u8] {
+    fn change(&mut self, change: &Change<'_>, out: &mut Vec<u8>) {
+        match change {
+            Change::Store(store) => {
+                out.extend_from_slice(self.store(store));
+                if store.exptime < 0 {
+                    self.rows.remove(store.key);
+                }
+            }
+            Change::Count(count) => self.count(count.key, count.delta, count.decrement, out),
+            Change::Delete(delete) => {
+                let found = self.rows.remove(delete.key).is_some();
+                let text = if found {
+                    reply::DELETED
+                } else {
+                    reply::NOT_FOUND
+                };
+                out.extend_from_slice(text);
+            }
+            Change::Touch(touch) => {
+                let found = self.rows.contains_key(touch.key);
+                if touch.exptime < 0 {
+                    self.rows.remove(touch.key);
+                }
+                let text = if found {
+                    reply::TOUCHED
+                } else {
+                    reply::NOT_FOUND
+                };
+                out.extend_from_slice(text);
+            }
+        }
+    }
+
+    fn store(&mut self, store: &Store<'_>) -> &'static [u8] {
         self.version += 1;
         let version = self.version;
-        let old = self.rows.get_mut(key);
-        let refused = match (verb, &old) {
-            (StoreVerb::Add, Some(_)) => true,
-            (StoreVerb::Replace | StoreVerb::Append | StoreVerb::Prepend, None) => true,
-            (StoreVerb::Cas(_), None) => return reply::NOT_FOUND,
-            (StoreVerb::Cas(wanted), Some(row)) if row.version != wanted => return reply::EXISTS,
+        let (mode, value) = (store.mode, store.value);
+        let old = self.rows.get_mut(store.key);
+        let refused = match (mode, store.compare, &old) {
+            (Mode::Add, _, Some(_)) => true,
+            (Mode::Replace | Mode::Append | Mode::Prepend, _, None) => true,
+            (_, Some(_), None) => return reply::NOT_FOUND,
+            (_, Some(wanted), Some(row)) if row.version != wanted => return reply::EXISTS,
             _ => false,
         };
         if refused {
             return reply::NOT_STORED;
         }
-        match (verb, old) {
-            (StoreVerb::Append, Some(row)) => {
+        match (mode, old) {
+            (Mode::Append, Some(row)) => {
                 row.value.extend_from_slice(value);
                 row.version = version;
             }
-            (StoreVerb::Prepend, Some(row)) => {
+            (Mode::Prepend, Some(row)) => {
                 row.value.splice(0..0, value.iter().copied());
                 row.version = version;
             }
             _ => {
-                let value = value.to_vec();
                 let row = Row {
-                    flags,
-                    value,
+                    flags: store.flags,
+                    value: value.to_vec(),
                     version,
                 };
-                self.rows.insert(key.to_vec(), row);
+                self.rows.insert(store.key.to_vec(), row);
             }
         }
         reply::STORED
