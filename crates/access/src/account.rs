@@ -9,9 +9,9 @@ use crate::system_table::internal;
 use crate::{Error, Result};
 use porpoise_base::password;
 
-/// The plugin of accounts that name none.
+/// Plugin of accounts created without a plugin name.
 pub const DEFAULT_PLUGIN: &str = "caching_sha2_password";
-/// The other plugin.
+/// The second supported plugin.
 pub const NATIVE_PLUGIN: &str = "mysql_native_password";
 
 /// A stored secret of `caching_sha2_password` that no password has: the salt and hash of
@@ -30,7 +30,7 @@ pub struct Account {
     pub plugin: String,
     /// The plugin's stored form of the password; empty: no password.
     pub secret: Vec<u8>,
-    /// It may not log in.
+    /// Whether the account may not log in.
     pub locked: bool,
     /// Requirements, limits, password policy, comment.
     pub attributes: Attributes,
@@ -54,13 +54,13 @@ impl Account {
         AuthId::new(&self.user, &self.host)
     }
 
-    /// `user@host`.
+    /// Returns `user@host`.
     pub fn name(&self) -> String {
         format!("{}@{}", self.user, self.host)
     }
 }
 
-/// The form of a password that a plugin stores.
+/// Hashes a password into the form that a plugin stores.
 ///
 /// # Errors
 /// 1819 for a password longer than 256 bytes.

@@ -10,7 +10,7 @@ use porpoise_rows::catalog::ColumnDefault;
 use porpoise_rows::ddl::ColumnSpec;
 use porpoise_types::{Collation, ColumnType, DateTime, Kind, Value, ValueRef};
 
-/// The REQUIRE clause: demands on an account's connections.
+/// The REQUIRE clause: requirements on an account's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Require {
     /// NONE
@@ -135,7 +135,7 @@ impl PasswordPolicy {
 /// Microseconds of a day.
 pub(crate) const DAY: i64 = 86_400_000_000;
 
-/// All of them.
+/// All attributes of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// REQUIRE
@@ -152,7 +152,7 @@ pub struct Attributes {
     pub second_secret: Option<String>,
 }
 
-/// Number of columns below.
+/// Number of columns returned by [`columns`].
 pub(crate) const COLUMNS: usize = 16;
 
 fn text(t: &str) -> Value {
@@ -203,7 +203,7 @@ pub(crate) fn columns() -> Vec<ColumnSpec> {
 }
 
 impl Attributes {
-    /// The text of User_attributes.
+    /// Returns the value of the column User_attributes.
     fn user_attributes(&self) -> Option<String> {
         let all = UserAttributes {
             metadata: self.metadata.clone(),
@@ -213,7 +213,7 @@ impl Attributes {
         all.to_text()
     }
 
-    /// The values of [`columns`].
+    /// Returns the values of [`columns`].
     pub(crate) fn values(&self) -> Vec<Value> {
         let empty = String::new();
         let (kind, cipher, issuer, subject) = match &self.require {

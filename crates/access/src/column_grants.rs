@@ -1,13 +1,13 @@
 //! `mysql.column_grants`: privileges on columns (manual, "Privileges Provided by MySQL", and
 //! "GRANT Statement", Column Privileges).
 //!
-//! One row for each account, table and column, with the names of the privileges between
-//! commas, as in `mysql.grants`. The rows say nothing of the table itself: that an account may
-//! grant its column privileges is the GRANT OPTION of its row in `mysql.grants`.
+//! One row for each account, table and column, with the names of the privileges between commas, as
+//! in `mysql.grants`. The GRANT OPTION for column privileges is that of the account's row for the
+//! table in `mysql.grants`.
 //!
 //! Invariants:
-//! 1. Only SELECT, INSERT, UPDATE and REFERENCES are granted on columns; other names in the
-//!    table are passed over.
+//! 1. Only SELECT, INSERT, UPDATE and REFERENCES are granted on columns; other names in the table
+//!    are ignored.
 //! 2. Names of columns are compared without case, as the catalog does.
 //! 3. Grants outlive their columns and tables: they hold again for a new column of that name.
 
@@ -157,7 +157,7 @@ pub(crate) fn create_if_missing(db: &Arc<Db>) -> crate::Result<()> {
     Ok(())
 }
 
-/// All grants on columns.
+/// Loads all grants on columns.
 ///
 /// # Errors
 /// Reading the table failed.
@@ -193,8 +193,7 @@ fn row(grant: &ColumnGrant) -> Vec<Value> {
     ]
 }
 
-/// The change that puts grants in place of those of the same account and column, and removes
-/// others.
+/// Table change that inserts or replaces the grants `put` and deletes the grants `remove`.
 pub(crate) fn change(put: &[ColumnGrant], remove: &[ColumnGrant]) -> TableChange {
     let rows = |grants: &[ColumnGrant]| grants.iter().map(row).collect();
     TableChange {

@@ -26,7 +26,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// The greatest number of pairs of name and host with a recorded delay.
+/// Maximum number of pairs of user name and host with a recorded delay.
 const CAPACITY: usize = 8192;
 
 /// Microseconds after which failures without a further one are forgotten.
@@ -39,7 +39,7 @@ pub struct DelayPolicy {
     pub threshold: u32,
     /// The first delay, and its increment.
     pub min: Duration,
-    /// The longest delay.
+    /// Maximum delay.
     pub max: Duration,
 }
 
@@ -214,12 +214,12 @@ impl LoginGuard {
         })
     }
 
-    /// Ends the temporary lock of an account.
+    /// Removes the temporary lock of an account.
     pub fn unlock(&self, account: &AuthId) {
         self.locks.lock().remove(account);
     }
 
-    /// Keeps failures and lock of an account that was renamed.
+    /// Moves failures and lock of an account that was renamed to its new name.
     pub(crate) fn rename(&self, from: &AuthId, to: &AuthId) {
         let mut locks = self.locks.lock();
         if let Some(lock) = locks.remove(from) {
@@ -227,7 +227,7 @@ impl LoginGuard {
         }
     }
 
-    /// Ends all temporary locks (FLUSH PRIVILEGES).
+    /// Removes all temporary locks (FLUSH PRIVILEGES).
     pub fn unlock_all(&self) {
         self.locks.lock().clear();
     }

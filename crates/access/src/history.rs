@@ -1,8 +1,8 @@
 //! `mysql.password_history`: earlier secrets of accounts, for PASSWORD HISTORY and PASSWORD
 //! REUSE INTERVAL (manual, "Password Reuse Policy").
 //!
-//! An entry is written when a password is set under a policy on reuse, and removed when
-//! no policy of its account reaches back that far.
+//! An entry is written when a password is set under a reuse policy, and removed when its account's
+//! policy does not cover it any more.
 
 use crate::attributes::DAY;
 use crate::auth_id::AuthId;
@@ -98,7 +98,7 @@ pub(crate) fn create_if_missing(db: &Arc<Db>) -> crate::Result<()> {
     Ok(())
 }
 
-/// All entries.
+/// Loads all entries.
 ///
 /// # Errors
 /// Reading the table failed.
@@ -116,7 +116,7 @@ pub(crate) fn load(db: &Arc<Db>) -> crate::Result<Vec<OldPassword>> {
     })
 }
 
-/// The change that puts and removes entries.
+/// Table change that inserts the entries `put` and deletes the entries `remove`.
 pub(crate) fn change(put: &[OldPassword], remove: &[OldPassword]) -> TableChange {
     let rows = |list: &[OldPassword]| {
         let row = |old: &OldPassword| {

@@ -1,13 +1,12 @@
-//! The end of a login: what an account demands after its password was checked, in MySQL's
-//! order (manual, "Account Categories", "Account Locking", "Server Handling of Expired
-//! Passwords").
+//! Last stage of a login: the account's requirements after its password was verified, in MySQL's
+//! order (manual, "Account Categories", "Account Locking", "Server Handling of Expired Passwords").
 //!
 //! 1. Failed logins in a row lock the account for a time (3955).
 //! 2. REQUIRE is compared with the connection (1045).
 //! 3. A locked account is refused (3118).
 //! 4. An expired password leaves a session that may only change it, or is refused (1862).
 //!
-//! Resource limits (1226) are the session's, when it opens.
+//! Resource limits (1226) are checked when the session opens.
 
 use crate::account::{Account, NATIVE_PLUGIN, UNUSABLE_SECRET, verify_password};
 use crate::attributes::TlsPeer;
@@ -29,7 +28,7 @@ pub struct LoginPolicy {
 /// A login that succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// The session may only change its password.
+    /// Whether the session may only change its password.
     pub password_expired: bool,
 }
 
@@ -42,12 +41,12 @@ pub enum Denial {
     Requirement,
     /// ACCOUNT LOCK: 3118.
     Locked,
-    /// 1862.
+    /// The password has expired: 1862.
     PasswordExpired,
 }
 
 impl AccessControl {
-    /// Failed logins.
+    /// Returns the login guard.
     pub fn guard(&self) -> &LoginGuard {
         &self.guard
     }
@@ -57,12 +56,12 @@ impl AccessControl {
         self.usage.of(account)
     }
 
-    /// Begins a new hour of all limits (FLUSH USER_RESOURCES).
+    /// Starts a new hour of all resource limits (FLUSH USER_RESOURCES).
     pub fn reset_usage(&self) {
         self.usage.reset();
     }
 
-    /// Forgets failed logins and usage of an account that was dropped.
+    /// Removes failed logins and usage of an account that was dropped.
     pub fn forget(&self, account: &AuthId) {
         self.guard.unlock(account);
         self.usage.forget(account);

@@ -21,7 +21,7 @@
 use porpoise_types::Collation;
 use std::collections::HashSet;
 
-/// Databases that the server keeps for itself.
+/// System schemas.
 const SYSTEM_SCHEMAS: [&str; 5] = [
     "mysql",
     "sys",
@@ -30,13 +30,13 @@ const SYSTEM_SCHEMAS: [&str; 5] = [
     "ndbmemcache",
 ];
 
-/// States after which containment counts as not shown.
+/// Number of states after which containment is assumed to be false.
 const STATE_LIMIT: usize = 4096;
 
-/// Tokens above which containment counts as not shown: positions are bits of a `u128`.
+/// Number of tokens above which containment is assumed to be false: positions are bits of a `u128`.
 const TOKEN_LIMIT: usize = 120;
 
-/// Whether a database is one of the server's own.
+/// Whether a database is a system schema.
 pub fn is_system_schema(database: &str) -> bool {
     let mut names = SYSTEM_SCHEMAS.iter();
     names.any(|name| name.eq_ignore_ascii_case(database))

@@ -6,7 +6,7 @@ use crate::pattern;
 use crate::privileges::Privileges;
 use crate::restrictions::Restrictions;
 
-/// One grant: an account, where, and what.
+/// One grant: an account, an object, and the privileges on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The account's user.
@@ -38,7 +38,7 @@ pub struct Rights {
     global: Privileges,
     grantable: Privileges,
     restrictions: Restrictions,
-    /// Names of databases in grants are literal.
+    /// Whether names of databases in grants are literal, not patterns (`partial_revokes`).
     literal: bool,
     databases: Vec<(String, Privileges)>,
     tables: Vec<(String, String, Privileges)>,
@@ -118,7 +118,7 @@ impl Rights {
         }
     }
 
-    /// These with the grants on columns of the same accounts.
+    /// Adds the grants on columns of the same accounts.
     pub(crate) fn with_columns(self, grants: &[ColumnGrant], ids: &[AuthId]) -> Rights {
         let columns = ColumnRights::of(grants, ids);
         Rights { columns, ..self }
@@ -177,7 +177,7 @@ impl Rights {
         found.fold(self.on_database(database), |all, (.., p)| all.with(*p))
     }
 
-    /// Whether anything may be done in a database.
+    /// Whether the account has any privilege in a database.
     pub fn sees_database(&self, database: &str) -> bool {
         database.eq_ignore_ascii_case("information_schema")
             || self.on_database(database).meets(Privileges::DATABASE)
@@ -185,7 +185,7 @@ impl Rights {
             || self.columns.iter().any(|c| c.is_in(database))
     }
 
-    /// Whether anything may be done on a table or view, or with one of its columns.
+    /// Whether the account has any privilege on a table or view, or on one of its columns.
     pub fn sees_table(&self, database: &str, table: &str) -> bool {
         self.on_table(database, table).meets(Privileges::TABLE)
             || self.on_columns(database, table).is_some()

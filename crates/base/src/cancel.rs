@@ -1,4 +1,4 @@
-//! Ending a wait from outside.
+//! Cancellation of waits.
 //!
 //! Every wait in Porpoise takes a deadline and a [`Cancel`]
 //! (transactions.md, rule 38). A cancel handle is shared by the session that
@@ -6,14 +6,12 @@
 //! sees the client's socket hang up, shutdown.
 //!
 //! Invariants:
-//! 1. The first reason wins until [`Cancel::clear_query`] takes back a
-//!    statement-level one; [`Reason::Connection`] and [`Reason::Shutdown`] are
-//!    never taken back.
-//! 2. The owner's function (see [`Cancel::owned`]) is called for every reason
-//!    that ends the session, even without a waiter: the connection of an idle
-//!    session must close, too.
-//! 3. A waiter registers a wake function *before* it checks the state for the
-//!    last time, so that no cancellation is lost between check and sleep.
+//! 1. The first reason wins until [`Cancel::clear_query`] clears a statement-level one;
+//!    [`Reason::Connection`] and [`Reason::Shutdown`] are never cleared.
+//! 2. The owner's function (see [`Cancel::owned`]) is called for every reason that ends the
+//!    session, even without a waiter, so that the connection of an idle session is closed.
+//! 3. A waiter registers a wake function *before* its last check of the state, so that no
+//!    cancellation is lost between check and sleep.
 //!
 //! Rejected: polling in short sleeps (adds latency to every lock hand-over).
 
@@ -74,7 +72,7 @@ impl std::fmt::Debug for Cancel {
 }
 
 impl Cancel {
-    /// A handle nothing has been cancelled on.
+    /// Creates a handle that is not cancelled.
     pub fn new() -> Cancel {
         Cancel::default()
     }
@@ -93,8 +91,8 @@ impl Cancel {
         self.0.txn.store(number, Ordering::Relaxed);
     }
 
-    /// The last transaction that took a lock under this handle; 0 before the
-    /// first. Numbers are the engine's and are never used twice by a process.
+    /// The last transaction that took a lock under this handle; 0 before the first. The engine
+    /// assigns the numbers, which are unique in the process.
     pub fn txn(&self) -> u64 {
         self.0.txn.load(Ordering::Relaxed)
     }
@@ -118,8 +116,7 @@ impl Cancel {
         }
     }
 
-    /// The reason to stop, if there is one. A relaxed load: cheap enough for
-    /// every batch of rows.
+    /// The reason to stop, if there is one. An acquire load: cheap enough for every batch of rows.
     pub fn reason(&self) -> Option<Reason> {
         Reason::of(self.0.state.load(Ordering::Acquire))
     }

@@ -1,17 +1,17 @@
 //! Counters sharded by core.
 //!
-//! Each core has a block of cells of its own: a worker adds to the block of its group, and the
-//! sum is made when it is read. A crate defines its counters as a table with
-//! [`counters!`](crate::counters!): one entry is one metric (name, labels, help).
+//! Each worker group has its own block of cells, to which its workers add; a read sums all blocks.
+//! A crate defines its counters as a table with [`counters!`](crate::counters!): one entry is one
+//! metric (name, labels, help).
 //!
 //! Invariants:
 //! 1. Counting touches no cache line that another group writes.
-//! 2. Counters only grow; gauges go both ways and are kept by their owners.
+//! 2. Counters only grow; gauges are kept by their owners.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Blocks of cells; threads beyond share them.
+/// Number of blocks of cells. With more groups, several share one.
 const BLOCKS: usize = 16;
 
 /// Description of a counter on the metrics page.
@@ -21,7 +21,7 @@ pub struct Entry {
     pub name: &'static str,
     /// `key="value",...`, or empty.
     pub labels: &'static str,
-    /// One line of explanation; entries of one family stand together and repeat it.
+    /// One line of explanation. Entries of one family are adjacent and repeat it.
     pub help: &'static str,
 }
 
@@ -35,7 +35,7 @@ thread_local! {
     static MINE: Cell<usize> = const { Cell::new(BLOCKS - 1) };
 }
 
-/// Lets this thread count in the block of group `index` from now on.
+/// Makes this thread count in the block of group `index`.
 pub fn use_block(index: usize) {
     MINE.with(|m| m.set(index % BLOCKS));
 }

@@ -1,4 +1,4 @@
-//! Checkpoints: how running code observes KILL, deadlines and shutdown.
+//! Interrupt checkpoints: running code observes KILL, deadlines and shutdown.
 //!
 //! A session enters a [`Scope`] with its [`Cancel`] for one statement. Code at
 //! any call depth polls the state through a thread-local variable, so that no
@@ -96,7 +96,7 @@ pub fn reason() -> Option<Reason> {
     CURRENT.with(|c| c.borrow().as_ref().and_then(Cancel::reason))
 }
 
-/// A checkpoint.
+/// An interrupt checkpoint.
 ///
 /// # Errors
 /// [`Interrupted`] when there is a reason to stop.
@@ -135,7 +135,7 @@ impl Drop for Hold {
     }
 }
 
-/// The last checkpoint of a statement, before its result becomes final.
+/// The last interrupt checkpoint of a statement, before its result becomes final.
 ///
 /// # Errors
 /// [`Interrupted`] when a loop was abandoned: its value must not be used.

@@ -5,9 +5,9 @@
 //! cached.
 //!
 //! Invariants
-//! 1. The figure is never larger than what is really left above the guard pages.
-//! 2. If the bounds are unavailable, [`ASSUMED`] bytes below the first frame that asked are
-//!    assumed, which every thread of this server and of the standard library has.
+//! 1. The result never exceeds the space that is left above the guard pages.
+//! 2. If the bounds are unavailable, [`ASSUMED`] bytes below the frame of the thread's first call
+//!    are assumed. Every thread of this server and of the standard library has that much.
 //!
 //! Rejected: counting depth only; frames differ by a factor of ten between builds.
 

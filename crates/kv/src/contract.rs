@@ -1,7 +1,7 @@
-//! The contract suite: functions that every engine must survive unchanged.
+//! The contract suite: tests that every engine must pass unchanged.
 //!
-//! Each function takes a maker of engines and panics when a guarantee of the
-//! crate's documentation is broken. An engine's tests write
+//! Each function takes a factory of engines and panics if a guarantee of the crate's documentation
+//! is violated. An engine's tests write
 //!
 //! ```ignore
 //! fn new_engine() -> std::sync::Arc<dyn porpoise_kv::Engine> { ... }
@@ -15,9 +15,9 @@
 //! Invariants:
 //! 1. A function works in spaces that it created and on counters named after
 //!    them, so that engines may share one store between functions.
-//! 2. What only some engines have is asked of [`crate::Capabilities`] first; where it
-//!    is missing the named error is expected instead. Nothing is skipped.
-//! 3. Nothing depends on speed; "still waits" is judged after [`PAUSE`].
+//! 2. Tests of optional features check [`crate::Capabilities`] first, and expect the documented
+//!    error if the feature is missing. Nothing is skipped.
+//! 3. No test depends on speed; a call counts as waiting after [`PAUSE`].
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -44,13 +44,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Makes an engine for one function of the suite.
+/// Factory of an engine for one function of the suite.
 pub type New<'a> = &'a dyn Fn() -> Arc<dyn Engine>;
 
-/// How long something must stand still before it counts as waiting.
+/// Time after which a call without a result counts as waiting.
 pub const PAUSE: Duration = Duration::from_millis(80);
 
-/// How long a wait that should succeed may take.
+/// Maximum time of a wait that should succeed.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One function of the suite.
@@ -58,11 +58,11 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Guarantee {
     /// Module and function.
     pub name: &'static str,
-    /// Panics when the guarantee is broken.
+    /// The test, which panics if the guarantee is violated.
     pub run: fn(New<'_>),
 }
 
-/// The list of the suite, handed to the macro named.
+/// Passes the list of the suite to another macro.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_list {
@@ -190,8 +190,8 @@ macro_rules! contract_tests {
     };
 }
 
-/// Makes one `#[test]` of every function of the suite; the argument names a
-/// function that returns an `Arc<dyn Engine>`.
+/// Creates a `#[test]` for every function of the suite; the argument is a function that returns an
+/// `Arc<dyn Engine>`.
 #[macro_export]
 macro_rules! contract_suite {
     ($new:ident) => {
@@ -201,7 +201,7 @@ macro_rules! contract_suite {
 
 crate::contract_list! { contract_registry }
 
-/// An engine with a space of its own, and short ways to speak to them.
+/// A test fixture: an engine, a space of its own, and helpers.
 pub struct Bed {
     /// The engine.
     pub engine: Arc<dyn Engine>,
@@ -244,7 +244,7 @@ impl Bed {
         position
     }
 
-    /// Sets a key in a transaction of its own.
+    /// Writes a key in a transaction of its own.
     pub fn set(&self, key: &str, value: &str) -> CommitPosition {
         let mut txn = self.begin();
         lock_one(&mut *txn, self.key(key), LockMode::Exclusive).unwrap();
@@ -310,7 +310,7 @@ pub fn read(txn: &mut dyn Txn, read: Read, key: Key<'_>) -> Option<String> {
     out
 }
 
-/// What a lock call found, kept.
+/// Owned result of a lock call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// See [`Locked::granted`].
@@ -334,7 +334,7 @@ impl Found {
     }
 }
 
-/// Locks one key, with patience.
+/// Locks one key, waiting up to [`PATIENCE`].
 pub fn lock_one(txn: &mut dyn Txn, key: Key<'_>, mode: LockMode) -> Result<Found, Error> {
     lock_until(txn, key, mode, Instant::now() + PATIENCE)
 }
@@ -355,8 +355,7 @@ pub fn lock_until(
     Ok(found)
 }
 
-/// Scans one range to its end, in batches of `batch`, resuming as the
-/// contract says.
+/// Scans one range to its end in batches of `batch`, resuming as the contract specifies.
 pub fn scan_all(
     txn: &mut dyn Txn,
     how: Read,
@@ -398,7 +397,7 @@ pub fn scan_all(
     }
 }
 
-/// All of a space, in order, as text.
+/// Returns all entries of a space, in order, as text.
 pub fn dump(txn: &mut dyn Txn, how: Read, space: SpaceId) -> Vec<(String, String)> {
     let range = ScanRange {
         space,
@@ -417,7 +416,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A small repeatable generator (xorshift), so that the suite needs no crate.
+/// A small deterministic random generator (xorshift), so that the suite has no dependency.
 pub struct Rng(u64);
 
 impl Rng {

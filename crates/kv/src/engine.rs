@@ -1,9 +1,8 @@
-//! The traits [`Engine`] and [`Txn`] and the small types they speak in.
+//! The traits [`Engine`] and [`Txn`], and the types in their signatures.
 //!
-//! Rejected: generic, associated-type engines (retrofitting object safety is
-//! what kept TiKV's engine trait open for years); iterators borrowed from the
-//! transaction (they tie latches to the caller's lifetime; visitors and
-//! resumable batches do not); `async` (the core is synchronous).
+//! Rejected: engines with associated types (TiKV's engine trait was not object-safe for years
+//! because of them); iterators that borrow from the transaction (they tie latches to the caller's
+//! lifetime; visitors and resumable batches do not); `async` (the core is synchronous).
 
 use crate::{DeadlockListener, Key, LockMode, LockWait, Result, SpaceId};
 use porpoise_base::cancel::Cancel;
@@ -14,28 +13,29 @@ use std::time::{Duration, Instant};
 /// Whether a space's commits reach the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpaceDurability {
-    /// As the server is set up.
+    /// By the server's configuration.
     #[default]
     Server,
     /// Never logged: the space exists after a restart and is empty.
     Memory,
 }
 
-/// What a space is for; fixed at its creation.
+/// Specification of a space, fixed at its creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpaceSpec {
-    /// Co-location group: spaces of one group and partition lie together.
+    /// Co-location group: spaces of one group and partition are stored together.
     pub group: u64,
     /// Partition number within the group.
     pub partition: u32,
     /// Whether commits to it are logged.
     pub durability: SpaceDurability,
-    /// Mostly looked up by whole keys: a hash index pays. Scans work all the same.
+    /// Whether most accesses are look-ups by whole keys, so that a hash index pays off. Scans work
+    /// regardless.
     pub point_lookups: bool,
 }
 
-/// A counter from which never-repeating ids are reserved. By convention the
-/// number of the table's first space; small numbers are the catalog's.
+/// A counter of unique ids. By convention its number is that of the table's first space; small
+/// numbers belong to the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CounterId(pub u64);
 
@@ -45,7 +45,7 @@ pub struct CounterId(pub u64);
 pub struct CommitPosition(pub u64);
 
 impl CommitPosition {
-    /// Waits for nothing.
+    /// A position that is always durable.
     pub const NONE: CommitPosition = CommitPosition(0);
 }
 
@@ -64,20 +64,20 @@ impl StatementMark {
 pub enum ReadMode {
     /// The transaction's snapshot (see [`Txn::refresh`] and [`Txn::pin`]).
     Snapshot,
-    /// The newest committed state, commits that are not yet durable included;
-    /// counts towards [`Txn::seen`].
+    /// The newest committed state, including commits that are not yet durable; counts towards
+    /// [`Txn::seen`].
     Current,
 }
 
-/// How to read.
+/// Options of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
-    /// The committed state beneath.
+    /// The committed state that is read.
     pub mode: ReadMode,
-    /// Own writes below this mark are seen.
+    /// Statement mark below which own writes are visible.
     pub mark: StatementMark,
-    /// Validate at commit that what was read (keys, absent keys, ranges) has
-    /// not changed; needs [`Capabilities::range_validation`].
+    /// Whether the commit validates that the keys, absent keys and ranges read are unchanged; needs
+    /// [`Capabilities::range_validation`].
     pub validate: bool,
 }
 
@@ -96,27 +96,27 @@ impl Read {
     };
 }
 
-/// A range of keys of one space, and how to walk it.
+/// A range of keys of one space, and the direction of the scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanRange<'a> {
     /// The space.
     pub space: SpaceId,
-    /// First key, included.
+    /// First key, inclusive.
     pub start: &'a [u8],
-    /// End key, excluded; `None` is the end of the space.
+    /// End key, exclusive; `None` for the end of the space.
     pub end: Option<&'a [u8]>,
-    /// From the end towards the start.
+    /// Whether the range is scanned in descending order.
     pub reverse: bool,
 }
 
-/// Where a scan stopped.
+/// Outcome of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanEnd {
-    /// All ranges were walked to their ends.
+    /// All ranges were scanned to their ends.
     Done,
-    /// The limit or the visitor ended it after this key of this range. To go
-    /// on: drop the ranges before, and continue behind the key (`start` = key
-    /// + a zero byte; in reverse `end` = key).
+    /// The limit or the visitor ended the scan after this key of this range. To resume, drop the
+    /// ranges before it and continue behind the key (`start` = key + a zero byte; in descending
+    /// order `end` = key).
     Stopped {
         /// Index of the range in the call.
         range: usize,
@@ -134,43 +134,43 @@ pub struct LockRequest<'a> {
     pub mode: LockMode,
 }
 
-/// What to do when a lock is not free.
+/// Wait policy for a lock that is not free.
 #[derive(Clone, Copy, Debug)]
 pub enum Wait {
-    /// Wait until then, then [`crate::Error::LockTimeout`].
+    /// Wait until the deadline, then fail with [`crate::Error::LockTimeout`].
     Until(Instant),
-    /// [`crate::Error::LockBusy`] at once; needs [`Capabilities::nowait`].
+    /// Fail at once with [`crate::Error::LockBusy`]; needs [`Capabilities::nowait`].
     NoWait,
-    /// Report the key as not granted and go on; needs [`Capabilities::skip_locked`].
+    /// Report the key as not granted and continue; needs [`Capabilities::skip_locked`].
     Skip,
 }
 
-/// What a lock call found for one key.
+/// Result of a lock call for one key.
 #[derive(Clone, Copy, Debug)]
 pub struct Locked<'a> {
-    /// False only with [`Wait::Skip`]; then the other fields say nothing.
+    /// False only with [`Wait::Skip`]; then the other fields are meaningless.
     pub granted: bool,
     /// The value: the own write if there is one, else the newest committed.
     pub value: Option<&'a [u8]>,
-    /// The newest committed version (a deletion, too) is newer than the
-    /// transaction's snapshot. False while there is no snapshot.
+    /// Whether the newest committed version, which may be a deletion, is newer than the
+    /// transaction's snapshot. False without a snapshot.
     pub newer: bool,
-    /// `value` is an own write (an own delete shows as `None`).
+    /// Whether `value` is an own write (`None` for an own deletion).
     pub own: bool,
 }
 
-/// What the engine checks about a write at commit. Of several writes to one
-/// key, [`Check::FirstCommitter`] of any holds.
+/// Conflict check of a write at commit. If any of several writes to one key has
+/// [`Check::FirstCommitter`], the key is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// Nothing: the caller holds a lock on this key (update or exclusive).
+    /// No check: the caller holds a lock on this key (update or exclusive).
     Locked,
     /// The key must not have changed since the snapshot. The commit itself takes
     /// an exclusive lock on the key first, and waits for its holder; without
     /// a snapshot there is nothing to compare.
     FirstCommitter,
-    /// Nothing: the key is covered by the lock of another key (an entry of a
-    /// non-unique index, a part of a blob).
+    /// No check: the key is covered by the lock of another key (an entry of a non-unique index, a
+    /// chunk of an overflow value).
     Blind,
 }
 
@@ -187,26 +187,26 @@ pub enum Isolation {
     Serializable,
 }
 
-/// How a transaction begins.
+/// Options of a transaction.
 #[derive(Clone, Debug, Default)]
 pub struct TxnOptions {
     /// The isolation.
     pub isolation: Isolation,
-    /// The commit is synced in `interval` mode, too (DDL).
+    /// Whether the commit is synced even in `interval` mode (DDL).
     pub sync: bool,
-    /// Ends its waits from outside.
+    /// Handle that cancels its waits.
     pub cancel: Cancel,
 }
 
 /// A committed transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// A reply that reveals this commit waits until this position is durable.
-    /// Of a transaction without writes: the newest commit it saw.
+    /// A reply that reveals this commit waits until this position is durable. For a transaction
+    /// without writes, the newest commit it saw.
     pub position: CommitPosition,
 }
 
-/// What an engine can do beyond the core.
+/// Optional features of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// [`Isolation::Serializable`].
@@ -232,7 +232,7 @@ pub struct Limits {
     pub transaction: usize,
 }
 
-/// When commits count as durable; per server.
+/// Durability mode of a server: the time at which commits count as durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// When the sync that covers them is done.
@@ -243,25 +243,25 @@ pub enum Durability {
     Memory,
 }
 
-/// A listener for the progress of the log's progress. Called by the log thread; must not wait.
+/// A listener for the progress of the log. Called by the log thread; must not wait.
 pub trait DurableListener: Send + Sync {
     /// Everything up to `position` is durable.
     fn durable(&self, position: CommitPosition);
-    /// Nothing beyond the present durable position ever becomes durable: deferred replies that wait
+    /// Nothing beyond the present durable position will become durable: deferred replies that wait
     /// for more have an unknown outcome.
     fn failed(&self, error: &crate::Error);
 }
 
-/// One figure of an engine's metrics.
+/// One metric of an engine.
 #[derive(Clone, Debug)]
 pub struct Stat {
     /// snake_case, without prefix; counters end in `_total`.
     pub name: &'static str,
     /// One line of explanation.
     pub help: &'static str,
-    /// A counter only grows; others are gauges.
+    /// Whether it is a counter, not a gauge.
     pub counter: bool,
-    /// The value now.
+    /// The present value.
     pub value: u64,
 }
 
@@ -270,7 +270,7 @@ pub trait Engine: Send + Sync {
     /// A short name for messages ("embedded", "tikv").
     fn name(&self) -> &'static str;
 
-    /// What it can do beyond the core.
+    /// Its optional features.
     fn capabilities(&self) -> Capabilities;
 
     /// The sizes it accepts.
@@ -280,34 +280,33 @@ pub trait Engine: Send + Sync {
     /// one, [`Txn::refresh`] or [`Txn::pin`] does it.
     fn begin(&self, options: TxnOptions) -> Result<Box<dyn Txn>>;
 
-    /// Creates spaces, durably, outside any transaction: a space that no
-    /// committed catalog row names is swept at the next start.
+    /// Creates spaces durably, outside of any transaction. At the next start, `rows` drops spaces
+    /// that no committed catalog row refers to.
     fn create_spaces(&self, specs: &[SpaceSpec]) -> Result<Vec<SpaceId>>;
 
-    /// Drops spaces with all they hold. Transactions that still use them get
-    /// [`crate::Error::NoSuchSpace`]. Dropping an absent one is no error.
+    /// Drops spaces with their contents. Transactions that still use them get
+    /// [`crate::Error::NoSuchSpace`]. Dropping an absent space is not an error.
     fn drop_spaces(&self, spaces: &[SpaceId]) -> Result<()>;
 
     /// All spaces from [`SpaceId::FIRST_FREE`] on.
     fn spaces(&self) -> Result<Vec<(SpaceId, SpaceSpec)>>;
 
-    /// Reserves `count` (at least 1) consecutive ids of `counter`, the first
-    /// of them not below `at_least`. Counters begin at 1. Never gives an id
-    /// twice, whatever crashes. Refused with [`crate::Error::Full`] when fewer
-    /// than `count` are left below `u64::MAX`.
+    /// Reserves `count` (at least 1) consecutive ids of `counter`, the first of which is not below
+    /// `at_least`. Counters begin at 1. An id is never returned twice, even after a crash. Fails
+    /// with [`crate::Error::Full`] if fewer than `count` are left below `u64::MAX`.
     fn reserve_ids(&self, counter: CounterId, count: u64, at_least: u64) -> Result<Range<u64>>;
 
-    /// Gives back the unused end of a reserved range; false if another range was reserved after it,
-    /// and the ids are lost.
+    /// Returns the unused end of a reserved range to the counter. Returns false if another range
+    /// was reserved after it; then the ids are lost.
     fn return_ids(&self, counter: CounterId, unused: Range<u64>) -> Result<bool>;
 
-    /// The id that would be given out next.
+    /// The next id, without reserving it.
     fn next_id(&self, counter: CounterId) -> Result<u64>;
 
     /// Sets the next id, upwards or downwards (ALTER TABLE ... AUTO_INCREMENT).
     fn set_next_id(&self, counter: CounterId, next: u64) -> Result<()>;
 
-    /// Everything up to here is durable. An atomic load.
+    /// Position up to which all commits are durable. An atomic load.
     fn durable_position(&self) -> CommitPosition;
 
     /// Waits until `position` is durable. For callers that cannot defer a reply.
@@ -316,14 +315,14 @@ pub trait Engine: Send + Sync {
     /// Registers a listener for the progress of the log, permanently.
     fn subscribe(&self, listener: Arc<dyn DurableListener>);
 
-    /// About how many keys these spaces hold together, for planning; `None`
-    /// where counting would cost more than a glance. Costs no round trip.
+    /// Approximate number of keys in these spaces together, for planning; `None` if the count would
+    /// be expensive. Costs no round trip.
     fn approximate_keys(&self, _spaces: &[SpaceId]) -> Option<u64> {
         None
     }
 
-    /// The present waits for locks. Empty on engines that do not know them; those report no deadlocks
-    /// either.
+    /// The present lock waits. Empty for engines that do not track them, which do not report
+    /// deadlocks either.
     fn lock_waits(&self) -> Vec<LockWait> {
         Vec::new()
     }
@@ -333,31 +332,30 @@ pub trait Engine: Send + Sync {
         drop(listener);
     }
 
-    /// Figures for the metrics page.
+    /// Values for the metrics page.
     fn stats(&self) -> Vec<Stat>;
 
-    /// Background threads that make no progress, a message each. Never waits:
-    /// for health checks.
+    /// One message for each background thread that makes no progress. Never waits; for health
+    /// checks.
     fn stalled(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Writes exact counters, syncs, stops background work. Later calls fail.
+    /// Writes exact counters, syncs, and stops background work. Later calls fail.
     fn shutdown(&self) -> Result<()>;
 }
 
-/// Shown to by [`Txn::scan`]: index of the range, key, value; may break off.
+/// Visitor of [`Txn::scan`]: gets the range's index, key and value; may end the scan.
 pub type ScanVisitor<'v> = dyn FnMut(usize, &[u8], &[u8]) -> ControlFlow<()> + 'v;
 
 /// A transaction. Not shared between threads; may move between them.
 ///
-/// Visitors must not call the engine, wait, or keep what they are shown.
+/// Visitors must not call the engine, wait, or keep references to their arguments.
 pub trait Txn: Send {
-    /// Moves the snapshot to now, unless it is pinned.
+    /// Takes a new snapshot, unless it is pinned.
     fn refresh(&mut self) -> Result<()>;
 
-    /// Keeps the present snapshot (taking one at now when there is none) to the
-    /// end of the transaction.
+    /// Pins the present snapshot, or a new one if there is none, until the end of the transaction.
     fn pin(&mut self) -> Result<()>;
 
     /// Whether the snapshot is pinned.
@@ -367,16 +365,14 @@ pub trait Txn: Send {
     /// read from the snapshot.
     fn track_reads(&mut self) {}
 
-    /// Moves a pinned snapshot to now if everything that was read from it (keys,
-    /// absent keys, ranges) is the same there: had the transaction begun now,
-    /// it would have read what it read. False when something changed, or when
-    /// the engine does not know, and the snapshot stays where it is.
+    /// Refreshes a pinned snapshot if all keys, absent keys and ranges read from it are unchanged:
+    /// a transaction that began now would have read the same. Returns false, and keeps the
+    /// snapshot, if something changed or the engine cannot tell.
     fn advance(&mut self) -> Result<bool> {
         Ok(false)
     }
 
-    /// Shows for each key its value or `None`, once each, in any order; the
-    /// first argument is the key's index.
+    /// Calls the visitor once per key, in any order, with the key's index and its value or `None`.
     fn get(
         &mut self,
         read: Read,
@@ -384,12 +380,11 @@ pub trait Txn: Send {
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<()>;
 
-    /// Walks the ranges one after the other, at most `limit` (at least 1)
-    /// entries in all.
-    /// The visitor gets range index, key and value and may break off. Keys
-    /// without a visible value show nothing to it, so the scan itself passes
-    /// a checkpoint (`porpoise_base::interrupt`) at every thousand of them,
-    /// and fails with [`crate::Error::Cancelled`] in a statement that was ended.
+    /// Scans the ranges one after the other, with at most `limit` (at least 1) entries in all. The
+    /// visitor gets range index, key and value, and may end the scan. Keys without a visible value
+    /// are not visited, so the scan itself passes an interrupt checkpoint
+    /// (`porpoise_base::interrupt`) at every thousand of them, and fails with
+    /// [`crate::Error::Cancelled`] if the statement was cancelled.
     fn scan(
         &mut self,
         read: Read,
@@ -398,9 +393,8 @@ pub trait Txn: Send {
         visit: &mut ScanVisitor<'_>,
     ) -> Result<ScanEnd>;
 
-    /// Locks the keys (taken in (space, key) order, whatever the order given)
-    /// and shows each one's newest value. On an error locks granted by this
-    /// call may stay held.
+    /// Locks the keys in (space, key) order, whatever their order in the call, and passes each
+    /// one's newest value to the visitor. After an error, locks granted by this call may stay held.
     fn lock(
         &mut self,
         requests: &[LockRequest<'_>],
@@ -408,21 +402,19 @@ pub trait Txn: Send {
         visit: &mut dyn FnMut(usize, Locked<'_>),
     ) -> Result<()>;
 
-    /// Lets go of locks first taken since `since`, on keys that turned out
-    /// not to matter and were not written: takes back one [`Txn::lock`] call
-    /// per key, and the lock goes when no other call asked for it. An engine
-    /// may ignore it.
+    /// Releases locks first taken since `since` on keys that turned out to be irrelevant and were
+    /// not written: undoes one [`Txn::lock`] call per key, and releases the lock with the last one.
+    /// An engine may ignore it.
     fn unlock(&mut self, keys: &[Key<'_>], since: StatementMark);
 
-    /// How many reads are kept so far, to be validated by the commit or for
-    /// [`Txn::advance`]: a position for [`Txn::untrack_reads`]. Always 0 on
-    /// engines that keep nothing.
+    /// Number of reads tracked so far, for validation at commit or for [`Txn::advance`]: a position
+    /// for [`Txn::untrack_reads`]. Always 0 on engines that track nothing.
     fn tracked_reads(&self) -> usize {
         0
     }
 
-    /// Forgets the reads that are kept from there on: those of a run
-    /// of a statement that is run again at a newer snapshot, whose results were discarded.
+    /// Forgets the reads tracked since a position: those of a discarded run of a statement that
+    /// restarts at a newer snapshot.
     fn untrack_reads(&mut self, from: usize) {
         let _ = from;
     }
@@ -430,27 +422,27 @@ pub trait Txn: Send {
     /// Buffers a write.
     fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()>;
 
-    /// Buffers a deletion. Deleting what is not there is checked like any
-    /// write, and changes nothing.
+    /// Buffers a deletion. The deletion of an absent key is checked like any write, and changes
+    /// nothing.
     fn delete(&mut self, key: Key<'_>, check: Check) -> Result<()>;
 
     /// The present end of the write set.
     fn mark(&self) -> StatementMark;
 
-    /// Rolls back the writes from `mark` on; keeps locks.
+    /// Rolls back the writes since `mark`; keeps locks.
     fn rollback_to(&mut self, mark: StatementMark);
 
-    /// Whether anything was written (and not taken back).
+    /// Whether there are writes that were not rolled back.
     fn has_writes(&self) -> bool;
 
-    /// The newest commit that current reads and lock grants of this
-    /// transaction have shown: a reply made from them waits for it.
+    /// The newest commit that current reads and lock grants of this transaction have seen. A reply
+    /// that reveals it must wait for it.
     fn seen(&self) -> CommitPosition;
 
-    /// Commits. After an error nothing has changed, unless it is
-    /// [`crate::Error::Unknown`]. Locks go either way.
+    /// Commits. After an error nothing has changed, except after [`crate::Error::Unknown`]. Locks
+    /// are released in every case.
     fn commit(self: Box<Self>) -> Result<Commit>;
 
-    /// Ends the transaction without a trace.
+    /// Rolls the transaction back.
     fn rollback(self: Box<Self>);
 }

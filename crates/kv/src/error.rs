@@ -15,11 +15,11 @@ pub enum Full {
     Disk,
     /// The limit of one transaction's write set.
     Transaction,
-    /// The numbers of a counter.
+    /// The ids of a counter.
     Ids,
 }
 
-/// An engine's refusal or failure.
+/// An engine's error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// A key is newer than the transaction's snapshot. The transaction is over.
@@ -28,20 +28,20 @@ pub enum Error {
     /// The transaction was chosen to break a deadlock. The transaction is over.
     #[error("deadlock found when trying to get lock")]
     Deadlock,
-    /// A lock was not granted before the deadline. The statement is over; the
-    /// transaction and the locks it has go on.
+    /// A lock was not granted before the deadline. The statement fails; the transaction continues
+    /// and keeps its locks.
     #[error("lock wait timeout exceeded")]
     LockTimeout,
-    /// A lock was not free and the caller did not want to wait.
+    /// A lock was not free, and the caller requested no wait.
     #[error("lock not immediately available")]
     LockBusy,
-    /// The wait or the statement was ended from outside.
+    /// The wait or the statement was cancelled.
     #[error("cancelled: {0:?}")]
     Cancelled(Reason),
-    /// The commit was sent, and its outcome cannot be known. Never retried.
+    /// The outcome of the commit is unknown. Never retried.
     #[error("outcome of the commit is unknown: {0}")]
     Unknown(String),
-    /// No room to grow; nothing was changed. Reads and deletes go on.
+    /// A limit was reached; nothing was changed. Reads and deletions still work.
     #[error("out of memory, disk space or ids: {0:?}")]
     Full(Full),
     /// Writes are refused until an operator acts (a failed sync, a lost lease).
@@ -55,9 +55,9 @@ pub enum Error {
     TooLarge {
         /// "key", "value" or "batch".
         what: &'static str,
-        /// What was given, in bytes.
+        /// The actual size in bytes.
         size: usize,
-        /// What is allowed, in bytes.
+        /// The maximum size in bytes.
         limit: usize,
     },
     /// The snapshot was expired to free memory, or is older than the retained versions.
@@ -69,7 +69,7 @@ pub enum Error {
     /// The transaction has ended by an earlier error.
     #[error("the transaction has ended")]
     Ended,
-    /// Data on disk contradicts its checksums. Names file and offset.
+    /// Data on disk are damaged. Names file and offset.
     #[error("corrupt data: {0}")]
     Corrupt(String),
     /// The operating system refused a file operation; names the file.

@@ -10,7 +10,7 @@ impl SpaceId {
     pub const FIRST_FREE: SpaceId = SpaceId(64);
 }
 
-/// A key as the contract passes it: borrowed, cheap to copy.
+/// A borrowed key, cheap to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key<'a> {
     /// The space.
@@ -26,8 +26,8 @@ impl<'a> Key<'a> {
     }
 }
 
-/// The smallest key above every key that starts with `prefix`; `None` when
-/// there is none (an empty prefix or one of all 0xff bytes).
+/// Returns the smallest key above every key that starts with `prefix`; `None` if there is none (an
+/// empty prefix, or one of only 0xff bytes).
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.last_mut() {

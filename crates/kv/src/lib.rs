@@ -1,4 +1,4 @@
-//! The engine contract: what `rows` may expect of a store, whichever it is.
+//! The engine contract: the interface between `rows` and a storage engine.
 //!
 //! An engine holds *spaces*; a space is an ordered set of byte keys with byte
 //! values. Each partition of a table's rows is a space, and so is each
@@ -8,18 +8,17 @@
 //!
 //! # Core guarantees
 //!
-//! No engine may lack one of these; each has a test in [`contract`], which
-//! every engine runs unchanged.
+//! Every engine provides all of these. Each has tests in [`contract`], which every engine runs
+//! unchanged.
 //!
-//! 1. **Atomic commit.** All writes of a transaction become visible at once,
-//!    or none does. The outcome is one of three: committed; refused with a
-//!    reason and nothing changed; unknown ([`Error::Unknown`]), never guessed.
+//! 1. **Atomic commit.** All writes of a transaction become visible at once, or none does. There
+//!    are three outcomes: committed; failed with a reason, and nothing has changed; unknown
+//!    ([`Error::Unknown`]).
 //! 2. **Snapshot reads.** Reads at the snapshot see one committed state plus the
 //!    transaction's own writes below the given [`StatementMark`].
-//! 3. **Current reads** ([`ReadMode::Current`], [`Txn::lock`]) see the newest
-//!    committed state plus own writes, never an uncommitted write of others.
-//!    Each key is newest at the moment it is read: several keys agree with
-//!    each other only as far as held locks keep them still.
+//! 3. **Current reads** ([`ReadMode::Current`], [`Txn::lock`]) see the newest committed state plus
+//!    own writes, never an uncommitted write of others. Each key is newest at the moment it is
+//!    read: several keys are consistent with each other only as far as held locks prevent changes.
 //! 4. **Linearizable begin.** A snapshot taken after a commit was reported (its
 //!    commit position durable) sees it.
 //! 5. **No lost update.** A write with [`Check::FirstCommitter`] to a key
@@ -33,29 +32,25 @@
 //!    upgrade, and are held to the end of the transaction. A grant returns
 //!    the key's newest committed value (or the own write) and whether it is
 //!    newer than the snapshot.
-//! 7. **Deadlocks** end: one of the waiters gets [`Error::Deadlock`], or
-//!    every one of them [`Error::LockTimeout`] at its deadline.
-//! 8. **Statement mark.** A read with mark *m* does not see own writes made
-//!    at or after *m*; [`Txn::rollback_to`] takes back exactly those, and
-//!    keeps locks.
-//! 9. **Scans** see exactly the keys of the range, in order, both ways, own
-//!    writes merged in, and resume without gap or repetition.
+//! 7. **Deadlocks** end: one of the waiters gets [`Error::Deadlock`], or all of them get
+//!    [`Error::LockTimeout`] at their deadlines.
+//! 8. **Statement mark.** A read with mark *m* does not see own writes made at or after *m*;
+//!    [`Txn::rollback_to`] rolls back exactly those, and keeps locks.
+//! 9. **Scans** see exactly the keys of the range, in order, in both directions, with own writes
+//!    merged in, and resume without gap or repetition.
 //! 10. **Ids** from a counter are never given out twice, also after a crash,
 //!     in every durability mode.
-//! 11. **Spaces** are durable when created; a dropped space is empty, and its
-//!     id is never used again.
+//! 11. **Spaces** are durable when created; a dropped space is empty, and its id is never reused.
 //! 12. **Waits end** at their deadline, on cancellation, and never hold a
 //!     latch that another session needs.
 //! 13. A dropped [`Txn`] is rolled back and releases everything.
-//! 14. **An advanced snapshot** ([`Txn::advance`]) is a later committed state in
-//!     which all kept reads have the answers that they had. An engine may
-//!     refuse to advance at any time.
+//! 14. **An advanced snapshot** ([`Txn::advance`]) is a later committed state in which all tracked
+//!     reads have unchanged results. An engine may refuse to advance at any time.
 //!
 //! # Capabilities
 //!
-//! What only some engines have is declared in [`Capabilities`]; asking for
-//! what is missing is [`Error::Unsupported`], a tested error, never a silent
-//! weakening.
+//! Optional features are declared in [`Capabilities`]. The use of a missing one fails with
+//! [`Error::Unsupported`], which is tested; a request is never silently weakened.
 
 #![forbid(unsafe_code)]
 

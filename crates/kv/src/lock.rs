@@ -3,21 +3,21 @@
 use crate::SpaceId;
 use std::time::Instant;
 
-/// Lock strengths, as PostgreSQL's four row locks.
+/// Lock modes, as PostgreSQL's four row locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockMode {
-    /// A foreign-key check: holds off deleting the row or changing its key.
+    /// A foreign-key check: blocks deletion of the row and changes of its key.
     KeyShare,
-    /// FOR SHARE: holds off every change.
+    /// FOR SHARE: blocks every change.
     Share,
-    /// The row changes, its referenced keys do not.
+    /// A change of the row without its referenced keys.
     Update,
-    /// The row appears, goes, or changes a referenced key; FOR UPDATE.
+    /// An insertion, a deletion, or a change of a referenced key; FOR UPDATE.
     Exclusive,
 }
 
 impl LockMode {
-    /// Whether two transactions may hold these at once.
+    /// Whether two transactions may hold these modes at the same time.
     pub fn compatible(self, other: LockMode) -> bool {
         use LockMode::{Exclusive, KeyShare, Share, Update};
         match (self, other) {
@@ -28,16 +28,16 @@ impl LockMode {
         }
     }
 
-    /// Whether holding `self` makes asking for `other` needless. Share and
-    /// Update do not cover each other; both together need Exclusive.
+    /// Whether `self` includes `other`. Share and Update do not include each other; both together
+    /// need Exclusive.
     pub fn covers(self, other: LockMode) -> bool {
         use LockMode::{Exclusive, KeyShare};
         self == other || self == Exclusive || other == KeyShare
     }
 }
 
-/// A transaction that waits for a lock. Transactions are numbered as
-/// [`porpoise_base::cancel::Cancel::txn`] has them.
+/// A transaction that waits for a lock. Transaction numbers are those of
+/// [`porpoise_base::cancel::Cancel::txn`].
 #[derive(Clone, Debug)]
 pub struct LockWait {
     /// The waiting transaction.
@@ -54,10 +54,10 @@ pub struct LockWait {
     pub since: Instant,
 }
 
-/// A listener for deadlocks. Called by the transaction that is to be ended, before it
-/// lets go of anything; must not wait, nor call the engine.
+/// A listener for deadlocks. Called by the victim before it releases any lock; must not wait, nor
+/// call the engine.
 pub trait DeadlockListener: Send + Sync {
-    /// The waits that form a cycle: each one's blocker is the next one's
-    /// transaction, the last one's is the first. The first is ended.
+    /// Reports the waits of a cycle: each one's blocker is the next one's transaction, the last
+    /// one's is the first. The first transaction is the victim.
     fn deadlock(&self, cycle: &[LockWait]);
 }

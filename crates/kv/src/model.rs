@@ -1,19 +1,17 @@
-//! The reference model: the contract in its plainest form.
+//! The reference model: the simplest implementation of the contract.
 //!
-//! One mutex around a sorted map that keeps every version ever committed, a
-//! table of locks, and one condition variable on which all waits take place. Slow, unbounded in memory, meant to be seen to be right; engines are
-//! compared with it.
+//! One mutex around a sorted map that keeps every version ever committed, a lock table, and one
+//! condition variable for all waits. It is slow, unbounded in memory, and obviously correct;
+//! engines are compared with it.
 //!
 //! Invariants:
-//! 1. Versions of a key are in ascending commit order; a commit is a number
-//!    one above the last, and durable at once.
-//! 2. A transaction is in at most one queue, and never waits while a cycle
-//!    of waits leads back to it.
-//! 3. Every change of a lock wakes all waiters; each looks for itself whether
-//!    it is its turn.
+//! 1. Versions of a key are in ascending commit order; a commit's number is one above the last, and
+//!    it is durable at once.
+//! 2. A transaction is in at most one queue, and does not wait if it closes a cycle of waits.
+//! 3. Every change of a lock wakes all waiters, and each checks whether it can be granted its lock.
 //!
-//! Rejected: sharing the write set with the embedded engine, which would hide
-//! a fault common to both.
+//! Rejected: sharing the write set's code with the embedded engine, which would hide a bug common
+//! to both.
 
 mod locks;
 mod replay;
@@ -40,7 +38,7 @@ type Versions = Vec<(u64, Option<Vec<u8>>)>;
 #[derive(Default)]
 struct State {
     last_commit: u64,
-    /// New snapshots see no commit above it; `None`: they see all.
+    /// Newest commit that new snapshots see; `None` for all.
     durable: Option<u64>,
     last_txn: u64,
     last_space: u64,
@@ -65,7 +63,7 @@ impl State {
         self.data.get(key).and_then(|versions| versions.last())
     }
 
-    /// The number of the newest version; 0 for a key that never was.
+    /// Commit number of the newest version; 0 for a key that never existed.
     fn newest_commit(&self, key: &FullKey) -> u64 {
         self.newest(key).map_or(0, |(commit, _)| *commit)
     }
@@ -90,7 +88,7 @@ pub struct Model {
     commit_wait: Duration,
 }
 
-/// How long a commit waits for the holders of locks on keys it compares.
+/// Maximum time that a commit waits for locks on keys that it compares.
 const COMMIT_WAIT: Duration = Duration::from_secs(50);
 
 impl Default for Model {
@@ -109,7 +107,7 @@ impl Model {
         Model::default()
     }
 
-    /// Another engine on the same store, as after a restart.
+    /// Creates another engine on the same store, as after a restart.
     pub fn reopen(&self) -> Model {
         Model {
             shared: self.shared.clone(),
@@ -118,7 +116,7 @@ impl Model {
         }
     }
 
-    /// Lets commits wait for locks of others for so long.
+    /// Sets the maximum time that commits wait for locks of others.
     pub fn with_commit_wait(mut self, wait: Duration) -> Model {
         self.commit_wait = wait;
         self

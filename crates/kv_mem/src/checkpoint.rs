@@ -47,22 +47,22 @@ pub(crate) const FILE_HEADER: usize = 32;
 pub(crate) const BLOCK_MAGIC: u32 = 0x504b_4c42;
 pub(crate) const BLOCK_HEADER: usize = 40;
 
-/// Bytes at which a block is closed.
+/// Size in bytes at which a block is closed.
 const BLOCK: usize = 128 << 10;
-/// Bytes at which a file is closed.
+/// Size in bytes at which a file is closed.
 const FILE: u64 = 64 << 20;
-/// Records looked at under one pin.
+/// Number of records processed under one epoch pin.
 const STEP: usize = 256;
 
-/// How the names of a checkpoint's files begin.
+/// Prefix of the names of a checkpoint's files.
 pub(crate) const CHECKPOINT_PREFIX: &str = "ckpt-";
 
-/// The file of a checkpoint.
+/// Returns the name of a checkpoint's file.
 pub(crate) fn file_name(checkpoint: u64, number: u64) -> String {
     format!("{CHECKPOINT_PREFIX}{checkpoint:016}-{number:05}.dat")
 }
 
-/// The header of a checkpoint's file.
+/// Encodes the header of a checkpoint's file.
 pub(crate) fn file_header(checkpoint: u64, number: u64) -> Vec<u8> {
     let mut rest = CHECKPOINT_FORMAT_VERSION.to_le_bytes().to_vec();
     rest.extend_from_slice(&checkpoint.to_le_bytes());
@@ -76,9 +76,9 @@ pub(crate) fn file_header(checkpoint: u64, number: u64) -> Vec<u8> {
 /// State after the last checkpoint.
 struct Last {
     manifest: Manifest,
-    /// The number of the next one.
+    /// Number of the next checkpoint.
     next: u64,
-    /// Files of those whose manifest may be in place, as [`Manifest::numbers`].
+    /// Files of the checkpoints whose manifest may be in place, as [`Manifest::numbers`].
     maybe_named: BTreeSet<(u64, u64)>,
 }
 
@@ -203,7 +203,7 @@ impl Writer<'_> {
                 full = Some(InlineKey::from_slice(record.key()));
                 ControlFlow::Break(())
             });
-            // Writing may wait for the disk: no pin is held.
+            // Releases the epoch pin: the write may wait for the disk.
             drop(guard);
             self.log.heartbeats.checkpoint_step();
             if self.block.len() >= BLOCK {
@@ -219,7 +219,8 @@ impl Writer<'_> {
 }
 
 impl Checkpoints {
-    /// Continues behind the checkpoint of a manifest, which may be empty.
+    /// Creates the checkpointer of a store whose newest checkpoint is that of `manifest`, which may
+    /// be empty.
     pub(crate) fn new(
         manifest: Manifest,
         store: Arc<RecordStore>,
@@ -241,8 +242,9 @@ impl Checkpoints {
         }
     }
 
-    /// Writes a checkpoint; on a full disk once more, with the room of the reserve. `exact` at a
-    /// clean shutdown, after which nothing is appended.
+    /// Writes a checkpoint. On a full disk it retries once, after releasing the disk reserve.
+    /// `exact` is set at a clean shutdown, after which nothing is appended: counters are then saved
+    /// without their reserve.
     pub(crate) fn write(&self, exact: bool) -> Result<()> {
         let mut last = self.last.lock();
         let log = &*self.log;
@@ -253,7 +255,7 @@ impl Checkpoints {
             outcome = self.attempt(&mut last, exact);
         }
         outcome?;
-        // Room is for the log first.
+        // On a nearly full disk the log needs the space more than the reserve does.
         if !exact && !log.is_disk_full() {
             let bytes = last.manifest.files().map(|(_, file)| file.bytes).sum();
             reserve::ensure(log, bytes);
@@ -268,7 +270,7 @@ impl Checkpoints {
         appended.saturating_sub(position)
     }
 
-    /// Writes a checkpoint, if there is room.
+    /// Makes one attempt at a checkpoint; fails with [`Error::Full`] if the disk is full.
     fn attempt(&self, last: &mut Last, exact: bool) -> Result<()> {
         let began = Instant::now();
         let log = &*self.log;
@@ -322,7 +324,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// A snapshot, and the manifest of the same moment, without units.
+    /// Takes a snapshot, and builds the manifest of the same moment, still without units. Returns
+    /// the manifest, the snapshot's timestamp, and its slot.
     fn capture(&self, exact: bool) -> (Manifest, u64, Slot) {
         let (log, pipeline) = (&*self.log, &self.log.pipeline);
         let table = self.counters.lock();
@@ -381,7 +384,7 @@ impl Checkpoints {
     }
 }
 
-/// Removes files up to the first that cannot be removed; the next start removes the rest.
+/// Removes files, and stops at the first failure; the next start removes the rest.
 fn remove_files(log: &Log, numbers: impl Iterator<Item = (u64, u64)>) {
     for (checkpoint, number) in numbers {
         let path = log.dir.join(file_name(checkpoint, number));

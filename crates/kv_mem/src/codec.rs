@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// Bytes that end too early or make no sense.
+/// Decoding error: truncated or invalid bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -13,7 +13,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// Appends a number in base 128, low digits first.
+/// Appends an unsigned integer in LEB128 encoding.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
         out.push(n as u8 | 0x80);
@@ -37,7 +37,7 @@ impl<'a> Reader<'a> {
         self.0.is_empty()
     }
 
-    /// The next `len` bytes.
+    /// Reads the next `len` bytes.
     pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let (head, tail) = self.0.split_at_checked(len).ok_or(Malformed)?;
         self.0 = tail;
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         Err(Malformed)
     }
 
-    /// Length-prefixed bytes.
+    /// Reads a byte string with a length prefix.
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let len = usize::try_from(self.varint()?).map_err(|_| Malformed)?;
         self.take(len)

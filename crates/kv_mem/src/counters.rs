@@ -20,15 +20,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Ids that are reserved on disk ahead of need, at most (but for bulk loads).
+/// Maximum number of ids that are reserved on disk ahead of need, except for bulk loads.
 const AHEAD: u64 = 1 << 16;
 
-/// Ids at a time from which a caller counts as a bulk load, whose counter is not one of a few numbers.
+/// Number of ids per call from which the caller counts as a bulk load. Its counter does not serve a
+/// column of one or two bytes, so a larger reserve is harmless.
 const BULK: u64 = 256;
 
-/// How many ids to reserve on disk beyond `end` for a caller of `count`. A
-/// crash loses them, so that it is a share of those that are used: ids of one
-/// byte or two must outlive crashes.
+/// Number of ids to reserve on disk beyond `end` for a call that takes `count` ids. A crash loses
+/// the reserve, so it is a fraction of the ids already used: a counter for a column of one or two
+/// bytes must survive crashes.
 fn ahead_of(end: u64, count: u64) -> u64 {
     let least = match count {
         BULK.. => count.saturating_mul(4),
@@ -41,14 +42,15 @@ fn ahead_of(end: u64, count: u64) -> u64 {
 #[derive(Clone, Copy)]
 pub(crate) struct Counter {
     pub(crate) next: u64,
-    /// On disk.
+    /// Limit that is on disk: no id at or above it was given out.
     limit: u64,
-    /// A limit that is on its way, and the position behind its record.
+    /// Higher limit that was appended to the log but is not yet on disk, with the position behind
+    /// its record.
     coming: Option<(u64, u64)>,
 }
 
 impl Counter {
-    /// As found on disk.
+    /// Creates a counter from the limit that recovery found on disk.
     pub(crate) fn found(limit: u64) -> Counter {
         Counter {
             next: limit,
@@ -57,7 +59,7 @@ impl Counter {
         }
     }
 
-    /// The counter's value after a crash now.
+    /// Value at which the counter would continue after a crash now.
     pub(crate) fn reserved(&self) -> u64 {
         self.coming.map_or(self.limit, |(limit, _)| limit)
     }
@@ -76,7 +78,7 @@ impl Counter {
 pub(crate) struct Table {
     pub(crate) counters: BTreeMap<CounterId, Counter>,
     pub(crate) next_space: u64,
-    /// The exact counters were written; nothing may change any more.
+    /// Whether the exact counters were written, after which nothing may change.
     pub(crate) frozen: bool,
 }
 
@@ -176,7 +178,7 @@ impl Counters {
         Ok(last)
     }
 
-    /// Writes the exact counters; nothing is given out any more. The position
+    /// Appends the exact counters to the log; no id is given out afterwards. Returns the position
     /// behind the last record.
     pub(crate) fn freeze(&self, log: &Log) -> u64 {
         let mut table = self.lock();
@@ -250,7 +252,7 @@ impl Counters {
         if let Some(log) = &self.log {
             log.check_writable()?;
         }
-        // No commit is on its way into one of them.
+        // Waits until no commit that may write to one of the spaces is in flight.
         let mut seq = self.pipeline.wait_installed(self.pipeline.lock());
         let mut position = 0;
         let mut gone = Vec::new();
@@ -267,7 +269,8 @@ impl Counters {
         drop(seq);
         for space in gone {
             for record in space.index.clear() {
-                // The reclaimer may have it, too, and leaves dead ones alone.
+                // The record may also be in the reclaimer's queue; the reclaimer skips dead
+                // records.
                 record.latch().dead = true;
                 self.store.forget(&record);
             }

@@ -1,4 +1,5 @@
-//! The engine: opening, background threads, the functions of the contract.
+//! The engine: opening a store, background threads, and the functions of the `porpoise_kv`
+//! contract.
 
 use crate::checkpoint::Checkpoints;
 use crate::counters::{Counters, Table};
@@ -29,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval between passes of the reclaimer, at most.
+/// Maximum interval between passes of the reclaimer.
 const RECLAIM_TICK: Duration = Duration::from_millis(10);
 
 /// Interval at which the checkpointer checks whether a checkpoint is due.
@@ -41,38 +42,37 @@ const CHECKPOINT_RETRY: Duration = Duration::from_secs(2);
 /// The lock file of a data directory.
 const LOCK_NAME: &str = "LOCK";
 
-/// Where background work runs: writing the log, preparing a segment, reclamation, checkpoints.
+/// Where background work (log writing, segment preparation, reclamation, checkpoints) runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Background {
     /// In threads of the engine.
     #[default]
     Threads,
-    /// In the callers, so that a simulation decides what happens when: [`KvMem::step_log`] and callers
-    /// that wait for the disk write the log, [`KvMem::reclaim`] and [`KvMem::checkpoint`] do the
-    /// rest.
+    /// In callers, which makes runs deterministic for simulation: the log is written by
+    /// [`KvMem::step_log`] and by callers that wait for the disk, the rest by [`KvMem::reclaim`]
+    /// and [`KvMem::checkpoint`].
     Callers,
 }
 
-/// How an engine is opened.
+/// Options for [`KvMem::open`].
 #[derive(Clone)]
 pub struct KvMemOptions {
-    /// The data directory; `None` keeps nothing.
+    /// The data directory; with `None`, nothing is persisted.
     pub dir: Option<PathBuf>,
-    /// The disk it is on.
+    /// The disk that holds the data directory.
     pub disk: Arc<dyn Disk>,
     /// When commits count as durable.
     pub durability: Durability,
-    /// Above so many bytes of keys and versions, writes that grow are refused
-    /// with [`Error::Full`]. Approximate.
+    /// Approximate limit on the bytes of keys and versions. Above it, writes that need more memory
+    /// are refused with [`Error::Full`].
     pub memory_limit: Option<usize>,
-    /// How long a commit waits for the locks of keys that it compares.
+    /// Maximum time that a commit waits for the locks of keys that it compares.
     pub lock_wait: Duration,
     /// The largest write set of one transaction, in bytes.
     pub transaction_limit: usize,
     /// The size of a log segment, in bytes.
     pub segment_bytes: u64,
-    /// A checkpoint is written when the log behind the last one has so many
-    /// bytes.
+    /// Number of log bytes since the last checkpoint at which the next one is written.
     pub checkpoint_bytes: u64,
     /// The source of time.
     pub clock: Arc<dyn Clock>,
@@ -107,7 +107,7 @@ struct Stop {
 pub struct KvMem {
     pub(crate) state: Arc<EngineState>,
     counters: Arc<Counters>,
-    /// `None`: nothing is persisted.
+    /// `None` if nothing is persisted.
     checkpoints: Option<Arc<Checkpoints>>,
     stop: Arc<Stop>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -115,12 +115,11 @@ pub struct KvMem {
 }
 
 impl KvMem {
-    /// Opens a store, recovering what its directory holds.
+    /// Opens a store, and recovers the contents of its directory.
     ///
     /// # Errors
-    /// [`Error::Io`] names the directory or file that cannot be used, also when
-    /// another server uses it; [`Error::Corrupt`] the file and offset of data
-    /// that contradict their checksums.
+    /// [`Error::Io`] names the directory or file that cannot be used, also if another server uses
+    /// it; [`Error::Corrupt`] names the file and offset of data with a bad checksum or contents.
     pub fn open(options: KvMemOptions) -> Result<Arc<KvMem>> {
         let driven_by_callers = options.background == Background::Callers;
         let mut lock = None;
@@ -178,10 +177,10 @@ impl KvMem {
         Ok(Arc::new(engine))
     }
 
-    /// Whether a directory holds a store, or files that are left of one.
+    /// Whether a directory holds a store, or remains of one.
     ///
     /// # Errors
-    /// [`Error::Io`] when the directory cannot be read, also when there is none.
+    /// [`Error::Io`] if the directory does not exist or cannot be read.
     pub fn is_store(disk: &dyn Disk, dir: &Path) -> Result<bool> {
         let names = disk.list(dir).map_err(|e| io_error(dir, &e))?;
         Ok(is_store(&names))
@@ -210,7 +209,7 @@ impl KvMem {
         };
         let (log, stop) = (log.clone(), self.stop.clone());
         self.spawn(Role::Checkpointer, move || {
-            // On a full disk as soon as it would free a segment.
+            // On a full disk a checkpoint is due as soon as it would free a segment.
             let frees = || log.is_disk_full() && log.segments.lock().len() > 1;
             let due = || {
                 log.heartbeats.checkpoint_step();
@@ -229,10 +228,10 @@ impl KvMem {
         Ok(())
     }
 
-    /// Writes a checkpoint now; a background thread does so from time to time.
+    /// Writes a checkpoint now. A background thread writes one whenever it is due.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::Full`]; the checkpoint before holds then.
+    /// [`Error::Io`] or [`Error::Full`]; the previous checkpoint stays in force.
     pub fn checkpoint(&self) -> Result<()> {
         self.state.check_open()?;
         match &self.checkpoints {
@@ -250,12 +249,12 @@ impl KvMem {
         }
     }
 
-    /// Prunes versions and keys now; a background thread does so all the time.
+    /// Runs one pass of the reclaimer now. A background thread does so continuously.
     pub fn reclaim(&self) {
         self.state.reclaimer.pass();
     }
 
-    /// Ends the background threads; the log is synced to its end first.
+    /// Syncs the log to its end, and stops the background threads.
     fn stop_threads(&self) {
         *self.stop.stopped.lock() = true;
         self.stop.wake.notify_all();
@@ -272,7 +271,7 @@ impl KvMem {
         *self.lock.lock() = None;
     }
 
-    /// Writes the exact counters, and a checkpoint behind which nothing comes.
+    /// Writes the exact counters and a final checkpoint, after which nothing is appended.
     fn save_final_state(&self, log: &Log, checkpoints: &Checkpoints) -> Result<()> {
         if log.is_pending() {
             // Nothing has changed since the start.
@@ -285,7 +284,7 @@ impl KvMem {
     }
 }
 
-/// Creates the parts of an engine, without what its directory holds.
+/// Creates the parts of an engine, without reading its directory.
 fn assemble(options: KvMemOptions) -> Arc<EngineState> {
     let immediate = options.dir.is_none() || options.durability != Durability::Sync;
     let store = Arc::new(RecordStore::new(options.memory_limit));
@@ -342,10 +341,10 @@ fn lock_dir(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>> {
     })
 }
 
-/// How a run's log begins.
+/// State of the log at the start of a run.
 enum LogStart {
     Begun(LogWriter),
-    /// The disk has no room for it.
+    /// The disk has no space for the run's first segment.
     Waiting(SegmentStart),
 }
 

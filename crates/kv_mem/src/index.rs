@@ -29,17 +29,17 @@ use hash::HashIndex;
 use std::ops::{Bound, ControlFlow};
 use tree::Tree;
 
-/// How a walk ended.
+/// Outcome of a walk.
 pub(crate) enum Walk {
-    /// The bounds were reached.
+    /// The end of the range was reached.
     Done,
-    /// The step's number of records was reached; go on behind this key.
+    /// The maximum number of records of a step was reached; the walk continues behind this key.
     Paused(InlineKey),
-    /// The visitor broke off.
+    /// The visitor ended the walk.
     Broken,
 }
 
-/// Cache lines of a usual row's version.
+/// Cache lines that a typical row's version occupies.
 const ROW_LINES: usize = 3;
 
 /// The index of one space.
@@ -59,7 +59,7 @@ impl Index {
         }
     }
 
-    /// The record of a key.
+    /// Returns the record of a key.
     pub(crate) fn find<'g>(&self, key: &[u8], guard: &'g Guard) -> Option<Pinned<'g>> {
         match &self.hash {
             Some(path) => path.find(path.hash(key), key, guard),
@@ -67,7 +67,7 @@ impl Index {
         }
     }
 
-    /// The records of up to [`BATCH`] keys, in the order of the keys.
+    /// Returns the records of up to [`BATCH`] keys, in the order of the keys.
     #[inline]
     pub(crate) fn find_batch<'g>(
         &self,
@@ -103,12 +103,12 @@ impl Index {
         }
     }
 
-    /// The record of a key, with a count of its own.
+    /// Returns a counted reference to the record of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Option<RecordRef> {
         self.find(key, &crossbeam_epoch::pin()).map(Pinned::counted)
     }
 
-    /// The record of a key, created if it is missing; whether it was created.
+    /// Returns the record of a key, created if it is missing, and whether it was created.
     pub(crate) fn get_or_create(&self, key: &[u8]) -> (RecordRef, bool) {
         let guard = crossbeam_epoch::pin();
         if let Some(record) = self.find(key, &guard) {
@@ -133,12 +133,12 @@ impl Index {
         }
     }
 
-    /// Inserts records whose keys are not there, best in order; false when the key of one was there.
-    /// For recovery: records enter the hash index after the writer's mutex was released, so that
-    /// several threads load one space.
+    /// Inserts records with new keys, fastest in key order. Returns false if the index has the key
+    /// of one of them already. For recovery: records enter the hash index after the writer's mutex
+    /// was released, so that several threads load one space.
     ///
     /// # Safety
-    /// No thread removes records from this index meanwhile.
+    /// No thread removes records from this index during the call.
     pub(crate) unsafe fn insert_new(&self, records: &[RecordRef]) -> bool {
         let guard = crossbeam_epoch::pin();
         if !self.tree.write().insert_all(records, &guard) {
@@ -154,15 +154,16 @@ impl Index {
                 path.prefetch_bucket(*hash, &guard);
             }
             for (hash, record) in hashes.iter().zip(some) {
-                // SAFETY: the tree has a count of the record, which by the caller is not
-                // removed meanwhile; later `remove` takes it out of the hash index first.
+                // SAFETY: the tree has a count of the record, and by the contract of this function
+                // it is not removed during the call; a later `remove` takes it out of the hash
+                // index first.
                 unsafe { path.insert(*hash, record.address(), &guard) };
             }
         }
         true
     }
 
-    /// Takes a dead record out; false when it was out already.
+    /// Removes a dead record. Returns false if it was removed before.
     pub(crate) fn remove(&self, record: &RecordRef) -> bool {
         let guard = crossbeam_epoch::pin();
         let mut writing = self.tree.write();
@@ -172,7 +173,7 @@ impl Index {
         writing.remove(record, &guard)
     }
 
-    /// Shows the records between two bounds in order, at most `step` of them.
+    /// Calls `visit` for the records between two bounds, in order, for at most `step` of them.
     pub(crate) fn walk<'g>(
         &self,
         lower: Bound<&[u8]>,
@@ -186,12 +187,13 @@ impl Index {
             return Walk::Done;
         }
         let bounds = (lower, upper);
-        // Rows have more bytes than entries, of which the next lines come along.
+        // Versions of rows span several cache lines, those of index entries do not; spaces with a
+        // hash index usually hold rows.
         let lines = if self.hash.is_some() { ROW_LINES } else { 1 };
         self.tree.walk(bounds, reverse, (step, lines), guard, visit)
     }
 
-    /// How many keys there are, dead ones included.
+    /// Number of keys, dead ones included.
     pub(crate) fn len(&self) -> usize {
         self.tree.len()
     }
@@ -204,7 +206,7 @@ impl Index {
         self.tree.bytes(&writing, &guard) + hashed
     }
 
-    /// Forgets everything; the space was dropped.
+    /// Removes and returns all records; the space was dropped.
     pub(crate) fn clear(&self) -> Vec<RecordRef> {
         let guard = crossbeam_epoch::pin();
         let mut writing = self.tree.write();

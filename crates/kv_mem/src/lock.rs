@@ -69,11 +69,11 @@ pub(crate) struct Queue {
     waiting: Vec<Arc<Waiter>>,
 }
 
-/// What became of a request.
+/// Outcome of a request.
 pub(crate) enum Request {
     /// Granted; true when the transaction held nothing on the record before.
     Granted(bool),
-    /// Not now.
+    /// The request must wait.
     Blocked,
 }
 
@@ -82,7 +82,7 @@ impl LockCell {
         matches!(self, LockCell::Free)
     }
 
-    /// Whether one transaction holds it and none waits.
+    /// Whether there is exactly one holder and no waiter.
     pub(crate) fn is_lone(&self) -> bool {
         matches!(self, LockCell::One(_))
     }
@@ -102,7 +102,7 @@ impl LockCell {
         }
     }
 
-    /// What a transaction holds.
+    /// Returns the mode that a transaction holds.
     pub(crate) fn held(&self, txn: TxnId) -> Option<LockMode> {
         let mine = self.holders().iter().find(|h| h.txn == txn);
         mine.map(|h| h.mode)
@@ -124,7 +124,7 @@ impl LockCell {
         }
     }
 
-    /// Grants a request if nothing stands against it.
+    /// Grants a request if it is compatible with holders and queue.
     pub(crate) fn request(&mut self, txn: TxnId, mode: LockMode) -> Request {
         let fresh = Holder {
             txn,
@@ -165,7 +165,7 @@ impl LockCell {
         waiting.iter().all(|w| w.mode.compatible(mode) || yields(w))
     }
 
-    /// The queue, made out of a lone holder when there was none.
+    /// Returns the queue; converts the cell if it is free or has a lone holder.
     fn queue(&mut self) -> &mut Queue {
         let holders = match self {
             LockCell::Free => Vec::new(),
@@ -198,7 +198,7 @@ impl LockCell {
         waiter
     }
 
-    /// Leaves the queue; false when it was granted meanwhile.
+    /// Leaves the queue. Returns false if the lock was granted in the meantime.
     pub(crate) fn leave_queue(&mut self, waiter: &Arc<Waiter>) -> bool {
         let LockCell::Many(queue) = self else {
             return false;
@@ -212,7 +212,7 @@ impl LockCell {
         left
     }
 
-    /// Lets go of whatever a transaction holds.
+    /// Releases all that a transaction holds.
     pub(crate) fn release(&mut self, txn: TxnId) {
         match self {
             LockCell::Free => {}
@@ -228,7 +228,7 @@ impl LockCell {
         }
     }
 
-    /// Takes back one lock call; true when nothing is held any more.
+    /// Undoes one lock call. Returns true if the transaction holds nothing any more.
     pub(crate) fn release_one(&mut self, txn: TxnId) -> bool {
         match self.holder_mut(txn) {
             Some(holder) if holder.count > 1 => {
@@ -243,7 +243,7 @@ impl LockCell {
         }
     }
 
-    /// Grants the lock to the waiters that may have it now, or calls them.
+    /// Grants the lock to the waiters that are compatible now, or calls them.
     fn hand_over(&mut self) {
         let LockCell::Many(queue) = self else {
             return;
@@ -270,7 +270,7 @@ impl LockCell {
         self.shrink();
     }
 
-    /// Claims the lock for a waiter that was called; true when it has the lock.
+    /// Claims the lock for a waiter that was called. Returns whether it has the lock now.
     pub(crate) fn claim(&mut self, waiter: &Arc<Waiter>) -> bool {
         let LockCell::Many(queue) = self else {
             return waiter.is_granted();
@@ -293,8 +293,8 @@ impl LockCell {
         true
     }
 
-    /// Makes a waiter's transaction the victim of a deadlock; false when it was
-    /// granted the lock before, or is a victim already.
+    /// Makes a waiter's transaction the victim of a deadlock. Returns false if it was granted the
+    /// lock before, or is a victim already.
     pub(crate) fn choose_victim(&mut self, waiter: &Arc<Waiter>) -> bool {
         let waits = self.waiting().iter().any(|w| Arc::ptr_eq(w, waiter));
         let chosen = waits && !waiter.is_victim();
@@ -335,7 +335,7 @@ impl LockCell {
         );
     }
 
-    /// Whether the cell is in order; for `verify`.
+    /// Checks the invariants of the cell; for `verify`.
     pub(crate) fn check(&self) -> Result<(), String> {
         let holders = self.holders();
         for (n, one) in holders.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The write-ahead log: what commits append to, and how it reaches the disk (group commit).
+//! The write-ahead log with group commit.
 //!
 //! Commits append encoded records to a buffer under the sequencer. The log thread takes the buffer,
 //! writes it as one group, syncs, and publishes the durable LSN; records appended meanwhile go with the
@@ -44,7 +44,7 @@ const TIMESTAMPS: u64 = 1 << 24;
 /// Reserve of a segment for headers and small records, in bytes.
 pub(crate) const SLACK: u64 = 4096;
 
-/// Bytes in the log buffer above which chunks wait.
+/// Size of the log buffer above which chunks of large write sets wait.
 const BUFFER: usize = 64 << 20;
 
 /// Events of the log.
@@ -58,13 +58,13 @@ pub(crate) struct LogMetrics {
     pub(crate) checkpoints: Count,
 }
 
-/// Where and how a log is written.
+/// Configuration of a log.
 pub(crate) struct LogConfig {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) dir: PathBuf,
     pub(crate) durability: Durability,
     pub(crate) segment_bytes: u64,
-    /// No threads: callers that wait run the log.
+    /// Whether callers that wait run the log, in place of threads.
     pub(crate) driven_by_callers: bool,
 }
 
@@ -76,29 +76,29 @@ pub(crate) struct Log {
     pub(crate) segment_bytes: u64,
     /// Wakes the log thread; used with the sequencer's mutex.
     pub(crate) wake: Condvar,
-    /// Positions up to here are on disk.
+    /// Position up to which the log is on disk (the durable LSN).
     pub(crate) synced: AtomicU64,
-    /// Number and start of the segments there are, oldest first.
+    /// Number and start position of the existing segments, oldest first.
     pub(crate) segments: Mutex<Vec<(u64, u64)>>,
     /// Records which segments and which checkpoint must exist.
     pub(crate) head: HeadFile,
     pub(crate) spare: Mutex<Spare>,
     pub(crate) spares_created: AtomicU64,
     pub(crate) spare_changed: Condvar,
-    /// No threads: callers that wait run the log, and create segments themselves.
+    /// Whether callers that wait run the log and create segments, in place of threads.
     driven_by_callers: bool,
-    /// The state of the log thread, if callers run it.
+    /// State of the log thread's loop, if callers run it.
     driven: Mutex<Option<LogLoop>>,
     pub(crate) pipeline: Arc<CommitPipeline>,
     pub(crate) heartbeats: Arc<Heartbeats>,
     clock: Arc<dyn Clock>,
     pub(crate) metrics: LogMetrics,
-    /// The disk had no room for the run's first segment: nothing can be
-    /// appended until it is there. Cleared under the sequencer.
+    /// Whether the disk had no space for the run's first segment. Nothing can be appended until
+    /// that exists. Cleared under the sequencer.
     pub(crate) pending: AtomicBool,
 }
 
-/// Where the run's first segment begins.
+/// Number and start of the run's first segment.
 #[derive(Clone, Copy)]
 pub(crate) struct SegmentStart {
     pub(crate) number: u64,
@@ -106,19 +106,19 @@ pub(crate) struct SegmentStart {
     pub(crate) first_group: u64,
 }
 
-/// The segment kept ready.
+/// State of the spare segment.
 #[derive(Default)]
 pub(crate) enum Spare {
     #[default]
     Wanted,
     Ready(Box<dyn File>, PathBuf),
-    /// The disk is full; tried again from time to time.
+    /// The disk is full; creation is retried periodically.
     Full,
     /// The engine is being closed.
     Stopped,
 }
 
-/// The error of a file operation, with the file's name.
+/// Converts the error of a file operation, and adds the file's name.
 pub(crate) fn io_error(path: &Path, error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::StorageFull {
         return Error::Full(Full::Disk);
@@ -126,12 +126,12 @@ pub(crate) fn io_error(path: &Path, error: &io::Error) -> Error {
     Error::Io(format!("{}: {error}", path.display()))
 }
 
-/// The file of a segment.
+/// Returns the file name of a segment.
 pub(crate) fn segment_name(number: u64) -> String {
     format!("log-{number:016}.seg")
 }
 
-/// The number of a segment, by its file's name.
+/// Parses the number of a segment from its file name.
 pub(crate) fn segment_number(name: &str) -> Option<u64> {
     name.strip_prefix("log-")?
         .strip_suffix(".seg")?
@@ -139,15 +139,15 @@ pub(crate) fn segment_number(name: &str) -> Option<u64> {
         .ok()
 }
 
-/// Index of the first segment, by number and start, that the log from a
-/// position on needs.
+/// Index of the first segment that the log from `position` on needs. `segments` has numbers and
+/// start positions.
 pub(crate) fn first_needed(segments: &[(u64, u64)], position: u64) -> usize {
     let behind = segments.partition_point(|(_, start)| *start <= position);
     behind.saturating_sub(1)
 }
 
-/// A file that becomes a segment. Each has a name of its own, for one may be
-/// made while the one before is being renamed.
+/// Returns the name of a spare segment's file. Names are unique, because a spare may be created
+/// while the previous one is being renamed.
 pub(crate) fn spare_name(count: u64) -> String {
     format!("log-spare-{count}.tmp")
 }
@@ -225,8 +225,8 @@ impl Log {
         Ok(writer)
     }
 
-    /// The disk has no room for the first segment: the store is served as it
-    /// is, and writes are refused until there is room.
+    /// Starts without a segment, because the disk has no space for one: the store is read-only
+    /// until there is space.
     pub(crate) fn start_without_segment(&self, seq: &mut Sequencer, position: u64) {
         tracing::error!(
             dir = %self.dir.display(),
@@ -240,17 +240,18 @@ impl Log {
         self.synced.store(position, Ordering::SeqCst);
     }
 
-    /// Whether no room was found for the first segment yet.
+    /// Whether the run's first segment does not exist yet, because the disk is full.
     pub(crate) fn is_pending(&self) -> bool {
         self.pending.load(Ordering::SeqCst)
     }
 
-    /// Whether the disk has no room for another segment.
+    /// Whether the disk has no space for another segment.
     pub(crate) fn is_disk_full(&self) -> bool {
         self.is_pending() || self.pipeline.lock().log.full
     }
 
-    /// Begins the first segment as soon as the disk has room; `None` if the engine is closed before.
+    /// Begins the first segment as soon as the disk has space. Returns `None` if the engine is
+    /// closed before.
     pub(crate) fn begin_when_disk_has_room(&self, at: SegmentStart) -> Option<LogWriter> {
         loop {
             self.heartbeats.log_step();
@@ -294,15 +295,15 @@ impl Log {
         self.durability != Durability::Memory
     }
 
-    /// Whether so many bytes more fit in the segments there are. What is
-    /// larger than a segment gets one that grows.
+    /// Whether `len` more bytes fit in the existing segments. A record larger than a segment gets a
+    /// segment that grows, unless the disk is full.
     fn fits(&self, seq: &Sequencer, len: usize) -> bool {
         let grows = len as u64 + 2 * SLACK > self.segment_bytes && !seq.log.full;
         grows || seq.log.appended + len as u64 <= seq.log.fits
     }
 
-    /// Refuses a record that would not fit on a full disk, or comes after the end of the log.
-    /// For small records: they have a reserve while a segment is being made.
+    /// Refuses a record that does not fit on a full disk, or that comes after the end of the log.
+    /// For small records, which have a reserve while a segment is being created.
     pub(crate) fn check_admission(&self, seq: &Sequencer, len: usize) -> Result<()> {
         if seq.log.closed {
             return Err(Error::Unavailable("the engine is shut down".to_owned()));
@@ -338,7 +339,7 @@ impl Log {
         }
     }
 
-    /// Appends an encoded record; the position behind it.
+    /// Appends an encoded record, and returns the position behind it.
     pub(crate) fn append(&self, seq: &mut Sequencer, record: &[u8]) -> u64 {
         seq.log.bytes.extend_from_slice(record);
         seq.log.appended += record.len() as u64;
@@ -355,7 +356,7 @@ impl Log {
         }
     }
 
-    /// Appends a record that is not a commit; the position behind it.
+    /// Appends a record that is not a commit, and returns the position behind it.
     pub(crate) fn append_record(&self, seq: &mut Sequencer, record: &Record<'_>) -> u64 {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
@@ -373,7 +374,7 @@ impl Log {
         self.synced.load(Ordering::SeqCst)
     }
 
-    /// Waits until a position is on disk, in whatever mode.
+    /// Waits until a position is on disk, in every durability mode.
     pub(crate) fn wait_synced(&self, position: u64) -> Result<()> {
         if self.is_synced(position) {
             return Ok(());
@@ -459,8 +460,8 @@ impl Log {
         }
     }
 
-    /// Appends a chunk of a large write set ahead of its commit; waits while
-    /// too much waits for the disk. The tag is 0 for the first.
+    /// Appends a chunk of a large write set ahead of its commit; waits while the log buffer is
+    /// full. `tag` is 0 for the first chunk. Returns the transaction's tag.
     pub(crate) fn append_chunk(&self, tag: u64, writes: &[u8]) -> Result<u64> {
         loop {
             let mut seq = self.reserve(self.pipeline.lock(), writes.len() + 64)?;
@@ -481,20 +482,20 @@ impl Log {
         }
     }
 
-    /// The transaction with these chunks will never commit.
+    /// Drops the chunks of a transaction that will never commit.
     pub(crate) fn forget_chunks(&self, seq: &mut Sequencer, tag: u64) {
         seq.log.chunked.remove(&tag);
     }
 
-    /// The transaction with these chunks has its commit before `position`. A
-    /// checkpoint whose snapshot is older still needs the chunks.
+    /// Records that the commit of a transaction with chunks was appended before `position`. A
+    /// checkpoint with an older snapshot still needs the chunks.
     pub(crate) fn end_chunks(&self, seq: &mut Sequencer, tag: u64, position: u64) {
         self.settle_chunks(seq, self.synced_to());
         seq.log.chunked.insert(tag, Some(position));
     }
 
-    /// The first position that recovery needs for the commits that a
-    /// checkpoint does not have, which has all up to `reached`.
+    /// Returns the first log position that recovery needs after a checkpoint that has all commits
+    /// up to `reached`. Drops the transactions whose commits the checkpoint has.
     pub(crate) fn settle_chunks(&self, seq: &mut Sequencer, reached: u64) -> u64 {
         let chunked = &mut seq.log.chunked;
         chunked.retain(|_, end| end.is_none_or(|end| end > reached));
@@ -516,7 +517,7 @@ impl Log {
         recorded.map_err(|e| io_error(&self.dir.join(head::NAME), &e))
     }
 
-    /// Removes segments that hold nothing at or behind a position.
+    /// Removes segments that lie entirely before a position.
     pub(crate) fn remove_before(&self, position: u64) -> Result<()> {
         let mut segments = self.segments.lock();
         let needless = first_needed(&segments, position);
@@ -526,7 +527,7 @@ impl Log {
             let path = self.dir.join(segment_name(*number));
             match self.disk.remove(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    // A gap would look like a loss: these go first, next time.
+                    // A gap would look like data loss: the next call removes these first.
                     let rest = gone.iter().skip(n).copied();
                     self.segments.lock().splice(0..0, rest);
                     return Err(io_error(&path, &error));

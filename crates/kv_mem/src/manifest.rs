@@ -15,7 +15,7 @@ use std::path::Path;
 /// The version of the manifest's format that this build writes.
 pub(crate) const MANIFEST_FORMAT_VERSION: u32 = 2;
 
-/// The oldest version that it reads.
+/// Oldest version of the manifest's format that this build reads.
 const OLDEST: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"PORPMAN\0";
@@ -30,16 +30,15 @@ pub(crate) struct CheckpointFile {
     pub(crate) rows: u64,
 }
 
-/// The rows of some spaces, as one checkpoint wrote them, in files that hold
-/// nothing else. Later checkpoints go on using it while no commit to any of
-/// its spaces is newer.
+/// The rows of some spaces, as one checkpoint wrote them, in files of their own. Later checkpoints
+/// reuse a unit until a newer commit has written to one of its spaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unit {
-    /// The checkpoint that wrote its files; part of their names.
+    /// Number of the checkpoint that wrote the files; part of their names.
     pub(crate) checkpoint: u64,
-    /// Its rows are the state after this commit.
+    /// Timestamp of the unit's snapshot.
     pub(crate) ts: u64,
-    /// Empty in manifests of version 1: the spaces are unknown then.
+    /// The unit's spaces; empty in manifests of version 1, where they are unknown.
     pub(crate) spaces: Vec<SpaceId>,
     pub(crate) files: Vec<CheckpointFile>,
 }
@@ -49,12 +48,12 @@ pub(crate) struct Unit {
 pub(crate) struct Manifest {
     /// Checkpoints are numbered from 1.
     pub(crate) checkpoint: u64,
-    /// Its rows are the state after this commit; those of a unit are the same
-    /// as after the unit's.
+    /// Timestamp of the checkpoint's snapshot. The rows of each unit are unchanged since the unit's
+    /// own snapshot.
     pub(crate) ts: u64,
-    /// No commit timestamp at or above this was given out.
+    /// Upper limit of commit timestamps: none at or above it was given out.
     pub(crate) ts_limit: u64,
-    /// Position in the log from which records are to be applied.
+    /// Log position from which recovery replays records.
     pub(crate) position: u64,
     /// The next space's id.
     pub(crate) next_space: u64,
@@ -189,7 +188,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// All files, each with its unit.
+    /// Iterates over all files, each with its unit.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&Unit, &CheckpointFile)> {
         let of = |unit| move |file| (unit, file);
         self.units
@@ -197,12 +196,13 @@ impl Manifest {
             .flat_map(move |unit| unit.files.iter().map(of(unit)))
     }
 
-    /// How many rows there are.
+    /// Number of rows in all files.
     pub(crate) fn rows(&self) -> u64 {
         self.files().map(|(_, file)| file.rows).sum()
     }
 
-    /// The number of the checkpoint and of the file within it, of all files.
+    /// Numbers of all files: the checkpoint that wrote the file, and the number within that
+    /// checkpoint.
     pub(crate) fn numbers(&self) -> BTreeSet<(u64, u64)> {
         let files = self.files();
         files
@@ -210,9 +210,9 @@ impl Manifest {
             .collect()
     }
 
-    /// Writes the manifest beside the one before. The names of the files that
-    /// it names are on disk before it can be in place: what a power cut leaves
-    /// of names has no order.
+    /// Writes the new manifest beside the current one. Syncs the names of the files that it refers
+    /// to before it can be in place, because after a power cut any subset of unsynced names may
+    /// exist.
     pub(crate) fn prepare(&self, disk: &dyn Disk, dir: &Path) -> Result<()> {
         let new = dir.join(NEW_NAME);
         let failed = |e: io::Error| io_error(&new, &e);

@@ -1,7 +1,8 @@
 //! Memory use of an engine, counted row by row.
 //!
-//! The memory limit rests on an estimate that costs nothing (`live_bytes` among the metrics). The figures
-//! here are exact, for measurements: bytes that were requested from the allocator, without its overhead.
+//! The memory limit uses an estimate that is cheap to maintain (`live_bytes` among the metrics).
+//! These figures are exact, for measurements: bytes requested from the allocator, without its
+//! overhead.
 
 use crate::engine::KvMem;
 use crate::index::Walk;
@@ -9,7 +10,7 @@ use crate::record::InlineKey;
 use crate::space::Space;
 use std::ops::{Bound, ControlFlow};
 
-/// Records looked at under one pin.
+/// Number of records processed under one epoch pin.
 const STEP: usize = 1024;
 
 /// Bytes by purpose.
@@ -19,11 +20,11 @@ pub struct MemoryUse {
     pub keys: u64,
     /// Bytes of values, old versions included.
     pub values: u64,
-    /// Records without their keys: chain, lock, count, padding.
+    /// Bytes of records without their keys: chain, lock, count, padding.
     pub record_heads: u64,
-    /// Versions without their values: timestamp, link, padding.
+    /// Bytes of versions without their values: timestamp, link, padding.
     pub version_heads: u64,
-    /// The nodes of the ordered index and its separators, and hash tables.
+    /// Bytes of the ordered index's nodes and separators, and of hash tables.
     pub index: u64,
 }
 

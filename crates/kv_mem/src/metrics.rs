@@ -30,7 +30,7 @@ pub(crate) struct TxnMetrics {
 }
 
 impl TxnMetrics {
-    /// Counts the reason why a transaction was refused.
+    /// Increments the counter for the reason why a transaction failed.
     pub(crate) fn count_refusal(&self, error: &Error) {
         match error {
             Error::Conflict => self.conflicts.add(1),

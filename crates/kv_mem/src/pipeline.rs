@@ -32,26 +32,26 @@ pub(crate) struct LogBuffer {
     pub(crate) commits: u64,
     /// Position behind the last record appended.
     pub(crate) appended: u64,
-    /// A caller waits for a sync that the durability mode would postpone.
+    /// Whether a caller waits for a sync that the durability mode would postpone.
     pub(crate) urgent: bool,
-    /// The log thread sleeps.
+    /// Whether the log thread sleeps.
     pub(crate) idle: bool,
-    /// Number of commits until which it sleeps.
+    /// Number of commits at which the sleeping log thread is woken.
     pub(crate) wanted: u64,
-    /// The log thread is to end when the buffer is empty.
+    /// Whether the log thread must end when the buffer is empty.
     pub(crate) stop: bool,
-    /// The log thread has ended.
+    /// Whether the log thread has ended.
     pub(crate) closed: bool,
-    /// No new segment could be created.
+    /// Whether no new segment could be created.
     pub(crate) full: bool,
     /// Position up to which records fit in the existing segments.
     pub(crate) fits: u64,
     /// Start positions of transactions with chunks in the log, each with the position behind its
     /// commit once that was appended. Kept until a checkpoint contains the commit.
     pub(crate) chunked: BTreeMap<u64, Option<u64>>,
-    /// Timestamps below are reserved on disk.
+    /// Timestamps below this limit are reserved on disk.
     pub(crate) ts_limit: u64,
-    /// A higher limit, and the position behind its record.
+    /// A higher limit that is not yet on disk, and the position behind its record.
     pub(crate) ts_next_limit: Option<(u64, u64)>,
 }
 
@@ -60,8 +60,8 @@ pub(crate) struct LogBuffer {
 pub(crate) struct Sequencer {
     /// The newest commit timestamp given out.
     pub(crate) last_ts: u64,
-    /// Commits that are not installed yet, in order, and installed ones behind them: timestamp, and
-    /// whether it is installed.
+    /// Commits in timestamp order, from the oldest that is not installed on, each with a flag that
+    /// says whether it is installed.
     pub(crate) inflight: VecDeque<(u64, bool)>,
     /// Commits up to this timestamp are on disk, or need not be.
     pub(crate) durable_ts: u64,
@@ -76,7 +76,7 @@ pub(crate) struct CommitPipeline {
     all_installed: Condvar,
     installed: AtomicU64,
     pub(crate) watermark: DurabilityWatermark,
-    /// Commits count as durable before they are on disk.
+    /// Whether commits count as durable before they are on disk.
     immediate: bool,
 }
 
@@ -96,7 +96,7 @@ impl CommitPipeline {
         }
     }
 
-    /// Takes the sequencer.
+    /// Locks the sequencer.
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Sequencer> {
         self.sequencer.lock()
@@ -109,7 +109,7 @@ impl CommitPipeline {
         self.watermark.advance(last_ts);
     }
 
-    /// The newest commit up to which all versions are installed.
+    /// Timestamp up to which all commits are installed.
     pub(crate) fn installed(&self) -> u64 {
         self.installed.load(Ordering::Acquire)
     }
@@ -129,7 +129,8 @@ impl CommitPipeline {
         seq
     }
 
-    /// Records that a commit is installed that was never in flight: none was before it.
+    /// Records the installation of a commit that was never in `inflight`, because no earlier commit
+    /// was in flight.
     #[inline]
     pub(crate) fn set_installed(&self, ts: u64) {
         self.installed.store(ts, Ordering::Release);

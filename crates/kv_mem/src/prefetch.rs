@@ -1,6 +1,6 @@
-//! Prefetch hints: several cache misses are waited for together.
+//! Prefetch hints, which let several cache misses overlap.
 
-/// Hints that the cache line at an address is read soon.
+/// Prefetches the cache line at an address.
 #[inline]
 pub(crate) fn prefetch(address: usize) {
     #[cfg(target_arch = "x86_64")]

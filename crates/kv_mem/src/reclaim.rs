@@ -45,17 +45,17 @@ pub(crate) struct Item {
 
 #[derive(Default)]
 struct Waiting {
-    /// Newer than the watermark, or locked: processed in every pass.
+    /// Records with versions above the watermark, or locked: processed in every pass.
     pending: Vec<Item>,
-    /// By the snapshot that needs a version of them.
+    /// Records by the snapshot that needs one of their versions.
     held: BTreeMap<u64, Vec<Item>>,
-    /// Time at which each snapshot was first seen, and of the last recording.
+    /// Time at which each active snapshot was first seen.
     since: BTreeMap<u64, Instant>,
     looked: Option<Instant>,
 }
 
 impl Waiting {
-    /// Records the active snapshots.
+    /// Updates `since` from the active snapshots.
     fn record_ages(&mut self, active: &[u64], now: Instant) {
         if self.looked.is_some_and(|at| now < at + AGES) {
             return;
@@ -67,7 +67,7 @@ impl Waiting {
         }
     }
 
-    /// The oldest snapshot that holds records back, if it is long.
+    /// Returns the oldest snapshot that holds records back, if it is older than [`LONG`].
     fn oldest_long_snapshot(&self, now: Instant) -> Option<u64> {
         let (ts, _) = self.held.iter().find(|(_, items)| !items.is_empty())?;
         let since = self.since.get(ts)?;
@@ -93,7 +93,8 @@ enum Verdict {
     Held(u64),
 }
 
-/// Prefetches what coming items need, link by link, so that several cache misses overlap.
+/// Prefetches the data of the next items, one pointer level at a time, so that several cache misses
+/// overlap.
 fn prefetch_ahead(items: &[Item], guard: &Guard) {
     const STEP: usize = 4;
     if let Some(item) = items.get(STEP * 3) {
@@ -140,7 +141,7 @@ impl Reclaimer {
         self.queue.lock().len()
     }
 
-    /// One pass over everything that may have become free.
+    /// Makes one pass over all records that may have versions to free.
     pub(crate) fn pass(&self) {
         let mut waiting = self.waiting.lock();
         let fresh = std::mem::take(&mut *self.queue.lock());
@@ -234,8 +235,8 @@ impl Reclaimer {
         verdict
     }
 
-    /// Frees memory for `bytes` more, if necessary by expiring long snapshots older than `own`; whether
-    /// there is room.
+    /// Frees memory for `bytes` more, if necessary by expiring long snapshots older than `own`.
+    /// Returns whether there is room.
     pub(crate) fn make_room(&self, bytes: usize, own: Option<u64>) -> bool {
         while !self.store.has_room(bytes) {
             let holder = self.waiting.lock().oldest_long_snapshot(self.clock.now());
@@ -257,7 +258,7 @@ impl Reclaimer {
         true
     }
 
-    /// What waits: pending records, and records held back by snapshots.
+    /// Numbers of pending records, and of records held back by snapshots.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         let waiting = self.waiting.lock();
         let held = waiting.held.values().map(Vec::len).sum();

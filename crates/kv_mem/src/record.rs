@@ -40,25 +40,26 @@ use std::ops::{Deref, DerefMut};
 pub(crate) use version::{NewVersion, VERSION_BYTES, Version};
 use word::{pack, unpack};
 
-/// A key whose bytes lie in the node when it is short.
+/// A key that is stored inline when it is short.
 pub(crate) type InlineKey = SmallVec<[u8; 24]>;
 
-/// Accounted bytes of a record beside its key and versions, with its entries in tree and hash index.
+/// Accounted bytes of a record without its key and versions; includes its entries in tree and hash
+/// index.
 pub(crate) const RECORD_BYTES: usize = 64;
 
 /// The longest key that a record can have, in bytes; engines allow less.
 pub(crate) const LONGEST_KEY: usize = u16::MAX as usize;
 
-/// State that the latch guards beside the chain.
+/// State that the latch guards, besides the chain.
 #[derive(Default)]
 pub(crate) struct Latched {
     /// Holders and waiters.
     pub(crate) lock: LockCell,
-    /// Out of the index for good.
+    /// Whether the record is dead: removed from the index, or about to be.
     pub(crate) dead: bool,
-    /// In the reclaimer's queue.
+    /// Whether the record is in the reclaimer's queue.
     pub(crate) queued: bool,
-    /// Kept by the reclaimer until a snapshot ends.
+    /// Whether the reclaimer keeps the record until a snapshot ends.
     pub(crate) held_back: bool,
 }
 
@@ -66,8 +67,8 @@ const DEAD: u8 = 1;
 const QUEUED: u8 = 2;
 const HELD_BACK: u8 = 4;
 
-/// A key of a space with all that belongs to it. Lives behind a [`RecordRef`];
-/// the key's bytes stand in the same allocation.
+/// A key with its versions and its lock. Lives behind a [`RecordRef`]; the key's bytes are in the
+/// same allocation.
 #[repr(C)]
 pub(crate) struct Record {
     head: Atomic<Version>,
@@ -81,7 +82,7 @@ pub(crate) struct Record {
     key: [u8],
 }
 
-/// The sized beginning of a [`Record`].
+/// The sized prefix of a [`Record`].
 #[repr(C)]
 pub(crate) struct RecordHead {
     head: Atomic<Version>,
@@ -116,7 +117,7 @@ impl Record {
         RecordRef::layout(self.key.len()).size()
     }
 
-    /// The newest version at or below `upto`.
+    /// Returns the newest version at or below `upto`.
     pub(crate) fn visible<'g>(&'g self, upto: u64, guard: &'g Guard) -> Option<&'g Version> {
         let mut link = &self.head;
         loop {
@@ -132,7 +133,7 @@ impl Record {
         }
     }
 
-    /// The newest version.
+    /// Returns the newest version.
     pub(crate) fn newest<'g>(&'g self, guard: &'g Guard) -> Option<&'g Version> {
         self.visible(u64::MAX, guard)
     }
@@ -163,7 +164,7 @@ impl Record {
         }
     }
 
-    /// Whether the chain is in order; for `verify`. Returns its length and weight.
+    /// Checks the order of the chain, and returns its length and accounted bytes; for `verify`.
     pub(crate) fn check(&self, guard: &Guard) -> Result<(usize, usize), String> {
         let mut link: Shared<'_, Version> = self.head.load(Ordering::Acquire, guard);
         let (mut count, mut bytes, mut last) = (0, 0, u64::MAX);
@@ -183,7 +184,7 @@ impl Record {
         Ok((count, bytes))
     }
 
-    /// Allocated bytes of the versions, and the part of them that is values.
+    /// Returns the allocated bytes of the versions, and how many of them are values.
     pub(crate) fn version_bytes(&self, guard: &Guard) -> (usize, usize) {
         let (mut asked, mut values) = (0, 0);
         let mut link = &self.head;
@@ -197,8 +198,8 @@ impl Record {
         (asked, values)
     }
 
-    /// Spins until the lock word changes, for a moment; called when the lock has a lone holder. Reads
-    /// only: the holder keeps its cache line.
+    /// Spins until the lock word changes, up to a limit; called when the lock has a lone holder. It
+    /// only reads, so that the holder keeps the cache line.
     pub(crate) fn spin_while_held(&self) {
         let met = self.lock.load(Ordering::Relaxed);
         for _ in 0..SPIN_LIMIT {
@@ -260,8 +261,8 @@ impl DerefMut for Latch<'_> {
 }
 
 impl Latch<'_> {
-    /// Puts a version where its timestamp belongs; returns its weight and
-    /// whether it has an older one beneath it.
+    /// Inserts a version in timestamp order. Returns its accounted bytes, and whether there is an
+    /// older version below it.
     pub(crate) fn push(&mut self, ts: u64, version: NewVersion, guard: &Guard) -> (usize, bool) {
         let mut link = &self.record.head;
         let mut below = link.load(Ordering::Acquire, guard);
@@ -281,9 +282,8 @@ impl Latch<'_> {
         (bytes, !below.is_null())
     }
 
-    /// Drops every version that no snapshot needs: one whose successor is at
-    /// or below `horizon` (no snapshot begun later can need it) and between
-    /// which and its successor none of `snapshots` (ascending) lies.
+    /// Unlinks every version that no snapshot needs: its successor is at or below `horizon`, so no
+    /// future snapshot needs it, and no timestamp in `snapshots` (ascending) lies between the two.
     pub(crate) fn prune(&mut self, horizon: u64, snapshots: &[u64], guard: &Guard) -> Pruned {
         let mut pruned = Pruned::default();
         let head = self.record.head.load(Ordering::Acquire, guard);

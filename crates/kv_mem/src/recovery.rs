@@ -3,7 +3,8 @@
 //! The log is redo-only: it has committed writes, so there is no undo phase.
 //!
 //! Invariants:
-//! 1. Every acknowledged commit is recovered, each commit whole; perhaps some that were never answered.
+//! 1. Every acknowledged commit is recovered, and each commit completely or not at all; commits
+//!    that were never acknowledged may be recovered.
 //! 2. A bad group is a torn tail only if nothing on disk shows that it was durable: no later segment, and
 //!    no later group that names it or a later one as durable (transactions.md, 22). Otherwise the start
 //!    is refused with file and offset, and nothing is changed.
@@ -40,18 +41,18 @@ pub(crate) struct Recovered {
     pub(crate) manifest: Manifest,
     /// The head file; `None` in an empty store and one of an older version.
     pub(crate) head: Option<FoundHead>,
-    /// The entry to begin a head file with.
+    /// Initial entry of a new head file.
     pub(crate) first_entry: Head,
     pub(crate) table: Table,
-    /// Number and start of the segments there are.
+    /// Number and start position of the existing segments.
     pub(crate) segments: Vec<(u64, u64)>,
     /// Position behind the last record.
     pub(crate) position: u64,
     /// Number of the next group.
     pub(crate) next_group: u64,
-    /// Every timestamp given out is below.
+    /// Upper limit of timestamps: every one given out before is below it.
     pub(crate) next_ts: u64,
-    /// Whether there are rows.
+    /// Whether the store has rows.
     pub(crate) rows: bool,
 }
 
@@ -59,7 +60,7 @@ fn corrupt(path: &Path, offset: usize, what: &str) -> Error {
     Error::Corrupt(format!("{} at offset {offset}: {what}", path.display()))
 }
 
-/// Reads a store into an empty engine.
+/// Recovers a store into an empty engine.
 pub(crate) fn recover(store: &RecordStore, disk: &dyn Disk, dir: &Path) -> Result<Recovered> {
     let began = Instant::now();
     let head = head::load(disk, dir)?;
@@ -118,7 +119,7 @@ pub(crate) fn recover(store: &RecordStore, disk: &dyn Disk, dir: &Path) -> Resul
     })
 }
 
-/// Removes files that nothing refers to.
+/// Removes unreferenced files.
 fn remove_strays(disk: &dyn Disk, dir: &Path, names: &[String], manifest: &Manifest) -> Result<()> {
     let known: BTreeSet<String> = manifest
         .numbers()
@@ -138,7 +139,7 @@ fn remove_strays(disk: &dyn Disk, dir: &Path, names: &[String], manifest: &Manif
     Ok(())
 }
 
-/// Reads the checkpoint's files, several at a time.
+/// Loads the checkpoint's files, several in parallel.
 fn load_checkpoint(
     store: &RecordStore,
     disk: &dyn Disk,
@@ -148,7 +149,7 @@ fn load_checkpoint(
     let next = AtomicUsize::new(0);
     let files: Vec<(&Unit, &CheckpointFile)> = manifest.files().collect();
     for unit in &manifest.units {
-        // Several spaces in one unit are small ones.
+        // Units of several spaces hold small ones, for which no space is reserved.
         if let [space] = unit.spaces.as_slice()
             && let Some(space) = store.spaces.find(*space)
         {
@@ -189,10 +190,10 @@ fn load_checkpoint(
     })
 }
 
-/// The rows of a file by the manifest, but no more than its length has room
-/// for: memory is taken on this word.
+/// Number of rows of a file by the manifest, but at most as many as its length permits: memory is
+/// reserved for that number.
 fn rows_at_most(disk: &dyn Disk, dir: &Path, unit: &Unit, file: &CheckpointFile) -> u64 {
-    /// The lengths of key and value.
+    /// Minimum bytes of a row: the lengths of key and value.
     const LEAST: u64 = 2;
     let path = dir.join(file_name(unit.checkpoint, file.number));
     let bytes = disk.open(&path).and_then(|file| file.len());
@@ -269,7 +270,7 @@ fn load_block(
         records.push(record);
     }
     // SAFETY: no transaction runs yet, and all checkpoint files are loaded before the log is
-    // replayed: no record is removed meanwhile.
+    // replayed, so no record is removed during the load.
     let inserted = unsafe { space.index.insert_new(&records) };
     if !inserted {
         return Err(Malformed);
@@ -284,9 +285,9 @@ fn load_block(
     }
 }
 
-/// On a full disk: writes the same bytes to the same place once more, and
-/// zeroes behind them, all of which has blocks; so that what was read is on
-/// disk, as far as a disk with no room can be trusted with it.
+/// Fallback on a full disk: writes the same bytes again in place, and zeroes behind them, where
+/// blocks are allocated already. After the sync, the bytes that were read are on disk, as far as a
+/// full disk allows.
 fn rewrite_in_place(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = |e: io::Error| io_error(path, &e);
     tracing::warn!(file = %path.display(), "the disk is full: the last log segment is repaired in place");
@@ -304,7 +305,7 @@ fn rewrite_in_place(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
     file.sync_data().map_err(failed)
 }
 
-/// Rewrites a segment, so that what was read from it is on disk.
+/// Rewrites and syncs a segment, so that the bytes that were read from it are on disk.
 fn rewrite(disk: &dyn Disk, dir: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
     let new = dir.join("log-rewritten.tmp");
     let failed = |e: io::Error| io_error(path, &e);

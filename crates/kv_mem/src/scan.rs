@@ -1,8 +1,8 @@
 //! A range scan: committed versions and own writes, merged in order.
 //!
-//! The index is walked in steps; between two steps the epoch is pinned again, so that a long scan does
-//! not hold up the freeing of memory. There is also the interrupt checkpoint for a range in which nothing
-//! is visible (a million deleted versions, say), whose visitor is never called.
+//! The index is walked in steps, and the epoch pin is renewed between them, so that a long scan
+//! does not delay memory reclamation. Each step is also an interrupt checkpoint: in a range where
+//! nothing is visible (a million deleted versions, say) the visitor is never called.
 
 use crate::index::Walk;
 use crate::record::{InlineKey, Record};
@@ -19,17 +19,17 @@ use std::ops::{Bound, ControlFlow};
 const STEP: usize = 1024;
 
 pub(crate) struct RangeScan {
-    /// Number of the range in the call.
+    /// Index of the range in the call.
     pub(crate) number: usize,
-    /// Versions up to here are seen.
+    /// Timestamp up to which versions are visible.
     pub(crate) upto: u64,
     /// Whether shown versions count towards `seen`.
     pub(crate) current: bool,
-    /// Own writes below this are seen.
+    /// Statement mark below which own writes are visible.
     pub(crate) mark: StatementMark,
-    /// The newest version shown so far.
+    /// Timestamp of the newest version visited so far.
     pub(crate) seen: u64,
-    /// How many entries may still be shown.
+    /// Number of entries that may still be visited.
     pub(crate) left: usize,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct RangeScan {
 type Own<'w> = Peekable<std::vec::IntoIter<(&'w [u8], Option<&'w [u8]>)>>;
 
 impl RangeScan {
-    /// Shows an entry; breaks, with its key noted, when it was the last.
+    /// Passes an entry to the visitor. Ends the scan after the last one, and records its key.
     #[inline]
     fn show(
         &mut self,
@@ -54,7 +54,7 @@ impl RangeScan {
         ControlFlow::Continue(())
     }
 
-    /// Shows own writes before a record, then the record or the own write that replaces it.
+    /// Visits the own writes before a record, then the record or the own write that replaces it.
     fn meet(
         &mut self,
         record: &Record,
@@ -82,7 +82,7 @@ impl RangeScan {
         self.meet_committed(record, guard, visit, stopped)
     }
 
-    /// Shows the version of a record that is seen, where there is one.
+    /// Visits the visible version of a record, if any.
     #[inline]
     fn meet_committed(
         &mut self,
@@ -103,10 +103,10 @@ impl RangeScan {
         }
     }
 
-    /// Walks the range; the key at which it stopped early, if it did.
+    /// Walks the range. Returns the key at which it stopped early, if it did.
     ///
     /// # Errors
-    /// [`Error::Cancelled`] when the statement around it was ended from outside.
+    /// [`Error::Cancelled`] if the statement was cancelled.
     pub(crate) fn run(
         &mut self,
         space: &Space,
@@ -169,10 +169,10 @@ impl RangeScan {
     }
 }
 
-/// A checkpoint of the statement that reads, where there is one.
+/// Interrupt checkpoint: checks whether the current statement, if any, was cancelled.
 ///
 /// # Errors
-/// [`Error::Cancelled`] when it was ended from outside.
+/// [`Error::Cancelled`] if it was.
 pub(crate) fn check() -> Result<()> {
     interrupt::check().map_err(|ended| Error::Cancelled(ended.0))
 }

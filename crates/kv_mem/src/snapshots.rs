@@ -15,8 +15,7 @@
 //! 1. A slot is claimed as *tentative* with a watermark read before, and becomes final with a watermark
 //!    read after. A reclaimer reads the watermark, then the slots. It either sees the claim (and prunes
 //!    nothing above a tentative one), or the snapshot is at or above the watermark that it read.
-//! 2. What [`Horizon`] names stays safe: snapshots only end, and new ones begin at or above its
-//!    watermark.
+//! 2. A [`Horizon`] stays safe: snapshots only end, and new ones begin at or above its watermark.
 //! 3. At the memory limit the oldest snapshots are expired, always all up to one. Their owners check
 //!    after each read whether theirs is among them: versions are pruned only after `expired` was
 //!    raised, so a reader that missed a pruned version also sees `expired` raised. The snapshot of a
@@ -46,7 +45,7 @@ pub(crate) enum Slot {
     Overflow(u64),
 }
 
-/// The timestamps whose versions are needed.
+/// The timestamps of present and future snapshots, whose versions are needed.
 pub(crate) struct Horizon {
     /// Every snapshot begun from now on is at or above this.
     pub(crate) watermark: u64,
@@ -55,7 +54,7 @@ pub(crate) struct Horizon {
 }
 
 impl Horizon {
-    /// No snapshot, present or future, is below this.
+    /// Returns a lower bound of all snapshots, present and future.
     pub(crate) fn oldest(&self) -> u64 {
         self.active
             .first()
@@ -73,7 +72,7 @@ pub(crate) struct Snapshots {
 /// Snapshots without a slot, and the protected one.
 #[derive(Default)]
 struct Others {
-    /// Snapshots beyond the slots, with how many there are of each.
+    /// Snapshots without a slot: number of them by timestamp.
     overflow: BTreeMap<u64, usize>,
     /// The snapshot that is not expired at the memory limit.
     protected: Option<u64>,
@@ -94,7 +93,7 @@ impl Snapshots {
         }
     }
 
-    /// Takes a snapshot at the watermark: its timestamp (at least 1), and the slot.
+    /// Takes a snapshot at the watermark. Returns its timestamp (at least 1) and its slot.
     pub(crate) fn take(&self, watermark: &DurabilityWatermark) -> (u64, Slot) {
         let tentative = watermark.position() << 1 | 1;
         let home = LINE.try_with(|line| *line).unwrap_or(0);
@@ -163,7 +162,7 @@ impl Snapshots {
         self.end(slot);
     }
 
-    /// Expires all snapshots up to a timestamp below the watermark; false when one of them is
+    /// Expires all snapshots up to a timestamp below the watermark. Returns false if one of them is
     /// protected.
     pub(crate) fn expire_up_to(&self, upto: u64, watermark: &DurabilityWatermark) -> bool {
         let others = self.others.lock();
@@ -174,14 +173,14 @@ impl Snapshots {
         true
     }
 
-    /// Whether a snapshot was expired. Checked after a read from it: if it was not, no version that the
-    /// read needed was missing.
+    /// Whether a snapshot was expired. Checked after a read: if it was not expired, the read missed
+    /// no version.
     #[inline]
     pub(crate) fn is_expired(&self, ts: u64) -> bool {
         ts <= self.expired.load(Ordering::Acquire)
     }
 
-    /// The present horizon.
+    /// Returns the present horizon.
     pub(crate) fn horizon(&self, watermark: &DurabilityWatermark) -> Horizon {
         // Locked throughout: snapshots without a slot read the watermark under this lock.
         let others = self.others.lock();

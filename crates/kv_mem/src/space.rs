@@ -1,4 +1,4 @@
-//! The spaces of an engine, found by id without a latch.
+//! The directory of an engine's spaces: latch-free look-up by id.
 //!
 //! Invariants:
 //! 1. Ids are given out once, in ascending order; an entry of the directory is set once and never moves,
@@ -43,7 +43,7 @@ impl Space {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// True for the first caller only.
+    /// Marks the space as dropped. Returns true only for the first call.
     pub(crate) fn set_dropped(&self) -> bool {
         !self.dropped.swap(true, Ordering::AcqRel)
     }
@@ -57,7 +57,7 @@ pub(crate) struct Spaces {
 }
 
 impl Spaces {
-    /// With the catalog's spaces in place.
+    /// Creates a directory with the catalog's spaces.
     pub(crate) fn new() -> Spaces {
         let spaces = Spaces {
             pages: (0..PAGES).map(|_| OnceLock::new()).collect(),
@@ -73,7 +73,7 @@ impl Spaces {
         spaces
     }
 
-    /// Adds a space; false when there are too many, or the id is in use.
+    /// Adds a space. Returns false if there are too many, or the id is in use.
     pub(crate) fn add(&self, id: SpaceId, spec: SpaceSpec) -> bool {
         let Ok(n) = usize::try_from(id.0) else {
             return false;
@@ -86,12 +86,12 @@ impl Spaces {
             .is_some_and(|entry| entry.set(Box::new(Space::new(id, spec))).is_ok())
     }
 
-    /// The largest id there is room for.
+    /// Largest id that the directory has an entry for.
     pub(crate) fn last_possible() -> u64 {
         (PAGE * PAGES) as u64 - 1
     }
 
-    /// A space, dropped or not.
+    /// Returns a space, dropped or not.
     pub(crate) fn find(&self, id: SpaceId) -> Option<&Space> {
         let n = usize::try_from(id.0).ok()?;
         self.pages
@@ -102,7 +102,7 @@ impl Spaces {
             .map(|space| &**space)
     }
 
-    /// A space that exists.
+    /// Returns a space that exists and was not dropped.
     pub(crate) fn get(&self, id: SpaceId) -> Result<&Space> {
         match self.find(id) {
             Some(space) if !space.dropped() => Ok(space),
@@ -110,7 +110,7 @@ impl Spaces {
         }
     }
 
-    /// All that exist, in order.
+    /// Iterates over the spaces that exist, in order of ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Space> {
         self.pages
             .iter()

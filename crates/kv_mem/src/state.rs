@@ -1,6 +1,6 @@
-//! The parts of an engine, as its transactions reach them.
+//! The shared state of an engine.
 //!
-//! Each part has handles to the parts below it only; this is where they are put together.
+//! Each component has handles only to the components below it; this struct combines them.
 
 use crate::deadlock::DeadlockDetector;
 use crate::heartbeat::Heartbeats;
@@ -24,7 +24,7 @@ pub(crate) struct EngineState {
     pub(crate) deadlocks: DeadlockDetector,
     pub(crate) reclaimer: Reclaimer,
     pub(crate) heartbeats: Arc<Heartbeats>,
-    /// `None`: nothing is persisted.
+    /// `None` if nothing is persisted.
     pub(crate) log: Option<Arc<Log>>,
     pub(crate) metrics: TxnMetrics,
     pub(crate) limits: Limits,
@@ -51,7 +51,7 @@ impl EngineState {
         }
     }
 
-    /// Takes a snapshot at the durability watermark: its timestamp, and its slot.
+    /// Takes a snapshot at the durability watermark. Returns its timestamp and its slot.
     #[inline]
     pub(crate) fn take_snapshot(&self) -> (u64, Slot) {
         self.snapshots.take(&self.pipeline.watermark)

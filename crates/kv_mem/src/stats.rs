@@ -7,7 +7,7 @@ use porpoise_kv::Stat;
 
 type Figure = (&'static str, &'static str, fn(&EngineState) -> u64);
 
-/// Figures that only grow.
+/// Metrics of type counter.
 #[rustfmt::skip]
 const COUNTERS: &[Figure] = &[
     ("commits_total", "Transactions committed with writes.", |s| s.metrics.commits.get()),
@@ -28,7 +28,7 @@ const COUNTERS: &[Figure] = &[
     ("checkpoints_total", "Checkpoints written.", |s| log(s, |m| &m.checkpoints)),
 ];
 
-/// Figures that go up and down.
+/// Metrics of type gauge.
 #[rustfmt::skip]
 const GAUGES: &[Figure] = &[
     ("keys", "Keys in memory, including deleted keys that are not reclaimed yet.", keys),
@@ -71,7 +71,7 @@ fn waiting(state: &EngineState) -> u64 {
     appended.saturating_sub(synced)
 }
 
-/// All figures, now.
+/// Returns the present values of all metrics.
 pub(crate) fn collect(state: &EngineState) -> Vec<Stat> {
     let stat = |counter: bool| {
         move |(name, help, value): &Figure| Stat {

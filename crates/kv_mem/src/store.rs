@@ -37,18 +37,18 @@ impl RecordStore {
         self.live_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Accounted bytes of keys and versions, approximately what they take.
+    /// Accounted bytes of keys and versions, approximately their memory use.
     pub(crate) fn live_bytes(&self) -> usize {
         usize::try_from(self.live_bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Whether so many more bytes stay below the memory limit.
+    /// Whether `bytes` more stay below the memory limit.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.memory_limit
             .is_none_or(|limit| self.live_bytes() + bytes <= limit)
     }
 
-    /// The record of a key, created if it is missing.
+    /// Returns the record of a key, created if it is missing.
     pub(crate) fn get_or_create(&self, space: &Space, key: &[u8]) -> RecordRef {
         let (record, created) = space.index.get_or_create(key);
         if created {
@@ -57,7 +57,7 @@ impl RecordStore {
         record
     }
 
-    /// Takes a record that has left its index out of the accounting, with its versions.
+    /// Subtracts a record that has left its index, and its versions, from the accounting.
     pub(crate) fn forget(&self, record: &Record) {
         let guard = crossbeam_epoch::pin();
         let (versions, bytes) = record.check(&guard).unwrap_or_default();

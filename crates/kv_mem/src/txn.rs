@@ -1,4 +1,4 @@
-//! A transaction: its snapshot, its reads, its locks, its write set.
+//! A transaction: snapshot, reads, locks, and write set.
 //!
 //! Invariants:
 //! 1. Every lock that the transaction holds is in `held`, once, from the grant to the end; dropping the
@@ -31,7 +31,7 @@ use snapshot::HeldSnapshot;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Keys read before the epoch is pinned again.
+/// Number of keys read before the epoch pin is renewed.
 const REPIN: usize = 1024;
 
 static NEXT_TXN: AtomicU64 = AtomicU64::new(1);
@@ -41,7 +41,7 @@ thread_local! {
     static TXN_IDS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// A number for a transaction that locks; unique in the process.
+/// Returns a number, unique in the process, for a transaction that takes locks.
 fn next_txn_id() -> TxnId {
     let from_block = TXN_IDS.try_with(|ids| {
         let (mut next, mut end) = ids.get();
@@ -181,7 +181,7 @@ impl Txn for MemTxn {
         let state = &*self.state;
         let mut guard = crossbeam_epoch::pin();
         let mut at = 0;
-        // Keys of one space that follow each other are looked for together.
+        // Consecutive keys of one space are looked up together.
         for run in keys.chunk_by(|a, b| a.space == b.space) {
             let Some(first) = run.first() else {
                 continue;

@@ -11,8 +11,8 @@
 //! that are tracked for this alone are not validated at commit, and there are at most [`MAX_TRACKED`] of
 //! them.
 //!
-//! Rejected for now: a ring of recent write sets to compare with (shorter under the sequencer for wide
-//! ranges, but only as far as the ring reaches).
+//! Rejected for now: validation against a ring buffer of recent write sets (shortens validation of
+//! wide ranges under the sequencer, but only for commits that are still in the buffer).
 
 use crate::record::{InlineKey, Record};
 use crate::space::{Space, Spaces};
@@ -21,18 +21,18 @@ use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::{Error, Key, Result, ScanRange, SpaceId};
 use std::ops::{Bound, ControlFlow};
 
-/// Reads that are tracked for a later snapshot alone, at most; beyond it none is tracked.
+/// Maximum number of reads that are tracked only for a snapshot refresh. Beyond it, tracking stops.
 const MAX_TRACKED: usize = 1024;
 
 /// The end of a tracked range.
 pub(crate) enum Extent {
-    /// The start is all of it.
+    /// A single key.
     Key,
-    /// To here, excluded.
+    /// Up to this key, exclusive.
     Below(InlineKey),
-    /// To here, included.
+    /// Up to this key, inclusive.
     Through(InlineKey),
-    /// To the end of the space.
+    /// Up to the end of the space.
     All,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Tracked {
     pub(crate) start: InlineKey,
     pub(crate) extent: Extent,
     pub(crate) since: u64,
-    /// Whether the commit validates it; otherwise it is tracked for a later snapshot alone.
+    /// Whether the commit validates it; otherwise it is tracked only for a snapshot refresh.
     pub(crate) validate: bool,
 }
 
@@ -58,7 +58,7 @@ impl Tracked {
         }
     }
 
-    /// The range that a scan read, which stopped at a key or reached the end.
+    /// Creates the range that a scan has read, up to the key where it stopped or to the end.
     pub(crate) fn range(
         range: &ScanRange<'_>,
         stopped: Option<&[u8]>,
@@ -83,7 +83,7 @@ impl Tracked {
         }
     }
 
-    /// Whether nothing in it has a version above `since` and up to `upto`.
+    /// Whether no key in it has a version above `since` and up to `upto`.
     fn unchanged(&self, space: &Space, upto: u64, guard: &Guard) -> bool {
         if space.last_commit.load(Ordering::Acquire) <= self.since {
             return true;
@@ -124,14 +124,15 @@ pub(crate) struct ReadSet {
     all: Vec<Tracked>,
     /// Number of reads that the commit validates.
     validated: usize,
-    /// Reads from the snapshot are tracked, all of them so far.
+    /// Whether all reads from the snapshot are tracked.
     tracking: bool,
-    /// Some reads were not tracked: the snapshot cannot be moved.
+    /// Whether some reads were not tracked, so that the snapshot cannot be moved.
     lost: bool,
 }
 
 impl ReadSet {
-    /// Tracks reads from the snapshot from now on, unless there were reads before.
+    /// Tracks reads from the snapshot from now on. If there were untracked reads before, the
+    /// snapshot cannot be moved.
     pub(crate) fn track(&mut self, has_snapshot: bool) {
         self.lost |= has_snapshot && !self.tracking;
         self.tracking = !self.lost;
@@ -169,8 +170,8 @@ impl ReadSet {
         self.all.truncate(from);
     }
 
-    /// Refuses when anything that the commit validates has changed. The
-    /// sequencer is held, and all commits before are installed.
+    /// Fails if a read that the commit validates has changed. The caller holds the sequencer, and
+    /// all earlier commits are installed.
     pub(crate) fn validate(&self, spaces: &Spaces, guard: &Guard) -> Result<()> {
         let tracked = self.all.iter().filter(|one| one.validate);
         for one in tracked {
@@ -190,14 +191,14 @@ impl ReadSet {
         self.tracking && self.all.iter().all(same)
     }
 
-    /// Forgets the reads that were tracked for the snapshot alone, which was replaced.
+    /// Forgets the reads that were tracked only for a refresh of the snapshot, which was replaced.
     pub(crate) fn detach_from_snapshot(&mut self) {
         for one in self.all.iter_mut().filter(|one| !one.validate) {
             one.since = u64::MAX;
         }
     }
 
-    /// Notes that all tracked reads are unchanged at a later snapshot.
+    /// Records that all tracked reads are unchanged at a later snapshot.
     pub(crate) fn advance_to(&mut self, snapshot: u64) {
         for one in &mut self.all {
             one.since = one.since.max(snapshot);

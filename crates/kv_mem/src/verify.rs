@@ -15,14 +15,13 @@ struct Sums {
 }
 
 impl KvMem {
-    /// Walks all structures and checks their invariants: the index of each
-    /// space by order and by hash, the versions, locks and marks of each
-    /// record, what is noted of spaces, and the counts. For tests, for
-    /// `porpoise check`, and for stores at rest: beside running commits it may
-    /// find intermediate states.
+    /// Checks the invariants of all structures: the ordered and hash index of each space; the
+    /// versions, locks and flags of each record; the recorded state of spaces; and the counts. Used
+    /// by tests and `porpoise check`, on stores at rest: concurrent commits may show intermediate
+    /// states.
     ///
     /// # Errors
-    /// The first broken invariant, in words.
+    /// A description of the first violated invariant.
     pub fn verify(&self) -> Result<(), String> {
         let (store, pipeline) = (&self.state.store, &self.state.pipeline);
         let guard = crossbeam_epoch::pin();

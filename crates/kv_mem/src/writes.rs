@@ -15,14 +15,14 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Number of writes up to which a look-up scans the list.
+/// Number of writes up to which a look-up scans the list linearly.
 const SMALL: usize = 12;
 
-/// Accounted bytes of a write beside key and value: those of the record and version that it may
+/// Accounted bytes of a write without key and value: those of the record and version that it may
 /// become.
 const WRITE_BYTES: usize = crate::record::RECORD_BYTES + crate::record::VERSION_BYTES;
 
-/// Writes of which one needs no allocation.
+/// List of writes; a single one is stored inline.
 pub(crate) type Writes = SmallVec<[Write; 1]>;
 
 pub(crate) struct Write {
@@ -71,7 +71,7 @@ impl WriteSet {
         self.log.is_empty()
     }
 
-    /// Approximate weight in memory.
+    /// Approximate memory use in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -88,7 +88,7 @@ impl WriteSet {
         let mut check = check;
         if let Some(old) = prev.and_then(|at| self.log.get_mut(at)) {
             old.superseded = true;
-            // Once compared, always compared: the earlier write still counts.
+            // A compared write stays compared: the earlier write still requires the comparison.
             if old.check == Check::FirstCommitter {
                 check = Check::FirstCommitter;
             }
@@ -131,7 +131,7 @@ impl WriteSet {
         Some(write.value())
     }
 
-    /// From a key's newest write back to the one below a mark.
+    /// Follows the writes to a key from its newest one to the newest one below a mark.
     fn below(&self, newest: usize, mark: StatementMark) -> Option<&Write> {
         let mut at = newest;
         loop {
@@ -206,7 +206,7 @@ impl WriteSet {
         }
     }
 
-    /// Each key's newest write, in the order of keys.
+    /// Returns each key's newest write, in key order.
     pub(crate) fn into_final(mut self) -> Writes {
         self.log.retain(|write| !write.superseded);
         self.log.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
@@ -223,7 +223,7 @@ impl WriteSet {
 mod tests {
     use super::*;
 
-    /// Against the plainest form, below and above the size at which it indexes.
+    /// Compares with a simple list, below and above the size at which the write set is indexed.
     #[test]
     fn marks_and_rollbacks_agree_with_a_list() {
         let mut rng = fastrand::Rng::with_seed(3);

@@ -62,7 +62,7 @@ impl Spaces {
         self.0.write().remove(&space);
     }
 
-    /// Whether a space that was written to is still there.
+    /// Checks that a space that was written to still exists.
     pub(crate) fn check(&self, space: SpaceId) -> Result<()> {
         if self.0.read().contains_key(&space) {
             Ok(())

@@ -1,4 +1,4 @@
-//! Commit: from the write buffer to an outcome.
+//! Commit of the write buffer.
 //!
 //! 1. Written keys that are not held are locked, waiting for their holders.
 //! 2. All written keys are locked once more, in one call that also buffers the writes in the library. (A
@@ -21,8 +21,7 @@ use std::time::Duration;
 use tikv_client::transaction::Mutation;
 use tikv_client::{Timestamp, TimestampExt};
 
-/// A commit without an outcome after this long is unknown. The library gives
-/// up by itself well before.
+/// Time after which the outcome of a commit is unknown. The library gives up earlier.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn mutation(f: &Final<'_>) -> Mutation {
@@ -32,12 +31,12 @@ fn mutation(f: &Final<'_>) -> Mutation {
     }
 }
 
-/// A key, and the value that it must still have.
+/// A key whose value must be unchanged.
 struct ValueCheck<'a> {
     key: &'a [u8],
     /// The value under the lock.
     seen: Option<Option<Vec<u8>>>,
-    /// The timestamp of the snapshot that must not be older.
+    /// Timestamp of the snapshot since which the key must not have changed.
     snapshot: Option<u64>,
 }
 
@@ -87,7 +86,7 @@ async fn all_hold(w: &Waiter<'_>, checks: &[ValueCheck<'_>]) -> std::result::Res
     }))
 }
 
-/// Commits `writes`, of which there is at least one.
+/// Commits `writes`, which is not empty.
 pub(crate) fn commit(w: &Waiter<'_>, locks: &mut Locks, writes: &Writes) -> Result<()> {
     let finals: Vec<Final<'_>> = writes.finals().collect();
     for f in &finals {

@@ -16,34 +16,31 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tikv_client::{Config, TransactionClient};
 
-/// A value at most: what a part of a blob may have, far below TiKV's limit of
-/// 8 MiB for one entry of its log.
+/// Maximum size of a value, far below TiKV's limit of 8 MiB for an entry of its Raft log.
 const LARGEST_VALUE: usize = 1 << 20;
-/// Keys and values of one transaction. They stand in memory several times
-/// over while it commits.
+/// Maximum size of the keys and values of one transaction, of which several copies exist during its
+/// commit.
 const LARGEST_TRANSACTION: usize = 100 << 20;
-/// Answers beyond this are refused by the client.
+/// Maximum size of a reply that the client accepts.
 const LARGEST_MESSAGE: usize = 64 << 20;
 
-/// How to find and use a cluster.
+/// Options for [`KvTikv::connect`].
 #[derive(Clone, Debug)]
 pub struct KvTikvOptions {
     /// Addresses of the placement drivers, `HOST:PORT`.
     pub endpoints: Vec<String>,
-    /// Whose data of the cluster: servers with the same number share spaces,
-    /// others do not see each other.
+    /// Tenant number: servers with the same number share spaces, others do not see each other.
     pub tenant: u32,
-    /// How long [`KvTikv::connect`] tries.
+    /// Time for which [`KvTikv::connect`] retries.
     pub connect_timeout: Duration,
-    /// How long one request may take. More than the store's own wait for a
-    /// lock (`wait-for-lock-timeout`, 1 s).
+    /// Timeout of one request. Must exceed the store's own wait for a lock
+    /// (`wait-for-lock-timeout`, 1 s).
     pub request_timeout: Duration,
-    /// How long a commit waits for locks of others on keys that it has not
-    /// locked before.
+    /// Maximum time that a commit waits for locks of others on keys that it has not locked before.
     pub commit_lock_wait: Duration,
-    /// Clients to spread transactions over; each has one channel per store.
+    /// Number of clients over which transactions are spread; each has one channel per store.
     pub connections: usize,
-    /// Threads that drive the network.
+    /// Number of network threads.
     pub threads: usize,
 }
 
@@ -78,7 +75,7 @@ async fn clients(options: &KvTikvOptions) -> tikv_client::Result<Vec<Transaction
     Ok(clients)
 }
 
-/// Tries until it works; the last failure is kept in `last`.
+/// Retries until a connection succeeds. `last` gets the last error.
 async fn keep_trying(options: &KvTikvOptions, last: &mut String) -> Vec<TransactionClient> {
     loop {
         match clients(options).await {
@@ -90,17 +87,16 @@ async fn keep_trying(options: &KvTikvOptions, last: &mut String) -> Vec<Transact
 }
 
 impl KvTikv {
-    /// Connects to a cluster, checks the version of the key layout (a new
-    /// cluster gets [`crate::KEY_FORMAT_VERSION`]), and takes up what an
-    /// interrupted drop of spaces has left.
+    /// Connects to a cluster, checks the version of the key layout (a new cluster gets
+    /// [`crate::KEY_FORMAT_VERSION`]), and completes interrupted drops of spaces.
     ///
     /// Must not be called from a thread that runs tokio tasks.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] when no placement driver or no store answers
-    /// within `connect_timeout`, and when the cluster's key layout is newer
-    /// than this program; the text names the endpoints or the version.
+    /// [`Error::Unavailable`] if no placement driver or no store responds within `connect_timeout`,
+    /// or if the cluster's key layout is newer than this program supports; the text names the
+    /// endpoints or the version.
     pub fn connect(options: KvTikvOptions) -> Result<KvTikv> {
         let io = Io::new(options.threads)?;
         let deadline = Instant::now() + options.connect_timeout;
@@ -138,7 +134,7 @@ impl KvTikv {
         });
         let client = cluster.client();
         let opening = meta::open(&client, &cluster.layout, options.tenant);
-        // A little longer: the placement driver has answered, so the store may.
+        // Extends the deadline: the placement driver has responded, so a store may, too.
         let deadline = deadline.max(Instant::now() + options.request_timeout);
         match cluster.io.wait(&never, Some(deadline), opening) {
             Waited::Done(result) => result?,
@@ -225,7 +221,7 @@ impl Engine for KvTikv {
     }
 
     fn subscribe(&self, _listener: Arc<dyn DurableListener>) {
-        // Nothing is ever waited for: every commit is durable when acknowledged.
+        // No notification is needed: every commit is durable when acknowledged.
     }
 
     fn stats(&self) -> Vec<Stat> {

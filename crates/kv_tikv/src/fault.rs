@@ -1,8 +1,8 @@
-//! What a failure of the library means.
+//! Classification of the library's errors.
 //!
-//! The library nests errors several deep and gives a key error as a bag of
-//! optional fields. Here each becomes one [`Fault`], once, and each use turns
-//! that into an error of the contract:
+//! The library nests errors several levels deep, and describes a key error by a set of optional
+//! fields. Each error is mapped once to a [`Fault`], and each use maps that to an error of the
+//! contract:
 //!
 //! | fault | reading | locking | committing |
 //! |---|---|---|---|
@@ -14,8 +14,8 @@
 //! | `Undetermined` | unavailable | unavailable | `Unknown` |
 //! | `Away`: everything else: no region, no leader, no connection, a time-out | unavailable | unavailable | `Unknown` |
 //!
-//! The library reports a commit that timed out as a plain gRPC error, so at
-//! commit only the store's own words about a key count as a refusal.
+//! The library reports a commit that timed out as a plain gRPC error, so at commit only the store's
+//! own errors about keys count as a refusal.
 
 use porpoise_kv::Error;
 use tikv_client::{Error as TikvError, ProtoKeyError};
@@ -23,7 +23,7 @@ use tikv_client::{Error as TikvError, ProtoKeyError};
 /// gRPC's RESOURCE_EXHAUSTED and OUT_OF_RANGE: a message beyond its limit.
 const MESSAGE_TOO_LARGE: [i32; 2] = [8, 11];
 
-/// The kinds of failure, the more telling ones last.
+/// Kinds of failure, in order of increasing specificity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
     Away,
@@ -39,8 +39,8 @@ pub(crate) enum Fault {
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) fault: Fault,
-    /// The start timestamp of a transaction whose lock is in the way, and
-    /// which is nowhere to be found.
+    /// Start timestamp of a transaction whose lock conflicts and that has no record (an orphaned
+    /// lock).
     pub(crate) orphan: Option<u64>,
     text: String,
 }
@@ -64,8 +64,7 @@ fn key_fault(e: &ProtoKeyError) -> Fault {
     }
 }
 
-/// The most telling fault of an error; the nesting is the library's own and
-/// a few levels deep.
+/// Returns the most specific fault of an error, which the library nests a few levels deep.
 fn fault_of(e: &TikvError) -> Fault {
     match e {
         TikvError::KeyError(k) => key_fault(k),
@@ -73,7 +72,7 @@ fn fault_of(e: &TikvError) -> Fault {
         TikvError::MultipleKeyErrors(all) | TikvError::ExtractedErrors(all) => {
             all.iter().map(fault_of).max().unwrap_or(Fault::Away)
         }
-        // The second: the owner of a lock in the way is not found.
+        // `TxnNotFound`: the owner of a conflicting lock does not exist.
         TikvError::ResolveLockError(_) | TikvError::TxnNotFound(_) => Fault::Busy,
         TikvError::UndeterminedError(_) => Fault::Undetermined,
         TikvError::GrpcAPI(status) if MESSAGE_TOO_LARGE.contains(&(status.code() as i32)) => {
@@ -83,7 +82,7 @@ fn fault_of(e: &TikvError) -> Fault {
     }
 }
 
-/// The transaction that was not found, if that is what the error says.
+/// Returns the transaction that was not found, if the error reports that.
 fn orphan_of(e: &TikvError) -> Option<u64> {
     match e {
         TikvError::KeyError(k) => k.txn_not_found.as_ref().map(|t| t.start_ts),
@@ -119,7 +118,7 @@ impl From<TikvError> for Failure {
 }
 
 impl Failure {
-    /// A failure of our own.
+    /// Creates a failure that is not the library's.
     pub(crate) fn new(fault: Fault, text: impl Into<String>) -> Failure {
         Failure {
             fault,
@@ -128,12 +127,12 @@ impl Failure {
         }
     }
 
-    /// As the error of a read, or of finding the cluster at all.
+    /// Converts to the error of a read or of connecting.
     pub(crate) fn reading(self) -> Error {
         Error::Unavailable(self.text)
     }
 
-    /// As the error of a lock call that will not be tried again.
+    /// Converts to the error of a lock call that is not retried.
     pub(crate) fn locking(self) -> Error {
         match self.fault {
             Fault::Deadlock => Error::Deadlock,
@@ -143,12 +142,12 @@ impl Failure {
         }
     }
 
-    /// Whether a commit that failed so has certainly changed nothing.
+    /// Whether a commit with this failure has certainly changed nothing.
     pub(crate) fn committing_is_refused(&self) -> bool {
         matches!(self.fault, Fault::Conflict | Fault::Gone | Fault::Deadlock)
     }
 
-    /// As the error of a commit that was sent.
+    /// Converts to the error of a commit that was sent.
     pub(crate) fn committing(self) -> Error {
         match self.fault {
             Fault::Deadlock => Error::Deadlock,

@@ -31,14 +31,13 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::task::{AbortHandle, JoinHandle};
 
-/// How often a transaction that may hold locks says that it lives.
+/// Interval of heartbeats of a transaction that may hold locks.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// One attempt a call: the waiting is ours, at most about 1 s of it is the
-/// store's.
+/// One attempt per call: this crate retries, and the store waits at most about 1 s per attempt.
 const ONE_ATTEMPT: Backoff = Backoff::no_jitter_backoff(1, 1, 0);
 
-/// What to ask of the library.
+/// A call of the library.
 pub(crate) enum Call {
     /// Lock the keys and return their values.
     Lock(Vec<Vec<u8>>),
@@ -46,11 +45,11 @@ pub(crate) enum Call {
     Write(Vec<Mutation>),
 }
 
-/// The framed values of the keys that exist, of [`Call::Lock`] only.
+/// Framed values of the existing keys; for [`Call::Lock`] only.
 pub(crate) type Outcome = Result<HashMap<Vec<u8>, Vec<u8>>, Failure>;
 
-/// Stands in the task of a call. The count is of calls that nobody waits for
-/// any more and that still wait in the store.
+/// A guard in the task of a call. Counts calls that were abandoned by their callers and still wait
+/// in the store.
 struct Running {
     abandoned: AtomicBool,
     count: Arc<AtomicUsize>,
@@ -91,7 +90,7 @@ async fn heartbeats(slot: Arc<Mutex<Transaction>>, dead: Arc<AtomicBool>) {
 }
 
 impl Holder {
-    /// Begins a transaction, at a start timestamp of now.
+    /// Begins a transaction with a new start timestamp.
     pub(crate) async fn begin(client: TransactionClient) -> Result<Holder, Failure> {
         let options = TransactionOptions::new_pessimistic()
             .drop_check(CheckLevel::None)
@@ -116,17 +115,17 @@ impl Holder {
         })
     }
 
-    /// Too old to take its first lock: that would expire soon.
+    /// Whether it is too old to take its first lock, which would expire soon.
     pub(crate) fn stale(&self) -> bool {
         self.started.elapsed() > HEARTBEAT
     }
 
-    /// Its locks may have expired.
+    /// Whether its locks may have expired.
     pub(crate) fn dead(&self) -> bool {
         self.dead.load(Ordering::Acquire)
     }
 
-    /// Starts a call; there must be none pending.
+    /// Starts a call. No call may be pending.
     pub(crate) fn start(&mut self, handle: &Handle, call: Call, abandoned: &Arc<AtomicUsize>) {
         let slot = self.slot.clone();
         let running = Arc::new(Running {
@@ -150,7 +149,7 @@ impl Holder {
         }));
     }
 
-    /// The call that was started and not taken in.
+    /// The call that was started and whose outcome was not recorded.
     pub(crate) fn pending(&mut self) -> Option<&mut JoinHandle<Outcome>> {
         self.pending.as_mut()
     }
@@ -164,7 +163,7 @@ impl Holder {
         }
     }
 
-    /// The pending call has ended.
+    /// Records that the pending call has ended.
     pub(crate) fn ended(&mut self) {
         self.pending = None;
     }
@@ -182,7 +181,7 @@ impl Holder {
         })
     }
 
-    /// Commits what was buffered. `keys` are all that it locked.
+    /// Commits the buffered writes. `keys` are all keys that it locked.
     pub(crate) async fn commit(self, keys: Vec<Vec<u8>>) -> Result<(), Failure> {
         self.beat.abort();
         let mut transaction = self.slot.lock().await;
@@ -198,9 +197,9 @@ impl Holder {
     }
 }
 
-/// Removes what a refused commit prewrote, which the library's own rollback of
-/// a pessimistic transaction leaves to expire. Had the primary been committed
-/// after all, the same requests would complete the commit.
+/// Removes the prewrites of a refused commit, which the library's own rollback of a pessimistic
+/// transaction leaves to expire. If the primary was committed after all, the same requests complete
+/// the commit.
 async fn give_up(client: &TransactionClient, owner: u64, keys: &[Vec<u8>]) {
     let (start, end) = orphans::span(keys);
     if let Err(e) = orphans::rollback(client, owner, &start, &end).await {
@@ -210,7 +209,7 @@ async fn give_up(client: &TransactionClient, owner: u64, keys: &[Vec<u8>]) {
     }
 }
 
-/// The outcome of a call's task; a panic in the library is a failure as well.
+/// Returns the outcome of a call's task. A panic in the library counts as a failure.
 pub(crate) fn outcome(joined: Result<Outcome, tokio::task::JoinError>) -> Outcome {
     joined.unwrap_or_else(|e| {
         let text = format!("the TiKV client failed: {e}");

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
 
-/// How a wait ended.
+/// Outcome of a wait.
 pub(crate) enum Waited<T> {
     Done(T),
     Deadline,
@@ -48,12 +48,12 @@ impl Io {
         })
     }
 
-    /// For tasks that go on by themselves.
+    /// Handle to spawn background tasks.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Waits for `future`, which ends by itself.
+    /// Waits for `future` without a deadline.
     pub(crate) fn run<F: Future>(&self, future: F) -> F::Output {
         blocking(|| self.handle.block_on(future))
     }
@@ -112,8 +112,7 @@ impl Io {
 
 impl Drop for Io {
     fn drop(&mut self) {
-        // Not a plain drop: that would wait, which is forbidden on a thread
-        // that runs tokio tasks.
+        // Dropping the runtime would block, which is forbidden on a thread that runs tokio tasks.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

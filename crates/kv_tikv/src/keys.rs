@@ -1,7 +1,7 @@
-//! Every byte of a key in the cluster, and of the frame around a value.
+//! The encoding of keys in the cluster, and of the frame around values.
 //!
-//! The same is written for people in `docs/formats.md`, "TiKV keys"; the tests
-//! below print keys, so that a change cannot pass unseen.
+//! `docs/formats.md`, "TiKV keys", documents it; the tests below print keys, so that every change
+//! shows.
 //!
 //! ```text
 //! key   = 'p' num(tenant) area rest
@@ -22,16 +22,14 @@
 //! 1. Byte order of `num` is numeric order and no `num` is a prefix of
 //!    another, so keys sort by (tenant, area, group, partition, space, key)
 //!    and every group, partition and space is one contiguous range.
-//! 2. The engine's key stands last and needs no escaping. (TiKV escapes the
-//!    whole key once more, by itself.)
+//! 2. The engine's key comes last and needs no escaping. (TiKV itself escapes the complete key.)
 //! 3. No value is empty: TiKV cannot tell an empty value from none.
 //! 4. The first byte is neither TiDB's ('m', 't') nor one of API V2's modes
 //!    ('r', 'x'), so that a cluster may be shared.
 
 use porpoise_kv::{CounterId, Error, Result, SpaceDurability, SpaceId, SpaceSpec, prefix_end};
 
-/// The version of the key layout that this program writes, and the newest it
-/// can read.
+/// Version of the key layout that this program writes, and the newest that it can read.
 pub const KEY_FORMAT_VERSION: u32 = 1;
 
 const FIRST: u8 = b'p';
@@ -49,8 +47,7 @@ const PLAIN: u8 = 0x01;
 const FLAG_MEMORY: u8 = 1;
 const FLAG_POINT_LOOKUPS: u8 = 2;
 
-/// Bytes in front of the engine's key at most: 'p', tenant, area, group,
-/// partition, space.
+/// Maximum number of bytes before the engine's key: 'p', tenant, area, group, partition, space.
 pub(crate) const LONGEST_PREFIX: usize = 1 + 5 + 1 + 9 + 5 + 9;
 
 /// Appends `num(n)`.
@@ -60,7 +57,7 @@ fn put_num(out: &mut Vec<u8>, n: u64) {
     out.extend(n.to_be_bytes().iter().skip(skip));
 }
 
-/// Takes a `num` off the front; `None` when there is no well-formed one.
+/// Removes a `num` from the front; `None` if it is malformed.
 fn take_num(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (&len, rest) = bytes.split_first()?;
     let (digits, rest) = rest.split_at_checked(usize::from(len))?;
@@ -96,27 +93,27 @@ impl Layout {
         key
     }
 
-    /// Where the layout version stands.
+    /// Key of the layout version.
     pub(crate) fn version(&self) -> Vec<u8> {
         self.meta(META_VERSION)
     }
 
-    /// Where the next space id stands.
+    /// Key of the next space id.
     pub(crate) fn next_space(&self) -> Vec<u8> {
         self.meta(META_NEXT_SPACE)
     }
 
-    /// Where a space's specification stands.
+    /// Key of a space's specification.
     pub(crate) fn spec(&self, space: SpaceId) -> Vec<u8> {
         self.meta_num(META_SPEC, space.0)
     }
 
-    /// Where it stands that a space was dropped and its rows may remain.
+    /// Key of the record that a space was dropped and its rows may remain.
     pub(crate) fn dropped(&self, space: SpaceId) -> Vec<u8> {
         self.meta_num(META_DROPPED, space.0)
     }
 
-    /// Where a counter's next id stands.
+    /// Key of a counter's next id.
     pub(crate) fn counter(&self, counter: CounterId) -> Vec<u8> {
         self.meta_num(META_COUNTER, counter.0)
     }
@@ -131,15 +128,14 @@ impl Layout {
         (self.meta(META_DROPPED), self.meta(META_DROPPED + 1))
     }
 
-    /// The space that a key of [`Layout::specs`] or [`Layout::all_dropped`]
-    /// is about.
+    /// Returns the space of a key in [`Layout::specs`] or [`Layout::all_dropped`].
     pub(crate) fn space_of_meta(&self, key: &[u8]) -> Option<SpaceId> {
         let item = key.strip_prefix(self.tenant.as_slice())?;
         let (space, rest) = take_num(item.get(2..)?)?;
         rest.is_empty().then_some(SpaceId(space))
     }
 
-    /// What stands in front of every key of a space.
+    /// Prefix of all keys of a space.
     pub(crate) fn rows(&self, space: SpaceId, spec: &SpaceSpec) -> Vec<u8> {
         let mut key = self.tenant.clone();
         key.push(ROWS);
@@ -150,13 +146,13 @@ impl Layout {
     }
 }
 
-/// The least key above all that start with `prefix`. Prefixes here start with
-/// 'p', so there always is one.
+/// Returns the least key above all that start with `prefix`, which exists because prefixes here
+/// start with 'p'.
 pub(crate) fn end_of(prefix: &[u8]) -> Vec<u8> {
     prefix_end(prefix).unwrap_or_else(|| vec![FIRST + 1])
 }
 
-/// Puts the frame around a value.
+/// Frames a value.
 pub(crate) fn frame(value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len() + 1);
     out.push(PLAIN);
@@ -164,7 +160,7 @@ pub(crate) fn frame(value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Takes the frame off a value.
+/// Removes the frame of a value.
 pub(crate) fn unframe(value: &[u8]) -> Result<&[u8]> {
     match value.split_first() {
         Some((&PLAIN, bytes)) => Ok(bytes),
@@ -183,7 +179,7 @@ pub(crate) fn frame_u64(n: u64) -> Vec<u8> {
     frame(&n.to_be_bytes())
 }
 
-/// Reads [`frame_u64`] back.
+/// Decodes the result of [`frame_u64`].
 pub(crate) fn unframe_u64(value: &[u8]) -> Result<u64> {
     let bytes = unframe(value)?;
     let bytes = bytes
@@ -197,7 +193,7 @@ pub(crate) fn frame_version(version: u32) -> Vec<u8> {
     frame(&version.to_be_bytes())
 }
 
-/// Reads [`frame_version`] back.
+/// Decodes the result of [`frame_version`].
 pub(crate) fn unframe_version(value: &[u8]) -> Result<u32> {
     let bytes = unframe(value)?
         .try_into()
@@ -220,7 +216,7 @@ pub(crate) fn frame_spec(spec: &SpaceSpec) -> Vec<u8> {
     frame(&bytes)
 }
 
-/// Reads [`frame_spec`] back.
+/// Decodes the result of [`frame_spec`].
 pub(crate) fn unframe_spec(value: &[u8]) -> Result<SpaceSpec> {
     let bytes = unframe(value)?;
     let parts = bytes.split_first_chunk::<8>().and_then(|(group, rest)| {

@@ -33,26 +33,26 @@ use tikv_client::transaction::Mutation;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Time for which a reported deadlock may be false: longer than a call lasts after its deadline.
 const FALSE_DEADLOCK_TIME: Duration = Duration::from_millis(1500);
-/// A lock that is free is granted even if the deadline is this near.
+/// Minimum time for a lock request: a free lock is granted even if the deadline is nearer.
 const GRACE: Duration = Duration::from_millis(250);
 
 /// A lock that the transaction has.
 pub(crate) struct Held {
     /// The newest committed value, framed.
     pub(crate) value: Option<Vec<u8>>,
-    /// Snapshots taken before the grant was taken in.
+    /// Number of snapshots taken before the grant was recorded.
     pub(crate) snapshots: u64,
     /// Whether the value differs from that at snapshot number `snapshots`.
     pub(crate) newer: Option<bool>,
 }
 
-/// For whom and how long to wait.
+/// Context of a wait: the cluster, and the limits of the wait.
 pub(crate) struct Waiter<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) client: &'a TransactionClient,
     pub(crate) cancel: &'a Cancel,
     pub(crate) deadline: Instant,
-    /// Snapshots taken so far.
+    /// Number of snapshots taken so far.
     pub(crate) snapshots: u64,
 }
 
@@ -68,7 +68,7 @@ impl Waiter<'_> {
         }
     }
 
-    /// A lock call failed: `Ok` to try again.
+    /// Decides after a failed lock call; `Ok` to retry.
     fn check_retry(
         &self,
         failure: Failure,
@@ -136,12 +136,12 @@ impl Locks {
         self.held.keys()
     }
 
-    /// Whether what is held may have expired.
+    /// Whether held locks may have expired.
     pub(crate) fn dead(&self) -> bool {
         self.holder.as_ref().is_some_and(Holder::dead)
     }
 
-    /// Gives up the library's transaction, for commit or release.
+    /// Takes the library's transaction out, for commit or release.
     pub(crate) fn take(&mut self) -> Option<Holder> {
         self.held.clear();
         self.holder.take()
@@ -164,18 +164,18 @@ impl Locks {
         Ok(values)
     }
 
-    /// Takes in the call that a passed deadline has left behind.
+    /// Waits for a call that outlived its deadline, and records its outcome.
     pub(crate) fn settle(&mut self, w: &Waiter<'_>) -> Result<()> {
         let Some(pending) = self.holder.as_mut().and_then(Holder::pending) else {
             return Ok(());
         };
         let joined = w.wait(w.deadline.max(Instant::now() + GRACE), pending)?;
-        // Its failure was reported as the time-out that it was.
+        // A failure was reported as a timeout already.
         let _ = self.record_outcome(w.snapshots, outcome(joined));
         Ok(())
     }
 
-    /// A library transaction that can take locks.
+    /// Returns a library transaction that can take locks.
     fn holder(&mut self, w: &Waiter<'_>) -> Result<&mut Holder> {
         if self.held.is_empty()
             && self.holder.as_ref().is_some_and(Holder::stale)
@@ -210,8 +210,8 @@ impl Locks {
                 if let Some(holder) = &self.holder {
                     holder.abandon();
                 }
-                // The store may still grant it. Where nothing else is held,
-                // that must not keep others waiting.
+                // The store may still grant the lock. If nothing else is held, the transaction is
+                // released, so that others need not wait for it.
                 if self.held.is_empty()
                     && let Some(holder) = self.take()
                 {
@@ -243,8 +243,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Locks and buffers writes of a transaction that holds nothing yet,
-    /// waiting as [`Locks::acquire`] does.
+    /// Locks and buffers writes of a transaction without locks, waiting as [`Locks::acquire`] does.
     pub(crate) fn write_unheld(
         &mut self,
         w: &Waiter<'_>,
@@ -261,8 +260,8 @@ impl Locks {
         }
     }
 
-    /// Locks once more and buffers writes, one call, without a second try: a
-    /// failure may have lost locks.
+    /// Locks again and buffers writes in one call, without a retry, because a failure may have lost
+    /// locks.
     pub(crate) fn write_held(&mut self, w: &Waiter<'_>, mutations: Vec<Mutation>) -> Result<()> {
         let outcome = self.write_once(w, mutations)?;
         outcome.map(|_| ()).map_err(|failure| {

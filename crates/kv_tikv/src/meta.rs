@@ -1,17 +1,15 @@
-//! Spaces and counters: what the cluster keeps about itself, changed by small
-//! transactions of the library's optimistic kind.
+//! Spaces and counters: the cluster's metadata, changed by small optimistic transactions of the
+//! library.
 //!
-//! Such a transaction reads the keys it will write and writes them; TiKV
-//! refuses it when one of them was changed in between, and it is run again.
-//! Ids stay unique when an outcome is unknown: reserving once more gives
-//! higher ones.
+//! Such a transaction reads the keys it will write and writes them; TiKV refuses it if one of them
+//! was changed in between, and it is retried. Ids stay unique after an unknown outcome: another
+//! reservation gives higher ones.
 //!
-//! Dropping a space first removes its specification and notes it among the
-//! dropped ones, in one transaction; then its rows are deleted in batches, and
-//! the note goes last. Rows are deleted by transactions, not by
-//! `unsafe_destroy_range`: that also destroys primary locks and commit records
-//! by which commits in other spaces are decided. A server that finds a note
-//! when it connects finishes the work.
+//! A drop of a space first removes its specification and adds a drop record, in one transaction.
+//! Then the rows are deleted in batches, and finally the drop record. Rows are deleted by
+//! transactions, not by `unsafe_destroy_range`, which also destroys primary locks and commit
+//! records that decide commits in other spaces. A server that finds a drop record when it connects
+//! completes the drop.
 
 use crate::cluster::Cluster;
 use crate::fault::{Failure, Fault};
@@ -29,9 +27,9 @@ use std::time::{Duration, Instant};
 use tikv_client::transaction::Mutation;
 use tikv_client::{Backoff, CheckLevel, Key, RetryOptions, TransactionClient, TransactionOptions};
 
-/// How long a change is tried again.
+/// Time for which a change is retried.
 const PATIENCE: Duration = Duration::from_secs(45);
-/// Rows that one transaction of a drop deletes at most.
+/// Maximum number of rows that one transaction of a drop deletes.
 const DELETE_BATCH: u32 = 1000;
 /// Entries of one page of specifications.
 const PAGE: u32 = 512;
@@ -45,7 +43,7 @@ fn options() -> TransactionOptions {
         })
 }
 
-/// One run of [`change`]: `Err(Ok(failure))` may be tried again.
+/// One attempt of [`change`]; `Err(Ok(failure))` may be retried.
 async fn change_once<T>(
     client: &TransactionClient,
     keys: &[Vec<u8>],
@@ -89,8 +87,8 @@ async fn change_once<T>(
     Err(Err(failure.committing()))
 }
 
-/// Reads `keys`, lets `decide` turn their values into writes of some of them
-/// and a result, and commits; again and again while others are faster.
+/// Reads `keys`, calls `decide` to turn their values into writes of some of them and a result, and
+/// commits. Retries after conflicts.
 async fn change<T>(
     client: &TransactionClient,
     keys: Vec<Vec<u8>>,
@@ -128,7 +126,7 @@ fn value(values: &[Option<Vec<u8>>], i: usize) -> Option<&[u8]> {
     values.get(i).and_then(Option::as_deref)
 }
 
-/// Writes the layout version into a new cluster, or checks that of an old one.
+/// Writes the layout version into a new cluster, or checks that of an existing one.
 pub(crate) async fn open(client: &TransactionClient, layout: &Layout, tenant: u32) -> Result<()> {
     let key = layout.version();
     change(client, vec![key.clone()], |values| match value(values, 0) {
@@ -183,7 +181,7 @@ impl Cluster {
             return Err(Error::Ended);
         }
         self.io.run(async {
-            // One at a time in this process: they would only hold each other up.
+            // One at a time in this process, because concurrent changes would conflict.
             let _turn = self.meta_turn.lock().await;
             future.await
         })
@@ -288,7 +286,7 @@ impl Cluster {
             Ok((vec![put(key.clone(), frame_u64(unused.start.max(1)))], true))
         }));
         match done {
-            // The caller counts them as lost, which they may be.
+            // The ids may be lost, so the caller counts them as lost.
             Err(Error::Unknown(_)) => Ok(false),
             other => other,
         }
@@ -310,8 +308,8 @@ impl Cluster {
         }))
     }
 
-    /// The prefix of every key of a space; read from the cluster for a space that is not
-    /// known here.
+    /// Returns the prefix of all keys of a space, which is read from the cluster if this server
+    /// does not know the space.
     pub(crate) fn prefix(&self, space: SpaceId, cancel: &Cancel) -> Result<Arc<[u8]>> {
         if let Some(prefix) = self.spaces.get(space) {
             return Ok(prefix);

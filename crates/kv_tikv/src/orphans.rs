@@ -16,18 +16,18 @@ use std::time::Duration;
 use tikv_client::transaction::ResolveLocksOptions;
 use tikv_client::{Timestamp, TimestampExt, TransactionClient};
 
-/// Locks live for 20 s from the start of their transaction, unless its primary
-/// lock is prolonged, which an orphan's is not.
+/// Age from which a lock has certainly expired. Locks live for 20 s from the start of their
+/// transaction unless its primary lock is prolonged, which an orphan's is not.
 const EXPIRED: Duration = Duration::from_secs(30);
-/// Until then, between two looks.
+/// Pause between two checks until then.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Locks looked at in one go.
+/// Number of locks that one request scans.
 const BATCH: u32 = 1024;
-/// Regions with locks of one transaction at most, in one go.
+/// Maximum number of rounds, one per region with locks of the transaction.
 const ROUNDS: usize = 64;
 
-/// Removes the locks that a transaction without a primary lock has in
-/// `start..end`, if they have expired; otherwise waits a little.
+/// Removes the locks of a transaction without a primary lock in `start..end`, if they have expired;
+/// otherwise pauses briefly.
 pub(crate) async fn remove(
     client: &TransactionClient,
     owner: u64,
@@ -44,7 +44,7 @@ pub(crate) async fn remove(
     rollback(client, owner, start, end).await
 }
 
-/// Rolls back what transaction `owner` has locked in `start..end`.
+/// Rolls back the locks of transaction `owner` in `start..end`.
 pub(crate) async fn rollback(
     client: &TransactionClient,
     owner: u64,
@@ -68,7 +68,7 @@ pub(crate) async fn rollback(
     Ok(())
 }
 
-/// The least range that has all of `keys`.
+/// Returns the smallest range that contains all `keys`.
 pub(crate) fn span(keys: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>) {
     let start = keys.iter().min().cloned().unwrap_or_default();
     let mut end = keys.iter().max().cloned().unwrap_or_default();

@@ -15,21 +15,20 @@ use tikv_client::{
     Backoff, CheckLevel, RetryOptions, Snapshot, Timestamp, TransactionClient, TransactionOptions,
 };
 
-/// Keys of one request at most.
+/// Maximum number of keys of one request.
 pub(crate) const BATCH_KEYS: usize = 1024;
-/// Keys of the first request, and of one that locks: before anything is known
-/// of the size of the values.
+/// Maximum number of keys of a first or locking request, when the size of values is unknown.
 pub(crate) const FIRST_KEYS: usize = 256;
-/// Bytes that an answer should have at most; TiKV sends up to 10 MiB.
+/// Target size of a reply; TiKV sends up to 10 MiB.
 const ANSWER_BYTES: usize = 4 << 20;
-/// Bytes of keys of one request at most.
+/// Maximum bytes of keys of one request.
 const BATCH_BYTES: usize = 512 * 1024;
 
-/// How long a read waits for orphaned locks to expire.
+/// Maximum time that a read waits for orphaned locks to expire.
 const ORPHANS: Duration = Duration::from_secs(45);
-/// Waits of 2 to 500 ms, 31 s in all.
+/// Backoff on locks: 2 to 500 ms, 31 s in all.
 const LOCKED: Backoff = Backoff::no_jitter_backoff(2, 500, 70);
-/// Waits of 2 to 500 ms, 4.5 s in all, while regions move or stores restart.
+/// Backoff while regions move or stores restart: 2 to 500 ms, 4.5 s in all.
 pub(crate) const REGION: Backoff = Backoff::no_jitter_backoff(2, 500, 16);
 
 fn snapshot(client: &TransactionClient, ts: &Timestamp) -> Snapshot {
@@ -42,7 +41,7 @@ fn snapshot(client: &TransactionClient, ts: &Timestamp) -> Snapshot {
     client.snapshot(ts.clone(), options)
 }
 
-/// Splits keys into batches of so many keys and [`BATCH_BYTES`] at most.
+/// Splits keys into batches of at most `most` keys and [`BATCH_BYTES`].
 pub(crate) fn batches(keys: Vec<Vec<u8>>, most: usize) -> Vec<Vec<Vec<u8>>> {
     let mut out = Vec::new();
     let mut batch = Vec::new();
@@ -61,7 +60,7 @@ pub(crate) fn batches(keys: Vec<Vec<u8>>, most: usize) -> Vec<Vec<Vec<u8>>> {
     out
 }
 
-/// Counts how long a read has been held up by orphaned locks.
+/// Measures the time for which orphaned locks delay a read.
 struct Patience(Instant);
 
 impl Patience {
@@ -69,7 +68,7 @@ impl Patience {
         Patience(Instant::now() + ORPHANS)
     }
 
-    /// `Ok` when the read should be tried again.
+    /// Returns `Ok` if the read should be retried.
     async fn after(
         &self,
         client: &TransactionClient,
@@ -115,7 +114,7 @@ pub(crate) async fn get_many(
     Ok(found)
 }
 
-/// At least one and at most `most` keys off the front, within [`BATCH_BYTES`].
+/// Splits at least one and at most `most` keys off the front, within [`BATCH_BYTES`].
 fn split(keys: &[Vec<u8>], most: usize) -> (&[Vec<u8>], &[Vec<u8>]) {
     let mut bytes = 0;
     let fitting = keys.iter().take(most.max(1)).take_while(|key| {
@@ -131,7 +130,7 @@ async fn get_batch(
     ts: &Timestamp,
     keys: &[Vec<u8>],
 ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
-    // A new snapshot each time: it keeps what it has read.
+    // A new snapshot each time, because it caches what it has read.
     let mut snapshot = snapshot(client, ts);
     if let [key] = keys {
         let value = snapshot.get(key.clone()).await?;
@@ -144,8 +143,7 @@ async fn get_batch(
     Ok(pairs.map(|pair| (Vec::from(pair.0), pair.1)).collect())
 }
 
-/// At most `limit` pairs of `start..end` at `ts`, from the one end or from the
-/// other, values framed.
+/// Reads at most `limit` pairs of `start..end` at `ts`, from either end, with framed values.
 pub(crate) async fn page(
     client: &TransactionClient,
     ts: &Timestamp,

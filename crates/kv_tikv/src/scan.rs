@@ -17,7 +17,7 @@ use tikv_client::{Timestamp, TransactionClient};
 
 const FIRST_PAGE: u32 = 64;
 const LARGEST_PAGE: u32 = 1024;
-/// Bytes that a page should have at most.
+/// Target size of a page in bytes.
 const PAGE_BYTES: usize = 1 << 20;
 
 /// A range in keys of the cluster.
@@ -29,7 +29,7 @@ pub(crate) struct KeyRange {
     pub(crate) reverse: bool,
 }
 
-/// Where to read.
+/// Source of a scan: the cluster and the timestamp.
 pub(crate) struct Source<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) client: &'a TransactionClient,
@@ -158,8 +158,8 @@ impl Source<'_> {
     }
 }
 
-/// Calls `each` for the union of both, in order, until it says no; own writes
-/// win, own deletions hide.
+/// Calls `each` for the union of committed pairs and own writes, in order, until it ends the scan.
+/// Own writes replace pairs, own deletions hide them.
 fn merge(
     pairs: &[(Vec<u8>, Vec<u8>)],
     own: Vec<(&[u8], Option<&[u8]>)>,

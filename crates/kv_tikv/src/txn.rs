@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tikv_client::{Timestamp, TimestampExt, TransactionClient};
 
-/// How long an explicit rollback waits for its locks to be gone.
+/// Maximum time that an explicit rollback waits for the release of its locks.
 const RELEASE_WAIT: Duration = Duration::from_secs(1);
 
 pub(crate) struct TikvTxn {
@@ -29,7 +29,7 @@ pub(crate) struct TikvTxn {
     client: TransactionClient,
     options: TxnOptions,
     snapshot: Option<Timestamp>,
-    /// Snapshots taken so far.
+    /// Number of snapshots taken so far.
     snapshots: u64,
     pinned: bool,
     writes: Writes,
@@ -67,7 +67,7 @@ impl TikvTxn {
         Ok(())
     }
 
-    /// Ends the transaction if the error does.
+    /// Ends the transaction if the error requires it.
     fn failed(&mut self, e: Error) -> Error {
         if e.ends_transaction() {
             self.end();
@@ -167,7 +167,7 @@ impl TikvTxn {
         }
     }
 
-    /// Finds out for held keys whether they are newer than the snapshot.
+    /// Determines which held keys are newer than the snapshot.
     fn compare_with_snapshot(&mut self, keys: &[Vec<u8>]) -> Result<()> {
         let Some(snapshot) = self.snapshot.clone() else {
             return Ok(());
@@ -339,8 +339,8 @@ impl Txn for TikvTxn {
     }
 
     fn unlock(&mut self, _keys: &[Key<'_>], _since: StatementMark) {
-        // The library can let go of a single lock only by failing to take
-        // another one. They are held to the end, as the contract allows.
+        // The library can release a single lock only by failing to take another one. Locks are held
+        // to the end, as the contract allows.
     }
 
     fn put(&mut self, key: Key<'_>, value: &[u8], check: Check) -> Result<()> {
@@ -393,8 +393,8 @@ impl Txn for TikvTxn {
         if let Some(mut holder) = self.locks.take() {
             let waits_on = holder.pending().is_some();
             let release = holder.release(self.cluster.io.handle());
-            // Others may have the keys as soon as the caller hears of the end;
-            // where the store does not answer, it goes on in the background.
+            // Others can lock the keys as soon as the caller learns of the end. If the store does
+            // not respond, the release continues in the background.
             if !waits_on {
                 let _ = self.cluster.io.within(RELEASE_WAIT, release);
             }

@@ -11,28 +11,28 @@ use porpoise_kv::{Check, SpaceId, StatementMark};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// What is counted for a write beside key and value.
+/// Accounted bytes of a write without its key and value.
 const OVERHEAD: usize = 64;
 
 struct Write {
     key: Vec<u8>,
     space: SpaceId,
-    /// `None` deletes.
+    /// The value; `None` for a deletion.
     value: Option<Vec<u8>>,
     check: Check,
     /// The snapshot's timestamp when the write was made.
     snapshot: Option<u64>,
 }
 
-/// A key's last write, and what is to be checked about it.
+/// A key's last write, and the checks that it requires.
 pub(crate) struct Final<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) space: SpaceId,
     pub(crate) value: Option<&'a [u8]>,
-    /// With [`Check::FirstCommitter`] by any write that stands: the earliest
-    /// snapshot of those. The caller decided by what it saw there.
+    /// If any remaining write has [`Check::FirstCommitter`], the earliest snapshot of those writes,
+    /// since which the key must be unchanged.
     pub(crate) unchanged_since: Option<u64>,
-    /// Every write that stands says that another key's lock covers it.
+    /// Whether all remaining writes are [`Check::Blind`].
     pub(crate) blind: bool,
 }
 
@@ -57,12 +57,12 @@ impl Writes {
         self.log.is_empty()
     }
 
-    /// Bytes of keys and values, and what keeping them costs.
+    /// Accounted bytes of keys and values, with overhead.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What a write would add to [`Writes::bytes`].
+    /// Bytes that a write would add to [`Writes::bytes`].
     pub(crate) fn cost(key: &[u8], value: Option<&[u8]>) -> usize {
         cost(key, value)
     }
@@ -115,7 +115,7 @@ impl Writes {
             })
     }
 
-    /// Takes back the writes from `mark` on.
+    /// Rolls back the writes since `mark`.
     pub(crate) fn rollback_to(&mut self, mark: StatementMark) {
         while self.log.len() as u64 > mark.0 {
             let Some(write) = self.log.pop() else { return };

@@ -1,22 +1,18 @@
-//! Keys that live in memory only: those whose policy says `cache_only`.
+//! The memory cache, for keys whose policy is `cache_only`.
 //!
-//! One bounded cache for all memcached listeners of the server; never on disk, and
-//! empty after a restart. An item is dropped when room is needed for another,
-//! those first that were neither stored nor asked for lately. The store is
-//! `quick_cache`, sharded, with a policy like Clock-PRO.
+//! One bounded cache for all memcached listeners of the server; never on disk, and empty after a
+//! restart. When it is full, items that were neither stored nor read recently are evicted first.
+//! The store is `quick_cache`, sharded, with a policy like Clock-PRO.
 //!
-//! Changes of one key take turns by a lock chosen by the key's hash, so that
-//! reading an item, deciding and storing is one step for other commands. Reads
-//! take no such lock.
+//! Changes of a key are serialised by a lock chosen by the key's hash, so that read-modify-write is
+//! atomic. Reads take no such lock.
 //!
 //! Invariants:
-//! 1. Keys, values and [`OVERHEAD`] per item never come to more than the
-//!    capacity.
-//! 2. An item that could not be kept for its size alone is refused, and what
-//!    its key held is gone, as memcached does it: no older value is shown for
-//!    a newer one that was lost.
-//! 3. A version is never given to two contents of one key while the server
-//!    runs, and, as it begins at the clock, hardly ever over a restart.
+//! 1. Keys, values and [`OVERHEAD`] per item together never exceed the capacity.
+//! 2. An item too large for the cache is refused, and the key's old item is removed, as in
+//!    memcached: a read never returns an older value in place of a newer one that was lost.
+//! 3. While the server runs, a version is never given to two contents of one key. Versions start at
+//!    the clock's time, so they practically never repeat across a restart.
 //! 4. Versions stay below 2^53 (transactions.md, rule 31).
 //!
 //! Rejected: an exact LRU list, which turns every read into a write of shared
@@ -32,9 +28,9 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes of an item besides key and value.
+/// Accounted size of an item in bytes, besides key and value.
 pub const OVERHEAD: usize = 96;
-/// Locks of changes.
+/// Number of locks for changes.
 const LOCKS: usize = 256;
 
 /// An item.
@@ -44,14 +40,14 @@ pub struct Item {
     pub value: Arc<[u8]>,
     /// The client's flags.
     pub flags: u32,
-    /// Seconds since 1970 at which it is gone; 0: never.
+    /// Expiry time in seconds since 1970; 0: never.
     pub expires: i64,
-    /// Its CAS value.
+    /// The item's CAS value.
     pub version: u64,
 }
 
 impl Item {
-    /// Whether it is gone at `now`, in seconds since 1970.
+    /// Whether the item has expired at `now`, in seconds since 1970.
     pub fn expired(&self, now: i64) -> bool {
         self.expires != 0 && self.expires <= now
     }
@@ -60,11 +56,11 @@ impl Item {
 /// Change of an item.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// It stays.
+    /// The item is left unchanged.
     Keep,
-    /// It is removed.
+    /// The item is removed.
     Remove,
-    /// A new value, with a new version.
+    /// The item is stored, with a new version.
     Put {
         /// The value.
         value: Arc<[u8]>,
@@ -72,14 +68,14 @@ pub enum Step {
         flags: u32,
         /// Seconds since 1970; 0: never.
         expires: i64,
-        /// The version it is to have, instead of a new one.
+        /// Version to store in place of a new one.
         version: Option<u64>,
     },
-    /// A new moment of expiry; the version stays.
+    /// The expiry time is replaced; the version stays.
     Touch(i64),
 }
 
-/// The value is larger than the cache can hold in one piece.
+/// The value is too large for one item of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
@@ -96,7 +92,7 @@ fn weight(key: usize, value: usize) -> u64 {
     (key + value + OVERHEAD) as u64
 }
 
-/// Counts items that are dropped for want of room.
+/// Counts evictions.
 #[derive(Clone, Copy, Debug)]
 struct CountEvictions;
 
@@ -112,10 +108,10 @@ impl Lifecycle<Box<[u8]>, Item> for CountEvictions {
 
 type Items = Store<Box<[u8]>, Item, Weight, RandomState, CountEvictions>;
 
-/// The cache; see the module. Its memory is taken as items come.
+/// The cache; see the module. Memory is allocated as items are stored.
 pub struct Cache {
     capacity: u64,
-    /// Longest value in bytes that must fit.
+    /// Maximum length of a value in bytes.
     max_value: usize,
     items: OnceLock<Items>,
     locks: Box<[Mutex<()>]>,
@@ -130,7 +126,7 @@ impl std::fmt::Debug for Cache {
 }
 
 impl Cache {
-    /// A cache of `capacity` bytes for values of up to `max_value` bytes.
+    /// Creates a cache of `capacity` bytes for values of up to `max_value` bytes.
     pub fn new(capacity: u64, max_value: usize, clock: &dyn Clock) -> Cache {
         let start = u64::try_from(clock.unix_micros()).unwrap_or(1).max(1);
         Cache {
@@ -145,7 +141,7 @@ impl Cache {
 
     fn items(&self) -> &Items {
         self.items.get_or_init(|| {
-            // A shard holds several of the largest values.
+            // A shard holds several values of maximum size.
             let largest = weight(250, self.max_value) * 4;
             let shards = (self.capacity / largest).clamp(1, 16);
             let shards = 1 << shards.ilog2();
@@ -154,14 +150,14 @@ impl Cache {
                 .weight_capacity(self.capacity)
                 .estimated_items_capacity(estimate)
                 .shards(shards)
-                // Half of the room is for what came last, asked for or not.
+                // Half of the capacity is for recently stored items, whether read or not.
                 .hot_allocation(0.5)
                 .build();
             match options {
                 Ok(options) => {
                     Store::with_options(options, Weight, self.hash.clone(), CountEvictions)
                 }
-                // Both figures are given: it does not come to this.
+                // Unreachable: the builder fails only if one of the two sizes is missing.
                 Err(_) => Store::with(
                     estimate,
                     self.capacity,
@@ -173,8 +169,7 @@ impl Cache {
         })
     }
 
-    /// The item of a key, if there is one that has not expired at `now`, in
-    /// seconds since 1970.
+    /// Returns the item of a key, unless it has expired at `now`, in seconds since 1970.
     pub fn get(&self, key: &[u8], now: i64) -> Option<Item> {
         let item = self.items.get()?.get(key)?;
         (!item.expired(now)).then_some(item)
@@ -184,7 +179,7 @@ impl Cache {
     /// Returns the result of `decide`, and the version of the item that was put.
     ///
     /// # Errors
-    /// What was to be put is too large; the key holds nothing then.
+    /// The new value is too large; the key has no item then.
     pub fn change<R>(
         &self,
         key: &[u8],
@@ -235,7 +230,7 @@ impl Cache {
         Ok((result, version))
     }
 
-    /// Whether an item of that size can be kept at all.
+    /// Whether an item of that size fits into a shard.
     fn fits(&self, items: &Items, key: usize, value: usize) -> bool {
         weight(key, value) <= items.shard_capacity() / 4
     }
@@ -245,21 +240,21 @@ impl Cache {
         Some(self.locks.get(hash % LOCKS)?.lock())
     }
 
-    /// Drops everything.
+    /// Removes all items.
     pub fn clear(&self) {
         if let Some(items) = self.items.get() {
             items.clear();
         }
     }
 
-    /// Items there are, and the bytes they count as; expired ones included.
+    /// Returns the number of items and their accounted bytes, expired ones included.
     pub fn size(&self) -> (u64, u64) {
         self.items
             .get()
             .map_or((0, 0), |items| (items.len() as u64, items.weight()))
     }
 
-    /// The most bytes.
+    /// Returns the capacity in bytes.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }

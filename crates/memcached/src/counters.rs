@@ -1,5 +1,5 @@
-//! The table of the listeners' counters: to add one, add a line, and one of [`STATS`] if `stats`
-//! reports it.
+//! The table of the listeners' counters. To add a counter, add a line here, and one to [`STATS`] if
+//! `stats` reports it.
 
 porpoise_base::counters! {
     GetHit: "porpoise_memcached_commands_total", "command=\"get\",result=\"hit\"", "Commands of the memcached listeners; for the get family, keys.";

@@ -31,8 +31,9 @@ impl Found {
     }
 }
 
-/// The row of a listener, with the columns [`key_columns`]. `None`: it is of a table that an
-/// account with these rights may not read, so it does not learn whether the key has a row.
+/// Returns a listener's row, with the columns [`key_columns`]; `None` if the key maps to a table
+/// that an account with these rights may not read, so that the account cannot learn whether the row
+/// exists.
 pub(crate) fn resolve(shared: &ListenerState, key: &[u8], rights: &Rights) -> Option<Vec<Value>> {
     let current = shared.mapping.load();
     let mapping = &current.mapping;
@@ -141,8 +142,8 @@ fn read(shared: &ListenerState, container: &Container, key: &[u8], now: i64) -> 
 }
 
 impl Container {
-    /// The key columns with their values, as `a=1, b=x`; `None` where the key
-    /// has another number of parts.
+    /// Formats the key columns with their values, as `a=1, b=x`; `None` if the key has another
+    /// number of parts.
     fn key_values(&self, key: &[u8]) -> Option<String> {
         let pieces = self.pieces(key).ok()?;
         let mut texts = Vec::with_capacity(pieces.len());

@@ -1,7 +1,7 @@
-//! Item metadata: properties of items that have no column. Meta commands mark an item as stale,
-//! let one client recache it, make placeholders of items that a client is fetching, choose
-//! versions, and read the time of the last access. All of it lies in memory, none of it costs a
-//! write to a row, and a restart loses it, as it makes memcached lose everything.
+//! Item metadata: properties of items that have no column. Meta commands mark an item as stale, let
+//! one client recache it, create placeholders for items that a client is fetching, set versions,
+//! and read the time of the last access. All of it is in memory: it costs no write to a row, and a
+//! restart loses it, as a restart of memcached loses everything.
 //!
 //! An entry belongs to a primary key of a table and to one version of the row: a write of the row
 //! through any protocol invalidates it. A placeholder (version 0) belongs to the absence of the
@@ -12,12 +12,12 @@
 //!    were not used lately are dropped to make room. A mark is never dropped for another: where
 //!    there is no room the command falls back to a safe behaviour (an item that cannot be marked
 //!    as stale is deleted, a placeholder is not made, a chosen version is refused).
-//! 2. A read that concerns no mark pays one load as long as there are none.
+//! 2. While there are no marks, a read costs one atomic load.
 //! 3. Access times are recorded only after the first command that asked for them.
-//! 4. What a change means for a mark is settled after its commit: one that is
-//!    rolled back leaves the mark as it was.
-//! 5. An entry is found by 128 bits of keyed hash: keys of the same hash would
-//!    also need the same version to be taken for each other.
+//! 4. A change of a mark is applied after the commit of the item's change; a rollback leaves the
+//!    mark unchanged.
+//! 5. An entry is identified by a keyed hash of 128 bits. Two keys would be confused only if both
+//!    their hashes and their row versions were equal.
 //!
 //! Rejected: columns for this in `ndbmemcache.kv` (a write for every read), and
 //! vivifying `mg` by inserting an empty row, which SQL would see and a table
@@ -30,22 +30,22 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
-/// Most marks.
+/// Maximum number of marks.
 pub const MOST_MARKS: usize = 1 << 18;
-/// Most access times.
+/// Maximum number of access times.
 pub const MOST_ACCESSES: usize = 1 << 18;
 const SHARDS: usize = 16;
 
-/// Names an item: table and primary key, hashed.
+/// Identifies an item: hash of table and primary key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ItemId(u64, u64);
 
-/// Metadata of an item of interest.
+/// Metadata of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// The version of the row that this is about; 0: there is none.
+    /// Version of the row to which this belongs; 0: a placeholder without a row.
     pub version: u64,
-    /// Its value is out of date.
+    /// Whether the value is out of date.
     pub stale: bool,
     /// A client has been told to recache it.
     pub sent: bool,
@@ -64,11 +64,11 @@ impl Mark {
 /// Change of an item's mark, applied once the change of the item is committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetadataUpdate {
-    /// The item; `None`: its mark stays as it is.
+    /// The item; `None`: its mark is left unchanged.
     pub id: Option<ItemId>,
-    /// The version that the change gave it; 0: it is gone.
+    /// Version that the change gave the row; 0: the row was deleted.
     pub version: u64,
-    /// It is stale.
+    /// Whether the item is stale.
     pub stale: bool,
     /// A client has been told to recache it.
     pub sent: bool,
@@ -96,12 +96,12 @@ pub struct ItemMetadata {
     shards: Vec<Mutex<Shard>>,
     marks: AtomicUsize,
     tracks: AtomicBool,
-    /// The second in which ended placeholders were dropped last.
+    /// Second of the last sweep of expired placeholders.
     swept: AtomicI64,
 }
 
 impl ItemMetadata {
-    /// Empty.
+    /// Creates empty metadata.
     pub fn new() -> ItemMetadata {
         ItemMetadata {
             seeds: (RandomState::default(), RandomState::default()),
@@ -112,7 +112,7 @@ impl ItemMetadata {
         }
     }
 
-    /// The name of an item.
+    /// Computes the id of an item.
     pub fn id(&self, table: TableId, primary: &[u8]) -> ItemId {
         ItemId(
             self.seeds.0.hash_one((table, primary)),
@@ -125,7 +125,7 @@ impl ItemMetadata {
         Some(act(&mut self.shards.get(at)?.lock()))
     }
 
-    /// Whether there are marks at all.
+    /// Whether any marks exist.
     #[inline]
     pub fn any_marks(&self) -> bool {
         self.marks.load(Ordering::Relaxed) != 0
@@ -137,14 +137,14 @@ impl ItemMetadata {
         self.tracks.load(Ordering::Relaxed)
     }
 
-    /// Records access times from now on.
+    /// Starts recording access times.
     pub fn track_accesses(&self) {
         if !self.tracks_accesses() {
             self.tracks.store(true, Ordering::Relaxed);
         }
     }
 
-    /// The mark of a row of this version.
+    /// Returns the mark of a row of this version.
     pub fn mark(&self, id: ItemId, version: u64) -> Option<Mark> {
         if !self.any_marks() {
             return None;
@@ -153,7 +153,7 @@ impl ItemMetadata {
         (found.version == version).then_some(found)
     }
 
-    /// The version that a row shows.
+    /// Returns the version that replies report for a row.
     #[inline]
     pub fn shown(&self, id: impl FnOnce() -> ItemId, version: u64) -> u64 {
         if !self.any_marks() {
@@ -163,13 +163,13 @@ impl ItemMetadata {
         mark.map(|m| m.shown).filter(|s| *s != 0).unwrap_or(version)
     }
 
-    /// The placeholder in place of a row that is not there.
+    /// Returns the placeholder of an absent row, unless it has expired.
     pub fn placeholder(&self, id: ItemId, now: i64) -> Option<Mark> {
         self.mark(id, 0).filter(|mark| mark.is_placeholder(now))
     }
 
-    /// Changes the mark of a row of this version, or makes one; false where
-    /// there is no room for it.
+    /// Changes the mark of a row of this version, or creates one. Returns false if the table of
+    /// marks is full.
     pub fn change(&self, id: ItemId, version: u64, act: impl FnOnce(&mut Mark)) -> bool {
         let done = self.with(id, |shard| {
             let room = shard.marks.len() < MOST_MARKS / SHARDS;
@@ -192,13 +192,12 @@ impl ItemMetadata {
         done.unwrap_or(false)
     }
 
-    /// Makes a placeholder where there is none: true and itself where it was
-    /// made, false and the one that is there, or nothing where there is no
-    /// room.
+    /// Creates a placeholder if there is none. Returns true and the new placeholder, or false and
+    /// the existing one; `None` if the table of marks is full.
     pub fn vivify(&self, id: ItemId, now: i64, new: Mark) -> Option<(bool, Mark)> {
         let mut held = None;
         let room = self.change(id, 0, |mark| {
-            // A mark made just now has no version to show.
+            // `shown` is 0 in a mark that was just created.
             if mark.shown != 0 && mark.is_placeholder(now) {
                 held = Some((false, *mark));
             } else {
@@ -206,7 +205,7 @@ impl ItemMetadata {
                 held = Some((true, new));
             }
         });
-        // Once a second: going over all marks is no small work.
+        // At most once a second, because a sweep visits all marks.
         if !room && self.swept.swap(now, Ordering::Relaxed) != now {
             self.sweep(now);
         }
@@ -220,12 +219,11 @@ impl ItemMetadata {
             won = !mark.sent;
             mark.sent = true;
         });
-        // Without room every client is chosen: more work, nothing wrong.
+        // If the table is full, every client is chosen: redundant work, but correct.
         won || !room
     }
 
-    /// Whether a mark of this item would find room, with some to spare for
-    /// those that ask at the same time.
+    /// Whether there is room for a mark of this item, with a reserve for concurrent callers.
     pub fn has_room(&self, id: ItemId) -> bool {
         const SPARE: usize = 64;
         let room = self.with(id, |shard| {
@@ -257,7 +255,7 @@ impl ItemMetadata {
         });
     }
 
-    /// Drops placeholders that have ended.
+    /// Removes expired placeholders.
     fn sweep(&self, now: i64) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -269,7 +267,7 @@ impl ItemMetadata {
         }
     }
 
-    /// Everything was deleted.
+    /// Removes all marks and access times.
     pub fn clear(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -279,7 +277,7 @@ impl ItemMetadata {
         }
     }
 
-    /// Time of the last access to a row of this version, if it is known.
+    /// Returns the time of the last access to a row of this version, if known.
     pub fn last_access(&self, id: ItemId, version: u64) -> Option<i64> {
         let found = self.with(id, |shard| {
             let found = shard.young.get(&id).or_else(|| shard.old.get(&id));
@@ -288,7 +286,7 @@ impl ItemMetadata {
         (found.version == version).then_some(found.at)
     }
 
-    /// A row of this version is looked at.
+    /// Records an access to a row of this version.
     pub fn note_access(&self, id: ItemId, version: u64, now: i64) {
         self.with(id, |shard| {
             if shard.young.len() >= MOST_ACCESSES / SHARDS / 2 {

@@ -1,13 +1,13 @@
 //! The memcached protocol over rows of tables.
 //!
-//! * [`mapping`]: the tables of `ndbmemcache`, and which container and policy a key has.
-//! * [`container`]: rows as memcached sees them.
+//! * [`mapping`]: the tables of `ndbmemcache`; resolves a key to its container and policy.
+//! * [`container`]: items as rows of tables.
 //! * [`connection`]: a connection and its dialects.
-//! * [`context`]: what the commands of a connection share; accounts and privileges.
+//! * [`context`]: state shared by the commands of a connection; accounts and privileges.
 //! * [`read`]: reads of any number of keys; [`commands`]: changes of one item, `flush_all`.
 //! * [`item_metadata`]: properties of items that have no column; [`cache`]: items without rows.
 //! * [`listener`]: a listener; [`reaper`]: deletes expired rows; [`explain`]: SHOW MEMCACHED KEY.
-//! * [`counters`]: what is counted; [`reply_sink`]: the server's side of a connection.
+//! * [`counters`]: metric counters; [`reply_sink`]: a connection's output, provided by the server.
 //!
 //! Sockets, event loops and TLS are the server's, codecs are those of `porpoise_wire`. Every
 //! command is an autocommit transaction on `porpoise_rows`; SQL is not involved. Foreign keys are
@@ -34,6 +34,6 @@ pub use listener::{Memcached, OpenError, Settings};
 pub use reaper::Reaper;
 pub use reply_sink::{Disconnected, Next, ReplySink};
 
-/// The version that `version` reports: that of the memcached whose behaviour this is, for clients
-/// that decide by it what they may send, then the server's own.
+/// The text that `version` reports: first the memcached version whose behaviour is implemented, for
+/// clients that derive supported commands from it, then the server's own.
 pub(crate) const VERSION: &str = concat!("1.6.18-porpoise-", env!("CARGO_PKG_VERSION"));

@@ -1,4 +1,4 @@
-//! A memcached listener: its settings, its connections, and what SQL shows of it.
+//! A memcached listener: its settings, its connections, and its rows in SQL's virtual tables.
 
 use crate::cache::Cache;
 use crate::connection::{Client, Connection};
@@ -22,9 +22,9 @@ use std::time::Duration;
 
 /// Settings of a listener.
 pub struct Settings {
-    /// The server role that the listener plays.
+    /// Server role of the listener.
     pub role: String,
-    /// Largest item in bytes, as memcached counts it.
+    /// Maximum item size in bytes, as memcached computes it.
     pub max_value: usize,
     /// Memory cache for keys of `cache_only` prefixes.
     pub cache: Arc<Cache>,
@@ -37,7 +37,7 @@ pub struct Settings {
 /// The reason for which a listener cannot be opened.
 #[derive(Clone, Debug)]
 pub enum OpenError {
-    /// The role is not configured; the text names those that are.
+    /// The role is not configured; the text lists the configured ones.
     UnknownRole(String),
     /// Reading or writing the configuration failed.
     Failed(&'static str, Error),
@@ -60,11 +60,11 @@ pub struct Memcached {
 }
 
 impl Memcached {
-    /// Opens a listener: creates `ndbmemcache` where it is missing and reads the configuration of
+    /// Opens a listener: creates `ndbmemcache` if it does not exist, and reads the configuration of
     /// the role.
     ///
     /// # Errors
-    /// An unknown role is a mistake in the command line; others are failures.
+    /// An unknown role is an error of the command line; others are failures.
     pub fn open(db: Arc<Db>, settings: Settings) -> Result<Memcached, OpenError> {
         const SCHEMA: &str = "cannot create the schema ndbmemcache";
         let role = settings.role.as_str();
@@ -112,18 +112,17 @@ impl Memcached {
         Connection::new(self.state.clone(), client)
     }
 
-    /// The row of SHOW MEMCACHED KEY for this listener; `None` where it shows a table that an
-    /// account with these rights may not read.
+    /// Returns the row of SHOW MEMCACHED KEY for this listener; `None` if it concerns a table that
+    /// an account with these rights may not read.
     pub fn resolve_row(&self, key: &[u8], rights: &Rights) -> Option<Vec<Value>> {
         explain::resolve(&self.state, key, rights)
     }
 
-    /// Starts the thread that deletes expired rows of the containers of some
-    /// listeners, every `pause`. With `poll` it also looks whether another server
-    /// of the same engine has changed the configuration.
+    /// Starts the reaper for the containers of some listeners; it scans every `pause`. With `poll`
+    /// it also checks whether another server of the same engine has changed the configuration.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// No thread can be created.
     pub fn start_reaper(
         listeners: &[Arc<Memcached>],
         pause: Duration,
@@ -133,8 +132,8 @@ impl Memcached {
         Reaper::start(listeners, pause, poll)
     }
 
-    /// The rows of the virtual table `ndbmemcache.status` that an account with these rights may
-    /// see.
+    /// Returns the rows of the virtual table `ndbmemcache.status` that an account with these rights
+    /// may see.
     pub fn status_rows(&self, rights: &Rights) -> Vec<Vec<Value>> {
         let mut current = self.state.mapping.load();
         self.state.mapping.renew(&mut current);

@@ -1,23 +1,21 @@
-//! Deletes expired rows in the background.
+//! The reaper: deletes expired rows in the background.
 //!
-//! Memcached sees an expired row as absent from the moment on; for foreign and
-//! unique keys it exists until it is deleted (transactions.md, rule
-//! 46). That is a writer of the same key, or this thread: it walks the tables
-//! of containers that have an `expire_time_column`, looks at a snapshot, and
-//! deletes what has expired in small transactions.
+//! To memcached commands a row is absent from its expiry time on; for foreign and unique keys it
+//! exists until it is deleted (transactions.md, rule 46), by a writer of the same key or by this
+//! thread. The thread scans the tables of containers that have an `expire_time_column` at a
+//! snapshot, and deletes expired rows in small transactions.
 //!
 //! Invariants:
-//! 1. A row is looked at again under its lock: one that was touched or stored
-//!    again meanwhile stays.
-//! 2. A row that others refer to by RESTRICT stays, and holds up no other.
-//! 3. A table is walked at most every [`PAUSE`], and no more than about a
-//!    twentieth of one core goes into walking.
+//! 1. A row is checked again under its lock: one that was touched or stored again meanwhile stays.
+//! 2. A row referenced by a RESTRICT foreign key stays, and does not keep other rows from being
+//!    deleted.
+//! 3. A table is scanned at most once every [`PAUSE`], and scans use no more than about a twentieth
+//!    of one core.
 //!
-//! Where several servers share an engine, the thread also looks whether one of
-//! the others has changed the configuration.
+//! If several servers share an engine, the thread also checks whether another server has changed
+//! the configuration.
 //!
-//! Rejected: an index on the moment of expiry, which every write would pay
-//! for.
+//! Rejected: an index on the expiry time, which every write would have to maintain.
 
 use crate::container::Container;
 use crate::container::chunked_values;
@@ -31,14 +29,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two walks at least.
+/// Minimum time between two scans.
 pub const PAUSE: Duration = Duration::from_secs(5);
 /// Rows scanned between two readings of the clock.
 const LOOK: usize = 1000;
-/// Rows of one transaction.
+/// Rows per transaction.
 const BATCH: usize = 100;
 
-/// The thread; ends when dropped or stopped.
+/// Handle of the reaper thread, which ends when this is dropped or stopped.
 pub struct Reaper {
     signal: Arc<Signal>,
     thread: Option<JoinHandle<()>>,
@@ -51,7 +49,7 @@ struct Signal {
 }
 
 impl Signal {
-    /// Waits; true when it is time to end.
+    /// Waits for `time`. Returns true if the thread should end.
     fn pause(&self, time: Duration) -> bool {
         let mut stop = self.stop.lock();
         if !*stop {
@@ -62,11 +60,11 @@ impl Signal {
 }
 
 impl Reaper {
-    /// Starts the thread for the containers of some listeners; with `poll` it
-    /// looks for changes of the configuration, too.
+    /// Starts the thread for the containers of some listeners. With `poll` it also checks for
+    /// changes of the configuration.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// No thread can be created.
     pub(crate) fn start(
         listeners: Vec<Arc<ListenerState>>,
         pause: Duration,
@@ -119,7 +117,7 @@ impl Drop for Reaper {
     }
 }
 
-/// Walks all tables of a listener once; how many rows were deleted.
+/// Scans all tables of a listener once. Returns the number of rows deleted.
 fn walk(protocol: &ListenerState, signal: &Signal) -> Result<u64> {
     let current = protocol.mapping.load();
     let mut deleted = 0;
@@ -186,7 +184,8 @@ fn walk_container(
         for batch in expired.chunks(BATCH) {
             deleted += match delete(protocol, container, catalog_version, batch) {
                 Ok(rows) => rows,
-                // One of them is referenced, or locked by another transaction.
+                // A row of the batch is referenced, or locked by another transaction: retries one
+                // by one.
                 Err(_) if batch.len() > 1 => batch
                     .iter()
                     .filter_map(|key| {
@@ -205,7 +204,7 @@ fn walk_container(
     Ok(deleted)
 }
 
-/// Deletes those of the rows that have expired, looked at under their locks.
+/// Deletes those of the rows that are still expired when checked under their locks.
 fn delete(
     protocol: &ListenerState,
     container: &Container,

@@ -1,9 +1,9 @@
-//! The connection that replies go to, as the server provides it.
+//! Interface to a connection's output, implemented by the server.
 
 use porpoise_kv::CommitPosition;
 use std::time::Duration;
 
-/// The client has gone: the request is given up and the connection closes.
+/// The client has disconnected: the request is abandoned and the connection closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disconnected;
 
@@ -16,10 +16,10 @@ pub trait ReplySink {
     /// Position of the next byte.
     fn position(&self) -> usize;
 
-    /// Everything appended at or after `from` leaves only when `position` is durable.
+    /// Defers everything appended at or after `from` until `position` is durable.
     fn hold_from(&mut self, from: usize, position: CommitPosition);
 
-    /// One request has been answered completely.
+    /// Notes that one request has been answered completely.
     fn request_done(&mut self);
 
     /// Whether other connections should be served before the next request.
@@ -28,11 +28,11 @@ pub trait ReplySink {
     /// Whether a long answer should be drained before more is appended.
     fn is_full(&self) -> bool;
 
-    /// Writes everything out, waiting for the log and the client. Positions taken before are
-    /// invalid afterwards.
+    /// Sends everything, waiting for the log and the client. Positions taken before are invalid
+    /// afterwards.
     ///
     /// # Errors
-    /// The client has gone.
+    /// The client has disconnected.
     fn drain(&mut self) -> Result<(), Disconnected>;
 }
 
@@ -45,7 +45,7 @@ pub enum Next {
     Yield,
     /// Send the output, then close.
     Close,
-    /// Nothing is sent or read for this long; then the connection goes on, or closes.
+    /// Nothing is sent or read for this long; then the connection continues, or closes.
     Delay {
         /// Time from now.
         delay: Duration,

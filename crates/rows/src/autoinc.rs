@@ -1,27 +1,25 @@
 //! Auto-increment: ids from ranges reserved in the engine.
 //!
-//! A table's counter holds the rest of the range reserved last. A statement
-//! takes all ids it needs under the counter's latch; only when the range is
-//! used up it asks the engine for another, of the prefetch size or of what the
-//! statement needs, whichever is greater.
+//! A table's counter has the unused rest of the last reserved range. A statement takes all its ids
+//! under the counter's latch. When the range is used up, it reserves another from the engine, of
+//! the prefetch size or of the number of ids it needs, whichever is greater.
 //!
 //! Invariants:
 //! 1. An id is handed out at most once, also after a crash and by several
 //!    servers: ids come from [`porpoise_kv::Engine::reserve_ids`] only.
 //! 2. The ids generated for one statement are consecutive (in steps of the
 //!    increment), unless an explicit value in between pushes the counter.
-//! 3. An explicit value pushes the counter above itself before its row is
-//!    written; ids below it that are already reserved elsewhere may still be
-//!    handed out there.
+//! 3. An explicit value raises the counter above itself before its row is written. Another server
+//!    may still generate smaller ids that it has already reserved.
 //! 4. Nothing is reserved whose ids lie beyond `u64::MAX`; a column's own
 //!    range is checked before its id is handed out (1467).
-//! 5. An id whose row was not inserted after all (IGNORE skipped it, ON DUPLICATE
-//!    KEY UPDATE changed another) goes to the next row of the statement that
-//!    asked for one; what is left at the end is burnt, as MySQL burns it.
-//! 6. A clean shutdown gives the unused rest back.
+//! 5. An id whose row was not inserted (IGNORE skipped it, ON DUPLICATE KEY UPDATE changed another
+//!    row) goes to the next row of the statement that needs one. Ids left over at the end are lost,
+//!    as in MySQL.
+//! 6. A clean shutdown returns the unused rest to the engine.
 //!
-//! Rejected: locking the counter until the end of the statement (InnoDB's mode
-//! 1): row counts are known here before ids are taken.
+//! Rejected: locking the counter until the end of the statement (InnoDB's lock mode 1), because
+//! here the number of rows is known before ids are taken.
 
 mod column;
 mod generated;
@@ -44,20 +42,19 @@ use series::Series;
 pub(crate) use column::{column_max, column_value};
 pub use generated::GeneratedIds;
 
-/// How ids are generated; all from session variables.
+/// Options for the generation of ids, from session variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AutoIncOptions {
     /// `auto_increment_increment`, at least 1.
     pub increment: u64,
     /// `auto_increment_offset`; ignored (1) when greater than the increment.
     pub offset: u64,
-    /// `auto_increment_prefetch`: how many to reserve at a time, 1 to 65,536.
-    /// 256 when not set: the engine reserves ahead, so that more gain nothing
-    /// that could be measured (decision 0006).
+    /// `auto_increment_prefetch`: number of ids to reserve at a time, 1 to 65,536. The default is
+    /// 256; more brings no measurable gain, because the engine also reserves ahead (decision 0006).
     pub prefetch: u64,
-    /// A 0 is stored as 0.
+    /// Whether 0 is stored as 0 (SQL mode NO_AUTO_VALUE_ON_ZERO).
     pub no_auto_value_on_zero: bool,
-    /// `insert_id`: what the statement's first id is to be, when not 0.
+    /// `insert_id`: the statement's first id; 0 if not set.
     pub first: u64,
 }
 
@@ -87,8 +84,8 @@ impl Counters {
         self.all.write().entry(id).or_default().clone()
     }
 
-    /// Fills in the ids of a statement's rows and pushes the counter over
-    /// explicit values; the first id generated.
+    /// Fills in the ids of a statement's rows, and raises the counter above explicit values.
+    /// Returns the first id generated.
     pub(crate) fn assign(
         &self,
         engine: &dyn Engine,
@@ -137,7 +134,7 @@ impl Counters {
         Ok(first)
     }
 
-    /// Pushes the counter above a value that an UPDATE stored.
+    /// Raises the counter above a value that an UPDATE stored.
     pub(crate) fn push(&self, engine: &dyn Engine, table: &Table, value: &Value) -> Result<()> {
         let given = explicit(value, true).unwrap_or(0);
         let max = table
@@ -156,7 +153,7 @@ impl Counters {
         Ok(())
     }
 
-    /// The next hidden row id.
+    /// Takes `count` hidden row ids, and returns the first.
     pub(crate) fn hidden(&self, engine: &dyn Engine, table: &Table, count: u64) -> Result<u64> {
         const PREFETCH: u64 = 4096;
         let id = hidden_counter(table);
@@ -171,7 +168,7 @@ impl Counters {
         Ok(first)
     }
 
-    /// The id that a statement would be given next, without taking it.
+    /// Returns the next id without taking it.
     pub(crate) fn peek(&self, engine: &dyn Engine, table: &Table) -> Result<u64> {
         let counter = self.of(table.counter);
         let reserved = counter.lock();
@@ -196,7 +193,7 @@ impl Counters {
         all.remove(&hidden_counter(table));
     }
 
-    /// Gives every unused rest back.
+    /// Returns the unused ids of all counters to the engine.
     pub(crate) fn return_all(&self, engine: &dyn Engine) {
         let all: Vec<_> = self
             .all
@@ -208,7 +205,7 @@ impl Counters {
             let mut reserved = counter.lock();
             let rest: Range<u64> = reserved.next..reserved.end;
             if reserved.next != 0 && !rest.is_empty() {
-                // Ids that cannot be given back are lost, which is allowed.
+                // Ids that cannot be returned are lost, which is harmless.
                 if let Err(error) = engine.return_ids(id, rest) {
                     tracing::warn!(%error, counter = id.0, "unused ids could not be returned: they are skipped");
                 }
@@ -218,7 +215,7 @@ impl Counters {
     }
 }
 
-/// Where hidden row ids of a table come from.
+/// Counter of a table's hidden row ids.
 pub(crate) fn hidden_counter(table: &Table) -> CounterId {
     CounterId(table.counter.0 | 1 << 63)
 }

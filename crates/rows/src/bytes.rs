@@ -1,8 +1,7 @@
 //! Writing and reading the small binary records of the catalog.
 //!
-//! Integers are little-endian; strings, byte strings and lists carry a u32
-//! length. A [`Reader`] never trusts a length: it checks it against what is
-//! left, and reserves nothing ahead.
+//! Integers are little-endian; strings, byte strings and lists have a u32 length. A [`Reader`] does
+//! not trust a length: it checks it against the remaining bytes, and allocates nothing in advance.
 
 use crate::error::{Error, Result};
 use porpoise_types::{ColumnType, Date, DateTime, Decimal, Time, Value};
@@ -17,7 +16,7 @@ impl Writer {
         Writer::default()
     }
 
-    /// The record so far.
+    /// Returns the bytes written so far.
     pub fn as_slice(&self) -> &[u8] {
         &self.0
     }

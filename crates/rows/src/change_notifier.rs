@@ -1,15 +1,14 @@
 //! Change notification: the signal that tables were committed to, for caches
 //! derived from tables (accounts, the memcached mapping).
 //!
-//! A subscriber holds a [`TableChanges`] for its tables: one load tells whether
-//! a commit has touched them since. Writers of other tables pay one comparison
-//! a row.
+//! A subscriber has a [`TableChanges`] for its tables. One atomic load shows whether a commit has
+//! written to them since. Writers of other tables pay one comparison per row.
 //!
 //! Invariants:
-//! 1. A commit is counted before its caller learns of it, so a client that was
-//!    told of the commit finds the count moved.
-//! 2. The commit position is stored before the count moves: a reader that sees the count
-//!    knows which durable position shows the change to a snapshot.
+//! 1. A commit is counted before its caller learns of it, so a client that got the reply to a
+//!    commit finds a new count.
+//! 2. The commit position is stored before the count changes: a reader that sees the new count
+//! knows which durable position shows the change to a snapshot.
 //! 3. A commit of unknown outcome counts, too.
 //!
 //! Rejected: a list of listeners called at commit (they would run inside
@@ -30,15 +29,14 @@ pub struct TableChanges {
 }
 
 impl TableChanges {
-    /// How many commits there were so far. One load; compare with an earlier
-    /// answer.
+    /// Number of commits so far, to be compared with an earlier result. One atomic load.
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// The last of these commits: a snapshot sees it once the engine's durable
-    /// mark has reached this.
+    /// Position of the last of these commits. A snapshot sees it once the durability watermark has
+    /// reached it.
     pub fn position(&self) -> CommitPosition {
         CommitPosition(self.position.load(Ordering::Acquire))
     }
@@ -85,7 +83,7 @@ impl ChangeNotifier {
         self.tables.load().binary_search(&table).is_ok()
     }
 
-    /// A transaction that wrote `tables` (those with a subscriber) has committed.
+    /// Records the commit of a transaction that wrote `tables` (those with a subscriber).
     pub(crate) fn notify(&self, tables: &[TableId], position: CommitPosition) {
         for entry in self.subscriptions.lock().iter() {
             if let Some(changes) = entry.changes.upgrade()

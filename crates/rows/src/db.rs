@@ -1,11 +1,9 @@
 //! The database: an engine, its catalog, and the ids handed out over it.
 //!
 //! Invariants:
-//! 1. The catalog is replaced as a whole; who loaded one keeps it as long as
-//!    it likes. Metadata locks, not this module, keep a definition from
-//!    changing under a transaction.
-//! 2. Counters are handed out here and nowhere else: auto-increment ids,
-//!    hidden row ids and row versions.
+//! 1. The catalog is replaced as a whole; an older one stays valid as long as it is referenced.
+//!    Metadata locks, not this module, keep a definition from changing under a transaction.
+//! 2. All ids come from here: auto-increment ids, hidden row ids and row versions.
 
 use crate::autoinc::Counters;
 use crate::catalog::Catalog;
@@ -37,7 +35,7 @@ pub struct Db {
     engine: Arc<dyn Engine>,
     clock: Arc<dyn Clock>,
     catalog: ArcSwap<Catalog>,
-    /// The newest catalog's version: what most statements look at.
+    /// Version of the newest catalog, which most statements check.
     version: AtomicU64,
     pub(crate) versions: Versions,
     /// Ids of overflow values.
@@ -46,16 +44,16 @@ pub struct Db {
     pub(crate) change_notifier: ChangeNotifier,
     pub(crate) fk_counters: FkCounters,
     pub(crate) metadata_locks: Arc<MetadataLocks>,
-    /// Held while a change of the catalog is made and published.
+    /// Serializes changes of the catalog, until they are published.
     pub(crate) catalog_change: Mutex<()>,
-    /// Greatest encoded row, in bytes.
+    /// Maximum size of an encoded row, in bytes.
     pub(crate) row_limit: usize,
-    /// Makes programs of definitions' expressions.
+    /// Compiles the expressions of definitions.
     pub(crate) compiler: OnceLock<Arc<dyn CompileExpressions>>,
 }
 
 impl Db {
-    /// A database over an engine with a catalog already at hand.
+    /// Creates a database from an engine and a loaded catalog.
     pub fn with_catalog(
         engine: Arc<dyn Engine>,
         clock: Arc<dyn Clock>,
@@ -80,8 +78,8 @@ impl Db {
         })
     }
 
-    /// Opens the database in an engine: reads the catalog, and drops spaces
-    /// that it does not name (left by a crash in the middle of a definition).
+    /// Opens the database in an engine: reads the catalog, and drops spaces that it does not refer
+    /// to (a crash during DDL leaves them).
     ///
     /// # Errors
     /// The engine's; [`Error::Corrupt`] for a catalog that cannot be
@@ -116,7 +114,7 @@ impl Db {
         &self.metadata_locks
     }
 
-    /// What foreign keys have done, whether or not it was committed.
+    /// Counters of foreign-key actions, whether or not they were committed.
     pub fn fk_counters(&self) -> &FkCounters {
         &self.fk_counters
     }
@@ -136,14 +134,14 @@ impl Db {
         self.catalog.load_full()
     }
 
-    /// The version of the newest catalog. Reads a cache line that only
-    /// definitions write, where [`Db::catalog`] counts a reference.
+    /// The version of the newest catalog. It reads a cache line that only DDL writes, whereas
+    /// [`Db::catalog`] increments a reference count.
     pub fn catalog_version(&self) -> u64 {
         self.version.load(Ordering::SeqCst)
     }
 
-    /// The newest catalog for the time of a statement: cheaper than
-    /// [`Db::catalog`] where several threads ask.
+    /// The newest catalog for the duration of a statement: cheaper than [`Db::catalog`] when
+    /// several threads call it.
     pub(crate) fn catalog_guard(&self) -> arc_swap::Guard<Arc<Catalog>> {
         self.catalog.load()
     }
@@ -154,8 +152,7 @@ impl Db {
         self.change_notifier.subscribe(tables)
     }
 
-    /// Makes a catalog the newest one. For definitions only, under their
-    /// metadata locks.
+    /// Publishes a catalog as the newest one. For DDL only, under its metadata locks.
     pub(crate) fn publish(&self, catalog: Arc<Catalog>) {
         let version = catalog.version;
         self.catalog.store(catalog);
@@ -180,20 +177,18 @@ impl Db {
             .set_next(self.engine.as_ref(), table.counter, next)
     }
 
-    /// Drops what is kept in memory about the counters of a table that is
-    /// dropped or truncated.
+    /// Drops the in-memory counters of a table that is dropped or truncated.
     pub fn forget_counters(&self, table: &Table) {
         self.counters.forget(table);
     }
 
-    /// Gives unused ids back to the engine. Called at a clean shutdown, before
-    /// the engine's own; ids handed out later are lost at the next start,
-    /// nothing worse.
+    /// Returns unused ids to the engine. Called at a clean shutdown, before the engine shuts down.
+    /// Ids generated afterwards leave gaps at the next start, without other harm.
     pub fn return_ids(&self) {
         self.counters.return_all(self.engine.as_ref());
     }
 
-    /// Says what makes programs of definitions; once, before rows are written.
+    /// Sets the compiler of definitions' expressions; called once, before rows are written.
     pub fn set_compiler(&self, compiler: Arc<dyn CompileExpressions>) {
         let _ = self.compiler.set(compiler);
     }
@@ -201,7 +196,7 @@ impl Db {
     /// The compiled expressions of a table.
     ///
     /// # Errors
-    /// Without a compiler, or what compiling ended with.
+    /// Fails without a compiler, or if the compilation fails.
     pub fn expressions(&self, table: &Table) -> Result<Arc<dyn RowExpressions>> {
         let compiled = &table.derived().compiled;
         compiled.get_or_init(|| self.compile(table)).clone()

@@ -1,5 +1,4 @@
-//! Definitions of tables: what the catalog stores, and nothing that follows
-//! from it.
+//! Definitions of tables, as the catalog stores them, without derived data.
 //!
 //! A [`TableDef`] is plain data. What readers and writers of rows need beside
 //! it (layouts, routing to partitions, compiled expressions) is derived from
@@ -16,11 +15,11 @@ use crate::partition::Partitioning;
 use porpoise_kv::{CounterId, SpaceId};
 use porpoise_types::{Collation, ColumnType, Value};
 
-/// A table's number; never used again.
+/// A table's id; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(pub u64);
 
-/// A column's number within its table; never used again in it.
+/// A column's id within its table; never reused in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ColumnId(pub u32);
 
@@ -49,10 +48,10 @@ pub struct TableDef {
     pub foreign_keys: Vec<ForeignKey>,
     /// CHECK constraints, in the order of their definition.
     pub checks: Vec<CheckConstraint>,
-    /// No primary key was declared: the key is a hidden row id.
+    /// Whether no primary key was declared, so that the key is a hidden row id.
     pub hidden_key: bool,
-    /// Where auto-increment ids come from; hidden row ids come from the same
-    /// number with the top bit set, so that neither disturbs the other.
+    /// Counter of auto-increment ids. Hidden row ids come from the counter with the same number and
+    /// the top bit set, so that the two are independent.
     pub counter: CounterId,
     /// Layouts of rows by table version, oldest first: which column ids a row
     /// of that version holds, and their storage kinds. The last is current.
@@ -61,10 +60,10 @@ pub struct TableDef {
     pub options: TableOptions,
     /// PARTITION BY.
     pub partitioning: Option<Partitioning>,
-    /// The spaces of overflow values ([`crate::row::overflow`]), one a partition;
-    /// none for a table without columns that may have them.
+    /// The spaces of overflow values ([`crate::row::overflow`]), one per partition; empty for a
+    /// table without columns that may have them.
     pub overflow_spaces: Vec<SpaceId>,
-    /// COLOCATE WITH: whose partitions this table's lie beside.
+    /// COLOCATE WITH: the table with whose partitions this table's are stored.
     pub colocate: Option<Colocate>,
 }
 
@@ -77,7 +76,7 @@ pub struct Colocate {
     pub group: u64,
 }
 
-/// Which columns rows of one table version hold.
+/// Layout of the rows of one table version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayoutDef {
     /// The first table version with this layout.
@@ -95,17 +94,17 @@ pub struct TableOptions {
     pub collation: Collation,
     /// COMMENT.
     pub comment: String,
-    /// Rows are never logged.
+    /// Whether rows are never logged.
     pub memory: bool,
-    /// Options that are kept and shown, and mean nothing here
-    /// (ROW_FORMAT, KEY_BLOCK_SIZE, ...), as name and text.
+    /// Options that are stored and shown but have no effect (ROW_FORMAT, KEY_BLOCK_SIZE, ...), as
+    /// name and text.
     pub other: Vec<(String, String)>,
     /// Creation time, microseconds since 1970 UTC.
     pub created: i64,
 }
 
 impl TableOptions {
-    /// The options of a table of which nothing but the collation is said.
+    /// Creates default options with a given collation.
     #[must_use]
     pub fn new(collation: Collation) -> TableOptions {
         TableOptions {
@@ -138,19 +137,18 @@ pub struct Column {
     pub auto_increment: bool,
     /// COMMENT.
     pub comment: String,
-    /// What older rows, which lack the column, hold in it (ADD COLUMN).
+    /// Value of the column in rows older than it (ADD COLUMN).
     pub backfill: Value,
-    /// The character set was named in the definition (SHOW CREATE TABLE).
+    /// Whether the definition gives a character set or collation (SHOW CREATE TABLE).
     pub explicit_collation: bool,
     /// GENERATED ALWAYS AS.
     pub generated: Option<Generated>,
 }
 
-/// An expression of a definition, as text. Names of columns cannot change or
-/// go while it is there.
+/// An expression of a definition, as text. The columns that it reads cannot be renamed or dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expression {
-    /// The text, in the spelling that does not depend on an SQL mode.
+    /// The text, in a form that does not depend on the SQL mode.
     pub text: String,
     /// The names of the columns that it reads, each once.
     pub columns: Vec<String>,
@@ -159,9 +157,9 @@ pub struct Expression {
 /// The expression of a generated column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generated {
-    /// What its value is.
+    /// The expression that computes the value.
     pub expression: Expression,
-    /// STORED; otherwise VIRTUAL. Rows hold the value of both.
+    /// Whether it is STORED, not VIRTUAL. Rows store the value of both kinds.
     pub stored: bool,
 }
 
@@ -170,9 +168,9 @@ pub struct Generated {
 pub struct CheckConstraint {
     /// The name, unique in the table's database.
     pub name: String,
-    /// What must not be false.
+    /// The condition, which must not be false for any row.
     pub expression: Expression,
-    /// Without NOT ENFORCED.
+    /// Whether it is enforced (not NOT ENFORCED).
     pub enforced: bool,
 }
 
@@ -194,8 +192,7 @@ pub enum ColumnDefault {
     Literal(Value),
     /// CURRENT_TIMESTAMP with the column's fractional digits.
     Now,
-    /// DEFAULT (expression): computed for each new row that does not give the
-    /// column.
+    /// DEFAULT (expression): evaluated for each new row without a value for the column.
     Expr(Expression),
 }
 
@@ -204,24 +201,24 @@ pub enum ColumnDefault {
 pub struct IndexPart {
     /// Position in [`TableDef::columns`].
     pub column: usize,
-    /// Only so many characters (bytes of binary types).
+    /// Prefix length in characters (bytes for binary types).
     pub prefix: Option<u32>,
     /// Descending.
     pub desc: bool,
 }
 
-/// What an index promises.
+/// Kind of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexKind {
-    /// The rows themselves.
+    /// The primary key: the index contains the rows.
     Primary,
-    /// No two rows with equal, wholly non-NULL values.
+    /// No two rows have equal values, unless one of the values is NULL.
     Unique,
-    /// Just order.
+    /// A non-unique index.
     Plain,
 }
 
-/// How far an index is built.
+/// Build state of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexState {
     /// Maintained by writers, not used by readers yet.
@@ -230,24 +227,25 @@ pub enum IndexState {
     Public,
 }
 
-/// An index. Its entries lie in one space a partition.
+/// An index, with one space per partition for its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
-    /// Number within the table; never used again in it.
+    /// Id within the table; never reused in it.
     pub id: u32,
     /// The name ("PRIMARY" for the primary one).
     pub name: String,
-    /// What it promises.
+    /// The kind.
     pub kind: IndexKind,
     /// Its parts. Empty for a hidden primary key.
     pub parts: Vec<IndexPart>,
-    /// One space a partition.
+    /// One space per partition.
     pub spaces: Vec<SpaceId>,
-    /// How far it is built.
+    /// The build state.
     pub state: IndexState,
-    /// USING HASH was given: shown, and not used for ranges or order.
+    /// Whether USING HASH was given. Such an index serves neither ranges nor ordering.
     pub using_hash: bool,
-    /// Made for a foreign key that had none; goes when a better one comes.
+    /// Whether the index was created implicitly for a foreign key. It is dropped when an explicit
+    /// index can serve.
     pub implicit: bool,
     /// COMMENT.
     pub comment: String,
@@ -255,15 +253,15 @@ pub struct Index {
     pub invisible: bool,
 }
 
-/// What happens to children.
+/// Referential action on the children of a changed or deleted parent row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FkAction {
-    /// Refused (NO ACTION is the default and means the same).
+    /// The change is refused (the default, equivalent to RESTRICT).
     #[default]
     NoAction,
-    /// Refused.
+    /// The change is refused.
     Restrict,
-    /// Children follow.
+    /// Children are deleted, or get the new key.
     Cascade,
     /// Children's columns become NULL.
     SetNull,
@@ -330,13 +328,13 @@ impl TableDef {
         self.columns.iter().position(|c| c.auto_increment)
     }
 
-    /// `` `database`.`name` ``, as messages have it.
+    /// `` `database`.`name` ``, as in error messages.
     pub fn quoted_name(&self) -> String {
         format!("`{}`.`{}`", self.database, self.name)
     }
 
-    /// Whether writing a row evaluates expressions: a column is generated or a
-    /// check enforced.
+    /// Whether writes of rows evaluate expressions: a column is generated or a CHECK constraint
+    /// enforced.
     pub(crate) fn evaluates_expressions(&self) -> bool {
         self.columns.iter().any(|c| c.generated.is_some()) || self.checks.iter().any(|c| c.enforced)
     }
@@ -355,7 +353,7 @@ impl TableDef {
             || self.has_default_expressions()
     }
 
-    /// The enforced checks, in order.
+    /// Iterates over the enforced CHECK constraints, in order.
     pub fn enforced_checks(&self) -> impl Iterator<Item = &CheckConstraint> {
         self.checks.iter().filter(|c| c.enforced)
     }
@@ -374,7 +372,7 @@ impl TableDef {
             .copied()
     }
 
-    /// The spaces that ranges of an index may lie in, in order.
+    /// The spaces of an index, in order of partitions.
     pub fn index_spaces(&self, index: usize) -> &[SpaceId] {
         self.indexes.get(index).map_or(&[], |i| &i.spaces)
     }

@@ -1,13 +1,13 @@
-//! Columns out of the entries of an index, without their rows.
+//! Reads columns from index entries, without the rows (covering indexes).
 //!
-//! What is wanted of each part is worked out once a scan: parts of a fixed
-//! width that are not asked for are stepped over, those behind the last one
-//! wanted are not looked at, and values are read where they lie in the key.
+//! The treatment of each key part is determined once per scan: unwanted parts of fixed width are
+//! skipped without decoding, parts behind the last wanted one are not read, and values are borrowed
+//! from the key where possible.
 //!
 //! Invariants:
-//! 1. What is read of an entry is what was written there for the column: only
-//!    parts that [`porpoise_types::is_decodable`] says give values back are read.
-//! 2. A column that no key holds is never written.
+//! 1. The value read from an entry equals the column's value in the row: only parts that
+//!    [`porpoise_types::is_decodable`] accepts are read.
+//! 2. A column that is not part of the key is never written to the output.
 //!
 //! Rejected: offsets of all parts by entry (most indexes have one part, or
 //! parts of fixed widths).
@@ -21,14 +21,14 @@ use porpoise_types::{
 };
 use smallvec::SmallVec;
 
-/// What is done about one part.
+/// Treatment of one key part.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// So many bytes are stepped over.
+    /// Skips a fixed number of bytes.
     Pass(usize),
-    /// A part of any length is stepped over.
+    /// Skips a part of variable length.
     Skip,
-    /// The column at this position is read.
+    /// Reads the column at this position.
     Read(usize),
 }
 
@@ -48,14 +48,14 @@ pub struct EntryReader<'t> {
     index: &'t Index,
     /// The index's own parts.
     own: Parts<'t>,
-    /// Those of the primary key behind them; of the rows themselves none.
+    /// Parts of the primary key that follow; empty if the index is the primary key.
     primary: Parts<'t>,
 }
 
-/// Where bytes go that do not stand in a key as they are.
+/// Takes ownership of decoded bytes that cannot be borrowed from the key.
 pub type KeepBytes<'k, 'a> = dyn FnMut(Vec<u8>) -> &'a [u8] + 'k;
 
-/// The parts up to the last one wanted; wanted columns are marked as found.
+/// Returns the treatment of the parts up to the last wanted one, and marks wanted columns as found.
 fn parts<'t>(table: &'t Table, index: &'t Index, wanted: &mut Vec<usize>) -> Result<Parts<'t>> {
     let mut parts = Parts::new();
     let mut used = 0;
@@ -121,7 +121,7 @@ fn read<'a>(
     Some(())
 }
 
-/// A value that holds no bytes, for any lifetime.
+/// Converts a value without bytes to any lifetime; `None` for values with bytes.
 fn unborrowed<'a>(value: &Value) -> Option<ValueRef<'a>> {
     Some(match value.as_ref() {
         ValueRef::Null => ValueRef::Null,
@@ -137,11 +137,11 @@ fn unborrowed<'a>(value: &Value) -> Option<ValueRef<'a>> {
 }
 
 impl Table {
-    /// What reads the columns `wanted`, as far as keys hold them, of entries
-    /// of the index at a position; of 0 the entries are the rows.
+    /// Creates a reader of the columns `wanted`, as far as the keys contain them, for entries of
+    /// the index at a position; for index 0 the entries are the rows.
     ///
     /// # Errors
-    /// [`Error::DefinitionChanged`] where there is no such index.
+    /// [`Error::DefinitionChanged`] if there is no such index.
     pub fn entry_reader(&self, index: usize, wanted: &[usize]) -> Result<EntryReader<'_>> {
         let (Some(named), Some(primary)) = (self.indexes.get(index), self.indexes.first()) else {
             return Err(Error::DefinitionChanged);
@@ -160,12 +160,11 @@ impl Table {
 }
 
 impl EntryReader<'_> {
-    /// Writes the columns wanted into their places in `out`; the other places
-    /// stay as they are. Values borrow from `key` and `value`, but for bytes
-    /// that have to be made, which `keep` takes.
+    /// Writes the wanted columns to their positions in `out`; other positions do not change. Values
+    /// borrow from `key` and `value`, except decoded bytes, which `keep` takes.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for bytes that are no such entry.
+    /// [`Error::Corrupt`] for bytes that are not an entry of the index.
     #[inline]
     pub fn read<'a>(
         &self,

@@ -1,14 +1,12 @@
-//! What can go wrong with rows, with MySQL 8's numbers, SQLSTATEs and texts.
+//! Errors of the row layer, with MySQL 8's numbers, SQLSTATEs and texts.
 //!
-//! This is the one table that turns the engine's errors into MySQL's; the
-//! protocols ask [`Error::code`], [`Error::sqlstate`] and `Display`.
+//! This module alone maps the engine's errors to MySQL's; the protocols use [`Error::code`],
+//! [`Error::sqlstate`] and `Display`.
 //!
 //! Invariants:
-//! 1. [`Error::ends_transaction`] is true exactly when the engine's
-//!    transaction is over, or must be given up by its session, because its
-//!    snapshot cannot be honoured any more.
-//! 2. A text never carries more of a user's value than 64 characters of a
-//!    duplicate key.
+//! 1. [`Error::ends_transaction`] is true exactly if the engine's transaction is over, or the
+//!    session must roll it back because its snapshot is no longer valid.
+//! 2. A message contains at most 64 characters of a user's value, in a duplicate key.
 
 use porpoise_base::cancel::Reason;
 use porpoise_kv as kv;
@@ -17,10 +15,10 @@ use porpoise_types::TypeError;
 /// The result of a call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A refusal or failure. `Display` is MySQL's message text.
+/// An error. `Display` is MySQL's message text.
 #[derive(Clone, Debug)]
 pub enum Error {
-    /// The engine's.
+    /// An error of the engine.
     Kv(kv::Error),
     /// A row to be written is newer than the transaction's pinned snapshot.
     SnapshotConflict,
@@ -36,7 +34,7 @@ pub enum Error {
         /// `table.index`.
         key: String,
     },
-    /// A cascade would make two equal entries of a unique key.
+    /// A cascade would create duplicate entries of a unique key.
     CascadeDuplicate {
         /// The table whose change started the cascade.
         parent: String,
@@ -52,7 +50,7 @@ pub enum Error {
         /// Table and constraint, as MySQL prints them between parentheses.
         constraint: String,
     },
-    /// A row cannot go, for children name it.
+    /// A row cannot be deleted or its key changed, because children reference it.
     RowIsReferenced {
         /// Table and constraint, as MySQL prints them between parentheses.
         constraint: String,
@@ -67,7 +65,7 @@ pub enum Error {
         /// The constraint's name.
         check: String,
     },
-    /// A value is not of its column's storage kind: the caller's mistake.
+    /// A value does not have its column's storage kind: a bug in the caller.
     BadValue {
         /// The column's name.
         column: String,
@@ -78,17 +76,17 @@ pub enum Error {
     RowTooBig {
         /// Bytes of the encoded row.
         size: usize,
-        /// What is allowed.
+        /// Maximum size in bytes.
         limit: usize,
     },
     /// A key beyond 3,072 bytes.
     KeyTooLong,
-    /// A row that belongs into no partition.
+    /// A row that belongs to no partition.
     NoPartition {
-        /// The value that decides, as MySQL prints it.
+        /// The value of the partitioning expression, as MySQL prints it.
         value: String,
     },
-    /// A row outside of the partitions that the statement names.
+    /// A row outside of the partitions that the statement selects.
     OtherPartition,
     /// The table does not exist.
     NoSuchTable {
@@ -124,7 +122,7 @@ pub enum Error {
     },
     /// The definition changed after the transaction's snapshot was taken.
     DefinitionChanged,
-    /// A refusal with the number, state and text given (definitions).
+    /// An error with a given number, SQLSTATE and text (DDL).
     Refused {
         /// MySQL's error number.
         code: u16,
@@ -135,7 +133,7 @@ pub enum Error {
     },
     /// A value error of the type system.
     Type(TypeError),
-    /// Bytes in the engine that are no row, entry or catalog record.
+    /// Stored bytes that are not a valid row, entry or catalog record.
     Corrupt(String),
 }
 
@@ -152,12 +150,12 @@ impl From<TypeError> for Error {
 }
 
 impl Error {
-    /// What is stored contradicts itself.
+    /// Creates an error for inconsistent or invalid stored data.
     pub(crate) fn corrupt(what: &str) -> Error {
         Error::Corrupt(what.to_owned())
     }
 
-    /// A refusal by number, state and text.
+    /// Creates an error from number, SQLSTATE and text.
     pub fn refused(code: u16, sqlstate: &'static str, message: impl Into<String>) -> Error {
         Error::Refused {
             code,
@@ -239,7 +237,7 @@ impl Error {
         matches!(self, Error::Kv(kv::Error::Cancelled(r)) if r.ends_session())
     }
 
-    /// Whether IGNORE turns this into a warning and goes on with the next row.
+    /// Whether IGNORE turns this into a warning and continues with the next row.
     pub fn ignorable(&self) -> bool {
         matches!(
             self,

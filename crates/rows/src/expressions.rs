@@ -1,24 +1,22 @@
-//! Expressions of a table's definition: CHECK constraints, generated columns,
-//! expressions as defaults.
+//! Expressions of table definitions: CHECK constraints, generated columns, DEFAULT expressions.
 //!
-//! The catalog keeps them as text, which this crate cannot read. A crate that
-//! can registers a [`CompileExpressions`] with the database; a table's
-//! [`RowExpressions`] are compiled at first use and kept with the table's other
-//! derived parts. The functions that write rows evaluate them, so that every
-//! protocol and every cascade meets the same rules.
+//! The catalog stores them as text, which this crate cannot parse. A crate that can registers a
+//! [`CompileExpressions`] with the database. A table's [`RowExpressions`] are compiled at first
+//! use, and stored with the table's other derived parts. The functions that write rows evaluate
+//! them, so that the same rules apply to all protocols and cascades.
 //!
 //! Invariants:
-//! 1. A table without such expressions pays one look at a boolean.
-//! 2. A row is written only after its generated columns were computed from
-//!    the values being written and all enforced checks were asked: a caller's
-//!    value for a generated column is never stored.
-//! 3. Overflow values of the old row are fetched before expressions are
-//!    evaluated: they never see a part of a value.
-//! 4. Without a compiler, or with an expression that does not compile, writes
-//!    to the table are refused; nothing is let through unchecked.
+//! 1. For a table without such expressions the cost is one test of a boolean.
+//! 2. A row is written only after its generated columns were computed from the values being written
+//!    and all enforced CHECK constraints were evaluated. A caller's value for a generated column is
+//!    never stored.
+//! 3. Overflow values of the old row are fetched before expressions are evaluated, so that these
+//!    see complete values.
+//! 4. Without a compiler, or with an expression that does not compile, writes to the table are
+//!    refused.
 //!
-//! Rejected: evaluating in SQL's executor (other protocols and cascades would go
-//! round it); an interpreter of its own here (two meanings for one text).
+//! Rejected: evaluation in the SQL executor (other protocols and cascades would bypass it); a
+//! separate interpreter here (two meanings of one text).
 
 use crate::definition::TableDef;
 use crate::error::Result;
@@ -33,11 +31,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct RowContext {
     /// The statement's time, UTC.
     pub now_utc: DateTime,
-    /// The time zone in which TIMESTAMP values are seen.
+    /// The time zone for TIMESTAMP values.
     pub time_zone: TimeZone,
     /// The SQL mode.
     pub mode: SqlMode,
-    /// Values that do not fit are errors, not warnings.
+    /// Whether values that do not fit are errors, not warnings.
     pub strict: bool,
     /// USER() and CURRENT_USER().
     pub user: String,
@@ -48,7 +46,7 @@ pub struct RowContext {
 }
 
 impl RowContext {
-    /// For protocols without SQL: strict, UTC, each with a RAND() of its own.
+    /// Creates a context for protocols without SQL: strict mode, UTC, and its own RAND() seed.
     pub fn plain(now_utc: DateTime) -> RowContext {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let made = MADE.fetch_add(1, Ordering::Relaxed);
@@ -68,36 +66,35 @@ impl RowContext {
 
 /// The expressions of one table, compiled.
 pub trait RowExpressions: Debug + Send + Sync {
-    /// Puts the values of all generated columns into a row of storage values
-    /// in column order, from the other columns' values. `number` is the row's
-    /// number in the statement, for messages.
+    /// Computes all generated columns of a row of storage values in column order from its other
+    /// columns. `number` is the row's number in the statement, for messages.
     ///
     /// # Errors
-    /// What the evaluation ends with; [`crate::Error::NotNull`].
+    /// Those of the evaluation; [`crate::Error::NotNull`].
     fn generate(&self, row: &mut [Value], number: u64, cx: &RowContext) -> Result<()>;
 
-    /// Asks all enforced checks.
+    /// Evaluates all enforced CHECK constraints.
     ///
     /// # Errors
     /// [`crate::Error::CheckViolated`] of the first that is false.
     fn check(&self, row: &[Value], cx: &RowContext) -> Result<()>;
 
-    /// The value of one column's expression as default; NULL for a column
-    /// that has none. The row holds the columns given and other defaults.
+    /// Evaluates a column's DEFAULT expression; NULL for a column without one. The row has the
+    /// given columns and other defaults.
     ///
     /// # Errors
-    /// What the evaluation ends with.
+    /// Those of the evaluation.
     fn default(&self, column: usize, row: &[Value], cx: &RowContext) -> Result<Value>;
 }
 
 /// Compiler of the expressions of definitions.
 pub trait CompileExpressions: Send + Sync {
-    /// The expressions of a table.
+    /// Compiles the expressions of a table.
     ///
     /// # Errors
-    /// For a text that cannot be read, or means nothing for this table.
+    /// A text that cannot be parsed, or that is invalid for this table.
     fn compile(&self, table: &TableDef) -> Result<Arc<dyn RowExpressions>>;
 }
 
-/// The compiled expressions of a table, or why there is none.
+/// The compiled expressions of a table, or the error of the compilation.
 pub(crate) type Compiled = Result<Arc<dyn RowExpressions>>;

@@ -1,4 +1,4 @@
-//! Foreign keys: keys from one side to the other, and their text.
+//! Foreign keys: conversion of keys between child and parent, and the SQL text.
 //!
 //! A child's values become the key of the parent's referenced index (to probe
 //! it), a parent's values the prefix of the child's index (to find children).
@@ -17,7 +17,7 @@ use porpoise_types::{ColumnType, Kind, Value, ValueRef, encode_key};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What foreign keys have done since the start.
+/// Counters of foreign-key actions since the start.
 #[derive(Debug, Default)]
 pub struct FkCounters {
     /// Rows deleted because their parent was.
@@ -28,7 +28,7 @@ pub struct FkCounters {
 
 impl FkCounters {
     pub(crate) fn add(&self, deleted: u64, updated: u64) {
-        // Most statements take nothing along, and write to no shared line.
+        // Most statements cascade nothing, and avoid the write to a shared cache line.
         if deleted > 0 {
             self.deleted.fetch_add(deleted, Ordering::Relaxed);
         }
@@ -48,8 +48,8 @@ impl FkCounters {
     }
 }
 
-/// Appends the key of the parent's referenced index that a child row names;
-/// true when it names none because a column is NULL.
+/// Appends the key of the parent's index that a child row references. Returns true if it references
+/// none because a column is NULL.
 pub(crate) fn append_parent_key<C: Columns + ?Sized>(
     parent: &Table,
     fk: &ForeignKey,
@@ -72,8 +72,8 @@ pub(crate) fn append_parent_key<C: Columns + ?Sized>(
     null
 }
 
-/// The child index's key prefix of all children of a parent row; `None` when
-/// it can have none.
+/// Returns the key prefix, in the child's index, of all children of a parent row; `None` if it
+/// cannot have any.
 pub(crate) fn child_prefix<C: Columns + ?Sized>(
     child: &Table,
     fk: &ForeignKey,
@@ -107,7 +107,7 @@ pub(crate) fn parent_column(
     index.parts.get(part).map(|p| p.column)
 }
 
-/// A constraint whose parent a table is.
+/// A foreign key that references a table.
 pub(crate) struct Referrer {
     /// The child.
     pub(crate) child: Arc<Table>,
@@ -128,8 +128,8 @@ impl Referrer {
     }
 }
 
-/// The constraints that refer to a table, in order of their names (the order
-/// in which InnoDB looks at them). `table` itself stands for its own version.
+/// Returns the foreign keys that reference a table, in order of their names, as InnoDB checks them.
+/// For self-references, `table` is used in place of the catalog's version.
 pub(crate) fn referrers(catalog: &Catalog, table: &Arc<Table>) -> Vec<Referrer> {
     let mut all: Vec<Referrer> = table
         .referenced_by
@@ -175,8 +175,8 @@ fn action(keyword: &str, action: FkAction) -> String {
     format!(" ON {keyword} {action}")
 }
 
-/// `` CONSTRAINT `c` FOREIGN KEY (`a`) REFERENCES `p` (`id`) ON DELETE CASCADE ``,
-/// as SHOW CREATE TABLE and messages have it.
+/// `` CONSTRAINT `c` FOREIGN KEY (`a`) REFERENCES `p` (`id`) ON DELETE CASCADE ``, as in SHOW
+/// CREATE TABLE and messages.
 pub(crate) fn definition(child: &TableDef, fk: &ForeignKey) -> String {
     let columns: Vec<String> = fk
         .columns
@@ -200,7 +200,7 @@ pub(crate) fn definition(child: &TableDef, fk: &ForeignKey) -> String {
     )
 }
 
-/// What 1451 and 1452 print between their parentheses.
+/// Text between the parentheses of errors 1451 and 1452.
 pub(crate) fn constraint_text(child: &TableDef, fk: &ForeignKey) -> String {
     format!(
         "{}.{}, {}",
@@ -217,7 +217,7 @@ pub(crate) fn fits(value: &Value, ty: &ColumnType) -> bool {
     match (value, ty.kind) {
         (Value::Null, _) => true,
         (Value::Bytes(text), Kind::Char | Kind::VarChar) => {
-            // Few texts are near their limit: characters are counted only then.
+            // Characters are counted only for the few texts whose bytes exceed the limit.
             text.len() <= ty.length as usize
                 || ty.collation.charset().char_count(text) <= ty.length as usize
         }

@@ -10,23 +10,22 @@
 //!   primary key's length, so that it can be cut off the key's end: one byte
 //!   up to 127, else two with the top bit of the first set (big-endian).
 //!
-//! Invariant: encoded parts delimit themselves: the keys that start with the
-//! encoding of some values are exactly those whose first parts are equal to
-//! them.
+//! Invariant: encoded parts are self-delimiting (prefix-free). The keys that start with the
+//! encoding of some values are exactly those whose first parts equal them.
 //!
-//! Rejected: repeating the primary key as value of plain entries (doubles the
-//! memory of an index over short columns).
+//! Rejected: repeating the primary key in the value of plain entries (doubles the memory of an
+//! index over short columns).
 
 use crate::definition::{Index, IndexKind, IndexPart};
 use crate::error::{Error, Result};
 use crate::table::Table;
 use porpoise_types::{Value, ValueRef, encode_key, encode_key_prefix, encode_text_start};
 
-/// Version of the entries' keys and values, beside the encoding of the parts
+/// Version of the format of entries, apart from the encoding of parts
 /// ([`porpoise_types::KEY_FORMAT_VERSION`]).
 pub const ENTRY_FORMAT_VERSION: u8 = 1;
 
-/// Values by column position: a row in the engine or one about to be written.
+/// Access to values by column position: a stored row, or one to be written.
 pub(crate) trait Columns {
     /// The value at a column position.
     fn column(&self, position: usize) -> ValueRef<'_>;
@@ -52,7 +51,7 @@ fn append_part(table: &Table, part: &IndexPart, value: ValueRef<'_>, out: &mut V
 }
 
 impl Index {
-    /// Appends the encoded parts; true when one of them is NULL.
+    /// Appends the encoded parts. Returns true if one of them is NULL.
     pub(crate) fn append_parts<C: Columns + ?Sized>(
         &self,
         table: &Table,
@@ -68,8 +67,8 @@ impl Index {
         null
     }
 
-    /// Appends the key of a row's entry in this secondary index; true when it
-    /// is one that excludes others (unique, no NULL).
+    /// Appends the key of a row's entry in this secondary index. Returns true if the key must be
+    /// unique (unique index, no NULL).
     pub(crate) fn append_entry<C: Columns + ?Sized>(
         &self,
         table: &Table,
@@ -92,16 +91,16 @@ impl Index {
         } else if let Ok(len @ 0..=0x7f) = u8::try_from(primary.len()) {
             out.push(len);
         } else {
-            // Engines take keys of a few kilobytes: the top bit is free.
+            // Keys have at most a few kilobytes, so the top bit is free.
             let len = u16::try_from(primary.len()).unwrap_or(u16::MAX) | 0x8000;
             out.extend_from_slice(&len.to_be_bytes());
         }
     }
 
-    /// The primary key in an entry.
+    /// Extracts the primary key from an entry.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the entry does not hold one.
+    /// [`Error::Corrupt`] if the entry has none.
     pub(crate) fn primary_of<'a>(&self, key: &'a [u8], value: &'a [u8]) -> Result<&'a [u8]> {
         if self.kind != IndexKind::Plain {
             return Ok(value);
@@ -117,8 +116,8 @@ impl Index {
 }
 
 impl Table {
-    /// The key of a row given as storage values in column order. Empty for a
-    /// hidden key, which is not in the values.
+    /// Returns the primary key of a row of storage values in column order; empty for a hidden key,
+    /// which is not in the values.
     pub fn primary_key(&self, values: &[Value]) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
         self.append_primary_key(values, &mut out);
@@ -132,8 +131,8 @@ impl Table {
         }
     }
 
-    /// The encoded parts of a row in the index at a position; `None` when a
-    /// part is NULL (no look-up by it finds a unique row).
+    /// Returns the encoded parts of a row in the index at a position; `None` if a part is NULL,
+    /// because a look-up by such a key is not unique.
     pub fn index_key(&self, index: usize, values: &[Value]) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(16);
         let null = self
@@ -143,10 +142,9 @@ impl Table {
         (!null).then_some(out)
     }
 
-    /// The encoding of values for the first parts of an index: the start of
-    /// all keys whose first parts are equal to them. NULL is a value like
-    /// others here. With a value for every part of a unique index it is the
-    /// whole key.
+    /// Encodes values for the first parts of an index: the common prefix of all keys whose first
+    /// parts equal them. NULL is an ordinary value here. With a value for every part of a unique
+    /// index the result is the complete key.
     pub fn key_prefix(&self, index: usize, values: &[ValueRef<'_>]) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
         self.append_key_prefix(index, values, &mut out);
@@ -162,9 +160,8 @@ impl Table {
         }
     }
 
-    /// Appends what the keys of an index go on with, behind its parts before
-    /// `part`, where that column's text begins with these characters, which end
-    /// in no space.
+    /// Appends the key prefix of all texts in the column of `part` that begin with these
+    /// characters, which must not end in a space. `out` has the encoding of the parts before.
     pub fn append_text_start(&self, index: usize, part: usize, text: &[u8], out: &mut Vec<u8>) {
         let part = self.indexes.get(index).and_then(|i| i.parts.get(part));
         let column = part.and_then(|p| Some((p, self.columns.get(p.column)?)));
@@ -173,8 +170,8 @@ impl Table {
         }
     }
 
-    /// A row's values of an index joined by `-`, as duplicate-key messages
-    /// have it, cut at 64 characters.
+    /// Returns a row's values of an index joined by `-` and cut at 64 characters, for duplicate-key
+    /// messages.
     pub(crate) fn entry_text<C: Columns + ?Sized>(&self, index: usize, row: &C) -> String {
         let mut out = Vec::new();
         let parts = self.indexes.get(index).map_or(&[][..], |i| &i.parts);
@@ -202,7 +199,7 @@ impl Table {
         String::from_utf8_lossy(&out).chars().take(64).collect()
     }
 
-    /// The error for a row whose value in a unique index is taken.
+    /// Returns the error for a duplicate value in a unique index.
     pub(crate) fn duplicate<C: Columns + ?Sized>(&self, index: usize, row: &C) -> Error {
         let name = self.indexes.get(index).map_or("", |i| &i.name);
         Error::Duplicate {

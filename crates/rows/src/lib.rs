@@ -1,13 +1,12 @@
-//! Rows and constraints: the only place from which a row changes.
+//! Rows and constraints. All changes of rows pass through this crate.
 //!
-//! SQL, the memcached protocol and the native API all call the functions
-//! of this crate. It knows no SQL text and no protocol; it asks the engine
-//! for everything in batches.
+//! SQL, the memcached protocol and the native API all call this crate. It knows no SQL text and no
+//! protocol, and calls the engine in batches.
 //!
 //! * [`Db`]: an engine, its catalog, its counters.
 //! * [`Txn`]: reads, locks and writes of rows; constraints and cascades.
-//! * [`definition`], [`table`], [`catalog`]: what is defined. [`row`]: how a row lies in the engine.
-//! * [`Error`]: everything that is refused, as MySQL says it.
+//! * [`definition`], [`table`], [`catalog`]: table definitions. [`row`]: the encoding of rows.
+//! * [`Error`]: failures, with MySQL's error numbers and messages.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! Descriptions of locked keys, for lists of lock waits and deadlocks.
 //!
-//! The engine knows spaces and bytes. Here they become a table, an index and
-//! the values of its columns, as far as keys can be read back: weights of
-//! collations cannot, and such a key is shown in hexadecimal.
+//! The engine knows only spaces and bytes. This module maps them to a table, an index and column
+//! values, as far as keys can be decoded. Collation weights cannot; such keys are shown in
+//! hexadecimal.
 
 use crate::catalog::Catalog;
 use crate::table::Table;
@@ -10,13 +10,13 @@ use porpoise_kv::SpaceId;
 use porpoise_types::{Value, decode_key_part, write_text};
 use std::sync::Arc;
 
-/// Bytes of a key that are shown at most.
+/// Maximum number of bytes of a key that are shown.
 const SHOWN: usize = 64;
 
-/// A locked key in the terms of a definition.
+/// A locked key in terms of the catalog.
 #[derive(Clone, Debug)]
 pub struct LockDescription {
-    /// The table; `None` for the catalog's spaces and spaces that are gone.
+    /// The table; `None` for the catalog's spaces and dropped spaces.
     pub table: Option<Arc<Table>>,
     /// The position of the index.
     pub index: usize,
@@ -27,7 +27,7 @@ pub struct LockDescription {
 }
 
 impl LockDescription {
-    /// Looks a key up in the catalog.
+    /// Describes a key by the catalog.
     pub fn of(catalog: &Catalog, space: SpaceId, key: &[u8]) -> LockDescription {
         for table in catalog.tables.values() {
             for (index, definition) in table.indexes.iter().enumerate() {
@@ -59,7 +59,7 @@ impl LockDescription {
     }
 }
 
-/// The values of the index's columns that a key begins with.
+/// Decodes the values of the index's columns at the start of a key.
 fn values(table: &Table, index: usize, key: &[u8]) -> Option<String> {
     if index == 0 && table.hidden_key {
         let id = u64::from_be_bytes(key.try_into().ok()?);

@@ -1,26 +1,25 @@
-//! Metadata locks: nothing a statement uses is altered or dropped under it.
+//! Metadata locks: a definition that a statement uses is not altered or dropped meanwhile.
 //!
-//! Sessions that use tables *publish* them in a slot of their own; a DDL
-//! statement raises a *barrier* over the tables it changes and waits until no
-//! other session's slot holds one of them. While the barrier stands, new
-//! users of those tables wait in front of it. Publishing costs an
-//! uncontended lock of the session's own slot and one read of a counter that
-//! only DDL writes, so readers share no written cache line.
+//! Each session *publishes* the tables that it uses in a slot of its own. A DDL statement raises a
+//! *barrier* over the tables it changes, and waits until no other session's slot contains one of
+//! them. While a barrier is raised, new users of its tables wait. Publishing costs an uncontended
+//! lock of the session's own slot and one read of a counter that only DDL writes, so that readers
+//! do not write to shared cache lines.
 //!
-//! Order everywhere (transactions.md, rule 41): metadata lock, then plan
-//! check against the catalog, then snapshot.
+//! Order in all code paths (transactions.md, rule 41): metadata lock, then plan check against the
+//! catalog, then snapshot.
 //!
 //! Invariants:
-//! 1. A table in a slot was put there before the barrier was raised, or the
-//!    barrier's owner is the slot's session, or the session saw no barrier
-//!    after publishing. (Publish, then look; raise, then look: one of the two
-//!    sees the other. Both sides use sequentially consistent operations.)
+//! 1. A table in a slot was published before the barrier was raised, or the slot's session owns the
+//!    barrier, or the session saw no barrier after publishing. (The session publishes, then reads
+//!    the barriers; DDL raises, then reads the slots. All are sequentially consistent, so one sees
+//!    the other.)
 //! 2. A slot is emptied only by its session, at the end of its transaction.
-//! 3. A table once in the slot is never waited for again: a transaction
-//!    passes a barrier raised after it began to use the table.
+//! 3. A transaction never waits for a table that is in its slot: it passes barriers raised after it
+//!    began to use the table.
 //!
-//! Rejected: one reader-writer lock a table (every statement would write a
-//! cache line that all sessions share).
+//! Rejected: a reader-writer lock per table (every statement would write to a cache line that all
+//! sessions share).
 
 use crate::definition::TableId;
 use crate::progress::{Progress, Stage};
@@ -37,7 +36,7 @@ use std::time::Instant;
 pub enum MetadataLockError {
     /// The deadline passed (1205).
     Timeout,
-    /// The wait was ended from outside.
+    /// The wait was cancelled.
     Cancelled(Reason),
 }
 
@@ -67,21 +66,21 @@ pub struct MetadataLocks {
     changed: Condvar,
 }
 
-/// One session's part in the metadata locks.
+/// A session's handle to the metadata locks.
 pub struct MetadataLockSession {
     metadata_locks: Arc<MetadataLocks>,
     slot: Arc<Slot>,
     progress: Arc<Progress>,
 }
 
-/// A raised barrier; lowered when dropped.
+/// A raised barrier, which is lowered on drop.
 pub struct MetadataBarrier {
     metadata_locks: Arc<MetadataLocks>,
     owner: usize,
 }
 
 impl MetadataLocks {
-    /// No locks.
+    /// Creates a lock manager without locks.
     pub fn new() -> Arc<MetadataLocks> {
         Arc::default()
     }
@@ -149,12 +148,12 @@ impl Shared {
 }
 
 impl MetadataLockSession {
-    /// What the session waits for or works at in a definition.
+    /// Progress of the session's DDL statement.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
 
-    /// Waits, and lets it be seen.
+    /// Waits, and shows the wait in the session's progress.
     fn wait(
         &self,
         deadline: Instant,
@@ -174,8 +173,8 @@ impl MetadataLockSession {
         Arc::as_ptr(&self.slot) as usize
     }
 
-    /// Publishes `tables` until [`MetadataLockSession::release`]. Waits while another
-    /// session's barrier stands over one that this session does not use yet.
+    /// Publishes `tables` until [`MetadataLockSession::release`]. Waits while another session's
+    /// barrier covers one that this session does not use yet.
     pub fn share(
         &self,
         tables: &[TableId],
@@ -233,7 +232,7 @@ impl MetadataLockSession {
         }
     }
 
-    /// Gives up all published tables: the transaction is over.
+    /// Withdraws all published tables at the end of the transaction.
     pub fn release(&self) {
         {
             let mut mine = self.slot.tables.lock();
@@ -245,10 +244,9 @@ impl MetadataLockSession {
         self.notify();
     }
 
-    /// Raises a barrier over `tables` and waits until no other session uses
-    /// one of them, and no other barrier stands over one. Barriers are
-    /// granted one after the other, so two DDL statements cannot wait for
-    /// each other's barrier.
+    /// Raises a barrier over `tables`, and waits until no other session uses one of them and no
+    /// other barrier covers one. Barriers are granted one at a time, so that two DDL statements
+    /// cannot deadlock.
     pub fn exclude(
         &self,
         tables: &[TableId],

@@ -1,26 +1,23 @@
-//! Columns of fixed width as plain integers, read without making values.
+//! Reads columns of fixed width as plain integers, without creating a `Value`.
 //!
-//! Integers, decimals of up to 18 digits (times ten to their scale), dates and
-//! times (their packed forms) all are one integer of at most eight bytes in the
-//! row, and order as the values do. Filters, sums and comparisons over many
-//! rows read that integer and nothing else.
+//! Integers, decimals of up to 18 digits (scaled by their power of ten), dates and times (packed)
+//! are integers of at most eight bytes in the row, in the order of the values. Filters, sums and
+//! comparisons over many rows read only that integer.
 //!
 //! Invariants:
-//! 1. Of two values of one column the greater has the greater number, and equal
-//!    values have equal numbers.
-//! 2. What a row of an older layout holds, or a number past `i64`, is
-//!    [`Number::Other`]: the caller asks [`RowRef::get`].
+//! 1. Numbers of one column order as its values, and are equal for equal values.
+//! 2. A value in a row of an older layout, or beyond `i64`, is [`Number::Other`]: the caller uses
+//!    [`RowRef::get`].
 //!
-//! Every row has at least eight bytes before the end of its first column
-//! (docs/formats.md, "Rows"), so that one load of eight bytes that ends where
-//! the column ends does for all widths.
+//! Every row has at least eight bytes before the end of its first column (docs/formats.md, "Rows"),
+//! so that one eight-byte load that ends at the column's end serves all widths.
 
 use crate::row::RowRef;
 use crate::table::Table;
 use crate::table::layout::{Layout, Storage};
 use porpoise_types::{ColumnType, Decimal};
 
-/// How the eight bytes that end with the column become a number.
+/// Conversion of the eight bytes that end with the column to a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Signed,
@@ -36,28 +33,28 @@ pub struct NumberColumn<'t> {
     position: usize,
     /// End of its bytes, from the body's start.
     end: usize,
-    /// Bits of the eight bytes that are not the column's.
+    /// Number of bits of the eight bytes that do not belong to the column.
     unused: u32,
     form: Form,
     null_byte: usize,
     null_bit: u8,
 }
 
-/// What is read of a row.
+/// A number read from a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
     /// NULL.
     Null,
     /// The number.
     Value(i64),
-    /// It cannot be read in this way.
+    /// The value cannot be read as a number.
     Other,
 }
 
-/// Digits of a decimal that is read as a number, at most.
+/// Maximum number of digits of a decimal that is read as a number.
 pub const NUMBER_DIGITS: u32 = 18;
 
-/// Whether a value of the type can be one integer in eight bytes.
+/// Returns the conversion for a type whose values fit into eight bytes.
 fn form(ty: &ColumnType, storage: Storage) -> Option<Form> {
     Some(match storage {
         Storage::Int(_) | Storage::Time => Form::Signed,
@@ -68,8 +65,7 @@ fn form(ty: &ColumnType, storage: Storage) -> Option<Form> {
 }
 
 impl Table {
-    /// What reads the column at a position as a number; `None` where its
-    /// values are not of a kind that allows it.
+    /// Creates a reader of the column at a position; `None` if its type does not allow it.
     pub fn number_column(&self, position: usize) -> Option<NumberColumn<'_>> {
         let layout = self.derived().current();
         let slot = layout.slot(position)?;
@@ -109,7 +105,7 @@ impl NumberColumn<'_> {
 }
 
 impl<'a> RowRef<'a> {
-    /// The number of a column.
+    /// Reads a column as a number.
     #[inline]
     pub fn number(&self, column: &NumberColumn<'_>) -> Number {
         if !std::ptr::eq(self.layout(), column.layout) {
@@ -129,7 +125,7 @@ impl<'a> RowRef<'a> {
     }
 }
 
-/// The number of a decimal of this scale, as [`RowRef::number`] reads it.
+/// Converts a decimal of this scale to the number that [`RowRef::number`] reads.
 pub fn number_of(decimal: Decimal, scale: u8) -> Option<i64> {
     let (number, own) = decimal.unscaled()?;
     let up = 10i128.checked_pow(u32::from(scale.checked_sub(own)?))?;

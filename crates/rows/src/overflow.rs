@@ -1,22 +1,20 @@
 //! Overflow values: reading and writing the chunks of large values.
 //!
-//! What a row itself keeps of such a value is in [`crate::row::overflow`]; the
-//! rest lies in chunks beside it, one key each in the overflow space of the
-//! row's partition.
+//! [`crate::row::overflow`] has the part that is stored in the row. The rest is stored in chunks,
+//! one key each, in the overflow space of the row's partition.
 //!
-//! Reads show rows first. Rows whose overflow values are wanted wait until the
-//! chunks of a whole batch have come in one engine call, at the same snapshot.
+//! Reads process rows first. Rows whose overflow values are needed wait until the chunks of a whole
+//! batch were read in one engine call, at the same snapshot.
 //!
 //! Invariants:
-//! 1. A batch of rows costs one engine call more, whatever the number of rows,
-//!    columns and chunks, as long as the values fit [`FETCH_BYTES`] together;
-//!    then one call per that many bytes.
-//! 2. In one snapshot, and under the row's lock, every chunk is there. In a
-//!    current read without a lock the row may have changed between the two
-//!    calls; then it is read again.
-//! 3. Chunks are written and deleted in the transaction that writes the row. A
-//!    value that stays is not written: its head is copied from the old row, and
-//!    its chunks move only when the row changes its partition.
+//! 1. A batch of rows costs one additional engine call, whatever the number of rows, columns and
+//!    chunks, as long as the values fit [`FETCH_BYTES`] together; otherwise one call per that many
+//!    bytes.
+//! 2. In one snapshot, and under the row's lock, every chunk exists. In a current read without a
+//!    lock the row may change between the two calls; then it is read again.
+//! 3. Chunks are written and deleted in the transaction that writes the row. An unchanged value is
+//!    not written: its head is copied from the old row, and its chunks move only if the row changes
+//!    its partition.
 
 use crate::db::Db;
 use crate::error::{Error, Result};
@@ -34,8 +32,8 @@ pub(crate) const FETCH_BYTES: usize = 16 << 20;
 /// Attempts at a row that changes while it is read without a lock.
 const ATTEMPTS: usize = 16;
 
-/// Overflow values to be fetched with rows. Of the others rows show the first
-/// [`format::PREFIX`] bytes.
+/// Overflow values to be fetched with rows. Rows contain only the first [`format::PREFIX`] bytes of
+/// others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverflowFetch<'a> {
     /// All.
@@ -43,9 +41,9 @@ pub enum OverflowFetch<'a> {
     All,
     /// None.
     Prefixes,
-    /// So many bytes of these column positions at least, and the start of others.
+    /// At least a number of bytes of each of these column positions, and the prefix of others.
     UpTo(&'a [(usize, usize)]),
-    /// Those of these column positions.
+    /// The values of these column positions.
     Of(&'a [usize]),
 }
 
@@ -68,7 +66,7 @@ impl OverflowFetch<'_> {
         }
     }
 
-    /// Bytes to be fetched before this row can be shown with the values named.
+    /// Number of bytes to be fetched before this row has the requested values.
     pub fn missing(self, row: &RowRef<'_>) -> usize {
         if !row.has_overflow() || self == OverflowFetch::Prefixes {
             return 0;
@@ -84,8 +82,8 @@ pub(crate) struct IncompleteRow {
     pub(crate) number: usize,
     /// Its primary key.
     pub(crate) primary: Vec<u8>,
-    /// Its bytes; with the values in place once [`complete`] is done. `None`:
-    /// the row is gone meanwhile.
+    /// Its bytes, which contain the values after [`complete`]. `None` if the row was deleted
+    /// meanwhile.
     pub(crate) bytes: Option<Vec<u8>>,
 }
 
@@ -100,8 +98,7 @@ impl IncompleteRow {
     }
 }
 
-/// A value to be put together: row, column, place of its chunks among those
-/// fetched.
+/// A value to be assembled: its row, its column, and the range of its chunks among those fetched.
 struct WantedValue {
     row: usize,
     position: usize,
@@ -109,13 +106,13 @@ struct WantedValue {
     chunks: usize,
 }
 
-/// The error for a chunk that must be there and is not.
+/// Returns the error for a missing chunk.
 pub(crate) fn missing_chunk(table: &Table) -> Error {
     Error::Corrupt(format!("a part of a value of {}", table.quoted_name()))
 }
 
-/// The bytes of chunks, in the order of their keys, by one engine call (none
-/// where there are none); empty for those that are not there.
+/// Reads chunks in the order of their keys, in one engine call, or none for an empty list. Missing
+/// chunks are empty.
 pub(crate) fn read_chunks(
     txn: &mut dyn kv::Txn,
     keys: &[ChunkKey],
@@ -134,7 +131,7 @@ pub(crate) fn read_chunks(
     Ok(chunks)
 }
 
-/// One attempt at a batch; returns the rows (by place) of which a chunk is gone.
+/// Makes one attempt at a batch. Returns the positions of rows of which a chunk is missing.
 fn try_complete(
     txn: &mut dyn kv::Txn,
     table: &Table,
@@ -180,8 +177,8 @@ fn try_complete(
     Ok(torn)
 }
 
-/// Puts the wanted values into rows, [`FETCH_BYTES`] of them a call, and hands
-/// each row over in order.
+/// Inserts the wanted values into rows, [`FETCH_BYTES`] of them per call, and passes each row on in
+/// order.
 pub(crate) fn complete(
     txn: &mut dyn kv::Txn,
     table: &Table,
@@ -246,7 +243,7 @@ fn complete_batch(
     Err(missing_chunk(table))
 }
 
-/// Puts the overflow values of a new row beside it; returns their heads.
+/// Writes the chunks of a new row's overflow values. Returns their heads.
 pub(crate) fn write_new(
     db: &Db,
     txn: &mut dyn kv::Txn,
@@ -257,9 +254,9 @@ pub(crate) fn write_new(
     write_changed(db, txn, table, primary, None, values)
 }
 
-/// As [`write_new`] for a row that replaces another (its primary key and bytes
-/// given): values that stay keep their chunks, chunks of those that go are
-/// deleted, those of a row that moves to another partition move along.
+/// As [`write_new`], for a row that replaces another (given by primary key and bytes): unchanged
+/// values keep their chunks, chunks of replaced values are deleted, and chunks of a row that
+/// changes its partition are moved.
 pub(crate) fn write_changed(
     db: &Db,
     txn: &mut dyn kv::Txn,
@@ -365,11 +362,10 @@ fn new_head(db: &Db, table: &Table, position: usize, value: &[u8]) -> Result<Ove
     ))
 }
 
-/// Chunks about to be written: space, key, bytes.
+/// Chunks to be written: space, key, bytes.
 pub(crate) type NewChunks = Vec<(SpaceId, Vec<u8>, Vec<u8>)>;
 
-/// The heads of a new row's overflow values, and their chunks, for definitions
-/// that copy rows.
+/// Returns the heads and chunks of a new row's overflow values, for DDL that copies rows.
 pub(crate) fn new_chunks(
     db: &Db,
     table: &Table,
@@ -392,8 +388,8 @@ pub(crate) fn new_chunks(
     Ok((heads, chunks))
 }
 
-/// A committed row with all its values in it; `None` when it has no overflow
-/// values. For definitions, which keep writers away.
+/// Returns a committed row with its complete values; `None` if it has no overflow values. For DDL,
+/// which excludes writers.
 pub(crate) fn whole_row(
     db: &Db,
     table: &Table,
@@ -406,8 +402,8 @@ pub(crate) fn whole_row(
     whole
 }
 
-/// A row with all its values in it, in the state that is read; `None` when it has no
-/// overflow values.
+/// Returns a row with its complete values, in the state that the transaction reads; `None` if it
+/// has no overflow values.
 ///
 /// # Errors
 /// The engine's; [`crate::Error::Corrupt`] when chunks are missing.

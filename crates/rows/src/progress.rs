@@ -1,8 +1,7 @@
-//! What a session's definition statement is doing, for those who look at the
-//! process list.
+//! Progress of a session's DDL statement, for the process list.
 //!
-//! Written by the session in relaxed stores between batches, read by anyone;
-//! a reader may see a number of the stage before, which is only shown.
+//! The session writes it by relaxed stores between batches, and any thread reads it. A reader may
+//! see a row count of the previous stage; it is only displayed.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -11,22 +10,22 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stage {
-    /// Nothing that is shown.
+    /// No stage to show.
     None = 0,
-    /// Another session uses the table, or defines it.
+    /// Waits for another session that uses or changes the table.
     WaitingForTable = 1,
     /// Rows are copied into new spaces.
     Copying = 2,
-    /// An index is filled.
+    /// An index is built.
     BuildingIndex = 3,
-    /// Rows are looked at.
+    /// Rows are validated.
     Validating = 4,
-    /// The definition is written.
+    /// The new definition is committed.
     Committing = 5,
 }
 
 impl Stage {
-    /// As the process list shows it.
+    /// Text for the process list.
     pub fn text(self) -> &'static str {
         match self {
             Stage::None => "executing",
@@ -57,24 +56,24 @@ impl Stage {
 pub struct Progress {
     stage: AtomicU8,
     rows: AtomicU64,
-    /// What the stage is about: an index, a constraint.
+    /// Object of the stage: an index, a constraint.
     subject: Mutex<String>,
 }
 
 impl Progress {
-    /// A stage begins.
+    /// Begins a stage.
     pub fn begin(&self, stage: Stage, subject: &str) {
         *self.subject.lock() = subject.to_owned();
         self.rows.store(0, Ordering::Relaxed);
         self.stage.store(stage as u8, Ordering::Relaxed);
     }
 
-    /// So many rows more are done.
+    /// Adds to the number of rows processed.
     pub fn advance(&self, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// Nothing is under way any more.
+    /// Ends the last stage.
     pub fn end(&self) {
         self.stage.store(Stage::None as u8, Ordering::Relaxed);
     }

@@ -12,19 +12,18 @@
 //! ...  data of the variable columns
 //! ```
 //!
-//! Integers are little-endian. A column is read without looking at any other:
-//! its place follows from the layout of the row's table version and at most
-//! two offsets.
+//! Integers are little-endian. A column is read without reading others: the layout of the row's
+//! table version and at most two offsets give its location.
 //!
 //! Invariants:
-//! 1. Every column is in the row, those of the keys included: keys hold
-//!    weights, which do not turn back into values.
+//! 1. Every column is in the row, including key columns: keys have collation weights, which cannot
+//!    be decoded.
 //! 2. The row version is never 0 and below 2^53.
 //! 3. The bytes of a column that is NULL are zeros, or no bytes.
-//! 4. [`RowRef::new`] has checked the length against the last offset; a column
-//!    whose own offsets contradict reads as empty, never as another's bytes.
+//! 4. [`RowRef::new`] has checked the length against the last offset. A column with contradictory
+//!    offsets reads as empty, never as another column's bytes.
 //!
-//! Rejected: offsets for all columns (two bytes a fixed column for nothing);
+//! Rejected: offsets for all columns (two needless bytes per fixed-width column);
 //! omitting primary-key columns (see 1).
 
 mod encode;
@@ -47,14 +46,14 @@ pub const ROW_FORMAT_VERSION: u8 = 1;
 const WIDE: u8 = 1;
 /// An expiry follows the row version.
 const EXPIRY: u8 = 2;
-/// Some variable column holds an overflow value; a bitmap says which.
+/// At least one variable column has an overflow value; a bitmap shows which.
 const OVERFLOW: u8 = 4;
 /// Bytes before the body without an expiry.
 const HEADER: usize = 12;
-/// Greatest table version a row can name.
+/// Maximum table version that a row can record.
 pub const MAX_TABLE_VERSION: u32 = (1 << 24) - 1;
 
-/// A row as it lies in the engine. Cheap to copy.
+/// A reference to an encoded row. Cheap to copy.
 #[derive(Clone, Copy)]
 pub struct RowRef<'a> {
     table: &'a Table,
@@ -69,7 +68,7 @@ pub struct RowRef<'a> {
 pub struct RowBuf(Vec<u8>);
 
 impl RowBuf {
-    /// The row, to be read by the definition given.
+    /// Returns the row, to be read by a table definition.
     ///
     /// # Errors
     /// [`Error::Corrupt`] and [`Error::DefinitionChanged`], as [`RowRef::new`].
@@ -115,9 +114,8 @@ impl<'a> RowRef<'a> {
     /// Reads the header of a row's bytes.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the bytes are no row of this format or too
-    /// short; [`Error::DefinitionChanged`] when the row was written under a
-    /// definition younger than `table`.
+    /// [`Error::Corrupt`] if the bytes are not a row of this format or too short;
+    /// [`Error::DefinitionChanged`] if the row was written under a newer definition than `table`.
     #[inline]
     pub fn new(table: &'a Table, bytes: &'a [u8]) -> Result<RowRef<'a>> {
         let bad = || Error::Corrupt(format!("a row of {}", table.quoted_name()));
@@ -156,10 +154,10 @@ impl<'a> RowRef<'a> {
         Ok(row)
     }
 
-    /// The same row, whose bytes were copied.
+    /// Returns the same row over copied bytes.
     ///
     /// # Errors
-    /// As [`RowRef::new`], where the definition is another one.
+    /// As [`RowRef::new`], if the definition differs.
     #[inline]
     pub fn copied_to<'b>(&self, table: &'b Table, bytes: &'b [u8]) -> Result<RowRef<'b>> {
         let layout = table.derived().current();
@@ -174,7 +172,7 @@ impl<'a> RowRef<'a> {
         })
     }
 
-    /// A row of which nothing is known: all columns read as NULL.
+    /// Creates a row without column values: all columns read as NULL.
     pub(crate) fn without_columns(table: &'a Table) -> RowRef<'a> {
         RowRef {
             table,
@@ -254,10 +252,9 @@ impl<'a> RowRef<'a> {
         self.bytes.first().is_some_and(|first| first & EXPIRY != 0)
     }
 
-    /// The value of the column at `position` of the table's definition. A
-    /// column younger than the row reads as its backfill; a position that does
-    /// not exist as NULL. Of an overflow value it is the prefix, unless the row
-    /// was read with it.
+    /// Returns the value of the column at `position` of the table's definition: the backfill value
+    /// if the column is newer than the row, NULL if the position does not exist. For an overflow
+    /// value it is the prefix, unless the row was read with it.
     #[inline]
     pub fn get(&self, position: usize) -> ValueRef<'a> {
         let Some(slot) = self.layout.slot(position) else {
@@ -340,7 +337,7 @@ impl<'a> RowRef<'a> {
         self.bytes
     }
 
-    /// Under which layout it was written.
+    /// The layout in which it was written.
     #[inline]
     pub(crate) fn layout(&self) -> &'a Layout {
         self.layout

@@ -1,24 +1,22 @@
-//! Statistics of a table by sampling: how many rows, and how many different
-//! values the leading parts of each index have.
+//! Table statistics by sampling: the number of rows, and the number of distinct values of the
+//! leading parts of each index.
 //!
-//! An index of few entries is walked as a whole. Of a longer one, runs of
-//! consecutive entries are read at places spread over its keys; where a part
-//! changes within a run shows how long the stretches of equal values are.
+//! A small index is read completely. Of a larger one, runs of consecutive entries are read at
+//! positions spread over its keys. The positions within a run at which a key part changes show the
+//! length of groups of equal values.
 //!
-//! 1. Places are found by interpolating between the first and the last key:
-//!    after what both have in common, eight bytes are taken as a number.
-//! 2. With `c` changes among `p` neighbouring pairs, an index of `n` entries
-//!    has about `n * c / p` different values, at least as many as the runs
-//!    showed, and at most `n`. A place found by interpolation mostly begins a
-//!    stretch, so that a run goes on to where the first part changes, but not
-//!    for ever; where runs were broken off and each showed another value, the
-//!    truth lies between what they showed and what they allow.
-//! 3. `n` is the engine's own count where it has one; otherwise it follows
-//!    from the part of the key space that the runs cover.
+//! 1. Positions are interpolated between the first and the last key: the eight bytes behind their
+//!    common prefix are taken as a number.
+//! 2. With `c` changes among `p` adjacent pairs, an index of `n` entries has about `n * c / p`
+//!    distinct values, at least as many as the runs showed, and at most `n`. An interpolated
+//!    position mostly is the start of a group, so a run continues, up to a limit, to a change of
+//!    its first part. If runs reached the limit and each showed another value, the estimate lies
+//!    between the number seen and the number possible.
+//! 3. `n` is the engine's own count if it has one; otherwise it is derived from the share of the
+//!    key space that the runs cover.
 //!
-//! Rejected: random walks down the engine's tree (an engine behind a network
-//! has none to offer); counting every row (a million take longer than most
-//! statements that wait for the answer).
+//! Rejected: random descents of the engine's tree (a remote engine offers none); counting every row
+//! (a million take longer than most statements that wait for the result).
 
 use crate::db::Db;
 use crate::table::Table;
@@ -30,21 +28,21 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// How much is read of an index.
+/// Amount of an index to be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Up to so many entries it is walked as a whole.
+    /// Number of entries up to which an index is read completely.
     pub whole: u64,
-    /// Runs otherwise.
+    /// Number of runs otherwise.
     pub runs: u64,
-    /// Entries a run.
+    /// Number of entries per run.
     pub length: u64,
-    /// Entries at most of a run that waits for its first part to change.
+    /// Maximum length of a run that continues until its first part changes.
     pub longest: u64,
 }
 
 impl Effort {
-    /// For a statement that waits to be planned.
+    /// Effort for a statement whose planning waits for the result.
     pub const QUICK: Effort = Effort {
         whole: 2_000,
         runs: 20,
@@ -52,7 +50,7 @@ impl Effort {
         longest: 1_000,
     };
 
-    /// For ANALYZE TABLE.
+    /// Effort for ANALYZE TABLE.
     pub const THOROUGH: Effort = Effort {
         whole: 100_000,
         runs: 256,
@@ -61,24 +59,24 @@ impl Effort {
     };
 }
 
-/// What was found of a table.
+/// Statistics of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// About how many rows it has.
+    /// Approximate number of rows.
     pub rows: u64,
-    /// For each index, about how many different values its first part has,
-    /// its first two together, and so on. 1 at least.
+    /// For each index, the approximate number of distinct values of its first part, of its first
+    /// two parts together, and so on; at least 1.
     pub distinct: Vec<Vec<u64>>,
 }
 
-/// What the runs over one index showed.
+/// Observations of the runs over one index.
 #[derive(Default)]
 struct Seen {
     pairs: u64,
     entries: u64,
     /// Runs that ended before their first part changed.
     broken: u64,
-    /// By number of leading parts less one.
+    /// Number of changes by number of leading parts, less one.
     changes: Vec<u64>,
     values: Vec<HashSet<Vec<u8>>>,
     before: Option<Vec<u8>>,
@@ -120,8 +118,8 @@ impl Seen {
             let guess = match (whole, self.pairs) {
                 (true, _) | (_, 0) => seen,
                 (false, pairs) => {
-                    // Broken runs that all showed different values may have
-                    // been about to change.
+                    // Runs that reached the limit and showed different values may have been close
+                    // to a change.
                     let about = if 2 * seen > self.broken {
                         self.broken
                     } else {
@@ -139,16 +137,16 @@ impl Seen {
 }
 
 impl Db {
-    /// About how many rows a table has; `None` where only counting would say.
+    /// Approximate number of rows of a table; `None` if only counting could tell.
     pub fn approximate_rows(&self, table: &Table) -> Option<u64> {
         self.engine().approximate_keys(table.index_spaces(0))
     }
 
-    /// Samples a table, in a transaction of its own. Passes a checkpoint at every 1,024 entries
-    /// at least.
+    /// Samples a table, in a transaction of its own. Passes an interrupt checkpoint at least every
+    /// 1,024 entries.
     ///
     /// # Errors
-    /// The engine's, and that of a statement that was ended from outside.
+    /// The engine's; a cancellation.
     pub fn sample(self: &Arc<Self>, table: &Table, effort: Effort) -> Result<Sample> {
         let mut txn = self.begin(BeginOptions::default())?;
         let mut sample = Sample {
@@ -176,9 +174,8 @@ fn spec(index: usize, range: KeyRange, reverse: bool) -> ScanSpec {
     }
 }
 
-/// Reads so many entries from the start of a range on, at most the second
-/// number where the first part does not change; whether the range went on, and
-/// the last key.
+/// Reads a number of entries from the start of a range, and continues up to a maximum until the
+/// first part changes. Returns whether the range has more entries, and the last key.
 fn run(
     txn: &mut Txn,
     table: &Table,
@@ -272,7 +269,7 @@ fn sample_index(
     Ok((entries, seen.distinct(entries, false)))
 }
 
-/// The keys between two, as numbers.
+/// Linear interpolation between two keys.
 struct Line {
     common: Vec<u8>,
     low: u64,
@@ -291,8 +288,8 @@ impl Line {
         }
     }
 
-    /// A key between so many of `steps` of the way and the next step: not at
-    /// equal distances, lest they fall in with a regularity of the keys.
+    /// Returns a key in step `step` of `steps` equal steps, at a varying offset, to avoid aliasing
+    /// with regularities of the keys.
     fn at(&self, step: u64, steps: u64) -> Vec<u8> {
         let whole = u128::from(self.high - self.low);
         let aside = u128::from(step * 618 % 1000);
@@ -303,7 +300,7 @@ impl Line {
         key
     }
 
-    /// How far along the way a key is, from 0 to 1.
+    /// Relative position of a key between the two, from 0 to 1.
     fn place(&self, key: &[u8]) -> f64 {
         let number = match key.strip_prefix(self.common.as_slice()) {
             Some(rest) => number(rest),

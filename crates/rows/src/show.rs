@@ -1,10 +1,8 @@
 //! SHOW CREATE TABLE: the definition as text that MySQL can load.
 //!
-//! Laid out as MySQL 8 prints it, so that dumps and schema tools that compare
-//! texts find what they expect. An engine name that was given (`ndbcluster`,
-//! `InnoDB`) is printed back; nothing is printed that MySQL would refuse.
-//! PARTITION BY is also shown piece by piece, for
-//! information_schema.PARTITIONS.
+//! Formatted as by MySQL 8, so that dumps and schema tools that compare texts work. An engine name
+//! that was given (`ndbcluster`, `InnoDB`) is printed; nothing is printed that MySQL would refuse.
+//! The parts of PARTITION BY are also available separately for information_schema.PARTITIONS.
 
 use crate::definition::{
     CheckConstraint, Column, ColumnDefault, Index, IndexKind, IndexPart, TableDef,
@@ -132,7 +130,7 @@ fn default(c: &Column) -> String {
     }
 }
 
-/// A default as MySQL prints it: always quoted, but for bits and raw bytes.
+/// Formats a default value as MySQL does: quoted, except bits and binary strings.
 fn default_literal(c: &Column, value: &Value) -> String {
     if let (Kind::Bit, Value::UInt(bits)) = (c.ty.kind, value) {
         return format!("b'{bits:b}'");
@@ -192,7 +190,7 @@ fn index(table: &TableDef, index: &Index) -> Option<String> {
     Some(text)
 }
 
-/// The clause with a line break before it, or nothing.
+/// Returns the PARTITION BY clause after a line break, or an empty string.
 fn partition_clause(table: &TableDef) -> String {
     let mut text = String::new();
     if let Some(colocate) = &table.colocate {
@@ -250,7 +248,7 @@ fn partition(table: &TableDef, by: &Partitioning, p: &Partition) -> String {
     text
 }
 
-/// A name, between backticks only where it needs them.
+/// Quotes a name with backticks if necessary.
 fn plain_name(name: &str) -> String {
     let simple = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$';
     let digits = name.chars().all(|c| c.is_ascii_digit());
@@ -260,7 +258,7 @@ fn plain_name(name: &str) -> String {
     }
 }
 
-/// What stands between the parentheses of PARTITION BY.
+/// Returns the text between the parentheses of PARTITION BY.
 fn expression(table: &TableDef, by: &Partitioning) -> String {
     if let Some(e) = &by.expr {
         return expr(table, e);
@@ -270,8 +268,8 @@ fn expression(table: &TableDef, by: &Partitioning) -> String {
     names.join(",")
 }
 
-/// The expression or the columns as information_schema has them: names always
-/// between backticks.
+/// Returns the expression or the columns as in information_schema, with all names between
+/// backticks.
 pub fn quoted_expression(table: &TableDef, by: &Partitioning) -> String {
     if let Some(e) = &by.expr {
         return expr(table, e);

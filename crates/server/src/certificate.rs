@@ -2,8 +2,8 @@
 //!
 //! A certificate is `SEQUENCE { tbs SEQUENCE { [0] version, serial, algorithm, issuer,
 //! validity, subject, ... }, ... }` in DER (RFC 5280, 4.1). Names are printed in OpenSSL's
-//! one-line form, as MySQL does: `/C=SE/O=Example/CN=client`. Only certificates that the
-//! TLS library has verified come here.
+//! one-line form, as MySQL does: `/C=SE/O=Example/CN=client`. Callers pass only certificates that
+//! the TLS library has verified.
 
 /// Subject and issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ const COMMON_NAME: &[u8] = b"\x55\x04\x03";
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
-    /// Tag and content of the next element.
+    /// Reads the next element: its tag and content.
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, mut rest) = rest.split_first()?;
@@ -51,13 +51,13 @@ impl<'a> Der<'a> {
         Some((tag, content))
     }
 
-    /// The content of the next element, which has this tag.
+    /// Reads the next element and returns its content; `None` if its tag is not `tag`.
     fn expect(&mut self, tag: u8) -> Option<&'a [u8]> {
         self.next().filter(|(t, _)| *t == tag).map(|(_, c)| c)
     }
 }
 
-/// The names in a certificate (DER); `None` if it is malformed.
+/// Parses the names in a certificate (DER); `None` if it is malformed.
 pub fn names(certificate: &[u8]) -> Option<Names> {
     let mut tbs = Der(Der(Der(certificate).expect(SEQUENCE)?).expect(SEQUENCE)?);
     let (tag, _) = tbs.next()?;
@@ -84,7 +84,7 @@ struct Attribute<'a> {
     value: &'a [u8],
 }
 
-/// The attributes of a distinguished name, in order.
+/// Parses the attributes of a distinguished name, in order.
 fn attributes(name: &[u8]) -> Option<Vec<Attribute<'_>>> {
     let mut all = Vec::new();
     let mut sets = Der(name);
@@ -100,7 +100,7 @@ fn attributes(name: &[u8]) -> Option<Vec<Attribute<'_>>> {
     Some(all)
 }
 
-/// The only common name among the attributes, if it is text without control characters.
+/// Returns the only common name among the attributes, if it is text without control characters.
 fn common_name(attributes: &[Attribute<'_>]) -> Option<String> {
     let mut names = attributes.iter().filter(|a| a.kind == COMMON_NAME);
     let name = names.next().filter(|_| names.next().is_none())?;
@@ -112,7 +112,7 @@ fn common_name(attributes: &[Attribute<'_>]) -> Option<String> {
     plain.then(|| text.to_owned())
 }
 
-/// A distinguished name in OpenSSL's one-line form.
+/// Formats a distinguished name in OpenSSL's one-line form.
 fn one_line(attributes: &[Attribute<'_>]) -> String {
     let mut line = String::new();
     for one in attributes {
@@ -129,7 +129,7 @@ fn one_line(attributes: &[Attribute<'_>]) -> String {
     line
 }
 
-/// The short name of an attribute type, or its numbers.
+/// Returns the short name of an attribute type, or its dotted numbers if it has none.
 fn attribute(id: &[u8]) -> String {
     let known = match id {
         [0x55, 0x04, last] => match last {

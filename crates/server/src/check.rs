@@ -23,9 +23,9 @@ use std::sync::Arc;
 /// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Tables looked at.
+    /// Number of tables checked.
     pub tables: usize,
-    /// Rows in them.
+    /// Number of rows in them.
     pub rows: u64,
     /// Problems, one line each: table, then the problem.
     pub problems: Vec<String>,
@@ -33,7 +33,7 @@ pub struct Report {
 
 /// Reasons for which a store could not be checked completely.
 enum Failure {
-    /// The store is damaged: this is the result of the check.
+    /// The store is damaged, which is a result of the check.
     Damage(String),
     /// The check itself failed: files that cannot be read, no memory.
     Unchecked(String),

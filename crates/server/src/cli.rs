@@ -1,4 +1,4 @@
-//! The command line, made from the table of settings.
+//! The command line, generated from the table of settings.
 
 use crate::config::{self, Config, StartError, Values, table::SETTINGS};
 use clap::{Arg, ArgAction, Command, error::ErrorKind};
@@ -12,9 +12,9 @@ pub enum Asked {
     Serve(Box<Config>),
     /// Check the store in this data directory.
     Check(PathBuf),
-    /// Execute the benchmark program with these arguments.
+    /// Replace this process by the benchmark program, with these arguments.
     Bench(Vec<OsString>),
-    /// Print this and end.
+    /// Print this text and exit.
     Print(String),
 }
 
@@ -67,7 +67,8 @@ fn check_command() -> Command {
         )
 }
 
-/// Everything after `bench` is left to the benchmark program, its help too.
+/// The `bench` subcommand: all arguments after it are passed to the benchmark program, `--help`
+/// too.
 fn bench_command() -> Command {
     Command::new("bench")
         .about("Measures this system and others side by side (the program porpoise-bench)")
@@ -92,7 +93,7 @@ fn command() -> Command {
         .subcommand(bench_command())
 }
 
-/// Reads command line, environment and file.
+/// Parses the command line, and reads environment and configuration file.
 pub fn parse(
     args: impl IntoIterator<Item = OsString>,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -140,11 +141,11 @@ pub fn parse(
     Ok(Asked::Serve(Box::new(config)))
 }
 
-/// Complaint about a command line without a command.
+/// Error message for a command line without a command.
 const NO_COMMAND: &str = "a command is missing: use `porpoise serve`, or --help for all commands";
 
-/// First line of a complaint about the command line; `no_command` where it names
-/// no subcommand.
+/// Reduces an error of the command line to one line; returns `no_command` if the error is a missing
+/// subcommand.
 pub fn one_line(error: &clap::Error, no_command: &str) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return no_command.to_owned();

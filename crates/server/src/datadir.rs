@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 10;
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
-    /// `None` where the file system cannot lock directories.
+    /// Lock on the directory itself; `None` where the file system cannot lock directories.
     directory_lock: Option<File>,
     _file_lock: Option<File>,
 }
@@ -73,7 +73,7 @@ fn lock_file(path: &Path) -> io::Result<File> {
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()));
         return match noted {
-            // The process id is only used in messages.
+            // The process id is used in messages only, so a full disk is no error.
             Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(file),
             other => other.map(|()| file),
         };
@@ -141,7 +141,7 @@ impl DataDir {
         })
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

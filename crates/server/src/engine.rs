@@ -1,4 +1,4 @@
-//! Opening the engine: the only place that names one.
+//! Opens the storage engine: the only module that names a concrete one.
 
 use crate::config::{Config, DurabilityChoice, EngineChoice, StartError};
 use porpoise_base::disk::{self, Disk};
@@ -9,11 +9,11 @@ use std::sync::Arc;
 /// Directory of the embedded engine's files, within the data directory.
 pub const STORE: &str = "store";
 
-/// Refuses a data directory without a store if the configuration says so.
-/// Nothing is created: neither the directory nor a file in it.
+/// Checks, if the configuration requires an existing store, that the data directory has one.
+/// Creates neither the directory nor a file in it.
 ///
 /// # Errors
-/// There is no store, or the engine keeps none.
+/// There is no store, or the configured engine does not use the data directory.
 pub fn check_required_data(config: &Config) -> Result<(), StartError> {
     if !config.require_data {
         return Ok(());

@@ -18,8 +18,8 @@ use tracing_subscriber::EnvFilter;
 /// File name of the benchmark program.
 const BENCH: &str = "porpoise-bench";
 
-/// Exit status where the benchmark program is missing: that of a shell which
-/// does not find a program.
+/// Exit status if the benchmark program is missing: the one that a shell uses for a command that
+/// was not found.
 const NOT_FOUND: u8 = 127;
 
 /// Runs the command that the arguments name; the embedded engine of `serve`
@@ -52,7 +52,8 @@ fn run(
     }
 }
 
-/// Replaces this process by the benchmark program beside it; returns why it could not.
+/// Replaces this process by the benchmark program beside it. Returns only on failure, with the
+/// error.
 fn execute_bench(arguments: &[OsString]) -> StartError {
     let this = match std::env::current_exe() {
         Ok(this) => this,
@@ -71,7 +72,7 @@ fn execute_bench(arguments: &[OsString]) -> StartError {
     }
 }
 
-/// Log lines go to stderr; a panic is one of them.
+/// Starts logging to stderr; panics are logged too.
 fn start_logging(config: &Config) -> Result<(), StartError> {
     let filter = EnvFilter::try_new(&config.log).map_err(|e| {
         let message = format!("--log: {:?} is not a level or filter: {e}", config.log);

@@ -1,13 +1,12 @@
 //! The parts of the server binary.
 //!
-//! * [`entry`]: from the command line to its command; [`cli`], [`config`]: what the
-//!   command line asks for.
-//! * [`serve`]: puts everything together; [`services`]: what is behind the listeners;
-//!   [`engine`]: the only place that names one.
-//! * [`net`]: connections, worker groups, held replies; knows no protocol.
+//! * [`entry`]: entry point of the binaries; [`cli`], [`config`]: command line and configuration.
+//! * [`serve`]: starts and stops the server; [`services`]: the components behind the listeners;
+//!   [`engine`]: opens the storage engine, the only module that names one.
+//! * [`net`]: connections, worker groups, deferred replies; independent of protocols.
 //! * [`mysql`]: the MySQL listener.
 //! * [`memcached`]: the memcached listener.
-//! * [`http`], [`metrics`]: health and figures.
+//! * [`http`], [`metrics`]: the HTTP listener (health and metrics); counters.
 //! * [`tls`], [`datadir`]: the certificate; the data directory and its lock.
 //! * [`sys`]: the few system calls for which there is no safe function, and
 //!   the only `unsafe` code of this crate.

@@ -1,7 +1,7 @@
-//! The memcached listener: connects [`porpoise_memcached`] with the event loops.
+//! The memcached listener: runs [`porpoise_memcached`] on the event loops.
 //!
-//! TLS is decided here, by the first byte of a connection: a handshake begins TLS, anything else
-//! is a request, which is refused where TLS is required.
+//! The first byte of a connection decides about TLS: the first byte of a handshake starts TLS,
+//! anything else is a plain-text request, which is refused if TLS is required.
 
 use crate::certificate;
 use crate::config::StartError;
@@ -21,9 +21,9 @@ const TLS_HANDSHAKE: u8 = 0x16;
 /// TLS settings of a listener.
 #[derive(Clone, Default)]
 pub struct TlsSettings {
-    /// Settings for clients that begin with a TLS handshake; `None`: no TLS.
+    /// TLS configuration; `None` if the listener does not offer TLS.
     pub config: Option<Arc<rustls::ServerConfig>>,
-    /// Refuse clients without TLS, except those of a Unix socket.
+    /// Whether clients without TLS are refused, except those of a Unix socket.
     pub required: bool,
 }
 
@@ -90,12 +90,12 @@ struct MemcachedSession {
     connection: Connection,
     tls: Arc<TlsSettings>,
     address: Option<SocketAddr>,
-    /// Whether requests are read, inside TLS or without it.
+    /// Whether the connection has passed the TLS decision, so that requests are read.
     begun: bool,
 }
 
 impl MemcachedSession {
-    /// Begins TLS where the client does, and refuses clients that do not where it is required.
+    /// Starts TLS if the client does, and refuses plain-text clients if TLS is required. Returns
     /// `None` when requests can be read.
     fn begin(&mut self, first: u8, out: &mut Output) -> Option<net::Next> {
         let tls = out.tls();
@@ -137,13 +137,13 @@ impl Session for MemcachedSession {
 
     fn on_end(&mut self, end: End, out: &mut Output) {
         if self.connection.is_binary() {
-            // There is no request that a text could answer.
+            // The client has sent no request to which an error could reply.
             return;
         }
         let text: &[u8] = match end {
             End::UnknownOutcome => UNKNOWN_OUTCOME,
             End::InternalError => b"SERVER_ERROR internal error\r\n",
-            // No request is open.
+            // No reply: no request is in progress.
             _ => b"",
         };
         out.buf().extend_from_slice(text);

@@ -1,4 +1,4 @@
-//! Opening the rows over an engine, for every command of the binaries.
+//! Opens the row layer over an engine, for every command of the binaries.
 //!
 //! Invariant: a database opened here has the compiler for the expressions of
 //! its definitions, so that the same checks and generated

@@ -1,5 +1,5 @@
-//! `porpoise serve`: starts the services and listeners, announces them, and takes them
-//! down again in order.
+//! `porpoise serve`: starts the services and listeners, announces them, and stops them in reverse
+//! order.
 //!
 //! Order of the start: signals, limits, the data directory's lock, sockets
 //! (so that a taken port is reported before a long recovery), certificate, engine,
@@ -26,7 +26,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Open files besides connections: log, checkpoints, listeners, spare.
+/// Number of file descriptors needed besides those of connections: log, checkpoints, listeners,
+/// some spare.
 const OTHER_FILES: u64 = 256;
 
 /// The listening sockets, by protocol.
@@ -57,7 +58,7 @@ impl Sockets {
     }
 }
 
-/// Listens at an address; the error names a free port.
+/// Binds a TCP listener. The error message suggests a free port.
 fn tcp(option: &str, address: Option<SocketAddr>, pick: bool) -> Result<Option<Bound>, StartError> {
     let Some(address) = address else {
         return Ok(None);
@@ -95,7 +96,8 @@ fn unix(option: &str, path: Option<&Path>) -> Result<Option<Bound>, StartError> 
     }
 }
 
-/// Raises the limit of open files and fits the connections into it.
+/// Raises the limit of open files, and returns the number of connections that fit: a default that
+/// is too high is lowered, an explicit one is an error.
 fn fit_open_files(config: &Config) -> Result<usize, StartError> {
     let files = sys::raise_open_files()
         .map_err(|e| StartError::failure(format!("cannot read the limit of open files: {e}")))?;
@@ -135,7 +137,7 @@ fn net_config(config: &Config, max_connections: usize, memory: Arc<MemoryBudget>
     }
 }
 
-/// State that the HTTP pages report.
+/// Source of the HTTP pages: the state of the server.
 struct Look {
     services: Arc<Services>,
     net: NetProbe,
@@ -288,7 +290,7 @@ fn place(at: &Listening) -> String {
     }
 }
 
-/// Prints the ready lines for scripts and people.
+/// Prints the lines that announce readiness, for scripts and people.
 fn announce(lines: &[(&'static str, String)], with_hints: bool) {
     let mut text = String::new();
     for (name, place) in lines {
@@ -303,7 +305,7 @@ fn announce(lines: &[(&'static str, String)], with_hints: bool) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Lines to copy and paste.
+/// Formats example commands for connecting, to be copied.
 fn hints(lines: &[(&'static str, String)]) -> String {
     let mut text = String::from("\n");
     for (name, place) in lines {

@@ -34,7 +34,7 @@ pub struct Services {
     pub engine: Arc<dyn Engine>,
     /// The rows, which all listeners share.
     pub db: Arc<Db>,
-    /// SQL.
+    /// The SQL layer.
     pub sql: Arc<SqlServer>,
     /// Memory budget of connections.
     pub memory: Arc<MemoryBudget>,
@@ -51,9 +51,9 @@ pub struct Services {
 }
 
 impl Services {
-    /// Opens the engine the configuration names, with its files on `disk`, and
-    /// what stands on it. The data directory is locked by the caller; `tls` is what a listener offers to
-    /// its clients, `root_password` what root gets at first start.
+    /// Opens the engine that the configuration names, with its files on `disk`, and the layers
+    /// above it. The caller has locked the data directory. `tls` is offered to clients of the
+    /// listeners; `root_password` is set for root at the first start.
     ///
     /// # Errors
     /// A message for the operator in one line.
@@ -112,11 +112,11 @@ impl Services {
         })
     }
 
-    /// Exact counters, a last sync (transactions.md, rule 40). All sessions
-    /// are gone.
+    /// Returns reserved ids to the engine and shuts it down, with a last sync (transactions.md,
+    /// rule 40). All sessions have ended.
     ///
     /// # Errors
-    /// A message about data that did not reach the disk.
+    /// A message about data that could not be written to disk.
     pub fn close(&self) -> Result<(), String> {
         if let Some(mut reaper) = self.reaper.lock().take() {
             reaper.stop();
@@ -126,13 +126,13 @@ impl Services {
     }
 }
 
-/// Whether there is a place where the MySQL listener listens.
+/// Whether the configuration has an address or a socket for the MySQL listener.
 fn is_open(config: &Config) -> bool {
     config.mysql_listen.is_some() || config.mysql_socket.is_some()
 }
 
-/// Which accounts memcached clients act as. At first start the default account is created,
-/// without a usable password: it may read and change ordinary tables.
+/// Returns the accounts under which memcached clients run. At the first start, creates the default
+/// account without a usable password, with privileges on ordinary tables.
 fn memcached_authentication(
     config: &Config,
     sql: &Arc<SqlServer>,
@@ -189,13 +189,13 @@ fn default_account(id: &AuthId) -> porpoise_access::Change {
     }
 }
 
-/// Delays after failed logins, and `default_password_lifetime`.
+/// Returns the policy of delays after failed logins, and `default_password_lifetime`.
 fn login_policy(sql: &SqlServer) -> (DelayPolicy, u16) {
     let lifetime = sql.number("default_password_lifetime");
     (delays(sql), u16::try_from(lifetime).unwrap_or(u16::MAX))
 }
 
-/// Smallest `statement-memory` in bytes.
+/// Minimum of `statement-memory` in bytes.
 const LEAST_STATEMENT_MEMORY: u64 = 64 << 20;
 
 /// Path of the directory of temporary files.
@@ -227,9 +227,9 @@ fn temp_dir(config: &Config) -> Result<Arc<TempDir>, StartError> {
     }
 }
 
-/// Settings that clients read as system variables.
+/// Settings that clients can read as system variables.
 fn variables(config: &Config) -> Vec<(String, String)> {
-    // Whole seconds, and at least what the variables take.
+    // Whole seconds, at least the minimum of the variables.
     let seconds = |d: std::time::Duration| d.as_secs().max(2).to_string();
     let mut list = vec![
         ("datadir", config.data_dir.display().to_string()),
@@ -254,8 +254,8 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The memcached listeners: that of the main address, if it is asked for, and one
-/// for each role that has an address of its own.
+/// The memcached listeners: one at the main address, if configured, and one for each server role
+/// with an address of its own.
 struct MemcachedListeners {
     first: Option<Arc<Memcached>>,
     more: Vec<Arc<Memcached>>,
@@ -298,7 +298,7 @@ impl MemcachedListeners {
         self.first.iter().chain(&self.more).cloned().collect()
     }
 
-    /// Lets SQL ask the listeners.
+    /// Registers callbacks with SQL, through which statements query the memcached listeners.
     fn tell(&self, sql: &SqlServer) {
         let all = self.all();
         if let Some(protocol) = all.first().cloned() {

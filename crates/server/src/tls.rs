@@ -1,12 +1,12 @@
-//! The certificate: the operator's own, or one made at first start.
+//! The TLS certificate: the operator's own, or one generated at the first start.
 //!
 //! A certificate generated here is self-signed, names this machine, and is stored in
 //! the data directory, its key readable only by the owner. It encrypts connections;
 //! clients that verify certificates need one from the operator.
 //!
-//! With `--ssl-ca`, clients may send a certificate: one that no authority of that file
-//! signed ends the handshake, and none at all is accepted. Which accounts need one is
-//! their REQUIRE clause's.
+//! With `--ssl-ca`, client certificates are optional: one that no authority of that file signed
+//! fails the handshake, none at all is accepted. The REQUIRE clause of an account decides whether
+//! it needs one.
 
 use crate::config::{Config, StartError};
 use porpoise_base::clock::{self, Clock};
@@ -57,7 +57,7 @@ pub fn server_config(config: &Config) -> Result<Arc<ServerConfig>, StartError> {
     Ok(Arc::new(server))
 }
 
-/// Time for TLS. The library's own source panics before 1970.
+/// Current time for the TLS library, whose own time source panics before 1970.
 struct WallTime(Arc<dyn Clock>);
 
 impl std::fmt::Debug for WallTime {
@@ -73,7 +73,7 @@ impl TimeProvider for WallTime {
     }
 }
 
-/// The verifier of certificates that clients may send.
+/// Creates the verifier of client certificates.
 fn client_verifier(
     path: &Path,
     provider: Arc<CryptoProvider>,
@@ -92,7 +92,8 @@ fn client_verifier(
         .map_err(|e| bad(e.to_string()))
 }
 
-/// The files in the data directory, made if they are not both there.
+/// Returns the paths of certificate and key in the data directory; generates both unless both
+/// exist.
 fn own_files(dir: &Path) -> Result<(PathBuf, PathBuf), StartError> {
     let (cert, key) = (dir.join(CERT), dir.join(KEY));
     if cert.exists() && key.exists() {
@@ -142,7 +143,7 @@ fn host_name() -> Option<String> {
     (!name.is_empty() && name != "localhost" && name.chars().all(plain)).then(|| name.to_owned())
 }
 
-/// Writes a file whole, or not at all.
+/// Writes a file atomically.
 fn write(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
     let unfinished = path.with_extension("tmp");
     let _ = std::fs::remove_file(&unfinished);

@@ -1,9 +1,8 @@
 //! Simulation of the embedded engine under faults, and checkers of histories.
 //!
-//! [`engine`] drives the embedded engine by a seed on a disk that fails, and
-//! compares every answer, and the state after every crash, with the reference
-//! model. [`history`] checks whether some order of the clients' transactions
-//! explains their results.
+//! [`engine`] runs the embedded engine by a seed on a faulty disk, and compares every result, and
+//! the state after every crash, with the reference model. [`history`] checks whether some order of
+//! the clients' transactions explains their results.
 //!
 //! This crate is not part of the server; it reads no real clock and only random
 //! numbers that derive from the seed.

@@ -3,27 +3,27 @@
 /// The client of a connection.
 #[derive(Clone, Debug)]
 pub struct ClientInfo {
-    /// The connection's number.
+    /// Connection id.
     pub connection_id: u64,
     /// User name of the login.
     pub user: String,
     /// Host of the client.
     pub host: String,
-    /// Account that it was authenticated as, `user@host`.
+    /// Account that was authenticated, `user@host`.
     pub account: String,
     /// The capabilities of the handshake.
     pub capabilities: u64,
-    /// The collation of the handshake, by MySQL's number.
+    /// The collation of the handshake, as MySQL's collation id.
     pub collation: u16,
     /// Default database of the login.
     pub database: Option<String>,
 }
 
-/// Encryption of a connection; empty without TLS.
+/// Encryption of a connection; the strings are empty without TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Encryption {
     /// OpenSSL's name of the cipher suite.
     pub cipher: String,
-    /// The protocol version, like `TLSv1.3`.
+    /// The protocol version, for example `TLSv1.3`.
     pub version: String,
 }

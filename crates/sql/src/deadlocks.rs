@@ -1,13 +1,12 @@
-//! Recent deadlocks and present lock waits: waiter, blocker, lock and statements of each.
+//! Recent deadlocks and current lock waits: waiter, blocker, lock and statements of each.
 //!
-//! The engine reports a deadlock cycle before its victim releases anything.
-//! All sessions of the cycle are still inside the statements that wait, so
-//! that the process list has their texts.
+//! The engine reports a deadlock cycle before its victim releases any lock. All sessions of the
+//! cycle are then still executing the waiting statements, so the process list has their texts.
 //!
 //! Invariants:
-//! 1. At most [`KEPT`] deadlocks are kept, texts cut at [`TEXT`] bytes.
-//! 2. Recording one waits for no transaction: the locks taken are those of the process
-//!    list, and the one of the ring.
+//! 1. At most [`KEPT`] deadlocks are stored, with statements truncated to [`TEXT`] bytes.
+//! 2. Recording a deadlock never waits for a transaction: it locks only the process list's mutexes
+//!    and the log's own.
 
 use crate::processes::{Process, Processes};
 use parking_lot::Mutex;
@@ -20,14 +19,14 @@ use std::fmt::Write;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-/// Deadlocks that are kept.
+/// Maximum number of deadlocks stored.
 pub const KEPT: usize = 64;
 
-/// Bytes of a statement that are kept.
+/// Maximum stored length of a statement, in bytes.
 const TEXT: usize = 4096;
 
-/// Session of a transaction; transactions of other protocols and of the server
-/// itself have none.
+/// The session of a waiting or blocking transaction. Transactions of other protocols and of the
+/// server itself have none.
 #[derive(Clone, Debug)]
 struct WaitingSession {
     thread: u64,
@@ -37,7 +36,7 @@ struct WaitingSession {
     query: Option<String>,
 }
 
-/// A wait, described.
+/// A lock wait with its sessions.
 #[derive(Clone, Debug)]
 struct Wait {
     txn: u64,
@@ -49,7 +48,7 @@ struct Wait {
     waited_micros: u64,
 }
 
-/// A deadlock; its first wait is the victim's.
+/// A deadlock; the first wait is the victim's.
 #[derive(Clone, Debug)]
 struct Deadlock {
     number: u64,
@@ -63,8 +62,8 @@ struct Ring {
     kept: VecDeque<Deadlock>,
 }
 
-/// Log of recent deadlocks, and view of the present waits. It holds the database weakly, because
-/// the database's engine holds it as its listener.
+/// Log of recent deadlocks, and source of the current lock waits. It has a weak reference to the
+/// database, whose engine owns it as its listener.
 pub struct DeadlockLog {
     ring: Mutex<Ring>,
     db: Weak<Db>,
@@ -89,7 +88,7 @@ impl DeadlockListener for DeadlockLog {
 }
 
 impl DeadlockLog {
-    /// An empty log of a database's deadlocks.
+    /// Creates an empty log for a database.
     pub(crate) fn new(db: &Arc<Db>, processes: Arc<Processes>) -> DeadlockLog {
         DeadlockLog {
             ring: Mutex::default(),
@@ -117,7 +116,7 @@ impl DeadlockLog {
         waits.iter().map(one).collect()
     }
 
-    /// Present waits, in the engine's order.
+    /// Current lock waits, in the engine's order.
     fn present(&self, order: impl FnOnce(&mut Vec<LockWait>)) -> Vec<Wait> {
         let Some(db) = self.db.upgrade() else {
             return Vec::new();
@@ -167,8 +166,8 @@ impl DeadlockLog {
         waits.into_iter().map(row).collect()
     }
 
-    /// The text of SHOW ENGINE INNODB STATUS: the latest deadlock and the present
-    /// waits, in sections headed as InnoDB heads them.
+    /// The text of SHOW ENGINE INNODB STATUS: the latest deadlock and the current waits, under
+    /// InnoDB's section headings.
     pub(crate) fn status(&self) -> String {
         let mut out = String::new();
         let ring = self.ring.lock();
@@ -237,7 +236,7 @@ fn maybe(value: Option<&str>) -> Value {
     value.map_or(Value::Null, text)
 }
 
-/// Number, user, host, database and statement of a session.
+/// Cells for a session: id, user, host, database and statement.
 fn session_cells(who: Option<&WaitingSession>) -> [Value; 5] {
     match who {
         None => [const { Value::Null }; 5],
@@ -251,7 +250,7 @@ fn session_cells(who: Option<&WaitingSession>) -> [Value; 5] {
     }
 }
 
-/// Schema, table, index, partition, key and mode of the lock.
+/// Cells for a lock: schema, table, index, partition, key and mode.
 fn lock_cells(wait: &Wait) -> [Value; 6] {
     let table = wait.key.table.as_deref();
     [

@@ -1,16 +1,16 @@
 //! Sessions and statements: from statement text to rows.
 //!
-//! Below it are the crates `sql_parser` (text to tree), `sql_expr` (expressions and functions),
-//! `sql_plan` (binder and planner) and `sql_exec` (executor). Here are:
+//! The crates below are `sql_parser` (text to syntax tree), `sql_expr` (expressions and functions),
+//! `sql_plan` (binder and planner) and `sql_exec` (executor). This crate has:
 //!
-//! * [`session`]: statements, transactions, prepared statements of a client.
+//! * [`session`]: statements, transactions and prepared statements of a client.
 //! * [`context`]: the state of a session that statements read.
-//! * [`vars`]: system variables. [`users`]: accounts. [`privileges`]: checks of privileges.
+//! * [`vars`]: system variables. [`users`]: accounts. [`privileges`]: privilege checks.
 //! * [`information_schema`]: rows of the tables that describe the server.
 //! * [`definition`], [`table_expressions`]: CREATE, ALTER, and the expressions of definitions.
 //! * [`show`]: SHOW and the formats of EXPLAIN.
 //!
-//! The crate names no engine and no protocol.
+//! The crate depends on no engine and no protocol.
 
 #![forbid(unsafe_code)]
 

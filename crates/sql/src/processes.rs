@@ -1,7 +1,7 @@
-//! The process list: present sessions and their statements.
+//! The process list: current sessions and their statements.
 //!
-//! An entry is written by its session only, under a lock of its own that is
-//! contended only while the list is read.
+//! An entry is written only by its session, under its own mutex, which is contended only while the
+//! list is read.
 
 use crate::client::ClientInfo;
 use parking_lot::{Mutex, RwLock};
@@ -13,44 +13,44 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// One session, as SHOW PROCESSLIST sees it.
+/// An entry of the process list.
 pub struct Process {
-    /// The connection's number.
+    /// Connection id.
     pub id: u64,
     /// The user.
     pub user: String,
     /// The host.
     pub host: String,
-    /// The account that the session logged in as, and the version of access control at
-    /// which it had that name.
+    /// The account that the session logged in as, and the version of access control at which it had
+    /// that name.
     account: (AuthId, u64),
     database: Mutex<Option<String>>,
     statement: Mutex<Running>,
-    /// Milliseconds after `born` at which the present state began.
+    /// Start of the current state, in milliseconds after `born`.
     since: AtomicU64,
     born: Instant,
     cancel: Cancel,
     progress: Arc<Progress>,
 }
 
-/// Statement of a session; the text's buffer is reused.
+/// The statement of a session; the text's buffer is reused.
 #[derive(Default)]
 struct Running {
     /// `Query`, `Execute`, ...; empty between statements.
     command: &'static str,
-    /// Text shown as Info; empty is none.
+    /// Text shown as Info; empty if there is none.
     info: Vec<u8>,
 }
 
-/// Bytes of a statement that the list keeps.
+/// Maximum stored length of a statement.
 pub(super) const KEPT: usize = 64 * 1024;
 
-/// Bytes of buffer that an idle session keeps for it.
+/// Capacity of the text buffer that an idle session keeps.
 const IDLE: usize = 1024;
 
 impl Process {
-    /// An entry for a session that begins now; `named_at` is the version of access
-    /// control at its login.
+    /// Creates the entry of a session that begins now; `named_at` is the version of access control
+    /// at its login.
     pub fn new(
         client: &ClientInfo,
         named_at: u64,
@@ -72,7 +72,7 @@ impl Process {
         }
     }
 
-    /// The account of the session, by the name that it has in `data`.
+    /// The session's account, by its name in `data`.
     pub fn account(&self, data: &AccessData) -> AuthId {
         let (id, named_at) = &self.account;
         data.name_since(id, *named_at)
@@ -84,7 +84,7 @@ impl Process {
         self.since.store(since, Ordering::Relaxed);
     }
 
-    /// A statement begins.
+    /// Records the start of a statement.
     pub fn begin(&self, command: &'static str, text: Option<&[u8]>, now: Instant) {
         let mut statement = self.statement.lock();
         statement.command = command;
@@ -97,7 +97,7 @@ impl Process {
         self.mark(now);
     }
 
-    /// It has ended.
+    /// Records the end of a statement.
     pub fn end(&self, now: Instant) {
         let mut statement = self.statement.lock();
         statement.command = "";
@@ -113,7 +113,7 @@ impl Process {
         self.cancel.txn()
     }
 
-    /// The default database is another one now.
+    /// Records a change of the default database.
     pub fn set_database(&self, database: Option<&str>) {
         *self.database.lock() = database.map(str::to_owned);
     }
@@ -123,13 +123,13 @@ impl Process {
         self.database.lock().clone()
     }
 
-    /// Stage of a statement that runs, in MySQL's words.
+    /// The stage of the running statement, in MySQL's words.
     pub fn stage(&self) -> String {
         let text = self.progress.text();
         text.unwrap_or_else(|| "executing".to_owned())
     }
 
-    /// Command, seconds in it, and text.
+    /// Command, seconds since its start, and text.
     pub fn state(&self, now: Instant) -> (&'static str, u64, Option<String>) {
         let since = self.since.load(Ordering::Relaxed);
         let now = now.saturating_duration_since(self.born).as_millis();
@@ -144,17 +144,17 @@ impl Process {
     }
 }
 
-/// All sessions.
+/// The process list.
 #[derive(Default)]
 pub struct Processes(RwLock<BTreeMap<u64, Arc<Process>>>);
 
 impl Processes {
-    /// Adds one.
+    /// Adds an entry.
     pub fn add(&self, process: Arc<Process>) {
         self.0.write().insert(process.id, process);
     }
 
-    /// Removes one.
+    /// Removes an entry.
     pub fn remove(&self, process: &Arc<Process>) {
         let mut all = self.0.write();
         if all
@@ -170,17 +170,17 @@ impl Processes {
         self.0.read().len()
     }
 
-    /// Those there are, by number.
+    /// All entries, by connection id.
     pub fn list(&self) -> Vec<Arc<Process>> {
         self.0.read().values().cloned().collect()
     }
 
-    /// KILL; false when there is none of that number.
+    /// KILL. Returns false if there is no session with this id.
     pub fn kill(&self, id: u64, query: bool) -> bool {
         let Some(process) = self.0.read().get(&id).cloned() else {
             return false;
         };
-        // A statement that has not begun cannot be ended.
+        // A statement that has not begun cannot be killed.
         if !query {
             process.cancel.cancel(Reason::Connection);
         } else if !process.statement.lock().command.is_empty() {

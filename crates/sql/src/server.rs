@@ -1,4 +1,4 @@
-//! The SQL server: state that all sessions share.
+//! The SQL server: state shared by all sessions.
 
 use crate::deadlocks::DeadlockLog;
 use crate::error::{Result, SqlError};
@@ -18,51 +18,50 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Source of the rows that describe a key ([`porpoise_access::ndbmemcache::key_columns`]), as far
-/// as an account with these rights may see them.
+/// Source of the rows that describe a key ([`porpoise_access::ndbmemcache::key_columns`]), as
+/// visible to an account with these rights.
 pub type KeyProvider = Box<dyn Fn(&[u8], &Rights) -> Vec<Vec<Value>> + Send + Sync>;
-/// Source of the rows of a virtual table outside of SQL, as far as an account with these rights
-/// may see them.
+/// Source of the rows of a virtual table outside of SQL, as visible to an account with these
+/// rights.
 pub type RowsProvider = Box<dyn Fn(&Rights) -> Vec<Vec<Value>> + Send + Sync>;
-/// Figures for SHOW STATUS from outside of SQL: name and value.
+/// Status variables from outside of SQL, for SHOW STATUS: name and value.
 pub type StatusProvider = Box<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
 
 /// Configuration of SQL.
 #[derive(Clone, Debug, Default)]
 pub struct SqlConfig {
-    /// Values of system variables at start, by name.
+    /// Initial values of system variables, by name.
     pub variables: Vec<(String, String)>,
-    /// The password that `root` gets when the accounts are made; none leaves
-    /// it empty.
+    /// The password of `root` when the accounts are created; `None` for an empty one.
     pub root_password: Option<String>,
     /// Memory budget of connections; `global_connection_memory_limit` sets its limit.
     pub memory: Arc<MemoryBudget>,
 }
 
-/// Counters of all sessions.
+/// Counters over all sessions.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Statements run.
+    /// Statements executed.
     pub questions: AtomicU64,
-    /// SELECTs run.
+    /// SELECTs executed.
     pub selects: AtomicU64,
-    /// INSERTs and REPLACEs run.
+    /// INSERTs and REPLACEs executed.
     pub inserts: AtomicU64,
-    /// UPDATEs run.
+    /// UPDATEs executed.
     pub updates: AtomicU64,
-    /// DELETEs run.
+    /// DELETEs executed.
     pub deletes: AtomicU64,
     /// Transactions committed.
     pub commits: AtomicU64,
     /// Transactions rolled back.
     pub rollbacks: AtomicU64,
-    /// Transactions ended because a row was newer than their snapshot.
+    /// Transactions that failed because a row was newer than their snapshot.
     pub conflicts: AtomicU64,
     /// Statements restarted at a newer snapshot.
     pub restarts: AtomicU64,
-    /// Sessions so far.
+    /// Sessions since the start.
     pub connections: AtomicU64,
-    /// Statements prepared so far.
+    /// Statements prepared since the start.
     pub prepares: AtomicU64,
 }
 
@@ -73,13 +72,13 @@ impl Counters {
     }
 }
 
-/// State that all sessions share.
+/// State shared by all sessions.
 pub struct SqlServer {
     pub(crate) db: Arc<Db>,
     pub(crate) globals: RwLock<Values>,
     pub(crate) processes: Arc<Processes>,
     pub(crate) counters: Counters,
-    /// Names taken by GET_LOCK.
+    /// Named locks of GET_LOCK.
     pub(crate) locks: Arc<NamedLocks>,
     /// Accounts and their privileges.
     pub(crate) access: Arc<AccessControl>,
@@ -99,11 +98,10 @@ pub struct SqlServer {
 }
 
 impl SqlServer {
-    /// Sets SQL up over a database; makes the accounts at first start.
+    /// Creates the SQL server of a database; creates the accounts at the first start.
     ///
     /// # Errors
-    /// A variable of the configuration that is unknown or takes no such
-    /// value; what making the accounts fails with.
+    /// An unknown variable or invalid value in the configuration; errors of creating the accounts.
     pub fn new(db: Arc<Db>, config: SqlConfig) -> Result<Arc<SqlServer>> {
         let mut globals = Values::new(&config.variables)?;
         Settings::new(&globals)?;
@@ -114,7 +112,7 @@ impl SqlServer {
         if globals.bool("partial_revokes") {
             access.set_partial_revokes(true)?;
         } else if access.data().partial_revokes {
-            // Restrictions are in force: the variable says so, as MySQL's does.
+            // Restrictions exist, so the variable is ON, as in MySQL.
             let (at, _) = crate::vars::entry("partial_revokes")?;
             globals.set(at, VarValue::Bool(true));
         }
@@ -150,22 +148,22 @@ impl SqlServer {
         &self.access
     }
 
-    /// The account that a client of that name and host may log in as: its
-    /// plugin and what it stores. `None` when there is none, or it is locked.
+    /// The account that a client of this name and host may log in as, with its plugin and
+    /// authentication data. `None` if there is none or it is locked.
     ///
     /// # Errors
-    /// Reading the accounts failed.
+    /// If the accounts cannot be read.
     pub fn account(&self, user: &str, host: &str) -> Result<Option<Account>> {
         Ok(self.access.find(user, host)?)
     }
 
-    /// Fills a virtual table of [`crate::virtual_tables::all`].
+    /// Sets the source of rows of a virtual table in [`crate::virtual_tables::all`].
     pub fn provide_rows(&self, database: &str, table: &str, rows: RowsProvider) {
         let entry = (database.to_owned(), table.to_owned(), rows);
         self.providers.write().push(entry);
     }
 
-    /// Adds figures to SHOW STATUS.
+    /// Adds a source of status variables.
     pub fn provide_status(&self, status: StatusProvider) {
         self.status.write().push(status);
     }
@@ -175,7 +173,7 @@ impl SqlServer {
         *self.keys.write() = Some(keys);
     }
 
-    /// Descriptions of a key.
+    /// Rows that describe a key.
     pub(crate) fn key_mappings(&self, key: &[u8], rights: &Rights) -> Vec<Vec<Value>> {
         self.keys
             .read()
@@ -203,18 +201,18 @@ impl SqlServer {
         self.status.read().iter().flat_map(|s| s()).collect()
     }
 
-    /// The value of a system variable of the server, as SHOW prints it.
+    /// The global value of a system variable, as SHOW prints it.
     pub fn variable(&self, name: &str) -> Option<String> {
         crate::vars::find(name).map(|at| self.globals.read().at(at).text())
     }
 
-    /// A global variable that is a number.
+    /// The global value of a numeric system variable.
     pub fn number(&self, name: &str) -> u32 {
         let value = self.variable(name).and_then(|v| v.parse::<u64>().ok());
         u32::try_from(value.unwrap_or(0)).unwrap_or(u32::MAX)
     }
 
-    /// Figures for the metrics page.
+    /// Metrics of the SQL server.
     pub fn stats(&self) -> Vec<Stat> {
         let c = &self.counters;
         let counter = |name, help, value: &AtomicU64| Stat {
@@ -288,7 +286,7 @@ impl SqlServer {
         self.prepared.load(Ordering::Relaxed)
     }
 
-    /// The line of COM_STATISTICS.
+    /// The text of COM_STATISTICS.
     pub fn statistics_line(&self) -> String {
         let uptime = self.uptime();
         let questions = self.counters.questions.load(Ordering::Relaxed);
@@ -307,10 +305,10 @@ impl SqlServer {
         now.saturating_duration_since(self.started).as_secs()
     }
 
-    /// Ends a session or its statement.
+    /// Kills a session or its statement.
     ///
     /// # Errors
-    /// 1094 when there is no such session.
+    /// 1094 if there is no such session.
     pub fn kill(&self, id: u64, query: bool) -> Result<()> {
         if self.processes.kill(id, query) {
             return Ok(());
@@ -319,7 +317,7 @@ impl SqlServer {
         Err(SqlError::new(1094, "HY000", text))
     }
 
-    /// Present sessions.
+    /// Current sessions.
     pub fn sessions(&self) -> Vec<Arc<Process>> {
         self.processes.list()
     }

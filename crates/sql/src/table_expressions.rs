@@ -1,15 +1,14 @@
-//! Expressions of a table's definition: checks, defaults and generated columns, which `rows`
-//! evaluates when a row is written.
+//! Table expressions: CHECK constraints, defaults and generated columns, which `rows` evaluates
+//! when it writes a row.
 //!
-//! The texts that the catalog keeps are parsed and bound against the table's
-//! own columns once, and evaluated like any other expression, with an
-//! environment made of what `rows` knows of the statement.
+//! The texts in the catalog are parsed and bound to the table's columns once, and evaluated like
+//! other expressions, in an environment built from what `rows` knows of the statement.
 //!
 //! Invariants:
-//! 1. An expression sees the row and the statement's time, nothing else of a
-//!    session: checks and generated columns with functions that depend on
-//!    more are refused when they are defined.
-//! 2. Texts are read in the default mode, in which they were written.
+//! 1. An expression depends on the row and the statement's time, and on nothing else of a session:
+//!    CHECK constraints and generated columns with other functions are rejected when they are
+//!    defined.
+//! 2. Texts are parsed in the default SQL mode, in which they were printed.
 
 use crate::bind::{BindEnv, Binder, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
@@ -29,7 +28,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Part of a definition that an expression belongs to, for messages.
+/// The part of a definition that has an expression, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpressionOwner<'a> {
     /// A generated column.
@@ -41,7 +40,7 @@ pub enum ExpressionOwner<'a> {
 }
 
 impl ExpressionOwner<'_> {
-    /// 3102, 3769 and 3815, or 3763, 3770 and 3814 with the function's name.
+    /// Errors 3102, 3769 and 3815, or 3763, 3770 and 3814 with the function's name.
     pub fn disallowed(self, function: Option<&str>) -> SqlError {
         let (plain, named, start) = match self {
             ExpressionOwner::Generated(c) => {
@@ -80,7 +79,7 @@ impl ExpressionOwner<'_> {
         }
     }
 
-    /// 3765, 3772 and 3816.
+    /// Errors 3765, 3772 and 3816: variables are not allowed.
     pub fn variables(self) -> SqlError {
         match self {
             ExpressionOwner::Generated(c) => SqlError::new(
@@ -115,7 +114,7 @@ pub struct ExpressionCompiler {
     locks: Arc<NamedLocks>,
 }
 
-/// A column's expression.
+/// A column with its compiled expression.
 #[derive(Debug)]
 struct Computed {
     position: usize,
@@ -132,9 +131,9 @@ struct TableExpressions {
     locks: Arc<NamedLocks>,
 }
 
-/// Functions whose value depends on more than their arguments, or that do
-/// something: for checks and generated columns (manual, "CREATE TABLE and
-/// Generated Columns").
+/// Functions whose value depends on more than their arguments, or that have side effects; not
+/// allowed in CHECK constraints and generated columns (manual, "CREATE TABLE and Generated
+/// Columns").
 const DEPENDENT: &[&str] = &[
     "CONNECTION_ID",
     "CURDATE",
@@ -164,7 +163,7 @@ const DEPENDENT: &[&str] = &[
     "VERSION",
 ];
 
-/// Functions that no definition may call.
+/// Functions not allowed in any definition.
 const NOWHERE: &[&str] = &[
     "BENCHMARK",
     "FOUND_ROWS",
@@ -180,10 +179,10 @@ const NOWHERE: &[&str] = &[
     "SLEEP",
 ];
 
-/// System variables where there may be none.
+/// Rejects system variables in an expression.
 struct NoVariables<'a>(ExpressionOwner<'a>);
 
-/// It plans no table.
+/// No table is planned here, so no statistics are needed.
 impl Figures for NoVariables<'_> {}
 
 impl SystemVariables for NoVariables<'_> {
@@ -270,7 +269,7 @@ fn refuse_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
     }
 }
 
-/// Whether an expression is a condition by its form.
+/// Whether an expression is a condition by its syntax.
 fn is_boolean(parsed: &ast::Expr<'_>, bound: &Expr) -> bool {
     match &bound.kind {
         ExprKind::Const(_) => {
@@ -328,7 +327,7 @@ impl ExpressionCompiler {
     }
 }
 
-/// An error as `rows` passes it on.
+/// Converts an error to one of `rows`.
 fn to_rows(error: SqlError) -> Error {
     let state = match &error.sqlstate {
         b"22001" => "22001",
@@ -378,7 +377,7 @@ impl TableExpressions {
         }
     }
 
-    /// The values of expressions over a row, as their columns store them.
+    /// Evaluates an expression for a row, and converts the value to its column's type.
     fn value(&self, of: &Computed, row: &[Value], number: u64, cx: &RowContext) -> Result<Value> {
         let env = self.env(cx);
         let arena = Bump::new();
@@ -442,7 +441,7 @@ impl RowExpressions for TableExpressions {
             return Ok(());
         }
         let env = self.env(cx);
-        // A value that does not convert is compared as far as it does, as in a WHERE.
+        // A value that does not convert is compared as far as it converts, as in a WHERE.
         env.strict.set(false);
         let mut arena = Bump::new();
         for (name, condition) in &self.checks {

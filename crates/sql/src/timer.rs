@@ -1,11 +1,10 @@
-//! `max_execution_time`: ends statements that take too long.
+//! `max_execution_time`: cancels statements that take too long.
 //!
-//! One thread waits for the earliest deadline. It is started with the first
-//! statement that has one, and ends when none is left: sessions that do not
-//! use the variable pay nothing.
+//! One thread waits for the earliest deadline. It is started with the first statement that has one,
+//! and ends when none is left: sessions without a limit pay nothing.
 //!
-//! Invariant: a statement is never ended after its [`ArmedDeadline`] was dropped;
-//! firing and disarming hold the same lock.
+//! Invariant: a statement is never cancelled after its [`ArmedDeadline`] was dropped, because
+//! firing and disarming hold the same mutex.
 
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::{Cancel, Reason};
@@ -16,7 +15,7 @@ use std::time::Instant;
 
 #[derive(Default)]
 struct State {
-    /// By deadline and a number that makes it unique.
+    /// Armed deadlines, each with a number that makes its key unique.
     pending: BTreeMap<(Instant, u64), Cancel>,
     next: u64,
     running: bool,
@@ -28,19 +27,18 @@ struct Inner {
     changed: Condvar,
 }
 
-/// The deadlines of all sessions.
+/// Deadlines of all sessions.
 #[derive(Default)]
 pub struct Timer(Arc<Inner>);
 
-/// A statement's deadline; dropped, it is disarmed.
+/// A statement's deadline, which is disarmed when this is dropped.
 pub struct ArmedDeadline {
     inner: Arc<Inner>,
     key: (Instant, u64),
 }
 
 impl Timer {
-    /// Ends what `cancel` belongs to at `deadline`. `None` when no thread can
-    /// be started.
+    /// Fires `cancel` at `deadline`. Returns `None` if no thread can be started.
     pub fn arm(&self, deadline: Instant, cancel: Cancel) -> Option<ArmedDeadline> {
         let mut state = self.0.state.lock();
         let key = (deadline, state.next);

@@ -1,6 +1,6 @@
-//! Executor of SQL: runs plans against a transaction on rows ([`exec`]).
+//! SQL executor: runs plans against a transaction on rows ([`exec`]).
 //!
-//! The crate knows neither sessions nor engines.
+//! The crate depends neither on sessions nor on storage engines.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Statement errors: MySQL's number, SQLSTATE and text.
 //!
-//! Every layer below has its own error type; here they become what a client
-//! is told. One constructor for each condition that this crate itself finds.
+//! Every layer below has its own error type, which is converted here to the error that the client
+//! sees. There is a constructor for each condition that this crate itself detects.
 
 use porpoise_kv::CommitPosition;
 use porpoise_sql_parser::ParseError;
@@ -19,11 +19,11 @@ pub struct SqlError {
     pub sqlstate: [u8; 5],
     /// MySQL's text.
     pub message: String,
-    /// The connection ends after it (KILL, shutdown, a broken invariant).
+    /// Whether the connection ends after the error (KILL, shutdown, a broken invariant).
     pub fatal: bool,
-    /// The transaction was rolled back with it (deadlock, conflict).
+    /// Whether the transaction was rolled back (deadlock, conflict).
     pub rolled_back: bool,
-    /// Commit position that the reply waits for, since the message may reveal rows.
+    /// Commit position that the reply waits for, because the message may reveal rows.
     pub position: CommitPosition,
 }
 
@@ -37,7 +37,7 @@ impl std::fmt::Display for SqlError {
 impl std::error::Error for SqlError {}
 
 impl SqlError {
-    /// An error with these parts.
+    /// Creates an error.
     pub fn new(code: u16, sqlstate: &str, message: impl Into<String>) -> SqlError {
         let mut state = *b"HY000";
         for (to, from) in state.iter_mut().zip(sqlstate.bytes()) {
@@ -53,12 +53,12 @@ impl SqlError {
         }
     }
 
-    /// The parser's error about `text`.
+    /// The parser's error for `text`.
     pub fn syntax(error: &ParseError, text: &[u8]) -> SqlError {
         SqlError::new(error.code(), error.sqlstate(), error.message(text))
     }
 
-    /// 1064 at an offset of the text.
+    /// 1064: syntax error at an offset of the text.
     pub fn syntax_at(text: &[u8], offset: usize) -> SqlError {
         let rest = text.get(offset..).unwrap_or_default();
         let rest = rest.trim_ascii_start();
@@ -71,19 +71,19 @@ impl SqlError {
         SqlError::new(1064, "42000", message)
     }
 
-    /// 1054: `name` is no column in `place` ("field list", "where clause", ...).
+    /// 1054: unknown column `name` in `place` ("field list", "where clause", ...).
     pub fn unknown_column(name: &str, place: &str) -> SqlError {
         let text = format!("Unknown column '{name}' in '{place}'");
         SqlError::new(1054, "42S22", text)
     }
 
-    /// 1052: `name` could be a column of several tables.
+    /// 1052: ambiguous column `name`.
     pub fn ambiguous(name: &str, place: &str) -> SqlError {
         let text = format!("Column '{name}' in {place} is ambiguous");
         SqlError::new(1052, "23000", text)
     }
 
-    /// 1146: the table is not there.
+    /// 1146: no such table.
     pub fn no_table(database: &str, name: &str) -> SqlError {
         let text = format!("Table '{database}.{name}' doesn't exist");
         SqlError::new(1146, "42S02", text)
@@ -94,7 +94,7 @@ impl SqlError {
         SqlError::new(1046, "3D000", "No database selected")
     }
 
-    /// 1049: the database is not there.
+    /// 1049: unknown database.
     pub fn unknown_database(name: &str) -> SqlError {
         SqlError::new(1049, "42000", format!("Unknown database '{name}'"))
     }
@@ -121,13 +121,13 @@ impl SqlError {
         SqlError::new(1690, "22003", text)
     }
 
-    /// 1235: MySQL has it, and this server does not.
+    /// 1235: a MySQL feature that this server does not support.
     pub fn not_supported(what: &str) -> SqlError {
         let text = format!("This version of Porpoise doesn't yet support '{what}'");
         SqlError::new(1235, "42000", text)
     }
 
-    /// 1241: a row where one value is wanted, or the other way round.
+    /// 1241: a row instead of a single value, or the reverse.
     pub fn operand_columns(n: usize) -> SqlError {
         let text = format!("Operand should contain {n} column(s)");
         SqlError::new(1241, "21000", text)
@@ -147,7 +147,7 @@ impl SqlError {
         )
     }
 
-    /// 1231: a value that the variable does not take.
+    /// 1231: invalid value for a variable.
     pub fn wrong_variable_value(name: &str, value: &str) -> SqlError {
         let text = format!("Variable '{name}' can't be set to the value of '{value}'");
         SqlError::new(1231, "42000", text)
@@ -159,7 +159,7 @@ impl SqlError {
         SqlError::new(1232, "42000", text)
     }
 
-    /// The same for the transaction, of a statement that was ended from outside.
+    /// The error of an interruption, with this error's effect on the transaction.
     pub fn because(self, ended: porpoise_base::interrupt::Interrupted) -> SqlError {
         let error = SqlError::from(ended);
         SqlError {
@@ -210,7 +210,7 @@ impl From<porpoise_base::interrupt::Interrupted> for SqlError {
     }
 }
 
-/// The error of a statement that was ended from outside.
+/// The error of a cancelled statement.
 pub fn cancelled(reason: porpoise_base::cancel::Reason) -> SqlError {
     SqlError::from(porpoise_kv::Error::Cancelled(reason))
 }

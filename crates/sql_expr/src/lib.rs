@@ -5,8 +5,8 @@
 //! * [`memory`]: memory of sessions and statements, within the server's budget.
 //! * [`error`]: errors of statements, with MySQL's number, SQLSTATE and text.
 //!
-//! Expressions know stored rows, but neither plans nor sessions: subqueries run behind
-//! [`expr::query::RunQueries`].
+//! Expressions read stored rows, but depend neither on plans nor on sessions: subqueries run
+//! through [`expr::query::RunQueries`].
 
 #![forbid(unsafe_code)]
 

@@ -1,17 +1,16 @@
 //! Memory of a session and of its running statement, within the server's budget
 //! ([`porpoise_base::memory`]; transactions.md, rule 50).
 //!
-//! Operators count what they keep through their execution state. Strings that
-//! expressions compute live in arenas; an arena is charged when a string of
-//! [`NOTED`] bytes or more is added to it. The charge is the size of the statement's largest
-//! arena so far and lasts until the statement ends, because an arena that is emptied keeps its
-//! largest chunk.
+//! Operators charge the memory they keep through their execution state. Strings that expressions
+//! compute are in arenas; an arena is charged when a string of [`NOTED`] bytes or more is added to
+//! it. The charge is the size of the statement's largest arena so far and is kept until the
+//! statement ends, because an arena that is reset keeps its largest chunk.
 //!
 //! Invariants:
-//! 1. When a statement has ended, its tracker counts nothing ([`SessionMemory::end_statement`]
+//! 1. When a statement has ended, its tracker's count is zero ([`SessionMemory::end_statement`]
 //!    asserts it).
 //! 2. What outlives statements (prepared statements, plans, user variables) is charged to the
-//!    session's tracker and is released with the thing itself.
+//!    session's tracker and is released when it is dropped.
 
 use crate::error::{Result, SqlError};
 use bumpalo::Bump;
@@ -24,7 +23,7 @@ use porpoise_kv::Stat;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Length from which a computed string is worth a look at its arena.
+/// Length above which a computed string causes a check of its arena's size.
 pub const NOTED: usize = 256;
 
 /// Arenas below this size are not charged.
@@ -36,16 +35,16 @@ struct Trackers {
     session: Arc<MemoryTracker>,
 }
 
-/// Memory of a session; see the module. The default counts nothing: it is for
-/// evaluations outside of sessions.
+/// Memory of a session; see the module. The default one counts nothing; it is for evaluation
+/// outside of sessions.
 #[derive(Debug, Default)]
 pub struct SessionMemory {
     trackers: Option<Trackers>,
-    /// Bytes charged for arenas of the statement.
+    /// Bytes charged for the statement's arenas.
     arena: Cell<u64>,
 }
 
-/// The error of a refused reservation.
+/// The error of a rejected reservation.
 pub fn refused(refused: MemoryRefused) -> SqlError {
     let MemoryRefused {
         limit,
@@ -78,7 +77,7 @@ pub fn refused(refused: MemoryRefused) -> SqlError {
     SqlError::new(code, state, text)
 }
 
-/// Figures of a budget for the metrics page.
+/// Metrics of a memory budget.
 pub fn stats(budget: &MemoryBudget) -> Vec<Stat> {
     let gauge = |name, help, value| Stat {
         name,
@@ -142,7 +141,7 @@ pub fn stats(budget: &MemoryBudget) -> Vec<Stat> {
     stats
 }
 
-/// Figures of temporary files.
+/// Metrics of temporary files.
 fn temp_stats(dir: &TempDir) -> [Stat; 2] {
     [
         Stat {
@@ -161,7 +160,7 @@ fn temp_stats(dir: &TempDir) -> [Stat; 2] {
 }
 
 impl SessionMemory {
-    /// Memory of a session on this connection.
+    /// Creates the memory of a session on this connection.
     pub fn new(connection: &Arc<ConnectionMemory>) -> SessionMemory {
         let tracker = |class| Arc::new(MemoryTracker::new(connection.clone(), class));
         SessionMemory {
@@ -183,7 +182,7 @@ impl SessionMemory {
         self.trackers.as_ref().map(|t| t.statement.clone())
     }
 
-    /// Sets the limits of one statement and of the connection.
+    /// Sets the memory limits of a statement and of the connection.
     pub fn set_limits(&self, statement: u64, connection: u64) {
         if let Some(trackers) = &self.trackers {
             trackers.statement.set_limit(statement);
@@ -194,7 +193,7 @@ impl SessionMemory {
     /// Charges the statement for an arena that has grown.
     ///
     /// # Errors
-    /// A limit is exceeded.
+    /// If a limit is exceeded.
     pub fn note_arena(&self, arena: &Bump) -> Result<()> {
         let bytes = arena.allocated_bytes() as u64;
         let charged = self.arena.get();
@@ -208,7 +207,7 @@ impl SessionMemory {
         Ok(())
     }
 
-    /// Ends the charge for arenas; nothing else of the statement is held now.
+    /// Releases the charge for arenas; nothing else may be charged to the statement now.
     pub fn end_statement(&self) {
         let charged = self.arena.replace(0);
         if let Some(trackers) = &self.trackers {
@@ -223,10 +222,10 @@ impl SessionMemory {
         }
     }
 
-    /// Charges the session until what is returned is dropped.
+    /// Charges the session until the returned charge is dropped.
     ///
     /// # Errors
-    /// A limit is exceeded.
+    /// If a limit is exceeded.
     pub fn charge(&self, bytes: usize) -> Result<Option<MemoryCharge>> {
         let Some(trackers) = &self.trackers else {
             return Ok(None);
@@ -235,10 +234,10 @@ impl SessionMemory {
         Ok(Some(charge))
     }
 
-    /// Changes the charge of the session for something that had one size and has another now.
+    /// Changes the session's charge for an object whose size has changed.
     ///
     /// # Errors
-    /// A limit is exceeded.
+    /// If a limit is exceeded.
     pub fn replace(&self, before: usize, now: usize) -> Result<()> {
         let Some(trackers) = &self.trackers else {
             return Ok(());

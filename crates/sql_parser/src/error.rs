@@ -1,29 +1,29 @@
-//! Errors of a statement's text, with MySQL's numbers and messages.
+//! Parse errors, with MySQL's error numbers and messages.
 
 use super::token::Span;
 
-/// Most bytes of the text that an error message quotes.
+/// Maximum number of bytes of the text that an error message quotes.
 const NEAR: usize = 80;
 
-/// Why a text is no statement.
+/// Kinds of parse errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseErrorKind {
-    /// The token at the offset does not fit.
+    /// Unexpected token at the offset.
     Syntax,
-    /// Nothing but white space and comments.
+    /// The text has only white space and comments.
     Empty,
-    /// More nodes than the limit allows.
+    /// The tree has more nodes than the limit allows.
     TooLarge,
-    /// Nested deeper than the limit or the stack allows.
+    /// The text is nested more deeply than the limit or the stack allows.
     TooDeep {
-        /// Bytes of stack that were left.
+        /// Free stack space, in bytes.
         left: usize,
     },
-    /// Literals were to be read as parameters and one of them does not stand where a parameter can.
+    /// Literals were to become parameters, but one is where no parameter is allowed.
     NotParametric,
 }
 
-/// An error with its place in the text.
+/// A parse error with its position in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// Kind of the error.
@@ -57,7 +57,7 @@ impl ParseError {
         }
     }
 
-    /// MySQL's message. `text` is the text that was parsed.
+    /// MySQL's message for an error in `text`.
     #[must_use]
     pub fn message(&self, text: &[u8]) -> String {
         match self.kind {
@@ -85,7 +85,7 @@ impl ParseError {
         }
     }
 
-    /// The error at a span.
+    /// Creates an error at a span.
     #[must_use]
     pub const fn new(kind: ParseErrorKind, at: Span) -> ParseError {
         ParseError {
@@ -95,7 +95,7 @@ impl ParseError {
     }
 }
 
-/// Number of bytes to quote: at most [`NEAR`], no character cut in two.
+/// Number of bytes to quote: at most [`NEAR`], without splitting a character.
 fn quoted_length(rest: &[u8]) -> usize {
     let mut length = rest.len().min(NEAR);
     if length < rest.len() {

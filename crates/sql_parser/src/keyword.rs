@@ -1,11 +1,11 @@
 //! The keywords of MySQL 8 and their recognition.
 //!
-//! A word is looked up in an open-addressing table that is computed at compile time, keyed on its
-//! length and a few of its letters. A reserved word cannot be an unquoted identifier; any other
+//! A word is looked up in an open-addressing hash table that is computed at compile time, keyed by
+//! its length and some of its letters. A reserved word cannot be an unquoted identifier; any other
 //! keyword can (manual, "Keywords and Reserved Words").
 //!
-//! Rejected: a match over strings (thousands of comparisons are compiled in, slower) and a
-//! hashing crate (built at run time, or a build script).
+//! Rejected: a match over strings (compiles to thousands of comparisons, and is slower) and a
+//! perfect-hash crate (built at run time, or by a build script).
 
 macro_rules! keywords {
     (reserved { $($r:ident)* } open { $($o:ident)* }) => {
@@ -99,7 +99,7 @@ const MAX_LENGTH: usize = 32;
 const TABLE_BITS: u32 = 12;
 const TABLE_SIZE: usize = 1 << TABLE_BITS;
 
-/// Slots hold an index into `ALL`, 0 for none.
+/// Index into `ALL` for each slot; 0 if the slot is empty.
 static TABLE: [u16; TABLE_SIZE] = build_table();
 
 /// `word` is upper case and not empty.
@@ -137,7 +137,7 @@ const fn build_table() -> [u16; TABLE_SIZE] {
 }
 
 impl Keyword {
-    /// The keyword that `word` is, in any case; [`Keyword::NONE`] if none.
+    /// Looks a word up, case-insensitively; [`Keyword::NONE`] if it is no keyword.
     #[must_use]
     pub fn of(word: &[u8]) -> Keyword {
         let mut buffer = [0_u8; MAX_LENGTH];
@@ -165,21 +165,21 @@ impl Keyword {
         }
     }
 
-    /// True for a word that cannot be an identifier unless quoted.
+    /// Whether the word can be an identifier only if it is quoted.
     #[must_use]
     pub const fn is_reserved(self) -> bool {
         let index = self as usize;
         index != 0 && index <= RESERVED
     }
 
-    /// The keyword's spelling in upper case, empty for [`Keyword::NONE`].
+    /// The keyword in upper case; empty for [`Keyword::NONE`].
     #[must_use]
     pub fn name(self) -> &'static str {
         NAMES.get(self as usize).copied().unwrap_or("")
     }
 }
 
-/// All keywords, in capitals, and whether they are reserved.
+/// All keywords in upper case, and whether each is reserved.
 pub fn all() -> impl Iterator<Item = (&'static str, bool)> {
     let words = ALL.iter().skip(1);
     words.map(|word| (word.name(), word.is_reserved()))

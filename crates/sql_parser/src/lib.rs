@@ -5,8 +5,8 @@
 //! * [`mod@print`] turns a tree into canonical text: `parse(print(parse(s))) == parse(s)`.
 //! * [`digest`] normalises a text for the plan cache without parsing it.
 //!
-//! The crate knows neither sessions nor schemas nor types of columns. Text arrives in UTF-8;
-//! string literals may hold any bytes.
+//! The crate knows nothing of sessions, schemas or column types. Text is in UTF-8; string literals
+//! may contain any bytes.
 
 #![forbid(unsafe_code)]
 
@@ -31,9 +31,9 @@ use token::LiteralToken;
 /// Limits on the size of a statement.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Greatest height of the tree and nesting of the text.
+    /// Maximum height of the tree and nesting of the text.
     pub depth: u32,
-    /// Greatest number of nodes: expressions, list items.
+    /// Maximum number of nodes (expressions and list items).
     pub nodes: u32,
 }
 
@@ -49,19 +49,20 @@ impl Default for Limits {
 /// Treatment of literals.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Literals<'a> {
-    /// They stay literals.
+    /// Literals are kept.
     #[default]
     Keep,
-    /// Those of the list become parameters, numbered in its order: [`digest::Digest::literals`] of
-    /// the same text. When one of them stands where no expression does, the parse fails with
-    /// [`ParseErrorKind::NotParametric`], and the statement is to be parsed without the list.
+    /// The literals of the list become parameters, numbered in its order:
+    /// [`digest::Digest::literals`] of the same text. If one of them is where no expression is
+    /// allowed, the parse fails with [`ParseErrorKind::NotParametric`], and the statement must be
+    /// parsed without the list.
     Params(&'a [LiteralToken]),
 }
 
 /// Options of a parse.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ParseOptions<'a> {
-    /// Flags of sql_mode that change the reading of a text.
+    /// Flags of sql_mode that affect parsing.
     pub mode: LexMode,
     /// Limits on the size of a statement.
     pub limits: Limits,
@@ -69,25 +70,25 @@ pub struct ParseOptions<'a> {
     pub literals: Literals<'a>,
 }
 
-/// A statement and what surrounds it in the text.
+/// A statement with its position in the text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parsed<'a> {
     /// The statement.
     pub statement: Statement<'a>,
-    /// Number of its parameters.
+    /// Number of parameters.
     pub params: u32,
     /// Offset of its first byte.
     pub start: usize,
     /// Offset just past its last token, before any semicolon.
     pub end: usize,
-    /// Offset behind its semicolon when more than white space and comments follows there.
+    /// Offset after the semicolon, if more than white space and comments follows.
     pub rest: Option<usize>,
 }
 
 /// Parses the statement of `text` that begins at offset `start`.
 ///
 /// # Errors
-/// 1064 when the text is no statement, 1065 when there is none, 1436 when it nests too deeply.
+/// 1064 for a syntax error, 1065 for an empty text, 1436 if it nests too deeply.
 pub fn parse_one<'a>(
     arena: &'a Bump,
     text: &'a [u8],
@@ -97,7 +98,7 @@ pub fn parse_one<'a>(
     Parser::new(arena, text, start, options).parse_one()
 }
 
-/// Parses a text that is one expression: defaults and checks that the catalog stores as text.
+/// Parses a text that is a single expression: defaults and checks stored in the catalog.
 ///
 /// # Errors
 /// As [`parse_one`].
@@ -109,10 +110,10 @@ pub fn parse_expr<'a>(
     Parser::new(arena, text, 0, options).parse_whole_expr()
 }
 
-/// Reads a literal that the digest of `text` lists. `mode` is the one it was computed with.
+/// Parses a literal listed in the digest of `text`, which was computed with `mode`.
 ///
 /// # Errors
-/// 1064 when `text` is not the text the literal was found in.
+/// 1064 if `text` is not the text that contains the literal.
 pub fn parse_literal<'a>(
     arena: &'a Bump,
     text: &'a [u8],

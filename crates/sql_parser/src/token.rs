@@ -1,19 +1,18 @@
-//! Tokens: what the lexer yields, by kind and place.
+//! Tokens: kind and position of what the lexer returns.
 //!
-//! A token carries no decoded value. The text between its offsets is decoded when a parser
-//! consumes it, so that a statement that is refused, or only hashed, decodes nothing.
+//! A token has no decoded value. The parser decodes the text between its offsets when it consumes
+//! the token, so nothing is decoded for a statement that is rejected or only hashed.
 //!
 //! Invariants
-//! 1. `start <= end`, both are offsets into the text that was lexed.
-//! 2. `keyword` is [`Keyword::NONE`] for everything but an unquoted word that is not preceded
-//!    by a name and a period.
+//! 1. `start <= end`, and both are offsets into the text.
+//! 2. `keyword` is [`Keyword::NONE`] except for an unquoted word that does not follow a name and a
+//!    period.
 
 use super::keyword::Keyword;
 
 /// A range of bytes in the statement text, which is at most 4 GiB long.
 ///
-/// Two spans always compare equal: where something stood does not make syntax trees different,
-/// and it is what lets trees be compared with `==`.
+/// All spans compare equal, so that `==` on syntax trees ignores positions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Span {
     /// Offset of the first byte.
@@ -29,7 +28,7 @@ impl Span {
         Span { start, end }
     }
 
-    /// From the start of `self` to the end of `end`.
+    /// The span from the start of `self` to the end of `end`.
     #[must_use]
     pub const fn to(self, end: Span) -> Span {
         Span {
@@ -38,7 +37,7 @@ impl Span {
         }
     }
 
-    /// The bytes of `text` that this span covers, empty when out of range.
+    /// The bytes of `text` in this span; empty if it is out of range.
     #[must_use]
     pub fn slice(self, text: &[u8]) -> &[u8] {
         text.get(self.start as usize..self.end as usize)
@@ -70,7 +69,7 @@ pub enum TokenKind {
     String,
     /// `N'...'`, text in the national character set.
     NationalString,
-    /// `_utf8mb4` and other names of character sets ahead of a literal.
+    /// The name of a character set before a literal, for example `_utf8mb4`.
     Introducer,
     /// `x'...'`
     HexString,
@@ -156,16 +155,16 @@ pub enum TokenKind {
     Arrow,
     /// `->>`
     LongArrow,
-    /// Something that is no token: an unterminated string, a stray byte.
+    /// An invalid token: an unterminated string, or a stray byte.
     Invalid,
 }
 
-/// A token with its place.
+/// A token with its position.
 #[derive(Clone, Copy, Debug)]
 pub struct Token {
     /// Kind.
     pub kind: TokenKind,
-    /// Keyword that an unquoted word is.
+    /// The keyword, for an unquoted word.
     pub keyword: Keyword,
     /// Offset of its first byte.
     pub start: u32,
@@ -174,13 +173,13 @@ pub struct Token {
 }
 
 impl Token {
-    /// Where the token stands.
+    /// The span of the token.
     #[must_use]
     pub const fn span(self) -> Span {
         Span::new(self.start, self.end)
     }
 
-    /// True for the end of the statement.
+    /// Whether the token ends a statement.
     #[must_use]
     pub const fn ends_statement(self) -> bool {
         matches!(self.kind, TokenKind::End | TokenKind::Semicolon)
@@ -192,7 +191,7 @@ impl Token {
 pub enum LiteralKind {
     /// A whole number up to 9223372036854775807.
     Int,
-    /// The same behind LIMIT or OFFSET.
+    /// The same, after LIMIT or OFFSET.
     Limit,
     /// A number with a period.
     Decimal,
@@ -204,10 +203,10 @@ pub enum LiteralKind {
     Hex,
 }
 
-/// A literal that a parameter stands for.
+/// A literal that can be replaced by a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiteralToken {
-    /// Place in the text.
+    /// Position in the text.
     pub span: Span,
     /// Kind of the literal.
     pub kind: LiteralKind,

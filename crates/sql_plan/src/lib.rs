@@ -3,9 +3,9 @@
 //! * [`bind`]: names and types.
 //! * [`plan`]: access paths, joins and the tree of physical operators.
 //! * [`statistics`]: rows and distinct values of tables, for the planner.
-//! * [`virtual_tables`]: definitions of tables whose rows are made when they are read.
+//! * [`virtual_tables`]: definitions of tables whose rows are computed when they are read.
 //!
-//! The crate knows neither transactions nor sessions: it reads the catalog.
+//! The crate depends neither on transactions nor on sessions: it reads the catalog.
 
 #![forbid(unsafe_code)]
 

@@ -1,18 +1,17 @@
 //! Statistics of tables for the planner: rows and distinct values of indexes.
 //!
-//! Statistics are sampled when the first plan asks for them, or by ANALYZE
-//! TABLE with more effort, and kept in memory until the table has grown or
-//! shrunk so far that they mislead, or its definition has changed. They are
-//! no part of the catalog: a server that starts samples anew, which costs
+//! Statistics are sampled when a plan first needs them, or with more effort by ANALYZE TABLE, and
+//! kept in memory until the table's definition changes, or it has grown or shrunk so much that they
+//! mislead. They are not part of the catalog: a restarted server samples again, which takes
 //! milliseconds.
 //!
 //! Invariants:
-//! 1. Statistics decide about speed, never about results: a table that cannot
-//!    be sampled is planned with guesses.
-//! 2. [`Statistics::epoch`] grows whenever statistics that plans may have used
-//!    change; plans kept from before are made anew.
-//! 3. A statement that scans looks after the statistics, at most one a second
-//!    of all sessions ([`Statistics::look_after`]); one for whole keys never.
+//! 1. Statistics affect speed, never results: a table that cannot be sampled is planned with
+//!    default guesses.
+//! 2. [`Statistics::epoch`] grows whenever statistics that plans may have used change; cached plans
+//!    are then rebuilt.
+//! 3. Statements that scan check for outdated statistics, at most once a second over all sessions
+//!    ([`Statistics::look_after`]); lookups by whole keys never do.
 
 use parking_lot::RwLock;
 use porpoise_base::blocking::blocking;
@@ -31,10 +30,10 @@ const LOOK_EVERY: u64 = 1000;
 /// Statistics of one table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableStatistics {
-    /// About how many rows it has.
+    /// Estimated number of rows.
     pub rows: f64,
-    /// By index: about how many different values the first part has, the
-    /// first two, and so on.
+    /// For each index: estimated number of distinct values of the first part, of the first two
+    /// parts, and so on.
     pub distinct: Vec<Vec<f64>>,
 }
 
@@ -55,7 +54,7 @@ impl TableStatistics {
         }
     }
 
-    /// Different values of the first `parts` parts of an index; 1 at least.
+    /// Estimated number of distinct values of the first `parts` parts of an index; at least 1.
     pub fn distinct(&self, index: usize, parts: usize) -> f64 {
         let known = self.distinct.get(index);
         let at = parts.checked_sub(1);
@@ -67,8 +66,7 @@ impl TableStatistics {
 }
 
 impl TableStatistics {
-    /// As `SHOW INDEX` shows it: different values of the first `parts` parts,
-    /// 0 for an empty table.
+    /// As shown by `SHOW INDEX`: distinct values of the first `parts` parts; 0 for an empty table.
     pub fn cardinality(&self, index: usize, parts: u64) -> u64 {
         let parts = usize::try_from(parts).unwrap_or(usize::MAX);
         match self.rows < 1.0 {
@@ -80,27 +78,27 @@ impl TableStatistics {
 
 /// Source of the statistics of tables.
 pub trait Figures {
-    /// Those of a table; sampled when they are not known, or guesses.
+    /// The statistics of a table: sampled if they are not known, or guesses.
     fn of(&self, _table: &Table) -> Arc<TableStatistics> {
         Arc::new(TableStatistics::unknown())
     }
 
-    /// Estimates are to be shown: make them where a plan needs none.
+    /// Whether estimates will be shown (EXPLAIN), and are needed even where a plan has no choice.
     fn shown(&self) -> bool {
         false
     }
 }
 
 struct Entry {
-    /// The definition that it was made under.
+    /// The table's definition version at the time of sampling.
     version: u32,
     figures: Arc<TableStatistics>,
-    /// The engine's count of rows when it was made.
+    /// The engine's row count at the time of sampling.
     counted: Option<u64>,
 }
 
 impl Entry {
-    /// Whether the table has changed so much that it misleads.
+    /// Whether the table has changed so much that the statistics mislead.
     fn misleads(&self, now: Option<u64>) -> bool {
         let (Some(then), Some(now)) = (self.counted, now) else {
             return false;
@@ -114,7 +112,7 @@ impl Entry {
 pub struct Statistics {
     known: RwLock<HashMap<TableId, Entry>>,
     epoch: AtomicU64,
-    /// When tables are looked after next, in milliseconds since the start.
+    /// Time of the next check for outdated statistics, in milliseconds since the start.
     next: AtomicU64,
     started: Instant,
 }
@@ -131,7 +129,7 @@ impl Default for Statistics {
 }
 
 impl Statistics {
-    /// Grows when plans made before should be made anew.
+    /// Grows when cached plans must be rebuilt.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
     }
@@ -148,25 +146,25 @@ impl Statistics {
         self.sample(db, table, Effort::QUICK)
     }
 
-    /// As [`Statistics::of`], but none are made.
+    /// The statistics of a table if they are known; never samples.
     pub fn known(&self, table: &Table) -> Option<Arc<TableStatistics>> {
         let known = self.known.read();
         let entry = known.get(&table.id).filter(|e| e.version == table.version);
         entry.map(|e| e.figures.clone())
     }
 
-    /// About how many rows a table has, as information_schema shows it: the
-    /// engine's count, or the last sample's; NULL where there is neither.
+    /// Estimated number of rows, as information_schema shows it: the engine's count, else the last
+    /// sample's; NULL if there is neither.
     pub fn rows(&self, db: &Db, table: &Table) -> Value {
         let sampled = || self.known(table).map(|figures| figures.rows as u64);
         let counted = db.approximate_rows(table).or_else(sampled);
         counted.map_or(Value::Null, Value::UInt)
     }
 
-    /// ANALYZE TABLE.
+    /// ANALYZE TABLE: samples a table with more effort.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     pub fn analyze(&self, db: &Arc<Db>, table: &Table) -> porpoise_rows::Result<()> {
         let counted = db.approximate_rows(table);
         let sample = blocking(|| db.sample(table, Effort::THOROUGH))?;
@@ -199,8 +197,8 @@ impl Statistics {
         figures
     }
 
-    /// Forgets what misleads, and tables that exist no more, if it is time to
-    /// look. A clock's reading otherwise.
+    /// Drops outdated statistics and those of dropped tables, if the check is due. Costs one clock
+    /// reading otherwise.
     pub fn look_after(&self, db: &Db) {
         let now = self.started.elapsed().as_millis();
         let now = u64::try_from(now).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! The plainest clients: the `mariadb` program for SQL, and bytes over a socket.
+//! Minimal clients: the `mariadb` program for SQL, and raw bytes over a socket.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::fail;
 
-/// Timeout of a plain exchange.
+/// Read timeout of an exchange.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Output of the `mariadb` program.
@@ -22,7 +22,7 @@ pub struct SqlOutput {
 }
 
 impl SqlOutput {
-    /// The rows; ends the test if a statement failed.
+    /// Returns the rows; fails the test if a statement failed.
     pub fn rows(&self) -> Vec<Vec<&str>> {
         if !self.is_ok {
             fail("sql", &self.stderr);
@@ -33,7 +33,7 @@ impl SqlOutput {
             .collect()
     }
 
-    /// The error number of the failed statement, like 1452; `None` if all succeeded.
+    /// Returns the error number of the failed statement, like 1452; `None` if all succeeded.
     pub fn error_number(&self) -> Option<u32> {
         let rest = self.stderr.split("ERROR ").nth(1)?;
         let digits = rest.split(|byte: char| !byte.is_ascii_digit()).next()?;
@@ -73,7 +73,7 @@ pub fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
         stream.set_read_timeout(Some(SILENCE))?;
         stream.set_write_timeout(Some(SILENCE))?;
         let mut reader = stream.try_clone()?;
-        // Read while writing, so that a long answer cannot block a long request.
+        // Reads while writing, so that a long reply cannot block a long request.
         let answer = std::thread::spawn(move || {
             let mut answer = Vec::new();
             reader.read_to_end(&mut answer).map(|_| answer)
@@ -95,7 +95,7 @@ pub fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
     let talk = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect_timeout(&address, SILENCE)?;
         stream.set_read_timeout(Some(SILENCE))?;
-        // The sending half stays open: a server may take its end for the client's going away.
+        // Keeps the sending half open: a server may take its end for a disconnect.
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes())?;

@@ -10,8 +10,8 @@ const REMEDY: &str = "Go is needed here: run `make needs`";
 
 /// Builds the module in `sources` (from the repository's root) and returns the program.
 ///
-/// The Go tool decides by itself whether anything is to be done, and locks its cache, so several
-/// tests may ask at once; the result is moved into place as a whole.
+/// The Go tool rebuilds only what has changed and locks its cache, so several tests may build at
+/// the same time; the program is moved into place atomically.
 pub fn build(name: &str, sources: &str) -> PathBuf {
     let root = root();
     let folder = root.join(sources);
@@ -45,7 +45,7 @@ pub fn build(name: &str, sources: &str) -> PathBuf {
     program
 }
 
-/// The `go` that `make needs` found or installed.
+/// Returns the `go` program that `make needs` found or installed.
 fn go() -> PathBuf {
     let installed = Path::new("/usr/local/go/bin/go");
     std::env::var_os("PORPOISE_TEST_GO").map_or_else(

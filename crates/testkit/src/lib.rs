@@ -16,8 +16,8 @@
 //! 3. The output of a server is kept, and printed when its test panics.
 //! 4. Servers listen on 127.0.0.1 only.
 //!
-//! Functions panic instead of returning errors, since a test has nothing else to do with them; the
-//! few whose failure a test may want to see return it.
+//! Functions panic instead of returning errors, because a test could not handle them; functions
+//! whose failure a test may want to inspect return it.
 
 mod client;
 mod go;
@@ -38,7 +38,7 @@ pub use process::wait_until;
 pub use random::Random;
 pub use tikv_double::TikvDouble;
 
-/// Ends the test with a line that begins with who failed.
+/// Fails the test with a message that begins with the name of the failed program.
 pub(crate) fn fail(who: &str, why: impl std::fmt::Display) -> ! {
     panic!("{who}: {why}")
 }

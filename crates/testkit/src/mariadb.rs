@@ -1,4 +1,5 @@
-//! A MariaDB of its own data directory on a free port and a socket, user root without a password.
+//! A MariaDB server with its own data directory, on a free port and a socket; user root has no
+//! password.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,20 +21,20 @@ pub struct MariadbBuilder {
 }
 
 impl MariadbBuilder {
-    /// `innodb_flush_log_at_trx_commit`: 1 (the default here too) syncs at every commit, 0 once a
-    /// second, 2 writes at commit and syncs once a second.
+    /// `innodb_flush_log_at_trx_commit`: 1 (MariaDB's default, and the default here) syncs at every
+    /// commit, 0 once a second, 2 writes at commit and syncs once a second.
     pub fn flush_log_at_trx_commit(mut self, value: u8) -> Self {
         self.flush_log = value;
         self
     }
 
-    /// Another option of `mariadbd`, like `--sql-mode=ANSI`.
+    /// Adds an option of `mariadbd`, like `--sql-mode=ANSI`.
     pub fn arg(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self
     }
 
-    /// Makes a data directory and starts on it.
+    /// Creates a data directory and starts the server.
     pub fn start(self) -> Mariadb {
         let home = directory("mariadb");
         let data = home.path().join("data");
@@ -100,7 +101,7 @@ pub struct Mariadb {
 }
 
 impl Mariadb {
-    /// Options for one; `builder().start()` gives one with every default.
+    /// Returns default options; `builder().start()` starts a server with them.
     pub fn builder() -> MariadbBuilder {
         MariadbBuilder {
             flush_log: 1,
@@ -136,7 +137,8 @@ fn as_this_user(command: &mut Command) {
     }
 }
 
-/// Servers are in `/usr/sbin`, which an ordinary user's search path may lack.
+/// Returns the path of a program. Servers are in `/usr/sbin`, which an ordinary user's search path
+/// may lack.
 fn program(name: &str) -> PathBuf {
     let beside = Path::new("/usr/sbin").join(name);
     if beside.exists() { beside } else { name.into() }

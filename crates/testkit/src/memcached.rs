@@ -1,4 +1,4 @@
-//! A memcached on a free port.
+//! A memcached server on a free port.
 
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
@@ -20,7 +20,7 @@ pub struct Memcached {
 }
 
 impl Memcached {
-    /// Starts one with so many worker threads.
+    /// Starts a server with this number of worker threads.
     pub fn start(threads: usize) -> Self {
         for _ in 0..ports::TRIES {
             if let Some(started) = Self::try_start(threads) {
@@ -43,7 +43,8 @@ impl Memcached {
             command.args(["-u", "root"]);
         }
         let mut process = Process::start("memcached", command, home.path(), REMEDY);
-        // A port that is taken makes it end with a message; anything else is a failure.
+        // If the port is taken it exits with a message, and another port is tried; other exits are
+        // failures.
         let is_ready = wait_until(START, || match process.ended() {
             Some(_) => Some(false),
             None => TcpStream::connect(addr).ok().map(|_| true),

@@ -1,4 +1,4 @@
-//! The Porpoise server, as the real binary on free ports.
+//! The Porpoise server: starts the real binary on free ports.
 //!
 //! It prints its addresses on standard output: a line `ready LISTENER ADDRESS` per listener, then
 //! `porpoise ready`. A handle reads them from there, so that no port needs to be guessed.
@@ -15,7 +15,7 @@ use crate::process::{Process, directory, wait_until};
 use crate::sys::Signal;
 
 const NAME: &str = "porpoise";
-/// The server on a disk with injected faults.
+/// The server binary whose disk injects faults.
 const FAULTS: &str = "porpoise-faults";
 const REMEDY: &str = "build it with `cargo build -p porpoise`, or run `make needs`";
 const TRACE: &str = "trace";
@@ -43,13 +43,13 @@ impl PorpoiseBuilder {
         self
     }
 
-    /// A data directory that outlives the handle; without this one that goes with it.
+    /// Sets a data directory that is kept; by default a temporary one is removed with the handle.
     pub fn data_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.data_dir = Some(path.into());
         self
     }
 
-    /// An option with its value. One that names a listener or the data directory replaces the
+    /// Adds an option with its value. An option for a listener or the data directory replaces the
     /// default.
     pub fn arg(mut self, option: &str, value: impl AsRef<OsStr>) -> Self {
         self.arguments.push(option.into());
@@ -57,13 +57,13 @@ impl PorpoiseBuilder {
         self
     }
 
-    /// An option without a value.
+    /// Adds an option without a value.
     pub fn flag(mut self, option: &str) -> Self {
         self.arguments.push(option.into());
         self
     }
 
-    /// An environment variable. The test's own `PORPOISE_...` variables are never passed on.
+    /// Adds an environment variable. The test's own `PORPOISE_...` variables are never passed on.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
@@ -75,7 +75,7 @@ impl PorpoiseBuilder {
         self
     }
 
-    /// Notes these system calls of all threads, like `fdatasync,sendto`; see [`Porpoise::trace`].
+    /// Records these system calls of all threads, like `fdatasync,sendto`; see [`Porpoise::trace`].
     pub fn traced(mut self, calls: &str) -> Self {
         self.traced_calls = Some(calls.to_owned());
         self
@@ -88,7 +88,7 @@ impl PorpoiseBuilder {
         self
     }
 
-    /// Starts it and waits until every listener is open.
+    /// Starts the server and waits until every listener is open.
     pub fn start(self) -> Porpoise {
         let home = directory(NAME);
         let data_dir = self
@@ -108,7 +108,7 @@ impl PorpoiseBuilder {
         }
     }
 
-    /// Starts it where it is expected to end by itself, and waits for that.
+    /// Runs a server that is expected to exit by itself, and waits for its exit.
     pub fn run_to_end(self, time: Duration) -> Finished {
         let home = directory(NAME);
         let data_dir = self
@@ -146,8 +146,8 @@ impl PorpoiseBuilder {
         let mut command = match &self.traced_calls {
             None => Command::new(binary),
             Some(calls) => {
-                // The tracer is a grandchild in a group of its own (-DD), so that the server has
-                // the process id, the signals and the exit status that it has without.
+                // With -DD the tracer is a grandchild in its own process group, so that process id,
+                // signals and exit status are those of the server.
                 let mut command = Command::new("strace");
                 command.args(["-DD", "-f", "-ttt", "-y", "-A", "-e"]);
                 command.arg(format!("trace={calls}"));
@@ -177,7 +177,7 @@ impl PorpoiseBuilder {
     }
 }
 
-/// Result of a run that was expected to end by itself.
+/// Result of a run of a server that exited by itself.
 #[derive(Debug)]
 pub struct Finished {
     /// Exit status.
@@ -201,12 +201,12 @@ pub struct Porpoise {
     sockets: Vec<(String, PathBuf)>,
     process: Option<Process>,
     builder: PorpoiseBuilder,
-    // Last, so that the process is gone before its files are removed.
+    // Last field, so that the process has ended before its files are removed.
     home: tempfile::TempDir,
 }
 
 impl Porpoise {
-    /// Options for one; `builder().start()` gives one with every default, on free ports.
+    /// Returns default options; `builder().start()` starts a server with them, on free ports.
     pub fn builder() -> PorpoiseBuilder {
         PorpoiseBuilder {
             binary: None,

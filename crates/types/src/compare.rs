@@ -1,8 +1,8 @@
 //! Comparison of values.
 //!
-//! Two steps: [`comparison_type`] decides from the types alone, once per
-//! statement, as what two operands are compared (MySQL's "Type Conversion in
-//! Expression Evaluation"); [`compare`] compares two values so.
+//! There are two steps: [`comparison_type`] chooses the domain of the comparison from the types
+//! alone, once per statement (MySQL's "Type Conversion in Expression Evaluation"); [`compare`]
+//! compares two values in that domain.
 //!
 //! | operands | compared as |
 //! |---|---|
@@ -40,7 +40,7 @@ pub enum CompareAs {
     Time,
     /// Dates.
     Date,
-    /// JSON documents; what is none becomes one by its type, which the caller does.
+    /// JSON documents; the caller converts other values by their types.
     Json,
 }
 
@@ -71,8 +71,8 @@ fn class(ty: &ColumnType) -> Class {
     }
 }
 
-/// The collation in which two texts are compared where neither was given
-/// explicitly: `binary` if either is, else the `_bin` one, else Unicode's, else the first.
+/// Returns the collation for a comparison of two texts if neither was given explicitly: `binary` if
+/// either is, else the `_bin` one, else the one of a Unicode character set, else the first.
 #[must_use]
 pub fn common_collation(a: Collation, b: Collation) -> Collation {
     let unicode = |c: Collation| matches!(c.charset(), Charset::Utf8mb4 | Charset::Utf8mb3);
@@ -130,9 +130,9 @@ pub fn same_type(ty: &ColumnType) -> CompareAs {
     }
 }
 
-/// Compares two values; None where one is NULL, or becomes NULL because it
-/// is no date or time. Text is in the character set of the collation, and ENUM values are
-/// members ([`crate::storage_to_sql`]), SET values text, unless numbers are wanted.
+/// Compares two values; `None` if one is NULL or is not a valid date or time. Text is in the
+/// character set of the collation. ENUM values are members ([`crate::storage_to_sql`]) and SET
+/// values text, except in numeric comparisons.
 pub fn compare(
     a: ValueRef<'_>,
     b: ValueRef<'_>,
@@ -183,8 +183,7 @@ fn printed(v: ValueRef<'_>) -> std::borrow::Cow<'_, [u8]> {
     out.into()
 }
 
-/// Compares two values that need no conversion to be compared so, without a
-/// context; None otherwise, and for NULL.
+/// Compares two values that need no conversion, without a context; `None` for others and for NULL.
 #[inline]
 #[must_use]
 pub fn compare_direct(a: ValueRef<'_>, b: ValueRef<'_>, how: CompareAs) -> Option<Ordering> {
@@ -201,7 +200,7 @@ pub fn compare_direct(a: ValueRef<'_>, b: ValueRef<'_>, how: CompareAs) -> Optio
         (CompareAs::Decimal, Decimal(a), Decimal(b)) => a.cmp_value(&b),
         (CompareAs::Double, Double(a), Double(b)) => compare_doubles(a, b),
         (CompareAs::Bytes(collation), Bytes(a), Bytes(b)) => collation.compare(a, b),
-        // The normal form is the same for the same document, but 1 equals 1.0.
+        // Equal texts are equal documents, but not conversely: 1 equals 1.0.
         (CompareAs::Json, Bytes(a), Bytes(b)) if a == b => Ordering::Equal,
         (CompareAs::Json, Bytes(a), Bytes(b)) => match (json::parse(a), json::parse(b)) {
             (Ok(a), Ok(b)) => json::order(&a, &b),
@@ -216,7 +215,7 @@ pub fn compare_direct(a: ValueRef<'_>, b: ValueRef<'_>, how: CompareAs) -> Optio
     })
 }
 
-/// -0 equals 0; NaN, which SQL does not have, is above all.
+/// Compares doubles: -0 equals 0; NaN, which SQL does not have, is the greatest.
 fn compare_doubles(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b)
         .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))

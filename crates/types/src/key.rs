@@ -1,7 +1,7 @@
-//! Keys: bytes whose order is the order of the values.
+//! Memory-comparable keys: bytes that order as the values do.
 //!
-//! A composite key is the parts' bytes one after the other; each part ends
-//! itself, so that a later part never decides over an earlier one.
+//! A composite key is the concatenation of its parts. Parts are self-delimiting, so that a later
+//! part never influences the comparison of an earlier one.
 //!
 //! | kind | bytes |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | TIME | microseconds, big-endian, sign bit flipped |
 //! | strings | sort key of the collation; `binary` escaped (00 as 00 FF, end 00 00) |
 //!
-//! A descending part is inverted, its flag byte too, so NULL comes last there.
+//! A descending part is inverted, including its flag byte, so NULL comes last.
 //! Invariants:
 //! 1. The order of keys is that of [`fn@crate::compare`] within the column's type, NULL below all.
 //! 2. Equal values (1.0 and 1.00, 'a' and 'A' in a case-insensitive collation) have equal keys.
@@ -32,9 +32,8 @@ pub const KEY_FORMAT_VERSION: u16 = 1;
 const NULL_FLAG: u8 = 0;
 const VALUE_FLAG: u8 = 1;
 
-/// Appends the key of a storage value of a column of type `ty`. A value of another
-/// variant than the column's is brought to the nearest one, so that some key comes of it;
-/// callers convert beforehand.
+/// Appends the key of a storage value of a column of type `ty`. Callers convert values to the
+/// column's variant first; a value of another variant is encoded as the nearest one.
 pub fn encode_key(v: ValueRef<'_>, ty: &ColumnType, nullable: bool, desc: bool, out: &mut Vec<u8>) {
     let start = out.len();
     if nullable {
@@ -48,8 +47,8 @@ pub fn encode_key(v: ValueRef<'_>, ty: &ColumnType, nullable: bool, desc: bool, 
     }
 }
 
-/// As [`encode_key`] for a string column indexed by its first `chars` characters
-/// (bytes of binary columns); other kinds are encoded whole.
+/// As [`encode_key`], for a string column indexed by its first `chars` characters (bytes of binary
+/// columns); other kinds are encoded completely.
 pub fn encode_key_prefix(
     v: ValueRef<'_>,
     ty: &ColumnType,
@@ -71,8 +70,8 @@ pub fn encode_key_prefix(
     }
 }
 
-/// Appends what the keys of all texts begin with that begin with `text`, which has
-/// no spaces at its end ([`Collation::like_start`]).
+/// Appends the common prefix of the keys of all texts that begin with `text`, which must not end in
+/// a space ([`Collation::like_start`]).
 pub fn encode_text_start(
     text: &[u8],
     ty: &ColumnType,
@@ -84,17 +83,17 @@ pub fn encode_text_start(
     out.truncate(out.len().saturating_sub(ty.collation.end_len()));
 }
 
-/// Bytes of a key of the type, flag byte included, where all its keys have the same number.
+/// Length of the type's keys, including the flag byte, if it is the same for all values.
 #[must_use]
 pub fn key_width(ty: &ColumnType, nullable: bool) -> Option<usize> {
     if ty.is_string() || matches!(ty.kind, Kind::Json | Kind::Null) {
         return None;
     }
-    // NULL is a flag byte alone.
+    // The key of NULL is only the flag byte.
     if nullable { None } else { ty.fixed_width() }
 }
 
-/// Whether [`decode_key`] gives values of this type back.
+/// Whether [`decode_key`] can decode keys of this type.
 #[must_use]
 pub fn is_decodable(ty: &ColumnType) -> bool {
     !ty.is_string() && ty.kind != Kind::Json
@@ -232,14 +231,14 @@ fn clamp_int(v: ValueRef<'_>, ty: &ColumnType) -> u64 {
     wide.clamp(low, high) as u64
 }
 
-/// Reads a key that [`encode_key`] wrote, ascending, from the front of `key`, which is
-/// advanced; None where the kind does not decode ([`is_decodable`]) or the bytes are no such key.
+/// Decodes an ascending key of [`encode_key`] from the front of `key`, and advances it; `None` if
+/// the type cannot be decoded ([`is_decodable`]) or the bytes are invalid.
 #[must_use]
 pub fn decode_key(ty: &ColumnType, nullable: bool, key: &mut &[u8]) -> Option<Value> {
     decode_key_borrowed(ty, nullable, key).map(Decoded::into_owned)
 }
 
-/// As [`decode_key`], for a descending part as well.
+/// As [`decode_key`], also for descending parts.
 #[must_use]
 pub fn decode_key_part(
     ty: &ColumnType,
@@ -285,7 +284,7 @@ pub fn take_key_part(
     Some(())
 }
 
-/// Bytes of the ascending part at the start of `key`.
+/// Length of the ascending part at the start of `key`.
 fn part_len(ty: &ColumnType, nullable: bool, key: &[u8]) -> Option<usize> {
     let (flag, rest) = if nullable {
         if *key.first()? == NULL_FLAG {
@@ -313,7 +312,7 @@ pub enum Decoded<'k> {
 }
 
 impl Decoded<'_> {
-    /// The value by itself.
+    /// Converts to an owned value.
     fn into_owned(self) -> Value {
         match self {
             Decoded::Borrowed(value) => value.to_owned(),
@@ -407,7 +406,7 @@ fn decode_value<'k>(ty: &ColumnType, key: &mut &'k [u8]) -> Option<Decoded<'k>> 
     }))
 }
 
-/// Undoes the escaping of binary strings, where there is any.
+/// Removes a binary string from the front of `key`, and unescapes it if necessary.
 fn take_binary<'k>(key: &mut &'k [u8]) -> Option<Decoded<'k>> {
     let mut out = Vec::new();
     let mut rest = *key;

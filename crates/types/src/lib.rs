@@ -6,18 +6,18 @@
 //! depends on (SQL mode, session time zone, the current time) is passed in
 //! [`CastCx`]. Where to start:
 //!
-//! * [`value`]: what a value is, owned and borrowed.
-//! * [`column_type`]: what a column declares, and its persisted form; [`column_flag`]: flags of
-//!   a result's column.
+//! * [`value`]: values, owned and borrowed.
+//! * [`column_type`]: types of columns and their persisted form; [`column_flag`]: flags of a
+//!   result's columns.
 //! * [`cast`]: assignment to a column ([`store`]) and conversions in
 //!   expressions.
 //! * [`mod@compare`], [`collation`]: order and equality.
-//! * [`key`]: bytes whose order is the order of the values.
-//! * [`text`]: what the text protocol shows.
+//! * [`key`]: memory-comparable keys.
+//! * [`text`]: values in the text protocol.
 //!
 //! Invariants:
-//! 1. Every function is total: bytes that are no valid text of their
-//!    character set still compare, sort and print, in a fixed order.
+//! 1. Every function is total: bytes that are not valid text of their character set still compare,
+//!    sort and print, in a fixed order.
 //! 2. `encode_key` orders exactly as `compare` of the same column type does.
 //! 3. Anything persisted (column types, keys, weights) carries a version.
 

@@ -28,7 +28,7 @@ modes! {
     PIPES_AS_CONCAT = 1;
     /// `"` quotes identifiers.
     ANSI_QUOTES = 2;
-    /// Spaces between a function's name and `(`.
+    /// Spaces are allowed between a function's name and `(`.
     IGNORE_SPACE = 3;
     /// Selected columns must be functionally dependent on GROUP BY.
     ONLY_FULL_GROUP_BY = 5;
@@ -38,7 +38,7 @@ modes! {
     NO_DIR_IN_CREATE = 7;
     /// The composite mode ANSI was set.
     ANSI = 18;
-    /// 0 is stored in an AUTO_INCREMENT column as it is.
+    /// 0 is stored in an AUTO_INCREMENT column unchanged.
     NO_AUTO_VALUE_ON_ZERO = 19;
     /// `\` is an ordinary character.
     NO_BACKSLASH_ESCAPES = 20;
@@ -131,7 +131,7 @@ impl SqlMode {
     /// set their parts too.
     ///
     /// # Errors
-    /// The first name that is no mode.
+    /// The first unknown name.
     pub fn parse(list: &str) -> Result<SqlMode, String> {
         let mut mode = 0;
         for name in list.split(',').map(str::trim).filter(|n| !n.is_empty()) {

@@ -1,19 +1,18 @@
-//! Values as the text protocol shows them.
+//! Values in the text protocol.
 //!
-//! Floats are printed with the fewest digits that read back as the same number
-//! (FLOAT with at most six), without an exponent while the decimal point is
-//! within 15 digits of the first, as MySQL's `my_gcvt` does.
+//! Floats are printed with the shortest digits that round-trip (FLOAT with at most six), without an
+//! exponent while the decimal point is within 15 digits of the first, like MySQL's `my_gcvt`.
 
 use crate::column_type::{ColumnType, Kind, NOT_FIXED_DECIMALS};
 use crate::decimal::Decimal;
 use crate::value::ValueRef;
 
-/// Appends the text of a value of type `ty`. NULL appends nothing: the protocol shows
-/// it otherwise.
+/// Appends the text of a value of type `ty`. NULL appends nothing: the protocol encodes it
+/// separately.
 ///
-/// ENUM and SET take their storage values (or text already) and print members;
-/// BIT prints its bytes; TIMESTAMP is printed as it is, so the caller has brought it
-/// into the session's time zone.
+/// ENUM and SET values may be storage values or text, and are printed as members; BIT is printed as
+/// its bytes; TIMESTAMP is printed unchanged, so the caller converts it to the session's time zone
+/// first.
 pub fn write_text(v: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
     match storage_to_sql(v, ty) {
         ValueRef::Null => {}
@@ -36,8 +35,8 @@ pub fn write_text(v: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
     }
 }
 
-/// The value as SQL sees it: the index of an ENUM becomes its member's text ('' for 0); other
-/// kinds stay as they are. A SET has no such text at hand: print it with [`write_text`].
+/// Converts a storage value to an SQL value: the index of an ENUM becomes its member's text ('' for
+/// 0); others are unchanged. A SET's text is not stored anywhere: print it with [`write_text`].
 #[must_use]
 pub fn storage_to_sql<'a>(v: ValueRef<'a>, ty: &'a ColumnType) -> ValueRef<'a> {
     match (ty.kind, v) {
@@ -100,7 +99,7 @@ fn write_decimal(v: Decimal, ty: &ColumnType, out: &mut Vec<u8>) {
     let start = out.len();
     if ty.kind == Kind::Decimal {
         v.rescale(ty.decimals).unwrap_or(v).write_text(out);
-        // The point takes a place of its own.
+        // The point counts towards the width.
         if ty.zerofill {
             let width = usize::try_from(ty.length).unwrap_or(0) + usize::from(ty.decimals > 0);
             let len = out.len() - start;
@@ -130,7 +129,7 @@ pub fn write_fixed(v: f64, decimals: u8, out: &mut Vec<u8>) {
     if !v.is_finite() {
         return write_double(v, out);
     }
-    // The exact value is rounded: 1.005 is below its decimal text.
+    // Rounds the exact binary value: 1.005 is stored as slightly less.
     let text = format!("{v:.*}", usize::from(decimals));
     out.extend_from_slice(text.as_bytes());
 }
@@ -165,14 +164,14 @@ pub fn write_float(v: f32, out: &mut Vec<u8>) {
     layout(format!("{v:.5e}").as_bytes(), out);
 }
 
-/// Lays out digits, given as any decimal text of a number, as `my_gcvt` does.
+/// Formats the digits of any decimal text of a number like `my_gcvt`.
 fn layout(text: &[u8], out: &mut Vec<u8>) {
     let (text, negative) = match text.split_first() {
         Some((b'-', rest)) => (rest, true),
         _ => (text, false),
     };
     let mut digits = smallvec::SmallVec::<[u8; 32]>::new();
-    // Position of the point, counted from before the first digit kept.
+    // Position of the point, counted from before the first significant digit.
     let mut point = 0i32;
     let mut exponent = 0i32;
     let mut after_point = false;

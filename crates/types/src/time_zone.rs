@@ -1,8 +1,7 @@
 //! Time zones: fixed offsets, named zones, and the system's.
 //!
-//! Zone rules come from jiff's database: the system's if there is one, else
-//! the one built in. TIMESTAMP is stored in UTC and shown through the
-//! session's zone.
+//! Zone rules come from jiff's database: the system's if there is one, otherwise the built-in one.
+//! TIMESTAMP is stored in UTC and converted to the session's zone.
 
 use jiff::tz;
 
@@ -21,8 +20,8 @@ impl TimeZone {
     /// UTC, printed as '+00:00'.
     pub const UTC: TimeZone = TimeZone::Fixed(0);
 
-    /// Reads what `time_zone` may be set to: 'SYSTEM', an offset from '-13:59'
-    /// to '+14:00', or a name such as 'UTC' and 'Europe/Berlin'.
+    /// Parses a value of `time_zone`: 'SYSTEM', an offset from '-13:59' to '+14:00', or a name such
+    /// as 'UTC' and 'Europe/Berlin'.
     #[must_use]
     pub fn parse(text: &str) -> Option<TimeZone> {
         if text.eq_ignore_ascii_case("SYSTEM") {
@@ -48,7 +47,7 @@ impl TimeZone {
         }
     }
 
-    /// Seconds east of UTC at a moment of UTC.
+    /// Offset in seconds east of UTC at a UTC time.
     #[must_use]
     pub fn offset_at(&self, utc: DateTime) -> i32 {
         match self {
@@ -58,8 +57,8 @@ impl TimeZone {
         }
     }
 
-    /// The local date and time of a moment of UTC. Zero dates stay as they
-    /// are; a moment that would leave the range of years stays in UTC.
+    /// Converts a UTC time to local time. Zero dates are unchanged; a time that would leave the
+    /// range of years stays in UTC.
     #[must_use]
     pub fn utc_to_local(&self, utc: DateTime) -> DateTime {
         if utc.is_zero_date() {
@@ -69,9 +68,9 @@ impl TimeZone {
         DateTime::from_unix_micros(utc.to_unix_micros() + shift).unwrap_or(utc)
     }
 
-    /// The moment of UTC of a local date and time. None where no clock shows
-    /// it (the hour that daylight saving skips), where the date is not whole,
-    /// or where the result leaves the range. Of two moments the earlier is meant.
+    /// Converts a local time to UTC. Returns `None` if the local time does not exist (the hour that
+    /// daylight saving skips), if the date is incomplete, or if the result is out of range. An
+    /// ambiguous time is the earlier of the two.
     #[must_use]
     pub fn local_to_utc(&self, local: DateTime) -> Option<DateTime> {
         if local.is_zero_date() {
@@ -128,7 +127,7 @@ fn civil(local: DateTime) -> Option<jiff::civil::DateTime> {
     .ok()
 }
 
-/// `[+-]H[H]:MM` between -13:59 and +14:00.
+/// Parses `[+-]H[H]:MM` between -13:59 and +14:00.
 fn parse_offset(text: &str) -> Option<i32> {
     let (sign, rest) = text.split_at_checked(1)?;
     let (hours, minutes) = rest.split_once(':')?;

@@ -11,8 +11,8 @@
 //! TIMESTAMP is a date and time in UTC, JSON is its normalised text, and CHAR
 //! has lost its trailing spaces.
 //!
-//! `PartialEq` is identity (same variant, same contents), for tests and
-//! caches; what SQL calls equal is [`fn@crate::compare`]'s business.
+//! `PartialEq` is identity (same variant, same contents), for tests and caches;
+//! [`fn@crate::compare`] implements SQL equality.
 
 use crate::decimal::Decimal;
 use crate::temporal::{Date, DateTime, Time};

@@ -5,13 +5,14 @@
 //! bytes used, and appends replies to a `Vec<u8>`.
 //!
 //! Invariants of every codec in this crate:
-//! 1. Where the input is cut into reads makes no difference to what is parsed.
-//! 2. A length that a peer claims is compared with a limit before anything
-//!    grows; nothing is allocated for bytes that have not arrived.
-//! 3. No input panics; malformed input is an error value that names the rule.
+//! 1. How the input is split into reads does not affect what is parsed.
+//! 2. A length that a peer sends is checked against a limit before any buffer grows; nothing is
+//!    allocated for bytes that have not arrived.
+//! 3. No input causes a panic; malformed input yields an error value that names the violated rule.
 //!
 //! * [`mysql`]: the MySQL client/server protocol, both halves.
-//! * [`memcached`]: the memcached protocol (ASCII dialect), both halves.
+//! * [`memcached`]: the memcached protocol: ASCII, meta and binary dialects for servers, ASCII for
+//!   clients.
 #![forbid(unsafe_code)]
 
 pub mod memcached;

@@ -1,15 +1,14 @@
-//! Names of a disk in memory, and what a power cut leaves of them.
+//! File names of an in-memory disk, and their state after a power cut.
 //!
-//! Until its directory is synced, an operation on a name may be on disk or
-//! not, whatever became of those before and after it: POSIX promises no order,
-//! though file systems with a journal keep one. Each operation is atomic, and
-//! knows the file it was about: a rename may survive the loss of the creation
-//! before it.
+//! Until the directory is synced, each operation on a name may or may not be on disk, independently
+//! of earlier and later ones: POSIX guarantees no order, although journaling file systems keep one.
+//! Each operation is atomic, and refers to a file, not only to a name: a rename may survive
+//! although the file's creation is lost.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Which file has a name, by its number.
+/// The number of the file with each name.
 pub(super) type Names = BTreeMap<PathBuf, usize>;
 
 /// An operation on a name.
@@ -21,7 +20,7 @@ pub(super) enum NameOp {
 }
 
 impl NameOp {
-    /// The name that it is about, the new one of two.
+    /// The name that the operation changes; for a rename, the new one.
     pub(super) fn path(&self) -> &Path {
         match self {
             NameOp::Link(path, _) | NameOp::Rename(_, path, _) | NameOp::Unlink(path, _) => path,
@@ -42,7 +41,7 @@ impl NameOp {
     }
 }
 
-/// Removes a name from a file, unless another file has taken it.
+/// Removes a file's name, unless another file has it now.
 fn forget(names: &mut Names, path: &Path, inode: usize) {
     if names.get(path) == Some(&inode) {
         names.remove(path);
@@ -84,8 +83,8 @@ mod tests {
             assert!(names.values().all(|inode| [1, 2].contains(inode)));
             met.insert([&spare, &segment, &old].map(|name| names.contains_key(name)));
         }
-        // The new file has no name, the first, or the second; the old one is
-        // there or not, in each case.
+        // The new file has no name, the first, or the second; in each case the old file exists or
+        // not.
         let expected = [[false, false], [true, false], [false, true]];
         let both = |names: [bool; 2]| [true, false].map(|old| [names[0], names[1], old]);
         assert_eq!(met, expected.into_iter().flat_map(both).collect());

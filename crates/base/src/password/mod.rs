@@ -14,9 +14,8 @@ pub const SALT: usize = 20;
 /// Rounds of sha256-crypt that `$A$005$` denotes.
 const ROUNDS: u32 = 5000;
 
-/// Random bytes without NUL and `$`, below 128, as a stored form and the
-/// challenge of a login want them.
-/// `None` when the system gives no randomness.
+/// Returns random bytes below 128 without NUL and `$`, as required in a stored form and in a login
+/// challenge; `None` if the system's random generator fails.
 #[must_use]
 pub fn salt() -> Option<[u8; SALT]> {
     let mut salt = [0; SALT];
@@ -30,7 +29,7 @@ pub fn salt() -> Option<[u8; SALT]> {
     Some(salt)
 }
 
-/// Random bytes for a generated password; `None` when the system gives no randomness.
+/// Returns random bytes for a generated password; `None` if the system's random generator fails.
 #[must_use]
 pub fn random_bytes() -> Option<[u8; 32]> {
     let mut bytes = [0; 32];

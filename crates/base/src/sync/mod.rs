@@ -1,4 +1,4 @@
-//! Synchronization primitives, replaceable by ones under a test's scheduler.
+//! Synchronization primitives, replaced by those of a scheduler in model tests.
 //!
 //! In every ordinary build the names here are those of `parking_lot` and of
 //! the standard library, and cost nothing. Built with `--cfg shuttle` they are
@@ -10,18 +10,17 @@
 //! target directory.
 //!
 //! Invariants:
-//! 1. Code whose schedules are explored takes its mutexes, condition variables
-//!    and threads from here, and holds no other mutex while it uses them: a
-//!    thread that is out of turn would keep it for ever.
+//! 1. Code under exploration takes its mutexes, condition variables and threads from here, and
+//!    holds no other mutex while it uses them: a descheduled thread would hold it for ever.
 //! 2. Under the scheduler time does not advance: a wait with a deadline ends only
 //!    by a wake-up, so that a lost wake-up is a deadlock, which the scheduler
 //!    reports.
 //!
-//! Chosen over loom, which tries every schedule and models weak memory, but
-//! only of a few dozen operations: a commit of the engine has hundreds.
-//! Rejected: a copy of each protocol made for the test, which verifies the copy only.
-//! Reordering by the processor is not explored; tests with real threads are for
-//! that, and loom for the index's read protocol (`kv_mem`, `schedules/protocol.rs`).
+//! Chosen over loom, which explores every schedule and models weak memory, but only for a few dozen
+//! operations: a commit of the engine has hundreds. Rejected: a copy of each protocol for the test,
+//! which verifies only the copy.
+//! Weak memory orders are not explored; tests with real threads cover them, and loom covers the
+//! index's read protocol (`kv_mem`, `schedules/protocol.rs`).
 
 #[cfg(shuttle)]
 mod scheduled;
@@ -35,19 +34,18 @@ mod plain {
     pub use std::hint::spin_loop;
     pub use std::thread;
 
-    /// Atomics, and the order of what is done to them.
+    /// Atomics and memory orderings.
     pub mod atomic {
         pub use std::sync::atomic::*;
     }
 
-    /// The time by which waits are measured.
+    /// The clock for deadlines of waits.
     #[inline]
     pub fn now() -> std::time::Instant {
         std::time::Instant::now()
     }
 
-    /// A place where threads may change places under the scheduler, for what
-    /// is atomic by other means than [`atomic`].
+    /// A scheduling point, for operations that are atomic by means other than [`atomic`].
     #[inline(always)]
     pub fn point() {}
 }

@@ -1,10 +1,10 @@
-//! Guarantee 14: a snapshot that moves forward.
+//! Guarantee 14: snapshot refresh.
 
 use super::{Bed, New, dump};
 use crate::{CommitPosition, LockMode, Read, ScanRange, StatementMark, Txn};
 use std::ops::ControlFlow;
 
-/// A transaction with a pinned snapshot that keeps what it reads.
+/// Begins a transaction with a pinned snapshot and tracked reads.
 fn keeping(bed: &Bed) -> Box<dyn Txn> {
     let mut txn = bed.begin();
     txn.track_reads();
@@ -12,7 +12,7 @@ fn keeping(bed: &Bed) -> Box<dyn Txn> {
     txn
 }
 
-/// What is told of in the snapshot afterwards is one later state, all of it.
+/// After the refresh, the snapshot is one later state.
 pub fn guarantee_14_an_advanced_snapshot_is_a_later_state(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "1");
@@ -29,13 +29,13 @@ pub fn guarantee_14_an_advanced_snapshot_is_a_later_state(new: New<'_>) {
     assert_eq!(bed.at_snapshot(&mut *txn, "c").is_some(), moved);
     let newer = super::lock_one(&mut *txn, bed.key("b"), LockMode::Update).unwrap();
     assert_eq!(newer.newer, !moved);
-    // It is pinned where it is now.
+    // The refreshed snapshot is pinned.
     bed.set("d", "3");
     txn.refresh().unwrap();
     assert_eq!(bed.at_snapshot(&mut *txn, "d"), None);
 }
 
-/// A key, an absent one, a range into which and one out of which something went.
+/// Changes of a key, of an absent key, and of ranges by an insertion and a deletion.
 pub fn guarantee_14_a_snapshot_stays_where_what_was_read_has_changed(new: New<'_>) {
     let changes: [fn(&Bed) -> CommitPosition; 4] = [
         |bed| bed.set("key", "2"),
@@ -68,7 +68,7 @@ pub fn guarantee_14_a_snapshot_stays_where_what_was_read_has_changed(new: New<'_
     }
 }
 
-/// Reads that were not kept, and those of a key that was let go.
+/// With untracked reads, or reads of a key whose lock was released, the refresh is refused.
 pub fn guarantee_14_a_snapshot_stays_where_not_all_is_known(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "1");
@@ -81,7 +81,7 @@ pub fn guarantee_14_a_snapshot_stays_where_not_all_is_known(new: New<'_>) {
     unpinned.track_reads();
     bed.at_snapshot(&mut *unpinned, "a");
     assert!(!unpinned.advance().unwrap());
-    // It was locked and let go: it may change, and then it was read.
+    // The key was locked and unlocked, so it may change, and it was read.
     let mut txn = keeping(&bed);
     let mark = txn.mark();
     super::lock_one(&mut *txn, bed.key("a"), LockMode::Update).unwrap();

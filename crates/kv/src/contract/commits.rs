@@ -1,4 +1,4 @@
-//! Guarantees 1, 5 and 13: commits are whole, nothing is lost, nothing stays.
+//! Guarantees 1, 5 and 13: commits are atomic, no update is lost, rollbacks leave no trace.
 
 use super::{Bed, New, PAUSE, dump, lock_one};
 use crate::{Check, CommitPosition, Error, Key, LockMode, Read, Txn};
@@ -9,7 +9,7 @@ fn write(bed: &Bed, txn: &mut dyn Txn, key: &str, value: &str) {
         .unwrap();
 }
 
-/// One conflicting key refuses all of them.
+/// One conflicting key fails the whole commit.
 pub fn guarantee_1_a_refused_commit_changes_nothing(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("b", "0");
@@ -76,7 +76,7 @@ pub fn guarantee_1_large_transactions_are_whole(new: New<'_>) {
     });
 }
 
-/// Two that read the same version and write it: one is refused.
+/// Two transactions read the same version and write it: one is refused.
 pub fn guarantee_5_no_lost_update(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "0");
@@ -93,7 +93,7 @@ pub fn guarantee_5_no_lost_update(new: New<'_>) {
     assert_eq!(bed.get("a").as_deref(), Some("one"));
 }
 
-/// A key that came or went since the snapshot has changed.
+/// A key that was inserted or deleted since the snapshot has changed.
 pub fn guarantee_5_inserts_and_deletions_conflict_too(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("gone", "0");
@@ -111,7 +111,7 @@ pub fn guarantee_5_inserts_and_deletions_conflict_too(new: New<'_>) {
     assert_eq!(bed.get("came").as_deref(), Some("1"));
 }
 
-/// After a refresh the newer version is what was read.
+/// After a refresh, the newer version counts as read.
 pub fn guarantee_5_a_refreshed_snapshot_does_not_conflict(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "0");
@@ -134,8 +134,7 @@ pub fn guarantee_5_without_a_snapshot_there_is_nothing_to_compare(new: New<'_>) 
     assert_eq!(bed.get("a").as_deref(), Some("1"));
 }
 
-/// An unlocked write does not slip in under another's lock; the check comes
-/// after the wait.
+/// The commit of an unlocked write waits for another transaction's lock, and checks after the wait.
 pub fn guarantee_5_a_commit_waits_for_the_holder_of_a_lock(new: New<'_>) {
     let bed = Bed::new(new);
     for commits in [true, false] {
@@ -168,7 +167,7 @@ pub fn guarantee_5_a_commit_waits_for_the_holder_of_a_lock(new: New<'_>) {
     }
 }
 
-/// Read at the snapshot, add one, commit, again on conflict.
+/// Read at the snapshot, increment, commit, and retry on conflict.
 pub fn guarantee_5_counting_with_retries_loses_nothing(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("n", "0");
@@ -197,7 +196,7 @@ pub fn guarantee_5_counting_with_retries_loses_nothing(new: New<'_>) {
     assert_eq!(bed.get("n").as_deref(), Some("100"));
 }
 
-/// Lock, add one to what the grant showed, commit: never refused.
+/// Lock, increment the value returned by the grant, commit: never refused.
 pub fn guarantee_5_counting_under_locks_loses_nothing(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("n", "0");
@@ -218,7 +217,7 @@ pub fn guarantee_5_counting_under_locks_loses_nothing(new: New<'_>) {
     assert_eq!(bed.get("n").as_deref(), Some("100"));
 }
 
-/// Transfers between accounts, by locks and by retries, beside readers.
+/// Transfers between accounts, by locks and by retries, with concurrent readers.
 pub fn guarantee_5_transfers_keep_the_sum(new: New<'_>) {
     let bed = Bed::new(new);
     let account = |n: u64| format!("account{n}");
@@ -319,17 +318,17 @@ fn leave_no_trace(new: New<'_>, end: impl Fn(Box<dyn Txn>)) {
     assert!(bed.try_lock(&mut *other, "b", LockMode::Exclusive));
 }
 
-/// Dropping is rolling back.
+/// Dropping a transaction rolls it back.
 pub fn guarantee_13_a_dropped_transaction_leaves_no_trace(new: New<'_>) {
     leave_no_trace(new, drop);
 }
 
-/// As it says.
+/// An explicit rollback leaves no trace.
 pub fn guarantee_13_rollback_leaves_no_trace(new: New<'_>) {
     leave_no_trace(new, |txn| txn.rollback());
 }
 
-/// Committing nothing waits for nothing, and too much is refused by name.
+/// An empty commit does not wait, and oversized writes fail with the documented error.
 pub fn empty_commits_and_sizes_beyond_the_limits(new: New<'_>) {
     let bed = Bed::new(new);
     let empty = bed.begin();

@@ -20,7 +20,7 @@ pub fn guarantee_10_ranges_are_consecutive_and_begin_at_one(new: New<'_>) {
     assert_eq!(bed.engine.reserve_ids(id, 100_000, 1).unwrap(), 12..100_012);
 }
 
-/// Explicit values push the counter.
+/// Explicit values raise the counter.
 pub fn guarantee_10_at_least_is_respected(new: New<'_>) {
     let bed = Bed::new(new);
     let id = counter(&bed);
@@ -54,7 +54,7 @@ pub fn guarantee_10_concurrent_reservations_never_overlap(new: New<'_>) {
     assert_eq!(all.lock().unwrap().len(), 4 * 39 * 40 / 2);
 }
 
-/// Only while no other range was reserved after it.
+/// An unused end can be returned only while no later range was reserved.
 pub fn guarantee_10_an_unused_end_can_be_given_back(new: New<'_>) {
     let bed = Bed::new(new);
     let id = counter(&bed);
@@ -70,7 +70,7 @@ pub fn guarantee_10_an_unused_end_can_be_given_back(new: New<'_>) {
     assert!(next.start >= later.end);
 }
 
-/// ALTER TABLE ... AUTO_INCREMENT, and the end of the numbers.
+/// ALTER TABLE ... AUTO_INCREMENT, and exhaustion of a counter.
 pub fn guarantee_10_the_next_id_can_be_set_and_ends_somewhere(new: New<'_>) {
     let bed = Bed::new(new);
     let id = counter(&bed);

@@ -1,4 +1,4 @@
-//! Guarantees 6 and 7: locks exclude, grants tell the truth, deadlocks end.
+//! Guarantees 6 and 7: locks exclude, grants return correct values, deadlocks end.
 
 use super::{Bed, Found, New, PATIENCE, PAUSE, Rng, lock_one, lock_until};
 use crate::{Check, Error, LockMode, LockRequest, TxnOptions, Wait};
@@ -33,7 +33,7 @@ pub fn guarantee_6_modes_exclude_as_stated(new: New<'_>) {
     }
 }
 
-/// Locking what does not exist keeps others from creating it.
+/// A lock of an absent key prevents others from creating it.
 pub fn guarantee_6_absent_keys_are_locked(new: New<'_>) {
     let bed = Bed::new(new);
     let mut one = bed.begin();
@@ -76,7 +76,7 @@ pub fn guarantee_6_reentrant_and_upgrades(new: New<'_>) {
     }
 }
 
-/// The value at the grant, not at the call; and the own write before it.
+/// A grant returns the value at the time of the grant, not of the call, or the own write.
 pub fn guarantee_6_a_grant_shows_the_newest_value(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "old");
@@ -105,7 +105,7 @@ pub fn guarantee_6_a_grant_shows_the_newest_value(new: New<'_>) {
     assert_eq!((own.value, own.own), (None, true));
 }
 
-/// `newer` speaks of the snapshot: false without one, true for deletions.
+/// `newer` refers to the snapshot: false without one, true for deletions.
 pub fn guarantee_6_a_grant_shows_what_is_newer_than_the_snapshot(new: New<'_>) {
     let bed = Bed::new(new);
     for key in ["same", "changed", "gone"] {
@@ -132,7 +132,7 @@ pub fn guarantee_6_a_grant_shows_what_is_newer_than_the_snapshot(new: New<'_>) {
     assert_eq!((found.value.as_deref(), found.newer), (Some("2"), false));
 }
 
-/// Whatever ends the transaction frees the key.
+/// Every end of a transaction releases its locks.
 pub fn guarantee_6_released_by_commit_rollback_and_drop(new: New<'_>) {
     let bed = Bed::new(new);
     for end in 0..3 {
@@ -179,7 +179,7 @@ pub fn guarantee_6_waiters_get_the_lock_one_after_the_other(new: New<'_>) {
     });
 }
 
-/// Else a stream of foreign-key checks starves a delete.
+/// Otherwise a stream of foreign-key checks would starve a delete.
 pub fn guarantee_6_a_waiting_exclusive_holds_off_later_key_shares(new: New<'_>) {
     let bed = Bed::new(new);
     if !bed.engine.capabilities().share_locks {
@@ -209,7 +209,7 @@ pub fn guarantee_6_a_waiting_exclusive_holds_off_later_key_shares(new: New<'_>) 
     });
 }
 
-/// Where the engine has them; else their absence is named.
+/// SKIP LOCKED and NOWAIT, or the documented error of engines without them.
 pub fn guarantee_6_skip_and_nowait(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "1");
@@ -246,7 +246,7 @@ pub fn guarantee_6_skip_and_nowait(new: New<'_>) {
     lock_one(&mut *txn, bed.key("a"), LockMode::Exclusive).unwrap();
 }
 
-/// Batches given crosswise do not deadlock.
+/// Batches with keys in opposite orders do not deadlock.
 pub fn guarantee_6_a_batch_is_locked_in_key_order(new: New<'_>) {
     let bed = Bed::new(new);
     std::thread::scope(|scope| {
@@ -306,7 +306,7 @@ fn crosswise(bed: &Bed, first: LockMode, keys: [&str; 2]) {
     }
 }
 
-/// The classical deadlock cycle.
+/// Two transactions lock two keys in opposite orders.
 pub fn guarantee_7_two_transactions_crosswise(new: New<'_>) {
     let bed = Bed::new(new);
     crosswise(&bed, LockMode::Exclusive, ["a", "b"]);

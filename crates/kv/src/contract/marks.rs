@@ -33,7 +33,7 @@ pub fn guarantee_8_reads_see_own_writes_below_the_mark(new: New<'_>) {
     assert_eq!(read(&mut *txn, current, key).as_deref(), Some("1"));
 }
 
-/// A scan that feeds its own writes ends.
+/// A scan that writes into its own range ends.
 pub fn guarantee_8_scans_see_own_writes_below_the_mark(new: New<'_>) {
     let bed = Bed::new(new);
     for key in ["b", "d"] {
@@ -70,7 +70,7 @@ pub fn guarantee_8_scans_see_own_writes_below_the_mark(new: New<'_>) {
     }
 }
 
-/// Savepoints: the earlier own write comes back, the later ones are gone.
+/// Savepoints: the earlier own write is visible again, the later ones are gone.
 pub fn guarantee_8_rollback_to_takes_back_exactly_the_later_writes(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "0");

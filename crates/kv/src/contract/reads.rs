@@ -4,7 +4,7 @@ use super::{Bed, New, dump, read};
 use crate::{Check, Key, LockMode, Read, ReadMode};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A batch shows every key once, under its index; repeated keys too.
+/// A batch visits every key once, with its index, including repeated keys.
 pub fn guarantee_2_get_shows_each_key_once(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "1");
@@ -61,8 +61,7 @@ pub fn guarantee_2_a_pinned_snapshot_does_not_move(new: New<'_>) {
     );
 }
 
-/// READ COMMITTED: each refresh shows what was committed before it, and the
-/// snapshot stands still in between.
+/// READ COMMITTED: each refresh sees earlier commits, and the snapshot does not change in between.
 pub fn guarantee_2_refresh_moves_an_unpinned_snapshot(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "1");
@@ -88,7 +87,7 @@ pub fn guarantee_2_no_snapshot_is_taken_before_it_is_needed(new: New<'_>) {
     assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("1"));
 }
 
-/// Two keys that always change together are never seen apart.
+/// Two keys that always change together are always seen equal.
 pub fn guarantee_2_a_snapshot_is_one_committed_state(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "0");
@@ -144,7 +143,7 @@ pub fn guarantee_2_deleted_and_absent_keys_read_as_none(new: New<'_>) {
     );
 }
 
-/// Also when the snapshot is pinned and older.
+/// Current reads see newer commits even if the snapshot is pinned.
 pub fn guarantee_3_current_reads_see_the_newest_commit(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "old");
@@ -158,7 +157,7 @@ pub fn guarantee_3_current_reads_see_the_newest_commit(new: New<'_>) {
     assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("old"));
 }
 
-/// No dirty reads, by either snapshot.
+/// No dirty reads, in either read mode.
 pub fn guarantee_3_no_transaction_sees_uncommitted_writes(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "old");
@@ -200,8 +199,8 @@ pub fn guarantee_4_begin_sees_what_was_reported(new: New<'_>) {
     });
 }
 
-/// A reply made from current reads may leave once `seen` is durable, and then
-/// everybody sees what it told.
+/// A reply with results of current reads may be sent once `seen` is durable, and then every new
+/// transaction sees those results.
 pub fn guarantee_4_seen_covers_what_current_reads_showed(new: New<'_>) {
     let bed = Bed::new(new);
     for round in 0..20 {

@@ -1,10 +1,10 @@
-//! What a restart keeps. These take a function that opens the same store
-//! again; the engine it gave before is shut down and dropped first.
+//! Guarantees across a restart. These functions take one that opens the same store again; the
+//! previous engine was shut down and dropped.
 
 use super::{Bed, New};
 use crate::{Check, CounterId, SpaceSpec};
 
-/// Committed rows, spaces and their specifications.
+/// Committed rows, and spaces with their specifications, survive.
 pub fn guarantee_11_commits_and_spaces_survive(open: New<'_>) {
     let spec = SpaceSpec {
         group: 9,
@@ -45,7 +45,7 @@ pub fn guarantee_11_commits_and_spaces_survive(open: New<'_>) {
     again.engine.shutdown().unwrap();
 }
 
-/// A clean shutdown loses no id and gives none twice.
+/// A clean shutdown neither loses nor repeats an id.
 pub fn guarantee_10_counters_are_exact_after_a_clean_shutdown(open: New<'_>) {
     let id = {
         let bed = Bed::new(open);
@@ -66,7 +66,7 @@ pub fn guarantee_10_counters_are_exact_after_a_clean_shutdown(open: New<'_>) {
     engine.shutdown().unwrap();
 }
 
-/// Dropped without a shutdown, as after a crash: ids may be lost, never repeated.
+/// Without a shutdown, as after a crash, ids may be lost but are never repeated.
 pub fn guarantee_10_ids_never_repeat_without_a_shutdown(open: New<'_>) {
     let mut last = 0;
     let mut id = None;

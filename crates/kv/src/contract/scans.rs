@@ -24,7 +24,7 @@ fn names(found: &[(Vec<u8>, Vec<u8>)]) -> Vec<String> {
     found.iter().map(|(k, _)| text(k)).collect()
 }
 
-/// Fills the space blindly in one transaction.
+/// Fills the space by blind writes in one transaction.
 fn fill(bed: &Bed, keys: &[&[u8]]) {
     let mut txn = bed.begin();
     for key in keys {
@@ -62,7 +62,7 @@ pub fn guarantee_9_in_order_both_ways(new: New<'_>) {
     }
 }
 
-/// Empty and upside-down ranges hold nothing.
+/// Empty and inverted ranges contain nothing.
 pub fn guarantee_9_bounds_are_start_included_end_excluded(new: New<'_>) {
     let bed = Bed::new(new);
     fill(&bed, &[b"a", b"b", b"c", b"d"]);
@@ -89,7 +89,7 @@ pub fn guarantee_9_bounds_are_start_included_end_excluded(new: New<'_>) {
     }
 }
 
-/// Every batch size gives the same.
+/// Every batch size gives the same result.
 pub fn guarantee_9_resumes_without_gap_or_repetition(new: New<'_>) {
     let bed = Bed::new(new);
     let keys: Vec<Vec<u8>> = (0..60u8)
@@ -119,7 +119,7 @@ pub fn guarantee_9_resumes_without_gap_or_repetition(new: New<'_>) {
     }
 }
 
-/// Inserted, changed and deleted keys of the transaction itself.
+/// Own insertions, changes and deletions are merged in.
 pub fn guarantee_9_own_writes_are_merged_in(new: New<'_>) {
     let bed = Bed::new(new);
     fill(&bed, &[b"b", b"d", b"f"]);
@@ -183,7 +183,7 @@ pub fn guarantee_9_the_visitor_may_break_off(new: New<'_>) {
     );
 }
 
-/// Two hundred random ranges over a random map.
+/// Two hundred random ranges, compared with a sorted map.
 pub fn guarantee_9_random_ranges_against_a_sorted_map(new: New<'_>) {
     let bed = Bed::new(new);
     let mut rng = Rng::new(7);

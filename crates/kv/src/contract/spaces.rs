@@ -1,10 +1,10 @@
-//! Guarantee 11: spaces come and go, and their ids are used once.
+//! Guarantee 11: spaces are created and dropped, and ids are not reused.
 
 use super::{Bed, New, dump};
 use crate::{Check, Error, Key, Read, SpaceDurability, SpaceId, SpaceSpec};
 use std::collections::BTreeSet;
 
-/// With the specification they were made with.
+/// New spaces are listed with the specification that they were created with.
 pub fn guarantee_11_new_spaces_are_distinct_listed_and_empty(new: New<'_>) {
     let bed = Bed::new(new);
     let specs = [
@@ -29,7 +29,7 @@ pub fn guarantee_11_new_spaces_are_distinct_listed_and_empty(new: New<'_>) {
     }
 }
 
-/// Its rows are gone, its use is an error, its id does not come back.
+/// Its rows are gone, its use is an error, and its id is not reused.
 pub fn guarantee_11_a_dropped_space_is_gone_for_good(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "1");
@@ -58,7 +58,7 @@ pub fn guarantee_11_a_dropped_space_is_gone_for_good(new: New<'_>) {
     }
 }
 
-/// Ids below the first free one need no creation.
+/// Spaces below the first free id need not be created.
 pub fn guarantee_11_the_catalogs_spaces_always_exist(new: New<'_>) {
     let bed = Bed::new(new);
     for id in [SpaceId(1), SpaceId(SpaceId::FIRST_FREE.0 - 1)] {
@@ -78,7 +78,7 @@ pub fn guarantee_11_the_catalogs_spaces_always_exist(new: New<'_>) {
     }
 }
 
-/// The same key in two spaces is two keys, also to scans and locks.
+/// The same bytes in two spaces are different keys for reads, scans and locks.
 pub fn guarantee_11_spaces_do_not_mix(new: New<'_>) {
     let one = Bed::new(new);
     let two = Bed::on(one.engine.clone());

@@ -1,4 +1,4 @@
-//! Declared capabilities: validated reads and SERIALIZABLE.
+//! Optional capabilities: validated reads and SERIALIZABLE.
 
 use super::{Bed, New, scan_all};
 use crate::{Check, Error, Isolation, Read, ReadMode, ScanRange, TxnOptions};
@@ -12,7 +12,7 @@ fn validated(mode: ReadMode) -> Read {
     }
 }
 
-/// A key that appears in a range that was scanned with validation.
+/// A key inserted into a range that was scanned with validation fails the commit.
 pub fn capability_validated_ranges_refuse_phantoms(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("b", "1");
@@ -47,7 +47,7 @@ pub fn capability_validated_ranges_refuse_phantoms(new: New<'_>) {
             }
         }
     }
-    // A scan that stopped early has read no more than it showed.
+    // A scan that stopped early has read only the keys that it visited.
     bed.set("c", "2");
     let mut txn = bed.begin();
     txn.scan(
@@ -62,7 +62,7 @@ pub fn capability_validated_ranges_refuse_phantoms(new: New<'_>) {
     txn.commit().unwrap();
 }
 
-/// What a run of a statement read that is run again does not count.
+/// Reads of a restarted statement's discarded run do not count.
 pub fn capability_forgotten_reads_refuse_nothing(new: New<'_>) {
     let bed = Bed::new(new);
     if !bed.engine.capabilities().range_validation {
@@ -85,7 +85,7 @@ pub fn capability_forgotten_reads_refuse_nothing(new: New<'_>) {
         txn.put(bed.key("result"), b"1", Check::Blind).unwrap();
         assert_eq!(txn.commit().is_ok(), forgets);
     }
-    // What was read before stays.
+    // Earlier reads stay tracked.
     let mut txn = bed.begin();
     super::read(&mut *txn, validated(ReadMode::Snapshot), bed.key("a"));
     txn.untrack_reads(txn.tracked_reads());
@@ -95,7 +95,7 @@ pub fn capability_forgotten_reads_refuse_nothing(new: New<'_>) {
     assert!(matches!(outcome, Err(Error::Conflict)), "{outcome:?}");
 }
 
-/// Present and absent keys.
+/// Changes of present and of absent keys fail the commit.
 pub fn capability_validated_keys_refuse_changes(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "1");
@@ -123,7 +123,7 @@ pub fn capability_validated_keys_refuse_changes(new: New<'_>) {
     bed.commit(txn);
 }
 
-/// Two that each read what the other writes.
+/// Two transactions each read what the other writes.
 pub fn capability_serializable_refuses_write_skew(new: New<'_>) {
     let bed = Bed::new(new);
     let options = || TxnOptions {

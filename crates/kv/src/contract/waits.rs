@@ -6,7 +6,7 @@ use porpoise_base::cancel::{Cancel, Reason};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Not before it, not long after it; the transaction and its locks go on.
+/// Neither before it nor long after it; the transaction keeps its locks and continues.
 pub fn guarantee_12_a_wait_ends_at_its_deadline(new: New<'_>) {
     let bed = Bed::new(new);
     let mut holder = bed.begin();
@@ -26,7 +26,7 @@ pub fn guarantee_12_a_wait_ends_at_its_deadline(new: New<'_>) {
     assert_eq!(bed.get("b").as_deref(), Some("1"));
 }
 
-/// A cancellation before and one during the wait.
+/// A cancellation before the wait, and one during it.
 pub fn guarantee_12_a_wait_ends_on_cancel(new: New<'_>) {
     let bed = Bed::new(new);
     let mut holder = bed.begin();
@@ -98,7 +98,7 @@ pub fn guarantee_12_a_timed_out_waiter_leaves_the_queue(new: New<'_>) {
     assert!(bed.try_lock(&mut *after, "a", LockMode::Exclusive));
 }
 
-/// Reads, other locks and commits go on while a transaction waits.
+/// Reads, other locks and commits continue while a transaction waits.
 pub fn guarantee_12_waiting_does_not_stop_others(new: New<'_>) {
     let bed = Bed::new(new);
     bed.set("a", "0");

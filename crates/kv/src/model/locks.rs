@@ -1,4 +1,4 @@
-//! The model's lock table: per key the holders and a queue.
+//! The model's lock table: holders and a queue for each key.
 //!
 //! Invariants:
 //! 1. Holders are pairwise compatible.
@@ -24,7 +24,7 @@ impl Lock {
             .map(|(_, m)| *m)
     }
 
-    /// Whom a request of `txn` waits for: other holders, and those ahead of it.
+    /// Transactions that block a request of `txn`: other holders, and waiters ahead of it.
     fn blockers(&self, txn: u64, mode: LockMode) -> Vec<u64> {
         let holders = self.holders.iter().filter(|(t, _)| *t != txn);
         let upgrade = self.held(txn).is_some();
@@ -49,7 +49,7 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Whether `txn` holds `mode` on `key`, or something that covers it.
+    /// Whether `txn` holds `mode` on `key`, or a mode that includes it.
     pub(super) fn covered(&self, txn: u64, key: &FullKey, mode: LockMode) -> bool {
         self.table
             .get(key)
@@ -57,7 +57,7 @@ impl Locks {
             .is_some_and(|held| held.covers(mode))
     }
 
-    /// Grants the request, if nothing stands against it.
+    /// Grants the request if it is compatible with holders and queue. Returns whether it did.
     pub(super) fn try_grant(&mut self, txn: u64, key: &FullKey, mode: LockMode) -> bool {
         let lock = self.table.entry(key.clone()).or_default();
         let mode = match lock.held(txn) {
@@ -107,7 +107,7 @@ impl Locks {
         }
     }
 
-    /// Lets go of everything `txn` holds.
+    /// Releases all locks of `txn`.
     pub(super) fn release(&mut self, txn: u64) {
         for lock in self.table.values_mut() {
             lock.holders.retain(|(t, _)| *t != txn);

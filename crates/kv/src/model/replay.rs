@@ -1,5 +1,5 @@
-//! The model as the judge of a store that crashes: snapshots that lag behind
-//! the disk, the rows after any commit, and the store cut back to one.
+//! The model as the oracle for crash tests: snapshots that lag behind commits, the rows after any
+//! commit, and truncation of the store to a commit.
 
 use super::{FullKey, Model, Shared, State, Versions};
 use crate::{CommitPosition, SpaceId};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl State {
-    /// Up to which commit a new snapshot sees.
+    /// Newest commit that a new snapshot sees.
     pub(super) fn snapshot(&self) -> u64 {
         match self.durable {
             Some(durable) => durable.min(self.last_commit),
@@ -17,14 +17,14 @@ impl State {
 }
 
 impl Model {
-    /// Lets new snapshots see only the commits that [`Model::set_durable`] has
-    /// named, as those of a store whose commits reach the disk later.
+    /// Makes new snapshots see only commits up to [`Model::set_durable`], as in a store whose
+    /// commits become durable later.
     pub fn with_late_durability(self) -> Model {
         self.shared.state().durable = Some(0);
         self
     }
 
-    /// Commits up to this one are durable.
+    /// Marks commits up to this one as durable.
     pub fn set_durable(&self, commit: CommitPosition) {
         self.shared.state().durable = Some(commit.0);
     }
@@ -44,8 +44,7 @@ impl Model {
         state.data.iter().filter_map(visible).collect()
     }
 
-    /// A store of its own with everything up to a commit, all of it durable,
-    /// and with no transaction.
+    /// Returns a separate store with all commits up to one, all durable, and without transactions.
     pub fn cut_back_to(&self, commit: CommitPosition) -> Model {
         let state = self.shared.state();
         let mut data = state.data.clone();

@@ -1,13 +1,14 @@
-//! The plan of a checkpoint: what is written, and what is taken over from the checkpoint before.
+//! The plan of a checkpoint: which spaces are written, and which files are reused from the
+//! checkpoint before (an incremental checkpoint).
 //!
-//! Spaces are written in units: a large space is one by itself, small ones share one. A unit is taken
-//! over as long as nothing was committed to any of its spaces after its snapshot; so a checkpoint writes
-//! what has changed.
+//! Spaces are written in units: a large space is a unit by itself, small ones share one. A unit is
+//! reused as long as no commit after its snapshot wrote to any of its spaces; so a checkpoint
+//! writes only what has changed.
 //!
 //! Invariants:
-//! 1. A space is in one unit at most, and with all its rows.
-//! 2. Spaces that change and spaces that do not are kept in different units, as far as the time since
-//!    the checkpoint before tells.
+//! 1. A space is in at most one unit, with all its rows.
+//! 2. Spaces that changed since the checkpoint before and spaces that did not are in different
+//!    units.
 
 use crate::manifest::{Manifest, Unit};
 use crate::space::Spaces;
@@ -15,13 +16,13 @@ use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::SpaceId;
 use std::collections::BTreeSet;
 
-/// A space with more keys is a unit by itself; others share one until they
-/// have so many together.
+/// Number of keys above which a space is a unit by itself. Smaller spaces share a unit until they
+/// have so many keys together.
 const SHARED: usize = 10_000;
 
 /// The units of a checkpoint.
 pub(super) struct Plan {
-    /// Units taken over.
+    /// Units that are reused from the checkpoint before.
     pub(super) kept: Vec<Unit>,
     /// The spaces of each unit to be written.
     pub(super) written: Vec<Vec<SpaceId>>,
@@ -36,8 +37,8 @@ impl Plan {
     }
 }
 
-/// Decides after the snapshot was taken: a space that changes meanwhile is
-/// written once more than needed, never less.
+/// Plans a checkpoint. Called after its snapshot was taken, so that a space that changes meanwhile
+/// may be written without need, but is never missed.
 pub(super) fn plan(spaces: &Spaces, before: &Manifest) -> Plan {
     let is_unchanged = |unit: &Unit| {
         let same = |id: &SpaceId| {

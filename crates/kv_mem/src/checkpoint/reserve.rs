@@ -12,8 +12,8 @@ use std::path::PathBuf;
 /// The file's name.
 pub(crate) const NAME: &str = "reserve.dat";
 
-/// Its greatest length, in bytes. A checkpoint that has to write more finds no
-/// room on a full disk all the same.
+/// Maximum length of the reserve in bytes. On a full disk, a checkpoint that needs more still
+/// fails.
 const MOST: u64 = 256 << 20;
 
 fn path(log: &Log) -> PathBuf {
@@ -32,7 +32,7 @@ pub(super) fn ensure(log: &Log, bytes: u64) {
     if has >= wanted && has <= wanted.saturating_mul(4) {
         return;
     }
-    // Some more than needed: what grows a little needs no new one.
+    // A quarter more than needed, so that slight growth does not require a new file.
     let wanted = wanted + wanted / 4;
     let _ = log.disk.remove(&path);
     if wanted == 0 {
@@ -48,7 +48,7 @@ pub(super) fn ensure(log: &Log, bytes: u64) {
     }
 }
 
-/// Removes the reserve; false if there was none.
+/// Removes the reserve. Returns false if there was none.
 pub(super) fn release(log: &Log) -> bool {
     log.disk.remove(&path(log)).is_ok() && log.disk.sync_dir(&log.dir).is_ok()
 }

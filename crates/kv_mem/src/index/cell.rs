@@ -1,13 +1,12 @@
-//! The places where the index keeps addresses.
+//! Atomic pointers of the index: to records ([`Cell`]), and to nodes or tables ([`Link`]).
 //!
-//! A [`Cell`] leads to a record, a [`Link`] to a node or a table. Readers load them under an epoch
-//! pin and may use what they find as long as the pin lasts.
+//! Readers load them under an epoch pin, and may use the target as long as the pin lasts.
 //!
 //! Invariants, on which the safe functions rely, and which callers of the unsafe ones keep:
 //! 1. The index holds a count of each record that a cell or hash slot leads to. The count is given
 //!    up through the epoch after no cell and no slot leads there any more ([`Removed::retire`]), or
 //!    with its node, which is itself freed through the epoch.
-//! 2. Outside of a change, one cell leads to a record.
+//! 2. Except during a change, exactly one cell points to a record.
 //! 3. The target of a link is freed through the epoch, after no link that a later reader loads leads
 //!    there.
 
@@ -16,7 +15,7 @@ use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 use porpoise_base::sync::atomic::{AtomicPtr, Ordering};
 use porpoise_base::sync::point;
 
-/// A place for a record; owns a count of it.
+/// A pointer to a record, which owns a count of it; may be null.
 #[derive(Default)]
 pub(super) struct Cell(AtomicPtr<RecordHead>);
 
@@ -25,19 +24,19 @@ impl Cell {
         Cell(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// The record here.
+    /// Returns the record.
     pub(super) fn load<'g>(&self, guard: &'g Guard) -> Option<Pinned<'g>> {
         let address = RecordAddress::new(self.0.load(Ordering::Acquire))?;
         // SAFETY: invariant 1: the index held the count when the cell was read, under the pin.
         Some(unsafe { Pinned::new(address, guard) })
     }
 
-    /// The address here, or null.
+    /// Returns the record's address, or null.
     pub(super) fn address(&self) -> *mut RecordHead {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Replaces the address here.
+    /// Replaces the address.
     ///
     /// # Safety
     /// `address` is null, or the cell becomes the owner of a count of the record: the caller gives
@@ -70,7 +69,7 @@ impl Removed {
         Removed(address)
     }
 
-    /// Gives the count up once no reader is left.
+    /// Drops the count once no reader is left.
     pub(super) fn retire(self, guard: &Guard) {
         // SAFETY: the count was a cell's, by `new`. `RecordRef` is Send and owns what it frees, so
         // the closure may run later and on any thread.
@@ -81,7 +80,7 @@ impl Removed {
     }
 }
 
-/// The record at an address that a hash slot keeps.
+/// Returns the record at an address from a hash slot.
 ///
 /// # Safety
 /// The slot was read under the pin, and leads to a record of which the index then held a count.
@@ -101,24 +100,24 @@ impl<T> Default for Link<T> {
 }
 
 impl<T> Link<T> {
-    /// A link that leads nowhere.
+    /// Creates a null link.
     pub(super) const fn empty() -> Link<T> {
         Link(Atomic::null())
     }
 
-    /// The target.
+    /// Returns the target.
     pub(super) fn load<'g>(&self, guard: &'g Guard) -> Option<&'g T> {
         point();
         // SAFETY: invariant 3: a target that was loaded under the pin lives as long as the pin.
         unsafe { self.0.load(Ordering::Acquire, guard).as_ref() }
     }
 
-    /// Whether it leads there.
+    /// Whether `to` is the target.
     pub(super) fn is(&self, to: &T, guard: &Guard) -> bool {
         std::ptr::eq(self.0.load(Ordering::Acquire, guard).as_raw(), to)
     }
 
-    /// Leads to a new target; the old one is not freed.
+    /// Sets a new target. The old one is not freed.
     pub(super) fn set_new<'g>(&self, new: T, guard: &'g Guard) -> &'g T {
         point();
         let shared = Owned::new(new).into_shared(guard);
@@ -127,23 +126,23 @@ impl<T> Link<T> {
         unsafe { shared.deref() }
     }
 
-    /// Leads to the target of another link.
+    /// Sets the target to that of another link. The old target is not freed.
     pub(super) fn copy(&self, from: &Link<T>, guard: &Guard) {
         point();
         let shared = from.0.load(Ordering::Relaxed, guard);
         self.0.store(shared, Ordering::Release);
     }
 
-    /// Leads nowhere; the target is not freed.
+    /// Sets the link to null. The target is not freed.
     pub(super) fn clear(&self) {
         point();
         self.0.store(Shared::null(), Ordering::Release);
     }
 
-    /// Leads nowhere, and frees the target once no reader is left.
+    /// Sets the link to null, and frees the target once no reader is left.
     ///
     /// # Safety
-    /// No other link leads to the target, but links that are never loaded under a later pin. No
+    /// No other link points to the target, except links that are never loaded under a later pin. No
     /// other thread changes the link.
     pub(super) unsafe fn retire(&self, guard: &Guard) {
         let old = self.0.swap(Shared::null(), Ordering::AcqRel, guard);
@@ -151,7 +150,7 @@ impl<T> Link<T> {
         unsafe { free(old, guard) };
     }
 
-    /// Leads to a new target, and frees the old one once no reader is left.
+    /// Sets a new target, and frees the old one once no reader is left.
     ///
     /// # Safety
     /// As for [`Link::retire`].
@@ -167,7 +166,7 @@ impl<T> Link<T> {
 /// Frees a target once no reader is left.
 ///
 /// # Safety
-/// No link that a later reader loads leads there, and it is freed once.
+/// No link that a later reader loads points to the target, and it is freed only once.
 unsafe fn free<T>(old: Shared<'_, T>, guard: &Guard) {
     if !old.is_null() {
         // SAFETY: by the caller.

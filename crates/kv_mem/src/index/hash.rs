@@ -1,19 +1,18 @@
 //! The hash index: from whole keys to records.
 //!
-//! A table is an array of words with open addressing and linear probing: 16 bits of a key's hash above
-//! the 48 bits of a record's address; 0 was never used, 1 was used and is free. A search goes from the
-//! bucket of the hash to the first word that was never used. Tables are sharded by hash. Readers take no
-//! latch; a writer of a shard holds its mutex, so that several threads can load the files of a
-//! checkpoint.
+//! A table is an array of words with open addressing and linear probing: 16 bits of a key's hash
+//! (the tag) above the 48 bits of a record's address; 0 is an empty word, 1 a tombstone. A search
+//! goes from the bucket of the hash to the first empty word. Tables are sharded by hash. Readers
+//! take no latch; a writer of a shard holds its mutex, so that several threads can load the files
+//! of a checkpoint.
 //!
 //! Invariants:
-//! 1. A word that leads to a record is in its table once, and stays where it is until the record is
-//!    removed.
-//! 2. At most four fifths of a table are used: every search ends.
+//! 1. A record's word is in its table once, and is not moved until the record is removed.
+//! 2. The load factor, tombstones included, is at most four fifths: every search ends.
 //! 3. A table that was replaced is freed through the epoch. A reader of the old table misses only keys
 //!    that were inserted after it began.
-//! 4. The tree decides whether a key may be inserted: no thread inserts one that is there, nor one that
-//!    another thread inserts or removes.
+//! 4. The tree decides whether a key may be inserted: no thread inserts a key that the index has,
+//!    or that another thread inserts or removes at the same time.
 
 use super::cell::{Link, at_address};
 use crate::prefetch::prefetch;
@@ -24,9 +23,10 @@ use porpoise_base::sync::atomic::{AtomicU64, Ordering};
 use std::hash::BuildHasher;
 use std::sync::OnceLock;
 
-/// Shards of an index: tables grow one at a time, so that no insertion waits long.
+/// Number of shards of an index. Only one shard's table grows at a time, so that no insertion waits
+/// long.
 const SHARDS: usize = 128;
-/// Words of a new table.
+/// Number of words of a new table.
 const SMALLEST: usize = 16;
 
 const FREED: u64 = 1;
@@ -43,18 +43,19 @@ impl Table {
         }
     }
 
-    /// The bucket of a hash.
+    /// Index of the word where the search for a hash begins.
     fn home(&self, hash: u64) -> usize {
         (((hash & 0xffff_ffff) * self.words.len() as u64) >> 32) as usize
     }
 
-    /// The words of a search, in its order.
+    /// Iterates over the words in probing order.
     fn probe(&self, hash: u64) -> impl Iterator<Item = &AtomicU64> {
         let (before, from) = self.words.split_at(self.home(hash).min(self.words.len()));
         from.iter().chain(before)
     }
 
-    /// Stores a word in the first free place; whether it was never used.
+    /// Stores a word in the first empty or deleted place. Returns whether the place was empty, not
+    /// a tombstone.
     fn put(&self, hash: u64, word: u64) -> bool {
         for place in self.probe(hash) {
             let old = place.load(Ordering::Relaxed);
@@ -66,7 +67,7 @@ impl Table {
         false
     }
 
-    /// Whether one more word may be used beside `used`.
+    /// Whether the load factor permits one more word when `used` are in use.
     fn has_room(&self, used: usize) -> bool {
         (used + 1) * 5 <= self.words.len() * 4
     }
@@ -75,13 +76,13 @@ impl Table {
 /// Word counts of a shard's table.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Used {
-    /// Words that are not 0.
+    /// Words that are not empty, tombstones included.
     words: usize,
-    /// Words that lead to records.
+    /// Words that point to records.
     live: usize,
 }
 
-/// A part of the keys, with a table of its own.
+/// A shard of the keys, with its own table.
 struct Shard {
     table: Link<Table>,
     /// Held by a thread that changes the table.
@@ -121,7 +122,7 @@ impl HashIndex {
         }
     }
 
-    /// The hash of a key: shard and tag by its upper half, place by its lower.
+    /// Hashes a key. The upper half selects shard and tag, the lower half the place in the table.
     #[inline]
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
         self.seed.hash_one(key)
@@ -131,7 +132,7 @@ impl HashIndex {
         self.shards.get()?.get((hash >> 32) as usize % SHARDS)
     }
 
-    /// The shards, created by the first insertion.
+    /// Returns the shards; the first call creates them.
     fn shards(&self) -> &[Shard] {
         let make = || (0..SHARDS).map(|_| Shard::new()).collect();
         self.shards.get_or_init(make)
@@ -141,7 +142,7 @@ impl HashIndex {
         self.shard(hash)?.table.load(guard)
     }
 
-    /// Prefetches the words where a search begins.
+    /// Prefetches the first words that a search reads.
     #[inline]
     pub(super) fn prefetch_bucket(&self, hash: u64, guard: &Guard) {
         if let Some(table) = self.table(hash, guard)
@@ -167,7 +168,7 @@ impl HashIndex {
         }
     }
 
-    /// The record of a key.
+    /// Returns the record of a key.
     pub(super) fn find<'g>(&self, hash: u64, key: &[u8], guard: &'g Guard) -> Option<Pinned<'g>> {
         for word in self.table(hash, guard)?.probe(hash) {
             let word = word.load(Ordering::Acquire);
@@ -186,7 +187,7 @@ impl HashIndex {
         None
     }
 
-    /// Adds a record that is not there, by its key's hash.
+    /// Inserts a record that is not in the table, by its key's hash.
     ///
     /// # Safety
     /// The index holds a count of the record, and gives it up through the epoch after the record
@@ -204,7 +205,7 @@ impl HashIndex {
         used.live += 1;
     }
 
-    /// A table with room in the place of one that has none.
+    /// Replaces a full table by one with room.
     fn grow<'g>(
         &self,
         shard: &Shard,
@@ -216,7 +217,7 @@ impl HashIndex {
         self.renew(shard, used, old, words, guard)
     }
 
-    /// Replaces the table by one with so many words and the content of the old one.
+    /// Replaces the table by a new one of the given size with the same records (a rehash).
     fn renew<'g>(
         &self,
         shard: &Shard,
@@ -239,10 +240,9 @@ impl HashIndex {
         unsafe { shard.table.replace(new, guard) }
     }
 
-    /// Reserves space for so many more keys, so that tables need not grow step by step, each time
-    /// rehashing every key.
+    /// Reserves space for `keys` more keys, which avoids repeated growth with a rehash each time.
     pub(super) fn reserve(&self, keys: usize, guard: &Guard) {
-        /// Keys are not spread quite evenly over the shards.
+        /// Extra words per shard, because keys do not spread evenly over the shards.
         const SPARE: usize = 64;
         for shard in self.shards() {
             let mut used = shard.used.lock();
@@ -255,7 +255,7 @@ impl HashIndex {
         }
     }
 
-    /// Takes a record out.
+    /// Removes a record.
     pub(super) fn remove(&self, key: &[u8], address: RecordAddress, guard: &Guard) {
         let hash = self.hash(key);
         let wanted = word_of(hash, address);
@@ -278,7 +278,7 @@ impl HashIndex {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all records.
     pub(super) fn clear(&self, guard: &Guard) {
         for shard in self.shards.get().map_or(&[][..], |shards| shards) {
             let mut used = shard.used.lock();
@@ -296,7 +296,7 @@ impl HashIndex {
         words * size_of::<u64>() + size_of_val(shards)
     }
 
-    /// How many records there are; checks that each is where a search finds it.
+    /// Checks that a search finds each record, and returns the number of records.
     pub(super) fn check(&self, guard: &Guard) -> Result<usize, String> {
         let mut all = 0;
         for shard in self.shards.get().map_or(&[][..], |shards| shards) {

@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //! 1. One thread at a time changes nodes: the tree's writer.
-//! 2. A node whose keys were moved has none; freeing it gives no count up.
+//! 2. Moving the keys of a node leaves it empty, so that freeing it drops no count.
 
 use super::cell::{Cell, Link, Removed};
 use super::optimistic::Version;
@@ -17,10 +17,10 @@ use crate::record::{Pinned, RecordAddress, RecordHead, RecordRef};
 use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-/// Keys of a node at most: a leaf is 768 bytes, a size class of allocators.
+/// Maximum number of keys of a node. A leaf has 768 bytes, a size class of common allocators.
 pub(super) const WIDTH: usize = 61;
 
-/// Where a key is or belongs in a node.
+/// Position at which a node has a key, or would insert it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) at: usize,
@@ -29,21 +29,21 @@ pub(super) struct Place {
 
 type Children = [Link<Node>; WIDTH + 1];
 
-/// A node. Its methods that change it are the writer's.
+/// A node. Only the tree's writer calls methods that change it.
 pub(super) struct Node {
     pub(super) version: Version,
     count: AtomicU16,
     /// Length of the common prefix of all keys of the node's range.
     prefix: AtomicU16,
-    /// The last insertion's index in the low byte, and the number of insertions before it in ascending
-    /// order. Used by the writer alone.
+    /// Detects ascending insertions: the index of the last insertion in the low byte, and in the
+    /// high byte the length of the ascending run before it. Used only by the writer.
     run: AtomicU16,
     children: Option<Box<Children>>,
     heads: [AtomicU32; WIDTH],
     keys: [Cell; WIDTH],
 }
 
-/// The four bytes of a key that a node keeps.
+/// Returns the key head that a node stores: four bytes of the key behind the common prefix.
 fn head_of(key: &[u8], prefix: usize) -> u32 {
     let tail = key.get(prefix..).unwrap_or_default();
     if let Some(first) = tail.first_chunk::<4>() {
@@ -82,7 +82,7 @@ impl Node {
         Node::new(Some(Box::new([const { Link::empty() }; WIDTH + 1])))
     }
 
-    /// A node of the same kind.
+    /// Creates an empty node of the same kind (leaf or inner node).
     pub(super) fn alike(&self) -> Node {
         match &self.children {
             Some(_) => Node::inner(),
@@ -111,7 +111,7 @@ impl Node {
         self.count() == WIDTH
     }
 
-    /// Whether keys come in ascending order, the next one here.
+    /// Whether keys have been inserted in ascending order, and `at` continues the run.
     pub(super) fn ascends(&self, at: usize) -> bool {
         let run = self.run.load(Ordering::Relaxed);
         usize::from(run & 0xff) + 1 == at && usize::from(run >> 8) >= WIDTH / 4
@@ -138,7 +138,7 @@ impl Node {
         self.children.as_deref()?.get(at)
     }
 
-    /// The place of a key.
+    /// Searches for a key.
     pub(super) fn search(&self, key: &[u8], guard: &Guard) -> Place {
         let prefix = usize::from(self.prefix.load(Ordering::Relaxed));
         let head = head_of(key, prefix);
@@ -165,7 +165,7 @@ impl Node {
     /// As for [`Cell::set`].
     unsafe fn set(&self, at: usize, address: *mut RecordHead, head: u32) {
         if let (Some(cell), Some(place)) = (self.keys.get(at), self.heads.get(at)) {
-            // SAFETY: by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { cell.set(address) };
             place.store(head, Ordering::Relaxed);
         }
@@ -181,8 +181,8 @@ impl Node {
         self.count.store(count as u16, Ordering::Relaxed);
     }
 
-    /// Inserts a key at its place, and in an inner node a new child behind it. The node has room and
-    /// is marked as changing. The count goes to the cell.
+    /// Inserts a key at its place, and in an inner node a new child behind it. The node is not full
+    /// and is marked as changing. The cell takes over the count.
     ///
     /// # Safety
     /// The caller is the tree's writer, or no other thread knows the node.
@@ -236,7 +236,7 @@ impl Node {
                 to.copy(from, guard);
             }
         }
-        // SAFETY: null; no other writer.
+        // SAFETY: the address is null, and by the caller there is no other writer.
         unsafe { self.set(count - 1, std::ptr::null_mut(), 0) };
         if let Some(link) = self.link(count) {
             link.clear();
@@ -269,8 +269,7 @@ impl Node {
         self.set_count(from.min(count));
     }
 
-    /// Notes what the keys of the node's range have in common, and takes the
-    /// four bytes of each behind it.
+    /// Sets the common prefix of the node's range, and recomputes the head of each key.
     pub(super) fn set_range(&self, low: Option<&[u8]>, high: Option<&[u8]>, guard: &Guard) {
         let prefix = prefix_of(low, high);
         self.prefix.store(prefix as u16, Ordering::Relaxed);
@@ -328,7 +327,7 @@ impl Node {
     }
 }
 
-/// What keys between two bounds have in common.
+/// Length of the common prefix of all keys between two bounds.
 fn prefix_of(low: Option<&[u8]>, high: Option<&[u8]>) -> usize {
     match (low, high) {
         (Some(low), Some(high)) => common(low, high).min(usize::from(u16::MAX)),

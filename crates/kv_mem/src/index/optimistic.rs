@@ -21,8 +21,8 @@
 //! 1. One thread at a time changes the nodes of a tree.
 //! 2. Fields of a node are atomic, so that a reader amid a change reads stale values, never torn
 //!    ones.
-//! 3. A change marks every node that it touches, a split or merge the parent, too, before it writes
-//!    the first field, until it has written the last.
+//! 3. A change marks every node that it touches (a split or merge also marks the parent) before it
+//!    writes the first field, and unmarks them after it has written the last.
 //!
 //! The protocol is generic over its [`Word`], so that `schedules/protocol.rs` checks this code under
 //! loom, which explores weak memory orders.
@@ -57,7 +57,7 @@ impl Word for AtomicU64 {
 pub(crate) struct Version<W = AtomicU64>(W);
 
 impl<W: Word> Version<W> {
-    /// The version of a node that no other thread knows; `word` is 0.
+    /// Creates the version of a node that no other thread can reach; `word` is 0.
     pub(crate) const fn new(word: W) -> Version<W> {
         Version(word)
     }
@@ -69,8 +69,8 @@ impl<W: Word> Version<W> {
         (version & 1 == 0).then_some(version)
     }
 
-    /// Whether the node has not changed since [`Version::stable`] returned `version`, so that what
-    /// was read since is one state of it.
+    /// Whether the node is unchanged since [`Version::stable`] returned `version`, so that all
+    /// fields read since then belong to one state.
     #[inline]
     pub(crate) fn is_unchanged(&self, version: u64) -> bool {
         W::fence(Ordering::Acquire);
@@ -93,7 +93,7 @@ impl<W: Word> Version<W> {
     }
 }
 
-/// A change came between the steps of a reader.
+/// A concurrent change was detected: the reader must restart.
 #[derive(Debug)]
 pub(crate) struct Restart;
 
@@ -105,7 +105,8 @@ pub(crate) type Step<'g, D> =
 pub(crate) trait Descent<'g>: Sized {
     type Node: 'g;
     type Word: Word + 'g;
-    /// What is known of the place of a node, from its ancestors.
+    /// Information about a node's position that its ancestors provide, such as the bounds of its
+    /// range.
     type Place;
 
     fn version(node: &'g Self::Node) -> &'g Version<Self::Word>;
@@ -117,7 +118,8 @@ pub(crate) trait Descent<'g>: Sized {
     fn step(&self, node: &'g Self::Node, place: &Self::Place) -> Step<'g, Self>;
 }
 
-/// A leaf as a reader met it. What is read from it holds if its version is unchanged afterwards.
+/// A leaf that a descent arrived at. Fields read from it are valid if its version is unchanged
+/// afterwards.
 pub(crate) struct Arrival<'g, D: Descent<'g>> {
     pub(crate) leaf: &'g D::Node,
     pub(crate) version: u64,

@@ -1,12 +1,11 @@
-//! The index under many threads, held against a locked map.
+//! Stress test of the index: many threads, with a locked map as the oracle.
 //!
-//! Every key has a number beside the map, odd while somebody changes the key:
-//! whoever reads the index notes the number before, looks again afterwards,
-//! and where it is even and the same knows what the index must have answered,
-//! to the record. Keys go as the engine lets them go: declared dead under the
-//! latch, taken out later by a thread of its own or by whoever meets them.
+//! Each key has a change number beside the map, odd during a change (a seqlock). A reader of the
+//! index reads the number before and after; if it is even and unchanged, the expected answer is
+//! certain, down to the record. Keys are removed as in the engine: marked dead under the latch, and
+//! unlinked later by a separate thread or by the next thread that meets them.
 //!
-//! `STRESS_SECONDS` makes it last longer than a fraction of a second.
+//! `STRESS_SECONDS` sets the duration; the default is a fraction of a second.
 
 use super::*;
 use crate::record::{NewVersion, RecordAddress};
@@ -15,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a key must answer.
+/// Expected state of a key.
 struct State {
     key: Vec<u8>,
     /// Grows with each change, odd during one.
@@ -35,8 +34,8 @@ struct Stress {
     certain: AtomicU64,
 }
 
-/// Keys that are hard to tell apart: the empty one, runs of zeroes, those with
-/// the same four bytes, numbers in both byte orders, and the longest allowed.
+/// Keys that are easily confused: the empty key, runs of zeroes, keys with the same four bytes,
+/// numbers in both byte orders, and the longest key allowed.
 fn hard_keys(seed: u64, scale: u64) -> Vec<Vec<u8>> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut keys: Vec<Vec<u8>> = (0..scale / 10).map(|n| vec![0; n as usize % 300]).collect();
@@ -80,7 +79,7 @@ impl Stress {
         }
     }
 
-    /// What a key must answer now, and by which number; `None` during a change.
+    /// Expected record of a key and its change number; `None` during a change.
     fn expected(&self, at: usize) -> Option<(u64, usize)> {
         let state = &self.keys[at];
         let number = state.number.load(Ordering::SeqCst);
@@ -89,7 +88,7 @@ impl Stress {
         whole.then_some((number, record))
     }
 
-    /// A record of the key that is alive, as a commit finds or makes one.
+    /// Returns a live record of the key, found or created as by a commit.
     fn revive(&self, key: &[u8], ts: u64) -> RecordRef {
         loop {
             let (record, _) = self.index.get_or_create(key);
@@ -133,7 +132,7 @@ impl Stress {
         state.number.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Single keys here and there, and runs that split and merge nodes.
+    /// Changes single random keys, and runs of keys that split and merge nodes.
     fn write(&self, seed: u64) {
         let mut rng = fastrand::Rng::with_seed(seed);
         while !self.over.load(Ordering::Relaxed) {
@@ -151,7 +150,7 @@ impl Stress {
                         self.change(at, insert, at_once);
                     }
                 }
-                // Nearly all of one key: its word and cell are used again.
+                // Mostly one key, so that its hash word and cell are reused.
                 2 => (0..20).for_each(|n| self.change(from, n % 2 == 0, at_once)),
                 _ => self.change(from, insert, at_once),
             }
@@ -200,7 +199,7 @@ impl Stress {
         }
     }
 
-    /// Walks a range in steps, between which the epoch is pinned again.
+    /// Walks a range in steps, and renews the epoch pin between them.
     fn scan(&self, seed: u64) {
         let mut rng = fastrand::Rng::with_seed(seed);
         while !self.over.load(Ordering::Relaxed) {

@@ -121,7 +121,7 @@ fn random_changes_agree_with_an_ordered_map() {
                     assert_eq!(made, !map.contains_key(&key), "seed {seed}");
                     map.insert(key, record);
                 } else {
-                    // One that is there, near the key.
+                    // Removes the next existing key.
                     let next = map.range(key.clone()..).next().map(|(key, _)| key.clone());
                     let gone = map.remove(&next.unwrap_or(key));
                     if let Some(record) = gone {
@@ -207,8 +207,8 @@ fn keys_in_order_fill_their_nodes_and_removed_ones_leave_none_behind() {
     }
 }
 
-/// As several threads load files of a checkpoint, and as several sessions add
-/// rows to a table's end.
+/// Interleaved ascending runs, as when several threads load checkpoint files, or several sessions
+/// append rows to a table.
 #[test]
 fn runs_side_by_side_fill_their_nodes() {
     let guard = crossbeam_epoch::pin();
@@ -246,8 +246,8 @@ fn runs_side_by_side_fill_their_nodes() {
     );
 }
 
-/// One thread keeps adding and removing odd keys; the even ones are there all
-/// the time, and readers must find each of them, in order, both ways.
+/// One thread inserts and removes odd keys continuously. The even keys stay, and readers must find
+/// each of them, in order, in both directions.
 #[test]
 fn readers_beside_a_writer_miss_nothing() {
     const KEYS: u64 = 4000;

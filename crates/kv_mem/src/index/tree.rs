@@ -15,7 +15,7 @@
 //!    fit into three quarters of one.
 //! 5. A reader does not meet a change of its own thread, which would be a deadlock: nothing is searched
 //!    amid a change.
-//! 6. A reader restarts a bounded number of times; then it excludes the writer.
+//! 6. A reader restarts a bounded number of times; then it takes the writer's mutex.
 //!
 //! Rejected: latches coupled from node to node for writers (several at a time win nothing on few cores,
 //! behind one sequencer); a trie by bytes (a third faster on long keys at best, and twice the code);
@@ -37,7 +37,7 @@ use std::ops::{Bound, Range};
 /// Spins of a reader that meets a change, before it waits for the change to end.
 const SPIN_LIMIT: usize = 100;
 
-/// Attempts of a reader before it excludes the writer.
+/// Attempts of a reader before it takes the writer's mutex.
 const OPTIMISTIC_ATTEMPTS: usize = 32;
 
 /// The ordered index of one space.
@@ -47,25 +47,25 @@ pub(super) struct Tree {
     len: AtomicUsize,
 }
 
-/// The right to change a tree, of which there is one at a time.
+/// Exclusive right to change a tree: a guard of the writer's mutex.
 pub(super) struct Writing<'t> {
     tree: &'t Tree,
     _exclusive: MutexGuard<'t, ()>,
 }
 
-/// The leaf that a search looks for.
+/// Target leaf of a search.
 #[derive(Clone, Copy)]
 enum Target<'k> {
-    /// The one in whose range the key lies.
+    /// The leaf whose range contains the key.
     Of(&'k [u8]),
-    /// The one with the greatest keys below.
+    /// The leaf with the greatest keys below this one.
     Below(&'k [u8]),
-    /// The last one.
+    /// The last leaf.
     Last,
 }
 
 impl Target<'_> {
-    /// Which child of an inner node leads there.
+    /// Index of the child of an inner node to descend to.
     fn child(self, node: &Node, guard: &Guard) -> usize {
         match self {
             Target::Of(key) => {
@@ -78,10 +78,10 @@ impl Target<'_> {
     }
 }
 
-/// The keys between which a subtree's keys are.
+/// Lower (inclusive) and upper (exclusive) bound of a subtree's keys.
 type Bounds<'g> = (Option<&'g [u8]>, Option<&'g [u8]>);
 
-/// A reader's way to a leaf.
+/// A reader's descent to a leaf.
 struct Search<'s, 'g> {
     tree: &'s Tree,
     target: Target<'s>,
@@ -107,7 +107,7 @@ impl<'g> Descent<'g> for Search<'_, 'g> {
                 }
                 porpoise_base::sync::spin_loop();
             }
-            // The writer may have lost its core.
+            // The writer may have been preempted: sleeps on its mutex.
             drop(self.tree.writer.lock());
         }
     }
@@ -151,7 +151,7 @@ impl LeafView<'_> {
         let is_before = |key: &[u8]| low.is_some_and(|low| key < low);
         let is_behind = |key: &[u8]| high.is_some_and(|high| key >= high);
         let from = match lower {
-            // A walk that comes from the neighbour.
+            // A walk that continues from the neighbouring leaf.
             Bound::Included(key) if low.is_some_and(|low| std::ptr::eq(low, key)) => 0,
             Bound::Included(key) if !is_before(key) => self.leaf.search(key, guard).at,
             Bound::Excluded(key) if !is_before(key) => behind(self.leaf.search(key, guard)),
@@ -178,7 +178,7 @@ impl Tree {
         }
     }
 
-    /// Locks for writing.
+    /// Takes the writer's mutex.
     pub(super) fn write(&self) -> Writing<'_> {
         Writing {
             tree: self,
@@ -190,7 +190,7 @@ impl Tree {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Reads a leaf, again until it was undisturbed; `None` while there is no key.
+    /// Reads a leaf, and retries until no change interfered; `None` while the tree is empty.
     fn read<'g, T>(
         &self,
         target: Target<'_>,
@@ -222,7 +222,7 @@ impl Tree {
         }
     }
 
-    /// The record of a key.
+    /// Returns the record of a key.
     pub(super) fn find<'g>(&self, key: &[u8], guard: &'g Guard) -> Option<Pinned<'g>> {
         let read = |leaf_view: &LeafView<'g>| {
             let Place { at, found } = leaf_view.leaf.search(key, guard);
@@ -231,7 +231,7 @@ impl Tree {
         self.read(Target::Of(key), guard, read)?.1
     }
 
-    /// How many leaves there are.
+    /// Number of leaves.
     #[cfg(test)]
     pub(super) fn leaves(&self, guard: &Guard) -> usize {
         let mut leaves = 0;
@@ -260,7 +260,7 @@ impl Tree {
         }
     }
 
-    /// Checks all invariants; for `verify`. Shows every record.
+    /// Checks all invariants, and passes every record to the callback; for `verify`.
     pub(super) fn check<'g>(
         &self,
         _: &Writing<'_>,

@@ -1,27 +1,25 @@
-//! Every order in which three transactions can use one lock, tried one by one.
+//! Exhaustive test of the lock: all orders in which three transactions can use it.
 //!
-//! A step is what happens under the record's latch: asking (and joining the
-//! queue when blocked, asleep from then on or not), noticing a grant, claiming
-//! after a call, giving up, being chosen as the victim of a deadlock, letting
-//! go. A schedule is
-//! a list of choices; each is replayed on a fresh lock, and the next one differs
-//! in the last place that still has another choice (the way of stateless model
-//! checkers). After every step the cell is in order, and nobody sleeps who has
-//! nobody to wait for; in the end the lock is free.
+//! A step is one action under the record's latch: a request (which joins the queue when blocked,
+//! and then sleeps or spins), noticing a grant, claiming after a call, giving up, becoming the
+//! victim of a deadlock, a release. A schedule is a list of choices. Each is replayed on a fresh
+//! lock, and the next one differs in the last place that still has another choice (stateless model
+//! checking). After every step the cell satisfies its invariants, and no transaction sleeps without
+//! a blocker; in the end the lock is free.
 
 use super::*;
 use LockMode::{Exclusive, KeyShare, Share, Update};
 
 const MODES: [LockMode; 4] = [KeyShare, Share, Update, Exclusive];
 
-/// A transaction: the modes it asks for, one after the other.
+/// A transaction, with the modes that it requests one after the other.
 struct Agent {
     txn: TxnId,
     wants: Vec<LockMode>,
     waits: Option<Arc<Waiter>>,
-    /// Sleeps where it waits.
+    /// Whether it sleeps when it waits.
     sleeps: bool,
-    /// It may be chosen as a victim.
+    /// Whether it may become a victim.
     may_be_victim: bool,
     done: bool,
 }
@@ -51,13 +49,13 @@ impl Agent {
         self.waits.as_ref().is_some_and(|w| w.is_victim())
     }
 
-    /// How many things it can do now.
+    /// Number of actions that are possible now.
     fn choices(&self) -> usize {
         match (&self.waits, self.done) {
             (_, true) => 0,
             // A victim can only give up.
             (Some(_), _) if self.is_victim() => 1,
-            // Give up, even after a signal; go on after a signal; become a victim.
+            // It can give up, even after a signal; continue after a signal; become a victim.
             (Some(_), _) => 1 + usize::from(self.is_told()) + usize::from(self.may_be_victim),
             (None, _) => 1,
         }
@@ -110,7 +108,7 @@ impl Agent {
     }
 }
 
-/// Every waiter that sleeps has a blocker, and grants are what was requested.
+/// Checks that each sleeping waiter has a blocker, and that grants match the requests.
 fn in_order(cell: &LockCell, agents: &[Agent]) {
     cell.check().unwrap();
     let mut blockers = Vec::new();
@@ -123,7 +121,7 @@ fn in_order(cell: &LockCell, agents: &[Agent]) {
     }
 }
 
-/// Runs one schedule; notes how many choices there were at each step.
+/// Runs one schedule, and records the number of choices at each step.
 fn replay(schedule: &mut Vec<(usize, usize)>, scripts: &[Vec<LockMode>], victims: bool) {
     let mut cell = LockCell::default();
     let mut agents: Vec<Agent> = (1..)
@@ -156,7 +154,7 @@ fn replay(schedule: &mut Vec<(usize, usize)>, scripts: &[Vec<LockMode>], victims
     assert!(cell.is_free(), "{scripts:?} by {schedule:?}");
 }
 
-/// Runs all schedules of these scripts, without or with victims; their number.
+/// Runs all schedules of these scripts, with or without victims. Returns their number.
 fn explore(scripts: &[Vec<LockMode>], victims: bool) -> usize {
     let mut schedule: Vec<(usize, usize)> = Vec::new();
     for count in 1.. {

@@ -35,16 +35,16 @@ pub(crate) struct Waiter {
     pub(super) mode: LockMode,
     pub(super) upgrade: bool,
     state: AtomicU8,
-    /// It is not overtaken (any more): a newcomer has overtaken it once, or it
-    /// waited for the victim of a deadlock.
+    /// Must not be overtaken: a newcomer has overtaken it once, or it waited for the victim of a
+    /// deadlock.
     overtaken: AtomicBool,
-    /// It sleeps, or is about to.
+    /// Whether it sleeps, or is about to.
     asleep: AtomicBool,
     mutex: Mutex<()>,
     wake: Condvar,
 }
 
-/// How a wait ended.
+/// Outcome of a wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
     Granted,
@@ -89,7 +89,7 @@ impl Waiter {
         self.is(VICTIM)
     }
 
-    /// Whether it may not be overtaken (any more).
+    /// Whether it must not be overtaken.
     pub(super) fn was_overtaken(&self) -> bool {
         self.overtaken.load(Ordering::Relaxed)
     }
@@ -114,7 +114,7 @@ impl Waiter {
         self.signal(VICTIM);
     }
 
-    /// A newcomer took the lock first. The next time the lock is handed to this
+    /// Records that a newcomer took the lock first. The next time, the lock is handed to this
     /// waiter directly.
     pub(super) fn lost_to_newcomer(&self) {
         self.overtaken.store(true, Ordering::Relaxed);
@@ -122,8 +122,8 @@ impl Waiter {
         self.state.store(WAITING, Ordering::SeqCst);
     }
 
-    /// Protects it from being overtaken: a lock that becomes free is granted to it
-    /// directly, or, if it was called already, stays free until it claims it.
+    /// Protects the waiter from being overtaken: a lock that becomes free is granted to it directly
+    /// or, if it was called already, stays free until it claims it.
     pub(crate) fn forbid_overtaking(&self) {
         self.overtaken.store(true, Ordering::Relaxed);
     }
@@ -137,7 +137,7 @@ impl Waiter {
         }
     }
 
-    /// Spins for a moment; true once it is granted the lock.
+    /// Spins briefly. Returns whether the lock was granted.
     pub(crate) fn spin(&self) -> bool {
         (0..SPIN_LIMIT).any(|_| {
             let granted = self.is(GRANTED);

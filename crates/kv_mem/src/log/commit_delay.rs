@@ -1,9 +1,10 @@
 //! The group commit delay: how long the log thread waits for more commits before it syncs.
 //!
-//! One sync is in flight at a time. Clients that each wait for their commit before they send the next one
-//! fall into two halves, of which one waits while the other is synced: every commit takes up to two
-//! syncs, and every sync serves half of the clients. If a sync is long beside a client's turn, it pays to
-//! wait a little for the clients that were just answered, so that one sync serves all of them.
+//! One sync is in flight at a time. Clients that each wait for their commit before they send the
+//! next one split into two halves: one half waits while the other is synced, every commit takes up
+//! to two syncs, and every sync serves half of the clients. If a sync takes long compared with a
+//! client's round trip, it pays to wait briefly for the clients that were just answered, so that
+//! one sync serves all of them.
 //! PostgreSQL's `commit_delay` does so with a fixed time
 //! (<https://www.postgresql.org/docs/current/runtime-config-wal.html>); here the delay adapts.
 //!
@@ -18,13 +19,13 @@
 
 use std::time::{Duration, Instant};
 
-/// Shorter syncs are not worth a wait, which would take as long as one.
+/// Duration below which a sync is not worth a wait, which would take as long as the sync.
 const LONG_SYNC: Duration = Duration::from_micros(250);
 
-/// The whole in `share`.
+/// Value of `share` that stands for all clients.
 const WHOLE: u64 = 16;
 
-/// One group in so many measures again whether clients return.
+/// Number of groups after which one measures again whether clients return.
 const MEASURE_EVERY: u32 = 32;
 
 /// A wait of the log thread.
@@ -34,20 +35,20 @@ pub(super) struct Wait {
     pub(super) wanted: u64,
     /// End of the wait, complete or not.
     pub(super) until: Instant,
-    /// Commits that were there before any came back.
+    /// Commits that waited before any answered client returned.
     before: u64,
 }
 
 /// Measurements of syncs and of clients that return.
 #[derive(Debug)]
 pub(super) struct CommitDelay {
-    /// Length of a sync, a moving mean.
+    /// Moving average of the duration of a sync.
     sync: Duration,
     /// End of the last sync.
     ended: Option<Instant>,
     /// Commits that the last sync answered.
     answered: u64,
-    /// Commits that waited when it ended.
+    /// Commits that waited at the end of the last sync.
     before: u64,
     share: u64,
     /// Groups since the last measurement.
@@ -78,7 +79,7 @@ impl CommitDelay {
         (self.answered, self.before) = (answered, before);
     }
 
-    /// The wait of the next group, if any.
+    /// Returns the wait for the next group, if any.
     pub(super) fn wait(&mut self, now: Instant) -> Option<Wait> {
         let ended = self.ended.take()?;
         let until = ended + self.sync * 3 / 4;
@@ -118,7 +119,7 @@ mod tests {
 
     const SYNC: Duration = Duration::from_millis(1);
 
-    /// A delay after a sync of a millisecond.
+    /// Creates the state after a sync of one millisecond.
     fn after(answered: u64, before: u64) -> (CommitDelay, Instant) {
         let (mut delay, began) = (CommitDelay::new(), Instant::now());
         delay.synced(began, began + SYNC, answered, before);

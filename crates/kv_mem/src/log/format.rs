@@ -1,8 +1,8 @@
-//! The bytes of the log: segment headers, groups, records.
+//! Encoding of the log: segment headers, groups, records.
 //!
-//! docs/formats.md has the tables. In short: a segment is a header and groups. A group is what one write
-//! put there: a header with checksum, its number, the number of the last group that was durable by then,
-//! and records. A record is a length, a kind, and a body.
+//! docs/formats.md has the tables. A segment is a header and groups. A group is one write of the
+//! log thread: a header with a checksum, the group's number and the number of the last group known
+//! to be durable, then records. A record is a length, a kind, and a body.
 
 use crate::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::record::LONGEST_KEY;
@@ -11,7 +11,7 @@ use porpoise_kv::{SpaceDurability, SpaceId, SpaceSpec};
 /// The version of the log's format that this build writes.
 pub(crate) const LOG_FORMAT_VERSION: u32 = 3;
 
-/// The oldest version that it reads.
+/// Oldest version of the log's format that this build reads.
 const OLDEST: u32 = 2;
 
 pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"PORPLOG\0";
@@ -26,7 +26,7 @@ pub(crate) struct SegmentHeader {
     pub(crate) version: u32,
     /// Segments are numbered from 1.
     pub(crate) number: u64,
-    /// Random; in each of its groups, too.
+    /// Random number that each group of the segment repeats.
     pub(crate) salt: u64,
     /// Position of the first record: bytes of records in all segments before.
     pub(crate) start: u64,
@@ -48,7 +48,7 @@ impl SegmentHeader {
         out
     }
 
-    /// Decodes a header; the error says what is wrong with it.
+    /// Decodes a header. The error is a description of the damage.
     pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, String> {
         let head = bytes
             .get(..SEGMENT_HEADER)
@@ -85,13 +85,13 @@ pub(crate) struct Group<'a> {
     pub(crate) number: u64,
     /// The last group that was on disk when this one was written.
     pub(crate) durable: u64,
-    /// Position of its first record.
+    /// Position of the group's first record.
     pub(crate) start: u64,
-    /// Its records.
+    /// The encoded records.
     pub(crate) body: &'a [u8],
 }
 
-/// Length of a group by the bytes of its records, padding included.
+/// Length of a group with `body` bytes of records, header and padding included.
 pub(crate) fn group_len(body: usize) -> usize {
     (GROUP_HEADER + body).next_multiple_of(8)
 }
@@ -113,8 +113,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Reads the group at the beginning of `bytes`, if a whole one of this
-    /// segment stands there; with its length.
+    /// Decodes the group at the beginning of `bytes`. Returns it with its length, or `None` if
+    /// there is no complete group of this segment.
     pub(crate) fn decode(bytes: &'a [u8], salt: u64) -> Option<(Group<'a>, usize)> {
         let mut reader = Reader(bytes);
         if reader.u32().ok()? != GROUP_MAGIC {
@@ -151,7 +151,7 @@ const DROP_SPACE: u8 = 5;
 const COUNTER: u8 = 6;
 const TIMESTAMP_LIMIT: u8 = 7;
 
-/// Where a commit record's timestamp stands, for it is known last.
+/// Location of the timestamp in a commit record, which is filled in last.
 const TS_AT: std::ops::Range<usize> = 5..13;
 
 /// A record of the log.
@@ -162,8 +162,8 @@ pub(crate) enum Record<'a> {
         ts: u64,
         writes: &'a [u8],
     },
-    /// Some of the writes of a transaction whose commit comes later. The tag
-    /// is the position of the transaction's first chunk.
+    /// Part of the writes of a transaction whose commit comes later. The tag is the position of the
+    /// transaction's first chunk.
     Chunk {
         tag: u64,
         writes: &'a [u8],
@@ -172,7 +172,7 @@ pub(crate) enum Record<'a> {
     ChunkedCommit {
         ts: u64,
         tag: u64,
-        /// How many chunks there were.
+        /// Number of chunks.
         chunks: u64,
         writes: &'a [u8],
     },
@@ -183,18 +183,18 @@ pub(crate) enum Record<'a> {
     DropSpace {
         id: SpaceId,
     },
-    /// No id of the counter at or above the limit was given out.
+    /// Upper limit of a counter: no id at or above it was given out.
     Counter {
         id: u64,
         limit: u64,
     },
-    /// No commit timestamp at or above the limit was given out.
+    /// Upper limit of commit timestamps: none at or above it was given out.
     TimestampLimit {
         limit: u64,
     },
 }
 
-/// Puts a record with an empty body into `out`; `finish` closes it.
+/// Appends the head of a record to `out`; `finish` completes it.
 fn open(out: &mut Vec<u8>, kind: u8) -> usize {
     let from = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -209,16 +209,16 @@ fn finish(out: &mut [u8], from: usize) {
     }
 }
 
-/// Bytes of a commit's record before its writes.
+/// Length of a commit record before its writes.
 pub(crate) const COMMIT_HEAD: usize = 13;
 
-/// Begins a commit's record in an empty buffer: writes may be put behind.
+/// Begins a commit record in an empty buffer. Writes are appended next.
 pub(crate) fn begin_commit(out: &mut Vec<u8>) {
     open(out, COMMIT);
     out.extend_from_slice(&[0; 8]);
 }
 
-/// Ends what `begin_commit` began; the timestamp is stamped later.
+/// Completes the record begun by `begin_commit`. The timestamp is set later by [`stamp`].
 pub(crate) fn end_commit(out: &mut [u8]) {
     finish(out, 0);
 }
@@ -258,8 +258,8 @@ pub(crate) fn get_spec(reader: &mut Reader<'_>) -> Result<SpaceSpec, Malformed> 
     })
 }
 
-/// The most bytes that [`put_write`] appends for a write: three variable-length
-/// numbers of up to ten bytes beside the key and the value.
+/// Maximum number of bytes that [`put_write`] appends for a write: three variable-length numbers of
+/// up to ten bytes, the key and the value.
 pub(crate) fn write_size(key: &[u8], value: Option<&[u8]>) -> usize {
     30 + key.len() + value.map_or(0, <[u8]>::len)
 }

@@ -8,11 +8,11 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often a full disk is tried again.
+/// Interval of retries on a full disk.
 pub(super) const RETRY: Duration = Duration::from_millis(200);
 
 impl Log {
-    /// Makes the file of a coming segment.
+    /// Creates the file of a spare segment.
     pub(super) fn create_spare(&self) -> io::Result<(Box<dyn File>, PathBuf)> {
         let count = self.spares_created.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(spare_name(count));
@@ -21,7 +21,7 @@ impl Log {
             .preallocate(self.segment_bytes)
             .and_then(|()| file.sync_data());
         if let Err(e) = filled {
-            // The log's other files need the space that it took so far.
+            // Removes the incomplete file: the log's other files need its space.
             let _ = self.disk.remove(&path);
             let _ = self.disk.sync_dir(&self.dir);
             return Err(e);
@@ -29,7 +29,7 @@ impl Log {
         Ok((file, path))
     }
 
-    /// Takes the segment that was kept ready, waiting for it if need be.
+    /// Takes the spare segment; waits until there is one.
     pub(super) fn take_spare(&self) -> Result<(Box<dyn File>, PathBuf), Error> {
         let mut spare = self.spare.lock();
         loop {
@@ -56,17 +56,17 @@ impl Log {
         }
     }
 
-    /// Ends the thread that keeps a segment ready.
+    /// Stops the thread that creates spare segments.
     pub(super) fn stop_spares(&self) {
         *self.spare.lock() = Spare::Stopped;
         self.spare_changed.notify_all();
     }
 
-    /// The thread that keeps a segment ready.
+    /// Runs the thread that creates spare segments.
     pub(crate) fn prepare_spares(&self) {
         loop {
             if self.is_pending() {
-                // The first segment comes first.
+                // A spare is created only after the run's first segment.
                 let mut spare = self.spare.lock();
                 if matches!(*spare, Spare::Stopped) {
                     return;

@@ -1,7 +1,7 @@
 //! The log thread: takes a batch of records, writes, syncs, publishes.
 //!
-//! One iteration is [`LogLoop::turn`]. With background work by callers, callers run iterations while they
-//! wait.
+//! [`LogLoop::turn`] is one iteration. With [`Background::Callers`](crate::Background::Callers),
+//! callers run iterations while they wait.
 //!
 //! Invariants:
 //! 1. One sync is in flight at a time; in `sync` mode every group is synced before the next is written.
@@ -31,7 +31,7 @@ const IDLE: Duration = Duration::from_millis(100);
 /// Time for which records are batched before they are written, if no sync follows.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
 
-/// Bytes of a group at most, unless it is one record.
+/// Maximum size of a group in bytes, unless it is a single record.
 const GROUP: usize = 4 << 20;
 
 /// The open segment.
@@ -40,7 +40,7 @@ pub(crate) struct LogWriter {
     header: SegmentHeader,
     /// Offset of the next group in the file.
     at: u64,
-    /// Bytes that the file has blocks for.
+    /// Bytes of the file that have blocks allocated.
     len: u64,
     /// Position of the next record.
     position: u64,
@@ -52,7 +52,7 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
-    /// Begins a segment in a file with blocks. Everything before is on disk.
+    /// Begins a segment in a preallocated file. The log before it is on disk.
     pub(crate) fn begin(
         log: &Log,
         (file, from): (Box<dyn File>, PathBuf),
@@ -83,8 +83,8 @@ impl LogWriter {
         io_error(&log.dir.join(segment_name(self.header.number)), error)
     }
 
-    /// The position up to which records fit for sure, the segment kept ready
-    /// included.
+    /// Position up to which records are certain to fit in the rest of this segment or in the spare
+    /// segment, whichever is larger.
     pub(crate) fn fits(&self, log: &Log) -> u64 {
         let here = self.len.saturating_sub(self.at);
         let there = match *log.spare.lock() {
@@ -94,7 +94,7 @@ impl LogWriter {
         self.position + here.max(there).saturating_sub(super::SLACK)
     }
 
-    /// Writes one group; a new segment is begun when it does not fit.
+    /// Writes one group; begins a new segment if it does not fit.
     fn group(&mut self, log: &Log, body: &[u8]) -> Result<()> {
         let len = group_len(body.len()) as u64;
         if self.at + len > self.len && self.at > SEGMENT_HEADER as u64 {
@@ -126,8 +126,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Writes records in as many groups as they need.
-    /// `step` is called after each group.
+    /// Writes records in one or more groups, and calls `step` after each group.
     pub(crate) fn write(&mut self, log: &Log, records: &[u8], step: impl Fn()) -> Result<()> {
         let mut rest = records;
         while !rest.is_empty() {
@@ -160,7 +159,7 @@ pub(crate) fn fresh_salt() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// What one iteration of the thread writes.
+/// Records that one iteration of the thread writes.
 struct LogBatch {
     records: Vec<u8>,
     commits: u64,
@@ -221,7 +220,7 @@ fn wait_for_batch(
         } else {
             BATCH_DELAY
         };
-        // Gathering needs no wake-up for every record.
+        // While a batch is collected, an append need not wake the thread.
         seq.log.idle = seq.log.bytes.is_empty();
         let timed_out = log.wake.wait_for(&mut seq, timeout).timed_out();
         seq.log.idle = false;
@@ -255,9 +254,9 @@ pub(crate) fn write_log(log: &Log, writer: LogWriter) {
 pub(crate) struct LogLoop {
     writer: LogWriter,
     last_sync: Instant,
-    /// Something was written and not synced.
+    /// Whether there are unsynced writes.
     unsynced: bool,
-    /// The next group's number after the last empty group, which confirmed those before.
+    /// Number of the group after the last empty group, which confirmed all before it.
     confirmed: u64,
     delay: CommitDelay,
     ended: bool,
@@ -275,7 +274,8 @@ impl LogLoop {
         }
     }
 
-    /// An iteration with what is in the buffer now; true when it was the last one.
+    /// Runs an iteration with the present contents of the buffer. Returns true if it was the last
+    /// one.
     pub(crate) fn step_now(&mut self, log: &Log) -> bool {
         self.ended || {
             let batch = take_batch(&mut log.pipeline.lock());
@@ -283,7 +283,7 @@ impl LogLoop {
         }
     }
 
-    /// Writes, syncs and publishes; true when it was the last iteration.
+    /// Writes, syncs and publishes. Returns true if it was the last iteration.
     fn turn(&mut self, log: &Log, batch: LogBatch) -> bool {
         let done = self.write_and_publish(log, batch);
         self.ended = done.unwrap_or_else(|error| {
@@ -334,7 +334,7 @@ impl LogLoop {
                 .synced(began, ended, batch.commits, seq.log.commits);
         }
         if batch.records.capacity() <= GROUP {
-            // Commits append to it again, and need not make it grow.
+            // The buffer is reused with its capacity.
             batch.records.clear();
             seq.log.emptied = batch.records;
         }
@@ -346,7 +346,7 @@ impl LogLoop {
         }
         drop(seq);
         log.pipeline.watermark.notify();
-        // Behind the replies, so that no commit waits for it.
+        // After the replies were released, so that no commit waits for this write.
         log.head.record_durable(log.synced_to());
         Ok(ended)
     }

@@ -18,19 +18,19 @@ pub(crate) type RecordAddress = NonNull<RecordHead>;
 /// A counted reference to a record; the last one frees it.
 pub(crate) struct RecordRef(RecordAddress);
 
-// SAFETY: all of a record that changes is atomic, guarded by its latch, or a
-// chain of versions that `Atomic` makes shareable.
+// SAFETY: the mutable parts of a record are atomic, guarded by its latch, or a chain of versions,
+// which `Atomic` makes shareable.
 unsafe impl Send for RecordRef {}
 // SAFETY: as above.
 unsafe impl Sync for RecordRef {}
 
-/// From an address to a reference with the key's length.
+/// Converts an address to a reference, which includes the key's length.
 ///
 /// # Safety
 /// The record lives for `'r`.
 unsafe fn fat<'r>(address: RecordAddress) -> &'r Record {
-    // SAFETY: the caller vouches for the address; `RecordHead` is laid out as
-    // the beginning of `Record` (both C), and as many bytes of key follow.
+    // SAFETY: the caller guarantees that the address is valid; `RecordHead` is laid out as the
+    // beginning of `Record` (both C), and `key_len` bytes of key follow.
     unsafe {
         let len = (*address.as_ptr()).key_len as usize;
         let slice = std::ptr::slice_from_raw_parts(address.as_ptr().cast::<u8>(), len);
@@ -39,7 +39,8 @@ unsafe fn fat<'r>(address: RecordAddress) -> &'r Record {
 }
 
 impl RecordRef {
-    /// A record without versions, for a key of at most `LONGEST_KEY`.
+    /// Creates a record without versions. The key has at most [`LONGEST_KEY`](super::LONGEST_KEY)
+    /// bytes.
     pub(crate) fn new(key: &[u8]) -> RecordRef {
         let Ok(key_len) = u16::try_from(key.len()) else {
             unreachable!("keys are shorter than 64 KiB");
@@ -68,7 +69,7 @@ impl RecordRef {
         }
     }
 
-    /// A record whose key has one version; and what the version weighs.
+    /// Creates a record with one version. Returns it with the version's accounted bytes.
     pub(crate) fn with_version(key: &[u8], ts: u64, version: NewVersion) -> (RecordRef, usize) {
         let record = RecordRef::new(key);
         let NewVersion(mut version) = version;
@@ -90,16 +91,15 @@ impl RecordRef {
         self.0
     }
 
-    /// Gives the count away; [`RecordRef::from_address`] takes it back.
+    /// Releases ownership of the count; [`RecordRef::from_address`] takes it back.
     pub(crate) fn into_address(self) -> RecordAddress {
         ManuallyDrop::new(self).0
     }
 
-    /// Takes back a count.
+    /// Takes ownership of a count.
     ///
     /// # Safety
-    /// The address is one whose count was given away by `into_address`, and
-    /// that was not taken back.
+    /// The count of the address was released by `into_address`, and was not taken back since.
     pub(crate) unsafe fn from_address(address: RecordAddress) -> RecordRef {
         RecordRef(address)
     }
@@ -108,7 +108,7 @@ impl RecordRef {
 impl Deref for RecordRef {
     type Target = Record;
     fn deref(&self) -> &Record {
-        // SAFETY: a counted record lives.
+        // SAFETY: a record lives as long as there is a count of it.
         unsafe { fat(self.0) }
     }
 }
@@ -116,7 +116,7 @@ impl Deref for RecordRef {
 impl Clone for RecordRef {
     fn clone(&self) -> RecordRef {
         if self.refs.fetch_add(1, Ordering::Relaxed) > u32::MAX / 2 {
-            // Two thousand million holders of one row: no count could be right.
+            // Overflow: there cannot be two billion references to one row.
             std::process::abort();
         }
         RecordRef(self.0)
@@ -132,9 +132,9 @@ impl Drop for RecordRef {
         // ThreadSanitizer understands it, and it costs the same.
         let _ = self.refs.load(Ordering::Acquire);
         let key = self.key.len();
-        // SAFETY: this was the last count: no other thread can reach the record
-        // any more, and references to its versions borrow a count or a pin
-        // that there is none of. The layout is that of `new`.
+        // SAFETY: this was the last count. No other thread can reach the record, and no reference
+        // to its versions is left, because each borrows a count or a pin. The layout is that of
+        // `new`.
         unsafe {
             drop(unpack(self.lock.load(Ordering::Relaxed)));
             let guard = crossbeam_epoch::unprotected();
@@ -148,7 +148,7 @@ impl Drop for RecordRef {
     }
 }
 
-/// A record met in the index: it lives as long as the pin.
+/// A record found in the index, which lives as long as the pin.
 #[derive(Clone, Copy)]
 pub(crate) struct Pinned<'g> {
     address: RecordAddress,
@@ -156,7 +156,7 @@ pub(crate) struct Pinned<'g> {
 }
 
 impl<'g> Pinned<'g> {
-    /// What was met under a pin.
+    /// Wraps the address of a record that was found under a pin.
     ///
     /// # Safety
     /// The index held a count of the record after the pin began.
@@ -178,7 +178,7 @@ impl<'g> Pinned<'g> {
         self.address
     }
 
-    /// A count of its own.
+    /// Returns a counted reference.
     pub(crate) fn counted(self) -> RecordRef {
         let borrowed = ManuallyDrop::new(RecordRef(self.address));
         // There is a count to copy, that of the index.

@@ -1,7 +1,7 @@
-//! Versions: one committed state of a key each.
+//! Versions. A version is one committed state of a key.
 //!
-//! Head and value are one allocation. `Atomic<Version>` has only the address; the length that makes a
-//! reference of it is in the head.
+//! Head and value are one allocation. `Atomic<Version>` stores only the address; the length, which
+//! a reference to the unsized `Version` needs, is in the head.
 
 use crossbeam_epoch::{Atomic, Owned, Pointable, Pointer};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -13,8 +13,8 @@ pub(crate) const VERSION_BYTES: usize = 32;
 /// `len` of a deletion.
 const DELETED: u32 = u32::MAX;
 
-/// One committed state of a key; the value's bytes stand in the same
-/// allocation, so that a reader meets them in the lines that it loads anyway.
+/// One committed state of a key. The value's bytes are in the same allocation, so that readers find
+/// them in cache lines that they load anyway.
 #[repr(C)]
 pub(crate) struct Version {
     /// The commit that wrote it.
@@ -54,7 +54,7 @@ impl Version {
         (Version::layout(len).size(), len)
     }
 
-    /// Memory for a version, its head filled in, its value not.
+    /// Allocates a version. The head is initialized, the value is not.
     fn allocate(len: Option<usize>) -> usize {
         // A length that does not fit would make references and deallocation undefined.
         let short = len.map_or(Some(DELETED), |len| {
@@ -81,21 +81,21 @@ impl Version {
         }
     }
 
-    /// From the address of a version to a pointer with its length.
+    /// Converts the address of a version to a pointer, which includes its length.
     ///
     /// # Safety
-    /// The address is one that `init` made and `drop` has not seen.
+    /// The address was returned by `init`, and was not dropped since.
     unsafe fn fat(address: usize) -> *mut Version {
         let head = address as *const VersionHead;
-        // SAFETY: the caller vouches for the address; `VersionHead` is laid out
-        // as the beginning of `Version` (both C).
+        // SAFETY: the caller guarantees that the address is valid; `VersionHead` is laid out as the
+        // beginning of `Version` (both C).
         let len = unsafe { (*head).len };
         let len = if len == DELETED { 0 } else { len as usize };
         std::ptr::slice_from_raw_parts_mut(address as *mut u8, len) as *mut Version
     }
 }
 
-/// The sized beginning of a [`Version`].
+/// The sized prefix of a [`Version`].
 #[repr(C)]
 struct VersionHead {
     ts: u64,
@@ -104,16 +104,16 @@ struct VersionHead {
     value: [u8; 0],
 }
 
-/// A version that is in no chain yet, made before the commit point.
+/// A version that is not in a chain yet, created before the commit point.
 pub(crate) struct NewVersion(pub(super) Owned<Version>);
 
 impl NewVersion {
-    /// A version with a value's bytes; `None` is a deletion.
+    /// Creates a version; `None` is a deletion.
     pub(crate) fn new(value: Option<&[u8]>) -> NewVersion {
         let len = value.map(<[u8]>::len);
         let bytes = value.unwrap_or_default();
-        // SAFETY: room for as many bytes lies behind the head, and they are
-        // filled before anybody sees them.
+        // SAFETY: the allocation has space for the value behind the head; it is filled before any
+        // other thread can see the version.
         unsafe {
             let address = Version::allocate(len);
             let to = (address as *mut u8).add(offset_of!(VersionHead, value));
@@ -127,9 +127,8 @@ impl NewVersion {
     }
 }
 
-/// Addresses are those that `init` made: memory that it allocated and filled.
-/// References are made with the length noted there, and memory is freed with
-/// the layout it was allocated with.
+/// Addresses come from `init`, which allocates and initializes the memory. References use the
+/// length that the head records, and memory is freed with the layout of its allocation.
 impl Pointable for Version {
     const ALIGN: usize = align_of::<VersionHead>();
 
@@ -138,7 +137,7 @@ impl Pointable for Version {
 
     unsafe fn init(len: Option<usize>) -> usize {
         let address = Version::allocate(len);
-        // SAFETY: room for as many bytes lies behind the head.
+        // SAFETY: the allocation has space for the value behind the head.
         unsafe {
             let to = (address as *mut u8).add(offset_of!(VersionHead, value));
             std::ptr::write_bytes(to, 0, len.unwrap_or(0));
@@ -147,7 +146,7 @@ impl Pointable for Version {
     }
 
     unsafe fn deref<'a>(ptr: usize) -> &'a Self {
-        // SAFETY: the caller vouches for the address, as `Pointable` demands.
+        // SAFETY: the caller guarantees that the address is valid, as `Pointable` requires.
         unsafe { &*Version::fat(ptr) }
     }
 
@@ -157,8 +156,8 @@ impl Pointable for Version {
     }
 
     unsafe fn drop(ptr: usize) {
-        // SAFETY: as in `deref`; nothing in a version needs dropping, for its
-        // link does not own what it leads to.
+        // SAFETY: as in `deref`. No field of a version needs dropping: its link does not own the
+        // target.
         unsafe {
             let len = Self::deref(ptr).value.len();
             dealloc(ptr as *mut u8, Version::layout(len));

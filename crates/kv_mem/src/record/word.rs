@@ -1,7 +1,7 @@
 //! The lock of a record packed into one word, which is 0 when the lock is free.
 //!
-//! The word is unpacked and packed under the record's latch; so it is unpacked once, and owns what its
-//! address leads to.
+//! The word is unpacked and packed under the record's latch, so each word is unpacked only once,
+//! and owns the allocation that it points to.
 
 use crate::lock::{Holder, LockCell, Queue};
 use porpoise_kv::LockMode;
@@ -20,9 +20,9 @@ pub(super) const MODES: [LockMode; 4] = [
     LockMode::Exclusive,
 ];
 
-/// Packs a lock into a word: a lone holder as 48 bits of its number, 12 bits
-/// of its count, 2 of its mode; a queue as its address; a holder that does not
-/// fit as the address of the cell.
+/// Packs a lock into a word. A lone holder becomes 48 bits of its transaction number, 12 bits of
+/// its count, 2 of its mode; a queue becomes its address; a holder that does not fit becomes the
+/// address of a boxed cell.
 pub(super) fn pack(cell: LockCell) -> u64 {
     match cell {
         LockCell::Free => 0,
@@ -35,15 +35,15 @@ pub(super) fn pack(cell: LockCell) -> u64 {
     }
 }
 
-/// Where a packed word leads.
+/// Returns the address in a packed word.
 fn at<T>(word: u64) -> *mut T {
     std::ptr::with_exposed_provenance_mut((word & !TAG) as usize)
 }
 
-/// Unpacks what `pack` made.
+/// Unpacks a word made by `pack`.
 ///
 /// # Safety
-/// A word is unpacked once: it owns what its address leads to.
+/// A word is unpacked at most once: it owns the allocation that it points to.
 pub(super) unsafe fn unpack(word: u64) -> LockCell {
     match word & TAG {
         ONE => LockCell::One(Holder {
@@ -53,7 +53,7 @@ pub(super) unsafe fn unpack(word: u64) -> LockCell {
                 .unwrap_or(&LockMode::Exclusive),
             count: (word >> 4 & 0xfff) as u32,
         }),
-        // SAFETY: `pack` gave the box away; the caller takes it back once.
+        // SAFETY: `pack` released the box into the word; the caller unpacks each word only once.
         MANY => LockCell::Many(unsafe { Box::from_raw(at::<Queue>(word)) }),
         BOXED => {
             // SAFETY: as above.

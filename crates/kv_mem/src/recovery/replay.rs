@@ -1,8 +1,8 @@
 //! Replay of the log behind the checkpoint.
 //!
-//! Segments are read one after the other: groups are checked, records decoded, and the writes of commits
-//! collected. The writes of a segment are applied by two threads, each of which takes the keys of its
-//! half; so all writes to one key are applied by one thread, in their order.
+//! Segments are read one after the other: groups are checked, records decoded, and the writes of
+//! commits collected. Two threads apply the writes of a segment, each for half of the keys (by
+//! hash), so that all writes to one key are applied in order.
 
 use super::corrupt;
 use super::required::{self, read_header};
@@ -20,13 +20,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Bytes of writes up to which one thread applies them.
+/// Size of writes in bytes up to which a single thread applies them.
 const ALONE: usize = 256 << 10;
 
 /// Writes of a commit that are to be applied.
 struct Part<'b> {
     ts: u64,
-    /// Where their group stands in the segment.
+    /// Offset of their group in the segment.
     at: usize,
     writes: Cow<'b, [u8]>,
 }
@@ -43,11 +43,11 @@ pub(super) struct ReplayedLog {
     pub(super) segments: Vec<(u64, u64)>,
     pub(super) position: u64,
     pub(super) next_group: u64,
-    /// The last segment's file, and its valid part.
+    /// Path of the last segment, and its valid bytes.
     pub(super) last: Option<(PathBuf, Vec<u8>)>,
 }
 
-/// Where the segments begin, by their headers.
+/// Reads the start positions of segments from their headers.
 fn segment_starts(disk: &dyn Disk, dir: &Path, numbers: &[u64]) -> Result<Vec<u64>> {
     let mut starts = Vec::with_capacity(numbers.len());
     for number in numbers {
@@ -58,7 +58,7 @@ fn segment_starts(disk: &dyn Disk, dir: &Path, numbers: &[u64]) -> Result<Vec<u6
 }
 
 impl Recovery<'_> {
-    /// Applies the log behind the checkpoint.
+    /// Replays the log behind the checkpoint.
     pub(super) fn replay(
         &mut self,
         disk: &dyn Disk,
@@ -74,8 +74,8 @@ impl Recovery<'_> {
             last: None,
         };
         let starts = segment_starts(disk, dir, numbers)?;
-        // What is before the checkpoint's position was about to be removed,
-        // in whatever order, and some may be gone.
+        // Segments before the checkpoint's position were about to be removed, in any order, so some
+        // may be missing.
         let needed = starts.partition_point(|start| *start <= manifest.position);
         let (old, numbers) = numbers
             .split_at_checked(needed.saturating_sub(1))
@@ -129,7 +129,7 @@ impl Recovery<'_> {
         Ok(log)
     }
 
-    /// Applies a segment; where its valid part ends.
+    /// Replays a segment, and returns the offset at which its valid part ends.
     fn segment(
         &mut self,
         path: &Path,
@@ -171,7 +171,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Whether the log may end where no whole group stands.
+    /// Checks that the log may end at `at`, where there is no complete group.
     fn check_end(
         &self,
         path: &Path,
@@ -183,7 +183,7 @@ impl Recovery<'_> {
     ) -> Result<()> {
         let rest = bytes.get(at..).unwrap_or_default();
         if rest.iter().all(|byte| *byte == 0) {
-            // A later segment's header says whether something is missing.
+            // If a group is missing, the header of the next segment shows it.
             return Ok(());
         }
         if !last {
@@ -206,7 +206,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Takes a record in; writes above the checkpoint are put to `parts`.
+    /// Processes a record. Appends writes that the checkpoint lacks to `parts`.
     fn apply<'b>(
         &mut self,
         record: Record<'b>,
@@ -274,7 +274,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Counts a commit; whether the checkpoint lacks it.
+    /// Counts a commit, and returns whether the checkpoint lacks it.
     fn is_new(&mut self, ts: u64, since: u64) -> bool {
         self.next_ts = self.next_ts.max(ts + 1);
         self.commits += u64::from(ts > since);
@@ -282,8 +282,7 @@ impl Recovery<'_> {
     }
 }
 
-/// Applies writes; an error is where the group of one stands that cannot be
-/// read.
+/// Applies writes. The error is the offset of the group of a write that cannot be decoded.
 fn apply_parts(store: &RecordStore, parts: &[Part<'_>]) -> std::result::Result<(), usize> {
     let bytes: usize = parts.iter().map(|part| part.writes.len()).sum();
     if bytes < ALONE {
@@ -365,7 +364,7 @@ fn apply_write(
     guard: &crossbeam_epoch::Guard,
 ) {
     let Ok(space) = store.spaces.get(write.space) else {
-        // Dropped later in the log, or before the checkpoint.
+        // The space was dropped later in the log, or before the checkpoint.
         return;
     };
     let record = store.get_or_create(space, write.key);

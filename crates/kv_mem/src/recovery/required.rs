@@ -15,7 +15,7 @@ use porpoise_base::disk::Disk;
 use porpoise_kv::{Error, Result};
 use std::path::Path;
 
-/// What an operator can do about a loss.
+/// Advice to the operator in error messages about missing data.
 const ADVICE: &str = "put the file back or restore the store from a backup";
 
 /// Whether a directory with these names holds a store: any file with data or
@@ -109,7 +109,7 @@ fn check_unrecorded(
             return Err(lost(dir, head::NAME, what));
         }
     }
-    // Before the first checkpoint is in place the log has everything.
+    // Until the first checkpoint the log has all data.
     if manifest.is_none() && numbers.is_empty() && is_store(names) {
         let what = "the manifest is missing, although the directory contains files of a store";
         return Err(lost(dir, manifest::NAME, what));

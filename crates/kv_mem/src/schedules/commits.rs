@@ -1,4 +1,4 @@
-//! From the commit point to the deferred reply.
+//! Schedules of commits: from the commit point to the deferred reply.
 
 use super::{explore, in_memory, key, on_disk};
 use crate::KvMem;
@@ -11,7 +11,7 @@ use porpoise_kv::{
 use std::path::Path;
 use std::sync::Arc;
 
-/// Commits values of keys; the position of the commit, which may not be durable yet.
+/// Commits a value for some keys. Returns the commit position, which may not be durable yet.
 fn write(engine: &KvMem, names: &[&str], value: &str) -> CommitPosition {
     let mut txn = engine.begin(TxnOptions::default()).unwrap();
     for name in names {
@@ -20,7 +20,7 @@ fn write(engine: &KvMem, names: &[&str], value: &str) -> CommitPosition {
     txn.commit().unwrap().position
 }
 
-/// A value and the position that a reply with it waits for.
+/// Reads a value, and the position that a reply with it waits for.
 fn read(engine: &KvMem, how: Read, name: &str) -> (Option<String>, CommitPosition) {
     let mut txn = engine.begin(TxnOptions::default()).unwrap();
     let mut found = None;
@@ -31,7 +31,7 @@ fn read(engine: &KvMem, how: Read, name: &str) -> (Option<String>, CommitPositio
     (found, txn.commit().unwrap().position)
 }
 
-/// The same by a locking read.
+/// As [`read`], with a locking read.
 fn lock(engine: &KvMem, name: &str) -> (Option<String>, CommitPosition) {
     let mut txn = engine.begin(TxnOptions::default()).unwrap();
     let mut found = None;
@@ -47,7 +47,7 @@ fn lock(engine: &KvMem, name: &str) -> (Option<String>, CommitPosition) {
     (found, txn.commit().unwrap().position)
 }
 
-/// Whether what survives every power cut now has a value.
+/// Whether the synced part of the disk, which survives a power cut, contains a value.
 fn survives(disk: &MemDisk, value: &str) -> bool {
     let synced = disk.synced();
     let names = synced.list(Path::new("/data")).unwrap();
@@ -58,7 +58,7 @@ fn survives(disk: &MemDisk, value: &str) -> bool {
     })
 }
 
-/// Deferred replies as a server has them: in the order of their requests, each sent when the durable
+/// Deferred replies of a server, in the order of their requests. Each is sent when the durable
 /// position has reached its commit position.
 #[derive(Default)]
 struct Held {
@@ -165,8 +165,8 @@ fn every_held_reply_goes_out_after_its_sync_and_in_order() {
     });
 }
 
-/// A commit of many keys is installed outside of the sequencer; those behind
-/// it are told of when it is in its place, though nobody comes afterwards.
+/// A commit of many keys is installed outside of the sequencer. Commits behind it are published
+/// when it is installed, even if no later commit comes.
 #[test]
 fn a_commit_behind_a_large_one_is_told_of() {
     explore(1000, || {

@@ -6,7 +6,7 @@ use porpoise_base::sync::thread;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-/// Keys that are in the index throughout: as many as a leaf has.
+/// Number of keys that stay in the index throughout: a full leaf.
 const STAY: u32 = 61;
 
 fn name(n: u32) -> [u8; 4] {
@@ -21,7 +21,7 @@ fn filled() -> Arc<Index> {
     Arc::new(index)
 }
 
-/// Looks for single keys that stay.
+/// Looks up single keys that stay.
 fn look_up(index: &Index) {
     for n in [0, STAY / 2, STAY - 1, STAY / 2 + 1] {
         let guard = crossbeam_epoch::pin();
@@ -33,7 +33,7 @@ fn look_up(index: &Index) {
     }
 }
 
-/// Walks over all keys, of which those that stay must be met in order.
+/// Walks over all keys; those that stay must be found in order.
 fn walk(index: &Index, reverse: bool) {
     let guard = crossbeam_epoch::pin();
     let all = Bound::Unbounded;
@@ -50,8 +50,7 @@ fn walk(index: &Index, reverse: bool) {
     assert!(met.iter().copied().eq((0..STAY).map(name)), "{met:?}");
 }
 
-/// Puts keys between those that stay, so that the full leaf splits, and takes
-/// them out again.
+/// Inserts keys between those that stay, so that the full leaf splits, and removes them again.
 fn write(index: &Index, between: &[u32]) {
     let mut made = Vec::new();
     for n in between {
@@ -90,8 +89,8 @@ fn readers_miss_nothing_while_a_leaf_splits() {
 fn readers_miss_nothing_while_leaves_merge() {
     explore(500, || {
         let index = filled();
-        // The leaf is split by a key that goes; then so many keys go that one
-        // more lets what is left of both halves be merged.
+        // A temporary key splits the leaf. Then so many keys are removed that one more removal
+        // merges the remains of both halves.
         write(&index, &[STAY / 2]);
         let kept = [0, STAY / 2, STAY / 2 + 1, STAY - 1];
         let mut going = (0..STAY).filter(|n| !kept.contains(n));

@@ -1,4 +1,4 @@
-//! A row lock that goes from hand to hand.
+//! Schedules of row locks: hand-over, cancellation, deadlock.
 
 use super::{explore, in_memory, key};
 use crate::KvMem;
@@ -26,7 +26,7 @@ fn lock(txn: &mut dyn Txn, mode: LockMode) -> Result<u64, Error> {
     Ok(value)
 }
 
-/// Adds one to the hot row under its lock.
+/// Increments the hot row under its lock.
 fn increment(engine: &KvMem) {
     let mut txn = engine.begin(TxnOptions::default()).unwrap();
     let value = lock(&mut *txn, LockMode::Exclusive).unwrap() + 1;
@@ -66,8 +66,7 @@ fn every_waiter_gets_the_lock_and_no_update_is_lost() {
     });
 }
 
-/// One of those who wait gives up: the others get the lock all the same,
-/// whether it was granted at that moment or not.
+/// A waiter gives up; the others get the lock, even if it was being granted to that waiter.
 #[test]
 fn a_waiter_that_gives_up_keeps_no_other_waiting() {
     explore(2000, || {
@@ -89,7 +88,8 @@ fn a_waiter_that_gives_up_keeps_no_other_waiting() {
                 }
             })
         };
-        // Waits behind the exclusive one where that is queued, beside it else.
+        // Waits behind the exclusive request if that is queued; otherwise shares the lock with the
+        // holder.
         let behind = {
             let engine = engine.clone();
             thread::spawn(move || {
@@ -107,7 +107,7 @@ fn a_waiter_that_gives_up_keeps_no_other_waiting() {
     });
 }
 
-/// A wait that only its cancellation can end.
+/// A wait that only cancellation can end.
 #[test]
 fn a_cancelled_wait_ends() {
     explore(3000, || {
@@ -149,7 +149,7 @@ fn lock_in_turn(engine: &KvMem, names: &[&str], cancel: Cancel) -> Result<(), Er
     Ok(())
 }
 
-/// Number of deadlocks that a listener was told of.
+/// A deadlock listener that counts its calls.
 #[derive(Default)]
 struct Deadlocks(AtomicUsize);
 
@@ -160,10 +160,9 @@ impl DeadlockListener for Deadlocks {
     }
 }
 
-/// Two transactions in a cycle, of which one has done less: that one is the
-/// victim, whichever closes the cycle, and the other is granted what it waits
-/// for. So it is while a third wants the key of the victim, and the victim's
-/// wait is cancelled: it is told of the deadlock once, or cancelled.
+/// Two transactions in a cycle: the one with less work is the victim, whichever closes the cycle,
+/// and the other is granted its lock. A third transaction wants the victim's key, and the victim's
+/// wait is cancelled: the victim fails once, with the deadlock or the cancellation.
 #[test]
 fn the_lighter_of_a_cycle_is_the_victim() {
     explore(2000, || {
@@ -192,8 +191,8 @@ fn the_lighter_of_a_cycle_is_the_victim() {
     });
 }
 
-/// A ring of three: the two that hold one key each may be victims, the one that
-/// holds two never is.
+/// A cycle of three: the two that hold one key each may be victims, the one that holds two never
+/// is.
 #[test]
 fn a_ring_of_three_ends_with_its_heaviest() {
     explore(2000, || {
@@ -213,8 +212,8 @@ fn a_ring_of_three_ends_with_its_heaviest() {
     });
 }
 
-/// Two transactions that each hold one key and want the other's: one of them
-/// is told, and the other goes on.
+/// Two transactions that each hold one key and want the other's: one of them is the victim, and the
+/// other continues.
 #[test]
 fn a_cycle_of_two_has_one_victim_and_one_winner() {
     explore(2000, || {

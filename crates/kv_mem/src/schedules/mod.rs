@@ -1,4 +1,5 @@
-//! The engine's own code under schedules that a seed chooses, and its read protocol under loom.
+//! Model tests of the engine: its code under seeded thread schedules (shuttle), and its read
+//! protocol under loom.
 //!
 //! Compiled with `--cfg shuttle` only, where `porpoise_base::sync` stands for the primitives of a
 //! scheduler; `scripts/schedules.sh` runs them, and `porpoise_base::sync::explore` says how they are
@@ -17,14 +18,15 @@ use std::sync::Arc;
 /// The space that the models use.
 const SPACE: SpaceId = SpaceId(7);
 
-/// Moments at which the second half of the schedules changes places.
+/// Number of priority changes in the second half of the schedules (probabilistic concurrency
+/// testing).
 const CHANGES: usize = 4;
 
 fn explore(usual: usize, model: fn()) {
     porpoise_base::sync::explore(usual, CHANGES, model);
 }
 
-/// An engine that keeps nothing.
+/// Opens an engine without persistence.
 fn in_memory() -> Arc<KvMem> {
     KvMem::open(KvMemOptions {
         durability: Durability::Memory,
@@ -33,7 +35,7 @@ fn in_memory() -> Arc<KvMem> {
     .unwrap()
 }
 
-/// An engine whose commits are to be on the disk.
+/// Opens an engine with `sync` durability.
 fn on_disk(disk: &MemDisk) -> Arc<KvMem> {
     KvMem::open(KvMemOptions {
         dir: Some("/data".into()),

@@ -1,9 +1,8 @@
 //! The read protocol of the index under loom: all interleavings and all values that relaxed loads
 //! may return, of a writer and a reader.
 //!
-//! The code under test is that of `index/optimistic.rs`. Nodes are made small: a tree of one inner
-//! node and two leaves with two keys at most. `LOOM_MAX_PREEMPTIONS` bounds the interleavings
-//! (3 unless it is set).
+//! The code under test is `index/optimistic.rs`, on small nodes: a tree of one inner node and two
+//! leaves with at most two keys. `LOOM_MAX_PREEMPTIONS` bounds the interleavings (default 3).
 
 use crate::index::optimistic::{Arrival, Descent, Restart, Version, Word, descend};
 use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -62,10 +61,10 @@ fn a_validated_read_is_one_state() {
     });
 }
 
-/// Most keys of a leaf, and children of the inner node.
+/// Maximum number of a leaf's keys, and of the inner node's children.
 const WIDTH: usize = 2;
 
-/// A node: a leaf's keys, or an inner node's separators with numbers of children. 0 is no key.
+/// A node: a leaf's keys, or an inner node's separators and child numbers. 0 is no key.
 struct Node {
     version: Version<AtomicU64>,
     is_leaf: bool,
@@ -98,18 +97,18 @@ const INNER: usize = 0;
 const LEFT: usize = 1;
 const RIGHT: usize = 2;
 
-/// Descents that one change cannot all disturb: it is noticed at the root, at each of two marked
-/// nodes, and once more at a parent whose mark was not seen before.
+/// More descents than one change can disturb: a change is noticed at the root, at each of two
+/// marked nodes, and once more at a parent whose mark was not seen before.
 const ATTEMPTS: usize = 5;
 
-/// All nodes, of which a link is the index; and the tree's root.
+/// All nodes, which link to each other by index, and the tree's root.
 struct Tree {
     nodes: [Node; 3],
     root: AtomicUsize,
     writer: Mutex<()>,
 }
 
-/// A reader's way to the leaf of a key.
+/// A reader's descent to the leaf of a key.
 struct Search<'g> {
     tree: &'g Tree,
     key: usize,
@@ -154,7 +153,7 @@ impl<'g> Descent<'g> for Search<'g> {
 }
 
 impl Tree {
-    /// A leaf with the keys 1 and 2, below an inner node or as the root.
+    /// Creates a tree with the keys 1 and 2 in one leaf, which is below an inner node or the root.
     fn new(root: usize) -> Arc<Tree> {
         Arc::new(Tree {
             nodes: [

@@ -35,10 +35,10 @@ use smallvec::SmallVec;
 /// Number of versions up to which a commit installs them under the sequencer.
 const SMALL: usize = 64;
 
-/// Bytes of a chunk in which a large write set goes to the log, about.
+/// Approximate size in bytes of the chunks in which a large write set goes to the log.
 const CHUNK: usize = 1 << 20;
 
-/// Versions to be installed, of which a few need no allocation.
+/// Versions to be installed; up to two are stored inline.
 type Installs<'s> = SmallVec<[Install<'s>; 2]>;
 
 /// A version to be installed.
@@ -46,7 +46,7 @@ struct Install<'s> {
     space: &'s Space,
     record: RecordRef,
     deletion: bool,
-    /// Until it is installed.
+    /// The version, until it is installed.
     version: Option<NewVersion>,
 }
 
@@ -95,8 +95,8 @@ impl MemTxn {
         }
     }
 
-    /// Everything up to the commit point and the installing; `None` when
-    /// nothing changes. What it made of the writes stays in `installs`.
+    /// Runs the commit up to and including the installation. Returns `None` if nothing changes. The
+    /// resolved writes stay in `installs`.
     fn resolve_and_sequence<'s>(
         &mut self,
         state: &'s EngineState,
@@ -111,8 +111,8 @@ impl MemTxn {
         self.sequence(state, installs, &mut logged).map(Some)
     }
 
-    /// Locks and compares keys that were written without a lock; finds the records. Deletions of
-    /// absent keys are left out.
+    /// Locks and compares keys that were written without a lock, and finds the records. Drops
+    /// deletions of absent keys.
     fn resolve<'s>(
         &mut self,
         state: &'s EngineState,
@@ -157,8 +157,8 @@ impl MemTxn {
         Ok(())
     }
 
-    /// Validates reads when nothing is left to write: deletions of
-    /// keys that are absent by now may have been reported as deleted.
+    /// Validates reads when there is nothing to write: a deletion that turned out to have no effect
+    /// may have been reported as effective.
     fn validate_alone(&self, state: &EngineState) -> Result<()> {
         if !self.reads.validates() {
             return Ok(());
@@ -170,7 +170,7 @@ impl MemTxn {
         self.check_snapshots()
     }
 
-    /// The record of a key that is locked.
+    /// Returns the record of a key that this transaction has locked.
     fn find_held(&self, key: Key<'_>) -> Option<RecordRef> {
         let recent = self.held.iter().rev().take(16);
         let held = recent
@@ -188,7 +188,7 @@ impl MemTxn {
             .get(key.bytes)
     }
 
-    /// The commit point: the timestamp, and the position behind the record.
+    /// Passes the commit point. Returns the timestamp, and the position behind the record.
     fn sequence(
         &mut self,
         state: &EngineState,
@@ -209,7 +209,7 @@ impl MemTxn {
         let guard = crossbeam_epoch::pin();
         if self.reads.validates() {
             self.reads.validate(&state.store.spaces, &guard)?;
-            // Deletions that must be found were there.
+            // The snapshots were not expired, so validation has seen every deletion that it needs.
             self.check_snapshots()?;
         }
         for install in installs.iter() {
@@ -242,19 +242,20 @@ impl MemTxn {
     }
 }
 
-/// The record of a commit, encoded but for its timestamp.
+/// The encoded record of a commit, still without its timestamp.
 struct Logged<'s> {
     log: Option<&'s Log>,
-    /// Empty when nothing of the commit is logged.
+    /// Empty if the commit is not logged.
     record: Vec<u8>,
     /// The tag of its chunks, or 0.
     tag: u64,
-    /// How many chunks there are.
+    /// Number of chunks.
     chunks: u64,
 }
 
 impl<'s> Logged<'s> {
-    /// Encodes the logged writes; a large write set goes to the log ahead, in chunks.
+    /// Encodes the logged writes. Appends a large write set to the log in chunks ahead of the
+    /// commit.
     fn encode(state: &'s EngineState, installs: &[Install<'_>]) -> Result<Logged<'s>> {
         let mut logged = Logged {
             log: state.log.as_deref(),
@@ -275,7 +276,7 @@ impl<'s> Logged<'s> {
                 })
         };
         let size = due().map(|(install, value)| write_size(install.record.key(), value));
-        // Writes are put where they are to stand in the record.
+        // Writes are encoded directly into the record.
         let size = COMMIT_HEAD + size.sum::<usize>();
         let mut record = Vec::with_capacity(size.min(CHUNK * 2));
         begin_commit(&mut record);
@@ -304,13 +305,13 @@ impl<'s> Logged<'s> {
         Ok(logged)
     }
 
-    /// Appends the record; the position behind it.
+    /// Appends the record, and returns the position behind it.
     fn append(&mut self, seq: &mut Sequencer, ts: u64) -> u64 {
         let Some(log) = self.log else {
             return 0;
         };
         if self.record.is_empty() {
-            // The watermark has to pass it all the same.
+            // Nothing is logged, but the watermark still has to pass this commit.
             log.wake_thread(seq);
             return seq.log.appended;
         }

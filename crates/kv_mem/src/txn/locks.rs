@@ -30,7 +30,7 @@ impl MemTxn {
         });
     }
 
-    /// Locks one key; `None` when it was skipped.
+    /// Locks one key. Returns `None` if it was skipped.
     pub(crate) fn lock_key(
         &mut self,
         space: SpaceId,
@@ -91,7 +91,7 @@ impl MemTxn {
         }
     }
 
-    /// Waits in the queue of a lock, of which nothing was held if `fresh`.
+    /// Waits in the queue of a lock. `fresh` says that the transaction held nothing of it before.
     fn wait_in_queue(
         &mut self,
         lock: (SpaceId, &RecordRef, LockMode),
@@ -118,7 +118,7 @@ impl MemTxn {
         }
     }
 
-    /// Waits for a lock whose queue was joined; the error if it was not granted.
+    /// Waits for a lock whose queue was joined. Returns the error if it was not granted.
     fn wait_for(
         &self,
         (space, record, mode): (SpaceId, &RecordRef, LockMode),
@@ -153,7 +153,7 @@ impl MemTxn {
         failed
     }
 
-    /// Takes back one lock call on a key; the lock is released with the last.
+    /// Undoes one lock call on a key, and releases the lock with the last one.
     pub(super) fn unlock_key(&mut self, key: Key<'_>, since: StatementMark) {
         if self.writes.wrote(key) {
             return;
@@ -167,7 +167,7 @@ impl MemTxn {
         };
         if held.since >= since.0 && held.record.latch().lock.release_one(self.id) {
             let held = self.held.swap_remove(at);
-            // The key may change from now on.
+            // Other transactions may change the key from now on.
             if self.reads.is_tracking()
                 && let Some(snapshot) = self.snapshot_ts()
             {

@@ -57,8 +57,8 @@ impl MemTxn {
         self.ensure_snapshot();
     }
 
-    /// The newest timestamp that a read sees; and for a tracked read, the timestamp since which it
-    /// must not change, and whether the commit validates it.
+    /// Returns the newest timestamp that a read sees and, for a tracked read, the timestamp since
+    /// which the data must be unchanged and whether the commit validates it.
     pub(super) fn bounds(&mut self, read: Read) -> (u64, Option<(u64, bool)>) {
         let validate = read.validate || self.serializable();
         match read.mode {
@@ -88,7 +88,7 @@ impl MemTxn {
         let same = self
             .reads
             .is_unchanged_at(ts, &self.state.store.spaces, &guard);
-        // Deletions that the comparison had to find were there.
+        // The snapshots were not expired, so the comparison has seen every deletion that it needs.
         let stand = self.check_snapshots();
         if stand.is_err() || !same {
             self.state.snapshots.end(slot);
@@ -103,7 +103,7 @@ impl MemTxn {
         Ok(true)
     }
 
-    /// The oldest snapshot that it needs.
+    /// Returns the oldest snapshot that the transaction needs.
     fn oldest_snapshot(&self) -> Option<u64> {
         // An anchor is older than the snapshot that came after it.
         self.anchor
@@ -112,8 +112,8 @@ impl MemTxn {
             .map(|v| v.ts)
     }
 
-    /// Fails when the oldest snapshot that the transaction needs was expired. Called after reading
-    /// versions: pruning follows the expiry.
+    /// Fails if the oldest snapshot that the transaction needs was expired. Called after versions
+    /// were read, because pruning follows expiry.
     pub(crate) fn check_snapshots(&self) -> Result<()> {
         match self.oldest_snapshot() {
             Some(ts) if self.state.snapshots.is_expired(ts) => Err(Error::SnapshotGone),
@@ -121,7 +121,8 @@ impl MemTxn {
         }
     }
 
-    /// Fails when `bytes` more exceed the memory limit and no memory can be freed.
+    /// Ensures that `bytes` more fit below the memory limit, if necessary by freeing memory; fails
+    /// otherwise.
     pub(crate) fn make_room(&self, bytes: usize) -> Result<()> {
         let own = self.oldest_snapshot();
         let state = &self.state;

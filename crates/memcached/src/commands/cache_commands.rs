@@ -1,8 +1,8 @@
-//! Commands on keys whose policy says `cache_only`: the same commands as on
-//! rows, with the same outcomes, on items of the memory cache.
+//! Commands on keys whose policy is `cache_only`: the same commands as on rows, with the same
+//! outcomes, on items of the memory cache.
 //!
-//! Nothing here waits for a log or a lock of the engine, and nothing fails but
-//! for size. A transaction over several keys cannot take these back.
+//! Nothing here waits for the log or for locks of the engine, and commands fail only if a value is
+//! too large. Rolling back a transaction over several keys does not undo these changes.
 
 use super::store::hindrance;
 use super::table;
@@ -17,20 +17,20 @@ use porpoise_wire::memcached::command::{
     Change, Count, Delete, Mode, Outcome, Status, Store, Touch,
 };
 
-/// An item of the cache, or its absence, as a command finds it.
+/// An item of the cache, or its absence, as seen by a command.
 pub(super) struct CachedItem<'a> {
     item: Option<&'a Kept>,
     id: ItemId,
     metadata: &'a ItemMetadata,
     /// Seconds since 1970.
     now: i64,
-    /// Longest value in bytes.
+    /// Maximum length of a value in bytes.
     max_value: usize,
     /// Change of the item's metadata.
     after: MetadataUpdate,
 }
 
-/// Carries out a command on an item of the cache.
+/// Executes a command on an item of the cache.
 pub(crate) fn apply(context: &CommandContext, command: &Change<'_>) -> Done<Outcome> {
     let now = context.shared.unix_seconds();
     let max_value = context.shared.limits.max_value;
@@ -74,7 +74,7 @@ pub(crate) fn apply(context: &CommandContext, command: &Change<'_>) -> Done<Outc
     }
 }
 
-/// Moves the moment of expiry of an item and shows it.
+/// Sets the expiry time of an item, and returns the item.
 pub(crate) fn touch(context: &CommandContext, key: &[u8], exptime: i64) -> Option<Touched> {
     let now = context.shared.unix_seconds();
     let expires = moment(exptime, now);
@@ -92,7 +92,7 @@ pub(crate) fn touch(context: &CommandContext, key: &[u8], exptime: i64) -> Optio
 
 pub(super) fn store(cached: &mut CachedItem<'_>, command: &Store<'_>) -> (Outcome, Step) {
     let (item, now, id) = (cached.item, cached.now, cached.id);
-    // A placeholder counts for clients that know its version.
+    // A placeholder matches too, for clients that know its version.
     let held = match (item, command.compare) {
         (None, Some(_)) => cached.metadata.placeholder(id, now).map(|mark| mark.shown),
         (item, _) => item.map(|i| i.version),
@@ -115,7 +115,7 @@ pub(super) fn store(cached: &mut CachedItem<'_>, command: &Store<'_>) -> (Outcom
                 (true, Some(exptime)) => exptime,
                 _ => command.exptime,
             };
-            // A stale store keeps the moment of expiry.
+            // Storing a stale value keeps the expiry time.
             let expires = match item.filter(|_| stale) {
                 Some(item) => item.expires,
                 None => moment(exptime, now),
@@ -174,7 +174,7 @@ pub(super) fn count(cached: &mut CachedItem<'_>, command: &Count<'_>) -> (Outcom
     } else {
         old.wrapping_add(command.delta)
     };
-    // A number that gets shorter keeps its length.
+    // A number with fewer digits is padded to its old length.
     let mut text = new.to_string().into_bytes();
     text.resize(text.len().max(item.value.len()), b' ');
     let expires = match command.touch {

@@ -1,8 +1,7 @@
-//! Counting, deleting, and marking as stale.
+//! `incr` and `decr`; `delete`, and marking as stale.
 //!
-//! Counting follows memcached: 64 bits, `incr` wraps, `decr` stops at 0, and a
-//! number that gets shorter keeps its length in a text column, padded with
-//! spaces.
+//! Counting follows memcached: 64 bits, `incr` wraps, `decr` stops at 0, and in a text column a
+//! number with fewer digits is padded with spaces to its old length.
 
 use crate::commands::CommandOutcome;
 use crate::commands::store::{change, insert_row, lock};
@@ -14,7 +13,7 @@ use porpoise_kv::LockMode;
 use porpoise_rows::{RowBuf, Txn, UpdateMode};
 use porpoise_wire::memcached::command::{Count, Delete, Outcome, Seed, Status};
 
-/// Counts in the row of a key.
+/// Executes `incr` or `decr` on the row of a key.
 pub(crate) fn run_count(
     txn: &mut Txn,
     place: &mut Place<'_>,
@@ -111,7 +110,7 @@ fn add(
     })
 }
 
-/// Makes the row of a counter.
+/// Inserts the row of a counter.
 fn plant(
     txn: &mut Txn,
     place: &mut Place<'_>,
@@ -144,7 +143,7 @@ fn plant(
     })
 }
 
-/// Deletes the row of a key, or marks it as stale.
+/// Deletes the row of a key, or marks the item as stale.
 pub(crate) fn run_delete(
     txn: &mut Txn,
     place: &mut Place<'_>,
@@ -169,13 +168,13 @@ pub(crate) fn run_delete(
             after: place.after(0, false, None)?,
         }),
         (Ok(_), true) => Ok(of_placeholder(place, command).into()),
-        // Referenced by rows that hold it: it stays, expired as it is.
+        // Other rows reference it: the expired row stays.
         (Err(error), true) if !error.ends_transaction() => Ok(Status::NotFound.into()),
         (Err(error), _) => Err(Failure::Rows(error)),
     }
 }
 
-/// Deletes a placeholder, or lets another client win it.
+/// Deletes a placeholder, or lets another client recache the item.
 fn of_placeholder(place: &Place<'_>, command: &Delete<'_>) -> Status {
     let Some(mark) = place.placeholder() else {
         return Status::NotFound;
@@ -197,7 +196,7 @@ fn of_placeholder(place: &Place<'_>, command: &Delete<'_>) -> Status {
     Status::Deleted
 }
 
-/// Gives a row that stays a new version, and what else was asked for.
+/// Gives a row that is kept a new version, and applies the command's other flags.
 fn keep(
     txn: &mut Txn,
     place: &mut Place<'_>,

@@ -1,11 +1,10 @@
-//! `flush_all`: deletes the rows of the containers whose policy says
-//! `flush_from_db` (transactions.md, rule 47), and of no others. Where some
-//! prefix of the role is `cache_only`, the memory cache is emptied.
+//! `flush_all`: deletes the rows of the containers whose policy has `flush_from_db`
+//! (transactions.md, rule 47), and no others. If any prefix of the role is `cache_only`, the memory
+//! cache is emptied.
 //!
-//! Rows go in transactions of [`BATCH`] rows, under the ordinary rules: a row
-//! that others refer to by RESTRICT ends the command with that reason, and
-//! what was deleted before stays deleted. Rows stored while it runs may go or
-//! stay.
+//! Rows are deleted in transactions of [`BATCH`] rows, under the ordinary rules: a row referenced
+//! by a RESTRICT foreign key ends the command with that error, and rows deleted before stay
+//! deleted. Rows stored while it runs may or may not be deleted.
 
 use crate::container::chunked_values;
 use crate::container::{Container, moment};
@@ -21,23 +20,22 @@ use porpoise_kv::{CommitPosition, Read};
 use porpoise_rows::{Error, Fetch, KeyRange, ScanPosition, ScanSpec};
 use std::sync::Arc;
 
-/// Rows of one transaction.
+/// Rows per transaction.
 const BATCH: usize = 500;
-/// Runs of one batch before its conflict is reported.
+/// Attempts at one batch before its conflict is reported.
 const TRIES: usize = 16;
 
-/// Deletes what may be deleted; returns how many rows, and what the reply
-/// waits for.
+/// Deletes the rows. Returns their number, and the commit position that the reply waits for.
 ///
 /// # Errors
-/// The first refusal.
+/// The first error.
 pub fn flush(
     context: &mut CommandContext,
     current: &mut Arc<CurrentMapping>,
 ) -> Result<(u64, CommitPosition), Failure> {
     counters::add(Counter::Flush, 1);
     context.end_batch();
-    // It may take long: others of this group are served by another worker.
+    // May take long: hands the event loop to another worker.
     blocking(|| ());
     let held = current.clone();
     authorize(context, &held.mapping)?;
@@ -58,8 +56,7 @@ pub fn flush(
     Ok((rows, position))
 }
 
-/// Whether the account may delete from every table concerned: all are checked before the
-/// first row goes.
+/// Checks the account's DELETE privilege on every table concerned, before the first row is deleted.
 fn authorize(context: &mut CommandContext, mapping: &Mapping) -> Result<(), Failure> {
     let mut positions = mapping.flushed().into_iter();
     positions.try_for_each(|at| context.identity.check(mapping, at, Requirement::FLUSH))
@@ -87,7 +84,7 @@ fn flush_container(
                 rows += batch.rows;
                 position = position.max(batch.position);
                 match batch.last {
-                    // Behind the last row of the batch.
+                    // The position behind the last row of the batch.
                     Some(mut last) => {
                         last.push(0);
                         start = last;
@@ -102,8 +99,7 @@ fn flush_container(
     }
 }
 
-/// Carries out `flush_all`, now or when `delay`, an expiry time, is over.
-/// `from` names the client in the log.
+/// Executes `flush_all`, now or after `delay`, an expiry time. `from` names the client in the log.
 pub(crate) fn flush_or_schedule(
     context: &mut CommandContext,
     current: &mut Arc<CurrentMapping>,
@@ -134,7 +130,7 @@ pub(crate) fn flush_or_schedule(
     Done { outcome, position }
 }
 
-/// Carries out a delayed `flush_all`.
+/// Executes a delayed `flush_all`.
 fn flush_delayed(shared: Arc<ListenerState>, caller: Caller) {
     let mut current = shared.mapping.load();
     let mut context = CommandContext::new(shared, caller.identity, Cancel::new());
@@ -153,7 +149,7 @@ fn tell(done: &Result<u64, Failure>, from: &str) {
 struct Batch {
     rows: u64,
     position: CommitPosition,
-    /// The last key looked at, if there may be more.
+    /// The last key scanned, if more may follow.
     last: Option<Vec<u8>>,
 }
 

@@ -1,13 +1,13 @@
-//! Commands that change one item: dispatch, and what they share.
+//! Commands that change one item: dispatch and shared parts.
 //!
-//! A [`Change`] knows nothing of the dialect it came in, nor does its
-//! [`Outcome`]. Each is one autocommit transaction ([`CommandContext::write`]); [`run`]
-//! is the part inside of the transaction, so that several can share one.
+//! A [`Change`] and its [`Outcome`] are independent of the dialect. Each is one autocommit
+//! transaction ([`CommandContext::write`]); [`run`] is the part inside the transaction, so that
+//! several commands can share one.
 //!
 //! Invariants:
-//! 1. A key that no row can have (a word where the column is a number) is not
-//!    found, and is refused where a row would have to be made of it.
-//! 2. Figures are counted once for a command, when its outcome is final.
+//! 1. A key that no row can have (text where the column is a number) is not found; a command that
+//!    would have to insert its row is refused.
+//! 2. A command is counted once, when its outcome is final.
 
 mod cache_commands;
 mod count_delete;
@@ -25,7 +25,7 @@ use porpoise_wire::memcached::command::{Change, Outcome, Status};
 use std::sync::Arc;
 pub(crate) use table::{count, run};
 
-/// Carries out a command that may change one item.
+/// Executes a command that may change one item.
 pub fn apply(
     context: &mut CommandContext,
     current: &mut Arc<CurrentMapping>,
@@ -70,7 +70,7 @@ pub(crate) struct CommandOutcome {
 }
 
 impl From<Outcome> for CommandOutcome {
-    /// Without a change of metadata.
+    /// A command's outcome without a change of metadata.
     fn from(outcome: Outcome) -> CommandOutcome {
         CommandOutcome {
             outcome,
@@ -85,7 +85,7 @@ impl From<Status> for CommandOutcome {
     }
 }
 
-/// The status of a command that failed because no row can have its key.
+/// Returns the status of a command that failed because no row can have its key.
 pub(crate) fn without_row(command: &Change<'_>, failure: Failure) -> Result<Status, Failure> {
     match failure {
         Failure::NoSuchKey(_) => table::impossible_key(command).ok_or(failure),

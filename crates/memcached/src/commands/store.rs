@@ -1,12 +1,11 @@
 //! `set`, `add`, `replace`, `append`, `prepend`, `cas`.
 //!
-//! The row is locked and read in one call; then it is inserted or changed, and
-//! the transaction commits. What the protocol calls stored is a row that is
-//! there and has not expired. A `set` gives a new version also where the bytes
-//! are the same (transactions.md, rule 31).
+//! The row is locked and read in one call; then it is inserted or changed, and the transaction
+//! commits. To the protocol, an item exists if its row exists and has not expired. A `set` gives
+//! the row a new version even if the bytes are the same (transactions.md, rule 31).
 //!
-//! An expired row in the way is deleted first, under the ordinary rules, in
-//! the same transaction (rule 46).
+//! An expired row of the key is deleted first, under the ordinary rules, in the same transaction
+//! (rule 46).
 
 use crate::commands::CommandOutcome;
 use crate::container::chunked_values;
@@ -21,7 +20,7 @@ use porpoise_types::Value;
 use porpoise_wire::memcached::command::{Mode, Outcome, Status, Store};
 use std::borrow::Cow;
 
-/// A locked row: its bytes, its version, whether it has expired.
+/// A locked row: its bytes, its version, and whether it has expired.
 pub(crate) struct Found {
     pub(crate) row: RowBuf,
     pub(crate) version: u64,
@@ -80,7 +79,7 @@ pub(crate) fn change(
     Ok(())
 }
 
-/// Carries out a storage command on the row of its key.
+/// Executes a storage command on the row of its key.
 pub(crate) fn run(
     txn: &mut Txn,
     place: &mut Place<'_>,
@@ -94,7 +93,7 @@ pub(crate) fn run(
     let live = found.as_ref().filter(|f| !f.expired);
     let there = match live {
         Some(row) => Some(place.shown(row.version)),
-        // A placeholder counts for clients that know its version.
+        // A placeholder matches too, for clients that know its version.
         None if command.compare.is_some() => place.placeholder().map(|mark| mark.shown),
         None => None,
     };
@@ -106,7 +105,7 @@ pub(crate) fn run(
     if stale && !place.metadata.has_room(place.id()) {
         return Ok(Status::Exists.into());
     }
-    // A stale store keeps the time of expiry and the client chosen to recache.
+    // Storing a stale value keeps the expiry time and the client chosen to recache.
     let old = live.filter(|_| stale);
     let sent = old
         .and_then(|row| place.metadata.mark(place.id(), row.version))
@@ -139,7 +138,8 @@ pub(crate) fn run(
     })
 }
 
-/// The status of a command that does not store, given the version of the item that is there.
+/// Returns the status of a command that does not store, given the version of the existing item;
+/// `None` if it stores.
 pub(crate) fn hindrance(command: &Store<'_>, there: Option<u64>) -> Option<Status> {
     match (command.mode, there, command.compare) {
         (Mode::Add, Some(_), _) => Some(Status::NotStored),
@@ -176,7 +176,7 @@ fn insert(
     insert_row(txn, place, what, version)
 }
 
-/// Makes the row of a key.
+/// Inserts the row of a key.
 pub(crate) fn insert_row(
     txn: &mut Txn,
     place: &mut Place<'_>,
@@ -201,7 +201,7 @@ pub(crate) fn insert_row(
     Ok(())
 }
 
-/// Changes the row that is there; false where the value would be too large.
+/// Changes the existing row. Returns false if the value would be too large.
 fn overwrite(
     txn: &mut Txn,
     place: &mut Place<'_>,

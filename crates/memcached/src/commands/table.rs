@@ -1,10 +1,10 @@
 //! The table of commands that change one item.
 //!
-//! One entry says for a variant of [`Change`] which column of the policy decides where the
-//! command takes place, which privileges it needs on the container's table, what executes it on
-//! rows and in the memory cache, its result for a key that no row can have, and its counter. The
-//! macro makes one exhaustive `match` of each of these, so a variant without an entry does not
-//! compile and no call goes through a pointer.
+//! One entry gives for a variant of [`Change`]: the column of the policy that selects table or
+//! cache, the privileges needed on the container's table, the functions that execute it on rows and
+//! in the memory cache, its result for a key that no row can have, and its counter. The macro
+//! generates an exhaustive `match` from each of these, so a variant without an entry does not
+//! compile and there are no indirect calls.
 //!
 //! | command | SQL counterpart | privileges |
 //! |---|---|---|
@@ -39,7 +39,7 @@ macro_rules! commands {
         counter: $counter:path,
     })*) => {
         impl Requirement {
-            /// The requirement of a command that changes one item.
+            /// Returns the requirement of a command that changes one item.
             #[allow(unused_variables, reason = "not every entry looks at its command")]
             pub(crate) fn of(change: &Change<'_>) -> Requirement {
                 let (operation, privileges) = match change {
@@ -70,8 +70,8 @@ macro_rules! commands {
             }
         }
 
-        /// The result of a command for a key that no row can have; `None`: the key is refused,
-        /// because a row would have to be made of it.
+        /// Returns the result of a command for a key that no row can have; `None` if the key is
+        /// refused because the command would have to insert its row.
         #[allow(unused_variables, reason = "not every entry looks at its command")]
         pub(super) fn impossible_key(change: &Change<'_>) -> Option<Status> {
             match change {
@@ -79,7 +79,7 @@ macro_rules! commands {
             }
         }
 
-        /// The counter of a command with this result, beside those of all stores.
+        /// Returns the counter of a command with this result, besides the counter of all stores.
         fn counter(change: &Change<'_>, status: Status) -> Option<Counter> {
             match change {
                 $(Change::$variant(command) => $counter(command, status),)*

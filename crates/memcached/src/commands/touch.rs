@@ -1,14 +1,12 @@
-//! `touch`, `gat`, `gats`: a new moment of expiry.
+//! `touch`, `gat`, `gats`: set a new expiry time.
 //!
-//! They keep the row's version (transactions.md, rule 31). A container without
-//! a column for the moment takes them and has nothing to change. The keys of a
-//! `gat` are one transaction: each container's rows are locked and read in one
-//! batch and changed in another.
+//! They keep the row's version (transactions.md, rule 31). In a container without a column for the
+//! expiry time they succeed and change nothing. The keys of a `gat` are one transaction: each
+//! container's rows are locked and read in one batch and changed in another.
 //!
 //! Invariants:
-//! 1. The values that a `gat` shows are those of the rows it touched.
-//! 2. They are put together before anything is sent, so their size is limited
-//!    ([`GAT_BYTES`]).
+//! 1. The values that a `gat` returns are those of the rows it touched.
+//! 2. Values are collected before anything is sent, so their size is limited ([`GAT_BYTES`]).
 
 use super::cache_commands;
 use crate::commands::CommandOutcome;
@@ -28,7 +26,7 @@ use porpoise_wire::memcached::command::{Item, Outcome, Status, Touch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Most bytes of values that one `gat` answers with.
+/// Maximum size of the values in one reply to `gat`, in bytes.
 const GAT_BYTES: usize = 256 << 20;
 
 /// A row that was touched, for `gat`.
@@ -36,20 +34,20 @@ const GAT_BYTES: usize = 256 << 20;
 pub struct Touched {
     /// The client's flags.
     pub flags: u32,
-    /// The version that it shows.
+    /// Version that replies report.
     pub version: u64,
     /// The version of the row itself.
     pub row_version: u64,
-    /// Time of expiry before, in seconds since 1970; 0: never.
+    /// Previous expiry time in seconds since 1970; 0: never.
     pub before: i64,
-    /// Time of expiry now.
+    /// New expiry time.
     pub expires: i64,
     /// The value.
     pub value: Vec<u8>,
 }
 
 impl Touched {
-    /// The row as an item.
+    /// Returns the row as an item.
     pub fn item(&self) -> Item<'_> {
         Item {
             flags: self.flags,
@@ -65,7 +63,7 @@ fn count(hits: usize, misses: usize) {
     counters::add(Counter::TouchMiss, misses as u64);
 }
 
-/// Sets the moment of expiry of a row.
+/// Sets the expiry time of a row.
 pub(crate) fn run_touch(
     txn: &mut Txn,
     place: &mut Place<'_>,
@@ -85,15 +83,14 @@ pub(crate) fn run_touch(
     Ok(Outcome::at(Status::Touched, place.shown(version)).into())
 }
 
-/// The keys of one container: their places in the request, and primary keys.
+/// The keys of one container: their positions in the request, and primary keys.
 #[derive(Default)]
 struct Group {
     places: Vec<usize>,
     primaries: Vec<Vec<u8>>,
 }
 
-/// Sets the moment of expiry of the rows of many keys and shows them, in the
-/// order of the keys.
+/// Sets the expiry time of the rows of many keys, and returns the rows in the order of the keys.
 pub fn get_and_touch(
     context: &mut CommandContext,
     current: &mut Arc<CurrentMapping>,
@@ -158,8 +155,8 @@ fn attempt(
     Attempt::end(txn, Ok(rows))
 }
 
-/// The keys by container. Keys that no row can have are left out; those of the
-/// memory cache are touched and shown at once.
+/// Groups the keys by container. Keys that no row can have are left out; those of the memory cache
+/// are touched and returned at once.
 fn group(
     context: &mut CommandContext,
     current: &CurrentMapping,
@@ -200,7 +197,7 @@ struct Job<'d> {
     metadata: &'d ItemMetadata,
     convert: Conversion,
     exptime: i64,
-    /// Bytes of values that may still be shown.
+    /// Bytes left for values of the reply.
     room: usize,
 }
 

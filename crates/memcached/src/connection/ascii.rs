@@ -1,5 +1,5 @@
-//! The ASCII dialect of a connection: from requests to commands, from their
-//! outcomes to lines. Meta commands are in [`crate::connection::meta`].
+//! The ASCII dialect: converts requests to commands, and outcomes to reply lines. Meta commands are
+//! in [`crate::connection::meta`].
 
 use crate::commands;
 use crate::commands::touch;
@@ -11,10 +11,10 @@ use crate::read::request::{ReadBatch, ReadRequest, RequestKeys, Style};
 use crate::reply_sink::{Next, ReplySink};
 use porpoise_wire::memcached::{Fault, Keys, Parsed, Parser, Request, reply};
 
-/// Least megabytes that memcached lets itself be limited to.
+/// Minimum of `cache_memlimit` in megabytes, as in memcached.
 const LEAST_CACHE: u64 = 8;
 
-/// Carries out all complete requests at the start of `bytes`.
+/// Executes all complete requests at the start of `bytes`.
 pub(crate) fn run_requests(
     parser: &mut Parser,
     state: &mut ConnectionState,
@@ -79,7 +79,7 @@ pub(crate) fn run_requests(
     }
 }
 
-/// A request as a read that can be gathered.
+/// Converts a request to a read request, if it is one that can join a batch.
 #[inline]
 fn read_request<'a>(request: &Request<'a>) -> Option<ReadRequest<'a>> {
     match request {
@@ -96,13 +96,13 @@ fn read_request<'a>(request: &Request<'a>) -> Option<ReadRequest<'a>> {
     }
 }
 
-/// Answers a failure.
+/// Appends the reply to a failure.
 pub(crate) fn fail(failure: &Failure, out: &mut Vec<u8>) {
     reply::server_error(out, &failure.to_string());
 }
 
 impl ConnectionState {
-    /// Answers a refused line; false when the connection must end.
+    /// Replies to a rejected line. Returns false if the connection must end.
     fn refuse(&mut self, fault: Fault, silent: bool, out: &mut impl ReplySink) -> bool {
         if !silent {
             out.buf().extend_from_slice(fault.reply());
@@ -113,8 +113,7 @@ impl ConnectionState {
         !fault.closes()
     }
 
-    /// Carries out a request; false when the connection must end. `raw` are
-    /// its bytes.
+    /// Executes a request. Returns false if the connection must end. `raw` are its bytes.
     fn carry_out(&mut self, request: Request<'_>, raw: &[u8], out: &mut impl ReplySink) -> bool {
         if let Request::Meta(meta) = &request {
             return self.meta(meta, raw, out);
@@ -180,7 +179,7 @@ impl ConnectionState {
             }
             Request::Version => reply::version(buf, crate::VERSION),
             Request::Verbosity { noreply, .. } => ok(noreply, buf),
-            // Rows are not a cache: there is nothing to shrink.
+            // No effect: rows are not a cache that could shrink.
             Request::CacheLimit { megabytes, noreply } => {
                 if megabytes >= LEAST_CACHE {
                     ok(noreply, buf);

@@ -1,5 +1,4 @@
-//! The binary dialect of a connection: from requests to commands, from their
-//! outcomes to answers.
+//! The binary dialect: converts requests to commands, and outcomes to replies.
 
 use crate::commands;
 use crate::commands::touch;
@@ -16,7 +15,7 @@ use porpoise_wire::memcached::binary::{
 };
 use porpoise_wire::memcached::{binary_reply, reply};
 
-/// Carries out all complete requests at the start of `bytes`.
+/// Executes all complete requests at the start of `bytes`.
 pub(crate) fn run_requests(
     parser: &mut BinaryParser,
     state: &mut ConnectionState,
@@ -87,7 +86,7 @@ pub(crate) fn run_requests(
     }
 }
 
-/// The status of a failure.
+/// Returns the status code of a failure.
 pub(crate) fn status_of(failure: &Failure) -> StatusCode {
     match failure {
         Failure::Rows(Error::Kv(
@@ -101,13 +100,13 @@ pub(crate) fn status_of(failure: &Failure) -> StatusCode {
     }
 }
 
-/// Answers a failure, also of a quiet request.
+/// Appends the reply to a failure, also for a quiet request.
 fn fail(head: &ReplyHeader, failure: &Failure, out: &mut Vec<u8>) {
     binary_reply::refusal(out, head, status_of(failure), &failure.to_string());
 }
 
 impl ConnectionState {
-    /// Carries out a request; false when the connection must end.
+    /// Executes a request. Returns false if the connection must end.
     fn carry_out_binary(&mut self, request: &Request<'_>, out: &mut impl ReplySink) -> bool {
         match request {
             Request::Change(change, head) => {
@@ -152,7 +151,7 @@ impl ConnectionState {
                 binary_reply::status(out.buf(), head, StatusCode::Unknown);
                 true
             }
-            // Gathered by `run_requests`.
+            // Added to the batch by `run_requests`.
             Request::Get(get) => {
                 binary_reply::miss(out.buf(), get);
                 true

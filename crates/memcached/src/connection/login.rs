@@ -1,15 +1,15 @@
 //! Authentication of memcached connections, in each dialect.
 //!
-//! * ASCII and meta, where no default account lets the client in: the first command is a
-//!   `set` whose value is `user password`; key, flags and expiry time are ignored. The reply
-//!   is `STORED` or `CLIENT_ERROR authentication failure` (memcached's `-Y`).
+//! * ASCII and meta, if no default account is configured: the first command is a `set` whose value
+//!   is `user password`; key, flags and expiry time are ignored. The reply is `STORED` or
+//!   `CLIENT_ERROR authentication failure` (memcached's `-Y`).
 //! * Binary, at any time: SASL PLAIN (RFC 4616). A client that authenticates later changes
 //!   its account.
-//! * Both: a client certificate whose common name is an account that demands one.
+//! * Both: a client certificate whose common name is an account that requires one.
 //!
 //! Invariants:
-//! 1. Until then only `version` and `quit` (binary: and SASL) are carried out, and nothing
-//!    longer than [`UNAUTHENTICATED`] is read.
+//! 1. Before authentication only `version` and `quit` (binary: also SASL) are executed, and
+//!    requests longer than [`UNAUTHENTICATED`] are rejected.
 //! 2. After [`crate::context::identity::MOST_FAILURES`] failures the connection closes; every reply
 //!    to a failure is delayed as over MySQL's protocol.
 
@@ -33,7 +33,7 @@ const PLAIN: &str = "PLAIN";
 
 /// The connection's next action after a request that was handled here.
 pub(crate) enum Handled {
-    /// The next request follows.
+    /// The next request is processed.
     Continue,
     /// The connection continues, or ends, in this way.
     Next(Next),
@@ -55,7 +55,7 @@ impl ConnectionState {
         identity.authenticate(user, password, tls.as_ref(), local)
     }
 
-    /// A request of a client that is not authenticated.
+    /// Handles a request of a client that is not authenticated.
     pub(crate) fn unauthenticated(
         &mut self,
         request: &Request<'_>,
@@ -96,8 +96,8 @@ impl ConnectionState {
         }
     }
 
-    /// SASL requests, and any other of a client that is not authenticated; `None`: the
-    /// request is an ordinary one and may be carried out.
+    /// Handles SASL requests, and all requests of a client that is not authenticated; `None`: the
+    /// request is an ordinary one and may be executed.
     pub(crate) fn binary_login(
         &mut self,
         request: &BinaryRequest<'_>,
@@ -149,7 +149,7 @@ impl ConnectionState {
     }
 }
 
-/// The header fields of a request that its reply repeats.
+/// Returns the header fields of a request that its reply repeats.
 fn head_of(request: &binary::Request<'_>) -> ReplyHeader {
     match request {
         BinaryRequest::Get(get)

@@ -1,5 +1,4 @@
-//! Meta commands of a connection: from requests to commands, from their
-//! outcomes to lines.
+//! Meta commands: converts requests to commands, and outcomes to reply lines.
 
 use crate::commands;
 use crate::commands::touch::{self, Touched};
@@ -17,7 +16,7 @@ use porpoise_wire::memcached::meta::{Get, Meta, ReplyFormat};
 use porpoise_wire::memcached::meta_reply::{self, Hit};
 use porpoise_wire::memcached::reply;
 
-/// A meta command as a read that can be gathered.
+/// Converts a meta command to a read request, if it is one that can join a batch.
 #[inline]
 pub(crate) fn read_request<'a>(meta: &Meta<'a>) -> Option<ReadRequest<'a>> {
     match meta {
@@ -32,8 +31,7 @@ pub(crate) fn read_request<'a>(meta: &Meta<'a>) -> Option<ReadRequest<'a>> {
 }
 
 impl ConnectionState {
-    /// Carries out a meta command; false when the connection must end. `raw`
-    /// are its bytes.
+    /// Executes a meta command. Returns false if the connection must end. `raw` are its bytes.
     pub(crate) fn meta(&mut self, meta: &Meta<'_>, raw: &[u8], out: &mut impl ReplySink) -> bool {
         if let Meta::Noop(word) = meta {
             return self.noop(word, out);
@@ -53,7 +51,7 @@ impl ConnectionState {
         }
     }
 
-    /// `mn`, which may begin or end a bundle.
+    /// Executes `mn`, which may begin or end a meta transaction.
     fn noop(&mut self, word: &[u8], out: &mut impl ReplySink) -> bool {
         match (word, self.transaction.take()) {
             (b"begin", None) => {
@@ -109,7 +107,7 @@ impl ConnectionState {
         finish(done, out, show, ascii::fail)
     }
 
-    /// Seconds since 1970.
+    /// Current time in seconds since 1970.
     fn now(&self) -> i64 {
         self.shared.db.clock().unix_micros().div_euclid(1_000_000)
     }
@@ -126,7 +124,7 @@ impl ConnectionState {
         if let Ok(rows) = &mut done.outcome {
             found = rows.pop().flatten();
             if found.is_none() {
-                // A placeholder, or one to be made.
+                // A placeholder, or a read that may create one.
                 return self.read(&get.format, Style::Meta(*get), out);
             }
         }
@@ -149,7 +147,7 @@ impl ConnectionState {
         finish(done, out, show, ascii::fail)
     }
 
-    /// The name of the item of a key.
+    /// Returns the metadata id of a key's item.
     fn id_of(&self, key: &[u8]) -> Option<ItemId> {
         let (_, container, rest) = self.current.mapping.find(key, Operation::Get).ok()?;
         let mut primary = Vec::new();
@@ -161,7 +159,7 @@ impl ConnectionState {
     }
 }
 
-/// The hit of a row that was touched.
+/// Builds the hit for a row that was touched.
 fn touched<'r>(
     metadata: &crate::item_metadata::ItemMetadata,
     get: &Get<'_>,

@@ -1,4 +1,4 @@
-//! Several meta commands as one transaction.
+//! Meta transactions: several meta commands that commit together.
 //!
 //! ```text
 //! mn begin          MN B
@@ -7,26 +7,24 @@
 //! mn                HD, HD, MN C
 //! ```
 //!
-//! Between `mn begin` and `mn` the commands are kept, not carried out; `mn`
-//! carries them out in one transaction and answers them in their order. The
-//! last line is the outcome: `MN C`, all changes took effect, or
-//! `MN R`, none did. It is rolled back where a command is answered `NS`, `EX`
-//! or `NF`, or with an error; those behind it are then not carried out and not
-//! answered. `mg` within it locks the row, and sees what the commands before
-//! it did; finding nothing (`EN`) is no failure. `mn rollback` gives it up.
+//! Between `mn begin` and `mn` the commands are buffered; `mn` executes them in one transaction and
+//! replies to them in order. The last line is the outcome: `MN C` if all changes took effect, `MN
+//! R` if none did. The transaction is rolled back if a command's reply is `NS`, `EX`, `NF` or an
+//! error; later commands are then neither executed nor answered. `mg` in a transaction locks the
+//! row and sees the changes of earlier commands; a miss (`EN`) is no failure. `mn rollback`
+//! discards the transaction.
 //!
-//! memcached answers `MN` to all of these, so a client can tell whether it
-//! speaks with a server that has them.
+//! memcached replies `MN` to all of these, so a client can detect whether a server supports meta
+//! transactions.
 //!
 //! Invariants:
-//! 1. Nothing is locked while commands are still to come.
-//! 2. Kept commands are bounded in number and bytes.
-//! 3. A mistake in a line, or a command that cannot stand here, spoils the
-//!    whole: it will be answered `MN R`.
+//! 1. No lock is taken before all commands have arrived.
+//! 2. Buffered commands are limited in number and bytes.
+//! 3. A malformed line, or a command that is not allowed in a transaction, makes the whole
+//!    transaction fail with `MN R`.
 //!
-//! Rejected: carrying out each command as it comes, inside of an open
-//! transaction, which would let a client hold row locks for as long as it
-//! likes.
+//! Rejected: executing each command on arrival in an open transaction, which would let a client
+//! hold row locks for an unlimited time.
 
 use crate::commands;
 use crate::commands::store::lock;
@@ -48,12 +46,12 @@ use porpoise_wire::memcached::meta_reply::{self, Hit, RefreshState};
 use porpoise_wire::memcached::{Limits, Parsed, Parser, Request, reply};
 use std::borrow::Cow;
 
-/// Most commands of a transaction.
+/// Maximum number of commands in a transaction.
 pub const MOST_COMMANDS: usize = 1000;
-/// Most bytes of its commands.
+/// Maximum size of its commands in bytes.
 pub const MOST_BYTES: usize = 16 << 20;
 
-/// Commands that wait for their `mn`.
+/// Commands that wait for `mn`.
 #[derive(Debug, Default)]
 pub(crate) struct MetaTransaction {
     raw: Vec<u8>,
@@ -61,11 +59,11 @@ pub(crate) struct MetaTransaction {
     why_not: Option<&'static str>,
 }
 
-/// Result of executing it.
+/// Result of executing a command.
 struct Carried {
     answers: Vec<u8>,
     committed: bool,
-    /// Changes of item metadata, if committed.
+    /// Changes of item metadata, to be applied after the commit.
     metadata: Vec<MetadataUpdate>,
 }
 
@@ -74,7 +72,7 @@ impl MetaTransaction {
         MetaTransaction::default()
     }
 
-    /// Something that was answered already makes it fail.
+    /// Makes the transaction fail, after an error that was already reported.
     pub(crate) fn spoil(&mut self) {
         self.refuse("");
     }
@@ -84,7 +82,7 @@ impl MetaTransaction {
         self.raw = Vec::new();
     }
 
-    /// Keeps a command.
+    /// Buffers a command.
     pub(crate) fn add(&mut self, meta: &Meta<'_>, raw: &[u8]) {
         self.count += 1;
         let marks = matches!(meta, Meta::Get(get) if !get.is_plain());
@@ -102,8 +100,7 @@ impl MetaTransaction {
         }
     }
 
-    /// Carries the commands out and answers them; false when the connection
-    /// must end.
+    /// Executes the commands and replies to them. Returns false if the connection must end.
     pub(crate) fn carry_out(self, state: &mut ConnectionState, out: &mut impl ReplySink) -> bool {
         if let Some(why) = self.why_not {
             if !why.is_empty() {
@@ -144,7 +141,7 @@ impl MetaTransaction {
     }
 }
 
-/// The commands of their bytes, which were parsed before.
+/// Parses the buffered bytes again, which were parsed successfully before.
 fn parse(mut raw: &[u8], limits: Limits) -> Vec<Meta<'_>> {
     let mut parser = Parser::new(limits);
     let mut commands = Vec::new();
@@ -157,7 +154,7 @@ fn parse(mut raw: &[u8], limits: Limits) -> Vec<Meta<'_>> {
     commands
 }
 
-/// A command, resolved.
+/// A command with its resolved key.
 struct Resolved<'m, 'k> {
     meta: &'k Meta<'k>,
     container: &'m Container,
@@ -254,7 +251,7 @@ fn attempt(
     Attempt::end(txn, Ok(carried))
 }
 
-/// Carries out one command; false where it makes the whole fail.
+/// Executes one command. Returns false if the transaction must fail.
 fn one(
     txn: &mut Txn,
     place: &mut Place<'_>,

@@ -1,14 +1,13 @@
 //! A connection of the memcached listener.
 //!
-//! The first byte selects the dialect. All complete requests that have arrived
-//! are carried out one after the other, and their replies leave in one write.
-//! A reply that reveals a commit is deferred until the log has it, while
-//! later requests are carried out already (transactions.md, rule 19). Reads
-//! that follow each other are gathered and answered as one batch.
+//! The first byte selects the dialect. All complete requests that have arrived are executed one
+//! after the other, and their replies are sent in one write. A reply that reveals a commit is
+//! deferred until the commit is durable, while later requests are executed already
+//! (transactions.md, rule 19). Consecutive reads are answered as one batch.
 //!
 //! Invariants:
-//! 1. Replies stand in the order of the requests; a request that wants no
-//!    answer takes back everything that it appended.
+//! 1. Replies have the order of the requests; a request without a reply (`noreply`, quiet mode)
+//!    removes everything that it appended.
 //! 2. The mapping is the newest one at the start of each batch.
 //! 3. No more reads are gathered than would fill a buffer if they are as large
 //!    as the last ones ([`ConnectionState::gather`]).
@@ -36,7 +35,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes of answers that reads gathered together should come to.
+/// Target size in bytes of the replies to one batch of reads.
 const GATHERED_BYTES: usize = 256 * 1024;
 
 /// The client of a new connection.
@@ -46,16 +45,16 @@ pub struct Client {
     pub address: Option<SocketAddr>,
     /// Its host, in the form of account host patterns.
     pub host: String,
-    /// Whether it is on this machine.
+    /// Whether the client is on this machine.
     pub is_local: bool,
-    /// Ends waits of its commands.
+    /// Cancels waits of the connection's commands.
     pub cancel: Cancel,
 }
 
 /// See the module.
 pub struct Connection {
     codec: Codec,
-    /// Its place among the connections since the start.
+    /// Number of the connection since the start of the server.
     number: u64,
     state: ConnectionState,
 }
@@ -74,25 +73,25 @@ pub(crate) struct ConnectionState {
     pub(crate) current: Arc<CurrentMapping>,
     /// Meta commands that wait for their `mn`.
     pub(crate) transaction: Option<MetaTransaction>,
-    /// Reads to gather before they are answered.
+    /// Maximum number of reads in the next batch.
     gather: usize,
     /// Properties of the encryption, once the first request has arrived.
     tls: Option<TlsPeer>,
     client: Client,
 }
 
-/// Progress in a batch of requests.
+/// Progress in parsing a batch of requests.
 pub struct ParseProgress {
-    /// Bytes done with.
+    /// Number of bytes consumed.
     pub consumed: usize,
     /// The connection's next action.
     pub next: Next,
-    /// Bytes that the next request lacks, where more are waited for.
+    /// Number of bytes that the next request lacks, if it is incomplete.
     pub missing: usize,
 }
 
 impl ParseProgress {
-    /// Waits for `missing` more bytes.
+    /// Returns the progress that waits for `missing` more bytes.
     pub(crate) fn wait(consumed: usize, missing: usize) -> ParseProgress {
         ParseProgress {
             consumed,
@@ -101,7 +100,7 @@ impl ParseProgress {
         }
     }
 
-    /// Ends the batch with this action.
+    /// Returns the progress that ends the batch with this action.
     pub(crate) fn end(consumed: usize, next: Next) -> ParseProgress {
         ParseProgress {
             consumed,
@@ -138,9 +137,9 @@ impl Connection {
         }
     }
 
-    /// Decides the account of the connection until it authenticates, before the first request.
-    /// `tls` are the properties of its encryption, `common_name` is that of the client's verified
-    /// certificate.
+    /// Selects the account of the connection until it authenticates; called before the first
+    /// request. `tls` has the properties of its encryption, `common_name` is that of the client's
+    /// verified certificate.
     pub fn begin(&mut self, tls: Option<TlsPeer>, common_name: Option<&str>) {
         let state = &mut self.state;
         state.tls = tls;
@@ -151,7 +150,7 @@ impl Connection {
         }
     }
 
-    /// Carries out the complete requests at the start of `bytes` and appends their replies.
+    /// Executes the complete requests at the start of `bytes` and appends their replies.
     pub fn run_requests(&mut self, bytes: &[u8], out: &mut impl ReplySink) -> ParseProgress {
         let state = &mut self.state;
         state.shared.mapping.renew(&mut state.current);
@@ -176,7 +175,7 @@ impl Connection {
         matches!(self.codec, Codec::Binary(_))
     }
 
-    /// Whether the connection acts as an account.
+    /// Whether the connection has an account.
     pub fn is_authenticated(&self) -> bool {
         self.state.context.identity.is_authenticated()
     }
@@ -210,14 +209,14 @@ impl ConnectionState {
         self.client.is_local
     }
 
-    /// Whether the reads gathered should be answered before another joins.
+    /// Whether the batch of reads should be answered before another read joins it.
     #[inline]
     fn is_gathered(&self, batch: &ReadBatch<'_>) -> bool {
         batch.len() >= self.gather
     }
 
-    /// Answers the reads gathered when there are enough of them, or others wait for their
-    /// turn; `None`: the next request follows.
+    /// Answers the batch of reads if it is large enough, or if other connections wait for their
+    /// turn; `None`: the next request is processed.
     #[inline]
     pub(crate) fn answer_gathered(
         &mut self,
@@ -233,7 +232,7 @@ impl ConnectionState {
         out.should_yield().then_some(Next::Yield)
     }
 
-    /// Answers the reads gathered; false when the connection must end.
+    /// Answers the batch of reads. Returns false if the connection must end.
     #[inline]
     pub(crate) fn answer(&mut self, batch: &mut ReadBatch<'_>, out: &mut impl ReplySink) -> bool {
         if batch.is_empty() {
@@ -251,7 +250,7 @@ impl ConnectionState {
         goes_on
     }
 
-    /// Carries out `flush_all`.
+    /// Executes `flush_all`.
     pub(crate) fn flush(&mut self, delay: i64) -> Done<()> {
         let from = match self.client.address {
             Some(address) => address.to_string(),
@@ -261,13 +260,13 @@ impl ConnectionState {
     }
 }
 
-/// Refuses a client without TLS, whose first byte this is, because TLS is required.
+/// Appends the error for a client without TLS if TLS is required; `first` is its first byte.
 pub fn tls_required(first: u8, out: &mut Vec<u8>) {
     const TEXT: &str = "this listener requires TLS";
     match Dialect::of(first) {
         Dialect::Ascii => reply::client_error(out, TEXT),
         Dialect::Binary => {
-            // The request's head may not have arrived.
+            // The header of the request may not have arrived completely.
             let head = ReplyHeader {
                 opcode: 0,
                 opaque: 0,
@@ -278,7 +277,7 @@ pub fn tls_required(first: u8, out: &mut Vec<u8>) {
     }
 }
 
-/// Answers a read that failed; false when the connection must end.
+/// Replies to a failed read. Returns false if the connection must end.
 fn refuse(style: &Style<'_>, failure: &Failure, out: &mut impl ReplySink) -> bool {
     if !matches!(failure, Failure::Gone) {
         match style {
@@ -292,9 +291,8 @@ fn refuse(style: &Style<'_>, failure: &Failure, out: &mut impl ReplySink) -> boo
     !failure.ends_session()
 }
 
-/// Answers a write, held back for what it waits for; false when the connection
-/// must end. `show` appends the answer, or nothing where none is wanted; `fail`
-/// that of a failure.
+/// Replies to a write, deferred until the write is durable. Returns false if the connection must
+/// end. `show` appends the reply, or nothing if the client wants none; `fail` appends an error.
 pub(crate) fn finish<T>(
     done: Done<T>,
     out: &mut impl ReplySink,
@@ -314,8 +312,8 @@ pub(crate) fn finish<T>(
             !failure.ends_session()
         }
     };
-    // Also where nothing is answered: what follows, the end of the connection
-    // included, tells that the command was done.
+    // Deferred even without a reply: later output, or the end of the connection, reveals that the
+    // command was executed.
     out.hold_from(start, done.position);
     goes_on
 }

@@ -1,18 +1,15 @@
-//! Values in a table of parts: containers with a `large_values_table`.
+//! Chunked values: containers with a `large_values_table`.
 //!
-//! A value that fits the value column lies there. A longer one is cut into
-//! parts, which are rows (`id`, `part`, `content`) of the table of parts; the
-//! row itself then has NULL in the value column, the parts' id in `ext_id` and
-//! the value's length in `ext_size`. This is the layout of NDB's memcached, so
-//! its tables can be used as they are.
+//! A value that fits the value column is stored there. A longer one is split into chunks, which are
+//! rows (`id`, `part`, `content`) of a second table; the row itself then has NULL in the value
+//! column, the chunks' id in `ext_id` and the value's length in `ext_size`. NDB's memcached has the
+//! same layout, so its tables can be used as they are.
 //!
 //! Invariants:
-//! 1. Parts are written and removed in the transaction of their row, by this
-//!    protocol. A row that SQL deletes leaves its parts behind, as with NDB: SQL
-//!    that deletes such rows deletes their parts.
-//! 2. A row shows its parts only when there are as many bytes of them as
-//!    `ext_size` says.
-//! 3. Parts of all rows of a request are read in one batch of ranges.
+//! 1. This protocol writes and removes chunks in the transaction of their row. SQL that deletes a
+//!    row leaves its chunks behind, as with NDB, and has to delete them itself.
+//! 2. A value is returned only if its chunks have exactly `ext_size` bytes together.
+//! 3. Chunks of all rows of a request are read in one batch of ranges.
 
 use crate::container::convert::Conversion;
 use crate::container::{Container, Stored, refused};
@@ -27,10 +24,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Place of a container's large values.
+/// The table of a container's chunked values.
 #[derive(Clone, Debug)]
 pub struct ChunkedValues {
-    /// The table of parts.
+    /// The table of chunks.
     pub(crate) table: Arc<Table>,
     /// Positions of `id`, `part` and `content` in it.
     pub(crate) id: usize,
@@ -39,9 +36,9 @@ pub struct ChunkedValues {
     /// Positions of `ext_id` and `ext_size` in the container's table.
     pub(crate) ext_id: usize,
     pub(crate) ext_size: usize,
-    /// The longest value that stays in the row, in bytes.
+    /// Maximum length of a value stored in the row, in bytes.
     pub(crate) inline: usize,
-    /// Bytes of a part.
+    /// Size of a chunk in bytes.
     pub(crate) part_size: usize,
 }
 
@@ -62,7 +59,7 @@ fn integer(table: &Table, column: usize, n: u64) -> Value {
 }
 
 impl ChunkedValues {
-    /// The parts' id and the value's length, where a row's value is elsewhere.
+    /// Returns the chunks' id and the value's length, if the row's value is chunked.
     pub fn of(&self, row: &RowRef<'_>) -> Option<(u64, u64)> {
         Some((
             number(row.get(self.ext_id))?,
@@ -75,7 +72,7 @@ impl ChunkedValues {
         KeyRange::prefix(self.table.key_prefix(0, &[id.as_ref()]))
     }
 
-    /// Rows of parts, by key, of all ids.
+    /// Reads the chunks of these ids, with their keys.
     fn parts(&self, txn: &mut Txn, ids: &[u64], read: Read) -> Result<Vec<(Vec<u8>, RowBuf)>> {
         let mut ids = ids.to_vec();
         ids.sort_unstable();
@@ -95,7 +92,7 @@ impl ChunkedValues {
         Ok(found)
     }
 
-    /// Deletes the parts of a value.
+    /// Deletes the chunks of a value.
     ///
     /// # Errors
     /// Those of deleting rows.
@@ -111,7 +108,7 @@ impl ChunkedValues {
         Ok(())
     }
 
-    /// Puts a value into a row: into its column, or into parts under a new id.
+    /// Stores a value in a row: in its column, or as chunks with a new id.
     ///
     /// # Errors
     /// Those of inserting rows.
@@ -171,7 +168,7 @@ impl ChunkedValues {
     }
 }
 
-/// The values of rows that have theirs elsewhere, by position.
+/// Reads the chunked values among `rows`, by position.
 ///
 /// # Errors
 /// Those of reading.
@@ -209,10 +206,10 @@ pub(crate) fn values<'r>(
     Ok(wanted.iter().map(value).collect())
 }
 
-/// The value of one locked row, where it lies elsewhere.
+/// Reads the value of one locked row, if it is chunked.
 ///
 /// # Errors
-/// [`Error::Corrupt`] where parts are missing; those of reading.
+/// [`Error::Corrupt`] if chunks are missing; errors of reading.
 pub(crate) fn value(
     container: &Container,
     txn: &mut Txn,
@@ -231,7 +228,7 @@ pub(crate) fn value(
     }
 }
 
-/// The text of a locked row's value, wherever it lies.
+/// Returns the value of a locked row as text, chunked or not.
 ///
 /// # Errors
 /// As [`value`].
@@ -247,9 +244,8 @@ pub(crate) fn text<'a>(
     })
 }
 
-/// Puts a storage command's parts into a row, as [`Container::apply`] does; a
-/// value that is too long for its column goes to the table of parts, and the
-/// parts of the value before go.
+/// Stores the values of a storage command in a row, as [`Container::apply`] does. A value that is
+/// too long for its column is stored as chunks, and the chunks of the old value are deleted.
 ///
 /// # Errors
 /// A value does not fit; those of writing rows.
@@ -272,7 +268,7 @@ pub(crate) fn apply(
     large.put(txn, &container.table, row, *column, value)
 }
 
-/// Deletes rows of a container with all parts of their values.
+/// Deletes rows of a container with all chunks of their values.
 ///
 /// # Errors
 /// Those of deleting rows.

@@ -1,13 +1,11 @@
 //! Conversion of text to column values and back.
 //!
-//! A memcached client knows bytes only. What it stores goes through the same
-//! conversion as an SQL INSERT in strict mode: a value that does not fit is
-//! refused with MySQL's text. Two things that INSERT passes over are refused
-//! as well, because a client would not get back what it stored: text that loses
-//! its last spaces to the column's length, and a key that has to be changed to
-//! be a value of its column (`u:1.4` is not `u:1`). Numbers within values are
-//! rounded to the column's digits as MySQL rounds them. The time zone is UTC,
-//! both ways.
+//! Clients send bytes. A stored value is converted as by an SQL INSERT in strict mode: a value that
+//! does not fit is refused with MySQL's message. Two conversions that INSERT accepts are refused as
+//! well, because the client would not read what it stored: text that would lose trailing spaces to
+//! the column's length, and a key that has to be changed to be valid for its column (`u:1.4` is not
+//! `u:1`). Numbers within values are rounded to the column's digits as in MySQL. The time zone is
+//! UTC in both directions.
 
 use porpoise_base::clock::Clock;
 use porpoise_rows::catalog::{Column, ColumnDefault, Table};
@@ -16,7 +14,7 @@ use porpoise_types::{
     CastCx, DateTime, SqlMode, TimeZone, TypeError, Value, ValueRef, Warning, store,
 };
 
-/// The mode of conversions: MySQL's default one.
+/// SQL mode of conversions: MySQL's default.
 const MODE: SqlMode = SqlMode::STRICT_TRANS_TABLES
     .union(SqlMode::NO_ZERO_IN_DATE)
     .union(SqlMode::NO_ZERO_DATE)
@@ -36,19 +34,19 @@ pub struct Conversion {
 }
 
 impl Conversion {
-    /// Conversions at the present time.
+    /// Creates conversions at the current time.
     pub fn new(clock: &dyn Clock) -> Conversion {
         Conversion {
             now: clock.unix_micros(),
         }
     }
 
-    /// Conversions of keys, which do not depend on the time.
+    /// Creates conversions of keys, which do not depend on the time.
     pub fn timeless() -> Conversion {
         Conversion { now: 0 }
     }
 
-    /// Seconds since 1970 UTC.
+    /// Returns the time in seconds since 1970 UTC.
     pub fn unix_seconds(&self) -> i64 {
         self.now.div_euclid(1_000_000)
     }
@@ -62,16 +60,16 @@ impl Conversion {
         DateTime::from_unix_micros(self.now)
     }
 
-    /// The time as a value without fractions of the second.
+    /// Returns the time as a value without fractional seconds.
     pub fn now_value(&self) -> Value {
         let now = self.now().and_then(|n| n.round(0, true));
         now.map_or(Value::Null, Value::DateTime)
     }
 
-    /// The storage value of the column at `position`, which exists.
+    /// Converts to the stored value of the column at `position`, which exists.
     ///
     /// # Errors
-    /// [`Error::Type`] where the value does not fit, or would lose text.
+    /// [`Error::Type`] if the value does not fit, or would lose text.
     pub fn store(&mut self, table: &Table, position: usize, value: ValueRef<'_>) -> Result<Value> {
         let Some(column) = table.columns.get(position) else {
             return Err(Error::DefinitionChanged);
@@ -87,11 +85,11 @@ impl Conversion {
         Ok(stored)
     }
 
-    /// The storage value of a key column for a part of a client's key.
+    /// Converts a part of a client's key to the stored value of a key column.
     ///
     /// # Errors
-    /// [`Error::Type`] where the part is no value of the column as it stands: it
-    /// must not name the row of another key.
+    /// [`Error::Type`] if the conversion would change the part: it must not find the row of another
+    /// key.
     pub fn key(&self, column: &Column, piece: &[u8]) -> Result<Value> {
         let digits = piece.strip_prefix(b"-").or(piece.strip_prefix(b"+"));
         let digits = digits.unwrap_or(piece);
@@ -108,7 +106,7 @@ impl Conversion {
         }
     }
 
-    /// The value that INSERT stores, and its last warning.
+    /// Returns the value that INSERT would store, and its last warning.
     fn convert(&self, column: &Column, value: ValueRef<'_>) -> Result<(Value, Option<Warning>)> {
         let mut last = None;
         let mut cx = CastCx {
@@ -122,11 +120,11 @@ impl Conversion {
         Ok((stored, last))
     }
 
-    /// A row of the table's defaults; columns without one are NULL.
+    /// Returns a row of the table's defaults; columns without one are NULL.
     pub fn defaults(&self, table: &Table) -> Vec<Value> {
         let default = |column: &Column| match &column.default {
             _ if column.generated.is_some() => Value::Null,
-            // Expressions are filled in when the row is whole.
+            // Expressions are evaluated when the row is complete.
             ColumnDefault::None | ColumnDefault::Null | ColumnDefault::Expr(_) => Value::Null,
             ColumnDefault::Literal(value) => value.clone(),
             ColumnDefault::Now => self
@@ -138,8 +136,7 @@ impl Conversion {
     }
 }
 
-/// Whether a column keeps these bytes just as they are: the case of most
-/// values of this listener.
+/// Fast path: whether a column stores these bytes unchanged.
 fn takes_bytes(column: &Column, value: ValueRef<'_>) -> bool {
     use porpoise_types::Kind;
     let ValueRef::Bytes(bytes) = value else {

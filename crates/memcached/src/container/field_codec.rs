@@ -1,26 +1,23 @@
-//! Codec of several columns in one key or one value.
+//! Codec that joins several columns in one key or value.
 //!
-//! The parts follow each other with a separator between them, a TAB unless
-//! `ndbmemcache.container_options` says otherwise. Two more options make the
-//! form exact:
+//! Parts are joined with a separator, a TAB unless `ndbmemcache.container_options` sets another.
+//! Two more options make the encoding lossless:
 //!
-//! * `escape`, one byte: it stands before every separator and every escape
-//!   byte that belongs to a part; what follows it is taken as it is.
-//! * `null_token`: a part that is just this text is NULL. A part whose text
-//!   happens to be equal is written with an escape before it. With a token ''
-//!   and NULL are different in every column.
+//! * `escape`, one byte: it precedes every separator and every escape byte inside a part; the byte
+//!   after it is taken literally.
+//! * `null_token`: a part equal to this text is NULL. A part whose text happens to be equal is
+//!   written with an escape before it. With a token, '' and NULL are different in every column.
 //!
 //! Invariants:
-//! 1. With both options, splitting what was joined gives the same parts.
-//! 2. Without options the form is that of NDB's memcached: TABs, NULL reads as
-//!    nothing.
+//! 1. With both options, splitting is the inverse of joining.
+//! 2. Without options the format is that of NDB's memcached: TABs, and NULL is an empty part.
 
 use std::borrow::Cow;
 
 /// Joins and splits parts; see the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldCodec {
-    /// Between two parts; never empty.
+    /// Separator of two parts; never empty.
     separator: Box<[u8]>,
     escape: Option<u8>,
     null_token: Option<Box<[u8]>>,
@@ -46,7 +43,7 @@ pub enum Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// The text; nothing for NULL.
+    /// Returns the text; empty for NULL.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Piece::Null => &[],
@@ -56,10 +53,10 @@ impl Piece<'_> {
 }
 
 impl FieldCodec {
-    /// A form with these options.
+    /// Creates a codec with these options.
     ///
     /// # Errors
-    /// They contradict each other; in words.
+    /// The options contradict each other; the error is a message.
     pub fn new(
         separator: Option<&[u8]>,
         escape: Option<&[u8]>,
@@ -86,24 +83,23 @@ impl FieldCodec {
         })
     }
 
-    /// Whether NULL has a text of its own.
+    /// Whether NULL is distinguishable from text.
     pub fn tells_null(&self) -> bool {
         self.null_token.is_some()
     }
 
-    /// Whether a single part stands as it is: there is nothing to escape and
-    /// no token.
+    /// Whether a single part is encoded unchanged: no escape and no token.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.null_token.is_none() && self.escape.is_none()
     }
 
-    /// The separator.
+    /// Returns the separator.
     pub fn separator(&self) -> &[u8] {
         &self.separator
     }
 
-    /// Splits into parts.
+    /// Splits a text into parts.
     pub fn split<'a>(&'a self, text: &'a [u8]) -> Pieces<'a> {
         Pieces {
             form: self,
@@ -111,7 +107,7 @@ impl FieldCodec {
         }
     }
 
-    /// A text that is one part.
+    /// Decodes a text that is one part.
     pub fn single<'a>(&self, text: &'a [u8]) -> Piece<'a> {
         self.part(text, self.escape.is_some_and(|e| text.contains(&e)))
     }
@@ -127,7 +123,7 @@ impl FieldCodec {
         let mut bytes = raw.iter();
         while let Some(byte) = bytes.next() {
             if *byte == escape {
-                // A last escape byte stands for itself.
+                // An escape byte at the end is taken literally.
                 text.push(bytes.next().copied().unwrap_or(escape));
             } else {
                 text.push(*byte);
@@ -141,7 +137,7 @@ impl FieldCodec {
         out.extend_from_slice(&self.separator);
     }
 
-    /// Makes a part of what was appended from `start` on.
+    /// Escapes the bytes appended from `start` on, or replaces them by the token, to form a part.
     pub fn finish_part(&self, start: usize, is_null: bool, out: &mut Vec<u8>) {
         if is_null {
             out.truncate(start);
@@ -174,7 +170,7 @@ impl FieldCodec {
     }
 }
 
-/// The parts of a text.
+/// Iterator over the parts of a text.
 #[derive(Clone, Debug)]
 pub struct Pieces<'a> {
     form: &'a FieldCodec,

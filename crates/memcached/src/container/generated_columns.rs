@@ -1,9 +1,8 @@
-//! Values that a container puts into a row that is about to be written, generated columns included.
+//! Builds the values of a container's new or changed rows, generated columns included.
 //!
-//! Generated columns may be among its columns. What a client says of them is
-//! passed over, so that a value that was read can be stored again; a value of
-//! nothing else is refused. A generated key column must come to the key that
-//! was asked for.
+//! A container's columns may be generated. A client's value for a generated column is ignored, so
+//! that a value that was read can be stored again; a value of generated columns only is refused. A
+//! generated key column must yield the key of the request.
 
 use crate::container::convert::Conversion;
 use crate::container::field_codec::Piece;
@@ -14,7 +13,7 @@ use porpoise_rows::{Error, Result, Txn};
 use porpoise_types::{ColumnType, DateTime, Value, ValueRef, encode_key};
 
 impl Container {
-    /// A new row for a client's key: defaults but for the key.
+    /// Returns a new row for a client's key, with defaults in all other columns.
     ///
     /// # Errors
     /// A column would have no value (1364); as [`Container::append_key`].
@@ -56,11 +55,11 @@ impl Container {
         Ok(())
     }
 
-    /// Which columns of a new row a client gave by this value, or a default
-    /// already has: the others take their expressions' values.
+    /// Returns which columns of a new row have a value, given by the client or by a default; the
+    /// others get the values of their expressions.
     ///
     /// # Errors
-    /// The value is no object where it should be one.
+    /// The value is not a JSON object where one is required.
     pub(crate) fn given(&self, row: &[Value], value: &[u8]) -> Result<Vec<bool>> {
         let members: Vec<usize> = match self.format {
             ValueFormat::Text => self.values.clone(),
@@ -80,11 +79,11 @@ impl Container {
         column.is_some_and(|c| c.generated.is_some())
     }
 
-    /// A row about to be written is under the key that was asked for: where a
-    /// key column is generated, the other columns decide.
+    /// Checks that a row about to be written has the key of the request: if a key column is
+    /// generated, it depends on other columns.
     ///
     /// # Errors
-    /// It would be under another key; what computing it fails with.
+    /// The row would have another key; errors of evaluating expressions.
     pub(crate) fn check_key(&self, txn: &Txn, row: &[Value]) -> Result<()> {
         if !self.key.iter().any(|part| self.is_generated(part.column)) {
             return Ok(());
@@ -99,7 +98,7 @@ impl Container {
         Ok(())
     }
 
-    /// Puts a row's version into its column, where the container has one.
+    /// Stores a row's version in the `cas_column`, if the container has one.
     pub(crate) fn apply_version(&self, row: &mut [Value], version: u64) {
         let Some(position) = self.cas else {
             return;
@@ -167,7 +166,7 @@ impl Container {
             };
             let value = match pieces.next() {
                 None | Some(Piece::Null) => ValueRef::Null,
-                // Without a token for it, nothing is NULL for a number.
+                // Without a null token, an empty part of a column without text is NULL.
                 Some(Piece::Text(text)) if text.is_empty() && self.empty_is_null(&column.ty) => {
                     ValueRef::Null
                 }
@@ -228,7 +227,7 @@ impl Container {
                 put(row, position, stored);
             }
         }
-        // Of an existing row it has a value.
+        // In an existing row it has a value.
         let lacks = |p: &&usize| {
             let open =
                 |c: &Column| !c.nullable && !c.auto_increment && c.default == ColumnDefault::None;
@@ -247,7 +246,7 @@ impl Container {
         self.key.iter().any(|part| part.column == position)
     }
 
-    /// A key column in an object must have the key's value.
+    /// Checks that a key column in a JSON object has the key's value.
     fn check_same(&self, row: &[Value], position: usize, stored: &Value) -> Result<()> {
         let Some(column) = self.table.columns.get(position) else {
             return Err(Error::DefinitionChanged);
@@ -267,11 +266,11 @@ impl Container {
         )))
     }
 
-    /// Sets the moment of expiry (seconds since 1970, 0: never), where the
-    /// container has a column for it; true if it has.
+    /// Sets the expiry time (seconds since 1970, 0: never) if the container has a column for it.
+    /// Returns true if it has.
     ///
     /// # Errors
-    /// The moment does not fit the column.
+    /// The time does not fit the column.
     pub fn apply_expiry(
         &self,
         row: &mut [Value],
@@ -293,8 +292,8 @@ impl Container {
         Ok(true)
     }
 
-    /// Puts a new number into the increment column, and its text into the
-    /// value column where that holds one.
+    /// Stores a new number in the increment column, and its text in the value column if that
+    /// contains one.
     ///
     /// # Errors
     /// The number does not fit.

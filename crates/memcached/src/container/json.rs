@@ -1,10 +1,9 @@
 //! Rows as JSON objects: containers whose `value_format` is `json`.
 //!
-//! A member is a column's name. Reading gives every column of the container;
-//! storing takes any of them: a column that is not a member keeps its value in
-//! a row that exists and gets its default in a new one. What is no column, and
-//! what is named twice, is refused. Key columns may be members: of a row that
-//! is stored they must have the key's value.
+//! A member is named after its column. Reading returns every column of the container. Storing
+//! accepts any subset: an omitted column keeps its value in an existing row and gets its default in
+//! a new one. Unknown and duplicate names are refused. Key columns may be members; they must have
+//! the key's value.
 //!
 //! | column | reads as | takes |
 //! |---|---|---|
@@ -16,11 +15,10 @@
 //! | NULL | null | null |
 //!
 //! Invariants:
-//! 1. What is read can be stored again and changes nothing.
+//! 1. Storing an object that was read changes nothing.
 //! 2. Values go through the conversions of [`crate::container::convert`]: too long, out
 //!    of range or malformed is refused, never cut.
-//! 3. Members are passed over without recursion; a JSON column takes at most
-//!    128 levels.
+//! 3. Members are skipped without recursion; a JSON column accepts at most 128 levels.
 
 use crate::container::refused;
 use porpoise_base::base64;
@@ -30,7 +28,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// Before bytes that are no UTF-8.
+/// Prefix of bytes that are not UTF-8, encoded in base64.
 const BASE64: &str = "base64:";
 
 /// A member of an object: its name and its text.
@@ -60,10 +58,10 @@ impl<'de> Visitor<'de> for Members {
 #[derive(serde::Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The members of an object, in order.
+/// Parses the members of an object, in order.
 ///
 /// # Errors
-/// The text is no JSON object; which says why.
+/// The text is not a JSON object; the error names the mistake.
 pub fn members(text: &[u8]) -> Result<Vec<Member<'_>>> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let read = reader.deserialize_map(Members).and_then(|members| {
@@ -73,11 +71,10 @@ pub fn members(text: &[u8]) -> Result<Vec<Member<'_>>> {
     read.map_err(|e| refused(format!("The value is not a JSON object of columns: {e}")))
 }
 
-/// What a member's text is for its column, before it is converted to the
-/// column's type.
+/// Returns a member's value for its column, before the conversion to the column's type.
 ///
 /// # Errors
-/// A value of a kind that the column does not take.
+/// The column does not accept values of this kind.
 pub fn part(column: &str, ty: &ColumnType, value: &RawValue) -> Result<Value> {
     let text = value.get();
     if text == "null" {
@@ -114,7 +111,7 @@ pub fn part(column: &str, ty: &ColumnType, value: &RawValue) -> Result<Value> {
     }
 }
 
-/// Appends the object of a row's columns.
+/// Appends a row's columns as a JSON object.
 pub fn append(row: &RowRef<'_>, columns: &[usize], out: &mut Vec<u8>) {
     let table = row.table();
     out.push(b'{');
@@ -181,7 +178,7 @@ fn append_text(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
 fn append_string(text: &str, out: &mut Vec<u8>) {
     let start = out.len();
     if serde_json::to_writer(&mut *out, text).is_err() {
-        // Writing a string into memory does not fail.
+        // Unreachable: writing a string to memory does not fail.
         out.truncate(start);
         out.extend_from_slice(b"\"\"");
     }

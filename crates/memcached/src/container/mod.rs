@@ -1,27 +1,25 @@
-//! A table as memcached sees it: which columns are key, value, flags, and what
-//! becomes of a row when it is read and written.
+//! A container: maps the columns of a table to key, value, flags and expiry time, and converts rows
+//! to items and back.
 //!
 //! * Several key columns: the key behind the prefix is split at TABs, in the
 //!   order of `key_columns`; together they are the table's primary key, or one
 //!   of its unique keys.
-//! * Several value columns: joined by TABs when read and split when written.
-//!   NULL reads as nothing; nothing is NULL again in a column that holds no
-//!   text, and the empty string in one that does. Missing parts are NULL.
-//!   Options give another separator, an escape byte and a token for NULL (see
-//!   [`field_codec`]), or make the value a JSON object (see [`json`]).
-//! * An increment column holds the value's number: storing a text that is a
-//!   number puts it there, too, any other text puts NULL; `incr` and `decr`
-//!   change both. A row whose value columns are all NULL, or that has none,
-//!   reads as its number.
+//! * Several value columns: joined by TABs when read and split when written. NULL is read as an
+//!   empty part; an empty part is written as NULL, but as the empty string in a string column.
+//!   Missing parts are NULL. Options set another separator, an escape byte and a token for NULL
+//!   (see [`field_codec`]), or make the value a JSON object (see [`json`]).
+//! * An increment column has the value's number: storing a value that is a number also stores it
+//!   there, any other value stores NULL there; `incr` and `decr` change both. A row whose value
+//!   columns are all NULL, or that has none, is read as its number.
 //! * `flags` is a constant, or a column that keeps the client's flags.
 //! * A `cas_column` of 64 bits is filled with the row's version.
 //! * An `expire_time_column` holds seconds since 1970 (0 or NULL: never), or is
 //!   a TIMESTAMP or DATETIME in UTC (NULL: never).
 //!
 //! Invariants:
-//! 1. Columns that are not named here keep their values in rows that exist
-//!    and get their defaults in new ones.
-//! 2. No column is named twice, so no part of a write undoes another.
+//! 1. Columns outside the container keep their values in existing rows and get their defaults in
+//!    new ones.
+//! 2. No column has two roles, so no part of a write overwrites another.
 
 pub(crate) mod chunked_values;
 pub mod convert;
@@ -38,16 +36,16 @@ use porpoise_types::{Kind, Value, ValueRef, encode_key, write_text};
 use porpoise_wire::memcached::command::Item;
 use std::sync::Arc;
 
-/// Place of the client's flags.
+/// Source of the client's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flags {
-    /// The same for every row.
+    /// The same flags for every row.
     Constant(u32),
-    /// In a column.
+    /// Position of the column that stores them.
     Column(usize),
 }
 
-/// Format of the time of expiry in its column.
+/// Format of the expiry time in its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpiryForm {
     /// Seconds since 1970.
@@ -59,9 +57,9 @@ pub enum ExpiryForm {
 /// Format of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueFormat {
-    /// The columns' texts.
+    /// The columns as text.
     Text,
-    /// A JSON object of the columns.
+    /// A JSON object with the columns as members.
     Json,
 }
 
@@ -70,7 +68,7 @@ pub enum ValueFormat {
 pub(crate) struct KeyPart {
     /// Position of the column.
     pub(crate) column: usize,
-    /// Which part of the client's key it is.
+    /// Position of the part in the client's key.
     pub(crate) piece: usize,
     pub(crate) desc: bool,
 }
@@ -82,10 +80,9 @@ pub struct Container {
     pub name: String,
     /// The table.
     pub table: Arc<Table>,
-    /// The index that the key columns are: 0 is the primary key, others are
-    /// unique.
+    /// Number of the index of the key columns: 0 is the primary key, others are unique indexes.
     pub(crate) index: usize,
-    /// The index' parts in order.
+    /// The parts of that index, in its order.
     pub(crate) key: Vec<KeyPart>,
     /// Codec of several key columns in one key.
     pub(crate) key_form: FieldCodec,
@@ -98,28 +95,28 @@ pub struct Container {
     pub(crate) increment: Option<usize>,
     pub(crate) cas: Option<usize>,
     pub(crate) expiry: Option<(usize, ExpiryForm)>,
-    /// The tables that a write may read or change.
+    /// Tables that a write may read or change.
     pub(crate) write_set: Vec<TableId>,
-    /// Place of values that the value column is too short for.
+    /// Table for values that are too long for the value column.
     pub(crate) large: Option<ChunkedValues>,
-    /// A column that new rows would lack a value for.
+    /// A column for which new rows would have no value.
     pub(crate) lacking: Option<String>,
 }
 
-/// Content that a storage command writes.
+/// Values that a storage command writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored<'a> {
     /// The value.
     pub value: &'a [u8],
-    /// The client's flags; `None` leaves them.
+    /// The client's flags; `None`: unchanged.
     pub flags: Option<u32>,
-    /// The moment of expiry in seconds since 1970, 0: never; `None` leaves it.
+    /// Expiry time in seconds since 1970, 0: never; `None`: unchanged.
     pub expires: Option<i64>,
 }
 
-/// The moment a row expires, from what a client sends (protocol.txt): 0 never,
-/// negative at once, up to 30 days from now, beyond since 1970. 0 or seconds
-/// since 1970.
+/// Converts a client's expiry time (protocol.txt) to seconds since 1970, or 0 for never: 0 is
+/// never, negative values have expired already, values up to 30 days are relative to now, larger
+/// ones are seconds since 1970.
 pub fn moment(exptime: i64, now: i64) -> i64 {
     const MONTH: i64 = 30 * 24 * 3600;
     match exptime {
@@ -130,8 +127,7 @@ pub fn moment(exptime: i64, now: i64) -> i64 {
     }
 }
 
-/// A decimal number of 64 bits as memcached reads one: white space around it
-/// is passed over.
+/// Parses a 64-bit decimal number as memcached does, ignoring white space around it.
 pub fn number(text: &[u8]) -> Option<u64> {
     let digits = text.trim_ascii();
     let digits = digits.strip_prefix(b"+").unwrap_or(digits);
@@ -152,22 +148,21 @@ impl KeyPart {
 }
 
 impl Container {
-    /// The index that keys are of: 0 is the primary key.
+    /// Returns the number of the key's index: 0 is the primary key.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Place of large values, if the container has a table of them.
+    /// Returns the table of chunked values, if the container has one.
     #[inline]
     pub fn large(&self) -> Option<&ChunkedValues> {
         self.large.as_ref()
     }
 
-    /// Appends the bytes of the container's index for a client's key (without
-    /// prefix).
+    /// Encodes a client's key (without prefix) as a key of the container's index, and appends it.
     ///
     /// # Errors
-    /// The key is no value of the key columns: no row can have it.
+    /// The key is not valid for the key columns: no row can have it.
     pub fn append_key(
         &self,
         key: &[u8],
@@ -185,7 +180,7 @@ impl Container {
         Ok(())
     }
 
-    /// Appends the key that a client would ask for a row with, without prefix.
+    /// Appends the client key of a row, without prefix.
     pub(crate) fn append_key_text(&self, row: &RowRef<'_>, out: &mut Vec<u8>) {
         for n in 0..self.key.len() {
             if n > 0 {
@@ -199,7 +194,7 @@ impl Container {
         }
     }
 
-    /// The parts of a key, in the order of the index.
+    /// Splits a key into its parts, in the order of the index.
     pub(crate) fn pieces<'a>(&'a self, key: &'a [u8]) -> Result<Vec<(&'a KeyPart, Piece<'a>)>> {
         let pieces: Vec<Piece<'a>> = if self.key.len() == 1 {
             vec![self.key_form.single(key)]
@@ -245,17 +240,16 @@ impl Container {
         Ok(())
     }
 
-    /// The columns that a storage command is sure to set.
+    /// Returns the columns that every storage command sets.
     pub fn replaced(&self) -> &[usize] {
         match self.format {
             ValueFormat::Text => &self.values,
-            // An object may leave some out.
+            // A JSON object may omit some.
             ValueFormat::Json => &[],
         }
     }
 
-    /// Whether the value is the text of one string column, where a number
-    /// keeps its length.
+    /// Whether the value is one string column, in which a number with fewer digits is padded.
     pub fn holds_text(&self) -> bool {
         let ([only], ValueFormat::Text) = (self.values.as_slice(), self.format) else {
             return false;
@@ -266,14 +260,14 @@ impl Container {
             .is_some_and(|c| c.ty.is_string())
     }
 
-    /// Positions of the columns that commands read or give values to.
+    /// Returns the positions of the columns that commands read or set.
     pub(crate) fn used_columns(&self) -> Vec<usize> {
         let mut used: Vec<usize> = self.key.iter().map(|part| part.column).collect();
         used.extend(self.changed_columns());
         used
     }
 
-    /// Positions of the columns that commands change in rows that exist.
+    /// Returns the positions of the columns that commands change in existing rows.
     pub(crate) fn changed_columns(&self) -> Vec<usize> {
         let mut changed = self.values.clone();
         if let Flags::Column(at) = self.flags {
@@ -309,7 +303,7 @@ impl Container {
         moment <= now()
     }
 
-    /// The row's flags.
+    /// Returns the row's flags.
     #[inline]
     pub fn flags_of(&self, row: &RowRef<'_>) -> u32 {
         match self.flags {
@@ -322,8 +316,7 @@ impl Container {
         }
     }
 
-    /// The row's value as the client sees it: where it lies, or put together
-    /// in `scratch`.
+    /// Returns the row's value as the client sees it: borrowed from the row, or built in `scratch`.
     #[inline]
     pub fn value_of<'a>(&self, row: &RowRef<'a>, scratch: &'a mut Vec<u8>) -> &'a [u8] {
         if let ([only], ValueFormat::Text) = (self.values.as_slice(), self.format)
@@ -363,7 +356,7 @@ impl Container {
         }
     }
 
-    /// Appends a column's text; true when it is NULL.
+    /// Appends a column's text. Returns true if it is NULL.
     fn append_column(&self, row: &RowRef<'_>, position: usize, out: &mut Vec<u8>) -> bool {
         let value = row.get(position);
         if let Some(column) = self.table.columns.get(position) {
@@ -388,12 +381,12 @@ impl Container {
         )))
     }
 
-    /// Whether `incr` acts on a column of its own.
+    /// Whether `incr` changes an increment column.
     pub fn counts_in_column(&self) -> bool {
         self.increment.is_some()
     }
 
-    /// The number of a row's increment column; `None` where that is NULL.
+    /// Returns the number in a row's increment column; `None` if it is NULL.
     pub fn counter_of(&self, row: &RowRef<'_>) -> Option<u64> {
         match row.get(self.increment?) {
             ValueRef::UInt(n) => Some(n),
@@ -403,8 +396,7 @@ impl Container {
     }
 }
 
-/// The name of a column of `table` that has no default, may not be NULL and is
-/// not among `given`.
+/// Returns the name of a column of `table` that has no default, is NOT NULL and is not in `given`.
 pub(crate) fn lacking(table: &Table, given: &[usize]) -> Option<String> {
     let lacks = |(n, c): (usize, &porpoise_rows::catalog::Column)| {
         let open = !c.nullable
@@ -416,8 +408,7 @@ pub(crate) fn lacking(table: &Table, given: &[usize]) -> Option<String> {
     table.columns.iter().enumerate().find_map(lacks)
 }
 
-/// A row's values, owned; those of `replaced` columns, which are about to be
-/// set, are NULL and need no copy.
+/// Copies a row's values. Columns in `replaced`, which are about to be set, are NULL instead.
 pub fn owned(table: &Table, row: &RowRef<'_>, replaced: &[usize]) -> Vec<Value> {
     let copy = |n: usize| {
         if replaced.contains(&n) {
@@ -430,7 +421,7 @@ pub fn owned(table: &Table, row: &RowRef<'_>, replaced: &[usize]) -> Vec<Value> 
 }
 
 impl Container {
-    /// Time of a row's expiry, in seconds since 1970; 0: never.
+    /// Returns a row's expiry time in seconds since 1970; 0: never.
     pub fn expires_of(&self, row: &RowRef<'_>) -> i64 {
         let Some((position, form)) = self.expiry else {
             return 0;
@@ -438,7 +429,7 @@ impl Container {
         match (form, row.get(position)) {
             (ExpiryForm::Seconds, ValueRef::Int(s)) => s,
             (ExpiryForm::Seconds, ValueRef::UInt(s)) => i64::try_from(s).unwrap_or(i64::MAX),
-            // A part of a second counts whole: the row is there until its end.
+            // Rounds up: the row has not expired before the end of the fractional second.
             (ExpiryForm::Time, ValueRef::DateTime(t)) => t
                 .to_unix_micros()
                 .saturating_add(999_999)
@@ -447,8 +438,7 @@ impl Container {
         }
     }
 
-    /// A row as an item; its value lies in the row, or is put together in
-    /// `scratch`.
+    /// Returns a row as an item, whose value is borrowed from the row or built in `scratch`.
     #[inline]
     pub fn item_of<'a>(&self, row: &RowRef<'a>, scratch: &'a mut Vec<u8>) -> Item<'a> {
         Item {

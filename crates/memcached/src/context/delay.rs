@@ -1,9 +1,8 @@
-//! `flush_all` with a delay: one moment for the whole protocol, at which what is
-//! there then goes.
+//! Delayed `flush_all`: at most one is scheduled; it deletes the items that exist when it runs.
 //!
-//! A later `flush_all` takes the place of one that is still to come, as in
-//! memcached. A restart forgets it. One thread waits, made when it is first
-//! needed; it holds nothing of the listener while it waits, and ends with it.
+//! A later `flush_all` replaces the scheduled one, as in memcached. A restart discards it. One
+//! thread waits, created when first needed; it does not keep the listener alive while it waits, and
+//! ends with it.
 
 use super::Failure;
 use crate::context::ListenerState;
@@ -13,11 +12,11 @@ use porpoise_base::threads::{self, Role};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Longest wait before the clock is looked at again.
+/// Longest wait before the clock is read again.
 const NAP: Duration = Duration::from_secs(60);
 
-/// The client that asked: its address for the log, and its account, whose privileges are
-/// checked once more when the time has come.
+/// The client that requested it: its address for the log, and its account, whose privileges are
+/// checked again at execution.
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) from: String,
@@ -51,10 +50,10 @@ impl Delayed {
         self.timer.due.lock().at = None;
     }
 
-    /// Everything goes at `at`, in seconds since 1970, by `flush` with the same client.
+    /// Schedules `flush` with this client at `at`, in seconds since 1970.
     ///
     /// # Errors
-    /// No thread can be made.
+    /// No thread can be created.
     pub(crate) fn set(
         &self,
         shared: &Arc<ListenerState>,
@@ -111,8 +110,8 @@ fn wait(timer: &Timer, shared: &Weak<ListenerState>, flush: fn(Arc<ListenerState
                 timer.changed.wait(&mut due);
             }
         };
-        // The last hold on the listener may end here, and with it the timer: its
-        // lock must not be held.
+        // This may drop the last reference to the listener, and with it the timer, whose lock must
+        // not be locked then.
         match look(shared, at, caller) {
             Todo::Nothing => return,
             Todo::Later(nap) => {

@@ -2,19 +2,17 @@
 //! a write, the snapshot of reads.
 //!
 //! Invariants:
-//! 1. A write is one autocommit transaction, run again from its start on a
-//!    conflict or deadlock, at most [`TRIES`] times (transactions.md, rule 2):
-//!    nothing of it was answered.
-//! 2. A write holds the metadata locks of its table, closed over foreign keys,
-//!    from before it looks at the definition to its end (rule 41). Reads hold
-//!    none: a definition that changed under them is noticed, and they begin
-//!    again.
+//! 1. A write is one autocommit transaction. After a conflict or deadlock it is run again from its
+//!    start, at most [`TRIES`] times in all (transactions.md, rule 2), because no part of it has
+//!    been answered.
+//! 2. A write holds the metadata locks of its table and of tables connected by foreign keys from
+//!    before it reads the definition to its end (rule 41). Reads hold none: they detect a changed
+//!    definition and restart.
 //! 3. Consecutive reads of one batch of requests share a snapshot; it ends
 //!    with the batch, and with every write of the connection.
-//! 4. Every reply is held back for the newest commit that was seen for it.
-//! 5. A connection sees its own writes although they are not durable yet: a
-//!    single key is then read at its newest state, several keys after the log
-//!    has caught up.
+//! 4. Every reply is deferred until the newest commit seen for it is durable.
+//! 5. A connection sees its own writes although they are not durable yet: a single key is then a
+//!    current read, several keys are read after those writes have become durable.
 
 pub(crate) mod delay;
 pub(crate) mod identity;
@@ -39,21 +37,21 @@ use porpoise_rows::{BeginOptions, Error, Txn};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Runs of a write before its conflict is reported.
+/// Attempts at a write before its conflict is reported.
 const TRIES: usize = 16;
 
 /// Failure of a command.
 #[derive(Clone, Debug)]
 pub enum Failure {
-    /// By the configuration, or the command's own rules.
+    /// Refused by the configuration, or by the command's own rules.
     Refused(String),
     /// The account lacks a privilege.
     Denied(String),
-    /// The key is no value of the key columns: no such row can exist.
+    /// The key is not valid for the key columns: no such row can exist.
     NoSuchKey(Error),
-    /// By the rows.
+    /// Error of the row layer.
     Rows(Error),
-    /// The client is gone, or part of the answer is and cannot be taken back.
+    /// The client has disconnected, or a part of the reply was sent and cannot be discarded.
     Gone,
 }
 
@@ -94,7 +92,7 @@ pub struct Done<T> {
 
 /// One attempt at a write.
 pub enum Attempt<T> {
-    /// It is final.
+    /// The outcome is final.
     Done(Done<T>),
     /// The mapping is older than the definitions.
     Stale,
@@ -109,7 +107,7 @@ impl<T> Attempt<T> {
         })
     }
 
-    /// Rolls back with an outcome.
+    /// Rolls back and returns an outcome.
     pub(crate) fn given_up(txn: Txn, outcome: T) -> Attempt<T> {
         let position = txn.seen();
         txn.rollback();
@@ -119,7 +117,7 @@ impl<T> Attempt<T> {
         })
     }
 
-    /// Commits, or rolls back where the outcome is a failure.
+    /// Commits, or rolls back if the outcome is a failure.
     pub(crate) fn end(txn: Txn, outcome: Result<T, Failure>) -> Attempt<T> {
         let outcome = match outcome {
             Ok(outcome) => outcome,
@@ -135,37 +133,36 @@ impl<T> Attempt<T> {
     }
 }
 
-/// The row a write is about, for its closure.
+/// The row of a write, passed to its closure.
 pub struct Place<'a> {
     /// The container.
     pub container: &'a Container,
     /// The key without its prefix.
     pub key: &'a [u8],
-    /// The key's bytes in the container's index.
+    /// The key, encoded for the container's index.
     pub index_key: &'a [u8],
-    /// The primary key's bytes; where the container's index is another one,
-    /// empty until the row was found.
+    /// The encoded primary key; if the container uses another index, empty until the row is found.
     pub primary: Cow<'a, [u8]>,
     /// Conversions at the command's time.
     pub convert: Conversion,
-    /// Longest value in bytes.
+    /// Maximum length of a value in bytes.
     pub max_value: usize,
     /// Item metadata.
     pub metadata: &'a ItemMetadata,
 }
 
 impl Place<'_> {
-    /// The name of the item.
+    /// Returns the metadata id of the item.
     pub(crate) fn id(&self) -> ItemId {
         self.metadata.id(self.container.table.id, self.index_key)
     }
 
-    /// The version that a row of this version shows.
+    /// Returns the version that replies report for a row of this version.
     pub(crate) fn shown(&self, version: u64) -> u64 {
         self.metadata.shown(|| self.id(), version)
     }
 
-    /// The placeholder in place of a row.
+    /// Returns the placeholder of an absent row.
     pub(crate) fn placeholder(&self) -> Option<Mark> {
         if !self.metadata.any_marks() {
             return None;
@@ -178,7 +175,7 @@ impl Place<'_> {
     /// shows another version than its own.
     ///
     /// # Errors
-    /// There is no room for another version.
+    /// There is no room for the mark.
     pub(crate) fn after(
         &self,
         version: u64,
@@ -206,13 +203,13 @@ impl Place<'_> {
 /// The command context; see the module.
 pub struct CommandContext {
     pub(crate) shared: Arc<ListenerState>,
-    /// The account that commands act as.
+    /// The account of the connection.
     pub(crate) identity: Identity,
     cancel: Cancel,
     metadata_locks: MetadataLockSession,
     /// Encoded keys.
     pub(crate) keys: Vec<u8>,
-    /// Values put together.
+    /// Buffer for values that are built from several columns.
     pub(crate) text: Vec<u8>,
     reader: Option<Txn>,
     /// The container that keys are of, without a prefix (see
@@ -248,12 +245,12 @@ impl CommandContext {
         }
     }
 
-    /// A transaction outside [`CommandContext::write`].
+    /// Begins a transaction outside [`CommandContext::write`].
     pub(crate) fn begin(&self) -> Result<Txn, Error> {
         self.shared.db.begin(self.options())
     }
 
-    /// The end of a batch of requests.
+    /// Ends a batch of requests, and its snapshot.
     pub(crate) fn end_batch(&mut self) {
         const KEPT: usize = 64 * 1024;
         self.reader = None;
@@ -263,8 +260,8 @@ impl CommandContext {
         }
     }
 
-    /// The snapshot of this batch's reads and how to read `count` keys in it.
-    /// Give the transaction back with [`CommandContext::give_back`].
+    /// Returns the snapshot of this batch's reads, and the read mode for `count` keys. The caller
+    /// returns the transaction with [`CommandContext::give_back`].
     pub(crate) fn reader(&mut self, count: usize) -> Result<(Txn, Read), Failure> {
         let engine = self.shared.db.engine();
         let mut read = Read::SNAPSHOT;
@@ -291,12 +288,12 @@ impl CommandContext {
         self.reader = Some(reader);
     }
 
-    /// Whether a commit of this connection may not be in the log yet.
+    /// Whether a commit of this connection may not be durable yet.
     pub(crate) fn has_pending_own(&self) -> bool {
         self.own != CommitPosition::NONE && self.shared.db.engine().durable_position() < self.own
     }
 
-    /// A commit of this connection.
+    /// Records a commit of this connection.
     pub(crate) fn note_own(&mut self, position: CommitPosition) {
         self.own = self.own.max(position);
     }
@@ -394,7 +391,7 @@ impl CommandContext {
         Attempt::end(txn, outcome)
     }
 
-    /// Takes part in the metadata locks of tables until [`CommandContext::unshare`].
+    /// Takes shared metadata locks on tables until [`CommandContext::unshare`].
     pub(crate) fn share(&self, tables: &[porpoise_rows::catalog::TableId]) -> Result<(), Error> {
         let deadline = BeginOptions::default().lock_wait;
         let deadline = self.shared.db.clock().now() + deadline;
@@ -406,14 +403,13 @@ impl CommandContext {
             })
     }
 
-    /// Gives the metadata locks back.
+    /// Releases the metadata locks.
     pub(crate) fn unshare(&self) {
         self.metadata_locks.release();
     }
 }
 
-/// Whether a single autocommit command may be run again: nothing of it was
-/// committed or answered.
+/// Whether a single autocommit command may be retried: nothing of it was committed or answered.
 pub(crate) fn repeatable(error: &Error) -> bool {
     matches!(
         error,

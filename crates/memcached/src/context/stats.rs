@@ -1,7 +1,7 @@
-//! Figures of `stats`: those of memcached that have a meaning here.
+//! Statistics of `stats`: those of memcached that are meaningful here.
 //!
-//! Counters are those of the metrics page; `stats reset` remembers where they
-//! stood and tells the difference from then on.
+//! Counters are those of the metrics page; `stats reset` records their values, and later replies
+//! report the differences.
 
 use crate::context::ListenerState;
 use crate::counters::{self, STATS};
@@ -22,12 +22,12 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// A connection was opened.
+    /// Adds a connection that was opened.
     pub(crate) fn add(&self, number: u64, peer: String) {
         self.peers.lock().insert(number, peer);
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub(crate) fn remove(&self, number: u64) {
         self.peers.lock().remove(&number);
     }
@@ -54,7 +54,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// All at zero.
+    /// Creates the statistics, all zero.
     pub fn new(clock: &dyn Clock, traffic: Traffic) -> Figures {
         Figures {
             started: clock.now(),
@@ -66,7 +66,7 @@ impl Figures {
         }
     }
 
-    /// `stats reset`.
+    /// Executes `stats reset`.
     pub fn reset(&self) {
         let now = self.totals().map(|(_, total)| total).collect();
         *self.base.lock() = now;
@@ -120,7 +120,7 @@ pub(crate) fn answer<'a>(
         }
         Some(b"settings") => settings(shared, show),
         Some(b"items") => items(shared, show),
-        // There are no slab classes.
+        // There are no slab classes here.
         Some(b"slabs") => number(show, "active_slabs", 0),
         Some(b"sizes") => show("sizes_status", b"disabled"),
         Some(b"conns") => shared.figures.open.show(show),
@@ -131,7 +131,7 @@ pub(crate) fn answer<'a>(
     Answer::Figures
 }
 
-/// Most slab classes of memcached.
+/// Number of slab classes of memcached.
 const SLAB_CLASSES: u64 = 63;
 
 /// Rows lie in no slab class, so every class is empty.
@@ -147,7 +147,7 @@ fn cachedump(class: Option<&[u8]>, limit: Option<&[u8]>) -> &'static [u8] {
     }
 }
 
-/// Figures by prefix are not kept: `ndbmemcache.status` lists prefixes.
+/// No statistics by prefix: `ndbmemcache.status` lists prefixes.
 fn detail(what: Option<&[u8]>) -> &'static [u8] {
     match what {
         Some(b"on" | b"off") => reply::OK,
@@ -182,7 +182,7 @@ fn general(shared: &ListenerState, show: &mut Show<'_>) {
     }
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     number(show, "threads", threads);
-    // The server stops accepting on no listener while it runs.
+    // A running server never stops accepting.
     number(show, "accepting_conns", 1);
     // `flush_all` deletes rows, so no get finds an item that was flushed.
     number(show, "get_flushed", 0);
@@ -191,7 +191,7 @@ fn general(shared: &ListenerState, show: &mut Show<'_>) {
     number(show, "bytes", bytes);
 }
 
-/// About how many rows the tables of the containers have together.
+/// Estimated number of rows of all containers' tables together.
 fn rows(shared: &ListenerState) -> u64 {
     let current = shared.mapping.load();
     let mut tables: Vec<_> = current

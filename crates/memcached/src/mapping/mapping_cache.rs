@@ -1,10 +1,9 @@
 //! Mapping cache: the mapping in force, rebuilt when the configuration or a definition changes.
 //!
-//! A session asks once per batch of requests whether its mapping is the newest
-//! one; the answer costs two loads. Commits to the tables of the configuration
-//! are counted by a watch of `rows`, whichever protocol they come through, before
-//! their caller hears of them, so the next command on any connection sees the
-//! change.
+//! A session checks once per batch of requests whether its mapping is the newest one, at the cost
+//! of two loads. Change notification of `rows` counts commits to the tables of the configuration,
+//! through any protocol, before the commit returns to its caller, so the next command on any
+//! connection sees the change.
 //!
 //! Invariants:
 //! 1. A mapping is read at a snapshot; a counted commit that is not durable
@@ -12,8 +11,8 @@
 //!    mapping is rebuilt as soon as a snapshot shows the change.
 //! 2. The count is read before the snapshot is taken: a commit in between
 //!    leads to another reading, not to a missed one.
-//! 3. A mapping that cannot be made (the engine fails) leaves the last one in
-//!    force, with a line in the log.
+//! 3. If building a mapping fails (an error of the engine), the last one stays in force, and the
+//!    error is logged.
 //!
 //! On an engine shared by several servers a commit made through another server
 //! is not counted here: [`MappingCache::poll`] reads the configuration from time to
@@ -86,8 +85,8 @@ impl MappingCache {
         self.renew_slowly(held);
     }
 
-    /// Reads the configuration and puts it in force if its rows have changed,
-    /// whoever changed them.
+    /// Reads the configuration, and replaces the mapping if its rows have changed, on this server
+    /// or another.
     ///
     /// # Errors
     /// Those of reading; the mapping in force stays.
@@ -178,7 +177,7 @@ fn make(
                     polled,
                 });
             }
-            // A definition changed in the middle.
+            // A definition changed during the read.
             Err(Error::DefinitionChanged | Error::Kv(porpoise_kv::Error::NoSuchSpace(_)))
                 if tries < 8 =>
             {

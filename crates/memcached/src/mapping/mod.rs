@@ -1,15 +1,14 @@
-//! Which container and policy a key has: the configuration, resolved.
+//! The mapping: the configuration of a server role, resolved to containers and policies.
 //!
-//! A [`Mapping`] is made from one snapshot of the tables of `ndbmemcache` and
-//! one catalog, and never changes. The longest configured prefix of a key
-//! decides; a key without any goes to `ndbmemcache.kv`.
+//! A [`Mapping`] is built from one snapshot of the tables of `ndbmemcache` and one catalog, and is
+//! immutable. The longest matching prefix of a key selects its rule; a key without any is stored in
+//! `ndbmemcache.kv`.
 //!
 //! Invariants:
-//! 1. A row that makes no sense disables the keys of its own prefix and
-//!    nothing else; they are not handed to a shorter prefix, which would put
-//!    data in an unexpected place.
+//! 1. An invalid row disables the keys of its own prefix and nothing else. They do not fall back to
+//!    a shorter prefix, which would store data in an unexpected place.
 //! 2. Every row of `key_prefixes`, of all roles, has its line in the status.
-//! 3. Tables of the configuration that are missing count as empty.
+//! 3. Missing tables of the configuration count as empty.
 
 pub mod mapping_cache;
 mod resolve;
@@ -35,20 +34,20 @@ static SERIAL: AtomicU64 = AtomicU64::new(1);
 pub enum Operation {
     /// The get family.
     Get,
-    /// Everything that stores or counts.
+    /// Storage and counting commands.
     Set,
     /// `delete`.
     Delete,
 }
 
-/// Place of an operation, by its policy.
+/// Where a policy executes an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// On the table.
     Table,
     /// In the memory cache of [`crate::cache`], and nowhere else.
     CacheOnly,
-    /// Not at all.
+    /// The operation is refused.
     Disabled,
 }
 
@@ -74,8 +73,8 @@ pub struct Rule {
     pub policy: Policy,
     /// The policy's name.
     pub policy_name: String,
-    /// Where they are, as a position in [`Mapping::containers`], or why they
-    /// are not served.
+    /// Position of their container in [`Mapping::containers`], or the reason for which they are not
+    /// served.
     pub target: std::result::Result<usize, String>,
 }
 
@@ -123,9 +122,9 @@ pub struct Mapping {
     lengths: Vec<usize>,
     /// Position of the rule of keys without a configured prefix.
     fallback: usize,
-    /// Some rule says `cache_only`.
+    /// Whether a rule uses the memory cache.
     caches: bool,
-    /// Of all rows of the configuration; equal rows, equal number.
+    /// Hash of all rows of the configuration, to detect changes.
     pub fingerprint: u64,
     /// One line for every configured prefix.
     pub status: Vec<Status>,
@@ -134,7 +133,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The rule of a key: the longest prefix.
+    /// Returns the rule of a key: that of its longest matching prefix.
     #[inline(always)]
     pub fn rule(&self, key: &[u8]) -> Option<&Rule> {
         for length in &self.lengths {

@@ -24,10 +24,9 @@ pub(crate) fn column_max(column: &Column) -> u64 {
     }
 }
 
-/// A column's ids have run out. MySQL hands the last one out again, so that
-/// its users know this as a duplicate of the greatest value (1062); only the
-/// widest type has a number of its own (1467). Nothing is handed out twice
-/// here, but the numbers are those.
+/// The error for a column whose ids are used up. MySQL generates the last id again, so that clients
+/// see a duplicate of the greatest value (1062); only the widest type has its own error (1467). No
+/// id is given out twice here, but the error numbers are the same.
 pub(super) fn exhausted(table: &Table, position: usize, max: u64) -> Error {
     let unique = table.indexes.iter().find(|i| {
         let only = i.parts.len() == 1 && i.kind != IndexKind::Plain;
@@ -52,8 +51,8 @@ pub(crate) fn column_value(column: &Column, id: u64) -> Value {
     }
 }
 
-/// An explicit value as a number; `None` for one that asks to be generated.
-/// Negative values push nothing.
+/// Returns an explicit value as a number; `None` if an id is to be generated. Negative values do
+/// not raise the counter.
 pub(super) fn explicit(value: &Value, zero_is_a_value: bool) -> Option<u64> {
     let number = match value {
         Value::UInt(v) => *v,

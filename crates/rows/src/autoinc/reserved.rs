@@ -11,8 +11,8 @@ pub(super) struct Reserved {
 }
 
 impl Reserved {
-    /// Makes at least `next..next + needed` available, `next` not below
-    /// `at_least`, and `wished` ids where there are so many.
+    /// Ensures that `next..next + needed` is reserved, where `next` is not below `at_least`.
+    /// Reserves `wished` ids if there are so many.
     pub(super) fn refill(
         &mut self,
         engine: &dyn Engine,
@@ -24,8 +24,7 @@ impl Reserved {
         let at_least = at_least.max(1);
         let needed = needed.max(1);
         let range = match engine.reserve_ids(id, wished.max(needed), at_least) {
-            // Near the greatest number there may be enough all the same, with
-            // what is left of the range before.
+            // Near `u64::MAX` the rest of the previous range may still suffice.
             Err(kv::Error::Full(kv::Full::Ids)) => {
                 let left = match self.next >= at_least {
                     true => self.end.saturating_sub(self.next),
@@ -49,8 +48,8 @@ impl Reserved {
         Ok(())
     }
 
-    /// Raises the engine's counter to `next`, and reserves `ahead` ids from
-    /// there on if there are so many: an explicit value may be the last one.
+    /// Raises the engine's counter to `next`, and reserves up to `ahead` ids from there: an
+    /// explicit value may be the last possible one.
     pub(super) fn raise(
         &mut self,
         engine: &dyn Engine,

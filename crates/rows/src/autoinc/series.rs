@@ -9,8 +9,8 @@ use crate::table::Table;
 use porpoise_kv::Engine;
 use porpoise_types::Value;
 
-/// The smallest value of the series `offset, offset + increment, ...` that is
-/// not below `at_least`; `None` beyond `u64`.
+/// Returns the smallest value of the series `offset, offset + increment, ...` that is not below
+/// `at_least`; `None` beyond `u64`.
 fn align(at_least: u64, increment: u64, offset: u64) -> Option<u64> {
     let increment = increment.max(1);
     let offset = if offset == 0 || offset > increment {
@@ -25,17 +25,17 @@ fn align(at_least: u64, increment: u64, offset: u64) -> Option<u64> {
     steps.checked_mul(increment)?.checked_add(offset)
 }
 
-/// What the ids of a statement are for, and how they are generated.
+/// The column and the options for which a statement's ids are generated.
 pub(super) struct Series<'a> {
     table: &'a Table,
     column: &'a Column,
-    /// Of the column.
+    /// Position of the auto-increment column.
     position: usize,
     options: AutoIncOptions,
     increment: u64,
     /// The greatest id that the column holds.
     pub(super) max: u64,
-    /// How many ids to reserve at a time.
+    /// Number of ids to reserve at a time.
     pub(super) prefetch: u64,
 }
 
@@ -54,19 +54,19 @@ impl<'a> Series<'a> {
             options,
             increment: options.increment.max(1),
             max,
-            // A range in hand is lost in a crash: small columns take small ones.
+            // A crash loses the reserved range, so columns of small types reserve few ids.
             prefetch: options.prefetch.clamp(1, 65_536).min(max / 4096 + 1),
         }
     }
 
-    /// Whether a row asks for an id.
+    /// Whether a row needs a generated id.
     pub(super) fn is_generated(&self, row: &[Value]) -> bool {
         let zero = self.options.no_auto_value_on_zero;
         row.get(self.position)
             .is_none_or(|v| explicit(v, zero).is_none())
     }
 
-    /// Fills in ids asked for by number, which are explicit values then.
+    /// Fills in ids from `insert_id` on, which then count as explicit values.
     pub(super) fn number(&self, rows: &mut [Vec<Value>], first: u64) -> Result<()> {
         let mut next = first;
         for row in rows.iter_mut().filter(|r| self.is_generated(r)) {
@@ -81,9 +81,9 @@ impl<'a> Series<'a> {
         Ok(())
     }
 
-    /// Takes the next id from a range that holds all `wanted` ids still to be
-    /// taken, it among them; a range in which an explicit value has pushed the
-    /// counter is none, and gives way to another.
+    /// Takes the next id from a range that has room for all `wanted` ids still to be taken, this
+    /// one included. If an explicit value has raised the counter beyond that, the range is
+    /// replaced.
     pub(super) fn take(
         &self,
         engine: &dyn Engine,
@@ -105,8 +105,7 @@ impl<'a> Series<'a> {
             *pushed = false;
             id = align(reserved.next, self.increment, self.options.offset);
         }
-        // A fresh range of span + increment ids holds the series wherever its
-        // first member lies.
+        // A new range of span + increment ids contains the series, wherever its first member lies.
         let id = id
             .filter(|id| *id <= self.max && *id < reserved.end)
             .ok_or_else(|| exhausted(self.table, self.position, self.max))?;

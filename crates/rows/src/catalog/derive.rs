@@ -1,16 +1,15 @@
-//! What follows from the definitions and is therefore not stored: who
-//! references whom, through which index, and which tables a write touches.
+//! Derived parts of the catalog, which are computed and not stored: the tables that reference each
+//! table, the indexes that foreign keys use, and the tables that a write touches.
 //!
-//! Run whenever a catalog is built or changed; the stored definitions stay
-//! the only truth.
+//! Recomputed whenever a catalog is built or changed; only the definitions are stored.
 
 use super::{Catalog, FkAction, FkParent, ForeignKey, Index, IndexKind, Table, TableDef, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Catalog {
-    /// Recomputes all derived fields. Tables that come out unchanged keep
-    /// their `Arc`, so that plans that hold one stay valid.
+    /// Recomputes all derived fields. Unchanged tables keep their `Arc`, so that plans that refer
+    /// to it stay valid.
     pub fn derive(&mut self) {
         let mut children: BTreeMap<TableId, Vec<(TableId, usize)>> = BTreeMap::new();
         let mut resolved: BTreeMap<TableId, Vec<ForeignKey>> = BTreeMap::new();
@@ -59,8 +58,8 @@ impl Catalog {
         }
     }
 
-    /// The tables that a write to `start` may read or change: its parents,
-    /// its children, and, where an action changes those, theirs.
+    /// Returns the tables that a write to `start` may read or change: its parents, its children
+    /// and, if a referential action changes those, theirs.
     fn write_set_of(&self, start: TableId) -> Arc<[TableId]> {
         let mut touched = BTreeSet::from([start]);
         let mut written = BTreeSet::from([start]);
@@ -80,7 +79,7 @@ impl Catalog {
                 }
             }
         }
-        // The table itself first: most statements look only at that.
+        // The table itself comes first: most statements need only the first entry.
         let others = touched.into_iter().filter(|id| *id != start);
         std::iter::once(start).chain(others).collect()
     }
@@ -90,9 +89,8 @@ fn changes(action: FkAction) -> bool {
     matches!(action, FkAction::Cascade | FkAction::SetNull)
 }
 
-/// The position of an index of `table` whose first parts are `columns`, in
-/// any order, whole and not prefixes. The shortest one wins; the primary key
-/// serves, too.
+/// Returns the position of an index of `table` whose first parts are `columns`, in any order and
+/// without prefix lengths. The shortest one wins; the primary key counts, too.
 pub fn child_index(table: &TableDef, columns: &[usize]) -> Option<usize> {
     table
         .indexes
@@ -135,8 +133,8 @@ pub fn resolve_parent(parent: &TableDef, key: &ForeignKey) -> Option<FkParent> {
         })
 }
 
-/// For each part of `index`, where its column stands in `columns`; `None`
-/// unless the index covers exactly these columns, whole.
+/// Returns, for each part of `index`, the position of its column in `columns`; `None` unless the
+/// index has exactly these columns, without prefix lengths.
 pub fn parent_order(index: &Index, columns: &[usize]) -> Option<Vec<usize>> {
     if index.parts.len() != columns.len() || index.parts.iter().any(|p| p.prefix.is_some()) {
         return None;

@@ -1,11 +1,10 @@
 //! The catalog: what databases, tables, columns, indexes and constraints exist.
 //!
-//! A [`Catalog`] is an immutable value; a change makes a new one. Statements
-//! work on the `Arc<Catalog>` they started with, protected by metadata locks,
-//! so that nothing they use is dropped under them. On disk the catalog is rows
-//! of the catalog spaces (docs/formats.md, "Catalog"): one row a database, one
-//! row a table with all its columns, indexes and foreign keys, written in one
-//! transaction by DDL, so that DDL is atomic because commits are.
+//! A [`Catalog`] is an immutable value; a change creates a new one. A statement uses the
+//! `Arc<Catalog>` that it started with. Metadata locks ensure that nothing it uses is dropped
+//! meanwhile. On disk the catalog is rows of the catalog space (docs/formats.md, "Catalog"): one
+//! per database, and one per table with all its columns, indexes and foreign keys. A DDL statement
+//! writes them in one transaction, which makes DDL atomic.
 //!
 //! Invariant: [`Table::referenced_by`] and [`ForeignKey::parent`] are derived
 //! when a catalog is built, never stored: they cannot disagree with the
@@ -25,17 +24,17 @@ use porpoise_types::Collation;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Everything that is defined, at one moment.
+/// All definitions, as of one catalog version.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     /// Grows with every change.
     pub version: u64,
-    /// By name, as given (names of databases and tables are case-sensitive,
-    /// as on MySQL under Linux).
+    /// Databases by name (names of databases and tables are case-sensitive, as on MySQL under
+    /// Linux).
     pub databases: BTreeMap<String, Arc<Database>>,
-    /// By number.
+    /// Tables by id.
     pub tables: BTreeMap<TableId, Arc<Table>>,
-    /// By database and name.
+    /// Views by database and name.
     pub views: BTreeMap<(String, String), Arc<View>>,
 }
 
@@ -46,7 +45,7 @@ pub enum CheckOption {
     None,
     /// LOCAL: the view's own condition.
     Local,
-    /// CASCADED: those of the views beneath, too.
+    /// CASCADED: also the conditions of the underlying views.
     Cascaded,
 }
 
@@ -57,18 +56,18 @@ pub struct View {
     pub database: String,
     /// The name.
     pub name: String,
-    /// The query, in the spelling that does not depend on an SQL mode; tables
-    /// without a database lie in the view's.
+    /// The query, in a form that does not depend on the SQL mode. Tables without a database belong
+    /// to the view's.
     pub query: String,
-    /// The names of its columns, where they are not the query's.
+    /// Names of its columns, if they differ from the query's.
     pub columns: Vec<String>,
     /// ALGORITHM, as shown: UNDEFINED, MERGE or TEMPTABLE.
     pub algorithm: String,
     /// WITH CHECK OPTION.
     pub check: CheckOption,
-    /// The account whose rights the query has.
+    /// The account with whose rights the query runs.
     pub definer: String,
-    /// SQL SECURITY INVOKER: the query has the rights of who asks.
+    /// SQL SECURITY INVOKER: the query runs with the rights of the invoker.
     pub invoker: bool,
     /// The character set of the session that defined it.
     pub charset: String,
@@ -107,7 +106,7 @@ impl Catalog {
         self.views.get(&(database.to_owned(), name.to_owned()))
     }
 
-    /// The table of that number.
+    /// The table with that id.
     pub fn table_by_id(&self, id: TableId) -> Option<&Arc<Table>> {
         self.tables.get(&id)
     }

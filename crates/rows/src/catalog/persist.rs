@@ -6,8 +6,8 @@
 //! definition before or the one after.
 //!
 //! Invariants:
-//! 1. Every row starts with [`CATALOG_FORMAT_VERSION`]; a newer one stops the
-//!    start with a message, never a guess.
+//! 1. Every row starts with [`CATALOG_FORMAT_VERSION`]. A newer version is refused at the start,
+//!    with a message.
 //! 2. Derived fields are not stored.
 
 mod table;
@@ -29,7 +29,7 @@ const OLDEST: u8 = 1;
 /// The space that holds the catalog.
 pub const CATALOG_SPACE: SpaceId = SpaceId(1);
 
-/// Table numbers come from this counter; 1 is the row versions'.
+/// Counter of table ids. Counter 1 is that of row versions.
 pub const TABLE_IDS: CounterId = CounterId(2);
 
 const KEY_META: u8 = 0;
@@ -43,7 +43,7 @@ fn database_key(name: &str) -> Vec<u8> {
     key
 }
 
-/// No name holds a NUL.
+/// Names contain no NUL, which separates them in the key.
 fn view_key(database: &str, name: &str) -> Vec<u8> {
     let mut key = vec![KEY_VIEW];
     key.extend_from_slice(database.as_bytes());
@@ -143,7 +143,7 @@ fn link_names(catalog: &mut Catalog) -> Result<()> {
     Ok(())
 }
 
-/// Writes what differs between `old` and `new` and the new version number.
+/// Writes the rows that differ between `old` and `new`, and the new version number.
 pub fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<()> {
     let mut w = Writer::new();
     w.u8(CATALOG_FORMAT_VERSION);
@@ -195,8 +195,8 @@ pub fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<
     Ok(())
 }
 
-/// The catalog is changed by one statement at a time (the caller holds the
-/// lock on its version row), so its rows need no locks of their own.
+/// Writes or deletes a row without a lock of its own: the caller's lock on the version row
+/// serializes changes of the catalog.
 fn put(txn: &mut dyn Txn, key: &[u8], value: Option<&[u8]>) -> Result<()> {
     let key = Key::new(CATALOG_SPACE, key);
     match value {

@@ -1,7 +1,6 @@
-//! Filling a new index, and validating a new foreign key, from the rows that
-//! are there. The caller's barrier keeps writers of the table away; readers
-//! of other tables notice nothing. Both go in batches ([`super::walk`]), each
-//! of which is looked up in one engine call.
+//! Builds a new index and validates a new foreign key from the existing rows. The caller's metadata
+//! barrier excludes writers of the table; readers of other tables are not affected. Both read in
+//! batches ([`super::walk`]), each with one engine call for its look-ups.
 
 use super::DdlCx;
 use super::walk::Batch;
@@ -60,7 +59,7 @@ impl Db {
         })
     }
 
-    /// 1452 unless every row of `table` has its parent.
+    /// 1452 if a row of `table` has no parent.
     pub(super) fn validate_foreign_key(
         &self,
         cx: &DdlCx<'_>,

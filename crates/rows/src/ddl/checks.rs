@@ -1,9 +1,8 @@
-//! Expressions in definitions: which are allowed, what depends on what.
+//! Rules for expressions in definitions, and dependencies between them.
 //!
-//! Whether a text can be evaluated is the compiler's to say
-//! ([`crate::expressions`]); the rules here need only the names of the columns
-//! that an expression reads (manual, "CHECK Constraints", "CREATE TABLE and
-//! Generated Columns", "Data Type Default Values").
+//! The compiler ([`crate::expressions`]) checks whether a text can be evaluated. The rules here
+//! need only the names of the columns that an expression reads (manual, "CHECK Constraints",
+//! "CREATE TABLE and Generated Columns", "Data Type Default Values").
 
 use super::{CheckSpec, check_name, errors};
 use crate::catalog::Catalog;
@@ -42,7 +41,7 @@ pub(super) fn add(catalog: &Catalog, table: &mut TableDef, spec: &CheckSpec) -> 
     Ok(())
 }
 
-/// `table_chk_n`, n being one more than the greatest that there is.
+/// Returns `table_chk_n`, where n is one more than the greatest in use.
 fn generated_name(table: &TableDef) -> String {
     let start = format!("{}_chk_", table.name);
     let number = |c: &CheckConstraint| c.name.strip_prefix(&start)?.parse::<u64>().ok();
@@ -82,22 +81,22 @@ pub(super) fn rename(table: &mut TableDef, name: &str) {
     }
 }
 
-/// DROP CHECK; 3821 when there is none of that name.
+/// DROP CHECK; 3821 if there is no constraint of that name.
 pub(super) fn drop(table: &mut TableDef, name: &str) -> Result<()> {
     let at = position(table, name)?;
     table.checks.remove(at);
     Ok(())
 }
 
-/// The position of the check of that name; 3821 when there is none.
+/// Returns the position of the CHECK constraint with that name; 3821 if there is none.
 pub(super) fn position(table: &TableDef, name: &str) -> Result<usize> {
     let named = |c: &CheckConstraint| c.name.eq_ignore_ascii_case(name);
     let at = table.checks.iter().position(named);
     at.ok_or_else(|| errors::no_such_check(name))
 }
 
-/// What a whole definition must keep to: references between expressions,
-/// auto-increment columns, referential actions.
+/// Checks the rules for a whole definition: references between expressions, auto-increment columns,
+/// referential actions.
 pub(super) fn validate(table: &TableDef) -> Result<()> {
     let auto = table.columns.iter().find(|c| c.auto_increment);
     for (at, column) in table.columns.iter().enumerate() {
@@ -131,7 +130,7 @@ pub(super) fn validate(table: &TableDef) -> Result<()> {
     constraints.try_for_each(|key| foreign_key(table, key))
 }
 
-/// 3823, 3104, 3733: what foreign keys and expressions forbid each other.
+/// 3823, 3104, 3733: conflicts between foreign keys and expressions.
 fn foreign_key(table: &TableDef, key: &ForeignKey) -> Result<()> {
     let follows = |a: FkAction| matches!(a, FkAction::Cascade | FkAction::SetNull);
     let changes = follows(key.on_update) || key.on_delete == FkAction::SetNull;
@@ -160,9 +159,9 @@ fn foreign_key(table: &TableDef, key: &ForeignKey) -> Result<()> {
     Ok(())
 }
 
-/// A column goes or gets another name: 3108 and 3766 while other columns need
-/// it, 3959 while a check does that reads others, too. A check that reads only
-/// the dropped column goes along (`drops`).
+/// Checks that a column can be dropped or renamed: 3108 and 3766 while other columns depend on it,
+/// 3959 while a CHECK constraint that also reads others does. A CHECK constraint that reads only
+/// the dropped column is dropped with it (`drops`).
 pub(super) fn column_leaves(
     table: &mut TableDef,
     columns: &[Column],

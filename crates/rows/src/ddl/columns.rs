@@ -1,4 +1,4 @@
-//! From column specifications to columns: names, NULL, defaults.
+//! Converts column specifications to columns: names, NULL, defaults.
 
 use super::{ColumnSpec, IndexSpec, check_name, errors};
 use crate::definition::{Column, ColumnDefault, ColumnId, IndexKind, LayoutDef};
@@ -8,8 +8,8 @@ use porpoise_types::{Kind, Value};
 /// MySQL's limit ("Limits on Table Column Count and Row Size").
 pub(super) const MAX_COLUMNS: usize = 4096;
 
-/// Checks the specifications and makes the columns, numbered from 0.
-/// Columns of the primary key become NOT NULL.
+/// Checks the specifications and creates the columns, numbered from 0. Columns of the primary key
+/// become NOT NULL.
 pub(super) fn columns(specs: &[ColumnSpec], indexes: &[IndexSpec]) -> Result<Vec<Column>> {
     if specs.is_empty() {
         return Err(errors::no_columns());
@@ -31,7 +31,7 @@ pub(super) fn columns(specs: &[ColumnSpec], indexes: &[IndexSpec]) -> Result<Vec
     Ok(columns)
 }
 
-/// 1059, 1166.
+/// Checks a column name: 1059, 1166.
 pub(super) fn check_column_name(name: &str) -> Result<()> {
     check_name(name)?;
     if name.is_empty() || name.ends_with(' ') {
@@ -49,7 +49,7 @@ pub(super) fn in_primary_key(spec: &ColumnSpec, indexes: &[IndexSpec]) -> bool {
         .any(|(name, _, _)| name.eq_ignore_ascii_case(&spec.name))
 }
 
-/// One column with the number given.
+/// Creates the column with a given id.
 pub(super) fn column(id: ColumnId, spec: &ColumnSpec, primary: bool) -> Result<Column> {
     check_column_name(&spec.name)?;
     if primary && spec.nullable == Some(true) {
@@ -102,7 +102,7 @@ fn default(spec: &ColumnSpec, nullable: bool) -> Result<ColumnDefault> {
     }
 }
 
-/// The layout of rows that hold these columns, in their order.
+/// Returns the layout of rows with these columns, in this order.
 pub(super) fn layout(version: u32, columns: &[Column]) -> LayoutDef {
     LayoutDef {
         version,

@@ -68,7 +68,7 @@ impl Db {
         })
     }
 
-    /// DROP DATABASE with all its tables. Returns also how many there were.
+    /// DROP DATABASE with all its tables. Also returns the number of tables.
     pub fn drop_database(
         &self,
         cx: &DdlCx<'_>,

@@ -1,4 +1,4 @@
-//! The refusals of data definition statements, with MySQL's numbers and texts
+//! Errors of data definition statements, with MySQL's numbers and texts
 //! (MySQL 8.4 Error Message Reference, "Server Error Message Reference").
 
 use crate::error::Error;
@@ -7,7 +7,7 @@ fn refuse(code: u16, state: &'static str, message: String) -> Error {
     Error::refused(code, state, message)
 }
 
-/// 1049: the database is not there.
+/// 1049: the database does not exist.
 pub fn no_database(name: &str) -> Error {
     refuse(1049, "42000", format!("Unknown database '{name}'"))
 }
@@ -34,7 +34,7 @@ pub fn unknown_tables(names: &[String]) -> Error {
     )
 }
 
-/// 1146: the table is not there.
+/// 1146: the table does not exist.
 pub fn no_table(database: &str, name: &str) -> Error {
     let text = format!("Table '{database}.{name}' doesn't exist");
     refuse(1146, "42S02", text)

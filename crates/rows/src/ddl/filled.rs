@@ -1,14 +1,13 @@
-//! CREATE TABLE ... SELECT: a table that has its rows before a statement can name it.
+//! CREATE TABLE ... SELECT: the table is filled before other statements can see it.
 //!
-//! Rows go into spaces that no catalog names, by way of a definition that only their writer
-//! has, and the catalog takes up the definition when they are committed. So a query that
-//! fails leaves no table, and neither does a crash: spaces that nothing names go at the
-//! next start.
+//! Rows are written into spaces that the catalog does not refer to, through a definition that only
+//! the writer has. After their commit, the catalog adopts the definition. So a query that fails
+//! leaves no table, and neither does a crash: unreferenced spaces are dropped at the next start.
 //!
-//! Foreign keys are not looked at while rows are written; all rows are held against them
-//! under the barrier that keeps parents still while the table gets its name.
+//! Foreign keys are not checked while rows are written. All rows are checked afterwards, under the
+//! metadata barrier that excludes writers of the parents while the table gets its name.
 //!
-//! Rejected: naming the table first and dropping it when the query fails, for others see
+//! Rejected: naming the table first and dropping it if the query fails, because other sessions see
 //! it without rows, and a crash leaves it so.
 
 use super::tables::{draft_table, future_neighbours};
@@ -21,8 +20,8 @@ use crate::table::Table;
 use std::sync::Arc;
 
 impl Db {
-    /// The table as specified, to be filled, and named by [`Db::name_table`]; None where one
-    /// of that name is there (IF NOT EXISTS).
+    /// Creates the table as specified, to be filled and then named by [`Db::name_table`]. Returns
+    /// `None` if a table of that name exists (IF NOT EXISTS).
     ///
     /// # Errors
     /// As CREATE TABLE.
@@ -48,11 +47,12 @@ impl Db {
         Ok(Some(Arc::new(Table::new(table))))
     }
 
-    /// Gives a table of [`Db::begin_table`], whose rows are committed, its name. After an
-    /// error the table is gone.
+    /// Names a table of [`Db::begin_table`] whose rows are committed. On an error the table is
+    /// dropped.
     ///
     /// # Errors
-    /// As CREATE TABLE, for what happened since; 1452 for a row without parent.
+    /// As CREATE TABLE, because other definitions may have changed since; 1452 for a row without
+    /// parent.
     pub fn name_table(&self, cx: &DdlCx<'_>, spec: &TableSpec, table: &Table) -> Result<DdlDone> {
         let made: Vec<_> = table.all_spaces().collect();
         let named = self.name_filled(cx, spec, table);
@@ -83,7 +83,7 @@ impl Db {
                 self.validate_foreign_key(cx, &table, key)?;
             }
         }
-        // The counter has moved on with the rows.
+        // The rows have advanced the counter.
         let spec = TableSpec {
             auto_increment: None,
             ..spec.clone()
@@ -94,8 +94,7 @@ impl Db {
         })
     }
 
-    /// Drops a table of [`Db::begin_table`] that is not to get a name; no transaction may use
-    /// it any more.
+    /// Drops a table of [`Db::begin_table`] that is not named. No transaction may use it any more.
     pub fn abandon_table(&self, table: &Table) {
         let spaces: Vec<_> = table.all_spaces().collect();
         self.retire_spaces(&spaces);

@@ -1,5 +1,5 @@
-//! From foreign key specifications to foreign keys: MySQL's rules on names,
-//! types and indexes (manual, "FOREIGN KEY Constraints").
+//! Converts foreign key specifications to foreign keys, by MySQL's rules on names, types and
+//! indexes (manual, "FOREIGN KEY Constraints").
 
 use super::{FkSpec, IndexSpec, check_name, errors, same_collation};
 use crate::catalog::{Catalog, derive};
@@ -7,8 +7,8 @@ use crate::definition::{FkAction, ForeignKey, IndexKind, TableDef};
 use crate::error::Result;
 use porpoise_types::{ColumnType, Kind};
 
-/// Checks `spec` for the child `table` and makes the constraint. `table` is
-/// not in the catalog yet, or stands there in an older form.
+/// Checks `spec` for the child `table`, and creates the constraint. The catalog has no or an older
+/// version of `table`.
 pub(super) fn foreign_key(
     catalog: &Catalog,
     table: &TableDef,
@@ -110,8 +110,8 @@ pub(super) fn check_parent(table: &TableDef, parent: &TableDef, key: &ForeignKey
     Ok(())
 }
 
-/// 3734 and 3780: the referenced columns are there, with types that fit.
-/// Returns their positions.
+/// Checks that the referenced columns exist (3734) with compatible types (3780). Returns their
+/// positions.
 pub(super) fn check_types(
     table: &TableDef,
     parent: &TableDef,
@@ -134,9 +134,9 @@ pub(super) fn check_types(
     Ok(positions)
 }
 
-/// Whether keys of the two types have equal bytes for equal values: integers
-/// of one size and sign, decimals of one precision and scale, strings of one
-/// collation, lists of members that begin alike, otherwise the same kind.
+/// Whether equal values of the two types have equal key encodings: integers of one size and sign,
+/// decimals of one precision and scale, strings of one collation, ENUM or SET types of which one
+/// member list is a prefix of the other, otherwise the same kind.
 fn comparable(a: &ColumnType, b: &ColumnType) -> bool {
     let stringlike = |t: &ColumnType| {
         matches!(
@@ -152,7 +152,7 @@ fn comparable(a: &ColumnType, b: &ColumnType) -> bool {
     }
     match a.kind {
         Kind::Decimal => a.length == b.length && a.decimals == b.decimals,
-        // By position, as in MySQL; not where positions mean other members.
+        // Compared by position, as in MySQL, so positions must mean the same members.
         Kind::Enum | Kind::Set => {
             let (a_members, b_members) = (&a.members, &b.members);
             a.fixed_width() == b.fixed_width()
@@ -163,9 +163,8 @@ fn comparable(a: &ColumnType, b: &ColumnType) -> bool {
     }
 }
 
-/// The index that `key` needs when the child has none that starts with its
-/// columns. MySQL names it after the constraint, else after index_name, else
-/// after the first column.
+/// Returns the index that `key` needs if the child has none that starts with its columns. MySQL
+/// names it after the constraint, else after index_name, else after the first column.
 pub(super) fn missing_index(
     table: &TableDef,
     key: &ForeignKey,

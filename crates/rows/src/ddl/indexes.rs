@@ -1,4 +1,4 @@
-//! From index specifications to indexes: names, parts, lengths, order.
+//! Converts index specifications to indexes: names, parts, lengths, order.
 
 use super::{IndexSpec, check_name, errors};
 use crate::definition::{Column, Index, IndexKind, IndexPart, IndexState};
@@ -26,8 +26,7 @@ pub(super) fn hidden_primary() -> Index {
     }
 }
 
-/// Adds an index to those a table has, without spaces yet. Returns nothing:
-/// the order is settled by [`sort`].
+/// Adds an index to a table's, still without spaces. [`sort`] determines the order.
 pub(super) fn add(
     indexes: &mut Vec<Index>,
     columns: &[Column],
@@ -133,7 +132,7 @@ fn part_prefix(column: &Column, prefix: Option<u32>) -> Result<Option<u32>> {
     }
 }
 
-/// How many bytes MySQL counts for this part, whether it can be NULL or not.
+/// Number of bytes that MySQL counts for this part; nullability does not matter.
 fn part_bytes(ty: &ColumnType, prefix: Option<u32>) -> u64 {
     match prefix {
         Some(n) => u64::from(n) * u64::from(ty.collation.charset().max_len()),
@@ -141,9 +140,9 @@ fn part_bytes(ty: &ColumnType, prefix: Option<u32>) -> u64 {
     }
 }
 
-/// The prefix that is left of a part which alone is longer than a key may be:
-/// characters of texts, bytes of others. Without strict mode MySQL makes such
-/// parts of non-unique keys so short (manual, "CREATE INDEX Statement").
+/// Returns the prefix length to which a part that exceeds the maximum key length is shortened: in
+/// characters for texts, in bytes for others. Without strict mode MySQL shortens such parts of
+/// non-unique keys (manual, "CREATE INDEX Statement").
 pub fn shortened(ty: &ColumnType, prefix: Option<u32>) -> Option<u32> {
     let texts = ty.is_string() || ty.is_binary() || ty.is_blob();
     let whole_blob = prefix.is_none() && ty.is_blob();
@@ -154,8 +153,8 @@ pub fn shortened(ty: &ColumnType, prefix: Option<u32>) -> Option<u32> {
     u32::try_from(MAX_KEY_BYTES / unit).ok()
 }
 
-/// MySQL's order: the primary key, unique keys without NULLs, other unique
-/// keys, the rest; otherwise as given. Numbers and names stay.
+/// Sorts indexes in MySQL's order: the primary key, unique keys without nullable columns, other
+/// unique keys, the rest; otherwise as given. Ids and names do not change.
 pub(super) fn sort(indexes: &mut [Index], columns: &[Column]) {
     let nullable = |index: &Index| {
         index

@@ -1,8 +1,8 @@
 //! RENAME TABLE, and RENAME TO in ALTER TABLE.
 //!
-//! Names are only in the catalog: no row is touched. Constraints follow on
-//! both sides: children keep referencing the renamed parent, and generated
-//! constraint names (`old_ibfk_1`) change with their table, as in MySQL 8.
+//! Names are only in the catalog: no row is touched. Constraints follow on both sides: children
+//! keep referencing the renamed parent, and generated constraint names (`old_ibfk_1`) change with
+//! their table, as in MySQL 8.
 
 use super::{DdlCx, DdlDone, Draft, check_name, checks, errors, foreign};
 use crate::catalog::Catalog;
@@ -18,7 +18,7 @@ impl Db {
     /// RENAME TABLE: all pairs from left to right, or none.
     ///
     /// # Errors
-    /// 1146, 1049, 1050, and what a waiting child's constraint refuses.
+    /// 1146, 1049, 1050, and those of constraints whose parent did not exist until now.
     pub fn rename_tables(
         &self,
         cx: &DdlCx<'_>,
@@ -48,7 +48,7 @@ impl Db {
     }
 }
 
-/// Children whose constraints name a table that is to come.
+/// Returns children whose constraints refer to a table that does not exist yet.
 pub(super) fn waiting_children<'a>(
     catalog: &'a Catalog,
     database: &'a str,
@@ -134,7 +134,7 @@ fn check_constraint_names(catalog: &Catalog, id: TableId) -> Result<()> {
     clash.map_or(Ok(()), |k| Err(errors::fk_duplicate(&k.name)))
 }
 
-/// Constraints that waited for the name must fit the table that bears it now.
+/// Checks that constraints that referred to the new name before fit the renamed table.
 fn check_waiting(catalog: &Catalog, id: TableId, waiting: &[TableId]) -> Result<()> {
     let Some(table) = catalog.table_by_id(id) else {
         return Ok(());

@@ -1,8 +1,8 @@
-//! The spaces that a table needs: one a partition for each index, and for
-//! overflow values where a column may have them.
+//! The spaces of a table: for each partition one per index, and one for overflow values if a column
+//! may have them.
 //!
-//! All spaces of one partition name the same co-location group and partition
-//! number, so that an engine can lay them together.
+//! All spaces of a partition have the same co-location group and partition number, so that an
+//! engine can store them together.
 
 use crate::definition::{Index, IndexKind, TableDef};
 use porpoise_kv::{SpaceDurability, SpaceId, SpaceSpec};
@@ -30,7 +30,7 @@ pub(super) fn of_overflow(table: &TableDef, partition: usize) -> SpaceSpec {
     spec(table, partition, true)
 }
 
-/// The spaces of an index, one a partition.
+/// Specifications of the spaces of an index, one per partition.
 pub(super) fn of_index(table: &TableDef, index: &Index) -> Vec<SpaceSpec> {
     let partitions = 0..table.partition_count();
     partitions.map(|p| of_partition(table, index, p)).collect()
@@ -48,7 +48,7 @@ pub(super) fn of_table(table: &TableDef) -> Vec<SpaceSpec> {
         .collect()
 }
 
-/// Gives a table the spaces made for [`of_table`].
+/// Assigns to a table the spaces created for [`of_table`].
 pub(super) fn assign(table: &mut TableDef, spaces: &[SpaceId]) {
     let mut given = spaces.chunks(table.partition_count().max(1));
     for index in &mut table.indexes {

@@ -1,10 +1,10 @@
-//! Tables and their parts as a statement asks for them.
+//! Specifications of tables and their parts, as statements give them.
 
 use crate::definition::{ColumnDefault, Expression, FkAction, Generated, IndexKind, TableOptions};
 use crate::partition::Partitioning;
 use porpoise_types::ColumnType;
 
-/// A table as CREATE TABLE asks for it.
+/// Specification of a table in CREATE TABLE.
 #[derive(Clone, Debug)]
 pub struct TableSpec {
     /// The database, which must exist.
@@ -30,7 +30,7 @@ pub struct TableSpec {
 }
 
 impl TableSpec {
-    /// A table of these columns and indexes, and nothing else.
+    /// Creates a specification with only these columns and indexes.
     #[must_use]
     pub fn new(
         database: &str,
@@ -54,7 +54,7 @@ impl TableSpec {
     }
 }
 
-/// Where the rows of a table lie.
+/// Placement of a table's rows.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
     /// PARTITION BY: columns are positions in [`TableSpec::columns`].
@@ -63,7 +63,7 @@ pub struct Placement {
     pub colocate: Option<(Option<String>, String)>,
 }
 
-/// A column as a statement asks for it.
+/// Specification of a column.
 #[derive(Clone, Debug)]
 pub struct ColumnSpec {
     /// The name.
@@ -80,14 +80,14 @@ pub struct ColumnSpec {
     pub auto_increment: bool,
     /// COMMENT.
     pub comment: String,
-    /// A character set or collation was named for this column.
+    /// Whether a character set or collation was given for this column.
     pub explicit_collation: bool,
     /// GENERATED ALWAYS AS.
     pub generated: Option<Generated>,
 }
 
 impl ColumnSpec {
-    /// A column of which nothing but name and type is said.
+    /// Creates a specification with only a name and a type.
     #[must_use]
     pub fn new(name: &str, ty: ColumnType) -> ColumnSpec {
         ColumnSpec {
@@ -113,25 +113,25 @@ impl ColumnSpec {
     }
 }
 
-/// A CHECK constraint as a statement asks for it.
+/// Specification of a CHECK constraint.
 #[derive(Clone, Debug)]
 pub struct CheckSpec {
     /// CONSTRAINT name, when given.
     pub name: Option<String>,
-    /// What must not be false.
+    /// The condition, which must not be false for any row.
     pub expression: Expression,
-    /// Without NOT ENFORCED.
+    /// Whether it is enforced (not NOT ENFORCED).
     pub enforced: bool,
-    /// The column whose definition it stands in: it may read no other.
+    /// For a column constraint, the column, the only one that it may read.
     pub of_column: Option<String>,
 }
 
-/// An index as a statement asks for it.
+/// Specification of an index.
 #[derive(Clone, Debug)]
 pub struct IndexSpec {
     /// The name, when given.
     pub name: Option<String>,
-    /// What it promises.
+    /// The kind: primary, unique or plain.
     pub kind: IndexKind,
     /// Column names with prefix length and DESC.
     pub parts: Vec<(String, Option<u32>, bool)>,
@@ -165,7 +165,7 @@ impl IndexSpec {
     }
 }
 
-/// A foreign key as a statement asks for it.
+/// Specification of a foreign key.
 #[derive(Clone, Debug)]
 pub struct FkSpec {
     /// CONSTRAINT name, when given.

@@ -12,12 +12,12 @@ use crate::table::Table;
 use porpoise_kv::{CommitPosition, CounterId, SpaceId};
 use std::sync::Arc;
 
-/// What DROP TABLE did.
+/// Result of DROP TABLE.
 #[derive(Clone, Debug, Default)]
 pub struct DropDone {
-    /// The reply waits for this.
+    /// Commit position that the reply waits for.
     pub position: CommitPosition,
-    /// With IF EXISTS: tables that were not there, as `db.name`.
+    /// With IF EXISTS: tables that did not exist, as `db.name`.
     pub missing: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ impl Db {
         Ok(spaces)
     }
 
-    /// DROP TABLE of all `names` (database, table), or of none.
+    /// DROP TABLE: drops all `names` (database, table) or none.
     pub fn drop_tables(
         &self,
         cx: &DdlCx<'_>,
@@ -162,7 +162,7 @@ impl Db {
         })
     }
 
-    /// TRUNCATE TABLE: new spaces, a new counter; the old ones go.
+    /// TRUNCATE TABLE: replaces the spaces and the counter by new ones.
     pub fn truncate(&self, cx: &DdlCx<'_>, database: &str, name: &str) -> Result<DdlDone> {
         let find = |catalog: &Catalog| {
             let table = catalog.table(database, name).cloned();
@@ -209,8 +209,8 @@ impl Db {
     }
 }
 
-/// The tables that gain or lose a foreign key with the new table: the parents
-/// it names, and children that waited for a table of this name.
+/// Returns the tables that gain or lose a foreign key with the new table: the parents it
+/// references, and children that referenced its name before.
 pub(super) fn future_neighbours(catalog: &Catalog, spec: &TableSpec) -> Vec<TableId> {
     let parents = spec.foreign_keys.iter().filter_map(|k| {
         let database = k.parent_database.as_ref().unwrap_or(&spec.database);
@@ -224,7 +224,7 @@ pub(super) fn future_neighbours(catalog: &Catalog, spec: &TableSpec) -> Vec<Tabl
     parents.chain(children).map(|t| t.id).collect()
 }
 
-/// The table as specified, without spaces.
+/// Creates the table as specified, without spaces.
 pub(super) fn draft_table(
     catalog: &Catalog,
     cx: &DdlCx<'_>,
@@ -284,7 +284,7 @@ pub(super) fn draft_table(
     Ok(table)
 }
 
-/// Constraints that were made while this parent did not exist must fit it now.
+/// Checks constraints that were created while this parent did not exist.
 fn check_waiting_children(catalog: &Catalog, table: &TableDef) -> Result<()> {
     for child in catalog.tables.values() {
         for key in &child.foreign_keys {
@@ -296,7 +296,7 @@ fn check_waiting_children(catalog: &Catalog, table: &TableDef) -> Result<()> {
     Ok(())
 }
 
-/// 3730 when a table outside `leaving` references `table`.
+/// 3730 if a table outside `leaving` references `table`.
 pub(super) fn refuse_if_referenced(
     catalog: &Catalog,
     table: &Table,

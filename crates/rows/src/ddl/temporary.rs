@@ -1,9 +1,8 @@
-//! Temporary tables: tables that no catalog names.
+//! Temporary tables, which are not in the catalog.
 //!
-//! They have spaces and counters like any table, without durability; the session
-//! that made one keeps its definition and shows it to no other. Reading and writing
-//! rows needs no more than the definition. A crash leaves spaces that nothing
-//! names, which go at the next start.
+//! They have spaces and counters like other tables, without durability. The session that created a
+//! table keeps its definition and shows it to no other session; access to rows needs only the
+//! definition. Spaces left by a crash are unreferenced and dropped at the next start.
 
 use super::{DdlCx, TableSpec, check_name, errors, tables};
 use crate::catalog::{Catalog, persist};
@@ -14,7 +13,7 @@ use crate::table::Table;
 use std::sync::Arc;
 
 impl Db {
-    /// CREATE TEMPORARY TABLE. Names are the caller's to look after.
+    /// CREATE TEMPORARY TABLE. The caller checks the name for conflicts.
     ///
     /// # Errors
     /// As CREATE TABLE; 1215 with foreign keys, 1562 with partitions.
@@ -33,7 +32,7 @@ impl Db {
             return Err(errors::temporary_partitions());
         }
         let id = TableId(self.engine().reserve_ids(persist::TABLE_IDS, 1, 1)?.start);
-        // Names of its checks collide with no other table's.
+        // Names of its CHECK constraints cannot collide with those of other tables.
         let mut table = tables::draft_table(&Catalog::default(), cx, spec, id)?;
         table.options.memory = true;
         self.check_expressions(&table)?;
@@ -54,7 +53,7 @@ impl Db {
         Ok(Arc::new(Table::new(fresh)))
     }
 
-    /// Drops what a temporary table holds; no transaction may use it any more.
+    /// Drops the spaces and counters of a temporary table. No transaction may use it any more.
     pub fn drop_temporary(&self, table: &Table) {
         let spaces: Vec<_> = table.all_spaces().collect();
         self.retire_spaces(&spaces);

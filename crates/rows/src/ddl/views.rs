@@ -1,9 +1,8 @@
-//! CREATE, ALTER and DROP VIEW: names that stand for a query.
+//! CREATE, ALTER and DROP VIEW.
 //!
-//! The catalog keeps a view's query as text; a statement that
-//! reads it binds it anew. Views share their database's names with
-//! tables, and hold nothing, so that no metadata barrier is needed: a
-//! statement that runs goes on with the definition that it found.
+//! The catalog stores a view's query as text, which is bound again by each statement that reads the
+//! view. Views share a name space with the tables of their database. They have no rows, so no
+//! metadata barrier is needed: a running statement continues with the definition that it found.
 
 use super::{DdlCx, DdlDone, check_name, errors};
 use crate::catalog::{Catalog, View};
@@ -11,14 +10,14 @@ use crate::db::Db;
 use crate::error::Result;
 use std::sync::Arc;
 
-/// What a definition may replace.
+/// What a view definition may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewMode {
-    /// CREATE VIEW: nothing of that name.
+    /// CREATE VIEW: the name must be free.
     Create,
-    /// CREATE OR REPLACE VIEW: a view, or nothing.
+    /// CREATE OR REPLACE VIEW: the name must be free or a view's.
     Replace,
-    /// ALTER VIEW: a view.
+    /// ALTER VIEW: the view must exist.
     Alter,
 }
 
@@ -26,8 +25,7 @@ impl Db {
     /// CREATE VIEW and ALTER VIEW.
     ///
     /// # Errors
-    /// 1050 for a name that is taken, 1347 for a table's, 1146 where there is
-    /// nothing to alter.
+    /// 1050 for a name in use, 1347 for the name of a table, 1146 if there is no view to alter.
     pub fn create_view(&self, cx: &DdlCx<'_>, view: &View, mode: ViewMode) -> Result<DdlDone> {
         check_name(&view.name)?;
         if view.name.is_empty() || view.name.ends_with(' ') {
@@ -58,8 +56,8 @@ impl Db {
         })
     }
 
-    /// DROP VIEW of all `names` (database, view), or of none; returns, with
-    /// IF EXISTS, those that were not there as `db.name`.
+    /// DROP VIEW: drops all `names` (database, view) or none. Returns, with IF EXISTS, those that
+    /// did not exist, as `db.name`.
     ///
     /// # Errors
     /// 1347 for a table, 1051 without IF EXISTS.

@@ -1,16 +1,14 @@
-//! Walking a whole space for a definition or a check.
+//! Scans of a whole space, for DDL or a check.
 //!
-//! The space is read in batches of [`BATCH`] entries, or fewer large ones, each
-//! by a transaction of its own which the caller is handed along with them: it
-//! reads on in it, writes and commits, or rolls it back. The caller's barrier
-//! keeps writers of the table away, so the newest committed state is one state
-//! from the first batch to the last. A check, beside which writers go on, reads
-//! all batches in one snapshot ([`read_batch`]).
+//! The space is read in batches of [`BATCH`] entries, or fewer large ones. Each batch has its own
+//! transaction, which is passed to the caller with the entries, to read more, and to commit or roll
+//! back. The caller's metadata barrier excludes writers of the table, so the newest committed state
+//! is the same from the first batch to the last. A check, which does not exclude writers, reads all
+//! batches in one snapshot ([`read_batch`]).
 //!
 //! Invariants:
-//! 1. A cancellation is looked for before every batch.
-//! 2. What a batch holds is bounded: its entries weigh at most [`BATCH_BYTES`],
-//!    the last one excepted.
+//! 1. Cancellation is checked before every batch.
+//! 2. Batches are bounded: their entries have at most [`BATCH_BYTES`], not counting the last one.
 
 use super::DdlCx;
 use crate::db::Db;
@@ -19,9 +17,9 @@ use crate::table::Table;
 use porpoise_kv::{self as kv, Read, ScanEnd, ScanRange, SpaceId, TxnOptions};
 use std::ops::ControlFlow;
 
-/// Entries of one batch at most.
+/// Maximum number of entries of a batch.
 pub(super) const BATCH: usize = 1000;
-/// Bytes of one batch, the last entry excepted.
+/// Maximum size of a batch in bytes, not counting its last entry.
 pub(super) const BATCH_BYTES: usize = 16 << 20;
 
 /// Keys and values, in the order of the space.
@@ -70,8 +68,8 @@ pub(crate) fn read_batch(
 }
 
 impl Db {
-    /// Hands every batch of a space over, the first one also when it is empty.
-    /// `weigh` tells how many bytes a value counts for.
+    /// Calls `each` for every batch of a space, and for the first one even if it is empty. `weigh`
+    /// returns the number of bytes that a value counts for.
     ///
     /// # Errors
     /// The engine's; a cancellation; what `each` returns.

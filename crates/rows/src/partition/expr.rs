@@ -1,20 +1,20 @@
-//! The expressions of PARTITION BY HASH, RANGE and LIST: whole numbers made
-//! from columns by arithmetic and by the date functions that MySQL allows
-//! there (manual, "Partitioning Limitations Relating to Functions").
+//! Expressions of PARTITION BY HASH, RANGE and LIST: integers computed from columns by arithmetic
+//! and the date functions that MySQL allows there (manual, "Partitioning Limitations Relating to
+//! Functions").
 //!
-//! They are evaluated wherever a row's place is asked for, with values alone:
-//! nothing of a session (time zone, SQL mode) has a part in them.
+//! They are evaluated wherever a row is routed, and depend on no session state (time zone, SQL
+//! mode).
 //!
 //! Invariants:
 //! 1. The result depends on the columns' values only.
-//! 2. Depth is bounded by [`MAX_DEPTH`], when built and when read back.
-//! 3. What overflows, divides by zero or is no date is NULL.
+//! 2. Nesting is bounded by [`MAX_DEPTH`], when built and when decoded.
+//! 3. Overflow, division by zero and invalid dates give NULL.
 
 use crate::bytes::{Reader, Writer};
 use crate::error::{Error, Result};
 use porpoise_types::{Date, DateTime, ValueRef};
 
-/// How deep an expression may be nested.
+/// Maximum nesting depth of an expression.
 pub const MAX_DEPTH: usize = 64;
 
 /// An expression; see the module.
@@ -103,14 +103,14 @@ functions! {
     22 Ceil "CEIL" 1;
 }
 
-/// How an expression grows with its column.
+/// Monotonicity of an expression in its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Monotone {
-    /// Strictly.
+    /// Strictly increasing.
     Strict,
-    /// Never falls.
+    /// Non-decreasing.
     Weak,
-    /// No such thing is known.
+    /// Not known to be monotonic.
     No,
 }
 
@@ -159,7 +159,7 @@ impl PartitionExpr {
         }
     }
 
-    /// How it grows with its one column.
+    /// Returns the monotonicity in its only column.
     pub fn monotone(&self) -> Monotone {
         match self {
             PartitionExpr::Column(_) => Monotone::Strict,
@@ -180,7 +180,7 @@ impl PartitionExpr {
         }
     }
 
-    /// How deep it is nested.
+    /// Returns the nesting depth.
     pub fn depth(&self) -> usize {
         1 + match self {
             PartitionExpr::Column(_) | PartitionExpr::Int(_) => 0,
@@ -269,7 +269,7 @@ fn moment(value: ValueRef<'_>) -> Option<DateTime> {
     }
 }
 
-/// A date with month and day, of which days can be counted.
+/// Returns a date with nonzero month and day, so that days can be counted.
 fn real(value: ValueRef<'_>) -> Option<Date> {
     let date = moment(value)?.date();
     (date.month() > 0 && date.day() > 0).then_some(date)
@@ -357,7 +357,7 @@ fn call<'v>(
     })
 }
 
-/// ABS is refused over decimals when a table is made; here the others are left.
+/// Rounding functions of a decimal. ABS of decimals is refused when a table is created.
 fn rounded(function: PartitionFunction, d: porpoise_types::Decimal) -> Option<i128> {
     let cut = d.truncate(0);
     let exact = cut.cmp_value(&d).is_eq();

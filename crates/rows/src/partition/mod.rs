@@ -1,50 +1,46 @@
-//! Partitioning: how a table's rows are dealt out to spaces.
+//! Partitioning: distribution of a table's rows over spaces.
 //!
-//! A partitioned table has one space a partition for its rows, for each index
-//! and for its overflow values. A row's partition follows from the
-//! values of the partitioning columns, and so from any whole key: the primary
-//! key and every unique key contain these columns (error 1503), an entry of a
-//! plain index ends with the primary key, and the key of a row without a
-//! declared primary key ends with the number of its partition. So a key alone
-//! gives its space ([`crate::routing`]), without reading anything.
+//! A partitioned table has, per partition, one space for its rows, one for each index and one for
+//! overflow values. The partitioning columns determine a row's partition, and so does any complete
+//! key: the primary key and every unique key contain these columns (error 1503), an entry of a
+//! plain index ends with the primary key, and a hidden key ends with the number of its partition.
+//! So a key alone determines its space ([`crate::routing`]), without any read.
 //!
-//! Here are the definitions and, in [`expr`], the expressions of HASH, RANGE
-//! and LIST.
+//! This module has the definitions; [`expr`] has the expressions of HASH, RANGE and LIST.
 //!
 //! Invariants:
 //! 1. Partitions are routed by keys' bytes in their nullable ascending form,
 //!    so that equal values of a collation go to one partition.
-//! 2. `spaces` of every index, and `overflow_spaces` of the table, have one entry a
-//!    partition, in the order of [`Partitioning::partitions`].
-//! 3. A partition's id is never used again in its table; hidden keys name it.
-//! 4. The hash is a format: rows lie where it put them (docs/formats.md).
+//! 2. `spaces` of every index, and `overflow_spaces` of the table, have one entry per partition, in
+//!    the order of [`Partitioning::partitions`].
+//! 3. A partition's id is never reused in its table: hidden keys contain it.
+//! 4. The hash function is part of the disk format (docs/formats.md).
 //!
-//! Rejected: a table a partition behind a view (constraints would have to look
-//! through it); MySQL's own hash of KEY (nothing but the numbering of
-//! partitions would be gained, at the price of its old collation weights).
+//! Rejected: a table per partition behind a view (constraints would have to span tables); MySQL's
+//! own hash of KEY (would only make partition numbers equal, and require its old collation
+//! weights).
 
 pub mod expr;
 pub mod persist;
 
 use porpoise_types::Value;
 
-/// Most partitions a table may have (manual, "Restrictions and Limitations on
+/// Maximum number of partitions of a table (manual, "Restrictions and Limitations on
 /// Partitioning").
 pub const MAX_PARTITIONS: usize = 8192;
 
 /// PARTITION BY of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partitioning {
-    /// How.
+    /// The method.
     pub method: Method,
-    /// The partitioning columns (positions): those listed, or those that the
-    /// expression uses.
+    /// Positions of the partitioning columns: those listed, or those that the expression uses.
     pub columns: Vec<usize>,
     /// The expression of HASH, RANGE and LIST.
     pub expr: Option<expr::PartitionExpr>,
-    /// ALGORITHM of KEY was given.
+    /// The ALGORITHM of KEY, if given.
     pub algorithm: Option<u8>,
-    /// The partitions were given by number only (HASH, KEY): shown so.
+    /// Whether only the number of partitions was given (HASH, KEY), and is shown.
     pub by_number: bool,
     /// The partitions in order.
     pub partitions: Vec<Partition>,
@@ -52,7 +48,7 @@ pub struct Partitioning {
     pub next_id: u32,
 }
 
-/// How rows are dealt out.
+/// Partitioning method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// HASH: the expression's value modulo the number of partitions.
@@ -113,25 +109,25 @@ pub struct Partition {
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// What belongs into it.
+    /// The values that belong to it.
     pub bound: PartitionBound,
     /// COMMENT.
     pub comment: String,
 }
 
-/// What belongs into a partition.
+/// Bound of a partition: the values that belong to it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PartitionBound {
-    /// What the hash says.
+    /// Values with the partition's hash.
     None,
-    /// Values below this, one a column; `None` is MAXVALUE.
+    /// Values below these bounds, one per column; `None` is MAXVALUE.
     LessThan(Vec<Option<Value>>),
-    /// Exactly these, each one value a column.
+    /// Exactly these values, each with one value per column.
     In(Vec<Vec<Value>>),
 }
 
 impl Partitioning {
-    /// Follows columns to other positions of the table.
+    /// Updates column positions after columns have moved.
     pub(crate) fn move_columns(&mut self, to: &dyn Fn(usize) -> usize) {
         for column in &mut self.columns {
             *column = to(*column);

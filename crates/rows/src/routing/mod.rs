@@ -1,14 +1,12 @@
-//! Routing: from a row's values, or from a key, to its partition and space.
+//! Routing: maps a row's values or a key to its partition and space.
 //!
-//! Both ways meet in the partitioning columns' keys in their one form
-//! (nullable, ascending): a row's values are encoded so, a key's parts are
-//! taken from it so.
+//! Both use a canonical form, the partitioning columns' keys (nullable, ascending): a row's values
+//! are encoded in it, and a key's parts are converted to it.
 //!
 //! Invariants:
-//! 1. A value and every key made from it route alike.
-//! 2. A key whose values belong into no partition routes to the first one:
-//!    nothing is there, and nothing is ever written there, because rows
-//!    without a partition are refused before (1526).
+//! 1. A row and all its keys route to the same partition.
+//! 2. A key whose values belong to no partition routes to the first one. No such key exists,
+//!    because rows without a partition are refused (1526).
 //! 3. All code that turns table, index and key into a space goes through
 //!    [`Table::space`].
 
@@ -25,8 +23,8 @@ use porpoise_types::{Value, take_key_part};
 use smallvec::SmallVec;
 
 impl Table {
-    /// The space that holds `key`, a whole key, of the index at a position:
-    /// the one place where partitions are told apart.
+    /// Returns the space of a complete key of the index at a position. All routing of keys to
+    /// spaces goes through this function.
     #[inline]
     pub fn space(&self, index: usize, key: &[u8]) -> SpaceId {
         let spaces = self.index_spaces(index);
@@ -45,7 +43,7 @@ impl Table {
     /// The partition into which a row goes by its values.
     ///
     /// # Errors
-    /// [`Error::NoPartition`] when it belongs into none.
+    /// [`Error::NoPartition`] if it belongs to none.
     pub fn partition_of_row(&self, values: &[Value]) -> Result<usize> {
         self.partition_of_columns(values)
     }
@@ -80,8 +78,8 @@ impl Table {
         }
     }
 
-    /// The partition of all keys of an index that start with these whole
-    /// parts, when the parts say it.
+    /// Returns the partition of all keys of an index that start with these complete parts, if the
+    /// parts determine it.
     pub(crate) fn partition_of_prefix(&self, index: usize, prefix: &[u8]) -> Option<usize> {
         let Some(router) = self.router() else {
             return Some(0);
@@ -163,8 +161,8 @@ impl Table {
         }
     }
 
-    /// The id of the partition in which a row of a table without a declared
-    /// primary key lies, by its values: its hidden key ends with it.
+    /// Appends the id of a row's partition, by its values, to the hidden key of a table without a
+    /// declared primary key.
     pub(crate) fn append_hidden_partition(&self, values: &[Value], out: &mut Vec<u8>) {
         if let Some(by) = &self.partitioning {
             let at = self.partition_of_row(values).unwrap_or(0);
@@ -173,10 +171,10 @@ impl Table {
         }
     }
 
-    /// The primary key of a row with new values, whose present one is given.
+    /// Returns the primary key of a row with new values, given the old key.
     ///
     /// # Errors
-    /// [`Error::NoPartition`] when it belongs into no partition.
+    /// [`Error::NoPartition`] if it belongs to no partition.
     pub(crate) fn changed_key(&self, old: &[u8], values: &[Value]) -> Result<Vec<u8>> {
         if self.partitioning.is_some() {
             self.partition_of_row(values)?;
@@ -192,8 +190,7 @@ impl Table {
         Ok(key)
     }
 
-    /// The spaces in which entries of an index with this prefix (whole parts)
-    /// can lie.
+    /// Returns the spaces that may have entries of an index with this prefix (complete parts).
     pub(crate) fn prefix_spaces(&self, index: usize, prefix: &[u8]) -> Vec<SpaceId> {
         let all = self.index_spaces(index);
         match self.partition_of_prefix(index, prefix) {

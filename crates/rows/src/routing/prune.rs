@@ -1,39 +1,39 @@
-//! From what is known about columns to the partitions that can have a match.
+//! Partition pruning: from conditions on columns to the partitions that may have a match.
 //!
-//! Pruning only ever leaves out partitions in which no row can satisfy the
-//! conditions; conditions are checked on the rows all the same.
+//! Pruning excludes only partitions in which no row can satisfy the conditions; the conditions are
+//! still evaluated on the rows.
 //!
 //! * All partitioning columns equal to one of some values (`=`, IN, IS NULL):
 //!   the partitions of all combinations.
-//! * A range of the one column of a RANGE whose expression never falls, of the
-//!   first column of RANGE COLUMNS: an interval of partitions.
-//! * A range of the one column of a LIST: the partitions of the listed values
-//!   within. A short range of whole numbers counts as a list of values.
+//! * A range of the only column of a RANGE with a monotonic expression, or of the first column of
+//!   RANGE COLUMNS: an interval of partitions.
+//! * A range of the only column of a LIST: the partitions of the listed values within. A short
+//!   integer range is treated as a list of values.
 
 use crate::partition::expr::Monotone;
 use crate::partition::{Method, Partitioning};
 use crate::table::Table;
 use porpoise_types::{Value, ValueRef, encode_key};
 
-/// Combinations of values looked at; more, and everything may match.
+/// Maximum number of combinations of values; beyond it nothing is pruned.
 const MOST: usize = 4096;
-/// Whole numbers of a range that are looked at one by one.
+/// Maximum number of integers of a range that are enumerated.
 const SHORT: i128 = 256;
 
-/// What is known about a column.
+/// Known condition on a column.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// It is one of these (storage values of the column; NULL for IS NULL).
+    /// The column equals one of these (storage values of the column; NULL for IS NULL).
     pub equal: Option<Vec<Value>>,
-    /// It is not below this (a bound left out is taken as included).
+    /// Lower bound (an exclusive bound is treated as inclusive).
     pub low: Option<Value>,
-    /// It is not above this.
+    /// Upper bound, inclusive.
     pub high: Option<Value>,
 }
 
 impl Table {
-    /// The partitions in which rows can be whose columns are as known
-    /// (position and what), in order; `None`: any.
+    /// Returns the partitions, in order, that may have rows with these conditions on columns (by
+    /// position); `None` for all.
     pub fn prune(&self, known: &[(usize, Known)]) -> Option<Vec<usize>> {
         let by = self.partitioning.as_ref()?;
         let of = |column: &usize| known.iter().find(|(c, _)| c == column).map(|(_, k)| k);
@@ -120,7 +120,7 @@ impl Table {
                 };
                 let last = last.unwrap_or(router.bounds().saturating_sub(1));
                 let mut found: Vec<usize> = (first..=last).collect();
-                // Values of which the expression makes NULL lie in the first.
+                // Values for which the expression is NULL are in the first partition.
                 if how == Monotone::Weak && first > 0 {
                     found.insert(0, 0);
                 }
@@ -151,7 +151,7 @@ impl Table {
     }
 }
 
-/// Least and greatest of what is known; of a list, its ends.
+/// Returns the lower and upper bound, or the least and greatest value of a list.
 fn ends(known: &Known) -> (Option<&Value>, Option<&Value>) {
     match known.equal.as_deref() {
         Some([one]) if *one != Value::Null => (Some(one), Some(one)),

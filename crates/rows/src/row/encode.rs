@@ -1,4 +1,4 @@
-//! Writing a row of storage values, in the layout of [`super`].
+//! Encoding of a row of storage values, in the format of [`super`].
 
 use super::overflow::{HEAD_BYTES, OverflowHead, too_big};
 use super::{EXPIRY, HEADER, MAX_TABLE_VERSION, OVERFLOW, ROW_FORMAT_VERSION, WIDE};
@@ -8,12 +8,12 @@ use crate::{Error, Result};
 use porpoise_types::Value;
 use smallvec::SmallVec;
 
-/// What a row carries beside its columns.
+/// Metadata of a row: version and expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowStamp {
     /// The row version, 1 to 2^53 - 1.
     pub version: u64,
-    /// Microseconds since 1970 UTC; 0: never.
+    /// Expiry in microseconds since 1970 UTC; 0 for never.
     pub expiry: u64,
 }
 
@@ -26,7 +26,7 @@ pub fn encode(table: &Table, values: &[Value], stamp: RowStamp, out: &mut Vec<u8
     encode_with(table, values, &[], stamp, out)
 }
 
-/// As [`encode`]; of the columns in `heads` the row keeps head and prefix.
+/// As [`encode`], with only head and prefix of the columns in `heads`.
 pub(crate) fn encode_with(
     table: &Table,
     values: &[Value],
@@ -69,7 +69,7 @@ pub(crate) fn encode_with(
     Ok(())
 }
 
-/// The columns of a row about to be written.
+/// The columns of a row to be written.
 struct NewRow<'a> {
     /// Storage values in column order.
     values: &'a [Value],
@@ -85,7 +85,7 @@ impl<'a> NewRow<'a> {
         found.map(|(_, head)| head)
     }
 
-    /// What the row keeps of a variable column, without the head.
+    /// The bytes of a variable column that the row stores, without the head.
     #[inline]
     fn kept(&self, position: usize) -> &'a [u8] {
         match self.values.get(position) {
@@ -132,7 +132,7 @@ impl<'a> NewRow<'a> {
         Ok(())
     }
 
-    /// The ends of the variable columns, which fit the width chosen.
+    /// Appends the end offsets of the variable columns, which fit the chosen width.
     #[inline]
     fn append_offsets(
         &self,
@@ -174,8 +174,8 @@ fn bad_value(table: &Table, position: usize) -> Error {
     }
 }
 
-/// Writes a value into its place of `storage.width()` bytes; `None` when it is
-/// not of that storage or does not fit.
+/// Writes a value into its `storage.width()` bytes. Returns `None` if it has another storage kind
+/// or does not fit.
 fn write_fixed(storage: Storage, value: &Value, place: &mut [u8]) -> Option<()> {
     let put = |place: &mut [u8], bytes: &[u8]| {
         for (to, from) in place.iter_mut().zip(bytes) {

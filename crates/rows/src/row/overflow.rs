@@ -1,11 +1,10 @@
-//! What a row keeps of an overflow value: a large TEXT, BLOB or JSON value
-//! that does not fit its row.
+//! The part of an overflow value that its row stores. An overflow value is a large TEXT, BLOB or
+//! JSON value that does not fit its row.
 //!
-//! Up to [`IN_ROW`] bytes such a value lies in the row like a VARCHAR. Beyond,
-//! the row keeps an [`OverflowHead`] (id, lengths, the size of the chunks) and
-//! the first [`PREFIX`] bytes; what follows the prefix is cut into chunks of
-//! [`CHUNK_BYTES`], one key each in the overflow space of the row's partition
-//! ([`crate::overflow`] reads and writes them):
+//! Up to [`IN_ROW`] bytes such a value is stored in the row like a VARCHAR. A larger one is stored
+//! as an [`OverflowHead`] (id, lengths, chunk size) and its first [`PREFIX`] bytes in the row; the
+//! rest is split into chunks of [`CHUNK_BYTES`], one key each in the overflow space of the row's
+//! partition ([`crate::overflow`] reads and writes them):
 //!
 //! ```text
 //! column data    u64 id, u32 bytes, u32 characters, u16 bytes of the prefix,
@@ -15,20 +14,18 @@
 //! ```
 //!
 //! Invariants:
-//! 1. An id is used once: a changed value gets a new one. So chunks never
-//!    change, a version of a row finds its own chunks in the same snapshot, and
-//!    reads need no lock.
-//! 2. Chunks are written and deleted in the transaction that writes the row
-//!    that names them, and nowhere else. The row's lock covers them.
-//! 3. The prefix ends between two characters and is at least as long as any
-//!    index prefix (3,072 bytes): entries are made without chunks.
-//! 4. A row in memory may hold more of the value behind the head than the
-//!    prefix, up to the end of a chunk or all of it: the same reader reads all.
-//!    On disk it is the prefix always.
+//! 1. An id is used once: a changed value gets a new one. So chunks are immutable, a row version
+//!    finds its own chunks in the same snapshot, and reads need no lock.
+//! 2. Chunks are written and deleted only in the transaction that writes the row that refers to
+//!    them. The row's lock covers them.
+//! 3. The prefix ends at a character boundary and is at least as long as any index prefix (3,072
+//!    bytes), so that index entries are built without chunks.
+//! 4. A row in memory may have more of the value behind the head than the prefix, up to the end of
+//!    a chunk or all of it, and is read in the same way. A stored row has exactly the prefix.
 //!
-//! Rejected: chunks in the rows' own space (scans of rows would walk over
-//! them); chunks named by primary key (a row that moves would rewrite them); a
-//! content hash as id (two rows would share chunks, and need counting).
+//! Rejected: chunks in the rows' own space (row scans would pass over them); chunks keyed by
+//! primary key (a change of the key would rewrite them); content hashes as ids (rows would share
+//! chunks, which would need reference counts).
 
 use super::{RowRef, WIDE};
 use crate::definition::TableDef;
@@ -36,17 +33,17 @@ use crate::error::{Error, Result};
 use porpoise_types::{Kind, Value};
 use smallvec::SmallVec;
 
-/// Greatest value of a TEXT, BLOB or JSON column that lies in its row, bytes.
-/// Here chunks cost about 41,000 instructions more to write and 17,000 to read,
-/// and save 32,000 at each update of another column (decision 0006).
+/// Maximum size in bytes of a TEXT, BLOB or JSON value that is stored in its row. At this size,
+/// chunks cost about 41,000 instructions more per write and 17,000 per read, and save 32,000 per
+/// update of another column (decision 0006).
 pub const IN_ROW: usize = 8 << 10;
-/// Bytes of an overflow value that its row keeps.
+/// Number of bytes of an overflow value that its row stores.
 pub const PREFIX: usize = 3072;
-/// Bytes of one chunk; a power of two, far below what an engine's value may be.
+/// Size of a chunk in bytes; a power of two, far below the maximum value size of engines.
 pub const CHUNK_BYTES: usize = 1 << CHUNK_SHIFT;
 const CHUNK_SHIFT: u8 = 18;
-/// Greatest row as it lies in the engine, bytes: overflow values count with
-/// their prefix. Beyond it an INSERT or UPDATE fails (1118).
+/// Maximum size of an encoded row in bytes, with the prefixes of overflow values. An INSERT or
+/// UPDATE of a larger row fails (1118).
 pub const MAX_ROW_BYTES: usize = 1 << 20;
 /// Bytes of an encoded [`OverflowHead`].
 pub(crate) const HEAD_BYTES: usize = 19;
@@ -56,7 +53,7 @@ pub(crate) const CHUNK_KEY_BYTES: usize = 12;
 /// The head of an overflow value, which its row holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverflowHead {
-    /// Names the chunks.
+    /// Id of the value in the keys of its chunks.
     pub id: u64,
     /// Bytes of the whole value.
     pub bytes: u32,
@@ -85,8 +82,8 @@ impl OverflowHead {
         out.push(self.chunk_shift);
     }
 
-    /// Splits a column's data into the head and what follows; `None` when it
-    /// is too short or contradicts itself.
+    /// Splits a column's data into the head and the bytes behind it; `None` if it is too short or
+    /// inconsistent.
     #[inline]
     pub(crate) fn split(data: &[u8]) -> Option<(OverflowHead, &[u8])> {
         let (head, rest) = data.split_at_checked(HEAD_BYTES)?;
@@ -112,12 +109,12 @@ impl OverflowHead {
         usize::try_from(self.bytes).unwrap_or(usize::MAX)
     }
 
-    /// Whether the value is empty (none that was written is).
+    /// Whether the value is empty, which no stored one is.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Bytes of one chunk, the last one excepted.
+    /// Size of a chunk in bytes, except the last one.
     pub(crate) fn chunk_bytes(&self) -> usize {
         1 << self.chunk_shift
     }
@@ -133,8 +130,8 @@ impl OverflowHead {
         u32::try_from(rest.div_ceil(self.chunk_bytes())).unwrap_or(u32::MAX)
     }
 
-    /// The numbers of the chunks that bring what is at hand, the start of the
-    /// value up to the end of a chunk, to so many bytes at least.
+    /// Returns the numbers of the chunks to be read so that the present bytes, which end at the end
+    /// of a chunk, extend to at least `end`.
     pub(crate) fn chunks_between(&self, present: usize, end: usize) -> std::ops::Range<u32> {
         if end.min(self.len()) <= present {
             return 0..0;
@@ -147,12 +144,12 @@ impl OverflowHead {
         number(first)..number(last).min(self.chunks())
     }
 
-    /// Whether what a row holds of the value is all of it.
+    /// Whether the bytes in a row are the complete value.
     pub fn whole(&self, present: &[u8]) -> bool {
         present.len() >= self.len()
     }
 
-    /// The chunks of a whole value: key and bytes.
+    /// Splits a complete value into chunks: key and bytes.
     pub(crate) fn split_chunks<'v>(
         &self,
         value: &'v [u8],
@@ -204,7 +201,7 @@ pub(crate) fn prefix_len(table: &TableDef, position: usize, value: &[u8]) -> usi
     let multi =
         column.is_some_and(|c| c.ty.kind == Kind::Json || c.ty.collation.charset().max_len() > 1);
     let mut len = value.len().min(PREFIX);
-    // Back to the start of a UTF-8 character, three steps at most.
+    // Moves back to a character boundary, by at most three bytes.
     while multi && len + 3 >= PREFIX && matches!(value.get(len), Some(0x80..=0xBF)) {
         len -= 1;
     }
@@ -220,8 +217,8 @@ pub(crate) fn chars(table: &TableDef, position: usize, value: &[u8]) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// The columns whose new values overflow the row: all above [`IN_ROW`], and, when
-/// the row were still too large, the largest of the others.
+/// Returns the columns whose new values overflow the row: all above [`IN_ROW`], and, if the row
+/// would still be too large, the largest of the others.
 pub(crate) fn overflowing(table: &TableDef, values: &[Value]) -> SmallVec<[usize; 2]> {
     let mut out: SmallVec<[usize; 2]> = SmallVec::new();
     let mut total = 0usize;
@@ -263,7 +260,7 @@ fn column_may_overflow(table: &TableDef, position: usize) -> bool {
     kind.is_some_and(kind_may_overflow)
 }
 
-/// A column of a row with an overflow value, and what the row has of it.
+/// A column with an overflow value, and the bytes of it that the row has.
 #[derive(Clone, Copy, Debug)]
 pub struct OverflowColumn<'a> {
     /// Position of the column.
@@ -274,11 +271,10 @@ pub struct OverflowColumn<'a> {
     pub present: &'a [u8],
 }
 
-/// A column's position and the chunks of its value, from the first one that the
-/// row lacks on.
+/// A column's position, and the chunks of its value that the row lacks.
 pub(crate) type FetchedColumn<'a> = (usize, &'a [Vec<u8>]);
 
-/// 1118 for more bytes than offsets can count.
+/// Returns the error 1118 for a row that exceeds the maximum size.
 pub(crate) fn too_big(size: usize) -> Error {
     Error::RowTooBig {
         size,
@@ -286,8 +282,7 @@ pub(crate) fn too_big(size: usize) -> Error {
     }
 }
 
-/// The row with overflow values put in; `None` when their chunks do not make
-/// them.
+/// Returns the row with its overflow values inserted; `None` if the chunks have the wrong lengths.
 ///
 /// # Errors
 /// [`Error::RowTooBig`].
@@ -304,7 +299,7 @@ pub(crate) fn with_values(
         return Err(too_big(size));
     }
     let mut out = Vec::with_capacity(size);
-    // Everything before the offsets stays as it is.
+    // The bytes before the offsets do not change.
     out.extend_from_slice(row.bytes.get(..row.body + row.layout.fixed).unwrap_or(&[]));
     if let Some(first) = out.first_mut() {
         *first |= WIDE;

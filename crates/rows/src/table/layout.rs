@@ -1,27 +1,27 @@
-//! Where each column of a row lies: the resolved form of [`LayoutDef`].
+//! Locations of columns in a row: the resolved form of [`LayoutDef`].
 //!
-//! A row names no columns; its table version says under which layout it was
-//! written. A [`Layout`] answers for a column *position of the present table
-//! definition* where its value lies in rows of that layout: in a slot, or
-//! nowhere, because the column is younger (then its backfill holds).
+//! A row does not contain column ids; its table version identifies the layout in which it was
+//! written. A [`Layout`] maps a column *position of the present table definition* to the slot of
+//! its value in rows of that layout, or to none if the column is newer; then its backfill value
+//! applies.
 //!
 //! Invariants:
 //! 1. A layout depends on nothing but the `LayoutDef` and the table's columns.
 //! 2. The widths in [`Storage::of`] are a disk format (docs/formats.md,
 //!    "Rows"): a kind's storage never changes within one row format.
 //!
-//! Rejected: self-describing rows (a type byte and id a column cost a byte or
-//! more of memory a value and a search a read).
+//! Rejected: self-describing rows (a type byte and an id per column cost a byte or more of memory
+//! per value and a search per read).
 
 use crate::definition::{LayoutDef, TableDef};
 use porpoise_types::{ColumnType, Kind};
 
-/// How values of one column are laid down.
+/// Storage format of one column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
-    /// Little-endian two's complement of so many bytes.
+    /// Little-endian two's complement with a number of bytes.
     Int(u8),
-    /// Little-endian, so many bytes.
+    /// Unsigned little-endian with a number of bytes.
     UInt(u8),
     /// IEEE single.
     Float,
@@ -33,7 +33,7 @@ pub(crate) enum Storage {
     DateTime,
     /// Microseconds, 8 bytes.
     Time,
-    /// Memory-comparable bytes of precision and scale; width given.
+    /// Memory-comparable bytes.
     Decimal {
         /// Digits.
         precision: u8,
@@ -107,14 +107,14 @@ impl Storage {
     }
 }
 
-/// Where a column's value lies.
+/// Location of a column's value in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
-    /// Number in storage order: its bit in the null bitmap.
+    /// Number in storage order, which is its bit in the null bitmap.
     pub(crate) number: usize,
-    /// How.
+    /// The storage format.
     pub(crate) storage: Storage,
-    /// Fixed: offset from the body's start. Variable: its number among the
+    /// For fixed width, the offset from the body's start; for variable width, the number among the
     /// variable columns.
     pub(crate) at: usize,
 }
@@ -124,8 +124,8 @@ pub(crate) struct Slot {
 pub(crate) struct Layout {
     /// The first table version with it.
     pub(crate) version: u32,
-    /// By column position of the present definition; `None`: not in rows of
-    /// this layout.
+    /// Slots by column position of the present definition; `None` for columns that rows of this
+    /// layout lack.
     pub(crate) by_position: Vec<Option<Slot>>,
     /// Bytes of null bitmap and fixed section.
     pub(crate) fixed: usize,

@@ -2,8 +2,8 @@
 //! derived from it.
 //!
 //! Invariants:
-//! 1. A `Table` is immutable: what is derived agrees with the definition. A
-//!    change of the definition makes a new `Table`.
+//! 1. A `Table` is immutable, so derived data agree with the definition. A change of the definition
+//!    creates a new `Table`.
 //! 2. Expressions are compiled at first use, because their compiler is
 //!    registered after the catalog was read.
 
@@ -17,17 +17,15 @@ use router::Router;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-/// A table: its definition, to which it dereferences, and what follows from
-/// that.
+/// A table: its definition, to which it dereferences, and derived data.
 #[derive(Clone, Debug)]
 pub struct Table {
     def: TableDef,
-    /// Constraints whose parent this table is (self references included):
-    /// child table and position in its `foreign_keys`.
+    /// Foreign keys that reference this table (self-references included): child table, and position
+    /// in its `foreign_keys`.
     pub referenced_by: Vec<(TableId, usize)>,
-    /// The tables that a write to this one may read or change (parents,
-    /// children, and further along cascades), itself first: what a writing
-    /// statement publishes as used.
+    /// The tables that a write to this one may read or change (parents, children, and further along
+    /// cascades), itself first. A writing statement publishes them as used.
     pub write_set: Arc<[TableId]>,
     derived: Derived,
 }
@@ -37,17 +35,17 @@ pub struct Table {
 pub(crate) struct Derived {
     /// The layout rows are written in.
     current: Layout,
-    /// Older ones, in order of version.
+    /// Older layouts, in order of version.
     older: Vec<Layout>,
     /// Positions of the unique indexes, the primary one excluded.
     pub(crate) uniques: Vec<usize>,
     /// Positions of NOT NULL columns.
     pub(crate) not_null: Vec<usize>,
-    /// How a partitioned table's rows are dealt out.
+    /// Router of a partitioned table's rows.
     pub(crate) router: Option<Router>,
-    /// Writing a row evaluates expressions.
+    /// Whether writes of rows evaluate expressions.
     pub(crate) expressions: bool,
-    /// The compiled expressions, once they were asked for.
+    /// The compiled expressions, set at first use.
     pub(crate) compiled: OnceLock<Compiled>,
 }
 

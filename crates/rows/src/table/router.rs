@@ -1,9 +1,9 @@
-//! The router of a partitioned table: from the keys of the partitioning
-//! columns to a partition.
+//! The router of a partitioned table, which maps the keys of the partitioning columns to a
+//! partition.
 //!
-//! The keys are in one form (nullable, ascending), whatever index they come
-//! from. KEY hashes these bytes, RANGE COLUMNS and LIST COLUMNS compare them,
-//! the others decode them and evaluate their expression.
+//! The keys are in a canonical form (nullable, ascending), whatever index they come from. KEY
+//! hashes these bytes, RANGE COLUMNS and LIST COLUMNS compare them, the other methods decode them
+//! and evaluate their expression.
 
 use crate::definition::{Index, IndexKind, TableDef};
 use crate::partition::expr::PartitionExpr;
@@ -13,32 +13,31 @@ use porpoise_types::{ColumnType, Value, ValueRef, decode_key, encode_key};
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Seedless hash of KEY partitioning; a format.
+/// Hash of KEY partitioning, without a seed; part of the disk format.
 fn hash(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
-/// The keys of the partitioning columns one after the other, with their ends.
+/// The concatenated canonical keys of the partitioning columns, and the end of each.
 pub(crate) type Canon = SmallVec<[u8; 32]>;
 
-/// What is worked out once from a table's partitioning.
+/// Routing rules derived from a table's partitioning.
 #[derive(Clone, Debug)]
 pub(crate) struct Router {
     pub(crate) columns: Vec<(usize, ColumnType)>,
     rule: Rule,
-    /// Where each index's partitioning columns stand among its parts (or
-    /// those of the primary key); see [`Places`].
+    /// Location of the partitioning columns in the keys of each index.
     pub(crate) places: Vec<Places>,
 }
 
-/// How the partition of a key of an index is found.
+/// Location of the partitioning columns in a key of an index.
 #[derive(Clone, Debug)]
 pub(crate) enum Places {
-    /// The parts with these numbers, one a partitioning column.
+    /// In the parts with these numbers, one per partitioning column.
     Parts(Vec<usize>),
-    /// The primary key that follows the parts.
+    /// In the primary key behind the parts.
     Primary,
-    /// The number at the key's end names the partition.
+    /// The key ends with the partition's id.
     Hidden,
 }
 
@@ -54,7 +53,7 @@ enum Rule {
     ListColumns(HashMap<Vec<u8>, usize>),
 }
 
-/// Above every key of a value.
+/// Byte that sorts above every key of a value.
 const MAXVALUE: u8 = 0xFF;
 
 fn whole(value: &Value) -> Option<i128> {
@@ -102,7 +101,7 @@ impl Router {
         }
     }
 
-    /// The partition of canonical keys, one a column, one after the other.
+    /// Returns the partition of concatenated canonical keys, one per column.
     pub(crate) fn of_canon(&self, canon: &[u8]) -> Option<usize> {
         match &self.rule {
             Rule::Key(n, is_linear) => {
@@ -135,7 +134,7 @@ impl Router {
     pub(crate) fn of_number(&self, value: Option<i128>) -> Option<usize> {
         match &self.rule {
             Rule::Hash(_, n, is_linear) => {
-                // The absolute value, as MySQL takes it; NULL counts as 0.
+                // The absolute value, as in MySQL; NULL counts as 0.
                 let v = value.unwrap_or(0).unsigned_abs();
                 let v = u64::try_from(v).unwrap_or(u64::MAX);
                 let at = if *is_linear { linear(v, *n) } else { v % *n };
@@ -153,7 +152,7 @@ impl Router {
         }
     }
 
-    /// The partition of values given one a partitioning column.
+    /// Returns the partition of values, one per partitioning column.
     pub(crate) fn of_values<'v>(
         &self,
         values: impl Iterator<Item = ValueRef<'v>>,
@@ -168,8 +167,8 @@ impl Router {
         self.of_canon(&canon)
     }
 
-    /// The first and last partition (RANGE COLUMNS) that values of the first
-    /// column between two keys can be in; bounds included.
+    /// Returns the first and last partition (RANGE COLUMNS) for values of the first column between
+    /// two keys, both inclusive.
     pub(crate) fn of_first_column(
         &self,
         low: Option<&[u8]>,
@@ -200,7 +199,7 @@ impl Router {
         }
     }
 
-    /// How many bounds RANGE has.
+    /// Number of bounds of RANGE.
     pub(crate) fn bounds(&self) -> usize {
         match &self.rule {
             Rule::Range(_, bounds) => bounds.len(),
@@ -218,7 +217,7 @@ fn range_bounds(by: &Partitioning) -> Vec<Option<i128>> {
     by.partitions.iter().map(bound).collect()
 }
 
-/// A tuple of bounds as the keys of values would be.
+/// Encodes a tuple of bounds like keys of values.
 pub(crate) fn encode_bound(bounds: &[Option<Value>], columns: &[ColumnType]) -> Vec<u8> {
     let mut out = Vec::new();
     for (bound, ty) in bounds.iter().zip(columns) {

@@ -1,4 +1,4 @@
-//! Byte strings one behind the other in one buffer, by number.
+//! An arena of byte strings in one buffer, addressed by index.
 
 /// Copied byte strings: keys, values.
 #[derive(Clone, Debug, Default)]

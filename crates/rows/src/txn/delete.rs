@@ -1,9 +1,8 @@
 //! DELETE of rows that the caller has locked and read.
 //!
-//! Rows and the unique entries they remove are locked exclusively in one call
-//! *before* children are looked for, so that no child's check can be granted
-//! any more (transactions.md, rule 12). Then come the children, by levels
-//! ([`super::cascade`]), the judgement, and last the writes.
+//! Rows and the unique entries that they remove are locked exclusively in one call *before* the
+//! scan for children, so that no child's parent check can be granted any more (transactions.md,
+//! rule 12). Then the children are found level by level ([`super::cascade`]), judged, and written.
 
 use super::Statement;
 use super::cascade::Effects;
@@ -15,17 +14,17 @@ use crate::table::Table;
 use porpoise_kv::LockMode;
 use std::sync::Arc;
 
-/// What a DELETE did.
+/// Result of a DELETE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeleteDone {
-    /// Rows of the call that were deleted, without those that a cascade from
-    /// an earlier one had taken away already (MySQL counts so).
+    /// Rows of the call that were deleted, not counting those that a cascade from an earlier row
+    /// had deleted (as in MySQL).
     pub deleted: u64,
     /// Rows that cascades deleted or changed.
     pub cascaded: u64,
 }
 
-/// Adds the unique entries of a row that goes to the keys to lock exclusively.
+/// Adds the unique entries of a deleted row to the keys to lock exclusively.
 pub(crate) fn gather_gone(table: &Table, old: &RowRef<'_>, keys: &mut KeySet) {
     for position in &table.derived().uniques {
         gather_unique(table, *position, old, keys);
@@ -40,7 +39,7 @@ impl Statement<'_> {
         rows: Vec<(Vec<u8>, RowBuf)>,
     ) -> Result<DeleteDone> {
         for (primary, old) in &rows {
-            // Where nothing refers to the table the caller's lock will do.
+            // Without referencing tables, the caller's lock is enough.
             if !table.referenced_by.is_empty() {
                 self.keys
                     .add(table.space(0, primary), primary, LockMode::Exclusive);

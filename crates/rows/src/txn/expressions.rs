@@ -1,5 +1,5 @@
-//! Evaluating a table's expressions for the rows of a statement: generated
-//! columns, checks, defaults.
+//! Evaluation of a table's expressions for the rows of a statement: generated columns, CHECK
+//! constraints, defaults.
 
 use super::Txn;
 use super::gather::check_not_null;
@@ -16,7 +16,7 @@ use crate::table::Table;
 use porpoise_kv::{self as kv, Read};
 use porpoise_types::Value;
 
-/// The refusals of a statement's rows, by position; empty when there is none.
+/// Errors of a statement's rows by position; empty if there are none.
 pub(crate) type Refused = Vec<Option<Error>>;
 
 fn refuse(refused: &mut Refused, at: usize, error: Error) {
@@ -28,7 +28,7 @@ fn refuse(refused: &mut Refused, at: usize, error: Error) {
     }
 }
 
-/// Takes a row's refusal out.
+/// Takes the error of a row.
 pub(crate) fn refusal(refused: &mut Refused, at: usize) -> Option<Error> {
     refused.get_mut(at).and_then(Option::take)
 }
@@ -79,7 +79,7 @@ impl RowEvaluator<'_> {
         })
     }
 
-    /// Generated columns and checks of one row.
+    /// Computes generated columns and evaluates the CHECK constraints of one row.
     pub(crate) fn evaluate(&self, table: &Table, row: &mut [Value], number: u64) -> Result<()> {
         let expressions = self.db.expressions(table)?;
         self.with_context(|cx| {
@@ -89,7 +89,7 @@ impl RowEvaluator<'_> {
         })
     }
 
-    /// The checks of a row whose generated columns are computed.
+    /// Evaluates the CHECK constraints of a row with computed generated columns.
     pub(crate) fn check(&self, table: &Table, row: &[Value]) -> Result<()> {
         if !table.evaluates_expressions() {
             return Ok(());
@@ -98,8 +98,8 @@ impl RowEvaluator<'_> {
         self.with_context(|cx| expressions.check(row, cx))
     }
 
-    /// Evaluates the expressions of rows to be inserted; returns what was refused, up to the
-    /// first where that ends the statement.
+    /// Evaluates the expressions of rows to be inserted. Returns their errors, up to the first that
+    /// ends the statement.
     pub(crate) fn prepare_new(
         &self,
         table: &Table,

@@ -1,5 +1,5 @@
-//! The keys of a statement's rows, gathered to be locked in one engine call, and
-//! the judgement of a new row by what the lock call showed.
+//! Gathers the keys of a statement's rows, to be locked in one engine call, and judges new rows by
+//! the result of the lock call.
 
 use super::keyset::{KeyId, KeySet};
 use crate::catalog::Catalog;
@@ -13,7 +13,7 @@ use porpoise_types::Value;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// In place of a key: a NULL in it; nothing to look at.
+/// In place of a key with a NULL part, which needs no check.
 pub(crate) const NO_KEY: KeyId = usize::MAX;
 /// In place of a parent's key: the parent table does not exist.
 pub(crate) const NO_PARENT: KeyId = usize::MAX - 1;
@@ -24,7 +24,7 @@ pub(crate) struct Constraint<'a> {
     pub(crate) parent: Option<(&'a Arc<Table>, &'a FkParent)>,
 }
 
-/// The constraints whose child a table is.
+/// Returns the foreign keys of a table.
 pub(crate) fn constraints<'a>(
     catalog: &'a Catalog,
     table: &'a Arc<Table>,
@@ -43,7 +43,7 @@ pub(crate) fn constraints<'a>(
 }
 
 impl Constraint<'_> {
-    /// Adds the parent that a row names to the keys to lock.
+    /// Adds the parent that a row references to the keys to lock.
     pub(crate) fn gather(&self, row: &[Value], keys: &mut KeySet) -> KeyId {
         let Some((parent, at)) = self.parent else {
             let null = |c: &usize| row.get(*c).is_none_or(Value::is_null);
@@ -64,8 +64,8 @@ impl Constraint<'_> {
     }
 }
 
-/// The numbers of the keys of a statement's rows: for each row the primary
-/// key, the unique entries, the parents.
+/// Ids of the keys of a statement's rows: for each row the primary key, the unique entries, the
+/// parents.
 pub(super) struct Plan {
     pub(super) ids: Vec<KeyId>,
     pub(super) stride: usize,
@@ -73,7 +73,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// An empty one for so many rows, unique keys and parents of each.
+    /// Creates an empty plan with capacity for `rows` rows, with the number of unique keys and
+    /// parents of each.
     pub(super) fn new(rows: usize, uniques: usize, parents: usize) -> Plan {
         let stride = 1 + uniques + parents;
         Plan {
@@ -105,7 +106,7 @@ impl Plan {
         SmallVec::from_slice(keys.key(id))
     }
 
-    /// Other keys for a row.
+    /// Replaces the keys of a row.
     pub(super) fn set(&mut self, row: usize, ids: &[KeyId]) {
         let places = self.ids.iter_mut().skip(row * self.stride);
         for (place, id) in places.zip(ids) {
@@ -114,7 +115,7 @@ impl Plan {
     }
 }
 
-/// The first NOT NULL column that is NULL.
+/// Fails for the first NOT NULL column that is NULL.
 pub(crate) fn check_not_null(table: &Table, row: &[Value]) -> Result<()> {
     for position in &table.derived().not_null {
         if row.get(*position).is_none_or(Value::is_null) {
@@ -127,8 +128,8 @@ pub(crate) fn check_not_null(table: &Table, row: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// Adds the entry of a row in a unique index to the keys to lock exclusively;
-/// [`NO_KEY`] where a NULL is in it.
+/// Adds the entry of a row in a unique index to the keys to lock exclusively. Returns [`NO_KEY`] if
+/// a part is NULL.
 #[inline]
 pub(crate) fn gather_unique<C: Columns + ?Sized>(
     table: &Table,

@@ -1,28 +1,26 @@
 //! INSERT, INSERT IGNORE, REPLACE, and the insert half of upserts (ON DUPLICATE
 //! KEY UPDATE and memcached's commands).
 //!
-//! A statement's keys are gathered first: of each row its primary key and
-//! unique entries (exclusive), and the parents it names (key-share). They are
-//! locked in **one** engine call, in the engine's (space, key) order, whatever
-//! the number of rows, keys and constraints. Then rows are judged and written
-//! one by one, in the statement's order, against what the lock call showed and
-//! what the rows before wrote (transactions.md, rule 13).
+//! A statement's keys are gathered first: each row's primary key and unique entries (exclusive),
+//! and the parents it references (key-share). They are locked in **one** engine call, in the
+//! engine's (space, key) order, whatever the number of rows, keys and constraints. Then rows are
+//! judged and written one by one, in the statement's order, against the result of the lock call and
+//! the writes of earlier rows (transactions.md, rule 13).
 //!
 //! Invariants:
 //! 1. A duplicate key (1062) wins over a missing parent (1452) in one row, and
 //!    indexes are judged in their order.
-//! 2. A row may name itself as parent; rows see those before them in the same
-//!    statement as parents and as duplicates, not those after.
-//! 3. Parents written by this transaction are in the same batch: the engine
-//!    grants what is held already and shows the own write.
-//! 4. With IGNORE a generated id whose row is skipped goes to the next row that
-//!    asked for one, so that the rows inserted have consecutive ids.
-//! 5. An upsert that finds a row has locked it exclusively and written nothing;
-//!    it looks at parents only when the row is new.
+//! 2. A row may reference itself. A row sees earlier rows of the same statement as parents and
+//!    duplicates, but not later ones.
+//! 3. Parents written by this transaction are in the same batch: the engine grants locks that are
+//!    held already, and returns the own write.
+//! 4. With IGNORE a generated id whose row is skipped goes to the next row that needs one, so that
+//!    inserted rows have consecutive ids.
+//! 5. An upsert that finds a row has locked it exclusively and written nothing; it checks parents
+//!    only for a new row.
 //!
-//! Rejected: own keys in one call, then the parents in another. It costs a
-//! round trip more, and locks child before parent where a parent's delete
-//! locks parent before child, which deadlocks.
+//! Rejected: own keys in one call, then the parents in another. It costs another round trip, and
+//! locks child before parent, whereas a parent's delete locks parent before child: a deadlock.
 
 use super::Statement;
 use super::expressions::{Refused, refusal};
@@ -40,25 +38,25 @@ use porpoise_types::Value;
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
-/// What to do with a row whose key exists.
+/// Treatment of a row whose key exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertMode {
     /// Fail.
     Plain,
     /// Skip rows that violate a constraint.
     Ignore,
-    /// Delete the rows that are in the way first.
+    /// Delete the conflicting rows first.
     Replace,
 }
 
-/// What an INSERT did.
+/// Result of an INSERT.
 #[derive(Clone, Debug, Default)]
 pub struct InsertDone {
     /// Rows inserted.
     pub inserted: u64,
-    /// Rows that REPLACE deleted for them.
+    /// Rows that REPLACE deleted.
     pub replaced: u64,
-    /// Rows skipped by IGNORE, by position in the call, and why.
+    /// Rows skipped by IGNORE: position in the call, and error.
     pub skipped: Vec<(usize, Error)>,
 }
 
@@ -67,15 +65,15 @@ pub struct InsertDone {
 pub enum Inserted {
     /// The row was inserted.
     New,
-    /// A row is in the way; it is locked exclusively. Nothing was written.
+    /// There is a conflicting row, which is locked exclusively. Nothing was written.
     Duplicate {
         /// Position of the first index that has the value.
         index: usize,
-        /// Primary key of the row in the way.
+        /// Primary key of the conflicting row.
         primary: Vec<u8>,
-        /// That row, newest version.
+        /// The conflicting row's newest version.
         row: RowBuf,
-        /// It is newer than the transaction's view.
+        /// Whether it is newer than the transaction's snapshot.
         newer: bool,
     },
 }
@@ -144,9 +142,8 @@ impl Statement<'_> {
         Ok(done)
     }
 
-    /// Gathers and locks the keys of a row whose id has changed. Where the id
-    /// alone is the primary key they are locked already, as those of the row
-    /// that did not take it.
+    /// Gathers and locks the keys of a row whose id has changed. If the id alone is the primary
+    /// key, its keys are locked already, for the row that did not use it.
     fn gather_again(&mut self, row: &[Value], n: usize, new: &mut NewRows<'_>) -> Result<()> {
         let mut ids = Vec::with_capacity(new.plan.stride);
         new.gather_row(row, n, &mut self.keys, &mut ids);
@@ -154,8 +151,8 @@ impl Statement<'_> {
         self.lock_keys()
     }
 
-    /// Judges a row, with REPLACE once the rows in its way are gone; how many
-    /// those were.
+    /// Judges a row; with REPLACE, deletes the conflicting rows first. Returns the number of rows
+    /// deleted.
     fn judge_new(&mut self, row: &[Value], n: usize, new: &NewRows<'_>) -> Result<u64> {
         let replaced = match new.mode {
             InsertMode::Replace => self.clear_the_way(new.table, new.plan.own(n))?,
@@ -165,8 +162,8 @@ impl Statement<'_> {
         Ok(replaced)
     }
 
-    /// Locks, in one call, the rows that REPLACE will find in its way by the
-    /// entries just locked.
+    /// Locks, in one call, the rows that REPLACE will delete, found by the entries that were just
+    /// locked.
     fn lock_replaced(&mut self, table: &Table, plan: &Plan, rows: usize) -> Result<()> {
         for n in 0..rows {
             for (place, id) in plan.own(n).iter().enumerate() {
@@ -185,7 +182,7 @@ impl Statement<'_> {
         self.lock_keys()
     }
 
-    /// Deletes the rows that are in the way of one; how many.
+    /// Deletes the rows that conflict with one. Returns their number.
     fn clear_the_way(&mut self, table: &Arc<Table>, own: &[KeyId]) -> Result<u64> {
         let Some((row, entries)) = own.split_first() else {
             return Ok(0);
@@ -265,7 +262,7 @@ impl Statement<'_> {
         Ok(Inserted::New)
     }
 
-    /// The row behind a key that is taken.
+    /// Returns the row that has a duplicate key.
     fn found(&mut self, table: &Table, place: usize, id: KeyId) -> Result<Inserted> {
         let (index, row_id) = if place == 0 {
             (0, id)
@@ -303,7 +300,7 @@ impl Statement<'_> {
     }
 }
 
-/// The rows of one statement, and where their keys stand.
+/// The rows of one statement, and their keys.
 struct NewRows<'a> {
     table: &'a Arc<Table>,
     mode: InsertMode,
@@ -314,8 +311,8 @@ struct NewRows<'a> {
 }
 
 impl NewRows<'_> {
-    /// Gathers the keys of all rows; why rows do not fit the table, by row, and
-    /// how many rows can be judged before one of them ends the statement.
+    /// Gathers the keys of all rows. Returns the errors of rows that do not fit the table, and how
+    /// many rows can be judged before one of them ends the statement.
     fn gather(
         &mut self,
         rows: &[Vec<Value>],
@@ -345,7 +342,7 @@ impl NewRows<'_> {
                 *place = Some(e);
             }
             if self.mode != InsertMode::Ignore {
-                // The rows before are judged first.
+                // Earlier rows are judged first.
                 usable = n;
                 break;
             }

@@ -1,5 +1,5 @@
-//! What a change of one row does to keys: which go, which come, which parents
-//! it names, and whether a key that others refer to is among them.
+//! Key changes of one updated row: keys that are removed and created, parents newly referenced, and
+//! changes of referenced keys.
 
 use super::gather::{Constraint, NO_KEY, gather_unique};
 use super::keyset::{KeyId, KeySet};
@@ -11,19 +11,19 @@ use porpoise_kv::LockMode;
 use porpoise_types::Value;
 use smallvec::SmallVec;
 
-/// The keys that a row's change takes away and makes.
+/// Keys that a row's change removes and creates.
 #[derive(Default)]
 pub(crate) struct KeyChanges {
-    /// Keys that go.
+    /// Removed keys.
     pub(crate) removed: SmallVec<[KeyId; 4]>,
-    /// Keys that come, with the position of their index.
+    /// Created keys, with the position of their index.
     pub(crate) created: SmallVec<[(usize, KeyId); 4]>,
-    /// Parents newly named, with the position of the constraint.
+    /// Newly referenced parents, with the position of the constraint.
     pub(crate) parents: SmallVec<[(usize, KeyId); 4]>,
 }
 
 impl KeyChanges {
-    /// The index whose new value is taken.
+    /// Returns the index in which the new value is a duplicate.
     pub(crate) fn taken(&self, keys: &KeySet) -> Option<usize> {
         self.created
             .iter()
@@ -31,7 +31,7 @@ impl KeyChanges {
             .map(|(index, _)| *index)
     }
 
-    /// The constraint whose parent is missing.
+    /// Returns the constraint whose parent is missing.
     pub(crate) fn orphaned(&self, keys: &KeySet) -> Option<usize> {
         self.parents
             .iter()
@@ -50,8 +50,8 @@ pub(crate) fn touched(parts: &[IndexPart], old: &RowRef<'_>, new: &[Value]) -> b
         .any(|p| new.get(p.column).map(Value::as_ref) != Some(old.get(p.column)))
 }
 
-/// Whether the index in which a constraint's children are found has another
-/// entry for `new` than for `old`.
+/// Whether the entry in the index that finds a constraint's children differs between `old` and
+/// `new`.
 fn entry_touched(
     table: &Table,
     constraint: &Constraint<'_>,
@@ -62,7 +62,7 @@ fn entry_touched(
     index.is_some_and(|index| touched(&index.parts, old, new))
 }
 
-/// Gathers the keys that change when `old` becomes `new`.
+/// Gathers the key changes of an update from `old` to `new`.
 pub(crate) fn gather_change(
     table: &Table,
     primary: &[u8],
@@ -95,7 +95,7 @@ pub(crate) fn gather_change(
         let has = !index.append_parts(table, new, &mut after);
         let same = had == has && before == after;
         if same && moved && has {
-            // The entry stays and names another place.
+            // The entry's key is unchanged but it refers to another row key.
             keys.add(table.space(*position, &after), &after, LockMode::Exclusive);
         }
         if same {
@@ -118,8 +118,8 @@ pub(crate) fn gather_change(
         if constraint.fk.columns.iter().any(differs) {
             changes.parents.push((n, constraint.gather(new, keys)));
         } else if moved || entry_touched(table, constraint, old, new) {
-            // The parent stays, but the entry by which its deletion finds this
-            // row changes place, and the scan for children is no snapshot.
+            // The parent is unchanged, but the entry through which its deletion finds this row
+            // moves, and the scan for children does not read a snapshot.
             constraint.gather(new, keys);
         }
     }

@@ -1,14 +1,13 @@
-//! The keys that a statement locks and judges by: gathered, made distinct,
-//! locked in one batch, then kept up to date with the statement's own writes.
+//! The set of keys that a statement locks and checks: gathered, deduplicated, locked in one batch,
+//! then updated by the statement's own writes.
 //!
 //! Invariants:
-//! 1. Once locked, [`KeySet::present`] tells for each key whether it exists
-//!    now: in the newest committed state, changed by all own writes, those of
-//!    the running statement included. No other transaction can change it.
-//! 2. A key is locked at most once a mode; asking for a stronger one later
-//!    locks it again.
-//! 3. The set is reused by the statements of a transaction: its buffers keep
-//!    their sizes, so that a small statement allocates nothing here.
+//! 1. Once locked, [`KeySet::present`] says for each key whether it exists now: in the newest
+//!    committed state with all own writes, including those of the running statement. No other
+//!    transaction can change it.
+//! 2. A key is locked at most once per mode; a later request for a stronger mode locks it again.
+//! 3. The statements of a transaction reuse the set and its buffers, so that a small statement
+//!    allocates nothing here.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -16,19 +15,19 @@ use porpoise_kv::{self as kv, Key, LockMode, LockRequest, SpaceId, Wait};
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hash, Hasher};
 
-/// Up to so many keys are looked through one by one.
+/// Number of keys up to which the set is searched linearly.
 const FEW: usize = 8;
 
-/// Number of a key in its set.
+/// Index of a key in its set.
 pub(crate) type KeyId = usize;
 
 struct Item {
     space: SpaceId,
     start: usize,
     end: usize,
-    /// What is wanted.
+    /// Requested mode.
     mode: LockMode,
-    /// What is held by this statement's calls.
+    /// Mode granted to this statement.
     locked: Option<LockMode>,
     present: bool,
     newer: bool,
@@ -43,9 +42,9 @@ pub(crate) struct KeySet {
     items: Vec<Item>,
     index: HashTable<KeyId>,
     values: Vec<u8>,
-    /// Whether the next lock call keeps the values it is shown.
+    /// Whether the next lock call stores the values that it returns.
     pub(crate) keep_values: bool,
-    /// Presences overwritten, for [`KeySet::undo_to`].
+    /// Previous values of `present`, for [`KeySet::undo_to`] (an undo log).
     journal: Vec<(KeyId, bool)>,
 }
 
@@ -119,8 +118,8 @@ impl KeySet {
         }
     }
 
-    /// Adds a key built by `build` straight into the set's buffer; `build`
-    /// returns false to drop what it wrote and add nothing.
+    /// Adds a key that `build` writes directly into the set's buffer. If `build` returns false, its
+    /// output is discarded and no key is added.
     pub(crate) fn add_with(
         &mut self,
         mode: LockMode,
@@ -168,15 +167,15 @@ impl KeySet {
         .unwrap_or(usize::MAX)
     }
 
-    /// Lets the next lock call show the key's value again, held or not.
+    /// Makes the next lock call include the key again, even if it is locked.
     pub(crate) fn ask_again(&mut self, id: KeyId) {
         if let Some(item) = self.items.get_mut(id) {
             item.locked = None;
         }
     }
 
-    /// Locks what is not locked strongly enough yet, in one call; none when
-    /// there is nothing to lock.
+    /// Locks all keys that are not locked in the requested mode, in one engine call, or none if
+    /// there are none.
     pub(crate) fn lock(&mut self, txn: &mut dyn kv::Txn, wait: Wait) -> kv::Result<()> {
         let bytes = &self.bytes;
         let mut ids: SmallVec<[KeyId; 8]> = SmallVec::new();
@@ -216,18 +215,18 @@ impl KeySet {
         self.items.get(id).is_some_and(|i| i.present)
     }
 
-    /// Whether the key's newest committed version is newer than the view.
+    /// Whether the key's newest committed version is newer than the snapshot.
     pub(crate) fn newer(&self, id: KeyId) -> bool {
         self.items.get(id).is_some_and(|i| i.newer)
     }
 
-    /// The value the lock call showed, if values were kept.
+    /// The value that the lock call returned, if values were stored.
     pub(crate) fn value(&self, id: KeyId) -> Option<&[u8]> {
         let (start, end) = self.items.get(id)?.value?;
         self.values.get(start..end)
     }
 
-    /// Notes an own write of a key by number.
+    /// Records an own write of a key by id.
     pub(crate) fn set_present(&mut self, id: KeyId, present: bool) {
         if let Some(item) = self.items.get_mut(id) {
             self.journal.push((id, item.present));
@@ -235,7 +234,7 @@ impl KeySet {
         }
     }
 
-    /// Notes an own write, if the key is in the set.
+    /// Records an own write, if the key is in the set.
     pub(crate) fn note(&mut self, space: SpaceId, key: &[u8], present: bool) {
         if self.items.is_empty() {
             return;
@@ -250,7 +249,7 @@ impl KeySet {
         self.journal.len()
     }
 
-    /// Takes back the notes since a position.
+    /// Undoes recorded writes since a position.
     pub(crate) fn undo_to(&mut self, position: usize) {
         while self.journal.len() > position {
             if let Some((id, present)) = self.journal.pop()

@@ -1,17 +1,17 @@
 //! Looking rows up by their keys, in batches: reads and locks.
 //!
-//! Rows are shown where they lie in the engine, without copying, as long as
-//! the engine shows them in the order asked for.
+//! Rows are passed to visitors as references into the engine, without a copy, as long as the engine
+//! returns them in the requested order.
 //!
 //! Invariants:
-//! 1. One call is one engine call for the primary index, two for another one;
-//!    one more where overflow values are fetched.
-//! 2. An entry whose row is gone is passed over: between the two calls of a
-//!    current read the row may go. In one snapshot it cannot happen.
-//! 3. A row is locked by its primary key, present or absent. Locking by a
-//!    unique key locks the entry first, present or absent, then the row: under
-//!    the entry's lock no row of that value appears or goes.
-//! 4. A lock shows the newest value, never the snapshot's.
+//! 1. A look-up costs one engine call for the primary index, two for another one, and one more if
+//!    overflow values are fetched.
+//! 2. An entry whose row does not exist is skipped: in a current read the row may be deleted
+//!    between the two calls. In one snapshot this cannot happen.
+//! 3. A row is locked by its primary key, whether or not it exists. Locking by a unique key locks
+//!    the entry first, whether or not it exists, then the row: under the entry's lock no row with
+//!    that value is created or deleted.
+//! 4. A lock returns the newest value, never the snapshot's.
 
 use super::arena::Arena;
 use crate::error::Result;
@@ -51,13 +51,13 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// Fetches the overflow values named only; of others rows show the prefix.
+    /// Fetches only these overflow values; rows have the prefix of others.
     #[must_use]
     pub fn overflow(self, overflow: OverflowFetch<'a>) -> Lookup<'a> {
         Lookup { overflow, ..self }
     }
 
-    /// Shows rows that a read finds in the order of the keys.
+    /// Makes reads visit rows in the order of the keys.
     #[must_use]
     pub fn in_order(self) -> Lookup<'a> {
         Lookup {
@@ -108,14 +108,14 @@ pub struct FoundRow<'a> {
 /// The outcome of locking one key.
 #[derive(Clone, Copy, Debug)]
 pub struct LockedRow<'a> {
-    /// False only with [`Wait::Skip`]; then the rest says nothing.
+    /// False only with [`Wait::Skip`]; then the other fields are meaningless.
     pub granted: bool,
-    /// The newest committed version is newer than the transaction's snapshot;
-    /// with a unique key that of the entry or that of the row.
+    /// Whether the newest committed version (with a unique key, that of the entry or of the row) is
+    /// newer than the transaction's snapshot.
     pub newer: bool,
-    /// The row shown is an own write.
+    /// Whether the row is an own write.
     pub own: bool,
-    /// The primary key; `None` where a key of a unique index names no row.
+    /// The primary key; `None` if a unique key has no row.
     pub primary: Option<&'a [u8]>,
     /// The row, `None` when there is none.
     pub row: Option<RowRef<'a>>,
@@ -126,8 +126,8 @@ pub type FoundVisitor<'v> = dyn FnMut(usize, Option<FoundRow<'_>>) + 'v;
 /// A visitor of locked rows, by position of their key.
 pub type LockedVisitor<'v> = dyn FnMut(usize, LockedRow<'_>) + 'v;
 
-/// Puts answers that come in any order into the order asked for; what comes in
-/// order passes through uncopied.
+/// Reorders results into the requested order; those that arrive in order are passed on without a
+/// copy.
 struct InOrder<T> {
     next: usize,
     early: Vec<Option<T>>,
@@ -141,7 +141,7 @@ impl<T> InOrder<T> {
         }
     }
 
-    /// True when `n` is the next: show it, then call `drain`.
+    /// Whether `n` is the next result; the caller then visits it and calls `drain`.
     fn is_next(&mut self, n: usize) -> bool {
         if n == self.next {
             self.next += 1;

@@ -1,19 +1,18 @@
-//! A scan of several partitions, merged into the order of the index.
+//! A merged scan: entries of several partitions in index order (a k-way merge).
 //!
-//! Each partition is a stream of entries, taken from the engine a chunk at a
-//! time and kept until its turn comes; the least of the streams' heads is the
-//! next entry. Ranges are walked one after the other, the streams within each.
+//! Each partition is a stream of entries, read from the engine in chunks and buffered; the least of
+//! the streams' heads is the next entry. Ranges are scanned one after the other, with all streams
+//! in each.
 //!
 //! Invariants:
-//! 1. Entries come as if the index were one space.
-//! 2. What is kept is at most a chunk a partition.
-//! 3. All chunks of a scan are read in one view, or newest state by newest
-//!    state, as the caller's [`Read`] says: a chunk may be older than one read
-//!    after it, never than the scan.
+//! 1. Entries are visited as if the index were one space.
+//! 2. At most one chunk per partition is buffered.
+//! 3. The caller's [`Read`] decides whether all chunks are read at one snapshot or each in the
+//!    newest state: then a chunk may be older than one read after it, but not older than the scan.
 //!
-//! Rejected: reading the partitions one after the other and sorting (a LIMIT
-//! would read everything); a heap (partitions in a scan are few after pruning,
-//! and looking at each head is as fast).
+//! Rejected: reading the partitions one after the other and sorting (a LIMIT would read
+//! everything); a heap (after pruning there are few partitions, and comparing all heads is as
+//! fast).
 
 use super::arena::Arena;
 use super::scan::{ScanPosition, ScanSpec};
@@ -21,9 +20,9 @@ use crate::Result;
 use porpoise_kv::{self as kv, Read, ScanEnd, ScanVisitor, SpaceId};
 use std::ops::ControlFlow;
 
-/// Entries of a chunk at most.
+/// Maximum number of entries of a chunk.
 const MOST: usize = 512;
-/// ... and at least.
+/// Minimum number of entries of a chunk.
 const LEAST: usize = 8;
 
 /// One partition's entries.
@@ -31,14 +30,14 @@ const LEAST: usize = 8;
 struct Stream {
     keys: Arena,
     values: Arena,
-    /// The next one to show.
+    /// Index of the next entry.
     head: usize,
-    /// Where the next chunk begins.
+    /// Start of the next chunk.
     after: Option<Vec<u8>>,
     ended: bool,
 }
 
-/// Where a merged scan stands.
+/// State of a merged scan.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Merge {
     streams: Vec<Stream>,
@@ -85,7 +84,7 @@ impl Stream {
 }
 
 impl Merge {
-    /// The stream whose head is next.
+    /// Returns the stream whose head is the next entry.
     fn next(&self, reverse: bool) -> Option<usize> {
         let heads = self.streams.iter().enumerate();
         let heads = heads.filter_map(|(n, stream)| Some((stream.key()?, n)));

@@ -7,10 +7,10 @@
 //! and [`cascade`] are the only code that writes rows.
 //!
 //! Invariants:
-//! 1. Every function that writes is atomic: on an error it takes back what it
-//!    wrote (down to its mark) and keeps its locks (transactions.md, rule 9).
-//! 2. A row and its entries change together: a call that puts or deletes
-//!    a row puts and deletes all its entries.
+//! 1. Every function that writes is atomic: on an error it rolls back its writes (to its statement
+//!    mark) and keeps its locks (transactions.md, rule 9).
+//! 2. A row and its index entries change together: a call that writes or deletes a row also writes
+//!    or deletes all its entries.
 //! 3. All constraint checks read the newest state under a lock, never the
 //!    snapshot (rule 4), and see every own write.
 //! 4. All rows written by one transaction carry one row version (rule 31).
@@ -55,14 +55,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use update::{RowChange, UpdateDone, UpdateMode};
 
-/// How a transaction begins.
+/// Options for [`Db::begin`](crate::Db::begin).
 #[derive(Clone, Debug)]
 pub struct BeginOptions {
     /// The engine's isolation.
     pub isolation: Isolation,
-    /// The commit is synced in `interval` mode, too (definitions).
+    /// Whether the commit is synced even in `interval` durability mode (DDL).
     pub sync: bool,
-    /// Ends its waits from outside.
+    /// Cancels its waits.
     pub cancel: Cancel,
     /// `innodb_lock_wait_timeout`.
     pub lock_wait: Duration,
@@ -86,7 +86,7 @@ impl Default for BeginOptions {
     }
 }
 
-/// A transaction on rows; dropped, it is rolled back.
+/// A transaction on rows. Dropping it rolls it back.
 pub struct Txn {
     pub(crate) db: Arc<Db>,
     pub(crate) kv: Box<dyn kv::Txn>,
@@ -99,15 +99,15 @@ pub struct Txn {
     /// The table of the last row written, and those with subscribers written so far.
     last_written: Option<TableId>,
     subscribed: SmallVec<[TableId; 2]>,
-    /// What expressions of definitions see; `None`: the plain one.
+    /// Context of definitions' expressions; `None` for the default one.
     pub(crate) row_context: Option<Box<RowContext>>,
 }
 
-/// Buffers of writing statements. They outlive their transaction in a pool of
-/// the thread, so that a small statement allocates next to nothing.
+/// Buffers of writing statements. They are returned to a thread-local pool, so that a small
+/// statement allocates almost nothing.
 #[derive(Default)]
 struct Scratch {
-    /// Taken by a writing statement for its time.
+    /// Key set, taken by a writing statement while it runs.
     keys: KeySet,
     /// Encoded row.
     row: Vec<u8>,
@@ -140,7 +140,7 @@ impl Drop for Scratch {
         if row.capacity() > 1 << 20 || row.capacity() + entry.capacity() == 0 {
             return;
         }
-        // A thread that ends has no pool any more; its buffers just go.
+        // While a thread ends, its pool is gone: the buffers are freed.
         let _ = POOL.try_with(|pool| {
             if let Ok(mut pool) = pool.try_borrow_mut()
                 && pool.len() < KEPT
@@ -180,9 +180,8 @@ impl Db {
 }
 
 impl Txn {
-    /// An error once the transaction is to end from outside: looked at for
-    /// every row written and every child found, so that a statement over many
-    /// rows can be killed while it waits for nothing.
+    /// Fails if the transaction was cancelled. Checked for every row written and every child found,
+    /// so that a statement over many rows can be killed while it does not wait.
     #[inline]
     pub(crate) fn check_cancel(&self) -> Result<()> {
         match self.cancel.reason() {
@@ -196,7 +195,7 @@ impl Txn {
         &self.db
     }
 
-    /// Moves the view to now, unless it is pinned.
+    /// Takes a new snapshot, unless it is pinned.
     ///
     /// # Errors
     /// The engine's.
@@ -204,7 +203,7 @@ impl Txn {
         Ok(self.kv.refresh()?)
     }
 
-    /// Keeps the present view to the end of the transaction.
+    /// Pins the present snapshot until the end of the transaction.
     ///
     /// # Errors
     /// The engine's.
@@ -212,14 +211,14 @@ impl Txn {
         Ok(self.kv.pin()?)
     }
 
-    /// From now on keeps what is read from the view, for [`Txn::advance`]; to
-    /// be called before its first read.
+    /// Tracks reads from the snapshot from now on, for [`Txn::advance`]. Call it before the first
+    /// read.
     pub fn track_reads(&mut self) {
         self.kv.track_reads();
     }
 
-    /// Moves a pinned view to now, if everything that was read from it is the
-    /// same there; else it stays.
+    /// Refreshes a pinned snapshot, if everything that was read from it is unchanged; otherwise the
+    /// snapshot stays. Returns whether it was refreshed.
     ///
     /// # Errors
     /// The engine's.
@@ -227,19 +226,19 @@ impl Txn {
         Ok(self.kv.advance()?)
     }
 
-    /// How many reads are kept so far, for the commit or for
-    /// [`Txn::advance`]: a position for [`Txn::untrack_reads`].
+    /// Number of reads tracked so far, for the commit or for [`Txn::advance`]: a position for
+    /// [`Txn::untrack_reads`].
     pub fn tracked_reads(&self) -> usize {
         self.kv.tracked_reads()
     }
 
-    /// Forgets the reads that are kept from there on: those of a run of a
-    /// statement that is run again at a newer view.
+    /// Forgets the reads tracked since a position: those of a statement that restarts at a newer
+    /// snapshot.
     pub fn untrack_reads(&mut self, from: usize) {
         self.kv.untrack_reads(from);
     }
 
-    /// Whether the view is pinned.
+    /// Whether the snapshot is pinned.
     pub fn pinned(&self) -> bool {
         self.kv.pinned()
     }
@@ -249,23 +248,23 @@ impl Txn {
         self.kv.mark()
     }
 
-    /// Takes back the writes from `mark` on; keeps locks.
+    /// Rolls back the writes since `mark`; keeps locks.
     pub fn rollback_to(&mut self, mark: StatementMark) {
         self.kv.rollback_to(mark);
     }
 
-    /// Whether anything was written and not taken back.
+    /// Whether there are writes that were not rolled back.
     pub fn has_writes(&self) -> bool {
         self.kv.has_writes()
     }
 
-    /// The newest commit that current reads and lock grants have shown: a
-    /// reply made from them waits for it.
+    /// The newest commit that current reads and lock grants have seen. A reply that reveals it must
+    /// wait for it.
     pub fn seen(&self) -> CommitPosition {
         self.kv.seen()
     }
 
-    /// `foreign_key_checks` from now on; validates nothing.
+    /// Sets `foreign_key_checks`. Existing rows are not validated.
     pub fn set_foreign_key_checks(&mut self, on: bool) {
         self.foreign_key_checks = on;
     }
@@ -275,12 +274,12 @@ impl Txn {
         self.foreign_key_checks
     }
 
-    /// `innodb_lock_wait_timeout` from now on.
+    /// Sets `innodb_lock_wait_timeout`.
     pub fn set_lock_wait(&mut self, wait: Duration) {
         self.lock_wait = wait;
     }
 
-    /// The wait policy of a lock asked for now.
+    /// The wait policy of a lock requested now.
     pub fn wait(&self) -> Wait {
         let now = self.db.clock().now();
         Wait::Until(
@@ -289,8 +288,7 @@ impl Txn {
         )
     }
 
-    /// The version that rows written by this transaction carry; reserved at
-    /// first use.
+    /// Returns the version of rows written by this transaction, which is reserved at first use.
     ///
     /// # Errors
     /// The engine's error if it cannot reserve a range; [`kv::Full::Ids`] past the bound.
@@ -301,9 +299,9 @@ impl Txn {
         Ok(self.row_version)
     }
 
-    /// Fills the auto-increment column of rows about to be inserted: NULL and
-    /// 0 are replaced by generated ids, consecutive within the call; explicit
-    /// values push the counter. Returns the first id generated.
+    /// Fills the auto-increment column of rows to be inserted: NULL and 0 are replaced by generated
+    /// ids, consecutive within the call; explicit values raise the counter. Returns the first id
+    /// generated.
     ///
     /// # Errors
     /// [`Error::AutoIncrementExhausted`]; the engine's.
@@ -317,7 +315,7 @@ impl Txn {
         self.db.counters.assign(engine, table, rows, options)
     }
 
-    /// Shows the row of each key, or that there is none, once each.
+    /// Calls the visitor once per key, with its row or `None`.
     ///
     /// # Errors
     /// The engine's; [`crate::Error::Corrupt`],
@@ -331,9 +329,8 @@ impl Txn {
         lookup.read(self.kv.as_mut(), read, visit)
     }
 
-    /// Locks rows and shows the newest version of each, in any order. Keys of
-    /// the primary index are one call; of a unique index the entries are locked
-    /// in one call, the rows they name in another.
+    /// Locks rows, and visits the newest version of each, in any order. Keys of the primary index
+    /// take one engine call; for a unique index one call locks the entries, another the rows.
     ///
     /// # Errors
     /// The engine's (locks granted by a failed call may stay held);
@@ -348,9 +345,9 @@ impl Txn {
         lookup.lock(self.kv.as_mut(), mode, wait, visit)
     }
 
-    /// Locks rows exclusively, in one call, and returns those that are there
-    /// and that `which` accepts, as [`Txn::delete`] takes them: in the order of
-    /// `keys`, of overflow values the prefix.
+    /// Locks rows exclusively, in one call, and returns the existing ones that `which` accepts, in
+    /// the form that [`Txn::delete`] takes: in the order of `keys`, with the prefixes of overflow
+    /// values.
     ///
     /// # Errors
     /// As [`Txn::lock`].
@@ -375,15 +372,15 @@ impl Txn {
             .collect())
     }
 
-    /// Releases rows locked since `since` that turned out not to match and were
-    /// not written. An engine may ignore it.
+    /// Releases rows that were locked since `since`, did not match, and were not written. An engine
+    /// may ignore it.
     pub fn unlock_rows(&mut self, table: &Table, keys: &[&[u8]], since: StatementMark) {
         self.kv
             .unlock(&Lookup::primary(table, keys).engine_keys(), since);
     }
 
-    /// Fetches the overflow values that rows (primary key and row) were read
-    /// without, a bounded number of bytes a call.
+    /// Fetches the missing overflow values of rows (primary key and row), with a bounded number of
+    /// bytes per call.
     ///
     /// # Errors
     /// The engine's; [`crate::Error::Corrupt`] when a chunk is not there.
@@ -397,8 +394,8 @@ impl Txn {
         lookup::complete_rows(self.kv.as_mut(), table, rows, fetch, read)
     }
 
-    /// Walks the next at most `limit` entries (at least 1) of a scan, in index
-    /// order, whatever the partitions; true when there may be more.
+    /// Visits the next entries of a scan, at most `limit` (at least 1), in index order across
+    /// partitions. Returns true if there may be more.
     ///
     /// # Errors
     /// As [`Txn::look_up`].
@@ -414,8 +411,8 @@ impl Txn {
         self.scan_with(table, spec, Fetch::default(), read, position, limit, visit)
     }
 
-    /// As [`Txn::scan`], of some partitions and with the large values named
-    /// only. `fetch` must be the same for all calls with one position.
+    /// As [`Txn::scan`], for some partitions and with only the given overflow values. `fetch` must
+    /// be the same for all calls with one position.
     ///
     /// # Errors
     /// As [`Txn::look_up`].
@@ -433,9 +430,8 @@ impl Txn {
         spec.scan(self.kv.as_mut(), table, fetch, read, position, limit, visit)
     }
 
-    /// Walks the next at most `limit` entries (at least 1) of a scan, in index
-    /// order, in these partitions; true when there may be more. Of index 0 the
-    /// entries are the rows.
+    /// Visits the next entries of a scan, at most `limit` (at least 1), in index order, in these
+    /// partitions. Returns true if there may be more. The entries of index 0 are the rows.
     ///
     /// # Errors
     /// The engine's.
@@ -457,19 +453,19 @@ impl Txn {
         Ok(!position.done())
     }
 
-    /// What expressions of definitions see of the session, from now on.
+    /// Sets the session context of definitions' expressions.
     pub fn set_row_context(&mut self, cx: RowContext) {
         self.row_context = Some(Box::new(cx));
     }
 
-    /// What expressions of definitions noted since it was asked last.
+    /// Takes the warnings of definitions' expressions since the last call.
     pub fn take_row_warnings(&mut self) -> Vec<Warning> {
         let cx = self.row_context.as_mut();
         cx.map_or_else(Vec::new, |cx| std::mem::take(cx.warnings.get_mut()))
     }
 
-    /// Computes the generated columns of a row about to be written, for those
-    /// who look at them before.
+    /// Computes the generated columns of a row to be written, for callers that need them before the
+    /// write.
     ///
     /// # Errors
     /// As [`crate::expressions::RowExpressions::generate`].
@@ -477,7 +473,7 @@ impl Txn {
         self.evaluator().generate(table, row, number)
     }
 
-    /// Puts expressions' values into the columns that are not given.
+    /// Fills columns without a given value from their DEFAULT expressions.
     ///
     /// # Errors
     /// What the evaluation ends with.
@@ -506,8 +502,8 @@ impl Txn {
         self.insert_with_ids(table, rows, mode, &mut GeneratedIds::default())
     }
 
-    /// [`Txn::insert`] of rows with generated ids: those of rows that are
-    /// skipped go to the rows after them, and `ids` tells which were used.
+    /// As [`Txn::insert`], for rows with generated ids: ids of skipped rows go to later rows, and
+    /// `ids` records which were used.
     ///
     /// # Errors
     /// As `insert`.
@@ -524,10 +520,9 @@ impl Txn {
         })
     }
 
-    /// Inserts one row, unless a row with an equal key exists: then that row
-    /// is locked exclusively and shown, and nothing is written. For ON
-    /// DUPLICATE KEY UPDATE and for memcached's commands. Parents are looked
-    /// at only when the row is new.
+    /// Inserts one row, unless a row with an equal key exists: then that row is locked exclusively
+    /// and returned, and nothing is written. For ON DUPLICATE KEY UPDATE and memcached commands.
+    /// Parents are checked only for a new row.
     ///
     /// # Errors
     /// [`Error::NoReferencedRow`], [`Error::NotNull`]; the engine's.
@@ -540,8 +535,8 @@ impl Txn {
         self.statement(table, |statement| statement.insert_one(table, &row))
     }
 
-    /// Changes rows that this transaction holds locked (update mode or
-    /// stronger), in order. Where a key changes by value the lock is upgraded.
+    /// Changes rows that this transaction has locked (update mode or stronger), in order. If a
+    /// key's value changes, the lock is upgraded.
     ///
     /// # Errors
     /// [`Error::Duplicate`], [`Error::NoReferencedRow`],
@@ -564,8 +559,7 @@ impl Txn {
         })
     }
 
-    /// Deletes rows that this transaction holds locked, in order, with what
-    /// their foreign keys take along.
+    /// Deletes rows that this transaction has locked, in order, and applies referential actions.
     ///
     /// # Errors
     /// [`crate::Error::RowIsReferenced`]; [`crate::Error::CascadeDuplicate`]
@@ -579,12 +573,12 @@ impl Txn {
         self.statement(table, |statement| statement.delete_rows(table, rows))
     }
 
-    /// Commits. No reply that tells of it may leave before the commit position is
+    /// Commits. A reply that reveals the commit must not be sent before the commit position is
     /// durable.
     ///
     /// # Errors
-    /// The engine's; nothing has changed then, unless it is
-    /// [`kv::Error::Unknown`].
+    /// The engine's. Nothing has changed then, except after [`kv::Error::Unknown`], when the
+    /// outcome is unknown.
     pub fn commit(self) -> Result<kv::Commit> {
         let done = self.kv.commit();
         if !self.subscribed.is_empty() {
@@ -604,13 +598,13 @@ impl Txn {
         Ok(done?)
     }
 
-    /// Ends the transaction without a trace.
+    /// Rolls the transaction back.
     pub fn rollback(self) {
         self.kv.rollback();
     }
 
-    /// Fails with [`Error::SnapshotConflict`] when a row that is newer than
-    /// the view may not be written (rule 3).
+    /// Fails with [`Error::SnapshotConflict`] if a row that is newer than the snapshot must not be
+    /// written (rule 3).
     ///
     /// # Errors
     /// See above.
@@ -622,7 +616,7 @@ impl Txn {
         }
     }
 
-    /// Notes that a row of `table` was written, for subscribers to its changes.
+    /// Records that a row of `table` was written, for subscribers to its changes.
     fn note_written(&mut self, table: &Table) {
         if self.last_written == Some(table.id) {
             return;
@@ -633,7 +627,7 @@ impl Txn {
         }
     }
 
-    /// Takes so many hidden row ids, where the table has them; the first.
+    /// Takes hidden ids for `rows` rows, if the table has a hidden key. Returns the first.
     fn hidden_ids(&self, table: &Table, rows: usize) -> Result<u64> {
         if !table.hidden_key {
             return Ok(0);
@@ -650,8 +644,7 @@ impl Txn {
         }
     }
 
-    /// Runs a writing statement with a cleared key set; takes its writes back
-    /// when it fails.
+    /// Runs a writing statement with an empty key set. If it fails, its writes are rolled back.
     fn statement<T>(
         &mut self,
         table: &Table,
@@ -683,7 +676,7 @@ impl Txn {
 struct Statement<'t> {
     txn: &'t mut Txn,
     keys: KeySet,
-    /// Rows replaced keep their version.
+    /// Whether replaced rows keep their version.
     keep_version: bool,
 }
 

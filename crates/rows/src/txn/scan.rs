@@ -1,19 +1,18 @@
 //! Scanning rows in the order of an index, in batches that resume.
 //!
-//! Rows are shown where they lie in the engine, without copying, as long as
-//! the engine shows them in the order asked for.
+//! Rows are passed to visitors as references into the engine, without a copy, as long as the engine
+//! returns them in the requested order.
 //!
 //! Invariants:
-//! 1. One call of a function here is one engine call for a primary index, two
-//!    for a secondary one; one more where large values are fetched; over
-//!    several partitions it is one a partition ([`super::merge`]).
+//! 1. A call costs one engine call for a primary index, two for a secondary one, and one more if
+//!    overflow values are fetched; over several partitions these are per partition
+//!    ([`super::merge`]).
 //! 2. Visitors see rows in index order, whatever order the engine answers in.
-//! 3. A scan of entries shows an entry only while it is visible to the read:
-//!    entries are versioned as rows are, so that no row need be asked.
-//! 4. [`Table::columns_in_entries`] names exactly the columns that an
-//!    [`crate::EntryReader`] of all columns reads: integers, dates, decimals and
-//!    binary text can be read back from a key; text of other collations cannot,
-//!    for its key holds weights.
+//! 3. A scan of entries visits an entry only if it is visible to the read: entries are versioned
+//!    like rows, so that no row need be read.
+//! 4. [`Table::columns_in_entries`] returns exactly the columns that an [`crate::EntryReader`] of
+//!    all columns reads: integers, dates, decimals and binary text can be decoded from a key; text
+//!    of other collations cannot, because its key consists of weights.
 
 use super::arena::Arena;
 use super::lookup::Lookup;
@@ -31,9 +30,9 @@ use std::ops::ControlFlow;
 /// A range of encoded keys of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
-    /// First key, included.
+    /// First key, inclusive.
     pub start: Vec<u8>,
-    /// End, excluded; `None`: the end of the index.
+    /// End, exclusive; `None` for the end of the index.
     pub end: Option<Vec<u8>>,
 }
 
@@ -70,39 +69,38 @@ impl KeyRange {
     }
 }
 
-/// What to scan.
+/// Specification of a scan.
 #[derive(Clone, Debug)]
 pub struct ScanSpec {
     /// Position of the index; 0 is the rows themselves.
     pub index: usize,
-    /// In the order in which to walk them.
+    /// The ranges, in the order of the scan.
     pub ranges: Vec<KeyRange>,
-    /// Each range from its end to its start.
+    /// Whether each range is scanned from its end to its start.
     pub reverse: bool,
-    /// The entries are enough: the rows shown are without columns (all NULL).
-    /// Spares the second call of a secondary index.
+    /// Whether only entries are read. Rows then have no column values (all NULL), and a secondary
+    /// index needs no second call.
     pub entries_only: bool,
 }
 
-/// What is read with the rows, and from which partitions.
+/// Overflow values and partitions to be read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fetch<'a> {
-    /// The overflow values to fetch; of others rows show the prefix.
+    /// The overflow values to fetch; rows have the prefix of others.
     pub overflow: OverflowFetch<'a>,
-    /// A scan looks only into these partitions (positions, ascending); `None`:
-    /// all.
+    /// Positions of the partitions to be scanned, ascending; `None` for all.
     pub partitions: Option<&'a [usize]>,
 }
 
 impl Fetch<'_> {
-    /// All partitions, no large value.
+    /// All partitions, and only the prefixes of overflow values.
     pub const STARTS: Fetch<'static> = Fetch {
         overflow: OverflowFetch::Prefixes,
         partitions: None,
     };
 }
 
-/// Where a scan stands; begins at `Default`.
+/// Position of a scan; `Default` is the start.
 #[derive(Clone, Debug, Default)]
 pub struct ScanPosition {
     pub(super) range: usize,
@@ -174,8 +172,8 @@ impl ScanSpec {
         Ok(!position.done)
     }
 
-    /// A scan of the rows themselves. From the first row on that lacks a large
-    /// value rows are kept until those have come; what is kept is bounded.
+    /// Scans the primary index. From the first row that lacks an overflow value on, rows are
+    /// buffered until the values were fetched; the buffer is bounded.
     #[expect(clippy::too_many_arguments, reason = "one half of scan_with")]
     fn scan_rows(
         &self,
@@ -222,8 +220,8 @@ impl ScanSpec {
         })
     }
 
-    /// The next entries from a position on, in order. What the visitor is told
-    /// first is of no use: a number of a range, as the engine counted it.
+    /// Visits the next entries from a position on, in order. The visitor's first argument is a
+    /// range number of the engine, without meaning here.
     pub(super) fn walk(
         &self,
         kv: &mut dyn kv::Txn,
@@ -272,7 +270,7 @@ impl ScanSpec {
     }
 }
 
-/// The spaces of an index in the partitions wanted.
+/// Returns the spaces of an index in the given partitions.
 pub(super) fn spaces_of(
     table: &Table,
     index: usize,
@@ -285,9 +283,8 @@ pub(super) fn spaces_of(
     }
 }
 
-/// A visitor of entries: a number that says nothing, key and value as they are
-/// stored; a break ends the call. It is the engine's own, so that nothing
-/// stands between the two.
+/// A visitor of entries: a number without meaning, key and value as stored; a break ends the call.
+/// It is the engine's visitor type, which avoids an adapter.
 pub type EntryVisitor<'v> = ScanVisitor<'v>;
 
 fn readable(table: &Table, part: &IndexPart) -> bool {
@@ -296,8 +293,8 @@ fn readable(table: &Table, part: &IndexPart) -> bool {
 }
 
 impl Table {
-    /// The columns that the keys of entries of the index at a position hold;
-    /// those of the rows themselves hold the primary key.
+    /// Returns the columns that can be read from entry keys of the index at a position; for the
+    /// primary index, those of the primary key.
     pub fn columns_in_entries(&self, index: usize) -> Vec<usize> {
         let secondary = self.indexes.get(index).filter(|_| index != 0);
         let all = secondary.into_iter().chain(self.indexes.first());
@@ -311,8 +308,8 @@ impl Table {
         columns
     }
 
-    /// The ends of the encoded parts in the key of an entry, appended to
-    /// `ends`; false where the bytes are no such key.
+    /// Appends the ends of the encoded parts in an entry's key to `ends`. Returns false if the
+    /// bytes are not such a key.
     pub fn part_ends(&self, index: usize, key: &[u8], ends: &mut Vec<usize>) -> bool {
         let Some(definition) = self.indexes.get(index) else {
             return false;

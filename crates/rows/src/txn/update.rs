@@ -1,23 +1,22 @@
 //! UPDATE of rows that the caller has locked and read.
 //!
-//! The keys of all rows are gathered and locked in one call: old and new
-//! values of unique keys that change (exclusive), a moved row's old and new
-//! place (exclusive), parents newly named (key-share). Rows are then judged
-//! and written in the statement's order: `SET id = id + 1` meets the next row
-//! unless the statement runs downwards (transactions.md, rule 13).
+//! The keys of all rows are gathered and locked in one call: old and new values of changed unique
+//! keys (exclusive), old and new primary keys of moved rows (exclusive), newly referenced parents
+//! (key-share). Rows are then judged and written in the statement's order: `SET id = id + 1`
+//! conflicts with the next row unless the statement runs in descending order (transactions.md, rule
+//! 13).
 //!
 //! Invariants:
 //! 1. A row whose values are all the same is not written and keeps its
 //!    version, unless [`UpdateMode::Rewrite`] asks for it.
-//! 2. A row whose keys keep their values needs no lock but the caller's: an
-//!    UPDATE of other columns makes no engine call except its put. A row whose
-//!    entry in a constraint's index changes place holds its parent key-shared,
-//!    so that a deletion of the parent scans before or after, not meanwhile.
-//! 3. A referenced value that changes is looked after row by row, because an
-//!    earlier row of the statement may have moved the children; rows without
-//!    children are told apart by one scan call for all.
-//! 4. A row that a cascade of the same statement has changed is read again
-//!    when its turn comes; only the columns that the caller changes are set.
+//! 2. A row with unchanged keys needs only the caller's lock: an UPDATE of other columns makes no
+//!    engine call except its put. A row whose entry in a constraint's index moves locks its parent
+//!    key-share, so that a deletion of the parent scans before or after the move.
+//! 3. Changes of referenced values are processed row by row, because an earlier row of the
+//!    statement may have moved the children. One scan call for all rows finds those without
+//!    children.
+//! 4. A row that a cascade of the same statement has changed is read again at its turn, and only
+//!    the columns that the caller changes are set.
 //!
 //! Rejected: judging unique keys at the end of the statement (accepts what
 //! MySQL refuses).
@@ -43,15 +42,15 @@ use std::sync::Arc;
 /// One row to change.
 #[derive(Clone, Debug)]
 pub struct RowChange {
-    /// Its primary key.
+    /// The row's primary key.
     pub key: Vec<u8>,
-    /// The row as locked.
+    /// The row as read under the lock.
     pub old: RowBuf,
-    /// All columns' new storage values, in column order.
+    /// New storage values of all columns, in column order.
     pub new: Vec<Value>,
 }
 
-/// What to do with a row that violates a constraint.
+/// Treatment of a row that violates a constraint, and of unchanged rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateMode {
     /// Fail.
@@ -65,28 +64,28 @@ pub enum UpdateMode {
     KeepVersion,
 }
 
-/// What an UPDATE did.
+/// Result of an UPDATE.
 #[derive(Clone, Debug, Default)]
 pub struct UpdateDone {
     /// Rows whose values changed.
     pub changed: u64,
     /// Rows that cascades changed or deleted.
     pub cascaded: u64,
-    /// Rows skipped by IGNORE, by position in the call, and why.
+    /// Rows skipped by IGNORE: position in the call, and error.
     pub skipped: Vec<(usize, Error)>,
 }
 
-/// A row to be changed, its keys gathered.
+/// A row to be changed, with its gathered keys.
 struct Planned {
     primary: Vec<u8>,
     keys: KeyChanges,
-    /// A referenced value changes.
+    /// Whether a referenced value changes.
     referenced: bool,
-    /// ... and rows refer to it, or may by now.
+    /// Whether rows also reference the old value, or may do so now.
     followed: bool,
 }
 
-/// What there is to do for a row.
+/// Work to be done for a row.
 enum Step {
     Same,
     Refuse(Error),
@@ -130,7 +129,7 @@ impl Statement<'_> {
         self.lock_keys()?;
         self.find_followed(table, changes, &referrers, &mut steps)?;
         let mut done = UpdateDone::default();
-        // Rows of this table that cascades of the rows before have changed.
+        // Rows of this table that cascades of earlier rows have changed.
         let mut moved = CascadedRows::default();
         for (n, (mut step, change)) in steps.into_iter().zip(changes).enumerate() {
             let (mark, journal) = (self.txn.kv.mark(), self.keys.journal());
@@ -165,8 +164,7 @@ impl Statement<'_> {
         Ok(done)
     }
 
-    /// Works a row out again that cascades of the rows before have changed, and
-    /// locks what that takes.
+    /// Plans a row again that cascades of earlier rows have changed, and locks the keys it needs.
     fn plan_again(
         &mut self,
         table: &Arc<Table>,
@@ -190,7 +188,7 @@ impl Statement<'_> {
         Ok((Cow::Owned(now), step))
     }
 
-    /// Judges and writes one row, and what follows from it.
+    /// Judges and writes one row and its referential actions.
     fn change_row(
         &mut self,
         table: &Arc<Table>,
@@ -229,8 +227,8 @@ impl Statement<'_> {
         self.apply(fx)
     }
 
-    /// Tells apart rows whose referenced value changes and which nothing
-    /// refers to, by one scan call (more only as children are found).
+    /// Finds rows with a changed referenced value that have no children, by one scan call (more
+    /// only as children are found).
     fn find_followed(
         &mut self,
         table: &Arc<Table>,
@@ -296,7 +294,7 @@ impl Statement<'_> {
         Ok(())
     }
 
-    /// Keeps the auto-increment counter above what the UPDATE stored.
+    /// Raises the auto-increment counter above stored values.
     fn push_counter(&mut self, table: &Table, changes: &[RowChange]) -> Result<()> {
         let Some(position) = table.auto_increment() else {
             return Ok(());
@@ -349,8 +347,8 @@ fn plan_change(
     for referrer in referrers {
         if referenced_change(referrer, table, &old, &change.new) {
             referenced = true;
-            // A change that leaves the key's weights alone ('a' to 'A') locks
-            // the key all the same: its value changes.
+            // A change that keeps the key's weights ('a' to 'A') also locks the key, because its
+            // value changes.
             lock_referenced(table, referrer, &change.key, &old, keys);
         }
     }

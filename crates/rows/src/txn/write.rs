@@ -1,8 +1,7 @@
-//! Putting and deleting rows with their entries.
+//! Writes and deletes rows with their index entries.
 //!
-//! Nothing here judges: callers have locked every key that excludes others and
-//! have checked the constraints. What is written is noted in the statement's
-//! key set, so that the checks of the rows that follow see it.
+//! These functions check nothing: callers have locked every unique key and checked the constraints.
+//! Writes are recorded in the statement's key set, so that checks of later rows see them.
 
 use super::Statement;
 use super::key_changes::touched;
@@ -49,7 +48,7 @@ impl Statement<'_> {
         done
     }
 
-    /// Writes a row that was not there.
+    /// Writes a new row.
     pub(crate) fn write_new(
         &mut self,
         table: &Table,
@@ -76,7 +75,7 @@ impl Statement<'_> {
         Ok(())
     }
 
-    /// Puts an entry, or deletes it where there is no value.
+    /// Writes an entry, or deletes it if there is no value.
     #[inline]
     fn write_entry(
         &mut self,
@@ -167,8 +166,8 @@ impl Statement<'_> {
             let end = entry.len();
             let (before, rest) = entry.split_at(middle);
             let same = before == rest;
-            // Equal keys of an entry that does not name the primary key in its
-            // key still have another value when the row has moved.
+            // An entry whose key does not contain the primary key has another value if the row has
+            // moved, even if the keys are equal.
             if same && !(moved && exclusive) {
                 continue;
             }

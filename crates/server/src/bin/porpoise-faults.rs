@@ -8,7 +8,7 @@ use porpoise_server::entry;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// The server's allocator, so that tests run as the server does.
+/// The allocator of the server binary, so that tests use the same one.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -1,7 +1,7 @@
-//! Which listeners may be reached from other machines.
+//! Checks which listeners other machines may reach.
 //!
-//! Rules: while `root` has no password nothing listens beyond loopback; a memcached listener,
-//! whose clients send passwords in the clear, does so only with `--memcached-tls required` or
+//! Rules: while `root` has no password, no listener accepts other machines. A memcached listener,
+//! whose clients send passwords in plain text, accepts them only with `--memcached-tls required` or
 //! `--insecure-memcached`.
 
 use super::{Config, StartError, TlsMode};
@@ -11,7 +11,7 @@ fn beyond(address: Option<SocketAddr>) -> Option<SocketAddr> {
     address.filter(|a| !a.ip().to_canonical().is_loopback())
 }
 
-/// Checks the rules; `root_has_password` is what the accounts say.
+/// Checks the rules; `root_has_password` comes from the account tables.
 pub fn check(config: &Config, root_has_password: bool) -> Result<(), StartError> {
     let listeners = [
         ("--mysql-listen", config.mysql_listen),
@@ -33,7 +33,7 @@ pub fn check(config: &Config, root_has_password: bool) -> Result<(), StartError>
     check_memcached(config)
 }
 
-/// The part that needs no accounts.
+/// Checks the rule for memcached listeners, which needs no accounts.
 pub fn check_memcached(config: &Config) -> Result<(), StartError> {
     let first = ("--memcached-listen", config.memcached_listen);
     let more = config.memcached_listeners.iter();

@@ -1,12 +1,12 @@
-//! The configuration: where a setting comes from and what it means.
+//! The configuration: sources, precedence and meaning of settings.
 //!
 //! Every setting is one entry of [`table::SETTINGS`]: name, default, help, and
-//! how its text becomes part of [`Config`]. From that follow the option of the
-//! command line, the environment variable, the key of the TOML file, and the
-//! help. Precedence: option, variable, file, default.
+//! the function that parses it into [`Config`]. The command-line option, the environment variable,
+//! the key of the TOML file and the help text are derived from it. Precedence: option, variable,
+//! file, default.
 //!
-//! Invariant: every refusal names the setting, where the value came from, the
-//! value and what was expected, in one line.
+//! Invariant: every error is one line that names the setting, the source of the value, the value
+//! and the accepted values.
 
 pub mod exposure;
 pub mod table;
@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Reason for refusing to start: one line, and the exit status.
+/// A configuration or start-up error: a one-line message and an exit status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartError {
     /// Message to print.
@@ -27,7 +27,7 @@ pub struct StartError {
 }
 
 impl StartError {
-    /// Something that the operator can set right.
+    /// Creates an error that the operator can correct (exit status 2).
     pub fn usage(message: impl Into<String>) -> StartError {
         StartError {
             message: message.into(),
@@ -35,7 +35,7 @@ impl StartError {
         }
     }
 
-    /// Something that has failed.
+    /// Creates an error of a failed operation (exit status 1).
     pub fn failure(message: impl Into<String>) -> StartError {
         StartError {
             message: message.into(),
@@ -52,51 +52,51 @@ impl std::fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Which engine holds the rows.
+/// The storage engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// The embedded one.
+    /// The embedded engine.
     Embedded,
     /// A TiKV cluster, by its placement drivers' addresses.
     Tikv(Vec<String>),
 }
 
-/// Whether a listener speaks TLS.
+/// Use of TLS by a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsMode {
-    /// No.
+    /// No TLS.
     Off,
-    /// With clients that begin with a TLS handshake.
+    /// TLS for clients that start a handshake, plain text for others.
     Allowed,
-    /// With all clients but those of a Unix socket.
+    /// TLS for all clients except those of a Unix socket.
     Required,
 }
 
 /// When a commit is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DurabilityChoice {
-    /// After the sync that covers them.
+    /// After the sync that covers it.
     Sync,
-    /// At once; synced every `durability-interval`.
+    /// Immediately; the log is synced every `durability-interval`.
     Interval,
-    /// At once, nothing on disk.
+    /// Immediately; nothing is written to disk.
     Memory,
 }
 
-/// The server's configuration, complete.
+/// The complete configuration of the server.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Directory of the store, the generated certificate and the lock file.
     pub data_dir: PathBuf,
-    /// An empty data directory is refused, not initialised.
+    /// Whether an empty data directory is refused instead of initialised.
     pub require_data: bool,
     /// The engine.
     pub engine: EngineChoice,
     /// See [`DurabilityChoice`].
     pub durability: DurabilityChoice,
-    /// Longest time without a sync in `interval`.
+    /// Longest time between two syncs with `DurabilityChoice::Interval`.
     pub durability_interval: Duration,
-    /// Address of the MySQL listener; `None` is off.
+    /// Address of the MySQL listener; `None`: no listener.
     pub mysql_listen: Option<SocketAddr>,
     /// Unix socket of the MySQL listener.
     pub mysql_socket: Option<PathBuf>,
@@ -104,42 +104,42 @@ pub struct Config {
     pub memcached_listen: Option<SocketAddr>,
     /// Unix socket of the memcached listener.
     pub memcached_socket: Option<PathBuf>,
-    /// More memcached listeners: the role of each, and its address.
+    /// Additional memcached listeners: server role and address of each.
     pub memcached_listeners: Vec<(String, SocketAddr)>,
     /// Memory of `cache_only` keys, in bytes.
     pub memcached_cache: u64,
-    /// Longest value of the memcached listeners, in bytes.
+    /// Maximum length of a value at the memcached listeners, in bytes.
     pub memcached_item_size: usize,
-    /// Between two walks that delete expired rows; `None` is off.
+    /// Interval at which the reaper deletes expired rows; `None`: no reaper.
     pub memcached_reap: Option<Duration>,
     /// Address of the HTTP listener.
     pub http_listen: Option<SocketAddr>,
-    /// Which of the configured roles the memcached listener plays.
+    /// Server role of the main memcached listener.
     pub memcached_role: String,
-    /// Account of memcached clients that do not authenticate, `user@host`; `None`: they
-    /// must.
+    /// Account of memcached clients that do not authenticate, `user@host`; `None`: authentication
+    /// is required.
     pub memcached_account: Option<String>,
-    /// TLS on the memcached listeners.
+    /// Use of TLS by the memcached listeners.
     pub memcached_tls: TlsMode,
-    /// The memcached listeners may be reached from other machines without TLS.
+    /// Whether memcached listeners may accept other machines without TLS.
     pub insecure_memcached: bool,
-    /// Connections over all listeners.
+    /// Maximum number of connections of all listeners together.
     pub max_connections: usize,
     /// Whether the operator set `max_connections`, which is then not lowered.
     pub max_connections_set: bool,
-    /// Sessions that may wait at once.
+    /// Maximum number of sessions that wait at the same time.
     pub max_running_statements: usize,
-    /// Connections that have not logged in.
+    /// Maximum number of connections before login, per listener.
     pub max_before_login: usize,
     /// Worker groups; 0: as many as cores.
     pub worker_groups: usize,
-    /// From connecting to being logged in.
+    /// Maximum time from connecting to the end of the login.
     pub connect_timeout: Duration,
-    /// From a request's first byte to its last.
+    /// Maximum time from the first byte of a request to its last.
     pub net_read_timeout: Duration,
-    /// Without progress in writing to a client.
+    /// Maximum time without progress while writing to a client.
     pub net_write_timeout: Duration,
-    /// How long a clean shutdown lets statements finish.
+    /// Maximum time for which a clean shutdown waits for statements.
     pub shutdown_timeout: Duration,
     /// Memory for rows in bytes; `None` is unlimited.
     pub memory_limit: Option<u64>,
@@ -147,28 +147,29 @@ pub struct Config {
     pub statement_memory: Option<u64>,
     /// Directory of temporary files; `None`: `tmp` in the data directory.
     pub tmp_dir: Option<PathBuf>,
-    /// Bytes of all temporary files; `None` is unlimited.
+    /// Maximum size of all temporary files together in bytes; `None` is unlimited.
     pub tmp_dir_limit: Option<u64>,
-    /// Own certificate (PEM); made at first start if not given.
+    /// The operator's certificate (PEM); `None`: one is generated at the first start.
     pub tls_cert: Option<PathBuf>,
-    /// Its key (PEM).
+    /// Private key of `tls_cert` (PEM).
     pub tls_key: Option<PathBuf>,
     /// Certificate authorities of clients (PEM).
     pub ssl_ca: Option<PathBuf>,
     /// Filter of the log, as `tracing` understands it.
     pub log: String,
-    /// Taken ports are replaced by free ones, and ways to connect printed.
+    /// Whether ports in use are replaced by free ones and example commands for connecting are
+    /// printed.
     pub pick_ports: bool,
 }
 
 /// Source of a value, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The command line.
+    /// Command-line option.
     Option(String),
-    /// The environment.
+    /// Environment variable.
     Variable(String),
-    /// The file.
+    /// Configuration file and key.
     File(PathBuf, String),
 }
 
@@ -185,7 +186,7 @@ impl std::fmt::Display for Source {
 /// Values by setting name, from one source.
 pub type Values = BTreeMap<&'static str, String>;
 
-/// Reads the configuration: `options` are those of the command line, `variable` reads the
+/// Resolves the configuration: `options` are the values of the command line, `variable` reads the
 /// environment.
 pub fn resolve(
     options: &Values,
@@ -222,7 +223,7 @@ pub fn resolve(
     Ok(config)
 }
 
-/// The settings in a TOML file: keys are the names with underscores.
+/// Reads the settings of a TOML file, whose keys are the names with underscores.
 fn read_file(path: &Path) -> Result<Values, StartError> {
     let named = |what: String| StartError::usage(format!("{}: {what}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|e| named(e.to_string()))?;

@@ -11,28 +11,28 @@ use std::time::Duration;
 pub struct Setting {
     /// Name of the setting; the option is `--name`.
     pub name: &'static str,
-    /// Placeholder of the value in the help; empty for a switch.
+    /// Placeholder of the value in the help; empty for a flag.
     pub value: &'static str,
-    /// The default, as it would be written; empty if there is none.
+    /// Default value as text; empty if there is none.
     pub default: &'static str,
-    /// One sentence.
+    /// Help text: one sentence.
     pub help: &'static str,
-    /// Sets the value in the configuration; the error names what was expected.
+    /// Parses the value into the configuration; the error describes the accepted values.
     pub apply: fn(&mut Config, &str) -> Parsed<()>,
 }
 
 impl Setting {
-    /// The option of the command line.
+    /// Returns the command-line option.
     pub fn option(&self) -> String {
         format!("--{}", self.name)
     }
 
-    /// The environment variable.
+    /// Returns the name of the environment variable.
     pub fn variable(&self) -> String {
         format!("PORPOISE_{}", self.key().to_uppercase())
     }
 
-    /// The key of the file.
+    /// Returns the key in the configuration file.
     pub fn key(&self) -> String {
         self.name.replace('-', "_")
     }
@@ -266,7 +266,7 @@ pub fn defaults() -> Config {
         pick_ports: false,
     };
     for setting in SETTINGS.iter().filter(|s| !s.default.is_empty()) {
-        // A test checks that every default is accepted.
+        // A test checks that the parser accepts every default.
         let _ = (setting.apply)(&mut config, setting.default);
     }
     config.max_connections_set = false;

@@ -1,4 +1,4 @@
-//! Precedence, and refusals that name their source.
+//! Tests of precedence, and of errors that name the source of a value.
 
 use super::*;
 use std::io::Write;

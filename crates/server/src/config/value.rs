@@ -1,4 +1,4 @@
-//! Texts to values. Errors say what was expected.
+//! Parsers of setting values. Errors describe the accepted values.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Result of a parser: the value, or a description of valid values.
 pub type Parsed<T> = Result<T, String>;
 
-/// `HOST:PORT`, or `off`.
+/// Parses `HOST:PORT`; `off` is `None`.
 pub fn address(text: &str) -> Parsed<Option<SocketAddr>> {
     if text == "off" {
         return Ok(None);
@@ -24,12 +24,12 @@ pub fn address(text: &str) -> Parsed<Option<SocketAddr>> {
     }
     let found = (host, port).to_socket_addrs().map_err(|_| expected())?;
     let mut found: Vec<_> = found.collect();
-    // "localhost" may name both families; clients try IPv4 first.
+    // "localhost" may resolve to both address families; clients try IPv4 first.
     found.sort_by_key(SocketAddr::is_ipv6);
     found.first().copied().map(Some).ok_or_else(expected)
 }
 
-/// A path, or `off`.
+/// Parses a path; `off` is `None`.
 pub fn path(text: &str) -> Parsed<Option<PathBuf>> {
     match text {
         "" => Err("a path, or off".into()),
@@ -38,7 +38,7 @@ pub fn path(text: &str) -> Parsed<Option<PathBuf>> {
     }
 }
 
-/// A whole number in a range.
+/// Parses a whole number from `low` to `high`.
 pub fn number(text: &str, low: usize, high: usize) -> Parsed<usize> {
     text.parse()
         .ok()
@@ -46,7 +46,7 @@ pub fn number(text: &str, low: usize, high: usize) -> Parsed<usize> {
         .ok_or_else(|| format!("a number from {low} to {high}"))
 }
 
-/// `true` or `false`.
+/// Parses `true` or `false`.
 pub fn switch(text: &str) -> Parsed<bool> {
     match text {
         "true" | "on" | "1" | "yes" => Ok(true),
@@ -55,7 +55,7 @@ pub fn switch(text: &str) -> Parsed<bool> {
     }
 }
 
-/// A time: `500ms`, `30s`, `2m`, `8h`, or plain seconds.
+/// Parses a duration: `500ms`, `30s`, `2m`, `8h`, or plain seconds.
 pub fn duration(text: &str) -> Parsed<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = text.get(digits.len()..).unwrap_or_default();
@@ -74,8 +74,8 @@ pub fn duration(text: &str) -> Parsed<Duration> {
         .ok_or_else(|| "a time like 500ms, 30s, 2m or 8h".into())
 }
 
-/// A size: `512M`, `4G`, plain bytes, a share of this machine's memory like
-/// `75%`, or `off`.
+/// Parses a size: `512M`, `4G`, plain bytes, a percentage of this machine's memory like `75%`;
+/// `off` is `None`.
 pub fn size(text: &str) -> Parsed<Option<u64>> {
     let expected = || "a size like 512M, 4G or 75%, or off".to_owned();
     if text == "off" {
@@ -105,7 +105,7 @@ pub fn size(text: &str) -> Parsed<Option<u64>> {
         .ok_or_else(expected)
 }
 
-/// This machine's memory in bytes, or what its control group allows.
+/// Returns this machine's memory in bytes, or the limit of its control group if that is lower.
 fn machine_memory() -> Option<u64> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find(|l| l.starts_with("MemTotal:"))?;

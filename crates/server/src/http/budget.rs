@@ -1,4 +1,4 @@
-//! Budget of HTTP connections: number, time and bytes of each.
+//! Limits of HTTP connections: their number, and time and bytes of each.
 //!
 //! The first request must arrive within [`REQUEST_TIME`] of the accept, a later
 //! one within [`REQUEST_TIME`] of its first byte. A request has at most
@@ -23,19 +23,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Maximum of open connections.
+/// Maximum number of open connections.
 pub(super) const CONNECTIONS: usize = 64;
 
-/// Time for a request to arrive.
+/// Maximum time for a request to arrive.
 pub(super) const REQUEST_TIME: Duration = Duration::from_secs(5);
 
 /// Largest request, headers and body together, in bytes.
 pub(super) const REQUEST_BYTES: usize = 16 * 1024;
 
-/// Longest life of a connection.
+/// Maximum lifetime of a connection.
 const LIFETIME: Duration = Duration::from_secs(60);
 
-/// The registry's entry for a connection.
+/// A connection in the registry.
 struct Entry {
     client: Client,
     evict: oneshot::Sender<()>,
@@ -61,19 +61,19 @@ impl Registry {
                 return;
             };
             if let Some(entry) = self.open.remove(&id) {
-                // The connection may have ended meanwhile.
+                // Fails if the connection has ended meanwhile.
                 let _ = entry.evict.send(());
             }
         }
     }
 }
 
-/// Flag of a connection whose request is being answered; set by the pages.
+/// Flag of a connection whose request is being answered; set by the page handlers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Client(Arc<AtomicBool>);
 
 impl Client {
-    /// Notes that the request is complete and is being answered.
+    /// Sets the flag: the request is complete and is being answered.
     pub(super) fn begin_answer(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -101,7 +101,7 @@ impl Listener {
         }
     }
 
-    /// Accepts the next connection; also returns the flag for its pages.
+    /// Accepts the next connection. Also returns its flag for the page handlers.
     pub(super) async fn accept(&self) -> (Connection, Client) {
         loop {
             match self.socket.accept().await {
@@ -150,13 +150,13 @@ pub(super) struct Connection {
     registry: Arc<Mutex<Registry>>,
     evicted: oneshot::Receiver<()>,
     lifetime: Pin<Box<Sleep>>,
-    /// Limit for the request that is being received.
+    /// Time limit of the request that is being received.
     request: Pin<Box<Sleep>>,
-    /// The first request is awaited, or a request is being received.
+    /// Whether a request is being received, or the first one is awaited.
     receiving: bool,
-    /// Bytes of that request.
+    /// Number of bytes of that request.
     received: usize,
-    /// A part of the answer was written since the last flush.
+    /// Whether a part of the response was written since the last flush.
     wrote: bool,
 }
 
@@ -167,7 +167,7 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Fails once the connection has lost its place or a limit has passed.
+    /// Fails if the connection has been evicted or a limit is exceeded.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if Pin::new(&mut self.evicted).poll(cx).is_ready() {
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -182,7 +182,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Counts received bytes; the first ones begin a request.
+    /// Counts received bytes; the first bytes after a response start a new request.
     fn note_received(&mut self, bytes: usize) -> io::Result<()> {
         if bytes > 0 && !self.receiving {
             self.receiving = true;
@@ -209,7 +209,7 @@ impl AsyncRead for Connection {
         let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
         if let Poll::Ready(Ok(())) = &polled {
             self.note_received(buf.filled().len() - before)?;
-            // The limit of a new request has to wake this task.
+            // Polls the limit of a new request, so that its timer wakes this task.
             self.check(cx)?;
         }
         polled

@@ -15,8 +15,8 @@ fn single(page: &mut String, name: &str, help: &str, kind: &str, value: impl std
     );
 }
 
-/// Renders the page: counters, gauges of the network, figures of engine and SQL,
-/// figures of the process.
+/// Renders the page: counters, gauges of the network, statistics of engine and SQL, and process
+/// metrics.
 pub fn render(net: &NetProbe, engine: &[Stat], sql: &[Stat]) -> String {
     let mut page = String::with_capacity(8 * 1024);
     counters(&mut page);
@@ -75,7 +75,7 @@ fn counters(page: &mut String) {
     families(page, memcached::COUNTERS.iter().zip(memcached));
 }
 
-/// Adds counters with their values; those of a family stand together.
+/// Adds counters with their values, grouped by metric family.
 fn families<'a>(page: &mut String, counters: impl Iterator<Item = (&'a Entry, u64)>) {
     let mut family = "";
     for (entry, value) in counters {
@@ -110,7 +110,7 @@ fn process(page: &mut String) {
         );
     }
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Fields after the name, which may hold anything, in parentheses.
+    // Splits after the last parenthesis: the process name before it may contain anything.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let mut ticks = rest.split_whitespace().skip(11).map(str::parse::<u64>);
     if let (Some(Ok(user)), Some(Ok(system))) = (ticks.next(), ticks.next()) {

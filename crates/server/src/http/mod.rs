@@ -40,21 +40,21 @@ const POLL: Duration = Duration::from_millis(5);
 /// Longest time for rendering the metrics.
 const METRICS_TIME: Duration = Duration::from_secs(5);
 
-/// Maximum of threads that render metrics.
+/// Maximum number of threads that render metrics.
 const METRICS_THREADS: usize = 2;
 
 /// Result of a health check: one message per problem.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Parts that do not work.
+    /// Failed components.
     pub failed: Vec<String>,
-    /// Parts that have not answered yet.
+    /// Components that have not answered yet.
     pub unanswered: Vec<String>,
 }
 
 /// Content of the pages.
 pub trait Pages: Send + Sync + 'static {
-    /// Sends a liveness probe to every worker group; the numbers of the probes.
+    /// Sends a liveness probe to every worker group; returns the numbers of the probes.
     fn ask(&self) -> Vec<u64>;
     /// State of the server, given the probes sent before. Never waits.
     fn health(&self, asked: &[u64]) -> Health;
@@ -98,7 +98,7 @@ impl Http {
     }
 }
 
-/// Serves until `stopped` is true.
+/// Serves until `stopped` becomes true.
 fn run(
     socket: &std::net::TcpListener,
     pages: &Arc<dyn Pages>,
@@ -153,12 +153,12 @@ async fn serve(socket: std::net::TcpListener, pages: Arc<dyn Pages>) -> io::Resu
     }
 }
 
-/// Answer to every request while the clock is before 1970.
+/// Response to every request while the clock is before 1970.
 const UNDATED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 32\r\n\
     connection: close\r\n\r\nthe system clock is before 1970\n";
 
-/// Whether the HTTP library can format the time: it formats it for every connection, and panics
-/// before 1970. The clock reads 0 for such times.
+/// Whether the clock is at or after 1970 (it reads 0 for earlier times). The HTTP library formats
+/// the date for every connection and panics for earlier ones.
 fn is_dated(clock: &dyn Clock) -> bool {
     clock.unix_micros() > 0
 }
@@ -167,7 +167,7 @@ fn is_dated(clock: &dyn Clock) -> bool {
 async fn refuse_undated(mut connection: Connection) {
     let mut request = [0; 4096];
     let answered = async {
-        // A close with unread bytes would reset the connection.
+        // Reads the request first: closing a socket with unread bytes would send a reset.
         let _ = connection.read(&mut request).await?;
         connection.write_all(UNDATED).await?;
         connection.shutdown().await
@@ -188,7 +188,7 @@ async fn serve_connection(connection: Connection, pages: Router) {
     }
 }
 
-/// Answers 200 and `ok`, or 503 and one reason per line.
+/// Replies 200 and `ok`, or 503 and one reason per line.
 async fn health_page(pages: &dyn Pages) -> Response {
     let asked = pages.ask();
     let limit = Instant::now() + PATIENCE;
@@ -208,8 +208,8 @@ async fn health_page(pages: &dyn Pages) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 
-/// The metrics, rendered on a thread of their own. A request waits for a permit first: the
-/// runtime's queue of blocking tasks is unbounded and keeps tasks of clients that went away.
+/// Renders the metrics on a thread of their own. A request waits for a permit first: the runtime's
+/// queue of blocking tasks is unbounded, and keeps tasks of clients that have disconnected.
 async fn metrics_page(pages: Arc<dyn Pages>, permits: Arc<Semaphore>) -> Response {
     let rendered = async {
         let permit = permits.acquire_owned().await;

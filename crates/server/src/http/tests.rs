@@ -1,4 +1,4 @@
-//! The pages behind a real socket.
+//! Tests of the pages over a real socket.
 
 use super::*;
 use std::io::{Read, Write};
@@ -54,12 +54,12 @@ fn get(address: SocketAddr, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     let mut answer = String::new();
     let mut stream = open(address, request.as_bytes());
-    // A connection that is cut off has no answer.
+    // A connection that the server has closed yields no response.
     let _ = stream.read_to_string(&mut answer);
     answer
 }
 
-/// Whether the server has closed the connection, perhaps after an answer.
+/// Whether the server has closed the connection, with or without a response.
 fn is_closed(stream: &mut TcpStream) -> bool {
     match stream.read_to_end(&mut Vec::new()) {
         Ok(_) => true,

@@ -1,4 +1,4 @@
-//! Counters of the server. Those of the memcached protocol are
+//! Counters of the server. The counters of the memcached protocol are in
 //! [`porpoise_memcached::counters`].
 
 pub mod registry;

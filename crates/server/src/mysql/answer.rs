@@ -1,12 +1,12 @@
 //! OK and ERR packets, and which of them are deferred until a commit is durable.
 //!
-//! An [`Answer`] is one reply being written: it knows where the reply began
-//! in the output, so that all of it can be held until a commit position is durable,
-//! and the next packet's sequence number.
+//! An [`Answer`] is one reply being written. It records where the reply began in the output, so
+//! that all of it can be deferred until a commit position is durable, and the sequence number of
+//! the next packet.
 //!
 //! Invariants:
-//! 1. A hold covers a reply from its first byte that has not been written.
-//! 2. An ERR packet ends a reply, also after rows.
+//! 1. A deferral covers a reply from its first unsent byte.
+//! 2. An ERR packet ends a reply, also after rows have been sent.
 
 use crate::net::{FLUSH_AT, Gone, Output};
 use porpoise_kv::CommitPosition;
@@ -15,22 +15,22 @@ use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::{Capabilities, ProtocolError, Status};
 use smallvec::SmallVec;
 
-/// One reply on its way into the output.
+/// One reply being written to the output.
 pub(super) struct Answer<'o> {
     pub(super) out: &'o mut Output,
     pub(super) caps: Capabilities,
     /// The sequence number of the next packet.
     pub(super) sequence: u8,
-    /// Start of the reply, or of its part that has not been written.
+    /// Start of the reply, or of its unsent part, in the output.
     start: usize,
-    /// The sequence number of the packet there.
+    /// Sequence number of the packet at `start`.
     start_sequence: u8,
-    /// Part of it has been written already.
+    /// Whether a part of the reply has been sent already.
     pub(super) departed: bool,
 }
 
 impl<'o> Answer<'o> {
-    /// A reply whose first packet has this sequence number.
+    /// Starts a reply whose first packet has this sequence number.
     pub(super) fn new(out: &'o mut Output, caps: Capabilities, sequence: u8) -> Answer<'o> {
         let start = out.position();
         Answer {
@@ -43,15 +43,15 @@ impl<'o> Answer<'o> {
         }
     }
 
-    /// The next result of a reply of several begins here.
+    /// Starts the next result of a multi-result reply.
     pub(super) fn next_part(&mut self) {
         self.start = self.out.position();
         self.start_sequence = self.sequence;
         self.departed = false;
     }
 
-    /// Discards what was appended since the start of the reply or its part; the next packet has
-    /// this sequence number. False if some of it has been sent.
+    /// Discards the unsent part of the current result; `sequence` becomes the next packet's number.
+    /// Returns false if some of the result has been sent.
     pub(super) fn take_back(&mut self, sequence: u8) -> bool {
         if self.departed {
             return false;
@@ -61,14 +61,14 @@ impl<'o> Answer<'o> {
         true
     }
 
-    /// Lets the reply leave only when `position` is durable.
+    /// Defers the reply until `position` is durable.
     pub(super) fn hold(&mut self, position: CommitPosition) {
         if position != CommitPosition::NONE {
             self.out.hold_from(self.start, position);
         }
     }
 
-    /// Writes out everything so far; waits for a client that reads slowly.
+    /// Sends everything appended so far; waits for a slow client.
     pub(super) fn drain(&mut self) -> Result<(), Gone> {
         self.out.drain()?;
         self.start = self.out.position();
@@ -79,21 +79,20 @@ impl<'o> Answer<'o> {
 
     /// Charges the connection for what has been appended.
     ///
-    /// # Errors
-    /// A memory limit is exceeded. Bytes that have not been written are discarded: the error
-    /// follows those that the client has received.
+    /// A memory limit is exceeded. Unsent bytes are discarded, so that the error follows the bytes
+    /// that the client has received.
     pub(super) fn charge(&mut self) -> Result<(), SqlError> {
         self.out.charge().map_err(|refused| {
             self.out.buf().truncate(self.start);
             self.out.buf().shrink_to(FLUSH_AT);
             self.sequence = self.start_sequence;
-            // The buffer is small again.
+            // Succeeds: the buffer is small again.
             let _ = self.out.charge();
             porpoise_sql::memory::refused(refused)
         })
     }
 
-    /// OK without figures.
+    /// Ends the reply with OK, without affected rows or insert id.
     pub(super) fn plain_ok(&mut self, status: Status, changes: &[SessionChange]) {
         let changes: SmallVec<[_; 4]> = changes.iter().map(wire_change).collect();
         let ok = reply::Ok {
@@ -109,7 +108,7 @@ impl<'o> Answer<'o> {
         !had_rows || self.caps.has(Capabilities::DEPRECATE_EOF)
     }
 
-    /// EOF, or OK in its place.
+    /// Appends EOF, or the OK packet that replaces it.
     pub(super) fn eof(&mut self, status: Status, warnings: u16) {
         let ok = reply::Ok {
             status,
@@ -155,7 +154,7 @@ impl<'o> Answer<'o> {
     }
 }
 
-/// A change of the session's state in the protocol's form.
+/// Converts a change of the session's state into the protocol's form.
 fn wire_change(change: &SessionChange) -> reply::SessionChange<'_> {
     match change {
         SessionChange::Variable(name, value) => {
@@ -170,12 +169,12 @@ fn wire_change(change: &SessionChange) -> reply::SessionChange<'_> {
     }
 }
 
-/// The session's status bits.
+/// Returns the status flags of the session.
 pub(super) fn status_of(session: &SqlSession) -> Status {
     Status(session.status_flags())
 }
 
-/// The error that ends a statement whose client is gone.
+/// Returns the error that ends a statement whose client has disconnected.
 pub(super) fn client_gone() -> SqlError {
     let text = "Got an error writing communication packets";
     let mut error = SqlError::new(1160, "08S01", text);

@@ -1,15 +1,15 @@
-//! Authentication of clients: the login exchange, the cache of the fast path, hosts.
+//! Authentication of clients: the login exchange, the cache of `caching_sha2_password`'s fast path,
+//! and host rules.
 //!
-//! The mathematics and the order of the exchange are in the protocol's codec
-//! (`porpoise_wire::mysql::login`); here are the accounts, the messages and
-//! the rules about places.
+//! The codec (`porpoise_wire::mysql::login`) has the cryptography and the order of the exchange;
+//! this module has the accounts, the messages and the rules about client hosts.
 //!
 //! Invariants:
-//! 1. The fast path is keyed by the stored secret, so that a changed password
-//!    is forgotten by being another key.
-//! 2. An account without a password opens to clients on this machine only.
-//! 3. A name that does not exist is refused by the same exchange, in the same
-//!    words, as a wrong password.
+//! 1. The fast-path cache is keyed by the stored secret, so that a changed password misses the
+//!    cache.
+//! 2. An account without a password accepts clients on this machine only.
+//! 3. An unknown user name is refused by the same exchange and with the same message as a wrong
+//!    password.
 
 use super::Shared;
 use super::answer::Answer;
@@ -31,7 +31,7 @@ use std::time::Duration;
 #[derive(Default)]
 pub(super) struct FastPath(Mutex<HashMap<Vec<u8>, Sha2Stage2>>);
 
-/// Secrets remembered at most.
+/// Maximum number of cached secrets.
 const REMEMBERED: usize = 10_000;
 
 impl FastPath {
@@ -99,7 +99,7 @@ fn named(database: &[u8]) -> Option<String> {
 pub(super) struct Authentication {
     login: Login,
     pub(super) request: Request,
-    /// The account, if there is one that may be proved.
+    /// The account, if it exists and this client may log in to it.
     account: Option<Account>,
     tls: Option<TlsPeer>,
     with_password: bool,
@@ -107,11 +107,11 @@ pub(super) struct Authentication {
 
 /// The result of one step of a login.
 pub(super) enum Verdict {
-    /// The client answers next.
+    /// The client sends the next packet.
     Wait,
-    /// The client is the user of this account.
+    /// The client has proved this account.
     Granted(Granted),
-    /// An error was appended: it is sent after this delay, and the connection ends.
+    /// An error was appended. It is sent after this delay, and the connection closes.
     Refused(Duration),
 }
 
@@ -119,9 +119,9 @@ pub(super) enum Verdict {
 pub(super) struct Granted {
     /// The account's name.
     pub(super) account: String,
-    /// The session may only change its password.
+    /// Whether the session may only change its password.
     pub(super) password_expired: bool,
-    /// The delay of the reply.
+    /// Delay before the reply is sent.
     pub(super) delay: Duration,
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn tls_peer(session: TlsSession) -> TlsPeer {
 }
 
 impl Authentication {
-    /// Looks the account up.
+    /// Starts a login: looks the account up.
     ///
     /// # Errors
     /// Reading the accounts failed.
@@ -149,7 +149,7 @@ impl Authentication {
         let access = shared.sql.access();
         let found = access.candidate(&request.user, &peer.host());
         let found = found.map_err(SqlError::from)?;
-        // Without a password from this machine only.
+        // Accounts without a password accept clients on this machine only.
         let found = found.filter(|a| peer.is_local() || !a.secret.is_empty());
         let found = found.and_then(|a| Some((Plugin::by_name(a.plugin.as_bytes())?, a)));
         let account = found.as_ref().map(|(plugin, a)| Proof {
@@ -181,7 +181,7 @@ impl Authentication {
         })
     }
 
-    /// Processes the answer that came with the request.
+    /// Processes the authentication response in the login request.
     pub(super) fn start(
         &mut self,
         shared: &Shared,
@@ -205,8 +205,8 @@ impl Authentication {
         self.judge(shared, peer, next, answer)
     }
 
-    /// Sends a new challenge and ignores the answer in the request: clients differ in which
-    /// challenge they answer at a change of user.
+    /// Sends a new challenge and ignores the response in the request: at a change of user, clients
+    /// differ in which challenge they respond to.
     pub(super) fn start_anew(
         &mut self,
         shared: &Shared,
@@ -225,7 +225,7 @@ impl Authentication {
         answer: &mut Answer<'_>,
     ) -> Verdict {
         self.with_password |= !matches!(payload, [] | [0]);
-        // A password's hash takes thousands of rounds, and RSA a millisecond.
+        // Blocking: a password hash takes thousands of rounds, and RSA a millisecond.
         let next = blocking(|| {
             self.login.more(
                 payload,
@@ -285,7 +285,7 @@ impl Authentication {
         }
     }
 
-    /// 1045
+    /// Appends error 1045 (access denied).
     fn deny(&self, peer: &Peer, answer: &mut Answer<'_>) {
         let (user, host) = (&self.request.user, peer.host());
         let using = if self.with_password { "YES" } else { "NO" };
@@ -293,8 +293,8 @@ impl Authentication {
         answer.raw_error(1045, *b"28000", &text);
     }
 
-    /// Checks the account's other requirements once its password is proved; `None`: an error
-    /// was appended.
+    /// Checks the account's other requirements once its password is proved. Returns `None` after
+    /// appending an error.
     fn admit(
         &self,
         shared: &Shared,
@@ -346,7 +346,7 @@ impl Authentication {
     }
 }
 
-/// The delays after failed logins that the variables ask for.
+/// Returns the delays after failed logins that the system variables configure.
 pub(crate) fn delays(sql: &SqlServer) -> DelayPolicy {
     let millis = |name| Duration::from_millis(u64::from(sql.number(name)));
     DelayPolicy {

@@ -4,25 +4,23 @@
 //! * [`session`]: packets of a logged-in connection, one command at a time.
 //! * [`query`]: statements as text, one or several in a packet.
 //! * [`statements`]: prepared statements, long data, cursors.
-//! * [`sink`]: results on their way into the connection's output.
+//! * [`sink`]: encodes result rows into the connection's output.
 //! * [`answer`]: OK and ERR packets, and which of them are deferred.
 //!
 //! Invariants:
-//! 1. Before a client has logged in, a packet over 64 KiB ends the
-//!    connection, and nothing is kept on its word.
-//! 2. Every request is answered with a packet of the protocol; the connection is
-//!    closed only where packet boundaries are lost, or where the statement's error
-//!    is fatal.
-//! 3. A reply that reveals a commit, or rows of a commit that is not durable yet,
-//!    is sent when that commit is durable (transactions.md, rule 19): [`answer`]
-//!    defers it from its first byte.
-//! 4. A result leaves in pieces only where it reads from a snapshot; one that
-//!    reads the newest rows is kept whole until its commit position is known.
-//! 5. No password and no secret appears in logs or replies.
+//! 1. Before a client has logged in, a packet over 64 KiB ends the connection, and its declared
+//!    length allocates nothing.
+//! 2. Every request is answered with a packet of the protocol. The connection is closed only if
+//!    packet boundaries are lost or the statement's error is fatal.
+//! 3. A reply that reveals a commit, or rows of a commit that is not durable yet, is a deferred
+//!    reply: it is sent when that commit is durable (transactions.md, rule 19). [`answer`] defers
+//!    it from its first byte.
+//! 4. A result is sent in parts only if it reads from a snapshot. One that reads the newest rows is
+//!    buffered whole until its commit position is known.
+//! 5. Logs and replies contain no password and no other secret.
 //!
-//! Rejected: answering statements by their text without the parser (session
-//! set-up queries of drivers); one statement per packet only, with the rest
-//! ignored (loses data silently).
+//! Rejected: answering session set-up queries of drivers by their text, without the parser;
+//! executing only the first statement of a packet and ignoring the rest (loses data silently).
 
 mod answer;
 pub(crate) mod login;
@@ -52,8 +50,8 @@ pub(crate) struct Shared {
 pub struct MysqlProtocol(Arc<Shared>);
 
 impl MysqlProtocol {
-    /// The protocol before `sql`. `tls` is what clients that ask for encryption get;
-    /// `rsa` takes the passwords of those that do not.
+    /// Creates the protocol for `sql`. `tls` serves clients that request encryption; `rsa` decrypts
+    /// the passwords of clients that do not.
     pub fn new(
         sql: Arc<SqlServer>,
         tls: Option<Arc<rustls::ServerConfig>>,
@@ -101,7 +99,7 @@ impl Protocol for MysqlProtocol {
     }
 }
 
-/// Figures of the network under the names that SHOW STATUS has for them.
+/// Returns the network metrics under their names in SHOW STATUS.
 fn network_status() -> Vec<(String, String)> {
     let refused = metrics::sum(Counter::RefusedMany) + metrics::sum(Counter::RefusedResources);
     [

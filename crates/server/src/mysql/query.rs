@@ -1,11 +1,11 @@
 //! Commands of a logged-in session, and statements as text.
 //!
 //! Invariants:
-//! 1. Several statements in one text run one after the other; the first error
-//!    is the end of the reply. Each result but the last says that another
-//!    follows, and is held back for its own commit position only.
-//! 2. Commands that are statements in disguise (process list, KILL) go
-//!    through the parser like those, with the same rights.
+//! 1. Several statements in one text run one after the other; the first error ends the reply. Each
+//!    result but the last has the flag that another follows, and is deferred for its own commit
+//!    position only.
+//! 2. Commands that are equivalent to statements (process list, KILL) go through the parser as
+//!    statements, and need the same privileges.
 
 use super::Shared;
 use super::answer::{Answer, client_gone, status_of};
@@ -61,7 +61,7 @@ impl Open {
             }
             Command::ResetConnection => self.reset(answer),
             Command::Debug => self.refuse(SqlError::not_supported("COM_DEBUG"), answer),
-            // The session has dealt with it.
+            // Handled by `MysqlSession`.
             Command::ChangeUser(_) => self.refuse(SqlError::internal("change of user"), answer),
         }
     }
@@ -160,8 +160,7 @@ pub(super) fn after(outcome: &Outcome) -> Then {
     }
 }
 
-/// Whether a column's name fits a pattern of `%` and `_`, letters of either
-/// case alike.
+/// Whether a column name matches a pattern of `%` and `_`, ignoring ASCII case.
 fn like(name: &str, pattern: &[u8]) -> bool {
     let name = name.as_bytes();
     let (mut n, mut p) = (0, 0);

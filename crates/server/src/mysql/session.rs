@@ -1,14 +1,13 @@
 //! A connection of the MySQL listener.
 //!
-//! The state determines the next packet: a login request, an answer of an
-//! authentication plugin, or a command. All complete packets of one read are
-//! processed in order, and their replies are in the output in that order.
+//! The state determines the next packet: a login request, a response of an authentication plugin,
+//! or a command. All complete packets of one read are processed in order, and their replies are in
+//! the output in that order.
 //!
 //! Invariants:
-//! 1. Sequence numbers restart with each command, and follow one another
-//!    through a login.
-//! 2. A packet that is too large is answered when its last byte has been
-//!    dropped, so that the client, which is still sending, can read it.
+//! 1. Sequence numbers restart with each command, and are consecutive through a login.
+//! 2. A packet that is too large is answered after its last byte has been discarded, so that the
+//!    client, which is still sending, can read the error.
 //! 3. A failed change of user ends the connection, as on MySQL.
 
 use super::Shared;
@@ -31,13 +30,13 @@ use std::time::Duration;
 
 /// Kind of the next packet.
 enum State {
-    /// A request for TLS or a login request.
+    /// A TLS request or a login request.
     Greeted,
-    /// An answer of the plugin.
+    /// A response of the authentication plugin.
     Proving(Box<Authentication>),
     /// A command.
     Open(Box<Open>),
-    /// Nothing: the connection is being closed.
+    /// None: the connection is being closed.
     Over,
 }
 
@@ -46,7 +45,7 @@ pub(super) struct Open {
     pub(super) sql: SqlSession,
     pub(super) statements: Statements,
     pub(super) caps: Capabilities,
-    /// Several statements in a text are allowed.
+    /// Whether several statements in one text are allowed.
     pub(super) multi: bool,
     /// `max_allowed_packet` as it was at login.
     pub(super) max_packet: usize,
@@ -56,9 +55,9 @@ pub(super) struct Open {
 /// Effect of a command on the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// The next command.
+    /// The next command is awaited.
     Continue,
-    /// The end.
+    /// The connection closes.
     Close,
 }
 
@@ -76,13 +75,13 @@ pub(super) struct MysqlSession {
     idle: Duration,
 }
 
-/// `max_allowed_packet` where the variable cannot be read.
+/// `max_allowed_packet` if the variable cannot be read.
 const DEFAULT_PACKET: usize = 64 << 20;
 
-/// Greatest `max_allowed_packet`.
+/// Maximum of `max_allowed_packet`.
 const LARGEST_PACKET: usize = 1 << 30;
 
-/// Continues, or closes, after a delay.
+/// Continues or closes the connection after a delay.
 fn after(delay: Duration, close: bool) -> Next {
     match (delay.is_zero(), close) {
         (true, true) => Next::Close,
@@ -92,7 +91,7 @@ fn after(delay: Duration, close: bool) -> Next {
 }
 
 impl MysqlSession {
-    /// Greets the client.
+    /// Opens a session and sends the greeting.
     pub(super) fn greet(shared: Arc<Shared>, peer: Peer, out: &mut Output) -> MysqlSession {
         let mut offered = Capabilities::SERVER;
         if shared.tls.is_some() && peer.address.is_some() {
@@ -131,7 +130,7 @@ impl MysqlSession {
         session
     }
 
-    /// Deals with one packet.
+    /// Processes one packet.
     fn packet(&mut self, payload: &[u8], out: &mut Output) -> Next {
         let sequence = self.reader.sequence();
         match std::mem::replace(&mut self.state, State::Over) {
@@ -174,7 +173,7 @@ impl MysqlSession {
         self.proceed(verdict, proof, answer)
     }
 
-    /// Begins to find out who the client is; `None`: an error was sent.
+    /// Starts authentication. Returns `None` after sending an error.
     fn authenticate(
         &self,
         request: Request,
@@ -203,7 +202,7 @@ impl MysqlSession {
         self.proceed(verdict, proof, answer)
     }
 
-    /// After a step of a login.
+    /// Applies the verdict of an authentication step.
     fn proceed(
         &mut self,
         verdict: Verdict,
@@ -243,7 +242,7 @@ impl MysqlSession {
         }
     }
 
-    /// Opens the SQL session of a client that has proved who it is.
+    /// Opens the SQL session of an authenticated client.
     fn connect(&self, account: String, request: Request) -> Result<Open, SqlError> {
         let caps = request.capabilities;
         let info = ClientInfo {
@@ -306,7 +305,7 @@ impl MysqlSession {
         Next::Wait
     }
 
-    /// The session before is gone; the connection proves another user.
+    /// Ends the current session and authenticates another user (COM_CHANGE_USER).
     fn change_user(
         &mut self,
         request: Request,
@@ -328,7 +327,7 @@ impl MysqlSession {
         self.proceed(verdict, proof, answer)
     }
 
-    /// The bytes that follow cannot be understood.
+    /// Closes the connection after a protocol error: the bytes that follow cannot be interpreted.
     fn broken(&mut self, error: ProtocolError, out: &mut Output, sequence: u8) -> Next {
         Answer::new(out, self.caps, sequence).protocol_error(error);
         self.state = State::Over;
@@ -404,7 +403,7 @@ impl Session for MysqlSession {
                 "Internal error: the transaction was rolled back; see the server's log",
             ),
         };
-        // After a request comes 1; unasked, a client takes 0.
+        // A reply to a request has sequence number 1, an unsolicited packet 0.
         let sequence = match end {
             End::UnknownOutcome | End::InternalError => 1,
             End::LoginTimeout => self.reader.sequence(),

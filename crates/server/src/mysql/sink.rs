@@ -1,13 +1,12 @@
 //! Sink of results: each row is encoded once, directly into the connection's output.
 //!
 //! Invariants:
-//! 1. A long result is written out in pieces of [`crate::net::FLUSH_AT`], so
-//!    it takes no more memory than that; unless it reads the newest rows:
-//!    then it is kept whole, because its commit position is known only at its end.
-//! 2. A statement that restarts begins its result again: the rows of the first
-//!    run are discarded.
-//! 3. A row that outgrows what the protocol or `max_allowed_packet` allows is
-//!    an error of the statement.
+//! 1. A long result is sent in parts of [`crate::net::FLUSH_AT`] bytes, so that it uses no more
+//!    memory than that. A result of newest rows is buffered whole, because its commit position is
+//!    known only at its end.
+//! 2. A restarted statement starts its result again: the rows of the first run are discarded.
+//! 3. A row that exceeds the limit of the protocol or `max_allowed_packet` is an error of the
+//!    statement.
 
 use super::answer::{Answer, client_gone};
 use porpoise_base::memory::{MemoryCharge, MemoryTracker};
@@ -27,7 +26,7 @@ pub(super) enum Form {
     Text,
     /// Binary, to the client.
     Binary,
-    /// Binary, kept for COM_STMT_FETCH.
+    /// Binary, buffered for COM_STMT_FETCH.
     Cursor,
 }
 
@@ -36,14 +35,14 @@ pub(super) enum Form {
 pub(super) struct KeptRows {
     /// Payloads, one after the other.
     pub(super) bytes: Vec<u8>,
-    /// End of each row.
+    /// End offset of each row in `bytes`.
     pub(super) ends: Vec<usize>,
     /// Memory charged to the connection for the rows.
     charge: Option<MemoryCharge>,
 }
 
 impl KeptRows {
-    /// Charges the connection for what has grown.
+    /// Charges the connection for the growth since the last call.
     fn count(&mut self, memory: &Arc<MemoryTracker>) -> Result<(), SqlError> {
         let size = (self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()) as u64;
         let counted = match &mut self.charge {
@@ -54,7 +53,7 @@ impl KeptRows {
         counted.map_err(porpoise_sql::memory::refused)
     }
 
-    /// Memory that they take, in bytes.
+    /// Returns the memory that the rows use, in bytes.
     pub(super) fn size(&self) -> usize {
         self.bytes.len() + self.ends.len() * size_of::<usize>()
     }
@@ -70,24 +69,24 @@ pub(super) struct WireSink<'a, 'o> {
     whole: bool,
     begun: bool,
     pub(super) kept: KeptRows,
-    /// Limit of bytes of kept rows.
+    /// Maximum size of buffered rows in bytes.
     limit: usize,
-    /// Tracker to which kept rows are charged.
+    /// Tracker to which buffered rows are charged.
     memory: Option<&'a Arc<MemoryTracker>>,
-    /// Columns are described to the client.
+    /// Whether column definitions are sent.
     definitions: bool,
-    /// Number of columns announced when the statement was prepared, or executed
-    /// last; 0 where preparing announces none.
+    /// Number of columns announced when the statement was prepared or last executed; 0 if preparing
+    /// announces none.
     announced: Option<usize>,
-    /// It is another number now.
+    /// Whether the number of columns differs from `announced`.
     pub(super) changed: bool,
-    /// Columns of the result.
+    /// Number of columns of the result.
     pub(super) columns: usize,
 }
 
 impl<'a, 'o> WireSink<'a, 'o> {
-    /// A sink for the statement that `answer` replies to; `status` is that of
-    /// the session before it.
+    /// Creates the sink of the statement that `answer` replies to, with the session's status before
+    /// the statement.
     pub(super) fn new(answer: &'a mut Answer<'o>, form: Form, status: Status) -> Self {
         WireSink {
             first: answer.sequence,
@@ -114,7 +113,7 @@ impl<'a, 'o> WireSink<'a, 'o> {
         self
     }
 
-    /// Limits kept rows to `bytes`, charged to `memory`.
+    /// Limits buffered rows to `bytes`, charged to `memory`.
     pub(super) fn keeps(mut self, bytes: usize, memory: &'a Arc<MemoryTracker>) -> Self {
         self.limit = bytes;
         self.memory = Some(memory);
@@ -127,7 +126,7 @@ impl<'a, 'o> WireSink<'a, 'o> {
         self
     }
 
-    /// Keeps a row as the payload of its packet, without headers.
+    /// Buffers a row as the payload of its packet, without packet headers.
     fn keep(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
         let start = self.kept.bytes.len();
         self.encoder
@@ -136,7 +135,7 @@ impl<'a, 'o> WireSink<'a, 'o> {
             let text = "Out of memory; the rows of this cursor are too large";
             return Err(SqlError::new(1041, "HY000", text));
         }
-        // Before each piece of the packet there is a header.
+        // Removes the header before each part of the packet.
         let mut at = start;
         while at < self.kept.bytes.len() {
             self.kept.bytes.drain(at..at + HEADER);
@@ -150,7 +149,7 @@ impl<'a, 'o> WireSink<'a, 'o> {
     }
 }
 
-/// Writes the definition of a result's column.
+/// Returns the definition of a result column.
 pub(super) fn definition(column: &ResultColumn) -> ColumnDefinition<'_> {
     ColumnDefinition {
         schema: column.schema.as_bytes(),

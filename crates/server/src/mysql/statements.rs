@@ -2,15 +2,14 @@
 //! of the SQL session (types of parameters, long data, cursors).
 //!
 //! Invariants:
-//! 1. A long parameter is at most `max_allowed_packet`, all of a connection's
-//!    together at most [`LONG_DATA_LIMIT`]; what is beyond is dropped and the
-//!    next execution refused, as there is no answer to a piece.
+//! 1. A long parameter has at most `max_allowed_packet` bytes, all of a connection's together at
+//!    most [`LONG_DATA_LIMIT`]. Data beyond a limit is discarded and the next execution fails,
+//!    because COM_STMT_SEND_LONG_DATA has no reply.
 //! 2. Long data and cursor belong to one execution: the next one, or a reset,
 //!    drops them.
 //! 3. Long data and cursors are charged to the connection's memory.
-//! 4. A cursor's rows were read by its execution and are kept in the form in
-//!    which they are sent; those of all cursors of a connection have at most
-//!    [`CURSOR_LIMIT`] bytes.
+//! 4. A cursor's rows are read by its execution and buffered in their wire format; the cursors of a
+//!    connection use at most [`CURSOR_LIMIT`] bytes together.
 
 use super::answer::{Answer, client_gone, status_of};
 use super::query::after;
@@ -27,20 +26,20 @@ use porpoise_wire::mysql::{Capabilities, Status, column, frame, reply};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bytes of long data that one connection may have waiting.
+/// Maximum size of a connection's pending long data in bytes.
 const LONG_DATA_LIMIT: usize = 1 << 30;
 
-/// Bytes of rows that the cursors of one connection may keep.
+/// Maximum size of the rows buffered by a connection's cursors in bytes.
 const CURSOR_LIMIT: usize = 1 << 30;
 
-/// Greatest number of parameters and of columns of a prepared statement.
+/// Maximum number of parameters, and of columns, of a prepared statement.
 const MOST: usize = u16::MAX as usize;
 
 /// The prepared statements of a connection.
 pub(super) struct Statements {
     all: HashMap<u32, Statement>,
     long_bytes: usize,
-    /// Counts long data and the rows of cursors.
+    /// Tracks long data and the rows of cursors.
     memory: Arc<MemoryTracker>,
 }
 
@@ -58,11 +57,11 @@ struct Statement {
 /// Reason for which long data was dropped; the next execution reports it.
 #[derive(Clone, Copy, Debug)]
 enum LongError {
-    /// There is no parameter of that number.
+    /// The statement has no parameter with that number.
     NoParameter,
-    /// It would be too long.
+    /// The value would be too long.
     TooLong,
-    /// There is no memory for it.
+    /// The memory limit refused it.
     Refused(MemoryRefused),
 }
 
@@ -83,7 +82,7 @@ impl From<LongError> for SqlError {
     }
 }
 
-/// State kept from an execution.
+/// State kept from the last execution.
 struct Kept {
     rows: KeptRows,
     /// Columns of the result, and whether the client knew of as many.
@@ -91,7 +90,7 @@ struct Kept {
     changed: bool,
 }
 
-/// Rows not fetched yet.
+/// Rows of a cursor that have not been fetched yet.
 struct Cursor {
     rows: KeptRows,
     next: usize,
@@ -99,7 +98,7 @@ struct Cursor {
 }
 
 impl Statements {
-    /// None yet, of a connection.
+    /// Creates the empty set of statements of a connection.
     pub(super) fn new(connection: &Arc<ConnectionMemory>) -> Statements {
         let memory = MemoryTracker::new(connection.clone(), MemoryClass::Session);
         Statements {
@@ -109,14 +108,14 @@ impl Statements {
         }
     }
 
-    /// Drops all of them.
+    /// Drops all statements.
     pub(super) fn clear(&mut self) {
         self.all = HashMap::new();
         self.memory.release(self.long_bytes as u64);
         self.long_bytes = 0;
     }
 
-    /// Drops one.
+    /// Drops one statement.
     pub(super) fn close(&mut self, id: u32) {
         self.drop_long_data(id);
         self.all.remove(&id);
@@ -147,7 +146,7 @@ impl Statements {
         self.long_bytes = total;
     }
 
-    /// Bytes that one more cursor may keep.
+    /// Returns the number of bytes that one more cursor may buffer.
     fn cursor_room(&self) -> usize {
         let cursors = self.all.values().filter_map(|s| s.cursor.as_ref());
         let taken: usize = cursors.map(|c| c.rows.size()).sum();
@@ -361,7 +360,7 @@ impl Open {
 }
 
 impl Cursor {
-    /// The next row's payload.
+    /// Returns the next row's payload.
     fn next_row(&mut self) -> Option<&[u8]> {
         let end = *self.rows.ends.get(self.next)?;
         let before = self.next.checked_sub(1);
@@ -376,8 +375,8 @@ fn unknown(id: u32, command: &str) -> SqlError {
     SqlError::new(1243, "HY000", text)
 }
 
-/// The SQL type of a parameter that the client has declared so. Texts are in
-/// the connection's collation.
+/// Returns the SQL type for the declared type of a parameter. Strings have the connection's
+/// collation.
 fn type_of(param: &params::Param<'_>, text_as: Collation) -> ColumnType {
     let length = match param.value {
         ValueRef::Bytes(bytes) => u32::try_from(bytes.len()).unwrap_or(u32::MAX),
@@ -403,10 +402,10 @@ fn type_of(param: &params::Param<'_>, text_as: Collation) -> ColumnType {
         }
         (t::FLOAT | t::DOUBLE, _) => ColumnType::double(),
         _ if length > LONGEST_VARCHAR => ColumnType::text(Kind::LongText, text_as),
-        // One length for all of them, so that a plan fits the next execution.
+        // One length for all strings, so that the next execution can reuse the plan.
         _ => ColumnType::varchar(LONGEST_VARCHAR, text_as),
     }
 }
 
-/// Characters of a parameter that is a VARCHAR to the planner.
+/// Maximum length in characters of a string parameter's VARCHAR type.
 const LONGEST_VARCHAR: u32 = 16_383;

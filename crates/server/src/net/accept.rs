@@ -6,10 +6,9 @@
 //! at most one line per second.
 //!
 //! Invariants:
-//! 1. `connections` counts every socket from here until its group has closed
-//!    it; at most `max_connections`, plus one from this machine at a listener
-//!    that reserves a place. A listener leaves the others their shares (see
-//!    `budget`).
+//! 1. `connections` counts every socket from here until its group has closed it; at most
+//!    `max_connections`, plus one from this machine at a listener with a reserved connection. A
+//!    listener cannot use the guaranteed shares of others (see `budget`).
 //! 2. Past `max_before_login` connections of one listener that have not logged
 //!    in, each new one evicts an older one. At twice as many (its groups do not
 //!    keep up) that listener pauses: its clients wait in the listen queue, and the
@@ -42,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Divisor of `max_connections`: the sum of all listeners' guaranteed shares.
 const SHARES: usize = 10;
 
-/// Connections accepted from one listener before the next one is served.
+/// Maximum number of connections accepted from one listener before the next one is polled.
 const TURN: usize = 256;
 
 /// Address of a listener.
@@ -102,7 +101,7 @@ impl Bound {
         &self.at
     }
 
-    /// Adds the protocol to serve.
+    /// Adds the protocol that the listener serves.
     pub fn behind(self, protocol: Arc<dyn Protocol>) -> Listener {
         Listener {
             bound: self,
@@ -112,7 +111,7 @@ impl Bound {
         }
     }
 
-    /// A second handle of the socket, for a server with an acceptor of its own.
+    /// Duplicates the socket, for a server with an acceptor of its own.
     ///
     /// # Errors
     /// The system's error when no descriptor is free.
@@ -134,7 +133,7 @@ pub struct Listener {
     bound: Bound,
     protocol: Arc<dyn Protocol>,
     budget: Arc<Budget>,
-    /// Not watched, because too many of its connections have not logged in.
+    /// Whether the listener is not polled, because too many of its connections have not logged in.
     paused: bool,
 }
 
@@ -144,7 +143,7 @@ pub struct Listener {
 /// The system's error, as when the address is in use.
 pub fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    // So that old connections in TIME_WAIT do not make a restart fail.
+    // Otherwise connections in TIME_WAIT make a restart fail.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -320,8 +319,8 @@ impl AcceptLoop {
         }
     }
 
-    /// Whether this listener may accept no more: all remaining places are kept for
-    /// other listeners.
+    /// Whether this listener may accept no more: all remaining connections are reserved for other
+    /// listeners.
     fn is_full(&self, budget: &Arc<Budget>) -> bool {
         let max = self.shared.config.max_connections;
         let share = max / (SHARES * self.listeners.len().max(1));
@@ -424,7 +423,7 @@ impl AcceptLoop {
     }
 }
 
-/// Sends the protocol's refusal, as far as the socket takes it, and shuts down.
+/// Sends the protocol's refusal without blocking, and shuts the socket down.
 fn refuse(socket: &Socket, protocol: &dyn Protocol, why: Refusal) {
     let _ = socket.send(&protocol.refusal(why));
     let _ = socket.shutdown(std::net::Shutdown::Write);

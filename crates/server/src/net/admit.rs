@@ -80,7 +80,7 @@ impl EventLoop {
         ))
     }
 
-    /// Index of a free entry of the table.
+    /// Returns the index of a free entry of the table.
     fn free_place(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::free());
@@ -88,13 +88,13 @@ impl EventLoop {
         })
     }
 
-    /// Counts a connection out of those before login: it has logged in, or ends.
+    /// Removes a connection from the counts before login: it has logged in, or ends.
     pub(super) fn end_login(&self, budget: &Budget, id: u64) {
         budget.end_login(id);
         self.shared.before_login.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts a closed connection out of the server, the group and the listener.
+    /// Removes a closed connection from the counts of server, group and listener.
     pub(super) fn forget_connection(&self, budget: &Budget, reserved: bool) {
         budget.close();
         if reserved {

@@ -34,7 +34,7 @@ struct Candidate {
     token: Token,
 }
 
-/// Counters of one listener; see the module.
+/// Connection counts of one listener; see the module.
 #[derive(Default)]
 pub(crate) struct Budget {
     connections: AtomicUsize,
@@ -51,12 +51,12 @@ struct Evictions {
 }
 
 impl Evictions {
-    /// Makes up for one eviction, if there is a candidate for it.
+    /// Executes one owed eviction, if there is a candidate for it.
     fn make_up(&mut self) {
         let Some((oldest, _)) = self.candidates.first_key_value() else {
             return;
         };
-        // Older newcomers find no candidate that is older than they.
+        // Earlier newcomers have lower numbers than every candidate, so none of these is older.
         let place = self.owed.partition_point(|(id, _)| id < oldest);
         if let Some((id, address)) = self.owed.get(place).copied()
             && self.evict_for(id, address)
@@ -100,13 +100,13 @@ impl Budget {
         evictions.make_up();
     }
 
-    /// Counts a connection out of those before login: it has logged in, or ends.
+    /// Removes a connection from the count before login: it has logged in, or ends.
     pub(super) fn end_login(&self, id: u64) {
         self.evictions.lock().candidates.remove(&id);
         self.half_open.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Counts a closed connection out.
+    /// Removes a closed connection from the count.
     pub(super) fn close(&self) {
         self.connections.fetch_sub(1, Ordering::SeqCst);
     }

@@ -27,7 +27,7 @@ pub(crate) enum Call {
 pub(crate) enum Verdict {
     /// The session's decision.
     Next(Next),
-    /// The session has had its last call.
+    /// The session has handled its last call.
     Ended,
 }
 
@@ -40,30 +40,32 @@ pub(crate) struct Conn {
     pub(super) input: Input,
     pub(super) out: Output,
     pub(super) cancel: Cancel,
-    /// The session has ended; the connection closes when all is sent.
+    /// Whether the session has ended; the connection closes when all output is sent.
     pub(super) closing: bool,
-    /// The server has shut down its writing side and waits for the client's end.
+    /// Whether the connection lingers: the server has shut down its writing side and waits for the
+    /// client to close.
     pub(super) lingering: bool,
-    /// The client sends nothing any more.
+    /// Whether the client has shut down its writing side.
     pub(super) eof: bool,
-    /// The session yielded with requests left.
+    /// Whether the session yielded with requests left.
     pub(super) more: bool,
-    /// The client has not logged in.
+    /// Whether the client has not logged in.
     pub(super) before_login: bool,
     /// Whether this is the connection reserved for an administrator: it is never deferred.
     pub(super) reserved: bool,
     /// The budget of its listener.
     pub(super) budget: Arc<Budget>,
-    /// Time until which its requests count as long ones, because the last call of
-    /// its session computed for long.
+    /// Time until which its requests are treated as long-running, because the last call of its
+    /// session computed for long.
     pub(super) long_until: u64,
-    /// The socket is watched for room to write.
+    /// Whether epoll watches the socket for space to write.
     pub(super) watching_room: bool,
     /// Nothing is sent or read before this time; 0: no delay.
     pub(super) delayed_until: u64,
-    /// Position of its entry in the group's heap of connections that wait for the log; 0: none.
+    /// Commit position of its entry in the group's heap of connections with deferred replies; 0: no
+    /// entry.
     pub(super) waiting_for: u64,
-    /// Times in the server's milliseconds; 0 is never.
+    /// Time of acceptance. Times are in the server's milliseconds; 0 is never.
     pub(super) opened: u64,
     /// Start of its TLS handshake.
     pub(super) handshake_since: u64,
@@ -73,7 +75,7 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    /// Calls the session; a panic ends it and nothing else.
+    /// Calls the session. A panic ends this session only.
     pub(super) fn call(&mut self, call: Call) -> Verdict {
         match catch_unwind(AssertUnwindSafe(|| self.call_unguarded(call))) {
             Ok(verdict) => verdict,
@@ -108,7 +110,7 @@ impl Conn {
         }
     }
 
-    /// Logs a panic, and lets the session send an error to the client.
+    /// Logs a panic, and has the session send an error to the client.
     fn report_panic(&mut self, panic: &(dyn Any + Send)) {
         let what = panic_message(panic);
         metrics::add(Counter::PanicsCaught, 1);

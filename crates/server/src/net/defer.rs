@@ -69,8 +69,8 @@ impl EventLoop {
             || (!self.deferred.computing.is_empty() && !workers.is_busy())
     }
 
-    /// Queues deferred requests that may run: all that waited for fewer waiting
-    /// sessions, and one of those that are expected to compute for long.
+    /// Queues the deferred requests that may run now: all that were deferred because of too many
+    /// waiting sessions, and one of those that are expected to compute for long.
     pub(super) fn resume_deferred(&mut self) {
         if !self.can_resume() {
             return;
@@ -93,7 +93,7 @@ impl EventLoop {
         self.group.deferring.store(left, Ordering::SeqCst);
     }
 
-    /// Queues an entry at once, even if it is deferred.
+    /// Queues an entry immediately, even if it is deferred.
     pub(super) fn enqueue_now(&mut self, index: u32) {
         let deferred = |s: &super::event_loop::Slot| s.flags & flag::DEFERRED != 0;
         if self.slots.get(index as usize).is_some_and(deferred) {

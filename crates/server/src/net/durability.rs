@@ -35,14 +35,14 @@ pub struct DurabilityWatermark {
 }
 
 impl DurabilityWatermark {
-    /// Starts at `mark`.
+    /// Creates a watermark at `mark`.
     pub fn new(mark: CommitPosition) -> Arc<DurabilityWatermark> {
         let durability = DurabilityWatermark::default();
         durability.mark.store(mark.0, Ordering::SeqCst);
         Arc::new(durability)
     }
 
-    /// The watermark of an engine, which publishes its progress from now on.
+    /// Creates the watermark of an engine, which publishes its progress to it.
     pub fn of(engine: Arc<dyn Engine>) -> Arc<DurabilityWatermark> {
         let durability = Arc::new(DurabilityWatermark {
             mark: AtomicU64::new(engine.durable_position().0),
@@ -53,7 +53,7 @@ impl DurabilityWatermark {
         durability
     }
 
-    /// Position of the last commit that replies may reveal.
+    /// Returns the position of the last commit that replies may reveal.
     pub fn durable_position(&self) -> CommitPosition {
         let published = CommitPosition(self.mark.load(Ordering::SeqCst));
         match &self.engine {
@@ -62,7 +62,7 @@ impl DurabilityWatermark {
         }
     }
 
-    /// Whether the mark has stopped for good.
+    /// Whether the watermark has stopped because the log failed.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::SeqCst)
     }
@@ -71,9 +71,8 @@ impl DurabilityWatermark {
         let _ = self.groups.set(groups);
     }
 
-    /// Waits for `position`; false if it never comes or the wait was cancelled.
-    /// For the one caller that cannot hold its reply back: a result that is
-    /// larger than the output buffer.
+    /// Waits for `position`. Returns false if the log failed or the wait was cancelled. Only for a
+    /// result larger than the output buffer, which cannot be deferred.
     pub(super) fn wait(&self, position: CommitPosition, cancel: &Cancel) -> bool {
         self.parked.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.lock.lock();

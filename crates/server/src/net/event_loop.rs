@@ -43,7 +43,7 @@ pub(super) mod flag {
     pub const READABLE: u16 = 1;
     /// The peer has ended its writing side.
     pub const ENDED: u16 = 2;
-    /// The socket is gone in both directions.
+    /// The connection is closed in both directions.
     pub const HUNG_UP: u16 = 4;
     /// In the ready queue or deferred.
     pub const QUEUED: u16 = 8;
@@ -57,19 +57,19 @@ pub(super) mod flag {
     pub const BEFORE_LOGIN: u16 = 128;
     /// The connection's request is deferred.
     pub const DEFERRED: u16 = 256;
-    /// Evicted to make room for another connection before login.
+    /// The connection is evicted to make room for another one before login.
     pub const EVICTED: u16 = 512;
 }
 
 /// An entry of the group's connection table.
 pub(super) struct Slot {
-    /// `None` while a worker has the connection.
+    /// `None` while a worker is serving the connection.
     pub(super) conn: Option<Box<Conn>>,
     pub(super) flags: u16,
     pub(super) generation: u32,
     pub(super) fd: RawFd,
     pub(super) deadline: u64,
-    /// Time at which its wait is cancelled, because the client seems to be gone.
+    /// Time at which its wait is cancelled, because the client seems to have disconnected.
     pub(super) hang_up: u64,
     pub(super) cancel: Option<Cancel>,
 }
@@ -91,7 +91,7 @@ impl Slot {
 
 /// The worker's next task.
 pub(super) enum Job {
-    /// Call the session, then [`EventLoop::settle`].
+    /// Call the session, then [`EventLoop::settle`] its connection.
     Serve(Box<Conn>, Call),
     /// Drop a session; rolling back may wait.
     DropSession(Box<dyn Session>),
@@ -114,8 +114,8 @@ pub(crate) struct EventLoop {
     pub(super) epoll: Epoll,
     pub(super) slots: Vec<Slot>,
     pub(super) free: Vec<u32>,
-    /// Entries to serve. Those before login have a queue of their own, so that
-    /// neither kind waits for more than one call of the other.
+    /// Entries to serve. Those before login have a queue of their own; the two queues alternate, so
+    /// that neither kind waits for more than one call of the other.
     ready: VecDeque<u32>,
     ready_logins: VecDeque<u32>,
     login_turn: bool,
@@ -211,12 +211,12 @@ impl EventLoop {
         first.pop_front().or_else(|| second.pop_front())
     }
 
-    /// Notes that `worker` runs the event loop.
+    /// Records that `worker` runs the event loop.
     pub(super) fn attach(&self, worker: &Arc<WorkerSlot>) {
         self.group.set_worker(Some(worker.clone()));
     }
 
-    /// Notes that the event loop has ended.
+    /// Records that the event loop has ended.
     pub(super) fn detach(&self) {
         self.group.set_worker(None);
     }
@@ -232,8 +232,8 @@ impl EventLoop {
         }
     }
 
-    /// Cancels the call of a connection that a detached worker has, if its client
-    /// is gone.
+    /// Cancels the call of a connection that a detached worker is serving, if its client has
+    /// disconnected.
     fn watch_waiting(&mut self, index: u32) {
         let now = self.shared.now();
         let Some(slot) = self.slots.get_mut(index as usize) else {
@@ -270,7 +270,7 @@ impl EventLoop {
         }
     }
 
-    /// Adds what was counted to the metrics.
+    /// Adds the counts since the last poll to the metrics.
     fn publish(&mut self) {
         let tally = std::mem::take(&mut self.tally);
         if tally.requests | tally.received | tally.sent != 0 {
@@ -281,7 +281,7 @@ impl EventLoop {
         metrics::add(Counter::Polls, 1);
     }
 
-    /// Log, sockets, inbox, deadlines, shutdown.
+    /// Checks log, sockets, inbox, deadlines and shutdown.
     fn look_around(&mut self) {
         self.release_deferred_replies();
         self.publish();
@@ -397,8 +397,8 @@ impl EventLoop {
         }
     }
 
-    /// Queues the connections whose deferred reply is durable, or, after a failure
-    /// of the log, all with deferred replies.
+    /// Queues the connections whose deferred reply is durable; after a failure of the log, all
+    /// connections with deferred replies.
     fn release_deferred_replies(&mut self) {
         if self.deferred_replies.is_empty() {
             return;
@@ -453,7 +453,7 @@ impl EventLoop {
         }
     }
 
-    /// Applies a new phase of the shutdown to all connections.
+    /// Notifies all connections of a new phase of the shutdown.
     fn kick_all(&mut self, phase: Phase) {
         let mut taken = Vec::new();
         for (index, slot) in self.slots.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! The part of a group that other threads use: its inbox and its wake-up.
+//! The part of a group shared with other threads: its inbox and its wake-up.
 //!
 //! Invariants:
 //! 1. No lost wake-up: the sender sets `dirty`, then reads the sleep state; the
@@ -57,7 +57,7 @@ pub(super) struct NewConnection {
 }
 
 impl NewConnection {
-    /// The session's view of this connection, with its cancel handle.
+    /// Returns the session's description of this connection, with its cancel handle.
     pub(super) fn peer(&self, cancel: Cancel, budget: &Arc<MemoryBudget>) -> Peer {
         Peer {
             id: self.id,
@@ -77,7 +77,7 @@ pub(super) struct Inbox {
     pub(super) kicked: Vec<Token>,
     /// Number of the last liveness probe; 0: none.
     pub(super) asked: u64,
-    /// Connections before login that make room for others.
+    /// Connections before login that are evicted to make room for others.
     pub(super) evicted: Vec<Token>,
 }
 
@@ -133,7 +133,7 @@ impl Group {
         }
     }
 
-    /// Wakes the worker if it sleeps with a deferred reply up to this LSN.
+    /// Wakes the worker if it sleeps with a deferred reply whose position is at most `mark`.
     pub(super) fn wake_for(&self, mark: u64) {
         if self.sleeper.wake_for(mark) {
             self.alarm.signal();
@@ -185,14 +185,14 @@ impl Group {
         self.wake();
     }
 
-    /// Sends a liveness probe to the worker; the number of the probe.
+    /// Sends a liveness probe to the worker. Returns the number of the probe.
     pub(super) fn ask(&self) -> u64 {
         let question = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         self.leave(|inbox| inbox.asked = inbox.asked.max(question));
         question
     }
 
-    /// Notes that the worker has seen a probe.
+    /// Records that the worker has seen a probe.
     pub(super) fn answer(&self, question: u64) {
         self.answered.fetch_max(question, Ordering::SeqCst);
     }

@@ -1,13 +1,12 @@
-//! Bytes that have arrived and were not consumed yet.
+//! Input buffer of a connection: bytes received and not consumed yet.
 //!
 //! Invariants:
 //! 1. `start <= end <= buf.len()`.
-//! 2. The buffer grows by doubling as bytes arrive, and never beyond what the
-//!    session wants: a length field alone allocates nothing.
+//! 2. The buffer grows by doubling as bytes arrive, and never beyond the size that the session
+//!    requested: a length field alone allocates nothing.
 //! 3. The part of a buffer beyond [`BUFFER`] is charged to the connection before the buffer
 //!    grows. If the charge is refused, the buffer does not grow and the connection ends.
-//! 4. A connection without unread bytes holds no buffer: it goes back to the
-//!    group's pool.
+//! 4. A connection without unread bytes has no buffer: it is returned to the group's pool.
 
 use super::pool::{BUFFER, Pool};
 use porpoise_base::memory::{ConnectionMemory, MemoryClass, MemoryTracker};
@@ -26,7 +25,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Creates the input of a connection, which is charged for its buffer.
+    /// Creates the input of a connection, to which its buffer is charged.
     pub(crate) fn new(connection: Arc<ConnectionMemory>) -> Input {
         Input {
             memory: Some(MemoryTracker::new(connection, MemoryClass::Input)),
@@ -34,7 +33,7 @@ impl Input {
         }
     }
 
-    /// Charges the connection for a buffer of `bytes`; false if that is refused.
+    /// Charges the connection for a buffer of `bytes`. Returns false if the charge is refused.
     fn charge(&self, bytes: usize) -> bool {
         let beyond = bytes.saturating_sub(BUFFER) as u64;
         let charged = self.memory.as_ref().map(|m| m.resize(beyond));
@@ -46,13 +45,12 @@ impl Input {
         self.buf.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// The unread bytes, for a session that moves pieces of a request
-    /// together in place.
+    /// Returns the unread bytes, for a session that joins the parts of a request in place.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.buf.get_mut(self.start..self.end).unwrap_or_default()
     }
 
-    /// Marks the first `n` unread bytes as read.
+    /// Removes the first `n` unread bytes.
     pub fn consume(&mut self, n: usize) {
         self.start = (self.start + n).min(self.end);
         self.consumed |= n > 0;
@@ -79,7 +77,7 @@ impl Input {
         self.want
     }
 
-    /// Before a call of the session.
+    /// Prepares for a call of the session.
     pub(crate) fn begin(&mut self) {
         self.want = 0;
     }
@@ -89,7 +87,7 @@ impl Input {
         std::mem::take(&mut self.consumed)
     }
 
-    /// Room for the next read; empty when the session must consume first.
+    /// Returns space for the next read; empty if the session must consume first.
     pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
         if self.is_empty() {
             self.start = 0;
@@ -122,7 +120,7 @@ impl Input {
                     );
                     return &mut [];
                 }
-                // Not `resize`: it may take more than what is charged.
+                // `resize` could allocate more than what is charged.
                 self.buf.reserve_exact(grown - self.buf.len());
                 self.buf.resize(grown, 0);
             }
@@ -130,7 +128,7 @@ impl Input {
         self.buf.get_mut(self.end..).unwrap_or_default()
     }
 
-    /// `n` more bytes were read into [`Input::room`].
+    /// Records that `n` bytes were read into [`Input::room`].
     pub(crate) fn filled(&mut self, n: usize) {
         self.end = (self.end + n).min(self.buf.len());
     }

@@ -1,23 +1,21 @@
 //! Output of a connection, with deferred replies: those that wait for durability.
 //!
-//! A session appends reply bytes to [`Output::buf`] and names, for a reply
-//! that tells of a commit, the [`CommitPosition`] that must be durable before it may
-//! leave. Bytes behind a held reply wait with it, so replies keep their order.
+//! A session appends reply bytes to [`Output::buf`], and names, for a reply that reveals a commit,
+//! the [`CommitPosition`] that must be durable before it is sent. Bytes after a deferred reply wait
+//! with it, so replies keep their order.
 //!
 //! Invariants:
-//! 1. No byte at or after the start of a hold is written while its commit position is
-//!    beyond the durable LSN.
-//! 2. Holds are kept with rising starts and rising commit positions: a hold behind one with
-//!    the same or a later commit position is not recorded.
-//! 3. Bytes that have been written are never shown again; positions given to
-//!    the session stay valid until its call returns or it calls
-//!    [`Output::drain`].
+//! 1. No byte at or after the start of a deferred reply (a hold) is written while its commit
+//!    position is beyond the durable LSN.
+//! 2. Holds have ascending starts and ascending commit positions: a hold after one with the same or
+//!    a later commit position is not recorded.
+//! 3. The session has no access to bytes that have been written; its positions stay valid until its
+//!    call returns or it calls [`Output::drain`].
 //! 4. A buffer of [`FLUSH_AT`] bytes or more is charged to the connection: by the session as it
 //!    grows ([`Output::charge`]), and in any case while it waits for the client.
 //!
-//! Rejected: one buffer per reply (an allocation and a writev entry each);
-//! holding a whole connection's output (a pipelined GET before a SET would
-//! wait for the disk).
+//! Rejected: one buffer per reply (an allocation and a writev entry each); deferring a whole
+//! connection's output (a pipelined GET before a SET would wait for the disk).
 
 use super::durability::DurabilityWatermark;
 use super::pool::Pool;
@@ -32,11 +30,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Output is flushed when it reaches this many bytes, and a connection whose
-/// client does not take it is not served further.
+/// Size in bytes at which output is flushed. A connection whose client does not read it is not
+/// served until it does.
 pub const FLUSH_AT: usize = 256 * 1024;
 
-/// Requests of one connection that run before others have their turn.
+/// Maximum number of requests of one connection per turn.
 const TURN: u32 = 64;
 
 struct Hold {
@@ -49,14 +47,14 @@ struct Hold {
 pub(crate) enum Flushed {
     /// Everything is written.
     All,
-    /// The remaining bytes wait for the log.
+    /// The remaining bytes are deferred until the log is durable.
     Held,
-    /// The socket takes no more for now.
+    /// The socket accepts no more for now.
     Blocked,
 }
 
-/// The client is gone, or did not read for `net_write_timeout`: the session
-/// gives up its request and returns `Next::Close`.
+/// The client has disconnected, or did not read for `net_write_timeout`: the session abandons its
+/// request and returns `Next::Close`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
@@ -72,7 +70,7 @@ pub struct Output {
     requests: u32,
     total_requests: u64,
     reply_start: usize,
-    /// Bytes written since the group last looked.
+    /// Bytes written since the group last read this count.
     pub(crate) sent: u64,
     pub(crate) memory: MemoryTracker,
 }
@@ -106,20 +104,20 @@ impl Output {
         self.transport.tls_session()
     }
 
-    /// The buffer to append to. Bytes before [`Output::position`] as it was
-    /// when the reply began must not be touched.
+    /// Returns the buffer to append to. Bytes before [`Output::position`] at the start of the reply
+    /// must not be changed.
     pub fn buf(&mut self) -> &mut Vec<u8> {
         &mut self.buf
     }
 
-    /// Position of the next byte. Read before a reply is appended, it is the start of the reply
-    /// for [`Output::hold_from`] and for patching headers.
+    /// Returns the position of the next byte. Read before a reply is appended, it is the start of
+    /// the reply for [`Output::hold_from`] and for patching headers.
     pub fn position(&self) -> usize {
         self.buf.len()
     }
 
-    /// Everything appended at or after `from` (a [`Output::position`]) leaves
-    /// only when `commit` is durable.
+    /// Defers everything appended at or after `from` (an [`Output::position`]) until `commit` is
+    /// durable.
     pub fn hold_from(&mut self, from: usize, commit: CommitPosition) {
         if commit <= self.durability.durable_position() {
             return;
@@ -143,7 +141,7 @@ impl Output {
         self.holds.push_back(Hold { from, commit });
     }
 
-    /// One request has been answered completely.
+    /// Notes that one request has been answered completely.
     pub fn request_done(&mut self) {
         self.requests += 1;
         self.total_requests += 1;
@@ -177,9 +175,9 @@ impl Output {
         self.memory.resize_always(charged as u64);
     }
 
-    /// Writes everything out, waiting for the log and for a client that reads
-    /// slowly; for results too large to buffer. Nothing that others need may
-    /// be held. Positions taken before are void afterwards.
+    /// Writes everything, waiting for the log and for a slow client; for results too large to
+    /// buffer. The caller must not hold locks that others need. Earlier positions are invalid
+    /// afterwards.
     pub fn drain(&mut self) -> Result<(), Gone> {
         let mut deadline = Instant::now() + self.write_timeout;
         loop {
@@ -244,7 +242,7 @@ impl Output {
         self.holds.front().map(|h| h.commit)
     }
 
-    /// Before a call of the session: lends a buffer, starts a new turn.
+    /// Prepares for a call of the session: takes a buffer from the pool, starts a new turn.
     pub(crate) fn begin(&mut self, pool: Option<&mut Pool>) {
         if self.buf.capacity() == 0
             && let Some(pool) = pool
@@ -255,7 +253,7 @@ impl Output {
         self.reply_start = self.buf.len();
     }
 
-    /// Requests answered since the last call.
+    /// Returns and resets the number of requests answered.
     pub(crate) fn take_requests(&mut self) -> u64 {
         std::mem::take(&mut self.total_requests)
     }
@@ -271,8 +269,8 @@ impl Output {
         }
     }
 
-    /// Discards the reply that a panic interrupted. False if part of it has been sent already:
-    /// the connection cannot continue then.
+    /// Discards the reply that a panic interrupted. Returns false if part of it has been sent
+    /// already: the connection cannot continue then.
     pub(crate) fn take_back_unfinished(&mut self) -> bool {
         if self.reply_start < self.written {
             return false;
@@ -290,7 +288,7 @@ impl Output {
         }
     }
 
-    /// Writes what may leave, as far as the socket takes it.
+    /// Writes the bytes that are not deferred, as far as the socket accepts them.
     pub(crate) fn flush(&mut self) -> io::Result<Flushed> {
         let limit = self.limit();
         while self.written < limit {
@@ -323,7 +321,7 @@ impl Output {
         })
     }
 
-    /// Up to where bytes may be written now; forgets holds that have passed.
+    /// Returns the position up to which bytes may be written now; removes holds that are durable.
     fn limit(&mut self) -> usize {
         if !self.holds.is_empty() {
             let mark = self.durability.durable_position();
@@ -337,7 +335,7 @@ impl Output {
         self.buf.len()
     }
 
-    /// Forgets written bytes when that is cheap.
+    /// Removes written bytes from the buffer when that is cheap.
     fn compact(&mut self) {
         if self.written == self.buf.len() {
             self.buf.clear();

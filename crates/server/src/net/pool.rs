@@ -1,16 +1,16 @@
 //! Pool of a group's buffers, used by connections with unread or unsent bytes.
 //!
-//! An idle connection holds none, so that ten thousand of them cost what
-//! their sockets and records cost. Only the group's active worker uses the
-//! pool; buffers that travel with a waiting session come back with it.
+//! An idle connection has no buffer, so that ten thousand of them cost no more than their sockets
+//! and records. Only the group's active worker uses the pool; buffers of a waiting session are
+//! returned with its connection.
 
-/// Size of an input buffer in bytes: what one read takes at most.
+/// Size of an input buffer in bytes: the maximum of one read.
 pub(crate) const BUFFER: usize = 16 * 1024;
 
-/// Number of buffers kept; more are freed.
+/// Maximum number of pooled buffers; more are freed.
 const STOCK: usize = 64;
 
-/// Output buffers beyond this many bytes are freed instead of kept.
+/// Output buffers of more bytes are freed instead of pooled.
 const OUTPUT_KEPT: usize = 64 * 1024;
 
 /// See the module.
@@ -21,7 +21,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// An input buffer; its length is its size.
+    /// Takes an input buffer; its length is its size.
     pub(crate) fn take_input(&mut self) -> Vec<u8> {
         self.input.pop().unwrap_or_else(|| vec![0; BUFFER])
     }
@@ -33,7 +33,7 @@ impl Pool {
         }
     }
 
-    /// An empty output buffer.
+    /// Takes an empty output buffer.
     pub(crate) fn take_output(&mut self) -> Vec<u8> {
         self.output.pop().unwrap_or_default()
     }

@@ -18,16 +18,16 @@ use std::time::Duration;
 /// The client of a new connection.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// The number of the connection, unique in this server's life, from 1.
+    /// Number of the connection, unique until the server stops, from 1.
     pub id: u64,
     /// The client's address; `None` on a Unix socket.
     pub address: Option<SocketAddr>,
     /// Whether `max_connections` are open and this is the connection reserved for an
     /// administrator: the session must refuse all other accounts at login.
     pub reserved: bool,
-    /// Ends the session's waits, and the session: KILL, hang-up, shutdown.
+    /// Cancels the session's waits, and ends the session: KILL, hang-up, shutdown.
     pub cancel: Cancel,
-    /// The connection's memory.
+    /// Memory account of the connection.
     pub memory: Arc<ConnectionMemory>,
 }
 
@@ -52,7 +52,7 @@ impl Peer {
 pub enum Refusal {
     /// `max_connections` are open.
     TooManyConnections,
-    /// The system gives no more descriptors or memory.
+    /// No file descriptors or memory are available.
     OutOfResources,
 }
 
@@ -61,7 +61,7 @@ pub trait Protocol: Send + Sync {
     /// The protocol's name in messages and metrics.
     fn name(&self) -> &'static str;
 
-    /// Opens a session; what it appends to `out` is sent first (a greeting).
+    /// Opens a session. Output that it appends to `out` is sent first (a greeting).
     fn open(&self, peer: Peer, out: &mut Output) -> Box<dyn Session>;
 
     /// The message to a client that is refused; may be empty.
@@ -100,8 +100,8 @@ pub enum Next {
         /// Whether the connection closes afterwards.
         close: bool,
     },
-    /// From here on the connection speaks TLS. Input left over is already
-    /// part of the handshake. Replies appended before go out in the clear.
+    /// The connection continues with TLS. Unconsumed input is part of the handshake; replies
+    /// appended before are sent in plain text.
     StartTls(Arc<rustls::ServerConfig>),
 }
 
@@ -134,8 +134,8 @@ pub trait Session: Send {
     /// [`Output::should_yield`], and returns [`Next::Yield`] if true.
     fn on_input(&mut self, input: &mut Input, out: &mut Output) -> Next;
 
-    /// The last call: may append a last message. The connection is closed
-    /// when everything is sent, and the session is dropped.
+    /// Handles the end of the session; may append a last message. The connection is closed when all
+    /// output is sent, and the session is dropped.
     fn on_end(&mut self, end: End, out: &mut Output);
 
     /// Whether the client is authenticated (true where there is no login).

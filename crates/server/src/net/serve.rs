@@ -1,8 +1,8 @@
-//! Serving one connection: from readiness to a call of its session, and from
-//! the call's end back to rest.
+//! Serves one connection: from readiness to a call of its session, and from the end of the call
+//! until the connection is idle again.
 //!
-//! Invariant: a connection comes to rest only through [`EventLoop::rest`], which
-//! queues it again if anything is left to do and sets its deadline otherwise.
+//! Invariant: a connection becomes idle only through [`EventLoop::rest`], which queues it again if
+//! work is left and sets its deadline otherwise.
 
 use super::Phase;
 use super::budget::Budget;
@@ -66,7 +66,7 @@ impl Conn {
         }
     }
 
-    /// Whether nothing was begun that the client would miss.
+    /// Whether no request or reply is in progress.
     fn is_idle(&self) -> bool {
         !self.more && self.input.is_empty() && self.out.is_clear()
     }
@@ -188,7 +188,7 @@ impl EventLoop {
         None
     }
 
-    /// The client does not take its replies.
+    /// Handles a connection whose client does not read its replies.
     fn while_blocked(&mut self, conn: &mut Conn) -> Step {
         let limit = u64::try_from(self.shared.config.net_write_timeout.as_millis());
         let until = conn.blocked_since.saturating_add(limit.unwrap_or(u64::MAX));
@@ -203,7 +203,7 @@ impl EventLoop {
         Step::Rest
     }
 
-    /// The reason for which a cancelled connection ends, if it ends now.
+    /// Returns the reason for which a cancelled connection ends, if it ends now.
     fn kicked(&mut self, conn: &Conn, flags: u16) -> Option<End> {
         if self.phase() >= Phase::Cancel {
             return Some(End::Shutdown);
@@ -215,7 +215,7 @@ impl EventLoop {
         (self.phase() == Phase::Drain && idle).then_some(End::Shutdown)
     }
 
-    /// Which deadline is over.
+    /// Returns the reason to end if a deadline has passed.
     fn overdue(&mut self, conn: &Conn, index: u32) -> Option<End> {
         let deadline = self
             .slots
@@ -235,8 +235,7 @@ impl EventLoop {
         Some(end)
     }
 
-    /// Reads what there is, up to a buffer's end. True if the session has
-    /// something to do.
+    /// Reads available bytes into the buffer. Returns true if the session must be called.
     fn read(&mut self, conn: &mut Conn, index: u32) -> io::Result<bool> {
         let mut got_any = false;
         loop {
@@ -267,7 +266,7 @@ impl EventLoop {
         Ok(got_any && conn.input.len() >= conn.input.wanted())
     }
 
-    /// Discards what a closed connection still sends.
+    /// Discards input of a closed connection.
     fn linger(&mut self, conn: &mut Conn, index: u32) -> Step {
         if self.now >= conn.linger_until || self.phase() != Phase::Serve {
             return Step::Gone;
@@ -289,7 +288,7 @@ impl EventLoop {
         Step::Rest
     }
 
-    /// Writes what may leave; watches the socket when it is full.
+    /// Writes output that is not deferred; if the socket is full, watches it for space.
     pub(super) fn flush(&mut self, conn: &mut Conn) -> io::Result<Flushed> {
         let flushed = conn.out.flush()?;
         let sent = std::mem::take(&mut conn.out.sent);
@@ -312,7 +311,7 @@ impl EventLoop {
         Ok(flushed)
     }
 
-    /// Applies the session's verdict; false if the connection is over.
+    /// Applies the session's verdict. Returns false if the connection has ended.
     pub(super) fn apply(&mut self, conn: &mut Conn, verdict: Verdict) -> bool {
         conn.more = false;
         match verdict {
@@ -350,7 +349,7 @@ impl EventLoop {
         conn.delayed_until != 0 || conn.out.is_clear() || self.flush(conn).is_ok()
     }
 
-    /// Puts a connection back into its place.
+    /// Returns a connection to its table entry.
     pub(super) fn rest(&mut self, mut conn: Box<Conn>) {
         if conn.closing && !conn.lingering && conn.out.is_clear() {
             let evicted = self.flags(conn.token.index) & flag::EVICTED != 0;
@@ -361,7 +360,7 @@ impl EventLoop {
             conn.out.transport.end_writing();
             conn.lingering = true;
             conn.linger_until = self.now + LINGER_MS;
-            // The session's locks and places are free from here on.
+            // The session's locks and slots are released from here on.
             self.closing_sessions.extend(conn.session.take());
         }
         let index = conn.token.index;

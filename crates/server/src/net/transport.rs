@@ -1,7 +1,7 @@
 //! A socket, with or without TLS around it.
 //!
-//! Invariant: with TLS, `write` accepts plain bytes only while no ciphertext
-//! is waiting, so that a slow reader piles up at most one chunk of it.
+//! Invariant: with TLS, `write` accepts plain bytes only while no ciphertext is pending, so that at
+//! most one chunk of ciphertext accumulates for a slow reader.
 
 use crate::metrics::{self, Counter};
 use porpoise_base::threads::panic_message;
@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Plain bytes handed to TLS at a time.
+/// Maximum number of plain bytes passed to TLS at a time.
 const TLS_CHUNK: usize = 32 * 1024;
 
 /// The result of a TLS handshake.
@@ -48,20 +48,20 @@ fn openssl_name(suite: rustls::CipherSuite) -> String {
 pub(crate) struct Got {
     /// Plain bytes placed into the buffer.
     pub(crate) bytes: usize,
-    /// The socket has nothing more for now.
+    /// Whether the socket has no more data for now.
     pub(crate) drained: bool,
-    /// The client sends nothing any more.
+    /// Whether the client has shut down its writing side.
     pub(crate) eof: bool,
 }
 
 impl Got {
-    /// The client has ended its side.
+    /// The client has shut down its writing side.
     const END: Got = Got {
         bytes: 0,
         drained: true,
         eof: true,
     };
-    /// There is nothing for now.
+    /// No data is available for now.
     const NOTHING: Got = Got {
         bytes: 0,
         drained: true,
@@ -75,7 +75,7 @@ pub(crate) struct Transport {
     tls: Option<Box<ServerConnection>>,
 }
 
-/// Remembers whether the socket was read to its end.
+/// Records whether the socket was read to its end.
 struct Tap<'a> {
     socket: &'a Socket,
     drained: bool,
@@ -157,7 +157,7 @@ impl Transport {
         }
     }
 
-    /// The server's writing side ends; the client may still send.
+    /// Shuts down the server's writing side; the client may still send.
     pub(crate) fn end_writing(&mut self) {
         self.say_goodbye();
         let _ = self.socket.shutdown(std::net::Shutdown::Write);
@@ -273,7 +273,7 @@ impl Transport {
         }
     }
 
-    /// Writes some of `bytes`; `WouldBlock` when nothing could be taken.
+    /// Writes some of `bytes`; `WouldBlock` if none could be accepted.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.push()?;
         let Some(tls) = &mut self.tls else {

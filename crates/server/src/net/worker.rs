@@ -91,7 +91,7 @@ pub(crate) fn is_detached() -> bool {
 enum Class {
     /// With its event loop, or a spare.
     Attached,
-    /// Detached, in a blocking section; `long` as before it.
+    /// Detached, in a blocking section; `long` is whether it was [`Class::Long`] before.
     Waiting { long: bool },
     /// Detached, running; `since` is its CPU time when the supervisor first saw it
     /// in this state.
@@ -203,8 +203,8 @@ impl WorkerPool {
         event_loop
     }
 
-    /// Takes the event loop of a stalled worker; `None` if too many detached
-    /// workers compute already, or the call ended meanwhile.
+    /// Takes the event loop of a stalled worker; `None` if too many detached workers compute
+    /// already, or the call has ended meanwhile.
     pub(super) fn retake(&self, slot: &WorkerSlot) -> Option<Box<EventLoop>> {
         if self.running() >= self.soft {
             return None;
@@ -237,8 +237,8 @@ impl WorkerPool {
         }
     }
 
-    /// Ends the detached state of a worker that has finished its call; the state
-    /// that it had.
+    /// Ends the detached state of a worker that has finished its call. Returns the state that it
+    /// had.
     fn rejoin(&self, slot: &WorkerSlot, shared: &Shared) -> Class {
         let was = std::mem::replace(&mut *slot.class.lock(), Class::Attached);
         let mut room = false;
@@ -285,7 +285,7 @@ pub(super) fn assign(
             .unassigned
             .iter()
             .position(|c| c.group_index() == group);
-        // If it is gone, another worker has taken the event loop meanwhile.
+        // If it is not found, another worker has taken the event loop meanwhile.
         match mine.and_then(|at| roster.unassigned.remove(at)) {
             Some(event_loop) => Err((error, Some(event_loop))),
             None => Ok(()),
@@ -305,7 +305,7 @@ pub(super) fn assign_or_keep(shared: &Arc<Shared>, event_loop: Box<EventLoop>) {
     }
 }
 
-/// Tries again to find a thread for event loops that wait for one.
+/// Tries again to start a thread for event loops that wait for one.
 pub(super) fn assign_waiting(shared: &Arc<Shared>) {
     let pool = &shared.workers;
     let missing = {
@@ -390,7 +390,7 @@ impl BlockingHook {
         }
     }
 
-    /// Notes that a detached worker waits (again).
+    /// Records that a detached worker waits (again).
     fn suspend(&self) {
         let pool = &self.shared.workers;
         let mut class = self.slot.class.lock();

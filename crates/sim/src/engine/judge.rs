@@ -1,5 +1,4 @@
-//! Knowledge about a store that is kept outside of it, and the check of the state after a
-//! crash.
+//! What clients may know about a store, and the check of its state after a crash against it.
 
 use super::plan::{Faults, Plan};
 use porpoise_base::clock::ManualClock;
@@ -20,7 +19,7 @@ pub(super) const COUNTER: CounterId = CounterId(70);
 /// The spaces that always exist and have rows.
 pub(super) const BUILT_IN: [SpaceId; 2] = [SpaceId(1), SpaceId(2)];
 
-/// Space in which a copy writes a row, to see its timestamp.
+/// Space in which a recovered copy writes a row, to check the timestamp that it gets.
 const SCRATCH: SpaceId = SpaceId(3);
 
 type Rows = BTreeMap<(SpaceId, Vec<u8>), Vec<u8>>;
@@ -39,15 +38,15 @@ pub(super) struct ExpectedState {
     pub(super) spaces: Vec<SpacePair>,
     /// Timestamp and number in the model of commits since the last start.
     pub(super) commits: Vec<(u64, u64)>,
-    /// The model's commit up to which everything must survive.
+    /// The model's newest commit that must survive a crash.
     pub(super) floor: u64,
     /// The largest id, timestamp and space number given out.
     pub(super) last_id: u64,
     pub(super) last_ts: u64,
     pub(super) last_space: u64,
-    /// The space whose drop is on its way or has an unknown outcome.
+    /// The space whose drop is in progress or has an unknown outcome.
     pub(super) dropping: Option<usize>,
-    /// The disk has claimed syncs that it did not do.
+    /// Whether the disk has reported syncs that it did not do.
     pub(super) lied: bool,
 }
 
@@ -74,7 +73,7 @@ impl ExpectedState {
         }
     }
 
-    /// The model's number of the newest commit up to a mark of the engine.
+    /// Returns the model's number of the newest commit up to a commit position of the engine.
     pub(super) fn upto(&self, mark: CommitPosition) -> u64 {
         let upto = self.commits.partition_point(|(ts, _)| *ts <= mark.0);
         let last = upto.checked_sub(1).and_then(|n| self.commits.get(n));
@@ -90,7 +89,7 @@ impl ExpectedState {
         }
     }
 
-    /// The same knowledge, to be judged by while more is learnt.
+    /// Copies the knowledge, for a check that runs while it changes.
     pub(super) fn copy(&self) -> ExpectedState {
         ExpectedState {
             model: self.model.clone(),
@@ -100,7 +99,7 @@ impl ExpectedState {
         }
     }
 
-    /// A space is gone, and everybody knows it.
+    /// Records that a space was dropped, and that clients know it.
     pub(super) fn gone(&mut self, at: usize) {
         if let Some(pair) = self.spaces.get_mut(at) {
             pair.dropped = true;
@@ -110,7 +109,7 @@ impl ExpectedState {
         self.dropping = None;
     }
 
-    /// A store came up with the rows of a commit, which from then on survive.
+    /// Records that a store recovered to a commit, which must survive from then on.
     pub(super) fn came_up(&mut self, commit: u64, dropped: bool) {
         self.model = Arc::new(self.model.cut_back_to(CommitPosition(commit)));
         match self.dropping.take() {
@@ -134,15 +133,15 @@ impl ExpectedState {
     }
 }
 
-/// A store that came up.
+/// A recovered store.
 pub(super) struct Found {
     pub(super) engine: Arc<KvMem>,
     /// The model's commit whose rows it has.
     pub(super) commit: u64,
-    /// The doubtful drop has happened.
+    /// Whether the drop with an unknown outcome has happened.
     pub(super) dropped: bool,
-    /// A broken disk has lost spaces or brought some back: it cannot be
-    /// compared with the model any longer.
+    /// Whether a broken disk has lost or restored spaces, so that the store can no longer be
+    /// compared with the model.
     pub(super) astray: bool,
 }
 
@@ -160,8 +159,8 @@ pub(super) fn options(plan: &Plan, disk: &MemDisk, clock: &Arc<ManualClock>) -> 
     }
 }
 
-/// Brings a store up and judges it; `None` when its start was refused as a
-/// broken disk allows.
+/// Recovers a store and checks its state. Returns `None` if the start was refused, which is
+/// permitted on a broken disk.
 ///
 /// # Errors
 /// A description of the fault.
@@ -208,7 +207,7 @@ pub(super) fn bring_up(
     }))
 }
 
-/// The commit after which the rows were these.
+/// Finds the commit after which the rows were these.
 fn which_commit(
     known: &ExpectedState,
     rows: &Rows,
@@ -263,7 +262,7 @@ fn difference(expected: &Rows, found: &Rows) -> String {
     )
 }
 
-/// Everything that a snapshot sees of spaces with rows.
+/// Returns all rows that a snapshot sees.
 pub(super) fn rows_of(engine: &KvMem) -> Result<Rows, Error> {
     let mut rows = Rows::new();
     let mut spaces: Vec<SpaceId> = engine.spaces()?.into_iter().map(|(id, _)| id).collect();

@@ -1,4 +1,4 @@
-//! The decisions about a run that a seed makes beforehand.
+//! The parameters of a run, which the seed determines in advance.
 
 use porpoise_kv::Durability;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use std::time::Duration;
 pub enum Faults {
     /// Power cuts only.
     None,
-    /// An operation of the disk fails, a write perhaps half-way.
+    /// An operation of the disk fails, possibly after a partial write.
     Errors,
     /// The disk is full for a while.
     Full,
-    /// Some syncs are not done, though reported done.
+    /// Some syncs are reported as done but are not.
     LyingSyncs,
     /// Bits of files flip while power is off.
     BitFlips,
@@ -31,7 +31,7 @@ pub struct Plan {
     pub steps: usize,
     /// Transactions open at a time.
     pub transactions: usize,
-    /// One in so many operations of the disk is followed by a crash of a copy, which is
+    /// Average number of disk operations between two simulated crashes of a copy, each of which is
     /// checked.
     pub crash_one_in: u32,
     /// The size of a log segment, in bytes.

@@ -3,15 +3,15 @@
 /// Counters of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Steps of transactions whose answers were compared.
+    /// Steps of transactions whose results were compared.
     pub answers: u64,
     /// Commits with writes.
     pub commits: u64,
-    /// Crashes, each followed by a start that was judged.
+    /// Crashes, each followed by a checked recovery.
     pub crashes: u64,
-    /// Copies that crashed amid an operation of the disk, and were judged.
+    /// Copies that crashed during an operation of the disk, and were checked.
     pub copies: u64,
-    /// Starts refused on a disk that had been broken.
+    /// Starts that were refused because of a damaged disk.
     pub refused: u64,
     /// Checkpoints written.
     pub checkpoints: u64,

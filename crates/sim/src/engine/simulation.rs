@@ -23,9 +23,9 @@ pub(super) struct Observer {
     rng: fastrand::Rng,
     failure: Option<String>,
     pub(super) report: Report,
-    /// The last start brought up a store that cannot be compared any longer.
+    /// Whether the last start recovered a store that can no longer be compared with the model.
     strayed: bool,
-    /// A copy is being judged.
+    /// Whether a copy is being checked.
     judging: bool,
 }
 
@@ -40,7 +40,7 @@ struct Simulation {
 /// Simulates a store's starts, work and crashes by a plan.
 ///
 /// # Errors
-/// The first thing that is wrong, with the seed and the last steps.
+/// The first failed check, with the seed and the last steps.
 pub fn simulate(plan: &Plan) -> Result<Report, String> {
     let simulation = Arc::new(Simulation {
         plan: plan.clone(),
@@ -100,7 +100,7 @@ impl Simulation {
         rng.u8(0..if broken { 10 } else { 120 }) == 0
     }
 
-    /// Brings the store up from a disk, and lets the disk call back.
+    /// Starts the store on a disk, and enables the disk's callbacks.
     fn start(
         self: &Arc<Simulation>,
         disk: &MemDisk,
@@ -113,7 +113,7 @@ impl Simulation {
                 simulation.operation(&copied, operation, path);
             }
         })));
-        // The disk may call back while the store comes up, and judge.
+        // The disk may call back during recovery, and check a copy.
         let known = self.observer.lock().known.copy();
         let found = bring_up(&self.plan, &known, disk, &self.clock)?;
         let mut observer = self.observer.lock();
@@ -140,7 +140,7 @@ impl Simulation {
         Ok(true)
     }
 
-    /// Power goes off and on again; false when the disk is beyond repair.
+    /// Simulates a power cut and a restart. Returns false if the disk is beyond repair.
     fn crash(
         self: &Arc<Simulation>,
         disk: &mut MemDisk,
@@ -175,13 +175,11 @@ impl Simulation {
         self.observer.lock().known.lied |= !flips.is_empty();
         let up = self.start(disk, rng, trace.clone())?;
         if self.observer.lock().strayed {
-            // It did come up, with less than it had, and may have changed
-            // and removed what it liked.
+            // The store started with a part of its data, and may have changed or removed files.
             return Ok(false);
         }
         if !up && !flips.is_empty() {
-            // The refusal has changed nothing: with the bits as they were the
-            // store comes up.
+            // The refused start changed nothing: with the bits restored, the store starts.
             for (path, offset, bit) in &flips {
                 disk.flip_bit(path, *offset, *bit)
                     .map_err(|e| format!("the refused start removed a file: {e}"))?;
@@ -198,7 +196,7 @@ impl Simulation {
             return Ok(false);
         }
         if !up && self.plan.faults == Faults::Errors {
-            // The failed operation is over: the next start must succeed.
+            // The fault is over: the next start must succeed.
             let after = disk.after_power_cut(rng.u64(..));
             disk.watch(None);
             *disk = after;
@@ -241,7 +239,7 @@ impl Simulation {
         flips
     }
 
-    /// Something other than a crash.
+    /// Performs a random action other than a crash.
     fn happen(&self, disk: &MemDisk, rng: &mut fastrand::Rng) -> Result<(), String> {
         self.schedule_fault(disk, rng);
         let engine = self.store.lock().as_ref().map(|w| w.engine.clone());
@@ -395,8 +393,8 @@ impl Simulation {
         }
     }
 
-    /// A clean shutdown and a start, perhaps with a power cut in between;
-    /// false when the disk is beyond repair.
+    /// Simulates a clean shutdown and a start, possibly with a power cut in between. Returns false
+    /// if the disk is beyond repair.
     fn restart(
         self: &Arc<Simulation>,
         disk: &mut MemDisk,
@@ -433,13 +431,13 @@ impl Simulation {
         }
     }
 
-    /// Before an operation of the disk.
+    /// Called before each operation of the disk.
     fn operation(&self, disk: &MemDisk, operation: u64, path: &Path) {
         if let Some(mut store) = self.store.try_lock()
             && let Some(store) = store.as_mut()
         {
-            // A checkpoint or a turn of the log is on its way, and not by a
-            // transaction: others go on.
+            // A checkpoint or an iteration of the log is in progress, not on behalf of a
+            // transaction: other transactions continue.
             let checkpoint = is_checkpoint(path);
             let steps = store.rng.usize(0..3);
             for _ in 0..steps {
@@ -452,7 +450,7 @@ impl Simulation {
         self.judge_copy(disk, operation);
     }
 
-    /// Sometimes judges what a power cut now would leave.
+    /// Sometimes recovers and checks the state that a power cut now would leave.
     fn judge_copy(&self, disk: &MemDisk, operation: u64) {
         let (known, seed) = {
             let mut observer = self.observer.lock();

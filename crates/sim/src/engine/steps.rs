@@ -1,4 +1,4 @@
-//! Steps of a transaction, and their answers as text.
+//! Steps of a transaction, and their results as text.
 
 use porpoise_kv::{
     Check, Error, Key, LockMode, LockRequest, Read, ReadMode, Result, ScanRange, SpaceId,
@@ -6,14 +6,14 @@ use porpoise_kv::{
 };
 use std::ops::ControlFlow;
 
-/// One step of one transaction; spaces by their index.
+/// One step of one transaction; spaces are given by index.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Get(Read, usize, Vec<Vec<u8>>),
     Scan(Read, usize, Vec<u8>, Option<Vec<u8>>, bool, usize),
     Lock(usize, Vec<u8>, LockMode, bool),
     Put(usize, Vec<u8>, Vec<u8>),
-    /// So many rows of so many bytes each.
+    /// Space, number of rows, and bytes of each row.
     PutMany(usize, u32, usize),
     Delete(usize, Vec<u8>),
     LockedPut(usize, Vec<u8>, Vec<u8>),
@@ -69,7 +69,7 @@ fn read(rng: &mut fastrand::Rng, mark: u64) -> Read {
     }
 }
 
-/// A step at random of a transaction with so many writes.
+/// Returns a random step for a transaction whose write set ends at `mark`.
 pub(super) fn random(rng: &mut fastrand::Rng, mark: u64, spaces: usize) -> Step {
     let space = rng.usize(0..spaces);
     match rng.u8(0..23) {
@@ -109,8 +109,8 @@ fn show(bytes: Option<&[u8]>) -> String {
     }
 }
 
-/// The answer to a step that does not end the transaction. `space` gives the
-/// store's own number of a space.
+/// Performs a step that does not end the transaction, and returns its result. `space` maps an index
+/// to the store's own space id.
 pub(super) fn perform(
     txn: &mut dyn Txn,
     step: &Step,
@@ -181,7 +181,7 @@ pub(super) fn perform(
     Ok(out)
 }
 
-/// An answer as text; both stores must give the same.
+/// Converts a result to text, which must be the same for both stores.
 pub(super) fn text(outcome: Result<String>) -> String {
     match outcome {
         Ok(text) => text,

@@ -26,12 +26,12 @@ pub(super) struct RunningStore {
     pub(super) open: Vec<Pair>,
     pub(super) engine: Arc<KvMem>,
     pub(super) trace: VecDeque<String>,
-    /// The store accepts no writes any more.
+    /// Whether the store refuses writes.
     pub(super) broken: bool,
     pub(super) full: bool,
 }
 
-/// Adds a line, and forgets old ones.
+/// Adds a line to the trace, and drops old ones.
 pub(super) fn note(trace: &mut VecDeque<String>, what: String) {
     trace.push_back(what);
     if trace.len() > TRACE {
@@ -83,8 +83,8 @@ impl RunningStore {
         Ok(pair)
     }
 
-    /// One step of one transaction. `amid`: an operation of the disk is on its
-    /// way; false, when it is the log's, for which a commit might wait.
+    /// Makes one step of one transaction. `amid` is `Some` during an operation of the disk, and
+    /// `Some(false)` during one of the log, for which a commit might wait.
     pub(super) fn step(
         &mut self,
         plan: &Plan,

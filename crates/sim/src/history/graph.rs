@@ -12,7 +12,7 @@ pub(super) enum Edge {
     RealTime,
 }
 
-/// Transactions and what orders them.
+/// The graph of transactions and their dependencies.
 pub(super) struct Graph {
     next: Vec<BTreeSet<(usize, Edge)>>,
 }
@@ -32,8 +32,8 @@ impl Graph {
         }
     }
 
-    /// The shortest way from one transaction to another by edges of these
-    /// kinds; at least one edge.
+    /// Returns a shortest path between two transactions over edges of these kinds, with at least
+    /// one edge.
     fn way(&self, from: usize, to: usize, kinds: &[Edge]) -> Option<Vec<usize>> {
         let mut before = vec![None; self.next.len()];
         let mut open = VecDeque::from([from]);
@@ -66,7 +66,7 @@ impl Graph {
         None
     }
 
-    /// Circles that a level does not allow, at most one of each kind.
+    /// Returns cycles that the isolation level does not allow, at most one of each kind.
     pub(super) fn anomalies(&self, allowed: Allowed) -> Vec<String> {
         use Edge::{RealTime, Rw, Wr, Ww};
         let mut found = Vec::new();

@@ -1,9 +1,9 @@
 //! Histories of transactions, and the check whether some order explains them.
 //!
-//! Clients append numbers, each used once, to lists and read lists whole. A
-//! list read shows the order of the appends before it, so that of two
-//! transactions it is known which wrote first, which read from which, and which
-//! read a value that another one then changed: a graph of
+//! Clients append unique numbers to lists, and read complete lists (as in Elle; Kingsbury and
+//! Alvaro, 2020). A list shows the order of its appends, so for two transactions it is known which
+//! wrote first, which read from which, and which read a value that another one then changed. These
+//! are the edges of a graph:
 //! - ww: B appended directly after A's number;
 //! - wr: B read a list that ends in A's number;
 //! - rw: A read a list to which B appended the next number;
@@ -35,7 +35,7 @@ use std::collections::BTreeMap;
 /// One operation on one list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Adds a number that no other append has.
+    /// Appended a number that no other append has.
     Append(u64, u64),
     /// Read the list.
     Read(u64, Vec<u64>),
@@ -68,9 +68,9 @@ pub struct Transaction {
 /// Anomalies that an isolation level allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
-    /// Circles with one rw edge.
+    /// Cycles with one rw edge.
     pub g_single: bool,
-    /// Circles with several rw edges.
+    /// Cycles with several rw edges.
     pub g2: bool,
 }
 
@@ -92,7 +92,7 @@ impl Allowed {
     };
 }
 
-/// Judges a history; every anomaly that the level does not allow, in words.
+/// Checks a history, and describes every anomaly that the isolation level does not allow.
 pub fn judge(history: &[Transaction], allowed: Allowed) -> Vec<String> {
     let mut found = Vec::new();
     let writers = writers(history, &mut found);
@@ -153,7 +153,7 @@ fn writers(history: &[Transaction], found: &mut Vec<String>) -> Writers {
     writers
 }
 
-/// The longest order of each list that was read by who did not abort.
+/// Returns the longest version of each list that a transaction read that did not abort.
 fn orders(history: &[Transaction], found: &mut Vec<String>) -> Orders {
     let mut orders = Orders::new();
     for (n, txn) in history.iter().enumerate() {
@@ -183,7 +183,8 @@ fn orders(history: &[Transaction], found: &mut Vec<String>) -> Orders {
     orders
 }
 
-/// Own appends, aborted, intermediate and invented reads of one transaction.
+/// Checks one transaction for wrong reads of own appends, and for aborted, intermediate and
+/// invented reads.
 fn check_reads(
     n: usize,
     txn: &Transaction,

@@ -1,4 +1,4 @@
-//! Each anomaly is found where it is, and nothing where there is none.
+//! Each kind of anomaly is detected, and correct histories pass.
 
 use super::*;
 

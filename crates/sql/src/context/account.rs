@@ -1,9 +1,9 @@
-//! The account of a session: its names in statements, its active roles and its rights.
+//! The account of a session: resolution of its name in statements, its active roles and its rights.
 //!
 //! Invariants:
-//! 1. A role counts only while it is granted to the account or mandatory: rights are
-//!    computed again when access control's version moves, and only then.
-//! 2. A session keeps its account when RENAME USER changes the name.
+//! 1. A role counts only while it is granted to the account or mandatory. Rights are computed again
+//!    when access control's version changes, and only then.
+//! 2. A session keeps its account when RENAME USER changes the account's name.
 
 use super::StatementContext;
 use crate::parse::ast::Account as AstAccount;
@@ -11,7 +11,7 @@ use porpoise_access::{AuthId, Rights};
 use std::sync::Arc;
 
 impl StatementContext {
-    /// Account that a statement names.
+    /// The account that a statement names.
     pub(crate) fn auth_id(&self, account: &AstAccount<'_>) -> AuthId {
         let (user, host) = match account {
             AstAccount::Named { user, host } => (
@@ -30,7 +30,7 @@ impl StatementContext {
         AuthId { user, host }
     }
 
-    /// Accounts that a statement names.
+    /// The accounts that a statement names.
     pub(crate) fn auth_ids(&self, accounts: &[AstAccount<'_>]) -> Vec<AuthId> {
         accounts.iter().map(|a| self.auth_id(a)).collect()
     }
@@ -41,8 +41,8 @@ impl StatementContext {
         AuthId::parse_list(&list)
     }
 
-    /// The roles that SET ROLE may activate: those granted to the account, and the mandatory
-    /// ones that exist.
+    /// The roles that SET ROLE may activate: those granted to the account, and existing mandatory
+    /// ones.
     pub(crate) fn available_roles(&self) -> Vec<AuthId> {
         let data = self.server.access.data();
         let own = AuthId::parse(&self.client.account);
@@ -56,14 +56,14 @@ impl StatementContext {
         roles
     }
 
-    /// The active roles, those that were revoked since left out.
+    /// The active roles, without those revoked since.
     pub(crate) fn active_roles(&self) -> Vec<AuthId> {
         let available = self.available_roles();
         let active = self.roles.iter().filter(|r| available.contains(r));
         active.cloned().collect()
     }
 
-    /// Takes over the new name of the session's account, if it was renamed.
+    /// Adopts the new name of the session's account if it was renamed.
     pub(crate) fn follow_renames(&mut self) {
         if self.named_at == self.server.access.version() {
             return;
@@ -78,16 +78,16 @@ impl StatementContext {
         }
     }
 
-    /// The rights of the account with its active roles.
+    /// The rights of the account, including its active roles.
     pub(crate) fn current_rights(&self) -> Arc<Rights> {
         let data = self.server.access.data();
-        // Renamed within a statement: `follow_renames` is for the next one.
+        // For a rename by the current statement; `follow_renames` runs before the next one.
         let own = data.name_since(&AuthId::parse(&self.client.account), self.named_at);
         let mandatory = self.mandatory_roles();
         Arc::new(data.rights_with(&own, &self.roles, &mandatory))
     }
 
-    /// Activates roles, and nothing but them.
+    /// Replaces the active roles.
     pub(crate) fn activate_roles(&mut self, mut roles: Vec<AuthId>) {
         roles.sort();
         roles.dedup();
@@ -98,8 +98,8 @@ impl StatementContext {
         *self.rights.get_mut() = rights;
     }
 
-    /// Activates the roles of a login: all that are granted under
-    /// `activate_all_roles_on_login`, the account's default roles otherwise.
+    /// Activates the roles of a login: all granted ones under `activate_all_roles_on_login`,
+    /// otherwise the account's default roles.
     pub(crate) fn activate_login_roles(&mut self) {
         let all = self.server.variable("activate_all_roles_on_login");
         let roles = if all.as_deref() == Some("ON") {

@@ -1,8 +1,7 @@
-//! The conditions of the last statement, for SHOW WARNINGS.
+//! Diagnostics area: the conditions of the last statement, for SHOW WARNINGS.
 //!
-//! The list is kept until the next statement that is not itself about
-//! conditions (manual, "SHOW WARNINGS Statement"). An error stands in it as
-//! its last entry.
+//! The list is kept until the next statement that does not itself read conditions (manual, "SHOW
+//! WARNINGS Statement"). An error is its last entry.
 
 use crate::error::SqlError;
 use porpoise_types::{Level, Warning};
@@ -17,18 +16,17 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// A statement begins.
+    /// Called when a statement begins.
     pub fn begin(&mut self) {
         self.keep.set(false);
     }
 
-    /// The statement is about conditions (SHOW WARNINGS, @@warning_count):
-    /// those there are stay.
+    /// Keeps the list, for a statement that reads conditions (SHOW WARNINGS, @@warning_count).
     pub fn keep(&self) {
         self.keep.set(true);
     }
 
-    /// The statement has ended with these conditions.
+    /// Stores the conditions of a statement that has ended.
     pub fn end(
         &mut self,
         mut warnings: Vec<Warning>,
@@ -53,19 +51,19 @@ impl Diagnostics {
         self.dropped = dropped;
     }
 
-    /// The conditions, errors only or all.
+    /// The conditions: all, or errors only.
     pub fn list(&self, errors: bool) -> impl Iterator<Item = &Warning> {
         let wanted = move |w: &&Warning| !errors || w.level == Level::Error;
         self.list.iter().filter(wanted)
     }
 
-    /// Number of conditions, those not kept included.
+    /// Number of conditions, including those not stored.
     pub fn count(&self, errors: bool) -> u64 {
         let dropped = if errors { 0 } else { self.dropped };
         self.list(errors).count() as u64 + dropped
     }
 
-    /// Number of conditions in the reply.
+    /// The number of conditions that the reply reports.
     pub fn reported(&self) -> u16 {
         if self.keep.get() {
             0

@@ -1,9 +1,9 @@
-//! The context of a statement: server, client, account, variables, conditions and temporary
-//! tables of the session that runs it.
+//! The context of a statement: server, client, account, variables, diagnostics and temporary tables
+//! of its session.
 //!
-//! Definitions, statements on accounts, checks of privileges, SHOW and information_schema take a
-//! [`StatementContext`] and nothing else of a session: they reach neither its transaction nor
-//! its prepared statements nor its plans.
+//! Definitions, account statements, privilege checks, SHOW and information_schema take a
+//! [`StatementContext`] and nothing else of a session: they have no access to its transaction,
+//! prepared statements and plans.
 
 mod account;
 mod diagnostics;
@@ -35,24 +35,24 @@ pub struct StatementContext {
     pub(crate) env: Env,
     pub(crate) values: Values,
     pub(crate) settings: Settings,
-    /// Rights of the account, as of the grants' version.
+    /// Rights of the account, cached for a version of access control.
     pub(crate) rights: RefCell<Arc<Rights>>,
-    /// The password has expired: only statements that change it are allowed.
+    /// Whether the password has expired: only statements that change it are allowed.
     pub(crate) password_expired: bool,
-    /// Roles activated by the login or by SET ROLE.
+    /// Active roles, set by the login or by SET ROLE.
     pub(crate) roles: Vec<AuthId>,
     pub(crate) diagnostics: Diagnostics,
-    /// A plan made since this was cleared holds the value of a variable.
+    /// Whether a plan made since this was cleared contains the value of a variable.
     pub(crate) volatile: Cell<bool>,
-    /// A plan is made to be shown.
+    /// Whether the plan is for EXPLAIN.
     pub(crate) explaining: Cell<bool>,
-    /// Tables of this session only.
+    /// The session's temporary tables.
     pub(crate) temporary: Temporary,
     pub(crate) last_insert_id: u64,
 }
 
 impl StatementContext {
-    /// Database and name of a table.
+    /// Resolves a table name to database and name.
     ///
     /// # Errors
     /// 1046 without a default database.

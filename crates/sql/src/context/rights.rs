@@ -1,6 +1,6 @@
-//! Rights of the session's account, and the errors of statements that lack one.
+//! Rights of the session's account, and the errors of statements that lack a privilege.
 //!
-//! Invariant: for an account with all privileges on everything a check costs one comparison.
+//! Invariant: for an account with all privileges on `*.*` a check costs one comparison.
 
 use super::StatementContext;
 use crate::error::{Result, SqlError};
@@ -8,7 +8,7 @@ use porpoise_access::{AccessData, AuthId, Privileges, Rights, administration};
 use std::sync::Arc;
 
 impl StatementContext {
-    /// Whether this session may do all that can be granted.
+    /// Whether the session has all privileges that can be granted.
     pub(crate) fn may_everything(&self) -> bool {
         self.rights().everywhere().has(Privileges::ALL)
     }
@@ -22,12 +22,12 @@ impl StatementContext {
         own.clone()
     }
 
-    /// `'user'@'host'`, as errors name the client.
+    /// `'user'@'host'`, as error messages name the client.
     pub(crate) fn client_name(&self) -> String {
         format!("'{}'@'{}'", self.client.user, self.client.host)
     }
 
-    /// 1142 unless the table may be used so.
+    /// Error 1142 unless the account has the privileges on the table.
     pub(crate) fn need_table(&self, wanted: Privileges, database: &str, table: &str) -> Result<()> {
         let rights = self.rights();
         if let Some(needed) = administration(wanted, database, table) {
@@ -44,7 +44,7 @@ impl StatementContext {
         }
     }
 
-    /// 1142.
+    /// Error 1142: command denied on a table.
     pub(crate) fn table_denied(&self, command: &str, table: &str) -> SqlError {
         let text = format!(
             "{command} command denied to user {} for table '{table}'",
@@ -53,7 +53,7 @@ impl StatementContext {
         SqlError::new(1142, "42000", text)
     }
 
-    /// 1143.
+    /// Error 1143: command denied on a column.
     pub(crate) fn column_denied(&self, command: &str, column: &str, table: &str) -> SqlError {
         let text = format!(
             "{command} command denied to user {} for column '{column}' in table '{table}'",
@@ -62,7 +62,7 @@ impl StatementContext {
         SqlError::new(1143, "42000", text)
     }
 
-    /// 1044 unless the database may be used so.
+    /// Error 1044 unless the account has the privileges on the database.
     pub(crate) fn need_database(&self, wanted: Privileges, database: &str) -> Result<()> {
         if self.rights().on_database(database).has(wanted) {
             Ok(())
@@ -71,7 +71,7 @@ impl StatementContext {
         }
     }
 
-    /// 1044.
+    /// Error 1044: access to a database denied.
     pub(crate) fn database_denied(&self, database: &str) -> SqlError {
         let text = format!(
             "Access denied for user {} to database '{database}'",
@@ -80,7 +80,7 @@ impl StatementContext {
         SqlError::new(1044, "42000", text)
     }
 
-    /// 1227 for an account with SYSTEM_USER, unless the session has it, too, or is of that
+    /// Error 1227 if the account has SYSTEM_USER and the session neither has it nor belongs to that
     /// account.
     pub(crate) fn need_system_user(&self, data: &AccessData, id: &AuthId) -> Result<()> {
         let own = AuthId::parse(&self.client.account);
@@ -90,7 +90,7 @@ impl StatementContext {
         self.need_global(Privileges::SYSTEM_USER, "SYSTEM_USER")
     }
 
-    /// 1227 unless one of these may be done everywhere.
+    /// Error 1227 unless the account has one of these privileges on `*.*`.
     pub(crate) fn need_global(&self, wanted: Privileges, shown: &str) -> Result<()> {
         if self.rights().global().has(wanted) {
             Ok(())
@@ -100,7 +100,7 @@ impl StatementContext {
     }
 }
 
-/// 1227 naming a privilege on `*.*`.
+/// Error 1227 that names a privilege on `*.*`.
 pub(crate) fn denied_globally(shown: &str) -> SqlError {
     let text = format!(
         "Access denied; you need (at least one of) the {shown} privilege(s) for this operation"

@@ -1,6 +1,6 @@
-//! Temporary tables, and the catalog that a session's statements are planned on.
+//! Temporary tables, and the session's catalog, which includes them.
 //!
-//! Invariant: the overlay has the version of the catalog it was made from.
+//! Invariant: the overlay has the version of the catalog from which it was built.
 
 use super::StatementContext;
 use porpoise_rows::catalog::{Catalog, Table, TableId};
@@ -12,14 +12,14 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct Temporary {
     pub(crate) tables: BTreeMap<(String, String), Arc<Table>>,
-    /// Tables that were dropped, and that the open transaction may still use.
+    /// Dropped tables that the open transaction may still use.
     pub(crate) doomed: Vec<Arc<Table>>,
-    /// The common catalog with the tables in it.
+    /// The shared catalog with the temporary tables added.
     pub(crate) overlay: RefCell<Option<Arc<Catalog>>>,
 }
 
 impl Temporary {
-    /// The table of that name.
+    /// The temporary table of this name.
     pub(crate) fn table(&self, database: &str, name: &str) -> Option<&Arc<Table>> {
         if self.tables.is_empty() {
             return None;
@@ -27,7 +27,7 @@ impl Temporary {
         self.tables.get(&(database.to_owned(), name.to_owned()))
     }
 
-    /// Whether a table is one of these.
+    /// Whether a table is one of the session's temporary tables.
     pub(crate) fn holds(&self, id: TableId) -> bool {
         self.tables.values().any(|t| t.id == id)
     }
@@ -54,7 +54,7 @@ impl Temporary {
 }
 
 impl StatementContext {
-    /// The definitions that this session's statements are planned on.
+    /// The catalog against which this session's statements are planned.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         let common = self.server.db.catalog();
         if self.temporary.tables.is_empty() {

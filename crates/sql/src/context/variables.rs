@@ -1,5 +1,4 @@
-//! System variables as expressions read them, and the values of expressions that stand in no
-//! query.
+//! System variables as expressions read them, and evaluation of expressions outside of queries.
 
 use super::StatementContext;
 use crate::bind::types::is_text;
@@ -44,8 +43,8 @@ impl SystemVariables for StatementContext {
         Ok(self.session_value(at, variable.name).expr())
     }
 
-    /// A statement is bound to the type that the value has then (manual, "User-Defined
-    /// Variables"), so its plan serves this execution alone.
+    /// A statement is bound to the type that the variable's value has at that time (manual,
+    /// "User-Defined Variables"), so its plan is valid for one execution only.
     fn user_variable(&self, name: &str) -> Option<ColumnType> {
         self.volatile.set(true);
         let variables = self.env.user_variables.borrow();
@@ -69,7 +68,7 @@ impl SystemVariables for StatementContext {
 }
 
 impl StatementContext {
-    /// The session's value, those computed included.
+    /// The session's value of a variable, including computed ones.
     pub(crate) fn session_value(&self, at: usize, name: &str) -> VarValue {
         match name {
             "warning_count" => VarValue::Int(self.diagnostics.count(false)),
@@ -81,7 +80,7 @@ impl StatementContext {
         }
     }
 
-    /// The value of an expression that stands in no query.
+    /// Evaluates an expression outside of a query.
     pub(crate) fn evaluate(
         &self,
         e: &ast::Expr<'_>,
@@ -116,7 +115,7 @@ impl StatementContext {
         Ok((value, bound.ty))
     }
 
-    /// The collation of a character set that is named alone.
+    /// The collation for a character set given without one.
     pub(crate) fn collation_for(&self, charset: Charset) -> Collation {
         match charset {
             Charset::Utf8mb4 => self.settings.utf8mb4_collation,
@@ -124,14 +123,14 @@ impl StatementContext {
         }
     }
 
-    /// Collation of `SET NAMES DEFAULT`.
+    /// The collation of `SET NAMES DEFAULT`.
     pub(crate) fn default_collation(&self) -> Collation {
         let globals = self.server.globals.read();
         Collation::by_name(globals.text("collation_connection"))
             .unwrap_or(Collation::UTF8MB4_0900_AI_CI)
     }
 
-    /// Settings that binding depends on.
+    /// The settings that binding depends on.
     pub(crate) fn bind_env(&self, params: Vec<ColumnType>) -> BindEnv {
         BindEnv {
             mode: self.settings.mode,

@@ -1,4 +1,4 @@
-//! ALTER TABLE: from clauses to operations.
+//! ALTER TABLE: converts clauses to operations.
 
 use super::expressions::{self, check};
 use super::partition::may_stand_beside;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// The operations of an ALTER TABLE.
 ///
 /// # Errors
-/// 1146 without the table, 1235 for what is not there.
+/// 1146 if the table does not exist, 1235 for unsupported clauses.
 pub fn operations(
     cx: &StatementContext,
     database: &str,
@@ -44,7 +44,7 @@ pub fn operations(
 struct Clauses<'a> {
     cx: &'a StatementContext,
     table: &'a Arc<Table>,
-    /// Collation of added columns without a character set.
+    /// Collation of added columns that have no character set.
     inherited: Collation,
     ops: Vec<AlterOp>,
 }
@@ -54,7 +54,7 @@ impl Clauses<'_> {
         let op = match action {
             AlterAction::AddColumn(def, to) => return self.add_column(def, *to),
             AlterAction::AddElements(elements) => return self.add_elements(elements),
-            // Worked out last, over what the other clauses make of the table.
+            // Computed last, for the table as the other clauses leave it.
             action if may_stand_beside(action) => return Ok(()),
             AlterAction::DropColumn(name) => AlterOp::DropColumn(name.name.to_owned()),
             AlterAction::ModifyColumn(def, to) => return self.change(def.name, def, *to),
@@ -202,7 +202,7 @@ impl Clauses<'_> {
             TableOption::Engine(name) if is_engine(name.name) => {
                 let engine = super::engine(self.cx, &self.table.name, name.name)?;
                 if engine == self.table.options.engine {
-                    // MySQL users reclaim space so; here it is never lost.
+                    // In MySQL this reclaims space; here there is none to reclaim.
                     return Ok(());
                 }
                 AlterOp::SetEngine(engine)
@@ -211,7 +211,7 @@ impl Clauses<'_> {
                 let text = format!("Unknown storage engine '{}'", name.name);
                 return Err(SqlError::new(1286, "42000", text));
             }
-            // Taken together, ahead of the other clauses.
+            // Processed together, before the other clauses.
             TableOption::Charset(_) | TableOption::Collate(_) => return Ok(()),
             TableOption::Colocate(_) => {
                 return Err(SqlError::not_supported("changing COLOCATE WITH"));
@@ -238,7 +238,7 @@ impl Clauses<'_> {
         Ok(())
     }
 
-    /// CHARACTER SET, COLLATE and CONVERT TO: what columns to come inherit.
+    /// CHARACTER SET, COLLATE and CONVERT TO: the defaults that new columns inherit.
     fn charset(&mut self, actions: &[AlterAction<'_>]) -> Result<()> {
         let (mut charset, mut collation, mut converts) = (None, None, false);
         for action in actions {
@@ -289,10 +289,10 @@ fn position(to: ColumnPosition<'_>) -> Position {
     }
 }
 
-/// ALGORITHM: none for DEFAULT.
+/// ALGORITHM; `None` for DEFAULT.
 ///
 /// # Errors
-/// 1800 for an unknown word.
+/// 1800 for an unknown algorithm.
 pub fn algorithm(name: &Ident<'_>) -> Result<Option<Algorithm>> {
     Ok(match name.name.to_ascii_uppercase().as_str() {
         "DEFAULT" => None,
@@ -306,10 +306,10 @@ pub fn algorithm(name: &Ident<'_>) -> Result<Option<Algorithm>> {
     })
 }
 
-/// LOCK is a wish; only unknown words are refused.
+/// LOCK has no effect; only unknown values are rejected.
 ///
 /// # Errors
-/// 1801 for an unknown word.
+/// 1801 for an unknown value.
 pub fn lock(name: &Ident<'_>) -> Result<()> {
     match name.name.to_ascii_uppercase().as_str() {
         "DEFAULT" | "NONE" | "SHARED" | "EXCLUSIVE" => Ok(()),
@@ -320,8 +320,8 @@ pub fn lock(name: &Ident<'_>) -> Result<()> {
     }
 }
 
-/// DROP CONSTRAINT: the foreign key, check or unique key of that name; 3939
-/// where there are several.
+/// DROP CONSTRAINT: drops the foreign key, CHECK constraint or unique key of this name. Error 3939
+/// if there are several.
 fn drop_constraint(table: &Table, name: &str) -> Result<AlterOp> {
     let key = |k: &ForeignKey| k.name.eq_ignore_ascii_case(name);
     let named = |c: &CheckConstraint| c.name.eq_ignore_ascii_case(name);

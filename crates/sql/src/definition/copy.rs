@@ -1,5 +1,4 @@
-//! Tables made after the picture of others: CREATE TABLE ... LIKE and
-//! CREATE TABLE ... SELECT (manual, both sections of "CREATE TABLE
+//! CREATE TABLE ... LIKE and CREATE TABLE ... SELECT (manual, both sections of "CREATE TABLE
 //! Statement").
 
 use crate::bind::Source;
@@ -11,8 +10,8 @@ use porpoise_rows::ddl::{
 };
 use porpoise_types::{ColumnType, Kind};
 
-/// A definition with the columns, indexes and options of a table; its foreign
-/// keys and its counter are not taken along.
+/// A definition with a table's columns, indexes and options, but without its foreign keys and
+/// AUTO_INCREMENT counter.
 pub fn like(table: &Table, database: &str, name: &str, if_not_exists: bool) -> TableSpec {
     let indexes = table.indexes.iter();
     TableSpec {
@@ -49,7 +48,7 @@ pub fn like(table: &Table, database: &str, name: &str, if_not_exists: bool) -> T
     }
 }
 
-/// Names of checks are unique in a database: the copy's are generated.
+/// Names of CHECK constraints are unique in a database: the copy's are generated.
 fn check_like(check: &CheckConstraint) -> CheckSpec {
     CheckSpec {
         name: None,
@@ -76,16 +75,15 @@ fn column_like(column: &Column) -> ColumnSpec {
     }
 }
 
-/// The columns that a query's result has as a table: those of tables keep
-/// their defaults and comments, computed ones that are never NULL get their
-/// type's implicit default.
+/// The columns of a table created from a query: columns of tables keep their defaults and comments;
+/// computed columns that are never NULL get their type's implicit default.
 pub fn columns_of(plan: &QueryPlan) -> Vec<ColumnSpec> {
     let shown = plan.columns.iter().zip(&plan.items);
     shown
         .map(|(column, item)| match stored(plan, item) {
             Some(found) => ColumnSpec {
                 name: column.name.clone(),
-                // A row that an outer join may lack is NULL here.
+                // A column on the inner side of an outer join can be NULL.
                 nullable: Some(found.nullable || item.nullable),
                 auto_increment: false,
                 generated: None,
@@ -110,7 +108,7 @@ fn computed(name: String, item: &Expr, ty: &ColumnType) -> ColumnSpec {
         _ => ty.clone(),
     };
     if ty.is_integer() && ty.length < 4 {
-        // A truth value.
+        // The type of a truth value.
         ty = if ty.unsigned {
             ColumnType::bigint_unsigned()
         } else {

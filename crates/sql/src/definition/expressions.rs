@@ -1,8 +1,8 @@
 //! Expressions in definitions: CHECK, generated columns, DEFAULT (expression).
 //!
-//! The catalog keeps the canonical text of an expression, as [`print`] writes
-//! it with all parentheses, so that it means the same under every SQL mode,
-//! and the names of the columns that it reads.
+//! The catalog stores an expression as canonical text, as [`print`] writes it with all parentheses,
+//! so that it has the same meaning under every SQL mode, and the names of the columns that it
+//! reads.
 //!
 //! [`print`]: crate::parse::print
 
@@ -17,10 +17,10 @@ use crate::table_expressions::ExpressionOwner;
 use porpoise_rows::catalog::Expression;
 use porpoise_rows::ddl::CheckSpec;
 
-/// An expression as the catalog keeps it.
+/// Converts an expression to its form in the catalog.
 ///
 /// # Errors
-/// For subqueries, which no definition may hold.
+/// For subqueries, which definitions must not contain.
 pub fn expression(e: &Expr<'_>, owner: ExpressionOwner<'_>) -> Result<Expression> {
     if e.has_subquery() {
         return Err(owner.disallowed(None));
@@ -29,7 +29,7 @@ pub fn expression(e: &Expr<'_>, owner: ExpressionOwner<'_>) -> Result<Expression
     Ok(without_qualifiers(&expr_shape(e, mode)))
 }
 
-/// Whether a default is a literal, or NOW(), and no expression.
+/// Whether a default is a literal or NOW(), as opposed to an expression.
 pub fn is_literal(e: &Expr<'_>) -> bool {
     match &e.kind {
         ExprKind::Literal(_) => true,
@@ -38,8 +38,8 @@ pub fn is_literal(e: &Expr<'_>) -> bool {
     }
 }
 
-/// Drops the tables' names in front of columns, and collects the columns'
-/// names. Only names stand in backticks in canonical text.
+/// Removes table qualifiers from column names, and collects the column names. In canonical text
+/// only names are in backticks.
 fn without_qualifiers(canonical: &[u8]) -> Expression {
     let mut lexer = Lexer::new(canonical, 0, LexMode::default());
     let mut out: Vec<u8> = Vec::with_capacity(canonical.len());
@@ -89,7 +89,7 @@ fn unquoted(piece: &[u8]) -> String {
     text(inner.unwrap_or_default()).replace("``", "`")
 }
 
-/// A CHECK, of a column's definition or of the table's.
+/// Converts a CHECK constraint of a column or of the table.
 ///
 /// # Errors
 /// As [`expression`].

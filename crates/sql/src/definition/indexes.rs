@@ -1,9 +1,8 @@
-//! Indexes and foreign keys, from their definitions, and keys that are longer than a key may be.
+//! Definitions of indexes and foreign keys, and shortening of keys that are too long.
 //!
-//! In strict mode `rows` refuses those with 1071. Without it, parts of non-unique
-//! keys are shortened to what fits, each with a warning of that number (manual,
-//! "CREATE INDEX Statement"); unique keys are refused all the same, since a
-//! shorter one would refuse other rows.
+//! In strict mode `rows` rejects those with error 1071. Otherwise, parts of non-unique keys are
+//! shortened to the maximum, each with a warning 1071 (manual, "CREATE INDEX Statement"); a unique
+//! key is still rejected, because a shorter one would reject other rows.
 
 use super::{text, warn};
 use crate::context::StatementContext;
@@ -16,10 +15,10 @@ use porpoise_rows::catalog::{FkAction, IndexKind, Table};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, FkSpec, IndexSpec, shortened};
 use porpoise_types::{ColumnType, Level};
 
-/// An index.
+/// Converts the definition of an index.
 ///
 /// # Errors
-/// 1235 for kinds and parts that are not there.
+/// 1235 for unsupported kinds and parts.
 pub fn index(def: &IndexDef<'_>) -> Result<IndexSpec> {
     let kind = match def.kind {
         AstIndexKind::Primary => IndexKind::Primary,
@@ -89,10 +88,10 @@ fn action(given: Option<ForeignKeyAction>) -> Result<FkAction> {
     }
 }
 
-/// A foreign key.
+/// Converts the definition of a foreign key.
 ///
 /// # Errors
-/// 1239 when the number of columns differs, 1215 for SET DEFAULT.
+/// 1239 if the numbers of columns differ, 1215 for SET DEFAULT.
 pub fn foreign_key(def: &ForeignKeyDef<'_>) -> Result<FkSpec> {
     let references = &def.references;
     if references.columns.len() != def.columns.len() {
@@ -119,7 +118,7 @@ pub fn foreign_key(def: &ForeignKeyDef<'_>) -> Result<FkSpec> {
     })
 }
 
-/// Shortens the keys of CREATE TABLE.
+/// Shortens over-long keys of CREATE TABLE.
 pub fn shorten_of_table(cx: &StatementContext, columns: &[ColumnSpec], indexes: &mut [IndexSpec]) {
     if cx.settings.mode.is_strict() {
         return;
@@ -132,7 +131,7 @@ pub fn shorten_of_table(cx: &StatementContext, columns: &[ColumnSpec], indexes: 
     }
 }
 
-/// Shortens the keys that ALTER TABLE and CREATE INDEX add to a table.
+/// Shortens over-long keys that ALTER TABLE and CREATE INDEX add to a table.
 pub fn shorten_added(cx: &StatementContext, table: &Table, ops: &mut [AlterOp]) {
     if cx.settings.mode.is_strict() {
         return;

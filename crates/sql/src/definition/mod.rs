@@ -1,9 +1,8 @@
-//! Translation of parsed definitions into the operations of `rows`.
+//! Translation of parsed definitions to the operations of `rows`.
 //!
-//! Types get MySQL's defaults and limits, literals in DEFAULT become values
-//! of their columns, and everything that this server does not have is refused
-//! by name (1235): nothing of a definition is dropped silently that would
-//! change what the table does.
+//! Types get MySQL's defaults and limits, and literals in DEFAULT become values of their columns.
+//! Unsupported features are rejected by name (1235): no part of a definition that would change the
+//! table's behaviour is silently dropped.
 
 pub mod alter;
 pub mod copy;
@@ -28,12 +27,12 @@ use porpoise_types::{CastCx, Collation, ColumnType, Kind, Level, SqlMode, store}
 pub use indexes::{foreign_key, index, shorten_added};
 pub use types::{collation_mismatch, collation_named};
 
-/// Defaults of names and types without qualification.
+/// Defaults for unqualified names and for types without a character set.
 #[derive(Clone, Debug)]
 pub struct Naming {
     /// The database of the statement's table.
     pub database: String,
-    /// Its collation.
+    /// The database's default collation.
     pub collation: Collation,
 }
 
@@ -41,7 +40,7 @@ impl Naming {
     /// The defaults of a database.
     ///
     /// # Errors
-    /// 1049 when there is none of that name.
+    /// 1049 if it does not exist.
     pub(crate) fn of(cx: &StatementContext, database: &str) -> Result<Naming> {
         let catalog = cx.server.db.catalog();
         let found = catalog.database(database);
@@ -57,10 +56,10 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// CREATE TABLE.
+/// Converts CREATE TABLE.
 ///
 /// # Errors
-/// MySQL's for definitions that make no sense, 1235 for what is not there.
+/// MySQL's errors for invalid definitions, 1235 for unsupported features.
 pub fn table(
     cx: &StatementContext,
     naming: &Naming,
@@ -125,7 +124,7 @@ fn partition_by(
         let mut columns = spec.columns.iter();
         columns.position(|c| c.name.eq_ignore_ascii_case(name))
     };
-    // The primary key's columns, or those of the first unique key.
+    // The columns of the primary key, else those of the first unique key.
     let of = |kind| spec.indexes.iter().find(|i| i.kind == kind);
     let key = of(IndexKind::Primary).or_else(|| of(IndexKind::Unique));
     let key = key.map(|i| {
@@ -145,7 +144,7 @@ fn partition_by(
     partition::partitioning(cx, &columns, by)
 }
 
-/// Options of CREATE TABLE, and AUTO_INCREMENT.
+/// Converts the options of CREATE TABLE, and AUTO_INCREMENT.
 fn table_options(
     cx: &StatementContext,
     naming: &Naming,
@@ -205,8 +204,8 @@ fn table_comment(table: &str, comment: &[u8]) -> Result<String> {
     Ok(comment)
 }
 
-/// Options that MySQL prints back are kept; those that would change what the
-/// table does are refused.
+/// Stores options that SHOW CREATE TABLE prints; rejects those that would change the table's
+/// behaviour.
 fn other_option(name: &str, value: &OptionValue<'_>, options: &mut TableOptions) -> Result<()> {
     const KEPT: &[&str] = &[
         "AVG_ROW_LENGTH",
@@ -235,8 +234,8 @@ fn other_option(name: &str, value: &OptionValue<'_>, options: &mut TableOptions)
     }
 }
 
-/// The engine's name for SHOW CREATE TABLE. Tables of any known engine are
-/// accepted, with a warning that names the one in use.
+/// The engine name for SHOW CREATE TABLE. Any known engine is accepted, with a warning that names
+/// the one that is used.
 fn engine(cx: &StatementContext, table: &str, name: &str) -> Result<String> {
     if !is_engine(name) {
         let text = format!("Unknown storage engine '{name}'");
@@ -264,7 +263,7 @@ fn warn(cx: &StatementContext, level: Level, code: u16, message: String) {
     });
 }
 
-/// A column, and what else its attributes ask for.
+/// A column, with what its attributes define besides it.
 struct ResolvedColumn {
     spec: ColumnSpec,
     index: Option<IndexSpec>,
@@ -329,7 +328,7 @@ fn column(
     })
 }
 
-/// 1221: what a generated column cannot have beside its expression.
+/// Error 1221: attributes that a generated column cannot have.
 fn plain_generated(spec: &ColumnSpec) -> Result<()> {
     let second = match (&spec.default, spec.auto_increment, spec.on_update_now) {
         (Some(_), ..) => "DEFAULT",
@@ -389,8 +388,8 @@ fn attribute(
         }
         ColumnAttr::Visible(false) => return unsupported("INVISIBLE columns"),
         ColumnAttr::Srid(_) => return unsupported("SRID"),
-        // MySQL parses REFERENCES of a column and ignores it (manual,
-        // "FOREIGN KEY Constraints"); the rest is about other engines.
+        // MySQL parses REFERENCES on a column and ignores it (manual, "FOREIGN KEY Constraints");
+        // the other attributes concern other engines.
         ColumnAttr::References(_)
         | ColumnAttr::Collate(_)
         | ColumnAttr::Check(_)
@@ -416,7 +415,7 @@ fn bad_on_update(column: &str) -> SqlError {
     SqlError::new(1294, "HY000", text)
 }
 
-/// The number of digits of a call of NOW() or one of its other names.
+/// The precision of a call of NOW() or of one of its synonyms.
 fn now_digits(e: &Expr<'_>) -> Option<u64> {
     let ExprKind::Func(call) = &e.kind else {
         return None;
@@ -435,7 +434,7 @@ fn now_digits(e: &Expr<'_>) -> Option<u64> {
     }
 }
 
-/// The value of DEFAULT, already in the column's type.
+/// The value of DEFAULT, converted to the column's type.
 fn default(cx: &StatementContext, e: &Expr<'_>, spec: &ColumnSpec) -> Result<ColumnDefault> {
     if let Some(digits) = now_digits(e) {
         let temporal = matches!(spec.ty.kind, Kind::DateTime | Kind::Timestamp);

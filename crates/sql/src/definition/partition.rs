@@ -1,10 +1,10 @@
 //! Translation of PARTITION BY and of the partitioning clauses of ALTER TABLE into the
 //! operations of `rows`.
 //!
-//! Expressions become expressions over column positions ([`expression`]), bounds become
-//! values of their columns; what MySQL does not allow there is refused by its
-//! numbers. Whether the whole fits the table (unique keys, rising bounds) is
-//! checked where tables are made.
+//! Expressions become expressions over column positions ([`expression`]), bounds become values of
+//! their columns; what MySQL does not allow is rejected with its error numbers. Whether the
+//! partitioning fits the table (unique keys, ascending bounds) is checked when the table is
+//! created.
 
 use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
@@ -19,8 +19,7 @@ use porpoise_rows::partition::expr::{PartitionExpr, PartitionFunction, Partition
 use porpoise_rows::partition::{MAX_PARTITIONS, Method, Partition, PartitionBound, Partitioning};
 use porpoise_types::{CastCx, ColumnType, Level, Value, store};
 
-/// What is known of the table: names and types of columns, and the primary
-/// key's columns.
+/// The table's columns as partitioning sees them: names, types and the primary key.
 pub struct Columns<'a> {
     /// The columns in order.
     pub all: Vec<(&'a str, &'a ColumnType)>,
@@ -58,10 +57,10 @@ impl Columns<'_> {
     }
 }
 
-/// PARTITION BY.
+/// Converts PARTITION BY.
 ///
 /// # Errors
-/// MySQL's (1479 to 1493 and their neighbours); 1235 for subpartitions.
+/// MySQL's errors (1479 to 1493 and adjacent ones); 1235 for subpartitions.
 pub fn partitioning(
     cx: &StatementContext,
     columns: &Columns<'_>,
@@ -125,7 +124,7 @@ pub fn partitioning(
     Ok(out)
 }
 
-/// The number of partitions, given or to be made.
+/// Determines the number of partitions, which may be implicit.
 fn number_partitions(by: &PartitionBy<'_>, out: &mut Partitioning) -> Result<()> {
     if by.count == Some(0) {
         return Err(refuse(
@@ -171,7 +170,7 @@ fn number_partitions(by: &PartitionBy<'_>, out: &mut Partitioning) -> Result<()>
     Ok(())
 }
 
-/// The partitions of a list of definitions.
+/// Converts the partition definitions.
 fn definitions(
     cx: &StatementContext,
     columns: &Columns<'_>,
@@ -240,7 +239,7 @@ fn less_than(
     } else {
         by.columns.len()
     };
-    // MAXVALUE without parentheses stands for all columns.
+    // MAXVALUE without parentheses applies to all columns.
     if let ([None], true) = (bounds, wanted > 1) {
         return Ok(PartitionBound::LessThan(vec![None; wanted]));
     }
@@ -291,8 +290,7 @@ fn listed(
     Ok(PartitionBound::In(tuples))
 }
 
-/// The value of a bound: a whole number against an expression, else a value
-/// of the column that it bounds.
+/// The value of a bound: an integer for a partitioning expression, else a value of the column.
 fn bound_value(
     cx: &StatementContext,
     columns: &Columns<'_>,
@@ -334,7 +332,7 @@ fn bound_value(
     }
 }
 
-/// Columns by which a table may be partitioned.
+/// The columns by which a table may be partitioned.
 fn columns_of(table: &Table) -> Columns<'_> {
     let key = table.indexes.first();
     Columns {
@@ -347,11 +345,11 @@ fn columns_of(table: &Table) -> Columns<'_> {
     }
 }
 
-/// How rows lie after a clause that may stand beside others, given the table as these leave it;
-/// `None` for a clause that stands alone.
+/// The partitioning after a clause that may be combined with other clauses, for the table as those
+/// leave it; `None` for a clause that must stand alone.
 ///
 /// # Errors
-/// MySQL's.
+/// MySQL's errors.
 pub fn beside_others(
     cx: &StatementContext,
     action: &AlterAction<'_>,
@@ -368,10 +366,10 @@ pub fn beside_others(
     })
 }
 
-/// The partitioning clause of an ALTER TABLE; `None` when it has none.
+/// The partitioning clause of an ALTER TABLE; `None` if it has none.
 ///
 /// # Errors
-/// MySQL's; 1235 for EXCHANGE.
+/// MySQL's errors; 1235 for EXCHANGE.
 pub fn change(
     cx: &StatementContext,
     database: &str,
@@ -427,7 +425,7 @@ pub fn change(
     }))
 }
 
-/// Whether an action is about partitions.
+/// Whether an action is a partitioning clause.
 pub fn is_partition_clause(action: &AlterAction<'_>) -> bool {
     matches!(
         action,
@@ -443,7 +441,7 @@ pub fn is_partition_clause(action: &AlterAction<'_>) -> bool {
     )
 }
 
-/// Whether a partitioning clause may stand beside clauses of other kinds.
+/// Whether a partitioning clause may be combined with clauses of other kinds.
 pub fn may_stand_beside(action: &AlterAction<'_>) -> bool {
     matches!(
         action,
@@ -455,7 +453,7 @@ fn not_allowed() -> SqlError {
     refuse(1564, "This partition function is not allowed")
 }
 
-/// The expression that a partition is chosen by, over positions of columns.
+/// Converts a partitioning expression, over positions of columns.
 fn expression(columns: &Columns<'_>, e: &Expr<'_>, depth: usize) -> Result<PartitionExpr> {
     if depth > porpoise_rows::partition::expr::MAX_DEPTH {
         return Err(not_allowed());
@@ -525,7 +523,7 @@ fn operator(op: BinaryOp) -> Result<PartitionOp> {
     })
 }
 
-/// The function that EXTRACT of a unit stands for.
+/// The function equivalent to EXTRACT of a unit.
 fn part_of_date(unit: IntervalUnit) -> Result<PartitionFunction> {
     use PartitionFunction as F;
     Ok(match unit {

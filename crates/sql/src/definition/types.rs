@@ -5,23 +5,23 @@ use crate::error::{Result, SqlError};
 use crate::parse::ast::{DataType, TypeKind};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, SqlMode};
 
-/// A type, and whether its character set was named.
+/// A resolved type, and whether its character set was explicit.
 pub struct ResolvedType {
     /// The type.
     pub ty: ColumnType,
-    /// A character set or collation was named.
+    /// Whether a character set or collation was given.
     pub explicit: bool,
-    /// Code and text of a note on a conversion.
+    /// Code and text of a note about a conversion of the type.
     pub note: Option<(u16, String)>,
 }
 
-/// 1273.
+/// The collation of this name. Error 1273 if it is unknown.
 pub fn collation_named(name: &str) -> Result<Collation> {
     Collation::by_name(name)
         .ok_or_else(|| SqlError::new(1273, "HY000", format!("Unknown collation: '{name}'")))
 }
 
-/// 1253.
+/// Error 1253: the collation does not belong to the character set.
 pub fn collation_mismatch(collation: Collation, charset: Charset) -> SqlError {
     let text = format!(
         "COLLATION '{}' is not valid for CHARACTER SET '{}'",
@@ -48,7 +48,7 @@ fn too_wide(column: &str, most: u64) -> SqlError {
     SqlError::new(1439, "42000", text)
 }
 
-/// The collation that a type names or inherits, and whether it names one.
+/// The collation that a type has or inherits, and whether it was explicit.
 pub fn collation_of(
     ty: &DataType<'_>,
     inherited: Collation,
@@ -72,7 +72,7 @@ pub fn collation_of(
     }
 }
 
-/// The type of a column.
+/// Resolves the type of a column.
 ///
 /// # Errors
 /// MySQL's: 1063, 1074, 1115, 1253, 1273, 1291, 1425, 1426, 1427, 1439.
@@ -139,7 +139,7 @@ fn fsp(ty: &DataType<'_>, column: &str) -> Result<u8> {
     }
 }
 
-/// Display widths mean something for TINYINT(1) and ZEROFILL only.
+/// Display widths have an effect only for TINYINT(1) and ZEROFILL.
 fn integer(kind: Kind, digits: u32, ty: &DataType<'_>, column: &str) -> Result<ColumnType> {
     let unsigned = ty.unsigned || ty.zerofill;
     let mut column_type = if unsigned {
@@ -190,7 +190,7 @@ fn float(ty: &DataType<'_>, column: &str, mode: SqlMode) -> Result<ColumnType> {
     Ok(column_type)
 }
 
-/// 1425 and 1427.
+/// Errors 1425 and 1427: scale out of range, or larger than the precision.
 fn check_scale(precision: u64, scale: u64, column: &str) -> Result<()> {
     if scale > 30 {
         let text = format!("Too big scale {scale} specified for column '{column}'. Maximum is 30.");
@@ -301,7 +301,7 @@ fn varying(
     Ok((ty, Some((1246, note))))
 }
 
-/// The smallest kind of TEXT and BLOB that holds so many bytes.
+/// The smallest kinds of TEXT and BLOB for this many bytes.
 fn size_of_text(bytes: Option<u64>) -> (Kind, Kind) {
     match bytes {
         None | Some(0) => (Kind::Text, Kind::Blob),
@@ -312,7 +312,7 @@ fn size_of_text(bytes: Option<u64>) -> (Kind, Kind) {
     }
 }
 
-/// ENUM and SET: members lose trailing spaces and must differ.
+/// ENUM and SET: trailing spaces of members are removed, and members must be distinct.
 fn listed(ty: &DataType<'_>, column: &str, collation: Collation) -> Result<ColumnType> {
     let name = if ty.kind == TypeKind::Enum {
         "ENUM"

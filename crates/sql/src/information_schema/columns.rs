@@ -11,7 +11,7 @@ fn number(n: impl Into<u64>) -> Value {
     Value::UInt(n.into())
 }
 
-/// The longest member of an ENUM, or all members of a SET with their commas, in characters.
+/// Length in characters of the longest ENUM member, or of all SET members with their commas.
 fn member_chars(ty: &ColumnType) -> u64 {
     let lengths = ty.members.iter().map(|m| {
         let text = String::from_utf8_lossy(m);
@@ -33,7 +33,7 @@ fn lengths(ty: &ColumnType) -> [Value; 2] {
             let chars = member_chars(ty);
             [number(chars), number(chars * width)]
         }
-        // Both in bytes for the TEXT types, too.
+        // Both are in bytes, also for the TEXT types.
         _ if ty.is_blob() => [number(ty.max_bytes()), number(ty.max_bytes())],
         _ => [Value::Null, Value::Null],
     }
@@ -60,7 +60,7 @@ fn precisions(ty: &ColumnType) -> [Value; 3] {
     }
 }
 
-/// The type's bare word: COLUMN_TYPE up to its parenthesis or attributes.
+/// The type's name alone: COLUMN_TYPE up to the parenthesis or attributes.
 fn data_type(ty: &ColumnType) -> String {
     let sql = ty.sql();
     let end = sql.find(['(', ' ']).unwrap_or(sql.len());

@@ -1,11 +1,11 @@
-//! Rows of the tables of information_schema, which [`crate::virtual_tables`] defines.
+//! Rows of the information_schema tables, which [`crate::virtual_tables`] defines.
 //!
-//! Rows are made for each statement that reads them, from what its session may see of the
-//! catalog and the server, and are queried like those of any other table. Constraints are in
+//! Rows are computed for each statement that reads them, from the objects of the catalog and server
+//! that its session may see, and are queried like those of any other table. Constraints are in
 //! [`crate::show::constraints`].
 //!
-//! What this server does not keep (numbers of rows, sizes) is NULL; tables of
-//! things that it does not have (routines, triggers, events, files) are empty.
+//! Values that this server does not have (sizes and the like) are NULL; tables of objects that it
+//! does not have (routines, triggers, events, files) are empty.
 
 mod columns;
 mod objects;
@@ -23,7 +23,7 @@ use porpoise_rows::catalog::{Catalog, Table};
 use porpoise_types::Value;
 use std::sync::Arc;
 
-/// Makes the rows of a virtual table.
+/// Computes the rows of a virtual table.
 type RowsOf = fn(&StatementContext) -> Vec<Vec<Value>>;
 
 /// All tables of the catalog by database and name.
@@ -32,7 +32,7 @@ fn tables(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
     ids.filter_map(|id| catalog.table_by_id(*id))
 }
 
-/// The rows of a table of information_schema; `None` for tables that it does not have.
+/// The function for a table of information_schema; `None` if there is no such table.
 fn rows_of(name: &str) -> Option<RowsOf> {
     let rows: RowsOf = match name {
         "ADMINISTRABLE_ROLE_AUTHORIZATIONS" => roles::administrable,

@@ -1,5 +1,5 @@
-//! SCHEMATA, TABLES, VIEWS, PARTITIONS, CHECK_CONSTRAINTS, and the tables of
-//! what this server does not have.
+//! SCHEMATA, TABLES, VIEWS, PARTITIONS, CHECK_CONSTRAINTS, and tables of objects that this server
+//! does not have.
 
 use crate::context::StatementContext;
 use crate::plan::views::describe;
@@ -139,7 +139,7 @@ pub(super) fn views(cx: &StatementContext) -> Vec<Vec<Value>> {
     catalog.views.values().map(row).collect()
 }
 
-/// Rows of PARTITIONS: one for a table that is not partitioned.
+/// Rows of PARTITIONS; a table that is not partitioned has one row.
 pub(super) fn partitions(cx: &StatementContext) -> Vec<Vec<Value>> {
     let server = &cx.server;
     let catalog = cx.visible_catalog();

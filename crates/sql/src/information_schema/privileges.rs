@@ -1,13 +1,13 @@
-//! USER_PRIVILEGES, SCHEMA_PRIVILEGES, TABLE_PRIVILEGES and COLUMN_PRIVILEGES: the grants of
-//! SHOW GRANTS, a row for each privilege. An account sees its own; one that may read everything sees
-//! all.
+//! USER_PRIVILEGES, SCHEMA_PRIVILEGES, TABLE_PRIVILEGES and COLUMN_PRIVILEGES: the grants of SHOW
+//! GRANTS, one row for each privilege. An account sees its own grants, or all of them with SELECT
+//! on `mysql`.
 
 use crate::context::StatementContext;
 use crate::results::table::text;
 use porpoise_access::{ColumnGrant, Grant, Privileges};
 use porpoise_types::Value;
 
-/// Rows of the grants that `which` takes; `place` makes the columns behind the catalog.
+/// Rows of the grants for which `which` is true; `place` gives the columns after the catalog.
 fn rows(
     cx: &StatementContext,
     which: impl Fn(&Grant) -> bool,
@@ -49,7 +49,7 @@ fn rows(
     out
 }
 
-/// Rows of USER_PRIVILEGES; USAGE for accounts that may do nothing everywhere.
+/// Rows of USER_PRIVILEGES; USAGE for accounts without global privileges.
 pub(super) fn user(cx: &StatementContext) -> Vec<Vec<Value>> {
     let mut out = rows(cx, |g| g.database.is_empty(), |_| Vec::new());
     let all = cx.rights().on_database("mysql").has(Privileges::SELECT);
@@ -79,7 +79,7 @@ pub(super) fn table(cx: &StatementContext) -> Vec<Vec<Value>> {
     rows(cx, |g| !g.table.is_empty(), place)
 }
 
-/// Rows of COLUMN_PRIVILEGES. Whether they can be granted on is said of the table.
+/// Rows of COLUMN_PRIVILEGES. IS_GRANTABLE is that of the table.
 pub(super) fn column(cx: &StatementContext) -> Vec<Vec<Value>> {
     let all = cx.rights().on_database("mysql").has(Privileges::SELECT);
     let account = &cx.client.account;

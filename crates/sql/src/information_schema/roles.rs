@@ -1,4 +1,4 @@
-//! APPLICABLE_ROLES, ENABLED_ROLES, ADMINISTRABLE_ROLE_AUTHORIZATIONS of the session's account,
+//! APPLICABLE_ROLES, ENABLED_ROLES and ADMINISTRABLE_ROLE_AUTHORIZATIONS of the session's account,
 //! and USER_ATTRIBUTES.
 
 use crate::context::StatementContext;
@@ -10,8 +10,8 @@ fn yes(is: bool) -> Value {
     text(if is { "YES" } else { "NO" })
 }
 
-/// Rows of the edges that lead to the session's account, directly or not, and that `which`
-/// takes.
+/// Rows of the role grants that reach the session's account, directly or indirectly, and for which
+/// `which` is true.
 fn edges(cx: &StatementContext, which: impl Fn(&RoleEdge) -> bool) -> Vec<Vec<Value>> {
     let data = cx.server.access.data();
     let own = AuthId::parse(&cx.client.account);
@@ -73,7 +73,7 @@ pub(super) fn enabled(cx: &StatementContext) -> Vec<Vec<Value>> {
     active.into_iter().map(row).collect()
 }
 
-/// Rows of USER_ATTRIBUTES: the own account, and all for an account that may administer them.
+/// Rows of USER_ATTRIBUTES: the session's own account, or all if it may administer them.
 pub(super) fn attributes(cx: &StatementContext) -> Vec<Vec<Value>> {
     let rights = cx.rights();
     let all = rights.global().meets(Privileges::CREATE_USER)

@@ -1,4 +1,4 @@
-//! CHARACTER_SETS, COLLATIONS, ENGINES, PROCESSLIST, with the contents of SHOW.
+//! CHARACTER_SETS, COLLATIONS, ENGINES and PROCESSLIST, with the same rows as SHOW.
 
 use crate::context::StatementContext;
 use crate::results::table::{maybe, text};
@@ -33,7 +33,7 @@ pub(super) fn engines() -> Vec<Vec<Value>> {
     shown::engines().into_rows()
 }
 
-/// Rows of PROCESSLIST: without PROCESS those of the same user.
+/// Rows of PROCESSLIST; without PROCESS only those of the same user.
 pub(super) fn processes(cx: &StatementContext) -> Vec<Vec<Value>> {
     let server = &cx.server;
     let now = server.db().clock().now();

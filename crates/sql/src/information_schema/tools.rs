@@ -1,11 +1,11 @@
-//! Tables that tools ask for when they connect or dump, of things that this server has few or none
-//! of: KEYWORDS, PLUGINS, and the empty FILES, PARAMETERS, COLUMN_STATISTICS, PROFILING.
+//! Tables that tools query when they connect or dump: KEYWORDS, PLUGINS, and FILES, PARAMETERS,
+//! COLUMN_STATISTICS and PROFILING, which are empty.
 
 use crate::parse::keyword;
 use crate::results::table::text;
 use porpoise_types::Value;
 
-/// Rows of KEYWORDS, in the order of the words.
+/// Rows of KEYWORDS, in alphabetical order.
 pub(super) fn keywords() -> Vec<Vec<Value>> {
     let mut words: Vec<(&str, bool)> = keyword::all().collect();
     words.sort_unstable();
@@ -13,7 +13,7 @@ pub(super) fn keywords() -> Vec<Vec<Value>> {
     words.into_iter().map(row).collect()
 }
 
-/// Rows of PLUGINS, as of SHOW PLUGINS.
+/// Rows of PLUGINS, as in SHOW PLUGINS.
 pub(super) fn plugins() -> Vec<Vec<Value>> {
     let row = |(name, kind): (&str, &str)| {
         vec![

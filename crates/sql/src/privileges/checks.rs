@@ -1,19 +1,19 @@
 //! Checks of statements against the rights of the session's account.
 //!
 //! Statements that run a plan are checked at each execution, by the uses of tables and columns
-//! that were recorded when the plan was made ([`crate::plan::uses`]); all others when they are
-//! dispatched, by the table of [`super::requirements`].
+//! recorded when the plan was made ([`crate::plan::uses`]); all others when they are dispatched, by
+//! the table of [`super::requirements`].
 //!
-//! A use passes in one of two ways (manual, "Privileges Provided by MySQL", and the sections
-//! of the statements):
+//! A use is allowed in one of two ways (manual, "Privileges Provided by MySQL", and the sections of
+//! the statements):
 //!
-//! 1. the account holds what is wanted on the table; or
-//! 2. it holds each wanted privilege on the table or on one of its columns, else 1142; and on
-//!    each column that is read or written what that column needs, else 1143. Where the columns
-//!    were not listed (`*`, INSERT without a list) it is 1142 again.
+//! 1. the account has the wanted privileges on the table; or
+//! 2. it has each wanted privilege on the table or on at least one of its columns, else 1142; and
+//!    for each column that is read or written, the privilege that this needs, else 1143. If the
+//!    columns were not listed (`*`, INSERT without a list), the error is 1142, too.
 //!
-//! Tables and columns that a view names are checked with the rights of the view's definer; for
-//! SQL SECURITY INVOKER, with those of the view or statement that names the view.
+//! Tables and columns named in a view are checked with the rights of the view's definer; for SQL
+//! SECURITY INVOKER, with those of the view or statement that names the view.
 
 use super::requirements::Requirement;
 use crate::context::StatementContext;
@@ -28,17 +28,17 @@ use porpoise_access::{Administration, Privileges, Rights, administration};
 use porpoise_kv::LockMode;
 use std::sync::Arc;
 
-/// A lacking privilege.
+/// A missing privilege.
 enum Missing<'u> {
-    /// That to change the server's configuration.
+    /// The privilege to change the server's configuration.
     Administration(Administration),
-    /// One on a table.
+    /// A privilege on a table.
     Table(&'static str),
-    /// One on a column.
+    /// A privilege on a column.
     Column(&'static str, &'u str),
 }
 
-/// The first privilege that an account with these rights lacks for a use.
+/// The first privilege for a use that these rights do not include.
 fn missing<'u>(rights: &Rights, used: &'u TableUse) -> Option<Missing<'u>> {
     let own = rights.on_table(&used.database, &used.name);
     let all = used.wanted.with(used.on_columns());
@@ -71,8 +71,7 @@ fn missing<'u>(rights: &Rights, used: &'u TableUse) -> Option<Missing<'u>> {
     None
 }
 
-/// The view whose definer's rights a use is checked with, and the definer; `None`: those of
-/// the session.
+/// The definer with whose rights a use is checked; `None` if these are the session's.
 fn definer_of<'u>(uses: &'u [TableUse], used: &TableUse) -> Option<&'u str> {
     let mut around = used.within.and_then(|at| uses.get(at));
     while let Some(view) = around {
@@ -88,7 +87,7 @@ fn definer_of<'u>(uses: &'u [TableUse], used: &TableUse) -> Option<&'u str> {
     None
 }
 
-/// The rights of definers, each computed once.
+/// Cache of the rights of definers.
 #[derive(Default)]
 struct Definers<'u> {
     known: Vec<(&'u str, Arc<Rights>)>,
@@ -115,8 +114,8 @@ impl StatementContext {
         self.check_locking(planned)
     }
 
-    /// Checks all uses of a statement. A lacking column is reported only where no privilege on a
-    /// whole table is lacking.
+    /// Checks all uses of a statement. A missing privilege on a column is reported only if none is
+    /// missing on a table as a whole.
     fn check_uses(&self, uses: &[TableUse]) -> Result<()> {
         let own = self.rights();
         let mut definers = Definers::default();
@@ -142,8 +141,8 @@ impl StatementContext {
         first.map_or(Ok(()), Err)
     }
 
-    /// Checks what a statement itself names, with the rights of the session: what its views
-    /// name is not checked.
+    /// Checks the uses that the statement itself names, with the rights of the session; uses inside
+    /// its views are not checked.
     pub(crate) fn check_named(&self, uses: &[TableUse]) -> Result<()> {
         if self.may_everything() {
             return Ok(());
@@ -153,7 +152,8 @@ impl StatementContext {
         self.check_uses(&own)
     }
 
-    /// Whether a use needs no privilege: of a computed table, or the session's own one.
+    /// Whether a use needs no privilege: that of a virtual table, or of the session's temporary
+    /// table.
     fn is_free(&self, used: &TableUse) -> bool {
         match &used.object {
             Object::Virtual => true,
@@ -170,7 +170,7 @@ impl StatementContext {
         }
     }
 
-    /// Checks a statement that runs no plan, before anything of it runs.
+    /// Checks a statement that runs no plan, before it runs.
     pub(crate) fn check_statement(&self, statement: &Statement<'_>) -> Result<()> {
         if self.may_everything() {
             return Ok(());
@@ -210,8 +210,8 @@ impl StatementContext {
         }
     }
 
-    /// 1142 unless the privilege is held on the table or some column, 1143 unless it is held
-    /// on each of the columns. Without columns it must be held on the table.
+    /// Error 1142 unless the account has the privilege on the table or some column; 1143 unless it
+    /// has it on each of the columns. Without columns it must have it on the table.
     fn need_columns(
         &self,
         wanted: Privileges,
@@ -232,7 +232,7 @@ impl StatementContext {
         Ok(())
     }
 
-    /// 1142 unless the account holds any privilege on the table as a whole.
+    /// Error 1142 unless the account has any privilege on the table as a whole.
     fn need_definition(&self, database: &str, table: &str) -> Result<()> {
         let rights = self.rights();
         let hidden = rights.on_columns(database, table).is_some()
@@ -244,7 +244,7 @@ impl StatementContext {
         }
     }
 
-    /// 1142 unless the account holds any privilege on the table or one of its columns.
+    /// Error 1142 unless the account has any privilege on the table or one of its columns.
     fn need_visible(&self, database: &str, table: &str) -> Result<()> {
         if self.rights().sees_table(database, table) {
             return Ok(());
@@ -252,8 +252,8 @@ impl StatementContext {
         self.need_table(Privileges::SELECT, database, table)
     }
 
-    /// Replaces an error found while a statement was planned, if it would reveal
-    /// tables that the account may not see: an unknown column is reported only of those.
+    /// Replaces a planning error that would reveal tables that the account may not see. An unknown
+    /// column is reported only if the account may see the tables.
     pub(crate) fn hide(&self, error: SqlError, names: &[(String, String)]) -> SqlError {
         if self.may_everything() {
             return error;
@@ -266,8 +266,8 @@ impl StatementContext {
         denied.find_map(Result::err).unwrap_or(error)
     }
 
-    /// Checks EXPLAIN of a plan: SHOW VIEW on its views, and SELECT on their tables, which
-    /// the output names.
+    /// Checks EXPLAIN of a plan: SHOW VIEW on its views, and SELECT on their tables, whose names
+    /// the output shows.
     pub(crate) fn check_explain(&self, planned: &Planned) -> Result<()> {
         self.check_plan(planned)?;
         let uses = &planned.uses;
@@ -288,7 +288,7 @@ impl StatementContext {
         Ok(())
     }
 
-    /// 1142 for FOR UPDATE on tables that the account may only read: it needs UPDATE, DELETE
+    /// Error 1142 for FOR UPDATE on tables that the account may only read: it needs UPDATE, DELETE
     /// or LOCK TABLES.
     fn check_locking(&self, planned: &Planned) -> Result<()> {
         let Plan::Select(plan) = &planned.plan else {
@@ -315,7 +315,7 @@ impl StatementContext {
     }
 }
 
-/// 1356.
+/// Error 1356: invalid view.
 fn invalid_view(view: &TableUse) -> SqlError {
     let text = format!(
         "View '{}.{}' references invalid table(s) or column(s) or function(s) or definer/invoker \

@@ -1,12 +1,12 @@
 //! Privileges on columns in GRANT, REVOKE and SHOW GRANTS.
 //!
-//! Rules of MySQL (manual, "GRANT Statement", Column Privileges, and "REVOKE Statement"):
+//! MySQL's rules (manual, "GRANT Statement", Column Privileges, and "REVOKE Statement"):
 //!
-//! 1. SELECT, INSERT, UPDATE and REFERENCES can be granted on columns of a table or view, no
-//!    other privilege and nowhere else: 1144.
+//! 1. Only SELECT, INSERT, UPDATE and REFERENCES can be granted on columns, and only of a table or
+//!    view: else 1144.
 //! 2. A grantor needs GRANT OPTION on the table, and each privilege on the table or the column.
-//! 3. GRANT names columns that exist: 1054. REVOKE names columns with a grant: 1147.
-//! 4. REVOKE of a privilege on the table revokes it on all of its columns, too.
+//! 3. Columns in GRANT must exist: else 1054. Columns in REVOKE must have a grant: else 1147.
+//! 4. Revoking a privilege on the table revokes it on all of its columns, too.
 
 use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
@@ -16,14 +16,14 @@ use porpoise_access::{AccessData, AuthId, Change, ColumnGrant, Grant, Privileges
 use porpoise_rows::catalog::Catalog;
 use porpoise_rows::show::quote;
 
-/// 1144.
+/// Error 1144: illegal GRANT or REVOKE.
 pub(super) fn illegal() -> SqlError {
     let text = "Illegal GRANT/REVOKE command; please consult the manual to see which privileges \
                 can be used";
     SqlError::new(1144, "42000", text)
 }
 
-/// 1141, or 1147 of a table.
+/// Error 1141, or 1147 for a table: there is no such grant.
 pub(super) fn no_grant(user: &str, host: &str, table: &str) -> SqlError {
     let start = format!("There is no such grant defined for user '{user}' on host '{host}'");
     if table.is_empty() {
@@ -33,7 +33,7 @@ pub(super) fn no_grant(user: &str, host: &str, table: &str) -> SqlError {
     }
 }
 
-/// Privileges on columns that a statement names, each column once.
+/// Privileges on columns that a statement names; each column occurs once.
 #[derive(Default)]
 pub(super) struct Columns {
     list: Vec<(String, Privileges)>,
@@ -60,7 +60,7 @@ impl Columns {
         Ok(())
     }
 
-    /// Checks that the grantor holds the privileges; GRANT OPTION is checked with the table.
+    /// Checks that the grantor has the privileges; GRANT OPTION is checked with the table.
     pub(super) fn may_grant(
         &self,
         cx: &StatementContext,
@@ -77,8 +77,7 @@ impl Columns {
         Ok(())
     }
 
-    /// The columns under the names that they have in the table or view; 1054 for one that is
-    /// not there.
+    /// Spells the columns as the table or view does. Error 1054 for unknown columns.
     pub(super) fn found(self, catalog: &Catalog, database: &str, table: &str) -> Result<Columns> {
         if self.is_empty() {
             return Ok(self);
@@ -104,7 +103,7 @@ impl Columns {
 
     /// Adds the change of one account's privileges on columns of the object of `next`. `set` are
     /// the privileges that the statement names for the whole table. Returns whether the account
-    /// holds privileges on columns of the object.
+    /// then has privileges on columns of the object.
     pub(super) fn change(
         &self,
         data: &AccessData,
@@ -158,7 +157,7 @@ impl Columns {
     }
 }
 
-/// Privileges on columns as SHOW GRANTS lists them, of an account and its roles.
+/// Column privileges of an account and its roles, as SHOW GRANTS lists them.
 pub(super) struct Shown<'d> {
     grants: Vec<&'d ColumnGrant>,
 }
@@ -171,7 +170,7 @@ impl<'d> Shown<'d> {
         Shown { grants }
     }
 
-    /// Adds the tables on whose columns alone something is granted.
+    /// Adds the tables on which only column privileges are granted.
     pub(super) fn add_tables(&self, id: &AuthId, list: &mut Vec<Grant>) {
         for grant in &self.grants {
             if !list.iter().any(|g| grant.is_on(&g.database, &g.table)) {
@@ -187,8 +186,8 @@ impl<'d> Shown<'d> {
         }
     }
 
-    /// The privileges on a table, `on_table`, and behind each those on columns: SELECT,
-    /// SELECT (`a`, `b`).
+    /// The privileges on a table, `on_table`, each followed by those on columns: SELECT, SELECT
+    /// (`a`, `b`).
     pub(super) fn listed(&self, on_table: Privileges, database: &str, table: &str) -> Vec<String> {
         let own = self.grants.iter().filter(|g| g.is_on(database, table));
         let own: Vec<&&ColumnGrant> = own.collect();

@@ -11,7 +11,7 @@ use crate::users;
 use porpoise_access::{AccessData, AuthId, Change, ColumnGrant, Grant, Privileges};
 use porpoise_rows::show::quote;
 
-/// Database and table that a statement means; both empty is `*.*`.
+/// The database and table of a GRANT or REVOKE; both are empty for `*.*`.
 fn place(cx: &StatementContext, on: &GrantOn<'_>) -> Result<(String, String)> {
     let current = || {
         let name = cx.env.database.clone();
@@ -32,7 +32,7 @@ fn place(cx: &StatementContext, on: &GrantOn<'_>) -> Result<(String, String)> {
     })
 }
 
-/// The privileges that a statement names at a place: on all of it, and on columns.
+/// The privileges that a statement names for an object: on all of it, and on its columns.
 fn named(statement: &ast::Grant<'_>, database: &str, table: &str) -> Result<(Privileges, Columns)> {
     let all = match (database.is_empty(), table.is_empty()) {
         (true, _) => Privileges::ALL,
@@ -56,7 +56,7 @@ fn named(statement: &ast::Grant<'_>, database: &str, table: &str) -> Result<(Pri
     }
     let fixed = set.without(Privileges::DYNAMIC);
     if statement.grant_option && (fixed != Privileges::NONE || set == Privileges::NONE) {
-        // Of dynamic privileges alone it is theirs, each its own.
+        // GRANT OPTION: for a grant of dynamic privileges only, each has its own.
         set = set.with(Privileges::GRANT_OPTION);
     }
     if statement.revoke && database.is_empty() && set.has(Privileges::ALL) {
@@ -83,8 +83,8 @@ fn named(statement: &ast::Grant<'_>, database: &str, table: &str) -> Result<(Pri
     Err(SqlError::new(1221, "HY000", text))
 }
 
-/// Checks that the grantor holds the privileges and GRANT OPTION on the object. For a
-/// pattern it must hold them on every database that the pattern matches.
+/// Checks that the grantor has the privileges and GRANT OPTION on the object. For a database
+/// pattern it must have them on every database that matches.
 fn may_grant(cx: &StatementContext, set: Privileges, database: &str, table: &str) -> Result<()> {
     let rights = cx.rights();
     let (dynamic, fixed) = (
@@ -123,11 +123,11 @@ fn may_grant(cx: &StatementContext, set: Privileges, database: &str, table: &str
     Err(SqlError::new(1045, "28000", text))
 }
 
-/// GRANT and REVOKE.
+/// Executes GRANT and REVOKE.
 ///
 /// # Errors
-/// 1141, 1147, 1410 and others for accounts and grants that do not exist;
-/// 1142, 1044, 1045 for grantors without the privilege to grant.
+/// 1141, 1147, 1410 and others for accounts and grants that do not exist; 1142, 1044 and 1045 for
+/// grantors without the privilege to grant.
 pub fn grant(cx: &mut StatementContext, statement: &ast::Grant<'_>) -> Result<Outcome> {
     let access = cx.server.access.clone();
     let position = access.change(|data| change(cx, data, statement))?;
@@ -137,7 +137,7 @@ pub fn grant(cx: &mut StatementContext, statement: &ast::Grant<'_>) -> Result<Ou
     })
 }
 
-/// The change of grants that a statement asks for.
+/// The change of grants that a statement makes.
 fn change(cx: &StatementContext, data: &AccessData, statement: &ast::Grant<'_>) -> Result<Change> {
     if statement.on.is_none() && !statement.privileges.is_empty() {
         return users::roles::grant_change(cx, data, statement);
@@ -206,7 +206,7 @@ fn change(cx: &StatementContext, data: &AccessData, statement: &ast::Grant<'_>) 
     Ok(change)
 }
 
-/// Adds the removal of everything granted to accounts.
+/// Removes everything granted to accounts.
 fn revoke_all(
     cx: &StatementContext,
     data: &AccessData,
@@ -222,9 +222,9 @@ fn revoke_all(
     partial::lift_all(cx, data, targets, change)
 }
 
-/// Adds the change of one account's privileges on the object of `next`, whose `grantable` are
-/// the dynamic privileges that the statement grants WITH GRANT OPTION. `columns`: the account
-/// holds privileges on columns of it.
+/// Adds the change of one account's privileges on the object of `next`, whose `grantable` are the
+/// dynamic privileges that the statement grants WITH GRANT OPTION. `columns` says whether the
+/// account has privileges on columns of it.
 fn change_one(
     data: &AccessData,
     revoke: bool,
@@ -267,8 +267,8 @@ fn change_one(
     Ok(())
 }
 
-/// The statements that SHOW GRANTS prints for an account; with the privileges of `roles`, and
-/// of roles granted to these (USING).
+/// The statements that SHOW GRANTS prints for an account; with USING, including the privileges of
+/// `roles` and of roles granted to these.
 pub fn shown(cx: &StatementContext, id: &AuthId, roles: &[AuthId]) -> Vec<String> {
     let data = cx.server.access.data();
     let mut ids = data.closure(roles);
@@ -334,7 +334,7 @@ pub fn shown(cx: &StatementContext, id: &AuthId, roles: &[AuthId]) -> Vec<String
     lines
 }
 
-/// The dynamic privileges of a grant as SHOW GRANTS prints them: those WITH GRANT OPTION apart.
+/// Dynamic privileges of a grant as SHOW GRANTS prints them; those WITH GRANT OPTION separately.
 fn dynamic_shown(grant: &Grant, to: &str) -> Vec<String> {
     let dynamic = grant.privileges.intersection(Privileges::DYNAMIC);
     let grantable = dynamic.intersection(grant.grantable);
@@ -353,8 +353,8 @@ fn dynamic_shown(grant: &Grant, to: &str) -> Vec<String> {
     lines
 }
 
-/// The roles of an account as SHOW GRANTS prints them: mandatory ones included, and those
-/// with ADMIN OPTION apart.
+/// Roles of an account as SHOW GRANTS prints them: mandatory ones included, those WITH ADMIN OPTION
+/// separately.
 fn roles_shown(cx: &StatementContext, data: &AccessData, id: &AuthId) -> Vec<String> {
     let mut lines = Vec::new();
     for admin in [false, true] {

@@ -1,9 +1,9 @@
 //! Statement kinds, each with example statements and the sets of privileges that suffice.
 //!
-//! Test matrices are generated from this table: every example must fail without grants,
-//! succeed with each sufficient set, and fail again when one privilege of the set is
-//! missing. [`kind_of`] and [`examples`] are exhaustive, so that a new statement does not
-//! build without an example.
+//! Test matrices are generated from this table: every example must fail without grants, succeed
+//! with each sufficient set, and fail again if one privilege of the set is removed. The matches in
+//! [`kind_of`] and [`examples`] are exhaustive, so a new statement does not compile without an
+//! example.
 //!
 //! The examples refer to these objects of the test database, owned by `root@localhost`:
 //! `shop.goods (id PRIMARY KEY, n)`, `shop.orders (id PRIMARY KEY)`, a view of `goods`
@@ -16,7 +16,7 @@ use crate::parse::ast::Statement;
 pub struct Example {
     /// The statement.
     pub sql: &'static str,
-    /// Sufficient sets of grants, each `PRIVILEGE ON object`; an empty set: none is needed.
+    /// Sufficient sets of grants, each `PRIVILEGE ON object`; an empty set if none is needed.
     pub sufficient: &'static [&'static [&'static str]],
 }
 
@@ -24,14 +24,14 @@ const fn example(sql: &'static str, sufficient: &'static [&'static [&'static str
     Example { sql, sufficient }
 }
 
-/// The statement changes the second password of the own account.
+/// For statements that change the second password of the session's own account.
 const SECOND_PASSWORD: &[&[&str]] = &[
     &["CREATE USER ON *.*"],
     &["APPLICATION_PASSWORD_ADMIN ON *.*"],
     &["SUPER ON *.*"],
 ];
 
-/// The statement needs no privilege.
+/// For statements that need no privilege.
 const FREE: &[&[&str]] = &[&[]];
 
 macro_rules! kinds {

@@ -10,7 +10,7 @@
 //! | GRANT p ON *.* | | restrictions of p are removed, the grantor's passed on |
 //! | REVOKE p ON *.* | | restrictions of p are removed |
 //!
-//! [`porpoise_access::Restrictions`] has the rules of passing on.
+//! [`porpoise_access::Restrictions`] has the rules by which a grantor's restrictions are passed on.
 
 use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
@@ -19,14 +19,14 @@ use porpoise_access::{
     AccessData, Account, AuthId, Change, Grant, Privileges, Restrictions, literal,
 };
 
-/// 3879 for a grantor that is restricted where the account is not.
+/// Error 3879: the grantor is restricted where the account is not.
 fn denied(cx: &StatementContext, database: &str) -> SqlError {
     let own = AuthId::parse(&cx.client.account);
     let text = format!("Access denied for AuthId {own} to database '{database}'.");
     SqlError::new(3879, "HY000", text)
 }
 
-/// The privileges that an account holds on `*.*`.
+/// The privileges that an account has on `*.*`.
 fn held_globally(data: &AccessData, id: &AuthId) -> Privileges {
     let global = data
         .grants
@@ -35,7 +35,7 @@ fn held_globally(data: &AccessData, id: &AuthId) -> Privileges {
     global.fold(Privileges::NONE, |all, g| all.with(g.privileges))
 }
 
-/// An account's grant on a database that is named literally.
+/// An account's grant on a database, by literal name.
 fn grant_on<'d>(data: &'d AccessData, id: &AuthId, database: &str) -> Option<&'d Grant> {
     let mut grants = data.grants.iter();
     let on = |g: &Grant| g.table.is_empty() && !g.database.is_empty() && g.is_of(id);
@@ -47,7 +47,7 @@ fn names_all(statement: &ast::Grant<'_>) -> bool {
     named.any(|p| matches!(p.name, "ALL" | "ALL PRIVILEGES"))
 }
 
-/// Adds the account with other restrictions to `change`.
+/// Adds the account with its new restrictions to `change`.
 fn put(account: &Account, restrictions: Restrictions, change: &mut Change) {
     if account.attributes.restrictions != restrictions {
         let mut account = account.clone();
@@ -56,12 +56,12 @@ fn put(account: &Account, restrictions: Restrictions, change: &mut Change) {
     }
 }
 
-/// Applies a statement on `*.*` or a database to the restrictions of `target`'s account, and
-/// returns the privileges that remain to be granted or revoked there; `None`: nothing more
-/// is to be done. `target` gets the name of the database as an existing grant spells it.
+/// Applies a statement on `*.*` or a database to the restrictions of `target`'s account. Returns
+/// the privileges that remain to be granted or revoked; `None` if the statement is complete.
+/// `target` gets the database's name as an existing grant spells it.
 ///
 /// # Errors
-/// 3879.
+/// 3879 if the grantor is restricted where the account is not.
 pub(super) fn restrict(
     cx: &StatementContext,
     data: &AccessData,
@@ -127,7 +127,7 @@ pub(super) fn restrict(
 /// Removes all restrictions of accounts from which all privileges are revoked.
 ///
 /// # Errors
-/// 3879.
+/// 3879 if the grantor is restricted where the account is not.
 pub(super) fn lift_all(
     cx: &StatementContext,
     data: &AccessData,
@@ -149,7 +149,7 @@ pub(super) fn lift_all(
     Ok(())
 }
 
-/// The restrictions of an account with these roles as SHOW GRANTS prints them.
+/// The restrictions of an account with these roles, as SHOW GRANTS prints them.
 pub(super) fn shown(
     cx: &StatementContext,
     data: &AccessData,

@@ -1,11 +1,11 @@
 //! The table of requirements: the privileges that each statement needs, and on which
 //! objects (manual, "Privileges Provided by MySQL", and the section of each statement).
 //!
-//! One exhaustive match over [`Statement`], without a wildcard arm: a new statement does
-//! not build before it says here what it needs. Text, prepared and re-executed statements
-//! all pass it. Examples of each kind, for the test matrix, are [`super::kinds`]'.
+//! One exhaustive match over [`Statement`] without a wildcard arm, so a new statement does not
+//! compile without its requirements. Text, prepared and re-executed statements all pass it.
+//! [`super::kinds`] has examples of each kind for the test matrix.
 //!
-//! Statements with a plan (SELECT, DML, DO, SET with subqueries) need nothing here:
+//! Statements with a plan (SELECT, DML, DO, SET with subqueries) have no requirements here:
 //! [`super::checks`] checks the tables of the plan at every execution.
 
 use crate::context::StatementContext;
@@ -20,7 +20,7 @@ use porpoise_access::{AuthId, Privileges};
 /// Privileges on one object.
 #[derive(Clone, Debug)]
 pub(crate) enum Requirement {
-    /// All of these on `*.*`; the text is what 1227 names.
+    /// All of these on `*.*`; the text is the privilege that error 1227 names.
     Global(Privileges, &'static str),
     /// One of these on `*.*`.
     OneOfGlobal(Privileges, &'static str),
@@ -55,8 +55,8 @@ fn create_user() -> Requirement {
     Global(Privileges::CREATE_USER, "CREATE USER")
 }
 
-/// The privileges for changing the password of the own account or another one, or the `second`
-/// password.
+/// The privileges for changing the password of the session's own or another account, or the
+/// `second` password.
 fn of_password(own: bool, second: bool) -> Vec<Requirement> {
     match (own, second) {
         (true, false) => Vec::new(),
@@ -103,17 +103,17 @@ impl StatementContext {
     pub(crate) fn requirements(&self, statement: &Statement<'_>) -> Requirements {
         use Statement as S;
         Ok(match statement {
-            // By the tables of the plan.
+            // Checked by the tables of the plan.
             S::Query(_) | S::Insert(_) | S::Update(_) | S::Delete(_) | S::Do(_) => Vec::new(),
             S::Explain(_) | S::Kill { .. } => Vec::new(),
-            // Of the own session and transaction only.
+            // Affects only the session and its transaction.
             S::Begin(_) | S::Commit(_) | S::Rollback(_) | S::RollbackTo(_) => Vec::new(),
             S::Savepoint(_) | S::ReleaseSavepoint(_) | S::UnlockTables => Vec::new(),
             S::Prepare { .. } | S::Execute { .. } | S::Deallocate(_) | S::Help(_) => Vec::new(),
-            // Not supported, and no object of it exists.
+            // Not supported, and there are no such objects.
             S::Call(_) => Vec::new(),
-            // By variable and by what is granted: the scope of a variable and the privileges
-            // of a grant are known only there.
+            // Checked during execution, because the scope of a variable and the privileges of a
+            // grant are known only there.
             S::Set(_) => Vec::new(),
             S::Grant(grant) => match &grant.on {
                 Some(GrantOn::Program(..)) => vec![create_user()],
@@ -154,7 +154,7 @@ impl StatementContext {
         })
     }
 
-    /// Statements on rows without a plan, and on transactions of the server.
+    /// Statements that access rows without a plan, and statements about the server's transactions.
     fn of_access(&self, statement: &Statement<'_>) -> Requirements {
         use Statement as S;
         Ok(match statement {
@@ -211,7 +211,7 @@ impl StatementContext {
             S::CreateTable(create) => self.of_create_table(create)?,
             S::AlterTable(alter) => self.of_alter_table(alter)?,
             S::DropTable(drop) => {
-                // Temporary tables are the session's own.
+                // Temporary tables belong to the session.
                 let own = |name: &&TableName<'_>| {
                     let name = self.qualified(name);
                     name.is_ok_and(|(d, t)| self.temporary.table(&d, &t).is_some())
@@ -256,8 +256,8 @@ impl StatementContext {
         self.table(wanted, &view.name)
     }
 
-    /// REFERENCES on the parent of a foreign key or on the columns of it that are referred to,
-    /// whether or not they exist. A table that refers to itself needs none.
+    /// REFERENCES on the parent of a foreign key, or on its referenced columns, whether or not they
+    /// exist. A table that references itself needs none.
     fn of_foreign_key(
         &self,
         child: &TableName<'_>,
@@ -416,10 +416,10 @@ impl StatementContext {
             W::Replicas | W::BinlogEvents(..) => {
                 vec![Global(Privileges::REPLICATION_SLAVE, "REPLICATION SLAVE")]
             }
-            // Of the own account; or rows are filtered by what the account may see.
+            // The session's own account; or rows are filtered by what the account may see.
             W::Grants(..) | W::CreateUser(_) | W::Databases | W::Processlist(_) => Vec::new(),
             W::KeyMapping(_) => Vec::new(),
-            // Of the server or the session; no data of tables.
+            // State of the server or the session, not data of tables.
             W::Variables(_) | W::Status(_) | W::Warnings | W::Errors => Vec::new(),
             W::CountWarnings | W::CountErrors | W::Engines | W::Collation => Vec::new(),
             W::Charset | W::Privileges | W::Plugins | W::Profiles | W::Profile => Vec::new(),

@@ -1,4 +1,4 @@
-//! Results of statements: counts, rows in the client's character set, column metadata.
+//! Results of statements: counts, rows in the client's character set, and column metadata.
 
 pub mod table;
 
@@ -12,38 +12,38 @@ use porpoise_kv::CommitPosition;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{Charset, Collation, ColumnType, Kind, ValueRef};
 
-/// Result of a statement, beside the rows it sent.
+/// The result of a statement, besides its rows.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Rows changed.
     pub affected_rows: u64,
     /// The first id generated.
     pub last_insert_id: u64,
-    /// Number of conditions that SHOW WARNINGS shows.
+    /// Number of conditions that SHOW WARNINGS lists.
     pub warnings: u16,
     /// "Records: 3  Duplicates: 0  Warnings: 0" and the like.
     pub info: String,
-    /// A result set was sent.
+    /// Whether a result set was sent.
     pub had_rows: bool,
-    /// Offset of the next statement of the text.
+    /// Offset of the next statement in the text.
     pub rest: Option<usize>,
-    /// The reply may leave when this is durable.
+    /// Commit position at which the reply may be sent.
     pub position: CommitPosition,
-    /// The connection ends after the reply (COMMIT RELEASE, KILL of itself).
+    /// Whether the connection ends after the reply (COMMIT RELEASE, KILL of itself).
     pub disconnect: bool,
 }
 
-/// Turns text into `character_set_results`.
+/// A sink that converts text to `character_set_results`.
 pub struct RecodingSink<'s> {
     sink: &'s mut dyn ResultSink,
     to: Option<Collation>,
-    /// The character set that a column's text has to leave.
+    /// The character set from which each column's text is converted.
     from: Vec<Option<Charset>>,
     needed: bool,
     arena: Bump,
 }
 
-/// Whether text of `from` is text of `to` as it stands.
+/// Whether text in `from` is valid text in `to` without conversion.
 fn compatible(from: Charset, to: Charset) -> bool {
     use Charset::{Ascii, Binary, Utf8mb3, Utf8mb4};
     from == to
@@ -57,7 +57,7 @@ fn is_text(ty: &ColumnType) -> bool {
 }
 
 impl<'s> RecodingSink<'s> {
-    /// For one result.
+    /// Creates a sink for one result.
     pub fn new(sink: &'s mut dyn ResultSink, settings: &Settings) -> RecodingSink<'s> {
         let to = settings.results.filter(|c| *c != Charset::Binary);
         let to = to.map(|charset| {
@@ -119,7 +119,7 @@ impl ResultSink for RecodingSink<'_> {
     }
 }
 
-/// The columns of a table as results name them.
+/// The columns of a table as result metadata.
 pub fn columns_of(table: &Table) -> Vec<ResultColumn> {
     let column = |(at, c): (usize, &porpoise_rows::catalog::Column)| ResultColumn {
         schema: table.database.clone(),

@@ -1,5 +1,5 @@
-//! Small result tables in memory: replies of SHOW and of statements on accounts, filtered by LIKE
-//! or WHERE.
+//! Small in-memory result tables: results of SHOW and of account statements, filtered by LIKE or
+//! WHERE.
 
 use super::{Outcome, RecodingSink};
 use crate::bind::{Binder, Origin, Scope, ScopeColumn, Source};
@@ -14,7 +14,7 @@ use crate::virtual_tables::VirtualTable;
 use bumpalo::Bump;
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 
-/// The result of a SHOW, as names see it.
+/// The result of a SHOW as a virtual table, for name resolution in WHERE.
 static SHOWN: VirtualTable = VirtualTable {
     database: "",
     name: "",
@@ -31,7 +31,7 @@ pub fn text_column(name: &str, length: u32) -> ScopeColumn {
     }
 }
 
-/// A column of long text.
+/// A LONGTEXT column.
 pub fn long_column(name: &str) -> ScopeColumn {
     ScopeColumn {
         name: name.to_owned(),
@@ -58,24 +58,24 @@ pub fn typed_column(name: &str, ty: ColumnType) -> ScopeColumn {
     }
 }
 
-/// Text as a value.
+/// A text value.
 pub fn text(value: impl AsRef<[u8]>) -> Value {
     Value::Bytes(value.as_ref().to_vec())
 }
 
-/// Text or NULL.
+/// A text value, or NULL.
 pub fn maybe(value: Option<impl AsRef<[u8]>>) -> Value {
     value.map_or(Value::Null, text)
 }
 
-/// A result in the making.
+/// A result under construction.
 pub struct Rows {
     columns: Vec<ScopeColumn>,
     rows: Vec<Vec<Value>>,
 }
 
 impl Rows {
-    /// No rows yet.
+    /// Creates a result without rows.
     pub fn new(columns: Vec<ScopeColumn>) -> Rows {
         Rows {
             columns,
@@ -83,17 +83,17 @@ impl Rows {
         }
     }
 
-    /// The rows alone.
+    /// Returns the rows without the columns.
     pub fn into_rows(self) -> Vec<Vec<Value>> {
         self.rows
     }
 
-    /// Adds a row, one value a column.
+    /// Adds a row, with one value for each column.
     pub fn push(&mut self, row: Vec<Value>) {
         self.rows.push(row);
     }
 
-    /// Keeps the rows that LIKE (on column `at`) or WHERE lets through.
+    /// Keeps the rows that LIKE (on column `at`) or WHERE accepts.
     pub fn filter(
         &mut self,
         context: &StatementContext,
@@ -163,7 +163,7 @@ impl Rows {
         }
     }
 
-    /// LIMIT of SHOW WARNINGS.
+    /// Applies the LIMIT of SHOW WARNINGS.
     pub fn limit(
         &mut self,
         context: &StatementContext,
@@ -189,7 +189,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Sends it all.
+    /// Sends the columns and rows.
     pub fn send(
         &self,
         context: &mut StatementContext,

@@ -1,8 +1,8 @@
-//! Limits that a session takes from its account: resource limits and an expired password.
+//! Account limits on a session: resource limits and password expiry.
 //!
 //! Invariants:
-//! 1. A session without limits pays one comparison a statement for them.
-//! 2. With an expired password a session may change it and set variables, nothing else.
+//! 1. A session without limits pays one comparison for each statement.
+//! 2. With an expired password a session may change the password and set variables, nothing else.
 
 use super::{ClientInfo, Encryption, SqlSession};
 use crate::error::{Result, SqlError};
@@ -11,7 +11,7 @@ use crate::server::SqlServer;
 use porpoise_access::{AuthId, Exceeded, Limits, Usage};
 use std::sync::Arc;
 
-/// Usage of an account with limits; counts its connection until it is dropped.
+/// Usage counters of an account with limits; its connection is counted until this is dropped.
 pub(super) struct LimitedUsage {
     usage: Arc<Usage>,
     limits: Limits,
@@ -25,11 +25,10 @@ fn exceeded(user: &str, (resource, value): Exceeded) -> SqlError {
 }
 
 impl LimitedUsage {
-    /// Counts a connection of an account that has limits, of its own or by
-    /// `max_user_connections`.
+    /// Counts a connection if the account has limits, or `max_user_connections` is set.
     ///
     /// # Errors
-    /// 1226, or 1203 for the limit that is the server's.
+    /// 1226, or 1203 for the server's own limit.
     pub(super) fn connect(server: &SqlServer, client: &ClientInfo) -> Result<Option<Self>> {
         let id = AuthId::parse(&client.account);
         let data = server.access.data();
@@ -71,13 +70,12 @@ impl Drop for LimitedUsage {
 }
 
 impl SqlSession {
-    /// The login's password has expired: until it is changed, all other statements are
-    /// refused with 1820.
+    /// Marks the password as expired: until it is changed, other statements fail with 1820.
     pub fn expire_password(&mut self) {
         self.cx.password_expired = true;
     }
 
-    /// Names what the connection is encrypted with, for SHOW STATUS.
+    /// Stores the connection's encryption, for SHOW STATUS.
     pub fn set_encryption(&mut self, encryption: Encryption) {
         self.cx.encryption = encryption;
     }
@@ -93,7 +91,7 @@ impl SqlSession {
         counted.map_err(|e| exceeded(&limited.user, e))
     }
 
-    /// Counts a statement that changes something against the account's limits.
+    /// Counts a statement that changes data against the account's limits.
     pub(super) fn count_update(&self) -> Result<()> {
         let Some(limited) = &self.limited else {
             return Ok(());
@@ -104,7 +102,7 @@ impl SqlSession {
         counted.map_err(|e| exceeded(&limited.user, e))
     }
 
-    /// 1820 while the password is expired.
+    /// Error 1820 while the password is expired.
     pub(super) fn check_password(&self) -> Result<()> {
         if !self.cx.password_expired {
             return Ok(());
@@ -114,8 +112,8 @@ impl SqlSession {
         Err(SqlError::new(1820, "HY000", text))
     }
 
-    /// Checks a statement that is dispatched: 1820, and the limit of changes for statements
-    /// that run no plan.
+    /// Checks a statement before it is dispatched: password expiry, and the limit of updates for
+    /// statements that run no plan.
     pub(super) fn check_account(&self, statement: &Statement<'_>) -> Result<()> {
         let own = |account: &AstAccount<'_>| {
             let id = self.cx.auth_id(account);

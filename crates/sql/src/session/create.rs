@@ -15,7 +15,7 @@ use porpoise_rows::catalog::{Catalog, Table};
 use porpoise_types::ValueRef;
 use std::sync::Arc;
 
-/// The result of an INSERT, of which there is none.
+/// A sink for an INSERT, which has no result set.
 struct Nothing;
 
 impl ResultSink for Nothing {
@@ -55,8 +55,8 @@ impl SqlSession {
         })
     }
 
-    /// CREATE TABLE ... SELECT: the table is filled like by INSERT ... SELECT, and gets its
-    /// name when its rows are committed.
+    /// CREATE TABLE ... SELECT: the table is filled as by INSERT ... SELECT, and becomes visible
+    /// under its name when its rows are committed.
     pub(super) fn create_select(
         &mut self,
         create: &CreateTable<'_>,

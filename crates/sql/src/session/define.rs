@@ -1,7 +1,7 @@
-//! Statements that change definitions or look after tables.
+//! Data definition and table maintenance statements.
 //!
-//! Each of them commits what is open before it begins (manual, "Statements
-//! That Cause an Implicit Commit"); what it does is committed at its end.
+//! Each commits the open transaction before it begins (manual, "Statements That Cause an Implicit
+//! Commit"), and its own changes at its end.
 
 use super::{Outcome, SqlSession};
 use crate::definition::{self, Naming};
@@ -17,7 +17,7 @@ use porpoise_rows::ddl::{AlterOp, DdlCx, DdlDone};
 use porpoise_types::{CastCx, Collation, Value};
 
 impl SqlSession {
-    /// CREATE, ALTER, DROP, TRUNCATE.
+    /// Executes CREATE, ALTER, DROP and TRUNCATE.
     pub(super) fn define(&mut self, statement: &Statement<'_>, text: &[u8]) -> Result<Outcome> {
         if let Some(done) = self.define_temporary(statement, text)? {
             return Ok(done);
@@ -79,8 +79,8 @@ impl SqlSession {
         Ok(outcome)
     }
 
-    /// Database and name of a table whose definition is to change; under LOCK
-    /// TABLES it must be locked for writing.
+    /// Resolves a table whose definition is to change. Under LOCK TABLES it must be locked for
+    /// writing.
     fn definable(&self, name: &TableName<'_>) -> Result<(String, String)> {
         let (database, name) = self.cx.qualified(name)?;
         if let Some(locks) = &self.table_locks
@@ -133,8 +133,8 @@ impl SqlSession {
         }
     }
 
-    /// ALTER TABLE whose only action is none of the table's definition, or is refused beside
-    /// others; `None` for all else.
+    /// Executes an ALTER TABLE whose only action does not concern the table's definition, or cannot
+    /// be combined with others; `None` for all other statements.
     fn alter_alone(
         &mut self,
         database: &str,
@@ -171,7 +171,7 @@ impl SqlSession {
         }
     }
 
-    /// Adds the partitioning clause that stands beside others, over the table as these leave it.
+    /// Adds the partitioning clause that is combined with others, for the table as those leave it.
     fn partition_beside(
         &self,
         database: &str,
@@ -265,7 +265,7 @@ impl SqlSession {
         Ok(outcome)
     }
 
-    /// The partitioning clauses of ALTER TABLE.
+    /// Executes the partitioning clauses of ALTER TABLE.
     fn alter_partitions(
         &mut self,
         database: &str,
@@ -359,7 +359,7 @@ impl SqlSession {
                 return Err(SqlError::new(1066, "42000", text));
             }
         }
-        // Temporary tables hide others of their names.
+        // Temporary tables hide permanent tables of the same name.
         let temporary = |(d, n): &(String, String)| self.cx.temporary.table(d, n).is_some();
         let (own, rest): (Vec<_>, Vec<_>) = names.into_iter().partition(temporary);
         names = rest;
@@ -377,7 +377,7 @@ impl SqlSession {
         })
     }
 
-    /// ANALYZE, CHECK, OPTIMIZE and REPAIR TABLE.
+    /// Executes ANALYZE, CHECK, OPTIMIZE and REPAIR TABLE.
     pub(super) fn maintain(
         &mut self,
         maintain: &Maintain<'_>,
@@ -469,7 +469,7 @@ fn plain(done: DdlDone) -> Outcome {
     }
 }
 
-/// Whether the only partitioning clause is one that may stand beside the others.
+/// Whether the only partitioning clause is one that may be combined with other clauses.
 fn one_beside_others(actions: &[AlterAction<'_>]) -> bool {
     let mut clauses = actions
         .iter()

@@ -1,4 +1,4 @@
-//! From a parsed statement to the module that knows it.
+//! Dispatch of a parsed statement to the module that executes it.
 
 use super::{Outcome, SqlSession, lex_mode};
 use crate::context::StatementContext;
@@ -16,7 +16,7 @@ use porpoise_types::{ColumnType, ValueRef};
 use std::sync::Arc;
 
 impl SqlSession {
-    /// Parses and runs the first statement of `text`.
+    /// Parses and executes the first statement of `text`.
     pub(super) fn query_in(
         &mut self,
         arena: &Bump,
@@ -49,7 +49,7 @@ impl SqlSession {
         })
     }
 
-    /// Runs a parsed statement.
+    /// Executes a parsed statement.
     pub(super) fn statement(
         &mut self,
         statement: &Statement<'_>,
@@ -105,7 +105,7 @@ impl SqlSession {
         }
     }
 
-    /// Plans a statement and runs it.
+    /// Plans a statement and executes it.
     pub(super) fn run_statement(
         &mut self,
         statement: &Statement<'_>,
@@ -194,7 +194,7 @@ impl SqlSession {
         }
     }
 
-    /// Commits what is open, then runs a statement that changes accounts, roles or grants.
+    /// Commits the open transaction, then executes a statement on accounts, roles or grants.
     fn account_statement(
         &mut self,
         statement: &Statement<'_>,
@@ -244,8 +244,8 @@ impl SqlSession {
         Err(error)
     }
 
-    /// 1095 for sessions of other users without CONNECTION_ADMIN, and for those of accounts
-    /// with SYSTEM_USER without that one, too (manual, "KILL Statement").
+    /// Error 1095 for sessions of other users without CONNECTION_ADMIN, and for those of accounts
+    /// with SYSTEM_USER without that privilege (manual, "KILL Statement").
     fn may_kill(&self, id: u64) -> Result<()> {
         let sessions = self.cx.server.sessions();
         let Some(target) = sessions.iter().find(|p| p.id == id) else {
@@ -291,7 +291,7 @@ impl SqlSession {
         }
     }
 
-    /// There are no stored programs.
+    /// Stored programs are not supported, so none exists.
     fn drop_program(
         &mut self,
         kind: ProgramKind,
@@ -324,7 +324,7 @@ impl SqlSession {
         })
     }
 
-    /// 1100: under LOCK TABLES only those tables can be used.
+    /// Error 1100: under LOCK TABLES only the locked tables can be used.
     pub(super) fn check_locked(&self, plan: &Planned) -> Result<()> {
         let Some(locks) = &self.table_locks else {
             return Ok(());
@@ -338,7 +338,7 @@ impl SqlSession {
     }
 }
 
-/// The error for what this server does not have.
+/// The error for a statement that this server does not support.
 fn refused(cx: &StatementContext, statement: &Statement<'_>) -> SqlError {
     let what = match statement {
         Statement::Call(call) => {

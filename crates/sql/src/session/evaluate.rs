@@ -1,7 +1,7 @@
-//! Values of expressions that stand in no query: SET, DO, KILL.
+//! Evaluation of expressions outside of queries: SET, DO, KILL.
 //!
-//! An expression without subqueries is evaluated at once. One with them is
-//! run as `SELECT expr`, under the rules of transactions like any other.
+//! An expression without subqueries is evaluated directly. One with subqueries is executed as
+//! `SELECT expr`, with the transaction rules of any other query.
 
 use super::SqlSession;
 use crate::bind::Scope;
@@ -18,7 +18,7 @@ use porpoise_rows::catalog::Catalog;
 use porpoise_types::{ColumnType, Value, ValueRef};
 use std::sync::Arc;
 
-/// Keeps the only value of a result.
+/// A sink for a result of a single value.
 #[derive(Default)]
 struct SingleValue {
     value: Value,
@@ -38,7 +38,7 @@ impl ResultSink for SingleValue {
 }
 
 impl SqlSession {
-    /// The value of an expression, which may hold subqueries.
+    /// Evaluates an expression, which may contain subqueries.
     pub(crate) fn value_of(
         &mut self,
         e: &ast::Expr<'_>,

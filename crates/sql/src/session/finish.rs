@@ -1,4 +1,4 @@
-//! The end of a statement that succeeded: its transaction, and the counts in its reply.
+//! Completion of a successful statement: its transaction, and the counts in its reply.
 
 use super::transaction::OpenTxn;
 use super::{CLIENT_FOUND_ROWS, Outcome, SqlSession};
@@ -11,7 +11,7 @@ use crate::vars::VarValue;
 use porpoise_kv::CommitPosition;
 
 impl SqlSession {
-    /// Commits a statement of its own, or keeps the transaction.
+    /// Commits an autocommit transaction, or keeps the open one.
     pub(super) fn succeed(
         &mut self,
         plan: &Plan,
@@ -21,7 +21,7 @@ impl SqlSession {
     ) -> Result<Outcome> {
         let seen = open.txn.get_mut().seen();
         if self.cx.settings.auto_increment.first != 0 && matches!(plan, Plan::Insert(_)) {
-            // `insert_id` holds for one statement.
+            // `insert_id` applies to a single statement.
             self.cx.settings.auto_increment.first = 0;
             if let Some(at) = crate::vars::find("insert_id") {
                 self.cx.values.set(at, VarValue::Int(0));
@@ -66,7 +66,7 @@ impl SqlSession {
             Plan::Insert(p) => {
                 Counters::add(&self.cx.server.counters.inserts);
                 if found_rows {
-                    // Rows that ON DUPLICATE KEY UPDATE found as they were to be.
+                    // Rows for which ON DUPLICATE KEY UPDATE changed nothing.
                     outcome.affected_rows += changes.matched;
                 }
                 if p.values().len() != 1 {

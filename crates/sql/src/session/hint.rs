@@ -1,24 +1,22 @@
 //! `SELECT /*+ MAX_EXECUTION_TIME(1000) */ ...` (manual, "Statement Execution
 //! Time Optimizer Hints").
 //!
-//! The lexer takes optimizer hints for comments, so that plans of texts with
-//! and without are the same; what the hint says is read from the text at each
-//! execution. Other hints mean nothing here.
+//! The lexer treats optimizer hints as comments, so that texts with and without hints share a plan;
+//! the hint is parsed from the text at each execution. Other hints are ignored.
 
 use crate::exec::profile::Profile;
 use std::time::Duration;
 
-/// State of one statement, beside its plan.
+/// State of the current statement, besides its plan.
 #[derive(Debug, Default)]
 pub(super) struct CurrentStatement {
-    /// EXPLAIN ANALYZE: what the statement does is noted.
+    /// Counters for EXPLAIN ANALYZE.
     pub(super) profile: Option<Profile>,
-    /// Time limit of the statement's own hint, instead of `max_execution_time`.
+    /// Time limit from the statement's hint, which overrides `max_execution_time`.
     pub(super) hinted_limit: Option<Duration>,
 }
 
-/// The limit that the hint of a SELECT sets; `None` without a hint. Zero sets
-/// none.
+/// The time limit in the hint of a SELECT; `None` without a hint. Zero means no limit.
 pub(super) fn execution_limit(text: &[u8]) -> Option<Duration> {
     let text = text.trim_ascii_start();
     let (word, rest) = text.split_at_checked(6)?;

@@ -9,7 +9,7 @@ use crate::plan::ResultColumn;
 use porpoise_types::{ColumnType, Level, Value, ValueRef, Warning};
 use std::sync::Arc;
 
-/// The variables that a query's result goes to.
+/// The target variables of a query.
 ///
 /// # Errors
 /// 1235 for files, 1327 for variables of stored programs.
@@ -27,7 +27,7 @@ pub(super) fn variables(into: &Into<'_>) -> Result<Vec<Arc<str>>> {
     list.iter().map(name).collect()
 }
 
-/// Keeps the only row of a result.
+/// A sink for a result of a single row.
 struct SingleRow {
     names: Vec<Arc<str>>,
     types: Vec<ColumnType>,
@@ -55,8 +55,7 @@ impl ResultSink for SingleRow {
 }
 
 impl SqlSession {
-    /// Runs a query and puts its only row into variables; without a row they
-    /// stay as they are.
+    /// Runs a query and assigns its only row to variables; without a row they are unchanged.
     pub(super) fn select_into(
         &mut self,
         query: &Query<'_>,

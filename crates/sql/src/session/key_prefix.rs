@@ -1,5 +1,5 @@
-//! ALTER TABLE with a prefix of keys: from its syntax to the configuration tables, which
-//! [`porpoise_access::ndbmemcache`] changes.
+//! ALTER TABLE with a key prefix: converts the clause to changes of the configuration tables, which
+//! [`porpoise_access::ndbmemcache`] applies.
 
 use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
@@ -11,7 +11,7 @@ type Change =
     fn(&MappingEditor<'_>, &PrefixMapping<'_>) -> std::result::Result<CommitPosition, MappingError>;
 
 impl SqlSession {
-    /// Adds or drops a mapping of a table.
+    /// Adds or drops the mapping of a key prefix to a table.
     pub(super) fn change_mapping(
         &self,
         database: &str,
@@ -71,7 +71,7 @@ impl SqlSession {
                 self.cx.need_global(needed.privilege, needed.shown)
             }
         };
-        // The rights may have changed since they were compared.
+        // The rights may have changed since they were checked.
         let denied = "the privileges of this account changed while the mapping was checked";
         missing.err().unwrap_or_else(|| SqlError::internal(denied))
     }

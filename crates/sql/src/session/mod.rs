@@ -1,25 +1,22 @@
 //! Sessions: from the text of a statement to its reply.
 //!
-//! A [`SqlSession`] belongs to one connection and is driven by one thread at
-//! a time. Its [`StatementContext`] is what statements read. [`dispatch`]
-//! sends a parsed statement to the module that executes it; [`run`] executes
-//! plans under the rules of transactions; [`transaction`] begins, ends and
-//! chains transactions; [`define`] changes definitions; [`prepared`] keeps
-//! prepared statements; [`set`] sets variables, [`state`] applies them;
+//! A [`SqlSession`] belongs to one connection and is used by one thread at a time. Its
+//! [`StatementContext`] is the state that statements read. [`dispatch`] passes a parsed statement
+//! to the module that executes it; [`run`] executes plans under the transaction rules;
+//! [`transaction`] begins, ends and chains transactions; [`define`] executes data definition;
+//! [`prepared`] manages prepared statements; [`set`] sets variables, and [`state`] applies them;
 //! [`track`] reports changes to clients.
 //!
 //! Invariants:
-//! 1. Order of a statement: names are resolved on the newest catalog, the
-//!    tables are published to the metadata locks, the catalog's version is
-//!    looked at again, then comes the plan, then the snapshot
-//!    (transactions.md, rule 41). Published tables are held to the end of the
+//! 1. Order of a statement: names are resolved in the newest catalog, the tables are published to
+//!    the metadata locks, the catalog's version is checked again, and then come the plan and the
+//!    snapshot (transactions.md, rule 41). Published tables stay locked to the end of the
 //!    transaction.
-//! 2. An error takes back the statement's writes and keeps its locks; only an
-//!    error that says so (deadlock, conflict, unknown outcome) ends the
-//!    transaction.
-//! 3. A reply that reveals rows of current reads, or a commit, carries
-//!    the commit position that it must wait for (rule 19).
-//! 4. Passwords reach no log, no error text and no process list.
+//! 2. An error rolls the statement's writes back and keeps its locks; only an error that says so
+//!    (deadlock, conflict, unknown outcome) ends the transaction.
+//! 3. A reply that reveals rows of current reads, or a commit, has the commit position that it must
+//!    wait for (rule 19).
+//! 4. Passwords never appear in logs, error messages or the process list.
 
 mod account;
 mod create;
@@ -74,16 +71,15 @@ pub use crate::results::Outcome;
 pub use prepared::{Param, PreparedInfo};
 pub use track::SessionChange;
 
-/// Capability bit of the handshake: affected rows are those found, not those
-/// changed.
+/// Capability bit of the handshake: affected rows are the rows found, not the rows changed.
 pub const CLIENT_FOUND_ROWS: u64 = 2;
 
-/// Capability bit of the handshake: `interactive_timeout` holds for it.
+/// Capability bit of the handshake: the client is subject to `interactive_timeout`.
 const CLIENT_INTERACTIVE: u64 = 1 << 10;
 
-/// One connection's state.
+/// The state of one connection.
 pub struct SqlSession {
-    /// State that its statements read.
+    /// State that statements read.
     pub(crate) cx: StatementContext,
     /// Usage of the account's resources, if it has limits.
     limited: Option<account::LimitedUsage>,
@@ -95,21 +91,21 @@ pub struct SqlSession {
     next_statement: u32,
     process: Arc<Process>,
     arena: Bump,
-    /// Plans of statements sent as text.
+    /// Plan cache for statements sent as text.
     plans: PlanCache,
-    /// More statements of the same text follow the one that has ended.
+    /// Whether more statements of the same text follow.
     continues: bool,
-    /// State of the statement that runs.
+    /// State of the current statement.
     current: hint::CurrentStatement,
-    /// LOCK TABLES.
+    /// Tables locked by LOCK TABLES.
     table_locks: Option<table_locks::TableLocks>,
-    /// Changes that the client is informed of.
+    /// Changes to report to the client.
     tracker: Tracker,
-    /// Newest commit that a reply of this session revealed, sent or not.
+    /// Newest commit that a reply of this session has revealed, sent or not.
     revealed: CommitPosition,
 }
 
-/// The flags of sql_mode that the parser needs.
+/// The sql_mode flags that the parser needs.
 pub(crate) fn lex_mode(mode: SqlMode) -> LexMode {
     LexMode {
         ansi_quotes: mode.contains(SqlMode::ANSI_QUOTES),
@@ -124,13 +120,13 @@ impl SqlServer {
     /// Opens a session for an authenticated client.
     ///
     /// # Errors
-    /// 1049 when the login's default database does not exist.
+    /// 1049 if the login's default database does not exist.
     pub fn connect(self: &Arc<Self>, info: ClientInfo, cancel: Cancel) -> Result<SqlSession> {
         let memory = Arc::new(ConnectionMemory::new(self.memory.clone()));
         self.connect_with(info, cancel, &memory)
     }
 
-    /// Opens a session that uses the memory of this connection.
+    /// Opens a session whose memory is charged to this connection.
     ///
     /// # Errors
     /// As [`SqlServer::connect`].
@@ -207,7 +203,7 @@ impl SqlSession {
         Ok(session)
     }
 
-    /// The connection's number.
+    /// Connection id.
     pub fn id(&self) -> u64 {
         self.cx.client.connection_id
     }
@@ -217,7 +213,7 @@ impl SqlSession {
         self.cx.env.database.as_deref()
     }
 
-    /// Longest idle time of the connection: `wait_timeout`, or `interactive_timeout` for a client
+    /// Maximum idle time of the connection: `wait_timeout`, or `interactive_timeout` for a client
     /// with CLIENT_INTERACTIVE.
     pub fn idle_timeout(&self) -> Duration {
         if self.cx.client.capabilities & CLIENT_INTERACTIVE != 0 {
@@ -227,7 +223,7 @@ impl SqlSession {
         }
     }
 
-    /// Whether others may wait for this session: a transaction or LOCK TABLES.
+    /// Whether other sessions may wait for this one: a transaction or LOCK TABLES is open.
     pub fn holds_locks(&self) -> bool {
         self.open.is_some() || self.table_locks.is_some()
     }
@@ -237,8 +233,7 @@ impl SqlSession {
         self.cx.settings.collation
     }
 
-    /// Whether results begin with the definitions of their columns
-    /// (`resultset_metadata`).
+    /// Whether results have column definitions (`resultset_metadata`).
     pub fn sends_metadata(&self) -> bool {
         self.cx.settings.metadata
     }
@@ -267,12 +262,11 @@ impl SqlSession {
         flags
     }
 
-    /// Runs the first statement of `text`. Unless several statements in a text
-    /// are allowed (`multi`), a second one is a syntax error before the first
-    /// has run.
+    /// Executes the first statement of `text`. Unless multiple statements are allowed (`multi`), a
+    /// second one is a syntax error before the first is executed.
     ///
     /// # Errors
-    /// The statement's; the transaction is as [`SqlError::rolled_back`] says.
+    /// Errors of the statement; [`SqlError::rolled_back`] tells the state of the transaction.
     pub fn query(
         &mut self,
         text: &[u8],
@@ -280,7 +274,7 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
         let _scope = Scope::enter(&self.cx.env.cancel);
-        // KILL QUERY that came too late for a statement ends the rest of its text.
+        // A KILL QUERY that arrived between two statements ends the rest of the text.
         let killed = self.continues && self.cx.env.cancel.reason() == Some(Reason::Query);
         let now = self.begin_statement("Query", None);
         if killed {
@@ -297,7 +291,7 @@ impl SqlSession {
         let client = self.cx.settings.client;
         let mut result = self.query_in(&arena, &text, multi, sink);
         if let (Cow::Owned(text), Ok(outcome)) = (&text, &mut result) {
-            // The rest begins where it does in what was sent.
+            // The rest starts at this offset of the original text.
             let rest = outcome.rest.and_then(|at| text.get(at..));
             let rest = rest.map(|rest| Charset::Utf8mb4.convert(client, rest).0.len());
             outcome.rest = rest.map(|length| sent.len().saturating_sub(length));
@@ -307,8 +301,7 @@ impl SqlSession {
         self.end_statement(result)
     }
 
-    /// Fails when the session was killed between two statements, or has used up what its
-    /// account may use.
+    /// Error if the session was killed between two statements, or its account has reached a limit.
     fn check_alive(&self) -> Result<()> {
         match self.cx.env.cancel.reason() {
             None => self.count_query(),
@@ -316,7 +309,7 @@ impl SqlSession {
         }
     }
 
-    /// The text in UTF-8.
+    /// Converts the text to UTF-8.
     fn decode<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
         match self.cx.settings.client {
             Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Ascii | Charset::Binary => {
@@ -326,7 +319,7 @@ impl SqlSession {
         }
     }
 
-    /// Resets what belongs to one statement.
+    /// Resets the state of the current statement.
     fn begin_statement(
         &mut self,
         command: &'static str,
@@ -357,10 +350,9 @@ impl SqlSession {
         now
     }
 
-    /// Files the statement's conditions, and the transaction of an error that
-    /// ended it.
+    /// Stores the statement's conditions, and ends the transaction if the error requires it.
     fn end_statement(&mut self, result: Result<Outcome>) -> Result<Outcome> {
-        // A loop that was interrupted made no result.
+        // An interrupted loop has no result.
         let result = match interrupt::outcome() {
             Ok(()) => result,
             Err(ended) => Err(match result {
@@ -400,7 +392,7 @@ impl SqlSession {
             self.cx.env.row_count = -1;
         }
         let now = self.cx.server.db.clock().now();
-        // Between two statements of a text the session is not idle: KILL QUERY finds it.
+        // Between two statements of a text the session is not idle: KILL QUERY applies to the rest.
         if !self.continues {
             self.process.end(now);
         }
@@ -410,7 +402,7 @@ impl SqlSession {
     /// Columns of a table, for COM_FIELD_LIST.
     ///
     /// # Errors
-    /// 1046 without a default database, 1146 without the table.
+    /// 1046 without a default database, 1146 if there is no such table.
     pub fn field_list(&mut self, table: &str) -> Result<Vec<ResultColumn>> {
         self.check_password()?;
         let Some(database) = self.cx.env.database.clone() else {
@@ -423,10 +415,10 @@ impl SqlSession {
     }
 }
 
-/// Bytes of a parsed statement's arena that a session keeps for the next one.
+/// Capacity of the arena that a session keeps between statements.
 const ARENA_KEPT: usize = 64 * 1024;
 
-/// The arena for the next statement: this one, unless it has become large.
+/// Returns an arena for the next statement: this one, unless it has become large.
 fn reusable(mut arena: Bump) -> Bump {
     if arena.allocated_bytes() > ARENA_KEPT {
         return Bump::new();
@@ -435,9 +427,9 @@ fn reusable(mut arena: Bump) -> Bump {
     arena
 }
 
-/// The part of a statement's text that the process list keeps, without passwords. The rest is not
-/// scanned, because a text of many statements comes here once for each of them; a password stands
-/// behind the words that announce it.
+/// The prefix of a statement's text for the process list, with passwords removed. The rest is not
+/// scanned, because this runs once for each statement of a multi-statement text; a password follows
+/// the keywords that announce it.
 fn shown(text: &[u8]) -> Cow<'_, [u8]> {
     let text = text.get(..processes::KEPT).unwrap_or(text);
     if crate::users::mentions_password(text) {

@@ -1,20 +1,19 @@
-//! Plans of statements sent as text, found by the text without its literals.
+//! Plan cache for statements sent as text, keyed by the text without its literals.
 //!
-//! A text is normalised by one pass of the lexer ([`crate::parse::digest`]);
-//! the normalised form, and what else a plan depends on, is the key
-//! (transactions.md, rule 42). A hit costs the pass, a look-up and turning
-//! the literals into parameters; the statement is not parsed.
+//! One pass of the lexer normalizes a text ([`crate::parse::digest`]). The key is the normalized
+//! form, with everything else that a plan depends on (transactions.md, rule 42). A hit costs that
+//! pass, a lookup, and the conversion of literals to parameters; the statement is not parsed.
 //!
 //! Invariants:
-//! 1. The whole normalised form is compared, not only its hash.
-//! 2. A plan is used only under the definitions, statistics, SQL mode, default database,
-//!    character set and row limit that it was made under.
-//! 3. What cannot be normalised, or does not parse with parameters in the
-//!    place of its literals, goes the ordinary way, and so do all errors of
-//!    syntax.
+//! 1. The whole normalized form is compared, not only its hash.
+//! 2. A plan is used only with the definitions, statistics, SQL mode, default database, character
+//!    set and row limit with which it was made.
+//! 3. A text that cannot be normalized, or does not parse with parameters in place of its literals,
+//!    is parsed and planned without the cache; so all syntax errors are reported by the ordinary
+//!    parser.
 //!
-//! Rejected: a cache that sessions share (a lock or a shared cache line on
-//! every statement); the plans of a session are few.
+//! Rejected: a cache shared by sessions (a lock or a contended cache line for every statement); a
+//! session has few plans.
 
 use super::lex_mode;
 use super::prepared::size_of_plan;
@@ -35,20 +34,20 @@ use porpoise_types::{Charset, Collation, ColumnType, SqlMode, ValueRef};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Plans that a session keeps; past it all are dropped.
+/// Maximum number of plans of a session; when it is exceeded, all are dropped.
 const MOST: usize = 256;
 
-/// Bytes that these plans take, by [`size_of_plan`]; past it all are dropped.
+/// Maximum memory of these plans ([`size_of_plan`]); when it is exceeded, all are dropped.
 const MOST_BYTES: usize = 4 << 20;
 
-/// Texts longer than this are not kept: large INSERTs hardly come again.
+/// Longer texts are not cached: large INSERTs are rarely repeated.
 const LONGEST: usize = 16 * 1024;
 
-/// Conditions under which a plan was made, beside its text and the types of its parameters.
+/// Everything that a plan depends on, besides its text and the types of its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Conditions {
     version: u64,
-    /// Of the statistics.
+    /// Epoch of the statistics.
     epoch: u64,
     mode: SqlMode,
     database: Option<String>,
@@ -59,7 +58,7 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// Present conditions of a session, under the catalog of that version.
+    /// The current conditions of a session, for this version of the catalog.
     pub(super) fn of(cx: &StatementContext, version: u64) -> Conditions {
         Conditions {
             version,
@@ -73,7 +72,7 @@ impl Conditions {
         }
     }
 
-    /// Whether they hold.
+    /// Whether the conditions are still the same.
     pub(super) fn hold(&self, cx: &StatementContext, version: u64) -> bool {
         self.version == version
             && self.epoch == cx.server.statistics.epoch()
@@ -89,12 +88,12 @@ impl Conditions {
 struct Entry {
     normalized: Box<[u8]>,
     conditions: Conditions,
-    /// None: the text has to go the ordinary way.
+    /// `None`: the text must be parsed and planned without the cache.
     plan: Option<Arc<Planned>>,
     _charge: Option<MemoryCharge>,
 }
 
-/// The plans of one session.
+/// The plan cache of one session.
 #[derive(Default)]
 pub(super) struct PlanCache {
     digest: Digest,
@@ -108,7 +107,7 @@ impl PlanCache {
         (*entry.normalized == *self.digest.normalized()).then_some(entry)
     }
 
-    /// Keeps a plan, unless there is no memory for it.
+    /// Stores a plan, unless there is no memory for it.
     fn keep(
         &mut self,
         key: u128,
@@ -136,8 +135,8 @@ impl PlanCache {
 }
 
 impl SqlSession {
-    /// Runs the first statement of `text` by a plan from the cache, or by one
-    /// made for it; `None` when it has to go the ordinary way.
+    /// Executes the first statement of `text` with a cached or new plan; `None` if the statement
+    /// must be parsed and planned without the cache.
     pub(super) fn query_cached(
         &mut self,
         arena: &Bump,
@@ -145,8 +144,7 @@ impl SqlSession {
         multi: bool,
         sink: &mut dyn ResultSink,
     ) -> Option<Result<Outcome>> {
-        // Literals of another character set than the text's are converted by
-        // the binder.
+        // Literals in a character set other than the text's are converted by the binder.
         let converts = self.cx.settings.collation.charset() != Charset::Utf8mb4;
         if converts || text.len() > LONGEST || self.table_locks.is_some() {
             return None;
@@ -154,7 +152,7 @@ impl SqlSession {
         let mode = lex_mode(self.cx.settings.mode);
         let mut cache = std::mem::take(&mut self.plans);
         let digest = cache.digest.compute(text, 0, mode);
-        // A second statement where none is allowed is an error of syntax.
+        // A second statement where only one is allowed is a syntax error.
         let result = digest
             .filter(|normalized| multi || normalized.rest.is_none())
             .and_then(|normalized| {
@@ -191,7 +189,7 @@ impl SqlSession {
             return Some(Err(error));
         }
         if self.cx.server.db.catalog_version() != version {
-            // Definitions changed between look-up and lock.
+            // Definitions changed between lookup and lock.
             return None;
         }
         let outcome = self.run_plan(&plan, values, sink);
@@ -201,7 +199,7 @@ impl SqlSession {
         }))
     }
 
-    /// Makes the plan of a normalised text.
+    /// Plans a normalized text.
     fn plan_for(
         &self,
         cache: &mut PlanCache,
@@ -233,8 +231,7 @@ impl SqlSession {
         let planned = match self.plan(&parsed.statement, text, &types, &catalog) {
             Ok(plan) => plan.map(Arc::new),
             Err(_) if interrupt::check().is_err() => return None,
-            // With its literals in their places it may be no error: `GROUP BY
-            // a + 1` groups `SELECT a + 1`.
+            // With its literals in place it may be valid: `GROUP BY a + 1` groups `SELECT a + 1`.
             Err(_) => {
                 cache.keep(normalized.key, conditions, None, &self.cx.env.memory);
                 return None;
@@ -255,8 +252,8 @@ impl SqlSession {
     }
 }
 
-/// The types of the parameters: those of the literals, but for the length of
-/// text, on which no result type depends outside select lists.
+/// The types of the parameters: those of the literals, except for the length of texts, on which no
+/// result type depends outside of select lists.
 fn types_of(literals: &[LiteralToken], text: &[u8], collation: Collation) -> Vec<ColumnType> {
     let of = |token: &LiteralToken| match token.kind {
         LiteralKind::Int | LiteralKind::Limit => ColumnType::bigint(),
@@ -283,7 +280,7 @@ fn token_text<'t>(token: &LiteralToken, text: &'t [u8]) -> &'t [u8] {
     text.get(range).unwrap_or_default()
 }
 
-/// The values of the literals, in the arena.
+/// Converts the literals to values in the arena.
 fn parameters<'a>(
     literals: &[LiteralToken],
     arena: &'a Bump,
@@ -297,7 +294,7 @@ fn parameters<'a>(
     Some(values.into_bump_slice())
 }
 
-/// Whole numbers, and strings without escapes.
+/// Fast path for integers and strings without escapes.
 fn quick<'a>(token: &LiteralToken, text: &'a [u8]) -> Option<ValueRef<'a>> {
     let written = token_text(token, text);
     match token.kind {
@@ -330,7 +327,7 @@ fn slow<'a>(
     if let Literal::String(bytes) | Literal::Hex(bytes) = read {
         return Some(ValueRef::Bytes(bytes));
     }
-    // Numbers only: their values borrow nothing.
+    // Only numbers reach this, so the value borrows nothing.
     let bound = literal::literal(&read, Collation::BINARY, SqlMode::EMPTY).ok()?;
     match bound.as_const()?.as_ref() {
         ValueRef::Int(v) => Some(ValueRef::Int(v)),

@@ -1,9 +1,8 @@
-//! Prepared statements: of the protocol, and PREPARE, EXECUTE, DEALLOCATE.
+//! Prepared statements: of the protocol, and PREPARE, EXECUTE and DEALLOCATE.
 //!
-//! The text is kept; the plan is made at the first execution, when the types
-//! of the parameters are known, and again whenever something that it depends
-//! on is another: those types, the definitions, the SQL mode, the default
-//! database, the collation of the connection.
+//! The text is kept. The plan is made at the first execution, when the types of the parameters are
+//! known, and made again when something that it depends on changes: those types, the definitions,
+//! the SQL mode, the default database, or the connection's collation.
 
 use super::plan_cache::Conditions;
 use super::{Outcome, SqlSession, lex_mode};
@@ -31,21 +30,20 @@ pub struct Param<'a> {
     pub ty: ColumnType,
 }
 
-/// Description of a prepared statement for the client.
+/// Metadata of a prepared statement for the client.
 #[derive(Clone, Debug)]
 pub struct PreparedInfo {
-    /// Number in the session.
+    /// Statement id within the session.
     pub id: u32,
     /// Number of parameters.
     pub params: usize,
-    /// The columns of its result; none where they are known only from the
-    /// execution (SHOW and the like).
+    /// The columns of its result; empty if they are known only at execution (SHOW and the like).
     pub columns: Vec<ResultColumn>,
-    /// Conditions met.
+    /// Number of conditions.
     pub warnings: u16,
 }
 
-/// What a plan depends on beside the text.
+/// Everything that a plan depends on, besides the text.
 #[derive(Clone, Debug)]
 struct PlanKey {
     types: Vec<ColumnType>,
@@ -60,7 +58,7 @@ impl PlanKey {
         }
     }
 
-    /// Whether a plan made under this key serves now.
+    /// Whether a plan made under this key is still valid.
     fn fits(&self, cx: &StatementContext, version: u64, types: &[ColumnType]) -> bool {
         self.conditions.hold(cx, version) && self.types == types
     }
@@ -75,22 +73,22 @@ pub struct Prepared {
     _charge: Option<MemoryCharge>,
 }
 
-/// Bytes that a prepared statement takes beside what grows with its text.
+/// Fixed memory of a prepared statement.
 const STATEMENT_BYTES: usize = 2048;
 
-/// Bytes of a plan and its text, for a byte of the text (an estimate).
+/// Estimated memory of a plan and its text, for each byte of the text.
 const BYTES_PER_BYTE: usize = 10;
 
-/// Estimated bytes of a statement's text and plan.
+/// Estimated memory of a statement's text and plan.
 pub(super) fn size_of_plan(text: &[u8]) -> usize {
     STATEMENT_BYTES + text.len().saturating_mul(BYTES_PER_BYTE)
 }
 
-/// One of the prepared statements that the server allows.
+/// One of the prepared statements that the server allows; released when it is dropped.
 struct StatementSlot(Arc<AtomicU64>);
 
 impl StatementSlot {
-    /// Takes a slot, unless `most` are taken.
+    /// Takes a slot unless `most` are in use.
     fn take(count: &Arc<AtomicU64>, most: u64) -> Result<StatementSlot> {
         let counted = StatementSlot(count.clone());
         if count.fetch_add(1, Ordering::Relaxed) < most {
@@ -113,7 +111,7 @@ impl SqlSession {
     /// COM_STMT_PREPARE.
     ///
     /// # Errors
-    /// Errors of parsing and binding; 1461 when there are too many.
+    /// Errors of parsing and binding; 1461 if there are too many statements.
     pub fn prepare(&mut self, text: &[u8]) -> Result<PreparedInfo> {
         let _scope = Scope::enter(&self.cx.env.cancel);
         let text = self.decode(text).into_owned();
@@ -179,7 +177,7 @@ impl SqlSession {
         Ok((prepared, columns))
     }
 
-    /// Parses a text that must hold one statement.
+    /// Parses a text that must have exactly one statement.
     fn parse_whole<'a>(&self, arena: &'a Bump, text: &'a [u8]) -> Result<Parsed<'a>> {
         let options = ParseOptions {
             mode: lex_mode(self.cx.settings.mode),
@@ -195,8 +193,8 @@ impl SqlSession {
     /// COM_STMT_EXECUTE.
     ///
     /// # Errors
-    /// 1243 when there is no such statement, 1210 when the number of
-    /// parameters is another; the statement's.
+    /// 1243 if there is no such statement, 1210 if the number of parameters differs; errors of the
+    /// statement.
     pub fn execute(
         &mut self,
         id: u32,
@@ -277,10 +275,10 @@ impl SqlSession {
         self.statements.remove(&id);
     }
 
-    /// COM_STMT_RESET: there is nothing kept between executions but the plan.
+    /// COM_STMT_RESET: a no-op, because only the plan is kept between executions.
     ///
     /// # Errors
-    /// 1243 when there is no such statement.
+    /// 1243 if there is no such statement.
     pub fn reset_statement(&mut self, id: u32) -> Result<()> {
         if self.statements.contains_key(&id) {
             Ok(())
@@ -362,8 +360,7 @@ impl SqlSession {
     }
 }
 
-/// An error number of our own that never leaves this module: the statement is
-/// none that has a plan.
+/// Internal error code that never leaves this module: the statement has no plan.
 const NOT_A_PLAN: u16 = 0;
 
 fn not_a_plan() -> SqlError {
@@ -376,7 +373,7 @@ fn unknown_statement(name: &str, command: &str) -> SqlError {
 }
 
 impl SqlSession {
-    /// Plans are made again at the next execution.
+    /// Discards the plans; the next execution plans again.
     pub(super) fn forget_prepared_plans(&mut self) {
         let all = self.statements.values_mut().chain(self.named.values_mut());
         all.for_each(|prepared| prepared.plan = None);

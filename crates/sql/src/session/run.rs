@@ -1,22 +1,19 @@
-//! Running plans under the rules of transactions.
+//! Execution of plans under the transaction rules.
 //!
-//! 1. REPEATABLE READ and SERIALIZABLE: the first statement of a transaction
-//!    that reads something it does not lock pins the snapshot before it runs.
-//!    A statement that locks or changes runs at *now* while nothing is
-//!    pinned; it is run again at a newer view when it meets a row newer than
-//!    its own, at most [`RESTARTS`] times, and pins its view afterwards when
-//!    it scanned a range (transactions.md, rules 1 and 2). With a view pinned
-//!    it is run again only if the view can be moved forward, because what the
-//!    transaction has read so far is the same there (rule 3). A statement that
-//!    has slept or taken a lock by name is not run again.
-//! 2. READ COMMITTED takes a new view for each statement and goes on with
-//!    newer rows.
-//! 3. In a transaction of REPEATABLE READ the ranges that are scanned for rows
-//!    to lock or to change are validated when it commits, which takes the place
-//!    of gap locks (rule 5). A statement of its own has no second statement
-//!    that could act on what it found, and InnoDB's behaviour without
-//!    `innodb_snapshot_isolation` goes on with newer rows: neither validates.
-//! 4. Outside a transaction each statement is one, committed at its end.
+//! 1. REPEATABLE READ and SERIALIZABLE: the first statement of a transaction that reads something
+//!    without locking it pins the snapshot before it runs. While none is pinned, a statement that
+//!    locks or changes rows runs at the newest snapshot. When it meets a row newer than its
+//!    snapshot it is restarted with a newer one, at most [`RESTARTS`] times, and afterwards pins
+//!    its snapshot if it scanned a range (transactions.md, rules 1 and 2). With a pinned snapshot
+//!    it is restarted only if the snapshot can be refreshed: what the transaction has read so far
+//!    must be the same in the newer one (rule 3). A statement that has slept or taken a named lock
+//!    is not restarted.
+//! 2. READ COMMITTED takes a new snapshot for each statement, and goes on with newer rows.
+//! 3. In a REPEATABLE READ transaction, ranges scanned for rows to lock or change are validated at
+//!    commit; this replaces gap locks (rule 5). There is no validation for an autocommit statement,
+//!    because no second statement can act on what it found, nor without
+//!    `innodb_snapshot_isolation`, where InnoDB goes on with newer rows.
+//! 4. Outside of a transaction each statement is a transaction of its own, committed at its end.
 
 use super::transaction::OpenTxn;
 use super::{Outcome, SqlSession};
@@ -42,14 +39,13 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Restarts of a statement at a newer snapshot before it fails
-/// (transactions.md, rule 2).
+/// Maximum number of restarts of a statement with newer snapshots (transactions.md, rule 2).
 const RESTARTS: usize = 16;
 
-/// Plans of one statement, remade because definitions changed meanwhile.
+/// Maximum number of times that a statement is planned again because definitions changed.
 const REPLANS: usize = 100;
 
-/// Parameters of all runs of a statement.
+/// Parameters of all executions of a statement.
 struct RunCx {
     mark: StatementMark,
     conflicts: ConflictPolicy,
@@ -57,7 +53,7 @@ struct RunCx {
 }
 
 impl SqlSession {
-    /// Plans a statement that reads or changes rows; `None` for others.
+    /// Plans a statement that reads or changes rows; `None` for other statements.
     pub(crate) fn plan(
         &self,
         statement: &Statement<'_>,
@@ -92,12 +88,12 @@ impl SqlSession {
         {
             query.limit_to(crate::bind::literal::integer(limit));
         }
-        // A search that was left early planned nothing that may be kept.
+        // If planning was interrupted, its result must not be used.
         interrupt::outcome()?;
         Ok(plan)
     }
 
-    /// `sql_safe_updates`.
+    /// Enforces `sql_safe_updates`.
     fn check_safe(&self, narrowed: bool) -> Result<()> {
         if self.cx.settings.safe_updates && !narrowed {
             let text = "You are using safe update mode and you tried to update a table without a \
@@ -107,8 +103,8 @@ impl SqlSession {
         Ok(())
     }
 
-    /// Publishes the tables of a plan and makes sure that their definitions
-    /// are still those that it was made from; makes it again when not.
+    /// Publishes the tables of a plan to the metadata locks, and plans again if their definitions
+    /// have changed.
     pub(crate) fn secure(
         &mut self,
         mut make: impl FnMut(&SqlSession, &Catalog) -> Result<Arc<Planned>>,
@@ -125,7 +121,7 @@ impl SqlSession {
         Err(SqlError::from(porpoise_rows::Error::DefinitionChanged))
     }
 
-    /// When a wait for metadata locks ends.
+    /// Deadline for metadata locks.
     pub(crate) fn definition_deadline(&self) -> Instant {
         let now = self.cx.server.db.clock().now();
         let day = std::time::Duration::from_secs(86_400);
@@ -133,7 +129,7 @@ impl SqlSession {
             .unwrap_or_else(|| now + day)
     }
 
-    /// Publishes the tables of a plan as used.
+    /// Publishes the tables of a plan as in use.
     pub(crate) fn publish(&self, plan: &Planned, deadline: Instant) -> Result<()> {
         if plan.used.is_empty() {
             return Ok(());
@@ -144,7 +140,7 @@ impl SqlSession {
         shared.map_err(|e| SqlError::from(porpoise_rows::ddl::metadata_lock_error(e)))
     }
 
-    /// Runs a plan whose tables are published.
+    /// Executes a plan whose tables are published.
     pub(crate) fn run_plan(
         &mut self,
         planned: &Planned,
@@ -182,13 +178,13 @@ impl SqlSession {
                 self.succeed(plan, done, open, keep)
             }
             Err(mut error) => {
-                // It may reveal a row that is not durable yet.
+                // The message may reveal a row that is not durable yet.
                 error.position = error.position.max(open.txn.get_mut().seen());
                 if keep && !error.rolled_back {
                     open.txn.get_mut().rollback_to(mark);
                 }
                 if keep {
-                    // An error that ends the transaction is settled later.
+                    // An error that ends the transaction is handled by `settle_error`.
                     self.open = Some(open);
                 } else {
                     open.txn.into_inner().rollback();
@@ -198,9 +194,9 @@ impl SqlSession {
         }
     }
 
-    /// A snapshot shows what is durable. A client that sends statements ahead
-    /// of their replies sees its own commits all the same: the next statement
-    /// that reads from a snapshot waits for them.
+    /// Waits for the session's own commits. A snapshot shows only what is durable, but a client
+    /// that sends statements before it has read the replies must still see its own commits in the
+    /// next statement that reads from a snapshot.
     pub(crate) fn await_own_commits(&self) -> Result<()> {
         let engine = self.cx.server.db.engine();
         if self.revealed > engine.durable_position() {
@@ -209,8 +205,8 @@ impl SqlSession {
         Ok(())
     }
 
-    /// A transaction for a statement that touches no table; SET TRANSACTION
-    /// is not used up.
+    /// A transaction for a statement that uses no table. It does not consume the characteristics of
+    /// SET TRANSACTION.
     fn scratch_txn(&mut self) -> Result<OpenTxn> {
         let next = self.next;
         let open = self.begin_txn();
@@ -289,17 +285,17 @@ impl SqlSession {
         Err(SqlError::from(porpoise_rows::Error::SnapshotConflict))
     }
 
-    /// Takes a run of a statement back and moves the view to now; false when a
-    /// pinned one cannot be moved.
+    /// Rolls an execution of the statement back and moves the snapshot forward. Returns false if a
+    /// pinned snapshot cannot be moved.
     fn take_back(&mut self, open: &mut OpenTxn, mark: StatementMark) -> Result<bool> {
         Counters::add(&self.cx.server.counters.restarts);
         let txn = open.txn.get_mut();
         txn.rollback_to(mark);
-        // A view shows what is durable: at once it would lack the row again.
+        // A snapshot shows only what is durable: taken at once, it would still lack the row.
         let (engine, seen) = (self.cx.server.db.engine(), txn.seen());
         blocking(|| engine.wait_durable(seen))?;
         if txn.pinned() {
-            // Definitions are still held against the older snapshot.
+            // Metadata is still checked against the older snapshot.
             if !txn.advance()? {
                 return Ok(false);
             }
@@ -313,15 +309,15 @@ impl SqlSession {
         Ok(true)
     }
 
-    /// Whether the engine can hold ranges against commits of others.
+    /// Whether the engine can validate ranges at commit.
     fn validates_ranges(&self) -> bool {
         let engine = self.cx.server.db.engine();
         engine.capabilities().range_validation
     }
 
-    /// Context of expressions of definitions.
+    /// Evaluation context of table expressions.
     pub(crate) fn row_cx(&self) -> RowContext {
-        // The definitions' RAND() is a sequence beside the session's own.
+        // RAND() in table expressions has its own sequence.
         let seed = self.cx.env.random.get();
         let next = seed.wrapping_mul(6_364_136_223_846_793_005);
         self.cx.env.random.set(next.wrapping_add(1));
@@ -336,7 +332,7 @@ impl SqlSession {
         }
     }
 
-    /// `max_execution_time`, which is for SELECT only.
+    /// Arms `max_execution_time`, which applies only to SELECT.
     fn arm_deadline(&self, plan: &Plan) -> Result<Option<ArmedDeadline>> {
         match plan {
             Plan::Select(_) => self.armed(),
@@ -344,7 +340,7 @@ impl SqlSession {
         }
     }
 
-    /// The same for the time in which a SELECT is planned.
+    /// As [`Self::arm_deadline`], for the planning of a SELECT.
     pub(super) fn arm_planning(&self, statement: &Statement<'_>) -> Result<Option<ArmedDeadline>> {
         match statement {
             Statement::Query(_) => self.armed(),
@@ -403,7 +399,7 @@ impl SqlSession {
     }
 }
 
-/// 1792 and 1412.
+/// Errors 1792 (read-only transaction) and 1412 (definition changed).
 fn check_open(plan: &Plan, tables: &[(Arc<Table>, bool)], open: &OpenTxn) -> Result<()> {
     if open.read_only && plan.writes() {
         let text = "Cannot execute statement in a READ ONLY transaction.";

@@ -1,7 +1,7 @@
-//! SET in all its forms.
+//! All forms of SET.
 //!
-//! All values of a statement are worked out and checked before the first is
-//! assigned, so that it sets all or none.
+//! All values of a statement are computed and checked before the first assignment, so that it sets
+//! all variables or none.
 
 use super::{Outcome, SqlSession};
 use crate::bind::expr::charset_named;
@@ -12,11 +12,10 @@ use crate::vars::{self, Scope, VarValue, Variable, check};
 use porpoise_types::{Charset, Collation, ColumnType, Value, ValueRef};
 use std::sync::Arc;
 
-/// Capability bit of the handshake: the client can do without definitions of
-/// columns.
+/// Capability bit of the handshake: column definitions are optional for the client.
 const OPTIONAL_METADATA: u64 = 1 << 25;
 
-/// An assignment with a checked value.
+/// An assignment whose value has been checked.
 enum Change {
     User(Arc<str>, Value, ColumnType),
     System(usize, &'static Variable, bool, VarValue),
@@ -25,7 +24,7 @@ enum Change {
 }
 
 impl SqlSession {
-    /// SET.
+    /// Executes SET.
     pub(crate) fn set(
         &mut self,
         items: &[SetItem<'_>],
@@ -76,7 +75,7 @@ impl SqlSession {
                     None => name.name.to_owned(),
                 };
                 let (at, variable) = vars::entry(&full)?;
-                // Before a reply reveals the variable or its value.
+                // Must precede a reply that reveals the variable or its value.
                 if !matches!(scope, VarScope::Default | VarScope::Session) {
                     let shown = "SUPER or SYSTEM_VARIABLES_ADMIN";
                     self.cx
@@ -90,7 +89,7 @@ impl SqlSession {
         }
     }
 
-    /// Checks that need the session or the engine.
+    /// Checks that depend on the session or the engine.
     fn check_meaning(&self, variable: &Variable, global: bool, value: &VarValue) -> Result<()> {
         match (variable.name, value) {
             ("transaction_isolation", VarValue::Text(level)) => {
@@ -173,14 +172,14 @@ impl SqlSession {
         self.apply_settings()
     }
 
-    /// Sets a session variable to text that is known to be good.
+    /// Sets a session variable to a value that needs no check.
     pub(crate) fn set_quietly(&mut self, name: &str, text: &str) {
         if let Some(at) = vars::find(name) {
             self.cx.values.set(at, VarValue::Text(Arc::from(text)));
         }
     }
 
-    /// Sets a variable to a word.
+    /// Sets a variable to the text of a value.
     pub(crate) fn assign(&mut self, name: &str, global: bool, word: &str) -> Result<()> {
         let (at, variable) = vars::entry(name)?;
         let value = check::from_text(variable, word)?;
@@ -223,7 +222,7 @@ impl SqlSession {
                 }
                 drop(globals);
                 if variable.name == "mandatory_roles" {
-                    // Sessions compute their rights again.
+                    // Makes sessions compute their rights again.
                     self.cx.server.access.reload()?;
                 }
             }
@@ -252,7 +251,7 @@ impl SqlSession {
         }
     }
 
-    /// Variables that are kept elsewhere too.
+    /// Applies variables that are stored elsewhere, too.
     fn side_effect(&mut self, name: &str, value: &VarValue) {
         match (name, value) {
             ("last_insert_id", VarValue::Int(id)) => {
@@ -275,7 +274,7 @@ impl SqlSession {
     }
 }
 
-/// Character set and collation of one purpose change together.
+/// The variable that changes together with this one: a character set and its collation.
 fn partner(name: &str, value: &VarValue) -> Option<(usize, VarValue)> {
     let VarValue::Text(text) = value else {
         return None;
@@ -291,7 +290,7 @@ fn partner(name: &str, value: &VarValue) -> Option<(usize, VarValue)> {
     Some((at, VarValue::Text(Arc::from(charset.name()))))
 }
 
-/// Whether the server's value is set (true) or the session's.
+/// Whether the assignment sets the global value (true) or the session's.
 fn settable(variable: &Variable, scope: VarScope) -> Result<bool> {
     let name = variable.name;
     match (scope, variable.scope) {

@@ -1,5 +1,5 @@
-//! State of a session between statements, at login and after COM_RESET_CONNECTION: default
-//! database, settings, environment of expressions.
+//! Session state at login, between statements and after COM_RESET_CONNECTION: default database,
+//! settings, environment of expressions.
 
 use super::track::Tracker;
 use super::transaction::TxnCharacteristics;
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 impl SqlSession {
-    /// Collation and default database of the handshake.
+    /// Applies collation and default database of the handshake.
     pub(super) fn apply_handshake(&mut self) -> Result<()> {
         let collation = Collation::from_id(self.cx.client.collation);
         let collation = collation.filter(|c| c.charset() != Charset::Binary);
@@ -30,10 +30,10 @@ impl SqlSession {
         }
     }
 
-    /// Makes `name` the default database.
+    /// Sets the default database.
     ///
     /// # Errors
-    /// 1049 when there is none.
+    /// 1049 if it does not exist.
     pub fn use_db(&mut self, name: &str) -> Result<()> {
         let catalog = self.cx.server.db.catalog();
         let collation = match catalog.database(name) {
@@ -52,10 +52,10 @@ impl SqlSession {
         Ok(())
     }
 
-    /// COM_RESET_CONNECTION: everything but the account as after connecting.
+    /// COM_RESET_CONNECTION: resets everything but the account to the state after connecting.
     ///
     /// # Errors
-    /// None of its own; see `SqlServer::connect`.
+    /// As `SqlServer::connect`.
     pub fn reset(&mut self) -> Result<()> {
         self.roll_back();
         self.end_temporary();
@@ -88,13 +88,13 @@ impl SqlSession {
         if let Some(collation) = collation.filter(|c| c.charset() != Charset::Binary) {
             self.set_names(collation)?;
         }
-        // It may be gone by now.
+        // The database may have been dropped; then there is no default database.
         let _ = database.map(|name| self.use_db(&name));
         self.tracker = Tracker::new(self.cx.client.capabilities);
         Ok(())
     }
 
-    /// The limits of memory that the settings say.
+    /// Applies the memory limits of the settings.
     pub(super) fn limit_memory(&self) {
         let (statement, connection) = (
             self.cx.settings.statement_memory,
@@ -103,7 +103,8 @@ impl SqlSession {
         self.cx.env.memory.set_limits(statement, connection);
     }
 
-    /// Values of user variables and the like, for the statement.
+    /// Computes the settings from the variables, and applies them to the environment and the open
+    /// transaction.
     pub(crate) fn apply_settings(&mut self) -> Result<()> {
         self.cx.settings = Settings::new(&self.cx.values)?;
         let s = &self.cx.settings;
@@ -127,7 +128,7 @@ impl SqlSession {
     }
 }
 
-/// The environment of expressions at the beginning of a session.
+/// The environment of expressions at the start of a session.
 pub(super) fn fresh_env(
     client: &ClientInfo,
     settings: &Settings,

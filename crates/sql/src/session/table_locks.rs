@@ -6,18 +6,18 @@ use crate::parse::ast::{LockTable, TableLock};
 use porpoise_rows::catalog::{Table, TableId};
 use porpoise_rows::metadata_lock::MetadataBarrier;
 
-/// LOCK TABLES: the tables, whether they may be written, and the barrier
-/// that keeps others away.
+/// State of LOCK TABLES: the tables, whether they may be written, and the barrier that excludes
+/// other sessions.
 pub struct TableLocks {
     tables: Vec<(TableId, bool)>,
     _barrier: MetadataBarrier,
 }
 
 impl TableLocks {
-    /// Whether a statement may use a table.
+    /// Checks whether a statement may use a table.
     ///
     /// # Errors
-    /// 1100 and 1099: only locked tables can be used, and as they are locked.
+    /// 1100 for a table that is not locked, 1099 for a write to one that is locked for READ.
     pub fn check(&self, table: &Table, writes: bool) -> Result<()> {
         let found = self.tables.iter().find(|(t, _)| *t == table.id);
         let text = match found {
@@ -34,9 +34,9 @@ impl TableLocks {
 }
 
 impl SqlSession {
-    /// LOCK TABLES: a barrier keeps all other sessions away from the tables
-    /// and from those that their foreign keys reach. READ is granted as the
-    /// stronger WRITE, but does not allow writing.
+    /// LOCK TABLES: a barrier excludes all other sessions from the tables and from tables reached
+    /// through their foreign keys. READ takes the same exclusive barrier as WRITE, but does not
+    /// allow writing.
     pub(super) fn lock_tables(&mut self, tables: &[LockTable<'_>]) -> Result<Outcome> {
         self.unlock_tables()?;
         let position = self.commit()?;
@@ -68,7 +68,7 @@ impl SqlSession {
         })
     }
 
-    /// UNLOCK TABLES; commits when there were locks.
+    /// UNLOCK TABLES; commits if tables were locked.
     pub(super) fn unlock_tables(&mut self) -> Result<Outcome> {
         let mut outcome = Outcome::default();
         if self.table_locks.is_some() {

@@ -1,15 +1,15 @@
 //! Temporary tables: tables of one session.
 //!
-//! A session that has some plans its statements on a catalog of its own: the
-//! common one, with its temporary tables in the places of tables and views of
-//! the same names. No other session, and no information_schema, sees them.
+//! A session with temporary tables plans its statements on its own catalog: the shared one, in
+//! which the temporary tables replace tables and views of the same names. Neither other sessions
+//! nor information_schema see them.
 //!
 //! Invariants:
-//! 1. The overlay has the version of the catalog it was made from; plans made
-//!    before a temporary table came or went are forgotten.
-//! 2. Creating and dropping commits nothing; ALTER TABLE, CREATE and DROP INDEX do (manual,
-//!    "Statements That Cause an Implicit Commit"). What a transaction may still use
-//!    is dropped when no transaction is open any more.
+//! 1. The overlay has the version of the catalog from which it was built; plans made before a
+//!    temporary table was created or dropped are discarded.
+//! 2. CREATE and DROP do not commit; ALTER TABLE, CREATE INDEX and DROP INDEX do (manual,
+//!    "Statements That Cause an Implicit Commit"). A table that a transaction may still use is
+//!    dropped when no transaction is open.
 
 use super::plan_cache::PlanCache;
 use super::{Outcome, SqlSession};
@@ -22,8 +22,7 @@ use porpoise_types::CastCx;
 use std::sync::Arc;
 
 impl SqlSession {
-    /// Statements about temporary tables, which commit nothing; `None` for
-    /// others.
+    /// Executes statements on temporary tables, without a commit; `None` for other statements.
     pub(super) fn define_temporary(
         &mut self,
         statement: &Statement<'_>,
@@ -59,7 +58,7 @@ impl SqlSession {
         }
     }
 
-    /// CREATE TEMPORARY TABLE; false where it was there (IF NOT EXISTS).
+    /// CREATE TEMPORARY TABLE. Returns false if the table exists (IF NOT EXISTS).
     pub(super) fn make_temporary(&mut self, spec: &TableSpec) -> Result<bool> {
         self.sweep_temporary();
         if self
@@ -85,7 +84,8 @@ impl SqlSession {
         Ok(true)
     }
 
-    /// ALTER TABLE of a temporary table; how many rows were copied. Nothing may be open.
+    /// ALTER TABLE of a temporary table. Returns the number of rows copied. No transaction may be
+    /// open.
     pub(super) fn alter_temporary(
         &mut self,
         table: &Arc<Table>,
@@ -110,7 +110,7 @@ impl SqlSession {
         Ok(rows)
     }
 
-    /// Takes the temporary table of that name away; false without one.
+    /// Removes the temporary table of this name. Returns false if there is none.
     pub(super) fn unmake_temporary(&mut self, database: &str, name: &str) -> bool {
         let key = (database.to_owned(), name.to_owned());
         let Some(table) = self.cx.temporary.tables.remove(&key) else {
@@ -123,7 +123,7 @@ impl SqlSession {
         true
     }
 
-    /// TRUNCATE of a temporary table; false where there is none.
+    /// TRUNCATE of a temporary table. Returns false if there is none.
     pub(super) fn truncate_temporary(&mut self, database: &str, name: &str) -> Result<bool> {
         let Some(table) = self.cx.temporary.table(database, name).cloned() else {
             return Ok(false);
@@ -137,8 +137,8 @@ impl SqlSession {
         Ok(true)
     }
 
-    /// DROP TABLE where all names are temporary tables, or must be; `None`
-    /// where others are meant, too.
+    /// DROP TABLE if all names are temporary tables, or must be; `None` if the statement also names
+    /// permanent tables.
     pub(super) fn drop_temporary(&mut self, drop: &DropTables<'_>) -> Result<Option<Outcome>> {
         let names = drop.names.iter().map(|n| self.cx.qualified(n));
         let names: Vec<(String, String)> = names.collect::<Result<_>>()?;
@@ -166,7 +166,7 @@ impl SqlSession {
         Ok(Some(Outcome::default()))
     }
 
-    /// Drops all of them: the session ends, or is reset.
+    /// Drops all temporary tables when the session ends or is reset.
     pub(super) fn end_temporary(&mut self) {
         let tables = std::mem::take(&mut self.cx.temporary.tables);
         self.cx.temporary.doomed.extend(tables.into_values());

@@ -1,14 +1,14 @@
 //! Session state tracking (manual, "Server Tracking of Client Session State"): variables, default
 //! database, whether anything changed at all, and the transaction.
 //!
-//! A change is recorded when it happens and reported with the next OK packet, of any statement: a
-//! statement that fails after it has changed something leaves the report to the one behind it.
+//! A change is recorded when it happens and reported with the next OK packet of any statement: if a
+//! statement fails after a change, the next successful one reports it.
 //!
 //! Invariants:
-//! 1. Nothing is recorded for a client without the capability, nor where the variable that
-//!    enables it is off.
-//! 2. At most one entry for each variable: memory is bounded by the registry.
-//! 3. A transaction is reported when its letters differ from those reported last.
+//! 1. Nothing is recorded for a client without the capability, or while the variable that enables
+//!    it is off.
+//! 2. There is at most one entry for each variable, so the registry bounds the memory.
+//! 3. The transaction state is reported when it differs from the one reported last.
 
 use super::SqlSession;
 use super::transaction::{ExplicitStart, OpenTxn};
@@ -16,25 +16,25 @@ use crate::vars::settings::{IsolationLevel, TransactionInfo};
 use crate::vars::{self, VARIABLES, VarValue};
 use porpoise_types::{Level, Warning};
 
-/// Capability bit of the handshake: OK packets may report changes.
+/// Capability bit of the handshake: OK packets may report session state changes.
 const CLIENT_SESSION_TRACK: u64 = 1 << 23;
 
 /// A change that the client tracks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionChange {
-    /// A system variable took this value.
+    /// New value of a system variable.
     Variable(&'static str, String),
-    /// The default database is this one; empty: none.
+    /// New default database; empty for none.
     Schema(String),
-    /// Something that a new connection would not have.
+    /// State that a new connection would not have.
     State,
-    /// The letters of the transaction's state.
+    /// New transaction state, one letter for each property.
     Transaction([u8; 8]),
-    /// Statements that begin such a transaction; empty without one.
+    /// Statements that begin such a transaction; empty if none is open.
     Characteristics(String),
 }
 
-/// No transaction.
+/// The state outside of a transaction.
 const NO_TRANSACTION: [u8; 8] = *b"________";
 
 /// Changes to report with the next OK packet.
@@ -48,19 +48,19 @@ pub(crate) struct Tracker {
     reported_text: String,
 }
 
-/// Activity of a transaction so far.
+/// What a transaction has done so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TxnActivity {
-    /// Tables were read.
+    /// Whether tables were read.
     pub(crate) read: bool,
-    /// Tables were written to.
+    /// Whether tables were written.
     pub(crate) written: bool,
-    /// Rows were sent.
+    /// Whether rows were sent.
     pub(crate) sent: bool,
 }
 
 impl Tracker {
-    /// For a client with these capabilities.
+    /// Creates the tracker for a client with these capabilities.
     pub(crate) fn new(capabilities: u64) -> Tracker {
         Tracker {
             on: capabilities & CLIENT_SESSION_TRACK != 0,
@@ -72,7 +72,7 @@ impl Tracker {
         }
     }
 
-    /// A session variable was set.
+    /// Records that a session variable was set.
     pub(crate) fn variable(&mut self, at: usize) {
         if self.on {
             self.state = true;
@@ -82,13 +82,13 @@ impl Tracker {
         }
     }
 
-    /// The default database was chosen.
+    /// Records that a default database was chosen.
     pub(crate) fn schema(&mut self) {
         self.schema = self.on;
         self.state |= self.on;
     }
 
-    /// A user variable, a prepared statement, a temporary table.
+    /// Records a change to a user variable, prepared statement or temporary table.
     pub(crate) fn state(&mut self) {
         self.state |= self.on;
     }
@@ -137,7 +137,7 @@ impl SqlSession {
         }
     }
 
-    /// Whether `session_track_system_variables` has this name.
+    /// Whether `session_track_system_variables` contains this name.
     fn tracks(&self, name: &str) -> bool {
         let list = self.cx.values.text("session_track_system_variables");
         let mut names = list.split(',').map(str::trim);
@@ -167,7 +167,7 @@ impl SqlSession {
         letters
     }
 
-    /// The statements that begin a transaction like the open one, or like the next one.
+    /// The statements that begin a transaction with the characteristics of the open or next one.
     fn characteristics(&self) -> String {
         let (isolation, read_only, started) = match &self.open {
             Some(OpenTxn {
@@ -205,7 +205,7 @@ impl SqlSession {
         text
     }
 
-    /// Warns of names in `session_track_system_variables` that are no variables.
+    /// Warns about names in `session_track_system_variables` that are not variables.
     pub(super) fn warn_of_untracked(&self, list: &str) {
         let names = list.split(',').map(str::trim);
         for name in names.filter(|n| !n.is_empty() && *n != "*" && vars::find(n).is_none()) {

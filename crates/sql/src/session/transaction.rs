@@ -1,4 +1,4 @@
-//! Transactions of a session: begin, commit, savepoints, isolation.
+//! Transactions of a session: begin, commit, savepoints, isolation levels.
 
 use super::track::TxnActivity;
 use super::{Outcome, SqlSession};
@@ -12,22 +12,22 @@ use porpoise_kv::{CommitPosition, Isolation, StatementMark};
 use porpoise_rows::{BeginOptions, Txn};
 use std::cell::RefCell;
 
-/// A transaction that outlives the statement that began it.
+/// A transaction that stays open after the statement that began it.
 pub struct OpenTxn {
-    /// On rows.
+    /// The transaction on rows.
     pub txn: RefCell<Txn>,
     /// Its isolation.
     pub isolation: IsolationLevel,
-    /// Changes are refused (1792).
+    /// Whether changes are rejected (1792).
     pub read_only: bool,
-    /// The catalog's version when the snapshot was taken.
+    /// Version of the catalog when the snapshot was taken.
     pub snapshot_version: u64,
     savepoints: Vec<(String, StatementMark)>,
-    /// Set when START TRANSACTION or BEGIN began it; `None` when any other statement did.
+    /// Set if START TRANSACTION or BEGIN began it; `None` if another statement did.
     pub(super) started: Option<ExplicitStart>,
     /// Characteristics of SET TRANSACTION and START TRANSACTION.
     pub(super) requested: TxnCharacteristics,
-    /// Activity so far.
+    /// What it has done so far.
     pub(super) activity: TxnActivity,
 }
 
@@ -45,7 +45,7 @@ pub struct TxnCharacteristics {
     pub(super) read_only: Option<bool>,
 }
 
-/// The name of a level as `transaction_isolation` has it.
+/// The name of an isolation level, as in `transaction_isolation`.
 fn level_name(level: AstIsolation) -> &'static str {
     match level {
         AstIsolation::ReadUncommitted => "READ-UNCOMMITTED",
@@ -56,7 +56,7 @@ fn level_name(level: AstIsolation) -> &'static str {
 }
 
 impl SqlSession {
-    /// Fails when the engine cannot do `SERIALIZABLE`.
+    /// Error if the engine does not support `SERIALIZABLE`.
     pub(crate) fn check_isolation(&self, level: IsolationLevel) -> Result<()> {
         let engine = self.cx.server.db.engine();
         if level == IsolationLevel::Serializable && !engine.capabilities().serializable {
@@ -70,8 +70,8 @@ impl SqlSession {
         Ok(())
     }
 
-    /// A transaction with the session's settings and those of SET
-    /// TRANSACTION, which are used up.
+    /// Begins a transaction with the session's settings and the characteristics of SET TRANSACTION,
+    /// which are consumed.
     pub(crate) fn begin_txn(&mut self) -> Result<OpenTxn> {
         let next = std::mem::take(&mut self.next);
         let isolation = next.isolation.unwrap_or(self.cx.settings.isolation);
@@ -122,7 +122,7 @@ impl SqlSession {
         })
     }
 
-    /// Commits what is open. Also the implicit commit of definitions.
+    /// Commits the open transaction, also as the implicit commit of data definition.
     pub(crate) fn commit(&mut self) -> Result<CommitPosition> {
         let Some(open) = self.open.take() else {
             self.metadata_locks.release();
@@ -144,7 +144,7 @@ impl SqlSession {
         }
     }
 
-    /// Rolls back what is open.
+    /// Rolls the open transaction back.
     pub(crate) fn roll_back(&mut self) {
         if let Some(open) = self.open.take() {
             Counters::add(&self.cx.server.counters.rollbacks);
@@ -185,7 +185,7 @@ impl SqlSession {
         })
     }
 
-    /// SAVEPOINT: one of the same name goes.
+    /// SAVEPOINT; replaces a savepoint of the same name.
     pub(crate) fn savepoint(&mut self, name: &str) -> Result<Outcome> {
         if self.open.is_none() {
             if self.cx.settings.autocommit {
@@ -202,7 +202,7 @@ impl SqlSession {
         Ok(Outcome::default())
     }
 
-    /// ROLLBACK TO SAVEPOINT: later savepoints go, locks stay.
+    /// ROLLBACK TO SAVEPOINT; removes later savepoints, and keeps locks.
     pub(crate) fn rollback_to(&mut self, name: &str) -> Result<Outcome> {
         let (open, at) = self.find_savepoint(name)?;
         if let Some((_, mark)) = open.savepoints.get(at) {
@@ -212,7 +212,7 @@ impl SqlSession {
         Ok(Outcome::default())
     }
 
-    /// RELEASE SAVEPOINT: it and later ones go.
+    /// RELEASE SAVEPOINT; removes it and later ones.
     pub(crate) fn release_savepoint(&mut self, name: &str) -> Result<Outcome> {
         let (open, at) = self.find_savepoint(name)?;
         open.savepoints.truncate(at);
@@ -264,7 +264,7 @@ impl SqlSession {
         Ok(Outcome::default())
     }
 
-    /// Ends the transaction for an error that ends it.
+    /// Ends the transaction if the error requires it.
     pub(crate) fn settle_error(&mut self, error: SqlError) -> SqlError {
         if error.rolled_back || error.fatal {
             if error.message.contains("(snapshot conflict)") {

@@ -33,7 +33,7 @@ impl SqlSession {
         })
     }
 
-    /// The view as the catalog keeps it.
+    /// The definition of the view for the catalog.
     fn view_of(
         &self,
         create: &CreateView<'_>,
@@ -91,7 +91,7 @@ impl SqlSession {
         })
     }
 
-    /// 1352 for temporary tables, 1142 and 1143 for what the definer may not read.
+    /// Error 1352 for temporary tables, 1142 and 1143 for what the definer may not read.
     fn check_sources(&self, plan: &QueryPlan, reads: &Reads) -> Result<()> {
         let inner = reads.tables.borrow().clone();
         let read = plan.tables().into_iter().map(|(t, _)| t).chain(inner);
@@ -104,7 +104,7 @@ impl SqlSession {
         self.cx.check_named(&reads.uses.take())
     }
 
-    /// DEFINER, the session's own account if it is not given.
+    /// The DEFINER; the session's own account by default.
     fn definer_of(&self, create: &CreateView<'_>) -> Result<String> {
         let Some(account) = &create.definer else {
             return Ok(self.cx.client.account.clone());
@@ -120,7 +120,7 @@ impl SqlSession {
         Ok(definer)
     }
 
-    /// 1351: a view depends on no variable of a session.
+    /// Error 1351: a view must not use variables of a session.
     fn refuse_variables(&self, plan: &QueryPlan) -> Result<()> {
         let mut found = self.cx.volatile.get();
         plan.expressions(&mut |e| {
@@ -140,8 +140,8 @@ impl SqlSession {
         }
     }
 
-    /// 1368 for a CHECK OPTION on a view whose rows cannot be changed; 1462 and 1356 for a view
-    /// that could not be read.
+    /// Error 1368 for CHECK OPTION on a view that is not updatable; 1462 and 1356 for a view that
+    /// could not be read.
     fn check_view(&self, view: &View) -> Result<()> {
         let described = views::describe(&self.cx.server.db.catalog(), view)?;
         if view.check != CheckOption::None && !described.updatable {
@@ -180,7 +180,7 @@ impl SqlSession {
     }
 }
 
-/// 1353 and 1060.
+/// Errors 1353 and 1060: wrong number of column names, or a duplicate.
 fn check_columns(names: &[String], width: usize) -> Result<()> {
     if names.len() != width {
         let text = "In definition of view, derived table or common table expression, SELECT list \

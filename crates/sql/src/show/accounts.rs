@@ -6,7 +6,7 @@ use crate::error::{Result, SqlError};
 use crate::parse::ast::Account as AstAccount;
 use porpoise_access::{Account, AuthId, PasswordPolicy, Require};
 
-/// SHOW GRANTS; 1141 for an account that does not exist, 3530 for a role of USING that is not
+/// SHOW GRANTS. Error 1141 if the account does not exist, 3530 for a USING role that is not
 /// granted.
 pub fn grants(
     cx: &StatementContext,
@@ -40,7 +40,7 @@ pub fn grants(
     Ok(rows)
 }
 
-/// SHOW CREATE USER; 1396 for an account that does not exist.
+/// SHOW CREATE USER. Error 1396 if the account does not exist.
 pub fn create_user(cx: &StatementContext, account: &AstAccount<'_>) -> Result<Rows> {
     let id = cx.auth_id(account);
     let data = cx.server.access.data();
@@ -59,7 +59,7 @@ pub fn create_user(cx: &StatementContext, account: &AstAccount<'_>) -> Result<Ro
     Ok(rows)
 }
 
-/// The statement that creates an account.
+/// The CREATE USER statement for an account.
 fn statement(account: &Account, defaults: &[AuthId]) -> String {
     let attributes = &account.attributes;
     let mut out = format!(
@@ -85,7 +85,7 @@ fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// AS with the stored secret. One that is not printable is in hexadecimal, as CREATE USER
+/// AS with the stored authentication string, in hexadecimal if it is not printable, as CREATE USER
 /// accepts it.
 fn secret(secret: &[u8]) -> String {
     let odd = |b: &u8| !b.is_ascii_graphic() || matches!(b, b'\'' | b'\\');
@@ -137,7 +137,7 @@ fn limits(account: &Account) -> String {
     out
 }
 
-/// The clauses of passwords and locking.
+/// The clauses for passwords and account locking.
 fn password(policy: &PasswordPolicy, locked: bool) -> String {
     let expire = match (policy.expired, policy.lifetime) {
         (true, _) => String::new(),

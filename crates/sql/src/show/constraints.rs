@@ -7,14 +7,14 @@ use porpoise_rows::catalog::{Catalog, FkAction, ForeignKey, Index, IndexKind, Ta
 use porpoise_types::Value;
 use std::sync::Arc;
 
-/// All tables by database and name.
+/// All tables, ordered by database and name.
 fn tables(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
     let databases = catalog.databases.values();
     let ids = databases.flat_map(|d| d.tables.values());
     ids.filter_map(|id| catalog.table_by_id(*id))
 }
 
-/// Declared unique keys, the primary one included.
+/// Unique keys including the primary key, if it is explicit.
 fn unique_keys(table: &Table) -> impl Iterator<Item = &Index> {
     let declared = table
         .indexes
@@ -107,7 +107,7 @@ pub fn key_column_usage(catalog: &Catalog) -> Vec<Vec<Value>> {
     rows
 }
 
-/// Position of a column's counterpart in the referenced key.
+/// Position of the corresponding column in the referenced key.
 fn unique_position(key: &ForeignKey, ordinal: usize) -> usize {
     let order = key.parent.as_ref().map(|p| &p.order);
     let at = order.and_then(|o| o.iter().position(|at| *at == ordinal));

@@ -28,21 +28,21 @@ use porpoise_rows::catalog::{Catalog, Table};
 use porpoise_types::{ColumnType, Value, ValueRef};
 use std::sync::Arc;
 
-/// Format of a shown plan.
+/// Output format of EXPLAIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Rows in MySQL's columns.
+    /// A table with MySQL's columns.
     Traditional,
-    /// One document.
+    /// A JSON document.
     Json,
     /// An indented tree.
     Tree,
 }
 
-/// The format that a statement asks for.
+/// The format of an EXPLAIN statement.
 ///
 /// # Errors
-/// 1791 for an unknown one, 1235 where EXPLAIN ANALYZE does not have it.
+/// 1791 for an unknown format, 1235 for one that EXPLAIN ANALYZE does not support.
 pub fn format_of(explain: &Explain<'_>) -> Result<Format> {
     let name = explain.format.map(|f| f.name);
     let named = |n: &str| name.is_some_and(|name| name.eq_ignore_ascii_case(n));
@@ -66,7 +66,7 @@ pub fn format_of(explain: &Explain<'_>) -> Result<Format> {
     }
 }
 
-/// A plan in a format, with what its run did where it was profiled.
+/// Formats a plan, with measurements if it was profiled.
 pub fn shown(
     cx: &StatementContext,
     format: Format,
@@ -88,7 +88,7 @@ pub fn shown(
     }
 }
 
-/// The reply of EXPLAIN ANALYZE to UPDATE and DELETE of one table, which MySQL does not run.
+/// The reply of EXPLAIN ANALYZE for single-table UPDATE and DELETE, which MySQL does not execute.
 pub fn not_run() -> Rows {
     one("-> <not executable by iterator executor>".to_owned())
 }
@@ -148,7 +148,7 @@ pub(super) fn verb(kind: ChangeKind) -> &'static str {
     }
 }
 
-/// Adds the lines for foreign keys.
+/// Adds the rows for foreign keys.
 fn foreign_keys(catalog: &Catalog, plan: &Plan, rows: &mut Rows) {
     match plan {
         Plan::Select(_) => {}
@@ -200,17 +200,17 @@ pub(super) fn line(
     ]
 }
 
-/// The rows of EXPLAIN, and the numbers of the queries.
+/// Builder of EXPLAIN's rows, which numbers the queries.
 struct Lines<'r> {
     rows: &'r mut Rows,
     next: u64,
-    /// Subqueries that are shown already: a condition may be in several places of a plan.
+    /// Subqueries already shown, because a condition may occur in several places of a plan.
     shown: Vec<Arc<Subquery>>,
     env: &'r Env,
     params: &'r [ValueRef<'r>],
 }
 
-/// Partitions by name; `None`: all.
+/// Names of partitions; `None`: all.
 fn partition_names(table: &Table, which: Option<&[usize]>) -> Value {
     let Some(by) = &table.partitioning else {
         return Value::Null;
@@ -228,7 +228,7 @@ fn partition_names(table: &Table, which: Option<&[usize]>) -> Value {
 }
 
 impl Lines<'_> {
-    /// The partitions that the scan looks into, as far as constants say.
+    /// Sets the partitions that the scan reads, as far as constants determine them.
     fn set_partitions(&self, source: &Source, scan: &Scan, row: &mut [Value]) {
         let Some(table) = source.table().filter(|t| t.partitioning.is_some()) else {
             return;
@@ -261,8 +261,7 @@ impl Lines<'_> {
         self.next
     }
 
-    /// The tables of a query, then the queries in its FROM and in its
-    /// expressions.
+    /// Adds the tables of a query, then the queries in its FROM clause and expressions.
     fn select(&mut self, plan: &QueryPlan, id: u64, kind: Option<&str>) {
         let mut inside = plan.has_subqueries;
         for source in &plan.sources {
@@ -345,7 +344,7 @@ impl Lines<'_> {
     }
 }
 
-/// Whether groups, or rows that DISTINCT compares, are found in a hash table.
+/// Whether grouping or DISTINCT uses a hash table.
 fn uses_temporary(plan: &QueryPlan) -> bool {
     let aggregate = plan.rows().and_then(|rows| rows.aggregate());
     let groups = aggregate

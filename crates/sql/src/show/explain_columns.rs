@@ -1,11 +1,11 @@
-//! EXPLAIN's columns for an access path, in all formats.
+//! EXPLAIN's columns that describe an access path, for all formats.
 
 use crate::expr::{Expr, ExprKind};
 use crate::plan::scan::{Access, IndexRange};
 use porpoise_rows::catalog::{Index, IndexKind, Table};
 use porpoise_types::Kind;
 
-/// The `ref` column of a part.
+/// The `ref` column for an index part.
 pub(super) fn reference(e: &Expr) -> &'static str {
     match &e.kind {
         ExprKind::Column { .. } => "func",
@@ -13,8 +13,8 @@ pub(super) fn reference(e: &Expr) -> &'static str {
     }
 }
 
-/// The indexes that a path reads, each with how many of its leading parts
-/// narrow what is looked at; of a union one for each arm.
+/// The indexes that a path reads, each with the number of leading parts that narrow the scan; for a
+/// union one for each arm.
 pub(super) fn indexes_used<'t>(access: &Access, table: &'t Table) -> Vec<(&'t Index, usize)> {
     match access {
         Access::IndexMergeUnion { arms, .. } => {
@@ -29,13 +29,13 @@ pub(super) fn indexes_used<'t>(access: &Access, table: &'t Table) -> Vec<(&'t In
     }
 }
 
-/// The names of the indexes that a path reads, as in a column of EXPLAIN.
+/// The names of the indexes, for a column of EXPLAIN.
 pub(super) fn names(used: &[(&Index, usize)]) -> String {
     let names: Vec<&str> = used.iter().map(|(index, _)| index.name.as_str()).collect();
     names.join(",")
 }
 
-/// Their lengths; see [`key_length`].
+/// The key lengths of the indexes; see [`key_length`].
 pub(super) fn lengths(table: &Table, used: &[(&Index, usize)]) -> String {
     let each = used.iter().map(|(i, parts)| key_length(table, i, *parts));
     let each: Vec<String> = each.map(|length| length.to_string()).collect();
@@ -63,7 +63,7 @@ pub(super) fn union(access: &Access, table: &Table) -> Option<String> {
     Some(format!("{kind}({})", names(&indexes_used(access, table))))
 }
 
-/// Leading parts of the index that narrow what is looked at.
+/// Number of leading parts of the index that narrow the scan.
 fn parts_used(access: &Access, index: &Index) -> usize {
     match access {
         Access::PointLookup { keys, .. } | Access::IndexLookup { keys, .. } => {
@@ -77,8 +77,8 @@ fn parts_used(access: &Access, index: &Index) -> usize {
     }
 }
 
-/// `key_len` as MySQL counts it: bytes of the parts, one more for NULL, two
-/// more for a length.
+/// `key_len` as in MySQL: the bytes of the parts, plus one if nullable and two if of variable
+/// length.
 fn key_length(table: &Table, index: &Index, parts: usize) -> u64 {
     let mut length = 0;
     for part in index.parts.iter().take(parts) {

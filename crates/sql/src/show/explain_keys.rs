@@ -1,9 +1,8 @@
-//! Work for foreign keys, as lines of EXPLAIN: look-ups of parents, checks for
-//! children that prevent a deletion, and cascades, level by level. MySQL shows
-//! none of this.
+//! Foreign key work as rows of EXPLAIN: lookups of parents, checks for children that prevent a
+//! deletion, and cascades, level by level. MySQL shows none of this.
 //!
-//! `select_type` is `FOREIGN KEY`; Extra names the action and the constraint.
-//! Each line is one batch of the engine per level, whatever the number of rows.
+//! `select_type` is `FOREIGN KEY`; Extra names the action and the constraint. Each row is one batch
+//! in the engine for each level, whatever the number of rows.
 
 use super::explain::line;
 use super::table::{Rows, text};
@@ -11,27 +10,27 @@ use porpoise_rows::catalog::{Catalog, FkAction, ForeignKey, Table, TableId};
 use porpoise_types::Value;
 use std::collections::BTreeSet;
 
-/// Action on a table's rows.
+/// A change to the rows of a table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     Delete,
-    /// Positions of the columns that change.
+    /// UPDATE; positions of the changed columns.
     Update(BTreeSet<usize>),
 }
 
-/// The parents that new rows of a table name.
+/// Adds the lookups of the parents of new rows.
 pub(super) fn inserted(table: &Table, rows: &mut Rows) {
     for key in &table.foreign_keys {
         parent(table, key, rows);
     }
 }
 
-/// Adds the consequences of deleting rows.
+/// Adds the effects of deleting rows.
 pub(super) fn deleted(catalog: &Catalog, table: &Table, rows: &mut Rows) {
     follow(catalog, table, Change::Delete, rows);
 }
 
-/// Adds the consequences of changing columns of rows.
+/// Adds the effects of changing columns of rows.
 pub(super) fn updated(
     catalog: &Catalog,
     table: &Table,
@@ -46,7 +45,7 @@ pub(super) fn updated(
     follow(catalog, table, Change::Update(columns), rows);
 }
 
-/// Adds a look-up of the parents of a statement's rows.
+/// Adds a lookup of the parents of a statement's rows.
 fn parent(child: &Table, key: &ForeignKey, rows: &mut Rows) {
     let extra = format!("Look up parents of {} (`{}`)", child.name, key.name);
     let mut row = line(
@@ -84,7 +83,7 @@ fn follow(catalog: &Catalog, table: &Table, change: Change, rows: &mut Rows) {
     }
 }
 
-/// One constraint under one change of its parent.
+/// Adds the effect of a change of the parent for one constraint.
 fn step(
     parent: &Table,
     child: &Table,

@@ -1,7 +1,7 @@
-//! Bound expressions as text, for EXPLAIN.
+//! Text of bound expressions, for EXPLAIN.
 //!
-//! The text is for people: enough parentheses to be read, columns with the
-//! name of their table, literals as SQL writes them.
+//! The text is for readers: only the parentheses that help, columns with their table's name,
+//! literals in SQL syntax.
 
 use crate::bind::Source;
 use crate::expr::query::{QueryTest, TestKind};
@@ -10,7 +10,7 @@ use crate::plan::physical::Limit;
 use crate::plan::scan::{Access, Bound, IndexRange};
 use porpoise_types::{ColumnType, Value, ValueRef, write_text};
 
-/// Names and settings for printing expressions.
+/// Prints expressions of a query.
 pub struct Printer<'p> {
     /// The tables of the query, by slot.
     pub sources: &'p [Source],
@@ -55,13 +55,13 @@ impl Printer<'_> {
         }
     }
 
-    /// Expressions with commas between.
+    /// Expressions separated by commas.
     pub fn list<'e>(&self, list: impl IntoIterator<Item = &'e Expr>) -> String {
         let parts: Vec<String> = list.into_iter().map(|e| self.expr(e)).collect();
         parts.join(", ")
     }
 
-    /// Keys of a sort with commas between.
+    /// Sort keys separated by commas.
     pub fn keys(&self, keys: &[crate::plan::OrderKey]) -> String {
         let one = |key: &crate::plan::OrderKey| {
             let desc = if key.desc { " DESC" } else { "" };
@@ -214,7 +214,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The restriction of an index by an access path: `a=1, b=2`, or `a=1, (2 < b <= 9)`.
+    /// The part of an index that an access path selects: `a=1, b=2`, or `a=1, (2 < b <= 9)`.
     pub fn narrowing(&self, access: &Access, parts: &[&str]) -> String {
         match access {
             Access::PointLookup { keys, .. } | Access::IndexLookup { keys, .. } => {
@@ -246,7 +246,7 @@ impl Printer<'_> {
         out.join(", ")
     }
 
-    /// `a=1`, `b=2`.
+    /// The equalities of a key: `a=1`, `b=2`.
     fn equal(&self, key: &[Expr], parts: &[&str]) -> Vec<String> {
         let each = parts.iter().zip(key);
         each.map(|(part, e)| format!("{part}={}", self.expr(e)))

@@ -1,9 +1,8 @@
 //! SHOW, DESCRIBE and EXPLAIN, with the column names of MySQL 8.
 //!
-//! [`schema`] shows databases, tables, columns and indexes; [`server`]
-//! variables, counters and sessions; [`explain`] plans. Each makes
-//! [`Rows`], which LIKE and WHERE filter through the ordinary
-//! evaluator.
+//! [`schema`] shows databases, tables, columns and indexes; [`server`] variables, counters and
+//! sessions; [`explain`] plans. Each produces [`Rows`], which LIKE and WHERE filter with the
+//! expression evaluator.
 
 mod accounts;
 pub mod constraints;
@@ -24,7 +23,7 @@ use crate::results::Outcome;
 use crate::results::table::{self, Rows, number_column, text_column, typed_column};
 use porpoise_types::{ColumnType, ValueRef};
 
-/// SHOW. Filters act on the first column unless said otherwise.
+/// Executes SHOW. LIKE applies to the first column unless noted otherwise.
 pub fn show(
     cx: &mut StatementContext,
     show: &Show<'_>,
@@ -61,7 +60,7 @@ fn rows(cx: &StatementContext, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::CreateView(name) => match schema::create_view(cx, name)? {
             Some(rows) => Ok(rows),
             None => {
-                // 1146 where there is no table either.
+                // Error 1146 if there is no such table either.
                 schema::create_table(cx, name)?;
                 let (database, name) = cx.qualified(name)?;
                 let text = format!("'{database}.{name}' is not VIEW");
@@ -145,7 +144,7 @@ const PROGRAMS: &[&str] = &[
     "Database Collation",
 ];
 
-/// Objects that cannot exist here are shown as an empty result; the rest is refused.
+/// An empty result for kinds of objects that cannot exist here; an error for the rest.
 fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
     let texts = |names: &[&str]| {
         let columns = names.iter().map(|n| text_column(n, 256));
@@ -180,7 +179,7 @@ fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
     }
 }
 
-/// DESCRIBE t, EXPLAIN t, with a column or a pattern.
+/// DESCRIBE t and EXPLAIN t, with an optional column or pattern.
 pub fn describe(
     cx: &mut StatementContext,
     table: &TableName<'_>,

@@ -1,8 +1,7 @@
-//! EXPLAIN FORMAT=JSON: the plan as MySQL's tools read it.
+//! EXPLAIN FORMAT=JSON, in the format that MySQL's tools read.
 //!
-//! Names of members are those of the manual ("Extended EXPLAIN Output
-//! Format", version 1); costs are in rows read in the order of the primary
-//! key. Members that mean nothing here are left out.
+//! Member names are those of the manual ("Extended EXPLAIN Output Format", version 1); the unit of
+//! costs is one row read in primary key order. Members that do not apply are omitted.
 
 use super::explain_columns::{indexes_used, lengths, names, reference, union};
 use super::expression::Printer;
@@ -18,7 +17,7 @@ use porpoise_types::ValueRef;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// A value of JSON.
+/// A JSON value.
 enum Json {
     Bool(bool),
     Number(u64),
@@ -90,7 +89,7 @@ fn cost(cost: f64) -> Json {
     text(format!("{cost:.2}"))
 }
 
-/// Builds the document.
+/// Builder of the document.
 pub struct Document<'d> {
     params: &'d [ValueRef<'d>],
     next: u64,
@@ -100,7 +99,7 @@ pub struct Document<'d> {
 }
 
 impl<'d> Document<'d> {
-    /// For a statement with these parameters.
+    /// Creates the builder for a statement with these parameters.
     pub fn new(params: &'d [ValueRef<'d>]) -> Document<'d> {
         Document {
             params,
@@ -110,7 +109,7 @@ impl<'d> Document<'d> {
         }
     }
 
-    /// The text for a plan.
+    /// The document of a plan.
     pub fn text(&mut self, plan: &'d Plan) -> String {
         if let Plan::Change(change) = plan {
             self.change = Some(change);

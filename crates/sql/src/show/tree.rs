@@ -1,9 +1,8 @@
 //! EXPLAIN FORMAT=TREE and EXPLAIN ANALYZE: a plan as a tree of operators.
 //!
-//! The words are MySQL's where an operator of its own does the same; costs
-//! are in rows read in the order of the primary key. A line ends with what is
-//! expected, and under ANALYZE with what happened: time to the first and to
-//! the last row in milliseconds, rows, both for one loop on average.
+//! Operators have MySQL's names if MySQL has the same operator; the unit of costs is one row read
+//! in primary key order. A line ends with the estimates, and under ANALYZE with measurements: time
+//! to the first and to the last row in milliseconds, and rows, as averages for a loop.
 
 use super::expression::{Printer, limit_text};
 use crate::bind::{Origin, Source};
@@ -23,12 +22,12 @@ use porpoise_types::ValueRef;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// An operator.
+/// An operator of the output tree.
 struct Node {
     text: String,
-    /// Cost and rows expected.
+    /// Estimated cost and rows.
     expected: Option<(f64, f64)>,
-    /// Measured figures, under ANALYZE; `Some(None)` if the operator was not executed.
+    /// Measurements, under ANALYZE; `Some(None)` if the operator was not executed.
     actual: Option<Option<Actual>>,
     children: Vec<Node>,
 }
@@ -78,7 +77,7 @@ impl Node {
     }
 }
 
-/// Builds the tree.
+/// Builder of the tree.
 pub struct Tree<'t> {
     /// The statement's parameters.
     pub params: &'t [ValueRef<'t>],
@@ -89,7 +88,7 @@ pub struct Tree<'t> {
 }
 
 impl<'t> Tree<'t> {
-    /// For a statement with these parameters.
+    /// Creates the builder for a statement with these parameters.
     pub fn new(params: &'t [ValueRef<'t>], profile: Option<&'t Profile>) -> Tree<'t> {
         Tree {
             params,
@@ -99,7 +98,7 @@ impl<'t> Tree<'t> {
         }
     }
 
-    /// The text for a plan.
+    /// The text of a plan.
     pub fn text(&mut self, plan: &Plan) -> String {
         let mut nodes: Vec<Node> = plan.input().map(|q| self.select(q)).into_iter().collect();
         let mut values = Vec::new();
@@ -164,7 +163,7 @@ impl<'t> Tree<'t> {
         }
     }
 
-    /// An operator of the result.
+    /// The node of a result operator.
     fn result(&mut self, operator: &ResultOperator, plan: &QueryPlan) -> Node {
         let printer = self.printer(&plan.sources);
         match operator {
@@ -205,7 +204,7 @@ impl<'t> Tree<'t> {
         node
     }
 
-    /// An operator of joined rows.
+    /// The node of a row operator.
     fn rows(&mut self, operator: &RowOperator, sources: &[Source]) -> Node {
         let printer = self.printer(sources);
         match operator {
@@ -268,7 +267,7 @@ impl<'t> Tree<'t> {
         node
     }
 
-    /// A scan under its conditions; `how` tells the operators that scan without a copy.
+    /// The node of a scan under its conditions; `how` names operators that scan without a copy.
     fn scan(&mut self, scan: &Scan, conditions: &[Expr], sources: &[Source], how: &str) -> Node {
         let printer = self.printer(sources);
         let mut node = self.access(scan, sources, &printer);
@@ -375,7 +374,7 @@ fn change_text(change: &Change) -> String {
     format!("{verb} {} ({how})", names.join(", "))
 }
 
-/// A node under conditions, where there are any.
+/// Adds a filter above a node, if there are conditions.
 fn filtered(node: Node, conditions: &[Expr], printer: &Printer<'_>) -> Node {
     if conditions.is_empty() {
         return node;
@@ -384,7 +383,7 @@ fn filtered(node: Node, conditions: &[Expr], printer: &Printer<'_>) -> Node {
     Node::new(text, vec![node])
 }
 
-/// Conditions on the rows of an outer join.
+/// Adds conditions on the rows of an outer join.
 fn after_join(right: &mut Node, conditions: &[Expr], printer: &Printer<'_>) {
     if !conditions.is_empty() {
         let text = format!("after the join: {}", printer.all(conditions));
@@ -392,7 +391,7 @@ fn after_join(right: &mut Node, conditions: &[Expr], printer: &Printer<'_>) {
     }
 }
 
-/// A join; within a nested join its first table stands alone.
+/// The node of a join; inside a nested join its first table stands alone.
 fn joined(text: String, input: &RowOperator, left: Node, right: Node) -> Node {
     match input {
         RowOperator::BatchInput => right,
@@ -408,7 +407,7 @@ fn queries_of(e: &Expr, found: &mut Vec<Arc<Subquery>>) {
     });
 }
 
-/// Description of an access path in one line.
+/// A one-line description of an access path.
 fn path_text(
     access: &Access,
     table: &Table,

@@ -1,8 +1,8 @@
-//! Statements on accounts: CREATE USER, ALTER USER, DROP USER and SET PASSWORD; RENAME USER is
-//! [`rename`]'s, those on roles are [`roles`]'.
+//! Account statements: CREATE USER, ALTER USER, DROP USER and SET PASSWORD. RENAME USER is in
+//! [`rename`], statements on roles are in [`roles`].
 //!
-//! Invariant: a password is hashed before anything else is done with it; it reaches
-//! no log, no error text and no process list.
+//! Invariant: a password is hashed before anything else is done with it; it appears in no log,
+//! error message or process list.
 
 mod options;
 mod passwords;
@@ -33,10 +33,10 @@ fn quoted(user: &str, host: &str) -> String {
     format!("'{user}'@'{host}'")
 }
 
-/// CREATE USER, ALTER USER: all accounts named, or none.
+/// Executes CREATE USER and ALTER USER, for all named accounts or none.
 ///
 /// # Errors
-/// 1396 for names that exist or do not exist, and those of [`options`] and [`passwords`].
+/// 1396 for accounts that exist or do not exist; errors of [`options`] and [`passwords`].
 pub fn user_statement(
     cx: &mut StatementContext,
     user: &UserStatement<'_>,
@@ -84,7 +84,7 @@ pub fn user_statement(
     finish(cx, position, &generated, sink)
 }
 
-/// The reply of a statement on accounts: the passwords that it generated, or OK.
+/// The reply of an account statement: the generated passwords, or OK.
 fn finish(
     cx: &mut StatementContext,
     position: CommitPosition,
@@ -101,7 +101,7 @@ fn finish(
     })
 }
 
-/// Ends temporary locks of accounts that are unlocked, or whose tracking changes.
+/// Ends temporary locks of accounts that are unlocked or whose lock policy changes.
 fn unlock(cx: &StatementContext, user: &UserStatement<'_>) {
     let ends = |o: &UserOption<'_>| {
         matches!(
@@ -119,7 +119,7 @@ fn unlock(cx: &StatementContext, user: &UserStatement<'_>) {
     }
 }
 
-/// Adds an account as CREATE USER or ALTER USER writes it to `change`.
+/// Adds an account, as CREATE USER or ALTER USER defines it, to `change`.
 fn put_account(
     cx: &StatementContext,
     data: &AccessData,
@@ -155,10 +155,10 @@ fn put_account(
     Ok(generated)
 }
 
-/// DROP USER.
+/// Executes DROP USER.
 ///
 /// # Errors
-/// 1396 for names that do not exist, 3628 for mandatory roles.
+/// 1396 for accounts that do not exist, 3628 for mandatory roles.
 pub fn drop_users(
     cx: &mut StatementContext,
     if_exists: bool,
@@ -167,7 +167,7 @@ pub fn drop_users(
     accounts_dropped(cx, if_exists, accounts, "DROP USER")
 }
 
-/// Drops accounts or roles, and everything that refers to them.
+/// Drops accounts or roles with everything that references them.
 fn accounts_dropped(
     cx: &mut StatementContext,
     if_exists: bool,
@@ -187,7 +187,7 @@ fn accounts_dropped(
                 continue;
             };
             if !account.locked {
-                // DROP ROLE as a privilege reaches accounts that cannot log in only.
+                // The privilege DROP ROLE covers only accounts that cannot log in.
                 cx.need_global(Privileges::CREATE_USER, "CREATE USER")?;
             }
             cx.need_system_user(data, &id)?;
@@ -215,10 +215,10 @@ fn accounts_dropped(
     })
 }
 
-/// SET PASSWORD.
+/// Executes SET PASSWORD.
 ///
 /// # Errors
-/// 1133 for an account that does not exist, and those of [`passwords`].
+/// 1133 for an account that does not exist; errors of [`passwords`].
 pub fn set_password(
     cx: &mut StatementContext,
     set: &SetPassword<'_>,

@@ -6,7 +6,7 @@ use crate::parse::ast::UserOption;
 use porpoise_access::{Account, Require};
 use porpoise_types::json::{self, Json};
 
-/// Largest number of FAILED_LOGIN_ATTEMPTS and PASSWORD_LOCK_TIME.
+/// Maximum value of FAILED_LOGIN_ATTEMPTS and PASSWORD_LOCK_TIME.
 const MOST: u64 = 32_767;
 
 fn wrong_value(what: &str, value: u64) -> SqlError {
@@ -23,10 +23,10 @@ fn days(what: &str, value: u64) -> Result<u16> {
     small(what, value, u64::from(u16::MAX))
 }
 
-/// Applies options in the order written; the first of REQUIRE replaces what was required.
+/// Applies options in textual order; the first REQUIRE option replaces the previous requirement.
 ///
 /// # Errors
-/// 1525 for numbers out of range, 3140 for an ATTRIBUTE that is no JSON object.
+/// 1525 for numbers out of range, 3140 for an ATTRIBUTE that is not a JSON object.
 pub(super) fn apply(options: &[UserOption<'_>], account: &mut Account) -> Result<()> {
     if options.iter().any(requires) {
         account.attributes.require = Require::None;
@@ -128,7 +128,7 @@ fn specify(require: &mut Require, word: &str, value: &[u8]) {
     };
 }
 
-/// Merges a patch (RFC 7396) into an account's metadata; an empty object is none.
+/// Merges a patch (RFC 7396) into an account's metadata; an empty object is stored as none.
 fn merge(metadata: &mut Option<String>, patch: Json) {
     let old = metadata
         .as_deref()

@@ -1,4 +1,4 @@
-//! Changes of passwords: the privileges they need, and the policy for new ones (manual, "Password
+//! Password changes: required privileges, and the policy for new passwords (manual, "Password
 //! Management").
 
 use super::quoted;
@@ -12,7 +12,7 @@ use porpoise_access::{
 };
 use porpoise_types::{DateTime, Value};
 
-/// A password generated for an account, as the statement's result shows it.
+/// A generated password, for the statement's result.
 pub(super) struct GeneratedPassword {
     pub(super) account: AuthId,
     pub(super) password: String,
@@ -49,7 +49,7 @@ fn random_password(cx: &StatementContext) -> Result<String> {
         let bytes = bytes
             .ok_or_else(|| SqlError::internal("the operating system returned no random bytes"))?;
         for byte in bytes {
-            // Bytes beyond the largest multiple of the alphabet's length would favour its start.
+            // Rejection sampling: larger bytes would favour the start of the alphabet.
             let at = usize::from(byte);
             let fair = at < 256 / alphabet.len() * alphabet.len();
             let letter = alphabet.get(at % alphabet.len()).filter(|_| fair);
@@ -61,7 +61,7 @@ fn random_password(cx: &StatementContext) -> Result<String> {
     Ok(password)
 }
 
-/// A global variable that is a number, as far as it fits.
+/// A numeric global variable, clipped to the result type.
 fn number(cx: &StatementContext, name: &str) -> u16 {
     let value = cx.server.variable(name);
     let value = value.and_then(|v| v.parse::<u64>().ok()).unwrap_or(0);
@@ -80,11 +80,11 @@ fn plugin_name(given: Option<&[u8]>) -> Result<&'static str> {
     }
 }
 
-/// A change of one account's password within a statement.
+/// A change of one account's password by a statement.
 pub(super) struct PasswordChange<'c> {
     pub(super) cx: &'c StatementContext,
     pub(super) data: &'c AccessData,
-    /// The account existed before the statement.
+    /// Whether the account existed before the statement.
     pub(super) existed: bool,
     /// `REPLACE 'current password'`
     pub(super) current: Option<&'c [u8]>,
@@ -93,11 +93,11 @@ pub(super) struct PasswordChange<'c> {
 }
 
 impl PasswordChange<'_> {
-    /// Applies IDENTIFIED to an account, and its effect on the password history to `change`.
+    /// Applies IDENTIFIED to an account, and adds its effect on the password history to `change`.
     ///
     /// # Errors
-    /// 3891, 3892 and 3893 for the current password, 3638 for one that was used before,
-    /// 1524 and 1827 for plugins and hashes that do not fit.
+    /// 3891, 3892 and 3893 for the current password, 3638 for a reused password, 1524 and 1827 for
+    /// plugins and hashes that do not match.
     pub(super) fn identified(
         &self,
         given: &Identified<'_>,
@@ -136,7 +136,7 @@ impl PasswordChange<'_> {
         }
     }
 
-    /// A generated password.
+    /// Sets a generated password.
     ///
     /// # Errors
     /// As [`PasswordChange::set`].
@@ -225,7 +225,7 @@ impl PasswordChange<'_> {
         }
     }
 
-    /// The account's earlier passwords: those that the policy covers, and the rest.
+    /// The account's earlier passwords, split into those that the reuse policy covers and the rest.
     fn past(&self, account: &Account) -> (Vec<OldPassword>, Vec<OldPassword>) {
         let id = account.id();
         let own = self.data.history.iter().filter(|old| old.account == id);
@@ -270,12 +270,12 @@ impl PasswordChange<'_> {
             );
             return refused(3895, text);
         }
-        // Kept in JSON, which holds text only.
+        // It is stored in JSON, which needs valid text.
         let old = String::from_utf8(account.secret.clone());
         old.map(Some).map_err(|_| wrong_hash())
     }
 
-    /// Stores a new secret.
+    /// Stores a new authentication string.
     ///
     /// # Errors
     /// As [`PasswordChange::second_password`].
@@ -292,7 +292,7 @@ impl PasswordChange<'_> {
         let (covered, rest) = self.past(account);
         change.remove_history.extend(rest);
         if policy.looks_back() && !secret.is_empty() {
-            // Two entries of one account have different times.
+            // Entries of one account need distinct times.
             let last = covered.iter().map(|old| old.set_at + 1).max();
             change.put_history.push(OldPassword {
                 account: account.id(),

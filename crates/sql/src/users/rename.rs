@@ -1,10 +1,10 @@
 //! RENAME USER (manual, "RENAME USER Statement").
 //!
-//! Everything that refers to an account moves with it: grants, roles, default roles, password
-//! history, usage and failed logins. Sessions of the account go on under the new name.
+//! Everything that references an account is renamed with it: grants, roles, default roles, password
+//! history, usage and failed logins. The account's sessions continue under the new name.
 //!
-//! Pairs apply in the order written, each to the names that the pairs before it left:
-//! `a TO b, b TO c` makes `c` of `a`. If one fails, none applies.
+//! Pairs are applied in textual order, each to the result of the previous ones: `a TO b, b TO c`
+//! renames `a` to `c`. If one fails, none is applied.
 
 use super::{failed, quoted};
 use crate::context::StatementContext;
@@ -16,7 +16,7 @@ use porpoise_access::{
     RoleEdge,
 };
 
-/// Accounts by their name before the statement and after it.
+/// Accounts, by their names before and after the statement.
 struct Names(Vec<(AuthId, AuthId)>);
 
 impl Names {
@@ -25,7 +25,7 @@ impl Names {
         Names(ids.map(|id| (id.clone(), id)).collect())
     }
 
-    /// Applies a pair; `None` if there is no such account, or the new name is taken.
+    /// Applies a pair; `None` if the account does not exist or the new name is taken.
     fn rename(&mut self, from: &AuthId, to: &AuthId) -> Option<AuthId> {
         let is = |name: &AuthId, id: &AuthId| {
             name.user == id.user && name.host.eq_ignore_ascii_case(&id.host)
@@ -43,7 +43,7 @@ impl Names {
         found.map_or_else(|| id.clone(), |(_, now)| now.clone())
     }
 
-    /// Moves the items of `list` that refer to renamed accounts.
+    /// Renames accounts in the items of `list`.
     fn apply<T: Clone + PartialEq>(
         &self,
         list: &[T],
@@ -116,8 +116,8 @@ impl Names {
     }
 }
 
-/// 4006 for an account that is the definer of a view, unless the session may name any definer:
-/// then a warning, 4005.
+/// Error 4006 for an account that is the definer of a view; a warning 4005 if the session may name
+/// any definer.
 fn check_definer(cx: &StatementContext, id: &AuthId) -> Result<()> {
     let name = format!("{}@{}", id.user, id.host);
     let catalog = cx.server.db().catalog();
@@ -134,11 +134,11 @@ fn check_definer(cx: &StatementContext, id: &AuthId) -> Result<()> {
     Err(SqlError::new(4006, "HY000", text))
 }
 
-/// RENAME USER.
+/// Executes RENAME USER.
 ///
 /// # Errors
-/// 1396 for names that do not exist, and for new ones that do; 3532 for roles that are granted;
-/// 1227 for accounts with SYSTEM_USER; 4006.
+/// 1396 for accounts that do not exist, and for new names that do; 3532 for granted roles; 1227 for
+/// accounts with SYSTEM_USER; 4006.
 pub fn rename_users(
     cx: &mut StatementContext,
     pairs: &[(AstAccount<'_>, AstAccount<'_>)],

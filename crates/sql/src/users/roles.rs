@@ -1,5 +1,5 @@
-//! Statements on roles: CREATE ROLE, DROP ROLE, GRANT and REVOKE of roles, SET ROLE, SET
-//! DEFAULT ROLE (manual, "Using Roles").
+//! Role statements: CREATE ROLE, DROP ROLE, GRANT and REVOKE of roles, SET ROLE, SET DEFAULT ROLE
+//! (manual, "Using Roles").
 
 use super::{accounts_dropped, failed, quoted};
 use crate::context::StatementContext;
@@ -16,7 +16,7 @@ fn not_granted(role: &AuthId, to: &AuthId) -> SqlError {
     SqlError::new(3530, "HY000", format!("{role} is not granted to {to}"))
 }
 
-/// 3628 for roles of `mandatory_roles`.
+/// Error 3628 for roles in `mandatory_roles`.
 pub(super) fn refuse_mandatory(cx: &StatementContext, id: &AuthId) -> Result<()> {
     if !cx.mandatory_roles().contains(id) {
         return Ok(());
@@ -28,7 +28,7 @@ pub(super) fn refuse_mandatory(cx: &StatementContext, id: &AuthId) -> Result<()>
     Err(SqlError::new(3628, "HY000", text))
 }
 
-/// CREATE ROLE: accounts that are locked and have no password.
+/// CREATE ROLE: creates locked accounts without a password.
 ///
 /// # Errors
 /// 1396 for names that exist.
@@ -78,7 +78,7 @@ pub fn drop(
     accounts_dropped(cx, if_exists, roles, "DROP ROLE")
 }
 
-/// 1227 unless the session may grant the role: by privilege, or by ADMIN OPTION.
+/// Error 1227 unless the session may grant the role, by privilege or by ADMIN OPTION.
 fn need_admin(cx: &StatementContext, data: &AccessData, role: &AuthId) -> Result<()> {
     let own = AuthId::parse(&cx.client.account);
     let mut from = cx.active_roles();
@@ -103,11 +103,11 @@ fn granted(cx: &StatementContext, grant: &Grant<'_>) -> Vec<AuthId> {
     grant.privileges.iter().map(one).collect()
 }
 
-/// The change of GRANT and REVOKE of roles.
+/// The change that GRANT or REVOKE of roles makes.
 ///
 /// # Errors
-/// 3523 for accounts that do not exist, 4027 for a grant that would close a cycle, 3530 for
-/// a role that is not granted, 3628 for mandatory roles, 1227 without the privilege.
+/// 3523 for accounts that do not exist, 4027 for a grant that would close a cycle, 3530 for a role
+/// that is not granted, 3628 for mandatory roles, 1227 without the privilege.
 pub(crate) fn grant_change(
     cx: &StatementContext,
     data: &AccessData,
@@ -124,7 +124,7 @@ pub(crate) fn grant_change(
             refuse_mandatory(cx, role)?;
         }
     }
-    // Edges of this statement close cycles, too.
+    // Grants of this statement can close cycles, too.
     let mut seen = AccessData {
         edges: data.edges.clone(),
         ..AccessData::default()
@@ -151,7 +151,7 @@ pub(crate) fn grant_change(
     Ok(change)
 }
 
-/// The edge of a grant; 4027 if it would close a cycle.
+/// The edge of a grant. Error 4027 if it would close a cycle.
 fn grant_one(data: &AccessData, role: &AuthId, to: &AuthId, admin: bool) -> Result<RoleEdge> {
     if data.reaches(role, to) {
         let text = format!(
@@ -164,7 +164,7 @@ fn grant_one(data: &AccessData, role: &AuthId, to: &AuthId, admin: bool) -> Resu
     Ok(RoleEdge {
         role: role.clone(),
         grantee: to.clone(),
-        // Granting again does not take ADMIN OPTION away.
+        // Granting again does not remove ADMIN OPTION.
         admin: admin || held,
     })
 }
@@ -192,7 +192,7 @@ fn revoke_one(
     Ok(())
 }
 
-/// Removes everything that refers to an account from roles and history.
+/// Removes everything that references an account from roles and password history.
 pub(super) fn forget(data: &AccessData, id: &AuthId, change: &mut Change) {
     let edges = data.edges.iter();
     let edges = edges.filter(|e| e.role == *id || e.grantee == *id);
@@ -204,8 +204,8 @@ pub(super) fn forget(data: &AccessData, id: &AuthId, change: &mut Change) {
     change.remove_history.extend(history.cloned());
 }
 
-/// Adds a choice of default roles for an account to `change`. With `grant` the roles are
-/// granted, too (CREATE USER ... DEFAULT ROLE).
+/// Adds a choice of default roles for an account to `change`. With `grant`, the roles are granted,
+/// too (CREATE USER ... DEFAULT ROLE).
 ///
 /// # Errors
 /// 3523 for roles that do not exist, 3530 for those that are not granted.
@@ -281,7 +281,7 @@ pub fn set_default_roles(cx: &StatementContext, set: &SetRole<'_>) -> Result<Out
     })
 }
 
-/// The roles that SET ROLE activates.
+/// The roles that SET ROLE selects.
 fn chosen(cx: &StatementContext, roles: &Roles<'_>) -> Result<Vec<AuthId>> {
     let data = cx.server.access.data();
     let own = AuthId::parse(&cx.client.account);

@@ -1,7 +1,7 @@
-//! Statements that are not shown, since they may hold a password.
+//! Detection of statements that may contain a password and must not be displayed.
 
-/// Whether a statement's text may hold a password, so that it is not shown.
-/// Looks for a rare letter of each word first: every text comes by here.
+/// Whether a statement's text may contain a password and must not be displayed. Every text is
+/// checked, so the check first searches for a rare letter of each keyword.
 pub fn mentions_password(text: &[u8]) -> bool {
     let has = |word: &[u8], at: usize, letters: (u8, u8)| {
         memchr::memchr2_iter(letters.0, letters.1, text).any(|found| {

@@ -1,4 +1,4 @@
-//! Checks of a variable's new value.
+//! Validation of new values of variables.
 
 use super::{VarKind, VarValue, Variable};
 use crate::error::{Result, SqlError};
@@ -14,10 +14,10 @@ fn kept(text: &str) -> VarValue {
     VarValue::Text(Arc::from(text))
 }
 
-/// The value that a configuration or a word gives.
+/// Converts a configuration value or keyword to a value of the variable.
 ///
 /// # Errors
-/// 1231 when the variable does not take it.
+/// 1231 if the value is invalid for the variable.
 pub fn from_text(variable: &Variable, text: &str) -> Result<VarValue> {
     let wrong = || wrong_value(variable, text);
     match variable.kind {
@@ -77,7 +77,7 @@ pub fn from_text(variable: &Variable, text: &str) -> Result<VarValue> {
     }
 }
 
-/// Engine names that definitions may give, as they are printed.
+/// Names of storage engines that definitions may use, as they are printed.
 const ENGINES: &[(&str, &str)] = &[
     ("innodb", "InnoDB"),
     ("ndb", "ndbcluster"),
@@ -96,22 +96,21 @@ const ENGINES: &[(&str, &str)] = &[
     ("porpoise", "Porpoise"),
 ];
 
-/// Whether a storage engine of that name is known.
+/// Whether a storage engine of this name is known.
 pub fn is_engine(name: &str) -> bool {
     ENGINES.iter().any(|(n, _)| n.eq_ignore_ascii_case(name))
 }
 
-/// The name of a known storage engine as it is printed.
+/// The canonical name of a known storage engine.
 pub fn engine_name(name: &str) -> String {
     let found = ENGINES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
     found.map_or_else(|| name.to_owned(), |(_, printed)| (*printed).to_owned())
 }
 
-/// The value that an expression gives.
+/// Converts the value of an expression to a value of the variable.
 ///
 /// # Errors
-/// 1231 when the variable does not take the value, 1232 when it is of a type
-/// that the variable does not take.
+/// 1231 if the value is invalid for the variable, 1232 if its type is.
 pub fn from_value(
     variable: &Variable,
     value: ValueRef<'_>,

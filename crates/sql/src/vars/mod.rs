@@ -1,14 +1,12 @@
-//! System variables: a registry, the values of server and session, and the
-//! settings that statements work with.
+//! System variables: a registry, the values of server and sessions, and typed settings.
 //!
-//! An entry of [`registry`] has a variable's name, scope, kind of values,
-//! default and its documentation. Values live in [`Values`], one list for
-//! the server and one for each session; a session shares the server's list
-//! until it sets something. [`settings`] turns a list into typed settings, so
-//! that no statement looks a variable up by its name.
+//! An entry of [`registry`] has a variable's name, scope, type, default and documentation. Values
+//! are in [`Values`], one list for the server and one for each session; a session shares the
+//! server's list until it sets a variable (copy on write). [`settings`] converts a list to typed
+//! settings, so that statements do not look variables up by name.
 //!
-//! Adding a variable: one entry in the registry, and a field in the settings
-//! if statements need it.
+//! To add a variable, add an entry to the registry, and a field to the settings if statements need
+//! it.
 //!
 //! Invariants:
 //! 1. A value in a list has passed its entry's check.
@@ -29,41 +27,40 @@ pub use settings::Settings;
 /// Scope of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The server and each session.
+    /// Global and session.
     Both,
-    /// The server.
+    /// Global only.
     Global,
-    /// Each session.
+    /// Session only.
     Session,
-    /// The server; fixed at start.
+    /// Global, and read-only after the start.
     Fixed,
-    /// Each session; never set by a client.
+    /// Session, and read-only for clients.
     SessionFixed,
 }
 
 impl Scope {
-    /// Whether sessions have a value of their own.
+    /// Whether sessions have their own value.
     pub fn session(self) -> bool {
         matches!(self, Scope::Both | Scope::Session | Scope::SessionFixed)
     }
 
-    /// Whether the server has one.
+    /// Whether there is a global value.
     pub fn global(self) -> bool {
         matches!(self, Scope::Both | Scope::Global | Scope::Fixed)
     }
 }
 
-/// Kind of a variable's values.
+/// Type of a variable's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum VarKind {
     /// ON and OFF, 1 and 0.
     Bool,
-    /// An unsigned integer of a range; what lies outside is clipped, with
-    /// warning 1292.
+    /// An unsigned integer within a range; other values are clipped, with warning 1292.
     Int(u64, u64),
-    /// A number of seconds or the like with a fraction, of a range.
+    /// A number with a fraction, within a range.
     Double(f64, f64),
-    /// One of these words, or its position from 0.
+    /// One of these words, or its position, counted from 0.
     Enum(&'static [&'static str]),
     /// Any text.
     Text,
@@ -90,9 +87,9 @@ pub struct Variable {
     pub name: &'static str,
     /// Scope.
     pub scope: Scope,
-    /// Kind of its values.
+    /// Type of its values.
     pub kind: VarKind,
-    /// The value at start, in the form in which a configuration gives it.
+    /// The initial value, as a configuration writes it.
     pub default: &'static str,
     /// One line of documentation.
     pub doc: &'static str,
@@ -114,7 +111,7 @@ pub enum VarValue {
 }
 
 impl VarValue {
-    /// As SHOW VARIABLES prints it.
+    /// The text that SHOW VARIABLES prints.
     pub fn text(&self) -> String {
         match self {
             VarValue::Null => String::new(),
@@ -126,7 +123,7 @@ impl VarValue {
         }
     }
 
-    /// As `SELECT @@name` gives it.
+    /// The expression that `SELECT @@name` evaluates.
     pub fn expr(&self) -> Expr {
         let text = |t: &str| {
             let length = u32::try_from(t.chars().count()).unwrap_or(u32::MAX);
@@ -148,8 +145,8 @@ impl VarValue {
     }
 }
 
-/// The position of a variable in [`VARIABLES`], by name in any case; other
-/// names of the same variable are known too.
+/// The position of a variable in [`VARIABLES`]; names are case-insensitive, and synonyms are
+/// accepted.
 pub fn find(name: &str) -> Option<usize> {
     let lower = name.to_ascii_lowercase();
     let name = match lower.as_str() {
@@ -163,10 +160,10 @@ pub fn find(name: &str) -> Option<usize> {
     VARIABLES.binary_search_by(|v| v.name.cmp(name)).ok()
 }
 
-/// The entry of that name.
+/// The entry of this name.
 ///
 /// # Errors
-/// 1193 when there is none.
+/// 1193 if there is none.
 pub fn entry(name: &str) -> Result<(usize, &'static Variable)> {
     let at = find(name).ok_or_else(|| SqlError::unknown_variable(name))?;
     let variable = VARIABLES.get(at);
@@ -180,11 +177,10 @@ pub fn entry(name: &str) -> Result<(usize, &'static Variable)> {
 pub struct Values(Arc<Vec<VarValue>>);
 
 impl Values {
-    /// The registry's defaults, with those of a configuration laid over them
-    /// (name and text).
+    /// The registry's defaults, overridden by a configuration (names and texts).
     ///
     /// # Errors
-    /// 1193 for an unknown name, 1231 or 1232 for a value that does not do.
+    /// 1193 for an unknown name, 1231 or 1232 for an invalid value.
     pub fn new(config: &[(String, String)]) -> Result<Values> {
         let mut values = Vec::with_capacity(VARIABLES.len());
         for variable in VARIABLES {
@@ -204,24 +200,24 @@ impl Values {
         self.0.get(position).unwrap_or(&VarValue::Null)
     }
 
-    /// The value of that name; NULL where there is no such variable.
+    /// The value of this name; NULL if there is no such variable.
     pub fn named(&self, name: &str) -> &VarValue {
         find(name).map_or(&VarValue::Null, |at| self.at(at))
     }
 
-    /// Sets a checked value.
+    /// Sets a value that has been checked.
     pub fn set(&mut self, position: usize, value: VarValue) {
         if let Some(slot) = Arc::make_mut(&mut self.0).get_mut(position) {
             *slot = value;
         }
     }
 
-    /// The value as a truth; false where it is none.
+    /// The value as a boolean; false if it is none.
     pub fn bool(&self, name: &str) -> bool {
         matches!(self.named(name), VarValue::Bool(true))
     }
 
-    /// The value as an integer; 0 where it is none.
+    /// The value as an integer; 0 if it is none.
     pub fn int(&self, name: &str) -> u64 {
         match self.named(name) {
             VarValue::Int(n) => *n,
@@ -229,7 +225,7 @@ impl Values {
         }
     }
 
-    /// The value as text; empty where it is none.
+    /// The value as text; empty if it is none.
     pub fn text(&self, name: &str) -> &str {
         match self.named(name) {
             VarValue::Text(text) => text,

@@ -1,8 +1,8 @@
 //! The registered system variables.
 //!
-//! All variables that stock clients, drivers and ORMs read on connecting are here;
-//! entries whose documentation says "without effect" exist so that a client
-//! that sets or reads them goes on. The list is sorted by name.
+//! It has all variables that common clients, drivers and ORMs read when they connect. Entries whose
+//! documentation says "without effect" exist so that clients can set or read them. The list is
+//! sorted by name.
 
 use super::Scope::{Both, Fixed, Global, Session, SessionFixed};
 use super::VarKind::{

@@ -1,5 +1,4 @@
-//! Typed settings of a session, made from its list of values whenever one of
-//! them is set.
+//! Typed settings of a session, computed from its list of values whenever one changes.
 
 use super::{Values, VarValue};
 use crate::error::Result;
@@ -10,10 +9,9 @@ use std::time::Duration;
 /// Isolation level of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IsolationLevel {
-    /// READ UNCOMMITTED and READ COMMITTED: each statement sees what was
-    /// committed when it began.
+    /// READ UNCOMMITTED and READ COMMITTED: a new snapshot for each statement.
     ReadCommitted,
-    /// REPEATABLE READ: one snapshot.
+    /// REPEATABLE READ: one snapshot for the transaction.
     RepeatableRead,
     /// SERIALIZABLE.
     Serializable,
@@ -55,7 +53,7 @@ pub struct Settings {
     pub client: Charset,
     /// `collation_connection`.
     pub collation: Collation,
-    /// `character_set_results`; `None` leaves results as they are.
+    /// `character_set_results`; `None` sends results without conversion.
     pub results: Option<Charset>,
     /// `collation_server`.
     pub server_collation: Collation,
@@ -65,7 +63,7 @@ pub struct Settings {
     pub auto_increment: AutoIncOptions,
     /// `max_execution_time`.
     pub max_execution: Option<Duration>,
-    /// `sql_select_limit`, unless it is without effect.
+    /// `sql_select_limit`, unless it is unlimited.
     pub select_limit: Option<u64>,
     /// `sql_safe_updates`.
     pub safe_updates: bool,
@@ -83,7 +81,7 @@ pub struct Settings {
     pub statement_memory: u64,
     /// `connection_memory_limit`.
     pub connection_memory: u64,
-    /// `timestamp`, in microseconds, unless it is the clock's.
+    /// `timestamp` in microseconds; `None` for the clock.
     pub timestamp: Option<i64>,
     /// `default_storage_engine`.
     pub engine: String,
@@ -93,20 +91,20 @@ pub struct Settings {
     pub wait_timeout: Duration,
     /// `interactive_timeout`.
     pub interactive_timeout: Duration,
-    /// `resultset_metadata`: columns are described.
+    /// `resultset_metadata`: whether results have column definitions.
     pub metadata: bool,
     /// `session_track_transaction_info`.
     pub transaction_info: TransactionInfo,
 }
 
-/// `session_track_transaction_info`: reports of transactions to clients.
+/// `session_track_transaction_info`: what is reported about transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionInfo {
     /// Nothing.
     Off,
-    /// Its state.
+    /// The transaction's state.
     State,
-    /// Its state, and the statements that begin such a one.
+    /// The transaction's state, and the statements that begin one like it.
     Characteristics,
 }
 
@@ -115,14 +113,14 @@ pub enum TransactionInfo {
 pub enum Completion {
     /// Nothing.
     Plain,
-    /// Another transaction begins.
+    /// CHAIN: another transaction begins.
     Chain,
-    /// The connection ends.
+    /// RELEASE: the connection ends.
     Release,
 }
 
 impl Settings {
-    /// The settings of these values.
+    /// Converts values to settings.
     ///
     /// # Errors
     /// None for values that passed their checks.

@@ -1,8 +1,8 @@
-//! Values for columns: conversion, defaults, assignments, and what a view or
-//! named partitions ask of a new row.
+//! Values for columns: conversion, defaults, assignments, and checks of new rows against a view's
+//! WITH CHECK OPTION and the statement's partition list.
 //!
-//! Strict mode makes an error of what would lose something, IGNORE and the lax
-//! modes a warning ([`porpoise_types::store`]).
+//! A lossy conversion is an error in strict mode, a warning with IGNORE and in non-strict mode
+//! ([`porpoise_types::store`]).
 
 use super::query::{all_true, cx_of};
 use super::{Exec, ExecResult};
@@ -63,7 +63,7 @@ impl<'x> Storer<'x> {
         )?)
     }
 
-    /// NULL, or what stands for it.
+    /// The value stored for NULL: NULL itself, or the column's implicit default.
     fn null(&self, column: &Column) -> Value {
         if column.nullable || column.auto_increment || !self.lenient_null {
             return Value::Null;
@@ -76,11 +76,11 @@ impl<'x> Storer<'x> {
         implicit_default(&column.ty)
     }
 
-    /// The value of a column that was not given.
+    /// The value of a column that the statement does not name.
     pub(super) fn default(&self, column: &Column) -> Result<Value, SqlError> {
         match &column.default {
             ColumnDefault::Literal(value) => Ok(value.clone()),
-            // Filled in once the row's other values are known.
+            // Computed once the row's other values are known.
             ColumnDefault::Null | ColumnDefault::Expr(_) => Ok(Value::Null),
             _ if column.generated.is_some() => Ok(Value::Null),
             ColumnDefault::Now => Ok(now_for(column, self.env)),
@@ -101,7 +101,7 @@ impl<'x> Storer<'x> {
     }
 }
 
-/// The statement's time as a column of its kind stores it.
+/// The statement's time, as a column of this type stores it.
 fn now_for(column: &Column, env: &crate::expr::eval::Env) -> Value {
     let moment = match column.ty.kind {
         Kind::Timestamp => env.now_utc,
@@ -114,7 +114,7 @@ fn now_for(column: &Column, env: &crate::expr::eval::Env) -> Value {
     )
 }
 
-/// Evaluates a value that may look at columns assigned before it.
+/// Evaluates a value that may read columns assigned before it.
 pub(super) fn evaluate<'a>(
     e: &'a Expr,
     row: &[Value],
@@ -123,7 +123,7 @@ pub(super) fn evaluate<'a>(
     evaluate_in(e, (row, 0), &[Slot::Null], cx)
 }
 
-/// [`evaluate`] for the table in a slot, beside the rows of other tables.
+/// [`evaluate`] for the table in one slot of a joined row.
 fn evaluate_in<'a>(
     e: &'a Expr,
     (row, slot): (&[Value], usize),
@@ -156,7 +156,7 @@ pub(super) fn assign(
     assign_in((table, 0), set, before, storer, number, &[Slot::Null], cx)
 }
 
-/// [`assign`] to the table in a slot, beside the rows of other tables.
+/// [`assign`] for the table in one slot of a joined row.
 pub(super) fn assign_in<'a>(
     (table, slot): (&Table, usize),
     set: &[(usize, NewValue)],
@@ -209,8 +209,7 @@ pub(super) fn assign_in<'a>(
     Ok(row)
 }
 
-/// WITH CHECK OPTION: 1369 for a row that the view would not show, a warning
-/// with IGNORE.
+/// WITH CHECK OPTION: error 1369 for a row that the view does not contain; with IGNORE a warning.
 pub(super) fn fulfils(
     check: &ViewCheck,
     table: &Table,
@@ -240,8 +239,8 @@ pub(super) fn fulfils(
     Ok(false)
 }
 
-/// Whether a changed row belongs into a partition that the statement names;
-/// 1748 where not, a warning with IGNORE.
+/// Whether a changed row stays in a partition that the statement names. If not: error 1748, or a
+/// warning with IGNORE.
 pub(super) fn stays_chosen(
     table: &Table,
     chosen: Option<&[usize]>,
@@ -265,12 +264,12 @@ pub(super) fn stays_chosen(
             });
             Ok(false)
         }
-        // Where it belongs nowhere the write says so.
+        // If no partition takes the row, the write reports it.
         _ => Ok(true),
     }
 }
 
-/// Warnings for the rows that IGNORE left out.
+/// Adds warnings for the rows that IGNORE skipped.
 pub(super) fn note_skipped(skipped: &[(usize, porpoise_rows::Error)], exec: &Exec<'_>) {
     for (_, error) in skipped {
         exec.env.warn(Warning {

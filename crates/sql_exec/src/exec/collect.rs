@@ -1,4 +1,4 @@
-//! Results that are made whole before they are sent: kept, told apart, or sorted.
+//! Results that are buffered before they are sent: for a restart, for DISTINCT, or for a sort.
 
 use super::profile::Role;
 use super::query::Window;
@@ -9,7 +9,7 @@ use crate::expr::eval::{EvalCx, Slot};
 use crate::plan::physical::{DistinctMethod, RowOperator};
 use crate::plan::{OrderKey, QueryPlan};
 
-/// Order and DISTINCT of the rows that are kept.
+/// Sort order and DISTINCT method of buffered rows.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Order<'p> {
     /// ORDER BY.
@@ -18,7 +18,7 @@ pub(super) struct Order<'p> {
     pub(super) distinct: Option<DistinctMethod>,
 }
 
-/// Keeps the rows and sends a window of them; how many there were.
+/// Buffers the rows and sends the LIMIT window of them. Returns the number of rows sent.
 pub(super) fn run(
     plan: &QueryPlan,
     order: Order<'_>,
@@ -40,7 +40,7 @@ pub(super) fn run(
         }
         Ok(buffer.len() < enough)
     };
-    // DISTINCT may want more groups than rows. A scan goes on when rows are left out.
+    // DISTINCT may need more groups than rows are wanted; a scan continues when rows are dropped.
     let exact = order.distinct.is_none() || input.aggregate().is_none();
     let demand = if exact {
         Demand::first(enough)

@@ -1,14 +1,12 @@
-//! Conditions on many rows.
+//! Filters: lists of conditions that rows must pass.
 //!
-//! A list of conditions begins as it stands in the plan. Once many rows have to
-//! be judged by it, those that are made of plain integers become tests
-//! ([`crate::expr::number`]) and go first: they cost a few nanoseconds and
-//! mostly decide.
+//! A list starts out interpreted, as the plan has it. Once many rows are to be checked, conditions
+//! on plain integers are compiled to tests ([`crate::expr::number`]) that run first: a test costs a
+//! few nanoseconds and usually decides.
 //!
-//! Invariant: the same rows are let through, whatever was compiled, and no
-//! warning or error comes up that would not as they stand: tests raise none,
-//! and where one cannot tell and no other refuses the row, all conditions are
-//! evaluated in their order.
+//! Invariant: compiling changes neither the rows that pass nor the warnings and errors. Tests raise
+//! none, and if a test cannot decide and no other one rejects the row, all conditions are evaluated
+//! in their order.
 
 use super::ExecResult;
 use crate::expr::eval::{EvalCx, Slot};
@@ -16,26 +14,26 @@ use crate::expr::number::{Holds, Test};
 use crate::expr::{Expr, logic};
 use porpoise_rows::catalog::Table;
 
-/// Conditions beyond which judging one row passes a checkpoint of its own.
+/// Lists longer than this check for cancellation while they evaluate a single row.
 const LONG_LIST: usize = 64;
 
-/// All of these must be true.
+/// A conjunction of conditions.
 #[derive(Debug)]
 pub(super) struct Conditions<'e> {
-    /// Those on numbers.
+    /// Compiled conditions on integers.
     tests: Vec<Test<'e>>,
     others: Vec<&'e Expr>,
-    /// All of them, as they stand in the plan, once some became tests.
+    /// All conditions in plan order, once some were compiled.
     all: Vec<&'e Expr>,
 }
 
 impl<'e> Conditions<'e> {
-    /// As they stand.
+    /// Creates an interpreted list.
     pub(super) fn new(all: &'e [Expr]) -> Conditions<'e> {
         Conditions::of(all.iter().collect())
     }
 
-    /// These, as they stand.
+    /// Creates an interpreted list of these conditions.
     pub(super) fn of(all: Vec<&'e Expr>) -> Conditions<'e> {
         Conditions {
             tests: Vec::new(),
@@ -44,7 +42,7 @@ impl<'e> Conditions<'e> {
         }
     }
 
-    /// Makes tests of those that can be, once; of rows of these tables, by slot.
+    /// Compiles the conditions that can be, at most once. `tables` are the row's tables by slot.
     pub(super) fn compile(&mut self, tables: &[Option<&'e Table>], cx: &EvalCx<'_>) {
         if !self.all.is_empty() {
             return;
@@ -58,10 +56,10 @@ impl<'e> Conditions<'e> {
         }
     }
 
-    /// Whether they let a row through.
+    /// Whether a row passes all conditions.
     ///
     /// # Errors
-    /// Those of an evaluation.
+    /// Errors of the evaluation.
     #[inline]
     pub(super) fn hold<'a>(&self, row: &[Slot<'a>], cx: &EvalCx<'a>) -> ExecResult<bool>
     where

@@ -29,13 +29,13 @@ use std::rc::Rc;
 pub struct Collect<'s> {
     /// The rows.
     pub rows: Vec<Vec<Value>>,
-    /// Bytes that they were counted with.
+    /// Bytes charged for the rows.
     pub held: u64,
     states: &'s States,
 }
 
 impl<'s> Collect<'s> {
-    /// Without rows.
+    /// Creates an empty collection.
     pub fn new(states: &'s States) -> Collect<'s> {
         Collect {
             rows: Vec::new(),
@@ -60,7 +60,7 @@ impl ResultSink for Collect<'_> {
     }
 }
 
-/// The rows of a derived table, for the row in whose FROM it stands.
+/// The rows of a derived table; `row` is the current row of the FROM clause that contains it.
 pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<Rc<RowSet>> {
     let states = exec.shared.states;
     let address = std::ptr::from_ref(derived) as usize;
@@ -164,7 +164,7 @@ fn select(plan: &QueryPlan, exec: &mut Exec<'_>) -> ExecResult<Vec<Vec<Value>>> 
     Ok(collect.rows)
 }
 
-/// Bytes that are equal for rows that a set operation takes for equal.
+/// Key that is equal for rows that a set operation considers equal.
 fn row_key(plan: &QueryPlan, row: &[Value]) -> Vec<u8> {
     let mut key = Vec::new();
     for (item, value) in plan.items.iter().zip(row) {
@@ -173,16 +173,16 @@ fn row_key(plan: &QueryPlan, row: &[Value]) -> Vec<u8> {
     key
 }
 
-/// Bytes that a key takes in a hash table.
+/// Memory of a key in a hash table.
 fn size_of_key(key: &[u8]) -> u64 {
     key.len() as u64 + 48
 }
 
-/// A set of keys, counted with the statement.
+/// A set of keys, charged to the statement's memory.
 struct Seen<'s> {
     keys: HashSet<Vec<u8>>,
     states: &'s States,
-    /// The error that ended counting.
+    /// The error of the charge that failed.
     failed: Option<SqlError>,
 }
 
@@ -195,7 +195,7 @@ impl<'s> Seen<'s> {
         }
     }
 
-    /// Keeps the rows whose keys are new.
+    /// Keeps only the rows whose keys are new.
     fn retain_new(
         &mut self,
         rows: &mut Vec<Vec<Value>>,
@@ -232,8 +232,8 @@ fn distinct(plan: &QueryPlan, rows: &mut Vec<Vec<Value>>, states: &States) -> Ex
     Seen::new(states).retain_new(rows, |row| row_key(plan, row))
 }
 
-/// Number of occurrences of each row of the right side. The keys are counted with the statement until
-/// the whole set operation settles.
+/// Number of occurrences of each row of the right side. The keys are charged to the statement until
+/// the whole set operation ends.
 fn counted(
     plan: &QueryPlan,
     rows: &[Vec<Value>],

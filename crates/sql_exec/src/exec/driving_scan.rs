@@ -1,7 +1,6 @@
-//! The driving scan of a join: its rows, batch after batch.
+//! The driving scan of a join: yields the first table's rows in batches.
 //!
-//! Rows of a stored table are judged where they lie; only those that the
-//! conditions let through are copied, as rows of the join.
+//! Conditions on a stored table run on rows in place; only rows that pass are copied into the join.
 
 use super::conditions::Conditions;
 use super::derived;
@@ -25,16 +24,16 @@ use porpoise_types::Value;
 use smallvec::{SmallVec, smallvec};
 use std::rc::Rc;
 
-/// Rows looked at before the conditions are compiled.
+/// Number of rows scanned before the conditions are compiled.
 const FEW: usize = 512;
 
 /// The driving scan of a join.
 pub(super) enum DrivingScan<'p> {
-    /// A table of rows.
+    /// A stored table.
     Stored(Box<Stored<'p>>),
-    /// Rows that the server makes up.
+    /// Rows of a virtual table (INFORMATION_SCHEMA and the like).
     Virtual { rows: Vec<Vec<Value>>, done: bool },
-    /// Rows of another query.
+    /// Rows of a derived table.
     Derived { rows: Rc<RowSet>, cursor: RowCursor },
 }
 
@@ -42,22 +41,21 @@ pub(super) enum DrivingScan<'p> {
 pub(super) struct Stored<'p> {
     table: &'p Table,
     cursor: Cursor,
-    /// Rows asked for the next time.
+    /// Number of rows to request with the next call.
     batch: usize,
-    /// Rows that are enough.
+    /// Number of rows that the consumer wants.
     wanted: u64,
-    /// The conditions and the pruning, where rows may be judged
-    /// where they lie.
+    /// Conditions and pruning of a scan whose rows are checked in place.
     shown: Option<(Conditions<'p>, Pruning)>,
-    /// Columns that are read of entries of a covering index.
+    /// Columns that are read of the entries of a covering index.
     columns: Vec<usize>,
-    /// Rows looked at so far, until the conditions were compiled.
+    /// Number of rows scanned, counted until the conditions are compiled.
     looked_at: usize,
 }
 
 impl<'p> DrivingScan<'p> {
-    /// Passes over rows, at most so many, where each that the access path finds
-    /// is one of the result; how many there were.
+    /// Skips up to `most` rows of a scan in which every row found belongs to the result. Returns
+    /// the number skipped.
     pub(super) fn skip(&mut self, scan: &Scan, most: u64, exec: &Exec<'_>) -> ExecResult<u64> {
         let DrivingScan::Stored(stored) = self else {
             return Ok(0);
@@ -73,7 +71,7 @@ impl<'p> DrivingScan<'p> {
         }
     }
 
-    /// The rows of a scan; so many are enough.
+    /// Opens a scan of which about `wanted` rows are needed.
     pub(super) fn open(
         plan: &'p QueryPlan,
         scan: &'p Scan,
@@ -125,8 +123,7 @@ impl<'p> DrivingScan<'p> {
         })))
     }
 
-    /// The next of them, as rows of the join of which nothing else is known;
-    /// `None` at the end.
+    /// Returns the next batch, as join rows with only this slot filled; `None` at the end.
     pub(super) fn next<'a, 'x: 'a>(
         &mut self,
         plan: &'a QueryPlan,
@@ -169,8 +166,7 @@ impl<'p> Stored<'p> {
         'p: 'a,
     {
         let (table, limit): (&'p Table, usize) = (self.table, self.batch);
-        // Where few rows are wanted and none of them matched, more are looked
-        // at the next time.
+        // If few rows are wanted and none matched, the next batch is larger.
         if scan.lock().is_none() {
             self.batch = limit.saturating_mul(4).min(BATCH);
         }
@@ -226,14 +222,14 @@ impl<'p> Stored<'p> {
     }
 }
 
-/// Tables by slot, of which only one is known.
+/// Tables by slot, with only this one filled in.
 fn tables_of_one(table: &Table, slot: usize) -> Vec<Option<&Table>> {
     let mut tables = vec![None; slot];
     tables.push(Some(table));
     tables
 }
 
-/// Rows of values as tuples, those that the scan's conditions let through.
+/// Converts rows of values to join rows, and drops those that the scan's conditions reject.
 fn values_that_match<'a, 'r, 'x: 'a>(
     scan: &'a Scan,
     rows: impl Iterator<Item = &'r Vec<Value>>,

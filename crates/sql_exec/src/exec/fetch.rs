@@ -1,5 +1,5 @@
-//! Cursors: the rows and entries that an access path names, a batch at a time,
-//! at the statement's view. For rows under locks see [`super::lock_rows`].
+//! Cursors: rows and index entries of an access path, in batches, read at the statement's snapshot.
+//! [`super::lock_rows`] reads rows under locks.
 
 use super::index_merge::IndexMerge;
 use super::keys;
@@ -19,39 +19,39 @@ use std::ops::ControlFlow;
 /// A row with its primary key, in the arena of its batch.
 pub use crate::expr::eval::KeyedRow as Fetched;
 
-/// An entry of an index, in the arena of its batch.
+/// An index entry, in the arena of its batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// Its key.
+    /// The entry's key.
     pub key: &'a [u8],
-    /// The columns that it holds.
+    /// The columns that the entry contains.
     pub slot: Slot<'a>,
 }
 
 /// The state of a scan of one table.
 pub enum Cursor {
-    /// Whole keys of a unique index, all at once.
+    /// Whole keys of a unique index, fetched in one call.
     Keys {
         /// The index.
         index: usize,
         /// Encoded keys, distinct.
         keys: Vec<Vec<u8>>,
-        /// They were fetched.
+        /// Whether the keys have been fetched.
         done: bool,
     },
-    /// Ranges of an index.
+    /// Ranges of an index, scanned in order.
     Scan {
         /// The ranges.
         spec: ScanSpec,
         /// The position in them.
         position: ScanPosition,
     },
-    /// Rows of several indexes.
+    /// Rows found through several indexes.
     IndexMerge(IndexMerge),
 }
 
 impl Cursor {
-    /// A cursor over the rows that `access` names, given the row so far.
+    /// Opens a cursor for `access`; its expressions may read `row`, the tables joined before.
     pub fn open<'a>(
         table: &Table,
         access: &'a Access,
@@ -92,12 +92,12 @@ impl Cursor {
         })
     }
 
-    /// A scan of the whole table.
+    /// Opens a scan of the whole table.
     pub(super) fn table() -> Cursor {
         Cursor::scan(0, vec![KeyRange::ALL], false)
     }
 
-    /// A scan of ranges in ascending order.
+    /// Opens a scan of ranges in ascending order.
     fn scan(index: usize, mut ranges: Vec<KeyRange>, reverse: bool) -> Cursor {
         if reverse {
             ranges.reverse();
@@ -114,7 +114,7 @@ impl Cursor {
         }
     }
 
-    /// The index that it walks.
+    /// The index that the cursor reads.
     pub(super) fn index(&self) -> usize {
         match self {
             Cursor::Keys { index, .. } => *index,
@@ -123,8 +123,8 @@ impl Cursor {
         }
     }
 
-    /// The next rows, at most `limit`, at the statement's view, without their
-    /// keys. `None` at the end. Rows come in index order; those of whole keys in key order.
+    /// Returns the next rows, at most `limit`, at the statement's snapshot and without their keys;
+    /// `None` at the end. Rows come in index order, those of whole keys in key order.
     pub fn next<'a>(
         &mut self,
         table: &'a Table,
@@ -204,7 +204,7 @@ impl Cursor {
         }
     }
 
-    /// The scan that finds the entries; whole keys become ranges of one key.
+    /// The underlying scan of index entries; whole keys are turned into ranges of one key.
     pub(super) fn entries(&mut self) -> Option<(&mut ScanSpec, &mut ScanPosition)> {
         if let Cursor::Keys { index, keys, .. } = self {
             let ranges = std::mem::take(keys).into_iter().map(KeyRange::prefix);
@@ -216,8 +216,8 @@ impl Cursor {
         }
     }
 
-    /// As [`Cursor::next`], of entries without their rows: the columns that
-    /// keys hold, as values, or none where the query asks for none.
+    /// As [`Cursor::next`], but returns entries without reading rows: the columns in the index key,
+    /// or no columns if the query reads none.
     pub fn next_entries<'a>(
         &mut self,
         table: &'a Table,
@@ -267,7 +267,7 @@ impl Cursor {
         }
     }
 
-    /// Passes over entries, at most so many; how many there were.
+    /// Skips at most `most` entries. Returns the number skipped.
     pub(super) fn skip(
         &mut self,
         table: &Table,
@@ -293,7 +293,7 @@ impl Cursor {
         Ok(passed)
     }
 
-    /// Counts more entries, some at a time; `None` at the end.
+    /// Counts the next entries, up to `COUNTED` in a call; `None` at the end.
     pub fn count(
         &mut self,
         table: &Table,
@@ -321,11 +321,10 @@ impl Cursor {
 /// Entries counted in one call.
 const COUNTED: usize = 4096;
 
-/// Sets of more keys are not looked up one by one: the table is read.
+/// Larger key sets of a subquery are not looked up: the whole table is scanned instead.
 const MAX_SET: usize = 10_000;
 
-/// A cursor over the keys that a subquery yields, or over the whole table
-/// where they are too many.
+/// A cursor over the keys that a subquery yields, or over the whole table if there are too many.
 fn set_cursor<'a>(
     table: &Table,
     index: usize,
@@ -365,7 +364,7 @@ fn set_cursor<'a>(
     })
 }
 
-/// The encoded keys, distinct, in the order of their values in the index.
+/// Encodes the keys, without duplicates, in the order of the index.
 pub(super) fn encode_all<'a>(
     table: &Table,
     index: usize,
@@ -384,12 +383,12 @@ pub(super) fn encode_all<'a>(
     Ok(encoded)
 }
 
-/// The key of a row, where it is asked for.
+/// The key of a row if `keyed`, else an empty one.
 fn kept(key: &[u8], keyed: bool) -> &[u8] {
     if keyed { key } else { &[] }
 }
 
-/// A copy of a row in the arena.
+/// Copies a row into the arena.
 pub(super) fn copied<'a>(
     table: &'a Table,
     key: &[u8],

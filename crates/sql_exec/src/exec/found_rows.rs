@@ -1,6 +1,6 @@
-//! SQL_CALC_FOUND_ROWS: a query whose LIMIT only says which rows are sent (manual, "Information
-//! Functions", FOUND_ROWS()). The others are made, too, and counted; what LIMIT saves
-//! elsewhere, an early end or a short sort, is not saved here.
+//! SQL_CALC_FOUND_ROWS: all rows of the result are computed and counted, and LIMIT only selects
+//! those that are sent (manual, "Information Functions", FOUND_ROWS()). So LIMIT neither ends the
+//! execution early nor shortens a sort.
 
 use super::query::{Window, send};
 use super::{Exec, ExecResult, ResultSink};
@@ -9,7 +9,7 @@ use crate::plan::physical::Limit;
 use crate::plan::{QueryPlan, ResultColumn};
 use porpoise_types::ValueRef;
 
-/// Passes the rows of a window on, and counts all.
+/// A sink that forwards the rows of a LIMIT window and counts all rows.
 struct Counting<'s> {
     sink: &'s mut dyn ResultSink,
     window: Window,
@@ -36,7 +36,7 @@ impl ResultSink for Counting<'_> {
     }
 }
 
-/// Sends the rows of a LIMIT, and leaves the number of all rows behind; how many were sent.
+/// Sends the rows of the LIMIT window and stores the number of all rows. Returns the number sent.
 pub(super) fn run(
     plan: &QueryPlan,
     limit: &Limit,

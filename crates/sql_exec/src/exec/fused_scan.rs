@@ -1,16 +1,16 @@
-//! A fused scan: rows of one stored table are judged and consumed where they lie.
+//! A fused scan: rows of one stored table are filtered and consumed in place.
 //!
-//! The engine shows a row; the conditions are checked and the consumer is
-//! called before it shows the next, so that nothing is copied that is not
-//! kept. The same goes for entries of a covering index.
+//! The engine passes each row to a visitor, which checks the conditions and calls the consumer
+//! before the next row, so that rejected rows are never copied. Entries of a covering index are
+//! processed in the same way.
 //!
 //! Invariants:
 //! 1. The planner chooses it only where expressions are deterministic and hold no
 //!    subquery (SLEEP, GET_LOCK), and where results are kept, not streamed: see the
 //!    invariant of [`super::show`].
 //! 2. Rows are judged by the same conditions as in a scan by batches.
-//! 3. When an operator above spills, the other rows of a batch are copied and consumed after
-//!    the engine's call: writing to a file may wait.
+//! 3. Once an operator above spills, the remaining rows of a batch are copied, and consumed after
+//!    the engine call, because writing to a file may block.
 
 use super::conditions::Conditions;
 use super::fetch::Cursor;
@@ -27,14 +27,13 @@ use crate::plan::QueryPlan;
 use crate::plan::scan::Scan;
 use bumpalo::Bump;
 
-/// Rows in one call of the engine; between two of them a statement can be
-/// cancelled.
+/// Rows visited in one engine call; the statement can be cancelled between two calls.
 const BATCH: usize = 1024;
 
-/// The same where rows are copied.
+/// The same, if rows are copied.
 const COPIED: usize = 256;
 
-/// Shows the consumer every row that the conditions let through.
+/// Passes every row that the conditions accept to the consumer.
 pub(super) fn run(
     plan: &QueryPlan,
     scan: &Scan,

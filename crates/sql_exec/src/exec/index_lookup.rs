@@ -1,7 +1,7 @@
-//! Looking up what belongs to a whole batch of joined rows.
+//! Batched index lookup: finds the matching rows for a whole batch of joined rows.
 //!
-//! The keys of all rows are made, those that are equal are requested once, and
-//! what comes back is handed to each row that asked for it.
+//! The keys of all rows in the batch are built and deduplicated, fetched in one call, and the rows
+//! found are distributed to the batch rows that requested them.
 
 use super::conditions::Conditions;
 use super::fetch::Cursor;
@@ -23,20 +23,20 @@ use porpoise_types::ValueRef;
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 
-/// The keys that a batch asks for.
+/// The distinct keys that a batch requests.
 struct KeyRequests<'a> {
-    /// Each once, in the order in which they came up.
+    /// The distinct keys, in order of first occurrence.
     distinct: Vec<Vec<u8>>,
-    /// Their positions in it.
+    /// Position of each key in `distinct`.
     known: Known<'a>,
-    /// The positions that each row of the batch asks for.
+    /// Positions in `distinct` that each row of the batch requests.
     of_tuple: Vec<SmallVec<[usize; 2]>>,
 }
 
 /// Positions by key.
 type Known<'a> = HashMap<&'a [u8], usize, RandomState>;
 
-/// For fewer keys conditions are checked as they stand.
+/// With fewer keys, conditions are not compiled.
 const FEW: usize = 64;
 
 /// Rows or entries fetched in one call.
@@ -97,22 +97,22 @@ fn cursor_of(access: &Access, keys: Vec<Vec<u8>>) -> Cursor {
     }
 }
 
-/// Rows found for a batch.
+/// Result of a lookup for a batch.
 pub(super) struct LookedUp<'a> {
-    /// By the position of the key.
+    /// Rows found for each key, by its position.
     rows: Vec<SmallVec<[Slot<'a>; 1]>>,
     of_tuple: Vec<SmallVec<[usize; 2]>>,
 }
 
 impl<'a> LookedUp<'a> {
-    /// Rows found for the row at this position of the batch.
+    /// Rows found for the batch row at this position.
     pub(super) fn of(&self, tuple: usize) -> impl Iterator<Item = Slot<'a>> {
         let keys = self.of_tuple.get(tuple).into_iter().flatten();
         keys.filter_map(|at| self.rows.get(*at)).flatten().copied()
     }
 }
 
-/// For each tuple the rows that its key finds; one call for all of them.
+/// Finds the rows of each tuple's key with one call for all of them.
 pub(super) fn lookup<'a, 'x: 'a>(
     (scan, on): (&'a Scan, &'a [Expr]),
     table: &'a Table,
@@ -143,7 +143,7 @@ pub(super) fn lookup<'a, 'x: 'a>(
     })
 }
 
-/// The rows of whole keys, each where its key stands.
+/// Looks up whole keys of a unique index: at most one row for each key.
 fn one_by_key<'a, 'x: 'a>(
     scan: &'a Scan,
     table: &'a Table,
@@ -178,7 +178,7 @@ fn one_by_key<'a, 'x: 'a>(
     }
 }
 
-/// The rows that a cursor finds, each where its key stands.
+/// Scans the index entries of key prefixes: any number of rows for each key.
 fn several<'a, 'x: 'a>(
     scan: &'a Scan,
     table: &'a Table,
@@ -187,8 +187,7 @@ fn several<'a, 'x: 'a>(
     arena: &'a Bump,
 ) -> ExecResult<Vec<SmallVec<[Slot<'a>; 1]>>> {
     let index = scan.access.index().unwrap_or(0);
-    // Conditions are checked tuple by tuple afterwards; a lock is taken on
-    // every row that a key leads to.
+    // Conditions are checked for each tuple afterwards; every row found through a key is locked.
     let mut found: Vec<SmallVec<[Slot<'a>; 1]>> = vec![SmallVec::new(); known.len()];
     if scan.is_covering() {
         let mut ends = Vec::new();
@@ -217,7 +216,7 @@ fn several<'a, 'x: 'a>(
     Ok(found)
 }
 
-/// As [`several`], of rows that are judged where they lie.
+/// As [`several`], with the conditions on the table checked in place.
 fn several_judged<'a, 'x: 'a>(
     (scan, on): (&'a Scan, &'a [Expr]),
     table: &'a Table,
@@ -227,7 +226,7 @@ fn several_judged<'a, 'x: 'a>(
 ) -> ExecResult<Vec<SmallVec<[Slot<'a>; 1]>>> {
     let cx = cx_of(exec, arena);
     let pruning = Pruning::of(scan, table, &cx)?;
-    // What the table alone decides.
+    // Conditions that read only this table.
     let own = scan.bit();
     let alone = |e: &&'a Expr| e.slots() == own && e.is_fixed() && !e.has_query();
     let mut conditions = Conditions::of(on.iter().filter(alone).collect());
@@ -267,7 +266,7 @@ fn several_judged<'a, 'x: 'a>(
     Ok(found)
 }
 
-/// The encoded leading parts of a row in an index.
+/// Encodes a row's values of the leading parts of an index.
 fn leading_key(table: &Table, index: usize, parts: usize, row: RowRef<'_>) -> Vec<u8> {
     let mut key = Vec::new();
     append_leading_key(table, index, parts, row, &mut key);

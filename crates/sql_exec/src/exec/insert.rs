@@ -1,8 +1,8 @@
 //! INSERT and REPLACE.
 //!
-//! The rows of a statement are gathered first and handed to `rows` in one
-//! call, which gives them ids, checks and writes them as a whole. ON DUPLICATE
-//! KEY UPDATE goes row by row: what one row changes the next one may meet.
+//! The rows of a statement are collected and handed to `rows` in one call, which generates ids,
+//! checks and writes them. ON DUPLICATE KEY UPDATE writes row by row, because a row may conflict
+//! with one that the same statement has changed.
 
 use super::assign::{Storer, evaluate, fulfils, note_skipped};
 use super::derived::Collect;
@@ -13,7 +13,7 @@ use bumpalo::Bump;
 use porpoise_rows::{AutoIncOptions, GeneratedIds, InsertMode};
 use porpoise_types::{Level, Value, Warning};
 
-/// INSERT and REPLACE.
+/// Executes INSERT and REPLACE.
 pub(super) fn run(plan: &Insert, exec: &mut Exec<'_>, ids: AutoIncOptions) -> ExecResult<Changes> {
     let mut beside = Vec::new();
     let mut rows = match &plan.rows {
@@ -99,13 +99,13 @@ fn value_rows(
     Ok(out)
 }
 
-/// Whether a row of VALUES gives a column a value of its own.
+/// Whether a row of VALUES has an explicit value (not DEFAULT) for a column.
 fn given_at(plan: &Insert, given: &[NewValue], position: usize) -> bool {
     let mut pairs = plan.columns.iter().zip(given);
     pairs.any(|(at, value)| *at == position && !matches!(value, NewValue::Default))
 }
 
-/// Puts expressions' values into the columns that are not given.
+/// Evaluates DEFAULT expressions of columns without an explicit value.
 fn fill_expressions(
     plan: &Insert,
     row: &mut [Value],
@@ -119,7 +119,7 @@ fn fill_expressions(
     Ok(())
 }
 
-/// A row of defaults for the columns that are not given.
+/// A row with the defaults of the columns that the statement does not name; the others are NULL.
 fn blank(plan: &Insert, storer: &Storer<'_>) -> ExecResult<Vec<Value>> {
     let mut row = Vec::with_capacity(plan.table.columns.len());
     for (position, column) in plan.table.columns.iter().enumerate() {
@@ -131,8 +131,8 @@ fn blank(plan: &Insert, storer: &Storer<'_>) -> ExecResult<Vec<Value>> {
     Ok(row)
 }
 
-/// The rows of INSERT ... SELECT, and beside each what ON DUPLICATE KEY UPDATE names of the
-/// SELECT's tables.
+/// The rows of INSERT ... SELECT and, for each, the values of the SELECT's tables that ON DUPLICATE
+/// KEY UPDATE reads.
 fn selected_rows(
     plan: &Insert,
     source: &crate::plan::QueryPlan,
@@ -141,7 +141,7 @@ fn selected_rows(
 ) -> ExecResult<Vec<Vec<Value>>> {
     let mut collect = Collect::new(exec.shared.states);
     let ignore = plan.mode == InsertMode::Ignore;
-    // Strictness is the statement's, its SELECT included (manual, "Strict SQL Mode").
+    // Strict mode applies to the whole statement, its SELECT included (manual, "Strict SQL Mode").
     let strictly = exec.env.strictly(exec.env.mode.is_strict() && !ignore);
     super::query::run(source, exec, &mut collect)?;
     drop(strictly);
@@ -169,8 +169,8 @@ fn selected_rows(
     Ok(rows)
 }
 
-/// The rows that belong into the partitions that the statement names, and which these are;
-/// 1748 for others, a warning with IGNORE.
+/// Keeps the rows that belong to partitions the statement names, and returns which ones were kept.
+/// Other rows are error 1748, or a warning with IGNORE.
 fn keep_chosen(
     plan: &Insert,
     chosen: &[usize],
@@ -208,7 +208,7 @@ fn keep_chosen(
     Ok((kept, keeps))
 }
 
-/// Leaves out what belongs to rows that are left out.
+/// Drops the generated ids and SELECT values of rows that were dropped.
 fn keep(keeps: &[bool], ids: &mut GeneratedIds, beside: &mut Vec<Vec<Value>>) {
     ids.keep_rows(|row| keeps.get(row).copied().unwrap_or(true));
     let mut kept = keeps.iter();

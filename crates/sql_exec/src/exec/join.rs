@@ -1,17 +1,14 @@
 //! Nested-loop joins, a batch at a time, and hash joins.
 //!
-//! A tree of joins runs as a pipeline: its leftmost leaf, the driving scan, yields a batch
-//! of rows, which each join above extends:
-//! the keys of the whole batch are made, those that are equal are asked for
-//! once, and one call fetches them all ([`super::index_lookup`]). A table that no
-//! index leads to is read once and held ([`super::materialized`]).
+//! A tree of joins runs as a pipeline. Its leftmost leaf, the driving scan, yields a batch of rows,
+//! which each join above extends: the keys of the whole batch are built, deduplicated and fetched
+//! in one call ([`super::index_lookup`]). A table without a usable index is read once and
+//! materialized ([`super::materialized`]).
 //!
 //! Invariants:
-//! 1. Whatever finds the rows that may belong together, every condition is
-//!    checked on what was found.
-//! 2. The right side of a nested join (an outer join of several tables) is joined
-//!    for a batch as a whole; each row of the batch without a match goes on
-//!    alone, once.
+//! 1. Every condition is checked on every candidate row, however it was found.
+//! 2. The right side of a nested join (an outer join of several tables) is joined for a whole batch
+//!    at once; each row of the batch without a match is emitted once, NULL-extended.
 
 use super::conditions::Conditions;
 use super::driving_scan::DrivingScan;
@@ -39,13 +36,13 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Rows of the first table in one batch.
+/// Rows of the driving scan in one batch.
 pub(super) const BATCH: usize = 256;
 
-/// Receives the joined rows; returns whether it wants more.
+/// Receives the joined rows. Returns whether it wants more.
 pub type Consumer<'c> = dyn for<'r> FnMut(&[Slot<'r>], &EvalCx<'r>) -> ExecResult<bool> + 'c;
 
-/// A row of all tables joined so far; the slots of the others are empty.
+/// A row of all tables joined so far; the slots of the other tables are empty.
 pub(super) type Tuple<'a> = &'a [Slot<'a>];
 
 /// The stored tables of a query, by slot.
@@ -57,16 +54,16 @@ pub(super) fn tables_of(sources: &[Source]) -> Vec<Option<&Table>> {
 /// A join of the pipeline.
 #[derive(Clone, Copy)]
 enum JoinNode<'p> {
-    /// With one table.
+    /// A join whose right side is one table.
     Table(&'p Join),
-    /// With a join of several tables.
+    /// A join whose right side is a join of several tables.
     Nested(&'p NestedJoin),
 }
 
-/// The joins on the way from the leftmost leaf of a tree up to its root.
+/// The joins on the path from the leftmost leaf of a tree to its root.
 type Joins<'p> = SmallVec<[JoinNode<'p>; 8]>;
 
-/// The leftmost leaf of a tree of joins, and the joins above it from the lowest on.
+/// Splits a tree of joins into its leftmost leaf and the joins above it, the lowest first.
 fn pipeline(mut operator: &RowOperator) -> (&RowOperator, Joins<'_>) {
     let mut joins = Joins::new();
     loop {
@@ -87,10 +84,10 @@ fn pipeline(mut operator: &RowOperator) -> (&RowOperator, Joins<'_>) {
     }
 }
 
-/// Runs a tree of joins, or a scan alone, and hands every joined row to the consumer.
+/// Runs a tree of joins, or a single scan, and passes every joined row to the consumer.
 ///
-/// A join finds at its first batch that a right side exceeds its share of memory, before the
-/// consumer has got a row. It starts again then, and reads that side into files.
+/// When the first batch finds that a right side exceeds its share of memory, no row has been passed
+/// to the consumer. The join then restarts, and reads that side to files.
 pub(super) fn run(
     plan: &QueryPlan,
     operator: &RowOperator,
@@ -156,13 +153,13 @@ fn run_pipeline(
     }
 }
 
-/// A row of a batch with the number of the row that it grew from.
+/// A joined row with the position of the batch row that it extends.
 type Grown<'a> = (usize, Tuple<'a>);
 
-/// The joins above the driving scan.
+/// State of the joins above the driving scan.
 struct Inner<'h> {
     plan: &'h QueryPlan,
-    /// Right sides that are read once.
+    /// Materialized right sides.
     materialized: MaterializedTables<'h>,
     /// The stored tables of the join, by slot.
     tables: Vec<Option<&'h Table>>,
@@ -174,7 +171,7 @@ struct Inner<'h> {
 struct JoinConditions<'h> {
     on: Conditions<'h>,
     filter: Conditions<'h>,
-    /// The probe side of a hash join's only equality, where it is numbers.
+    /// The probe side of a hash join's only equality, if it is a plain integer.
     probe: Option<NumberExpr<'h>>,
     compiled: bool,
 }
@@ -189,7 +186,7 @@ impl<'h> JoinConditions<'h> {
         }
     }
 
-    /// Before a batch of so many rows.
+    /// Compiles the conditions unless the batch is too small to pay for it.
     fn compile(
         &mut self,
         (join, rows): (&'h Join, usize),
@@ -206,11 +203,11 @@ impl<'h> JoinConditions<'h> {
     }
 }
 
-/// Batches of fewer rows are checked by the conditions as they stand.
+/// Conditions are not compiled for smaller batches.
 const FEW: usize = 64;
 
 impl<'h> Inner<'h> {
-    /// Extends the batch by these joins; false when the consumer has enough.
+    /// Extends the batch by these joins. Returns false when the consumer wants no more.
     fn go_on<'a, 'x: 'a + 'h>(
         &mut self,
         joins: &[JoinNode<'h>],
@@ -246,7 +243,7 @@ impl<'h> Inner<'h> {
         Ok(true)
     }
 
-    /// The rows of the batch with what the join adds to them.
+    /// Joins the batch with the right side of one join.
     fn extend<'a, 'x: 'a + 'h>(
         &mut self,
         node: JoinNode<'h>,
@@ -284,8 +281,8 @@ impl<'h> Inner<'h> {
         }
     }
 
-    /// The rows of the batch joined with the right side of a nested join, each with the
-    /// position of the row that it grew from.
+    /// Joins the batch with the right side of a nested join. Each result row carries the position
+    /// of the batch row that it extends.
     fn nested<'a, 'x: 'a + 'h>(
         &mut self,
         join: &'h NestedJoin,
@@ -310,7 +307,7 @@ impl<'h> Inner<'h> {
         Ok(grown)
     }
 
-    /// The rows that may belong to each row of the batch.
+    /// The candidate matches for each row of the batch.
     fn candidates<'a, 'x: 'a + 'h>(
         &mut self,
         join: &'h Join,
@@ -364,7 +361,7 @@ impl<'h> Inner<'h> {
     }
 }
 
-/// The first row of a hash table for each row of the batch.
+/// The first row in the hash table for each row of the batch.
 fn first_of_keys<'a>(
     (join, probe): (&Join, Option<&NumberExpr<'_>>),
     table: &JoinHashTable<'_>,
@@ -399,7 +396,7 @@ fn first_of_keys<'a>(
     Ok(first)
 }
 
-/// Each row of the batch with the rows of one table that belong to it.
+/// Joins each batch row with its candidates of one table.
 fn by_rows<'a, 'h: 'a, 'x: 'a>(
     (join, conditions): (&'h Join, &JoinConditions<'h>),
     batch: Vec<Grown<'a>>,
@@ -409,11 +406,11 @@ fn by_rows<'a, 'h: 'a, 'x: 'a>(
     let cx = &cx_of(exec, arena);
     let before = arena.allocated_bytes();
     let mut out = Vec::with_capacity(batch.len());
-    // Conditions see this one row; only what they let through is kept.
+    // Conditions are evaluated on this scratch row; only rows that pass are copied.
     let mut joined: Vec<Slot<'a>> = Vec::new();
     let mut pacer = Pacer::new();
     for (at, (from, tuple)) in batch.into_iter().enumerate() {
-        // Each may be met with millions.
+        // Without a key, each batch row may have millions of candidates.
         if matches!(candidates, Candidates::All(_)) {
             exec.check_cancelled()?;
             let grown = arena.allocated_bytes().saturating_sub(before) as u64;
@@ -455,8 +452,7 @@ fn by_rows<'a, 'h: 'a, 'x: 'a>(
     Ok(out)
 }
 
-/// Adds a row joined with the rows of a table that belong to it, which are in a file; whether
-/// there are any.
+/// Joins a row with its matches in a spilled table. Returns whether there are any.
 fn by_file<'a, 'h: 'a>(
     (join, conditions): (&'h Join, &JoinConditions<'h>),
     (from, tuple, build): (usize, Tuple<'a>, &SpilledBuild<'h>),
@@ -492,8 +488,7 @@ fn by_file<'a, 'h: 'a>(
     Ok(found)
 }
 
-/// Each row of the batch with those that grew from it in an outer join of
-/// several tables, or alone where none did.
+/// Emits each batch row with its matches from a nested join, or NULL-extended if there are none.
 fn by_nested<'a, 'h: 'a>(
     join: &'h NestedJoin,
     batch: Vec<Grown<'a>>,
@@ -517,22 +512,22 @@ fn by_nested<'a, 'h: 'a>(
     Ok(out)
 }
 
-/// The rows that may belong to those of a batch.
+/// Candidate matches for the rows of a batch.
 pub(super) enum Candidates<'a, 'h> {
-    /// Rows that an index led to.
+    /// Rows found through an index.
     LookedUp(LookedUp<'a>),
-    /// These, for each row of the batch.
+    /// A list of rows for each row of the batch.
     Lists(Vec<Vec<Slot<'a>>>),
-    /// Lists, and the position of the one of each row of the batch.
+    /// Lists of rows, and the position of its list for each row of the batch.
     Shared(Vec<Vec<Slot<'a>>>, Vec<usize>),
-    /// Of those held the ones from this position on, for each.
+    /// A hash table's rows, and for each row of the batch the start of its chain.
     Hashed(Rc<Materialized<'h>>, Vec<Option<usize>>),
-    /// All that are held.
+    /// All materialized rows, for every row of the batch.
     All(Rc<Materialized<'h>>),
 }
 
 impl<'a, 'h: 'a> Candidates<'a, 'h> {
-    /// The files that hold all.
+    /// The files, if all rows are candidates and were spilled.
     fn in_files(&self) -> Option<&SpilledBuild<'h>> {
         match self {
             Candidates::All(held) => match &**held {
@@ -543,7 +538,7 @@ impl<'a, 'h: 'a> Candidates<'a, 'h> {
         }
     }
 
-    /// Those in memory of the row at this position of the batch.
+    /// The in-memory candidates of the batch row at this position.
     fn of(&self, at: usize) -> impl Iterator<Item = Slot<'a>> + '_ {
         let (mut list, mut keys, mut chain): (&[Slot<'a>], _, _) = (&[], None, None);
         match self {

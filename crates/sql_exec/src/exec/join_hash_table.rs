@@ -1,13 +1,11 @@
-//! The hash table of a join: rows that are held, by the values of equalities.
+//! The build side of a hash join: materialized rows by the values of the join's equalities.
 //!
-//! A key is bytes that are equal for values that compare equal; where there is
-//! one equality and both its sides are plain integers, it is that integer
-//! ([`crate::expr::number`]), which stands in the table itself.
+//! Keys are bytes that are equal for values that compare equal. For a single equality between plain
+//! integers the key is that integer ([`crate::expr::number`]), stored in the table.
 //!
 //! Invariants:
-//! 1. From the first row of a key on, a chain leads to all others of the key,
-//!    in the order of the rows.
-//! 2. NULL, which equals nothing, is no key.
+//! 1. The rows of a key form a chain in row order, starting at the key's first row.
+//! 2. NULL, which equals nothing, has no entry.
 
 use crate::expr::eval::Slot;
 use crate::expr::number::{Found, NumberExpr, Unit, of_value};
@@ -16,7 +14,7 @@ use foldhash::fast::RandomState;
 use porpoise_types::ValueRef;
 use std::collections::HashMap;
 
-/// No row.
+/// End of a chain.
 const NONE: usize = usize::MAX;
 
 /// Position of the first row of each key.
@@ -25,15 +23,14 @@ enum First<'h> {
     Numbers(HashMap<i64, usize, RandomState>, Unit),
 }
 
-/// Rows by key: the first of each key, and behind each row the next with the
-/// same key.
+/// Rows by key: the first row of each key, and for each row the next one with the same key.
 pub(super) struct JoinHashTable<'h> {
     first: First<'h>,
     next: Vec<usize>,
 }
 
 impl<'h> JoinHashTable<'h> {
-    /// By bytes, for so many rows.
+    /// Creates an empty table with byte keys, sized for `rows`.
     pub(super) fn of_bytes(rows: usize) -> JoinHashTable<'h> {
         let map = HashMap::with_capacity_and_hasher(rows, RandomState::default());
         JoinHashTable {
@@ -42,7 +39,7 @@ impl<'h> JoinHashTable<'h> {
         }
     }
 
-    /// By numbers; `None` where a row has none to be found by.
+    /// Builds a table with integer keys; `None` if a row has no integer key.
     pub(super) fn of_numbers(
         rows: &[Slot<'h>],
         (at, own): (usize, &NumberExpr<'_>),
@@ -53,7 +50,7 @@ impl<'h> JoinHashTable<'h> {
             next: vec![NONE; rows.len()],
         };
         let mut tuple = vec![Slot::Null; at + 1];
-        // From the last on, so that chains run in the order of the rows.
+        // From the last row to the first, so that chains are in row order.
         for (n, row) in rows.iter().enumerate().rev() {
             if let Some(place) = tuple.get_mut(at) {
                 *place = *row;
@@ -78,7 +75,7 @@ impl<'h> JoinHashTable<'h> {
         }
     }
 
-    /// Adds a row before those of the same key; of a table by bytes.
+    /// Adds a row at the front of its key's chain. For tables with byte keys.
     pub(super) fn insert_before(&mut self, key: &[u8], at: usize, arena: &'h Bump) {
         let First::Bytes(map) = &mut self.first else {
             return;
@@ -96,7 +93,7 @@ impl<'h> JoinHashTable<'h> {
         }
     }
 
-    /// Unit of the numbers, of a table by numbers.
+    /// Unit of the integer keys; `None` for byte keys.
     pub(super) fn unit(&self) -> Option<Unit> {
         match &self.first {
             First::Numbers(_, unit) => Some(*unit),
@@ -104,7 +101,7 @@ impl<'h> JoinHashTable<'h> {
         }
     }
 
-    /// The position of the first row of a key; of a table by bytes.
+    /// Position of the first row of a byte key.
     pub(super) fn first(&self, key: &[u8]) -> Option<usize> {
         match &self.first {
             First::Bytes(map) => map.get(key).copied(),
@@ -112,7 +109,7 @@ impl<'h> JoinHashTable<'h> {
         }
     }
 
-    /// The position of the first row of a number; of a table by numbers.
+    /// Position of the first row of an integer key.
     #[inline]
     pub(super) fn first_of_number(&self, number: i64) -> Option<usize> {
         match &self.first {
@@ -121,8 +118,8 @@ impl<'h> JoinHashTable<'h> {
         }
     }
 
-    /// As [`JoinHashTable::first_of_number`], of a value: one that is no number of the
-    /// unit is equal to none.
+    /// As [`JoinHashTable::first_of_number`], by value: one that is no integer of this unit matches
+    /// nothing.
     pub(super) fn first_of_value(&self, value: ValueRef<'_>) -> Option<usize> {
         match of_value(value, self.unit()?) {
             Found::Value(number) => self.first_of_number(number),
@@ -130,7 +127,7 @@ impl<'h> JoinHashTable<'h> {
         }
     }
 
-    /// The positions of a row and of those of its key behind it, in order.
+    /// Positions of a chain, from `first` on.
     pub(super) fn from(&self, first: Option<usize>) -> impl Iterator<Item = usize> {
         let behind = |at: &usize| self.next.get(*at).copied().filter(|at| *at != NONE);
         std::iter::successors(first, behind)

@@ -1,10 +1,9 @@
-//! From values to index keys.
+//! Conversion of values to index keys and key ranges.
 //!
-//! A value is turned into the type of its index column first. Where that
-//! loses nothing the key is exact; where the value can equal no value of the
-//! column (5.5 in an integer column, text that is no number) there is no key
-//! and no row; a range bound that does not fit is dropped, and the condition
-//! decides.
+//! A value is first converted to the type of its index column. If nothing is lost the key is exact.
+//! If no value of the column can be equal (5.5 in an integer column, text that is no number), there
+//! is no key and no row matches. A range bound that does not fit is dropped, and the condition is
+//! checked on the rows.
 
 use super::ExecResult;
 use crate::expr::eval::{EvalCx, Slot, eval};
@@ -14,11 +13,11 @@ use porpoise_rows::KeyRange;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{CastCx, Collation, ColumnType, Decimal, Kind, Value, ValueRef, store};
 
-/// A value in the terms of a column.
+/// A value converted to the type of an index column.
 pub(super) enum KeyValue {
-    /// Exactly this.
+    /// The exact value.
     Exact(Value),
-    /// Nothing that the column can hold.
+    /// No value of the column can be equal.
     Nothing,
 }
 
@@ -35,11 +34,11 @@ pub(super) fn in_column(
         }
         _ if to.is_integer() || to.kind == Kind::Year => integer(value, from, to, cx),
         (ValueRef::Bytes(text), Kind::Char | Kind::VarChar | Kind::Binary | Kind::VarBinary) => {
-            // Longer than the column: no row has it, but the key is harmless.
+            // Longer than the column: no row has such a key, so looking it up finds nothing.
             let text = convert::recoded(text, from, to.collation.charset());
             KeyValue::Exact(Value::Bytes(text.into_owned()))
         }
-        // What is no member has the number 0.
+        // Number 0 is stored for a text that is no member of the ENUM.
         (ValueRef::Int(0) | ValueRef::UInt(0), Kind::Enum) => KeyValue::Exact(Value::UInt(0)),
         _ => stored(value, from, to, cx),
     }
@@ -83,7 +82,7 @@ fn whole(d: Decimal) -> Option<i128> {
     }
 }
 
-/// By way of an assignment that must not change anything.
+/// Converts as an assignment would; exact only if that changes nothing.
 fn stored(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<'_>) -> KeyValue {
     let mut changed = false;
     let mut note = |_| changed = true;
@@ -107,8 +106,8 @@ fn stored(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<'
 /// Values of the leading parts of an index.
 type Values = smallvec::SmallVec<[Value; 4]>;
 
-/// The encoded key prefix of these expressions over the leading parts of an
-/// index; `None` when no row can have it.
+/// The encoded key prefix of these expressions for the leading parts of an index; `None` if no row
+/// can have it.
 pub fn prefix<'a>(
     table: &Table,
     index: usize,
@@ -125,8 +124,8 @@ fn encoded(table: &Table, index: usize, values: &[Value]) -> Vec<u8> {
     table.key_prefix(index, &refs)
 }
 
-/// The values of these expressions in terms of the leading parts of an index;
-/// `None` when no row can have them.
+/// The values of these expressions, converted to the types of the leading parts of an index; `None`
+/// if no row can have them.
 fn values<'a>(
     table: &Table,
     index: usize,
@@ -142,8 +141,8 @@ fn values<'a>(
         let Some(column) = table.columns.get(part.column) else {
             return Ok(None);
         };
-        // NULL as it is written: IS NULL leads there, and an equality with it
-        // takes nothing that is found.
+        // A literal NULL comes from IS NULL and has a key. For an equality, the condition rejects
+        // what is found.
         if matches!(e.kind, ExprKind::Const(Value::Null)) && column.nullable {
             values.push(Value::Null);
             continue;
@@ -156,8 +155,7 @@ fn values<'a>(
     Ok(Some(values))
 }
 
-/// The encoded key prefix of a value of the first part of an index; `None`
-/// when no row can have it.
+/// The encoded key prefix of a value for the first part of an index; `None` if no row can have it.
 pub fn of_value(
     table: &Table,
     index: usize,
@@ -173,8 +171,7 @@ pub fn of_value(
     }
 }
 
-/// Whether a pattern of LIKE begins with a wildcard, so that its range is no
-/// better than the table.
+/// Whether a LIKE pattern begins with a wildcard, so that its range is no narrower than the table.
 fn begins_anyhow<'a>(bound: &'a Bound, row: &[Slot<'a>], cx: &EvalCx<'a>) -> ExecResult<bool> {
     let Some(pattern) = bound.pattern.filter(|p| p.or_table) else {
         return Ok(false);
@@ -188,9 +185,7 @@ fn begins_anyhow<'a>(bound: &'a Bound, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Exe
     })
 }
 
-/// The key ranges of an index, in ascending order; none of
-/// them is empty, and no two have a key in common. `None` where the whole table
-/// is as good.
+/// Key ranges of an index, ascending, non-empty and disjoint; `None` if a table scan is as good.
 pub fn ranges<'a>(
     table: &Table,
     index: usize,
@@ -214,7 +209,7 @@ pub fn ranges<'a>(
     Ok(Some(apart(ranges)))
 }
 
-/// The same keys in ranges in ascending order, of which no two touch.
+/// Merges overlapping and adjacent ranges. The result is in ascending order.
 fn apart(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     ranges.retain(|r| r.end.as_ref().is_none_or(|end| r.start < *end));
     if ranges.len() < 2 {
@@ -237,8 +232,8 @@ fn apart(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     ranges
 }
 
-/// The range of an index with equal leading parts and bounds on the next;
-/// `None` when it is empty.
+/// The key range for equalities on the leading parts and bounds on the next part; `None` if it is
+/// empty.
 fn range<'a>(
     table: &Table,
     index: usize,
@@ -276,8 +271,7 @@ fn range<'a>(
     if let Some(bound) = bounds.1 {
         high = bounded(&column.ty, bound, &next, row, cx)?;
     }
-    // NULL comes first, or last in an index the other way round; no bound
-    // holds for it.
+    // NULL sorts first (last in a descending index), and no bound holds for it.
     let null = column.nullable && (bounds.0.is_some() || bounds.1.is_some());
     match low {
         Edge::Never => return Ok(None),
@@ -306,18 +300,17 @@ fn range<'a>(
 }
 
 enum Edge {
-    /// NULL: nothing compares with it.
+    /// The bound is NULL: no value compares with it.
     Never,
-    /// The value does not fit the column: no bound from it.
+    /// The value does not fit the column: the range has no bound on this side.
     Open,
-    /// Up to here.
+    /// The bound's key.
     Key(Vec<u8>),
 }
 
-/// The common start of the keys of texts that a pattern may match. A text that
-/// begins with certain characters has a key that begins with theirs, without
-/// the bytes that end it; spaces at the end, which keys may leave out, are
-/// left out of it.
+/// The common key prefix of the texts that a LIKE pattern may match. The key of a text begins with
+/// the key of any prefix of it, without the terminator. Trailing spaces are dropped from the
+/// prefix, because keys may omit them.
 fn beginning<'a>(
     table: &Table,
     index: usize,
@@ -349,7 +342,7 @@ fn beginning<'a>(
     Ok(Edge::Key(key))
 }
 
-/// A bound of a column of this type; `next` makes the key of a value.
+/// Converts a bound to a column of this type; `next` encodes a value's key.
 fn bounded<'a>(
     ty: &ColumnType,
     bound: &'a Bound,

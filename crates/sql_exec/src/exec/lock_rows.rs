@@ -1,10 +1,8 @@
 //! Fetching rows under locks.
 //!
-//! Candidates are found first (whole unique keys need no search), locked in
-//! one call, and shown as the locks returned them: in the newest version.
-//! Whether that version still matches is for the caller's conditions to say.
-//! The conflict policy decides about a candidate newer than the snapshot
-//! ([`ConflictPolicy`]).
+//! Candidates are found first (whole unique keys need no search), locked in one call, and returned
+//! in their newest versions. The caller re-checks its conditions on those. The conflict policy
+//! decides about a candidate newer than the snapshot ([`ConflictPolicy`]).
 
 use super::fetch::{Cursor, Fetched, copied};
 use super::pruning::Pruning;
@@ -18,7 +16,7 @@ use porpoise_rows::{LockedRow, Lookup, RowRef};
 use std::time::Instant;
 
 impl Cursor {
-    /// The next rows, locked, in their newest versions.
+    /// Returns the next rows, locked, in their newest versions.
     pub fn next_locked<'a>(
         &mut self,
         table: &'a Table,
@@ -37,7 +35,7 @@ impl Cursor {
             let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             return lock_keys(table, *index, &wanted, (lock, pruning), exec, arena).map(Some);
         }
-        // Who skips rows asked for no picture of the range.
+        // SKIP LOCKED does not validate the range it scanned.
         let read = Read {
             validate: exec.shared.validate && lock.busy != Busy::Skip,
             ..exec.read()
@@ -67,24 +65,25 @@ fn wait_of(lock: LockSpec, exec: &Exec<'_>) -> Wait {
     }
 }
 
-/// Decides about a statement that met a row newer than its snapshot.
+/// Applies the conflict policy after a row newer than the snapshot was locked.
 fn judge(newer: bool, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> ExecResult<()> {
     if !newer {
         return Ok(());
     }
     match exec.conflicts {
         ConflictPolicy::Take => Ok(()),
-        // Who would have skipped the row a moment ago takes it as it is now, if it still
-        // matches: workers at one queue would restart for each other's rows for ever.
+        // SKIP LOCKED would have skipped the row while it was locked, so it takes the newest
+        // version if that still matches. Otherwise the workers of a queue would restart each other
+        // for ever.
         ConflictPolicy::Restart if busy == Busy::Skip => Ok(()),
         ConflictPolicy::Advance => Err(ExecError::Restart),
-        // A whole key was asked for: its newest version is the answer.
+        // Lookup by a whole key: the newest version is the answer.
         ConflictPolicy::Restart if !by_scan => Ok(()),
         ConflictPolicy::Restart => Err(ExecError::Restart),
     }
 }
 
-/// Rows that a locking call returned, in the order of the request.
+/// Rows returned by a locking call, in the order of the request.
 struct Granted<'a> {
     table: &'a Table,
     arena: &'a Bump,
@@ -159,7 +158,7 @@ fn lock_rows<'a>(
     granted.rows(true, lock.busy, exec)
 }
 
-/// Lets go of rows that were locked since `since` and did not match.
+/// Unlocks rows that were locked since `since` and did not match.
 pub fn unlock(table: &Table, keys: &[&[u8]], since: StatementMark, exec: &mut Exec<'_>) {
     if !keys.is_empty() {
         exec.txn().unlock_rows(table, keys, since);

@@ -1,15 +1,13 @@
 //! Materialized inputs of joins: tables that a join reads once.
 //!
-//! Where no index leads from the tables joined before to a table, or where to
-//! read all of it costs less, its rows stand here for the time of the join:
-//! behind a hash table of the values of the join's equalities, or as a list
-//! that every row before is compared with. Derived and virtual tables are held
-//! in the same way. A stored table that exceeds the operator's share of memory goes to
-//! temporary files ([`super::spilled_build`]).
+//! If no index leads from the tables joined before to a table, or reading all of it is cheaper, its
+//! rows are kept in memory for the duration of the join: in a hash table by the join's equalities
+//! (the build side), or in a list that each row of the probe side is compared with. Derived and
+//! virtual tables are handled in the same way. A stored table that exceeds the operator's share of
+//! memory is written to temporary files ([`super::spilled_build`]).
 //!
-//! Invariant: the hash table only narrows. Rows that compare equal have equal
-//! keys, and every condition is checked again; NULL, which equals nothing,
-//! stands under no key.
+//! Invariant: the hash table only narrows the candidates. Rows that compare equal have equal keys,
+//! and every condition is checked again; NULL, which equals nothing, has no key.
 
 use super::conditions::Conditions;
 use super::derived;
@@ -43,16 +41,16 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Rows of a table without an index for the join that are held at most.
+/// Maximum number of rows of a materialized table.
 const MAX_HELD: usize = 4_000_000;
 
-/// Rows read in one call.
+/// Rows fetched in one call.
 const BATCH: usize = 256;
 
-/// Rows shown in one call.
+/// Rows visited in one call.
 const SHOWN: usize = 1024;
 
-/// Rows of a materialized input, and how they are found.
+/// Rows of a materialized input, with the hash table over them.
 pub(super) enum Materialized<'h> {
     /// In memory.
     Kept {
@@ -65,8 +63,8 @@ pub(super) enum Materialized<'h> {
     Spilled(SpilledBuild<'h>),
 }
 
-/// The two sides of a join's only equality, where both are columns that are
-/// integers of one unit: what is known, and the row's own.
+/// The two sides of a join's only equality (the probe side's and this table's own) if both are
+/// plain integer columns of one unit.
 pub(super) fn number_key<'h>(
     keys: &[HashKey],
     tables: &[Option<&'h Table>],
@@ -90,11 +88,11 @@ pub(super) fn number_key<'h>(
 /// Inputs of a tree of joins that are known to exceed their share of memory.
 #[derive(Default)]
 pub(super) struct SpilledInputs {
-    /// Their slots, as bits.
+    /// Their slots, as a bit set.
     slots: Cell<u64>,
-    /// An input was added: the join is to start again, so that its memory is released.
+    /// Whether an input was added: the join must restart, so that its memory is released.
     pub(super) again: Cell<bool>,
-    /// The consumer has got rows: the join cannot start again.
+    /// Whether the consumer has received rows, so that the join cannot restart.
     consumed: Cell<bool>,
 }
 
@@ -104,20 +102,20 @@ pub(super) struct MaterializedTables<'h> {
     /// The stored tables of the join, by slot.
     tables: Vec<Option<&'h Table>>,
     by_slot: HashMap<usize, Rc<Materialized<'h>>>,
-    /// Bytes of the arena that need not be counted any more.
+    /// Bytes of the arena that have been charged to the statement.
     counted: Cell<usize>,
-    /// Bytes counted for the input that is being read.
+    /// Bytes charged for the input that is being read.
     kept: Cell<u64>,
-    /// Bytes counted for all inputs.
+    /// Bytes charged for all inputs.
     counted_all: Cell<u64>,
     spilled: &'h SpilledInputs,
 }
 
-/// Bytes of a row beside its values, in a list and in a hash table.
+/// Memory of a row without its values, in a list and in a hash table.
 const BESIDE: usize = size_of::<Slot<'_>>() + 4 * size_of::<usize>();
 
 impl<'h> MaterializedTables<'h> {
-    /// Nothing yet, of a join of these tables, by slot.
+    /// Creates an empty set for a join of these tables, by slot.
     pub(super) fn new(
         arena: &'h Bump,
         tables: Vec<Option<&'h Table>>,
@@ -134,8 +132,8 @@ impl<'h> MaterializedTables<'h> {
         }
     }
 
-    /// Counts what the arena has grown by, and so many rows, as the statement's; whether the
-    /// input is to be spilled.
+    /// Charges the growth of the arena, and memory for `rows`, to the statement. Returns whether
+    /// the input must be spilled.
     fn count(&self, (rows, may_spill): (usize, bool), exec: &Exec<'_>) -> ExecResult<bool> {
         let now = self.arena.allocated_bytes();
         let grown = now.saturating_sub(self.counted.replace(now)) + rows * BESIDE;
@@ -151,7 +149,7 @@ impl<'h> MaterializedTables<'h> {
         Ok(over)
     }
 
-    /// All rows that a join may need of its right side; read at the first time.
+    /// All rows of a join's right side, which are read on the first call.
     pub(super) fn rows<'x: 'h>(
         &mut self,
         join: &'h Join,
@@ -231,17 +229,17 @@ impl<'h> MaterializedTables<'h> {
         Ok(self.keep(scan.slot, Materialized::Spilled(build)))
     }
 
-    /// Notes that the consumer gets rows.
+    /// Records that the consumer receives rows.
     pub(super) fn note_consumed(&self) {
         self.spilled.consumed.set(true);
     }
 
-    /// Notes that an input exceeds its share. An error where the join is to start again.
+    /// Records that an input exceeds its share. Returns an error if the join must restart.
     fn note_spilled(&self, scan: &Scan, exec: &Exec<'_>) -> ExecResult<()> {
         let spilled = self.spilled;
         spilled.slots.set(spilled.slots.get() | scan.bit());
         if spilled.consumed.get() {
-            // The rows read stay in the arena to the join's end.
+            // The rows read so far stay in the arena until the join ends.
             return Ok(());
         }
         spilled.again.set(true);
@@ -292,7 +290,7 @@ impl<'h> MaterializedTables<'h> {
         Ok(self.keep(scan.slot, Materialized::Spilled(build)))
     }
 
-    /// A row of which nothing is joined yet.
+    /// A joined row with all slots empty.
     fn empty(&self) -> Tuple<'h> {
         let arena: &'h Bump = self.arena;
         arena.alloc_slice_fill_copy(self.tables.len(), Slot::Null)
@@ -315,7 +313,7 @@ impl<'h> MaterializedTables<'h> {
         let mut tuple = self.empty().to_vec();
         let mut key = Vec::new();
         let mut pacer = Pacer::new();
-        // From the last on, so that chains run in the order of the rows.
+        // From the last row to the first, so that chains are in row order.
         for (at, row) in rows.iter().enumerate().rev() {
             pacer.tick()?;
             if let Some(place) = tuple.get_mut(slot) {
@@ -338,7 +336,7 @@ impl<'h> MaterializedTables<'h> {
         Ok(Some(table))
     }
 
-    /// The rows of a table; `None` where they are to be spilled.
+    /// The rows of a table; `None` if they must be spilled.
     fn read_table<'x: 'h>(
         &self,
         join: &'h Join,
@@ -378,7 +376,7 @@ impl<'h> MaterializedTables<'h> {
         Ok(Some(rows))
     }
 
-    /// Counts the rows that were read last; whether the input is to be spilled.
+    /// Charges the rows read last. Returns whether the input must be spilled.
     fn is_over(
         &self,
         new: usize,
@@ -393,7 +391,7 @@ impl<'h> MaterializedTables<'h> {
         Ok(over || rows.len() > MAX_HELD)
     }
 
-    /// The rows that conditions let through, which judge them where they lie.
+    /// Reads the rows that the conditions accept, checking them in place.
     fn read_shown<'x: 'h>(
         &self,
         scan: &'h Scan,
@@ -441,8 +439,8 @@ impl<'h> MaterializedTables<'h> {
     }
 }
 
-/// The conditions on a join's right side alone, which hold rows off when it is read; the others
-/// are checked when the other tables are there.
+/// The conditions that read only a join's right side, which filter its rows as they are read. The
+/// others are checked in the join.
 fn conditions_alone(join: &Join) -> Vec<&Expr> {
     let scan = &join.right;
     if scan.lock().is_some() {

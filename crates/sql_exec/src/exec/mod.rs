@@ -1,10 +1,10 @@
 //! Executing plans against a transaction on rows.
 //!
-//! A plan is a tree of operators ([`crate::plan::physical`]); each is run by the module
-//! of its name. Rows are pushed: an operator calls its consumer for each row, and the
-//! consumer returns whether it wants more. Below the consumer, scans and joins work
-//! on batches: the driving scan yields a batch, and each join looks up what belongs to the
-//! whole batch in one call. A batch lives in an arena that is emptied before the next one.
+//! A plan is a tree of operators ([`crate::plan::physical`]); each is run by the module of its
+//! name. Execution is push-based: an operator calls its consumer for each row, and the consumer
+//! returns whether it wants more. Scans and joins work on batches: the driving scan yields a batch,
+//! and each join looks up the matches of the whole batch in one call. A batch lives in an arena
+//! that is reset before the next one.
 //!
 //! ```text
 //! statement         the sink: the client, or
@@ -21,11 +21,11 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Keys known beforehand are asked for in one engine call.
-//! 2. A locked row is judged by its newest version; the version that a scan
-//!    showed only made it a candidate (transactions.md, rules 1 to 4).
-//! 3. Nothing is sent to the client before the statement can no longer be
-//!    restarted: only plain reads stream.
+//! 1. Keys known in advance are fetched in one engine call.
+//! 2. Conditions on a locked row are checked on its newest version; the version that a scan
+//!    returned only made it a candidate (transactions.md, rules 1 to 4).
+//! 3. Nothing is sent to the client while the statement can still be restarted: only plain reads
+//!    stream.
 
 mod aggregate;
 mod assign;
@@ -78,12 +78,12 @@ use state::States;
 use std::cell::{Cell, RefCell, RefMut};
 use std::time::{Duration, Instant};
 
-/// Why execution stopped.
+/// Reasons why execution stopped.
 #[derive(Debug)]
 pub enum ExecError {
-    /// With an error.
+    /// An error.
     Error(SqlError),
-    /// A locked row is newer than the statement's view: run it again at a new
+    /// A locked row is newer than the statement's snapshot: the statement must run again with a new
     /// one (transactions.md, rule 2).
     Restart,
 }
@@ -101,21 +101,21 @@ pub type ExecResult<T> = std::result::Result<T, ExecError>;
 pub trait ResultSink {
     /// Announces a result set.
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError>;
-    /// One row; values are SQL values of the columns' types.
+    /// Adds a row; values have the SQL types of the columns.
     fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError>;
-    /// Before the columns: the result must be kept until the statement has
-    /// ended, because its rows are newer than what is durable, or because it
-    /// may restart ([`ResultSink::columns`] again).
+    /// Called before the columns: the result must be buffered until the statement has ended,
+    /// because its rows are newer than what is durable, or because the statement may restart (and
+    /// call [`ResultSink::columns`] again).
     fn whole(&mut self) {}
 }
 
 /// Treatment of rows newer than the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConflictPolicy {
-    /// Snapshot isolation with a pinned view: the statement is run again if the
-    /// view can be moved forward, else it is a conflict.
+    /// Snapshot isolation with a pinned snapshot: the statement is run again if the snapshot can be
+    /// moved forward; otherwise the row is a conflict.
     Advance,
-    /// No view is pinned: the statement is run again at a new view.
+    /// No snapshot is pinned: the statement is run again with a new one.
     Restart,
     /// READ COMMITTED, or `innodb_snapshot_isolation = OFF`: go on with the
     /// newest version.
@@ -124,14 +124,14 @@ pub enum ConflictPolicy {
 
 /// State shared by all queries of one execution.
 pub struct Shared<'x> {
-    /// The transaction. Borrowed for the time of one call of `rows`, in which
-    /// nothing is evaluated.
+    /// The transaction, borrowed for one call of `rows` at a time; no expression is evaluated
+    /// meanwhile.
     pub txn: &'x RefCell<Txn>,
     /// The session and the statement.
     pub env: &'x Env,
     /// Parameters and extracted literals.
     pub params: &'x [ValueRef<'x>],
-    /// Own writes below this are seen (rule 7).
+    /// The statement sees own writes before this position (rule 7).
     pub mark: StatementMark,
     /// Treatment of newer rows.
     pub conflicts: ConflictPolicy,
@@ -142,13 +142,13 @@ pub struct Shared<'x> {
     pub lock_wait: Duration,
     /// Contents of virtual tables.
     pub server: &'x dyn crate::virtual_tables::VirtualRows,
-    /// Batches of rows so far.
+    /// Number of batches so far.
     pub batches: Cell<u32>,
-    /// Results that are kept between rows.
+    /// Results that are cached between rows.
     pub states: &'x States,
     /// `cte_max_recursion_depth`.
     pub recursion: u64,
-    /// Counters of the parts of the plan, for EXPLAIN ANALYZE.
+    /// Counters of the plan's operators, for EXPLAIN ANALYZE.
     pub profile: Option<&'x Profile>,
 }
 
@@ -160,7 +160,7 @@ pub struct Exec<'x> {
     pub env: &'x Env,
     /// Parameters and extracted literals.
     pub params: &'x [ValueRef<'x>],
-    /// The current rows of the queries around it.
+    /// The current rows of the enclosing queries.
     pub outer: Option<&'x Frame<'x>>,
     /// Treatment of newer rows.
     pub conflicts: ConflictPolicy,
@@ -171,7 +171,7 @@ pub struct Exec<'x> {
 }
 
 impl<'x> Exec<'x> {
-    /// For a query with these rows around it.
+    /// Creates the context of a query with these enclosing rows.
     pub fn new(shared: &'x Shared<'x>, outer: Option<&'x Frame<'x>>) -> Exec<'x> {
         Exec {
             shared,
@@ -190,12 +190,12 @@ impl<'x> Exec<'x> {
     }
 }
 
-/// After so many batches a statement is a long one: its worker hands the
-/// other connections over.
+/// Number of batches after which a statement counts as long and its worker hands the event loop
+/// over.
 const LONG: u32 = 16;
 
 impl Exec<'_> {
-    /// Reads at the statement's view.
+    /// Parameters of a read at the statement's snapshot.
     pub fn read(&self) -> Read {
         Read {
             mode: ReadMode::Snapshot,
@@ -204,19 +204,19 @@ impl Exec<'_> {
         }
     }
 
-    /// The time now, where work is to be noted.
+    /// The current time, if a profile is recorded.
     pub fn begin_part(&self) -> Option<Instant> {
         self.shared.profile.map(|_| Instant::now())
     }
 
-    /// Notes what a part of the plan did: loops and rows.
+    /// Adds loops and rows to the counters of an operator.
     pub fn end_part<T>(&self, part: &T, role: Role, did: (u64, u64), since: Option<Instant>) {
         if let (Some(profile), Some(since)) = (self.shared.profile, since) {
             profile.add(part, role, did, since);
         }
     }
 
-    /// Notes what a part of the plan has written to temporary files: runs or partitions, and
+    /// Adds what an operator has written to temporary files: number of runs or partitions, and
     /// bytes.
     pub(in crate::exec) fn note_spilled<T>(&self, part: &T, role: Role, size: (u64, u64)) {
         if let Some(profile) = self.shared.profile.filter(|_| size.0 > 0) {
@@ -224,8 +224,8 @@ impl Exec<'_> {
         }
     }
 
-    /// Before each batch of rows: the error when the statement was ended from
-    /// outside. A statement that turns out to be long lets others go on.
+    /// Called before each batch of rows: returns an error if the statement was cancelled. A long
+    /// statement hands the event loop over.
     pub fn check_cancelled(&self) -> Result<(), SqlError> {
         let batches = self.shared.batches.get().saturating_add(1);
         self.shared.batches.set(batches);
@@ -239,10 +239,10 @@ impl Exec<'_> {
     }
 }
 
-/// Effects of a changing statement.
+/// Effects of a data-changing statement.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// Rows that the WHERE matched; of an INSERT those that were there as they were to become.
+    /// Rows that the WHERE matched; for INSERT, existing rows that already had the new values.
     pub matched: u64,
     /// Rows changed; REPLACE and ON DUPLICATE KEY count as MySQL does.
     pub affected: u64,

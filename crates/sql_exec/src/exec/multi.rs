@@ -1,10 +1,9 @@
-//! Running UPDATE and DELETE over several tables.
+//! Multi-table UPDATE and DELETE.
 //!
-//! The join hands over every combination of rows; of each target's rows the
-//! first combination counts. Values are computed from what the combination
-//! shows: assignments of one table see its earlier ones, columns of other
-//! tables have their old values. All changes of a table are then done in one
-//! call.
+//! The join yields combinations of rows; for each row of a target table the first combination
+//! counts. New values are computed from that combination: assignments see earlier assignments to
+//! the same table, and the old values of other tables. All changes of a table are then written in
+//! one call.
 
 use super::assign::{Storer, assign_in, stays_chosen};
 use super::dml::{delete_rows, update_rows};
@@ -25,12 +24,12 @@ struct Gathered {
     seen: HashSet<Vec<u8>>,
 }
 
-/// UPDATE or DELETE over several tables.
+/// Executes a multi-table UPDATE or DELETE.
 pub(super) fn run(change: &Change, targets: &[Target], exec: &mut Exec<'_>) -> ExecResult<Changes> {
     let storer = Storer::new(exec, change.ignore, 2);
     let states = exec.shared.states;
     let mut gathered: Vec<Gathered> = Vec::with_capacity(targets.len());
-    // Two names of one table share what was seen.
+    // Two aliases of one table share the set of rows already seen.
     let mut place: Vec<usize> = Vec::with_capacity(targets.len());
     let mut tables: Vec<TableId> = Vec::new();
     for target in targets {

@@ -1,8 +1,8 @@
-//! Point lookup: rows by whole keys of a unique index, evaluated and encoded into the
-//! result where the engine shows them.
+//! Point lookup: rows by whole keys of a unique index, evaluated and encoded into the result in
+//! place, inside the engine's visitor.
 //!
-//! Invariant: the visitor writes to the sink while the engine shows a row. Sinks of a
-//! plain read only append to memory then; there are few rows, one a key.
+//! Invariant: the visitor writes to the sink while the engine's memory is borrowed. Sinks of a
+//! plain read only append to memory then, and there is at most one row for each key.
 
 use super::fetch::encode_all;
 use super::profile::Role;
@@ -19,7 +19,7 @@ use bumpalo::Bump;
 use porpoise_rows::{Lookup, RowRef};
 use porpoise_types::ValueRef;
 
-/// Sends the rows of a window; how many there were.
+/// Sends the rows of a LIMIT window. Returns their number.
 pub(super) fn run(
     plan: &QueryPlan,
     lookup: &PointLookup,
@@ -76,7 +76,7 @@ pub(super) fn run(
     Ok(sent)
 }
 
-/// Sends a row that the conditions let through; whether they did.
+/// Sends a row if the conditions accept it. Returns whether they do.
 fn project(
     plan: &QueryPlan,
     scan: &Scan,

@@ -1,34 +1,33 @@
-//! Counters of the parts of a plan: rows, loops and time, for EXPLAIN ANALYZE.
+//! Counters of a plan's operators: rows, loops and time, for EXPLAIN ANALYZE.
 //!
-//! Parts are told by their address; the plan outlives the execution. A part's
-//! time holds that of what runs inside it. Nothing is counted unless a profile
-//! is asked for, at the cost of one test a batch.
+//! Operators are identified by their addresses; the plan outlives the execution. The time of an
+//! operator includes that of its inputs. Without a profile the cost is one test for each batch.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Counters of one part of a plan.
+/// Counters of one operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Actual {
-    /// Number of times it was begun.
+    /// Number of executions.
     pub loops: u64,
-    /// Rows that it gave, in all loops.
+    /// Rows produced, in all loops.
     pub rows: u64,
-    /// Time until its first row.
+    /// Time until the first row.
     pub first: Duration,
-    /// Time in it, in all loops.
+    /// Total time, in all loops.
     pub time: Duration,
-    /// Runs or partitions that it has written to temporary files, and their bytes.
+    /// Number and bytes of the runs or partitions written to temporary files.
     pub spilled: (u64, u64),
 }
 
-/// The part at an address: a query and its first field have the same.
+/// Tells operators with equal addresses apart: a query and its first field have the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A query.
     Whole,
-    /// Its groups.
+    /// Its aggregation.
     Group,
     /// Its sort.
     Sort,
@@ -36,19 +35,19 @@ pub enum Role {
     Scan,
 }
 
-/// Counters of the parts of a plan.
+/// Counters of all operators of a plan.
 #[derive(Debug, Default)]
 pub struct Profile {
     parts: RefCell<HashMap<(usize, Role), Actual>>,
 }
 
-/// The address of a part of a plan.
+/// The address of an operator.
 fn address<T>(part: &T) -> usize {
     std::ptr::from_ref(part).addr()
 }
 
 impl Profile {
-    /// Adds work to a part.
+    /// Adds loops, rows and time to an operator.
     pub fn add<T>(&self, part: &T, role: Role, (loops, rows): (u64, u64), since: Instant) {
         let time = since.elapsed();
         let mut parts = self.parts.borrow_mut();
@@ -61,7 +60,7 @@ impl Profile {
         actual.time += time;
     }
 
-    /// Adds what a part has written to temporary files.
+    /// Adds what an operator has written to temporary files.
     pub fn add_spilled<T>(&self, part: &T, role: Role, (runs, bytes): (u64, u64)) {
         let mut parts = self.parts.borrow_mut();
         let actual = parts.entry((address(part), role)).or_default();
@@ -69,7 +68,7 @@ impl Profile {
         actual.spilled.1 += bytes;
     }
 
-    /// Counters of a part; `None` when it was never begun.
+    /// Counters of an operator; `None` if it was never executed.
     pub fn of<T>(&self, part: &T, role: Role) -> Option<Actual> {
         self.parts.borrow().get(&(address(part), role)).copied()
     }

@@ -1,4 +1,4 @@
-//! Projection of rows that are sent as they are found.
+//! Projection of rows that are sent without buffering.
 
 use super::query::Window;
 use super::rows::{self, Demand};
@@ -10,7 +10,7 @@ use crate::plan::physical::RowOperator;
 use porpoise_types::ValueRef;
 use std::cell::Cell;
 
-/// Sends the rows of a window; how many there were.
+/// Sends the rows of a LIMIT window. Returns their number.
 pub(super) fn run(
     plan: &QueryPlan,
     input: &RowOperator,

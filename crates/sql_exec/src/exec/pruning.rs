@@ -1,8 +1,7 @@
 //! Partition pruning, and the overflow values that a scan fetches.
 //!
-//! What the plan knows of constants ([`crate::plan::placement`]) is evaluated
-//! with the statement's parameters; nothing here depends on rows, so that all
-//! batches of a scan look at the same partitions.
+//! Evaluates the plan's placement constants ([`crate::plan::placement`]) with the statement's
+//! parameters. Nothing here depends on rows, so all batches of a scan read the same partitions.
 
 use super::ExecResult;
 use super::keys::{KeyValue, in_column};
@@ -16,19 +15,19 @@ use porpoise_rows::{Fetch, OverflowFetch};
 use porpoise_types::{ColumnType, Date, DateTime, Value, ValueRef};
 use std::sync::Arc;
 
-/// The part of a table that a scan looks at.
+/// The partitions and overflow values that a scan reads.
 #[derive(Clone, Debug, Default)]
 pub struct Pruning {
-    /// Partitions that a scan looks into; `None`: all.
+    /// Partitions that the scan reads; `None`: all.
     partitions: Option<Vec<usize>>,
     /// Partitions that the statement names.
     chosen: Option<Arc<[usize]>>,
-    /// Columns whose large values are fetched, up to so many bytes; `None`: all.
+    /// Columns whose overflow values are fetched, each up to a number of bytes; `None`: all.
     upto: Option<Vec<(usize, usize)>>,
 }
 
 impl Pruning {
-    /// The pruning of a scan.
+    /// Computes the pruning of a scan.
     pub fn of<'a>(scan: &'a Scan, table: &Table, cx: &EvalCx<'a>) -> ExecResult<Pruning> {
         let placement = &scan.placement;
         let mut pruning = Pruning::default();
@@ -52,8 +51,8 @@ impl Pruning {
         Ok(pruning)
     }
 
-    /// The pruning of a scan by whole keys that names no partitions: only large
-    /// values matter then.
+    /// Computes the pruning of a scan by whole keys that names no partitions, for which only
+    /// overflow values matter.
     pub fn of_values<'a>(scan: &'a Scan, table: &Table, cx: &EvalCx<'a>) -> ExecResult<Pruning> {
         match scan.placement.whole {
             Some(_) => Pruning::of(scan, table, cx),
@@ -61,7 +60,7 @@ impl Pruning {
         }
     }
 
-    /// For reads.
+    /// The pruning as a parameter of reads.
     pub fn fetch(&self) -> Fetch<'_> {
         Fetch {
             overflow: self.overflow(),
@@ -78,7 +77,7 @@ impl Pruning {
         }
     }
 
-    /// Whether a whole key of an index lies where the statement looks.
+    /// Whether a whole key of an index lies in a partition that the statement names.
     pub fn allows(&self, table: &Table, index: usize, key: &[u8]) -> bool {
         match &self.chosen {
             None => true,
@@ -86,13 +85,13 @@ impl Pruning {
         }
     }
 
-    /// The partitions that it looks into, if not all.
+    /// The partitions that the scan reads, if not all.
     pub fn partitions(&self) -> Option<&[usize]> {
         self.partitions.as_deref()
     }
 }
 
-/// The partitions that the statement names and its constants leave.
+/// The partitions that the statement names, intersected with those that its constants allow.
 fn partitions<'a>(
     placement: &'a Placement,
     table: &Table,
@@ -131,8 +130,8 @@ fn evaluated<'a>(exprs: &'a KnownExprs, ty: &ColumnType, cx: &EvalCx<'a>) -> Exe
     Ok(known)
 }
 
-/// The value of a bound; where it does not belong to the range itself the next
-/// one inwards, as far as the type has a next one.
+/// The value of a bound. An exclusive bound is moved inwards by one step if the type has discrete
+/// values.
 fn bound<'a>(
     bound: Option<&'a Bound>,
     inwards: i64,
@@ -150,7 +149,7 @@ fn bound<'a>(
     })
 }
 
-/// The value one step away.
+/// The value moved by `step`; `None` if the type has no next value.
 fn next(value: &Value, step: i64) -> Option<Value> {
     Some(match value {
         Value::Int(v) => Value::Int(v.checked_add(step)?),
@@ -165,8 +164,8 @@ fn next(value: &Value, step: i64) -> Option<Value> {
     })
 }
 
-/// The characters from the start of a text on that a function with these counts
-/// (position and length, or length) looks at; all where they do not say.
+/// Number of leading characters that a function with these arguments (position and length, or
+/// length) reads; the maximum if the arguments do not limit it.
 fn characters<'a>(counts: &'a [Expr], cx: &EvalCx<'a>) -> ExecResult<usize> {
     let mut sum = 0usize;
     for count in counts {

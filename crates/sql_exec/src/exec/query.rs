@@ -1,4 +1,4 @@
-//! Running a query: its result operators.
+//! Executes a query's result operators.
 
 use super::collect::{self, Order};
 use super::profile::Role;
@@ -15,25 +15,25 @@ use porpoise_types::ValueRef;
 /// LIMIT and OFFSET as numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Window {
-    /// Rows left out.
+    /// Number of rows to skip.
     pub(super) offset: u64,
-    /// Rows sent at most.
+    /// Maximum number of rows to send.
     pub(super) count: u64,
 }
 
 impl Window {
-    /// All rows.
+    /// No limit.
     pub(super) const ALL: Window = Window {
         offset: 0,
         count: u64::MAX,
     };
 
-    /// Rows up to the last one sent.
+    /// Number of rows to compute: offset plus count.
     pub(super) fn end(self) -> u64 {
         self.offset.saturating_add(self.count)
     }
 
-    /// Of a LIMIT.
+    /// Evaluates a LIMIT clause.
     pub(super) fn of(limit: &Limit, exec: &Exec<'_>) -> ExecResult<Window> {
         Window::between(&limit.offset, &limit.count, exec)
     }
@@ -63,12 +63,12 @@ impl Window {
     }
 }
 
-/// Runs the query; returns the number of rows sent.
+/// Runs the query. Returns the number of rows sent.
 pub fn run(plan: &QueryPlan, exec: &mut Exec<'_>, sink: &mut dyn ResultSink) -> ExecResult<u64> {
     run_some(plan, exec, u64::MAX, sink)
 }
 
-/// Runs the query until it has given so many rows.
+/// Runs the query until it has produced `most` rows.
 pub(super) fn run_some(
     plan: &QueryPlan,
     exec: &mut Exec<'_>,
@@ -85,7 +85,7 @@ pub(super) fn run_some(
     Ok(sent)
 }
 
-/// Sends the window of an operator's rows; how many there were.
+/// Sends the LIMIT window of an operator's rows. Returns the number sent.
 pub(super) fn send(
     plan: &QueryPlan,
     operator: &ResultOperator,
@@ -126,7 +126,7 @@ pub(super) fn send(
     }
 }
 
-/// An evaluation in this arena.
+/// Creates an evaluation context with this arena.
 pub fn cx_of<'a, 'x: 'a>(exec: &Exec<'x>, arena: &'a Bump) -> EvalCx<'a> {
     EvalCx {
         arena,

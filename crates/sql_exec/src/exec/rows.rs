@@ -1,7 +1,7 @@
 //! Running row operators: every joined row is pushed to a consumer.
 //!
-//! Scans and joins are run as a pipeline of batches ([`super::join`]); the other
-//! operators are called once a row.
+//! Scans and joins run as a pipeline of batches ([`super::join`]); the other operators are called
+//! once for each row.
 
 use super::join::{self, Consumer};
 use super::query::{all_true, cx_of};
@@ -13,14 +13,14 @@ use crate::plan::physical::{Filter, RowOperator};
 use bumpalo::Bump;
 use std::cell::Cell;
 
-/// The rows that a consumer wants.
+/// The number of rows that a consumer wants.
 #[derive(Clone, Copy)]
 pub(super) struct Demand<'d> {
-    /// Rows at the start that it passes over. An operator that can do so without making
-    /// them subtracts them here.
+    /// Rows at the start that the consumer discards. An operator that can skip rows without
+    /// computing them subtracts them here.
     pub(super) skip: Option<&'d Cell<u64>>,
-    /// Rows that are enough, with those passed over. A scan reads and locks no more at first,
-    /// and goes on when the consumer wants more.
+    /// Number of rows wanted, the skipped ones included. A scan reads and locks no more at first,
+    /// and continues if the consumer wants more.
     pub(super) rows: u64,
 }
 
@@ -28,7 +28,7 @@ impl Demand<'_> {
     /// All rows.
     pub(super) const ALL: Demand<'static> = Demand::first(u64::MAX);
 
-    /// So many rows.
+    /// The first `rows` rows.
     pub(super) const fn first(rows: u64) -> Demand<'static> {
         Demand { skip: None, rows }
     }
@@ -70,13 +70,13 @@ pub(super) fn run(
     }
 }
 
-/// Whether the conditions on no table hold.
+/// Whether the conditions that read no table are true.
 fn passes_once(filter: &Filter, exec: &Exec<'_>) -> ExecResult<bool> {
     let arena = Bump::new();
     all_true(&filter.conditions, &[], &cx_of(exec, &arena))
 }
 
-/// The operator below conditions on no table; `None` where they do not hold.
+/// The operator below the conditions that read no table; `None` if one of those is not true.
 pub(super) fn below_once<'p>(
     operator: &'p RowOperator,
     exec: &Exec<'_>,

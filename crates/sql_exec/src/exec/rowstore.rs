@@ -1,16 +1,16 @@
-//! Rows kept for a sort, in few large pieces of memory.
+//! Compact storage of the rows of a sort.
 //!
-//! A row is the bytes of its sort key and its values, one behind the other, in
-//! chunks that never move; what refers to it is its place. So a million rows
-//! cost no allocation each, and a sort moves sixteen bytes a row.
+//! A row is its sort key followed by its values, serialized into large chunks that never move, and
+//! is referred to by its [`Place`]. So a million rows need no allocation each, and a sort moves
+//! sixteen bytes per row.
 //!
 //! Invariants:
-//! 1. Places ascend in the order in which rows were added.
-//! 2. What [`RowStore::row`] gives is what was added, value by value.
+//! 1. Places ascend in insertion order.
+//! 2. [`RowStore::row`] returns the values that were added.
 
 use porpoise_types::{Date, DateTime, Decimal, Time, ValueRef};
 
-/// Bytes of a chunk; a longer row has one of its own.
+/// Bytes of a chunk; a longer row gets a chunk of its own.
 const CHUNK: usize = 1 << 18;
 
 /// Position of a row.
@@ -21,7 +21,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// A number that orders as places do.
+    /// A number with the order of places.
     pub(super) fn number(self) -> u64 {
         u64::from(self.chunk) << 32 | u64::from(self.at)
     }
@@ -30,7 +30,7 @@ impl Place {
 /// The values of a row.
 pub(super) type Values<'s> = smallvec::SmallVec<[ValueRef<'s>; 16]>;
 
-/// See the module.
+/// Append-only store of serialized rows; see the module.
 #[derive(Debug, Default)]
 pub(super) struct RowStore {
     chunks: Vec<Vec<u8>>,
@@ -38,12 +38,12 @@ pub(super) struct RowStore {
 }
 
 impl RowStore {
-    /// Bytes that it holds.
+    /// Memory in use, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Adds a row; `None` past four billion chunks.
+    /// Adds a row. Returns `None` after four billion chunks.
     pub(super) fn add(&mut self, key: &[u8], values: &[ValueRef<'_>]) -> Option<Place> {
         let size = 4 + key.len() + values.iter().map(size_of).sum::<usize>();
         let fits = |c: &Vec<u8>| c.capacity() - c.len() >= size;
@@ -63,7 +63,7 @@ impl RowStore {
         Some(Place { chunk, at })
     }
 
-    /// Small stores begin small.
+    /// Capacity of the next chunk: chunks start small and grow.
     fn capacity(&self) -> usize {
         match self.chunks.last() {
             None => 1 << 12,
@@ -90,12 +90,12 @@ impl RowStore {
         self.parts(place).0
     }
 
-    /// So many values of a row.
+    /// The first `values` values of a row.
     pub(super) fn row(&self, place: Place, values: usize) -> Values<'_> {
         values_of(self.parts(place).1, values)
     }
 
-    /// So many values of a row as they are encoded, for [`values_of`].
+    /// The first `values` values of a row in encoded form, for [`values_of`].
     pub(super) fn encoded(&self, place: Place, values: usize) -> &[u8] {
         let all = self.parts(place).1;
         let mut rest = all;
@@ -105,7 +105,7 @@ impl RowStore {
         all.get(..all.len() - rest.len()).unwrap_or_default()
     }
 
-    /// The first value of a row, which is bytes.
+    /// The first value of a row, which must be bytes.
     pub(super) fn bytes_of(&self, place: Place) -> &[u8] {
         match read(&mut self.parts(place).1) {
             Some(ValueRef::Bytes(bytes)) => bytes,
@@ -114,7 +114,7 @@ impl RowStore {
     }
 }
 
-/// So many values that [`write`] has encoded.
+/// Decodes the first `values` values that [`write`] has encoded.
 pub(super) fn values_of(mut rest: &[u8], values: usize) -> Values<'_> {
     let one = |_| read(&mut rest).unwrap_or(ValueRef::Null);
     (0..values).map(one).collect()
@@ -128,11 +128,11 @@ const BYTES: u8 = 4;
 const DATE: u8 = 5;
 const DATE_TIME: u8 = 6;
 const TIME: u8 = 7;
-/// A decimal of up to 64 bits: its scale, and the number times ten to it.
+/// A decimal of up to 64 bits: its scale, and its unscaled number.
 const SMALL_DECIMAL: u8 = 8;
 const DECIMAL: u8 = 9;
 
-/// Bytes that a value takes at most.
+/// Maximum size of a serialized value.
 fn size_of(value: &ValueRef<'_>) -> usize {
     match value {
         ValueRef::Null => 1,
@@ -142,7 +142,7 @@ fn size_of(value: &ValueRef<'_>) -> usize {
     }
 }
 
-/// Appends a value for [`read`].
+/// Serializes a value; [`read`] reads it back.
 pub(super) fn write(value: ValueRef<'_>, out: &mut Vec<u8>) {
     let mut eight = |tag: u8, bytes: [u8; 8]| {
         out.push(tag);
@@ -158,7 +158,7 @@ pub(super) fn write(value: ValueRef<'_>, out: &mut Vec<u8>) {
         ValueRef::Time(v) => eight(TIME, v.as_micros().to_le_bytes()),
         ValueRef::Bytes(text) => {
             out.push(BYTES);
-            // No value is longer than a packet, which is shorter than this.
+            // A value is no longer than a packet, and a packet's length fits.
             let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
             out.extend_from_slice(&length.to_le_bytes());
             out.extend_from_slice(text.get(..length as usize).unwrap_or(text));
@@ -176,7 +176,7 @@ pub(super) fn write(value: ValueRef<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes so many bytes off the front.
+/// Splits `length` bytes off the front.
 fn take<'s>(rest: &mut &'s [u8], length: usize) -> Option<&'s [u8]> {
     let (front, behind) = rest.split_at_checked(length)?;
     *rest = behind;
@@ -189,7 +189,7 @@ fn number(rest: &mut &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*front))
 }
 
-/// Takes a value off the front.
+/// Reads a value off the front.
 pub(super) fn read<'s>(rest: &mut &'s [u8]) -> Option<ValueRef<'s>> {
     let tag = *take(rest, 1)?.first()?;
     Some(match tag {

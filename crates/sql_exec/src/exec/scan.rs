@@ -1,5 +1,4 @@
-//! The rows of one scan, a batch at a time: plain, locked, or entries of a covering
-//! index.
+//! Batches of one scan: plain rows, locked rows, or entries of a covering index.
 
 use super::fetch::{Cursor, Entry, Fetched};
 use super::join::Tuple;
@@ -14,7 +13,7 @@ use porpoise_rows::RowRef;
 use porpoise_rows::catalog::Table;
 use porpoise_types::Value;
 
-/// A fetched row as a slot; with its key where it was locked.
+/// A fetched row as a slot, with its key if it was locked.
 pub(super) fn slot_of_row<'a>(scan: &Scan, row: Fetched<'a>, arena: &'a Bump) -> Slot<'a> {
     match scan.mode {
         ScanMode::Locked(_) => Slot::Keyed(arena.alloc(row)),
@@ -22,7 +21,7 @@ pub(super) fn slot_of_row<'a>(scan: &Scan, row: Fetched<'a>, arena: &'a Bump) ->
     }
 }
 
-/// Values as a slot, in the arena.
+/// Copies values into the arena, as a slot.
 pub(super) fn slot_of<'a>(row: &[Value], cx: &EvalCx<'a>) -> Slot<'a> {
     let values = row.iter().map(|v| crate::expr::convert::keep(v, cx));
     Slot::Values(cx.arena.alloc_slice_fill_iter(values))
@@ -41,9 +40,9 @@ pub(super) fn extended<'a>(
     fresh
 }
 
-/// One batch of a scan's rows, beside a row of the tables joined before; with
-/// a lock, the newest versions, locked. Where rows are judged, those that do
-/// not match are left out and unlocked again.
+/// Fetches one batch of a scan, for a row of the tables joined before. With a lock these are the
+/// newest versions, locked. If conditions are given, rows that do not match are left out and
+/// unlocked again.
 pub fn fetch_rows<'a, 'x: 'a>(
     scan: &'a Scan,
     table: &'a Table,
@@ -82,7 +81,7 @@ pub fn fetch_rows<'a, 'x: 'a>(
     Ok(Some(kept))
 }
 
-/// As [`fetch_rows`], as slots; of entries where the index is covering.
+/// As [`fetch_rows`], but returns slots, and reads entries if the index is covering.
 pub(super) fn fetch_slots<'a, 'x: 'a>(
     scan: &'a Scan,
     table: &'a Table,
@@ -101,7 +100,7 @@ pub(super) fn fetch_slots<'a, 'x: 'a>(
     Ok(rows.map(|rows| rows.into_iter().map(slots).collect()))
 }
 
-/// One batch of the entries of a scan's index.
+/// Fetches one batch of entries of a scan's index.
 pub(super) fn fetch_entries<'a, 'x: 'a>(
     scan: &'a Scan,
     table: &'a Table,
@@ -112,7 +111,7 @@ pub(super) fn fetch_entries<'a, 'x: 'a>(
 ) -> ExecResult<Option<Vec<Entry<'a>>>> {
     let cx = cx_of(exec, arena);
     let pruning = Pruning::of(scan, table, &cx)?;
-    // Columns behind the last one that entries hold read as NULL.
+    // Columns after the last one of the entry read as NULL.
     let width = match scan.mode {
         ScanMode::CountOnly => 0,
         _ => {

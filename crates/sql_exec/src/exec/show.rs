@@ -1,8 +1,7 @@
-//! Rows and entries of a cursor, shown where they lie.
+//! Visits rows and entries of a cursor in place.
 //!
-//! Invariant: while the engine shows rows the transaction is borrowed and the
-//! engine's memory is held. A visitor may not read other rows, wait, or write
-//! to a client.
+//! Invariant: while a visitor runs, the transaction is borrowed and the engine's memory is pinned.
+//! A visitor must not read other rows, wait, or write to a client.
 
 use super::fetch::Cursor;
 use super::pruning::Pruning;
@@ -19,19 +18,19 @@ use porpoise_types::ValueRef;
 use smallvec::{SmallVec, smallvec};
 use std::ops::ControlFlow;
 
-/// The end of a call that shows rows.
+/// Outcome of a call that visits rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// There may be more rows.
     More,
-    /// The last row was shown.
+    /// The last row was visited.
     AtEnd,
-    /// The visitor wants no more.
+    /// The visitor wants no more rows.
     Enough,
 }
 
-/// Calls a function for each row until it fails or wants no more. The engine
-/// may show a few rows after that, which are passed over.
+/// Calls a function for each row until it fails or wants no more. The engine may pass a few rows
+/// after that, which are ignored.
 struct Visitor<'v, F> {
     visit: &'v mut F,
     over: bool,
@@ -58,7 +57,7 @@ impl<'v, F: FnMut(Slot<'_>) -> ExecResult<bool>> Visitor<'v, F> {
         }
     }
 
-    /// The first failure counts.
+    /// Records a failure; the first one is returned.
     fn fail(&mut self, stop: ExecError) {
         self.over = true;
         self.failed.get_or_insert(stop);
@@ -74,7 +73,7 @@ impl<'v, F: FnMut(Slot<'_>) -> ExecResult<bool>> Visitor<'v, F> {
     }
 }
 
-/// A copy of what was shown.
+/// Copies a visited row or entry into the arena.
 ///
 /// # Errors
 /// As [`RowRef::copied_to`].
@@ -96,8 +95,7 @@ pub(super) fn copied_slot<'a>(
     })
 }
 
-/// The columns of the table in a slot that a query may read of an entry of this
-/// index, ascending.
+/// The columns, ascending, that a query may read of entries of this index for the table in `slot`.
 pub(super) fn columns_of_entries(
     plan: &QueryPlan,
     slot: usize,
@@ -122,8 +120,7 @@ pub(super) fn columns_of_entries(
     columns
 }
 
-/// Shows the next rows, about `limit`, to a function that returns whether it
-/// wants more.
+/// Visits the next rows, about `limit`, until the visitor returns that it wants no more.
 pub(super) fn show_rows(
     table: &Table,
     cursor: &mut Cursor,
@@ -163,7 +160,7 @@ pub(super) fn show_rows(
     }
 }
 
-/// As [`show_rows`], of entries: of each these columns, as values.
+/// As [`show_rows`], for entries; these columns of each are decoded to values.
 pub(super) fn show_entries(
     table: &Table,
     columns: &[usize],

@@ -1,18 +1,16 @@
-//! Rows kept for the end of a query: for a sort, for DISTINCT, or because the
-//! statement may have to run again.
+//! Buffer of a query's rows: for a sort, for DISTINCT, or because the statement may restart.
 //!
-//! 1. Where only the first of a sort are wanted, the others go as soon as twice
-//!    as many have come, and from then on a row behind the last of them is not
-//!    taken at all.
-//! 2. Rows that compare equal keep the order in which they came.
-//! 3. What is held counts against the statement's memory. Beyond the operator's share it is
-//!    written to a temporary file as a sorted run ([`super::spill`]); the runs are merged at the
-//!    end.
-//! 4. With DISTINCT, a run is sorted by what DISTINCT compares and holds each such row once. The
-//!    merge keeps the first of the rows that are the same, and a second sort puts those into the
-//!    order of the result, or, without ORDER BY, into the order in which they came.
-//! 5. What is known by a plain integer ([`crate::expr::number`]) only saves
-//!    work: a row is refused by it if its key or its values would have been.
+//! 1. Top-N sort: if only the first rows are wanted, the rest is discarded each time the buffer has
+//!    grown to about twice that number; from then on a row after the last one kept is rejected at
+//!    once.
+//! 2. The sort is stable: rows that compare equal keep their input order.
+//! 3. The buffer is charged to the statement's memory. Beyond the operator's share it is written to
+//!    a temporary file as a sorted run ([`super::spill`]); the runs are merged at the end.
+//! 4. With DISTINCT, a run is sorted by the DISTINCT columns and has each distinct row once. The
+//!    merge keeps the first of equal rows, and a second sort restores the order of the result or,
+//!    without ORDER BY, the input order.
+//! 5. The integer fast path ([`crate::expr::number`]) only saves work: it rejects a row only if the
+//!    key or the values would.
 
 use super::collect::Order;
 use super::join::tables_of;
@@ -38,59 +36,58 @@ use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
-/// Rows more than wanted that are kept before a sort throws them away.
+/// Number of rows beyond those wanted that are buffered before a top-N sort discards them.
 const SPARE: usize = 1024;
 
-/// A row kept: the start of its key, which mostly decides, and its place.
+/// A buffered row: the start of its key, which usually decides a comparison, and its place.
 #[derive(Clone, Copy)]
 struct Entry {
     prefix: u64,
     place: Place,
 }
 
-/// See the module.
+/// Row buffer of a query; see the module.
 pub(super) struct SortBuffer<'p> {
     plan: &'p QueryPlan,
     order: Order<'p>,
     keys: SortKeys<'p>,
     store: RowStore,
     entries: Vec<Entry>,
-    /// Rows wanted of a sort.
+    /// Number of rows wanted of a sort.
     most: usize,
-    /// The last key wanted when rows were thrown away.
+    /// The last wanted key at the time of the last discard.
     last: Option<Vec<u8>>,
-    /// Rows that DISTINCT has seen.
+    /// Encoded rows that DISTINCT has seen.
     seen: HashSet<Vec<u8>, RandomState>,
-    /// Its last row, where those that are the same follow each other.
+    /// The last distinct row, if equal rows are consecutive.
     shown: Option<Vec<u8>>,
-    /// The rows of `seen` that are numbers.
+    /// Rows that DISTINCT has seen, if they are integers.
     numbers: HashSet<[i64; 2], RandomState>,
-    /// The last row's, where those that are the same follow each other.
+    /// The last distinct row as integers, if equal rows are consecutive.
     last_same: Option<[i64; 2]>,
-    /// Made at the first row.
+    /// Compiled at the first row.
     fast: Option<Fast<'p>>,
-    /// The first number of the last key wanted.
+    /// The first number of the last wanted key.
     last_number: Option<i64>,
-    /// Bytes of the rows counted with the statement.
+    /// Bytes charged for the rows.
     counted: u64,
-    /// Bytes counted for the rows that DISTINCT has seen.
+    /// Bytes charged for the rows that DISTINCT has seen.
     seen_bytes: u64,
-    /// More is kept than the operator's share.
+    /// Whether the buffer exceeds the operator's share of memory.
     over: bool,
     runs: Runs,
-    /// Rows of the runs that are certainly different.
+    /// Lower bound for the number of distinct rows in the runs.
     spilled: u64,
     key: Vec<u8>,
-    /// The row at hand, as DISTINCT compares rows.
+    /// Scratch buffer: the current row as DISTINCT compares it.
     same: Vec<u8>,
 }
 
-/// Expressions of a query that are plain integers.
+/// Expressions of a query that compile to plain integers.
 struct Fast<'p> {
-    /// The first sort key, where only the first rows are wanted, and whether it
-    /// is descending.
+    /// The first sort key of a top-N sort, and whether it is descending.
     first: Option<(NumberExpr<'p>, bool)>,
-    /// The select list of a DISTINCT, where that is one or two numbers.
+    /// The select list of a DISTINCT, if it is one or two integers.
     items: Option<SmallVec<[NumberExpr<'p>; 2]>>,
 }
 
@@ -116,7 +113,7 @@ impl<'p> Fast<'p> {
         }
     }
 
-    /// The select list of a row, where it is numbers.
+    /// The select list of a row, if it is integers.
     #[inline]
     fn same(&self, row: &[Slot<'_>]) -> Option<[i64; 2]> {
         let mut same = [0; 2];
@@ -130,21 +127,21 @@ impl<'p> Fast<'p> {
     }
 }
 
-/// Appends a number to a key, in whose order it makes no difference: equal keys
-/// have equal first numbers, and no key is the start of another.
+/// Appends a number to a key without changing the sort order: equal keys have equal first numbers,
+/// and no key is a prefix of another.
 fn append_number(number: Option<i64>, key: &mut Vec<u8>) {
     key.push(u8::from(number.is_some()));
     key.extend_from_slice(&number.unwrap_or(0).to_le_bytes());
 }
 
-/// The number that stands at the end of a key.
+/// The number at the end of a key.
 fn number_of_key(key: &[u8]) -> Option<i64> {
     let (rest, number) = key.split_last_chunk::<8>()?;
     (rest.last() == Some(&1)).then(|| i64::from_le_bytes(*number))
 }
 
 impl<'p> SortBuffer<'p> {
-    /// Nothing yet.
+    /// Creates an empty buffer.
     pub(super) fn new(plan: &'p QueryPlan, order: Order<'p>, window: Window) -> SortBuffer<'p> {
         let wanted = window.end();
         let most = match order.keys.is_empty() {
@@ -175,7 +172,7 @@ impl<'p> SortBuffer<'p> {
         }
     }
 
-    /// Number of rows that are certainly different, if DISTINCT compares them.
+    /// Number of rows; with DISTINCT a lower bound once runs were written.
     pub(super) fn len(&self) -> u64 {
         let kept = self.entries.len() as u64;
         if self.compares_all() {
@@ -184,22 +181,22 @@ impl<'p> SortBuffer<'p> {
         self.spilled + kept
     }
 
-    /// Whether DISTINCT compares every row with all others.
+    /// Whether DISTINCT must compare every row with all others.
     fn compares_all(&self) -> bool {
         matches!(self.order.distinct, Some(method) if method != DistinctMethod::Adjacent)
     }
 
-    /// Whether more is kept than the operator's share.
+    /// Whether the buffer exceeds the operator's share of memory.
     pub(super) fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Number of runs, and the bytes of their file.
+    /// Number of runs, and the size of their file.
     pub(super) fn spilled(&self) -> (u64, u64) {
         self.runs.size()
     }
 
-    /// Takes the row into account.
+    /// Adds the row, unless DISTINCT or a top-N sort rejects it.
     pub(super) fn offer(
         &mut self,
         row: &[Slot<'_>],
@@ -263,7 +260,7 @@ impl<'p> SortBuffer<'p> {
         states: &States,
     ) -> ExecResult<()> {
         let last = self.last.as_ref();
-        // A row that DISTINCT has seen must not come back before others.
+        // With DISTINCT, a discarded row must still count as seen.
         if self.order.distinct.is_none()
             && last.is_some_and(|last| self.keys.compare(key, last).is_ge())
         {
@@ -313,7 +310,7 @@ impl<'p> SortBuffer<'p> {
         Ok(())
     }
 
-    /// Counts what has grown.
+    /// Charges the growth to the statement.
     fn count(&mut self, states: &States) -> Result<(), SqlError> {
         let held = self.store.bytes() + (self.entries.capacity() * size_of::<Entry>()) as u64;
         if held > self.counted {
@@ -324,15 +321,15 @@ impl<'p> SortBuffer<'p> {
         Ok(())
     }
 
-    /// Counts a row that DISTINCT has seen.
+    /// Charges the memory of a row that DISTINCT has seen.
     fn hold_seen(&mut self, bytes: u64, states: &States) -> Result<(), SqlError> {
         self.seen_bytes += bytes;
         self.over |= states.hold_or_spill(bytes, self.counted + self.seen_bytes)?;
         Ok(())
     }
 
-    /// Writes the rows to a temporary file as a run, and releases them. Nothing that other
-    /// statements need may be held.
+    /// Writes the rows to a temporary file as a run, and releases them. May block, so the caller
+    /// must hold nothing that other statements need.
     pub(super) fn spill(&mut self, states: &States) -> Result<(), SqlError> {
         self.over = false;
         if self.runs.is_empty() && self.order.distinct.is_some() {
@@ -361,8 +358,8 @@ impl<'p> SortBuffer<'p> {
         Ok(())
     }
 
-    /// Writes a run in the order of what DISTINCT compares. A value is the row's number, its
-    /// sort key with its length in front, and the row.
+    /// Writes a run ordered by the DISTINCT columns. A value is the row's number, its sort key with
+    /// a length prefix, and the row.
     fn write_distinct_run(&mut self, states: &States) -> Result<(), SqlError> {
         let (run, _) = self.runs.size();
         let (plan, store, width) = (self.plan, &self.store, self.plan.items.len());
@@ -395,7 +392,7 @@ impl<'p> SortBuffer<'p> {
         self.runs.write_run(places.iter().map(record), states)
     }
 
-    /// Lets go of the bytes of rows that were thrown away.
+    /// Discards the rows that are not wanted, and releases their memory.
     fn shrink(&mut self, states: &States) -> Result<(), SqlError> {
         let last = self.entries.last().map(|e| self.store.key(e.place));
         self.last = last.map(<[u8]>::to_vec);
@@ -427,13 +424,13 @@ impl<'p> SortBuffer<'p> {
             a.prefix
                 .cmp(&b.prefix)
                 .then_with(|| keys.compare(store.key(a.place), store.key(b.place)))
-                // Places ascend: what came first stays first.
+                // Places ascend in input order: a stable sort.
                 .then_with(|| a.place.cmp(&b.place))
         })?;
         Ok(())
     }
 
-    /// Ends adding rows: what is left behind runs becomes one.
+    /// Ends the input. If there are runs, the remaining rows become one.
     pub(super) fn finish(&mut self, states: &States) -> Result<(), SqlError> {
         if !self.runs.is_empty() && !self.entries.is_empty() {
             self.spill(states)?;
@@ -441,7 +438,7 @@ impl<'p> SortBuffer<'p> {
         Ok(())
     }
 
-    /// Sorts what is to be sorted and sends the window of it; the rows sent.
+    /// Sorts the rows and sends the LIMIT window. Returns the number of rows sent.
     pub(super) fn send(
         mut self,
         sink: &mut dyn ResultSink,
@@ -473,7 +470,7 @@ impl<'p> SortBuffer<'p> {
         Ok(sent)
     }
 
-    /// Merges the runs and sends the window of their rows.
+    /// Merges the runs and sends the LIMIT window.
     fn send_runs(
         mut self,
         sink: &mut dyn ResultSink,
@@ -495,8 +492,7 @@ impl<'p> SortBuffer<'p> {
         Ok(sent)
     }
 
-    /// Merges the runs, sorts the first of the rows that are the same, and sends the window of
-    /// them.
+    /// Merges the runs, sorts the first row of each set of equal rows, and sends the LIMIT window.
     fn send_distinct_runs(
         self,
         sink: &mut dyn ResultSink,
@@ -505,7 +501,7 @@ impl<'p> SortBuffer<'p> {
     ) -> ExecResult<u64> {
         let (keys, width) = (self.keys, self.plan.items.len());
         let is_sorted = !self.order.keys.is_empty();
-        // A key is the row's number with its sort key behind it.
+        // A key is the row's number followed by its sort key.
         let compare = |a: &[u8], b: &[u8]| {
             let parts = |key| <[u8]>::split_at_checked(key, NUMBER).unwrap_or_default();
             let ((first, a), (second, b)) = (parts(a), parts(b));
@@ -542,7 +538,7 @@ impl<'p> SortBuffer<'p> {
     }
 }
 
-/// Sends the window of sorted rows; the rows sent.
+/// Sends the LIMIT window of sorted rows. Returns the number of rows sent.
 fn send_window<C: Fn(&[u8], &[u8]) -> Ordering>(
     rows: &mut Sorted<C>,
     values: impl Fn(&[u8]) -> Values<'_>,
@@ -561,10 +557,10 @@ fn send_window<C: Fn(&[u8], &[u8]) -> Ordering>(
     Ok(sent)
 }
 
-/// Bytes of a row's number.
+/// Size of a row's number in bytes.
 const NUMBER: usize = 16;
 
-/// A number of a row that orders as rows came.
+/// A number that orders rows by input order.
 fn number_of_row(run: u64, place: Place) -> [u8; NUMBER] {
     (u128::from(run) << 64 | u128::from(place.number())).to_be_bytes()
 }
@@ -573,7 +569,7 @@ fn too_many() -> SqlError {
     SqlError::internal("a sort has too many rows")
 }
 
-/// Appends bytes that are equal for rows that DISTINCT takes for equal.
+/// Appends a key that is equal for rows that DISTINCT considers equal.
 fn append_distinct_key(plan: &QueryPlan, values: &[ValueRef<'_>], key: &mut Vec<u8>) {
     let shown = plan.items.len().saturating_sub(plan.hidden_items);
     for (item, value) in plan.items.iter().zip(values).take(shown) {
@@ -581,8 +577,8 @@ fn append_distinct_key(plan: &QueryPlan, values: &[ValueRef<'_>], key: &mut Vec<
     }
 }
 
-/// An operand of a set operation is converted to the type of the whole; its own DISTINCT tells
-/// rows apart as its own types do.
+/// Operands of a set operation are converted to the common type, but an operand's own DISTINCT
+/// compares values of the operand's types.
 fn unconverted(item: &Expr) -> &Expr {
     match &item.kind {
         ExprKind::Coalesce(args) => match args.as_slice() {

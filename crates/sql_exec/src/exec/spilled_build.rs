@@ -1,4 +1,4 @@
-//! The build side of a join in temporary files, for one that exceeds the operator's share of
+//! The build side of a hash join in temporary files, used if it exceeds the operator's share of
 //! memory.
 //!
 //! ```text
@@ -7,18 +7,18 @@
 //!          the first hash of each block is in memory
 //! ```
 //!
-//! A batch of the probe side is looked up in the order of its hashes, so that a block is read
-//! once a batch. The rows found are copied for the time of the batch; a join without equalities
-//! reads all rows for each row of the batch.
+//! A batch of the probe side is looked up in hash order, so that a block is read once for each
+//! batch. The rows found are copied and live as long as the batch. A join without equalities reads
+//! all rows for each row of the batch.
 //!
 //! Invariants:
-//! 1. The index only narrows: rows whose keys have the same hash are told apart by the join's
-//!    conditions.
-//! 2. Rows of a key come in the order in which they were read.
+//! 1. The index only narrows the candidates: the join's conditions tell rows apart whose keys have
+//!    the same hash.
+//! 2. The rows of a key are returned in the order in which they were read.
 //!
-//! Rejected: partitions of both sides by hash (a Grace join). Rows would leave the join in the
-//! order of partitions, and plans rely on that of the driving scan: an index that saves a sort,
-//! groups whose rows follow each other.
+//! Rejected: partitioning both sides by hash (a Grace hash join). The output would be ordered by
+//! partition, but plans rely on the order of the driving scan, for example if an index saves a sort
+//! or makes the rows of a group consecutive.
 
 use super::join::{Candidates, Tuple};
 use super::rowstore::{self, Values, values_of};
@@ -38,10 +38,10 @@ use porpoise_rows::catalog::Table;
 use std::cmp::Ordering;
 use std::hash::BuildHasher;
 
-/// Bytes of a block: one is read for each row that is looked up.
+/// Block size in bytes: one block is read for each row that is looked up.
 const BLOCK: usize = 4 << 10;
 
-/// The first byte of a row that was stored as it lies in the engine, or as values.
+/// The first byte of a row: stored as in the engine, or as serialized values.
 const STORED: u8 = 0;
 const VALUES: u8 = 1;
 
@@ -51,7 +51,7 @@ fn damaged() -> ExecError {
     ExecError::Error(SqlError::internal("a spilled row of a join cannot be read"))
 }
 
-/// Appends a row for [`decode`].
+/// Serializes a row; [`decode`] reads it back.
 fn encode(slot: Slot<'_>, out: &mut Vec<u8>) -> ExecResult<()> {
     match slot {
         Slot::Row(row) => {
@@ -68,7 +68,7 @@ fn encode(slot: Slot<'_>, out: &mut Vec<u8>) -> ExecResult<()> {
     Ok(())
 }
 
-/// The row of these bytes, which stay where they are.
+/// The row in these bytes, which it borrows.
 fn decode<'a>(table: Option<&'a Table>, bytes: &'a [u8], arena: &'a Bump) -> ExecResult<Slot<'a>> {
     match (bytes.split_first(), table) {
         (Some((&STORED, row)), Some(table)) => Ok(Slot::Row(RowRef::new(table, row)?)),
@@ -82,12 +82,12 @@ fn decode<'a>(table: Option<&'a Table>, bytes: &'a [u8], arena: &'a Bump) -> Exe
     }
 }
 
-/// A build side that is being written.
+/// A build side while it is written.
 pub(super) struct SpillingBuild<'h> {
     table: Option<&'h Table>,
     rows: RecordWriter,
     keys: &'h [HashKey],
-    /// Positions by hash; `None` once a key has no encoding.
+    /// Row positions by key hash; `None` once a key could not be encoded.
     index: Option<Sorter<ByBytes>>,
     hasher: RandomState,
     key: Vec<u8>,
@@ -95,7 +95,7 @@ pub(super) struct SpillingBuild<'h> {
 }
 
 impl<'h> SpillingBuild<'h> {
-    /// Creates files without rows, of this table if it is a stored one.
+    /// Creates empty files; `table` is the stored table, if it is one.
     pub(super) fn new(
         table: Option<&'h Table>,
         keys: &'h [HashKey],
@@ -114,7 +114,7 @@ impl<'h> SpillingBuild<'h> {
         })
     }
 
-    /// Adds the row in a slot of a tuple in which nothing else is joined.
+    /// Adds the row in one slot of a tuple whose other slots are empty.
     pub(super) fn add(
         &mut self,
         (tuple, slot): (Tuple<'_>, usize),
@@ -144,7 +144,7 @@ impl<'h> SpillingBuild<'h> {
         Ok(index.add(&hash, &position.to_bytes(), states)?)
     }
 
-    /// Ends adding.
+    /// Ends writing.
     pub(super) fn finish(self, states: &States) -> ExecResult<SpilledBuild<'h>> {
         let index = match self.index {
             Some(sorter) => Some(Index::new(sorter, self.hasher, states)?),
@@ -158,11 +158,11 @@ impl<'h> SpillingBuild<'h> {
     }
 }
 
-/// Positions of rows by hash.
+/// Row positions by key hash.
 struct Index {
     hasher: RandomState,
     file: RecordFile,
-    /// The first hash of each block, and the block's first record.
+    /// The first hash and the first record of each block.
     blocks: Vec<(u64, Position)>,
 }
 
@@ -190,10 +190,10 @@ impl Index {
         })
     }
 
-    /// The positions of the rows of a hash, in order.
+    /// The positions of the rows with a hash, in order.
     fn find(&self, hash: u64, reader: &mut RecordReader) -> ExecResult<Vec<Position>> {
         let mut found = Vec::new();
-        // Records of the hash may begin in the block before the first that begins with it.
+        // Records with this hash may begin in the block before the first one that starts with it.
         let at = self.blocks.partition_point(|(first, _)| *first < hash);
         let Some((_, first)) = self.blocks.get(at.saturating_sub(1)) else {
             return Ok(found);
@@ -224,18 +224,18 @@ pub(super) struct SpilledBuild<'h> {
 }
 
 impl<'h> SpilledBuild<'h> {
-    /// Whether rows are found by keys; otherwise [`SpilledBuild::each`] gives all.
+    /// Whether rows are found by keys; otherwise [`SpilledBuild::each`] visits all of them.
     pub(super) fn has_keys(&self) -> bool {
         self.index.is_some()
     }
 
-    /// Bytes of its files.
+    /// Size of its files in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let index = self.index.as_ref().map_or(0, |index| index.file.length());
         self.rows.length() + index
     }
 
-    /// The rows that may belong to each tuple of a batch.
+    /// The candidate rows for each tuple of a batch.
     pub(super) fn candidates<'a>(
         &self,
         keys: &[HashKey],
@@ -287,8 +287,8 @@ impl<'h> SpilledBuild<'h> {
         Ok(Candidates::Shared(lists, of))
     }
 
-    /// Calls a function with each row until it wants no more. What it returns with true is
-    /// copied and handed to `keep`.
+    /// Calls a function for each row until it wants no more. Rows for which it returns true are
+    /// copied and passed to `keep`.
     pub(super) fn each<'a>(
         &self,
         arena: &'a Bump,
@@ -318,12 +318,12 @@ impl<'h> SpilledBuild<'h> {
     }
 }
 
-/// What becomes of a candidate.
+/// Decision about a candidate row.
 pub(super) enum Judged {
-    /// It does not belong to the row.
+    /// It does not match.
     Rejected,
-    /// It belongs to the row.
+    /// It matches.
     Kept,
-    /// No other candidate is wanted.
+    /// No further candidate is needed.
     Enough,
 }

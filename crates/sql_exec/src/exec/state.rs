@@ -1,9 +1,7 @@
-//! Results kept between rows by an execution: those of subqueries and derived
-//! tables.
+//! Results cached by an execution between rows: those of subqueries and derived tables.
 //!
-//! Everything is found by the address of the plan's part that it belongs to;
-//! the plan outlives the execution. Rows kept count against one limit of the
-//! statement, as do those that sorts, groups and joins hold.
+//! Results are found by the address of their part of the plan, which outlives the execution. Cached
+//! rows count against the statement's memory limit, as do those of sorts, groups and joins.
 
 use super::spill::records::RecordFile;
 use crate::error::SqlError;
@@ -17,57 +15,57 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Rows that were kept.
+/// Materialized rows.
 #[derive(Debug, Default)]
 pub struct RowSet {
     /// The rows in memory.
     pub rows: Vec<Vec<Value>>,
     /// All rows, if they are in a temporary file.
     pub(super) file: Option<RecordFile>,
-    /// For sets that are only asked whether they contain something: the rows
-    /// without NULL, encoded so that equal ones are equal bytes.
+    /// For sets used only for membership tests: the rows without NULL, encoded so that equal rows
+    /// have equal bytes.
     pub hashed: Option<HashSet<Vec<u8>>>,
-    /// Rows that hold a NULL, which no look-up finds.
+    /// Positions of the rows that contain a NULL, which the hash set does not have.
     pub with_null: Vec<usize>,
-    /// Bytes that were counted for it.
+    /// Bytes charged for the rows.
     pub held: u64,
 }
 
-/// Results remembered for one subquery.
+/// Cached results of one subquery.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    /// By the values that they depend on.
+    /// Answers by the values that they depend on.
     pub(super) answers: HashMap<Vec<u8>, Value>,
-    /// The last set of rows, with the values that it depends on.
+    /// The last materialized rows, with the values that they depend on.
     pub(super) rows: Option<(Vec<u8>, Rc<RowSet>)>,
 }
 
-/// Answers remembered for one subquery at most; past it all are forgotten.
+/// Maximum number of cached answers of a subquery; when it is exceeded, all are dropped.
 const MOST_ANSWERS: usize = 65_536;
 
-/// Results that an execution keeps. Memory that is still counted at its drop is released.
+/// Cached results of an execution. Memory that is still charged when it is dropped is released.
 #[derive(Debug, Default)]
 pub struct States {
     memos: RefCell<HashMap<usize, Memo>>,
     working: RefCell<HashMap<usize, Rc<RowSet>>>,
     used: Cell<u64>,
-    /// The tracker that `used` is charged to.
+    /// The tracker that the bytes in `used` are charged to.
     tracker: Option<Arc<MemoryTracker>>,
-    /// An operator of the statement has spilled, or is about to.
+    /// Whether an operator of the statement has spilled, or is about to.
     spilling: Cell<bool>,
-    /// The engine shows rows: nothing may be written now.
+    /// Whether an engine visitor is running: no file may be written then.
     showing: Cell<bool>,
-    /// A subquery met a row newer than the view: the statement runs again.
+    /// Whether a subquery met a row newer than the snapshot: the statement must restart.
     pub restart: Cell<bool>,
 }
 
-/// Bytes that an operator keeps at least before it spills.
+/// Minimum number of bytes that an operator must keep before it spills.
 const LEAST_SPILLED: u64 = 128 << 10;
 
-/// The greatest share of an operator beside others that have used the statement's memory.
+/// Upper bound of [`States::share`].
 const MOST_SHARED: u64 = 64 << 20;
 
-/// About what a row costs.
+/// Approximate memory of a row.
 pub fn size_of_row(row: &[Value]) -> u64 {
     let cells = row.iter().map(|v| match v {
         Value::Bytes(text) => 32 + text.len() as u64,
@@ -83,14 +81,14 @@ impl Drop for States {
 }
 
 impl States {
-    /// The state of an execution that counts its memory with this tracker.
+    /// Creates the state of an execution that charges its memory to this tracker.
     pub fn new(tracker: Option<Arc<MemoryTracker>>) -> States {
         let mut states = States::default();
         states.tracker = tracker;
         states
     }
 
-    /// The directory of temporary files; without one nothing is spilled.
+    /// The directory of temporary files; `None` if operators must not spill.
     fn spill_dir(&self) -> Option<&Arc<TempDir>> {
         self.tracker.as_ref()?.connection().server().temp_dir()
     }
@@ -101,17 +99,18 @@ impl States {
         self.spill_dir().ok_or_else(none)
     }
 
-    /// Bytes that an operator keeps before it spills, if less does not exceed a limit.
+    /// An operator's share: once the headroom is used up, operators that keep this much or more
+    /// spill.
     fn share(&self) -> u64 {
         let limit = self.tracker.as_ref().map_or(u64::MAX, |t| t.limit());
         (limit / 16).clamp(LEAST_SPILLED, MOST_SHARED)
     }
 
-    /// Counts bytes of an operator that keeps `kept` with them; whether it is to spill now, or,
-    /// while the engine shows rows, as soon as [`States::may_spill`].
+    /// Charges bytes of an operator that keeps `kept` bytes with them. Returns whether it must
+    /// spill: now or, while an engine visitor runs, as soon as [`States::may_spill`] is true.
     ///
     /// # Errors
-    /// As [`States::hold`], where the operator keeps too little for spilling to help.
+    /// As [`States::hold`], if the operator keeps too little for spilling to help.
     pub(super) fn hold_or_spill(&self, bytes: u64, kept: u64) -> Result<bool, SqlError> {
         let can = kept >= LEAST_SPILLED && self.spill_dir().is_some();
         match self.hold(bytes) {
@@ -124,21 +123,21 @@ impl States {
         Ok(true)
     }
 
-    /// Counts a merge of sorted runs.
+    /// Counts a merge of sorted runs, for the status variables.
     pub(super) fn count_merge(&self) {
         if let Some(dir) = self.spill_dir() {
             dir.merges.fetch_add(1, Relaxed);
         }
     }
 
-    /// Counts an intermediate result that begins to be kept in files.
+    /// Counts an intermediate result that is moved to files.
     pub(super) fn count_disk_table(&self) {
         if let Some(dir) = self.spill_dir() {
             dir.tables.fetch_add(1, Relaxed);
         }
     }
 
-    /// Counts bytes that are already allocated, beyond any limit if need be.
+    /// Charges bytes that are already allocated, even beyond the limit.
     fn hold_always(&self, bytes: u64) {
         if let Some(tracker) = &self.tracker {
             tracker.hold_always(bytes);
@@ -151,12 +150,12 @@ impl States {
         bytes > self.headroom() && self.spill_dir().is_some()
     }
 
-    /// Bytes that the statement may hold before its operators spill.
+    /// Number of bytes that the statement may still charge before its operators spill.
     pub(super) fn headroom(&self) -> u64 {
         self.tracker.as_ref().map_or(u64::MAX, |t| t.headroom())
     }
 
-    /// Whether an operator spills: scans then show no rows to consumers, but copies.
+    /// Whether an operator spills: scans then pass copies of rows to consumers.
     pub(super) fn is_spilling(&self) -> bool {
         self.spilling.get()
     }
@@ -166,7 +165,7 @@ impl States {
         !self.showing.get()
     }
 
-    /// Runs a call of the engine that shows rows to consumers.
+    /// Runs an engine call that visits rows in place.
     pub(super) fn while_showing<T>(&self, call: impl FnOnce() -> T) -> T {
         self.showing.set(true);
         let done = call();
@@ -174,10 +173,10 @@ impl States {
         done
     }
 
-    /// Counts bytes that the statement goes on holding.
+    /// Charges bytes to the statement until they are released.
     ///
     /// # Errors
-    /// 1038, 4081 or 4082 when they are too many; they are not counted then.
+    /// 1038, 4081 or 4082 if a limit is exceeded; nothing is charged then.
     #[inline]
     pub fn hold(&self, bytes: u64) -> Result<(), SqlError> {
         if let Some(tracker) = &self.tracker {
@@ -187,13 +186,12 @@ impl States {
         Ok(())
     }
 
-    /// Bytes held now.
+    /// Bytes charged now.
     pub fn used(&self) -> u64 {
         self.used.get()
     }
 
-    /// A query inside has ended: of what it held since `before`, only so much
-    /// is left.
+    /// Called when an inner query ends: of the bytes charged since `before`, only `left` remain.
     pub fn settle(&self, before: u64, left: u64) {
         let (used, now) = (self.used.get(), before.saturating_add(left));
         if let Some(more) = now.checked_sub(used) {
@@ -206,7 +204,7 @@ impl States {
         }
     }
 
-    /// Releases counted bytes.
+    /// Releases charged bytes.
     pub fn let_go(&self, bytes: u64) {
         let used = self.used.get();
         let bytes = bytes.min(used);
@@ -243,7 +241,7 @@ impl States {
         }
     }
 
-    /// The rows that the iteration before of a recursive expression found.
+    /// The rows that the previous iteration of a recursive expression found.
     pub(super) fn working(&self, of: usize) -> Rc<RowSet> {
         self.working.borrow().get(&of).cloned().unwrap_or_default()
     }
@@ -255,7 +253,7 @@ impl States {
     }
 }
 
-/// Appends bytes that differ for any two values that differ in any way.
+/// Appends an encoding in which different values have different bytes, even if they compare equal.
 pub fn append_exact(value: ValueRef<'_>, out: &mut Vec<u8>) {
     match value {
         ValueRef::Null => out.push(0),

@@ -1,18 +1,15 @@
-//! Answering questions about subqueries.
+//! Evaluation of subquery expressions: EXISTS, IN, ANY, ALL and scalar subqueries.
 //!
-//! The answer depends on the values that the subquery reads of the rows
-//! around it, and on the left side of the question; by these it is
-//! remembered. A subquery that reads nothing of the current row is run once
-//! and its rows kept: equality is then a look-up in a hash table, encoded in
-//! the way that the comparison compares; other comparisons go through the
-//! rows.
+//! The answer depends on the outer values that the subquery reads and on the left operand; it is
+//! cached by those. An uncorrelated subquery runs once and its rows are kept: an equality is then a
+//! lookup in a hash table, whose encoding follows the comparison's rules; other comparisons scan
+//! the rows.
 //!
 //! Invariants:
 //! 1. Three-valued logic (manual, "Subqueries with ANY, IN, or SOME"): ANY of
 //!    no rows is false, ALL of no rows true; a NULL on either side makes the
 //!    answer unknown unless another row decides.
-//! 2. What is remembered is the answer for exactly these values, not for
-//!    values that compare equal.
+//! 2. The cache is keyed by identical values, not by values that compare equal.
 
 use super::derived::Collect;
 use super::query::run_some;
@@ -29,12 +26,12 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-/// The address of a subquery, by which its results are found.
+/// The address of a subquery, which identifies its cached results.
 fn address(query: &Subquery) -> usize {
     std::ptr::from_ref(query) as usize
 }
 
-/// The row that a subquery of it sees.
+/// The frame of outer rows for a subquery of this row.
 fn frame_of<'a>(row: &'a [Slot<'a>], cx: &EvalCx<'a>) -> Frame<'a> {
     Frame {
         row,
@@ -43,7 +40,7 @@ fn frame_of<'a>(row: &'a [Slot<'a>], cx: &EvalCx<'a>) -> Frame<'a> {
     }
 }
 
-/// The values of these references, seen from inside of `frame`.
+/// Encodes the values of these outer references, resolved from within `frame`.
 pub(super) fn key_of(free: &[FreeRef], frame: &Frame<'_>) -> Vec<u8> {
     let mut key = Vec::new();
     for r in free {
@@ -52,7 +49,7 @@ pub(super) fn key_of(free: &[FreeRef], frame: &Frame<'_>) -> Vec<u8> {
     key
 }
 
-/// An error as expressions know errors; a restart is remembered.
+/// Converts to the error type of expressions; a restart is recorded in the state.
 pub(super) fn plain(stop: ExecError, shared: &Shared<'_>) -> SqlError {
     match stop {
         ExecError::Error(error) => error,
@@ -120,7 +117,7 @@ impl RunQueries for Shared<'_> {
 }
 
 impl Shared<'_> {
-    /// Runs a query with these rows around it until it has given `most` rows.
+    /// Runs a query with these outer rows until it has produced `most` rows.
     pub(super) fn rows_of(
         &self,
         plan: &QueryPlan,
@@ -176,7 +173,7 @@ impl Shared<'_> {
         Ok(answer)
     }
 
-    /// The rows of a subquery that is asked whether it holds something.
+    /// The materialized rows of a subquery that is tested for membership.
     fn kept_rows(
         &self,
         test: &QueryTest,
@@ -206,7 +203,7 @@ impl Shared<'_> {
     }
 }
 
-/// Builds the hash table of a set, where all its values have an encoding.
+/// Builds the hash table of a set if all its values can be encoded.
 fn hash(test: &QueryTest, set: &mut RowSet, cx: &EvalCx<'_>) -> Result<()> {
     let mut found = HashSet::with_capacity(set.rows.len());
     for (at, row) in set.rows.iter().enumerate() {
@@ -228,7 +225,7 @@ fn hash(test: &QueryTest, set: &mut RowSet, cx: &EvalCx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The answer to ANY or ALL over these rows.
+/// The result of ANY or ALL over these rows.
 fn judge(
     test: &QueryTest,
     left: &[ValueRef<'_>],
@@ -250,7 +247,7 @@ fn judge(
         if hashed.contains(&key) {
             return Ok(Some(!all));
         }
-        // Not there: only rows with a NULL can make it unknown.
+        // No equal row: only rows with a NULL can make the result unknown.
         let null_rows = set.with_null.iter().filter_map(|at| set.rows.get(*at));
         return over_rows(test, op, all, left, null_rows, cx);
     }
@@ -291,7 +288,7 @@ fn over_rows<'r>(
     Ok(answer)
 }
 
-/// Compares the left side with a row, column by column.
+/// Compares the left operand with a row, column by column.
 fn compare_rows(
     test: &QueryTest,
     op: CmpOp,
@@ -312,7 +309,7 @@ fn compare_rows(
         }
         match (logic::order(*how, sides.0, sides.1, cx)?, op) {
             (Some(Ordering::Equal), _) => {}
-            // A difference decides equality, whatever else is unknown.
+            // A difference decides an equality, even if other columns are NULL.
             (Some(_), CmpOp::Eq) => return Ok(Some(false)),
             (Some(_), CmpOp::Ne) => return Ok(Some(true)),
             (Some(order), CmpOp::Lt | CmpOp::Le) => {

@@ -1,17 +1,16 @@
 //! Arithmetic in MySQL's three domains: 64-bit integers, decimals, doubles.
 //!
-//! The node's static type says which (manual, "Arithmetic Operators"): two
-//! integers give an integer, unsigned when one of them is; a decimal and an
-//! exact number give a decimal; everything else is double. `/` is never an
-//! integer, DIV always is. Leaving the range is 1690; dividing by zero is
-//! NULL with warning 1365.
+//! The node's static type selects the domain (manual, "Arithmetic Operators"): two integers give an
+//! integer, unsigned if one of them is; a decimal and an exact number give a decimal; everything
+//! else is double. `/` never gives an integer, DIV always does. Overflow is error 1690; division by
+//! zero is NULL with warning 1365.
 
 use super::eval::EvalCx;
 use super::{ArithOp, BitOp, Expr, convert};
 use crate::error::{Result, SqlError};
 use porpoise_types::{DecimalError, Kind, Level, SqlMode, ValueRef, Warning};
 
-/// A value and where it comes from.
+/// A value and the expression that it comes from.
 type Arg<'e, 'a> = (ValueRef<'a>, &'e Expr);
 
 /// `a op b` in the domain of `e`.
@@ -115,7 +114,7 @@ fn narrow<'a>(wide: Option<i128>, e: &Expr) -> Option<ValueRef<'a>> {
     }
 }
 
-/// DIV of numbers that are not both integers: exact, then cut.
+/// DIV of numbers that are not both integers: divided exactly, then truncated.
 fn divide_whole<'a>(
     a: Arg<'_, 'a>,
     b: Arg<'_, 'a>,
@@ -154,7 +153,7 @@ fn decimals<'a>(
         ArithOp::Sub => x.sub(y).map_err(range)?,
         ArithOp::Mul => x.mul(y).map_err(range)?,
         ArithOp::Div | ArithOp::IntDiv => match x.div(y, cx.env.div_precision).map_err(range)? {
-            // With its guard digits: it is rounded where it leaves the expression.
+            // With guard digits: it is rounded when it leaves the expression.
             Some(quotient) => quotient,
             None => return division_by_zero(cx),
         },
@@ -213,7 +212,7 @@ pub fn negate<'a>(
     })
 }
 
-/// Bit operators on 64 bits; NULL in, NULL out.
+/// Bit operators on 64 bits; NULL if an operand is NULL.
 pub fn bits<'a>(op: BitOp, a: Option<u64>, b: Option<u64>) -> ValueRef<'a> {
     let (Some(a), Some(b)) = (a, b) else {
         return ValueRef::Null;

@@ -1,13 +1,13 @@
-//! Encoding of values by which values that compare equal are found in a hash
-//! table: by IN lists, IN subqueries and hash joins.
+//! Encoding of values for hash lookups (IN lists, IN subqueries, hash joins): values that compare
+//! equal have equal bytes.
 
 use super::convert;
 use super::eval::EvalCx;
 use crate::error::SqlError;
 use porpoise_types::{ColumnType, CompareAs, ValueRef};
 
-/// Appends bytes that are equal for values that compare equal in this way;
-/// false where such bytes cannot be made, or the value is NULL.
+/// Appends bytes that are equal for values that compare equal in this way. Returns false if there
+/// is no such encoding or the value is NULL.
 pub fn append_comparable(
     value: ValueRef<'_>,
     ty: &ColumnType,

@@ -1,5 +1,5 @@
-//! Conversions of values while evaluating: thin over `types`, with the
-//! session's settings and the arena filled in.
+//! Conversions of values during evaluation: a thin layer over `types` that supplies the session's
+//! settings and the arena.
 
 use super::eval::EvalCx;
 use super::{Expr, ExprKind};
@@ -13,8 +13,8 @@ use porpoise_types::{
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-/// Runs `f` with a conversion context of this evaluation. Under a strict
-/// assignment the first warning becomes the statement's error.
+/// Runs `f` with a conversion context of this evaluation. In strict mode the first warning becomes
+/// the statement's error.
 fn with<T>(cx: &EvalCx<'_>, f: impl FnOnce(&mut CastCx<'_>) -> T) -> Result<T> {
     let mut failed: Option<Warning> = None;
     let strict = cx.env.strict.get();
@@ -46,7 +46,7 @@ fn state_of(code: u16) -> &'static str {
     }
 }
 
-/// As a truth value; NULL is unknown.
+/// Converts to a truth value; NULL is unknown.
 #[inline]
 pub fn truth(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<bool>> {
     match v {
@@ -57,7 +57,7 @@ pub fn truth(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option
     }
 }
 
-/// As a signed integer, rounded, clipped with a warning.
+/// Converts to a signed integer: rounded, and clipped with a warning.
 pub fn int(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<i64> {
     match v {
         ValueRef::Int(v) => Ok(v),
@@ -65,7 +65,7 @@ pub fn int(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<i64> {
     }
 }
 
-/// As an integer of either sign, for integer arithmetic.
+/// Converts to an integer of either sign, for integer arithmetic.
 pub fn wide(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<i128> {
     match v {
         ValueRef::Int(v) => Ok(i128::from(v)),
@@ -77,7 +77,7 @@ pub fn wide(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<i128> {
     }
 }
 
-/// As 64 bits; NULL stays NULL.
+/// Converts to 64 bits; NULL stays NULL.
 pub fn bits(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<u64>> {
     match v {
         ValueRef::Null => Ok(None),
@@ -93,7 +93,7 @@ pub fn bits(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<
     }
 }
 
-/// As a double.
+/// Converts to a double.
 pub fn double(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<f64> {
     match v {
         ValueRef::Double(v) => Ok(v),
@@ -102,7 +102,7 @@ pub fn double(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<f64> 
     }
 }
 
-/// As a decimal.
+/// Converts to a decimal.
 pub fn decimal(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Decimal> {
     match v {
         ValueRef::Decimal(v) => Ok(v),
@@ -114,7 +114,7 @@ pub fn decimal(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Deci
     }
 }
 
-/// As a date and time; `None` with a warning when it is none.
+/// Converts to a date and time; `None` with a warning if the value is no valid one.
 pub fn datetime(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<DateTime>> {
     match v {
         ValueRef::DateTime(v) => Ok(Some(v)),
@@ -122,17 +122,17 @@ pub fn datetime(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Opt
     }
 }
 
-/// As a date; `None` with a warning when it is none.
+/// Converts to a date; `None` with a warning if the value is no valid one.
 pub fn date(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<Date>> {
     with(cx, |c| cast::to_date(v, ty, c))
 }
 
-/// As a time; `None` with a warning when it is none.
+/// Converts to a time; `None` with a warning if the value is no valid one.
 pub fn time(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<Time>> {
     with(cx, |c| cast::to_time(v, ty, c))
 }
 
-/// As text; NULL stays NULL. Numbers and dates print as they are sent.
+/// Converts to text, as results are sent; NULL stays NULL.
 pub fn text<'a>(v: ValueRef<'a>, ty: &ColumnType, cx: &EvalCx<'a>) -> Result<Option<&'a [u8]>> {
     match v {
         ValueRef::Null => Ok(None),
@@ -145,12 +145,12 @@ pub fn text<'a>(v: ValueRef<'a>, ty: &ColumnType, cx: &EvalCx<'a>) -> Result<Opt
     }
 }
 
-/// A copy of an owned value that lives as long as the evaluation.
+/// Copies a value into the arena of the evaluation.
 pub fn keep<'a>(v: &porpoise_types::Value, cx: &EvalCx<'a>) -> ValueRef<'a> {
     keep_ref(v.as_ref(), cx.arena)
 }
 
-/// A copy of a value in an arena.
+/// Copies a value into an arena.
 pub fn keep_ref<'a>(v: ValueRef<'_>, arena: &'a Bump) -> ValueRef<'a> {
     match v {
         ValueRef::Null => ValueRef::Null,
@@ -165,7 +165,7 @@ pub fn keep_ref<'a>(v: ValueRef<'_>, arena: &'a Bump) -> ValueRef<'a> {
     }
 }
 
-/// The order of two values of the given types; `None` when one is NULL.
+/// Compares two values of these types; `None` if one is NULL.
 pub fn order(
     how: CompareAs,
     a: ValueRef<'_>,
@@ -206,8 +206,8 @@ pub fn order(
     with(cx, |c| compare::compare(a, b, how, c))
 }
 
-/// Whether it is the type of a hexadecimal or bit literal, which is a number
-/// where one is wanted (manual, "Hexadecimal Literals").
+/// Whether it is the type of a hexadecimal or bit literal, which is a number in numeric contexts
+/// (manual, "Hexadecimal Literals").
 fn is_bits(ty: &ColumnType) -> bool {
     ty.kind == Kind::VarBinary && ty.unsigned
 }
@@ -225,7 +225,7 @@ fn fast_order(
     }
 }
 
-/// Text in another character set, where that makes a difference.
+/// Text converted to another character set, unless the bytes are the same.
 pub fn recoded<'t>(text: &'t [u8], ty: &ColumnType, to: Charset) -> Cow<'t, [u8]> {
     let from = ty.collation.charset();
     if from == to || from == Charset::Binary || to == Charset::Binary || text.is_ascii() {
@@ -234,7 +234,7 @@ pub fn recoded<'t>(text: &'t [u8], ty: &ColumnType, to: Charset) -> Cow<'t, [u8]
     from.convert(to, text).0
 }
 
-/// A branch's value in the type of the whole.
+/// Converts the value of a branch to the type of the whole expression.
 pub fn to_type<'a>(
     v: ValueRef<'a>,
     from: &Expr,
@@ -371,7 +371,7 @@ fn cast_text<'a>(
     Ok(ValueRef::Bytes(cut))
 }
 
-/// A short text of an expression for messages.
+/// A short text of an expression, for error messages.
 pub fn describe(e: &Expr) -> String {
     match &e.kind {
         ExprKind::Const(value) => {

@@ -1,9 +1,9 @@
 //! Evaluation of bound expressions.
 //!
-//! One function over the tree. Values borrow from rows, parameters and the
-//! statement's arena; nothing is freed before the batch is done. Depth is
-//! bounded by the parser's limits; [`eval`] checks the remaining stack at
-//! nodes that can nest, so that a deep expression is an error, never an abort.
+//! One recursive function over the tree. Values borrow from rows, parameters and the statement's
+//! arena, which is not freed before the batch is done. The parser limits the depth of expressions;
+//! [`eval`] also checks the remaining stack at nodes that can nest, so that a deep expression is an
+//! error and not an abort.
 
 use super::function::{Call, Function};
 use super::named_locks::NamedLocks;
@@ -22,12 +22,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Facts of the session and of the statement that expressions can ask for.
+/// Properties of the session and the statement that expressions can read.
 #[derive(Debug)]
 pub struct Env {
     /// The session's SQL mode.
     pub mode: SqlMode,
-    /// Warnings are errors now: a strict assignment is being evaluated.
+    /// Whether warnings are errors: a strict assignment is being evaluated.
     pub strict: Cell<bool>,
     /// The session's time zone.
     pub time_zone: TimeZone,
@@ -35,11 +35,11 @@ pub struct Env {
     pub now_utc: DateTime,
     /// CONNECTION_ID().
     pub connection_id: u64,
-    /// USER(): as the client named itself, with its host.
+    /// USER(): user name as sent by the client, with its host.
     pub user: String,
     /// CURRENT_USER(): the account that matched.
     pub account: String,
-    /// CURRENT_ROLE(): the active roles between commas; empty: none.
+    /// CURRENT_ROLE(): the active roles, separated by commas; empty if there are none.
     pub roles: String,
     /// DATABASE().
     pub database: Option<String>,
@@ -55,14 +55,14 @@ pub struct Env {
     pub user_variables: RefCell<HashMap<Arc<str>, (Value, ColumnType)>>,
     /// Conditions of this statement.
     pub warnings: RefCell<Vec<Warning>>,
-    /// Conditions that did not fit into the list any more.
+    /// Number of conditions dropped because the list was full.
     pub warnings_dropped: Cell<u64>,
     /// State of RAND().
     pub random: Cell<u64>,
-    /// State of each RAND(n) of this statement, by where it stands.
+    /// State of each RAND(n) of this statement, by the address of its expression.
     pub seeded: RefCell<HashMap<usize, Seeded>>,
-    /// Something was done that a second run of the statement would do again:
-    /// a sleep, a lock by name.
+    /// Whether something was done that must not be repeated by running the statement again: a
+    /// sleep, or a lock by name.
     pub lasting: Cell<bool>,
     /// `max_allowed_packet`: longer strings become NULL with 1301.
     pub max_allowed_packet: u64,
@@ -72,13 +72,13 @@ pub struct Env {
     pub group_concat_max_len: u64,
     /// `character_set_connection`'s collation.
     pub collation: porpoise_types::Collation,
-    /// Names taken by GET_LOCK, of all sessions.
+    /// Named locks of GET_LOCK, shared by all sessions.
     pub locks: Arc<NamedLocks>,
-    /// Ends waits from outside.
+    /// Cancels waits.
     pub cancel: Cancel,
-    /// Tables of long lists of IN.
+    /// Hash tables of long IN lists.
     pub in_sets: super::in_set::InSets,
-    /// Paces the checkpoints of evaluation.
+    /// Counter that paces the interrupt checkpoints of evaluation.
     pub work: Cell<u32>,
     /// Memory of the session and the statement.
     pub memory: SessionMemory,
@@ -95,7 +95,7 @@ pub struct Seeded {
 impl Seeded {
     const MODULUS: u64 = 0x3FFF_FFFF;
 
-    /// The state that a seed begins with.
+    /// The initial state for a seed.
     pub fn new(seed: u32) -> Seeded {
         let first = seed.wrapping_mul(0x10001).wrapping_add(55_555_555);
         let second = seed.wrapping_mul(0x1000_0001);
@@ -105,7 +105,7 @@ impl Seeded {
         }
     }
 
-    /// The next number, from 0 up to 1.
+    /// The next number in [0, 1).
     pub fn next_number(&mut self) -> f64 {
         self.first = (self.first * 3 + self.second) % Seeded::MODULUS;
         self.second = (self.first + self.second + 33) % Seeded::MODULUS;
@@ -113,13 +113,13 @@ impl Seeded {
     }
 }
 
-/// Conditions kept at most (`max_error_count`).
+/// Maximum number of stored conditions (`max_error_count`).
 const MAX_WARNINGS: usize = 1024;
 
-/// Bytes of a condition's message (MySQL's `MYSQL_ERRMSG_SIZE`).
+/// Maximum length of a condition's message in bytes (MySQL's `MYSQL_ERRMSG_SIZE`).
 const MAX_MESSAGE: usize = 512;
 
-/// While it lives, warnings of the environment are errors where it was made strict.
+/// Ends strict evaluation when it is dropped.
 #[must_use = "strictness ends with it"]
 pub struct StrictGuard<'e>(&'e Cell<bool>);
 
@@ -130,17 +130,17 @@ impl Drop for StrictGuard<'_> {
 }
 
 impl Env {
-    /// Evaluates strictly, or not, until what is returned is dropped, by an error too.
+    /// Sets whether evaluation is strict; it is not any more when the returned guard is dropped.
     pub fn strictly(&self, strict: bool) -> StrictGuard<'_> {
         self.strict.set(strict);
         StrictGuard(&self.strict)
     }
 
-    /// One unit of evaluation: an operator, an arm of an OR, an item of a
-    /// list. Every few hundred pass a checkpoint.
+    /// Counts one unit of evaluation: an operator, an arm of an OR, an item of a list. Every few
+    /// hundred units it is an interrupt checkpoint.
     ///
     /// # Errors
-    /// When the statement was ended from outside.
+    /// If the statement was cancelled.
     #[inline]
     pub fn tick(&self) -> Result<()> {
         let work = self.work.get().wrapping_add(1);
@@ -152,10 +152,10 @@ impl Env {
         }
     }
 
-    /// Several units of evaluation: the arguments of a call.
+    /// Counts several units of evaluation: the arguments of a call.
     ///
     /// # Errors
-    /// When the statement was ended from outside.
+    /// If the statement was cancelled.
     #[inline]
     pub fn tick_by(&self, units: usize) -> Result<()> {
         let before = self.work.get();
@@ -169,7 +169,7 @@ impl Env {
         }
     }
 
-    /// Adds a condition to the statement's list.
+    /// Adds a condition to the statement's diagnostics.
     pub fn warn(&self, mut warning: Warning) {
         let mut list = self.warnings.borrow_mut();
         if list.len() < MAX_WARNINGS {
@@ -184,7 +184,7 @@ impl Env {
         }
     }
 
-    /// Waits; true when the wait was ended from outside.
+    /// Waits. Returns true if the wait was cancelled.
     pub fn sleep(&self, time: Duration) -> bool {
         self.lasting.set(true);
         let state = Arc::new((Mutex::new(()), Condvar::new()));
@@ -223,13 +223,13 @@ pub struct KeyedRow<'a> {
 /// One table's part of the current row.
 #[derive(Clone, Copy, Debug)]
 pub enum Slot<'a> {
-    /// No row (the null-complemented side of an outer join, or not read yet).
+    /// No row: the NULL-extended side of an outer join, or a table that has not been read yet.
     Null,
     /// A stored row.
     Row(RowRef<'a>),
     /// A stored row that was locked, with its primary key.
     Keyed(&'a KeyedRow<'a>),
-    /// Computed values, already SQL values.
+    /// Computed values, already converted to SQL values.
     Values(&'a [ValueRef<'a>]),
 }
 
@@ -249,7 +249,7 @@ impl<'a> Slot<'a> {
 /// Context of an evaluation.
 #[derive(Clone, Copy)]
 pub struct EvalCx<'a> {
-    /// Where computed strings live.
+    /// Arena for computed strings.
     pub arena: &'a Bump,
     /// The session and the statement.
     pub env: &'a Env,
@@ -259,27 +259,27 @@ pub struct EvalCx<'a> {
     pub aggregates: &'a [ValueRef<'a>],
     /// The row to be inserted, for VALUES(column).
     pub new_row: &'a [ValueRef<'a>],
-    /// The current rows of the queries around this one.
+    /// The current rows of the enclosing queries.
     pub outer: Option<&'a Frame<'a>>,
-    /// Executor of subqueries; `None` where none can stand.
+    /// Executor of subqueries; `None` where none are allowed.
     pub queries: Option<&'a dyn RunQueries>,
 }
 
-/// Length from which making a text takes so long that a checkpoint follows it.
+/// Length above which producing a text is followed by an interrupt checkpoint.
 const LONG_TEXT: usize = 64 * 1024;
 
-/// Arguments of a call up to which their values are kept in the arena of the evaluation. That
-/// is emptied once a batch of rows: more values would fill it.
+/// Maximum number of arguments of a call whose values are kept in the evaluation's arena. It is
+/// emptied once for each batch of rows; longer lists would fill it.
 const FEW_ARGUMENTS: usize = 64;
 
-/// Stack that must be left to go deeper, in bytes.
+/// Stack space, in bytes, that must be free for another level of recursion.
 const STACK_RESERVE: usize = 64 * 1024;
 
-/// The value of `e` for `row`.
+/// Evaluates `e` for `row`.
 ///
 /// # Errors
-/// MySQL's conditions: 1690 out of range, 1292 and others where strict, 1436
-/// when the stack runs out.
+/// MySQL's conditions: 1690 out of range, 1292 and others in strict mode, 1436 if the stack is
+/// exhausted.
 pub fn eval<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
     match &e.kind {
         ExprKind::Column { slot, column, load } => {
@@ -335,7 +335,7 @@ fn eval_nested<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Val
             truth,
             negated,
         } => {
-            // A large value is there, whether it was fetched or not.
+            // An overflow value is not NULL, whether it was fetched or not.
             if *truth == Truth::Null && large::start(arg, row).is_some() {
                 return Ok(logic::value(Some(*negated)));
             }
@@ -363,7 +363,7 @@ fn eval_nested<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Val
     }
 }
 
-/// Values that are one of the operands.
+/// Evaluates expressions that yield one of their operands.
 fn eval_chosen<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
     match &e.kind {
         ExprKind::Case { whens, otherwise } => {
@@ -438,7 +438,8 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
     }
 }
 
-/// Values of the statement and the queries around: aggregates, variables, other rows.
+/// Evaluates what depends on the statement and enclosing queries: aggregates, variables, outer
+/// rows.
 fn eval_state<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
     match &e.kind {
         ExprKind::Aggregate(at) => Ok(cx.aggregates.get(*at).copied().unwrap_or(ValueRef::Null)),
@@ -476,7 +477,7 @@ fn eval_state<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Valu
     }
 }
 
-/// A call of a registered function, of whose large arguments no more is read than it needs.
+/// Calls a registered function, fetching no more of overflow values than it needs.
 fn eval_call<'a>(
     function: &'static Function,
     args: &'a [Expr],
@@ -519,7 +520,7 @@ fn eval_call<'a>(
     Ok(call.limited((function.run)(&call)?))
 }
 
-/// A storage value as SQL sees it.
+/// Converts a storage value to an SQL value.
 #[inline]
 pub fn load_value<'a>(
     stored: ValueRef<'a>,

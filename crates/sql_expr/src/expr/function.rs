@@ -1,4 +1,4 @@
-//! Scalar functions as expressions know them: an entry of the registry, and a call of it.
+//! Scalar functions: entries of the registry, and calls.
 
 use super::Expr;
 use super::convert;
@@ -19,28 +19,28 @@ pub enum Nullable {
     Never,
 }
 
-/// Finds the type of the result from the bound arguments; the collation is
-/// that of the connection for functions that make text of their own.
+/// Derives the result type from the bound arguments. The collation is that of the connection, for
+/// functions that produce new text.
 pub type TypeOf = fn(&[Expr], Collation) -> ColumnType;
 
 /// A scalar function.
 pub struct Function {
     /// The name in capitals.
     pub name: &'static str,
-    /// Least and greatest number of arguments.
+    /// Minimum and maximum number of arguments.
     pub args: (usize, usize),
-    /// Equal arguments give equal results within one statement.
+    /// Whether equal arguments give equal results within one statement.
     pub constant: bool,
     /// Whether the result can be NULL.
     pub nullable: Nullable,
     /// The type of the result.
     pub ty: TypeOf,
-    /// The code; arguments are already evaluated.
+    /// The implementation; arguments are evaluated already.
     pub run: for<'c, 'a> fn(&Call<'c, 'a>) -> Result<ValueRef<'a>>,
     /// One line of documentation.
     pub doc: &'static str,
-    /// An expression and the text of its value; empty where it depends on the
-    /// session or on chance.
+    /// An example expression and the text of its value; empty if it depends on the session or on
+    /// chance.
     pub example: (&'static str, &'static str),
 }
 
@@ -50,17 +50,17 @@ impl std::fmt::Debug for Function {
     }
 }
 
-/// A call: evaluated arguments with their types.
+/// A call: evaluated arguments with their expressions.
 pub struct Call<'c, 'a> {
     /// The function's name in capitals.
     pub name: &'static str,
-    /// The bound arguments, for their types.
+    /// The bound arguments, which have the types.
     pub args: &'c [Expr],
-    /// Their values.
+    /// Values of the arguments.
     pub values: &'c [ValueRef<'a>],
     /// The type of the result.
     pub ty: &'c ColumnType,
-    /// The evaluation.
+    /// Context of the evaluation.
     pub cx: &'c EvalCx<'a>,
 }
 
@@ -70,13 +70,13 @@ impl<'a> Call<'_, 'a> {
         self.values.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no arguments.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// NULL and warning 1301 where the result would exceed `max_allowed_packet`.
-    /// Called with the length of the result before that is allocated.
+    /// NULL with warning 1301 if the result would exceed `max_allowed_packet`. Called with the
+    /// result's length before it is allocated.
     pub fn too_long(&self, bytes: usize) -> Option<ValueRef<'a>> {
         let limit = self.cx.env.max_allowed_packet;
         if bytes as u64 <= limit {
@@ -93,8 +93,8 @@ impl<'a> Call<'_, 'a> {
         Some(ValueRef::Null)
     }
 
-    /// [`Call::too_long`] of a function whose result holds its arguments: twice
-    /// the limit may become less once it is in normal form.
+    /// [`Call::too_long`] for a function whose result contains its arguments. The limit is doubled,
+    /// because the normalized result may be shorter.
     pub fn arguments_too_long(&self) -> Option<ValueRef<'a>> {
         let length = |v: &ValueRef<'_>| match v {
             ValueRef::Bytes(text) => text.len(),
@@ -103,9 +103,9 @@ impl<'a> Call<'_, 'a> {
         self.too_long(self.values.iter().map(length).sum::<usize>() / 2)
     }
 
-    /// The result, if it is within `max_allowed_packet` or no longer than an
-    /// argument: every function's result passes here, after [`Call::too_long`]
-    /// kept those that grow by more than a factor from being made.
+    /// Returns the result, or NULL if it exceeds `max_allowed_packet` and is longer than every
+    /// argument. Applied to every function's result; [`Call::too_long`] has rejected results that
+    /// grow by more than a factor.
     pub fn limited(&self, result: ValueRef<'a>) -> ValueRef<'a> {
         let ValueRef::Bytes(text) = result else {
             return result;
@@ -135,7 +135,7 @@ impl<'a> Call<'_, 'a> {
         }
     }
 
-    /// Argument as text in its own character set.
+    /// Argument as text, in its own character set.
     pub fn text(&self, at: usize) -> Result<Option<&'a [u8]>> {
         Ok(self.with(at, convert::text)?.flatten())
     }
@@ -155,17 +155,17 @@ impl<'a> Call<'_, 'a> {
         self.with(at, convert::decimal)
     }
 
-    /// Argument as a date and time; NULL with a warning when it is none.
+    /// Argument as a date and time; NULL with a warning if it is no valid one.
     pub fn datetime(&self, at: usize) -> Result<Option<DateTime>> {
         Ok(self.with(at, convert::datetime)?.flatten())
     }
 
-    /// Argument as a date; NULL with a warning when it is none.
+    /// Argument as a date; NULL with a warning if it is no valid one.
     pub fn date(&self, at: usize) -> Result<Option<Date>> {
         Ok(self.datetime(at)?.map(DateTime::date))
     }
 
-    /// Argument as a time; NULL with a warning when it is none.
+    /// Argument as a time; NULL with a warning if it is no valid one.
     pub fn time(&self, at: usize) -> Result<Option<Time>> {
         Ok(self.with(at, convert::time)?.flatten())
     }
@@ -176,7 +176,7 @@ impl<'a> Call<'_, 'a> {
         ty.map_or(Collation::BINARY, |t| t.collation)
     }
 
-    /// Text that lives as long as the evaluation.
+    /// Copies text into the arena of the evaluation.
     pub fn keep(&self, text: &[u8]) -> ValueRef<'a> {
         ValueRef::Bytes(self.cx.arena.alloc_slice_copy(text))
     }

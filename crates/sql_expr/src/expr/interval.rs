@@ -1,5 +1,5 @@
-//! Intervals: `date + INTERVAL n unit`, DATE_ADD, EXTRACT (manual, "Temporal
-//! Intervals"). Units of two fields take text such as '1:30'.
+//! Intervals: `date + INTERVAL n unit`, DATE_ADD, EXTRACT (manual, "Temporal Intervals"). Compound
+//! units take text such as '1:30'.
 
 use super::eval::EvalCx;
 use super::{Expr, Unit, convert};
@@ -12,7 +12,7 @@ const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// Unit of one field of a compound interval.
+/// A field of a compound interval unit.
 #[derive(Clone, Copy)]
 enum Field {
     Months(i64),
@@ -55,7 +55,7 @@ fn fields(unit: Unit) -> &'static [Field] {
     }
 }
 
-/// The interval that `amount` means in `unit`.
+/// Converts `amount` to an interval of `unit`.
 fn interval(
     amount: ValueRef<'_>,
     ty: &ColumnType,
@@ -87,7 +87,7 @@ fn interval(
         .split(|b| !b.is_ascii_digit())
         .filter(|part| !part.is_empty())
         .collect();
-    // Fewer numbers than fields: the leading fields are taken as absent.
+    // With fewer numbers than fields, the leading fields are missing.
     let skip = fields.len().saturating_sub(numbers.len());
     let pairs: Vec<(Field, i64)> = fields
         .iter()
@@ -134,8 +134,8 @@ fn of_fields(pairs: &[(Field, i64)]) -> Option<Interval> {
     Some(whole)
 }
 
-/// `date + INTERVAL amount unit`, or minus. A date stays a date when the unit
-/// has no time in it.
+/// `date + INTERVAL amount unit`, or minus. The result of a DATE stays a DATE if the unit has no
+/// time fields.
 pub fn date_add<'a>(
     date: (ValueRef<'a>, &Expr),
     amount: (ValueRef<'a>, &Expr),
@@ -180,7 +180,7 @@ pub fn date_add<'a>(
         Kind::Date => ValueRef::Date(end.date()),
         Kind::DateTime | Kind::Timestamp => ValueRef::DateTime(end),
         _ => {
-            // Text in, text out: with a time where there was or is one.
+            // The result of text is text, with a time if the argument or the unit has one.
             let mut text = Vec::new();
             let plain = end.time().as_micros() == 0 && !has_time(date.0);
             if plain {
@@ -211,8 +211,7 @@ pub fn extract<'a>(
         unit,
         Unit::Day | Unit::Week | Unit::Month | Unit::Quarter | Unit::Year | Unit::YearMonth
     );
-    // Of text, the fields of the clock are read as those of a time, which may
-    // stand behind a date.
+    // For text, hours to microseconds are read as those of a time, which may follow a date.
     let dated = matches!(ty.kind, Kind::Date | Kind::DateTime | Kind::Timestamp);
     let with_day = matches!(
         unit,

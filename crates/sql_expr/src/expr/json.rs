@@ -1,4 +1,4 @@
-//! JSON values of expressions: SQL values as JSON, CAST AS JSON, comparison with JSON.
+//! JSON values in expressions: conversion of SQL values, CAST AS JSON, comparison with JSON.
 
 use super::convert;
 use super::eval::EvalCx;
@@ -6,7 +6,7 @@ use crate::error::{Result, SqlError};
 use porpoise_types::json::{self, Json};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, ValueRef};
 
-/// 3141, or 3157 where the document is only too deep.
+/// Error 3141, or 3157 if the document is nested too deeply.
 pub fn invalid(error: json::ParseError, argument: usize, name: &str) -> SqlError {
     if error.too_deep() {
         return too_deep();
@@ -15,7 +15,7 @@ pub fn invalid(error: json::ParseError, argument: usize, name: &str) -> SqlError
     SqlError::new(3141, "22032", text)
 }
 
-/// 3157.
+/// Error 3157: nesting too deep.
 pub fn too_deep() -> SqlError {
     SqlError::new(
         3157,
@@ -24,7 +24,7 @@ pub fn too_deep() -> SqlError {
     )
 }
 
-/// Text in UTF-8; 3144 where it is of no character set.
+/// Text converted to UTF-8. Error 3144 for binary strings.
 pub fn utf8<'a>(text: &'a [u8], ty: &ColumnType) -> Result<std::borrow::Cow<'a, [u8]>> {
     if ty.collation == Collation::BINARY {
         let text = "Cannot create a JSON value from a string with CHARACTER SET 'binary'.";
@@ -33,12 +33,12 @@ pub fn utf8<'a>(text: &'a [u8], ty: &ColumnType) -> Result<std::borrow::Cow<'a, 
     Ok(convert::recoded(text, ty, Charset::Utf8mb4))
 }
 
-/// Whether text of this type is a document when it is parsed.
+/// Whether text of this type is parsed as a JSON document.
 pub fn is_document_text(ty: &ColumnType) -> bool {
     ty.is_string() || ty.is_binary() || ty.is_blob() || matches!(ty.kind, Kind::Enum | Kind::Set)
 }
 
-/// A value as JSON, by its type: text becomes a string, not a document.
+/// Converts a value to JSON by its type: text becomes a string, not a document.
 ///
 /// # Errors
 /// 3144 for text without a character set.
@@ -73,7 +73,7 @@ fn text_of(v: ValueRef<'_>, ty: &ColumnType) -> String {
 /// CAST(v AS JSON): text is parsed.
 ///
 /// # Errors
-/// 3141 for text that is no JSON.
+/// 3141 for text that is not JSON.
 pub fn cast<'a>(v: ValueRef<'a>, from: &ColumnType, cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
     let document = match v {
         ValueRef::Null => return Ok(v),
@@ -88,7 +88,7 @@ pub fn cast<'a>(v: ValueRef<'a>, from: &ColumnType, cx: &EvalCx<'a>) -> Result<V
     ))
 }
 
-/// The order of two values of which one is JSON.
+/// Compares two values of which one is JSON.
 ///
 /// # Errors
 /// As [`to_json`].

@@ -1,9 +1,9 @@
-//! Large values in expressions: functions that a row can answer without reading them.
+//! Overflow values in expressions: functions that can be computed without fetching them.
 //!
-//! A plan fetches the large values that its statement needs whole; of others
-//! its rows have length and start, which are enough for the functions here.
-//! Everything else reads a value through [`whole`], which refuses one that was
-//! not fetched: a plan that forgot a column is an error, never a truncated text.
+//! A plan fetches the overflow values that its statement needs. Of others a row has the length and
+//! a prefix, which are enough for the functions here. Everything else reads a value through
+//! [`whole`], which fails for a value that was not fetched: a plan that omits a column causes an
+//! error, never a truncated text.
 
 use super::eval::Slot;
 use super::{Expr, ExprKind};
@@ -11,7 +11,7 @@ use crate::error::{Result, SqlError};
 use porpoise_rows::RowRef;
 use porpoise_types::ValueRef;
 
-/// The row behind a slot, when some of its values lie outside.
+/// The row in a slot, if it has overflow values.
 #[inline]
 fn outside<'a>(slot: &Slot<'a>) -> Option<RowRef<'a>> {
     let row = match slot {
@@ -25,7 +25,7 @@ fn outside<'a>(slot: &Slot<'a>) -> Option<RowRef<'a>> {
 /// The value of a column.
 ///
 /// # Errors
-/// An internal error for a large value that was not fetched.
+/// An internal error for an overflow value that was not fetched.
 #[inline]
 pub(super) fn whole<'a>(slot: &Slot<'a>, column: usize) -> Result<ValueRef<'a>> {
     if let Some(row) = outside(slot)
@@ -37,7 +37,7 @@ pub(super) fn whole<'a>(slot: &Slot<'a>, column: usize) -> Result<ValueRef<'a>> 
     Ok(slot.get(column))
 }
 
-/// Part of the column that `arg` names which the row holds, if it is a large value.
+/// The prefix stored in the row, if column `arg` has an overflow value.
 pub(super) fn start<'a>(arg: &Expr, row: &[Slot<'a>]) -> Option<ValueRef<'a>> {
     let ExprKind::Column { slot, column, .. } = &arg.kind else {
         return None;
@@ -46,7 +46,7 @@ pub(super) fn start<'a>(arg: &Expr, row: &[Slot<'a>]) -> Option<ValueRef<'a>> {
     Some(ValueRef::Bytes(stored.overflow_column(*column)?.present))
 }
 
-/// The value of a function of a large value's length.
+/// Evaluates a length function for an overflow value.
 pub(super) fn length<'a>(name: &str, arg: &Expr, row: &[Slot<'a>]) -> Option<ValueRef<'a>> {
     let ExprKind::Column { slot, column, .. } = &arg.kind else {
         return None;
@@ -61,8 +61,8 @@ pub(super) fn length<'a>(name: &str, arg: &Expr, row: &[Slot<'a>]) -> Option<Val
     }))
 }
 
-/// Whether a function looks at the start of its first argument only, as far as
-/// its other arguments say.
+/// Whether a function reads only a prefix of its first argument, whose length its other arguments
+/// determine.
 pub fn looks_at_start(name: &str, args: usize) -> bool {
     matches!(
         (name, args),

@@ -10,7 +10,7 @@ use crate::expr::convert;
 use porpoise_types::{Collation, CompareAs, ValueRef};
 use std::cmp::Ordering;
 
-/// A truth value as SQL has it: 1, 0 or NULL.
+/// Converts a truth value to SQL: 1, 0 or NULL.
 pub fn value<'a>(truth: Option<bool>) -> ValueRef<'a> {
     match truth {
         Some(truth) => ValueRef::Int(i64::from(truth)),
@@ -18,13 +18,13 @@ pub fn value<'a>(truth: Option<bool>) -> ValueRef<'a> {
     }
 }
 
-/// The truth of an expression.
+/// Evaluates an expression as a truth value.
 #[inline]
 pub fn truth<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Option<bool>> {
     convert::truth(eval(e, row, cx)?, &e.ty, cx)
 }
 
-/// AND over all operands.
+/// AND of all operands.
 pub fn and<'a>(args: &'a [Expr], row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Option<bool>> {
     let mut result = Some(true);
     for arg in args {
@@ -38,7 +38,7 @@ pub fn and<'a>(args: &'a [Expr], row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Op
     Ok(result)
 }
 
-/// OR over all operands.
+/// OR of all operands.
 pub fn or<'a>(args: &'a [Expr], row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Option<bool>> {
     let mut result = Some(false);
     for arg in args {
@@ -52,7 +52,7 @@ pub fn or<'a>(args: &'a [Expr], row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Opt
     Ok(result)
 }
 
-/// `IS [NOT] NULL` / TRUE / FALSE.
+/// `IS [NOT] NULL`, TRUE or FALSE.
 pub fn is<'a>(
     arg: &'a Expr,
     wanted: Truth,
@@ -68,7 +68,7 @@ pub fn is<'a>(
     Ok(found != negated)
 }
 
-/// One comparison operator on two values.
+/// Applies a comparison operator to two values.
 pub fn compare(
     op: CmpOp,
     how: CompareAs,
@@ -86,7 +86,7 @@ pub fn compare(
     Ok(order(how, a, b, cx)?.map(|order| op.takes(order)))
 }
 
-/// The order of two values; `None` when one is NULL.
+/// Compares two values; `None` if one is NULL.
 pub fn order(
     how: CompareAs,
     a: (ValueRef<'_>, &Expr),
@@ -99,7 +99,7 @@ pub fn order(
     convert::order(how, a.0, &a.1.ty, b.0, &b.1.ty, cx)
 }
 
-/// IN: true when one item is equal; unknown when none is and one is NULL.
+/// IN: true if an item is equal; else unknown if an item is NULL.
 pub fn is_in<'a>(
     arg: &'a Expr,
     list: &'a [(CompareAs, Expr)],

@@ -1,16 +1,15 @@
-//! Bound expressions: names resolved, types known, ready to be evaluated.
+//! Bound expressions: names are resolved and types known.
 //!
-//! The binder makes them from the parser's tree; a plan owns them and keeps
-//! no reference to the statement's text. Evaluation ([`eval`]) yields borrowed
-//! values: columns point into row bytes, computed strings into the
-//! statement's arena, so that filtering a row costs no heap allocation.
+//! The binder builds them from the syntax tree; a plan owns them and keeps no reference to the
+//! statement's text. Evaluation ([`eval`]) yields borrowed values: columns point into row bytes,
+//! computed strings into the statement's arena, so that filtering a row makes no heap allocation.
 //!
 //! Invariants:
-//! 1. Every node knows its static type; the type decides how the value is
-//!    compared, converted and sent, and never changes with the data.
-//! 2. A column node says how its storage value becomes an SQL value
-//!    ([`Load`]); nothing above it knows about storage.
-//! 3. Children are evaluated at most once for each evaluation of the parent.
+//! 1. Every node has a static type, which determines how its value is compared, converted and sent,
+//!    and never depends on the data.
+//! 2. A column node determines how its storage value is converted to an SQL value ([`Load`]); nodes
+//!    above it see only SQL values.
+//! 3. Operands are evaluated at most once for each evaluation of their parent.
 
 pub mod arith;
 pub mod comparable;
@@ -57,7 +56,7 @@ pub enum Coercibility {
 /// A bound expression.
 #[derive(Clone, Debug)]
 pub struct Expr {
-    /// Kind, with its operands.
+    /// Kind and operands.
     pub kind: ExprKind,
     /// The type of its value.
     pub ty: ColumnType,
@@ -70,7 +69,7 @@ pub struct Expr {
 /// Conversion of a column's storage value to an SQL value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// As it is.
+    /// No conversion.
     Plain,
     /// UTC to the session's time zone.
     Timestamp,
@@ -100,7 +99,7 @@ pub enum CmpOp {
 }
 
 impl CmpOp {
-    /// Whether it is true of two values, neither of them NULL, in this order.
+    /// Whether the operator is true for non-NULL operands that compare as `order`.
     #[inline]
     pub fn takes(self, order: Ordering) -> bool {
         match self {
@@ -160,7 +159,7 @@ pub enum Truth {
 /// One WHEN of a CASE.
 #[derive(Clone, Debug)]
 pub struct When {
-    /// The condition, already a comparison where CASE has an operand.
+    /// The condition; a comparison with the operand if CASE has one.
     pub condition: Expr,
     /// The result.
     pub result: Expr,
@@ -171,11 +170,11 @@ pub struct When {
 pub enum ExprKind {
     /// A constant.
     Const(Value),
-    /// A literal of a normalised text, or a `?`: index into the parameters.
+    /// A `?`, or a literal extracted from a normalised text: index into the parameters.
     Param(usize),
     /// A column of the table in a slot of the row.
     Column {
-        /// Slot of the statement's table.
+        /// Slot of the table in the row.
         slot: usize,
         /// Position of the column in it.
         column: usize,
@@ -184,7 +183,7 @@ pub enum ExprKind {
     },
     /// A column of an enclosing query's current row.
     Outer {
-        /// Number of queries further out; 1 is the one directly around.
+        /// Number of levels out; 1 is the directly enclosing query.
         level: usize,
         /// Slot of the table there, or [`query::AGGREGATES`].
         slot: usize,
@@ -193,9 +192,9 @@ pub enum ExprKind {
         /// From storage to SQL.
         load: Load,
     },
-    /// A question about a subquery's rows.
+    /// A test of a subquery's rows.
     Query(Box<query::QueryTest>),
-    /// GROUPING() of keys of GROUP BY; planning replaces it.
+    /// GROUPING() over keys of GROUP BY; replaced during planning.
     Grouping(Vec<Expr>),
     /// The result of an aggregate of this query, by number.
     Aggregate(usize),
@@ -203,28 +202,28 @@ pub enum ExprKind {
     Call(&'static Function, Vec<Expr>),
     /// A comparison.
     Compare(CmpOp, CompareAs, Box<[Expr; 2]>),
-    /// All true.
+    /// Conjunction.
     And(Vec<Expr>),
-    /// One true.
+    /// Disjunction.
     Or(Vec<Expr>),
-    /// Exactly one true.
+    /// Exclusive or.
     Xor(Box<[Expr; 2]>),
-    /// Not.
+    /// Negation.
     Not(Box<Expr>),
     /// `IS [NOT] NULL`, TRUE, FALSE.
     Is {
-        /// Tested expression.
+        /// The tested expression.
         arg: Box<Expr>,
-        /// For what.
+        /// What it is tested for.
         truth: Truth,
         /// IS NOT.
         negated: bool,
     },
-    /// `arg [NOT] IN (list)`; each item with its own way to compare.
+    /// `arg [NOT] IN (list)`; each item with its kind of comparison.
     In {
-        /// Expression that is searched for.
+        /// The expression to search for.
         arg: Box<Expr>,
-        /// Where.
+        /// The list to search.
         list: Vec<(CompareAs, Expr)>,
         /// NOT IN.
         negated: bool,
@@ -244,12 +243,12 @@ pub enum ExprKind {
         args: Box<[Expr; 2]>,
         /// The escape character, if there is one.
         escape: Option<u8>,
-        /// Decides about equal characters.
+        /// Collation that determines which characters are equal.
         collation: Collation,
         /// NOT LIKE.
         negated: bool,
     },
-    /// CASE, and IF with one branch.
+    /// CASE, and IF as a CASE with one branch.
     Case {
         /// The branches.
         whens: Vec<When>,
@@ -268,7 +267,7 @@ pub enum ExprKind {
     Bit(BitOp, Box<[Expr; 2]>),
     /// `~`.
     BitNot(Box<Expr>),
-    /// CAST, CONVERT, BINARY: to the node's type.
+    /// CAST, CONVERT or BINARY, to the node's type.
     Cast(Box<Expr>),
     /// `expr + INTERVAL n unit` (or minus).
     DateAdd {
@@ -321,7 +320,7 @@ pub enum Unit {
 }
 
 impl Expr {
-    /// A constant of its natural type.
+    /// Creates a constant of this type.
     pub fn constant(value: Value, ty: ColumnType) -> Expr {
         let coercibility = match &value {
             Value::Null => Coercibility::Ignorable,
@@ -341,7 +340,7 @@ impl Expr {
         Expr::constant(Value::Null, ColumnType::null())
     }
 
-    /// A node of `kind` with an integer truth value.
+    /// Creates a node with an integer truth value.
     pub fn boolean(kind: ExprKind, nullable: bool) -> Expr {
         let mut ty = ColumnType::bigint();
         ty.length = 1;
@@ -378,15 +377,15 @@ impl Expr {
         constant
     }
 
-    /// The slots whose columns it reads, as a bit set.
+    /// The slots whose columns the expression reads, as a bit set.
     pub fn slots(&self) -> u64 {
         let mut slots = 0u64;
         self.columns(&mut |slot, _| slots |= 1 << (slot & 63));
         slots
     }
 
-    /// Visits the columns of this query that it reads, by slot and position,
-    /// those that its subqueries read included.
+    /// Visits the columns of this query that the expression reads, by slot and position, including
+    /// those that its subqueries read.
     pub fn columns(&self, visit: &mut impl FnMut(usize, usize)) {
         self.walk(&mut |e| match &e.kind {
             ExprKind::Column { slot, column, .. } => visit(*slot, *column),
@@ -400,15 +399,15 @@ impl Expr {
         });
     }
 
-    /// Whether it holds a subquery.
+    /// Whether the expression contains a subquery.
     pub fn has_query(&self) -> bool {
         let mut found = false;
         self.walk(&mut |e| found |= matches!(e.kind, ExprKind::Query(_)));
         found
     }
 
-    /// Whether the same rows always give the same value: no RAND(), no user
-    /// variables, no subquery that has any.
+    /// Whether the expression is deterministic: no RAND(), no user variables, and no subquery that
+    /// contains one.
     pub fn is_fixed(&self) -> bool {
         let mut fixed = true;
         self.walk(&mut |e| match &e.kind {
@@ -434,13 +433,13 @@ impl Expr {
         found
     }
 
-    /// Visits this node and all beneath it.
+    /// Visits this node and all nodes below it.
     pub fn walk(&self, visit: &mut impl FnMut(&Expr)) {
         visit(self);
         self.each_child(&mut |child| child.walk(visit));
     }
 
-    /// Visits the nodes directly beneath.
+    /// Visits the direct operands.
     pub fn each_child(&self, f: &mut dyn FnMut(&Expr)) {
         match &self.kind {
             ExprKind::Const(_)
@@ -488,7 +487,7 @@ impl Expr {
     }
 }
 
-/// Conversion of a storage value of this type to an SQL value.
+/// The conversion from storage to SQL for a type.
 pub fn load_of(ty: &ColumnType) -> Load {
     match ty.kind {
         Kind::Timestamp => Load::Timestamp,

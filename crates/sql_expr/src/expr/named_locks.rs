@@ -1,13 +1,13 @@
-//! Locks by name, of GET_LOCK.
+//! Named locks, of GET_LOCK.
 //!
-//! The server keeps one table of names; a name is held by one session, any
-//! number of times, until it is released as often or the session ends. Names
-//! are compared without case. Transactions do not touch them.
+//! The server has one table of names. A session may hold a name several times; it is released after
+//! as many releases, or when the session ends. Names are case-insensitive. Locks are independent of
+//! transactions.
 //!
 //! Invariants:
-//! 1. A session waits for at most one name, so the waits form chains; one that
-//!    would close a cycle is refused with 3058 before it waits.
-//! 2. A wait notices a KILL and its time limit.
+//! 1. A session waits for at most one name, so waits form chains; a wait that would close a cycle
+//!    fails with error 3058 at once.
+//! 2. A wait observes KILL and its timeout.
 
 use super::eval::Env;
 use crate::error::{Result, SqlError};
@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 #[derive(Debug, Default)]
 struct State {
-    /// Session that holds a name, and how many times.
+    /// The session that holds a name, and how many times.
     held: HashMap<String, (u64, u64)>,
-    /// Name that a session waits for.
+    /// The name that a session waits for.
     waits: HashMap<u64, String>,
 }
 
@@ -41,7 +41,7 @@ impl State {
     }
 }
 
-/// All names held on a server.
+/// All named locks of a server.
 #[derive(Debug, Default)]
 pub struct NamedLocks {
     state: Mutex<State>,
@@ -49,11 +49,11 @@ pub struct NamedLocks {
 }
 
 impl NamedLocks {
-    /// Takes a name for a session; false when the time is over, None when
-    /// the wait was ended from outside. No limit: waits for ever.
+    /// Takes a name for a session. Returns false on timeout, and `None` if the wait was cancelled.
+    /// Without a limit it waits for ever.
     ///
     /// # Errors
-    /// 3058 for a wait that would close a cycle.
+    /// 3058 if the wait would close a cycle.
     pub fn take(&self, env: &Env, name: &str, limit: Option<Duration>) -> Result<Option<bool>> {
         env.lasting.set(true);
         let session = env.connection_id;
@@ -95,7 +95,7 @@ impl NamedLocks {
                     state.held.insert(name.to_owned(), (env.connection_id, 1));
                     return Some(true);
                 }
-                // A KILL between the test above and the wait is noticed at the next turn.
+                // A KILL between the test above and the wait is observed in the next round.
                 let turn = Instant::now() + Duration::from_millis(500);
                 let until = deadline.map_or(turn, |d| d.min(turn));
                 self.changed.wait_until(&mut state, until);
@@ -107,7 +107,7 @@ impl NamedLocks {
         })
     }
 
-    /// Releases a name once: None where it is free, false where another session holds it.
+    /// Releases a name once. Returns `None` if it is free, false if another session holds it.
     pub fn release(&self, session: u64, name: &str) -> Option<bool> {
         let mut state = self.state.lock();
         let (owner, times) = state.held.get_mut(name)?;
@@ -122,7 +122,7 @@ impl NamedLocks {
         Some(true)
     }
 
-    /// Releases all names of a session; the sum of how often each was held.
+    /// Releases all names of a session. Returns the total number of times that they were held.
     pub fn release_all(&self, session: u64) -> u64 {
         let mut state = self.state.lock();
         let mut count = 0;
@@ -137,7 +137,7 @@ impl NamedLocks {
         count
     }
 
-    /// Session that holds a name.
+    /// The session that holds a name.
     pub fn owner(&self, name: &str) -> Option<u64> {
         self.state.lock().held.get(name).map(|(owner, _)| *owner)
     }

@@ -1,21 +1,20 @@
-//! Expressions that are plain integers, evaluated on rows that are not decoded.
+//! Integer expressions, evaluated on rows without decoding them.
 //!
-//! What reads columns of fixed width, adds, subtracts, multiplies and compares
-//! them is made once for a scan of many rows into a small tree over `i64`: an
-//! integer stands for itself, a decimal for its value times ten to its scale, a
-//! date for its packed form. A row costs a load and an operation a node.
+//! Expressions that read columns of fixed width, and add, subtract, multiply and compare them, are
+//! compiled once for a scan of many rows to a small tree over `i64`: integers as they are, decimals
+//! as unscaled numbers, dates in their packed form. The cost is one load and one operation for each
+//! node and row.
 //!
 //! Invariants:
-//! 1. Where the tree gives a value, [`eval`] gives the same one, without
-//!    warnings and errors. Everything else (a division by zero, a result out of
-//!    range, a row of an older layout) is [`Found::Elsewhere`]: the row is
-//!    evaluated by [`eval`] instead.
-//! 2. Nothing is made of expressions whose value can change from row to row for
-//!    another reason than the row: functions and variables are left alone.
+//! 1. If the tree gives a value, [`eval`] gives the same one, without warnings or errors. In all
+//!    other cases (division by zero, overflow, a row of an older layout) the result is
+//!    [`Found::Elsewhere`], and the row is evaluated by [`eval`].
+//! 2. Expressions whose value depends on anything but the row (functions, variables) are not
+//!    compiled.
 //!
-//! Rejected: whole columns at a time (rows lie apart in memory, and most
-//! queries that matter read few columns of each; one pass over the row's bytes
-//! has them in the cache once).
+//! Rejected: column-wise (vectorized) evaluation. Rows are scattered in memory, and most queries
+//! that matter read few columns of each; a single pass over a row's bytes loads them into the cache
+//! once.
 
 use super::eval::{EvalCx, Slot, eval};
 use super::{ArithOp, CmpOp, Expr, ExprKind, Load, Truth};
@@ -24,27 +23,27 @@ use porpoise_rows::number::{NUMBER_DIGITS, number_of};
 use porpoise_rows::{Number, NumberColumn};
 use porpoise_types::{ColumnType, CompareAs, Date, DateTime, Decimal, Kind, Time, Value, ValueRef};
 
-/// Unit of numbers.
+/// Unit of an integer expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Integers.
     Whole,
-    /// Decimals, times ten to this scale.
+    /// Decimals, multiplied by ten to the power of this scale.
     Scaled(u8),
     /// Packed dates.
     Date,
     /// Packed dates with times.
     DateTime,
-    /// Microseconds.
+    /// Times in microseconds.
     Time,
 }
 
-/// The value of an expression.
+/// The result of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// NULL.
     Null,
-    /// This.
+    /// The number.
     Value(i64),
     /// It has to be evaluated in full.
     Elsewhere,
@@ -62,20 +61,20 @@ enum Op {
 
 #[derive(Clone, Debug)]
 enum Node<'t> {
-    /// Of the table in this slot, in its own unit.
+    /// A column of the table in this slot, in its own unit.
     Column(usize, NumberColumn<'t>, Unit),
     Const(i64),
     Arith(Op, Box<[Node<'t>; 2]>),
 }
 
-/// An expression whose values are numbers.
+/// A compiled integer expression.
 #[derive(Clone, Debug)]
 pub struct NumberExpr<'t> {
     node: Node<'t>,
     unit: Unit,
 }
 
-/// Unit of a type's numbers, where it has them.
+/// Unit of a type's numbers, if it has one.
 fn unit_of(ty: &ColumnType) -> Option<Unit> {
     Some(match ty.kind {
         Kind::TinyInt | Kind::SmallInt | Kind::MediumInt | Kind::Int | Kind::BigInt => Unit::Whole,
@@ -87,7 +86,7 @@ fn unit_of(ty: &ColumnType) -> Option<Unit> {
     })
 }
 
-/// The number of a value in this unit.
+/// Converts a value to a number in this unit.
 #[inline]
 pub fn of_value(value: ValueRef<'_>, unit: Unit) -> Found {
     let number = match (unit, value) {
@@ -103,7 +102,7 @@ pub fn of_value(value: ValueRef<'_>, unit: Unit) -> Found {
     number.map_or(Found::Elsewhere, Found::Value)
 }
 
-/// The value of a type that a number stands for; [`of_value`] reversed.
+/// Converts a number to a value of a type; the inverse of [`of_value`].
 #[inline]
 pub fn to_value(number: i64, unit: Unit, ty: &ColumnType) -> Option<Value> {
     Some(match unit {
@@ -116,7 +115,7 @@ pub fn to_value(number: i64, unit: Unit, ty: &ColumnType) -> Option<Value> {
     })
 }
 
-/// A constant as a number in its own unit.
+/// Converts a constant to a number in its own unit.
 fn constant<'t>(e: &Expr, cx: &EvalCx<'_>) -> Option<NumberExpr<'t>> {
     if !matches!(e.kind, ExprKind::Const(_) | ExprKind::Param(_)) {
         return None;
@@ -192,12 +191,12 @@ fn arith(op: Op, [a, b]: &[Node<'_>; 2], row: &[Slot<'_>]) -> Found {
     result.map_or(Found::Elsewhere, Found::Value)
 }
 
-/// Ten to a difference of scales.
+/// Ten to the power of `scale`.
 fn ten_to(scale: u8) -> Option<i64> {
     10i64.checked_pow(u32::from(scale))
 }
 
-/// Both in one unit, in which they compare as their values do.
+/// Converts both to one unit, in which they compare as their values do.
 fn aligned<'t>(a: NumberExpr<'t>, b: NumberExpr<'t>) -> Option<(NumberExpr<'t>, NumberExpr<'t>)> {
     let scale = |unit| match unit {
         Unit::Whole => Some(0),
@@ -219,8 +218,7 @@ fn aligned<'t>(a: NumberExpr<'t>, b: NumberExpr<'t>) -> Option<(NumberExpr<'t>, 
 }
 
 impl<'t> NumberExpr<'t> {
-    /// The expression over rows of these tables, by slot, as a number; `None`
-    /// where it is not made of what numbers can do.
+    /// Compiles an expression over rows of these tables, by slot; `None` if it cannot be compiled.
     pub fn of(e: &Expr, tables: &[Option<&'t Table>], cx: &EvalCx<'_>) -> Option<Self> {
         match &e.kind {
             ExprKind::Column {
@@ -244,26 +242,26 @@ impl<'t> NumberExpr<'t> {
         }
     }
 
-    /// Whether it is a column by itself.
+    /// Whether it is a plain column.
     #[inline]
     pub fn is_column(&self) -> bool {
         matches!(self.node, Node::Column(..))
     }
 
-    /// Unit of its values.
+    /// Unit of the expression.
     #[inline]
     pub fn unit(&self) -> Unit {
         self.unit
     }
 
-    /// Its value for a row.
+    /// Evaluates the expression for a row.
     #[inline]
     pub fn eval(&self, row: &[Slot<'_>]) -> Found {
         self.node.eval(row)
     }
 }
 
-/// An operation on two numbers, if its result is one of the type of `e`.
+/// Compiles arithmetic, if its result is a number of the type of `e`.
 fn arithmetic<'t>(
     op: ArithOp,
     (x, a): (NumberExpr<'t>, &Expr),
@@ -299,7 +297,7 @@ fn arithmetic<'t>(
 }
 
 impl NumberExpr<'_> {
-    /// The scale of a number; `None` of dates and times.
+    /// Scale of the numbers; `None` for dates and times.
     #[inline]
     pub fn scale(&self) -> Option<u8> {
         match self.unit {
@@ -310,24 +308,24 @@ impl NumberExpr<'_> {
     }
 }
 
-/// A condition on numbers.
+/// A compiled condition on integer expressions.
 #[derive(Clone, Debug)]
 pub enum Test<'t> {
     /// A comparison.
     Compare(CmpOp, NumberExpr<'t>, NumberExpr<'t>),
-    /// All true.
+    /// Conjunction.
     And(Vec<Test<'t>>),
-    /// One true.
+    /// Disjunction.
     Or(Vec<Test<'t>>),
-    /// Not.
+    /// Negation.
     Not(Box<Test<'t>>),
     /// IS NULL.
     Null(NumberExpr<'t>),
-    /// One of constants in the expression's unit, ascending.
+    /// IN: equal to one of these constants, in the expression's unit, ascending.
     In(NumberExpr<'t>, Vec<i64>),
 }
 
-/// Whether a condition holds.
+/// Result of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     /// True.
@@ -346,7 +344,7 @@ impl From<bool> for Holds {
     }
 }
 
-/// Whether two values that compare in this way may be compared as numbers.
+/// Whether values with this kind of comparison can be compared as numbers of these units.
 fn comparable(how: CompareAs, a: Unit, b: Unit) -> bool {
     match how {
         CompareAs::Int => a == Unit::Whole && b == Unit::Whole,
@@ -361,8 +359,7 @@ fn comparable(how: CompareAs, a: Unit, b: Unit) -> bool {
 }
 
 impl<'t> Test<'t> {
-    /// The condition over rows of these tables, by slot; `None` where it is
-    /// not one on numbers.
+    /// Compiles a condition over rows of these tables, by slot; `None` if it cannot be compiled.
     pub fn of(e: &Expr, tables: &[Option<&'t Table>], cx: &EvalCx<'_>) -> Option<Self> {
         let number = |e: &Expr| NumberExpr::of(e, tables, cx);
         let compare = |op, how, a: &Expr, b: &Expr| {
@@ -427,7 +424,7 @@ impl<'t> Test<'t> {
         })
     }
 
-    /// Whether it holds for a row.
+    /// Evaluates the condition for a row.
     #[inline]
     pub fn holds(&self, row: &[Slot<'_>]) -> Holds {
         match self {

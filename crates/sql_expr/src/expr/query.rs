@@ -1,16 +1,15 @@
-//! Queries inside expressions.
+//! Subqueries in expressions.
 //!
-//! A subquery is planned once, with the statement. Where it names columns of
-//! the queries around it, its plan holds [`ExprKind::Outer`] nodes, and
-//! [`Subquery::free`] lists them: these values are all that its result
-//! depends on. Evaluation hands the current row down as a [`Frame`]. Expressions
-//! know neither plans nor transactions: the planner hands in its plan as a
-//! [`SubqueryPlan`], and the executor runs it behind [`RunQueries`].
+//! A subquery is planned once, with its statement. Columns of enclosing queries are
+//! [`ExprKind::Outer`] nodes in its plan and are listed in [`Subquery::free`]: its result depends
+//! on nothing else. Evaluation passes the current row down as a [`Frame`]. Expressions depend
+//! neither on plans nor on transactions: the planner provides its plan as a [`SubqueryPlan`], and
+//! the executor runs it through [`RunQueries`].
 //!
 //! Invariants:
-//! 1. A subquery is evaluated only where the expression around it is: CASE,
-//!    AND and OR decide as for any other operand.
-//! 2. Clones of an expression share the [`Subquery`], and so its results.
+//! 1. A subquery is evaluated only if the expression that contains it is: CASE, AND and OR
+//!    short-circuit it like any other operand.
+//! 2. Clones of an expression share the [`Subquery`], and thereby its cached results.
 //!
 //! [`ExprKind::Outer`]: super::ExprKind::Outer
 
@@ -22,25 +21,25 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// The slot whose columns are the results of a query's own aggregates, for the queries inside.
+/// Pseudo-slot whose columns are the results of a query's aggregates, for nested queries.
 pub const AGGREGATES: usize = usize::MAX;
 
 /// A column of an enclosing query that a subquery reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeRef {
-    /// Number of queries further out: 1 is the one directly around.
+    /// Number of levels out: 1 is the directly enclosing query.
     pub level: usize,
-    /// The slot there, or [`AGGREGATES`].
+    /// The slot in that query, or [`AGGREGATES`].
     pub slot: usize,
-    /// The column of that slot.
+    /// The column in that slot.
     pub column: usize,
-    /// From storage to SQL.
+    /// Conversion from storage to SQL.
     pub load: Load,
     /// The column's type.
     pub ty: ColumnType,
 }
 
-/// The plan of a subquery, as far as expressions know it.
+/// The plan of a subquery, opaque to expressions.
 pub trait SubqueryPlan: Any + Debug + Send + Sync {
     /// The select list.
     fn items(&self) -> &[Expr];
@@ -51,9 +50,9 @@ pub trait SubqueryPlan: Any + Debug + Send + Sync {
 pub struct Subquery {
     /// Its plan.
     pub plan: Box<dyn SubqueryPlan>,
-    /// Columns that it reads of the queries around it, distinct.
+    /// Distinct columns of enclosing queries that it reads.
     pub free: Vec<FreeRef>,
-    /// The same inputs give the same rows: no RAND(), no user variables.
+    /// Whether it is deterministic: no RAND(), no user variables.
     pub fixed: bool,
 }
 
@@ -63,54 +62,54 @@ impl Subquery {
         self.plan.items()
     }
 
-    /// The plan as the type that the planner made it of.
+    /// The plan, downcast to the planner's type.
     pub fn plan_as<P: SubqueryPlan>(&self) -> Option<&P> {
         let plan: &dyn Any = self.plan.as_ref();
         plan.downcast_ref()
     }
 }
 
-/// Test of the rows of a subquery.
+/// Kinds of tests of a subquery's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestKind {
-    /// The value of its only row; NULL without one, 1242 with several.
+    /// The value of its only row; NULL if there is no row, error 1242 if there are several.
     Scalar,
     /// Whether there is a row.
     Exists,
-    /// The row on the left against its only row.
+    /// The comparison of the left row with its only row.
     Row(CmpOp),
-    /// Whether the comparison holds for one of the rows; IN is `= ANY`.
+    /// Whether the comparison is true for one of the rows; IN is `= ANY`.
     Any(CmpOp),
-    /// Whether the comparison holds for all of them; NOT IN is `<> ALL`.
+    /// Whether the comparison is true for all rows; NOT IN is `<> ALL`.
     All(CmpOp),
 }
 
-/// A subquery with the question about it.
+/// A test of a subquery's rows.
 #[derive(Clone, Debug)]
 pub struct QueryTest {
     /// The subquery.
     pub query: Arc<Subquery>,
-    /// The question.
+    /// The kind of test.
     pub kind: TestKind,
-    /// The left side, a value for each column; empty for Scalar and Exists.
+    /// The left operand, one expression for each column; empty for Scalar and Exists.
     pub left: Vec<Expr>,
-    /// Comparison of each value on the left with its column.
+    /// How each left value is compared with its column.
     pub how: Vec<CompareAs>,
 }
 
-/// The current row of a query around the one that is running.
+/// The current row of an enclosing query.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// The row.
     pub row: &'a [Slot<'a>],
-    /// The results of the query's aggregates, where the row is a group's.
+    /// The results of the query's aggregates, if the row is that of a group.
     pub aggregates: &'a [ValueRef<'a>],
-    /// The query around that one.
+    /// The next enclosing query.
     pub up: Option<&'a Frame<'a>>,
 }
 
 impl<'a> Frame<'a> {
-    /// The storage value of a column `level` queries out, 1 being this frame.
+    /// The storage value of a column `level` levels out, 1 being this frame.
     pub fn get(&self, level: usize, slot: usize, column: usize) -> ValueRef<'a> {
         let mut frame = *self;
         for _ in 1..level {
@@ -132,11 +131,10 @@ impl<'a> Frame<'a> {
 
 /// Runs subqueries.
 pub trait RunQueries {
-    /// The answer to a question about a subquery for this row.
+    /// Evaluates a test of a subquery for this row.
     ///
     /// # Errors
-    /// 1242 when a scalar subquery has several rows; whatever the subquery's
-    /// own execution ends with.
+    /// 1242 if a scalar subquery has several rows; errors of the subquery's execution.
     fn test<'a>(
         &self,
         test: &'a QueryTest,
@@ -144,11 +142,11 @@ pub trait RunQueries {
         cx: &EvalCx<'a>,
     ) -> Result<ValueRef<'a>>;
 
-    /// Visits the values that the subquery of an IN yields, which depends on
-    /// nothing in this row; none and false where they are more than `most`.
+    /// Visits the values of an uncorrelated IN subquery. If there are more than `most` it visits
+    /// none and returns false.
     ///
     /// # Errors
-    /// Those of the subquery's execution.
+    /// Errors of the subquery's execution.
     fn each_value<'a>(
         &self,
         test: &'a QueryTest,

@@ -1,15 +1,15 @@
-//! Changing expressions in place: the counterpart of [`Expr::walk`].
+//! In-place rewriting of expressions: the mutable counterpart of [`Expr::walk`].
 
 use super::{Expr, ExprKind};
 
 impl Expr {
-    /// Visits this node and all beneath it, children first, to change them.
+    /// Applies `change` to this node and all nodes below it, children first.
     pub fn rewrite(&mut self, change: &mut impl FnMut(&mut Expr)) {
         self.each_child_mut(&mut |child| child.rewrite(change));
         change(self);
     }
 
-    /// Visits the nodes directly beneath, to change them.
+    /// Applies `f` to the direct operands.
     pub fn each_child_mut(&mut self, f: &mut impl FnMut(&mut Expr)) {
         match &mut self.kind {
             ExprKind::Const(_)

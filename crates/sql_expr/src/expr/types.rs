@@ -1,11 +1,11 @@
-//! Types and collations of results: how wide a text is, in which type branches meet, and which
-//! collation wins (manual, "Type Conversion in Expression Evaluation", "Collation Coercibility in
+//! Result types and collations: the width of texts, the common type of branches, and the collation
+//! that wins (manual, "Type Conversion in Expression Evaluation", "Collation Coercibility in
 //! Expressions").
 
 use super::Expr;
 use porpoise_types::{Collation, ColumnType, Kind};
 
-/// Characters that an argument's text has at most.
+/// Maximum number of characters of an expression's text.
 pub fn width(e: &Expr) -> u32 {
     let ty = &e.ty;
     let max = ty.collation.charset().max_len().max(1);
@@ -35,7 +35,7 @@ pub fn width(e: &Expr) -> u32 {
     }
 }
 
-/// Text of so many characters: VARCHAR, or LONGTEXT above its limit.
+/// Text type of this many characters: VARCHAR, or LONGTEXT above its limit.
 pub fn text_of(chars: u32, collation: Collation) -> ColumnType {
     if chars > 16_383 {
         return ColumnType::text(Kind::LongText, collation);
@@ -56,7 +56,7 @@ pub fn common_collation(args: &[Expr], otherwise: Collation) -> Collation {
     let Some(least) = args.iter().filter(textual).map(|e| e.coercibility).min() else {
         return otherwise;
     };
-    // Among them, Unicode wins, and `_bin` over its siblings.
+    // Of those with equal coercibility, Unicode wins, and `_bin` over other collations of its set.
     let insisting = args
         .iter()
         .filter(textual)
@@ -67,7 +67,7 @@ pub fn common_collation(args: &[Expr], otherwise: Collation) -> Collation {
         .unwrap_or(otherwise)
 }
 
-/// Precision and scale that a number has as a decimal.
+/// Precision and scale of a number as a decimal.
 pub fn precision(ty: &ColumnType) -> (u8, u8) {
     match ty.kind {
         Kind::Decimal => (u8::try_from(ty.length).unwrap_or(65), ty.decimals),
@@ -75,8 +75,7 @@ pub fn precision(ty: &ColumnType) -> (u8, u8) {
     }
 }
 
-/// The type in which the results of several branches meet (CASE, IF,
-/// COALESCE, UNION).
+/// The common type of several branches (CASE, IF, COALESCE, UNION).
 pub fn merged(branches: &[&Expr], collation: Collation) -> ColumnType {
     let mut known = branches.iter().filter(|e| e.ty.kind != Kind::Null);
     let Some(first) = known.next() else {
@@ -95,7 +94,7 @@ pub fn merged(branches: &[&Expr], collation: Collation) -> ColumnType {
     if all(|t| t.is_integer() || matches!(t.kind, Kind::Year | Kind::Bit)) {
         let mut ty = ColumnType::bigint();
         ty.unsigned = all(|t| t.unsigned);
-        // No integer holds what both of them do.
+        // No integer type has the values of both signed and unsigned BIGINT.
         if !ty.unsigned && known_types().any(|t| t.unsigned && t.kind == Kind::BigInt) {
             return ColumnType::decimal(20, 0);
         }

@@ -5,7 +5,7 @@ use crate::error::Result;
 use porpoise_types::{ColumnType, Value};
 use std::sync::Arc;
 
-/// Bytes of a map's entry beside its name and value.
+/// Memory of a map entry, without its name and value.
 const ENTRY: usize = 96;
 
 fn size_of_variable(name: &str, value: &Value) -> usize {
@@ -20,7 +20,7 @@ impl Env {
     /// Sets a user variable.
     ///
     /// # Errors
-    /// A memory limit is exceeded; the variable is unchanged.
+    /// If a memory limit is exceeded; the variable is unchanged then.
     pub fn set_user_variable(&self, name: Arc<str>, value: Value, ty: ColumnType) -> Result<()> {
         let mut variables = self.user_variables.borrow_mut();
         let before = variables.get(&name);
@@ -35,7 +35,7 @@ impl Env {
     pub fn clear_user_variables(&self) {
         let variables = std::mem::take(&mut *self.user_variables.borrow_mut());
         let sizes = variables.iter().map(|(n, (v, _))| size_of_variable(n, v));
-        // Releasing does not fail.
+        // Releasing memory cannot fail.
         let _ = self.memory.replace(sizes.sum(), 0);
     }
 }

@@ -1,5 +1,5 @@
-//! Date and time functions that compute or parse (manual, "Date and Time
-//! Functions"): what [`super::times`] does not have.
+//! Date and time functions that compute or parse (manual, "Date and Time Functions"); the others
+//! are in [`super::times`].
 
 use super::{Call, Function, Nullable, bigint, text_of};
 use crate::error::{Result, SqlError};
@@ -15,12 +15,12 @@ fn int(value: Option<i64>) -> ValueRef<'static> {
     value.map_or(ValueRef::Null, ValueRef::Int)
 }
 
-/// Whether an argument's type is that of a moment, not of a time of day.
+/// Whether a type is a date or date and time, rather than a time of day.
 fn is_moment(ty: &ColumnType) -> bool {
     matches!(ty.kind, Kind::Date | Kind::DateTime | Kind::Timestamp)
 }
 
-/// Microseconds since the beginning of year 0, for arithmetic.
+/// Microseconds since the start of year 0, for arithmetic.
 fn micros_of(m: DateTime) -> i64 {
     m.date().to_days() * DAY + m.time().as_micros()
 }
@@ -36,7 +36,7 @@ fn fsp_of(e: &Expr) -> u8 {
         Kind::Date => 0,
         _ if e.ty.is_integer() => 0,
         Kind::Decimal => e.ty.decimals.min(6),
-        // Text may have a fraction, which only its value shows; a literal is inspected.
+        // Text may have a fraction, which its type does not show; a literal is inspected.
         _ => match e.as_const() {
             Some(Value::Bytes(text)) => {
                 let digits = text.iter().rev().position(|b| *b == b'.').unwrap_or(0);
@@ -59,7 +59,7 @@ fn sum_type(args: &[Expr], collation: Collation) -> ColumnType {
     }
 }
 
-/// ADDTIME, SUBTIME: text is a moment where it reads as one with a date, else a time.
+/// ADDTIME, SUBTIME: text is a date and time if it reads as one, else a time.
 fn add_time<'a>(c: &Call<'_, 'a>, sign: i64) -> Result<ValueRef<'a>> {
     let Some(amount) = c.time(1)? else {
         return Ok(ValueRef::Null);
@@ -97,7 +97,7 @@ fn add_time<'a>(c: &Call<'_, 'a>, sign: i64) -> Result<ValueRef<'a>> {
     Ok(c.keep(&out))
 }
 
-/// TIMEDIFF: both are moments, or both are times.
+/// TIMEDIFF: both arguments are dates with times, or both are times.
 fn time_diff<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let dated = |at: usize| match c.arg(at) {
         (_, Some(ty)) if is_moment(ty) => true,
@@ -149,7 +149,7 @@ fn make_time<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(ValueRef::Time(Time::clip(total).0))
 }
 
-/// SEC_TO_TIME: text is a number of unknown decimals.
+/// SEC_TO_TIME: the number of decimals of a text is unknown.
 fn seconds_type(args: &[Expr], _: Collation) -> ColumnType {
     match args.first() {
         Some(e) if e.ty.is_string() => ColumnType::time(6),
@@ -209,7 +209,7 @@ fn year_week<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     })))
 }
 
-/// Months of a period YYMM or YYYYMM; 1210 where it is none.
+/// Months of a period YYMM or YYYYMM. Error 1210 if it is invalid.
 fn months(period: i64, name: &str) -> Result<i64> {
     let (year, month) = (period / 100, period % 100);
     if period < 0 || !(1..=12).contains(&month) {
@@ -255,7 +255,7 @@ fn timestamp<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(sum.map_or(ValueRef::Null, ValueRef::DateTime))
 }
 
-/// Whole months between two moments, towards zero.
+/// Whole months between two moments, rounded towards zero.
 fn months_between(a: DateTime, b: DateTime) -> i64 {
     let (early, late, sign) = if a <= b { (a, b, 1) } else { (b, a, -1) };
     let months = |m: DateTime| i64::from(m.year()) * 12 + i64::from(m.month());
@@ -294,7 +294,7 @@ fn convert_tz<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     if local.is_zero_date() || local.month() == 0 || local.day() == 0 {
         return Ok(ValueRef::Null);
     }
-    // Outside of the range of TIMESTAMP nothing is converted.
+    // Values outside of the range of TIMESTAMP are not converted.
     let utc = from.local_to_utc_lenient(local);
     let range = 0..32_536_771_200 * SECOND;
     Ok(match utc.filter(|u| range.contains(&u.to_unix_micros())) {
@@ -311,13 +311,13 @@ fn from_days<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let date = c.int(0)?.map(Date::from_days);
     Ok(match date {
         None => ValueRef::Null,
-        // The result before the first day of year 1 is the zero date.
+        // A result before the first day of year 1 is the zero date.
         Some(None) => Date::new(0, 0, 0).map_or(ValueRef::Null, ValueRef::Date),
         Some(Some(date)) => ValueRef::Date(date),
     })
 }
 
-/// STR_TO_DATE's result by its format: a date, a time, or both.
+/// The result type of STR_TO_DATE by its format: a date, a time, or both.
 fn parsed_type(args: &[Expr], _: Collation) -> ColumnType {
     let format = match args.get(1).and_then(Expr::as_const) {
         Some(Value::Bytes(format)) => format.as_slice(),
@@ -341,7 +341,7 @@ fn str_to_date<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         return Ok(ValueRef::Null);
     };
     let moment = super::date_parse::parse(text, format);
-    // Under NO_ZERO_DATE a date has all its parts.
+    // With NO_ZERO_DATE, a date must have all its parts.
     let zeros =
         c.cx.env
             .mode
@@ -389,7 +389,7 @@ pub(super) fn time_type(args: &[Expr], _: Collation) -> ColumnType {
     ColumnType::time(widest(args))
 }
 
-/// The entries.
+/// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     f!("ADDTIME", (2, 2), sum_type, |c| add_time(c, 1), "A moment or time, later by a time.", "ADDTIME('01:59:59.9', '00:00:01')" => "02:00:00.900000"),
     f!("SUBTIME", (2, 2), sum_type, |c| add_time(c, -1), "A moment or time, earlier by a time.", "SUBTIME('2007-12-31 23:59:59', '1:1:1')" => "2007-12-31 22:58:58"),
@@ -406,7 +406,7 @@ pub const FUNCTIONS: &[Function] = &[
     f!("PERIOD_DIFF", (2, 2), bigint, period_diff, "Months between two periods.", "PERIOD_DIFF(200802, 200703)" => "11"),
     f!("TIMESTAMP", (1, 2), timestamp_type, timestamp, "A moment, later by a time.", "TIMESTAMP('2003-12-31 12:00:00', '12:00:00')" => "2004-01-01 00:00:00"),
     Function {
-        // The space keeps the name out of reach: the binder makes it of TIMESTAMPDIFF.
+        // A name with a space cannot be called: the binder uses it for TIMESTAMPDIFF.
         name: "TIMESTAMP DIFF",
         args: (3, 3),
         constant: true,

@@ -14,13 +14,13 @@ use porpoise_base::interrupt::{self, Pacer};
 use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Bytes that are encrypted or decrypted between two checkpoints.
+/// Bytes encrypted or decrypted between two interrupt checkpoints.
 const CIPHER_PIECE: usize = 64 * 1024;
 
-/// Bytes of a block of AES.
+/// Block size of AES, in bytes.
 const BLOCK: usize = 16;
 
-/// Symbols of base 64 that are decoded between two checkpoints: whole groups of four.
+/// Base64 characters decoded between two interrupt checkpoints: a multiple of four.
 const BASE64_PIECE: usize = 64 * 1024;
 
 fn to_base64<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -68,7 +68,7 @@ fn from_base64<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(c.keep(&out))
 }
 
-/// The 16 bytes of a UUID in one of its three written forms.
+/// Parses one of the three text forms of a UUID.
 fn uuid_bytes(text: &[u8]) -> Option<[u8; 16]> {
     let text = match text {
         [b'{', inner @ .., b'}'] if inner.len() == 36 => inner,
@@ -95,7 +95,7 @@ fn uuid_bytes(text: &[u8]) -> Option<[u8; 16]> {
     Some(out)
 }
 
-/// Groups of the time moved to the front, or back: low, mid, high to high, mid, low.
+/// Moves the high groups of the time to the front (or `back`): low, mid, high to high, mid, low.
 fn swapped(b: [u8; 16], back: bool) -> [u8; 16] {
     let [b0, b1, b2, b3, b4, b5, b6, b7, rest @ ..] = b;
     let head = if back {
@@ -157,7 +157,7 @@ fn is_uuid<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(valid.map_or(ValueRef::Null, |v| ValueRef::Int(i64::from(v))))
 }
 
-/// UUID_SHORT(): a number that grows, from the server's clock and a counter.
+/// UUID_SHORT(): an increasing number, made of the server's clock and a counter.
 fn uuid_short<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     use std::sync::atomic::{AtomicU64, Ordering};
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -184,13 +184,13 @@ fn random_bytes<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(c.keep(&bytes))
 }
 
-/// `a.b.c.d`, `a.b.d` and `a.d` as MySQL reads them: the last part fills what is missing.
+/// `a.b.c.d`, `a.b.d` and `a.d` as MySQL reads them: missing parts before the last are zero.
 fn inet_aton<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(text) = c.text(0)? else {
         return Ok(ValueRef::Null);
     };
     let mut parts: Vec<u64> = Vec::new();
-    // A fifth part makes it none, whatever follows.
+    // With a fifth part the address is invalid.
     for part in text.split(|b| *b == b'.').take(5) {
         let digits = std::str::from_utf8(part).ok();
         let digits = digits.filter(|d| d.bytes().all(|b| b.is_ascii_digit()));
@@ -251,7 +251,7 @@ fn mapped(bytes: &[u8], tail: [u8; 2]) -> bool {
     bytes.len() == 16 && bytes.iter().take(10).all(|b| *b == 0) && tail_at == Some(&tail[..])
 }
 
-/// MySQL's folding of a password into a key of 128 bits.
+/// MySQL's folding of a password to a 128-bit key.
 fn folded(password: &[u8]) -> [u8; 16] {
     let mut key = [0; 16];
     for block in password.chunks(16) {
@@ -288,8 +288,8 @@ fn aes<'a>(c: &Call<'_, 'a>, decrypt: bool) -> Result<ValueRef<'a>> {
     Ok(c.keep(&[&secret, rest.written()].concat()))
 }
 
-/// Output of a cipher for a text, without its last block; `None` when the cipher fails.
-/// `update` returns the number of bytes written: at most one block more than its input.
+/// Runs a cipher over a text, without its final block; `None` if the cipher fails. `update` returns
+/// the number of bytes written: at most one block more than its input.
 fn in_pieces(
     text: &[u8],
     mut update: impl FnMut(&[u8], &mut [u8]) -> std::result::Result<usize, Unspecified>,
@@ -306,7 +306,7 @@ fn in_pieces(
     Ok(Some(out))
 }
 
-/// MD5 of RFC 1321, for MD5(): no security rests on it.
+/// MD5 of RFC 1321, for MD5(); not used for security.
 fn md5(message: &[u8]) -> [u8; 16] {
     const SHIFTS: [[u32; 4]; 4] = [
         [7, 12, 17, 22],
@@ -378,7 +378,7 @@ fn bytes_type(args: &[Expr], _: Collation) -> ColumnType {
     }
 }
 
-/// The entries.
+/// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     f!("MD5", (1, 1), |_, c| text_of(32, c), IfArgument, md5_text, "The MD5 digest, as hexadecimal digits.", "MD5('testing')" => "ae2b1fca515949e5d54fb22b8ed95575"),
     f!("TO_BASE64", (1, 1), |a, c| text_of(a.first().map_or(0, width).saturating_mul(6).saturating_add(4), c), IfArgument, to_base64, "In base 64, lines of 76 characters.", "TO_BASE64('abc')" => "YWJj"),

@@ -1,7 +1,7 @@
-//! STR_TO_DATE's reader: a text against a format of DATE_FORMAT's specifiers.
+//! Parser of STR_TO_DATE: reads a text by the specifiers of a DATE_FORMAT format.
 //!
-//! White space of the format matches any, digits are taken as many as the
-//! field can have, and text left over at the end is let go, as MySQL does.
+//! White space in the format matches any amount of it, numbers are read to the maximum number of
+//! digits of their field, and text left over at the end is ignored, as in MySQL.
 
 use porpoise_types::{Date, DateTime, Time};
 
@@ -55,7 +55,7 @@ impl Reader<'_> {
         self.text = self.text.trim_ascii_start();
     }
 
-    /// A number of at most so many digits.
+    /// Reads a number of at most `most` digits.
     fn number(&mut self, most: usize) -> Option<i64> {
         let digits = self
             .text
@@ -69,7 +69,7 @@ impl Reader<'_> {
         (count > 0).then_some(value)
     }
 
-    /// Microseconds: digits of a fraction, filled up to six.
+    /// Reads a fraction of a second as microseconds.
     fn fraction(&mut self) -> Option<i64> {
         let before = self.text.len();
         let value = self.number(6)?;
@@ -77,7 +77,7 @@ impl Reader<'_> {
         Some(value * 10i64.pow(6 - digits))
     }
 
-    /// Index of the name at this position: the whole name or its first three letters.
+    /// Reads a name, whole or by its first three letters. Returns its index.
     fn name(&mut self, names: &[&str], whole: bool) -> Option<i64> {
         let at = names.iter().position(|name| {
             let name = if whole {
@@ -120,8 +120,8 @@ impl Reader<'_> {
     }
 }
 
-/// The moment and the time of day that `text` gives by `format`; None where
-/// they do not match or are out of range.
+/// The date and time, and the time of day, that `text` has by `format`; `None` if it does not match
+/// or a value is out of range.
 pub(super) fn parse(text: &[u8], format: &[u8]) -> Option<(DateTime, Time)> {
     let mut r = Reader { text };
     let mut f = Fields::default();
@@ -238,7 +238,7 @@ fn finish(mut f: Fields) -> Option<(DateTime, Time)> {
     Some((moment, moment.time()))
 }
 
-/// The day of a week: found as the day of that weekday whose week it is.
+/// The date of a weekday in a week of a year.
 fn of_week(year: i64, week: i64, mode: u8, weekday: i64) -> Option<Date> {
     let first = Date::new(u16::try_from(year).ok()?, 1, 1)?.to_days() + (week - 1) * 7 - 8;
     (first..first + 24)

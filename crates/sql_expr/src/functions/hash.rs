@@ -11,7 +11,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Bytes that are digested between two checkpoints: fractions of a millisecond.
+/// Bytes hashed between two interrupt checkpoints: fractions of a millisecond.
 const PIECE: usize = 64 * 1024;
 
 fn digest_of<'a>(c: &Call<'_, 'a>, how: &'static digest::Algorithm) -> Result<ValueRef<'a>> {
@@ -48,7 +48,7 @@ fn crc32<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(ValueRef::UInt(u64::from(!state)))
 }
 
-/// The state of CRC-32 of ISO 3309 after more bytes, bit by bit: not on any hot path.
+/// Updates a CRC-32 (ISO 3309) with more bytes, bit by bit: not on a hot path.
 fn crc(state: u32, bytes: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
@@ -59,7 +59,7 @@ fn crc(state: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(state, step)
 }
 
-/// UUID(): version 4, as drivers expect no order of it.
+/// UUID(): version 4 (random), because no driver relies on its order.
 fn uuid<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let mut bytes = [0u8; 16];
     if aws_lc_rs::rand::fill(&mut bytes).is_err() {
@@ -76,7 +76,7 @@ fn uuid<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(c.keep(parts.join("-").as_bytes()))
 }
 
-/// The entries.
+/// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     Function {
         name: "SHA1",

@@ -5,8 +5,7 @@ use crate::error::Result;
 use crate::expr::Expr;
 use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
 
-/// Version that clients see: MySQL's language level first, for drivers
-/// that parse it.
+/// The version that clients see. It starts with MySQL's version, which drivers parse.
 pub const VERSION: &str = concat!("8.4.0-porpoise-", env!("CARGO_PKG_VERSION"));
 
 fn name_type(_: &[Expr], _: Collation) -> ColumnType {
@@ -94,7 +93,7 @@ fn sleep<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(ValueRef::Int(i64::from(interrupted)))
 }
 
-/// The entries.
+/// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     Function {
         name: "ANY_VALUE",

@@ -1,4 +1,4 @@
-//! Regular expressions over large values, byte by byte, with checkpoints.
+//! Regular expressions over large values in linear time, with interrupt checkpoints.
 //!
 //! A pattern without look-around, back-references and similar constructs is executed by a
 //! finite automaton. The library that [`super::regexp`] uses runs it in one call: over
@@ -12,11 +12,12 @@
 //! ```
 //!
 //! Invariants:
-//! 1. The automaton is built from the pattern as the library itself hands it on, so that both
-//!    find the same matches.
-//! 2. A step makes at most one state of the automaton, in time proportional to the pattern,
-//!    whose size [`super::regexp`] limits. The cache is cleared when it is full, never given up.
-//! 3. Where the automaton cannot decide (a Unicode word boundary beside a character beyond
+//! 1. The automaton is built from the pattern as the library translates it, so that both find the
+//!    same matches.
+//! 2. A step creates at most one state, in time proportional to the pattern's size, which
+//!    [`super::regexp`] limits. A full cache is cleared and reused; the search never gives up.
+//! 3. If the automaton cannot decide (a Unicode word boundary next to a non-ASCII character), the
+//!    result is [`Search::Undecided`], and the caller limits the library's cost.
 //!    ASCII), the answer is [`Search::Undecided`]: the caller bounds the library's cost.
 
 use fancy_regex::Expr;
@@ -28,13 +29,13 @@ use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input, MatchKind};
 use std::cell::RefCell;
 
-/// Bytes between two checkpoints.
+/// Bytes between two interrupt checkpoints.
 const STRIDE: usize = 64;
 
-/// Size of an automaton's cache of states, in bytes.
+/// Size of an automaton's state cache, in bytes.
 const CACHE: usize = 2 << 20;
 
-/// A pattern as an automaton for each direction.
+/// A pattern compiled to a lazy DFA for each direction.
 pub(super) struct Linear {
     forward: DFA,
     backward: DFA,
@@ -45,15 +46,15 @@ pub(super) struct Linear {
 /// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Search {
-    /// The leftmost match, in bytes.
+    /// The leftmost match, as byte offsets.
     Found(usize, usize),
-    /// There is none.
+    /// No match.
     None,
     /// The automaton cannot decide.
     Undecided,
 }
 
-/// Result of a walk in one direction.
+/// Result of a scan in one direction.
 enum Walk {
     At(usize),
     None,
@@ -78,8 +79,8 @@ fn is_linear(expr: &Expr) -> bool {
 }
 
 impl Linear {
-    /// The automaton of a pattern with its flags in front; `None` where the pattern needs
-    /// backtracking, or is larger than `size_limit` bytes.
+    /// Compiles a pattern that has its flags in front; `None` if the pattern needs backtracking, or
+    /// is larger than `size_limit` bytes.
     pub(super) fn new(pattern: &str, size_limit: usize) -> Option<Linear> {
         let tree = Expr::parse_tree(pattern).ok()?;
         if !is_linear(&tree.expr) {
@@ -119,16 +120,15 @@ impl Linear {
         })
     }
 
-    /// States of the automaton before it is made deterministic: what a byte of the text costs
-    /// at worst.
+    /// Number of NFA states: the worst-case cost of a byte of text.
     pub(super) fn states(&self) -> usize {
         self.states
     }
 
-    /// Whether the pattern matches somewhere.
+    /// Whether the pattern matches anywhere; `None` if undecided.
     ///
     /// # Errors
-    /// [`Interrupted`] when the statement was killed or timed out.
+    /// [`Interrupted`] if the statement was killed or timed out.
     pub(super) fn is_match(&self, text: &str) -> Result<Option<bool>, Interrupted> {
         let mut caches = self.caches.borrow_mut();
         Ok(match self.end(&mut caches.0, text, 0, true)? {
@@ -138,10 +138,10 @@ impl Linear {
         })
     }
 
-    /// The leftmost match from byte `at` on.
+    /// Finds the leftmost match from byte `at` on.
     ///
     /// # Errors
-    /// [`Interrupted`] when the statement was killed or timed out.
+    /// [`Interrupted`] if the statement was killed or timed out.
     pub(super) fn find(&self, text: &str, at: usize) -> Result<Search, Interrupted> {
         let mut caches = self.caches.borrow_mut();
         let (forward, backward) = &mut *caches;
@@ -151,7 +151,7 @@ impl Linear {
             Walk::Undecided => return Ok(Search::Undecided),
         };
         Ok(match self.start(backward, text, (at, end))? {
-            // An empty match within a character is none.
+            // An empty match inside a character does not count.
             Walk::At(start) if text.is_char_boundary(start) && text.is_char_boundary(end) => {
                 Search::Found(start, end)
             }
@@ -159,7 +159,7 @@ impl Linear {
         })
     }
 
-    /// The end of the leftmost match; the first end found with `earliest`.
+    /// Finds the end of the leftmost match; with `earliest` the first end found.
     fn end(
         &self,
         cache: &mut Cache,
@@ -181,7 +181,7 @@ impl Linear {
                     return Ok(Walk::Undecided);
                 };
                 state = next;
-                // A state describes the match of the bytes before the one just read.
+                // The match state is delayed by one byte.
                 if state.is_match() {
                     last = Walk::At(position);
                     if earliest {
@@ -201,7 +201,7 @@ impl Linear {
         }
     }
 
-    /// The start of the match that begins at or after `at` and ends at `end`.
+    /// Finds the start of the match that starts at or after `at` and ends at `end`.
     fn start(
         &self,
         cache: &mut Cache,

@@ -7,13 +7,13 @@ use crate::error::{Result, SqlError};
 use porpoise_types::ValueRef;
 use std::time::Duration;
 
-/// Bytes of a name that are looked at.
+/// Maximum number of bytes of a name that are examined.
 const LONGEST: usize = 1024;
 
-/// The name in small letters; 3057 for NULL, nothing, or more than 64 characters.
+/// The name in lower case. Error 3057 for NULL, an empty name, or more than 64 characters.
 fn name(c: &Call<'_, '_>) -> Result<String> {
     let text = c.text(0)?;
-    // More than 64 characters, whatever follows.
+    // A truncated text still has more than 64 characters.
     let text = text.map(|t| t.get(..LONGEST).unwrap_or(t));
     let name = text.map(|t| String::from_utf8_lossy(t).to_lowercase());
     match name {
@@ -78,7 +78,7 @@ const fn entry(
     }
 }
 
-/// The entries.
+/// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     entry(
         "GET_LOCK",

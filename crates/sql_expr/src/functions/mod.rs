@@ -1,15 +1,14 @@
 //! The registry of scalar functions.
 //!
-//! One entry holds a function's name, number of arguments, result type,
-//! documentation, an example that is run as a test, and the code. Functions
-//! with special syntax or lazy arguments (CASE, IF, COALESCE, CAST, EXTRACT,
-//! `+ INTERVAL`) are expression nodes of their own.
+//! An entry has a function's name, number of arguments, result type, documentation, an example that
+//! is run as a test, and the implementation. Functions with special syntax or lazily evaluated
+//! arguments (CASE, IF, COALESCE, CAST, EXTRACT, `+ INTERVAL`) are expression nodes.
 //!
-//! Adding a function: one entry in one of the files beside this one.
+//! To add a function, add an entry in one of the files of this folder.
 
-/// An entry: name, least and most arguments, type, nullability, whether equal
-/// arguments give equal results (the default), the function, documentation, an
-/// example and its value.
+/// Defines an entry: name, minimum and maximum number of arguments, type, nullability, whether
+/// equal arguments give equal results (the default), function, documentation, example and its
+/// value.
 macro_rules! f {
     ($name:literal, $args:expr, $ty:expr, $null:ident, $run:expr, $doc:literal, $call:literal => $result:literal) => {
         f!($name, $args, $ty, $null, true, $run, $doc, $call => $result)
@@ -70,13 +69,13 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
     files.into_iter().flatten()
 }
 
-/// Whether a registered name stands for a construct with a syntax of its own, like
-/// `TRIM(LEADING x FROM y)`: these names have a space, and no call by name reaches them.
+/// Whether a registered name belongs to a construct with its own syntax, such as `TRIM(LEADING x
+/// FROM y)`: these names contain a space, so no call by name reaches them.
 pub fn has_own_syntax(name: &str) -> bool {
     name.contains(' ')
 }
 
-/// The function of that name, in any case.
+/// The function of this name, case-insensitively.
 pub fn find(name: &str) -> Option<&'static Function> {
     all().find(|f| f.name.eq_ignore_ascii_case(name))
 }
@@ -103,14 +102,14 @@ pub fn joined(args: &[Expr], collation: Collation) -> ColumnType {
     text_of(chars, common_collation(args, collation))
 }
 
-/// Result type: text of the kind of the first argument.
+/// Result type: text of the same kind as the first argument.
 pub fn like_first(args: &[Expr], collation: Collation) -> ColumnType {
     let first = args.get(..1).unwrap_or(&[]);
     joined(first, collation)
 }
 
-/// Result type: text of the kind of the first argument, in the collation on which it agrees
-/// with the second, which is looked for in it.
+/// Result type: text like the first argument, in the common collation of the first argument and the
+/// second, which is searched for in it.
 pub fn like_both(args: &[Expr], collation: Collation) -> ColumnType {
     let mut ty = like_first(args, collation);
     ty.collation = common_collation(args.get(..2).unwrap_or(args), collation);

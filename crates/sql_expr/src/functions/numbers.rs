@@ -49,7 +49,7 @@ fn rounded(args: &[Expr], collation: Collation) -> ColumnType {
     });
     match (ty.kind, places) {
         (Kind::Decimal, Some(places)) => {
-            // One digit more where rounding up may need it.
+            // One more digit, which rounding up may need.
             let whole = ty.length.saturating_sub(u32::from(ty.decimals)) + 1;
             let digits = whole + u32::from(places);
             let digits = u8::try_from(digits).unwrap_or(65).min(65);
@@ -82,7 +82,7 @@ fn six_places(_: &[Expr], _: Collation) -> ColumnType {
     ty
 }
 
-/// A function of one double; outside its domain the result is NULL.
+/// A function of one double; NULL outside of its domain (a NaN result).
 fn of_double<'a>(c: &Call<'_, 'a>, f: fn(f64) -> f64) -> Result<ValueRef<'a>> {
     match c.double(0)?.map(f).filter(|v| !v.is_nan()) {
         Some(value) => finite(value, "function"),
@@ -90,7 +90,7 @@ fn of_double<'a>(c: &Call<'_, 'a>, f: fn(f64) -> f64) -> Result<ValueRef<'a>> {
     }
 }
 
-/// A logarithm: NULL of what is not positive.
+/// A logarithm: NULL for arguments that are not positive.
 fn of_positive<'a>(c: &Call<'_, 'a>, f: fn(f64) -> f64) -> Result<ValueRef<'a>> {
     let value = c.double(0)?.filter(|v| *v > 0.0).map(f);
     Ok(value.map_or(ValueRef::Null, ValueRef::Double))
@@ -315,7 +315,7 @@ fn extreme<'a>(c: &Call<'_, 'a>, wanted: Ordering) -> Result<ValueRef<'a>> {
     }
 }
 
-/// The entries.
+/// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     f!("ABS", (1, 1), exact_or_double, IfArgument, abs, "The absolute value.", "ABS(-5)" => "5"),
     f!("SIGN", (1, 1), bigint, IfArgument, sign, "-1, 0 or 1.", "SIGN(-2.5)" => "-1"),

@@ -1,12 +1,11 @@
 //! Regular expressions (manual, "Regular Expressions").
 //!
-//! Patterns are those of the fancy-regex crate: linear automata where the
-//! pattern has neither look-around nor back-references, else backtracking with
-//! a limit of steps. Compiled patterns are kept per thread, a few of them, as
-//! most statements use one.
+//! Patterns are executed by the fancy-regex crate: by a finite automaton (linear time) if the
+//! pattern has neither look-around nor back-references, else by backtracking with a step limit.
+//! Each thread caches a few compiled patterns, because most statements use one.
 //!
-//! The crate searches to its end in one call, which cannot be interrupted. So the
-//! cost of each call is bounded:
+//! A search of the crate is a single call, which cannot be interrupted. So the cost of each call is
+//! limited:
 //!
 //! | pattern | text | search |
 //! |---|---|---|
@@ -16,7 +15,7 @@
 //! | backtracking | up to [`SHORT`] bytes | the crate's, [`STEPS`] |
 //! | backtracking | longer | fewer steps, as each may read the whole text; when they do not suffice, each start by itself, with a checkpoint between |
 //!
-//! Differs from ICU: `\R`, `\X`, possessive sets and `[[:<:]]` are not there.
+//! Differences from ICU: `\R`, `\X`, possessive sets and `[[:<:]]` are not supported.
 
 use super::json::truth;
 use super::linear::{Linear, Search};
@@ -30,19 +29,19 @@ use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-/// Steps that a backtracking match may take.
+/// Maximum number of steps of a backtracking match.
 const STEPS: usize = 1_000_000;
-/// Steps that it may take in any text.
+/// Minimum step limit, however long the text is.
 const FEWEST_STEPS: usize = 1_000;
-/// Steps times bytes of the text of one search by backtracking.
+/// Limit for steps times bytes of text of one backtracking search.
 const STEP_BYTES: usize = 1_000_000_000;
-/// Bytes of a text that is searched whatever it costs.
+/// Texts up to this many bytes are searched with the full step limit.
 const SHORT: usize = STEP_BYTES / STEPS;
-/// States times bytes: milliseconds at worst, and far less as a rule.
+/// Limit for states times bytes of one call: milliseconds at worst, usually far less.
 const COST_PER_CALL: usize = 2_000_000;
-/// States times bytes of what cannot be interrupted: some 100 ms at worst.
+/// Limit for states times bytes of searches that cannot be interrupted: about 100 ms at worst.
 const COST_LIMIT: usize = 50_000_000;
-/// Bytes that a compiled pattern may take.
+/// Maximum size of a compiled pattern in bytes.
 const COMPILED: usize = 4 << 20;
 /// Number of compiled patterns in a thread's cache.
 const KEPT: usize = 16;
@@ -53,7 +52,7 @@ thread_local! {
     static COMPILED_PATTERNS: RefCell<Kept> = const { RefCell::new(Vec::new()) };
 }
 
-/// Flags of a match type.
+/// Flags of a match type argument.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Flags {
     insensitive: bool,
@@ -65,7 +64,7 @@ fn error(code: u16, text: &str) -> SqlError {
     SqlError::new(code, "HY000", text)
 }
 
-/// MySQL's number for what is wrong with a pattern.
+/// MySQL's error for an invalid pattern.
 fn syntax_error(pattern: &str, e: &fancy_regex::Error) -> SqlError {
     let reason = e.to_string().to_lowercase();
     let says = |words: &[&str]| words.iter().any(|w| reason.contains(w));
@@ -124,7 +123,7 @@ struct Pattern {
     source: String,
     regex: Regex,
     linear: OnceCell<Option<Linear>>,
-    /// With fewer steps, for long texts.
+    /// Variants with lower step limits, for long texts.
     bounded: RefCell<Vec<(usize, Rc<Regex>)>>,
 }
 
@@ -150,14 +149,14 @@ impl Pattern {
         })
     }
 
-    /// The automaton of a linear pattern.
+    /// The automaton, if the pattern is linear.
     fn linear(&self) -> Option<&Linear> {
         let linear = || Linear::new(&self.source, COMPILED);
         self.linear.get_or_init(linear).as_ref()
     }
 
-    /// Whether a search of so many bytes may be left to the library, and the automaton for it
-    /// otherwise; `None` in the second place: by backtracking.
+    /// Whether a search of this many bytes may be left to the library and, if not, the automaton to
+    /// use instead; without one the search backtracks.
     fn is_cheap(&self, bytes: usize) -> (bool, Option<&Linear>) {
         if bytes <= SHORT {
             return (true, None);
@@ -182,7 +181,7 @@ impl Pattern {
         }
     }
 
-    /// The bytes of the first match from byte `at` on.
+    /// Byte range of the first match from byte `at` on.
     fn find(&self, text: &str, at: usize) -> Result<Option<(usize, usize)>> {
         let bytes = text.len().saturating_sub(at);
         match self.is_cheap(bytes) {
@@ -204,7 +203,7 @@ impl Pattern {
         Ok(found.map(|found| (found.start(), found.end())))
     }
 
-    /// The groups of the first match from byte `at` on.
+    /// Groups of the first match from byte `at` on.
     fn captures<'t>(&self, text: &'t str, at: usize) -> Result<Option<Captures<'t, str>>> {
         let bytes = text.len().saturating_sub(at);
         let (cheap, linear) = self.is_cheap(bytes);
@@ -228,7 +227,7 @@ impl Pattern {
         found.map_err(runtime_error)
     }
 
-    /// Refuses a search that cannot be interrupted and may take long.
+    /// Rejects a search that cannot be interrupted and may take long.
     fn check_cost(&self, bytes: usize) -> Result<()> {
         let states = self.linear().map_or(1, Linear::states);
         if states.saturating_mul(bytes) <= COST_LIMIT {
@@ -238,10 +237,10 @@ impl Pattern {
         }
     }
 
-    /// The pattern with the steps that a text of so many bytes allows.
+    /// The pattern with the step limit for a text of this many bytes.
     fn bounded(&self, bytes: usize) -> Result<Rc<Regex>> {
         let steps = (STEP_BYTES / bytes.max(1)).clamp(FEWEST_STEPS, STEPS);
-        // Few different ones.
+        // Rounded to a power of two, so that there are few variants.
         let steps = 1 << steps.ilog2();
         let mut bounded = self.bounded.borrow_mut();
         if let Some((_, regex)) = bounded.iter().find(|(s, _)| *s == steps) {
@@ -253,13 +252,13 @@ impl Pattern {
         Ok(regex)
     }
 
-    /// A search by backtracking in a long text: at once if few steps suffice, else from each
-    /// character by itself.
+    /// Backtracking search in a long text: a single search if few steps suffice, else one for each
+    /// start position.
     fn backtrack(&self, text: &str, at: usize) -> Result<Option<(usize, usize)>> {
         let regex = self.bounded(text.len().saturating_sub(at))?;
         match regex.find_from_pos(text, at) {
             Ok(found) => return Ok(found.map(|found| (found.start(), found.end()))),
-            // `\G` depends on the start of the search.
+            // `\G` depends on the start of the search, so positions cannot be tried one by one.
             Err(error) if self.source.contains("\\G") => return Err(runtime_error(error)),
             Err(_) => {}
         }
@@ -283,7 +282,7 @@ fn builder(source: &str) -> RegexBuilder {
     builder
 }
 
-/// The compiled pattern.
+/// Returns the compiled pattern, from the cache if possible.
 fn compiled(pattern: &str, flags: Flags) -> Result<Rc<Pattern>> {
     if pattern.is_empty() {
         return Err(error(3685, "Illegal argument to a regular expression."));
@@ -320,7 +319,7 @@ fn argument<'a>(c: &Call<'_, 'a>, at: usize) -> Result<Option<Cow<'a, str>>> {
     }))
 }
 
-/// Text and pattern of a call, with its match type at position `types`; None when one is NULL.
+/// Text and pattern of a call whose match type is argument `types`; `None` if one is NULL.
 fn subject<'a>(c: &Call<'_, 'a>, types: usize) -> Result<Option<(Cow<'a, str>, Rc<Pattern>)>> {
     let (Some(text), Some(pattern)) = (argument(c, 0)?, argument(c, 1)?) else {
         return Ok(None);
@@ -357,7 +356,7 @@ fn like<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(ValueRef::Int(i64::from(found)))
 }
 
-/// The byte at which to begin: the third argument counts characters from 1.
+/// Converts the start position, which counts characters from 1, to a byte offset.
 fn start(text: &str, position: i64) -> Result<usize> {
     let out = || error(3686, "Index out of bounds in regular expression search.");
     let skip = position
@@ -372,7 +371,7 @@ fn start(text: &str, position: i64) -> Result<usize> {
     }
 }
 
-/// An optional integer argument; None when it is NULL.
+/// An optional integer argument; `None` if it is NULL.
 fn number(c: &Call<'_, '_>, at: usize, default: i64) -> Result<Option<i64>> {
     if c.len() > at {
         c.int(at)
@@ -381,7 +380,7 @@ fn number(c: &Call<'_, '_>, at: usize, default: i64) -> Result<Option<i64>> {
     }
 }
 
-/// The bytes of the occurrence wanted; an empty match moves on by one character.
+/// Byte range of the wanted occurrence; after an empty match the search advances by one character.
 fn occurrence(
     text: &str,
     regex: &Pattern,
@@ -446,7 +445,7 @@ fn substr<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(part.map_or(ValueRef::Null, |part| give(c, part)))
 }
 
-/// Text in the character set of the result.
+/// Returns text in the character set of the result.
 fn give<'a>(c: &Call<'_, 'a>, text: &str) -> ValueRef<'a> {
     let charset = c.ty.collation.charset();
     match charset {
@@ -455,8 +454,8 @@ fn give<'a>(c: &Call<'_, 'a>, text: &str) -> ValueRef<'a> {
     }
 }
 
-/// `$1` to `$99` are replaced by groups; a backslash escapes the next character. `groups` is
-/// given if the replacement contains a `$`.
+/// Expands a replacement: `$1` to `$99` are groups, and a backslash escapes the next character.
+/// `groups` is given if the replacement contains a `$`.
 fn expand(
     replacement: &str,
     groups: Option<&Captures<'_, str>>,
@@ -518,7 +517,7 @@ fn replace<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let mut copied = 0;
     let mut n = 0;
     let limit = usize::try_from(c.cx.env.max_allowed_packet).unwrap_or(usize::MAX);
-    // Groups cost more to find than a match.
+    // Groups are more expensive to find than the match alone.
     let grouped = replacement.contains('$');
     while at <= text.len() {
         interrupt::check()?;
@@ -558,7 +557,7 @@ fn long_like_first(args: &[crate::expr::Expr], collation: Collation) -> ColumnTy
     ColumnType::text(porpoise_types::Kind::LongText, own)
 }
 
-/// The entries.
+/// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     Function {
         name: "REGEXP_LIKE",

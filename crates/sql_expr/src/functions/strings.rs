@@ -39,7 +39,7 @@ fn char_count(text: &[u8], collation: Collation) -> usize {
     }
 }
 
-/// The byte offset of the character number `at` (from 0), or the end.
+/// The byte offset of character number `at` (from 0), or the end of the text.
 fn offset(text: &[u8], at: usize, collation: Collation) -> usize {
     if collation.charset().max_len() <= 1 {
         return at.min(text.len());
@@ -140,7 +140,7 @@ fn change_case<'a>(c: &Call<'_, 'a>, upper: bool) -> Result<ValueRef<'a>> {
     }
     let text = &*charset.convert(Charset::Utf8mb4, text).0;
     let one = |ch: char| {
-        // One character stays one character, as in MySQL's simple case maps.
+        // A character maps to one character, as in MySQL's simple case mapping.
         let mut mapped: Vec<char> = match upper {
             true => ch.to_uppercase().collect(),
             // The simple mapping has no second character.
@@ -294,7 +294,7 @@ fn pad<'a>(c: &Call<'_, 'a>, at_left: bool) -> Result<ValueRef<'a>> {
     Ok(c.keep(&out))
 }
 
-/// Bytes of HEX's argument between two checkpoints.
+/// Bytes of HEX's argument between two interrupt checkpoints.
 const HEX_PART: usize = 64 * 1024;
 
 const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
@@ -471,7 +471,7 @@ macro_rules! f {
 
 const MANY: usize = 65_535;
 
-/// The entries.
+/// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     f!("CONCAT", (1, MANY), joined, concat, "Joins its arguments; NULL when one is.", "CONCAT('a', 1)" => "a1"),
     f!("CONCAT_WS", (2, MANY), widths::joined_with, concat_ws, "Joins with a separator, leaving NULLs out.", "CONCAT_WS('-', 'a', NULL, 'b')" => "a-b"),

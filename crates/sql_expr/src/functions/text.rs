@@ -1,5 +1,5 @@
-//! String functions of lists, numbers and codes (manual, "String Functions
-//! and Operators"): what [`super::strings`] does not have.
+//! String functions of lists, numbers and codes (manual, "String Functions and Operators"); the
+//! others are in [`super::strings`].
 
 use super::{Call, Function, Nullable, bigint, common_collation, joined, text_of, width, widths};
 use crate::error::Result;
@@ -108,7 +108,7 @@ fn export_set<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(c.keep(&parts.join(separator)))
 }
 
-/// FORMAT(): digits in groups of three, rounded half away from zero.
+/// FORMAT(): digits grouped by three, rounded half away from zero.
 fn format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(places) = c.int(1)? else {
         return Ok(ValueRef::Null);
@@ -154,7 +154,7 @@ fn format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(c.keep(out.as_bytes()))
 }
 
-/// Group separator and decimal point of a locale; those of en_US where it is unknown.
+/// Group separator and decimal point of a locale; an unknown locale counts as en_US.
 fn separators(locale: &[u8]) -> (&'static str, &'static str) {
     let locale = String::from_utf8_lossy(locale).to_ascii_lowercase();
     match locale.as_str() {
@@ -167,7 +167,7 @@ fn separators(locale: &[u8]) -> (&'static str, &'static str) {
     }
 }
 
-/// Byte offsets of characters, and the end.
+/// Byte offsets of all characters, and the end of the text.
 fn bounds(text: &[u8], collation: Collation) -> Vec<usize> {
     let wide = collation.charset().max_len() > 1;
     let starts = |i: &usize| !wide || text.get(*i).is_some_and(|b| b & 0xc0 != 0x80);
@@ -263,7 +263,7 @@ fn soundex<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let mut out: String = first.to_uppercase().collect();
     let mut last = code(first);
     for letter in letters {
-        // H and W do not part equal codes in MySQL: vowels neither.
+        // In MySQL, letters with equal codes count once even if H, W or a vowel is between them.
         let next = code(letter);
         if next == b'0' {
             continue;
@@ -308,7 +308,7 @@ fn conv<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     })
 }
 
-/// The digits at the front of a text in another base; a negative base is signed.
+/// Converts the leading digits of a text to another base; a negative base means signed.
 fn converted(text: &[u8], from: i64, to: i64) -> Option<String> {
     let base = |b: i64| {
         u32::try_from(b.unsigned_abs())
@@ -376,7 +376,7 @@ fn after_first(args: &[Expr], collation: Collation) -> ColumnType {
     joined(args.get(1..).unwrap_or(&[]), collation)
 }
 
-/// The entries.
+/// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     f!("ELT", (2, MANY), elt_type, Always, elt, "The argument of that number.", "ELT(2, 'Aa', 'Bb')" => "Bb"),
     f!("FIELD", (2, MANY), bigint, Never, field, "Which of the other arguments equals the first; 0 is none.", "FIELD('Bb', 'Aa', 'Bb', 'Cc')" => "2"),

@@ -38,7 +38,7 @@ fn utc_now<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(ValueRef::DateTime(cut(c.cx.env.now_utc, c.ty.decimals)))
 }
 
-/// SYSDATE(): the time of its own evaluation.
+/// SYSDATE(): the time at which it is evaluated.
 fn sysdate<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let clock = porpoise_base::clock::system();
     let utc = DateTime::from_unix_micros(clock.unix_micros()).unwrap_or(c.cx.env.now_utc);
@@ -145,8 +145,8 @@ fn date_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     shown(c, moment, format)
 }
 
-/// DATE_FORMAT's result: NULL for an empty format, and for a name that does not exist for the
-/// date.
+/// The result of DATE_FORMAT: NULL for an empty format, and for a name (of a month or day) that the
+/// date does not have.
 fn shown<'a>(c: &Call<'_, 'a>, moment: DateTime, format: &[u8]) -> Result<ValueRef<'a>> {
     let has = |specs: &[u8]| {
         let (mut pairs, mut pacer) = (format.windows(2), Pacer::new());
@@ -197,7 +197,7 @@ fn weekday_name(date: Date) -> &'static str {
         .unwrap_or("")
 }
 
-/// DATE_FORMAT's specifiers.
+/// Formats by DATE_FORMAT's specifiers.
 fn formatted<'a>(c: &Call<'_, 'a>, m: DateTime, format: &[u8]) -> Result<ValueRef<'a>> {
     let mut out = Vec::new();
     let mut bytes = format.iter().copied();
@@ -302,7 +302,7 @@ fn seconds(t: Time) -> i64 {
     t.as_micros() / 1_000_000
 }
 
-/// The entries.
+/// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     f!("NOW", (0, 1), datetime_type, Never, now, "The time at which the statement began.", "NOW() = CURRENT_TIMESTAMP" => "1"),
     f!("CURRENT_TIMESTAMP", (0, 1), datetime_type, Never, now, "As NOW().", "LENGTH(CURRENT_TIMESTAMP(3))" => "23"),

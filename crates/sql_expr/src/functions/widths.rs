@@ -1,11 +1,11 @@
-//! Result types of functions whose maximal length depends on their arguments (manual, "String
-//! Functions and Operators"): for metadata of results and the columns of CREATE TABLE ... SELECT.
+//! Result types of functions whose maximum length depends on their arguments (manual, "String
+//! Functions and Operators"), for result metadata and the columns of CREATE TABLE ... SELECT.
 
 use super::{common_collation, text_of, width};
 use crate::expr::Expr;
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 
-/// Result of a type function: the arguments and the connection's collation to a type.
+/// A text type of this many characters; without a number, the longest one.
 fn of(chars: Option<u32>, args: &[Expr], c: Collation) -> ColumnType {
     let collation = common_collation(args, c);
     match chars {
@@ -14,7 +14,7 @@ fn of(chars: Option<u32>, args: &[Expr], c: Collation) -> ColumnType {
     }
 }
 
-/// The number that an argument always is.
+/// The value of an argument that is a constant number.
 fn number(e: Option<&Expr>) -> Option<u32> {
     match e?.as_const()? {
         Value::Int(n) => Some(u32::try_from(*n).unwrap_or(0)),
@@ -27,7 +27,7 @@ fn chars(args: &[Expr], at: usize) -> u32 {
     args.get(at).map_or(0, width)
 }
 
-/// CONCAT_WS: the texts and their separators.
+/// CONCAT_WS: the texts and the separators between them.
 pub(super) fn joined_with(args: &[Expr], c: Collation) -> ColumnType {
     let texts = args.iter().skip(1).map(width).fold(0, u32::saturating_add);
     let gaps = u32::try_from(args.len().saturating_sub(2)).unwrap_or(u32::MAX);
@@ -35,24 +35,24 @@ pub(super) fn joined_with(args: &[Expr], c: Collation) -> ColumnType {
     of(Some(all), args, c)
 }
 
-/// LPAD, RPAD: the length in the second argument.
+/// LPAD, RPAD: the length given by the second argument.
 pub(super) fn padded(args: &[Expr], c: Collation) -> ColumnType {
     let texts: Vec<Expr> = args.iter().step_by(2).cloned().collect();
     of(number(args.get(1)), &texts, c)
 }
 
-/// SPACE: the number in the argument.
+/// SPACE: the number given by the argument.
 pub(super) fn spaces(args: &[Expr], c: Collation) -> ColumnType {
     of(number(args.first()), &[], c)
 }
 
-/// QUOTE: every character escaped, between quotes; at least NULL's.
+/// QUOTE: every character escaped, in quotes; at least as long as `NULL`.
 pub(super) fn quoted(args: &[Expr], c: Collation) -> ColumnType {
     let most = chars(args, 0).saturating_mul(2).saturating_add(2);
     of(Some(most.max(4)), args, c)
 }
 
-/// REPLACE: each occurrence of a text that is known grows by the difference.
+/// REPLACE: each occurrence of a constant text grows by the difference in length.
 pub(super) fn replaced(args: &[Expr], c: Collation) -> ColumnType {
     let (text, from, to) = (chars(args, 0), chars(args, 1), chars(args, 2));
     let longer = to.saturating_sub(from);
@@ -77,12 +77,12 @@ pub(super) fn inserted(args: &[Expr], c: Collation) -> ColumnType {
     )
 }
 
-/// SOUNDEX: a letter for each, four at least.
+/// SOUNDEX: at most one letter for each letter; at least four.
 pub(super) fn sounds(args: &[Expr], c: Collation) -> ColumnType {
     of(Some(chars(args, 0).max(4)), args, c)
 }
 
-/// EXPORT_SET: 64 bits and their separators.
+/// EXPORT_SET: 64 bits with separators.
 pub(super) fn exported(args: &[Expr], c: Collation) -> ColumnType {
     let widest = chars(args, 1).max(chars(args, 2));
     let between = args.get(3).map_or(1, width);

@@ -1,4 +1,4 @@
-//! Everything else: SET, SHOW, EXPLAIN, users, maintenance, stored programs.
+//! Other statements: SET, SHOW, EXPLAIN, maintenance, stored programs.
 
 use super::super::token::Span;
 use super::{Account, Expr, Ident, Isolation, Limit, Statement, TableName, VarScope};
@@ -19,14 +19,14 @@ pub enum SetItem<'a> {
     User(&'a [u8], Expr<'a>),
     /// `[GLOBAL|SESSION|@@...] name = value`; a bare word as the value is a column node.
     System {
-        /// Value.
+        /// The scope.
         scope: VarScope,
         /// The component, or `NEW` and `OLD` in triggers.
         component: Option<Ident<'a>>,
         /// The variable.
         name: Ident<'a>,
-        /// The value; [`super::ExprKind::Default`] for DEFAULT. The words ON, ALL, BINARY, ROW,
-        /// SYSTEM come as a column node of that name.
+        /// The value; [`super::ExprKind::Default`] for DEFAULT. The words ON, ALL, BINARY, ROW and
+        /// SYSTEM are parsed as a column of that name.
         value: Expr<'a>,
     },
     /// `NAMES charset [COLLATE collation]`; None: DEFAULT
@@ -54,7 +54,7 @@ pub struct SetTransaction {
 /// `LIKE pattern` or `WHERE expr` of SHOW.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ShowFilter<'a> {
-    /// None.
+    /// No filter.
     None,
     /// LIKE
     Like(&'a [u8]),
@@ -146,7 +146,7 @@ pub enum ShowWhat<'a> {
     CreateTable(TableName<'a>),
     /// `CREATE VIEW v`
     CreateView(TableName<'a>),
-    /// `CREATE PROCEDURE p` and the like
+    /// `CREATE PROCEDURE p`, `FUNCTION`, `TRIGGER` and `EVENT`
     CreateProgram(ProgramKind, TableName<'a>),
     /// `CREATE USER account`
     CreateUser(Account<'a>),
@@ -234,7 +234,7 @@ pub enum TableLock {
 pub enum PrepareSource<'a> {
     /// A string.
     Text(&'a [u8]),
-    /// A user variable, without its sign.
+    /// A user variable, without `@`.
     Var(&'a [u8]),
 }
 
@@ -253,7 +253,7 @@ pub enum MaintainKind {
     Checksum,
 }
 
-/// ANALYZE TABLE and its kin
+/// ANALYZE, CHECK, OPTIMIZE, REPAIR and CHECKSUM TABLE
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Maintain<'a> {
     /// Kind.
@@ -262,7 +262,7 @@ pub struct Maintain<'a> {
     pub local: bool,
     /// The tables.
     pub tables: &'a [TableName<'a>],
-    /// Words after them: QUICK, EXTENDED, FOR UPGRADE, and so on, in upper case.
+    /// The options after them in upper case: QUICK, EXTENDED, FOR UPGRADE, and so on.
     pub options: &'a [&'a str],
     /// UPDATE HISTOGRAM ON (true), DROP HISTOGRAM ON (false), with columns and buckets
     pub histogram: Option<(bool, &'a [Ident<'a>], Option<u64>)>,
@@ -306,7 +306,7 @@ pub enum ProgramKind {
     Event,
 }
 
-/// CREATE PROCEDURE, FUNCTION, TRIGGER, EVENT: the head is read, the rest stays text.
+/// CREATE PROCEDURE, FUNCTION, TRIGGER, EVENT: parsed up to the name; the rest is kept as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateProgram<'a> {
     /// Kind.
@@ -319,6 +319,6 @@ pub struct CreateProgram<'a> {
     pub name: TableName<'a>,
     /// Everything after the name: parameters, characteristics and the body.
     pub rest: &'a [u8],
-    /// Where that stands.
+    /// Position of `rest`.
     pub span: Span,
 }

@@ -10,14 +10,14 @@ use super::{
 pub struct AlterTable<'a> {
     /// The table.
     pub name: TableName<'a>,
-    /// Actions, in the order of the text.
+    /// Actions, in textual order.
     pub actions: &'a [AlterAction<'a>],
 }
 
-/// Where a column goes.
+/// The position of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnPosition<'a> {
-    /// To the end, or where it was.
+    /// The end of the table, or the current position.
     Default,
     /// FIRST
     First,

@@ -1,14 +1,14 @@
-//! Calls of functions, and functions with a syntax of their own.
+//! Function calls, and functions with their own syntax.
 
 use super::{ColumnName, DataType, Expr, Ident, IntervalUnit, Literal, OrderItem, Window};
 
 /// A call of a function.
 ///
 /// `POSITION(a IN b)` is `LOCATE(a, b)`, `SUBSTRING(a FROM b FOR c)` is `SUBSTRING(a, b, c)`, and
-/// words that call without parentheses, as `CURRENT_DATE`, have no arguments.
+/// functions called without parentheses, such as `CURRENT_DATE`, have no arguments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Func<'a> {
-    /// Schema of a stored function, where given.
+    /// Schema of a stored function, if given.
     pub schema: Option<Ident<'a>>,
     /// The name as written.
     pub name: Ident<'a>,
@@ -30,7 +30,7 @@ pub struct Func<'a> {
     pub over: Option<&'a Window<'a>>,
 }
 
-/// Where TRIM trims.
+/// The side at which TRIM trims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimSide {
     /// On both sides.
@@ -44,11 +44,11 @@ pub enum TrimSide {
 /// `TRIM`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trim<'a> {
-    /// Where.
+    /// The side to trim.
     pub side: TrimSide,
-    /// Text that is trimmed off, spaces if not given.
+    /// The text to remove; spaces if not given.
     pub what: Option<Expr<'a>>,
-    /// From which text.
+    /// The text to trim.
     pub from: Expr<'a>,
 }
 
@@ -68,11 +68,11 @@ pub struct WeightString<'a> {
     pub expr: Expr<'a>,
     /// `AS BINARY(n)`: n bytes; otherwise `AS CHAR(n)`: n characters.
     pub binary: bool,
-    /// n, where given.
+    /// n, if given.
     pub length: Option<u64>,
 }
 
-/// Value of JSON functions ON EMPTY or ON ERROR.
+/// The response of a JSON function ON EMPTY or ON ERROR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonOnResponse<'a> {
     /// `ERROR`
@@ -92,9 +92,9 @@ pub struct JsonValue<'a> {
     pub path: &'a [u8],
     /// The result's type.
     pub returning: Option<DataType<'a>>,
-    /// When nothing is found.
+    /// The response if nothing is found.
     pub on_empty: Option<JsonOnResponse<'a>>,
-    /// When it cannot be converted.
+    /// The response if the value cannot be converted.
     pub on_error: Option<JsonOnResponse<'a>>,
 }
 
@@ -114,7 +114,7 @@ pub struct JsonPath<'a> {
 pub struct TimestampArith<'a> {
     /// TIMESTAMPDIFF
     pub diff: bool,
-    /// In which unit.
+    /// The unit.
     pub unit: IntervalUnit,
     /// The first argument after the unit.
     pub a: Expr<'a>,
@@ -147,10 +147,10 @@ pub enum MatchMode {
 /// `MATCH (columns) AGAINST (against mode)`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Match<'a> {
-    /// The columns searched.
+    /// The columns to search.
     pub columns: &'a [ColumnName<'a>],
-    /// Searched text.
+    /// The text to search for.
     pub against: Expr<'a>,
-    /// How.
+    /// The search mode.
     pub mode: MatchMode,
 }

@@ -44,9 +44,9 @@ pub struct CreateTable<'a> {
     pub if_not_exists: bool,
     /// Its name.
     pub name: TableName<'a>,
-    /// LIKE another table; then all that follows is empty.
+    /// LIKE another table; then all following fields are empty.
     pub like: Option<TableName<'a>>,
-    /// Columns, indexes and constraints in the order of the text.
+    /// Columns, indexes and constraints, in textual order.
     pub elements: &'a [TableElement<'a>],
     /// Its options.
     pub options: &'a [TableOption<'a>],
@@ -54,18 +54,18 @@ pub struct CreateTable<'a> {
     pub partition_by: Option<&'a PartitionBy<'a>>,
     /// Treatment of duplicates among the query's rows.
     pub duplicates: OnDuplicateRow,
-    /// The query that fills it.
+    /// The query of CREATE TABLE ... SELECT.
     pub query: Option<&'a Query<'a>>,
 }
 
-/// Treatment of a row whose unique key is taken.
+/// Treatment of a row with a duplicate unique key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDuplicateRow {
     /// Fail.
     Error,
-    /// IGNORE: leave it out.
+    /// IGNORE: skip it.
     Ignore,
-    /// REPLACE: put it in place of the old one.
+    /// REPLACE: replace the existing row.
     Replace,
 }
 
@@ -78,7 +78,7 @@ pub enum TableElement<'a> {
     Index(IndexDef<'a>),
     /// A foreign key.
     ForeignKey(ForeignKeyDef<'a>),
-    /// A check.
+    /// A CHECK constraint.
     Check(CheckDef<'a>),
 }
 
@@ -89,7 +89,7 @@ pub struct ColumnDef<'a> {
     pub name: Ident<'a>,
     /// Its type.
     pub ty: DataType<'a>,
-    /// Its attributes in the order of the text; where two conflict the later one holds.
+    /// Its attributes, in textual order; of conflicting ones the last one wins.
     pub attrs: &'a [ColumnAttr<'a>],
 }
 
@@ -102,7 +102,7 @@ pub enum ColumnAttr<'a> {
     NotNull,
     /// DEFAULT with a literal or with NOW.
     Default(Expr<'a>),
-    /// DEFAULT with an expression in parentheses.
+    /// DEFAULT with a parenthesized expression.
     DefaultExpr(Expr<'a>),
     /// ON UPDATE CURRENT_TIMESTAMP, with the number of fractional digits.
     OnUpdateNow(u64),
@@ -131,7 +131,7 @@ pub enum ColumnAttr<'a> {
     },
     /// CHECK
     Check(CheckDef<'a>),
-    /// REFERENCES, which MySQL parses and ignores here.
+    /// REFERENCES on a column, which MySQL parses and ignores.
     References(References<'a>),
     /// VISIBLE (true), INVISIBLE (false)
     Visible(bool),
@@ -180,23 +180,23 @@ pub struct IndexDef<'a> {
     pub name: Option<Ident<'a>>,
     /// Its parts.
     pub parts: &'a [IndexPart<'a>],
-    /// Its options, USING ahead of the parts included.
+    /// Its options, including a USING before the parts.
     pub options: &'a [IndexOption<'a>],
 }
 
 /// A part of an index.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IndexPart<'a> {
-    /// Indexed parts.
+    /// The column or expression.
     pub key: IndexPartKey<'a>,
     /// DESC
     pub desc: bool,
 }
 
-/// Content of a part of an index.
+/// The column or expression of an index part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum IndexPartKey<'a> {
-    /// A column, with the length of the prefix in characters or bytes, where given.
+    /// A column, with the prefix length in characters or bytes, if given.
     Column(Ident<'a>, Option<u64>),
     /// An expression.
     Expr(Expr<'a>),
@@ -282,7 +282,7 @@ pub struct CheckDef<'a> {
     pub constraint: Option<Ident<'a>>,
     /// Condition that must not be false.
     pub expr: Expr<'a>,
-    /// False: NOT ENFORCED.
+    /// Whether it is enforced; false for NOT ENFORCED.
     pub enforced: bool,
 }
 
@@ -309,7 +309,7 @@ pub enum TableOption<'a> {
     Other(&'a str, OptionValue<'a>),
 }
 
-/// The value of an option that has no node of its own.
+/// The value of an option without its own node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionValue<'a> {
     /// A number.

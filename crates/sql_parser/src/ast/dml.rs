@@ -1,11 +1,11 @@
-//! Statements that change rows, and transaction control.
+//! DML statements and transaction control.
 
 use super::{
     Assignment, ColumnName, Expr, FileFormat, Ident, IntoVar, Limit, OnDuplicateRow, OrderItem,
     Query, TableName, TableRef, TableSource, With,
 };
 
-/// LOW_PRIORITY, HIGH_PRIORITY, DELAYED: accepted, without effect.
+/// LOW_PRIORITY, HIGH_PRIORITY, DELAYED: accepted, but without effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// Not stated.
@@ -31,9 +31,9 @@ pub struct Insert<'a> {
     pub table: TableName<'a>,
     /// PARTITION, empty if not given.
     pub partitions: &'a [Ident<'a>],
-    /// The columns; empty: all, where `columns_given` is false.
+    /// The columns; if empty and `columns_given` is false, all columns.
     pub columns: &'a [ColumnName<'a>],
-    /// A column list was given, though perhaps an empty one.
+    /// Whether a column list was given, which may be empty.
     pub columns_given: bool,
     /// The rows.
     pub source: InsertSource<'a>,
@@ -45,7 +45,7 @@ pub struct Insert<'a> {
     pub on_duplicate: &'a [Assignment<'a>],
 }
 
-/// Where inserted rows come from.
+/// The source of inserted rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum InsertSource<'a> {
     /// `VALUES (...), (...)`; a row may be empty, and may hold [`super::ExprKind::Default`].
@@ -88,7 +88,7 @@ pub struct Delete<'a> {
     pub quick: bool,
     /// IGNORE
     pub ignore: bool,
-    /// From which tables.
+    /// The tables to delete from.
     pub target: DeleteTarget<'a>,
     /// WHERE
     pub filter: Option<Expr<'a>>,
@@ -105,9 +105,9 @@ pub enum DeleteTarget<'a> {
     One(&'a TableSource<'a>),
     /// `DELETE a, b FROM ...`, `DELETE FROM a, b USING ...`
     Many {
-        /// Where rows go, names or aliases from `tables`.
+        /// The tables to delete from: names or aliases in `tables`.
         targets: &'a [TableName<'a>],
-        /// Where rows are looked for.
+        /// The tables to join.
         tables: &'a [TableRef<'a>],
     },
 }
@@ -165,7 +165,7 @@ pub enum HandlerAction<'a> {
     Read {
         /// The index, if not in natural order.
         index: Option<Ident<'a>>,
-        /// Where to.
+        /// The row to move to.
         step: HandlerStep<'a>,
         /// WHERE
         filter: Option<Expr<'a>>,
@@ -174,7 +174,7 @@ pub enum HandlerAction<'a> {
     },
 }
 
-/// Row that HANDLER reads.
+/// The row that HANDLER reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HandlerStep<'a> {
     /// FIRST

@@ -1,14 +1,14 @@
 //! Expressions.
 //!
 //! Invariants
-//! 1. Parentheses leave no node: grouping is in the shape of the tree.
-//! 2. Operators of one precedence level that follow each other make one flat [`ExprKind::Chain`]
-//!    or [`ExprKind::Logical`]; so the height of a tree is bounded by the parser's depth limit,
-//!    however long the text, so that visitors may recurse.
-//! 3. `span` covers the expression's text without parentheses around it.
+//! 1. Parentheses have no node: grouping is in the shape of the tree.
+//! 2. Consecutive operators of one precedence level form one flat [`ExprKind::Chain`] or
+//!    [`ExprKind::Logical`]. So the height of a tree is bounded by the parser's depth limit,
+//!    however long the text is, and visitors may recurse.
+//! 3. `span` covers the expression's text without surrounding parentheses.
 //!
-//! Rejected: a deep left tree for `1 + 1 + ...`; at 50,000 terms every walk over it would overflow
-//! the stack.
+//! Rejected: a deep left-leaning tree for `1 + 1 + ...`; with 50,000 terms every recursive walk
+//! would overflow the stack.
 
 use super::super::token::Span;
 use super::{
@@ -16,18 +16,18 @@ use super::{
     TimestampArith, Trim, WeightString,
 };
 
-/// An expression with its place in the text.
+/// An expression with its position in the text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expr<'a> {
-    /// Kind, with its operands.
+    /// Kind and operands.
     pub kind: ExprKind<'a>,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
 impl Expr<'_> {
-    /// Whether a subquery stands in the expression, in the places where one is found in
-    /// practice; elsewhere it is refused by the binder.
+    /// Whether the expression contains a subquery, in the places where one is found in practice;
+    /// the binder rejects subqueries elsewhere.
     #[must_use]
     pub fn has_subquery(&self) -> bool {
         use ExprKind as E;
@@ -57,7 +57,7 @@ impl Expr<'_> {
     }
 }
 
-/// A constant written in the text.
+/// A literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Literal<'a> {
     /// `NULL` or `\N`.
@@ -72,7 +72,7 @@ pub enum Literal<'a> {
     Float(&'a str),
     /// A string, unescaped; adjacent strings are joined.
     String(&'a [u8]),
-    /// A string with a character set of its own: `_latin1'x'`, `N'x'` (which is utf8mb3), `_binary X'00'`.
+    /// A string with its own character set: `_latin1'x'`, `N'x'` (utf8mb3), `_binary X'00'`.
     Introduced(&'a IntroducedString<'a>),
     /// `x'4D'` or `0x4D`, decoded.
     Hex(&'a [u8]),
@@ -86,7 +86,7 @@ pub enum Literal<'a> {
     Timestamp(&'a [u8]),
 }
 
-/// A string literal behind an introducer.
+/// A string literal after an introducer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntroducedString<'a> {
     /// Name of the character set in lower case, without the underscore.
@@ -95,15 +95,15 @@ pub struct IntroducedString<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Kind of an expression.
+/// Kinds of expressions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ExprKind<'a> {
     /// A constant.
     Literal(Literal<'a>),
-    /// A parameter, numbered from 0 in the order of the text: `?`, or a literal when the text was
-    /// parsed with its literals taken for parameters.
+    /// A parameter, numbered from 0 in textual order: `?`, or a literal if literals are parsed as
+    /// parameters.
     Param(u32),
-    /// A column, perhaps qualified.
+    /// An optionally qualified column.
     Column(&'a ColumnName<'a>),
     /// `@name`, without the sign.
     UserVar(&'a [u8]),
@@ -143,7 +143,7 @@ pub enum ExprKind<'a> {
     Row(&'a [Expr<'a>]),
     /// `CASE`
     Case(&'a Case<'a>),
-    /// `d + INTERVAL 1 DAY` and the functions of the same meaning.
+    /// `d + INTERVAL 1 DAY` and equivalent functions.
     IntervalArith(&'a IntervalArith<'a>),
     /// `CAST(a AS type)`, `CONVERT(a, type)`
     Cast(&'a Cast<'a>),
@@ -151,7 +151,7 @@ pub enum ExprKind<'a> {
     ConvertUsing(&'a ConvertUsing<'a>),
     /// `a COLLATE name`
     Collate(&'a Collate<'a>),
-    /// A call in ordinary form, aggregates and window functions included.
+    /// A call in ordinary syntax, including aggregates and window functions.
     Func(&'a Func<'a>),
     /// `EXTRACT(unit FROM a)`
     Extract(IntervalUnit, &'a Expr<'a>),
@@ -173,7 +173,7 @@ pub enum ExprKind<'a> {
     Match(&'a Match<'a>),
     /// `DEFAULT(column)`
     DefaultOf(&'a ColumnName<'a>),
-    /// The bare word DEFAULT where a value is assigned.
+    /// The keyword DEFAULT as the value of an assignment.
     Default,
     /// `VALUES(column)` in ON DUPLICATE KEY UPDATE.
     ValuesOf(&'a ColumnName<'a>),
@@ -184,7 +184,7 @@ pub enum ExprKind<'a> {
 pub enum UnaryOp {
     /// `-a`
     Neg,
-    /// `+a`, which is `a`; kept because of column names.
+    /// `+a`, which equals `a`; kept for the names of result columns.
     Plus,
     /// `~a`
     BitNot,
@@ -261,7 +261,7 @@ pub struct Binary<'a> {
     pub right: Expr<'a>,
 }
 
-/// `first op1 e1 op2 e2 ...`, meaning `((first op1 e1) op2 e2) ...`; never fewer than two operators.
+/// `first op1 e1 op2 e2 ...`, meaning `((first op1 e1) op2 e2) ...`; always two or more operators.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Chain<'a> {
     /// The leftmost operand.
@@ -282,7 +282,7 @@ pub struct AssignUserVar<'a> {
 /// Scope of a system variable in an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VarScope {
-    /// Not stated: the session's, or the global one where there is no other.
+    /// Not stated: the session's value, or the global one if there is none.
     Default,
     /// `GLOBAL`
     Global,
@@ -299,7 +299,7 @@ pub enum VarScope {
 pub struct SystemVar<'a> {
     /// Scope.
     pub scope: VarScope,
-    /// The part before the last period, as in `@@default.key_buffer_size`.
+    /// The part before the last period, such as `default` in `@@default.key_buffer_size`.
     pub component: Option<Ident<'a>>,
     /// The variable.
     pub name: Ident<'a>,
@@ -323,7 +323,7 @@ pub enum IsTest {
 pub struct Is<'a> {
     /// Tested expression.
     pub expr: Expr<'a>,
-    /// For what.
+    /// What it is tested for.
     pub test: IsTest,
     /// IS NOT
     pub not: bool,
@@ -336,7 +336,7 @@ pub struct Like<'a> {
     pub expr: Expr<'a>,
     /// The pattern.
     pub pattern: Expr<'a>,
-    /// The escape character, where given.
+    /// The escape character, if given.
     pub escape: Option<Expr<'a>>,
     /// NOT LIKE
     pub not: bool,
@@ -371,7 +371,7 @@ pub struct Between<'a> {
 pub struct InList<'a> {
     /// Expression that is searched for.
     pub expr: Expr<'a>,
-    /// Among these, one or more.
+    /// The list to search; at least one item.
     pub list: &'a [Expr<'a>],
     /// NOT IN
     pub not: bool,
@@ -382,7 +382,7 @@ pub struct InList<'a> {
 pub struct InQuery<'a> {
     /// Expression that is searched for.
     pub expr: Expr<'a>,
-    /// Among its rows.
+    /// The query whose rows are searched.
     pub query: &'a Query<'a>,
     /// NOT IN
     pub not: bool,
@@ -413,7 +413,7 @@ pub struct Quantified<'a> {
 /// `CASE [operand] WHEN a THEN b ... [ELSE c] END`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Case<'a> {
-    /// Value that the arms are compared with, where given.
+    /// The value that the arms are compared with, if given.
     pub operand: Option<Expr<'a>>,
     /// Pairs of WHEN and THEN.
     pub arms: &'a [(Expr<'a>, Expr<'a>)],
@@ -471,11 +471,11 @@ pub enum IntervalUnit {
 pub struct IntervalArith<'a> {
     /// The date.
     pub date: Expr<'a>,
-    /// Taken off instead of added.
+    /// Whether the amount is subtracted.
     pub subtract: bool,
     /// Amount.
     pub amount: Expr<'a>,
-    /// Of what.
+    /// The unit of the amount.
     pub unit: IntervalUnit,
 }
 
@@ -484,7 +484,7 @@ pub struct IntervalArith<'a> {
 pub struct Cast<'a> {
     /// Converted expression.
     pub expr: Expr<'a>,
-    /// The type, one of those that CAST takes; SIGNED is `BigInt`, UNSIGNED the same with `unsigned`.
+    /// The type, one that CAST accepts; SIGNED is `BigInt`, UNSIGNED the same with `unsigned`.
     pub ty: DataType<'a>,
     /// `ARRAY`, for multi-valued indexes.
     pub array: bool,
@@ -497,7 +497,7 @@ pub struct Cast<'a> {
 pub struct ConvertUsing<'a> {
     /// Converted expression.
     pub expr: Expr<'a>,
-    /// To which character set.
+    /// The target character set.
     pub charset: Ident<'a>,
 }
 

@@ -1,4 +1,4 @@
-//! ALTER TABLE ... MEMCACHED: a prefix of keys for a table's rows.
+//! ALTER TABLE ... MEMCACHED: maps a key prefix to a table's rows.
 
 use super::Ident;
 
@@ -13,19 +13,19 @@ pub struct KeyPrefix<'a> {
     pub key: &'a [Ident<'a>],
     /// VALUE; all other columns if empty.
     pub value: &'a [Ident<'a>],
-    /// FLAGS: the column of the client's flags.
+    /// FLAGS: the column that stores the client's flags.
     pub flags: Option<Ident<'a>>,
-    /// CAS: the column filled with the row's version.
+    /// CAS: the column that receives the row version.
     pub cas: Option<Ident<'a>>,
-    /// EXPIRES: the column of the moment of expiry.
+    /// EXPIRES: the column that stores the expiry time.
     pub expires: Option<Ident<'a>>,
     /// POLICY; `ndb-only` if not given.
     pub policy: Option<&'a [u8]>,
-    /// SEPARATOR: between several columns.
+    /// SEPARATOR: separates the values of several columns.
     pub separator: Option<&'a [u8]>,
-    /// ESCAPE: one byte.
+    /// ESCAPE: a single byte.
     pub escape: Option<&'a [u8]>,
-    /// NULL AS: what stands for NULL.
+    /// NULL AS: the text that represents NULL.
     pub null_token: Option<&'a [u8]>,
     /// AS JSON
     pub json: bool,

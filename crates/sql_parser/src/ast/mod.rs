@@ -1,13 +1,13 @@
 //! The syntax tree.
 //!
-//! Nodes live in a bump arena and in the statement's text; they are `Copy` and never dropped one
-//! by one. Trees are compared with `==`, which does not look at spans.
+//! Nodes are in a bump arena and reference the statement's text; they are `Copy` and are not
+//! dropped individually. `==` on trees ignores spans.
 //!
 //! Invariants
-//! 1. A tree's height is at most [`super::Limits::depth`] nodes and some: recursion over it is
-//!    bounded (see `expr`).
-//! 2. Strings and identifiers are decoded: no quotes, no escapes. Identifiers are UTF-8, string
-//!    literals any bytes.
+//! 1. The height of a tree is at most [`super::Limits::depth`] nodes plus a constant, so recursion
+//!    over it is bounded (see `expr`).
+//! 2. Strings and identifiers are decoded: without quotes and escapes. Identifiers are UTF-8,
+//!    string literals any bytes.
 
 mod admin;
 mod alter;
@@ -35,16 +35,16 @@ pub use user::*;
 
 use super::token::Span;
 
-/// An identifier without its quotes.
+/// An identifier, without its quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ident<'a> {
     /// The name as written.
     pub name: &'a str,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
-/// A table, perhaps qualified.
+/// An optionally qualified table name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableName<'a> {
     /// The database, where given.
@@ -53,12 +53,12 @@ pub struct TableName<'a> {
     pub name: Ident<'a>,
 }
 
-/// A column, perhaps qualified.
+/// An optionally qualified column name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnName<'a> {
     /// The database, where given.
     pub schema: Option<Ident<'a>>,
-    /// The table, where given.
+    /// The table, if given.
     pub table: Option<Ident<'a>>,
     /// The column.
     pub name: Ident<'a>,
@@ -143,7 +143,7 @@ pub enum Statement<'a> {
     UnlockTables,
     /// LOCK INSTANCE FOR BACKUP (true), UNLOCK INSTANCE (false)
     LockInstance(bool),
-    /// SET in all its forms, in the order of the text.
+    /// All forms of SET, in textual order.
     Set(&'a [SetItem<'a>]),
     /// SET TRANSACTION
     SetTransaction(SetTransaction),
@@ -160,7 +160,7 @@ pub enum Statement<'a> {
     Explain(&'a Explain<'a>),
     /// USE
     Use(Ident<'a>),
-    /// KILL; QUERY: only the statement
+    /// KILL; with QUERY only the statement.
     Kill {
         /// KILL QUERY
         query: bool,

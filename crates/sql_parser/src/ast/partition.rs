@@ -5,7 +5,7 @@ use super::{Expr, Ident, TableOption};
 /// PARTITION BY
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PartitionBy<'a> {
-    /// Method that maps rows to partitions.
+    /// How rows are mapped to partitions.
     pub scheme: PartitionScheme<'a>,
     /// PARTITIONS
     pub count: Option<u64>,
@@ -33,7 +33,7 @@ pub enum PartitionScheme<'a> {
         linear: bool,
         /// ALGORITHM
         algorithm: Option<u64>,
-        /// The columns, empty: the primary key's.
+        /// The columns; empty for the primary key's.
         columns: &'a [Ident<'a>],
     },
     /// `RANGE (expr)`
@@ -51,7 +51,7 @@ pub enum PartitionScheme<'a> {
 pub struct PartitionDef<'a> {
     /// Its name.
     pub name: Ident<'a>,
-    /// Values of its rows.
+    /// The values of its rows.
     pub values: PartitionValues<'a>,
     /// ENGINE, COMMENT and the like.
     pub options: &'a [TableOption<'a>],
@@ -59,10 +59,10 @@ pub struct PartitionDef<'a> {
     pub subpartitions: &'a [(Ident<'a>, &'a [TableOption<'a>])],
 }
 
-/// Values of a partition's rows.
+/// The values of a partition's rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PartitionValues<'a> {
-    /// Not stated (HASH, KEY).
+    /// None (HASH, KEY).
     None,
     /// `LESS THAN (bounds)`; a bound of None is MAXVALUE.
     LessThan(&'a [Option<Expr<'a>>]),

@@ -2,14 +2,14 @@
 //!
 //! Invariants
 //! 1. Set operations of one precedence level are flat ([`SetChain`]), as are the joins of a FROM
-//!    item ([`TableRef`]): 50,000 of them make no tall tree.
-//! 2. A query in parentheses that carries its own ORDER BY, LIMIT or WITH is [`QueryBody::Nested`];
-//!    parentheses without effect leave no node.
+//!    item ([`TableRef`]): 50,000 of them do not make a deep tree.
+//! 2. A query in parentheses with its own ORDER BY, LIMIT or WITH is [`QueryBody::Nested`];
+//!    redundant parentheses have no node.
 
 use super::super::token::Span;
 use super::{ColumnName, DataType, Expr, Ident, JsonOnResponse, TableName};
 
-/// A query with everything that surrounds it.
+/// A query with its WITH, ORDER BY, LIMIT, locking and INTO clauses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Query<'a> {
     /// WITH
@@ -20,15 +20,15 @@ pub struct Query<'a> {
     pub order_by: &'a [OrderItem<'a>],
     /// LIMIT
     pub limit: Option<&'a Limit<'a>>,
-    /// FOR UPDATE and its kin, empty if none.
+    /// FOR UPDATE and FOR SHARE, empty if none.
     pub locks: &'a [LockClause<'a>],
     /// INTO
     pub into: Option<&'a Into<'a>>,
-    /// Where it stands, without parentheses around it.
+    /// Position in the text, without surrounding parentheses.
     pub span: Span,
 }
 
-/// Where the rows of a query come from.
+/// The source of a query's rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum QueryBody<'a> {
     /// SELECT
@@ -39,17 +39,17 @@ pub enum QueryBody<'a> {
     Values(&'a [&'a [Expr<'a>]]),
     /// A query in parentheses.
     Nested(&'a Query<'a>),
-    /// Two or more of them combined.
+    /// A set operation.
     Set(&'a SetChain<'a>),
 }
 
-/// `first UNION second EXCEPT third ...`, from left to right. INTERSECT binds tighter than the
-/// other two and makes chains of its own.
+/// `first UNION second EXCEPT third ...`, from left to right. INTERSECT has higher precedence and
+/// forms its own chains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SetChain<'a> {
     /// The leftmost.
     pub first: QueryBody<'a>,
-    /// The others, at least one.
+    /// The other operands, at least one.
     pub rest: &'a [SetTerm<'a>],
 }
 
@@ -58,7 +58,7 @@ pub struct SetChain<'a> {
 pub struct SetTerm<'a> {
     /// Operation.
     pub op: SetOp,
-    /// `ALL`: duplicates stay.
+    /// ALL: duplicates are kept.
     pub all: bool,
     /// The right operand.
     pub body: QueryBody<'a>,
@@ -102,7 +102,7 @@ pub struct Select<'a> {
     pub options: SelectOptions,
     /// The select list.
     pub items: &'a [SelectItem<'a>],
-    /// FROM, empty if not given (also for `FROM DUAL`); several are joined by commas.
+    /// FROM, empty if not given (also for `FROM DUAL`); items are separated by commas.
     pub from: &'a [TableRef<'a>],
     /// WHERE
     pub filter: Option<Expr<'a>>,
@@ -152,8 +152,8 @@ pub enum SelectItem<'a> {
         expr: Expr<'a>,
         /// Its alias, without quotes.
         alias: Option<Ident<'a>>,
-        /// The expression's source text, parentheses included, trailing space and alias excluded:
-        /// the result column's name where there is no alias.
+        /// The expression's source text, with parentheses but without trailing space and alias: the
+        /// name of the result column if there is no alias.
         span: Span,
     },
 }
@@ -161,7 +161,7 @@ pub enum SelectItem<'a> {
 /// `expr [ASC|DESC]`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OrderItem<'a> {
-    /// Sort expression; a bare integer means the column of the select list with that number.
+    /// Sort expression; an integer literal is the position of a select-list item.
     pub expr: Expr<'a>,
     /// DESC
     pub desc: bool,
@@ -170,7 +170,7 @@ pub struct OrderItem<'a> {
 /// `LIMIT [offset,] count`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit<'a> {
-    /// Number of rows: an integer, a parameter, or a routine's variable.
+    /// Number of rows: an integer, a parameter, or a variable of a stored program.
     pub count: Expr<'a>,
     /// Number of rows to skip.
     pub offset: Option<Expr<'a>>,
@@ -183,22 +183,22 @@ pub struct LockClause<'a> {
     pub exclusive: bool,
     /// OF, empty: all tables.
     pub tables: &'a [TableName<'a>],
-    /// Treatment of rows that others have locked.
+    /// What to do about rows that other transactions have locked.
     pub wait: LockWait,
 }
 
-/// Treatment of rows that others have locked, by a locking read.
+/// What a locking read does about rows that other transactions have locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockWait {
     /// Wait for them.
     Wait,
     /// NOWAIT: fail.
     NoWait,
-    /// SKIP LOCKED: leave them out.
+    /// SKIP LOCKED: skip them.
     SkipLocked,
 }
 
-/// Where the result goes instead of to the client.
+/// The target of a result that is not sent to the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Into<'a> {
     /// `INTO @a, @b`
@@ -221,11 +221,11 @@ pub enum Into<'a> {
 pub enum IntoVar<'a> {
     /// `@name`
     User(&'a [u8]),
-    /// A routine's variable.
+    /// A variable of a stored program.
     Local(Ident<'a>),
 }
 
-/// `FIELDS ... LINES ...` of LOAD DATA and INTO OUTFILE; what is not given is `None`.
+/// `FIELDS ... LINES ...` of LOAD DATA and INTO OUTFILE; clauses not given are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileFormat<'a> {
     /// FIELDS TERMINATED BY
@@ -242,7 +242,7 @@ pub struct FileFormat<'a> {
     pub line_terminator: Option<&'a [u8]>,
 }
 
-/// A table, or several joined.
+/// A table with its joins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TableRef<'a> {
     /// The leftmost.
@@ -251,7 +251,7 @@ pub struct TableRef<'a> {
     pub joins: &'a [Join<'a>],
 }
 
-/// One thing to select from.
+/// An item of FROM: the operand of a join.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TableFactor<'a> {
     /// A table or view by name.
@@ -260,7 +260,7 @@ pub enum TableFactor<'a> {
     Derived(&'a Derived<'a>),
     /// JSON_TABLE
     JsonTable(&'a JsonTable<'a>),
-    /// `(a, b JOIN c)`, and the right side of a join whose ON comes after that of a later join.
+    /// `(a, b JOIN c)`, and the right side of a join whose ON follows that of a later join.
     Nested(&'a [TableRef<'a>]),
 }
 
@@ -293,7 +293,7 @@ pub struct Sample<'a> {
 pub struct IndexHint<'a> {
     /// Kind.
     pub kind: IndexHintKind,
-    /// For which purpose.
+    /// The purpose that the hint applies to.
     pub purpose: IndexHintFor,
     /// The indexes; PRIMARY is the primary key.
     pub indexes: &'a [Ident<'a>],
@@ -310,7 +310,7 @@ pub enum IndexHintKind {
     Force,
 }
 
-/// For which purpose an index hint holds.
+/// The purpose that an index hint applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexHintFor {
     /// For all.
@@ -330,7 +330,7 @@ pub struct Derived<'a> {
     pub query: &'a Query<'a>,
     /// LATERAL
     pub lateral: bool,
-    /// Its name, which MySQL demands.
+    /// The alias, which MySQL requires.
     pub alias: Ident<'a>,
     /// Its columns' names, empty if not given.
     pub columns: &'a [Ident<'a>],
@@ -362,7 +362,7 @@ pub enum JsonTableColumn<'a> {
         ty: DataType<'a>,
         /// EXISTS
         exists: bool,
-        /// Where the value is.
+        /// The path of the value.
         path: &'a [u8],
         /// ON EMPTY
         on_empty: Option<JsonOnResponse<'a>>,
@@ -373,7 +373,7 @@ pub enum JsonTableColumn<'a> {
     Nested {
         /// The path of the inner rows.
         path: &'a [u8],
-        /// Their columns.
+        /// The columns of the inner rows.
         columns: &'a [JsonTableColumn<'a>],
     },
 }
@@ -407,7 +407,7 @@ pub enum JoinKind {
 /// Condition of a join.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum JoinCondition<'a> {
-    /// Nothing.
+    /// No condition.
     None,
     /// `ON expr`
     On(Expr<'a>),
@@ -418,9 +418,9 @@ pub enum JoinCondition<'a> {
 /// A window: `OVER w`, `OVER (...)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Window<'a> {
-    /// By name.
+    /// A named window.
     Named(Ident<'a>),
-    /// In place.
+    /// An inline window.
     Spec(WindowSpec<'a>),
 }
 
@@ -436,7 +436,7 @@ pub struct NamedWindow<'a> {
 /// `([base] [PARTITION BY ...] [ORDER BY ...] [frame])`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowSpec<'a> {
-    /// The window it extends.
+    /// The window that it extends.
     pub base: Option<Ident<'a>>,
     /// PARTITION BY
     pub partition_by: &'a [Expr<'a>],
@@ -451,9 +451,9 @@ pub struct WindowSpec<'a> {
 pub struct Frame<'a> {
     /// RANGE; otherwise ROWS.
     pub range: bool,
-    /// Where it starts.
+    /// The start of the frame.
     pub start: FrameBound<'a>,
-    /// Where it ends; CURRENT ROW if not given.
+    /// The end of the frame; CURRENT ROW if not given.
     pub end: Option<FrameBound<'a>>,
 }
 

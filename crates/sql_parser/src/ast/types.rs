@@ -1,12 +1,13 @@
-//! Types as written.
+//! Data types as written in a statement.
 
 use super::super::token::Span;
 use super::Ident;
 
-/// A type as written, before defaults are filled in.
+/// A data type as written, before defaults are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataType<'a> {
-    /// Type; aliases are resolved (INTEGER is Int, BOOL is TinyInt with length 1, NUMERIC is Decimal).
+    /// The type, with aliases resolved (INTEGER is Int, BOOL is TinyInt with length 1, NUMERIC is
+    /// Decimal).
     pub kind: TypeKind,
     /// Length, precision, display width or, for temporal types, fractional digits.
     pub length: Option<u64>,
@@ -24,7 +25,7 @@ pub struct DataType<'a> {
     pub collation: Option<Ident<'a>>,
     /// Members of ENUM and SET.
     pub members: &'a [&'a [u8]],
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
@@ -45,7 +46,7 @@ pub enum TypeKind {
     Float,
     /// DOUBLE
     Double,
-    /// REAL, which REAL_AS_FLOAT makes a FLOAT.
+    /// REAL, which is FLOAT under REAL_AS_FLOAT.
     Real,
     /// DECIMAL
     Decimal,

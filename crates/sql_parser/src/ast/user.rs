@@ -9,7 +9,7 @@ pub enum Account<'a> {
     Named {
         /// The user.
         user: &'a [u8],
-        /// The host, where given.
+        /// The host, if given.
         host: Option<&'a [u8]>,
     },
     /// `CURRENT_USER`, `USER()`
@@ -37,7 +37,7 @@ pub enum Identified<'a> {
     Plugin {
         /// The plugin.
         plugin: &'a [u8],
-        /// Value that the plugin stores.
+        /// The authentication string that the plugin stores.
         hash: Option<&'a [u8]>,
     },
 }
@@ -68,7 +68,7 @@ pub struct UserStatement<'a> {
     pub users: &'a [UserSpec<'a>],
     /// DEFAULT ROLE
     pub default_roles: Option<Roles<'a>>,
-    /// Requirements, limits and states.
+    /// TLS requirements, resource limits, password and lock options.
     pub options: &'a [UserOption<'a>],
 }
 
@@ -83,7 +83,7 @@ pub enum UserOption<'a> {
     RequireX509,
     /// `REQUIRE SUBJECT '...'` and CIPHER, ISSUER: the word and the value
     Require(&'a str, &'a [u8]),
-    /// `WITH MAX_QUERIES_PER_HOUR n` and its kin: the word and the number
+    /// `WITH MAX_QUERIES_PER_HOUR n` and similar limits: the keyword and the number
     Limit(&'a str, u64),
     /// ACCOUNT LOCK (true), UNLOCK (false)
     AccountLock(bool),
@@ -114,7 +114,7 @@ pub enum UserOption<'a> {
 /// SET PASSWORD
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetPassword<'a> {
-    /// FOR; the own account if not given.
+    /// FOR; the session's own account if not given.
     pub account: Option<Account<'a>>,
     /// The password; None: TO RANDOM.
     pub password: Option<&'a [u8]>,
@@ -133,8 +133,8 @@ pub struct Grant<'a> {
     pub if_exists: bool,
     /// IGNORE UNKNOWN USER
     pub ignore_unknown: bool,
-    /// The privileges, or roles when `on` is None. ALL is a privilege of that name; empty, when
-    /// it is `REVOKE ALL PRIVILEGES, GRANT OPTION`.
+    /// The privileges, or the roles if `on` is `None`. ALL is a privilege of that name; empty for
+    /// `REVOKE ALL PRIVILEGES, GRANT OPTION`.
     pub privileges: &'a [Privilege<'a>],
     /// ON; None: roles are granted.
     pub on: Option<GrantOn<'a>>,
@@ -147,9 +147,9 @@ pub struct Grant<'a> {
 /// A privilege or a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Privilege<'a> {
-    /// Its words in upper case with one space between them, or the role's name as written.
+    /// The keywords in upper case, separated by one space, or the role's name as written.
     pub name: &'a str,
-    /// The host of a role, where given.
+    /// The host of a role, if given.
     pub host: Option<&'a [u8]>,
     /// The columns it is limited to.
     pub columns: &'a [Ident<'a>],
@@ -179,7 +179,7 @@ pub struct SetRole<'a> {
     pub roles: Roles<'a>,
 }
 
-/// A choice of roles.
+/// A selection of roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Roles<'a> {
     /// NONE

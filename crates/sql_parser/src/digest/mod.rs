@@ -1,28 +1,28 @@
-//! Normalising a statement for the plan cache in one pass of the lexer.
+//! Normalization of a statement for the plan cache, in one pass of the lexer.
 //!
-//! Literals are taken out of the text and listed; what is left, token by token, is the key of the
-//! plan. A plan is made by parsing with [`super::Literals::Params`] and the same list, so that
-//! the n-th literal is the plan's n-th parameter. Both hang together because a parse depends on
-//! the kinds of tokens and never on the value of a literal: if one text parses under a list, every
-//! text of the same key parses to the same tree under its own list; and if a literal of the list
-//! stands where no parameter can, the parse fails for all of them, and none gets a plan.
+//! Literals are removed from the text and listed; the remaining tokens are the key of the plan. A
+//! plan is made by parsing with [`super::Literals::Params`] and the same list, so that literal n is
+//! parameter n. This is sound because a parse depends on the kinds of tokens and never on the value
+//! of a literal: if one text parses with its list, every text with the same key parses to the same
+//! tree with its own list; and if a listed literal is where no parameter is allowed, the parse
+//! fails for all of them, and none gets a plan.
 //!
 //! Invariants
-//! 1. Two texts of one key differ in nothing but comments and white space between tokens, and in
-//!    the values of the listed literals. The key is injective: every token is written with its kind
-//!    and with a length or a terminator.
-//! 2. A listed literal is never structural. Select lists go into the key as they are written, for
-//!    they name the result's columns; so do literals in GROUP BY, HAVING, ORDER BY and WINDOW, where
-//!    an integer is a column's number and expressions are compared with each other, those of types
-//!    and formats (`CAST`, `ROUND`, `DATE_FORMAT` ...), and aliases. Decimals carry their number of
-//!    digits, since the type of a result follows from it.
-//! 3. Statements other than queries and changes of rows have no digest, nor has a text with a
-//!    parameter, with adjacent strings, or with a token that is none.
+//! 1. Two texts with the same key differ only in comments, in white space between tokens, and in
+//!    the values of the listed literals. The key is injective: every token is written with its
+//!    kind, and with a length or a terminator.
+//! 2. A listed literal is never structural. Select lists are part of the key as written, because
+//!    they name the result's columns. So are literals in GROUP BY, HAVING, ORDER BY and WINDOW,
+//!    where an integer is the position of a column and expressions are compared with each other;
+//!    literals of types and formats (`CAST`, `ROUND`, `DATE_FORMAT` ...); and aliases. Decimals
+//!    include their number of digits, which determines the type of a result.
+//! 3. Only queries and DML have a digest, and only if the text has no parameters, adjacent strings
+//!    or invalid tokens.
 //!
-//! Default schema, character sets, time zone and catalog version belong to the key of a cache too;
-//! they are the caller's to add. The flags of sql_mode that change the reading are in it.
+//! A cache's key also needs the default schema, character sets, time zone and catalog version,
+//! which the caller adds. The flags of sql_mode that affect parsing are included.
 //!
-//! Rejected: a digest of upper-cased words; it would merge `T` and `t`, which may be two tables.
+//! Rejected: a digest with upper-cased words, which would merge `T` and `t`, possibly two tables.
 
 mod pass;
 
@@ -36,11 +36,11 @@ use pass::Pass;
 
 pub use super::token::{LiteralKind, LiteralToken};
 
-/// Key and extent of a normalised statement.
+/// Key and position of a normalized statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Normalized {
-    /// A hash of [`Digest::normalized`]. It is no protection against chosen collisions: compare
-    /// the bytes too before a plan is used.
+    /// A hash of [`Digest::normalized`]. It does not resist chosen collisions: compare the bytes,
+    /// too, before a plan is used.
     pub key: u128,
     /// As [`Parsed::end`].
     pub end: usize,
@@ -48,7 +48,7 @@ pub struct Normalized {
     pub rest: Option<usize>,
 }
 
-/// Buffers of the pass, reused from text to text.
+/// Buffers of the pass, which are reused.
 #[derive(Debug, Default)]
 pub struct Digest {
     normalized: Vec<u8>,
@@ -56,25 +56,25 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Empty buffers.
+    /// Creates empty buffers.
     #[must_use]
     pub fn new() -> Digest {
         Digest::default()
     }
 
-    /// The normalised form of the last text.
+    /// The normalized form of the last text.
     #[must_use]
     pub fn normalized(&self) -> &[u8] {
         &self.normalized
     }
 
-    /// The literals of the last text, in its order.
+    /// The literals of the last text, in textual order.
     #[must_use]
     pub fn literals(&self) -> &[LiteralToken] {
         &self.literals
     }
 
-    /// Normalises the statement of `text` that begins at `start`. None: parse it.
+    /// Normalizes the statement of `text` that begins at `start`. `None`: it has no digest.
     pub fn compute(&mut self, text: &[u8], start: usize, mode: LexMode) -> Option<Normalized> {
         self.normalized.clear();
         self.literals.clear();
@@ -94,7 +94,7 @@ impl Digest {
     }
 }
 
-/// Parses a text with the literals of its digest as parameters.
+/// Parses a text, with the literals of its digest as parameters.
 ///
 /// # Errors
 /// As [`super::parse_one`], and [`super::ParseErrorKind::NotParametric`].

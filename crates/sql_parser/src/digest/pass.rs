@@ -1,11 +1,11 @@
-//! The pass over the tokens.
+//! The normalization pass over the tokens.
 
 use super::super::keyword::Keyword as Kw;
 use super::super::lexer::{LexMode, Lexer};
 use super::super::token::{Token, TokenKind as K};
 use super::{Digest, LiteralKind, LiteralToken};
 
-/// Tags of the normalised form that are no kinds of tokens. Kinds are below 64.
+/// Tags of the normalized form that are not token kinds. Kinds are below 64.
 mod tag {
     pub const KEYWORD: u8 = 64;
     pub const KEYWORD_CALL: u8 = 65;
@@ -14,12 +14,12 @@ mod tag {
     pub const LITERAL: u8 = 68;
 }
 
-/// Where literals stay in the text.
+/// A region in which literals stay in the text.
 #[derive(Clone, Copy)]
 struct Verbatim {
-    /// It ends when the depth falls below this.
+    /// The region ends when the depth falls below this.
     depth: u32,
-    /// It is a clause, which other clauses end too.
+    /// Whether the region is a clause, which the next clause ends, too.
     clause: bool,
 }
 
@@ -28,17 +28,17 @@ pub(super) struct Pass<'d, 't> {
     text: &'t [u8],
     lexer: Lexer<'t>,
     depth: u32,
-    /// A select list: where it starts, and its depth.
+    /// The current select list: its start and its depth.
     raw: Option<(u32, u32)>,
     verbatim: Option<Verbatim>,
-    /// Behind LIMIT.
+    /// Whether the pass is inside a LIMIT clause.
     limit: bool,
     last: Token,
     end: usize,
 }
 
 impl<'d, 't> Pass<'d, 't> {
-    /// The pass over the statement of `text` that begins at `start`.
+    /// Creates the pass over the statement of `text` that begins at `start`.
     pub(super) fn new(out: &'d mut Digest, text: &'t [u8], start: usize, mode: LexMode) -> Self {
         Pass {
             out,
@@ -58,7 +58,7 @@ impl<'d, 't> Pass<'d, 't> {
         }
     }
 
-    /// Returns the statement's end, and where the next one begins.
+    /// Returns the end of the statement and the start of the next one.
     pub(super) fn run(&mut self) -> Option<(usize, Option<usize>)> {
         let first = self.lexer.next_token();
         let begins = matches!(
@@ -96,8 +96,8 @@ impl<'d, 't> Pass<'d, 't> {
     fn put(&mut self, tag: u8, bytes: &[u8]) {
         self.out.normalized.push(tag);
         self.out.normalized.extend_from_slice(bytes);
-        // Words, names and numbers hold no NUL; strings are escaped by their quotes, and what
-        // may hold one is written with its length.
+        // Words, names and numbers contain no NUL; strings are escaped by their quotes, and tokens
+        // that may contain one are written with their length.
         self.out.normalized.push(0);
     }
 
@@ -109,7 +109,7 @@ impl<'d, 't> Pass<'d, 't> {
         self.out.normalized.extend_from_slice(bytes);
     }
 
-    /// Writes the select list that ends before the current token.
+    /// Writes the select list, which ends before the current token.
     fn end_raw(&mut self) {
         if let Some((start, _)) = self.raw.take() {
             let text = self.text.get(start as usize..self.end).unwrap_or_default();
@@ -117,7 +117,7 @@ impl<'d, 't> Pass<'d, 't> {
         }
     }
 
-    /// A token of a select list, or the one that ends it.
+    /// Processes a token of a select list, or the token that ends it.
     fn in_select_list(&mut self, token: Token) -> Option<()> {
         let (_, depth) = self.raw?;
         match token.kind {
@@ -215,7 +215,7 @@ impl<'d, 't> Pass<'d, 't> {
                 });
             }
             Kw::LIMIT => self.limit = self.verbatim.is_none(),
-            // The window functions' FROM FIRST, which would end a select list too early.
+            // FROM FIRST of window functions would end the select list too early.
             Kw::FIRST | Kw::LAST if self.last.keyword == Kw::FROM => return None,
             Kw::OVER
             | Kw::CAST
@@ -305,7 +305,7 @@ impl<'d, 't> Pass<'d, 't> {
     }
 }
 
-/// True for digits whose value is at most 9223372036854775807.
+/// Whether the digits are a number up to 9223372036854775807.
 fn fits_i64(digits: &[u8]) -> bool {
     digits.len() < 19 || std::str::from_utf8(digits).is_ok_and(|text| text.parse::<i64>().is_ok())
 }
@@ -345,7 +345,7 @@ fn ends_clause(keyword: Kw) -> bool {
     )
 }
 
-/// Functions whose constant arguments shape the type or the form of the result.
+/// Functions whose constant arguments determine the type or format of the result.
 fn structural_call(name: &[u8]) -> bool {
     const NAMES: &[&[u8]] = &[
         b"ROUND",

@@ -1,7 +1,7 @@
-//! Classes of bytes, and the names that make introducers.
+//! Character classes, and the names of introducers.
 
-/// Names of character sets that make an introducer. Any other word with an underscore in front is
-/// an identifier.
+/// Names of character sets that form an introducer. Any other word that starts with an underscore
+/// is an identifier.
 const CHARSETS: &[&[u8]] = &[
     b"armscii8",
     b"ascii",
@@ -47,7 +47,7 @@ const CHARSETS: &[&[u8]] = &[
     b"utf8mb4",
 ];
 
-/// Classes of bytes.
+/// Character classes.
 pub(super) const IDENT: u8 = 1;
 
 pub(super) const DIGIT: u8 = 2;

@@ -1,15 +1,15 @@
-//! The lexer: bytes to tokens, one at a time, without allocation.
+//! The lexer: converts bytes to tokens, one at a time, without allocation.
 //!
-//! It never fails: what is no token comes as [`TokenKind::Invalid`], and the parser reports it
-//! where it stands. Comments vanish; the content of `/*!NNNNN ... */` is lexed when NNNNN is not
-//! above [`VERSION`], and optimizer hints are comments.
+//! It never fails: an invalid token is returned as [`TokenKind::Invalid`], and the parser reports
+//! it at its position. Comments are skipped; the content of `/*!NNNNN ... */` is lexed if NNNNN is
+//! at most [`VERSION`], and optimizer hints are comments.
 //!
 //! Invariants
-//! 1. Each call moves forward or yields `End` for ever.
+//! 1. Each call advances, or returns `End` for ever.
 //! 2. Every `Word` and `QuotedIdent` is valid UTF-8 without NUL.
 //!
-//! Rejected: a token vector ahead of parsing; it costs memory in proportion to the text, and a
-//! large INSERT is mostly tokens that are looked at once.
+//! Rejected: a vector of all tokens before parsing. Its memory is proportional to the text, and a
+//! large INSERT consists mostly of tokens that are used once.
 
 mod class;
 mod scan;
@@ -18,14 +18,14 @@ use super::keyword::Keyword;
 use super::token::{Token, TokenKind};
 use class::{DIGIT, HEX, IDENT, SPACE, is, is_charset};
 
-/// Comments for a version above this are left out: MySQL 8.4.0.
+/// Version comments above this version are skipped: MySQL 8.4.0.
 pub const VERSION: u32 = 80_400;
 
-/// Comments for this version, which no MySQL reads, are read when they begin
-/// with a word of this server's own grammar.
+/// Comments for this version, which every MySQL skips, are lexed if they begin with a keyword of
+/// this server's own grammar.
 const OWN: u32 = 99_999;
 
-/// The flags of sql_mode that change how text is read.
+/// The flags of sql_mode that affect lexing and parsing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -34,11 +34,11 @@ const OWN: u32 = 99_999;
 pub struct LexMode {
     /// ANSI_QUOTES: `"x"` is an identifier.
     pub ansi_quotes: bool,
-    /// NO_BACKSLASH_ESCAPES: a backslash in a string is a backslash.
+    /// NO_BACKSLASH_ESCAPES: a backslash in a string is literal.
     pub no_backslash_escapes: bool,
     /// PIPES_AS_CONCAT: `||` concatenates.
     pub pipes_as_concat: bool,
-    /// HIGH_NOT_PRECEDENCE: NOT binds as tight as `!`.
+    /// HIGH_NOT_PRECEDENCE: NOT binds as tightly as `!`.
     pub high_not_precedence: bool,
     /// IGNORE_SPACE: space is allowed between the name of a built-in function and its parenthesis.
     pub ignore_space: bool,
@@ -50,16 +50,16 @@ pub struct Lexer<'a> {
     text: &'a [u8],
     at: usize,
     mode: LexMode,
-    /// Inside `/*! ... */`.
+    /// Whether the lexer is inside `/*! ... */`.
     in_comment: bool,
-    /// The next token follows an identifier and a period directly, so it is an identifier too.
+    /// Whether the next token directly follows an identifier and a period, and so is an identifier.
     after_period: bool,
-    /// The last token was an identifier that ends where the lexer stands.
+    /// Whether the last token was an identifier that ends at the current position.
     after_ident: bool,
 }
 
 impl<'a> Lexer<'a> {
-    /// A lexer over `text` from offset `start`. Text beyond 4 GiB is not looked at.
+    /// Creates a lexer over `text` from offset `start`. Text beyond 4 GiB is ignored.
     #[must_use]
     pub fn new(text: &'a [u8], start: usize, mode: LexMode) -> Lexer<'a> {
         let text = text
@@ -96,14 +96,14 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// True if the byte at the lexer's place is `(`: a call, when the last token was a name.
+    /// Whether the current byte is `(`: after a name this is a call.
     #[inline]
     #[must_use]
     pub fn at_paren(&self) -> bool {
         self.peek(0) == b'('
     }
 
-    /// The next token.
+    /// Returns the next token.
     #[inline]
     pub fn next_token(&mut self) -> Token {
         let after_ident = std::mem::take(&mut self.after_ident);
@@ -132,7 +132,7 @@ impl<'a> Lexer<'a> {
         self.symbol(start, byte)
     }
 
-    /// Skips white space and comments; false at a comment that does not end.
+    /// Skips white space and comments. Returns false at an unterminated comment.
     #[inline]
     fn skip_space(&mut self) -> bool {
         loop {
@@ -176,7 +176,7 @@ impl<'a> Lexer<'a> {
         true
     }
 
-    /// At `/*`. None: it does not end.
+    /// Skips the comment at `/*`. Returns `None` if it is not terminated.
     fn skip_comment(&mut self) -> Option<()> {
         let mut at = self.at + 2;
         if self.byte_at(at) == b'!' && !self.in_comment {
@@ -192,7 +192,7 @@ impl<'a> Lexer<'a> {
                 self.at = at + digits;
                 return Some(());
             }
-            // A comment inside a comment that is left out goes with it.
+            // A comment nested in a skipped comment is skipped with it.
             self.at = self.comment_end(at, true)?;
             return Some(());
         }
@@ -200,7 +200,7 @@ impl<'a> Lexer<'a> {
         Some(())
     }
 
-    /// Whether the comment's content is one of this server's own clauses.
+    /// Whether the comment contains one of this server's own clauses.
     fn own_comment(&self, at: usize) -> bool {
         const WORD: &[u8] = b"COLOCATE";
         let mut start = at;
@@ -212,7 +212,7 @@ impl<'a> Lexer<'a> {
             .all(|(n, b)| self.byte_at(n).eq_ignore_ascii_case(b))
     }
 
-    /// Offset behind `*/`, looked for from `at`.
+    /// Searches for `*/` from `at`. Returns the offset after it.
     fn comment_end(&self, mut at: usize, nested: bool) -> Option<usize> {
         loop {
             let rest = self.text.get(at..)?;
@@ -242,7 +242,7 @@ impl<'a> Lexer<'a> {
         self.plain_ident(start, end)
     }
 
-    /// A word that is not looked up.
+    /// A word without keyword lookup.
     fn plain_ident(&mut self, start: usize, end: usize) -> Token {
         let text = self.text.get(start..end).unwrap_or_default();
         let valid = text.is_ascii() || std::str::from_utf8(text).is_ok();

@@ -1,4 +1,4 @@
-//! Numbers, quotes and variables.
+//! Lexing of numbers, quoted text and variables.
 
 use super::super::token::{Token, TokenKind};
 use super::Lexer;
@@ -73,7 +73,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// At the period of a number.
+    /// Lexes the rest of a number, from its period.
     fn fraction(&mut self, start: usize, period: usize) -> Token {
         let end = self.digits_end(period + 1);
         match self.exponent_end(end) {
@@ -82,7 +82,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// The end of a quoted run whose opening quote is at `open`, and whether it has one.
+    /// The end of quoted text whose opening quote is at `open`; `None` if it is not terminated.
     pub(super) fn quoted_end(&self, open: usize, escapes: bool) -> Option<usize> {
         let quote = self.byte_at(open);
         let mut at = open + 1;

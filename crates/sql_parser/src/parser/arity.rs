@@ -1,9 +1,9 @@
-//! Functions whose arguments MySQL's grammar counts itself.
+//! Functions whose number of arguments is fixed by MySQL's grammar.
 
 use crate::ast::Func;
 
-/// Least and greatest number of arguments of the functions that MySQL's grammar
-/// itself knows: another number of them is an error of syntax, not 1582.
+/// Minimum and maximum number of arguments of a function known to MySQL's grammar. Another number
+/// of arguments is a syntax error, not error 1582.
 pub(super) fn grammar_arguments(func: &Func<'_>) -> Option<(usize, usize)> {
     const NAMES: &[(&str, usize, usize)] = &[
         ("ASCII", 1, 1),

@@ -1,4 +1,4 @@
-//! Columns of a table.
+//! Column definitions.
 
 use super::super::ast::{ColumnAttr, ColumnDef, Expr, ExprKind, Literal, UnaryOp};
 use super::super::keyword::Keyword as Kw;
@@ -6,7 +6,7 @@ use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
-    /// A column with its name.
+    /// A column definition with its name.
     pub(super) fn column_def(&mut self) -> PResult<ColumnDef<'a>> {
         let name = self.ident()?;
         let ty = self.data_type()?;
@@ -91,7 +91,7 @@ impl<'a> Parser<'a> {
         attr
     }
 
-    /// Attributes that speak to the engine.
+    /// Attributes that concern the storage engine.
     fn opt_storage_attr(&mut self) -> PResult<Option<ColumnAttr<'a>>> {
         let keyword = self.token.keyword;
         if !matches!(
@@ -132,7 +132,7 @@ impl<'a> Parser<'a> {
         Ok(ColumnAttr::Default(self.default_literal()?))
     }
 
-    /// A literal, perhaps with a sign, or a synonym of NOW.
+    /// A literal with an optional sign, or a synonym of NOW.
     pub(super) fn default_literal(&mut self) -> PResult<Expr<'a>> {
         let signed = matches!(self.token.kind, K::Minus | K::Plus);
         let expr = self.simple_expr()?;
@@ -189,7 +189,7 @@ impl<'a> Parser<'a> {
         self.expect(K::RightParen)?;
         let stored = match self.eat_any_kw(&[Kw::STORED, Kw::VIRTUAL]) {
             Some(word) => word == Kw::STORED,
-            // MariaDB's word for STORED.
+            // MariaDB's keyword for STORED.
             None => self.eat_word("PERSISTENT"),
         };
         Ok(ColumnAttr::Generated { expr, stored })

@@ -1,4 +1,4 @@
-//! CREATE.
+//! CREATE statements.
 
 use super::super::ast::{
     CreateDatabase, CreateIndex, CreateTable, CreateView, DatabaseOption, Ident, IndexDef,
@@ -8,7 +8,7 @@ use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
 
-/// Clauses between CREATE and the kind of the object.
+/// Clauses between CREATE and the type of the object.
 #[derive(Clone, Copy, Default)]
 pub(super) struct CreatePrefix<'a> {
     pub or_replace: bool,
@@ -194,7 +194,7 @@ impl<'a> Parser<'a> {
         })))
     }
 
-    /// `ALGORITHM [=] x` or `LOCK [=] x`; true if there was one.
+    /// `ALGORITHM [=] x` or `LOCK [=] x`. Returns whether there was one.
     pub(super) fn opt_algorithm_lock(
         &mut self,
         algorithm: &mut Option<Ident<'a>>,

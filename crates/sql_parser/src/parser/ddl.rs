@@ -1,4 +1,4 @@
-//! ALTER, DROP, RENAME, TRUNCATE.
+//! ALTER, DROP, RENAME and TRUNCATE.
 
 use super::super::ast::{
     AlterAction, AlterDatabase, AlterTable, ColumnPosition, DropIndex, DropTables, Ident,
@@ -143,7 +143,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Actions on memcached, tablespaces and partitions, and the table options.
+    /// Actions for memcached, tablespaces and partitions, and table options.
     fn alter_partitions(&mut self) -> PResult<AlterAction<'a>> {
         if self.at_key_prefix() {
             return self.add_key_prefix();
@@ -207,7 +207,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `TRUNCATE PARTITION` and its kin; None if the keyword is none of them.
+    /// `TRUNCATE PARTITION` and similar actions; `None` if the keyword is none of them.
     fn opt_partition_maintenance(&mut self, keyword: Kw) -> PResult<Option<AlterAction<'a>>> {
         let maintenance = match keyword {
             Kw::TRUNCATE => PartitionMaintenance::Truncate,

@@ -158,7 +158,7 @@ impl<'a> Parser<'a> {
         Ok(Statement::Delete(self.alloc(delete)))
     }
 
-    /// The tables of DELETE; true if its syntax is that for several.
+    /// The tables of DELETE. Returns whether the syntax is that of a multi-table DELETE.
     fn delete_tables(&mut self) -> PResult<(DeleteTarget<'a>, bool)> {
         if !self.eat_kw(Kw::FROM) {
             let targets = self.comma_list(Self::delete_target)?;
@@ -198,7 +198,7 @@ impl<'a> Parser<'a> {
         ))
     }
 
-    /// A table with its alias; None without taking anything when the name ends in `.*`.
+    /// A table with its alias; `None`, without consuming tokens, if the name ends in `.*`.
     fn table_source_or_star(&mut self) -> PResult<Option<super::super::ast::TableSource<'a>>> {
         let mut next = self.peek();
         let mut ahead = self.lexer.clone();

@@ -1,8 +1,8 @@
-//! Expressions by operator precedence.
+//! Expressions, by precedence climbing.
 //!
-//! The levels are those of MySQL's own grammar, which is stricter than the table in its manual:
-//! LIKE, REGEXP, IN and BETWEEN take operands above the comparisons, so `a = b LIKE c` is
-//! `a = (b LIKE c)`, and the upper bound of BETWEEN is again such a predicate.
+//! The levels are those of MySQL's grammar, which is stricter than the table in the manual: the
+//! operands of LIKE, REGEXP, IN and BETWEEN bind tighter than comparisons, so `a = b LIKE c` is `a
+//! = (b LIKE c)`, and the upper bound of BETWEEN is again such a predicate.
 
 use bumpalo::collections::Vec as BumpVec;
 
@@ -13,7 +13,7 @@ use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
 use super::{PResult, Parser};
 
-/// Binding levels, loosest first.
+/// Precedence levels, loosest first.
 pub(super) mod level {
     pub const OR: u8 = 1;
     pub const XOR: u8 = 2;
@@ -32,7 +32,7 @@ pub(super) mod level {
     pub const COLLATE: u8 = 15;
 }
 
-/// Role of the current token after an operand.
+/// The role of the current token after an operand.
 #[derive(Clone, Copy)]
 enum Infix {
     Logical(LogicalOp, u8),
@@ -45,15 +45,15 @@ enum Infix {
     None,
 }
 
-/// Meaning of INTERVAL.
+/// The two meanings of INTERVAL.
 pub(super) enum IntervalOperand<'a> {
-    /// An amount; its unit is the current token.
+    /// An amount, whose unit is the current token.
     Amount(Expr<'a>),
     /// A call of the function INTERVAL.
     Call(Expr<'a>),
 }
 
-/// Content of a pair of parentheses.
+/// The content of a pair of parentheses.
 pub(super) enum Paren<'a> {
     /// A query.
     Query(&'a Query<'a>),
@@ -68,7 +68,7 @@ impl<'a> Parser<'a> {
         self.expr_at(0)
     }
 
-    /// A text that is one expression.
+    /// Parses a text that is a single expression.
     pub(crate) fn parse_whole_expr(&mut self) -> PResult<Expr<'a>> {
         let expr = self.expr()?;
         if self.is(K::End) {
@@ -78,22 +78,22 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// An operand without infix operators below addition: an index of MATCH, an amount.
+    /// An operand whose operators bind at least as tightly as `|`: an argument of MATCH, an amount.
     pub(super) fn bit_expr(&mut self) -> PResult<Expr<'a>> {
         self.expr_at(level::BIT_OR)
     }
 
-    /// An operand without logical operators: what `INTERVAL 1 DAY +` reaches over in MySQL.
+    /// An operand without logical operators: the right side of `INTERVAL 1 DAY +`, as in MySQL.
     pub(super) fn compare_expr(&mut self) -> PResult<Expr<'a>> {
         self.expr_at(level::COMPARE)
     }
 
-    /// An operand without infix operators at all.
+    /// An operand without infix operators.
     pub(super) fn simple_expr(&mut self) -> PResult<Expr<'a>> {
         self.expr_at(level::UNARY)
     }
 
-    /// An expression of operators that bind at `min` or tighter.
+    /// An expression whose operators have level `min` or higher.
     pub(super) fn expr_at(&mut self, min: u8) -> PResult<Expr<'a>> {
         self.enter()?;
         let outer = std::mem::take(&mut self.height);
@@ -105,7 +105,7 @@ impl<'a> Parser<'a> {
         Ok(expr)
     }
 
-    /// Goes on with an expression whose first operand has been read.
+    /// Continues an expression whose first operand has been parsed.
     pub(super) fn expr_after(&mut self, left: Expr<'a>) -> PResult<Expr<'a>> {
         self.enter()?;
         self.grow()?;
@@ -115,7 +115,7 @@ impl<'a> Parser<'a> {
         Ok(expr)
     }
 
-    /// Prefix operators and operands.
+    /// Parses prefix operators and the operand.
     fn prefix(&mut self, min: u8) -> PResult<Expr<'a>> {
         self.count_node()?;
         let token = self.token;
@@ -146,7 +146,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Infix operator of the current token.
+    /// The infix operator at the current token.
     fn infix(&mut self) -> Infix {
         use BinaryOp as B;
         use Infix::{Binary, Logical};
@@ -196,7 +196,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The operators that follow `left`, as long as they bind at `min` or tighter.
+    /// Parses the operators after `left` that have level `min` or higher.
     pub(super) fn infixes(&mut self, mut left: Expr<'a>, min: u8) -> PResult<Expr<'a>> {
         loop {
             let max = self.ceiling;
@@ -223,7 +223,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// An expression around `inner` that ends with the last token taken.
+    /// Creates an expression around `inner` that ends with the last consumed token.
     pub(super) fn wrap(
         &self,
         inner: Expr<'a>,
@@ -254,7 +254,7 @@ impl<'a> Parser<'a> {
         Ok(self.wrap(first, |_, _| ExprKind::Logical(op, terms)))
     }
 
-    /// Operators of one level, from left to right.
+    /// Parses consecutive operators of one level, from left to right.
     fn binary(&mut self, first: Expr<'a>, op: BinaryOp, at: u8) -> PResult<Expr<'a>> {
         let sounds = op == BinaryOp::SoundsLike;
         self.advance();
@@ -309,7 +309,7 @@ impl<'a> Parser<'a> {
         Ok(self.wrap(first, |_, _| node))
     }
 
-    /// True if an operator of this level with a plain right operand follows.
+    /// Whether an operator of this level with a plain right operand follows.
     fn continues_chain(&mut self, at: u8) -> bool {
         let Infix::Binary(op, level) = self.infix() else {
             return false;
@@ -324,13 +324,14 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// True at INTERVAL that is no call of the function of that name. `INTERVAL (a) DAY` and
-    /// `INTERVAL (a, b)` are distinguished by the token behind the parenthesis, in `interval_amount`.
+    /// Whether INTERVAL at the current token is not a call of the function. `INTERVAL (a) DAY` and
+    /// `INTERVAL (a, b)` are distinguished by the token after the parenthesis, in
+    /// `interval_amount`.
     fn at_interval(&self) -> bool {
         self.is_kw(Kw::INTERVAL)
     }
 
-    /// Content behind an opening parenthesis that has been taken, with the closing one.
+    /// Parses the rest of a parenthesis whose opening token was consumed, with the closing one.
     pub(super) fn paren_rest(&mut self) -> PResult<Paren<'a>> {
         self.enter()?;
         let inner = self.paren_inner()?;

@@ -1,9 +1,9 @@
 //! FROM: tables, joins, derived tables, JSON_TABLE.
 //!
-//! Joins are read by shift and reduce, without recursion: `a JOIN b JOIN c ON x ON y` first becomes
-//! a flat list, and when `ON y` arrives with the last join settled, everything behind the latest
-//! join that still lacks a condition moves to the right of that join. A join that never gets a
-//! condition stays where it is, from left to right, as in MySQL.
+//! Joins are parsed by shift and reduce, without recursion: `a JOIN b JOIN c ON x ON y` first
+//! becomes a flat list. When `ON y` follows a join that has its condition, everything after the
+//! last join without a condition becomes the right side of that join. A join that never gets a
+//! condition stays in place, from left to right, as in MySQL.
 
 use bumpalo::collections::Vec as BumpVec;
 
@@ -15,7 +15,7 @@ use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
 
-/// Content of a pair of parentheses in FROM.
+/// The content of a pair of parentheses in FROM.
 enum FromParen<'a> {
     Query(&'a Query<'a>),
     Tables(&'a [TableRef<'a>]),
@@ -42,11 +42,11 @@ impl<'a> Parser<'a> {
         self.joins(first)
     }
 
-    /// The joins behind a first table.
+    /// Parses the joins after the first table.
     fn joins(&mut self, first: TableFactor<'a>) -> PResult<TableRef<'a>> {
         let mut joins: BumpVec<'a, Join<'a>> = self.list();
         loop {
-            // Without an open join it is the ON of ON DUPLICATE KEY UPDATE.
+            // If no join lacks a condition, this is the ON of ON DUPLICATE KEY UPDATE.
             if (self.is_kw(Kw::ON) || self.is_kw(Kw::USING)) && joins.iter().any(lacks_condition) {
                 self.join_condition(&mut joins)?;
                 continue;
@@ -77,9 +77,10 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// ON or USING, for the latest join that lacks it.
+    /// Parses ON or USING, for the last join without a condition.
     fn join_condition(&mut self, joins: &mut BumpVec<'a, Join<'a>>) -> PResult<()> {
-        // Looking back over settled joins only: those in between move out of the list below.
+        // Only joins with conditions are searched; those after `index` are moved out of the list
+        // below.
         let Some(index) = joins.iter().rposition(lacks_condition) else {
             return self.error();
         };
@@ -109,7 +110,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The words of a join: its kind, and whether it is natural.
+    /// The keywords of a join: its kind, and whether it is NATURAL.
     fn join_words(&mut self) -> PResult<Option<(JoinKind, bool)>> {
         let natural = self.eat_kw(Kw::NATURAL);
         let kind = match self.token.keyword {
@@ -162,7 +163,7 @@ impl<'a> Parser<'a> {
         Ok(TableFactor::Table(self.alloc(source)))
     }
 
-    /// Content behind an opening parenthesis, with the closing one.
+    /// Parses the rest of a parenthesis whose opening token was consumed, with the closing one.
     fn tables_in_paren(&mut self) -> PResult<FromParen<'a>> {
         self.enter()?;
         let outer = std::mem::take(&mut self.height);
@@ -282,7 +283,7 @@ impl<'a> Parser<'a> {
         Ok(hints.into_bump_slice())
     }
 
-    /// The name of an index; PRIMARY needs no quotes.
+    /// The name of an index; PRIMARY may be unquoted.
     pub(super) fn index_name(&mut self) -> PResult<Ident<'a>> {
         if self.is_kw(Kw::PRIMARY) {
             self.any_word()
@@ -349,7 +350,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// A table's name for multi-table DELETE: `t`, `db.t`, with `.*` behind it or without.
+    /// A table name in a multi-table DELETE: `t` or `db.t`, with or without `.*`.
     pub(super) fn delete_target(&mut self) -> PResult<TableName<'a>> {
         let first = self.ident()?;
         let mut name = TableName {

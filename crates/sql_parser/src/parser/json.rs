@@ -47,7 +47,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A literal, or a number with a sign.
+    /// A literal, or a signed number.
     pub(super) fn signed_literal(&mut self) -> PResult<Literal<'a>> {
         if self.is(K::Minus) {
             self.advance();

@@ -1,5 +1,5 @@
-//! The MEMCACHED clauses of ALTER TABLE, an extension of MySQL's grammar. Their
-//! words are no keywords anywhere else.
+//! The MEMCACHED clauses of ALTER TABLE, an extension of MySQL's grammar. Their words are keywords
+//! only there.
 
 use super::super::ast::{AlterAction, Ident, KeyPrefix};
 use super::super::keyword::Keyword as Kw;

@@ -1,4 +1,4 @@
-//! Lists with separators, and the optional words that many statements share.
+//! Separated lists, and optional clauses that many statements share.
 
 use super::super::ast::{ColumnName, Ident, TableName};
 use super::super::keyword::Keyword as Kw;
@@ -90,7 +90,7 @@ impl<'a> Parser<'a> {
         Ok(true)
     }
 
-    /// `= ` where it may be left out.
+    /// An optional `=`.
     pub(super) fn opt_eq(&mut self) {
         self.eat(K::Eq);
     }
@@ -102,7 +102,7 @@ impl<'a> Parser<'a> {
             || self.eat_kw2(Kw::CHAR, Kw::SET)
     }
 
-    /// An alias: `AS name`, or a name alone when it can be none of what may follow.
+    /// An alias: `AS name`, or a name alone if it cannot be the keyword of a following clause.
     pub(super) fn opt_alias(&mut self) -> PResult<Option<Ident<'a>>> {
         if self.eat_kw(Kw::AS) || self.is_ident() {
             return self.ident().map(Some);

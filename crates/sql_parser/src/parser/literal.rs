@@ -25,7 +25,7 @@ impl<'a> Parser<'a> {
         )
     }
 
-    /// A literal as an expression, or the parameter that stands for it.
+    /// A literal as an expression, or the parameter that replaces it.
     pub(super) fn literal_expr(&mut self) -> PResult<Expr<'a>> {
         let token = self.token;
         if let Some(list) = self.literals
@@ -47,12 +47,12 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The literal at the parser's place.
+    /// Parses the literal at the current token.
     pub(crate) fn parse_literal(&mut self) -> PResult<Literal<'a>> {
         self.literal()
     }
 
-    /// A literal other than the words TRUE, FALSE, NULL, DATE and so on.
+    /// A literal other than the keywords TRUE, FALSE, NULL, DATE and so on.
     pub(super) fn literal(&mut self) -> PResult<Literal<'a>> {
         let token = self.token;
         let literal = match token.kind {
@@ -202,7 +202,7 @@ impl<'a> Parser<'a> {
         self.unquote(Span::new(token.start + skip, token.end))
     }
 
-    /// The bytes between quotes, decoded. In backticks there are no escapes but the doubled quote.
+    /// Decodes the bytes between quotes. In backticks the only escape is the doubled quote.
     pub(super) fn unquote(&self, span: Span) -> &'a [u8] {
         let text = self
             .text
@@ -236,7 +236,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Byte that a backslash and the byte after it stand for (manual, "String Literals").
+/// The byte for a backslash escape (manual, "String Literals").
 fn unescape(byte: Option<u8>, out: &mut BumpVec<'_, u8>) {
     match byte {
         Some(b'0') => out.push(0),
@@ -245,7 +245,7 @@ fn unescape(byte: Option<u8>, out: &mut BumpVec<'_, u8>) {
         Some(b'r') => out.push(b'\r'),
         Some(b't') => out.push(b'\t'),
         Some(b'Z') => out.push(0x1A),
-        // Kept as they are, for LIKE.
+        // Kept with the backslash, for LIKE.
         Some(byte @ (b'%' | b'_')) => out.extend_from_slice(&[b'\\', byte]),
         Some(byte) => out.push(byte),
         None => {}

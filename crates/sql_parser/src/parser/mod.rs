@@ -1,15 +1,16 @@
 //! The parser: recursive descent over statements, operator precedence over expressions.
 //!
 //! Invariants
-//! 1. One token is current, at most one more has been read ahead; nothing is read twice, so the
-//!    time is linear in the text, nested parentheses included: a parenthesis is read as what it
-//!    turns out to hold (a query, an expression, a list of tables) without going back.
-//! 2. Every recursion passes [`Parser::enter`], which counts depth and looks at the stack that is
-//!    left; every tree's height is counted too ([`Parser::grow`]), since loops can build tall trees.
-//! 3. Literals and parameters are met in the order of the text.
+//! 1. One token is current, and at most one more has been read ahead. There is no backtracking, so
+//!    the time is linear in the length of the text, also for nested parentheses: their content is
+//!    parsed as what it turns out to be (a query, an expression, a list of tables).
+//! 2. Every recursion passes [`Parser::enter`], which counts the depth and checks the remaining
+//!    stack. The height of every tree is counted, too ([`Parser::grow`]), since loops can build
+//!    deep trees.
+//! 3. Literals and parameters are parsed in textual order.
 //!
-//! Rejected: a generated grammar; MySQL's has hundreds of conflicts settled by precedence, and its
-//! tables are slower than the calls that replace them.
+//! Rejected: a generated parser. MySQL's grammar has hundreds of conflicts that are resolved by
+//! precedence, and its tables are slower than the calls that replace them.
 
 mod admin;
 mod arity;
@@ -51,11 +52,11 @@ use super::lexer::{LexMode, Lexer};
 use super::token::{LiteralToken, Span, Token, TokenKind};
 use super::{Literals, ParseOptions};
 
-/// The result of every rule.
+/// The result of a grammar rule.
 pub(crate) type PResult<T> = Result<T, ParseError>;
 
-/// Stack below which the parser refuses to go deeper. The deepest path between two checks and
-/// the error's way up take a part of it.
+/// Free stack space below which the parser fails. It must suffice for the deepest path between two
+/// checks and for returning the error.
 const STACK_RESERVE: usize = 96 * 1024;
 
 /// The state of a parse.
@@ -73,23 +74,23 @@ pub(crate) struct Parser<'a> {
     max_nodes: u32,
     depth: u32,
     nodes: u32,
-    /// Height of the tallest tree built since the caller last reset it.
+    /// Height of the tallest tree built since the caller last reset this.
     height: u32,
-    /// The tightest level of operators that may follow the operand just read: after a test or a
-    /// predicate only looser ones may, so that `a IS NULL + 1` is no expression.
+    /// The highest level of operators that may follow the last operand. After a test or a predicate
+    /// only looser ones may follow, so `a IS NULL + 1` is a syntax error.
     ceiling: u8,
-    /// Parameters met so far.
+    /// Number of parameters so far.
     params: u32,
-    /// Literals to be read as parameters, None: all stay literals.
+    /// Literals to parse as parameters; `None` if all stay literals.
     literals: Option<&'a [LiteralToken]>,
-    /// Paces the checkpoints of the parse.
+    /// Paces the interrupt checkpoints of the parse.
     pacer: Pacer,
-    /// INTO met inside a SELECT, before its FROM.
+    /// An INTO found inside a SELECT, before its FROM.
     into: Option<&'a super::ast::Into<'a>>,
 }
 
 impl<'a> Parser<'a> {
-    /// A parser that stands before the first token at or after `start`.
+    /// Creates a parser at the first token at or after `start`.
     pub(crate) fn new(
         arena: &'a Bump,
         text: &'a [u8],
@@ -137,7 +138,7 @@ impl<'a> Parser<'a> {
         self.last_end
     }
 
-    /// Takes the current token.
+    /// Consumes the current token.
     #[inline]
     fn advance(&mut self) -> Token {
         let taken = self.token;
@@ -147,7 +148,7 @@ impl<'a> Parser<'a> {
             None => self.lexer.next_token(),
         };
         if self.pacer.leaves() {
-            // No rule takes it: the parse ends here.
+            // No rule accepts this kind: the parse ends here.
             self.token.kind = TokenKind::Invalid;
         }
         taken
@@ -178,7 +179,7 @@ impl<'a> Parser<'a> {
         Err(ParseError::new(ParseErrorKind::Syntax, span))
     }
 
-    /// One level deeper; [`Parser::leave`] undoes it.
+    /// Enters one level of nesting; [`Parser::leave`] undoes it.
     #[inline]
     fn enter(&mut self) -> PResult<()> {
         self.depth += 1;
@@ -221,7 +222,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Puts a node into the arena.
+    /// Allocates a node in the arena.
     #[inline]
     fn alloc<T: Copy>(&self, node: T) -> &'a T {
         self.arena.alloc(node)
@@ -248,13 +249,13 @@ impl<'a> Parser<'a> {
         self.token.keyword != Keyword::NONE && keywords.contains(&self.token.keyword)
     }
 
-    /// True if the current and the next token are these keywords.
+    /// Whether the current and the next token are these keywords.
     #[inline]
     fn is_kw2(&mut self, first: Keyword, second: Keyword) -> bool {
         self.token.keyword == first && self.peek().keyword == second
     }
 
-    /// Takes the token if it is of this kind.
+    /// Consumes the token if it is of this kind.
     #[inline]
     fn eat(&mut self, kind: TokenKind) -> bool {
         let found = self.token.kind == kind;
@@ -264,7 +265,7 @@ impl<'a> Parser<'a> {
         found
     }
 
-    /// Takes the keyword if it is the current token.
+    /// Consumes the keyword if it is the current token.
     #[inline]
     fn eat_kw(&mut self, keyword: Keyword) -> bool {
         let found = self.token.keyword == keyword;
@@ -274,7 +275,7 @@ impl<'a> Parser<'a> {
         found
     }
 
-    /// Takes whichever of the keywords is the current token.
+    /// Consumes the current token if it is one of the keywords. Returns which.
     fn eat_any_kw(&mut self, keywords: &[Keyword]) -> Option<Keyword> {
         let found = self.token.keyword;
         if !self.is_any_kw(keywords) {
@@ -284,7 +285,7 @@ impl<'a> Parser<'a> {
         Some(found)
     }
 
-    /// Takes both keywords, or none.
+    /// Consumes both keywords, or nothing.
     fn eat_kw2(&mut self, first: Keyword, second: Keyword) -> bool {
         let found = self.is_kw2(first, second);
         if found {
@@ -312,7 +313,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes an unquoted word by its text, for the few words that are no keywords here.
+    /// Consumes an unquoted word by its text, for the few words that are not in the keyword table.
     fn eat_word(&mut self, word: &str) -> bool {
         let found = self.is_word(word);
         if found {
@@ -330,7 +331,7 @@ impl<'a> Parser<'a> {
                 .eq_ignore_ascii_case(word.as_bytes())
     }
 
-    /// The text of a span that the lexer has found to be UTF-8.
+    /// The text of a span that the lexer has verified to be UTF-8.
     #[inline]
     fn str_of(&self, span: Span) -> PResult<&'a str> {
         let bytes = self
@@ -343,7 +344,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The name that a `Word` or `QuotedIdent` token spells.
+    /// The name of a `Word` or `QuotedIdent` token.
     fn name_of(&self, token: Token) -> PResult<Ident<'a>> {
         let span = token.span();
         if token.kind == TokenKind::Word {
@@ -371,13 +372,13 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// True if the current token can be an identifier.
+    /// Whether the current token can be an identifier.
     #[inline]
     fn is_ident(&self) -> bool {
         match self.token.kind {
             TokenKind::Word => !self.token.keyword.is_reserved(),
             TokenKind::QuotedIdent => true,
-            // A name that merely looks like an introducer.
+            // A name that has the form of an introducer.
             TokenKind::Introducer => true,
             _ => false,
         }
@@ -425,7 +426,7 @@ impl<'a> Parser<'a> {
 
     /// `[schema.]name`
     fn table_name(&mut self) -> PResult<TableName<'a>> {
-        // A leading period is an ODBC relic that MySQL accepts.
+        // MySQL accepts a leading period for ODBC.
         self.eat(TokenKind::Period);
         let first = self.ident()?;
         if self.eat(TokenKind::Period) {
@@ -440,7 +441,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// An identifier after a period, which may be any word.
+    /// An identifier after a period, which may be any keyword.
     fn part_after_period(&mut self) -> PResult<Ident<'a>> {
         self.any_word()
     }

@@ -1,5 +1,5 @@
-//! Operands that begin with a keyword: words that are values, words that are reserved but call
-//! functions, and the way to functions with a syntax of their own.
+//! Operands that begin with a keyword: keywords that are values, reserved words that are function
+//! names, and dispatch to functions with their own syntax.
 
 use super::super::ast::{Expr, ExprKind, Literal};
 use super::super::keyword::Keyword as Kw;
@@ -32,7 +32,7 @@ impl<'a> Parser<'a> {
         Ok(self.node(start, ExprKind::Literal(literal)))
     }
 
-    /// Words that begin a value.
+    /// Keywords that begin a value.
     fn keyword_value(&mut self, start: u32, keyword: Kw) -> PResult<Expr<'a>> {
         let called = self.peek().kind == K::LeftParen;
         match keyword {
@@ -80,7 +80,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Words that call a function, and those that are names after all.
+    /// Keywords that are function names, and those that are identifiers.
     fn keyword_call(&mut self, start: u32, keyword: Kw) -> PResult<Expr<'a>> {
         let next = self.peek();
         let called = next.kind == K::LeftParen;
@@ -123,7 +123,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// One level deeper around a rule.
+    /// Applies a rule one nesting level deeper.
     fn nested(&mut self, rule: impl FnOnce(&mut Self) -> PResult<Expr<'a>>) -> PResult<Expr<'a>> {
         self.enter()?;
         let expr = rule(self)?;
@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
         Ok(expr)
     }
 
-    /// `CURRENT_DATE`, `CURRENT_TIMESTAMP(6)` and their kin.
+    /// `CURRENT_DATE`, `CURRENT_TIMESTAMP(6)` and similar functions.
     fn call_without_parens(&mut self, called: bool, digits: bool) -> PResult<Expr<'a>> {
         let start = self.token.start;
         let name = self.any_word()?;
@@ -151,7 +151,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Reserved words that are names of functions when a parenthesis follows.
+/// Reserved words that are function names if a parenthesis follows.
 fn calls_though_reserved(keyword: Kw) -> bool {
     matches!(
         keyword,

@@ -1,4 +1,4 @@
-//! Operators with a syntax of their own: IS, LIKE, IN, BETWEEN, ALL and ANY, INTERVAL.
+//! Operators with their own syntax: IS, LIKE, IN, BETWEEN, ALL and ANY, INTERVAL.
 
 use super::super::ast::{
     Between, Binary, BinaryOp, Expr, ExprKind, Ident, InList, InQuery, IntervalArith, Is, IsTest,
@@ -11,7 +11,7 @@ use super::expr::{IntervalOperand, Paren, level};
 use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
-    /// At INTERVAL, behind `date +`.
+    /// INTERVAL after `date +`, at the keyword.
     pub(super) fn add_interval(&mut self, date: Expr<'a>, subtract: bool) -> PResult<Expr<'a>> {
         match self.interval_amount()? {
             IntervalOperand::Amount(amount) => {
@@ -40,8 +40,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// At INTERVAL: the amount up to its unit, or a call of the function INTERVAL, whose
-    /// parentheses hold two values or more and are followed by no unit.
+    /// At INTERVAL: the amount up to its unit, or a call of the function INTERVAL, which has two or
+    /// more arguments and is followed by no unit.
     pub(super) fn interval_amount(&mut self) -> PResult<IntervalOperand<'a>> {
         let start = self.advance().start;
         let name = Ident {
@@ -108,7 +108,7 @@ impl<'a> Parser<'a> {
         }
         self.advance();
         let node = self.predicate_after(expr, not, keyword)?;
-        // Only IN may follow itself: `a IN (1) IN (0)`.
+        // Only IN can be repeated: `a IN (1) IN (0)`.
         self.ceiling = if keyword == Kw::IN {
             level::PREDICATE
         } else {

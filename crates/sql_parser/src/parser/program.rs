@@ -1,7 +1,7 @@
-//! CREATE PROCEDURE, FUNCTION, TRIGGER, EVENT: the head is read, the rest is kept as text.
+//! CREATE PROCEDURE, FUNCTION, TRIGGER and EVENT: parsed up to the name; the rest is kept as text.
 //!
-//! The rest runs to the end of the text, since a body holds semicolons; only its tokens are
-//! checked, so that an unterminated string is found.
+//! The rest extends to the end of the text, because a body contains semicolons. Only its tokens are
+//! checked, which finds unterminated strings.
 
 use super::super::ast::{Account, CreateProgram, ProgramKind, Statement};
 use super::super::keyword::Keyword as Kw;

@@ -7,7 +7,7 @@ use super::super::token::{Span, TokenKind as K};
 use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
-    /// True if the current token begins a query that is not in parentheses.
+    /// Whether the current token begins a query without parentheses.
     pub(super) fn at_query(&mut self) -> bool {
         match self.token.keyword {
             Kw::SELECT | Kw::WITH => true,
@@ -17,7 +17,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// True if the current token goes on with a query that ended in a parenthesis.
+    /// Whether the current token continues a query that ended with a parenthesis.
     pub(super) fn continues_query(&mut self) -> bool {
         match self.token.keyword {
             Kw::UNION | Kw::EXCEPT | Kw::INTERSECT | Kw::ORDER | Kw::LIMIT | Kw::INTO => true,
@@ -27,7 +27,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A query, with or without parentheses around it.
+    /// A query, with or without surrounding parentheses.
     pub(super) fn query_expr(&mut self) -> PResult<&'a Query<'a>> {
         self.enter()?;
         let outer = std::mem::take(&mut self.height);
@@ -45,7 +45,7 @@ impl<'a> Parser<'a> {
         Ok(query)
     }
 
-    /// Goes on with a query in parentheses that has been read.
+    /// Continues after a query in parentheses.
     pub(super) fn query_after(
         &mut self,
         first: &'a Query<'a>,
@@ -58,7 +58,7 @@ impl<'a> Parser<'a> {
         Ok(query)
     }
 
-    /// A query behind WITH.
+    /// A query after WITH.
     pub(super) fn query_with(&mut self, with: &'a With<'a>, start: u32) -> PResult<&'a Query<'a>> {
         self.query_tail(Some(with), None, start)
     }
@@ -127,7 +127,7 @@ impl<'a> Parser<'a> {
         self.chain_of(first, rest, outer)
     }
 
-    /// INTERSECT, which binds tighter.
+    /// INTERSECT, which has higher precedence.
     fn intersect_chain(&mut self, first: Option<QueryBody<'a>>) -> PResult<QueryBody<'a>> {
         let outer = if first.is_none() {
             std::mem::take(&mut self.height)
@@ -150,7 +150,8 @@ impl<'a> Parser<'a> {
         self.chain_of(first, rest, outer)
     }
 
-    /// The chain, one level above the tallest of its terms; `outer` is the height beside it.
+    /// Creates a chain, one level higher than the tallest of its terms; `outer` is the height of
+    /// sibling nodes.
     fn chain_of(
         &mut self,
         first: QueryBody<'a>,
@@ -170,7 +171,7 @@ impl<'a> Parser<'a> {
         Ok(body)
     }
 
-    /// True for ALL.
+    /// Consumes ALL or DISTINCT. Returns whether it was ALL.
     fn set_quantifier(&mut self) -> bool {
         self.eat_any_kw(&[Kw::ALL, Kw::DISTINCT]) == Some(Kw::ALL)
     }
@@ -205,7 +206,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `(a, b)`, perhaps empty.
+    /// `(a, b)`, possibly empty.
     pub(super) fn value_row(&mut self) -> PResult<&'a [Expr<'a>]> {
         self.expect(K::LeftParen)?;
         if self.eat(K::RightParen) {
@@ -235,7 +236,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A query in parentheses as a part of another: itself, or only its body when nothing is lost.
+/// A query in parentheses as a part of another; only its body if it has no other clauses.
 fn nest<'a>(query: &'a Query<'a>) -> QueryBody<'a> {
     if is_bare(query) && !matches!(query.body, QueryBody::Nested(_)) {
         query.body
@@ -244,7 +245,7 @@ fn nest<'a>(query: &'a Query<'a>) -> QueryBody<'a> {
     }
 }
 
-/// True if a query is nothing but its body.
+/// Whether a query has only a body.
 fn is_bare(query: &Query<'_>) -> bool {
     query.with.is_none()
         && query.order_by.is_empty()

@@ -1,4 +1,4 @@
-//! SELECT, and the clauses behind it.
+//! SELECT and the clauses after it.
 
 use super::super::ast::{
     ColumnName, Expr, ExprKind, Ident, Into, IntoVar, JsonPath, Limit, LockClause, LockWait,
@@ -86,7 +86,7 @@ impl<'a> Parser<'a> {
             return Ok(SelectItem::Wildcard);
         }
         let start = self.token.start;
-        // `t.*` and `db.t.*`; a period behind a name is followed by a star or by a name.
+        // `t.*` and `db.t.*`: after a name and a period comes a star or a name.
         if self.is_ident() && self.peek().kind == K::Period {
             return self.dotted_item(start);
         }
@@ -112,7 +112,7 @@ impl<'a> Parser<'a> {
         Ok(SelectItem::Expr { expr, alias, span })
     }
 
-    /// At a name with a period behind it.
+    /// At a name that is followed by a period.
     fn dotted_item(&mut self, start: u32) -> PResult<SelectItem<'a>> {
         let first = self.ident()?;
         self.advance();
@@ -177,7 +177,7 @@ impl<'a> Parser<'a> {
         Ok(self.node(start, ExprKind::Column(column)))
     }
 
-    /// LIMIT, or nothing.
+    /// An optional LIMIT.
     pub(super) fn opt_limit(&mut self) -> PResult<Option<&'a Limit<'a>>> {
         if !self.eat_kw(Kw::LIMIT) {
             return Ok(None);
@@ -295,7 +295,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// ORDER BY of UPDATE and DELETE, or nothing.
+    /// An optional ORDER BY of UPDATE and DELETE.
     pub(super) fn opt_order_by(&mut self) -> PResult<&'a [OrderItem<'a>]> {
         if self.eat_kw2(Kw::ORDER, Kw::BY) {
             self.order_items()

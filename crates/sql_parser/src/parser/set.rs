@@ -1,4 +1,4 @@
-//! SET in all its forms.
+//! All forms of SET.
 
 use super::super::ast::{
     Account, ColumnName, Expr, ExprKind, Isolation, Roles, SetItem, SetPassword, SetRole,
@@ -111,7 +111,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A value, where some reserved words are values too.
+    /// A value; some reserved words are values here.
     fn set_value(&mut self) -> PResult<Expr<'a>> {
         let next = self.peek();
         let alone = next.ends_statement() || next.kind == K::Comma;
@@ -197,7 +197,7 @@ impl<'a> Parser<'a> {
             self.expect_kw(Kw::RANDOM)?;
         } else {
             self.assign()?;
-            // PASSWORD('...') is what old clients send.
+            // Old clients send PASSWORD('...').
             set.password = Some(if self.eat_kw(Kw::PASSWORD) {
                 self.expect(K::LeftParen)?;
                 let password = self.string()?;

@@ -50,7 +50,7 @@ impl<'a> Parser<'a> {
         })))
     }
 
-    /// `FROM db` or `IN db`, or nothing.
+    /// An optional `FROM db` or `IN db`.
     fn opt_from_schema(&mut self) -> PResult<Option<Ident<'a>>> {
         if self.eat_any_kw(&[Kw::FROM, Kw::IN]).is_some() {
             self.ident().map(Some)
@@ -203,7 +203,7 @@ impl<'a> Parser<'a> {
         Ok(what)
     }
 
-    /// Takes two tokens that have been looked at.
+    /// Consumes two tokens that have been examined.
     fn two(&mut self) {
         self.advance();
         self.advance();

@@ -1,5 +1,5 @@
-//! Operands that begin with a keyword: functions with a syntax of their own, and words that are
-//! reserved but call functions.
+//! Operands that begin with a keyword: functions with their own syntax, and reserved words that are
+//! function names.
 
 use super::super::ast::{
     Cast, CharUsing, ConvertUsing, DataType, Expr, ExprKind, Ident, IntervalArith, Match,
@@ -10,7 +10,7 @@ use super::super::token::{Span, TokenKind as K};
 use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
-    /// At the name of a function with a syntax of its own; a parenthesis follows.
+    /// At the name of a function with its own syntax, which is followed by a parenthesis.
     pub(super) fn special_call(&mut self, keyword: Kw) -> PResult<Expr<'a>> {
         let start = self.token.start;
         if keyword == Kw::MATCH {
@@ -258,7 +258,7 @@ impl<'a> Parser<'a> {
         ))
     }
 
-    /// A type as CAST takes it.
+    /// A type in the syntax of CAST.
     pub(super) fn cast_type(&mut self) -> PResult<DataType<'a>> {
         let start = self.token.start;
         if let Some(word) = self.eat_any_kw(&[Kw::SIGNED, Kw::UNSIGNED]) {

@@ -1,4 +1,4 @@
-//! Statements: which rule a text begins with.
+//! Statements: selection of the rule by the first keyword.
 
 use super::super::Parsed;
 use super::super::ast::Statement;
@@ -8,7 +8,7 @@ use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
-    /// The statement at the parser's place, with its end.
+    /// Parses one statement, up to its end.
     pub(crate) fn parse_one(&mut self) -> PResult<Parsed<'a>> {
         if self.token.ends_statement() {
             return Err(ParseError::new(ParseErrorKind::Empty, self.token.span()));

@@ -1,4 +1,4 @@
-//! The parts of a table's definition: columns, indexes, constraints, options.
+//! The parts of a table definition: columns, indexes, constraints, options.
 
 use super::super::ast::{
     CheckDef, ForeignKeyAction, ForeignKeyDef, ForeignKeyMatch, Ident, IndexAlgorithm, IndexDef,
@@ -18,7 +18,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// An index or a constraint; None without taking anything if something else stands there.
+    /// An index or a constraint; `None`, without consuming tokens, if there is none.
     pub(super) fn opt_constraint_element(&mut self) -> PResult<Option<TableElement<'a>>> {
         let begins = matches!(
             self.token.keyword,
@@ -126,7 +126,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// An option behind an index's parts.
+    /// An option after an index's parts.
     pub(super) fn opt_index_option(&mut self) -> PResult<Option<IndexOption<'a>>> {
         if let Some(using) = self.opt_using()? {
             return Ok(Some(IndexOption::Using(using)));
@@ -183,7 +183,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// REFERENCES, at the word. The columns may be left out, as for a published NDB schema, when
+    /// REFERENCES, at the keyword. The columns may be omitted, as in a published NDB schema, if
     /// they are the parent's primary key.
     pub(super) fn references(&mut self) -> PResult<References<'a>> {
         self.expect_kw(Kw::REFERENCES)?;
@@ -262,7 +262,7 @@ impl<'a> Parser<'a> {
         Ok(options.into_bump_slice())
     }
 
-    /// A table option; None without taking anything if something else stands there.
+    /// A table option; `None`, without consuming tokens, if there is none.
     pub(super) fn opt_table_option(&mut self) -> PResult<Option<TableOption<'a>>> {
         if let Some(option) = self.opt_charset_option()? {
             return Ok(Some(option));

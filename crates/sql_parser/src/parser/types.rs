@@ -1,4 +1,4 @@
-//! Types, character sets, collations.
+//! Data types, character sets, collations.
 
 use super::super::ast::{DataType, Ident, TypeKind};
 use super::super::keyword::Keyword as Kw;
@@ -220,7 +220,7 @@ fn type_kind(keyword: Kw) -> Option<TypeKind> {
     })
 }
 
-/// Whether UNSIGNED and ZEROFILL may stand behind a type.
+/// Whether UNSIGNED and ZEROFILL may follow a type.
 fn is_numeric(kind: TypeKind) -> bool {
     use TypeKind as T;
     matches!(
@@ -238,7 +238,7 @@ fn is_numeric(kind: TypeKind) -> bool {
     )
 }
 
-/// Whether a character set may stand behind a type.
+/// Whether a character set may follow a type.
 fn is_text(kind: TypeKind) -> bool {
     use TypeKind as T;
     matches!(

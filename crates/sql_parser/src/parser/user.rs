@@ -73,7 +73,7 @@ impl<'a> Parser<'a> {
         })))
     }
 
-    /// Behind DEFAULT ROLE; NONE and ALL are ALTER USER's.
+    /// The roles after DEFAULT ROLE; NONE and ALL are allowed only in ALTER USER.
     fn default_roles(&mut self, alter: bool) -> PResult<Roles<'a>> {
         if alter && self.eat_word("NONE") {
             return Ok(Roles::None);
@@ -226,7 +226,7 @@ impl<'a> Parser<'a> {
         Ok(Some(option))
     }
 
-    /// Behind PASSWORD.
+    /// The option after PASSWORD.
     fn password_option(&mut self) -> PResult<UserOption<'a>> {
         match self.eat_any_kw(&[Kw::EXPIRE, Kw::HISTORY, Kw::REUSE, Kw::REQUIRE]) {
             Some(Kw::EXPIRE) => {
@@ -337,7 +337,7 @@ impl<'a> Parser<'a> {
         Ok(Statement::Grant(self.alloc(grant)))
     }
 
-    /// One or more words, with columns; or a role, whose name as written comes second.
+    /// The keywords of a privilege with its columns, or a role, whose name as written is second.
     fn privilege(&mut self) -> PResult<(Privilege<'a>, Option<&'a str>)> {
         if self.is(K::String) || self.is(K::QuotedIdent) {
             let at = self.token.span();

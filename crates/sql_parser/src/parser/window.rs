@@ -1,4 +1,4 @@
-//! Windows: what stands within OVER and in the WINDOW clause.
+//! Window specifications, in OVER and in the WINDOW clause.
 
 use super::super::ast::{Expr, Frame, FrameBound, OrderItem, WindowSpec};
 use super::super::keyword::Keyword as Kw;

@@ -1,4 +1,4 @@
-//! Statements: which text each begins with, and the short ones in full.
+//! Dispatch of statements to their printers, and short statements.
 
 use super::super::ast::{
     CreateProgram, Flush, FlushWhat, Isolation, Maintain, MaintainKind, PrepareSource, SetItem,
@@ -76,7 +76,7 @@ impl Printer {
         }
     }
 
-    /// Transactions, variables, users.
+    /// Statements on transactions, variables and users.
     fn session_statement(&mut self, statement: &Statement<'_>) {
         match statement {
             Statement::Begin(start) => self.begin(*start),
@@ -106,7 +106,7 @@ impl Printer {
         }
     }
 
-    /// SHOW and its kin, users.
+    /// SHOW and similar statements, and users.
     fn user_or_show(&mut self, statement: &Statement<'_>) {
         match statement {
             Statement::Show(show) => self.show(show),

@@ -11,7 +11,7 @@ impl Printer {
         self.put("ALTER TABLE ");
         self.table_name(&alter.name);
         for (index, action) in alter.actions.iter().enumerate() {
-            // Partitioning stands apart, without a comma.
+            // Partitioning clauses are not separated by a comma.
             let apart = matches!(
                 action,
                 AlterAction::PartitionBy(_) | AlterAction::RemovePartitioning
@@ -79,7 +79,7 @@ impl Printer {
         }
     }
 
-    /// Changes of what is there.
+    /// Changes to existing parts of the table.
     fn alter_changes(&mut self, action: &AlterAction<'_>) {
         match action {
             AlterAction::SetDefault(column, value) => {
@@ -127,7 +127,7 @@ impl Printer {
         }
     }
 
-    /// Actions on the table as a whole.
+    /// Actions on the whole table.
     fn alter_table_itself(&mut self, action: &AlterAction<'_>) {
         match action {
             AlterAction::Rename(name) => {

@@ -1,4 +1,4 @@
-//! Calls of functions, windows, and functions with a syntax of their own.
+//! Function calls, windows, and functions with their own syntax.
 
 use super::super::ast::{
     ColumnName, DataType, Expr, ExprKind, Frame, FrameBound, Func, IntervalUnit, JsonOnResponse,
@@ -78,7 +78,7 @@ impl Printer {
         self.put(word);
     }
 
-    /// Functions with a syntax of their own.
+    /// Functions with their own syntax.
     pub(super) fn special(&mut self, expr: &Expr<'_>) {
         match &expr.kind {
             ExprKind::Case(node) => {
@@ -242,7 +242,7 @@ impl Printer {
         }
     }
 
-    /// A type as CAST takes it.
+    /// A type in the syntax of CAST.
     fn cast_type(&mut self, ty: &DataType<'_>) {
         if ty.kind == TypeKind::BigInt && ty.length.is_none() && !ty.zerofill {
             self.put(if ty.unsigned { "UNSIGNED" } else { "SIGNED" });

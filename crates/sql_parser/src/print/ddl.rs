@@ -145,7 +145,7 @@ impl Printer {
         }
     }
 
-    /// `prefix` with an opening parenthesis at its end, and an expression.
+    /// `prefix`, which ends with an opening parenthesis, and an expression.
     pub(super) fn paren_expr(&mut self, prefix: &str, expr: &Expr<'_>) {
         self.put(prefix);
         self.expr(expr);

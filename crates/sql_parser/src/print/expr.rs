@@ -1,7 +1,7 @@
 //! Expressions.
 //!
-//! An operand is put into parentheses unless it binds tighter than the operator it belongs to, on
-//! the left too: `(a + b) + c` is a tree of its own, different from the chain `a + b + c`.
+//! An operand is parenthesized unless it binds tighter than its operator, on the left side, too:
+//! `(a + b) + c` is a different tree from the chain `a + b + c`.
 
 use super::super::ast::{
     BinaryOp, Expr, ExprKind, IntervalArith, IsTest, Literal, LogicalOp, OrderItem, SystemVar,
@@ -10,7 +10,7 @@ use super::super::ast::{
 use super::Printer;
 use super::call::unit;
 
-/// Binding levels, as in the parser.
+/// Precedence levels, as in the parser.
 const OR: u8 = 1;
 const XOR: u8 = 2;
 const AND: u8 = 3;
@@ -70,7 +70,7 @@ impl Printer {
         }
     }
 
-    /// An expression where any may stand.
+    /// An expression where any is allowed.
     pub(super) fn expr(&mut self, expr: &Expr<'_>) {
         let parens = self.all_parens && self.level(expr) < ATOM;
         self.put_if(parens, "(");
@@ -78,7 +78,7 @@ impl Printer {
         self.put_if(parens, ")");
     }
 
-    /// An operand that must bind at `min` or tighter.
+    /// An operand that must have level `min` or higher.
     pub(super) fn operand(&mut self, expr: &Expr<'_>, min: u8) {
         let parens = !self.all_parens && self.level(expr) < min;
         self.put_if(parens, "(");
@@ -155,7 +155,7 @@ impl Printer {
         }
     }
 
-    /// LIKE and its kin; the rest goes on to `special`.
+    /// LIKE and similar predicates; other expressions are passed to `special`.
     fn predicate(&mut self, expr: &Expr<'_>) {
         let not = |not: bool| if not { " NOT" } else { "" };
         match &expr.kind {
@@ -325,7 +325,7 @@ impl Printer {
     }
 }
 
-/// True for `INTERVAL n unit + date`: the amount comes first in the text.
+/// Whether it is `INTERVAL n unit + date`, in which the amount comes first in the text.
 fn amount_first(node: &IntervalArith<'_>) -> bool {
     node.amount.span.start < node.date.span.start
 }
@@ -338,7 +338,7 @@ fn logical_level(op: LogicalOp) -> u8 {
     }
 }
 
-/// The spelling of an operator with the space around it.
+/// The spelling of an operator, with surrounding spaces.
 pub(super) fn operator(op: BinaryOp) -> &'static str {
     match op {
         BinaryOp::Add => " + ",

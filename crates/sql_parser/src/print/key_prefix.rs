@@ -4,7 +4,7 @@ use super::super::ast::KeyPrefix;
 use super::Printer;
 
 impl Printer {
-    /// Clauses behind ADD or DROP: the prefix alone, or all of them.
+    /// The clauses after ADD or DROP: the prefix alone, or all clauses.
     pub(super) fn key_prefix(&mut self, def: &KeyPrefix<'_>) {
         self.opt_string("MEMCACHED PREFIX ", Some(def.prefix));
         self.opt_string(" ROLE ", def.role);

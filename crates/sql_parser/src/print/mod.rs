@@ -1,8 +1,8 @@
-//! From syntax tree to canonical text.
+//! Printer: from the syntax tree to canonical text.
 //!
 //! The text is MySQL's, with keywords in upper case, identifiers in backticks, strings in single
-//! quotes, and parentheses only where the shape of the tree needs them. It is bytes, since string
-//! literals hold any bytes.
+//! quotes, and parentheses only where the shape of the tree needs them. It is bytes, because string
+//! literals may contain any bytes.
 //!
 //! Invariants
 //! 1. Parsing the text in the same mode gives a tree equal to the one printed.
@@ -22,7 +22,7 @@ mod user;
 use super::LexMode;
 use super::ast::{ColumnName, Expr, Ident, Query, Statement, TableName};
 
-/// The text of a statement, to be read in `mode`.
+/// The text of a statement, to be parsed in `mode`.
 #[must_use]
 pub fn statement(statement: &Statement<'_>, mode: LexMode) -> Vec<u8> {
     let mut printer = Printer::new(mode);
@@ -30,7 +30,7 @@ pub fn statement(statement: &Statement<'_>, mode: LexMode) -> Vec<u8> {
     printer.out
 }
 
-/// The text of an expression, to be read in `mode`.
+/// The text of an expression, to be parsed in `mode`.
 #[must_use]
 pub fn expr(expr: &Expr<'_>, mode: LexMode) -> Vec<u8> {
     let mut printer = Printer::new(mode);
@@ -38,7 +38,7 @@ pub fn expr(expr: &Expr<'_>, mode: LexMode) -> Vec<u8> {
     printer.out
 }
 
-/// The text of an expression with parentheses around every operator: its shape made visible.
+/// The text of an expression with parentheses around every operator, to show its shape.
 #[must_use]
 pub fn expr_shape(expr: &Expr<'_>, mode: LexMode) -> Vec<u8> {
     let mut printer = Printer::new(mode);
@@ -47,7 +47,7 @@ pub fn expr_shape(expr: &Expr<'_>, mode: LexMode) -> Vec<u8> {
     printer.out
 }
 
-/// The text of a query, to be read in `mode`.
+/// The text of a query, to be parsed in `mode`.
 #[must_use]
 pub fn query(query: &Query<'_>, mode: LexMode) -> Vec<u8> {
     let mut printer = Printer::new(mode);
@@ -55,7 +55,7 @@ pub fn query(query: &Query<'_>, mode: LexMode) -> Vec<u8> {
     printer.out
 }
 
-/// Where the text grows.
+/// Output buffer of the printer.
 pub(super) struct Printer {
     out: Vec<u8>,
     mode: LexMode,
@@ -75,7 +75,7 @@ impl Printer {
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// Text, if a condition holds.
+    /// Appends text if a condition is true.
     fn put_if(&mut self, condition: bool, text: &str) {
         if condition {
             self.put(text);
@@ -101,7 +101,7 @@ impl Printer {
         self.quoted_name(ident.name.as_bytes());
     }
 
-    /// A word of the grammar that the tree keeps as a name.
+    /// A keyword that the tree stores as a name.
     fn word(&mut self, ident: &Ident<'_>) {
         self.put(ident.name);
     }
@@ -143,7 +143,7 @@ impl Printer {
         }
     }
 
-    /// Items with commas between them.
+    /// Items separated by commas.
     fn list<T>(&mut self, items: &[T], item: impl FnMut(&mut Self, &T)) {
         self.separated(items, ", ", item);
     }

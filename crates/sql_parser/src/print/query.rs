@@ -86,7 +86,7 @@ impl Printer {
         }
     }
 
-    /// An operand; a chain of INTERSECT may stand bare inside one of the other two.
+    /// An operand; a chain of INTERSECT needs no parentheses inside UNION or EXCEPT.
     fn set_operand(&mut self, body: &QueryBody<'_>, in_intersect: bool) {
         let parens = match body {
             QueryBody::Set(inner) => {
@@ -153,7 +153,7 @@ impl Printer {
                 self.expr(expr);
                 if let Some(alias) = alias {
                     self.put(" AS ");
-                    // An empty alias, and one with NUL, is written as a string.
+                    // An empty alias, and one that contains NUL, is printed as a string.
                     if alias.name.is_empty() || alias.name.contains('\0') {
                         self.string(alias.name.as_bytes());
                     } else {
@@ -175,7 +175,7 @@ impl Printer {
         let Some(limit) = limit else { return };
         self.put(" LIMIT ");
         match &limit.offset {
-            // Parameters keep their order.
+            // Keeps the order of parameters.
             Some(offset) if offset.span.start < limit.count.span.start => {
                 self.expr(offset);
                 self.put(", ");

@@ -1,5 +1,5 @@
-//! Aggregate functions (manual, "Aggregate Function Descriptions"): their
-//! names, arguments and types, and the query whose rows they aggregate.
+//! Aggregate functions (manual, "Aggregate Function Descriptions"): names, arguments, types, and
+//! the query in which each is evaluated.
 
 use super::nodes::{node, numeric_operand};
 use super::query::Enclosing;
@@ -35,9 +35,9 @@ pub enum AggregateKind {
     BitXor,
     /// Variance or standard deviation.
     Deviation {
-        /// Of a sample: divided by one less than the number of values.
+        /// Sample variance: divided by the number of values minus one.
         sample: bool,
-        /// The square root of the variance.
+        /// Standard deviation: the square root of the variance.
         root: bool,
     },
     /// GROUP_CONCAT(e, ...).
@@ -51,9 +51,9 @@ pub enum AggregateKind {
 /// One aggregate of a query.
 #[derive(Clone, Debug)]
 pub struct Aggregate {
-    /// Which.
+    /// The function.
     pub kind: AggregateKind,
-    /// Its arguments; none for COUNT(*).
+    /// The arguments; none for COUNT(*).
     pub args: Vec<Expr>,
     /// DISTINCT.
     pub distinct: bool,
@@ -68,7 +68,7 @@ pub struct Aggregate {
 /// Arguments and order.
 type Parts = (Vec<Expr>, Vec<OrderKey>);
 
-/// The aggregate function of that name.
+/// The aggregate function with this name.
 fn kind_named(name: &str, star: bool) -> Option<AggregateKind> {
     let deviation = |sample, root| AggregateKind::Deviation { sample, root };
     Some(match name.to_ascii_uppercase().as_str() {
@@ -93,10 +93,10 @@ fn kind_named(name: &str, star: bool) -> Option<AggregateKind> {
 }
 
 impl Binder<'_> {
-    /// A call of an aggregate function; `None` when it is none.
+    /// Binds a call of an aggregate function; `None` if the function is not an aggregate.
     ///
     /// # Errors
-    /// 1111 where no aggregate may stand.
+    /// 1111 if no aggregate is allowed here.
     pub(super) fn aggregate(&mut self, f: &Func<'_>) -> Result<Option<Expr>> {
         let Some(kind) = kind_named(f.name.name, f.star) else {
             return Ok(None);
@@ -104,7 +104,7 @@ impl Binder<'_> {
         let nearest = self.plan.and_then(|planner| planner.outer());
         let noted = nearest.map(Enclosing::noted);
         let mut own = self.aggregates.take();
-        // Arguments of an aggregate cannot hold another one of the same query.
+        // Aggregates of one query cannot be nested.
         let bound = self.aggregate_parts(kind, f);
         let result = bound.and_then(|parts| {
             let level = nearest_level(&parts);
@@ -125,7 +125,7 @@ impl Binder<'_> {
         result.map(Some)
     }
 
-    /// An aggregate of the query `level` queries out, whose names are bound there.
+    /// Binds an aggregate that belongs to the query `level` levels out, whose names it uses.
     fn further_out(&self, kind: AggregateKind, f: &Func<'_>, level: usize) -> Result<Expr> {
         let missing = || SqlError::internal("an aggregate of a query that is not there");
         let inner = self.plan.ok_or_else(missing)?;
@@ -195,7 +195,7 @@ impl Binder<'_> {
     }
 }
 
-/// Adds an aggregate to those of its query.
+/// Adds an aggregate to its query's list.
 fn add(
     list: &mut Aggregates,
     kind: AggregateKind,
@@ -243,8 +243,8 @@ fn add(
     Ok(e)
 }
 
-/// The nearest query of which arguments and order name columns: 0 is the function's own query,
-/// also where they name none.
+/// The nearest query whose columns the arguments and sort keys read; 0, the function's own query,
+/// also if they read no column.
 fn nearest_level((args, order): &Parts) -> usize {
     let mut nearest: Option<usize> = None;
     let mut see = |level: usize| nearest = Some(nearest.map_or(level, |n| n.min(level)));
@@ -259,7 +259,7 @@ fn nearest_level((args, order): &Parts) -> usize {
     nearest.unwrap_or(0)
 }
 
-/// The query furthest out, but not further than `level`, that takes an aggregate here.
+/// The outermost query, at most `level` levels out, that allows an aggregate here.
 fn taking(nearest: &Enclosing<'_>, level: usize) -> Option<usize> {
     let takes = |level: &usize| {
         let around = nearest.at(*level);

@@ -10,8 +10,8 @@ use crate::parse::ast::{BinaryOp, Func};
 use porpoise_types::{Charset, Collation, Value};
 
 impl Binder<'_> {
-    /// A call: of an aggregate, of a function with lazy arguments, or of a
-    /// registered one.
+    /// Binds a call of an aggregate, of a function with lazily evaluated arguments, or of a
+    /// registered function.
     pub(super) fn function(&mut self, f: &Func<'_>) -> Result<Expr> {
         let name = f.name.name;
         if f.over.is_some() {
@@ -76,7 +76,7 @@ impl Binder<'_> {
         }
     }
 
-    /// A call of a registered function.
+    /// Binds a call of a registered function.
     pub fn call(&self, name: &str, args: Vec<Expr>) -> Result<Expr> {
         let function: &'static Function =
             functions::find(name).ok_or_else(|| SqlError::unknown_function(name))?;
@@ -111,7 +111,7 @@ impl Binder<'_> {
     }
 }
 
-/// Two arguments of different COLLATE clauses have no collation in common: 1267.
+/// Error 1267 if two arguments have different explicit COLLATE clauses.
 fn explicit_collations_agree(args: &[Expr], name: &str) -> Result<()> {
     let explicit = |a: &&Expr| a.coercibility == Coercibility::Explicit && is_text(&a.ty);
     let mut insisting = args.iter().filter(explicit);
@@ -124,7 +124,7 @@ fn explicit_collations_agree(args: &[Expr], name: &str) -> Result<()> {
     }
 }
 
-/// The digits that NOW(n) and its kin are asked for: at most 6, 1426.
+/// Checks the precision argument of NOW(n) and similar functions: above 6 is error 1426.
 fn fraction_fits(args: &[Expr], name: &str) -> Result<()> {
     const NAMES: [&str; 9] = [
         "NOW",
@@ -148,8 +148,8 @@ fn fraction_fits(args: &[Expr], name: &str) -> Result<()> {
     Err(SqlError::new(1426, "42000", text))
 }
 
-/// Texts of different character sets are converted to the one on which all of
-/// them agree (manual, "Character Set and Collation of Function Results").
+/// Converts texts of different character sets to their common one (manual, "Character Set and
+/// Collation of Function Results").
 fn in_one_charset(args: Vec<Expr>, connection: Collation) -> Vec<Expr> {
     let charset = |e: &Expr| e.ty.collation.charset();
     let text = |e: &Expr| is_text(&e.ty) && charset(e) != Charset::Binary;

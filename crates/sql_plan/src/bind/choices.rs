@@ -105,13 +105,13 @@ impl Binder<'_> {
     }
 }
 
-/// Arms of an OR from which on equalities of one column become an IN: a hash
-/// table answers those.
+/// Number of arms from which on an OR of equalities of one column becomes an IN, which uses a hash
+/// table.
 const MANY_ARMS: usize = 64;
 
-/// `a OR b OR ...`. Where all of many arms compare one column in one way with
-/// constants or parameters, they are that column's IN: both are true where one
-/// is equal, and else unknown where the column or a value is NULL.
+/// Binds `a OR b OR ...`. If many arms compare one column with constants or parameters in the same
+/// way, they become an IN of that column. The result is the same: true if one value is equal, else
+/// unknown if the column or a value is NULL.
 pub(super) fn disjunction(args: Vec<Expr>, nullable: bool) -> Expr {
     let first = args.first().and_then(equality);
     let Some((column, how)) = first.filter(|_| args.len() >= MANY_ARMS) else {
@@ -140,7 +140,7 @@ pub(super) fn disjunction(args: Vec<Expr>, nullable: bool) -> Expr {
     Expr::boolean(kind, nullable)
 }
 
-/// The column and the kind of comparison of `column = constant`.
+/// The column and the kind of comparison, if the expression is `column = constant`.
 fn equality(e: &Expr) -> Option<(&Expr, CompareAs)> {
     let ExprKind::Compare(CmpOp::Eq, how, sides) = &e.kind else {
         return None;

@@ -162,7 +162,7 @@ impl Binder<'_> {
         e
     }
 
-    /// A column by name; aliases of the select list serve where allowed.
+    /// Resolves a column by name; select-list aliases count where they are allowed.
     pub fn column(&mut self, name: &ColumnName<'_>) -> Result<Expr> {
         let database = name.schema.map(|i| i.name);
         let table = name.table.map(|i| i.name);
@@ -186,8 +186,7 @@ impl Binder<'_> {
         }
     }
 
-    /// In HAVING a name of the select list comes before a column that is no
-    /// key of GROUP BY.
+    /// In HAVING a select-list alias takes precedence over a column that is no GROUP BY key.
     fn preferred_alias(&self, name: &ColumnName<'_>, found: &Expr) -> Option<Expr> {
         let keys = self.keys?;
         let place = |e: &Expr| match e.kind {
@@ -225,7 +224,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Notes that a column is read, for its privileges.
+    /// Records that a column is read, for the check of privileges.
     pub(super) fn note(&self, scope: &Scope, slot: usize, position: usize) {
         let named = scope.sources.get(slot).and_then(|source| source.named);
         if let (Some(planner), Some(at)) = (self.plan, named) {
@@ -235,7 +234,7 @@ impl Binder<'_> {
 
     fn values_of(&mut self, name: &ColumnName<'_>) -> Result<Expr> {
         let table = name.table.map(|i| i.name);
-        // It is a column of the table that the row is for, whatever others are in sight.
+        // Resolved in the table that the row is for, even if other tables are in scope.
         let own = Scope {
             sources: self.scope.sources.iter().take(1).cloned().collect(),
             ..Scope::default()
@@ -294,7 +293,7 @@ impl Binder<'_> {
                 )
             }
             UnaryOp::Binary => {
-                // Stronger than a literal: comparison becomes binary.
+                // BINARY has a stronger collation than a literal: the comparison becomes binary.
                 let length = arg.ty.max_bytes();
                 let mut binary = cast_to(arg, ColumnType::varbinary(length));
                 binary.coercibility = binary.coercibility.min(Coercibility::Implicit);
@@ -400,8 +399,8 @@ impl Binder<'_> {
             LogicalOp::Or => super::choices::disjunction(args, nullable),
             LogicalOp::Xor => {
                 let mut args = args;
-                // Halves of a long chain, so that the tree is no higher than
-                // the stack allows.
+                // A long chain is split into halves, so that the depth of the tree stays within the
+                // stack.
                 while args.len() > LONG_XOR {
                     let mut pairs = args.into_iter();
                     args = Vec::with_capacity(pairs.len() / 2 + 1);
@@ -475,7 +474,7 @@ impl Binder<'_> {
             );
             return Err(SqlError::new(1253, "42000", text));
         }
-        // A node of its own: the column beneath keeps its declared collation.
+        // A separate node, so that the column below keeps its declared collation.
         let mut ty = match arg.ty.kind {
             Kind::Enum | Kind::Set => text_of(functions::width(&arg), collation),
             _ => arg.ty.clone(),
@@ -487,14 +486,14 @@ impl Binder<'_> {
     }
 }
 
-/// Operands beyond which a chain of XOR is bound as a balanced tree.
+/// Number of operands above which a chain of XOR is bound as a balanced tree.
 const LONG_XOR: usize = 64;
 
 fn xor(left: Expr, right: Expr, nullable: bool) -> Expr {
     Expr::boolean(ExprKind::Xor(Box::new([left, right])), nullable)
 }
 
-/// The operator with its sides exchanged.
+/// The operator for exchanged operands.
 fn flipped(op: BinaryOp) -> BinaryOp {
     match op {
         BinaryOp::Less => BinaryOp::Greater,

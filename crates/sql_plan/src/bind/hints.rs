@@ -2,15 +2,16 @@
 //!
 //! Invariants:
 //! 1. Hints choose among indexes; the table itself can always be read.
-//! 2. Of USE and FORCE only the indexes named are left, of IGNORE the others;
-//!    FORCE takes the table's scan for very expensive.
-//! 3. FOR GROUP BY is about indexes in whose order groups need no hash table.
+//! 1. Hints restrict the choice of indexes; a table scan is always possible.
+//! 2. USE and FORCE leave only the named indexes, IGNORE only the others. FORCE also gives the
+//!    table scan a very high cost.
+//! 3. FOR GROUP BY applies to indexes whose order makes groups consecutive (no hash table).
 
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{IndexHint, IndexHintFor, IndexHintKind};
 use porpoise_rows::catalog::Table;
 
-/// Indexes that may serve a purpose.
+/// Indexes that hints allow for one purpose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct AllowedIndexes {
     /// USE or FORCE: only these; `None`: all.
@@ -37,10 +38,10 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// The hints of a table.
+    /// Resolves the hints of a table.
     ///
     /// # Errors
-    /// 1176 for an index that is not there, 1221 for USE beside FORCE.
+    /// 1176 for an unknown index, 1221 for USE together with FORCE.
     pub fn of(table: &Table, alias: &str, hints: &[IndexHint<'_>]) -> Result<Hints> {
         let mut out = Hints::default();
         let any = |kind: IndexHintKind| hints.iter().any(|h| h.kind == kind);
@@ -70,17 +71,17 @@ impl Hints {
         Ok(out)
     }
 
-    /// Whether an index may lead to rows.
+    /// Whether an index may be used to find rows.
     pub fn find(&self, index: usize) -> bool {
         self.join.allows(index)
     }
 
-    /// Whether an index may give the order of ORDER BY.
+    /// Whether an index may provide the order of ORDER BY.
     pub fn order(&self, index: usize) -> bool {
         self.order.allows(index)
     }
 
-    /// Whether an index may bring the rows of a group together.
+    /// Whether an index may make the rows of a group consecutive.
     pub fn group(&self, index: usize) -> bool {
         self.group.allows(index)
     }

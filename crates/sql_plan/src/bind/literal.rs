@@ -8,7 +8,7 @@ use porpoise_types::{
     Charset, Collation, ColumnType, Date, DateTime, Decimal, SqlMode, Time, Value,
 };
 
-/// The value of a literal with its type.
+/// Binds a literal.
 pub fn literal(lit: &Literal<'_>, connection: Collation, mode: SqlMode) -> Result<Expr> {
     Ok(match lit {
         Literal::Null => Expr::null(),
@@ -23,7 +23,7 @@ pub fn literal(lit: &Literal<'_>, connection: Collation, mode: SqlMode) -> Resul
             }
             Expr::constant(Value::Double(value), ColumnType::double())
         }
-        // The text is in UTF-8, a literal in the connection's character set.
+        // The statement's text is in UTF-8, a literal in the connection's character set.
         Literal::String(bytes) => match connection.charset() {
             Charset::Utf8mb4 | Charset::Binary => string(bytes, connection),
             other => string(&Charset::Utf8mb4.convert(other, bytes).0, connection),
@@ -46,7 +46,7 @@ fn boolean(b: bool) -> Expr {
     Expr::constant(Value::Int(i64::from(b)), ty)
 }
 
-/// An unsigned literal is signed where it fits.
+/// An unsigned integer literal; its type is signed if the value fits.
 pub fn integer(n: u64) -> Expr {
     match i64::try_from(n) {
         Ok(v) => Expr::constant(Value::Int(v), ColumnType::bigint()),
@@ -64,14 +64,14 @@ fn decimal(text: &str) -> Expr {
             )
         }
         Err(_) => {
-            // More digits than a decimal holds: MySQL takes the nearest it has.
+            // More digits than a decimal can have: MySQL uses the nearest value.
             let value = text.parse::<f64>().unwrap_or(0.0);
             Expr::constant(Value::Double(value), ColumnType::double())
         }
     }
 }
 
-/// A string of a collation; its type is as long as its text.
+/// A string literal; the length of its type is that of its text.
 pub fn string(bytes: &[u8], collation: Collation) -> Expr {
     let chars = collation.charset().char_count(bytes);
     let length = u32::try_from(chars).unwrap_or(u32::MAX);

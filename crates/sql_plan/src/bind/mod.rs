@@ -1,13 +1,12 @@
-//! From the parser's tree to bound expressions.
+//! Binder: from the syntax tree to bound expressions.
 //!
-//! Binding resolves names against the tables of a statement, works out every
-//! expression's type, collation and way of comparison by MySQL's rules, and
-//! folds what is constant. What comes out owns all it needs.
+//! Binding resolves names against the tables of a statement, derives the type, collation and
+//! comparison rules of every expression as MySQL does, and folds constants. The result owns its
+//! data.
 //!
 //! Invariants:
-//! 1. A name that fits two tables is 1052, one that fits none 1054, and the
-//!    message says in which clause.
-//! 2. Nothing here reads a row or takes a lock.
+//! 1. An ambiguous name is error 1052, an unknown one 1054; the message names the clause.
+//! 2. The binder neither reads rows nor takes locks.
 
 pub mod aggregate;
 mod calls;
@@ -30,10 +29,10 @@ use crate::error::{Result, SqlError};
 use porpoise_types::{Collation, ColumnType, SqlMode};
 use query::SubqueryPlanner;
 
-/// A key to sort by.
+/// A sort key.
 #[derive(Clone, Debug)]
 pub struct OrderKey {
-    /// The value.
+    /// The expression to sort by.
     pub expr: crate::expr::Expr,
     /// Whether the order is descending.
     pub desc: bool,
@@ -44,15 +43,14 @@ pub struct OrderKey {
 pub struct Scope {
     /// The tables; the position is the slot in a row.
     pub sources: Vec<Source>,
-    /// Names reach no slot before this one: the ON of a join sees the tables
-    /// that are joined, not those before a comma.
+    /// First slot that names can refer to: the ON of a join sees the joined tables, not those
+    /// before a comma.
     pub first: usize,
-    /// Columns that USING and NATURAL joined to their namesakes: found only
-    /// with their table's name.
+    /// Columns merged by USING and NATURAL JOIN: found only if qualified with their table's name.
     pub hidden: Vec<(usize, usize)>,
 }
 
-/// Tables of one statement at most (MySQL's own limit is 61).
+/// Maximum number of tables in one statement (61, as in MySQL).
 pub const MAX_TABLES: usize = 61;
 
 impl Scope {
@@ -64,7 +62,7 @@ impl Scope {
         }
     }
 
-    /// Adds a table; 1066 when its name is taken.
+    /// Adds a table. Error 1066 if its name is taken.
     pub fn add(&mut self, source: Source) -> Result<usize> {
         let same = |s: &Source| {
             s.alias.eq_ignore_ascii_case(&source.alias) && s.database == source.database
@@ -81,7 +79,7 @@ impl Scope {
         Ok(self.sources.len() - 1)
     }
 
-    /// Slot and position of a column; `place` goes into messages.
+    /// Resolves a column to its slot and position; `place` is the clause in error messages.
     pub fn resolve(
         &self,
         database: Option<&str>,
@@ -115,7 +113,7 @@ impl Scope {
         })
     }
 
-    /// Whether the slot holds stored rows, whose values have to be loaded.
+    /// Whether the slot has stored rows, whose values must be loaded.
     pub fn is_stored(&self, slot: usize) -> bool {
         self.sources.get(slot).is_some_and(|s| s.table().is_some())
     }
@@ -126,15 +124,15 @@ impl Scope {
     }
 }
 
-/// Settings that binding depends on, besides names.
+/// Settings that affect binding, besides names.
 #[derive(Clone, Debug)]
 pub struct BindEnv {
     /// The session's SQL mode.
     pub mode: SqlMode,
     /// `collation_connection`.
     pub collation: Collation,
-    /// Types of the parameters, in order; fewer than there are when they are
-    /// not known yet (PREPARE): the rest are text.
+    /// Types of the parameters, in order. The list may be shorter while types are unknown
+    /// (PREPARE): the remaining parameters are text.
     pub params: Vec<ColumnType>,
     /// The default database.
     pub database: Option<String>,
@@ -142,15 +140,15 @@ pub struct BindEnv {
     pub div_precision: u8,
 }
 
-/// Aggregates met while binding.
+/// Aggregates found while binding.
 #[derive(Clone, Debug, Default)]
 pub struct Aggregates {
-    /// Those found, in order.
+    /// The aggregates, in the order in which they were found.
     pub list: Vec<Aggregate>,
 }
 
 impl Aggregates {
-    /// Their arguments and sort keys.
+    /// The arguments and sort keys of all aggregates.
     pub fn expressions(&self) -> impl Iterator<Item = &crate::expr::Expr> {
         let all = self.list.iter();
         all.flat_map(|a| a.args.iter().chain(a.order.iter().map(|k| &k.expr)))
@@ -159,32 +157,30 @@ impl Aggregates {
 
 /// Binds expressions of one clause.
 pub struct Binder<'s> {
-    /// The tables.
+    /// The tables in scope.
     pub scope: &'s Scope,
-    /// The rest.
+    /// Settings.
     pub env: &'s BindEnv,
     /// The clause, for messages ("field list", "where clause", ...).
     pub place: &'static str,
-    /// The list that aggregates are added to; `None` where they are not allowed (1111).
+    /// The list to which aggregates are added; `None` where they are not allowed (1111).
     pub aggregates: Option<&'s mut Aggregates>,
-    /// VALUES(col) means the row to be inserted: columns of slot 0.
+    /// Whether VALUES(col) is allowed; it reads column `col` of slot 0, the row to be inserted.
     pub values_allowed: bool,
-    /// Values of system variables, by scope and name.
+    /// Values of system variables.
     pub system: &'s dyn SystemVariables,
-    /// Select-list names that HAVING and ORDER BY may use: name and
-    /// expression.
+    /// Select-list aliases that HAVING and ORDER BY may use, with their expressions.
     pub aliases: &'s [(String, crate::expr::Expr)],
-    /// Keys of GROUP BY, which HAVING prefers to names of the select list, and
-    /// those to other columns.
+    /// Keys of GROUP BY. HAVING prefers them to select-list aliases, and those to other columns.
     pub keys: Option<&'s [crate::expr::Expr]>,
-    /// The planner of subqueries; `None` where none can stand.
+    /// Plans subqueries; `None` where none are allowed.
     pub plan: Option<&'s dyn SubqueryPlanner>,
 }
 
-/// Stack that must be left to bind a subquery.
+/// Stack space that must be free to bind a subquery.
 const STACK_RESERVE: usize = 256 * 1024;
 
-/// 1436 when the stack does not allow for one more query inside the others.
+/// Error 1436 if the stack has no room for another nested query.
 pub fn check_stack() -> Result<()> {
     if porpoise_base::stack::remaining() < STACK_RESERVE {
         let text = "Thread stack overrun: queries are nested too deeply";
@@ -193,13 +189,13 @@ pub fn check_stack() -> Result<()> {
     Ok(())
 }
 
-/// Looks up `@@name` while binding.
+/// Looks up `@@name` during binding.
 pub trait SystemVariables: crate::statistics::Figures {
-    /// The value and type of a variable; 1193 when there is none.
+    /// The value and type of a variable. Error 1193 if it is unknown.
     fn get(&self, global: bool, name: &str) -> Result<crate::expr::Expr>;
 
-    /// The type of the user variable of that name (small letters), where it has a value that is
-    /// no text of the connection's collation.
+    /// The type of a user variable (name in lower case), if its value is not a text in the
+    /// connection's collation.
     fn user_variable(&self, _name: &str) -> Option<ColumnType> {
         None
     }

@@ -1,4 +1,4 @@
-//! Small makers of bound nodes, and the translation of the tree's own enums.
+//! Constructors of bound nodes, and conversion of the syntax tree's enums.
 
 use super::types::comparison;
 use crate::error::{Result, SqlError};
@@ -7,7 +7,7 @@ use crate::functions::{self, text_of};
 use crate::parse::ast::{self, IntervalUnit, TypeKind};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, Value};
 
-/// A node that is neither column nor literal.
+/// Creates a node that is neither a column nor a literal.
 pub fn node(kind: ExprKind, ty: ColumnType, nullable: bool) -> Expr {
     Expr {
         kind,
@@ -17,7 +17,7 @@ pub fn node(kind: ExprKind, ty: ColumnType, nullable: bool) -> Expr {
     }
 }
 
-/// A comparison of two bound expressions.
+/// Creates a comparison of two bound expressions.
 pub fn compare(op: CmpOp, a: Expr, b: Expr) -> Result<Expr> {
     let (a, b) = (beside(&a, &b).unwrap_or(a), b);
     let b = beside(&b, &a).unwrap_or(b);
@@ -29,13 +29,13 @@ pub fn compare(op: CmpOp, a: Expr, b: Expr) -> Result<Expr> {
     ))
 }
 
-/// ENUM and SET beside a number: their numbers.
+/// For ENUM and SET compared with a number: their numeric value.
 pub(super) fn beside(e: &Expr, other: &Expr) -> Option<Expr> {
     let numbered = matches!(e.ty.kind, Kind::Enum | Kind::Set);
     (numbered && other.ty.is_numeric()).then(|| numeric_operand(e))
 }
 
-/// AND of conditions.
+/// Creates the AND of conditions.
 pub fn conjunction(mut parts: Vec<Expr>) -> Expr {
     if parts.len() == 1 {
         return parts.pop().unwrap_or_else(Expr::null);
@@ -44,7 +44,7 @@ pub fn conjunction(mut parts: Vec<Expr>) -> Expr {
     Expr::boolean(ExprKind::And(parts), nullable)
 }
 
-/// A conversion to `ty`.
+/// Creates a conversion to `ty`.
 pub fn cast_to(arg: Expr, ty: ColumnType) -> Expr {
     let coercibility = match arg.coercibility {
         Coercibility::Numeric | Coercibility::Ignorable => Coercibility::Literal,
@@ -58,7 +58,7 @@ pub fn cast_to(arg: Expr, ty: ColumnType) -> Expr {
     }
 }
 
-/// An operand where a number is wanted: ENUM and SET give their numbers.
+/// An operand in a numeric context: ENUM and SET yield their numbers.
 pub fn numeric_operand(e: &Expr) -> Expr {
     let mut e = e.clone();
     if let (ExprKind::Column { load, .. }, Kind::Enum | Kind::Set) = (&mut e.kind, e.ty.kind) {
@@ -68,7 +68,7 @@ pub fn numeric_operand(e: &Expr) -> Expr {
     e
 }
 
-/// The negation of a constant is a constant.
+/// Negates an expression; a negated constant is folded.
 pub(super) fn fold_negation(arg: Expr, ty: ColumnType, nullable: bool) -> Expr {
     let folded = match arg.as_const() {
         Some(Value::Decimal(d)) => Some(Value::Decimal(d.neg())),
@@ -81,12 +81,12 @@ pub(super) fn fold_negation(arg: Expr, ty: ColumnType, nullable: bool) -> Expr {
     }
 }
 
-/// User variables are named without regard to case.
+/// Names of user variables are case-insensitive.
 pub fn variable_name(name: &[u8]) -> std::sync::Arc<str> {
     String::from_utf8_lossy(name).to_lowercase().into()
 }
 
-/// The character set of that name; 1115 when there is none.
+/// The character set with this name. Error 1115 if it is unknown.
 pub fn charset_named(name: &str) -> Result<Charset> {
     let unknown = || SqlError::new(1115, "42000", format!("Unknown character set: '{name}'"));
     Charset::by_name(name).ok_or_else(unknown)
@@ -134,7 +134,7 @@ pub(super) fn cast_type(
     })
 }
 
-/// Checks DECIMAL(precision, scale) of a CAST: 1425, 1426, 1427.
+/// Checks DECIMAL(precision, scale) of a CAST: errors 1425, 1426 and 1427.
 fn decimal_fits(precision: Option<u64>, scale: Option<u64>) -> Result<()> {
     let (precision, scale) = (precision.unwrap_or(10), scale.unwrap_or(0));
     let (code, text) = if scale > 30 {
@@ -177,7 +177,7 @@ pub(super) fn unit_of(unit: IntervalUnit) -> Unit {
     }
 }
 
-/// The name in messages of a construct that is not supported.
+/// Name of an unsupported construct, for error messages.
 pub(super) fn construct_name(kind: &ast::ExprKind<'_>) -> &'static str {
     use ast::ExprKind as A;
     match kind {

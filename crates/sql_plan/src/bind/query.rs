@@ -1,15 +1,13 @@
 //! Binding of subqueries in expressions.
 //!
-//! A subquery is planned in a scope of its own, with the scopes around it
-//! behind it: a name that it does not know itself is looked for outwards, and
-//! what is found there becomes a node that reads the enclosing row. Every
-//! query between the two notes the reference, because its result depends on
-//! it too.
+//! A subquery is planned in its own scope, linked to the enclosing scopes. A name that it does not
+//! resolve itself is looked up outwards, and becomes a node that reads the enclosing row. Every
+//! query in between records the reference, because its result depends on it too.
 //!
-//! An aggregate function belongs to the nearest query of which its arguments
-//! name a column, if one may stand there; else to a query between that one and
-//! its own; else to its own (manual, "Aggregate Function Descriptions"). The
-//! queries inside read its result of the group's row.
+//! An aggregate function belongs to the nearest query whose columns its arguments read, if an
+//! aggregate is allowed there; else to a query between that one and its own; else to its own
+//! (manual, "Aggregate Function Descriptions"). Inner queries read its result from the row of the
+//! outer query's group.
 
 use super::nodes::node;
 use super::types::comparison;
@@ -21,21 +19,21 @@ use crate::parse::ast::{self, BinaryOp, ColumnName, Query};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// A query around the one that is being bound.
+/// A query that encloses the one being bound.
 #[derive(Debug)]
 pub struct Enclosing<'a> {
     /// Its tables.
     pub scope: &'a Scope,
-    /// The query around it.
+    /// The next enclosing query.
     pub up: Option<&'a Enclosing<'a>>,
-    /// Columns that the query inside reads of it and of those further out.
+    /// Columns of this query and of those further out that the inner query reads.
     pub free: RefCell<Vec<FreeRef>>,
-    /// Its aggregates, where the query inside stands where one may stand.
+    /// The query's aggregates, if the inner query is at a place that allows them.
     pub aggregates: RefCell<Option<Aggregates>>,
 }
 
 impl<'a> Enclosing<'a> {
-    /// The query with these tables, inside `up`.
+    /// Creates the enclosing query with these tables, itself inside `up`.
     pub fn new(scope: &'a Scope, up: Option<&'a Enclosing<'a>>) -> Enclosing<'a> {
         Enclosing {
             scope,
@@ -45,7 +43,7 @@ impl<'a> Enclosing<'a> {
         }
     }
 
-    /// The query `level` queries out, 1 being this one.
+    /// The enclosing query `level` levels out, 1 being this one.
     pub fn at(&self, level: usize) -> Option<&Enclosing<'a>> {
         match level {
             0 => None,
@@ -54,7 +52,7 @@ impl<'a> Enclosing<'a> {
         }
     }
 
-    /// Numbers of references noted, here and further out.
+    /// Number of references recorded, here and at each level further out.
     pub(super) fn noted(&self) -> Vec<usize> {
         let mut counts = vec![self.free.borrow().len()];
         if let Some(up) = self.up {
@@ -63,7 +61,7 @@ impl<'a> Enclosing<'a> {
         counts
     }
 
-    /// Forgets those that came after [`Enclosing::noted`].
+    /// Drops the references recorded since [`Enclosing::noted`] returned `counts`.
     pub(super) fn forget(&self, counts: &[usize]) {
         if let Some((count, more)) = counts.split_first() {
             self.free.borrow_mut().truncate(*count);
@@ -73,8 +71,8 @@ impl<'a> Enclosing<'a> {
         }
     }
 
-    /// Notes that the query inside reads this; so do those around it, up to
-    /// the one that it belongs to.
+    /// Records that the inner query reads this column, at every level out to the query that it
+    /// belongs to.
     pub(super) fn note(&self, free: FreeRef) {
         let up = (free.level > 1).then(|| FreeRef {
             level: free.level - 1,
@@ -90,31 +88,31 @@ impl<'a> Enclosing<'a> {
     }
 }
 
-/// The planner, as far as binding needs it: the queries around, and plans of those inside.
+/// The planner as binding sees it: the enclosing queries, and planning of subqueries.
 pub trait SubqueryPlanner {
-    /// The query directly around.
+    /// The directly enclosing query.
     fn outer(&self) -> Option<&Enclosing<'_>>;
 
-    /// Plans a query inside of `enclosing`; with whether the same inputs give the same rows.
+    /// Plans a query inside of `enclosing`. Also returns whether the query is deterministic.
     ///
     /// # Errors
-    /// Those of binding and planning.
+    /// Errors of binding and planning.
     fn plan_inside(
         &self,
         query: &Query<'_>,
         enclosing: &Enclosing<'_>,
     ) -> Result<(Box<dyn SubqueryPlan>, bool)>;
 
-    /// The planner of the query `level` queries out, where there is one.
+    /// The planner of the query `level` levels out, if there is one.
     fn further_out(&self, level: usize) -> Option<Box<dyn SubqueryPlanner + '_>>;
 
-    /// Notes that a column of a table is read, by the table's position among the uses of
+    /// Records that a column of a table is read; `used` is the table's position among the uses of
     /// the statement.
     fn note_read(&self, used: usize, column: usize);
 }
 
 impl Binder<'_> {
-    /// A name that this query does not know, looked for further out.
+    /// Resolves a name that this query does not know in the enclosing queries.
     pub(super) fn outer_column(&self, name: &ColumnName<'_>) -> Result<Option<Expr>> {
         let Some(nearest) = self.plan.and_then(|planner| planner.outer()) else {
             return Ok(None);
@@ -164,7 +162,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Plans a subquery of an expression.
+    /// Plans a subquery in an expression.
     fn subquery(&mut self, query: &Query<'_>) -> Result<Arc<Subquery>> {
         let Some(planner) = self.plan else {
             return Err(SqlError::not_supported("subqueries here"));
@@ -186,7 +184,7 @@ impl Binder<'_> {
         }))
     }
 
-    /// `(SELECT ...)` as a value.
+    /// Binds `(SELECT ...)` as a scalar.
     pub(super) fn scalar(&mut self, query: &Query<'_>) -> Result<Expr> {
         let query = self.subquery(query)?;
         let [item] = query.items() else {
@@ -205,7 +203,7 @@ impl Binder<'_> {
         Ok(e)
     }
 
-    /// EXISTS.
+    /// Binds EXISTS.
     pub(super) fn exists(&mut self, query: &Query<'_>) -> Result<Expr> {
         let test = QueryTest {
             query: self.subquery(query)?,
@@ -216,7 +214,7 @@ impl Binder<'_> {
         Ok(Expr::boolean(ExprKind::Query(Box::new(test)), false))
     }
 
-    /// A question with values on the left.
+    /// Binds a test of left-hand values against a subquery.
     fn against(
         &mut self,
         left: &ast::Expr<'_>,
@@ -245,7 +243,7 @@ impl Binder<'_> {
         Ok(Expr::boolean(ExprKind::Query(Box::new(test)), true))
     }
 
-    /// `[NOT] IN (SELECT ...)`.
+    /// Binds `[NOT] IN (SELECT ...)`.
     pub(super) fn in_query(&mut self, test: &ast::InQuery<'_>) -> Result<Expr> {
         let kind = match test.not {
             false => TestKind::Any(CmpOp::Eq),
@@ -254,7 +252,7 @@ impl Binder<'_> {
         self.against(&test.expr, test.query, kind, "IN")
     }
 
-    /// `op ANY (SELECT ...)`, `op ALL (SELECT ...)`.
+    /// Binds `op ANY (SELECT ...)` and `op ALL (SELECT ...)`.
     pub(super) fn quantified(&mut self, test: &ast::Quantified<'_>) -> Result<Expr> {
         let op = comparison_operator(test.op)?;
         if matches!(test.left.kind, ast::ExprKind::Row(_))
@@ -269,7 +267,7 @@ impl Binder<'_> {
         self.against(&test.left, test.query, kind, "=")
     }
 
-    /// `(a, b) = (SELECT x, y ...)`, with the row on either side.
+    /// Binds `(a, b) = (SELECT x, y ...)`, with the row on either side.
     pub(super) fn row_against_query(
         &mut self,
         op: BinaryOp,

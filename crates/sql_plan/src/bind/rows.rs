@@ -1,6 +1,6 @@
-//! Comparisons of rows, column by column (manual, "Comparison Functions and
-//! Operators"): `=` and `<=>` are an AND, `<>` its negation, `<` and its kin
-//! decide at the first column that differs.
+//! Row comparisons, column by column (manual, "Comparison Functions and Operators"): `=` and `<=>`
+//! are a conjunction, `<>` is its negation, and `<`, `<=`, `>`, `>=` are decided by the first
+//! column that differs.
 
 use super::Binder;
 use super::nodes::conjunction;

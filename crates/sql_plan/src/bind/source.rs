@@ -1,4 +1,4 @@
-//! Tables of a statement, as names see them.
+//! The tables of a statement, as name resolution sees them.
 
 use super::hints::Hints;
 use crate::expr::query::FreeRef;
@@ -9,42 +9,41 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// The origin of the rows of a table of the statement.
+/// Where the rows of a table come from.
 #[derive(Clone, Debug)]
 pub enum Origin {
     /// A stored table.
     Stored(Arc<Table>),
-    /// Rows made when they are asked for.
+    /// A virtual table, whose rows are computed when it is read.
     Virtual(&'static VirtualTable),
-    /// The rows of a query: a derived table, a common table expression, a
-    /// view, a set operation.
+    /// The rows of a query: a derived table, a common table expression, a view or a set operation.
     Derived(Arc<Derived>),
 }
 
-/// A table of the statement.
+/// A table in a statement.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The name in the statement: alias, or table name.
     pub alias: String,
     /// The database's name; empty where an alias was given.
     pub database: String,
-    /// Its rows.
+    /// Origin of the rows.
     pub origin: Origin,
-    /// Its columns.
+    /// The columns.
     pub columns: Vec<ScopeColumn>,
-    /// PARTITION (names): the positions.
+    /// PARTITION (names): positions of the partitions.
     pub partitions: Option<Arc<[usize]>>,
     /// USE, FORCE and IGNORE INDEX.
     pub hints: Hints,
-    /// It is a view of this table.
+    /// The merged view through which the table is read.
     pub view: Option<Arc<MergedView>>,
-    /// Its position among the uses of the statement, by which privileges are checked; `None`
-    /// where its columns need none.
+    /// Position among the uses of the statement, by which privileges are checked; `None` if its
+    /// columns need no privileges.
     pub named: Option<usize>,
 }
 
 impl Source {
-    /// The columns that `*` shows, in order.
+    /// The columns that `*` expands to, in order.
     pub fn places(&self) -> Vec<usize> {
         match &self.view {
             Some(view) => view.shown.clone(),
@@ -52,7 +51,7 @@ impl Source {
         }
     }
 
-    /// A stored table under a name.
+    /// Creates the source of a stored table.
     pub fn stored(table: Arc<Table>, alias: Option<&str>) -> Source {
         let columns = table.columns.iter().map(|c| ScopeColumn {
             name: c.name.clone(),
@@ -71,7 +70,7 @@ impl Source {
         }
     }
 
-    /// The stored table, if it is one.
+    /// The stored table, if the source is one.
     pub fn table(&self) -> Option<&Arc<Table>> {
         match &self.origin {
             Origin::Stored(table) => Some(table),
@@ -80,50 +79,50 @@ impl Source {
     }
 }
 
-/// The plan of a derived table, as far as binding knows it.
+/// The plan of a derived table, opaque to the binder.
 pub trait DerivedPlan: Any + Debug + Send + Sync {
-    /// Whether MySQL would make the query a part of the one that reads it (manual, "Optimizing
-    /// Derived Tables ... with Merging or Materialization"), which shows in names of columns.
+    /// Whether MySQL would merge the query into the outer one (manual, "Optimizing Derived Tables
+    /// ... with Merging or Materialization"), which affects names of columns.
     fn could_be_merged(&self) -> bool;
 }
 
-/// Rows made by a query.
+/// Rows that a query produces.
 #[derive(Debug)]
 pub struct Derived {
-    /// The plan that makes them.
+    /// The plan that produces them.
     pub rows: Box<dyn DerivedPlan>,
-    /// Their columns.
+    /// The columns.
     pub columns: Vec<ScopeColumn>,
-    /// Columns that they depend on outside of themselves; level 1 is the row of the
-    /// query in whose FROM they stand, which only LATERAL can see.
+    /// Outer columns that the query reads; level 1 is the row of the query in whose FROM it stands,
+    /// which only LATERAL can read.
     pub free: Vec<FreeRef>,
 }
 
 impl Derived {
-    /// The plan as the type that the planner made it of.
+    /// The plan, downcast to the planner's type.
     pub fn rows_as<P: DerivedPlan>(&self) -> Option<&P> {
         let rows: &dyn Any = self.rows.as_ref();
         rows.downcast_ref()
     }
 }
 
-/// A view that is merged into the query: the table that it shows is read in its place.
+/// A view that is merged into the query: its base table is read instead.
 #[derive(Clone, Debug)]
 pub struct MergedView {
     /// The view's database.
     pub database: String,
     /// The view's name.
     pub name: String,
-    /// The columns it shows, in order, as positions in the table.
+    /// The columns of the view, in order, as positions in the base table.
     pub shown: Vec<usize>,
-    /// Conditions that its rows fulfil, over slot 0.
+    /// The view's conditions, over slot 0.
     pub conditions: Vec<Expr>,
-    /// Conditions on a row written through it (WITH CHECK OPTION).
+    /// Conditions on rows written through the view (WITH CHECK OPTION).
     pub check: Vec<Expr>,
 }
 
 impl MergedView {
-    /// The conditions for a slot.
+    /// The view's conditions, for a base table in this slot.
     pub fn conditions_at(&self, slot: usize) -> Vec<Expr> {
         let mut all = self.conditions.clone();
         for condition in &mut all {

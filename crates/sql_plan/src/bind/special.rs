@@ -1,5 +1,5 @@
-//! Binding of calls with a syntax of their own: JSON's operators, REGEXP,
-//! CHAR, TIMESTAMPADD and TIMESTAMPDIFF, GET_FORMAT, WEIGHT_STRING, DEFAULT.
+//! Binding of calls with their own syntax: JSON operators, REGEXP, CHAR, TIMESTAMPADD and
+//! TIMESTAMPDIFF, GET_FORMAT, WEIGHT_STRING, DEFAULT.
 
 use super::Binder;
 use super::nodes::{cast_to, cast_type, charset_named, unit_of};
@@ -18,7 +18,7 @@ fn word(text: &str) -> Expr {
 }
 
 impl Binder<'_> {
-    /// An expression of a kind that has its own syntax; 1235 for those that are not there.
+    /// Binds an expression that has its own syntax. Error 1235 for unsupported ones.
     pub(super) fn special(&mut self, kind: &ast::ExprKind<'_>) -> Result<Expr> {
         use ast::ExprKind as A;
         match kind {
@@ -109,7 +109,7 @@ impl Binder<'_> {
     }
 }
 
-/// The units of TIMESTAMPDIFF are the simple ones.
+/// The name of a TIMESTAMPDIFF unit; only simple units are allowed.
 fn unit_name(unit: IntervalUnit) -> Result<&'static str> {
     Ok(match unit_of(unit) {
         Unit::Microsecond => "MICROSECOND",

@@ -6,15 +6,15 @@ pub use crate::expr::types::{merged, precision};
 use crate::expr::{ArithOp, Coercibility, Expr};
 use porpoise_types::{Collation, ColumnType, CompareAs, Kind, comparison_type};
 
-/// Whether a value of this type is text in some character set or bytes.
+/// Whether a value of this type is a character or binary string.
 pub fn is_text(ty: &ColumnType) -> bool {
     ty.is_string() || ty.is_binary() || ty.is_blob() || matches!(ty.kind, Kind::Enum | Kind::Set)
 }
 
-/// A collation and how strongly it is insisted on.
+/// A collation with its coercibility.
 type Claim = (Collation, Coercibility);
 
-/// The collation on which two operands agree; 1267 when they cannot.
+/// The common collation of two operands. Error 1267 if there is none.
 pub fn collation_of_two(a: &Expr, b: &Expr, operation: &str) -> Result<Claim> {
     if !is_text(&b.ty) || a.ty.collation == b.ty.collation {
         return Ok((a.ty.collation, a.coercibility.min(b.coercibility)));
@@ -26,9 +26,8 @@ pub fn collation_of_two(a: &Expr, b: &Expr, operation: &str) -> Result<Claim> {
     agreed(claim(a), claim(b), operation)
 }
 
-/// Makes operands that an operation compares as texts compare in the one collation on which
-/// all of them agree; 1267 when they cannot. `how` has the ways to compare of all but the
-/// first.
+/// Makes all operands that are compared as text use their common collation; error 1267 if there is
+/// none. `how` has the comparisons of all operands but the first.
 pub(super) fn compare_alike(
     operands: &[&Expr],
     how: &mut [&mut CompareAs],
@@ -58,7 +57,7 @@ pub(super) fn compare_alike(
     Ok(())
 }
 
-/// The claim that wins (manual, "Collation Coercibility in Expressions").
+/// The claim with the lower coercibility wins (manual, "Collation Coercibility in Expressions").
 fn agreed(a: Claim, b: Claim, operation: &str) -> Result<Claim> {
     if a.0 == b.0 {
         return Ok((a.0, a.1.min(b.1)));
@@ -72,7 +71,7 @@ fn agreed(a: Claim, b: Claim, operation: &str) -> Result<Claim> {
         return Ok(*binary);
     }
     for (one, other) in [(a, b), (b, a)] {
-        // Unicode wins over a smaller character set, `_bin` over its sibling.
+        // Unicode wins over a smaller character set, and `_bin` over other collations of its set.
         let (own, its) = (one.0.charset(), other.0.charset());
         if own != its && own.max_len() > its.max_len() {
             return Ok(one);
@@ -101,7 +100,7 @@ fn agreed(a: Claim, b: Claim, operation: &str) -> Result<Claim> {
     Err(SqlError::new(1267, "HY000", text))
 }
 
-/// The comparison of two operands.
+/// How two operands are compared.
 pub fn comparison(a: &Expr, b: &Expr, operation: &str) -> Result<CompareAs> {
     let how = comparison_type(&a.ty, &b.ty);
     if !matches!(how, CompareAs::Bytes(_)) {
@@ -111,7 +110,7 @@ pub fn comparison(a: &Expr, b: &Expr, operation: &str) -> Result<CompareAs> {
     Ok(CompareAs::Bytes(collation))
 }
 
-/// The comparisons of BETWEEN with its bounds: text by the one collation of all three.
+/// The comparisons of BETWEEN with its bounds; texts use the common collation of all three.
 pub(super) fn between_as(arg: &Expr, low: &Expr, high: &Expr) -> Result<[CompareAs; 2]> {
     let mut by_low = comparison(arg, low, "between")?;
     let mut by_high = comparison(arg, high, "between")?;
@@ -153,7 +152,7 @@ pub fn arithmetic(op: ArithOp, a: &ColumnType, b: &ColumnType, increment: u8) ->
     ColumnType::decimal(whole.saturating_add(scale).clamp(1, 65), scale)
 }
 
-/// The numeric type that an operand counts as.
+/// The numeric type that an operand is converted to.
 pub fn number_like(ty: &ColumnType) -> ColumnType {
     match ty.kind {
         Kind::Decimal => ty.clone(),

@@ -1,17 +1,15 @@
-//! Choosing the access path of one table.
+//! Choice of the access path of one table.
 //!
-//! Candidates come from the conditions that compare a bare column of the
-//! table with something known before it is read. For each index the leading
-//! parts with an equality are counted, then a range on the next part; beside
-//! them stand the rows in key order and, where its entries hold all that is
-//! needed or its order is asked for, every other index as a whole. What each
-//! costs is estimated ([`super::cost`]), and the cheapest wins.
+//! Candidates come from the sargable predicates: conditions that compare a bare column of the table
+//! with a value known before the table is read. For each index the planner counts the leading parts
+//! with an equality, then adds a range on the next part. Further candidates are the table scan in
+//! key order and a full scan of each index that is covering or gives the wanted order. The cheapest
+//! by estimated cost ([`super::cost`]) wins.
 //!
 //! Invariants:
-//! 1. A path only narrows: conditions are checked again on the rows. Left out
-//!    are only equalities of integers that a whole key stands for, on rows
-//!    that are not locked.
-//! 2. Hints choose among the paths, whatever they cost.
+//! 1. A path only narrows: conditions are checked again on the rows. The exception are equalities
+//!    of integers that a whole key implies, on rows that are not locked.
+//! 2. Hints restrict the choice, whatever the paths cost.
 
 use super::group_order::Purpose;
 use super::sargable::{Sargable, sargable_predicates};
@@ -25,26 +23,26 @@ use porpoise_types::Value;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// Keys that one look-up may have at most; longer IN lists are scanned.
+/// Maximum number of keys of one lookup; longer IN lists are scanned.
 pub(super) const MAX_KEYS: usize = 10_000;
 
 /// Factor of the cost of a table scan under FORCE INDEX.
 const FORCED: f64 = 1e9;
 
-/// A way to the rows of a table, for one row of the tables joined before.
+/// A way to find the rows of a table, for one row of the tables joined before.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
-    /// How.
+    /// The access method.
     pub(super) access: Access,
-    /// It gives the order asked for.
+    /// Whether rows come in the wanted order.
     pub(super) ordered: bool,
-    /// The entries of the index hold all columns that are needed.
+    /// Whether the index is covering: entries have all columns that are needed.
     pub(super) entries: bool,
-    /// Rows that it looks at, about.
+    /// Estimated number of rows that the path reads.
     pub(super) rows: f64,
     /// Estimated cost.
     pub(super) cost: f64,
-    /// The addresses of conditions that hold for all that it finds.
+    /// Addresses of the conditions that hold for every row found.
     pub(super) implied: Vec<usize>,
 }
 
@@ -53,19 +51,19 @@ pub(super) struct AccessPlanner<'a> {
     pub(super) table: &'a Table,
     pub(super) slot: usize,
     pub(super) conditions: &'a [&'a Expr],
-    /// The slots that are already joined.
+    /// The slots that are already joined, as a bit set.
     pub(super) joined: u64,
     pub(super) order: &'a [OrderKey],
     pub(super) purpose: Purpose,
     pub(super) hints: &'a Hints,
-    /// Columns that are read at all; `None`: all.
+    /// Columns that the query reads; `None`: all.
     pub(super) needed: Option<&'a [usize]>,
     pub(super) figures: &'a dyn Figures,
     known: OnceCell<Arc<TableStatistics>>,
 }
 
 impl Path {
-    /// Estimated rows without statistics.
+    /// Row estimate that reads no statistics.
     pub(super) fn rows_unasked(&self) -> f64 {
         match &self.access {
             Access::PointLookup { keys, .. } => keys.len() as f64,
@@ -96,7 +94,7 @@ impl<'a> AccessPlanner<'a> {
         }
     }
 
-    /// The statistics of the table.
+    /// Statistics of the table.
     pub(super) fn statistics(&self) -> &TableStatistics {
         self.known.get_or_init(|| self.figures.of(self.table))
     }
@@ -114,7 +112,7 @@ impl<'a> AccessPlanner<'a> {
         self.statistics().rows.max(1.0)
     }
 
-    /// Rows that all conditions on what is joined then leave, about.
+    /// Estimated number of rows that pass all conditions on the tables joined so far.
     pub(super) fn left(&self) -> f64 {
         let here = self.joined | 1u64 << (self.slot & 63);
         let mut left = self.rows();
@@ -127,14 +125,14 @@ impl<'a> AccessPlanner<'a> {
         left
     }
 
-    /// Rows of which a LIMIT asks for the first: as [`AccessPlanner::left`], of as many
-    /// rows as are taken to be there.
+    /// As [`AccessPlanner::left`], for the first rows under a LIMIT: with an assumed minimum size
+    /// of the table.
     pub(super) fn left_of_many(&self) -> f64 {
         self.left() * (cost::LEAST_ROWS / self.rows()).max(1.0)
     }
 
-    /// All ways to the rows; the table itself is always one. Where one row by
-    /// a whole key is asked for, there is no other.
+    /// All candidate paths, always including the table scan; but a lookup of one row by a whole key
+    /// is the only candidate.
     pub(super) fn paths(&self) -> Vec<Path> {
         let predicates = sargable_predicates(self.table, self.slot, self.conditions, self.joined);
         let mut paths = Vec::new();
@@ -168,7 +166,7 @@ impl<'a> AccessPlanner<'a> {
         paths
     }
 
-    /// The cheapest way.
+    /// The cheapest path.
     pub(super) fn best(&self, limited: bool) -> Path {
         let mut paths = self.paths();
         if paths.len() > 1 {
@@ -183,8 +181,8 @@ impl<'a> AccessPlanner<'a> {
         first.unwrap_or_else(|| self.whole(0, false, None))
     }
 
-    /// The cost of a path when the order must be made where it gives none, and
-    /// where a LIMIT may end it early when it does.
+    /// Cost of a path, with a sort if it does not give the wanted order, and reduced if a LIMIT may
+    /// end it early.
     pub(super) fn with_order(&self, path: &Path, left: f64, limited: bool) -> f64 {
         match (path.ordered, limited) {
             (true, true) => path.cost * (cost::LIMIT / left.max(1.0)).min(1.0),
@@ -193,7 +191,7 @@ impl<'a> AccessPlanner<'a> {
         }
     }
 
-    /// The estimate for a path alone.
+    /// Estimate for a path by itself.
     pub(super) fn estimate(&self, path: &Path) -> Estimate {
         let part = match self.figures.shown() {
             true => (self.left().max(1.0) / path.rows.max(1.0)).min(1.0),
@@ -214,7 +212,7 @@ impl<'a> AccessPlanner<'a> {
             && self.hints.find(position)
     }
 
-    /// Whether the keys of the index hold all that is needed.
+    /// Whether the index covers the columns that are needed.
     pub(super) fn covers(&self, position: usize) -> bool {
         self.needed.is_some_and(|needed| {
             let held = self.table.columns_in_entries(position);
@@ -222,7 +220,7 @@ impl<'a> AccessPlanner<'a> {
         })
     }
 
-    /// The cost of a row of the index once its entry is reached.
+    /// Cost of reading a row after its index entry was found.
     fn row_cost(&self, position: usize, entries: bool) -> f64 {
         match (position, entries) {
             (_, true) => cost::ENTRY,
@@ -231,7 +229,7 @@ impl<'a> AccessPlanner<'a> {
         }
     }
 
-    /// A whole index.
+    /// A full scan of an index.
     pub(super) fn whole(&self, position: usize, entries: bool, order: Option<bool>) -> Path {
         let rows = self.rows();
         let mut cost = cost::SEEK + rows.max(cost::LEAST_ROWS) * self.row_cost(position, entries);
@@ -251,7 +249,7 @@ impl<'a> AccessPlanner<'a> {
         }
     }
 
-    /// A part of an index, if the conditions say which.
+    /// The part of an index that the conditions select, if they do.
     fn narrowed(
         &self,
         position: usize,
@@ -296,7 +294,7 @@ impl<'a> AccessPlanner<'a> {
         Some(path)
     }
 
-    /// A path over so many ranges of an index with so many rows.
+    /// A path over a number of ranges of an index with an estimated number of rows.
     pub(super) fn of_ranges(
         &self,
         position: usize,
@@ -316,7 +314,7 @@ impl<'a> AccessPlanner<'a> {
         }
     }
 
-    /// One row a key at most.
+    /// Lookup by whole keys of a unique index: at most one row for each key.
     fn by_whole_keys(
         &self,
         position: usize,
@@ -342,7 +340,7 @@ impl<'a> AccessPlanner<'a> {
         }
     }
 
-    /// Rows with one value of so many leading parts.
+    /// Estimated number of rows with equal values in this many leading parts.
     pub(super) fn of_keys(&self, position: usize, parts: usize) -> f64 {
         match parts {
             0 => self.rows(),
@@ -350,8 +348,8 @@ impl<'a> AccessPlanner<'a> {
         }
     }
 
-    /// The keys that a subquery yields, of unknown number. Rows are read,
-    /// for many keys make it a scan of the table.
+    /// Lookup by the keys that a subquery yields, whose number is unknown. Reads rows, not entries:
+    /// with many keys it turns into a table scan.
     fn of_set(&self, position: usize, index: &Index, predicates: &[Sargable<'_>]) -> Option<Path> {
         let first = index.parts.first().filter(|p| p.prefix.is_none())?;
         let test = predicates
@@ -374,8 +372,8 @@ impl<'a> AccessPlanner<'a> {
     }
 }
 
-/// The conditions that hold for every row that equal values of so many leading
-/// parts find. A NULL that is written finds NULLs, of which no equality holds.
+/// The conditions implied by an equality lookup on this many leading parts. Not with a literal
+/// NULL, which finds NULLs, for which no equality is true.
 fn implied(index: &Index, predicates: &[Sargable<'_>], equal: usize) -> Vec<usize> {
     let parts = index.parts.iter().take(equal);
     let said = parts.filter_map(|part| {

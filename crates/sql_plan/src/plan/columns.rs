@@ -1,4 +1,4 @@
-//! Metadata of the columns of a result.
+//! Metadata of result columns.
 
 use super::ResultColumn;
 use super::select::Item;
@@ -7,7 +7,7 @@ use crate::expr::ExprKind;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{Collation, ColumnType, Kind, column_flag as flag};
 
-/// The metadata of one item of the select list.
+/// Metadata of one select-list item.
 pub(super) fn result_column(scope: &Scope, item: &Item) -> ResultColumn {
     let e = &item.expr;
     let mut column = ResultColumn {

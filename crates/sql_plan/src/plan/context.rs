@@ -1,5 +1,5 @@
-//! The context of planning: definitions, settings, the queries around, and
-//! which table, view or common table expression a name stands for.
+//! The context of planning: catalog, settings, enclosing queries, and resolution of names to
+//! tables, views and common table expressions.
 
 use super::derived::{CteEntry, Derived, TableOperator, operator_of};
 use super::uses::{Object, Uses};
@@ -16,46 +16,45 @@ use porpoise_rows::catalog::{Catalog, Table};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// The context of planning.
+/// Everything that planning a query depends on.
 pub struct PlanCx<'a> {
-    /// The definitions.
+    /// The catalog.
     pub catalog: &'a Catalog,
     /// Settings and parameter types.
     pub env: &'a BindEnv,
     /// Looks up `@@name`.
     pub system: &'a dyn SystemVariables,
-    /// The statement's text, from which unnamed result columns take their
-    /// names.
+    /// The statement's text, for the names of unnamed result columns.
     pub text: &'a str,
-    /// The queries around this one.
+    /// The enclosing queries.
     pub outer: Option<&'a Enclosing<'a>>,
-    /// This is a query inside another statement.
+    /// Whether this query is nested in another statement.
     pub inner: bool,
-    /// Depth of the query inside others.
+    /// Nesting depth.
     pub depth: usize,
-    /// Common table expressions of the WITH clauses around.
+    /// Common table expressions of the enclosing WITH clauses.
     pub ctes: &'a [CteEntry],
-    /// Tables that the queries inside read.
+    /// Tables that nested queries read.
     pub reads: &'a Reads,
     /// Statistics of tables.
     pub figures: &'a dyn Figures,
-    /// The view whose query this is.
+    /// The view whose query is being planned.
     pub view: Option<&'a ViewFrame<'a>>,
 }
 
-/// Tables that the queries inside a statement read, and locks that they take.
+/// Tables that the nested queries of a statement read, and whether they lock rows.
 #[derive(Debug, Default)]
 pub struct Reads {
     /// The stored tables.
     pub tables: RefCell<Vec<Arc<Table>>>,
-    /// One of them locks rows.
+    /// Whether one of them locks rows.
     pub locks: Cell<bool>,
-    /// The tables and views that the statement and its views name, existing or not.
+    /// All tables and views named by the statement and by its views, existing or not.
     pub uses: Uses,
 }
 
 impl<'a> PlanCx<'a> {
-    /// For a statement of its own.
+    /// Creates the context of a top-level statement.
     pub fn new(
         catalog: &'a Catalog,
         env: &'a BindEnv,
@@ -115,7 +114,7 @@ impl SubqueryPlanner for PlanCx<'_> {
 }
 
 impl PlanCx<'_> {
-    /// Notes that columns of a table are written.
+    /// Records that columns of a table are written.
     pub(super) fn note_writes(
         &self,
         source: &Source,
@@ -129,7 +128,7 @@ impl PlanCx<'_> {
         }
     }
 
-    /// The binder of a clause.
+    /// Creates the binder of a clause.
     pub fn binder<'s>(&'s self, scope: &'s Scope, place: &'static str) -> Binder<'s> {
         Binder {
             scope,
@@ -144,7 +143,7 @@ impl PlanCx<'_> {
         }
     }
 
-    /// The common table expression of that name, if there is one.
+    /// The common table expression with this name, if there is one.
     fn named_query(&self, name: &TableName<'_>) -> Result<Option<Arc<Derived>>> {
         let mut entries = self.ctes.iter().rev();
         let named = entries.find(|c| c.name.eq_ignore_ascii_case(name.name.name));
@@ -172,8 +171,7 @@ impl PlanCx<'_> {
         Ok(Some(derived.clone()))
     }
 
-    /// The stored or virtual table of that name, or the common table
-    /// expression.
+    /// The stored or virtual table, or the common table expression, with this name.
     pub fn source(&self, name: &TableName<'_>, alias: Option<&str>) -> Result<Source> {
         if let Some(derived) = self.named_query(name)? {
             let alias = alias.unwrap_or(name.name.name).to_owned();
@@ -220,8 +218,8 @@ impl PlanCx<'_> {
         }
     }
 
-    /// The stored table of that name, or the view of one, for statements that
-    /// change it.
+    /// The stored table (or the updatable view of one) with this name, for statements that change
+    /// rows.
     pub fn changeable(
         &self,
         name: &TableName<'_>,

@@ -44,26 +44,25 @@ pub enum TableOperator {
     Values(Vec<Vec<Expr>>),
     /// A recursive common table expression.
     Recursive(Recursive),
-    /// The rows that the iteration before of a recursive common table
-    /// expression found.
+    /// The rows that the previous iteration of a recursive common table expression found.
     WorkingTable,
 }
 
 /// Queries combined from left to right.
 #[derive(Debug)]
 pub struct SetOperation {
-    /// The leftmost.
+    /// The leftmost operand.
     pub first: QueryPlan,
-    /// The others.
+    /// The other operands.
     pub rest: Vec<SetTerm>,
 }
 
 /// A set operation with its right operand.
 #[derive(Debug)]
 pub struct SetTerm {
-    /// Which.
+    /// The operation.
     pub op: SetOp,
-    /// ALL: duplicates stay.
+    /// ALL: duplicates are kept.
     pub all: bool,
     /// The right operand.
     pub plan: QueryPlan,
@@ -72,17 +71,17 @@ pub struct SetTerm {
 /// A recursive common table expression.
 #[derive(Debug)]
 pub struct Recursive {
-    /// Its first rows.
+    /// The seed query.
     pub seed: Box<QueryPlan>,
-    /// The queries that find more from those found last.
+    /// The recursive queries, which read the rows of the previous iteration.
     pub steps: Vec<QueryPlan>,
-    /// Rows that were found before are left out.
+    /// Whether duplicates of rows found before are dropped.
     pub distinct: bool,
-    /// The derived table that the steps read the rows found last from.
+    /// The derived table from which the recursive queries read the previous iteration's rows.
     pub working: Arc<Derived>,
-    /// LIMIT: the steps end when so many rows are there.
+    /// LIMIT: iteration ends when this many rows were found.
     pub limit: Option<Expr>,
-    /// OFFSET: rows left out.
+    /// OFFSET: number of rows to skip.
     pub offset: Option<Expr>,
 }
 
@@ -92,7 +91,7 @@ impl DerivedPlan for TableOperator {
     }
 }
 
-/// Stands for the rows of a plan that this planner did not make, of which there are none.
+/// Placeholder for a [`Derived`] of a foreign plan type: it has no rows.
 static NO_ROWS: TableOperator = TableOperator::WorkingTable;
 
 /// The operator of a derived table.
@@ -140,24 +139,24 @@ impl TableOperator {
         }
     }
 
-    /// Whether the same inputs give the same rows.
+    /// Whether the result is deterministic.
     pub fn is_fixed(&self) -> bool {
         match self {
             TableOperator::Values(rows) => rows.iter().flatten().all(Expr::is_fixed),
-            // Fixed for those who may see it: the steps of its expression.
+            // Deterministic within one iteration, and visible only to the recursive queries.
             TableOperator::WorkingTable => true,
             other => other.inputs().into_iter().all(|(_, plan)| plan.is_fixed()),
         }
     }
 }
 
-/// `name` in the WITH clauses around a query.
+/// A common table expression of an enclosing WITH clause.
 #[derive(Clone, Debug)]
 pub struct CteEntry {
     /// The name.
     pub name: String,
-    /// The rows; `None` for a recursive one whose columns are not known yet.
+    /// The rows; `None` while the columns of a recursive one are unknown.
     pub derived: Option<Arc<Derived>>,
-    /// Depth of the query that defines it.
+    /// Nesting depth of the query that defines it.
     pub depth: usize,
 }

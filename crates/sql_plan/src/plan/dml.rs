@@ -1,5 +1,5 @@
-//! From UPDATE and DELETE of one table to their plans, and what they share with
-//! INSERT: assignments, and the table that is changed.
+//! Plans of single-table UPDATE and DELETE, and what they share with INSERT: assignments and the
+//! target table.
 
 use super::access::AccessPlanner;
 use super::finish::sent;
@@ -23,7 +23,7 @@ use porpoise_kv::LockMode;
 use porpoise_rows::catalog::Table;
 use std::sync::Arc;
 
-/// 3105: only DEFAULT can be given for a generated column.
+/// Error 3105: a generated column can only be set to DEFAULT.
 pub(super) fn settable(table: &Table, column: usize, value: NewValue) -> Result<NewValue> {
     let given = matches!(value, NewValue::Expr(_));
     match given.then(|| table.columns.get(column)).flatten() {
@@ -40,13 +40,13 @@ pub(super) fn generated_value(table: &Table, column: &str) -> SqlError {
     SqlError::new(3105, "HY000", text)
 }
 
-/// The table of a source that can be changed.
+/// The stored table of a source, if it can be changed.
 pub(super) fn stored(source: &Source) -> Result<Arc<Table>> {
     let table = source.table().cloned();
     table.ok_or_else(|| SqlError::internal("rows of no table are changed"))
 }
 
-/// WITH CHECK OPTION of the view that a statement writes through.
+/// The WITH CHECK OPTION of the view that a statement writes through.
 pub(super) fn check_of(source: &Source) -> Option<ViewCheck> {
     let view = source.view.as_ref().filter(|v| !v.check.is_empty())?;
     Some(ViewCheck {
@@ -94,7 +94,7 @@ pub(super) fn assigned(
     Ok(set)
 }
 
-/// Whether it is about one table without a join.
+/// Whether the statement updates a single table without a join.
 pub(super) fn of_one_table(update: &Update<'_>) -> bool {
     matches!(
         update.tables,
@@ -164,7 +164,7 @@ fn settled(mut change: Change, cx: &PlanCx<'_>) -> Change {
     change
 }
 
-/// WHERE, ORDER BY and LIMIT of a changing statement.
+/// WHERE, ORDER BY and LIMIT of an UPDATE or DELETE.
 type Which<'q, 'a> = (
     Option<&'q ast::Expr<'a>>,
     &'q [OrderItem<'a>],

@@ -1,5 +1,5 @@
-//! From the bound parts of a query to its plan: what is evaluated for each row
-//! or group, in which order tables are joined, and what is read of them.
+//! From the bound clauses of a query to its plan: expressions for each row or group, the join
+//! order, and the columns that are read.
 
 use super::columns::result_column;
 use super::from::{From, split};
@@ -18,7 +18,7 @@ use crate::expr::Expr;
 use porpoise_types::SqlMode;
 use std::cell::OnceCell;
 
-/// The plan of a query without aggregates in its select list.
+/// Plans a query without aggregates in its select list.
 pub(super) fn finish(
     from: From,
     items: Vec<Item>,
@@ -28,7 +28,7 @@ pub(super) fn finish(
     finish_with(from, items, Aggregates::default(), clauses, cx)
 }
 
-/// The plan of a query, given the aggregates of its select list.
+/// Plans a query, given the aggregates of its select list.
 pub(super) fn finish_with(
     mut from: From,
     items: Vec<Item>,
@@ -83,7 +83,7 @@ pub(super) fn finish_with(
     Ok(plan)
 }
 
-/// The operator that sorts, tells apart, keeps, or sends the rows.
+/// The result operator: sorts, removes duplicates, buffers, or sends the rows.
 pub(super) fn sent(
     input: RowOperator,
     keys: Vec<OrderKey>,
@@ -102,7 +102,7 @@ pub(super) fn sent(
     }
 }
 
-/// The order in which groups need no hash table, and what it is for.
+/// The order in which grouping needs no hash table, and its purpose.
 fn group_order(groups: &Option<(Vec<OrderKey>, Purpose)>) -> (&[OrderKey], Purpose) {
     match groups {
         Some((order, purpose)) => (order, *purpose),
@@ -110,7 +110,7 @@ fn group_order(groups: &Option<(Vec<OrderKey>, Purpose)>) -> (&[OrderKey], Purpo
     }
 }
 
-/// Fills in what depends on the whole plan.
+/// Computes what depends on the whole plan.
 fn settle(plan: &mut QueryPlan, cx: &PlanCx<'_>) {
     plan.find_subqueries();
     super::placement::settle(plan);
@@ -124,15 +124,15 @@ fn settle(plan: &mut QueryPlan, cx: &PlanCx<'_>) {
 struct BoundClauses {
     items: Vec<Item>,
     group_by: Vec<Expr>,
-    /// There is a GROUP BY or an aggregate.
+    /// Whether there is a GROUP BY or an aggregate.
     grouped: bool,
-    /// Of a grouped query.
+    /// HAVING of a grouped query.
     having: Option<Expr>,
     order_by: Vec<OrderKey>,
 }
 
-/// Binds WHERE, GROUP BY, HAVING and ORDER BY, and checks what may stand
-/// there. Conditions on rows join those of FROM.
+/// Binds WHERE, GROUP BY, HAVING and ORDER BY, and checks what they may contain. Conditions on rows
+/// are added to those of FROM.
 fn bind_clauses(
     from: &mut From,
     items: Vec<Item>,
@@ -173,7 +173,7 @@ fn bind_clauses(
             grouping::check_distinct(&from.scope, &items, &order_by)?;
         }
     }
-    // Without groups HAVING is one more condition on the rows.
+    // Without groups, HAVING is another condition on rows.
     let having = match (having, grouped) {
         (Some(having), false) => {
             split(having, &mut from.block.conditions);
@@ -199,15 +199,14 @@ impl BoundClauses {
         items.map(|item| result_column(scope, item)).collect()
     }
 
-    /// All of them, without the arguments of aggregates.
+    /// All expressions, without the arguments of aggregates.
     fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let items = self.items.iter().map(|i| &i.expr);
         let order = self.order_by.iter().map(|k| &k.expr);
         items.chain(&self.group_by).chain(&self.having).chain(order)
     }
 
-    /// The order in which rows would need no hash table to be grouped, or to be
-    /// told from those before; see [`order_of_groups`].
+    /// The row order in which GROUP BY or DISTINCT needs no hash table; see [`order_of_groups`].
     fn order_of_groups(&self, clauses: &Clauses<'_, '_>) -> Option<(Vec<OrderKey>, Purpose)> {
         match (self.group_by.as_slice(), clauses.distinct) {
             _ if clauses.rollup => None,
@@ -217,13 +216,13 @@ impl BoundClauses {
                 order_of_groups(items.map(|i| &i.expr), &self.order_by)
             }
             ([], _) => None,
-            // What DISTINCT leaves of the groups is in their order.
+            // DISTINCT over groups preserves their order.
             (keys, _) => order_of_groups(keys.iter(), &self.order_by),
         }
     }
 
-    /// The join, and whether rows of one group, or rows that DISTINCT takes for the same,
-    /// follow each other. An ORDER BY that the join gives is taken away.
+    /// Plans the join. Also returns whether the rows of a group (or rows equal under DISTINCT) are
+    /// consecutive. An ORDER BY that the join provides is removed.
     fn join(
         &mut self,
         from: &From,
@@ -258,7 +257,7 @@ impl BoundClauses {
         (rows, ordered && purpose != Purpose::Sort)
     }
 
-    /// The rows of the groups, and HAVING on them.
+    /// Adds aggregation, and HAVING on its rows.
     fn aggregated(
         &mut self,
         input: RowOperator,
@@ -294,7 +293,7 @@ impl BoundClauses {
         }
     }
 
-    /// WITH ROLLUP: keys of GROUP BY are NULL in rows that sum up over them.
+    /// WITH ROLLUP: keys of GROUP BY read as NULL in super-aggregate rows.
     fn prepare(&mut self, aggregates: usize, rollup: bool) -> Result<()> {
         let keys = &self.group_by;
         let items = self.items.iter_mut().map(|i| &mut i.expr);
@@ -314,7 +313,7 @@ impl BoundClauses {
     }
 }
 
-/// The conditions that no row decides.
+/// Conditions that read no row.
 fn constant_part(from: &From) -> Vec<Expr> {
     let empty = from.scope.sources.is_empty();
     let constant = |c: &&Expr| empty || (c.slots() == 0 && c.is_fixed());

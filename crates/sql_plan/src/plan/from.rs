@@ -1,12 +1,12 @@
-//! The FROM clause: tables, joins, and the conditions they bring.
+//! The FROM clause: tables, joins and their conditions.
 //!
-//! Joins become blocks. A block is a set of tables joined with all their
-//! conditions, which may be read in any order, and outer parts, each a block
-//! of its own whose rows are optional. `a RIGHT JOIN b` is `b LEFT JOIN a`.
+//! Joins become blocks. A block is a set of inner-joined tables, in any order, with all their
+//! conditions, and a list of outer parts: the right sides of LEFT JOINs, each a block itself. `a
+//! RIGHT JOIN b` is `b LEFT JOIN a`.
 //!
 //! Invariants:
-//! 1. Slots are in the order of the text, whatever becomes of the joins.
-//! 2. The ON of a join sees the tables that it joins and no others.
+//! 1. Slots are in textual order, however the joins are rearranged.
+//! 2. The ON of a join sees only the tables that it joins.
 
 use super::placement::chosen;
 use super::query::{derived_source, inside, inside_of, name_columns, plan_query};
@@ -22,15 +22,15 @@ use crate::parse::ast::{self, Join, JoinCondition, JoinKind, TableFactor, TableR
 use crate::plan::derived::materialized;
 use std::sync::Arc;
 
-/// A slot and a column of it.
+/// A column: slot and position.
 type Place = (usize, usize);
 
-/// Tables joined with all their conditions, and what is joined optionally.
+/// Inner-joined tables with their conditions, and the outer joins on them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block {
     /// Slots of the tables.
     pub(super) tables: Vec<usize>,
-    /// All must be true.
+    /// Conditions, all of which must be true.
     pub(super) conditions: Vec<Expr>,
     /// Right sides of LEFT JOINs, in the order of the text.
     pub(super) outers: Vec<OuterBlock>,
@@ -39,9 +39,9 @@ pub(super) struct Block {
 /// The right side of a LEFT JOIN.
 #[derive(Clone, Debug)]
 pub(super) struct OuterBlock {
-    /// Its tables.
+    /// The tables of the right side.
     pub(super) block: Block,
-    /// Conditions that decide whether its rows match.
+    /// The ON conditions, which decide about matches.
     pub(super) on: Vec<Expr>,
 }
 
@@ -65,21 +65,21 @@ impl Block {
 pub(super) struct From {
     pub(super) scope: Scope,
     pub(super) block: Block,
-    /// STRAIGHT_JOIN: tables are read in the order of the text.
+    /// STRAIGHT_JOIN: tables are read in textual order.
     pub(super) straight: bool,
-    /// The columns of `*`, in order.
+    /// The columns that `*` expands to, in order.
     pub(super) star: Vec<Place>,
-    /// Conditions that became semi-joins.
+    /// Semi-joins made of conditions.
     pub(super) semis: Vec<SemiJoin>,
-    /// The slots whose rows are locked.
+    /// Slots whose rows are locked, as a bit set.
     pub(super) locked: u64,
-    /// The lock of the slots whose rows a statement changes: it reads more of them
-    /// than its expressions say.
+    /// The lock of the slots whose rows the statement changes: these are read whole, beyond the
+    /// columns in expressions.
     pub(super) changes: Option<LockSpec>,
 }
 
 impl From {
-    /// A table without join.
+    /// Adds a table that is not joined by JOIN.
     pub(super) fn add(&mut self, source: Source) -> Result<()> {
         let (block, star) = self.part(source)?;
         self.block.join(block);
@@ -99,10 +99,10 @@ impl From {
     }
 }
 
-/// A part of the clause: its tables, and what `*` shows of them.
+/// A part of the clause: its tables, and the columns of `*`.
 type Part = (Block, Vec<Place>);
 
-/// Splits a condition at its ANDs.
+/// Splits a condition into its conjuncts.
 pub fn split(condition: Expr, out: &mut Vec<Expr>) {
     match condition.kind {
         ExprKind::And(parts) => parts.into_iter().for_each(|p| split(p, out)),
@@ -246,12 +246,12 @@ fn bind_join(
     Ok((block, star))
 }
 
-/// The name of a column of the scope.
+/// The name of a column in scope.
 fn name_at(from: &From, (slot, column): Place) -> &str {
     from.scope.column(slot, column).map_or("", |c| &c.name)
 }
 
-/// Names that both sides of a NATURAL JOIN have.
+/// Column names that both sides of a NATURAL JOIN have.
 fn common_names(from: &From, left: &[Place], before: usize) -> Vec<String> {
     let right = from.scope.sources.iter().skip(before);
     let right: Vec<&str> = right
@@ -267,8 +267,8 @@ fn common_names(from: &From, left: &[Place], before: usize) -> Vec<String> {
     names
 }
 
-/// Joins columns of both sides by name; returns what `*` shows: the joined
-/// columns first, then the rest of either side.
+/// Merges columns of both sides by name. Returns the columns of `*`: the merged columns first, then
+/// the rest of either side.
 fn using(
     from: &mut From,
     (left, right): (&[Place], &[Place]),
@@ -298,11 +298,11 @@ fn using(
         )?);
         common.push((l, r));
     }
-    // The kept side's column is the one that is never NULL for its absence.
+    // The merged column is that of the preserved side, which no outer join sets to NULL.
     for (l, r) in &common {
         from.scope.hidden.push(if right_join { *l } else { *r });
     }
-    // The joined columns in the order of the first side.
+    // The merged columns in the order of the first side.
     let (first, second) = match right_join {
         true => (right, left),
         false => (left, right),

@@ -1,16 +1,14 @@
-//! Groups that need no hash table: an index gives rows in an order in which
-//! those of one group, or those that DISTINCT takes for the same, follow each
-//! other.
+//! Stream aggregation and streaming DISTINCT: an index provides an order in which equal rows are
+//! consecutive, so that no hash table is needed.
 //!
-//! That is so where all keys are plain columns, and the first table's path
-//! gives them as its leading parts. Any order of the keys serves the groups;
-//! where ORDER BY names some of them it comes first, and serves both.
+//! This requires that all keys are plain columns and that the access path of the driving scan has
+//! them as its leading parts. Any order of the keys will do; if ORDER BY names some of them, those
+//! come first, and the order serves both.
 //!
 //! Invariants:
-//! 1. Rows are told apart by the same bytes as with a hash table: an index that
-//!    took more values for equal would give a group several times, so that
-//!    parts of prefixes never serve. Nor do TIMESTAMP columns, of which two
-//!    values show as one where clocks are put back.
+//! 1. Rows are distinguished as by the hash table. An index that considers more values equal would
+//!    split a group, so prefix parts are excluded. So are TIMESTAMP columns: two values are
+//!    displayed alike when clocks are set back.
 
 use super::OrderKey;
 use crate::bind::Source;
@@ -18,20 +16,19 @@ use crate::expr::{Expr, ExprKind, Load};
 use crate::statistics::Figures;
 use porpoise_rows::catalog::Index;
 
-/// Purpose of an order of rows.
+/// What an order of rows is used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// ORDER BY of the rows.
+    /// ORDER BY of rows.
     #[default]
     Sort,
-    /// Groups, in any order.
+    /// Grouping, in any order.
     Groups,
-    /// Groups, in the order of ORDER BY.
+    /// Grouping, in the order of ORDER BY.
     SortedGroups,
 }
 
-/// The order wanted of rows to be grouped by these keys; `None` where no index
-/// could have it.
+/// The wanted order for grouping by these keys; `None` if no index can provide one.
 pub(super) fn order_of_groups<'e>(
     keys: impl Iterator<Item = &'e Expr>,
     order_by: &[OrderKey],
@@ -68,7 +65,7 @@ pub(super) fn order_of_groups<'e>(
     (!order.is_empty()).then_some((order, purpose))
 }
 
-/// About how many groups these keys, columns of one table, make of its rows.
+/// Estimated number of groups of these keys, which are columns of one table.
 pub(super) fn groups(keys: &[OrderKey], sources: &[Source], figures: &dyn Figures) -> f64 {
     let columns: Vec<(usize, usize)> = keys.iter().filter_map(|k| column_of(&k.expr)).collect();
     let first = columns.first().and_then(|(slot, _)| sources.get(*slot));
@@ -90,7 +87,7 @@ pub(super) fn groups(keys: &[OrderKey], sources: &[Source], figures: &dyn Figure
     groups.clamp(1.0, known.rows.max(1.0))
 }
 
-/// Slot and column, if its values are told apart as its entries are.
+/// Slot and column, if the index distinguishes the values as grouping does.
 fn column_of(e: &Expr) -> Option<(usize, usize)> {
     match &e.kind {
         ExprKind::Column {

@@ -1,12 +1,11 @@
-//! Names allowed in a grouped query: ONLY_FULL_GROUP_BY with functional
-//! dependence (manual, "MySQL Handling of GROUP BY", "Detection of Functional
-//! Dependence"), HAVING's columns, and WITH ROLLUP.
+//! Checks of grouped queries: ONLY_FULL_GROUP_BY with functional dependence (manual, "MySQL
+//! Handling of GROUP BY", "Detection of Functional Dependence"), the columns of HAVING, and WITH
+//! ROLLUP.
 //!
-//! A column is determined by the groups when it is a key of GROUP BY, equals a
-//! constant or another determined column by a condition that always holds, or
-//! belongs to a table of which a whole primary or unique key (of columns that
-//! are never NULL) is determined. The right side of an outer join is
-//! determined through its ON, too: either all of it is NULL, or the equality
+//! A column is functionally dependent on the groups if it is a key of GROUP BY, if a condition that
+//! always holds equates it with a constant or another dependent column, or if it belongs to a table
+//! of which a primary key, or a unique key without nullable columns, is dependent. The right side
+//! of an outer join is dependent through its ON, too: either all of it is NULL, or the equality
 //! holds.
 
 use super::from::{Block, From};
@@ -38,7 +37,7 @@ pub(super) fn same(a: &Expr, b: &Expr) -> bool {
     }
 }
 
-/// The columns that the groups determine.
+/// The columns that are functionally dependent on the groups.
 pub(super) struct Determined<'f> {
     from: &'f From,
     keys: &'f [Expr],
@@ -74,8 +73,8 @@ impl<'f> Determined<'f> {
         }
     }
 
-    /// `column = value` where the value is determined; only columns of
-    /// `slots` can become so.
+    /// Adds the column of `column = value` if the value is dependent; only columns of `slots` can
+    /// be added.
     fn by_condition(&mut self, condition: &Expr, slots: u64) {
         let (ExprKind::Compare(CmpOp::Eq, _, _), false) = (&condition.kind, condition.has_query())
         else {
@@ -96,7 +95,7 @@ impl<'f> Determined<'f> {
         }
     }
 
-    /// All columns of tables of which a unique key is determined.
+    /// Adds all columns of tables of which a unique key is dependent.
     fn by_keys(&mut self) {
         for (slot, source) in self.from.scope.sources.iter().enumerate() {
             let known = |at: &usize| self.columns.contains(&(slot, *at));
@@ -119,7 +118,8 @@ impl<'f> Determined<'f> {
                     }
                     _ => false,
                 },
-                // What tools ask of information_schema is answered as it was meant.
+                // Virtual tables are exempt: tools query information_schema without full GROUP BY
+                // clauses.
                 Origin::Virtual(_) => true,
             };
             if whole {
@@ -129,7 +129,7 @@ impl<'f> Determined<'f> {
         }
     }
 
-    /// The first column in `e` that the groups do not determine.
+    /// The first column in `e` that is not dependent on the groups.
     pub(super) fn offending(&self, e: &Expr) -> Option<(usize, usize)> {
         if self.keys.iter().any(|key| same(key, e)) {
             return None;
@@ -168,7 +168,7 @@ fn column_of(e: &Expr) -> Option<(usize, usize)> {
     }
 }
 
-/// A column as messages name it.
+/// The qualified name of a column, for error messages.
 fn full_name(scope: &Scope, (slot, at): (usize, usize)) -> String {
     let Some(source) = scope.sources.get(slot) else {
         return String::new();
@@ -179,7 +179,7 @@ fn full_name(scope: &Scope, (slot, at): (usize, usize)) -> String {
     parts.join(".")
 }
 
-/// ONLY_FULL_GROUP_BY: 1055, 1140 and 3029.
+/// ONLY_FULL_GROUP_BY: errors 1055, 1140 and 3029.
 pub(super) fn check(
     from: &From,
     items: &[Item],
@@ -222,7 +222,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// ORDER BY of a SELECT DISTINCT sees only what the select list has: 3065.
+/// ORDER BY of a SELECT DISTINCT may only use the select list: error 3065.
 pub(super) fn check_distinct(scope: &Scope, items: &[Item], order: &[OrderKey]) -> Result<()> {
     for (at, key) in order.iter().enumerate() {
         if items.iter().any(|i| same(&i.expr, &key.expr)) {
@@ -250,7 +250,7 @@ pub(super) fn check_distinct(scope: &Scope, items: &[Item], order: &[OrderKey]) 
     Ok(())
 }
 
-/// HAVING names what the groups or the select list have: 1054.
+/// HAVING may only use the groups and the select list: error 1054.
 pub(super) fn check_having(
     scope: &Scope,
     having: &Expr,
@@ -285,8 +285,8 @@ pub(super) fn check_having(
     }
 }
 
-/// Where values of GROUP BY's keys and of GROUPING() stand behind those of the
-/// aggregates.
+/// Layout of a ROLLUP row: after the aggregates come the values of the GROUP BY keys and of
+/// GROUPING().
 #[derive(Clone, Copy)]
 pub(super) struct Rollup<'k> {
     /// The keys.
@@ -296,8 +296,8 @@ pub(super) struct Rollup<'k> {
 }
 
 impl Rollup<'_> {
-    /// Makes keys of GROUP BY read the value that they have in the row of a
-    /// group, which is NULL where the row sums up over them.
+    /// Makes references to GROUP BY keys read the key of the group's row, which is NULL in
+    /// super-aggregate rows.
     pub(super) fn replace(&self, e: &mut Expr) -> Result<()> {
         if let Some(at) = self.keys.iter().position(|key| same(key, e)) {
             e.kind = ExprKind::Aggregate(self.aggregates + at);
@@ -322,7 +322,7 @@ impl Rollup<'_> {
         result
     }
 
-    /// GROUPING(a, b): a bit for each, the last one lowest.
+    /// GROUPING(a, b): one bit for each argument, the last one lowest.
     fn grouping(&self, args: &[Expr]) -> Result<ExprKind> {
         let mut whole: Option<Expr> = None;
         for (at, arg) in args.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! From INSERT and REPLACE to their plans.
+//! Plans of INSERT and REPLACE.
 
 use super::dml::{assigned, check_of, generated_value, new_value, settable, stored};
 use super::placement::chosen;
@@ -72,7 +72,7 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<sinks::Insert
     })
 }
 
-/// Privileges on the table, or some of its columns.
+/// Privileges that the statement needs on the table or its columns.
 fn wanted(insert: &Insert<'_>) -> Privileges {
     let mut wanted = Privileges::INSERT;
     if insert.replace {
@@ -84,7 +84,7 @@ fn wanted(insert: &Insert<'_>) -> Privileges {
     wanted
 }
 
-/// Notes the columns that get values.
+/// Records the columns that get values.
 fn note_inserted(insert: &Insert<'_>, named: &Source, columns: &[usize], cx: &PlanCx<'_>) {
     let listed = insert.columns_given || matches!(insert.source, InsertSource::Set(_));
     if let Some(at) = named.named.filter(|_| !listed && insert.columns.is_empty()) {

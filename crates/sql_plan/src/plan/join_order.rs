@@ -1,18 +1,15 @@
-//! The cost of joining the next table, and the cheapest order of a join.
+//! Cost of joining the next table, and search for the cheapest join order.
 //!
-//! For each table there are two ways to join it: look its rows up by an index
-//! for every row joined before, a batch at a time; or read it once, hold it,
-//! and find rows through a hash table. The cheaper is taken, given how many
-//! rows are joined before. Orders are tried depth first, the most promising
-//! next table first; an order is left as soon as it costs more than the best
-//! so far, and after a number of steps only the most promising is followed. A
-//! join of many tables ends with that number: one greedy order and what could be
-//! tried beside it.
+//! A table is joined in one of two ways: by an index lookup for every row joined before, in
+//! batches; or by reading it once and building a hash table. The cheaper is taken, given the number
+//! of rows joined before. Orders are searched depth first with branch and bound: the most promising
+//! next table is tried first, and an order is abandoned once it costs more than the best one so
+//! far. After a number of steps only the most promising table is followed. For joins of many tables
+//! the search ends there: one greedy order and the variants tried so far.
 //!
-//! Rejected: dynamic programming over sets of tables (the number of rows
-//! joined, and whether they have the wanted order, is the same for all orders
-//! of a set only as far as estimates are consistent, and the queries of
-//! applications join few tables).
+//! Rejected: dynamic programming over sets of tables. It needs the number of rows and the order to
+//! be the same for all join orders of a set, which holds only if estimates are consistent; and
+//! application queries join few tables.
 
 use super::access::{AccessPlanner, Path};
 use super::from::From;
@@ -26,22 +23,22 @@ use crate::expr::{CmpOp, Expr, ExprKind};
 use porpoise_base::interrupt;
 use porpoise_types::CompareAs;
 
-/// Tables tried as the next one before only the most promising is followed.
+/// Number of steps after which only the most promising next table is tried.
 const BUDGET: u32 = 2_000;
 
-/// Tables beyond which the search ends with its budget: what is left untried
-/// grows with the power of their number.
+/// Number of tables above which the search ends with its budget: the number of untried orders grows
+/// exponentially with it.
 const MANY: usize = 10;
 
-/// Rows of a derived table, about.
+/// Assumed number of rows of a derived table.
 const DERIVED_ROWS: f64 = 1_000.0;
 
-/// Rows and cost of the tables joined so far.
+/// Estimated rows and cost of the tables joined so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SoFar {
-    /// Rows, about.
+    /// Estimated number of rows.
     pub(super) rows: f64,
-    /// Their cost.
+    /// Estimated cost.
     pub(super) cost: f64,
 }
 
@@ -54,25 +51,25 @@ impl Default for SoFar {
     }
 }
 
-/// A way to join one table.
+/// One way to join a table.
 #[derive(Clone, Debug)]
 pub(super) struct JoinChoice {
     access: Access,
     mode: ScanMode,
-    /// The method of the join; `None` of the first table.
+    /// The join method; `None` for the first table.
     method: Option<JoinMethod>,
-    /// It gives the order that is asked for.
+    /// Whether it gives the wanted order.
     pub(super) ordered: bool,
-    /// Rows looked at for each row before.
+    /// Estimated number of rows read for each row joined before.
     rows: f64,
-    /// The addresses of conditions that need not be checked.
+    /// Addresses of conditions that need not be checked.
     pub(super) implied: Vec<usize>,
-    /// With this table joined.
+    /// Estimate after this table is joined.
     pub(super) after: SoFar,
 }
 
 impl JoinChoice {
-    /// As a scan behind what was joined before.
+    /// The scan and join method of this choice.
     pub(super) fn into_scan(self, slot: usize, before: SoFar) -> (Scan, Option<JoinMethod>) {
         let looked = (before.rows * self.rows).max(1e-9);
         let scan = Scan {
@@ -89,12 +86,12 @@ impl JoinChoice {
     }
 }
 
-/// The search for the cheapest order of a join.
+/// The search for the cheapest join order.
 pub(super) struct JoinSearch<'f> {
     pub(super) from: &'f From,
     pub(super) wanted: &'f Wanted<'f>,
     pub(super) conditions: &'f [&'f Expr],
-    /// ORDER BY, while no table is placed.
+    /// ORDER BY, until the first table is placed.
     pub(super) order: &'f [OrderKey],
 }
 
@@ -103,12 +100,12 @@ struct Best {
     cost: f64,
     order: Vec<usize>,
     budget: u32,
-    /// The search ends when the budget is used up and an order is found.
+    /// Whether the search ends when the budget is used up and an order was found.
     bounded: bool,
 }
 
 impl JoinSearch<'_> {
-    /// The tables in the order that costs least.
+    /// Returns the tables in the cheapest order found.
     pub(super) fn cheapest(&self, tables: &[usize], outside: u64, before: SoFar) -> Vec<usize> {
         let mut best = Best {
             cost: f64::INFINITY,
@@ -176,8 +173,7 @@ impl JoinSearch<'_> {
         }
     }
 
-    /// The cost of a whole order with the sort behind it, or where a LIMIT may
-    /// end it early.
+    /// Cost of a complete order, including the sort, or reduced if a LIMIT may end it early.
     fn total(&self, after: SoFar, ordered: bool) -> f64 {
         let rows = after.rows.max(1.0);
         match (ordered, self.wanted.limited) {
@@ -187,14 +183,14 @@ impl JoinSearch<'_> {
         }
     }
 
-    /// Groups that the keys make, about.
+    /// Estimated number of groups.
     fn groups(&self) -> f64 {
         let Wanted { order, figures, .. } = self.wanted;
         let groups = || group_order::groups(order, &self.from.scope.sources, *figures);
         *self.wanted.groups.get_or_init(groups)
     }
 
-    /// Whether a table must wait for others: LATERAL.
+    /// Whether a LATERAL table must wait for tables that it reads.
     fn waits(&self, slot: usize, joined: u64, tables: &[usize]) -> bool {
         let source = self.from.scope.sources.get(slot);
         let needed = source.map_or(0, lateral_slots) & !joined;
@@ -210,8 +206,8 @@ impl JoinSearch<'_> {
         first.unwrap_or_else(|| self.computed_table(slot, joined, before))
     }
 
-    /// The ways to join a table next: the cheapest, and where an order is
-    /// asked for the cheapest that gives it.
+    /// The ways to join a table next: the cheapest one, and if an order is wanted the cheapest one
+    /// that gives it.
     fn choices(&self, slot: usize, joined: u64, before: SoFar) -> Vec<JoinChoice> {
         let source = self.from.scope.sources.get(slot);
         let Some((source, table)) = source.and_then(|s| Some((s, s.table()?))) else {
@@ -239,15 +235,15 @@ impl JoinSearch<'_> {
         }
     }
 
-    /// The first table of the join.
+    /// The driving scan.
     fn first(&self, planner: &AccessPlanner<'_>, before: SoFar) -> Vec<JoinChoice> {
         let paths = planner.paths();
         let shown = planner.figures.shown();
         let alone = self.from.scope.sources.len() == 1;
         let left = match paths.as_slice() {
-            // Nothing is to be chosen: no statistics are read.
+            // There is no choice: statistics are not needed.
             [path] if alone && !shown => path.rows_unasked(),
-            // Small tables grow, and no whole one is to be read for its first rows.
+            // Small tables may grow: avoid a plan that reads a whole table for its first rows.
             _ if self.wanted.limited && alone => planner.left_of_many(),
             _ => planner.left(),
         };
@@ -281,7 +277,7 @@ impl JoinSearch<'_> {
             .collect()
     }
 
-    /// By an index, for each row before.
+    /// Index lookup for each row joined before.
     fn looked_up(&self, planner: &AccessPlanner<'_>, before: SoFar) -> Option<JoinChoice> {
         let paths = planner.paths().into_iter().filter_map(independent);
         let path = paths.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
@@ -308,7 +304,7 @@ impl JoinSearch<'_> {
         })
     }
 
-    /// Read once, and found by a hash table where an equality allows.
+    /// Reads the table once; joins by hash table if there is an equality, else by nested loop.
     fn read_once(
         &self,
         planner: &AccessPlanner<'_>,
@@ -371,7 +367,7 @@ impl JoinSearch<'_> {
     }
 }
 
-/// Over the rows of a table that is read once.
+/// Join method for a table that is read once.
 fn hash_or_loop(keys: Vec<HashKey>) -> JoinMethod {
     if keys.is_empty() {
         JoinMethod::Materialized
@@ -380,13 +376,13 @@ fn hash_or_loop(keys: Vec<HashKey>) -> JoinMethod {
     }
 }
 
-/// A path that serves for a whole batch of rows at once: look-ups do. A range
-/// that depends on the tables joined before serves by its equal parts only.
+/// The part of a path that can serve a whole batch, which lookups can. Of a range that depends on
+/// the tables joined before, only the equal leading parts can be used.
 fn independent(mut path: Path) -> Option<Path> {
     match path.access {
         Access::PointLookup { .. } | Access::IndexLookup { .. } => Some(path),
         Access::IndexRangeScan { index, ranges, .. } => {
-            // Ranges of one condition with several arms are no look-up.
+            // The ranges of an OR expansion are no lookup.
             let [range] = <[IndexRange; 1]>::try_from(ranges).ok()?;
             let equal = range.keys.first().is_some_and(|key| !key.is_empty());
             path.access = Access::IndexLookup {
@@ -412,8 +408,7 @@ fn lateral_slots(source: &Source) -> u64 {
     }
 }
 
-/// Equalities by which rows that no index leads to are found in a hash
-/// table: what is known before, what is in the row, and how they compare.
+/// Equalities that can be keys of a hash join: probe side, build side and kind of comparison.
 fn hash_keys(slot: usize, conditions: &[&Expr], joined: u64) -> Vec<HashKey> {
     let bit = 1u64 << slot;
     let mut keys = Vec::new();

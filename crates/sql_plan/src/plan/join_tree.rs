@@ -1,10 +1,10 @@
-//! The order in which tables are joined, the conditions of each join, and
-//! the locks of FOR UPDATE and FOR SHARE.
+//! The join tree: the order of tables, the conditions of each join, and the locks of FOR UPDATE and
+//! FOR SHARE.
 //!
-//! Inner tables come first, in the order that costs least
-//! ([`super::join_order`]); the right sides of LEFT JOINs, which remove nothing,
-//! after them, as soon as what their ON names is there; semi-joins, which only
-//! remove, at the first opportunity. STRAIGHT_JOIN keeps the order of the text.
+//! Inner-joined tables come first, in the cheapest order ([`super::join_order`]). The right sides
+//! of LEFT JOINs, which remove no rows, follow once the tables of their ON are joined; semi-joins,
+//! which only remove rows, are placed at the first opportunity. STRAIGHT_JOIN keeps the textual
+//! order.
 
 use super::OrderKey;
 use super::access::AccessPlanner;
@@ -20,7 +20,7 @@ use crate::statistics::Figures;
 use porpoise_kv::LockMode;
 use std::cell::OnceCell;
 
-/// The lock of each slot: of a statement that changes rows, and of FOR UPDATE and FOR SHARE.
+/// The lock of each slot, from the target of a changing statement, FOR UPDATE and FOR SHARE.
 pub(super) fn lock_specs(from: &From, clauses: &[LockClause<'_>]) -> Result<Vec<Option<LockSpec>>> {
     let scope = &from.scope;
     let slots = 0..scope.sources.len();
@@ -62,23 +62,22 @@ pub(super) fn lock_specs(from: &From, clauses: &[LockClause<'_>]) -> Result<Vec<
     Ok(specs)
 }
 
-/// Wishes of the clauses above the join.
+/// Requirements of the clauses above the join.
 pub(super) struct Wanted<'f> {
-    /// ORDER BY, where rows reach it as they are joined, or the keys by which
-    /// they are grouped.
+    /// The wanted order: ORDER BY if it applies to joined rows, or the grouping keys.
     pub(super) order: &'f [OrderKey],
-    /// Purpose of that order.
+    /// Purpose of the order.
     pub(super) purpose: Purpose,
-    /// The groups that the keys make, once they are asked for.
+    /// Estimated number of groups, computed on first use.
     pub(super) groups: OnceCell<f64>,
-    /// There is a LIMIT.
+    /// Whether there is a LIMIT.
     pub(super) limited: bool,
-    /// The columns that are read, by slot.
+    /// The columns that the query reads, by slot.
     pub(super) needed: &'f [Option<Vec<usize>>],
     pub(super) figures: &'f dyn Figures,
 }
 
-/// The operators of the join, and whether the driving scan gives the wanted order.
+/// Returns the join's operators, and whether the driving scan gives the wanted order.
 pub(super) fn join_tree(from: &From, wanted: &Wanted<'_>) -> (RowOperator, bool) {
     let mut planner = Planner {
         from,
@@ -93,15 +92,15 @@ pub(super) fn join_tree(from: &From, wanted: &Wanted<'_>) -> (RowOperator, bool)
     (tree, planner.ordered)
 }
 
-/// The table or tables that are joined next.
+/// The next part of the tree.
 enum Next {
     /// The driving scan.
     First(Scan),
     /// A table of an inner join.
     Inner(Scan, JoinMethod),
-    /// The right side of an outer join, with its ON.
+    /// The right side of a LEFT JOIN, with its ON conditions.
     Left(Scan, JoinMethod, Vec<Expr>),
-    /// The right side of an outer join of several tables.
+    /// The right side of a LEFT JOIN that is itself a join.
     Nested(RowOperator),
 }
 
@@ -113,13 +112,13 @@ impl Next {
         }
     }
 
-    /// Whether conditions are checked in any case: they do not decide what matches.
+    /// Whether it is an outer join, whose filter must not decide about matches.
     fn is_outer(&self) -> bool {
         matches!(self, Next::Left(..) | Next::Nested(_))
     }
 
-    /// The tree with it, with conditions that are checked on its rows and others that
-    /// its path implies.
+    /// Joins it to the tree `left`, with the conditions to check on its rows and those that its
+    /// path implies.
     fn joined_to(self, left: RowOperator, filter: Vec<Expr>, implied: Vec<Expr>) -> RowOperator {
         let join = match self {
             Next::First(scan) => {
@@ -157,7 +156,7 @@ impl Next {
     }
 }
 
-/// Places the tables of blocks one after the other.
+/// Places the tables of blocks, one after the other.
 struct Planner<'f> {
     from: &'f From,
     wanted: &'f Wanted<'f>,
@@ -167,13 +166,12 @@ struct Planner<'f> {
     /// Semi-joins that are placed, as a bit set.
     done: usize,
     so_far: SoFar,
-    /// The addresses of conditions that the last path implies.
+    /// Addresses of the conditions that the last path implies.
     implied: Vec<usize>,
 }
 
 impl Planner<'_> {
-    /// The join of a block, with more conditions that its rows must fulfil,
-    /// behind the slots that are joined before.
+    /// Joins a block after the slots `outside`, with the additional conditions `on`.
     fn block(&mut self, block: &Block, on: &[Expr], outside: u64) -> RowOperator {
         let top = outside == 0;
         let conditions: Vec<&Expr> = block.conditions.iter().chain(on).collect();
@@ -203,7 +201,7 @@ impl Planner<'_> {
                         (scan, Some(method)) => Next::Inner(scan, method),
                     }
                 }
-                // Nothing that it needs can come any more: as it stands.
+                // No further table can be joined first: place it as it is.
                 (_, true) => self.outer(outers.remove(0), joined),
             };
             joined |= next.slots();
@@ -234,7 +232,7 @@ impl Planner<'_> {
         tree
     }
 
-    /// The order in which to join tables that may come in any.
+    /// The cheapest order of inner-joined tables.
     fn order_of(&self, tables: &[usize], conditions: &[&Expr], outside: u64) -> Vec<usize> {
         if self.from.straight || tables.len() < 2 {
             return tables.to_vec();
@@ -243,7 +241,7 @@ impl Planner<'_> {
             .cheapest(tables, outside, self.so_far)
     }
 
-    /// The search for the next table.
+    /// Creates the search for the next table.
     fn join_search<'s>(&'s self, conditions: &'s [&'s Expr]) -> JoinSearch<'s> {
         let order = if self.started {
             &[][..]
@@ -258,13 +256,13 @@ impl Planner<'_> {
         }
     }
 
-    /// In the order of the text where that is asked for.
+    /// Whether STRAIGHT_JOIN allows this outer join to be placed now.
     fn may_place(&self, outer: &OuterBlock, tables: &[usize]) -> bool {
         let first = outer.block.slots().trailing_zeros() as usize;
         !self.from.straight || tables.iter().all(|t| *t > first)
     }
 
-    /// The scan of a table, and how it is joined to those before.
+    /// The scan of a table and its join method.
     fn table(
         &mut self,
         slot: usize,
@@ -286,7 +284,7 @@ impl Planner<'_> {
         choice.into_scan(slot, before)
     }
 
-    /// The right side of a LEFT JOIN: one table, or a join.
+    /// Plans the right side of a LEFT JOIN: one table, or a join.
     fn outer(&mut self, outer: &OuterBlock, joined: u64) -> Next {
         if let ([slot], true) = (outer.block.tables.as_slice(), outer.block.outers.is_empty()) {
             let on: Vec<&Expr> = outer.on.iter().chain(&outer.block.conditions).collect();
@@ -300,7 +298,7 @@ impl Planner<'_> {
         Next::Nested(right)
     }
 
-    /// Semi-joins filter: each as soon as what it needs is there.
+    /// Places each semi-join as soon as its tables are joined.
     fn place_semis(&mut self, joined: u64, mut tree: RowOperator) -> RowOperator {
         for (at, semi) in self.from.semis.iter().enumerate() {
             let bit = 1u64 << semi.slot;
@@ -326,7 +324,7 @@ impl Planner<'_> {
     }
 }
 
-/// The slots that must be joined before the right side of a LEFT JOIN.
+/// Slots that must be joined before the right side of a LEFT JOIN.
 fn needs(outer: &OuterBlock) -> u64 {
     fn read(block: &Block) -> u64 {
         let own = block.conditions.iter().fold(0, |all, e| all | e.slots());
@@ -340,7 +338,7 @@ fn needs(outer: &OuterBlock) -> u64 {
 }
 
 impl AccessPlanner<'_> {
-    /// The cost of the row of a whole key.
+    /// Cost of looking a row up by a whole key.
     pub(super) fn whole_key_cost(&self, position: usize) -> f64 {
         match position {
             0 => super::cost::LOOKUP,
@@ -348,7 +346,7 @@ impl AccessPlanner<'_> {
         }
     }
 
-    /// Whether the wanted order looks at columns of this table only: one row of it is in order.
+    /// Whether the wanted order reads only columns of this table, so that a single row is in order.
     pub(super) fn orders_alone(&self) -> bool {
         let others = !(1 << (self.slot & 63));
         let alone = |e: &Expr| e.slots() & others == 0 && e.is_fixed();

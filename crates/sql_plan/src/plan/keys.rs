@@ -1,5 +1,5 @@
-//! The keys of GROUP BY and ORDER BY: columns, expressions, names and numbers
-//! of the select list.
+//! Binding of GROUP BY and ORDER BY keys: columns, expressions, and names and positions of
+//! select-list items.
 
 use super::OrderKey;
 use super::select::PlanCx;
@@ -9,7 +9,7 @@ use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use crate::parse::ast::{self, OrderItem};
 
-/// The keys of GROUP BY.
+/// Binds the keys of GROUP BY.
 pub(super) fn group_keys(
     scope: &Scope,
     aliases: &[(String, Expr)],
@@ -34,7 +34,7 @@ pub(super) fn group_keys(
     Ok(keys)
 }
 
-/// ORDER BY 2 means the second item.
+/// A positional key: ORDER BY 2 is the second item.
 fn positional(
     item: &OrderItem<'_>,
     aliases: &[(String, Expr)],
@@ -50,7 +50,7 @@ fn positional(
     }
 }
 
-/// The keys of ORDER BY.
+/// Binds the keys of ORDER BY.
 pub(super) fn order_keys(
     scope: &Scope,
     aliases: &[(String, Expr)],
@@ -73,7 +73,7 @@ pub(super) fn order_keys(
     Ok(keys)
 }
 
-/// In ORDER BY a name of the select list comes before a column.
+/// In ORDER BY a select-list alias takes precedence over a column.
 fn order_expr(
     scope: &Scope,
     aliases: &[(String, Expr)],

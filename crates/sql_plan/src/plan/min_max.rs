@@ -1,14 +1,11 @@
-//! MIN and MAX of a whole table, or of the rows that conditions leave, through
-//! indexes.
+//! MIN and MAX through indexes, of a whole table or of the rows that conditions select.
 //!
-//! The least value of a column is that of the first row in the order of the
-//! column that fulfils the conditions and is not NULL. So a query that asks for
-//! nothing but MIN and MAX of plain columns of one table becomes one query of
-//! one row for each of them, where all of them find an index in that order that
-//! is worth it.
+//! The minimum of a column is the first row, in the column's order, that is not NULL and fulfils
+//! the conditions. A query of nothing but MIN and MAX of plain columns of one table becomes a
+//! single-row query for each of them, if every one has an index in that order that is worth it.
 //!
-//! Left out are columns whose index orders otherwise than MIN does (ENUM, SET,
-//! JSON), rows to lock, and queries that read columns outside of aggregates.
+//! Excluded are columns whose index order differs from that of MIN (ENUM, SET, JSON), rows to lock,
+//! and queries that read columns outside of aggregates.
 
 use super::from::{Block, From};
 use super::group_order::Purpose;
@@ -21,8 +18,8 @@ use crate::statistics::Figures;
 use porpoise_types::{ColumnType, Kind};
 use std::cell::OnceCell;
 
-/// The rule: an aggregation that fits gets a query of one row for each of its calls,
-/// and its input is the scan of the first.
+/// Rule: a suitable aggregation gets a single-row query for each of its calls, and the scan of the
+/// first of these as its input.
 pub(super) fn min_max_by_index(plan: &mut QueryPlan, figures: &dyn Figures) {
     let Some(lookups) = lookups(plan, figures) else {
         return;
@@ -35,8 +32,7 @@ pub(super) fn min_max_by_index(plan: &mut QueryPlan, figures: &dyn Figures) {
     aggregate.method = AggregateMethod::MinMaxByIndex(lookups);
 }
 
-/// The queries of one row; `None` where the plan is of another shape, or one of them
-/// finds no index.
+/// The single-row queries; `None` if the plan is not suitable or a query has no index.
 fn lookups(plan: &QueryPlan, figures: &dyn Figures) -> Option<Vec<QueryPlan>> {
     let aggregate = plan.rows()?.aggregate()?;
     if !fits(aggregate) {
@@ -53,7 +49,7 @@ fn lookups(plan: &QueryPlan, figures: &dyn Figures) -> Option<Vec<QueryPlan>> {
         .collect()
 }
 
-/// Whether it asks for nothing but MIN and MAX of plain columns of all rows.
+/// Whether the aggregation has only MIN and MAX of plain columns, and no groups.
 fn fits(aggregate: &Aggregate) -> bool {
     let extreme = |call: &AggregateCall| {
         let extreme = matches!(call.kind, AggregateKind::Min | AggregateKind::Max);
@@ -66,13 +62,13 @@ fn fits(aggregate: &Aggregate) -> bool {
         && aggregate.calls.iter().all(extreme)
 }
 
-/// A plain column that its indexes order as MIN and MAX do.
+/// Whether it is a plain column whose indexes have the order of MIN and MAX.
 fn orders(e: &Expr) -> bool {
     let ordered = !matches!(e.ty.kind, Kind::Enum | Kind::Set | Kind::Json);
     ordered && matches!(e.kind, ExprKind::Column { .. })
 }
 
-/// The conditions of an aggregation over one table, plainly read.
+/// The conditions of an aggregation over a plain scan of one table.
 fn conditions(aggregate: &Aggregate) -> Option<Vec<Expr>> {
     let scan = aggregate.input.below_once().as_scan()?;
     let conditions = || scan.implied.iter().chain(&scan.filter);
@@ -80,7 +76,7 @@ fn conditions(aggregate: &Aggregate) -> Option<Vec<Expr>> {
     (plain && scan.lock().is_none()).then(|| conditions().cloned().collect())
 }
 
-/// The query of the row that has the value.
+/// The query for the row that has the extreme value.
 fn lookup(
     source: &Source,
     conditions: &[Expr],

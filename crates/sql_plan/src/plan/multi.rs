@@ -1,10 +1,9 @@
-//! UPDATE and DELETE over several tables.
+//! Plans of multi-table UPDATE and DELETE.
 //!
-//! The tables are joined as by a SELECT, the rows of those that change locked
-//! on the way; what changes is gathered and done at the end, each row once
-//! (manual, "UPDATE Statement": a row that matches several times is updated
-//! once). Tables that refer to others come before them, so that a DELETE of
-//! parents and children together finds no child left.
+//! The tables are joined as by a SELECT that locks the rows of the target tables. Changes are
+//! collected and written at the end, once for each row (manual, "UPDATE Statement": a row that
+//! matches several times is updated once). Child tables precede their parents, so that a DELETE of
+//! parents and children together meets no child left.
 
 use super::dml::{new_value, settable};
 use super::from::{From, bind_from};
@@ -21,11 +20,10 @@ use porpoise_kv::LockMode;
 use porpoise_rows::catalog::Table;
 use std::sync::Arc;
 
-/// Plans UPDATE of several tables.
+/// Plans a multi-table UPDATE.
 ///
 /// # Errors
-/// Those of binding; 1288 when a table cannot be changed; 1221 with ORDER
-/// BY or LIMIT.
+/// Errors of binding; 1288 if a table cannot be changed; 1221 with ORDER BY or LIMIT.
 pub(super) fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<Change> {
     if !update.order_by.is_empty() {
         return Err(wrong_usage("UPDATE", "ORDER BY"));
@@ -75,7 +73,7 @@ fn assign(
     Ok(())
 }
 
-/// The stored table behind a source.
+/// The stored table of a source.
 fn changeable(source: &Source) -> Result<Arc<Table>> {
     if source.view.as_ref().is_some_and(|v| !v.check.is_empty()) {
         let what = "UPDATE of several tables through a view WITH CHECK OPTION";
@@ -91,11 +89,10 @@ fn changeable(source: &Source) -> Result<Arc<Table>> {
     }
 }
 
-/// Plans DELETE from several tables.
+/// Plans a multi-table DELETE.
 ///
 /// # Errors
-/// Those of binding; 1109 when a table to delete from is not among those
-/// that are read.
+/// Errors of binding; 1109 if a table to delete from is not in the FROM clause.
 pub(super) fn plan_delete(
     delete: &Delete<'_>,
     (targets, tables): (&[TableName<'_>], &[TableRef<'_>]),
@@ -172,7 +169,7 @@ fn plan(
         ..Clauses::default()
     };
     let mut input = finish(from, Vec::new(), clauses, cx)?;
-    // Children before their parents.
+    // Child tables before their parents.
     let mut ordered: Vec<Target> = Vec::with_capacity(targets.len());
     while !targets.is_empty() {
         let referenced = |t: &Target| {

@@ -1,13 +1,13 @@
-//! Which columns of its tables a query reads at all.
+//! The columns of its tables that a query reads.
 //!
-//! Where the entries of an index hold them, no row is read. Locked tables are
-//! left out: a lock is on the row.
+//! If an index contains all of them it is covering, and no row is read. Locked tables are excluded:
+//! locks are on rows.
 
 use super::from::{Block, From};
 use crate::bind::Origin;
 use crate::expr::Expr;
 
-/// The columns read, by slot, ascending; `None` where rows are needed.
+/// The columns that the query reads, by slot, ascending; `None` if it needs whole rows.
 pub(super) fn needed<'e>(
     from: &From,
     others: impl Iterator<Item = &'e Expr>,

@@ -1,19 +1,18 @@
-//! Access paths from conditions of which any need be true: `a < 1 OR a > 9`,
-//! `a = 1 OR b = 2`, `a <> 5`.
+//! OR expansion: access paths from disjunctions, such as `a < 1 OR a > 9`, `a = 1 OR b = 2` and `a
+//! <> 5`.
 //!
-//! Each arm, together with all the other conditions, says which part of an
-//! index has its rows. Where every arm says so of one index the parts are one
-//! path over several ranges of it; where arms need different indexes the rows
-//! are gathered by their primary keys ([`Access::IndexMergeUnion`]).
+//! Each disjunct, together with all other conditions, restricts an index. If every disjunct
+//! restricts the same index, the path is a scan of several of its ranges. If disjuncts need
+//! different indexes, the path is their union by primary key ([`Access::IndexMergeUnion`]).
 //!
 //! Invariants:
-//! 1. A path serves one such condition; what others say is left to the filter,
-//!    but for equalities that arms share.
-//! 2. Ranges are in no order and may overlap: which do is known only when their
-//!    values are (`exec::keys`).
+//! 1. A path uses one disjunction; other conditions are left to the filter, except for equalities
+//!    that all disjuncts share.
+//! 2. Ranges are unordered and may overlap: that is known only when they are evaluated
+//!    (`exec::keys`).
 //!
-//! Rejected: intersections of indexes (two conditions on one row are served
-//! by the narrower index alone, or by one index of both columns).
+//! Rejected: index-merge intersection (for two conditions on one row the narrower index suffices,
+//! or one index of both columns).
 
 use super::access::{AccessPlanner, MAX_KEYS, Path};
 use super::cost;
@@ -24,20 +23,20 @@ use super::scan::Access;
 use porpoise_rows::catalog::Index;
 use std::collections::BTreeMap;
 
-/// Rows of a union that are gathered of any table, however small.
+/// Number of rows of a union that may be collected of any table, however small.
 const FEW: usize = 1_000;
 
-/// The restrictions by the disjuncts so far, of one index or of one for each.
+/// The restrictions by the disjuncts so far, all on one index or each on its own.
 #[derive(Default)]
 struct Restrictions {
-    /// Position of the index, and the restriction; one an arm.
+    /// Index position and restriction of each disjunct.
     of_arms: Vec<(usize, Restriction)>,
-    /// Keys of all of them.
+    /// Total number of keys.
     keys: usize,
 }
 
 impl Restrictions {
-    /// With the restriction of one more arm, unless there is none or they are too many.
+    /// Adds the restriction of a disjunct. Returns false if there is none or they are too many.
     fn with(&mut self, restriction: Option<(usize, Restriction)>) -> bool {
         let Some((position, restriction)) = restriction else {
             return false;
@@ -49,8 +48,7 @@ impl Restrictions {
 }
 
 impl AccessPlanner<'_> {
-    /// The paths that conditions with several arms give, beside what the
-    /// conditions together say.
+    /// The paths that disjunctions give; `together` are the predicates of all conditions.
     pub(super) fn or_paths(&self, together: &[Sargable<'_>]) -> Vec<Path> {
         let mut paths = Vec::new();
         for condition in self.conditions {
@@ -68,7 +66,7 @@ impl AccessPlanner<'_> {
         let mut alone: Vec<(usize, &Index, Restrictions)> = usable
             .map(|(position, index)| (position, index, Restrictions::default()))
             .collect();
-        // Rows of a join's later tables are looked up by one index.
+        // Only the driving scan may merge indexes; lookups of later tables use one index.
         let mut merged = (self.joined == 0).then(Restrictions::default);
         for arm in arms {
             let predicates = sargable_in(*arm, self.slot, together, self.joined);
@@ -93,7 +91,7 @@ impl AccessPlanner<'_> {
         }
     }
 
-    /// All arms by ranges of one index.
+    /// A path that answers all disjuncts by ranges of one index.
     fn by_one(
         &self,
         position: usize,
@@ -130,7 +128,7 @@ impl AccessPlanner<'_> {
         Some(path)
     }
 
-    /// Rows of all restrictions.
+    /// Estimated number of rows of all restrictions.
     fn rows_of_all<'p>(&self, restrictions: impl Iterator<Item = (usize, &'p Restriction)>) -> f64 {
         let (mut equal, mut one_end, mut two_ends) = (0.0, 0.0, 0.0);
         for (position, restriction) in restrictions {
@@ -145,7 +143,7 @@ impl AccessPlanner<'_> {
         equal + rows * cost::of_ranges(one_end / rows, two_ends / rows)
     }
 
-    /// Each arm by the index that serves it best.
+    /// A path that answers each disjunct by the index that is best for it.
     fn by_several(
         &self,
         Restrictions { of_arms, keys }: Restrictions,
@@ -162,7 +160,7 @@ impl AccessPlanner<'_> {
         let found = keys as f64 * cost::SEEK + rows * cost::ENTRY;
         let sort = cost::SORT * rows * rows.max(2.0).log2();
         let mut cost = found + sort + rows * cost::ROW_OF_ENTRY;
-        // Where ranges with two ends turn out to be large, the table is read after all.
+        // Ranges with two ends may turn out to be large; then the table is read after all.
         if of_arms
             .iter()
             .all(|(_, restriction)| restriction.bounded != 1)
@@ -189,11 +187,11 @@ impl AccessPlanner<'_> {
         })
     }
 
-    /// The index of which the predicates leave least.
+    /// The index that the predicates restrict to the fewest rows.
     fn narrowest(&self, predicates: &[Sargable<'_>]) -> Option<(usize, Restriction)> {
         let indexes = self.table.indexes.iter().enumerate();
         let restrictions = indexes.filter_map(|(position, index)| {
-            // Entries of a hash index are in no order that ranges could use.
+            // An index declared USING HASH is not used for ranges.
             let usable = self.usable(position, index) && !index.using_hash;
             let restriction = self
                 .restriction(index, predicates, false)
@@ -230,7 +228,7 @@ fn access(index: usize, restrictions: Vec<Restriction>, whole: bool, reverse: bo
     }
 }
 
-/// Whether they are keys of so many parts, and no ranges.
+/// Whether all are equality lookups on the same number of parts, without ranges.
 fn alike(restrictions: &[Restriction]) -> bool {
     let equal = restrictions.first().map_or(0, |p| p.equal);
     restrictions

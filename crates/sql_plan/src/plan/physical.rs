@@ -83,52 +83,48 @@ pub struct QueryPlan {
     pub sources: Vec<Source>,
     /// The select list.
     pub items: Vec<Expr>,
-    /// Number of items at the end of the list that the query's rows carry along;
-    /// DISTINCT does not compare them.
+    /// Number of hidden items at the end of the select list; DISTINCT does not compare them.
     pub hidden_items: usize,
     /// Metadata of the items.
     pub columns: Vec<ResultColumn>,
     /// The operators.
     pub root: ResultOperator,
-    /// Whether MySQL merges such a query into the one that reads it: it has neither
-    /// DISTINCT, LIMIT nor groups.
+    /// Whether MySQL would merge the query into an outer one: it has no DISTINCT, LIMIT or groups.
     pub mergeable: bool,
-    /// Whether expressions of this query hold subqueries.
+    /// Whether expressions of this query contain subqueries.
     pub has_subqueries: bool,
-    /// Stored tables that queries inside this one read; of the outermost
-    /// query only.
+    /// Stored tables that nested queries read; only for the outermost query.
     pub inner_tables: Vec<Arc<Table>>,
-    /// Whether a query inside this one locks rows; of the outermost query only.
+    /// Whether a nested query locks rows; only for the outermost query.
     pub inner_locks: bool,
 }
 
 /// An operator whose rows are values of the select list.
 #[derive(Clone, Debug)]
 pub enum ResultOperator {
-    /// Rows by whole keys of a unique index, encoded where they lie.
+    /// Rows by whole keys of a unique index, encoded in place.
     PointLookup(Box<PointLookup>),
     /// Each row is sent as soon as it is found.
     Project(RowOperator),
-    /// Rows are kept and sent at the end: groups, and rows of a statement that may
-    /// have to restart.
+    /// Rows are buffered and sent at the end: groups, and rows of a statement that may restart.
     Collect(RowOperator),
-    /// Rows that differ are kept and sent at the end.
+    /// Distinct rows are buffered and sent at the end.
     Distinct(Distinct),
-    /// Rows are kept and sorted.
+    /// Rows are buffered and sorted.
     Sort(Box<Sort>),
-    /// A sort of which only the first rows are kept.
+    /// A sort that keeps only the first rows.
     TopN(Box<Sort>),
     /// LIMIT and OFFSET.
     Limit(Box<Limit>),
-    /// SQL_CALC_FOUND_ROWS: all rows are made and counted; LIMIT and OFFSET only say
-    /// which of them are sent.
+    /// SQL_CALC_FOUND_ROWS: all rows are computed and counted; LIMIT and OFFSET only select those
+    /// that are sent.
     CountFoundRows(Box<Limit>),
 }
 
 /// Rows of one table by whole keys, with no operator between them and the result.
 #[derive(Clone, Debug)]
 pub struct PointLookup {
-    /// Conditions on no table.
+    /// Conditions that read no table.
     pub once: Vec<Expr>,
     /// The table; its access is [`super::scan::Access::PointLookup`].
     pub scan: Scan,
@@ -137,22 +133,22 @@ pub struct PointLookup {
 /// DISTINCT without ORDER BY.
 #[derive(Clone, Debug)]
 pub struct Distinct {
-    /// The way in which equal rows are found.
+    /// How equal rows are found.
     pub method: DistinctMethod,
     /// The rows.
     pub input: RowOperator,
 }
 
-/// The way in which DISTINCT finds rows that it has seen.
+/// How DISTINCT finds rows that it has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DistinctMethod {
     /// By a hash table.
     Hash,
-    /// Equal rows follow each other: by the row before.
+    /// Equal rows are consecutive: each row is compared with the one before.
     Adjacent,
 }
 
-/// ORDER BY, with the DISTINCT before it.
+/// ORDER BY, with a DISTINCT that precedes it.
 #[derive(Clone, Debug)]
 pub struct Sort {
     /// The keys.
@@ -166,9 +162,9 @@ pub struct Sort {
 /// LIMIT and OFFSET.
 #[derive(Clone, Debug)]
 pub struct Limit {
-    /// Rows sent at most.
+    /// Maximum number of rows sent.
     pub count: Option<Expr>,
-    /// Rows left out before them.
+    /// Number of rows skipped.
     pub offset: Option<Expr>,
     /// The rows.
     pub input: ResultOperator,
@@ -181,17 +177,16 @@ pub enum RowOperator {
     SingleRow,
     /// The batch that a [`NestedJoin`] extends: the leftmost leaf of its right side.
     BatchInput,
-    /// The rows of one table, copied a batch at a time.
+    /// The rows of one table, copied in batches.
     Scan(Box<Scan>),
-    /// The rows of one table, judged and consumed where the engine shows them, without
-    /// a copy. Expressions above are deterministic and hold no subquery, and nothing
-    /// is sent to a client meanwhile.
+    /// The rows of one table, filtered and consumed in place, without a copy. Expressions above are
+    /// deterministic and contain no subquery, and nothing is sent to a client meanwhile.
     FusedScan(Box<Scan>),
     /// A join with one table.
     Join(Box<Join>),
     /// An outer join whose right side is a join.
     NestedJoin(Box<NestedJoin>),
-    /// Conditions on no table: without them there are no rows, and nothing is read.
+    /// Conditions that read no table: unless they are true there are no rows, and nothing is read.
     OneTimeFilter(Box<Filter>),
     /// HAVING.
     Filter(Box<Filter>),
@@ -202,21 +197,21 @@ pub enum RowOperator {
 /// A join of the rows so far with one table.
 #[derive(Clone, Debug)]
 pub struct Join {
-    /// Which rows come out.
+    /// The kind of join.
     pub kind: JoinKind,
-    /// The way in which matching rows are found.
+    /// How matching rows are found.
     pub method: JoinMethod,
     /// The rows so far.
     pub left: RowOperator,
     /// The table.
     pub right: Scan,
-    /// Conditions that decide what matches.
+    /// Conditions that decide about matches.
     pub on: Vec<Expr>,
-    /// Conditions on the rows of an outer join.
+    /// Conditions checked on the rows of an outer join, after matching.
     pub filter: Vec<Expr>,
 }
 
-/// Which rows a join yields.
+/// Kinds of joins, by the rows that they yield.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinKind {
     /// Every pair that matches.
@@ -229,7 +224,7 @@ pub enum JoinKind {
     Anti,
 }
 
-/// The way in which a join finds the rows of its right side.
+/// How a join finds the rows of its right side.
 #[derive(Clone, Debug)]
 pub enum JoinMethod {
     /// Nested loop with batched key access: the index keys of a whole batch are
@@ -239,18 +234,18 @@ pub enum JoinMethod {
     Hash(Vec<HashKey>),
     /// Nested loop over the right side, which is read once and materialized.
     Materialized,
-    /// Nested loop over the rows of a LATERAL derived table, made for each row.
+    /// Nested loop over a LATERAL derived table, which is computed for each left row.
     Lateral,
 }
 
 /// An equality between the rows so far and a row of the build side.
 #[derive(Clone, Debug)]
 pub struct HashKey {
-    /// Over the tables joined before.
+    /// The probe side: an expression over the tables joined before.
     pub probe: Expr,
-    /// Over the row of the build side.
+    /// The build side: an expression over its row.
     pub build: Expr,
-    /// The comparison.
+    /// How the two are compared.
     pub how: CompareAs,
 }
 
@@ -268,7 +263,7 @@ pub struct NestedJoin {
 /// Conditions that rows pass.
 #[derive(Clone, Debug)]
 pub struct Filter {
-    /// All must be true.
+    /// Conditions, all of which must be true.
     pub conditions: Vec<Expr>,
     /// The rows.
     pub input: RowOperator,
@@ -277,12 +272,11 @@ pub struct Filter {
 /// GROUP BY and aggregates.
 #[derive(Clone, Debug)]
 pub struct Aggregate {
-    /// The way in which groups and results are found.
+    /// How groups and results are computed.
     pub method: AggregateMethod,
-    /// The keys; without any, all rows are one group, which exists also without rows.
+    /// The keys; without any there is exactly one group, even if there are no rows.
     pub group_by: Vec<Expr>,
-    /// WITH ROLLUP: values of the keys and of GROUPING() stand behind those of the
-    /// aggregates.
+    /// WITH ROLLUP: the values of the keys and of GROUPING() follow those of the aggregates.
     pub rollup: bool,
     /// The aggregates of select list, HAVING and ORDER BY.
     pub calls: Vec<AggregateCall>,
@@ -292,12 +286,12 @@ pub struct Aggregate {
     pub input: RowOperator,
 }
 
-/// The way in which groups and the results of aggregates are found.
+/// How groups and the results of aggregates are computed.
 #[derive(Clone, Debug)]
 pub enum AggregateMethod {
     /// Hash aggregate: groups are found in a hash table.
     Hash,
-    /// Stream aggregate: the rows of a group follow each other.
+    /// Stream aggregate: the rows of a group are consecutive.
     Stream,
     /// COUNT(*) of a scan that counts entries and reads none.
     CountRows,
@@ -321,7 +315,7 @@ impl QueryPlan {
         }
     }
 
-    /// `SELECT value`, for a value whose own place is elsewhere.
+    /// The plan of `SELECT value`.
     pub fn of_value(value: Expr) -> QueryPlan {
         let has_subqueries = value.has_query();
         let root = ResultOperator::Project(RowOperator::SingleRow);
@@ -331,12 +325,12 @@ impl QueryPlan {
         }
     }
 
-    /// The operators below those of the result; `None` of a point lookup.
+    /// The row operators below the result operators; `None` for a point lookup.
     pub fn rows(&self) -> Option<&RowOperator> {
         self.root.input()
     }
 
-    /// LIMIT, where there is none.
+    /// Adds a LIMIT unless there is one.
     pub fn limit_to(&mut self, count: Expr) {
         match &mut self.root {
             ResultOperator::Limit(limit) | ResultOperator::CountFoundRows(limit) => {
@@ -349,7 +343,7 @@ impl QueryPlan {
         }
     }
 
-    /// Makes and counts all rows, as SQL_CALC_FOUND_ROWS asks; a sort keeps them all.
+    /// Makes the query compute and count all rows (SQL_CALC_FOUND_ROWS); a sort keeps all of them.
     pub(super) fn count_found_rows(&mut self) {
         self.root.wrap(|root| match root {
             ResultOperator::Limit(mut limit) => {
@@ -376,7 +370,7 @@ impl QueryPlan {
         self.root.input_mut()?.aggregate_mut()
     }
 
-    /// The only table of a query without groups, with the conditions on no table.
+    /// The only table of a query without groups, with the conditions that read no table.
     pub fn single_scan(&self) -> Option<(&Scan, &[Expr])> {
         match self.root.bottom() {
             ResultOperator::PointLookup(lookup) => Some((&lookup.scan, &lookup.once)),
@@ -401,12 +395,12 @@ impl QueryPlan {
         }
     }
 
-    /// As [`QueryPlan::each_table`], the scans.
+    /// Visits the scans in join order.
     pub fn scans<'p>(&'p self, visit: &mut dyn FnMut(&'p Scan)) {
         self.each_table(&mut |scan, _| visit(scan));
     }
 
-    /// As [`QueryPlan::scans`], to change them.
+    /// As [`QueryPlan::scans`], mutably.
     pub(super) fn scans_mut(&mut self, visit: &mut dyn FnMut(&mut Scan, &[Expr])) {
         match self.root.bottom_mut() {
             ResultOperator::PointLookup(lookup) => visit(&mut lookup.scan, &[]),
@@ -418,7 +412,7 @@ impl QueryPlan {
         }
     }
 
-    /// Whether one of the scans is as asked.
+    /// Whether any scan satisfies the predicate.
     pub fn any_scan(&self, is: impl Fn(&Scan) -> bool) -> bool {
         let mut any = false;
         self.scans(&mut |scan| any |= is(scan));
@@ -430,7 +424,7 @@ impl QueryPlan {
         self.inner_locks || self.any_scan(|scan| scan.lock().is_some())
     }
 
-    /// The stored tables it reads; none of them is written.
+    /// The stored tables that the query reads, each marked as not written.
     pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
         let stored = self.sources.iter().filter_map(Source::table);
         let all = stored.chain(&self.inner_tables);
@@ -449,7 +443,7 @@ impl QueryPlan {
         !self.inner_tables.is_empty() || self.any_scan(unlocked)
     }
 
-    /// Visits the expressions of this query, not those of queries inside.
+    /// Visits the expressions of this query, without those of nested queries.
     pub fn expressions<'p>(&'p self, visit: &mut dyn FnMut(&'p Expr)) {
         // In the order of the text, by which EXPLAIN numbers subqueries.
         self.items.iter().for_each(&mut *visit);
@@ -466,7 +460,7 @@ impl QueryPlan {
         self.has_subqueries = found;
     }
 
-    /// Whether the same inputs give the same rows.
+    /// Whether the result is deterministic.
     pub fn is_fixed(&self) -> bool {
         let mut fixed = true;
         self.expressions(&mut |e| fixed &= e.is_fixed());
@@ -479,7 +473,7 @@ impl QueryPlan {
 }
 
 impl ResultOperator {
-    /// LIMIT and OFFSET over an operator; a sort below becomes one of the first rows.
+    /// Adds LIMIT and OFFSET to an operator; a sort below becomes a top-N sort.
     pub(super) fn limited(
         count: Option<Expr>,
         offset: Option<Expr>,
@@ -541,7 +535,7 @@ impl ResultOperator {
         }
     }
 
-    /// The joined rows; `None` of a point lookup.
+    /// The row operators; `None` for a point lookup.
     pub(super) fn input(&self) -> Option<&RowOperator> {
         match self {
             ResultOperator::PointLookup(_) => None,
@@ -566,13 +560,13 @@ impl ResultOperator {
         }
     }
 
-    /// Replaces the operator by one made of it.
+    /// Replaces the operator by one that is built from it.
     pub(super) fn wrap(&mut self, make: impl FnOnce(ResultOperator) -> ResultOperator) {
         let input = std::mem::replace(self, ResultOperator::Project(RowOperator::SingleRow));
         *self = make(input);
     }
 
-    /// Visits the expressions of the operators of the result.
+    /// Visits the expressions of the result operators.
     fn expressions<'p>(&'p self, visit: &mut dyn FnMut(&'p Expr)) {
         if let ResultOperator::PointLookup(lookup) = self.bottom() {
             lookup.once.iter().for_each(&mut *visit);
@@ -586,7 +580,7 @@ impl ResultOperator {
 }
 
 impl RowOperator {
-    /// Conditions on no table, where there are any.
+    /// Adds the conditions that read no table, if there are any.
     pub(super) fn filtered_once(self, conditions: Vec<Expr>) -> RowOperator {
         if conditions.is_empty() {
             return self;
@@ -597,7 +591,7 @@ impl RowOperator {
         }))
     }
 
-    /// The scan, if it is nothing else.
+    /// The scan, if the operator is a plain scan.
     pub fn as_scan(&self) -> Option<&Scan> {
         match self {
             RowOperator::Scan(scan) | RowOperator::FusedScan(scan) => Some(scan),
@@ -605,7 +599,7 @@ impl RowOperator {
         }
     }
 
-    /// The operator below conditions on no table.
+    /// The operator below the conditions that read no table.
     pub(super) fn below_once(&self) -> &RowOperator {
         match self {
             RowOperator::OneTimeFilter(filter) => &filter.input,
@@ -620,7 +614,7 @@ impl RowOperator {
         }
     }
 
-    /// The aggregation in it.
+    /// The aggregation in the tree, if there is one.
     pub fn aggregate(&self) -> Option<&Aggregate> {
         match self {
             RowOperator::Aggregate(aggregate) => Some(aggregate),
@@ -637,7 +631,7 @@ impl RowOperator {
         }
     }
 
-    /// Slots that it fills beyond those of [`RowOperator::BatchInput`], as a bit set.
+    /// Slots that the tree fills beyond those of [`RowOperator::BatchInput`], as a bit set.
     pub(super) fn slots(&self) -> u64 {
         let mut slots = 0;
         self.each_table(&mut |scan, _| slots |= scan.bit());
@@ -664,8 +658,8 @@ impl RowOperator {
         }
     }
 
-    /// As [`RowOperator::each_table`], to change the scans; with the conditions that decide what
-    /// matches of the scan's rows.
+    /// As [`RowOperator::each_table`], with mutable scans and the conditions that decide about
+    /// matches of each scan's rows.
     fn scans_mut(&mut self, visit: &mut dyn FnMut(&mut Scan, &[Expr])) {
         match self {
             RowOperator::SingleRow | RowOperator::BatchInput => {}
@@ -685,7 +679,7 @@ impl RowOperator {
         }
     }
 
-    /// Locks the rows of scans, by slot.
+    /// Sets the locks of scans, by slot.
     pub(super) fn lock(&mut self, specs: &[Option<LockSpec>]) {
         self.scans_mut(&mut |scan, _| {
             if let Some(Some(spec)) = specs.get(scan.slot) {
@@ -694,7 +688,7 @@ impl RowOperator {
         });
     }
 
-    /// Visits the expressions of the operators in it.
+    /// Visits the expressions of the operators in the tree.
     fn expressions<'p>(&'p self, visit: &mut dyn FnMut(&'p Expr)) {
         match self {
             RowOperator::SingleRow | RowOperator::BatchInput => {}
@@ -744,7 +738,7 @@ impl SubqueryPlan for QueryPlan {
 /// The plan of a subquery in an expression.
 ///
 /// # Errors
-/// None but for a plan that this planner did not make.
+/// An internal error for a plan of another planner.
 pub fn plan_of(query: &Subquery) -> Result<&QueryPlan, SqlError> {
     let plan = query.plan_as::<QueryPlan>();
     plan.ok_or_else(|| SqlError::internal("a subquery without a plan"))

@@ -33,7 +33,7 @@ pub fn plan_statement(statement: &Statement<'_>, cx: &PlanCx<'_>) -> Result<Opti
     }))
 }
 
-/// A plan with what every execution asks for, computed once.
+/// A plan, with properties that every execution needs, computed once.
 #[derive(Debug)]
 pub struct Planned {
     /// The plan.
@@ -46,14 +46,14 @@ pub struct Planned {
     pub scans: bool,
     /// Whether it reads stored rows without locking them.
     pub unlocked: bool,
-    /// Whether it writes to a table whose definition holds expressions.
+    /// Whether it writes to a table with table expressions.
     pub expressions: bool,
-    /// Uses of tables and columns, those inside views included, for privileges.
+    /// Uses of tables and columns, including those inside views, for the check of privileges.
     pub uses: Box<[TableUse]>,
 }
 
 impl Planned {
-    /// Computes what executions ask for.
+    /// Computes the properties of a plan.
     pub fn new(plan: Plan, uses: Box<[TableUse]>) -> Planned {
         let tables = plan.tables();
         let mut used: Vec<TableId> = Vec::with_capacity(8);

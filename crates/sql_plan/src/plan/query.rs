@@ -1,8 +1,7 @@
-//! Queries as wholes: WITH, set operations, VALUES, and parentheses with
-//! ORDER BY or LIMIT of their own.
+//! Whole queries: WITH, set operations, VALUES, and parentheses with their own ORDER BY or LIMIT.
 //!
-//! A query of more than one SELECT becomes a [`Derived`] with a plain
-//! `SELECT *` over it, which carries ORDER BY and LIMIT of the whole.
+//! A query of more than one SELECT becomes a [`Derived`] under a plain `SELECT *`, which has the
+//! ORDER BY and LIMIT of the whole.
 
 use super::derived::{CteEntry, Derived, SetOperation, SetTerm, TableOperator, materialized};
 use super::from::From;
@@ -21,8 +20,7 @@ use std::sync::Arc;
 /// Plans a query.
 ///
 /// # Errors
-/// Those of binding; 1222 when operands of a set operation differ in their
-/// number of columns.
+/// Errors of binding; 1222 if operands of a set operation differ in their number of columns.
 pub fn plan_query(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
     crate::bind::check_stack()?;
     if query.into.is_some() {
@@ -75,7 +73,7 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
                 free,
             };
             let mut plan = over(derived, shown, query, cx)?;
-            // What the first of them says is said of all.
+            // SQL_CALC_FOUND_ROWS of the first operand applies to the whole.
             if !cx.inner
                 && matches!(&chain.first, QueryBody::Select(s) if s.options.calc_found_rows)
             {
@@ -86,8 +84,7 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
     }
 }
 
-/// Plans something that sees nothing of the query around it, but what is
-/// around that.
+/// Plans a nested query that sees the enclosing queries of `cx`, but not the query of `cx` itself.
 pub(super) fn inside<T>(
     cx: &PlanCx<'_>,
     plan: impl FnOnce(&PlanCx<'_>) -> Result<T>,
@@ -95,7 +92,7 @@ pub(super) fn inside<T>(
     inside_of(&Scope::default(), cx, plan)
 }
 
-/// The same, with the tables of the query around it in sight (LATERAL).
+/// As [`inside`], with the tables of the enclosing query in scope (LATERAL).
 pub(super) fn inside_of<T>(
     scope: &Scope,
     cx: &PlanCx<'_>,
@@ -111,7 +108,7 @@ pub(super) fn inside_of<T>(
     Ok((planned, enclosing.free.into_inner()))
 }
 
-/// A query with a body only.
+/// A query that has only this body.
 pub(super) fn body_only<'a>(body: &QueryBody<'a>, query: &Query<'a>) -> Query<'a> {
     Query {
         with: None,
@@ -140,7 +137,7 @@ fn plan_set(chain: &SetChain<'_>, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<
     Ok(SetOperation { first, rest })
 }
 
-/// Gives all operands the same types.
+/// Converts all operands to common types.
 fn unify(operands: &mut [&mut QueryPlan], cx: &PlanCx<'_>) -> Result<()> {
     let width = operands.first().map_or(0, |p| p.items.len());
     if operands.iter().any(|p| p.items.len() != width) {
@@ -158,7 +155,7 @@ fn unify(operands: &mut [&mut QueryPlan], cx: &PlanCx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Makes an item of the select list yield that type.
+/// Converts a select-list item to a type.
 pub(super) fn convert_item(
     plan: &mut QueryPlan,
     at: usize,
@@ -185,7 +182,7 @@ pub(super) fn convert_item(
     }
 }
 
-/// The columns of a query as another one sees them.
+/// The columns of a query, as an outer query sees them.
 pub(super) fn columns_of(plan: &QueryPlan) -> Vec<ScopeColumn> {
     let shown = plan.columns.iter().zip(&plan.items);
     shown
@@ -217,7 +214,7 @@ fn shown(columns: &[ScopeColumn]) -> Vec<ResultColumn> {
     columns.iter().map(one).collect()
 }
 
-/// `SELECT *` over derived rows, with ORDER BY and LIMIT of `query`.
+/// `SELECT *` over derived rows, with the ORDER BY and LIMIT of `query`.
 fn over(
     derived: Derived,
     shown: Vec<ResultColumn>,
@@ -238,7 +235,7 @@ fn over(
     Ok(plan)
 }
 
-/// Derived rows as a table of the statement.
+/// Creates the source of derived rows.
 pub(super) fn derived_source(derived: Arc<Derived>, alias: String) -> Source {
     Source {
         alias,
@@ -266,7 +263,7 @@ fn bound_rows(rows: &[&[crate::parse::ast::Expr<'_>]], cx: &PlanCx<'_>) -> Resul
     Ok(out)
 }
 
-/// VALUES ROW(...), ...: columns are named column_0 and on.
+/// VALUES ROW(...), ...: the columns are named column_0, column_1 and so on.
 fn values(mut rows: Vec<Vec<Expr>>, free: Vec<FreeRef>, cx: &PlanCx<'_>) -> Result<Derived> {
     let width = rows.first().map_or(0, Vec::len);
     let mut columns = Vec::with_capacity(width);
@@ -300,7 +297,7 @@ fn values(mut rows: Vec<Vec<Expr>>, free: Vec<FreeRef>, cx: &PlanCx<'_>) -> Resu
     })
 }
 
-/// Gives derived columns the names of a list, and refuses repeated ones.
+/// Renames derived columns by a column list; duplicate names are an error.
 pub(super) fn name_columns(columns: &mut [ScopeColumn], names: &[Ident<'_>]) -> Result<()> {
     if !names.is_empty() && names.len() != columns.len() {
         let text = "In definition of view, derived table or common table expression, SELECT list \
@@ -323,7 +320,7 @@ pub(super) fn name_columns(columns: &mut [ScopeColumn], names: &[Ident<'_>]) -> 
     Ok(())
 }
 
-/// The entries of a WITH clause behind those around it.
+/// The entries of a WITH clause, appended to those of enclosing clauses.
 pub(super) fn entries(with: &With<'_>, cx: &PlanCx<'_>) -> Result<Vec<CteEntry>> {
     let mut all = cx.ctes.to_vec();
     for (at, cte) in with.ctes.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! Recursive common table expressions (manual, "Recursive Common Table Expressions").
 //!
-//! That an expression names itself shows when it is planned: its name has no columns yet, which
-//! is an error of its own ([`PENDING`]). Operands of its UNION up to the first that fails so are
-//! the seed and give the columns; with these known the others are planned once more.
+//! Self-references are found by planning: the name has no columns yet, which is reported as an
+//! internal error ([`PENDING`]). The operands of the UNION before the first that fails so are the
+//! seed and determine the columns; then the others are planned again.
 
 use super::QueryPlan;
 use super::derived::{CteEntry, Derived, Recursive, TableOperator, working_table};
@@ -17,11 +17,11 @@ use crate::expr::query::FreeRef;
 use crate::parse::ast::{Cte, QueryBody, SetChain, SetOp, SetTerm};
 use std::sync::Arc;
 
-/// The error of a name whose columns are not known yet; never leaves here.
+/// Internal error code of a name whose columns are not known yet; handled in this module.
 pub(super) const PENDING: u16 = 1;
 
-/// A common table expression that may name itself: operands of its UNION up
-/// to the first that does are the seed, the others find more.
+/// Plans a common table expression that may refer to itself: operands of its UNION before the first
+/// self-reference are the seed, the others the recursive part.
 pub(super) fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> Result<Derived> {
     let pending = |derived: Option<Arc<Derived>>| {
         let mut all = known.to_vec();
@@ -81,7 +81,7 @@ pub(super) fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> R
     })
 }
 
-/// 3574: queries that name the expression itself stand before others.
+/// Error 3574: a recursive operand precedes a non-recursive one.
 fn misplaced(cte: &Cte<'_>) -> SqlError {
     let text = format!(
         "Recursive Common Table Expression '{}' should have one or more non-recursive query \
@@ -91,7 +91,7 @@ fn misplaced(cte: &Cte<'_>) -> SqlError {
     SqlError::new(3574, "HY000", text)
 }
 
-/// 3573.
+/// Error 3573: a recursive expression needs a UNION.
 fn no_union(cte: &Cte<'_>) -> SqlError {
     let text = format!(
         "Recursive Common Table Expression '{}' should contain a UNION",
@@ -100,7 +100,7 @@ fn no_union(cte: &Cte<'_>) -> SqlError {
     SqlError::new(3573, "HY000", text)
 }
 
-/// The queries of a recursive expression that find more rows, in the types of the first ones.
+/// Plans the recursive operands, converted to the types of the seed.
 fn steps_of(
     cte: &Cte<'_>,
     terms: &[SetTerm<'_>],
@@ -137,7 +137,7 @@ fn steps_of(
     Ok(steps)
 }
 
-/// LIMIT and OFFSET of the whole; ORDER BY there is refused, as by MySQL.
+/// LIMIT and OFFSET of the whole expression; ORDER BY is rejected, as in MySQL.
 fn recursive_limit(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<(Option<Expr>, Option<Expr>)> {
     match cte.query.order_by.is_empty() {
         true => super::select::limits(cte.query.limit, cx),
@@ -147,8 +147,8 @@ fn recursive_limit(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<(Option<Expr>, Opti
     }
 }
 
-/// The operands that do not name the expression itself, as one query, and how
-/// many of the others they are.
+/// Plans the operands without self-reference as one query. Also returns how many there are besides
+/// the first.
 fn seeds(cte: &Cte<'_>, chain: &SetChain<'_>, cx: &PlanCx<'_>) -> Result<(QueryPlan, usize)> {
     let plain = |count: usize| -> Result<QueryPlan> {
         let rest = chain.rest.get(..count).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Restrictions of one index by conditions: leading parts that are equal to
-//! something, and a range on the next part.
+//! Restrictions of one index by conditions: equalities on its leading parts, and a range on the
+//! next part.
 
 use super::access::{AccessPlanner, MAX_KEYS};
 use super::cost;
@@ -8,22 +8,21 @@ use super::scan::{Bound, IndexRange, Pattern};
 use crate::expr::Expr;
 use porpoise_rows::catalog::{Index, IndexKind, IndexPart, Table};
 
-/// A part of an index.
+/// The part of an index that conditions select.
 pub(super) struct Restriction {
     pub(super) range: IndexRange,
-    /// Leading parts that are equal to something.
+    /// Number of leading parts with an equality.
     pub(super) equal: usize,
-    /// A NULL is among what they may be.
+    /// Whether NULL is among the values of an equality.
     pub(super) null: bool,
-    /// Ends of a range on the next part; texts that begin as a pattern does
-    /// have both.
+    /// Number of ends of the range on the next part; a LIKE prefix counts as both.
     pub(super) bounded: usize,
-    /// Whole keys of a unique index, none with a NULL.
+    /// Whether the keys are whole keys of a unique index without NULL.
     pub(super) whole: bool,
 }
 
 impl Restriction {
-    /// It may turn out to be the whole table.
+    /// Whether execution may fall back to a table scan.
     pub(super) fn or_table(&self) -> bool {
         let pattern = self.range.low.as_ref().and_then(|b| b.pattern);
         pattern.is_some_and(|p| p.or_table)
@@ -65,13 +64,13 @@ impl AccessPlanner<'_> {
         (restriction.range.low, restriction.range.high) = (low, high);
         if restriction.bounded == 0 {
             restriction.range.low = like_bound(predicate, equal == 0 && !entries);
-            // As narrow as both ends are.
+            // A LIKE prefix is as narrow as a range with both ends.
             restriction.bounded = 2 * usize::from(restriction.range.low.is_some());
         }
         (restriction.bounded > 0 || equal > 0).then_some(restriction)
     }
 
-    /// Rows of a restriction, about.
+    /// Estimated number of rows of a restriction.
     pub(super) fn rows_of(&self, position: usize, restriction: &Restriction) -> f64 {
         let keys = restriction.range.keys.len() as f64;
         match restriction.whole {
@@ -84,7 +83,7 @@ impl AccessPlanner<'_> {
     }
 }
 
-/// The bounds of a column in the order of the index.
+/// The bounds on a column, in the order of the index.
 fn bounds(predicate: Option<&Sargable<'_>>, desc: bool) -> (Option<Bound>, Option<Bound>) {
     let Some(predicate) = predicate else {
         return (None, None);
@@ -102,8 +101,8 @@ fn bounds(predicate: Option<&Sargable<'_>>, desc: bool) -> (Option<Bound>, Optio
     }
 }
 
-/// The range of texts that begin as a pattern does. Read instead of the index,
-/// where the pattern begins with a wildcard, is the table if `or_table` says so.
+/// The range of texts that a LIKE pattern may match. With `or_table`, a table scan is used if the
+/// pattern turns out to begin with a wildcard.
 fn like_bound(predicate: Option<&Sargable<'_>>, or_table: bool) -> Option<Bound> {
     let (value, escape) = predicate?.like?;
     Some(Bound {
@@ -113,8 +112,8 @@ fn like_bound(predicate: Option<&Sargable<'_>>, or_table: bool) -> Option<Bound>
     })
 }
 
-/// The values that leading parts of an index are equal to, in all
-/// combinations; of how many parts; and whether a NULL is among them.
+/// The combinations of values for the leading parts that have equalities, the number of these
+/// parts, and whether a NULL is among the values.
 fn equal_keys(
     table: &Table,
     index: &Index,
@@ -154,9 +153,8 @@ fn equal_keys(
     (keys, equal, null)
 }
 
-/// Whether the entries with a value's part are all that an equal value can
-/// have. A prefix of so many characters is the same for equal texts, unless the
-/// collation takes one character for several.
+/// Whether an equality lookup in this index part finds every equal value. A prefix of some
+/// characters is the same for equal texts, unless the collation has contractions.
 fn finds_equal(table: &Table, part: &IndexPart) -> bool {
     let ty = table.columns.get(part.column).map(|c| &c.ty);
     part.prefix.is_none() || ty.is_some_and(|ty| ty.collation.weighs_by_character())

@@ -1,15 +1,15 @@
 //! Optimizer rules, in the order in which they are applied.
 //!
-//! A rule is a function that looks for a shape (its precondition) and rewrites it into a
-//! cheaper one that yields the same rows; where the precondition fails it changes nothing.
-//! There are two lists, because the search for the join order lies between them:
+//! A rule is a function that matches a pattern (its precondition) and rewrites it to a cheaper
+//! equivalent; if the precondition fails, it changes nothing. There are two lists, because the
+//! search for the join order runs between them:
 //!
-//! - [`FROM_RULES`] rewrite the bound FROM clause before that search: what they add is
-//!   placed and costed like any other table.
-//! - [`PLAN_RULES`] rewrite the tree of operators behind it. Each looks at the tree only.
+//! - [`FROM_RULES`] rewrite the bound FROM clause before that search: tables that they add are
+//!   placed and costed like any other.
+//! - [`PLAN_RULES`] rewrite the operator tree after it. Each depends only on the tree.
 //!
-//! Every rule has a test in `crates/sql/tests/sql/explain_rules.slt`: the tree where it
-//! fires, and one where its precondition fails.
+//! Every rule has a test in `crates/sql/tests/sql/explain_rules.slt`: a plan in which it applies,
+//! and one in which its precondition fails.
 
 use super::from::From;
 use super::min_max::min_max_by_index;
@@ -21,31 +21,31 @@ use super::semi::semi_joins;
 use crate::bind::{Aggregate as AggregateCall, AggregateKind};
 use crate::statistics::Figures;
 
-/// A rule on the FROM clause, with its conditions.
+/// A rewrite rule for the FROM clause and its conditions.
 type FromRule = fn(&mut From, &dyn Figures);
 
-/// A rule on the tree of a query.
+/// A rewrite rule for a query's operator tree.
 type PlanRule = fn(&mut QueryPlan, &dyn Figures);
 
-/// Rules before the search for the join order.
+/// Rules applied before the search for the join order.
 const FROM_RULES: [FromRule; 1] = [semi_joins];
 
-/// Rules behind it. `min_max_by_index` comes first: it replaces the scan that the others look
-/// at. `fused_scan` comes last: the others match plain scans.
+/// Rules applied after it. `min_max_by_index` is first, because it replaces the scan that the
+/// others match. `fused_scan` is last, because the others match plain scans.
 const PLAN_RULES: [PlanRule; 4] = [min_max_by_index, point_lookup, count_rows, fused_scan];
 
-/// Applies the rules on the FROM clause.
+/// Applies the rules for the FROM clause.
 pub(super) fn rewrite_from(from: &mut From, figures: &dyn Figures) {
     FROM_RULES.iter().for_each(|rule| rule(from, figures));
 }
 
-/// Applies the rules on the tree.
+/// Applies the rules for the operator tree.
 pub(super) fn rewrite_plan(plan: &mut QueryPlan, figures: &dyn Figures) {
     PLAN_RULES.iter().for_each(|rule| rule(plan, figures));
 }
 
-/// `Project (Scan by whole keys)` becomes a point lookup. With one key, of which
-/// there is one row at most, so do a sort and DISTINCT of it.
+/// `Project (Scan by whole keys)` becomes a point lookup. With a single key, which finds at most
+/// one row, so do a sort and a DISTINCT.
 fn point_lookup(plan: &mut QueryPlan, _: &dyn Figures) {
     let [source] = plan.sources.as_slice() else {
         return;
@@ -89,8 +89,7 @@ fn point_lookup(plan: &mut QueryPlan, _: &dyn Figures) {
     }
 }
 
-/// COUNT(*) over a scan of entries of which no column is read counts them without
-/// reading them.
+/// COUNT(*) over index entries of which no column is read becomes a count in the engine.
 fn count_rows(plan: &mut QueryPlan, _: &dyn Figures) {
     let Some(aggregate) = plan.aggregate_mut() else {
         return;
@@ -107,8 +106,8 @@ fn count_rows(plan: &mut QueryPlan, _: &dyn Figures) {
     }
 }
 
-/// The scan of a query of one table is fused with what keeps its rows: a sort, groups,
-/// DISTINCT without LIMIT. Rows that a LIMIT may end early are read a batch at a time.
+/// The scan of a single-table query is fused with an operator that keeps its rows: a sort,
+/// aggregation, or DISTINCT without LIMIT. Rows that a LIMIT may end early are read in batches.
 fn fused_scan(plan: &mut QueryPlan, _: &dyn Figures) {
     let stored = matches!(plan.sources.as_slice(), [source] if source.table().is_some());
     if !stored || plan.has_subqueries || plan.locks() || !plan.is_fixed() {

@@ -1,8 +1,8 @@
-//! Sargable predicates: what conditions say about the columns of a table: equal to one of these
-//! values, NULL, between these bounds, one of what a subquery yields.
+//! Sargable predicates: what conditions imply for the columns of a table: equal to one of some
+//! values, NULL, within bounds, or among the rows of a subquery.
 //!
-//! Only comparisons of a bare column count, with a value that is known before
-//! the table is read, and in a way in which the column's indexes order, too.
+//! Only comparisons of a bare column with a value known before the table is read count, and only if
+//! the column's indexes are ordered as the comparison compares.
 
 use crate::expr::query::{QueryTest, TestKind};
 use crate::expr::{CmpOp, Expr, ExprKind, Truth};
@@ -13,30 +13,29 @@ use porpoise_types::{CompareAs, Kind};
 /// The sargable predicates on one column.
 #[derive(Default)]
 pub(super) struct Sargable<'e> {
-    /// Equal to one of these (one for `=`, several for IN).
+    /// Values that the column equals one of (one for `=`, several for IN).
     pub(super) equal: Option<Vec<&'e Expr>>,
-    /// NULL is among what it may be.
+    /// Whether the column may also be NULL.
     pub(super) null: bool,
-    /// The condition that says so, if integers compare with integers: a whole
-    /// key finds nothing else.
+    /// The condition behind `equal`, if it compares integers: a whole key then implies it.
     pub(super) by: Option<&'e Expr>,
-    /// The condition that it is one of the values of a subquery.
+    /// The condition that the column is among the rows of a subquery.
     pub(super) set: Option<&'e Expr>,
     pub(super) low: Option<(&'e Expr, bool)>,
     pub(super) high: Option<(&'e Expr, bool)>,
-    /// LIKE this pattern, with this escape character.
+    /// LIKE: the pattern and its escape character.
     pub(super) like: Option<(&'e Expr, Option<u8>)>,
 }
 
 impl<'e> Sargable<'e> {
-    /// The values that it is equal to one of, none of them NULL.
+    /// The values that the column equals one of, if none of them is NULL.
     pub(super) fn values(&self) -> Option<&Vec<&'e Expr>> {
         self.equal.as_ref().filter(|_| !self.null)
     }
 }
 
-/// The sargable predicates on each column of the table in `slot`, given
-/// the slots that are already joined.
+/// The sargable predicates on each column of the table in `slot`, given the slots that are already
+/// joined.
 pub(super) fn sargable_predicates<'e>(
     table: &Table,
     slot: usize,
@@ -52,7 +51,7 @@ pub(super) fn sargable_predicates<'e>(
     predicates
 }
 
-/// An operand of OR.
+/// An operand of an OR.
 #[derive(Clone, Copy)]
 pub(super) enum Disjunct<'e> {
     /// A condition.
@@ -61,9 +60,8 @@ pub(super) enum Disjunct<'e> {
     Comparison(CmpOp, CompareAs, &'e Expr, &'e Expr),
 }
 
-/// The arms of a condition of which any need be true; fewer than two where it
-/// is no such condition. What is unequal is below or above; so is what is not
-/// between.
+/// The disjuncts of a condition; fewer than two if it is no disjunction. `<>` is split into less
+/// and greater, and NOT BETWEEN likewise.
 pub(super) fn disjuncts(condition: &Expr) -> Vec<Disjunct<'_>> {
     match &condition.kind {
         ExprKind::Or(of) => {
@@ -96,9 +94,8 @@ pub(super) fn disjuncts(condition: &Expr) -> Vec<Disjunct<'_>> {
     }
 }
 
-/// The predicates where this arm of one of the conditions is true, given what
-/// the conditions say together. What the arm says counts before that, but for
-/// a single value that all arms share.
+/// The predicates that hold if this disjunct is true, combined with those of all conditions. The
+/// disjunct's own predicates take precedence, except over an equality with one value.
 pub(super) fn sargable_in<'e>(
     arm: Disjunct<'e>,
     slot: usize,
@@ -126,7 +123,7 @@ pub(super) fn sargable_in<'e>(
     predicates
 }
 
-/// Notes what `condition` says about columns of `slot`.
+/// Adds what `condition` implies for columns of `slot`.
 fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, predicates: &mut [Sargable<'e>]) {
     match &condition.kind {
         ExprKind::Compare(op, how, args) => {
@@ -196,7 +193,7 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, predicates: &mut [Sa
     }
 }
 
-/// Notes that a column's value is one of a list.
+/// Adds that a column's value is one of a list.
 fn learn_list<'e>(
     condition: &'e Expr,
     column: &'e Expr,
@@ -212,7 +209,7 @@ fn learn_list<'e>(
     }
 }
 
-/// Notes that a column's value is among a query's, which says the same for all rows.
+/// Adds that a column's value is among the rows of an uncorrelated subquery.
 fn learn_set<'e>(
     condition: &'e Expr,
     test: &'e QueryTest,
@@ -237,7 +234,7 @@ fn learn_set<'e>(
     }
 }
 
-/// Notes that an equality of integers is what is known of a column.
+/// Adds the integer equality that determines a column.
 fn learn_exact<'e>(
     condition: &'e Expr,
     args: &'e [Expr; 2],
@@ -258,7 +255,7 @@ fn learn_exact<'e>(
     }
 }
 
-/// Arms that all say what one column is equal to say it together.
+/// A disjunction of equalities on one column is an IN list.
 fn learn_either<'e>(arms: &'e [Expr], slot: usize, joined: u64, predicates: &mut [Sargable<'e>]) {
     let mut together: Option<usize> = None;
     let (mut values, mut null) = (Vec::new(), false);
@@ -269,7 +266,7 @@ fn learn_either<'e>(arms: &'e [Expr], slot: usize, joined: u64, predicates: &mut
         let mut own: Vec<Sargable<'e>> =
             (0..predicates.len()).map(|_| Sargable::default()).collect();
         learn(arm, slot, joined, &mut own);
-        // An arm that says something of two columns says it of the first.
+        // A disjunct with equalities on two columns counts for the first.
         let said = own.into_iter().enumerate();
         let mut said =
             said.filter_map(|(at, predicate)| Some((at, predicate.equal?, predicate.null)));
@@ -313,15 +310,15 @@ fn known(e: &Expr, joined: u64) -> bool {
     e.is_fixed() && !e.has_aggregate() && e.slots() & !joined == 0
 }
 
-/// Whether comparing the column with this value can go through its index:
-/// the index orders in the way the comparison does.
+/// Whether a comparison of the column with this value can use an index: the index order must be
+/// that of the comparison.
 fn fits(column: &Expr, how: CompareAs, value: &Expr) -> bool {
     let ty = &column.ty;
     match how {
         CompareAs::Int => ty.is_integer() || matches!(ty.kind, Kind::Year),
         CompareAs::Decimal | CompareAs::Double => {
-            // A number compared with a text constant compares as doubles; the
-            // constant is turned into the column's type when it is exact.
+            // A number and a text constant are compared as doubles; the constant is converted to
+            // the column's type if that is exact.
             ty.is_integer() || matches!(ty.kind, Kind::Decimal | Kind::Double)
         }
         CompareAs::Bytes(collation) => {

@@ -7,22 +7,21 @@ use porpoise_kv::LockMode;
 /// The rows of one table.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// The slot that it fills.
+    /// The slot that the scan fills.
     pub slot: usize,
-    /// The path to the rows.
+    /// The access path.
     pub access: Access,
     /// The part of each row that is read.
     pub mode: ScanMode,
-    /// Conditions on the rows; those of the right side of a join stand in the join.
+    /// Conditions on the rows; those on the right side of a join are in the join.
     pub filter: Vec<Expr>,
-    /// Whether the conditions are checked where the engine shows a row: only those
-    /// that pass are copied.
+    /// Whether conditions are checked in place, so that only rows that pass are copied.
     pub in_place: bool,
-    /// Conditions that hold for all that the path finds; not checked.
+    /// Conditions that hold for every row of the access path, and are not checked.
     pub implied: Vec<Expr>,
-    /// Partitions, and overflow values to fetch.
+    /// Partition pruning, and the overflow values to fetch.
     pub placement: Placement,
-    /// The planner's estimate; zeros where it had no choice.
+    /// The planner's estimate; zeros if it had no choice.
     pub estimate: Estimate,
 }
 
@@ -31,9 +30,9 @@ pub struct Scan {
 pub enum ScanMode {
     /// The row.
     Row,
-    /// The entry of the index, which holds all columns that are needed.
+    /// The index entry, which has all columns that are needed.
     Covering,
-    /// The entry of the index, of which no column is needed.
+    /// The index entry, of which no column is needed.
     CountOnly,
     /// The newest version of the row, locked.
     Locked(LockSpec),
@@ -42,48 +41,47 @@ pub enum ScanMode {
 /// The access path to the rows of a table.
 #[derive(Clone, Debug)]
 pub enum Access {
-    /// Whole keys of a unique index, none of them NULL: one row each at most.
+    /// Whole keys of a unique index, without NULL: at most one row for each key.
     PointLookup {
         /// Position of the index.
         index: usize,
-        /// One list of expressions a key; constants, or columns of tables
-        /// joined before.
+        /// One list of expressions for each key: constants, or columns of tables joined before.
         keys: Vec<Vec<Expr>>,
     },
-    /// Leading index parts equal to one of these lists of values.
+    /// Equality of leading index parts with one of these lists of values.
     IndexLookup {
         /// Position of the index.
         index: usize,
-        /// As of a point lookup.
+        /// One list of expressions for each key.
         keys: Vec<Vec<Expr>>,
         /// Whether entries come from the end.
         reverse: bool,
     },
-    /// Key ranges of an index, each entry once, in the order of the index.
+    /// Key ranges of an index, in index order, each entry once.
     IndexRangeScan {
         /// Position of the index.
         index: usize,
-        /// One at least, in any order; they may overlap.
+        /// At least one range; they are unordered and may overlap.
         ranges: Vec<IndexRange>,
         /// Whether entries come from the end.
         reverse: bool,
     },
-    /// The rows that any of these paths finds, each once, in the order of the
-    /// primary key; the whole table where they turn out to be many.
+    /// The union of the rows of several paths, in the order of the primary key; the whole table if
+    /// there turn out to be many.
     IndexMergeUnion {
         /// Lookups and ranges of several indexes.
         arms: Vec<Access>,
-        /// Primary keys collected at most before the table is read instead.
+        /// Maximum number of primary keys to collect before falling back to a table scan.
         most: usize,
     },
-    /// All entries of an index in order; of index 0, the table.
+    /// All entries of an index, in order; index 0 is the table.
     FullScan {
         /// Position of the index.
         index: usize,
         /// Whether entries come from the end.
         reverse: bool,
     },
-    /// The keys that a subquery yields: `column IN (SELECT ...)`.
+    /// Lookup by the keys that a subquery yields: `column IN (SELECT ...)`.
     SubqueryLookup {
         /// Position of the index, whose first part is the column.
         index: usize,
@@ -94,11 +92,11 @@ pub enum Access {
     VirtualScan,
 }
 
-/// Entries of an index whose leading parts are equal to one of some lists of
-/// values, and whose next part lies between bounds.
+/// Index entries whose leading parts are equal to one of some lists of values, and whose next part
+/// is within bounds.
 #[derive(Clone, Debug)]
 pub struct IndexRange {
-    /// Values of the leading parts; one empty list where there are none.
+    /// Lists of values for the leading parts; one empty list if there are no equalities.
     pub keys: Vec<Vec<Expr>>,
     /// Lower bound of the next part.
     pub low: Option<Bound>,
@@ -111,33 +109,32 @@ pub struct IndexRange {
 pub struct Bound {
     /// The value.
     pub value: Expr,
-    /// Whether it belongs to the range.
+    /// Whether the bound is inclusive.
     pub inclusive: bool,
-    /// The value is a pattern of LIKE: the range is that of texts which begin
-    /// as it does up to its first wildcard.
+    /// The value is a LIKE pattern: the range is that of texts with the pattern's literal prefix.
     pub pattern: Option<Pattern>,
 }
 
-/// A pattern of LIKE as a range of an index.
+/// A LIKE pattern as a range of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// The escape character.
     pub escape: Option<u8>,
-    /// The whole index is no good in place of the table: where the pattern
-    /// begins with a wildcard the table is read.
+    /// Whether to read the table instead if the pattern begins with a wildcard, because a scan of
+    /// the whole index is no better.
     pub or_table: bool,
 }
 
 /// The planner's estimate of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// Rows examined for each row joined before.
+    /// Rows read for each row joined before.
     pub rows: f64,
-    /// The part of them that conditions leave.
+    /// Selectivity of the conditions.
     pub part: f64,
-    /// Cost of the join up to and with this table, in rows read in order.
+    /// Cost of the join up to and including this table, in units of one row read in sequence.
     pub cost: f64,
-    /// Rows of the join up to and with this table.
+    /// Rows of the join up to and including this table.
     pub total: f64,
 }
 
@@ -146,18 +143,18 @@ pub struct Estimate {
 pub struct LockSpec {
     /// The strength.
     pub mode: LockMode,
-    /// The reaction when it is not free.
+    /// What to do if a row is locked.
     pub busy: Busy,
 }
 
-/// The reaction of a locking statement to a row that another transaction has locked.
+/// What a locking statement does about a row that another transaction has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     /// Wait until `innodb_lock_wait_timeout`.
     Wait,
     /// Error 3572 at once.
     NoWait,
-    /// Leave the row out.
+    /// Skip the row.
     Skip,
 }
 
@@ -191,7 +188,7 @@ impl Scan {
         }
     }
 
-    /// Whether entries of the index are read in place of rows.
+    /// Whether index entries are read instead of rows.
     #[inline]
     pub fn is_covering(&self) -> bool {
         matches!(self.mode, ScanMode::Covering | ScanMode::CountOnly)
@@ -227,7 +224,7 @@ impl Access {
         }
     }
 
-    /// The index used, if it is one, and narrows or orders anything.
+    /// The index that is used, if it narrows or orders the rows.
     pub fn index(&self) -> Option<usize> {
         match self {
             Access::PointLookup { index, .. }
@@ -257,7 +254,7 @@ impl Access {
         }
     }
 
-    /// Whether its rows can be shown where they lie.
+    /// Whether rows can be visited in place.
     pub fn shows_rows(&self) -> bool {
         !matches!(
             self,
@@ -284,7 +281,7 @@ impl Access {
 }
 
 impl IndexRange {
-    /// Number of leading parts that it restricts.
+    /// Number of leading parts that the range restricts.
     pub fn parts(&self) -> usize {
         let bounded = self.low.is_some() || self.high.is_some();
         self.keys.first().map_or(0, Vec::len) + usize::from(bounded)

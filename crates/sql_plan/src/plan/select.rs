@@ -1,12 +1,11 @@
-//! From a query's tree to its plan.
+//! Planning of a SELECT.
 //!
-//! 1. The FROM clause becomes the scope; inner joins' conditions join the
-//!    WHERE, outer joins keep theirs.
-//! 2. The conditions are split at AND; each goes to the first operator above
-//!    which its tables are joined.
-//! 3. Tables are joined in an order that begins with the most narrowly
-//!    addressed one and goes on with what an index leads to; outer joins and
-//!    STRAIGHT_JOIN keep the order of the text.
+//! 1. The FROM clause becomes the scope. The ON conditions of inner joins are added to the WHERE;
+//!    outer joins keep theirs.
+//! 2. Conditions are split into conjuncts; each goes to the first operator above which all its
+//!    tables are joined.
+//! 3. Tables are joined in the cheapest order found; outer joins and STRAIGHT_JOIN keep the textual
+//!    order.
 
 use super::QueryPlan;
 use super::from::{From, bind_from};
@@ -24,7 +23,7 @@ pub(super) use super::finish::{finish, finish_with};
 pub use super::from::split;
 pub use super::query::plan_query;
 
-/// TABLE t: all of it.
+/// TABLE t: all rows of a table.
 pub(super) fn plan_table(
     name: &TableName<'_>,
     query: &Query<'_>,
@@ -43,7 +42,7 @@ pub(super) fn plan_table(
     finish(from, items, clauses, cx)
 }
 
-/// The clauses behind FROM.
+/// The clauses after FROM.
 #[derive(Default)]
 pub(super) struct Clauses<'q, 'a> {
     pub(super) filter: Option<&'q ast::Expr<'a>>,
@@ -56,7 +55,7 @@ pub(super) struct Clauses<'q, 'a> {
     pub(super) locks: &'q [LockClause<'a>],
     /// SQL_CALC_FOUND_ROWS.
     pub(super) counts_all: bool,
-    /// Items at the end of the select list that DISTINCT passes over.
+    /// Number of hidden items at the end of the select list, which DISTINCT ignores.
     pub(super) behind: usize,
 }
 
@@ -68,10 +67,10 @@ pub(super) fn plan_select(
     plan_select_with(select, query, cx, &mut |_| Ok(Vec::new()))
 }
 
-/// Names further items, columns by slot and position, given the query's tables.
+/// Returns further items (columns by slot and position) for the query's tables.
 pub(super) type More<'m> = dyn FnMut(&Scope) -> Result<Vec<(usize, usize)>> + 'm;
 
-/// [`plan_select`], with the items that `more` names. A query with aggregates gets none.
+/// As [`plan_select`], with the items of `more`, which is not called for a query with aggregates.
 pub(super) fn plan_select_with(
     select: &Select<'_>,
     query: &Query<'_>,
@@ -137,7 +136,7 @@ pub(super) fn plan_select_with(
     finish_with(from, items, aggregates, clauses, cx)
 }
 
-/// The name of an item that is a literal: strings without their quotes, NULL in capitals.
+/// The name of a literal item: strings without quotes, NULL in capitals.
 fn literal_name(literal: &Literal<'_>, text: Option<&str>) -> String {
     match literal {
         Literal::String(bytes) => String::from_utf8_lossy(bytes).trim_start().to_owned(),
@@ -151,8 +150,8 @@ fn literal_name(literal: &Literal<'_>, text: Option<&str>) -> String {
     }
 }
 
-/// The name that a column of a merged view or derived table has there, which a result shows in
-/// place of the name as it was written: `TABLE_NAME` where `table_name` is asked for.
+/// The defined name of a column of a merged view or derived table, which a result shows instead of
+/// the name as written: `TABLE_NAME` for `table_name`.
 fn own_name<'s>(scope: &'s Scope, e: &Expr) -> Option<&'s str> {
     let ExprKind::Column { slot, column, .. } = e.kind else {
         return None;
@@ -221,7 +220,7 @@ pub(super) fn star(
     }
 }
 
-/// LIMIT count and offset.
+/// Row count and offset of a LIMIT.
 pub fn limits(
     limit: Option<&ast::Limit<'_>>,
     cx: &PlanCx<'_>,

@@ -1,18 +1,15 @@
-//! Semi-joins: `EXISTS` and `IN` over one table as a part of the join.
+//! Semi-joins: `EXISTS` and `IN` over one table as joins.
 //!
-//! A condition of the WHERE that asks whether another table has a row that
-//! goes with this one becomes a join that reads nothing into the result. Its
-//! rows are looked for as those of other joins are: for a whole batch in one
-//! call where an index leads to them, else through a hash table. Where the
-//! question is not about one plain table, the condition stays, and is
-//! answered row by row, once for each set of values that it depends on.
+//! A condition of the WHERE that tests for a matching row in another table becomes a semi-join or
+//! anti-join. Matches are found as in other joins: through an index for a whole batch in one call,
+//! or through a hash table. If the subquery is not about one plain table, the condition stays, and
+//! is evaluated for each row and cached by the values that it depends on.
 //!
 //! Invariants:
-//! 1. A negated question becomes an anti-join only where NULL cannot make it
-//!    unknown: NOT EXISTS, and NOT IN between columns that are never NULL.
-//! 2. A subquery that depends on nothing here is not converted where it can
-//!    be run once and asked often, unless an index answers for the few rows
-//!    that are left.
+//! 1. A negated test becomes an anti-join only if NULL cannot make it unknown: NOT EXISTS, and NOT
+//!    IN between columns that are not nullable.
+//! 2. An uncorrelated subquery is not converted, because it can run once and its result be probed;
+//!    except for few outer rows, if an index answers for them.
 
 use super::access::AccessPlanner;
 use super::from::From;
@@ -25,18 +22,18 @@ use crate::expr::query::{QueryTest, TestKind};
 use crate::expr::{CmpOp, Expr, ExprKind};
 use crate::statistics::Figures;
 
-/// A table of which only the existence of a matching row is asked.
+/// A table that is only tested for a matching row.
 #[derive(Clone, Debug)]
 pub(super) struct SemiJoin {
     /// Its slot.
     pub(super) slot: usize,
-    /// Conditions that a match fulfils.
+    /// Conditions of a match.
     pub(super) on: Vec<Expr>,
     /// Semi or anti.
     pub(super) kind: JoinKind,
 }
 
-/// The rule: conditions of the outermost block become semi-joins where they allow.
+/// Rule: converts conditions of the outermost block to semi-joins where that is allowed.
 pub(super) fn semi_joins(from: &mut From, figures: &dyn Figures) {
     let conditions = std::mem::take(&mut from.block.conditions);
     let mut kept: Vec<Expr> = Vec::with_capacity(conditions.len());
@@ -69,7 +66,7 @@ pub(super) fn semi_joins(from: &mut From, figures: &dyn Figures) {
     }
 }
 
-/// The question of a condition, and the join that answers it.
+/// The subquery test of a condition, and the kind of join that replaces it.
 fn question(condition: &Expr) -> Option<(&QueryTest, JoinKind)> {
     let (test, negated) = match &condition.kind {
         ExprKind::Query(test) => (test.as_ref(), false),
@@ -92,7 +89,7 @@ fn question(condition: &Expr) -> Option<(&QueryTest, JoinKind)> {
     }
 }
 
-/// One stored table, no grouping, no limit, no subqueries of its own.
+/// Whether the query is over one stored table without grouping, LIMIT or subqueries.
 fn plain(plan: &QueryPlan) -> bool {
     let ([source], Some((scan, _))) = (plan.sources.as_slice(), plan.single_scan()) else {
         return false;
@@ -113,8 +110,7 @@ fn worthwhile(test: &QueryTest, from: &From, figures: &dyn Figures) -> bool {
         return true;
     }
     let any = Hints::default();
-    // It depends on nothing here: only where few rows are left to ask about,
-    // and an index answers.
+    // Uncorrelated: converted only if few rows are left to be tested and an index answers.
     let few = test.left.iter().all(|e| match &e.kind {
         ExprKind::Column { slot, .. } => {
             let table = from.scope.sources.get(*slot).and_then(Source::table);
@@ -134,14 +130,13 @@ fn worthwhile(test: &QueryTest, from: &From, figures: &dyn Figures) -> bool {
     few && !test.left.is_empty() && by_key(&planner)
 }
 
-/// Whether an index leads to the rows by equal values.
+/// Whether an index finds the rows by equal values.
 fn by_key(planner: &AccessPlanner<'_>) -> bool {
     let paths = planner.paths();
     paths.iter().any(|p| p.access.keys().is_some())
 }
 
-/// The conditions of the subquery in terms of this query, its table in
-/// `slot`.
+/// The conditions of the subquery, rewritten for the outer query with the table in `slot`.
 fn conditions_of(test: &QueryTest, slot: usize) -> Option<Vec<Expr>> {
     let plan = plan_of(&test.query).ok()?;
     let (scan, once) = plan.single_scan()?;
@@ -162,8 +157,7 @@ fn conditions_of(test: &QueryTest, slot: usize) -> Option<Vec<Expr>> {
     Some(on)
 }
 
-/// Columns of the subquery's table move to `slot`, those of this query come
-/// one level nearer.
+/// Moves columns of the subquery's table to `slot`, and lowers the level of outer columns by one.
 fn rebase(e: &mut Expr, slot: usize) {
     e.rewrite(&mut |e| {
         e.kind = match std::mem::replace(&mut e.kind, ExprKind::Const(porpoise_types::Value::Null))

@@ -38,7 +38,7 @@ pub enum Plan {
 /// A value of an INSERT or of an assignment.
 #[derive(Clone, Debug)]
 pub enum NewValue {
-    /// Computed.
+    /// An expression.
     Expr(Expr),
     /// DEFAULT.
     Default,
@@ -49,11 +49,11 @@ pub enum NewValue {
 pub struct Insert {
     /// The table.
     pub table: Arc<Table>,
-    /// Positions of the columns given, in the order of the values.
+    /// Positions of the columns that get values, in the order of the values.
     pub columns: Vec<usize>,
     /// The rows.
     pub rows: InsertRows,
-    /// Treatment of rows whose key exists.
+    /// Treatment of duplicate keys.
     pub mode: InsertMode,
     /// ON DUPLICATE KEY UPDATE: positions and values, over the row that is there as slot 0.
     /// Slot 1 is the new row, or the slots from 1 on are the tables of the query that gives
@@ -61,13 +61,13 @@ pub struct Insert {
     pub on_duplicate: Vec<(usize, NewValue)>,
     /// Columns of the tables of that query that `on_duplicate` names: slots there, and columns.
     pub beside: Vec<(usize, usize)>,
-    /// PARTITION (names): rows must belong there.
+    /// PARTITION (names): rows must belong to one of these partitions.
     pub partitions: Option<Arc<[usize]>>,
     /// The table as the statement names it.
     pub named: Source,
-    /// Conditions on new rows: the view's WITH CHECK OPTION.
+    /// The view's WITH CHECK OPTION, checked on new rows.
     pub check: Option<ViewCheck>,
-    /// Columns that are not given may have an expression as default.
+    /// Whether columns without a value may have a DEFAULT expression.
     pub default_expressions: bool,
     /// Stored tables that queries inside read.
     pub inner_tables: Vec<Arc<Table>>,
@@ -87,7 +87,7 @@ pub enum InsertRows {
 pub struct ViewCheck {
     /// The view, for messages.
     pub name: String,
-    /// Over the row as slot 0; all must be true.
+    /// Conditions over the row as slot 0; all must be true.
     pub conditions: Vec<Expr>,
 }
 
@@ -102,16 +102,16 @@ pub struct Change {
     pub input: QueryPlan,
     /// IGNORE.
     pub ignore: bool,
-    /// Conditions on changed rows: the view's WITH CHECK OPTION.
+    /// The view's WITH CHECK OPTION, checked on changed rows.
     pub check: Option<ViewCheck>,
 }
 
 /// UPDATE or DELETE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// UPDATE.
+    /// Executes an UPDATE.
     Update,
-    /// DELETE.
+    /// Executes a DELETE.
     Delete,
 }
 
@@ -124,14 +124,14 @@ pub enum Targets {
     Buffered(Vec<Target>),
 }
 
-/// A table whose rows change.
+/// A target table.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Its slot in the input.
     pub slot: usize,
     /// The table.
     pub table: Arc<Table>,
-    /// Positions and values, in the order of the text; empty for DELETE.
+    /// Positions and values, in textual order; empty for DELETE.
     pub set: Vec<(usize, NewValue)>,
 }
 
@@ -227,7 +227,7 @@ impl Plan {
         tables
     }
 
-    /// Whether it looks at more than whole unique keys.
+    /// Whether it reads more than whole unique keys.
     pub(super) fn scans_ranges(&self) -> bool {
         match self {
             Plan::Select(query) => query.scans_ranges(),
@@ -247,7 +247,7 @@ impl Plan {
         inner || self.input().is_some_and(QueryPlan::reads_unlocked)
     }
 
-    /// The columns of its result.
+    /// The columns of the result.
     pub fn columns(&self) -> &[ResultColumn] {
         match self {
             Plan::Select(query) => &query.columns,

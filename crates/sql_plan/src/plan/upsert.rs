@@ -1,11 +1,11 @@
-//! ON DUPLICATE KEY UPDATE: what its values may name (manual, "INSERT ... ON DUPLICATE KEY
-//! UPDATE Statement").
+//! ON DUPLICATE KEY UPDATE: columns that its expressions may read (manual, "INSERT ... ON DUPLICATE
+//! KEY UPDATE Statement").
 //!
-//! Beside the table's columns, which are slot 0 of the row that values are computed for, these
-//! are VALUES(column), columns of the row alias, as slot 1, and with INSERT ... SELECT columns
-//! of the tables that the SELECT reads, as the slots behind slot 0, unless it has groups or is
-//! a set operation. The latter become further items of the SELECT, which DISTINCT does not look
-//! at: of rows that it takes for one, the first tells. Names in subqueries mean the same.
+//! These are the table's columns (slot 0); VALUES(column) and columns of the row alias (slot 1);
+//! and with INSERT ... SELECT, unless it has groups or is a set operation, columns of the SELECT's
+//! tables (the slots after 0). The latter become hidden items of the SELECT, which DISTINCT
+//! ignores: of rows that it considers equal, the first one's values are used. The same holds in
+//! subqueries.
 
 use super::QueryPlan;
 use super::derived::working_table;
@@ -21,14 +21,14 @@ use porpoise_access::Privileges;
 use porpoise_rows::catalog::Table;
 use std::sync::Arc;
 
-/// Positions and values.
+/// Positions of columns, and their new values.
 pub(super) type Set = Vec<(usize, NewValue)>;
 
-/// Columns of the SELECT's tables that assignments name, by slot and position, in the order of
-/// the items that were added to the SELECT for them.
+/// Columns of the SELECT's tables that assignments read, by slot and position, in the order of the
+/// items that are added to the SELECT for them.
 pub(super) type Beside = Vec<(usize, usize)>;
 
-/// The assignments of an INSERT whose rows name no other tables.
+/// Binds assignments that read no tables but the target and the new row.
 pub(super) fn assignments(
     insert: &Insert<'_>,
     table: &Arc<Table>,
@@ -50,7 +50,7 @@ pub(super) fn assignments(
             .unwrap_or_else(|| Source::stored(table.clone(), None))
     };
     new.database = String::new();
-    // Its values are those of the statement.
+    // Reading the new row's values needs no privileges.
     new.named = None;
     if !insert.column_aliases.is_empty() {
         let columns = given_columns(insert, &new)?;
@@ -71,7 +71,7 @@ pub(super) fn assignments(
     updated(insert, table, &both, cx)
 }
 
-/// The assignments over a scope whose first table is the one that is changed.
+/// Binds the assignments over a scope whose first table is the target.
 fn updated(insert: &Insert<'_>, table: &Arc<Table>, scope: &Scope, cx: &PlanCx<'_>) -> Result<Set> {
     let set = assigned(insert.on_duplicate, table, scope, cx, true)?;
     if let Some(target) = scope.sources.first() {
@@ -81,8 +81,8 @@ fn updated(insert: &Insert<'_>, table: &Arc<Table>, scope: &Scope, cx: &PlanCx<'
     Ok(set)
 }
 
-/// The query of INSERT ... SELECT, and where its tables can be named the assignments, with
-/// what they name of these.
+/// Plans the query of INSERT ... SELECT. If its tables can be referenced, also binds the
+/// assignments and lists the columns that they read.
 pub(super) fn with_query(
     insert: &Insert<'_>,
     query: &Query<'_>,
@@ -132,8 +132,8 @@ fn naming_tables(
     Ok((plan, found))
 }
 
-/// A table of the SELECT as assignments see it: its values come out of the query, which has
-/// made SQL values of them already.
+/// A table of the SELECT as assignments see it: the query has already converted its values to SQL
+/// values.
 fn read_before(source: &Source) -> Source {
     let rows = working_table(source.columns.clone());
     Source {

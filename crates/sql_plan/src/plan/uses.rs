@@ -1,10 +1,10 @@
 //! Uses of tables: which columns of which table or view a statement reads and writes, for the
 //! check of its privileges.
 //!
-//! Binding records them. Each name in a FROM clause, or behind INSERT, UPDATE and DELETE, is a
-//! [`TableUse`]; each column that a name resolves to is noted there with the privilege that it
-//! needs. What a plan reads beside that (index columns, checks, expressions of generated
-//! columns) needs no privilege and is not here.
+//! Binding records them. Each name in a FROM clause, or after INSERT, UPDATE and DELETE, is a
+//! [`TableUse`]; each column that a name resolves to is recorded there with the privilege that it
+//! needs. What a plan reads besides (index columns, CHECK constraints, expressions of generated
+//! columns) needs no privilege and is not recorded.
 //!
 //! A merged view and the table beneath it are two uses. Columns of the view are noted with the
 //! view, under the table's positions; when the statement is bound, they are carried down:
@@ -30,23 +30,23 @@ use std::sync::Arc;
 /// The object that a name refers to.
 #[derive(Clone, Debug)]
 pub enum Object {
-    /// Nothing that was found.
+    /// No such object was found.
     Unknown,
-    /// A table that the server computes; it needs no privilege.
+    /// A virtual table, which needs no privilege.
     Virtual,
     /// A stored table.
     Table(Arc<Table>),
     /// A view.
     View {
-        /// Names of its columns; empty at positions that it does not show.
+        /// Names of its columns; empty at positions that the view does not have.
         columns: Vec<String>,
-        /// The account whose rights its query has; `None`: those of the statement or view
-        /// that names it.
+        /// The account whose rights its query has (SQL SECURITY DEFINER); `None`: those of the
+        /// statement or view that names it.
         definer: Option<String>,
     },
 }
 
-/// One table or view that a statement names, and what it does with it.
+/// A table or view that a statement names, and the privileges that it needs there.
 #[derive(Clone, Debug)]
 pub struct TableUse {
     /// The database.
@@ -55,7 +55,7 @@ pub struct TableUse {
     pub name: String,
     /// The object that the name refers to.
     pub object: Object,
-    /// The view whose query names it; `None`: the statement does.
+    /// The view whose query names it; `None` if the statement does.
     pub within: Option<usize>,
     /// The use of the table or view that a merged view selects from.
     beneath: Option<usize>,
@@ -85,13 +85,13 @@ impl TableUse {
         }
     }
 
-    /// The privileges that some column needs.
+    /// The privileges needed on at least one column.
     pub fn on_columns(&self) -> Privileges {
         let all = self.columns.iter().fold(0, |all, bits| all | bits);
         Privileges(u64::from(all))
     }
 
-    /// The columns that need privileges, and which.
+    /// The columns that need privileges, with those privileges.
     pub fn columns(&self) -> impl Iterator<Item = (&str, Privileges)> {
         let noted = self.columns.iter().enumerate();
         noted
@@ -108,14 +108,14 @@ impl TableUse {
     }
 }
 
-/// The uses of a statement while it is bound; see the module.
+/// Set of uses that binding fills; see the module.
 #[derive(Debug, Default)]
 pub struct Uses {
     list: RefCell<Vec<TableUse>>,
 }
 
 impl Uses {
-    /// Records a name that is about to be looked up; returns its position.
+    /// Records a name before it is looked up. Returns its position.
     pub(super) fn add(&self, database: &str, name: &str, within: Option<usize>) -> usize {
         let mut list = self.list.borrow_mut();
         list.push(TableUse {
@@ -131,41 +131,40 @@ impl Uses {
         list.len() - 1
     }
 
-    /// Records what a name stands for.
+    /// Records the object that a name resolved to.
     pub(super) fn found(&self, at: usize, object: Object) {
         if let Some(used) = self.list.borrow_mut().get_mut(at) {
             used.object = object;
         }
     }
 
-    /// Records that a view is merged with the table or view at `beneath`.
+    /// Records that a merged view selects from the use at `beneath`.
     pub(super) fn merged(&self, at: usize, beneath: Option<usize>) {
         if let Some(used) = self.list.borrow_mut().get_mut(at) {
             used.beneath = beneath;
         }
     }
 
-    /// Notes a privilege on a column.
+    /// Records a privilege needed on a column.
     pub fn note(&self, at: usize, column: usize, wanted: Privileges) {
         if let Some(used) = self.list.borrow_mut().get_mut(at) {
             used.note(column, (wanted.0 & BITS) as u8);
         }
     }
 
-    /// Records that columns were meant without being listed.
+    /// Records that all columns are used without being listed.
     pub(super) fn note_whole(&self, at: usize, wanted: Privileges) {
         if let Some(used) = self.list.borrow_mut().get_mut(at) {
             used.whole = used.whole.with(wanted);
         }
     }
 
-    /// Sets the privileges that are needed on a table, in place of SELECT, and on what is
-    /// beneath it.
+    /// Sets the privileges needed on a table, replacing SELECT, and on the tables beneath it.
     pub(super) fn want(&self, at: Option<usize>, wanted: Privileges) {
         self.beneath(at, |used| used.wanted = wanted);
     }
 
-    /// The same for a table that rows are inserted into: conditions of views are not evaluated.
+    /// The same for the target of an INSERT: conditions of views are not evaluated.
     pub(super) fn insert_into(&self, at: Option<usize>, wanted: Privileges) {
         self.beneath(at, |used| {
             used.wanted = wanted;

@@ -10,8 +10,8 @@
 //! 1. The text of a view is bound in the view's own database and in the mode
 //!    in which it was written, whatever the session's are.
 //! 2. Columns of the table that a merged view does not show have no name.
-//! 3. What fails inside a view is 1356: a client that may not see the view's
-//!    tables learns nothing of them.
+//! 3. An error inside a view is reported as 1356, so that a client learns nothing about tables that
+//!    it may not see.
 
 use super::derived::materialized;
 use super::from::bind_from;
@@ -56,7 +56,7 @@ fn invalid(view: &View) -> SqlError {
     SqlError::new(1356, "HY000", text)
 }
 
-/// Errors that say that a view's text means nothing any more.
+/// Converts errors that mean that a view's query is no longer valid.
 fn stale(error: SqlError, view: &View) -> SqlError {
     match error.code {
         1049 | 1051 | 1052 | 1054 | 1060 | 1064 | 1146 | 1305 | 1353 | 1356 => invalid(view),
@@ -176,7 +176,7 @@ fn only_table<'q, 'a>(query: &'q Query<'a>) -> Option<(&'q Select<'a>, &'q ast::
     }
 }
 
-/// The view as a source of its table, if it shows plain columns of one.
+/// The view as a source of its base table, if it shows plain columns of a single table.
 fn merged(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<Source>> {
     let Some((select, named)) = only_table(query).filter(|_| view.algorithm != "TEMPTABLE") else {
         return Ok(None);
@@ -190,7 +190,7 @@ fn merged(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<Sour
         false => None,
     };
     let Some((shown, conditions)) = found else {
-        // It is bound once more, as a derived table.
+        // The view is bound again, as a derived table.
         cx.reads.tables.borrow_mut().truncate(reads);
         cx.reads.uses.truncate(uses);
         return Ok(None);
@@ -231,10 +231,10 @@ fn merged(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<Sour
     }))
 }
 
-/// Names and positions of the columns shown, and the conditions.
+/// Names and positions of the view's columns, and its conditions.
 type Shown = (Vec<(String, usize)>, Vec<Expr>);
 
-/// The columns that a simple query shows of its table; `None` where it computes.
+/// The columns of a simple query as columns of its table; `None` if one is computed.
 fn shown(
     view: &View,
     select: &Select<'_>,
@@ -251,7 +251,7 @@ fn shown(
         let ast::ExprKind::Column(named) = &expr.kind else {
             return Ok(None);
         };
-        // Only columns that the statement uses of the view need privileges beneath it.
+        // Below a view, only the columns that the statement uses need privileges.
         let mut binder = cx.binder(&scope, "field list");
         binder.plan = None;
         let bound = binder.expr(expr)?;
@@ -289,12 +289,11 @@ fn shown(
     Ok(Some((shown, conditions)))
 }
 
-/// The query of a view with its select list spelled out: `*` becomes the
-/// columns that it means now, and computed columns get the names that they
-/// have now.
+/// The query of a view with an explicit select list: `*` is expanded, and computed columns get
+/// their current names.
 ///
 /// # Errors
-/// Those of binding the FROM clause.
+/// Errors of binding the FROM clause.
 pub fn spelled_out<'a>(arena: &'a Bump, query: &Query<'a>, cx: &PlanCx<'_>) -> Result<Query<'a>> {
     let QueryBody::Select(select) = &query.body else {
         return Ok(*query);
@@ -376,16 +375,16 @@ fn spelled_select<'a>(
     })
 }
 
-/// The columns of a view, seen from outside.
+/// Columns and updatability of a view.
 #[derive(Clone, Debug)]
 pub struct Described {
     /// Its columns.
     pub columns: Vec<crate::bind::ScopeColumn>,
-    /// Rows can be changed through it.
+    /// Whether rows can be changed through it.
     pub updatable: bool,
 }
 
-/// No view depends on a system variable.
+/// System variables for views, which cannot depend on any.
 struct NoVariables;
 
 impl crate::statistics::Figures for NoVariables {}
@@ -397,10 +396,10 @@ impl crate::bind::SystemVariables for NoVariables {
     }
 }
 
-/// The columns of a view under the definitions given.
+/// The columns of a view under these definitions.
 ///
 /// # Errors
-/// 1356 when its query means nothing any more; 1462.
+/// 1356 if its query is no longer valid; 1462 for a recursive view.
 pub fn describe(catalog: &porpoise_rows::catalog::Catalog, view: &View) -> Result<Described> {
     let env = BindEnv {
         mode: SqlMode::default(),
@@ -421,7 +420,7 @@ pub fn describe(catalog: &porpoise_rows::catalog::Catalog, view: &View) -> Resul
     })
 }
 
-/// The statement that makes a view, as SHOW CREATE VIEW prints it.
+/// The CREATE VIEW statement that SHOW CREATE VIEW prints.
 pub fn create_text(view: &View) -> String {
     let quote = porpoise_rows::show::quote;
     let (user, host) = view.definer.rsplit_once('@').unwrap_or((&view.definer, ""));

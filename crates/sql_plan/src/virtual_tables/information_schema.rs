@@ -1,5 +1,6 @@
 //! Definitions of the tables of information_schema, with MySQL 8's columns, types and order
-//! (manual, "INFORMATION_SCHEMA Tables"). Their rows are made by `information_schema` of the crate above.
+//! (manual, "INFORMATION_SCHEMA Tables"). The rows are computed by `information_schema` in crate
+//! `sql`.
 
 use super::{ScopeColumn, VirtualTable};
 use porpoise_types::{Collation, ColumnType, Kind};
@@ -7,9 +8,9 @@ use porpoise_types::{Collation, ColumnType, Kind};
 /// Type of a column of information_schema.
 #[derive(Clone, Copy, Debug)]
 enum T {
-    /// VARCHAR of so many characters.
+    /// VARCHAR of this many characters.
     Text(u32),
-    /// VARCHAR(64) that distinguishes upper and lower case: names of databases and tables.
+    /// VARCHAR(64) with a case-sensitive collation: names of databases and tables.
     Name,
     /// LONGTEXT.
     Long,
@@ -60,7 +61,7 @@ const fn entry(name: &'static str, columns: fn() -> Vec<ScopeColumn>) -> Virtual
     }
 }
 
-/// An entry of a table that shows what other sessions do.
+/// Defines a table that shows other sessions' activity, which needs PROCESS.
 const fn of_others(name: &'static str, columns: fn() -> Vec<ScopeColumn>) -> VirtualTable {
     VirtualTable {
         needs_process: true,
@@ -160,7 +161,7 @@ const STATISTICS: &[(&str, T)] = &[
     ("EXPRESSION", T::Long),
 ];
 
-/// Waiting session and its statement.
+/// Columns that describe a waiting session and its statement.
 const WAITING_SESSION: &[(&str, T)] = &[
     ("THREAD", T::BigUnsigned),
     ("USER", T::Text(32)),
@@ -169,7 +170,7 @@ const WAITING_SESSION: &[(&str, T)] = &[
     ("QUERY", T::Long),
 ];
 
-/// Lock that is waited for, time of the wait, and blocker.
+/// Columns that describe the lock waited for, the wait's duration, and the blocker.
 const WAITED_LOCK: &[(&str, T)] = &[
     ("LOCK_SCHEMA", T::Name),
     ("LOCK_TABLE", T::Name),
@@ -182,7 +183,7 @@ const WAITED_LOCK: &[(&str, T)] = &[
     ("BLOCKING_THREAD", T::BigUnsigned),
 ];
 
-/// A line for each wait of each of the last deadlocks.
+/// One row for each wait of each of the last deadlocks.
 const DEADLOCKS: &[&[(&str, T)]] = &[
     &[
         ("DEADLOCK", T::BigUnsigned),
@@ -194,7 +195,7 @@ const DEADLOCKS: &[&[(&str, T)]] = &[
     WAITED_LOCK,
 ];
 
-/// A line for each transaction that waits, and each that it waits for.
+/// One row for each pair of waiting and blocking transaction.
 const LOCK_WAITS: &[&[(&str, T)]] = &[
     &[("TRX_ID", T::BigUnsigned)],
     WAITING_SESSION,

@@ -1,5 +1,5 @@
-//! Virtual tables: tables whose rows are made when they are read, and stored nowhere. An entry
-//! names the columns; [`VirtualRows`] makes the rows.
+//! Virtual tables, whose rows are computed when they are read. A [`VirtualTable`] defines the
+//! columns; [`VirtualRows`] computes the rows.
 
 mod information_schema;
 
@@ -7,7 +7,7 @@ use crate::error::Result;
 use porpoise_access::ndbmemcache;
 use porpoise_types::{Collation, ColumnType, Value};
 
-/// A column as names see it.
+/// A column as name resolution sees it.
 #[derive(Clone, Debug)]
 pub struct ScopeColumn {
     /// The name.
@@ -20,7 +20,7 @@ pub struct ScopeColumn {
 
 /// Source of the rows of virtual tables.
 pub trait VirtualRows {
-    /// Rows of a virtual table by qualified name, as far as the session may see them.
+    /// Rows of a virtual table, by qualified name, that the session may see.
     ///
     /// # Errors
     /// 1227 for a table that needs a privilege.
@@ -36,11 +36,11 @@ pub struct VirtualTable {
     pub name: &'static str,
     /// Names and types of the columns.
     pub columns: fn() -> Vec<ScopeColumn>,
-    /// Reading it needs PROCESS.
+    /// Whether reading it needs the PROCESS privilege.
     pub needs_process: bool,
 }
 
-/// A column of text.
+/// A text column.
 pub fn text(name: &str, length: u32) -> ScopeColumn {
     ScopeColumn {
         name: name.to_owned(),
@@ -49,7 +49,7 @@ pub fn text(name: &str, length: u32) -> ScopeColumn {
     }
 }
 
-/// A column of numbers.
+/// A numeric column.
 pub fn number(name: &str) -> ScopeColumn {
     ScopeColumn {
         name: name.to_owned(),
@@ -58,7 +58,7 @@ pub fn number(name: &str) -> ScopeColumn {
     }
 }
 
-/// Tables whose rows are provided from outside of SQL.
+/// Virtual tables whose rows come from outside of the SQL crates.
 const PROVIDED: &[VirtualTable] = &[VirtualTable {
     database: ndbmemcache::DATABASE,
     name: ndbmemcache::STATUS,
@@ -81,12 +81,12 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
         .chain(information_schema::INFORMATION_SCHEMA)
 }
 
-/// The virtual table of that name, in any case.
+/// The virtual table of this name, case-insensitively.
 pub fn find(database: &str, name: &str) -> Option<&'static VirtualTable> {
     all().find(|t| t.database.eq_ignore_ascii_case(database) && t.name.eq_ignore_ascii_case(name))
 }
 
-/// Whether there is a database of that name that holds virtual tables only.
+/// Whether there is a database of this name that contains only virtual tables.
 pub fn is_database(name: &str) -> bool {
     name.eq_ignore_ascii_case("information_schema")
 }

@@ -1,5 +1,5 @@
-//! Conversions in expressions. Each returns None for NULL only, save those to
-//! dates and times, for which a bad value is NULL too.
+//! Conversions in expressions. Each returns `None` only for NULL, except conversions to dates and
+//! times, which also return `None` for an invalid value.
 
 use super::number::{double_prefix, int_prefix, only_spaces_from, round_to_i64, round_to_u64};
 use super::{CastCx, shown, text_of};
@@ -10,7 +10,7 @@ use crate::temporal::{Date, DateRules, DateTime, ParsedDateTime, ParsedTime, Tim
 use crate::text::{storage_to_sql, write_double, write_text};
 use crate::value::ValueRef;
 
-/// The number that a temporal value is in a numeric context, with its fraction.
+/// Converts a temporal value to a number with its fraction, as in a numeric context.
 fn temporal_decimal(v: ValueRef<'_>) -> Option<Decimal> {
     let (whole, micros) = match v {
         ValueRef::Date(d) => (d.to_number(), 0),
@@ -27,7 +27,7 @@ fn temporal_decimal(v: ValueRef<'_>) -> Option<Decimal> {
     Decimal::from_i128(scaled, 6).ok()
 }
 
-/// The temporal value as an integer, its fraction rounded.
+/// Converts a temporal value to an integer, with its fraction rounded.
 fn temporal_int(v: ValueRef<'_>) -> i64 {
     let rounded = match v {
         ValueRef::DateTime(d) => ValueRef::DateTime(d.round(0, false).unwrap_or(d)),
@@ -39,22 +39,22 @@ fn temporal_int(v: ValueRef<'_>) -> i64 {
         .unwrap_or(0)
 }
 
-/// The number of an ENUM or SET is its storage value, without a conversion to text; a BIT that
-/// is a number already stays one.
+/// Replaces values that are numbers in a numeric context: ENUM and SET by their storage values,
+/// BIT, binary and JSON values by numbers where possible.
 fn numeric_view<'a>(v: ValueRef<'a>, ty: &ColumnType) -> ValueRef<'a> {
     match (ty.kind, v) {
-        // Text of BIT and binary literals in a numeric context counts as a number.
+        // Bytes of a BIT value are a big-endian number.
         (Kind::Bit, ValueRef::Bytes(b)) if b.len() <= 8 => {
             ValueRef::UInt(b.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
         }
-        // So do hexadecimal and bit literals: bytes of an unsigned type.
+        // Hexadecimal and bit literals, too: bytes of an unsigned type.
         (Kind::VarBinary, ValueRef::Bytes(b)) if ty.unsigned => {
             ValueRef::UInt(b.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
         }
-        // A JSON boolean is a number, a JSON string what its text is.
+        // A JSON boolean is a number; a JSON string is converted like its text.
         (Kind::Json, ValueRef::Bytes(b"true")) => ValueRef::Int(1),
         (Kind::Json, ValueRef::Bytes(b"false")) => ValueRef::Int(0),
-        // Doubles of documents are rounded, digits at the front of a text are not.
+        // JSON doubles are rounded; a numeric prefix of a text is not.
         (Kind::Json, ValueRef::Bytes(text)) if text.contains(&b'.') || text.contains(&b'e') => {
             let number = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok());
             number.map_or(json_text(v, ty), ValueRef::Double)
@@ -64,7 +64,7 @@ fn numeric_view<'a>(v: ValueRef<'a>, ty: &ColumnType) -> ValueRef<'a> {
     }
 }
 
-/// The text of a JSON string without its quotation marks; all else as it is.
+/// Returns the text of a JSON string without quotation marks, and other values unchanged.
 fn json_text<'a>(v: ValueRef<'a>, ty: &ColumnType) -> ValueRef<'a> {
     match v {
         ValueRef::Bytes([b'"', text @ .., b'"']) if ty.kind == Kind::Json => ValueRef::Bytes(text),
@@ -72,8 +72,8 @@ fn json_text<'a>(v: ValueRef<'a>, ty: &ColumnType) -> ValueRef<'a> {
     }
 }
 
-/// CAST AS SIGNED: decimals are rounded half away from zero, doubles half to even, text gives the
-/// integer at its front.
+/// CAST AS SIGNED: decimals are rounded half away from zero, doubles half to even; text is
+/// converted by its integer prefix.
 pub fn to_i64(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<i64> {
     Some(match numeric_view(v, ty) {
         ValueRef::Null => return None,
@@ -95,7 +95,7 @@ pub fn to_i64(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<i
     })
 }
 
-/// CAST AS UNSIGNED: as [`to_i64`], negative numbers giving their complement.
+/// CAST AS UNSIGNED: as [`to_i64`]; negative numbers give their two's complement.
 pub fn to_u64(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<u64> {
     Some(match numeric_view(v, ty) {
         ValueRef::Null => return None,
@@ -141,7 +141,7 @@ fn double_text(v: f64) -> Vec<u8> {
     out
 }
 
-/// The integer at the front of a text, in two's complement.
+/// Converts the integer prefix of a text, to two's complement.
 fn text_to_int(text: &[u8], unsigned: bool, cx: &mut CastCx<'_>) -> u64 {
     let prefix = int_prefix(text);
     let fits = match (prefix.magnitude, prefix.negative) {
@@ -179,7 +179,7 @@ fn text_to_int(text: &[u8], unsigned: bool, cx: &mut CastCx<'_>) -> u64 {
     }
 }
 
-/// The value as a double; text gives the number at its front.
+/// Converts to a double; text by its numeric prefix.
 pub fn to_f64(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<f64> {
     Some(match numeric_view(v, ty) {
         ValueRef::Null => return None,
@@ -198,7 +198,7 @@ pub fn to_f64(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<f
     })
 }
 
-/// The value as a decimal of its own scale; text gives the number at its front.
+/// Converts to a decimal of the value's own scale; text by its numeric prefix.
 pub fn to_decimal(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<Decimal> {
     Some(match numeric_view(v, ty) {
         ValueRef::Null => return None,
@@ -228,7 +228,7 @@ pub fn to_decimal(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Opti
     })
 }
 
-/// The value as a truth value: whether it is a number other than 0.
+/// Converts to a boolean: whether it is a nonzero number.
 pub fn to_bool(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<bool> {
     Some(match v {
         ValueRef::Null => return None,
@@ -243,13 +243,13 @@ pub fn to_bool(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<
     })
 }
 
-/// Appends the value's text as CONCAT sees it; false, and nothing appended, for NULL.
+/// Appends the value's text as in CONCAT. Returns false, and appends nothing, for NULL.
 pub fn to_text(v: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) -> bool {
     write_text(v, ty, out);
     !v.is_null()
 }
 
-/// A number of the form `YYYYMMDD...` split into its integer and microseconds.
+/// Splits a number of the form `YYYYMMDD...` into its integer and microseconds.
 fn split_number(v: ValueRef<'_>) -> Option<(i64, u32)> {
     let d = match v {
         ValueRef::Int(v) => return Some((v, 0)),
@@ -270,7 +270,7 @@ fn split_number(v: ValueRef<'_>) -> Option<(i64, u32)> {
     Some((whole.to_i64()?, u32::try_from(micros).ok()?))
 }
 
-/// A number as a time; beyond 64 bits it is clipped as other numbers out of range are.
+/// Converts a number to a time; numbers beyond 64 bits are clipped like others out of range.
 pub(super) fn read_time_number(v: ValueRef<'_>) -> Option<ParsedTime> {
     let Some((whole, micros)) = split_number(v) else {
         let negative = match v {
@@ -286,7 +286,7 @@ pub(super) fn read_time_number(v: ValueRef<'_>) -> Option<ParsedTime> {
         });
     };
     Time::from_number(whole, micros).map(|parsed| match v {
-        // The sign of a fraction alone.
+        // The integer part is 0, so the sign is only in the fraction.
         ValueRef::Double(v) if whole == 0 && v < 0.0 => negated(parsed),
         ValueRef::Decimal(d) if whole == 0 && d.is_negative() => negated(parsed),
         _ => parsed,
@@ -300,7 +300,7 @@ fn negated(parsed: ParsedTime) -> ParsedTime {
     }
 }
 
-/// Reads text or a number as a date and time; None where it is none. Warns of nothing.
+/// Converts text or a number to a date and time; `None` if it is invalid. Emits no warnings.
 pub(super) fn read_datetime(
     v: ValueRef<'_>,
     rules: DateRules,
@@ -324,7 +324,7 @@ pub(super) fn read_datetime(
             let parsed = DateTime::parse(text, rules)?;
             match parsed.offset {
                 None => Some(parsed),
-                // A value with an offset is a moment: show it in the session's time zone.
+                // A value with an offset is an instant: converts it to the session's time zone.
                 Some(offset) => {
                     let utc = parsed.value.add_micros(i64::from(offset) * -1_000_000)?;
                     Some(ParsedDateTime {
@@ -341,8 +341,8 @@ pub(super) fn read_datetime(
     }
 }
 
-/// Rules of dates in expressions: a zero month or day passes, for date
-/// functions give parts of such dates; a zero date by the SQL mode.
+/// Rules for dates in expressions: a zero month or day is accepted, because date functions return
+/// parts of such dates; a zero date depends on the SQL mode.
 fn expression_rules(cx: &CastCx<'_>) -> DateRules {
     DateRules {
         no_zero_in_date: false,
@@ -350,8 +350,8 @@ fn expression_rules(cx: &CastCx<'_>) -> DateRules {
     }
 }
 
-/// The value as a date and time with microseconds (round it to the fsp wanted); NULL,
-/// with a warning, where it is none. A TIME counts from midnight of the current day.
+/// Converts to a date and time with microseconds (the caller rounds to the desired fsp); NULL with
+/// a warning if it is invalid. A TIME counts from midnight of the current day.
 pub fn to_datetime(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<DateTime> {
     datetime_or_warn(v, ty, "datetime", cx)
 }
@@ -391,7 +391,7 @@ fn datetime_or_warn(
     }
 }
 
-/// The value as a date; NULL, with a warning, where it is none.
+/// Converts to a date; NULL with a warning if it is invalid.
 pub fn to_date(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<Date> {
     if let ValueRef::Date(d) = v {
         return Some(d);
@@ -399,8 +399,8 @@ pub fn to_date(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<
     datetime_or_warn(v, ty, "datetime", cx).map(DateTime::date)
 }
 
-/// The value as a time with microseconds (round it to the fsp wanted); NULL, with a
-/// warning, where it is none; clipped, with a warning, beyond 838:59:59.
+/// Converts to a time with microseconds (the caller rounds to the desired fsp); NULL with a warning
+/// if it is invalid, clipped with a warning beyond 838:59:59.
 pub fn to_time(v: ValueRef<'_>, ty: &ColumnType, cx: &mut CastCx<'_>) -> Option<Time> {
     let sql = storage_to_sql(json_text(v, ty), ty);
     let parsed = match sql {

@@ -1,13 +1,12 @@
 //! Conversions: in expressions, and to the storage value of a column.
 //!
-//! An expression never fails on a conversion: a bad value gives the nearest result
-//! (0 for text that is no number, NULL for text that is no date) and a warning, 1292.
-//! An assignment ([`fn@store`]) fails in strict mode where the value would change, else
-//! it warns and stores the nearest value.
+//! An expression never fails on a conversion: an invalid value gives the nearest result (0 for text
+//! that is not a number, NULL for text that is not a date) and warning 1292. An assignment
+//! ([`fn@store`]) fails in strict mode if the value would change; otherwise it warns and stores the
+//! nearest value.
 //!
-//! Values handed in are SQL values: ENUM and SET may come as storage values with their type
-//! beside them; a TIMESTAMP is already in the session's time zone.
-//! [`fn@store`] brings it back to UTC.
+//! Arguments are SQL values: ENUM and SET may be storage values with their type; a TIMESTAMP is in
+//! the session's time zone, and [`fn@store`] converts it to UTC.
 
 mod expression;
 mod number;
@@ -36,7 +35,7 @@ use crate::value::ValueRef;
 pub struct CastCx<'a> {
     /// The SQL mode.
     pub mode: SqlMode,
-    /// Whether a changed value is an error: a strict mode, and no IGNORE.
+    /// Whether a changed value is an error (strict mode without IGNORE).
     pub strict: bool,
     /// Receives each warning as it arises.
     pub warnings: &'a mut dyn FnMut(Warning),
@@ -77,8 +76,8 @@ impl CastCx<'_> {
         self.warn(crate::error::ER_TRUNCATED_WRONG_VALUE, message);
     }
 
-    /// The rules for dates of the SQL mode, as assignments apply them: zero dates
-    /// are refused only together with strict mode, else merely warned of.
+    /// The SQL mode's rules for dates in assignments: zero dates are refused only in strict mode,
+    /// otherwise they cause a warning.
     #[must_use]
     pub fn date_rules(&self) -> DateRules {
         DateRules::of(self.mode)
@@ -91,7 +90,7 @@ impl CastCx<'_> {
     }
 }
 
-/// Ends a conversion with an error in strict mode, else warns of it.
+/// Returns the error in strict mode; otherwise reports it as a warning.
 pub(crate) fn fail_or_warn(cx: &mut CastCx<'_>, error: TypeError) -> Result<(), TypeError> {
     if cx.strict {
         return Err(error);
@@ -100,7 +99,7 @@ pub(crate) fn fail_or_warn(cx: &mut CastCx<'_>, error: TypeError) -> Result<(), 
     Ok(())
 }
 
-/// A value as messages show it: at most 128 bytes, bytes that are no UTF-8 as `\xNN`.
+/// Formats a value for messages: at most 128 bytes, with invalid UTF-8 as `\xNN`.
 pub(crate) fn shown(value: &[u8]) -> String {
     let value = value.get(..128).unwrap_or(value);
     let mut out = String::with_capacity(value.len());
@@ -113,7 +112,7 @@ pub(crate) fn shown(value: &[u8]) -> String {
     out
 }
 
-/// The value's text, borrowed where it is text already; None for NULL.
+/// Returns the value's text, borrowed if it is text already; `None` for NULL.
 pub(crate) fn text_of<'a>(v: ValueRef<'a>, ty: &'a ColumnType) -> Option<Cow<'a, [u8]>> {
     match storage_to_sql(v, ty) {
         ValueRef::Null => None,

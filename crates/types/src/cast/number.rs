@@ -1,11 +1,11 @@
-//! Numbers at the front of text.
+//! Numeric prefixes of text.
 
-/// A number at the front of a text.
+/// The numeric prefix of a text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NumberPrefix {
-    /// The number; 0 where there is none; the greatest double on overflow.
+    /// The number; 0 if there is none, the greatest double on overflow.
     pub value: f64,
-    /// Bytes read, leading space included; 0 where there is no number.
+    /// Bytes read, including leading spaces; 0 if there is no number.
     pub read: usize,
     /// Whether the number is outside the range of doubles.
     pub overflow: bool,
@@ -68,8 +68,8 @@ pub fn double_prefix(text: &[u8]) -> NumberPrefix {
     }
 }
 
-/// An integer at the front of a text: its magnitude, sign and bytes read; None
-/// for the magnitude when it passes 64 bits.
+/// The integer prefix of a text: its magnitude, sign and bytes read. The magnitude is `None` if it
+/// exceeds 64 bits.
 pub(crate) struct IntPrefix {
     pub(crate) magnitude: Option<u64>,
     pub(crate) negative: bool,
@@ -101,8 +101,8 @@ pub(crate) fn only_spaces_from(text: &[u8], at: usize) -> bool {
         .all(u8::is_ascii_whitespace)
 }
 
-/// A double rounded half to even (as the C library's `rint`, which MySQL uses for
-/// doubles, other than for decimals), and clamped to the range; whether it was.
+/// Rounds a double half to even (as the C library's `rint`, which MySQL uses for doubles but not
+/// for decimals), and clamps it. Returns whether it was clamped.
 #[must_use]
 pub fn round_to_i64(v: f64) -> (i64, bool) {
     let rounded = v.round_ties_even();
@@ -120,8 +120,8 @@ pub(crate) fn round_to_u64(v: f64) -> (u64, bool) {
     )
 }
 
-/// ROUND and, with `truncate`, TRUNCATE of a double: to `places` digits after the
-/// point, before it where negative; halves go to even, as the C library's `rint` has it.
+/// ROUND and, with `truncate`, TRUNCATE of a double to `places` digits after the point, or before
+/// it if negative; ties are rounded to even, as by the C library's `rint`.
 #[must_use]
 pub fn round_f64(v: f64, places: i32, truncate: bool) -> f64 {
     let unit = 10f64.powi(places.saturating_abs());

@@ -23,13 +23,13 @@ impl Target<'_> {
         format!("for column '{}' at row {}", self.column, self.row)
     }
 
-    /// 1264.
+    /// 1264: out of range.
     pub(super) fn out_of_range(&self, cx: &mut CastCx<'_>) -> Result<(), TypeError> {
         let message = format!("Out of range value {}", self.place());
         fail_or_warn(cx, TypeError::new(ER_WARN_DATA_OUT_OF_RANGE, message))
     }
 
-    /// 1265.
+    /// 1265: data truncated.
     pub(super) fn truncated(&self, cx: &mut CastCx<'_>) -> Result<(), TypeError> {
         let message = format!("Data truncated {}", self.place());
         fail_or_warn(cx, TypeError::new(WARN_DATA_TRUNCATED, message))
@@ -100,7 +100,7 @@ impl Target<'_> {
         }
     }
 
-    /// The character set of the value's text: the source's, else the target's.
+    /// Character set of the value's text: the source's if known, otherwise the target's.
     pub(super) fn source_charset(&self) -> Charset {
         let own = self.ty.collation.charset();
         let Some(source) = self.source else {
@@ -164,7 +164,7 @@ pub fn store(
     }
 }
 
-/// An ENUM's index as its member, unless a number is wanted.
+/// Replaces an ENUM's index by its member, unless the target is numeric.
 fn sql_view<'a>(
     value: ValueRef<'a>,
     source: Option<&'a ColumnType>,

@@ -9,7 +9,8 @@ use crate::decimal::Decimal;
 use crate::error::TypeError;
 use crate::value::{Value, ValueRef};
 
-/// The value as an integer within `low..=high`, rounded, else an error or the nearest one.
+/// Converts to an integer within `low..=high`, with rounding; otherwise returns an error or the
+/// nearest bound.
 fn int_within(
     value: ValueRef<'_>,
     low: i128,
@@ -27,8 +28,8 @@ fn int_within(
     Ok(wide.clamp(low, high))
 }
 
-/// The value as an integer, rounded; beyond 64 bits clamped to 128. `garbage` is true if other
-/// text follows the number.
+/// Converts to an integer, with rounding, clamped to 128 bits. `garbage` is true if other text
+/// follows the number.
 fn wide_int(
     value: ValueRef<'_>,
     garbage: &mut bool,
@@ -203,7 +204,7 @@ pub(super) fn store_bit(
                 i128::from(text.iter().fold(0u64, |v, b| v << 8 | u64::from(*b)))
             }
         }
-        // A negative number is its bits.
+        // A negative number is stored as its two's complement bits.
         ValueRef::Int(v) => i128::from(v as u64),
         ValueRef::Double(v) => i128::from(round_to_i64(v.trunc()).0 as u64),
         other => int_within(other, 0, i128::from(u64::MAX), to, cx)?,
@@ -232,7 +233,7 @@ pub(super) fn store_year(
         ValueRef::Time(_) => i128::from(cx.now.year()),
         ValueRef::Bytes(text) => {
             let v = wide_int(value, &mut garbage, to, cx)?;
-            // Zero, other than of four digits, is the year 2000 as text.
+            // As text, zero is the year 2000 unless it has four digits.
             if v == 0 && text.len() != 4 && text.first().is_some_and(u8::is_ascii_digit) {
                 2000
             } else {

@@ -36,8 +36,8 @@ fn source_text<'a>(value: ValueRef<'a>, to: &'a Target<'_>) -> Cow<'a, [u8]> {
     Cow::Owned(out)
 }
 
-/// The value's text in the column's character set, valid there: what is
-/// not valid is cut off, with an error in strict mode.
+/// Returns the value's text in the column's character set, up to the first invalid character; if
+/// there is one, an error in strict mode.
 fn target_text<'a>(
     value: ValueRef<'a>,
     to: &'a Target<'_>,
@@ -64,7 +64,7 @@ fn target_text<'a>(
     Ok(text)
 }
 
-/// The text from the first character on that `to` lacks.
+/// Returns the text from the first character that `to` lacks.
 fn first_lost(from: Charset, to: Charset, text: &[u8]) -> &[u8] {
     let mut rest = text;
     while let Some((_, len)) = from.step(rest) {
@@ -77,8 +77,8 @@ fn first_lost(from: Charset, to: Charset, text: &[u8]) -> &[u8] {
     rest
 }
 
-/// Bytes as "Incorrect string value" shows them: ASCII as it is, others as `\xNN`,
-/// six at most and then `...`.
+/// Formats bytes for "Incorrect string value": ASCII unchanged, others as `\xNN`, at most six and
+/// then `...`.
 fn hex_shown(text: &[u8]) -> String {
     let mut out = String::new();
     for byte in text.iter().take(6) {
@@ -163,7 +163,7 @@ fn find_member(ty: &ColumnType, text: &[u8]) -> Option<u64> {
     u64::try_from(at + 1).ok()
 }
 
-/// A number's bits for a SET: fractions cut, two's complement.
+/// Converts a number to the bits of a SET: fraction truncated, two's complement.
 fn set_bits(value: ValueRef<'_>) -> Option<u64> {
     match value {
         ValueRef::Int(v) => Some(v as u64),
@@ -174,7 +174,7 @@ fn set_bits(value: ValueRef<'_>) -> Option<u64> {
     }
 }
 
-/// A number for an ENUM; None for text and for numbers out of range.
+/// Converts a number to an ENUM index; `None` for text and for numbers out of range.
 fn small_number(value: ValueRef<'_>) -> Option<u64> {
     match value {
         ValueRef::Int(v) => u64::try_from(v).ok(),
@@ -218,7 +218,7 @@ pub(super) fn store_enum(
     if let Some(index) = find_member(to.ty, text) {
         return Ok(Value::UInt(index));
     }
-    // Text of a number is an index where no member has it as its name.
+    // Numeric text is an index if no member has it as its name.
     let prefix = int_prefix(text);
     if let Some(index @ 1..) = prefix.magnitude
         && !prefix.negative

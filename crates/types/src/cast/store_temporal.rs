@@ -8,9 +8,9 @@ use crate::error::TypeError;
 use crate::temporal::{DateRules, DateTime, Time};
 use crate::value::{Value, ValueRef};
 
-/// The first moment that TIMESTAMP holds, one second after the epoch, in microseconds.
+/// The earliest TIMESTAMP, one second after the epoch, in microseconds.
 const TIMESTAMP_MIN: i64 = 1_000_000;
-/// One past the last: 2038-01-19 03:14:08.
+/// Exclusive upper bound: 2038-01-19 03:14:08.
 const TIMESTAMP_END: i64 = (1 << 31) * 1_000_000;
 
 fn shown_text(value: ValueRef<'_>, to: &Target<'_>) -> Vec<u8> {
@@ -27,8 +27,8 @@ fn shown_text(value: ValueRef<'_>, to: &Target<'_>) -> Vec<u8> {
     text_of(value, ty).unwrap_or_default().into_owned()
 }
 
-/// The value as a date and time that the SQL mode lets pass; the zero date otherwise,
-/// with an error in strict mode.
+/// Converts to a date and time that the SQL mode permits; otherwise the zero date, with an error in
+/// strict mode.
 fn read(
     value: ValueRef<'_>,
     what: &str,
@@ -43,8 +43,8 @@ fn read(
         }
         return Ok(parsed.value);
     }
-    // Whether it is a date at all decides over the warning: text that is none is truncated, a
-    // date that does not pass is out of range.
+    // The warning depends on the cause: "truncated" for text that is not a date, "out of range" for
+    // a date that is not permitted.
     let lenient = DateRules {
         allow_invalid: true,
         ..DateRules::LENIENT

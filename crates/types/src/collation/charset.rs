@@ -1,7 +1,7 @@
 //! Character sets: validity, counting and conversion.
 //!
-//! Latin1 is MySQL's: Windows code page 1252, with its five unassigned bytes
-//! standing for the control characters of the same number.
+//! Latin1 is MySQL's: Windows code page 1252, with its five unassigned bytes mapped to the control
+//! characters with the same number.
 
 use porpoise_base::interrupt::Pacer;
 use std::borrow::Cow;
@@ -49,8 +49,8 @@ pub(super) fn code_to_latin1(code: u32) -> Option<u8> {
     }
 }
 
-/// The first character of UTF-8 text: its code point and length. None for
-/// bytes that are no character, and for empty text.
+/// Decodes the first character of UTF-8 text: code point and length. Returns `None` for invalid
+/// bytes and for empty text.
 #[inline]
 pub(crate) fn decode_utf8(text: &[u8]) -> Option<(u32, usize)> {
     let continuation = |b: u8| (b & 0xC0 == 0x80).then_some(u32::from(b & 0x3F));
@@ -108,7 +108,7 @@ impl Charset {
         Collation::default_for(self)
     }
 
-    /// Most bytes of a character.
+    /// Maximum number of bytes of a character.
     #[must_use]
     pub fn max_len(self) -> u32 {
         match self {
@@ -118,9 +118,9 @@ impl Charset {
         }
     }
 
-    /// The first character: its code (code point, or byte for `binary` and bytes that
-    /// are no character: those from 0x11_0000 up, so that they equal nothing else) and length.
-    /// None for empty text.
+    /// Decodes the first character: its code and length. The code is the code point, the byte for
+    /// `binary`, or a number from 0x11_0000 up for an invalid byte, which equals nothing else.
+    /// Returns `None` for empty text.
     pub(crate) fn step(self, text: &[u8]) -> Option<(u32, usize)> {
         let first = *text.first()?;
         let invalid = (0x11_0000 + u32::from(first), 1);
@@ -137,7 +137,7 @@ impl Charset {
     /// Checks that `text` is valid.
     ///
     /// # Errors
-    /// The position of the first byte that is not.
+    /// The position of the first invalid byte.
     pub fn validate(self, text: &[u8]) -> Result<(), usize> {
         match self {
             Charset::Binary | Charset::Latin1 => Ok(()),
@@ -157,7 +157,7 @@ impl Charset {
         }
     }
 
-    /// Characters of `text`; each byte that is none counts as one.
+    /// Number of characters of `text`; each invalid byte counts as one.
     #[must_use]
     pub fn char_count(self, text: &[u8]) -> usize {
         match self {
@@ -193,8 +193,8 @@ impl Charset {
         at
     }
 
-    /// The text in another character set, and whether characters were lost
-    /// (each becomes `?`). From and to `binary` nothing changes.
+    /// Converts text to another character set. Returns whether characters were lost (replaced by
+    /// `?`). Conversion from and to `binary` changes nothing.
     #[must_use]
     pub fn convert<'a>(self, to: Charset, text: &'a [u8]) -> (Cow<'a, [u8]>, bool) {
         let same = self == to
@@ -221,7 +221,7 @@ impl Charset {
         (Cow::Owned(out), lossy)
     }
 
-    /// Appends a character; false where the character set lacks it.
+    /// Appends a character. Returns false if the character set lacks it.
     fn push(self, code: u32, out: &mut Vec<u8>) -> bool {
         let byte = match self {
             Charset::Utf8mb4 | Charset::Utf8mb3 => {

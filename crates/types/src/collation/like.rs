@@ -1,8 +1,8 @@
 //! LIKE: matching with `%` and `_`.
 //!
-//! The pattern is walked once; at a mismatch the walk returns to the last `%`
-//! and lets it take one more character. Later `%` make earlier ones final, so
-//! the time is the product of both lengths at worst, without recursion.
+//! Backtracking without recursion: at a mismatch, matching resumes behind the last `%`, which then
+//! matches one more character. Earlier `%` are final, so the worst-case time is the product of both
+//! lengths.
 
 use super::{Charset, Collation};
 use porpoise_base::interrupt::Pacer;
@@ -81,8 +81,8 @@ pub(super) fn like(
     }
 }
 
-/// The characters that every text begins with which the pattern matches, as
-/// far as they say something of its key: without spaces at their end.
+/// Returns the literal prefix of a pattern, without trailing spaces, which say nothing of a text's
+/// key.
 pub(super) fn start(collation: Collation, pattern: &[u8], escape: Option<char>) -> Vec<u8> {
     let charset = collation.charset();
     let escape = escape.map(u32::from);

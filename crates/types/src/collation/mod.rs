@@ -35,8 +35,8 @@ use std::cmp::Ordering;
 
 use uca::Uca;
 
-/// A collation, by MySQL's number. Numbers that are not known here behave as `binary`;
-/// [`Collation::from_id`] and [`Collation::by_name`] give known ones only.
+/// A collation, by MySQL's number. Unknown numbers behave as `binary`;
+/// [`Collation::from_id`] and [`Collation::by_name`] return only known ones.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Collation(pub u16);
 
@@ -51,7 +51,7 @@ enum Scheme {
     General,
     /// Primary weights of the Unicode collation algorithm, NO PAD.
     Uca(&'static Uca),
-    /// The same, PAD SPACE.
+    /// Primary weights of the Unicode collation algorithm, PAD SPACE.
     UcaPad(&'static Uca),
 }
 
@@ -110,7 +110,7 @@ impl Collation {
     /// ascii by byte.
     pub const ASCII_BIN: Collation = Collation(65);
 
-    /// The collation of MySQL's number, if known.
+    /// The collation with MySQL's number, if known.
     #[must_use]
     pub fn from_id(id: u16) -> Option<Collation> {
         NAMES.iter().find(|(_, c)| c.0 == id).map(|(_, c)| *c)
@@ -182,7 +182,7 @@ impl Collation {
         }
     }
 
-    /// The collation by code of a character set (`_bin`).
+    /// The `_bin` collation of a character set, which orders by code.
     #[must_use]
     pub fn bin_for(charset: Charset) -> Collation {
         match charset {
@@ -246,13 +246,14 @@ impl Collation {
         }
     }
 
-    /// Whether two texts are equal; as [`Collation::compare`], sooner where bytes are equal.
+    /// Whether two texts are equal under the collation; faster than [`Collation::compare`] for
+    /// equal bytes.
     #[must_use]
     pub fn equal(self, a: &[u8], b: &[u8]) -> bool {
         a == b || self.compare(a, b).is_eq()
     }
 
-    /// Appends the sort key: bytes whose order, of whole keys, is the order of the texts.
+    /// Appends the sort key. Complete sort keys order bytewise as the texts do.
     pub fn sort_key(self, text: &[u8], out: &mut Vec<u8>) {
         match self.scheme() {
             Scheme::Bytes => out.extend_from_slice(text),
@@ -263,8 +264,8 @@ impl Collation {
         }
     }
 
-    /// Appends a sort key that ends itself, so that what follows it in a composite key
-    /// never compares with it.
+    /// Appends a self-delimiting sort key, so that in a composite key the parts behind it never
+    /// influence its comparison.
     pub fn self_delimiting_key(self, text: &[u8], out: &mut Vec<u8>) {
         match self.scheme() {
             Scheme::Bytes => escape_binary(text, out),
@@ -277,8 +278,8 @@ impl Collation {
         }
     }
 
-    /// Length of the self-delimiting key at the start of `key`, its end included; None if it has
-    /// no end.
+    /// Length of the self-delimiting key at the start of `key`, including its end symbol; `None` if
+    /// that is missing.
     pub(crate) fn delimited_len(self, key: &[u8]) -> Option<usize> {
         match self.scheme() {
             Scheme::Bytes => {
@@ -310,15 +311,14 @@ impl Collation {
         like::like(self, text, pattern, escape)
     }
 
-    /// The characters that every text begins with which a pattern of LIKE
-    /// matches, escapes resolved; without spaces at their end, which keys of
-    /// such texts may not have.
+    /// Returns the literal prefix of a LIKE pattern, with escapes resolved and without trailing
+    /// spaces, which keys of matching texts may not have.
     #[must_use]
     pub fn like_start(self, pattern: &[u8], escape: Option<u8>) -> Vec<u8> {
         like::start(self, pattern, escape.map(char::from))
     }
 
-    /// Bytes that end a self-delimiting key.
+    /// Number of bytes of the end symbol of a self-delimiting key.
     pub(crate) fn end_len(self) -> usize {
         match self.scheme() {
             Scheme::Bytes => BINARY_END.len(),

@@ -1,4 +1,4 @@
-//! Comparison and sort keys of all collations but the Unicode one.
+//! Comparison and sort keys of all collations except those of the Unicode collation algorithm.
 
 #![expect(
     clippy::indexing_slicing,
@@ -12,17 +12,17 @@ use super::charset::decode_utf8;
 use super::tables::general_weight;
 
 const SPACE: u32 = 0x20;
-/// A space in a run before a weight below the space's.
+/// Symbol of a space in a run before a weight below the space's.
 const SPACE_BELOW: u32 = 0x20;
-/// The end of the text, as infinitely many spaces.
+/// Symbol of the end of the text, which stands for infinitely many spaces.
 pub(super) const END: u8 = 0x21;
-/// A space in a run before a weight above the space's.
+/// Symbol of a space in a run before a weight above the space's.
 const SPACE_ABOVE: u32 = 0x22;
 
 /// The two bytes that end an escaped binary string.
 pub(crate) const BINARY_END: [u8; 2] = [0, 0];
 
-/// Appends bytes so that they end themselves: 00 becomes 00 FF, the end is 00 00.
+/// Appends a self-delimiting encoding of bytes: 00 becomes 00 FF, the end is 00 00.
 pub(crate) fn escape_binary(text: &[u8], out: &mut Vec<u8>) {
     let mut rest = text;
     while let Some(at) = memchr::memchr(0, rest) {
@@ -64,8 +64,8 @@ pub(super) fn compare_table(table: &[u8; 256], a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// The weight of the first character of utf8 text, and its length. Bytes that are no
-/// character weigh more than all characters.
+/// Returns the weight of the first character of utf8 text, and its length. Invalid bytes weigh more
+/// than all characters.
 #[inline]
 fn general_step(text: &[u8]) -> Option<(u32, usize)> {
     match decode_utf8(text) {
@@ -77,7 +77,7 @@ fn general_step(text: &[u8]) -> Option<(u32, usize)> {
 pub(super) fn compare_general(a: &[u8], b: &[u8]) -> Ordering {
     let mut at = 0;
     let shorter = a.len().min(b.len());
-    // Both are ASCII so far: positions are the same characters.
+    // Both are ASCII so far, so equal positions have corresponding characters.
     while at < shorter {
         let (x, y) = (a[at], b[at]);
         if (x | y) >= 0x80 {
@@ -143,7 +143,7 @@ pub(super) fn key_general(text: &[u8], out: &mut Vec<u8>) {
     out.reserve(rest.len() + 1);
     let mut spaces = 0;
     while let Some(first) = rest.first() {
-        // ASCII, the common case, takes no table: letters are folded to upper case.
+        // ASCII, the common case, needs no table: letters are folded to upper case.
         let (weight, len) = if first.is_ascii() {
             (u32::from(first.to_ascii_uppercase()), 1)
         } else {

@@ -3,14 +3,14 @@
 //! The byte tables are those that MariaDB 10.11 shows through WEIGHT_STRING. The general
 //! table is data/general_ci.bin, written by scripts/general_ci.py.
 //!
-//! Invariant: in every table a space, and nothing else, weighs 0x20.
+//! Invariant: in every table exactly the space has the weight 0x20.
 
 #![expect(
     clippy::indexing_slicing,
     reason = "pages are found by a high byte that was tested, and indexed by a byte; the rest is evaluated at compile time"
 )]
 
-/// Every byte weighs itself.
+/// The identity: the weight of a byte is its value.
 pub(super) static IDENTITY: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
@@ -74,7 +74,7 @@ pub(super) static LATIN1_GENERAL_CI: [u8; 256] = [
 
 const GENERAL: &[u8] = include_bytes!("../../data/general_ci.bin");
 
-/// Pages of 256 code points that have other weights than their code points.
+/// Number of pages of 256 code points whose weights differ from the code points.
 const PAGES: usize = 11;
 
 /// The page of each high byte, or 0xFF for none; and the pages.
@@ -102,8 +102,8 @@ static GENERAL_PAGES: ([u8; 256], [[u16; 256]; PAGES]) = {
     (index, pages)
 };
 
-/// The weight of a code point in utf8mb4_general_ci; bytes that are no character
-/// (codes from 0x11_0000 up) weigh themselves.
+/// The weight of a code point in utf8mb4_general_ci; for invalid bytes (codes from 0x11_0000 up) it
+/// is the code.
 #[inline]
 pub(super) fn general_weight(code: u32) -> u32 {
     match code {

@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //! 1. No weight is 0, and the first byte of none is 0.
-//! 2. Bytes that are no character weigh other than every character.
+//! 2. The weights of invalid bytes differ from those of all characters.
 //!
 //! This file has the NO PAD order of version 13; `uca_pad` has the other.
 
@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 
 use super::charset::decode_utf8;
 
-/// 16-bit numbers of the page index.
+/// Number of 16-bit entries of the page index.
 const INDEX: usize = 0x1100;
 const NO_ENTRY: u16 = 0xFFFF;
 const EXPANSION: u16 = 0x8000;
@@ -27,13 +27,13 @@ pub(super) struct Uca {
     table: &'static [u8],
     /// Offset of the expansions, in 16-bit numbers.
     expansions: usize,
-    /// Weights of ASCII, each of which has one or none.
+    /// Weights of ASCII characters, each of which has one or none (0).
     ascii: [u16; 128],
     /// Code points from here on weigh 0xFFFD.
     end: u32,
     /// Weights of characters without an entry.
     implicit: fn(u32) -> [u16; 2],
-    /// Whether Hangul syllables weigh what their letters do.
+    /// Whether Hangul syllables have the weights of their letters.
     hangul: bool,
     /// Offset that is added to an invalid byte.
     invalid: u16,
@@ -110,7 +110,7 @@ impl Uca {
         }
     }
 
-    /// The weight of an ASCII character: 0 for none, and for other bytes.
+    /// The weight of an ASCII character; 0 if it has none, and for other bytes.
     #[inline]
     pub(super) fn ascii(&self, byte: u8) -> u16 {
         self.ascii.get(usize::from(byte)).copied().unwrap_or(0)
@@ -159,14 +159,14 @@ impl Uca {
     }
 }
 
-/// Weights of one character: at most three are computed, more come from the table.
+/// Iterator over the weights of one character: up to three computed ones, or those of the table.
 #[derive(Clone, Copy)]
 struct Weights {
     uca: &'static Uca,
-    /// Computed weights still to be given, from `at` on.
+    /// Computed weights; those from `at` on remain.
     computed: [u16; 3],
     at: u8,
-    /// Weights of the table still to be given, and their position.
+    /// Number of remaining weights in the table, and their position.
     left: u16,
     place: usize,
 }
@@ -256,12 +256,12 @@ fn two_weights(base: u32, code: u32) -> [u16; 2] {
     ]
 }
 
-/// The weights of a whole text.
+/// Iterator over the weights of a text.
 pub(super) struct Scanner<'a> {
     uca: &'static Uca,
     rest: &'a [u8],
     current: Weights,
-    /// Paces the checkpoints: abandoned, the text ends.
+    /// Paces interrupt checkpoints; if the statement is abandoned, the iteration ends.
     pacer: Pacer,
 }
 
@@ -311,8 +311,8 @@ impl Iterator for Scanner<'_> {
     }
 }
 
-/// The first difference within the common ASCII prefix, or its length: while both texts are
-/// ASCII characters with a weight, weights correspond one to one.
+/// Returns the order by the first difference within the common ASCII prefix, or the prefix's
+/// length: while both texts are weighted ASCII characters, weights correspond one to one.
 pub(super) fn ascii_prefix(uca: &Uca, a: &[u8], b: &[u8]) -> Result<usize, Ordering> {
     let mut same = 0;
     for (x, y) in a.iter().zip(b) {

@@ -1,7 +1,7 @@
 //! utf8mb4_unicode_ci and utf8mb4_unicode_520_ci: weights of the Unicode collation
 //! algorithm, PAD SPACE.
 //!
-//! Texts compare as if their weights were followed by those of spaces without end. A
+//! Texts compare as if their weights were followed by infinitely many weights of spaces. A
 //! sort key is a symbol of two bytes for each weight, in the manner of the other PAD
 //! SPACE collations: with s the space's weight, a weight below s is itself, one above s
 //! is 2 more; a space is s if the next weight after the run of spaces is below s, else
@@ -65,7 +65,7 @@ pub(super) fn sort_key(uca: &'static Uca, text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&end(uca));
 }
 
-/// Bytes of the symbol that ends a sort key.
+/// Number of bytes of a sort key's end symbol.
 pub(super) const END_LEN: usize = 2;
 
 /// The symbol that ends a sort key.
@@ -73,7 +73,7 @@ fn end(uca: &Uca) -> [u8; END_LEN] {
     (uca.ascii(b' ') + 1).to_be_bytes()
 }
 
-/// Bytes of the sort key at the start of `key`, its end included.
+/// Length of the sort key at the start of `key`, including its end symbol.
 pub(super) fn key_len(uca: &Uca, key: &[u8]) -> Option<usize> {
     let end = end(uca);
     Some(2 * key.chunks(2).position(|symbol| symbol == end)? + END_LEN)

@@ -1,4 +1,4 @@
-//! Making column types.
+//! Constructors of column types.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl ColumnType {
         ColumnType::uint(Kind::BigInt)
     }
 
-    /// DOUBLE of no fixed decimals.
+    /// DOUBLE without fixed decimals.
     #[must_use]
     pub fn double() -> ColumnType {
         ColumnType {
@@ -55,7 +55,7 @@ impl ColumnType {
         }
     }
 
-    /// FLOAT of no fixed decimals.
+    /// FLOAT without fixed decimals.
     #[must_use]
     pub fn float() -> ColumnType {
         ColumnType {
@@ -64,7 +64,7 @@ impl ColumnType {
         }
     }
 
-    /// DECIMAL(precision, scale), both cut to what DECIMAL has.
+    /// DECIMAL(precision, scale), both clamped to DECIMAL's limits.
     #[must_use]
     pub fn decimal(precision: u8, scale: u8) -> ColumnType {
         let precision = precision.clamp(1, MAX_PRECISION);
@@ -128,7 +128,7 @@ impl ColumnType {
         }
     }
 
-    /// CHAR(n) of a collation; BINARY(n) where that is `binary`.
+    /// CHAR(n) of a collation; BINARY(n) for the collation `binary`.
     #[must_use]
     pub fn char(n: u32, collation: Collation) -> ColumnType {
         let kind = if collation == Collation::BINARY {
@@ -143,7 +143,7 @@ impl ColumnType {
         }
     }
 
-    /// VARCHAR(n) of a collation; VARBINARY(n) where that is `binary`.
+    /// VARCHAR(n) of a collation; VARBINARY(n) for the collation `binary`.
     #[must_use]
     pub fn varchar(n: u32, collation: Collation) -> ColumnType {
         let kind = if collation == Collation::BINARY {

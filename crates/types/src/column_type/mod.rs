@@ -1,5 +1,4 @@
-//! Column types: what a column or an expression is declared as, MySQL's words
-//! for it, and the persisted form.
+//! Column types: the types of columns and expressions, their SQL names, and the persisted form.
 //!
 //! The persisted form begins with a version byte; fields follow in the order of
 //! the struct, integers in LEB128. It is append-only: a new version may add
@@ -18,9 +17,9 @@ use crate::decimal::MAX_PRECISION;
 pub const NOT_FIXED_DECIMALS: u8 = 31;
 /// Version of the persisted form.
 pub const TYPE_FORMAT_VERSION: u8 = 1;
-/// Most members of an ENUM.
+/// Maximum number of members of an ENUM.
 pub const MAX_ENUM_MEMBERS: usize = 65_535;
-/// Most members of a SET.
+/// Maximum number of members of a SET.
 pub const MAX_SET_MEMBERS: usize = 64;
 
 /// The kind of a type; the number is persisted.
@@ -118,7 +117,7 @@ impl Kind {
     }
 }
 
-/// A type with all its attributes but nullability, which is the column's.
+/// A type with all its attributes except nullability, which belongs to the column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnType {
     /// The kind.
@@ -182,8 +181,7 @@ impl ColumnType {
         )
     }
 
-    /// Most bytes of a value: of strings the text itself, of others the
-    /// storage width.
+    /// Maximum size of a value in bytes: the text of strings, the storage width of others.
     #[must_use]
     pub fn max_bytes(&self) -> u32 {
         match self.kind {

@@ -1,4 +1,4 @@
-//! Column types in SQL.
+//! SQL text of column types.
 
 use super::{ColumnType, Kind, NOT_FIXED_DECIMALS};
 use crate::collation::Charset;

@@ -3,8 +3,8 @@
 use super::wide::{Product, Wide};
 use super::{Decimal, DecimalError, MAX_DIGITS, MAX_SCALE};
 
-/// Digits in one group of MySQL's own representation, to which its quotients
-/// are rounded up.
+/// Number of digits in a group of MySQL's representation, to which it rounds up the scale of
+/// quotients.
 const GROUP: u32 = 9;
 
 #[expect(
@@ -76,8 +76,8 @@ impl Decimal {
         if other.is_zero() {
             return Ok(None);
         }
-        // Both fractions count in whole groups, and what that adds is taken
-        // off the increment.
+        // Both scales are rounded up to whole groups, and the excess is subtracted from the
+        // increment.
         let groups = |scale: u8| u32::from(scale).div_ceil(GROUP) * GROUP;
         let (fa, fb) = (groups(self.scale), groups(other.scale));
         let added = fa - u32::from(self.scale) + fb - u32::from(other.scale);
@@ -128,8 +128,8 @@ impl Decimal {
         Decimal::fit(rest, self.negative, scale).map(Some)
     }
 
-    /// Rounds half away from zero to at most `scale` digits after the point;
-    /// a number of fewer digits stays as it is.
+    /// Rounds half away from zero to at most `scale` digits after the point; a number with fewer
+    /// digits is unchanged.
     ///
     /// # Errors
     /// Overflow where rounding up gives a 77th digit.
@@ -167,7 +167,7 @@ impl Decimal {
         Decimal::fit(magnitude.times_pow10(places), self.negative, 0)
     }
 
-    /// Cuts digits after `scale`.
+    /// Truncates to `scale` digits after the point.
     #[must_use]
     pub fn truncate(self, scale: u8) -> Decimal {
         if self.scale <= scale {
@@ -221,7 +221,7 @@ impl Decimal {
     }
 }
 
-/// Magnitudes of both at one scale: the greater, or as much of it as fits.
+/// Returns both magnitudes at a common scale: the greater one, or as much of it as fits.
 fn align(a: Decimal, b: Decimal) -> Result<(Wide, Wide, u8), DecimalError> {
     if a.scale == b.scale {
         return Ok((a.magnitude, b.magnitude, a.scale));

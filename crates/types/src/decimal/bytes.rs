@@ -1,12 +1,9 @@
-//! Decimals as bytes: an exact image for memory, and bytes that compare as the
-//! numbers do.
+//! Decimals as bytes: an exact image for use in memory, and a memory-comparable form.
 //!
-//! The comparable form begins with one byte for sign and exponent: 0x80 is
-//! zero; a positive number `0.d1d2d3... * 10^e` with `d1` not 0 has 0x81 plus
-//! `e + 30`, followed by its digits without trailing zeros, two in a byte as 1
-//! to 100, and a 0 that ends them. A negative number has the complement of its
-//! magnitude's bytes. So the scale leaves no trace, and no form is the start of
-//! another.
+//! The comparable form begins with one byte for sign and exponent: 0x80 is zero; a positive number
+//! `0.d1d2d3... * 10^e` with `d1` not 0 has 0x81 plus `e + 30`, followed by its digits without
+//! trailing zeros, two per byte as 1 to 100, and a final 0. A negative number has the complement of
+//! its magnitude's bytes. So the form does not depend on the scale, and is prefix-free.
 
 use super::wide::Wide;
 use super::{Decimal, MAX_SCALE};
@@ -14,15 +11,15 @@ use super::{Decimal, MAX_SCALE};
 /// Sign and exponent byte of zero.
 const ZERO: u8 = 0x80;
 
-/// Digits of the greatest magnitude.
+/// Size of a buffer for the digits of a magnitude.
 const DIGITS: usize = 80;
 
 impl Decimal {
     /// Bytes of [`Decimal::to_image`].
     pub const IMAGE: usize = 34;
 
-    /// The number times ten to its scale, and the scale; `None` where it does not
-    /// fit.
+    /// Returns the number times ten to the power of its scale, and the scale; `None` if the number
+    /// does not fit.
     #[must_use]
     #[inline]
     pub fn unscaled(self) -> Option<(i128, u8)> {
@@ -31,7 +28,7 @@ impl Decimal {
         Some((value, self.scale))
     }
 
-    /// All of it as bytes, for [`Decimal::from_image`].
+    /// Returns an exact image, for [`Decimal::from_image`].
     #[must_use]
     pub fn to_image(self) -> [u8; Self::IMAGE] {
         let mut image = [0; Self::IMAGE];
@@ -43,7 +40,7 @@ impl Decimal {
         image
     }
 
-    /// Reads an image; `None` where it is none.
+    /// Decodes an image; `None` if it is invalid.
     #[must_use]
     pub fn from_image(image: &[u8]) -> Option<Decimal> {
         let (magnitude, rest) = image.split_first_chunk::<32>()?;
@@ -54,7 +51,7 @@ impl Decimal {
         (*scale <= MAX_SCALE).then(|| Decimal::raw(magnitude, *negative != 0, *scale))
     }
 
-    /// Appends bytes whose order is that of the numbers, equal for equal ones.
+    /// Appends the memory-comparable form, which is equal for equal numbers.
     pub fn append_ordered(self, out: &mut Vec<u8>) {
         let mut buffer = [0; DIGITS];
         let digits = self.digits(&mut buffer);

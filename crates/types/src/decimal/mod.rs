@@ -32,11 +32,11 @@ use std::fmt;
 
 use wide::Wide;
 
-/// Most digits of a DECIMAL.
+/// Maximum number of digits of a DECIMAL.
 pub const MAX_PRECISION: u8 = 65;
-/// Most digits after the point.
+/// Maximum number of digits after the point.
 pub const MAX_SCALE: u8 = 30;
-/// Most digits of an intermediate result, which may pass those of a column.
+/// Maximum number of digits of an intermediate result, which may exceed that of a column.
 const MAX_DIGITS: u8 = 76;
 
 /// Reasons why a decimal operation has no exact result.
@@ -44,7 +44,7 @@ const MAX_DIGITS: u8 = 76;
 pub enum DecimalError {
     /// The integer part has more digits than fit.
     Overflow,
-    /// The text or number is no decimal at all.
+    /// The text or number is not a decimal.
     Invalid,
 }
 
@@ -85,8 +85,8 @@ impl Decimal {
         }
     }
 
-    /// Brings a magnitude of any size under the invariants: cuts the fraction
-    /// (rule 4) or overflows.
+    /// Normalizes a magnitude of any size to the invariants: truncates the fraction (rule 4) or
+    /// overflows.
     fn fit(magnitude: Wide, negative: bool, scale: u8) -> Result<Decimal, DecimalError> {
         // 2^252 is below 10^76.
         if magnitude.bits() <= 252 && scale <= MAX_SCALE {
@@ -191,13 +191,13 @@ impl Decimal {
         if self.scale == other.scale {
             return self.magnitude.cmp(&other.magnitude);
         }
-        // Integer parts of different length settle it.
+        // Integer parts of different length decide.
         let (scale, a, b) = (self.scale.max(other.scale), self, other);
         let by_digits = a.integer_digits().cmp(&b.integer_digits());
         if by_digits != Ordering::Equal {
             return by_digits;
         }
-        // Scaled as wholes they might pass 256 bits: compare integer and fraction separately.
+        // A common scale might exceed 256 bits: compares integer and fraction separately.
         let (ai, af) = a.magnitude.div_rem_pow10(u32::from(a.scale));
         let (bi, bf) = b.magnitude.div_rem_pow10(u32::from(b.scale));
         ai.cmp(&bi).then_with(|| {
@@ -255,8 +255,8 @@ impl Decimal {
         }
     }
 
-    /// Reads what [`Decimal::encode`] wrote, from the front of `bytes`, which
-    /// is advanced. None when the bytes are too few or no such number.
+    /// Decodes the result of [`Decimal::encode`] from the front of `bytes`, and advances it.
+    /// Returns `None` if the bytes are too few or invalid.
     #[must_use]
     pub fn decode(precision: u8, scale: u8, bytes: &mut &[u8]) -> Option<Decimal> {
         if precision > MAX_PRECISION || scale > MAX_SCALE {

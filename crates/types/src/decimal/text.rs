@@ -1,4 +1,4 @@
-//! Decimals from and to text, integers and floats.
+//! Conversion of decimals from and to text, integers and floats.
 
 use super::wide::Wide;
 use super::{Decimal, DecimalError, MAX_PRECISION, MAX_SCALE};
@@ -10,7 +10,7 @@ pub struct Prefix {
     pub value: Decimal,
     /// Bytes read, leading space included; 0 when there is no number.
     pub read: usize,
-    /// The number has more integer digits than fit.
+    /// Whether the number has more integer digits than fit.
     pub overflow: bool,
 }
 
@@ -92,7 +92,7 @@ impl Decimal {
                 break;
             }
             if let Some(mut small) = left.small().and_then(|v| u64::try_from(v).ok()) {
-                // The rest fits a word: no wide divisions any more.
+                // The rest fits into a word, so no wide division is needed.
                 while let Some(slot) = digits.get_mut(len) {
                     if small == 0 && len >= least {
                         break;
@@ -137,7 +137,7 @@ impl Decimal {
             .unwrap_or(0.0)
     }
 
-    /// The decimal of a double's shortest text.
+    /// Converts a double by its shortest decimal text.
     ///
     /// # Errors
     /// `Invalid` for NaN and infinities, `Overflow` past 65 digits.
@@ -147,7 +147,7 @@ impl Decimal {
         }
         let mut buffer = zmij::Buffer::new();
         let text = buffer.format_finite(v);
-        // Whole numbers come with a `.0` that is no digit of theirs.
+        // Integers are formatted with a `.0` that is not significant.
         Decimal::parse(text.strip_suffix(".0").unwrap_or(text).as_bytes())
     }
 
@@ -179,7 +179,8 @@ impl Decimal {
     }
 }
 
-/// The exponent at the front of `rest` and the bytes it takes; (0, 0) where there is none.
+/// Parses the exponent at the front of `rest`. Returns it with its length, or (0, 0) if there is
+/// none.
 fn parse_exponent(rest: &[u8]) -> (i64, usize) {
     let Some((b'e' | b'E', after)) = rest.split_first() else {
         return (0, 0);
@@ -212,7 +213,7 @@ fn build(int: &[u8], frac: &[u8], exponent: i64, negative: bool) -> Result<Decim
         .unwrap_or(i64::MAX)
         .saturating_sub(i64::try_from(lead).unwrap_or(0));
     let integer_digits = point.saturating_add(exponent);
-    // The scale as written, which trailing zeros are part of.
+    // The scale as written, including trailing zeros.
     let written = i64::try_from(frac.len())
         .unwrap_or(i64::MAX)
         .saturating_sub(exponent);

@@ -1,7 +1,7 @@
-//! Unsigned 256-bit integers, as much of them as DECIMAL needs.
+//! Unsigned 256-bit integers with the operations that DECIMAL needs.
 //!
-//! Invariant: callers keep results below 2^256; products are formed in 512
-//! bits ([`Wide::times_wide`]) and cut down before they come back.
+//! Invariant: callers keep results below 2^256; products have 512 bits ([`Wide::times_wide`]) and
+//! are reduced before they are converted back.
 
 #![expect(
     clippy::needless_range_loop,
@@ -35,8 +35,7 @@ const POW10: [Wide; 78] = {
     table
 };
 
-/// Quotient and remainder of words, least significant first, by one that is not
-/// 0.
+/// Quotient and remainder of words, least significant first, by a nonzero word.
 fn div_rem_word<const N: usize>(words: &[u64; N], divisor: u64) -> ([u64; N], u64) {
     let mut out = [0; N];
     let mut rest = 0u128;
@@ -77,7 +76,7 @@ impl Wide {
         self.0 == [0; 4]
     }
 
-    /// The value where it fits 128 bits.
+    /// The value if it fits 128 bits.
     #[inline]
     pub(super) fn small(&self) -> Option<u128> {
         (self.0[2] == 0 && self.0[3] == 0)

@@ -6,7 +6,7 @@ use super::{Json, Step};
 /// Operation of JSON_SET, JSON_INSERT and JSON_REPLACE at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Replaces what is there, adds what is not.
+    /// Replaces an existing value, or adds one.
     Set,
     /// Adds only.
     Insert,
@@ -14,9 +14,8 @@ pub enum Change {
     Replace,
 }
 
-/// Sets the value at a path without wildcards. A parent that is not there
-/// leaves the document as it is; one that is no array counts as an array of
-/// itself.
+/// Sets the value at a path without wildcards. If the parent does not exist, the document is
+/// unchanged; a parent that is not an array counts as an array of one element.
 pub fn change(document: &mut Json, path: &Path, value: Json, how: Change) {
     let Some((last, parents)) = path.steps.split_last() else {
         if how != Change::Insert {
@@ -61,7 +60,7 @@ pub fn change(document: &mut Json, path: &Path, value: Json, how: Change) {
     }
 }
 
-/// The value at legs without wildcards.
+/// Returns the value at path legs without wildcards.
 fn find<'j>(mut at: &'j mut Json, steps: &[Step]) -> Option<&'j mut Json> {
     for step in steps {
         at = match (step, at) {
@@ -108,8 +107,8 @@ impl Json {
         }
     }
 
-    /// JSON_ARRAY_INSERT: inserts before the element at a path. False where the path does not end
-    /// in an element.
+    /// JSON_ARRAY_INSERT: inserts before the element at a path. Returns false if the path does not
+    /// end in an element.
     pub fn array_insert(&mut self, path: &Path, value: Json) -> bool {
         let Some((Step::Element(index), parents)) = path.steps.split_last() else {
             return false;
@@ -122,8 +121,8 @@ impl Json {
     }
 }
 
-/// JSON_MERGE_PRESERVE: arrays are joined, objects merged member by member,
-/// all else becomes elements of one array.
+/// JSON_MERGE_PRESERVE: arrays are concatenated, objects merged member by member, other values
+/// become elements of one array.
 #[must_use]
 pub fn merge_preserve(a: Json, b: Json) -> Json {
     match (a, b) {
@@ -152,7 +151,7 @@ fn into_items(value: Json) -> Vec<Json> {
     }
 }
 
-/// JSON_MERGE_PATCH, as RFC 7396 has it.
+/// JSON_MERGE_PATCH, as defined in RFC 7396.
 #[must_use]
 pub fn merge_patch(target: Json, patch: Json) -> Json {
     let Json::Object(patch) = patch else {

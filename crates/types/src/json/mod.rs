@@ -31,7 +31,7 @@ pub use print::{pretty, quote};
 
 use crate::Decimal;
 
-/// Levels of nesting that a document may have.
+/// Maximum nesting depth of a document.
 pub const MAX_DEPTH: usize = 100;
 
 /// A document or a part of one.
@@ -43,11 +43,11 @@ pub enum Json {
     Bool(bool),
     /// An integer.
     Int(i64),
-    /// An integer above all signed ones.
+    /// An integer above `i64::MAX`.
     UInt(u64),
-    /// A number that is no integer; printed so that it shows.
+    /// A double, printed so that it does not look like an integer.
     Double(f64),
-    /// A DECIMAL value that became JSON; text never gives one.
+    /// A DECIMAL value converted to JSON; parsed text never contains one.
     Decimal(Decimal),
     /// A string.
     String(String),
@@ -66,7 +66,7 @@ fn key_order(a: &str, b: &str) -> std::cmp::Ordering {
 }
 
 impl Object {
-    /// An object of these members; of equal keys the last one stays.
+    /// Creates an object; of equal keys the last one is kept.
     #[must_use]
     pub fn from_members(mut members: Vec<(String, Json)>) -> Object {
         members.reverse();
@@ -171,11 +171,11 @@ impl Json {
     }
 }
 
-/// Normalises JSON text; the error is the parser's reason and position, as
-/// MySQL words it within error 3140.
+/// Normalizes JSON text. The error is the parser's reason and position, in MySQL's wording for
+/// error 3140.
 ///
 /// # Errors
-/// Text that is no JSON, or nested deeper than [`MAX_DEPTH`].
+/// Text that is not JSON, or nested deeper than [`MAX_DEPTH`].
 pub fn normalize(text: &[u8]) -> Result<Vec<u8>, String> {
     match parse(text) {
         Ok(value) => Ok(value.to_text()),

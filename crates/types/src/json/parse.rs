@@ -9,7 +9,7 @@ use porpoise_base::interrupt;
 pub struct ParseError {
     /// In MySQL's words; empty when the document is too deep (3157).
     pub reason: &'static str,
-    /// The byte at which it was noticed, from 0.
+    /// Offset of the byte at which the error was detected.
     pub position: usize,
 }
 
@@ -33,7 +33,7 @@ impl std::fmt::Display for ParseError {
 /// Parses a document.
 ///
 /// # Errors
-/// Text that is no JSON, or nested deeper than [`MAX_DEPTH`].
+/// Text that is not JSON, or nested deeper than [`MAX_DEPTH`].
 pub fn parse(text: &[u8]) -> Result<Json, ParseError> {
     let mut p = Parser {
         text,
@@ -178,7 +178,7 @@ impl Parser<'_> {
     fn number(&mut self) -> Parsed<Json> {
         let start = self.at;
         self.eat(b'-');
-        // A number begins with 0 only where no other digit follows.
+        // A leading 0 must not be followed by another digit.
         if !self.eat(b'0') && self.digits() == 0 {
             return self.fail("Invalid value.");
         }
@@ -215,7 +215,7 @@ impl Parser<'_> {
         }
     }
 
-    /// At the opening quotation mark.
+    /// Parses a string; the cursor is at the opening quotation mark.
     fn string(&mut self) -> Parsed<String> {
         self.at += 1;
         let mut out = Vec::new();

@@ -22,7 +22,8 @@ pub struct Index {
 }
 
 impl Index {
-    /// The position in an array of `len` elements, perhaps past its end; None before its start.
+    /// The position in an array of `len` elements, which may be past its end; `None` if before its
+    /// start.
     #[must_use]
     pub fn at(self, len: usize) -> Option<usize> {
         if self.from_last {
@@ -61,7 +62,7 @@ impl Path {
     /// Parses a path.
     ///
     /// # Errors
-    /// The byte near which it is wrong, as error 3143 gives it.
+    /// Offset near the syntax error, as in error 3143.
     pub fn parse(text: &[u8]) -> Result<Path, usize> {
         let text = match std::str::from_utf8(text) {
             Ok(text) => text,
@@ -108,8 +109,8 @@ impl Path {
     }
 }
 
-/// Follows one leg from every value of a list. After `**` a value can be reached twice; only
-/// the first occurrence is kept, so that the work is bounded by the document's size.
+/// Follows the legs of a path. After `**` a value can be reached twice; only the first occurrence
+/// is kept, so that the work is bounded by the document's size.
 fn select<'j>(steps: &[Step], document: &'j Json, found: &mut Vec<&'j Json>) {
     found.push(document);
     let repeats = steps.contains(&Step::Descend);
@@ -206,7 +207,7 @@ fn strings(
     }
 }
 
-/// A member's name as a path leg.
+/// Formats a member's name as a path leg.
 fn leg(key: &str) -> String {
     let mut characters = key.chars();
     let plain = characters.next().is_some_and(starts_name) && characters.all(continues_name);

@@ -49,7 +49,7 @@ fn write_scalar(value: &Json, out: &mut Vec<u8>) {
     }
 }
 
-/// A double, which always shows that it is one.
+/// Appends a double, in a form that differs from integers.
 fn write_number(v: f64, out: &mut Vec<u8>) {
     let start = out.len();
     write_double(v, out);
@@ -59,7 +59,7 @@ fn write_number(v: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes of a string that are escaped between two checkpoints.
+/// Number of bytes of a string that are escaped between two interrupt checkpoints.
 const ESCAPED_PART: usize = 64 * 1024;
 
 /// Appends a string in quotation marks, escaped.
@@ -90,7 +90,7 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the form of JSON_PRETTY: an item a line, two spaces a level.
+/// Appends the form of JSON_PRETTY: one item per line, indented by two spaces per level.
 pub fn pretty(value: &Json, level: usize, out: &mut Vec<u8>) {
     let line = |level: usize, out: &mut Vec<u8>| {
         out.push(b'\n');

@@ -7,7 +7,7 @@ use super::{Date, DateTime, MICROS_PER_DAY, Time};
 
 /// TO_DAYS('1970-01-01').
 const UNIX_DAY: i64 = 719_528;
-/// TO_DAYS('0001-01-01'), the first day that FROM_DAYS gives.
+/// TO_DAYS('0001-01-01'), the first day that FROM_DAYS returns.
 const FIRST_DAY: i64 = 366;
 /// TO_DAYS('9999-12-31').
 const LAST_DAY: i64 = 3_652_424;
@@ -104,9 +104,9 @@ impl Date {
         )
     }
 
-    /// Week number and its year, by MySQL's mode 0 to 7 (WEEK, YEARWEEK):
-    /// bit 0: Monday first; bit 1: week 1 to 53, the year may differ;
-    /// bit 2: week 1 is the first with its first weekday in the year.
+    /// Year and week number, by MySQL's mode 0 to 7 (WEEK, YEARWEEK): bit 0: Monday first; bit 1:
+    /// week 1 to 53, so that the year may differ; bit 2: week 1 is the first with its first weekday
+    /// in the year.
     #[must_use]
     pub fn week(self, mode: u8) -> (u16, u8) {
         let mode = if mode & 1 == 0 { mode ^ 4 } else { mode };
@@ -161,7 +161,7 @@ impl DateTime {
         DateTime::from_day_micros(date, micros.rem_euclid(MICROS_PER_DAY))
     }
 
-    /// A date and the microseconds of its day, below a day.
+    /// Creates a value from a date and microseconds since midnight, less than a day.
     pub(crate) fn from_day_micros(date: Date, micros: i64) -> Option<DateTime> {
         let time = Time(micros);
         DateTime::new(

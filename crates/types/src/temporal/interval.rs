@@ -15,7 +15,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval backwards; None on overflow.
+    /// Returns the negated interval; `None` on overflow.
     #[must_use]
     pub fn checked_neg(self) -> Option<Interval> {
         Some(Interval {
@@ -27,8 +27,8 @@ impl Interval {
 }
 
 impl Date {
-    /// The date some months on; the day is cut to the month's last. None
-    /// outside the years 0 to 9999.
+    /// Adds months; the day is clamped to the month's last. Returns `None` outside the years 0 to
+    /// 9999.
     #[must_use]
     pub fn add_months(self, months: i64) -> Option<Date> {
         let total =
@@ -41,7 +41,7 @@ impl Date {
         Date::new(year, month, self.day().min(days_in_month(year, month)))
     }
 
-    /// The date some days on; None outside the years 1 to 9999.
+    /// Adds days. Returns `None` outside the years 1 to 9999.
     #[must_use]
     pub fn add_days(self, days: i64) -> Option<Date> {
         Date::from_days(self.to_days().checked_add(days)?)
@@ -49,7 +49,7 @@ impl Date {
 }
 
 impl DateTime {
-    /// Some microseconds on; None outside the years 1 to 9999.
+    /// Adds microseconds. Returns `None` outside the years 1 to 9999.
     #[must_use]
     pub fn add_micros(self, micros: i64) -> Option<DateTime> {
         let total = self.micros_of_day().checked_add(micros)?;
@@ -57,8 +57,8 @@ impl DateTime {
         DateTime::from_day_micros(date, total.rem_euclid(MICROS_PER_DAY))
     }
 
-    /// The date and time an interval on: months first, then days, then time.
-    /// None where the result leaves the range of the type.
+    /// Adds an interval: months first, then days, then time. Returns `None` if the result is out of
+    /// range.
     #[must_use]
     #[expect(
         clippy::should_implement_trait,

@@ -41,26 +41,26 @@ pub struct DateTime(u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(i64);
 
-/// Which dates are let through, as the SQL mode has it.
+/// Rules for accepted dates, from the SQL mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct DateRules {
-    /// Refuse '0000-00-00'.
+    /// Whether '0000-00-00' is refused.
     pub no_zero_date: bool,
     /// Whether a zero month or day with a non-zero year is refused.
     pub no_zero_in_date: bool,
-    /// Check days against 31 only, not against the month.
+    /// Whether days are checked only against 31, not against the month.
     pub allow_invalid: bool,
 }
 
 impl DateRules {
-    /// Zero parts pass; days are checked against their month.
+    /// Accepts zero parts; days are checked against their month.
     pub const LENIENT: DateRules = DateRules {
         no_zero_date: false,
         no_zero_in_date: false,
         allow_invalid: false,
     };
 
-    /// Whole existing dates only, as date functions need them.
+    /// Accepts only complete existing dates, as date functions require.
     pub const REAL: DateRules = DateRules {
         no_zero_date: true,
         no_zero_in_date: true,
@@ -82,8 +82,8 @@ impl Date {
     /// '0000-00-00'.
     pub const ZERO: Date = Date(0);
 
-    /// A date of these parts; None where one is out of its range. Zero parts
-    /// and days that the month does not have pass: see [`Date::check`].
+    /// Creates a date; `None` if a part is out of range. Zero parts and days that the month does
+    /// not have are accepted: see [`Date::check`].
     #[must_use]
     pub fn new(year: u16, month: u8, day: u8) -> Option<Date> {
         (year <= 9999 && month <= 12 && day <= 31)
@@ -96,7 +96,7 @@ impl Date {
         self.0
     }
 
-    /// A date of a packed form; None where a part is out of range.
+    /// Decodes a packed date; `None` if a part is out of range.
     #[must_use]
     pub fn from_packed(packed: u32) -> Option<Date> {
         let year = u16::try_from(packed >> 9).ok()?;
@@ -146,7 +146,7 @@ impl Date {
         DateTime(u64::from(self.0) << 37)
     }
 
-    /// The number `YYYYMMDD`, as a date is in a numeric context.
+    /// The number `YYYYMMDD`, the value of a date in a numeric context.
     #[must_use]
     pub fn to_number(self) -> i64 {
         i64::from(self.year()) * 10_000 + i64::from(self.month()) * 100 + i64::from(self.day())
@@ -174,7 +174,7 @@ impl DateTime {
         })
     }
 
-    /// A date and time of all its parts; None where one is out of range.
+    /// Creates a date and time from its parts; `None` if one is out of range.
     #[must_use]
     pub fn from_parts(
         year: u16,
@@ -194,7 +194,7 @@ impl DateTime {
         self.0
     }
 
-    /// A date and time of a packed form; None where a part is out of range.
+    /// Decodes a packed date and time; `None` if a part is out of range.
     #[must_use]
     pub fn from_packed(packed: u64) -> Option<DateTime> {
         let date = Date::from_packed(u32::try_from(packed >> 37).ok()?)?;
@@ -314,7 +314,7 @@ impl Time {
     /// '-838:59:59'.
     pub const MIN: Time = Time(-MAX_TIME_MICROS);
 
-    /// A time of signed microseconds; None beyond 838:59:59 either way.
+    /// Creates a time from signed microseconds; `None` beyond 838:59:59 in either direction.
     #[must_use]
     pub fn from_micros(micros: i64) -> Option<Time> {
         (-MAX_TIME_MICROS..=MAX_TIME_MICROS)
@@ -322,14 +322,15 @@ impl Time {
             .then_some(Time(micros))
     }
 
-    /// A time of signed microseconds, clipped to the range, and whether it was.
+    /// Creates a time from signed microseconds, clipped to the range. Returns whether it was
+    /// clipped.
     #[must_use]
     pub fn clip(micros: i64) -> (Time, bool) {
         let clipped = micros.clamp(-MAX_TIME_MICROS, MAX_TIME_MICROS);
         (Time(clipped), clipped != micros)
     }
 
-    /// A time of its parts; None beyond the range.
+    /// Creates a time from its parts; `None` beyond the range.
     #[must_use]
     pub fn from_parts(
         negative: bool,
@@ -406,7 +407,7 @@ impl Time {
         if self.0 < 0 { -v } else { v }
     }
 
-    /// The time counted from midnight of `day`, as a TIME becomes a DATETIME.
+    /// Returns the time counted from midnight of `day`: the conversion of TIME to DATETIME.
     #[must_use]
     pub fn on(self, day: Date) -> Option<DateTime> {
         day.at_midnight().add_micros(self.0)

@@ -1,4 +1,4 @@
-//! Dates and times from text and numbers, in all forms that MySQL takes.
+//! Parsing of dates and times from text and numbers, in all forms that MySQL accepts.
 //!
 //! Text of a date begins with a digit (after spaces). Digits only, up to a `.`
 //! or the end, is the *internal* form: fixed two-digit fields after a year of
@@ -20,9 +20,9 @@ pub struct ParsedDateTime {
     pub value: DateTime,
     /// There was text after the value.
     pub truncated: bool,
-    /// There was no time of day.
+    /// Whether there was no time of day.
     pub date_only: bool,
-    /// The time zone offset in seconds east of UTC, where one was given.
+    /// The time zone offset in seconds east of UTC, if given.
     pub offset: Option<i32>,
 }
 
@@ -33,7 +33,7 @@ pub struct ParsedTime {
     pub value: Time,
     /// There was text after the value.
     pub truncated: bool,
-    /// The value was clipped.
+    /// Whether the value was clipped.
     pub clipped: bool,
 }
 
@@ -63,7 +63,7 @@ impl Cursor<'_> {
         self.rest.iter().take_while(|b| b.is_ascii_digit()).count()
     }
 
-    /// The number of up to `most` digits, and how many there were.
+    /// Reads a number of up to `most` digits. Returns it with the number of digits.
     fn number(&mut self, most: usize) -> (u64, usize) {
         let mut value = 0u64;
         let mut len = 0;
@@ -108,8 +108,8 @@ impl Cursor<'_> {
 type Fields = [u64; 6];
 
 impl DateTime {
-    /// Reads a date, or a date and time; None where the text is none, or the
-    /// date does not pass `rules`.
+    /// Parses a date, or a date and time; `None` if the text is not one, or `rules` refuse the
+    /// date.
     #[must_use]
     pub fn parse(text: &[u8], rules: DateRules) -> Option<ParsedDateTime> {
         let mut cursor = Cursor { rest: text };
@@ -178,7 +178,7 @@ impl DateTime {
             part(100, 100),
             part(1, 100),
         ];
-        // A date alone has no fraction of the second.
+        // A date without a time has no fractional seconds.
         let date_only = (101..=99_991_231).contains(&number);
         let value = assemble(&fields, if date_only { 0 } else { micros })?;
         value.date().check(rules).then_some(value)
@@ -207,8 +207,8 @@ fn assemble(fields: &Fields, micros: u32) -> Option<DateTime> {
 /// Fields, their count, digits of the year, microseconds.
 type Found = (Fields, usize, usize, u32);
 
-/// The fields of both forms. In the internal form `fixed` is the width of the year, and every
-/// other field has two digits; in the other form fields are as long as their digits.
+/// Parses the fields of both forms. In the internal form `fixed` is the width of the year, and
+/// every other field has two digits; in the other form, a field is as long as its digits.
 /// Punctuation between fields is skipped in both.
 fn fields(cursor: &mut Cursor<'_>, fixed: Option<usize>) -> Option<Found> {
     let mut fields = [0; 6];
@@ -252,7 +252,7 @@ fn fields(cursor: &mut Cursor<'_>, fixed: Option<usize>) -> Option<Found> {
             }
         }
         if cursor.digits() == 0 {
-            // The text after the last field is no separator.
+            // The text after the last field is not a separator.
             cursor.rest = before;
             break;
         }
@@ -260,7 +260,7 @@ fn fields(cursor: &mut Cursor<'_>, fixed: Option<usize>) -> Option<Found> {
     Some((fields, count, year_len, micros))
 }
 
-/// `+HH:MM` or `-HH:MM`, between -13:59 and +14:00.
+/// Parses `+HH:MM` or `-HH:MM`, between -13:59 and +14:00.
 fn parse_offset(cursor: &mut Cursor<'_>) -> Option<i32> {
     let [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2, rest @ ..] = cursor.rest else {
         return None;
@@ -277,7 +277,7 @@ fn parse_offset(cursor: &mut Cursor<'_>) -> Option<i32> {
 }
 
 impl Time {
-    /// Reads a time; None where the text is none. A time beyond the range is clipped.
+    /// Parses a time; `None` if the text is not one. A time beyond the range is clipped.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<ParsedTime> {
         let mut cursor = Cursor { rest: text };
@@ -323,9 +323,8 @@ impl Time {
         })
     }
 
-    /// Reads the number `HHMMSS`, signed, with a fraction in microseconds; or
-    /// one of `YYYYMMDDHHMMSS`, whose date is dropped. None where minutes or
-    /// seconds are out of range.
+    /// Converts the signed number `HHMMSS` with a fraction in microseconds, or `YYYYMMDDHHMMSS`, of
+    /// which the date is dropped. Returns `None` if minutes or seconds are out of range.
     #[must_use]
     pub fn from_number(number: i64, micros: u32) -> Option<ParsedTime> {
         let size = number.unsigned_abs();
@@ -360,7 +359,8 @@ impl Time {
     }
 }
 
-/// Whole seconds, and the minute and second to check, after the first number.
+/// Parses the fields after the first number. Returns seconds in total, and the minute and second
+/// for validation.
 fn time_fields(cursor: &mut Cursor<'_>, first: u64) -> Option<(u64, u64, u64)> {
     let before = cursor.rest;
     let spaces = cursor.skip_spaces();
@@ -390,7 +390,7 @@ fn total(hours: u64, minute: u64, second: u64) -> u64 {
         .saturating_add(minute.min(60) * 60 + second.min(60))
 }
 
-/// `:MM[:SS]`, zero where absent.
+/// Parses `:MM[:SS]`; absent fields are zero.
 fn minutes_and_seconds(cursor: &mut Cursor<'_>) -> (u64, u64) {
     let mut found = [0; 2];
     for field in &mut found {
@@ -404,7 +404,7 @@ fn minutes_and_seconds(cursor: &mut Cursor<'_>) -> (u64, u64) {
 }
 
 impl Date {
-    /// Reads a date, dropping a time of day.
+    /// Parses a date, and drops a time of day.
     #[must_use]
     pub fn parse(text: &[u8], rules: DateRules) -> Option<Date> {
         DateTime::parse(text, rules).map(|p| p.value.date())

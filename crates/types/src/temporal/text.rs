@@ -1,4 +1,4 @@
-//! Dates and times as text.
+//! Formatting of dates and times.
 
 use std::fmt;
 
@@ -72,7 +72,7 @@ fn display(f: &mut fmt::Formatter<'_>, write: impl Fn(&mut Vec<u8>)) -> fmt::Res
     f.write_str(&String::from_utf8_lossy(&out))
 }
 
-/// Fractional digits worth showing in Display: none or all six.
+/// Number of fractional digits in `Display`: none or all six.
 fn shown(micros: u32) -> u8 {
     if micros == 0 { 0 } else { 6 }
 }

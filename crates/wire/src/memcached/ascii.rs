@@ -13,11 +13,10 @@
 //!    are not answered at all when the line ends in `noreply`.
 //! 2. After a refused line the next line is read as a command, also when it
 //!    was meant as a value: the length could not be trusted.
-//! 3. A value that is too large is swallowed by its stated length.
-//! 4. A block that does not end in CR LF costs exactly its stated length and
-//!    two bytes more.
+//! 3. The value of a request that is too large is discarded by its stated length.
+//! 4. If a block does not end in CR LF, exactly its stated length and two more bytes are discarded.
 //!
-//! Wanted differences:
+//! Intentional differences:
 //! 5. Lengths and times out of range are refused instead of cut to 32 bits,
 //!    and an expiry time keeps 64 bits. Client flags are cut, as memcached does.
 //! 6. Control characters in keys are refused, but for TAB, which separates the
@@ -80,10 +79,10 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether an item of these lengths may be stored.
+    /// Whether an item with these lengths is within the limits.
     #[inline]
     pub fn allow(&self, key: usize, flags: u32, value: usize) -> bool {
-        // memcached keeps flags only where they are not 0.
+        // memcached stores flags only if they are not 0.
         let flags = if flags == 0 { 0 } else { size_of::<u32>() };
         let item = value.saturating_add(key + flags + ITEM_OVERHEAD);
         value <= self.max_value && item <= self.max_item
@@ -92,7 +91,7 @@ impl Limits {
 
 pub use super::request::{Args, Keys, Request};
 
-/// Reasons for refusing a request.
+/// Error in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Unknown command or wrong number of words.
@@ -106,13 +105,13 @@ pub enum Fault {
     BadExptime,
     /// A delta that is no number.
     BadDelta,
-    /// The value exceeds [`Limits::max_value`]; it is swallowed.
+    /// The value exceeds [`Limits::max_value`]; it is discarded.
     TooLarge,
     /// The value is not followed by CR LF.
     BadChunk,
     /// `shutdown`.
     ShutdownRefused,
-    /// A line beyond its limit; it is skipped to its end.
+    /// A line over its limit; it is skipped to its end.
     LineTooLong,
     /// A request of another protocol (HTTP); the connection must end.
     ForeignProtocol,
@@ -123,7 +122,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The reply, CR LF included. Empty where memcached closes without a word.
+    /// Returns the reply with CR LF; empty where memcached closes without a reply.
     pub fn reply(self) -> &'static [u8] {
         match self {
             Fault::Unknown => b"ERROR\r\n",
@@ -142,7 +141,7 @@ impl Fault {
         }
     }
 
-    /// Whether the connection must end: the stream cannot be followed further.
+    /// Whether the connection must end, because the start of the next request is unknown.
     pub fn closes(self) -> bool {
         matches!(self, Fault::ForeignProtocol | Fault::BinaryDialect)
     }
@@ -153,26 +152,26 @@ impl Fault {
 pub enum Parsed<'a> {
     /// At least so many more bytes (never 0) are needed.
     NeedMore(usize),
-    /// A request; drop `consumed` bytes after it was carried out.
+    /// A request; the caller drops `consumed` bytes after executing it.
     Request {
         /// The request.
         request: Request<'a>,
         /// Length of the request in the buffer.
         consumed: usize,
     },
-    /// A refusal; answer [`Fault::reply`] unless `silent`, drop `consumed`
-    /// bytes, and go on unless [`Fault::closes`].
+    /// A rejected request: the caller replies [`Fault::reply`] unless `silent`, drops `consumed`
+    /// bytes, and continues unless [`Fault::closes`].
     Refused {
-        /// Why.
+        /// The error.
         fault: Fault,
         /// Whether the client wants no reply (`noreply`).
         silent: bool,
-        /// The key, where the refusal is [`Fault::TooLarge`].
+        /// The key, if the fault is [`Fault::TooLarge`].
         key: Option<&'a [u8]>,
         /// Bytes to drop.
         consumed: usize,
     },
-    /// Bytes of a refused line or value: drop them and parse on.
+    /// Bytes of a rejected line or value: the caller drops them and continues to parse.
     Swallow {
         /// Bytes to drop, never 0.
         consumed: usize,
@@ -183,16 +182,16 @@ pub enum Parsed<'a> {
 #[derive(Debug)]
 pub struct Parser {
     limits: Limits,
-    /// Bytes of a refused value still to come.
+    /// Bytes of a rejected value that have not arrived yet.
     swallow: usize,
-    /// The buffer begins inside a refused line.
+    /// Whether the buffer begins inside a rejected line.
     skip_line: bool,
-    /// Bytes at the start of the buffer known to hold no LF.
+    /// Number of bytes at the start of the buffer that are known to contain no LF.
     scanned: usize,
 }
 
 impl Parser {
-    /// A parser at the start of a connection.
+    /// Creates a parser for the start of a connection.
     pub fn new(limits: Limits) -> Self {
         Parser {
             limits,
@@ -202,7 +201,7 @@ impl Parser {
         }
     }
 
-    /// Changes what the connection may send from its next request on.
+    /// Replaces the limits, from the next request on.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
@@ -264,7 +263,7 @@ impl Parser {
         Parsed::Swallow { consumed }
     }
 
-    /// No LF yet.
+    /// Handles a buffer without LF.
     fn unfinished_line<'a>(&mut self, buf: &'a [u8]) -> Parsed<'a> {
         if buf.len() > MAX_SHORT_LINE && !self.long_line_allowed(buf) {
             self.scanned = 0;
@@ -274,7 +273,7 @@ impl Parser {
         Parsed::NeedMore(1)
     }
 
-    /// Refuses a line over its limit. `line` is the part received so far.
+    /// Rejects a line over its limit. `line` is the part received so far.
     #[cold]
     fn refuse_long_line<'a>(&mut self, line: &'a [u8]) -> Parsed<'a> {
         let start = line.get(..MAX_SHORT_LINE).unwrap_or(line);
@@ -287,7 +286,7 @@ impl Parser {
             {
                 return fatal(Fault::ForeignProtocol, line.len());
             }
-            // The words that are missing may follow.
+            // The missing words may follow.
             Line::Refused(Fault::Unknown, _) if Words::new(start).nth(1).is_some() => {
                 Fault::BadFormat
             }
@@ -307,7 +306,7 @@ impl Parser {
         }
     }
 
-    /// Drops bytes up to the end of a refused line.
+    /// Discards bytes up to the end of a rejected line.
     fn skip_line<'a>(&mut self, buf: &'a [u8]) -> Parsed<'a> {
         if buf.is_empty() {
             return Parsed::NeedMore(1);
@@ -319,8 +318,8 @@ impl Parser {
         }
     }
 
-    /// Whether a line of more than [`MAX_SHORT_LINE`] bytes, of which `line`
-    /// is at least the start, may go on.
+    /// Whether a line of more than [`MAX_SHORT_LINE`] bytes is allowed; `line` is at least its
+    /// start.
     fn long_line_allowed(&self, line: &[u8]) -> bool {
         let spaces = line.iter().take_while(|&&b| b == b' ').count();
         if spaces > MAX_LEADING_SPACES || line.len() > self.limits.max_line {
@@ -332,7 +331,7 @@ impl Parser {
         )
     }
 
-    /// A line with a meta command, and the block that follows `ms`.
+    /// Parses a line with a meta command, and the block that follows `ms`.
     fn meta<'a>(&mut self, meta: MetaLine<'a>, buf: &'a [u8], line: usize) -> Parsed<'a> {
         match meta {
             MetaLine::Done(meta) => Parsed::Request {

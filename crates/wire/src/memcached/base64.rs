@@ -1,8 +1,8 @@
-//! Keys in base64, as the `b` flag of meta commands has them.
+//! Keys encoded in base64: the `b` flag of meta commands.
 
 use porpoise_base::base64::decode_quad;
 
-/// Longest decoded key: [`super::MAX_KEY`] characters hold no more.
+/// Maximum length of a decoded key: [`super::MAX_KEY`] characters encode no more.
 pub const MAX_DECODED: usize = super::MAX_KEY / 4 * 3;
 
 /// A decoded key.
@@ -13,7 +13,7 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// Decodes a key; `None` if it is no base64, or empty, or too long.
+    /// Decodes a key; `None` if it is no valid base64, empty, or too long.
     pub fn of(text: &[u8]) -> Option<Decoded> {
         let mut decoded = Decoded {
             bytes: [0; MAX_DECODED],
@@ -29,7 +29,7 @@ impl Decoded {
         Some(decoded)
     }
 
-    /// Four characters; padding only where they are the last.
+    /// Decodes four characters; padding is allowed in the last four only.
     fn push(&mut self, quad: &[u8], last: bool) -> Option<()> {
         let (bytes, count) = decode_quad(quad, last)?;
         for byte in bytes.iter().take(count) {
@@ -39,7 +39,7 @@ impl Decoded {
         Some(())
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
     }

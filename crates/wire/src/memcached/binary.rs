@@ -10,12 +10,12 @@
 //! 1. A request whose lengths do not fit its opcode is answered `Invalid
 //!    arguments`, one whose lengths do not fit each other `Unknown command`,
 //!    and the connection ends: the stream cannot be followed further.
-//! 2. An unknown opcode is answered `Unknown command`, and its body swallowed.
-//! 3. A value that is too large is swallowed by its stated length.
+//! 2. An unknown opcode is answered `Unknown command`, and its body discarded.
+//! 3. A value that is too large is discarded by its stated length.
 //! 4. Keys may hold any bytes.
 //!
-//! Difference: VERBOSITY (0x1b) of the protocol's description, which memcached
-//! does not have, is taken and changes nothing.
+//! Difference: VERBOSITY (0x1b) of the protocol's description, which memcached does not have, is
+//! accepted and has no effect.
 
 use super::MAX_KEY;
 use super::ascii::Limits;
@@ -29,21 +29,21 @@ pub const HEADER: usize = 24;
 /// First byte of a request.
 pub const REQUEST_MAGIC: u8 = 0x80;
 
-/// The status of an answer.
+/// Status of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum StatusCode {
-    /// Done.
+    /// Success.
     Ok = 0x00,
     /// No such key.
     NotFound = 0x01,
-    /// The item has another version, or is there already.
+    /// The item has another version, or exists already.
     Exists = 0x02,
     /// The value is too large.
     TooLarge = 0x03,
-    /// The request makes no sense.
+    /// The request is invalid.
     Invalid = 0x04,
-    /// A condition did not hold.
+    /// A condition of the store was not met.
     NotStored = 0x05,
     /// The value is no number.
     NotNumeric = 0x06,
@@ -51,9 +51,9 @@ pub enum StatusCode {
     Auth = 0x20,
     /// Unknown command.
     Unknown = 0x81,
-    /// The server could not do it.
+    /// An internal error of the server.
     Internal = 0x84,
-    /// The server could not do it now.
+    /// A temporary failure of the server.
     Temporary = 0x86,
 }
 
@@ -62,9 +62,9 @@ pub enum StatusCode {
 pub struct ReplyHeader {
     /// The opcode as it was sent.
     pub opcode: u8,
-    /// The client's own 32 bits.
+    /// Opaque value: 32 bits that the reply repeats.
     pub opaque: u32,
-    /// The answer that is usual is not wanted.
+    /// Whether the usual reply is suppressed (quiet variants).
     pub quiet: bool,
 }
 
@@ -75,7 +75,7 @@ pub struct Get<'a> {
     pub key: &'a [u8],
     /// Fields that the reply repeats.
     pub head: ReplyHeader,
-    /// The key is wanted in the answer.
+    /// Whether the reply includes the key.
     pub with_key: bool,
 }
 
@@ -86,20 +86,20 @@ pub enum Request<'a> {
     Get(Get<'a>),
     /// GAT and its variants: the new expiry time.
     GetAndTouch(Get<'a>, i64),
-    /// TOUCH: the new expiry time. Its answer shows the flags.
+    /// TOUCH: the new expiry time. Its reply has the flags.
     Touch(Get<'a>, i64),
-    /// Stores, counting, deleting.
+    /// Storage commands, counting, deletion.
     Change(Change<'a>, ReplyHeader),
     /// FLUSH.
     Flush {
-        /// Delay in the form of an expiry time.
+        /// Delay, in the format of an expiry time.
         delay: i64,
         /// Fields that the reply repeats.
         head: ReplyHeader,
     },
     /// STAT.
     Stat {
-        /// Which figures; empty: the general ones.
+        /// Group of statistics; empty: the general ones.
         key: &'a [u8],
         /// Fields that the reply repeats.
         head: ReplyHeader,
@@ -136,34 +136,34 @@ impl Request<'_> {
 pub enum Parsed<'a> {
     /// At least so many more bytes (never 0) are needed.
     NeedMore(usize),
-    /// A request; drop `consumed` bytes after it was carried out.
+    /// A request; the caller drops `consumed` bytes after executing it.
     Request {
         /// The request.
         request: Request<'a>,
         /// Length of the request in the buffer.
         consumed: usize,
     },
-    /// A refusal: answer the status, drop `consumed` bytes.
+    /// A rejected request: the caller replies the status and drops `consumed` bytes.
     Refused {
         /// Fields that the reply repeats.
         head: ReplyHeader,
-        /// Why.
+        /// The reply's status.
         status: StatusCode,
         /// Bytes to drop.
         consumed: usize,
-        /// The connection must end.
+        /// Whether the connection must end.
         closes: bool,
     },
-    /// Bytes of a refused body: drop them and parse on.
+    /// Bytes of a rejected body: the caller drops them and continues to parse.
     Swallow {
         /// Bytes to drop, never 0.
         consumed: usize,
     },
-    /// No request of this dialect; the connection must end without an answer.
+    /// No request of this dialect; the connection must end without a reply.
     Foreign,
 }
 
-/// A header, taken apart.
+/// A parsed header.
 struct Header {
     opcode: u8,
     key: usize,
@@ -214,17 +214,17 @@ impl Header {
 #[derive(Debug)]
 pub struct BinaryParser {
     limits: Limits,
-    /// Bytes of a refused body still to come.
+    /// Bytes of a rejected body that have not arrived yet.
     swallow: usize,
 }
 
 impl BinaryParser {
-    /// A parser at the start of a connection.
+    /// Creates a parser for the start of a connection.
     pub fn new(limits: Limits) -> BinaryParser {
         BinaryParser { limits, swallow: 0 }
     }
 
-    /// Changes what the connection may send from its next request on.
+    /// Replaces the limits, from the next request on.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }

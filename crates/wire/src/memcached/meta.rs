@@ -26,7 +26,7 @@ use super::line::key_fits;
 use super::number::{client_flags, signed, unsigned};
 use super::tokens::Words;
 
-/// Most flags of a line.
+/// Maximum number of flags in a line.
 const MOST_FLAGS: usize = 17;
 /// Longest opaque, its letter included.
 const MAX_OPAQUE: usize = 32;
@@ -36,13 +36,13 @@ const MAX_OPAQUE: usize = 32;
 pub struct ReplyFormat<'a> {
     /// The key as it was sent.
     pub(super) key: &'a [u8],
-    /// The key is base64.
+    /// Whether the key is encoded in base64.
     pub(super) base64: bool,
     /// The flags.
     pub(super) words: Words<'a>,
-    /// The answer that is usual is not wanted (`q`).
+    /// Whether the usual reply is suppressed (`q`).
     pub quiet: bool,
-    /// The value is wanted (`v`).
+    /// Whether the reply includes the value (`v`).
     pub value: bool,
     /// The command.
     pub(super) command: Command,
@@ -60,7 +60,7 @@ impl<'a> ReplyFormat<'a> {
         self.base64
     }
 
-    /// The decoded key, where it was sent as base64.
+    /// Returns the decoded key, if it was sent in base64.
     pub fn decoded(&self) -> Option<Decoded> {
         if self.base64 {
             Decoded::of(self.key)
@@ -77,15 +77,15 @@ pub struct Get<'a> {
     pub format: ReplyFormat<'a>,
     /// New expiry time (`T`).
     pub touch: Option<i64>,
-    /// Make an empty item where there is none, with this expiry time (`N`).
+    /// Create a placeholder with this expiry time if there is no item (`N`).
     pub vivify: Option<i64>,
-    /// Win where less time than this is left (`R`).
+    /// Let this client recache the item if less than this time is left before it expires (`R`).
     pub recache: Option<i64>,
-    /// The version that an item made by `vivify` is to show (`E`).
+    /// The version that a placeholder created by `vivify` reports (`E`).
     pub version: Option<u64>,
     /// Whether the read does not count as an access (`u`).
     pub unseen: bool,
-    /// Whether and when the item was seen before is wanted (`h`, `l`).
+    /// Whether the reply includes earlier accesses: if there was one, and when (`h`, `l`).
     pub history: bool,
 }
 
@@ -109,7 +109,7 @@ pub enum Meta<'a> {
     Debug(ReplyFormat<'a>),
 }
 
-/// Reasons for refusing a meta command.
+/// Error in a meta command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaFault {
     /// No key.
@@ -117,7 +117,7 @@ pub enum MetaFault {
     /// A key that is too long or contains control characters, or a length or client flags that
     /// are not a number.
     BadFormat,
-    /// Too many flags, in the words of `mg`.
+    /// Too many flags, with the message of `mg`.
     TooManyFlagsOfGet,
     /// Too many flags.
     TooManyFlags,
@@ -127,9 +127,9 @@ pub enum MetaFault {
     UnknownFlag,
     /// The reply of `md` and `ma` to any wrong flag.
     FlagsOfChange,
-    /// The key is no base64.
+    /// The key is not valid base64.
     Base64,
-    /// An argument is no number.
+    /// An argument is not a number.
     BadToken,
     /// A mode is not one letter.
     ModeLength,
@@ -139,14 +139,14 @@ pub enum MetaFault {
     ModeOfCount,
     /// An opaque is too long.
     Opaque,
-    /// An initial value is no number.
+    /// An initial value is not a number.
     Initial,
-    /// A delta is no number.
+    /// A delta is not a number.
     Delta,
 }
 
 impl MetaFault {
-    /// The reply, CR LF included.
+    /// Returns the reply with CR LF.
     pub fn reply(self) -> &'static [u8] {
         match self {
             MetaFault::NoKey => b"ERROR\r\n",
@@ -172,9 +172,9 @@ impl MetaFault {
 pub(super) enum MetaLine<'a> {
     /// A command that is complete.
     Done(Meta<'a>),
-    /// An `ms` whose value of so many bytes follows.
+    /// An `ms` whose value, of this length, follows.
     Store(Store<'a>, ReplyFormat<'a>, usize),
-    /// A refusal, and the length of the value to swallow.
+    /// An error, and the length of the value to discard.
     Refused(MetaFault, Option<usize>),
 }
 
@@ -198,7 +198,7 @@ impl Flags {
         self.seen >> (letter & 127) & 1 == 1
     }
 
-    /// Reads the flags of a line; `key` is checked where it is base64.
+    /// Parses the flags of a line; validates `key` if it is in base64.
     #[inline]
     fn read(words: Words<'_>, key: &[u8]) -> Result<Flags, MetaFault> {
         let mut flags = Flags::default();
@@ -272,14 +272,14 @@ fn line(parsed: Result<Meta<'_>, MetaFault>) -> MetaLine<'_> {
     }
 }
 
-/// The key, and the flags after it if there are not too many.
+/// Returns the key; fails if too many flags follow it.
 #[inline]
 fn key_of<'a>(words: &mut Words<'a>, too_many: MetaFault) -> Result<&'a [u8], MetaFault> {
     let key = words.next().ok_or(MetaFault::NoKey)?;
     if key.len() > MAX_KEY || !key_fits(key) {
         return Err(MetaFault::BadFormat);
     }
-    // Two bytes a flag at least: a short rest needs no counting.
+    // A flag takes at least two bytes, so short remainders need no counting.
     if words.rest().len() > 2 * MOST_FLAGS && (*words).count() > MOST_FLAGS {
         return Err(too_many);
     }

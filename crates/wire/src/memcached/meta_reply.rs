@@ -11,9 +11,9 @@ use super::meta::ReplyFormat;
 /// State of an item's refresh, for `mg`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RefreshState {
-    /// This client is to recache it (`W`).
+    /// Whether this client is to recache the item (`W`).
     pub won: bool,
-    /// It is stale (`X`).
+    /// Whether the item is stale (`X`).
     pub stale: bool,
     /// Whether another client has been chosen to refresh the item (`Z`).
     pub sent: bool,
@@ -24,13 +24,13 @@ pub struct RefreshState {
 pub struct Hit<'a> {
     /// The item, as it is after the command.
     pub item: Item<'a>,
-    /// Expiry time before the command, which `t` before `T` shows.
+    /// Expiry time before the command, which `t` reports if it precedes `T`.
     pub expired_before: i64,
-    /// The time, in seconds since 1970.
+    /// Current time in seconds since 1970.
     pub now: i64,
     /// Whether it was fetched before (`h`).
     pub fetched: bool,
-    /// Seconds since it was last looked at (`l`).
+    /// Seconds since the last access (`l`).
     pub idle: u64,
     /// State of its refresh.
     pub refresh: RefreshState,
@@ -45,7 +45,7 @@ fn field(out: &mut Vec<u8>, letter: u8, n: u64) {
     number(out, n);
 }
 
-/// The remaining time; -1 for an item that does not expire.
+/// Appends the remaining time; -1 for an item that does not expire.
 fn remaining(out: &mut Vec<u8>, expires: i64, now: i64) {
     if expires == 0 {
         out.extend_from_slice(b" t-1");
@@ -75,7 +75,7 @@ fn echo(out: &mut Vec<u8>, format: &ReplyFormat<'_>, word: &[u8]) {
     }
 }
 
-/// Appends the answer of `mg` for an item that is there.
+/// Appends the reply of `mg` for an existing item.
 #[inline]
 pub fn hit(out: &mut Vec<u8>, format: &ReplyFormat<'_>, hit: &Hit<'_>) {
     let item = &hit.item;
@@ -115,7 +115,7 @@ pub fn hit(out: &mut Vec<u8>, format: &ReplyFormat<'_>, hit: &Hit<'_>) {
     }
 }
 
-/// Appends the answer of `mg` where there is no item: nothing if it is quiet.
+/// Appends the reply of `mg` for a missing item: nothing if it is quiet.
 #[inline]
 pub fn miss(out: &mut Vec<u8>, format: &ReplyFormat<'_>) {
     if !format.quiet {
@@ -132,8 +132,7 @@ fn status(out: &mut Vec<u8>, code: &[u8], format: &ReplyFormat<'_>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends what became of `ms`, `md` or `ma`. `now` is the time in seconds
-/// since 1970.
+/// Appends the outcome of `ms`, `md` or `ma`. `now` is the time in seconds since 1970.
 pub fn outcome(out: &mut Vec<u8>, format: &ReplyFormat<'_>, outcome: &Outcome, now: i64) {
     let code: &[u8] = match outcome.status {
         Status::Counted => return counted(out, format, outcome, now),
@@ -223,7 +222,7 @@ pub fn debug(out: &mut Vec<u8>, format: &ReplyFormat<'_>, hit: &Hit<'_>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends `EN`, the answer of `me` where there is no item.
+/// Appends `EN`, the reply of `me` for a missing item.
 pub fn absent(out: &mut Vec<u8>) {
     out.extend_from_slice(b"EN\r\n");
 }

@@ -7,7 +7,7 @@
 //! * [`commands`]: the table of commands: names, opcodes, forms of requests.
 //! * [`command`]: changes of an item and their outcomes, which all dialects have in common.
 //! * [`ascii`]: request parser of the server.
-//! * [`meta`], [`meta_reply`], [`base64`]: meta commands, which are lines of it.
+//! * [`meta`], [`meta_reply`], [`base64`]: meta commands, which are lines of the ASCII dialect.
 //! * [`binary`], [`binary_reply`]: the binary dialect.
 //! * [`reply`]: reply writers of the server.
 //! * [`client`]: request writers and reply parser of a client.
@@ -43,7 +43,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The dialect of a connection whose first byte is `first`.
+    /// Returns the dialect of a connection whose first byte is `first`.
     pub fn of(first: u8) -> Dialect {
         if first == 0x80 {
             Dialect::Binary

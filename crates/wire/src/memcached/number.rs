@@ -12,7 +12,7 @@ fn sign(word: &[u8]) -> (bool, &[u8]) {
     }
 }
 
-/// An unsigned number of up to 64 bits without a minus sign.
+/// Parses an unsigned number of up to 64 bits without a minus sign.
 pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
     let (negative, digits) = sign(word);
     if negative {
@@ -21,12 +21,12 @@ pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
     magnitude(digits)
 }
 
-/// Client flags: the low 32 bits of an unsigned number of up to 64 bits.
+/// Parses client flags: the low 32 bits of an unsigned number of up to 64 bits.
 pub(super) fn client_flags(word: &[u8]) -> Option<u32> {
     u32::try_from(unsigned(word)? & u64::from(u32::MAX)).ok()
 }
 
-/// A signed number of 64 bits.
+/// Parses a signed number of 64 bits.
 pub(super) fn signed(word: &[u8]) -> Option<i64> {
     let (negative, digits) = sign(word);
     let n = magnitude(digits)?;

@@ -1,4 +1,4 @@
-//! The commit of a model's transaction: conflicts are looked for, then all writes stand.
+//! The commit of a model's transaction: checks for conflicts, then applies all writes.
 
 use super::ModelTxn;
 use crate::model::{FullKey, Shared};

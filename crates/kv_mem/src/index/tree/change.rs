@@ -1,7 +1,7 @@
 //! Changes of the tree: insertion with splits, removal with merges.
 //!
-//! The nodes that a change touches are marked from `begin` to `end`; readers that meet a mark wait for
-//! its end, and readers that were faster notice it by the version.
+//! The nodes that a change touches are marked from `begin` to `end`. A reader that finds a node
+//! marked waits; a reader that read the node before detects the change by its version.
 
 use super::{Bounds, Target, Writing, bounds_of};
 use crate::index::cell::Link;
@@ -11,7 +11,7 @@ use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::Ordering;
 use smallvec::SmallVec;
 
-/// An inner node on the writer's way down, and the child it went to.
+/// An inner node on the writer's path, and the index of the child taken.
 struct Step<'g> {
     node: &'g Node,
     child: usize,
@@ -54,7 +54,7 @@ impl Writing<'_> {
         Some((path, Leaf { node, bounds }))
     }
 
-    /// The record of a key, created if it is missing; whether it was created.
+    /// Returns the record of a key, created if it is missing, and whether it was created.
     pub(in crate::index) fn get_or_insert(
         &mut self,
         key: &[u8],
@@ -79,9 +79,10 @@ impl Writing<'_> {
         }
     }
 
-    /// Inserts records, best in order, up to one whose key is there already; whether there was none.
+    /// Inserts records, fastest in key order. Stops at a key that the tree has already, and returns
+    /// whether there was none.
     pub(in crate::index) fn insert_all(&mut self, records: &[RecordRef], guard: &Guard) -> bool {
-        // The leaf of the record before.
+        // Leaf of the previous record.
         let mut near: Option<Leaf<'_>> = None;
         for record in records {
             let key = record.key();
@@ -112,7 +113,7 @@ impl Writing<'_> {
         true
     }
 
-    /// Adds a record to a leaf of the tree with room.
+    /// Inserts a record into a leaf that is not full.
     fn add(&mut self, leaf: &Node, at: usize, record: &RecordRef, guard: &Guard) {
         leaf.version.begin();
         // SAFETY: `Writing` is the tree's one writer.
@@ -121,7 +122,7 @@ impl Writing<'_> {
         self.tree.len.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Splits every full node on the way to a key.
+    /// Splits every full node on the path to a key, from the root down.
     fn make_room(&mut self, key: &[u8], guard: &Guard) {
         let Some(mut node) = self.tree.root.load(guard) else {
             return;
@@ -149,7 +150,7 @@ impl Writing<'_> {
         }
     }
 
-    /// Removes a record; false when it is not there.
+    /// Removes a record. Returns false if the tree does not have it.
     pub(in crate::index) fn remove(&mut self, record: &RecordRef, guard: &Guard) -> bool {
         let key = record.key();
         let Some((path, Leaf { node: leaf, .. })) = self.path(key, guard) else {
@@ -172,7 +173,7 @@ impl Writing<'_> {
         true
     }
 
-    /// Merges what has become small on the way down, from below.
+    /// Merges underfull nodes along the path, from the leaf up.
     fn merge_up(&mut self, path: &Path<'_>, guard: &Guard) {
         for step in path.iter().rev() {
             let Some(child) = step.node.child(step.child, guard) else {
@@ -186,7 +187,7 @@ impl Writing<'_> {
                 return;
             }
         }
-        // A root with one child gives its place to it.
+        // A root with one child is replaced by the child.
         while let Some(root) = self.tree.root.load(guard)
             && !root.is_leaf()
             && root.count() == 0
@@ -203,7 +204,7 @@ impl Writing<'_> {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all records.
     pub(in crate::index) fn clear(&mut self, guard: &Guard) {
         let top: Link<Node> = Link::empty();
         top.copy(&self.tree.root, guard);
@@ -232,7 +233,7 @@ pub(super) unsafe fn retire_subtree(top: &Link<Node>, guard: &Guard) {
     unsafe { top.retire(guard) };
 }
 
-/// Splits a full child of a node that has room, for a key that is to go there.
+/// Splits a full child of a node that is not full, before a key is inserted into it.
 ///
 /// # Safety
 /// The caller is the writer of the nodes' tree.
@@ -248,9 +249,9 @@ unsafe fn split(
     let count = child.count();
     let whole = |at: usize| child.key(at, guard).map(|record| record.record().key());
     let right = child.alike();
-    // Keys that come in order leave full nodes behind, at the end of a leaf or
-    // ahead of another run's first keys; those that come nearly in order, at
-    // the end of the tree, nodes with room for stragglers.
+    // Ascending insertions leave full nodes behind, at the end of a leaf or before the first keys
+    // of another run. Nearly ascending insertions at the end of the tree leave nodes with room for
+    // late keys.
     let (ascends, at_end) = (child.ascends(place), range.1.is_none());
     let (middle, separator) = if child.is_leaf() {
         let middle = match place {
@@ -299,7 +300,7 @@ unsafe fn split(
     parent.version.end();
 }
 
-/// Merges a small child with a neighbour, if that is not too large.
+/// Merges an underfull child with a neighbour if both fit. Returns whether it did.
 ///
 /// # Safety
 /// The caller is the writer of the nodes' tree.
@@ -328,7 +329,7 @@ unsafe fn merge(step: &Step<'_>, guard: &Guard) -> bool {
     if !left.is_leaf()
         && let Some(separator) = node.key(at, guard)
     {
-        // It comes down between the two, with the first child of the right one.
+        // The separator moves down between the two halves, with the first child of the right one.
         // SAFETY: by the caller.
         unsafe { left.insert(left.count(), separator.counted(), None, guard) };
         if let (Some(to), Some(from)) = (left.link(left.count()), right.link(0)) {

@@ -1,14 +1,14 @@
 //! Range scans over the leaves between two bounds.
 //!
-//! A leaf is read as a whole, and its records are shown afterwards. From the second leaf on, the next one
-//! is read before the records of the present one are shown, and records are prefetched across leaves:
-//! they lie in memory in the order of their creation, so nearly each is a cache miss, and several must be
-//! under way at a time.
+//! A leaf is read as a whole before its records are visited. From the second leaf on, the next leaf
+//! is read before the records of the present one are visited, and records are prefetched across
+//! leaves: records lie in memory in the order of their creation, so nearly each access is a cache
+//! miss, and several misses must overlap.
 //!
 //! Invariants:
-//! 1. Records are shown in order, each once: the next leaf is the one that begins where the range of the
-//!    present one ends.
-//! 2. What was read stays readable as long as the guard, whatever happens to the leaves.
+//! 1. Records are visited in order, each once: the next leaf is the one that begins where the range
+//!    of the present one ends.
+//! 2. Records that were read stay valid as long as the guard, whatever happens to the leaves.
 //!
 //! Rejected: links from leaf to leaf (splits and merges would change a third node); reading ahead from
 //! the first leaf on (most walks end in it).
@@ -30,7 +30,7 @@ const VERSIONS_AHEAD: usize = 10;
 /// The records of a leaf that lie between the bounds, in the walk's order.
 type Run<'g> = SmallVec<[Pinned<'g>; 64]>;
 
-/// The part of a walk that is left.
+/// The rest of a walk.
 #[derive(Clone, Copy)]
 struct Rest<'k> {
     lower: Bound<&'k [u8]>,
@@ -49,7 +49,8 @@ impl<'k> Rest<'k> {
         }
     }
 
-    /// What comes behind a leaf, whose bounds say where its neighbour begins.
+    /// Returns the rest of the walk after a leaf with these bounds, which say where its neighbour
+    /// begins.
     fn behind(self, (low, high): Bounds<'k>) -> Option<Rest<'k>> {
         match (self.reverse, low, high) {
             (false, _, Some(high)) if !above(high, self.upper) => Some(Rest {
@@ -66,8 +67,8 @@ impl<'k> Rest<'k> {
 }
 
 impl Tree {
-    /// Shows the records between two bounds in order, at most `step` of them.
-    /// Of each newest version, `lines` cache lines are prefetched.
+    /// Calls the visitor for the records between two bounds, in order, for at most `step` of them.
+    /// Prefetches `lines` cache lines of each newest version.
     pub(in super::super) fn walk<'g>(
         &self,
         (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
@@ -100,7 +101,7 @@ impl Tree {
                 }
             }
             if next.is_empty() {
-                // The first leaf is done, or one in which nothing was left.
+                // The first leaf is done, or a leaf had no records in the range.
                 let Some(now) = rest else {
                     return Walk::Done;
                 };
@@ -123,7 +124,7 @@ impl Tree {
         }
     }
 
-    /// Reads the next leaf; the bounds of its range.
+    /// Reads the next leaf, and returns the bounds of its range.
     fn read_run<'g>(
         &self,
         rest: Rest<'_>,
@@ -152,7 +153,7 @@ fn prefetch_first(run: &Run<'_>, lines: usize, guard: &Guard) {
     }
 }
 
-/// Prefetches records that follow `at` at some distance, in this run or the next.
+/// Prefetches the records that lie a fixed distance behind `at`, in this run or the next.
 #[inline]
 fn prefetch_ahead_of(run: &Run<'_>, next: &Run<'_>, at: usize, lines: usize, guard: &Guard) {
     let ahead = |by: usize| match (at + by).checked_sub(run.len()) {
@@ -167,7 +168,7 @@ fn prefetch_ahead_of(run: &Run<'_>, next: &Run<'_>, at: usize, lines: usize, gua
     }
 }
 
-/// Whether everything from a key on is above an upper bound.
+/// Whether `key` and all greater keys are above an upper bound.
 fn above(key: &[u8], upper: Bound<&[u8]>) -> bool {
     match upper {
         Bound::Unbounded => false,
@@ -176,7 +177,7 @@ fn above(key: &[u8], upper: Bound<&[u8]>) -> bool {
     }
 }
 
-/// Whether everything before a key is below a lower bound.
+/// Whether all keys less than `key` are below a lower bound.
 fn below(key: &[u8], lower: Bound<&[u8]>) -> bool {
     match lower {
         Bound::Unbounded => false,

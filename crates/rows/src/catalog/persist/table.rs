@@ -1,5 +1,4 @@
-//! The record of one table in the catalog. What later formats added stands
-//! behind what the first one has.
+//! The record of one table in the catalog. Fields of later formats follow those of earlier ones.
 
 use crate::bytes::{Reader, Writer};
 use crate::definition::{
@@ -186,7 +185,7 @@ fn write_column(w: &mut Writer, c: &Column) {
     w.column_type(&c.ty);
     w.bool(c.nullable);
     match &c.default {
-        // An expression follows behind the rest of the table.
+        // An expression is written behind the rest of the table.
         ColumnDefault::None | ColumnDefault::Expr(_) => w.u8(0),
         ColumnDefault::Null => w.u8(1),
         ColumnDefault::Literal(value) => {

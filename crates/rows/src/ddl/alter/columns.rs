@@ -1,16 +1,14 @@
 //! Columns in ALTER TABLE: added, dropped, changed, renamed, moved.
 //!
-//! Clauses name columns as they were before the statement; what is dropped
-//! goes first, so that `DROP a, ADD a` replaces a column, and two columns may
-//! exchange their names. Positions (`FIRST`, `AFTER`) are taken last, by the
-//! names after the statement.
+//! Clauses name columns as they were before the statement. Drops are applied first, so that `DROP
+//! a, ADD a` replaces a column, and two columns may swap names. Positions (`FIRST`, `AFTER`) are
+//! applied last, by the names after the statement.
 //!
 //! Invariants:
-//! 1. A column keeps its number through renames, moves and changes of type;
-//!    rows name columns by number, so none of these but a change of storage
-//!    touches a row.
-//! 2. Index parts and foreign-key columns, which name positions, are mapped
-//!    in [`set_columns`] and nowhere else.
+//! 1. A column keeps its id through renames, moves and changes of type. Rows refer to columns by
+//!    id, so only a change of the storage type touches rows.
+//! 2. Index parts and foreign-key columns, which are positions, are remapped only in
+//!    [`set_columns`].
 
 use super::{Plan, Position, fill};
 use crate::catalog::Catalog;
@@ -22,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::table::Table;
 use porpoise_types::{CastCx, ColumnType, Kind, Value};
 
-/// Takes all clauses about columns into the plan.
+/// Applies all clauses about columns to the plan.
 pub(super) fn apply(
     catalog: &Catalog,
     before: &Table,
@@ -91,8 +89,8 @@ fn by_id(columns: &mut [Column], id: ColumnId) -> Option<&mut Column> {
     columns.iter_mut().find(|c| c.id == id)
 }
 
-/// The number of a column by its name before the statement; 1054 when it is
-/// not there (any more).
+/// Returns the id of a column by its name before the statement; 1054 if it does not exist (any
+/// more).
 fn known(before: &Table, columns: &[Column], name: &str) -> Result<ColumnId> {
     let found = before.column(name).and_then(|at| before.columns.get(at));
     found
@@ -147,7 +145,7 @@ fn drop_column(
             .iter()
             .any(|c| c.eq_ignore_ascii_case(name))
         {
-            // A self reference that the same statement drops is no obstacle.
+            // A self-reference that the same statement drops does not prevent it.
             let own = child.id == before.id;
             if own && !plan.table.foreign_keys.iter().any(|k| k.name == key.name) {
                 continue;
@@ -160,7 +158,7 @@ fn drop_column(
     Ok(())
 }
 
-/// 3855: a column that says where rows lie keeps its name and stays.
+/// 3855: a partitioning column cannot be renamed or dropped.
 fn refuse_partitioning_column(before: &Table, name: &str) -> Result<()> {
     let by = before.partitioning.as_ref();
     let uses = by
@@ -172,7 +170,7 @@ fn refuse_partitioning_column(before: &Table, name: &str) -> Result<()> {
     }
 }
 
-/// Constraints whose parent the table is, with the child.
+/// Returns the constraints that reference the table, each with its child.
 pub(super) fn referencing<'a>(
     catalog: &'a Catalog,
     table: &'a Table,
@@ -237,7 +235,7 @@ fn change_column(
     Ok(())
 }
 
-/// What a change of a column asks of the rows.
+/// Records in the plan how a change of a column affects rows.
 fn note_change(plan: &mut Plan, old: &Column, new: &Column) {
     if old.ty != new.ty {
         plan.retyped.push(old.id);
@@ -250,13 +248,13 @@ fn note_change(plan: &mut Plan, old: &Column, new: &Column) {
         if !new.nullable {
             plan.not_null.push(old.id);
         }
-        // A key tells NULL from values only where there may be a NULL.
+        // Keys of nullable columns have a NULL marker, those of others do not.
         plan.rekeyed.push(old.id);
     }
 }
 
-/// Whether every value of type `a` is a value of type `b` with the same bytes
-/// in rows and in keys.
+/// Whether every value of type `a` is also one of type `b`, with the same encoding in rows and in
+/// keys.
 pub(super) fn same_bytes(a: &ColumnType, b: &ColumnType) -> bool {
     if a == b {
         return true;
@@ -311,7 +309,7 @@ fn set_default(
         return Ok(());
     };
     if ty.is_some_and(|ty| *ty != column.ty) {
-        // The value was made for a type that the column had until now.
+        // The value was converted to an earlier type of the column.
         return Err(Error::DefinitionChanged);
     }
     if column.auto_increment && default.is_some() {
@@ -395,9 +393,9 @@ fn check_names(columns: &[Column]) -> Result<()> {
     Ok(())
 }
 
-/// Gives the table its new columns, and maps what names columns by position.
-/// Parts of dropped columns leave their indexes; an index that has none left
-/// goes; one that changed is built anew.
+/// Sets the table's new columns, and remaps column positions in index parts and foreign keys. Parts
+/// of dropped columns are removed from their indexes; an index without parts is dropped, and one
+/// that changed is rebuilt.
 fn set_columns(plan: &mut Plan, columns: Vec<Column>) {
     let table = &mut plan.table;
     let old = std::mem::replace(&mut table.columns, columns);
@@ -467,7 +465,7 @@ fn still(column: &Column, table: &TableDef) -> bool {
     table.columns.iter().any(|c| c.id == column.id)
 }
 
-/// The backfill of columns, once no row lacks them.
+/// Removes the backfill values of columns, once no row lacks them.
 pub(super) fn forget_backfills(table: &mut TableDef) {
     for column in &mut table.columns {
         column.backfill = Value::Null;

@@ -1,15 +1,15 @@
-//! Copying a table's rows into new spaces, for changes that no definition
-//! alone can make: other types, another primary key, generated ids.
+//! Copies a table's rows into new spaces, for changes that need new rows: other types, another
+//! primary key, generated ids.
 //!
-//! The rows go in batches, a transaction each, into spaces that nothing names
-//! until the catalog is committed; a crash or a refusal leaves them to be
-//! swept. Every value passes the conversion that an UPDATE would make, in the
-//! session's mode, so that a strict mode refuses what does not fit.
+//! Rows are copied in batches, one transaction each, into spaces that the catalog refers to only
+//! after its commit; spaces left by a crash or failure are dropped at the next start. Every value
+//! is converted as by an UPDATE, in the session's SQL mode, so that a strict mode refuses values
+//! that do not fit.
 //!
 //! Invariants:
-//! 1. A row keeps its version and its expiry: its owner wrote nothing.
+//! 1. A row keeps its version and its expiry: a copy is not a write by a client.
 //! 2. All rows are written in one layout; no column has a backfill afterwards.
-//! 3. One probe a batch answers for all unique keys of its rows.
+//! 3. One engine call per batch checks all unique keys of its rows.
 
 use super::{Plan, fill};
 use crate::autoinc::{column_max, column_value};
@@ -26,14 +26,14 @@ use porpoise_types::{CastCx, SqlMode, Value, store};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Bytes of one transaction, about.
+/// Approximate size of one transaction in bytes.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// Where a column of the new rows comes from.
+/// Source of a column's value in the new rows.
 enum Source {
-    /// The column of the old rows at a position, as it is.
+    /// The column of the old rows at a position, unchanged.
     Same(usize),
-    /// The same, converted.
+    /// The column of the old rows at a position, converted.
     Converted(usize),
     /// The value of an added column.
     Filled(Value),
@@ -43,12 +43,12 @@ enum Source {
     Default,
 }
 
-/// One entry about to be written.
+/// An entry to be written.
 struct Entry {
     space: SpaceId,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// Row in the batch and index, where the key excludes others.
+    /// Positions of the row in the batch and of the index, if the key must be unique.
     exclusive: Option<(usize, usize)>,
 }
 
@@ -61,11 +61,11 @@ struct Copy<'a> {
     generate: Option<usize>,
     next_id: u64,
     generated: bool,
-    /// A NULL that may not be is "data truncated", not "invalid use".
+    /// Whether NULL in a NOT NULL column is reported as "data truncated", not as "invalid use of
+    /// NULL".
     converts: bool,
     rows: u64,
-    /// The expressions of the new definition, where it has any, and what they
-    /// see.
+    /// The expressions of the new definition, if it has any, and their context.
     expressions: Option<(Arc<dyn RowExpressions>, RowContext)>,
 }
 
@@ -135,7 +135,7 @@ impl Copy<'_> {
         Ok(values)
     }
 
-    /// What the new definition's expressions say of a row.
+    /// Evaluates the new definition's expressions for a row.
     fn compute(&self, values: &mut [Value], cast: &mut CastCx<'_>) -> Result<()> {
         let Some((expressions, env)) = &self.expressions else {
             return Ok(());
@@ -162,7 +162,7 @@ impl Copy<'_> {
         expressions.check(values, env)
     }
 
-    /// A NULL in a column that may not hold one any more.
+    /// Handles a NULL in a column that is NOT NULL now.
     fn no_null(&self, column: &crate::definition::Column, cast: &mut CastCx<'_>) -> Result<Value> {
         if cast.strict {
             return Err(match self.converts {
@@ -178,7 +178,7 @@ impl Copy<'_> {
         Ok(fill::implicit_default(&column.ty))
     }
 
-    /// A duplicate, of rows `values`.
+    /// The error for a duplicate key of a row with these values.
     fn duplicate(&self, index: usize, values: &[Value]) -> Error {
         let error = self.after.duplicate(index, values);
         match error {
@@ -189,8 +189,8 @@ impl Copy<'_> {
 }
 
 impl Db {
-    /// Writes all rows of `before` as rows of the plan's table, with all
-    /// entries, and raises the counter over generated ids. Returns how many.
+    /// Copies all rows of `before` to the plan's table, with all index entries, and raises the
+    /// counter above generated ids. Returns the number of rows.
     pub(super) fn copy_rows(
         &self,
         cx: &DdlCx<'_>,
@@ -304,7 +304,7 @@ impl Db {
         Ok(added.iter().map(|e| e.key.len() + e.value.len()).sum())
     }
 
-    /// Judges a batch's unique keys, in the order of its rows, and writes it.
+    /// Checks a batch's unique keys in the order of its rows, and writes the batch.
     fn write_batch(&self, copy: &Copy<'_>, rows: &[Vec<Value>], entries: &[Entry]) -> Result<()> {
         let mut txn = self.engine().begin(TxnOptions::default())?;
         let exclusive: Vec<(&Entry, (usize, usize))> = entries

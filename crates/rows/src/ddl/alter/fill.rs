@@ -1,4 +1,4 @@
-//! What rows that are there hold in a column that is added.
+//! Values of an added column in existing rows.
 
 use crate::ddl::DdlCx;
 use crate::definition::{Column, ColumnDefault};
@@ -29,8 +29,8 @@ pub fn implicit_default(ty: &porpoise_types::ColumnType) -> Value {
     }
 }
 
-/// The value of an added column in rows that are there: its default as of
-/// now, evaluated once (`utc` is the statement's time in microseconds).
+/// Returns the value of an added column in existing rows: its present default, evaluated once
+/// (`utc` is the statement's time in microseconds).
 pub(super) fn exist_default(column: &Column, utc: i64, cast: &CastCx<'_>) -> Value {
     match &column.default {
         ColumnDefault::Literal(value) => value.clone(),
@@ -43,14 +43,14 @@ pub(super) fn exist_default(column: &Column, utc: i64, cast: &CastCx<'_>) -> Val
             let rounded = moment.round(column.ty.decimals.min(6), true);
             Value::DateTime(rounded.unwrap_or(moment))
         }
-        // The rows are copied, and get the value then.
+        // The rows are copied, and the value is computed then.
         ColumnDefault::Expr(_) => Value::Null,
         ColumnDefault::None if column.nullable => Value::Null,
         ColumnDefault::None => implicit_default(&column.ty),
     }
 }
 
-/// What expressions of the definition see while rows are looked at or copied.
+/// Context in which the definition's expressions are evaluated while rows are checked or copied.
 pub(super) fn row_context(cx: &DdlCx<'_>, cast: &CastCx<'_>) -> RowContext {
     let mut env = RowContext::plain(DateTime::from_unix_micros(cx.now).unwrap_or(cast.now));
     env.time_zone = cast.tz.clone();
@@ -59,8 +59,7 @@ pub(super) fn row_context(cx: &DdlCx<'_>, cast: &CastCx<'_>) -> RowContext {
     env
 }
 
-/// 1292: a zero date would have to be put into rows that are there, and the
-/// mode does not allow one.
+/// 1292 if existing rows would get a zero date, which the SQL mode does not allow.
 pub(super) fn check_zero_date(column: &Column, cast: &CastCx<'_>) -> Result<()> {
     let temporal = match column.ty.kind {
         Kind::Date => "date",

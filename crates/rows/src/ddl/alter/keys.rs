@@ -8,7 +8,7 @@ use crate::definition::{Index, IndexKind, TableDef};
 use crate::error::Result;
 use crate::table::Table;
 
-/// What is dropped goes before what is added, in one statement.
+/// Applies the drops of a statement, which precede its additions.
 pub(super) fn drop_all(plan: &mut Plan, ops: &[AlterOp]) -> Result<()> {
     for op in ops {
         match op {
@@ -22,7 +22,7 @@ pub(super) fn drop_all(plan: &mut Plan, ops: &[AlterOp]) -> Result<()> {
     Ok(())
 }
 
-/// Renames, then additions.
+/// Applies the renames, then the additions.
 pub(super) fn add_all(
     catalog: &Catalog,
     before: &Table,
@@ -70,7 +70,7 @@ pub(super) fn add_all(
     Ok(())
 }
 
-/// The position of a declared index: the hidden key has no name.
+/// Returns the position of a declared index. The hidden key cannot be named.
 fn declared(table: &TableDef, name: &str) -> Option<usize> {
     table.index(name).filter(|at| *at != 0 || !table.hidden_key)
 }
@@ -93,7 +93,7 @@ fn drop_index(plan: &mut Plan, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The rows move under hidden row ids, unless a new primary key follows.
+/// Replaces the primary key by a hidden row id, unless the statement adds a new primary key.
 fn drop_primary(plan: &mut Plan) -> Result<()> {
     if plan.table.hidden_key {
         return Err(errors::cannot_drop("PRIMARY"));
@@ -170,7 +170,7 @@ fn add_index(plan: &mut Plan, spec: &IndexSpec, implicit: bool) -> Result<()> {
     let table = &mut plan.table;
     indexes::add(&mut table.indexes, &table.columns, spec, implicit)?;
     if let Some(index) = table.indexes.last_mut() {
-        // Not a number that an index dropped by this statement had.
+        // A new id, so that it differs from those of indexes that this statement drops.
         index.id = plan.next_index;
         plan.next_index += 1;
         plan.build.push(index.id);
@@ -178,8 +178,8 @@ fn add_index(plan: &mut Plan, spec: &IndexSpec, implicit: bool) -> Result<()> {
     Ok(())
 }
 
-/// An index that was made only for a foreign key goes when an explicit one
-/// can serve (manual, "FOREIGN KEY Constraints", on implicit indexes).
+/// Drops an index that was created only for a foreign key when an explicit one can serve (manual,
+/// "FOREIGN KEY Constraints", on implicit indexes).
 fn drop_superseded(plan: &mut Plan) {
     let Some(added) = plan.table.indexes.last().cloned() else {
         return;
@@ -222,7 +222,7 @@ fn add_foreign_key(
     Ok(())
 }
 
-/// Every constraint must still have its indexes, and columns that fit.
+/// Checks that every constraint still has its indexes and compatible columns.
 pub(super) fn check_constraints(
     catalog: &Catalog,
     before: &Table,
@@ -250,8 +250,8 @@ pub(super) fn check_constraints(
     Ok(())
 }
 
-/// Constraints of this table with a parent that is there: 3780 where a
-/// column no longer fits, 1830 where one that is to be set NULL may not be.
+/// Checks constraints of this table whose parent exists: 3780 if a column is no longer compatible,
+/// 1830 if a SET NULL column is NOT NULL.
 fn check_parents_of(catalog: &Catalog, before: &Table, plan: &Plan) -> Result<()> {
     use crate::definition::FkAction::SetNull;
     for key in &plan.table.foreign_keys {
@@ -280,7 +280,7 @@ fn check_parents_of(catalog: &Catalog, before: &Table, plan: &Plan) -> Result<()
     Ok(())
 }
 
-/// 1832 and 1833: a column of a constraint gets another type.
+/// 1832 and 1833 if the type of a constraint's column changes.
 fn check_types(catalog: &Catalog, before: &Table, plan: &Plan, cx: &DdlCx<'_>) -> Result<()> {
     if !cx.foreign_key_checks {
         return Ok(());
@@ -315,7 +315,7 @@ fn check_types(catalog: &Catalog, before: &Table, plan: &Plan, cx: &DdlCx<'_>) -
     Ok(())
 }
 
-/// The name of the first index of before that is gone or changed.
+/// Returns the name of the first index of `before` that was dropped or changed.
 fn lost_index(before: &Table, plan: &Plan) -> String {
     let kept = |i: &&Index| {
         !plan
@@ -328,7 +328,7 @@ fn lost_index(before: &Table, plan: &Plan) -> String {
     lost.map_or_else(String::new, |i| i.name.clone())
 }
 
-/// Names of referenced columns after a statement that renames some.
+/// Renames referenced columns that the statement renames.
 pub(super) fn rename_parent_columns(names: &mut [String], renamed: &[(String, String)]) {
     for name in names {
         let new = renamed

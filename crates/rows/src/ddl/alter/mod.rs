@@ -1,18 +1,16 @@
-//! ALTER TABLE, and CREATE and DROP INDEX, which are the same thing.
+//! ALTER TABLE; CREATE INDEX and DROP INDEX are special cases of it.
 //!
-//! All clauses of a statement make one [`Plan`]: the table as it will be, and
-//! what that asks of the rows. Most column changes ask nothing: a row names
-//! the layout that it was written in, an added column reads as its default of
-//! the time of the ALTER, a dropped one is not read. What remains is done
-//! under the barrier, from cheap to dear: looking at the rows (NOT NULL, a
-//! foreign key), building an index, copying the rows ([`copy`]).
+//! All clauses of a statement make one [`Plan`]: the new table, and the work on rows that it
+//! requires. Most column changes require none: a row refers to the layout that it was written in,
+//! an added column reads as its default at the time of the ALTER, a dropped one is not read. The
+//! remaining work is done under the metadata barrier, in order of cost: checking rows (NOT NULL,
+//! foreign keys), building indexes, copying rows ([`copy`]).
 //!
 //! Invariants:
 //! 1. Nothing that a running statement can see changes before the commit of
 //!    the catalog; all clauses take effect with it, or none.
-//! 2. A statement waits for the table itself and for parents that it is to
-//!    reference, for no other: who writes to a relative of the table by a
-//!    foreign key has published the table, too.
+//! 2. A statement waits only for users of the table itself and of parents that it is to reference:
+//!    a writer to a table related to it by a foreign key has published its use of this table, too.
 //! 3. After [`MAX_LAYOUTS`] changes of the columns the next one copies the
 //!    rows, so that a catalog row stays small.
 //!
@@ -42,14 +40,13 @@ use std::sync::Arc;
 
 pub use fill::implicit_default;
 
-/// Layouts a table may have before its rows are copied (MySQL allows as many
-/// row versions).
+/// Maximum number of layouts before the rows are copied (MySQL allows as many row versions).
 pub const MAX_LAYOUTS: usize = 64;
 
-/// Where a column goes.
+/// Position clause of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// To the end, or where it was.
+    /// At the end for a new column, unchanged for others.
     Default,
     /// FIRST.
     First,
@@ -57,49 +54,49 @@ pub enum Position {
     After(String),
 }
 
-/// ALGORITHM, as far as it can be refused.
+/// The ALGORITHM clause, which limits the permitted work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// Nothing but the definition may change.
+    /// Only the definition may change.
     Instant,
-    /// Indexes may be built, no row be changed.
+    /// Indexes may be built, but no row changed.
     Inplace,
     /// Rows are copied.
     Copy,
 }
 
-/// What an ALTER TABLE is going to do, worked out before anything is done.
+/// The plan of an ALTER TABLE, complete before it is carried out.
 struct Plan {
     table: TableDef,
-    /// The rows are copied.
+    /// Whether the rows are copied.
     rewrite: bool,
-    /// The copy changes values' types.
+    /// Whether the copy converts values to other types.
     converts: bool,
-    /// The copy gives rows other keys.
+    /// Whether the copy changes the keys of rows.
     rekeys_rows: bool,
-    /// The set of columns changes.
+    /// Whether the set of columns changes.
     relayout: bool,
-    /// Ids of indexes to be built.
+    /// Ids of the indexes to be built.
     build: Vec<u32>,
-    /// The next index's number.
+    /// Id of the next index.
     next_index: u32,
-    /// Columns in which no row may hold NULL.
+    /// Columns that become NOT NULL.
     not_null: Vec<ColumnId>,
     /// Columns whose types change.
     retyped: Vec<ColumnId>,
-    /// Columns whose keys are encoded in another way.
+    /// Columns whose encoding in keys changes.
     rekeyed: Vec<ColumnId>,
-    /// Added columns that need a table without rows (1292).
+    /// Added columns that are possible only in an empty table (1292).
     no_rows: Vec<ColumnId>,
     /// The column that gets generated ids.
     generate: Option<ColumnId>,
     /// Columns' old and new names.
     renamed: Vec<(String, String)>,
-    /// The rows are to be held against the checks.
+    /// Whether the rows must be validated against the CHECK constraints.
     checks: bool,
-    /// Names of constraints to be validated.
+    /// Names of foreign keys to be validated.
     validate: Vec<String>,
-    /// Spaces that nothing names afterwards.
+    /// Spaces to be dropped after the commit of the catalog.
     leaving: Vec<SpaceId>,
     auto_increment: Option<u64>,
     rename_to: Option<(String, String)>,
@@ -114,7 +111,7 @@ fn find(catalog: &Catalog, database: &str, name: &str) -> Result<Arc<Table>> {
 }
 
 impl Db {
-    /// ALTER TABLE with all its clauses, or none of them, in a strict mode.
+    /// Runs an ALTER TABLE in strict mode. Either all clauses take effect or none.
     ///
     /// # Errors
     /// MySQL's for each clause; the engine's.
@@ -137,7 +134,7 @@ impl Db {
         self.alter_table_as(cx, database, name, ops, &mut cast)
     }
 
-    /// As [`Db::alter_table`], values being converted as `cast` says.
+    /// As [`Db::alter_table`], with the conversion rules of `cast`.
     ///
     /// # Errors
     /// As there.
@@ -186,7 +183,8 @@ impl Db {
         if ops.iter().any(|op| matches!(op, AlterOp::AddForeignKey(_))) {
             return Err(errors::temporary_foreign_key());
         }
-        // Its constraints' names collide with no other table's, and it has no foreign keys.
+        // Names of its constraints cannot collide with those of other tables, and it has no foreign
+        // keys.
         let mut plan = plan(&Catalog::default(), before, cx, ops, cast)?;
         if let Some((database, name)) = &plan.rename_to {
             check_name(name)?;
@@ -209,10 +207,10 @@ impl Db {
         Ok((Arc::new(Table::new(table)), rows))
     }
 
-    /// The table as an ALTER TABLE would leave it; nothing is changed.
+    /// Returns the table as it would be after an ALTER TABLE, without changing anything.
     ///
     /// # Errors
-    /// MySQL's for each clause, as far as the rows are not needed to tell.
+    /// MySQL's for each clause, except those that depend on rows.
     pub fn altered_table(
         &self,
         cx: &DdlCx<'_>,
@@ -246,7 +244,7 @@ impl Db {
             .filter(|i| wanted(i))
             .flat_map(|i| spaces::of_index(table, i))
             .collect();
-        // A column whose values may overflow can have come.
+        // The statement may have added a column whose values may overflow.
         let overflow = table.may_overflow() && (*rewrite || table.overflow_spaces.is_empty());
         if overflow {
             let partitions = 0..table.partition_count();
@@ -291,7 +289,7 @@ impl Db {
         done
     }
 
-    /// Looks at the rows, builds, copies; how many rows were copied.
+    /// Checks rows, builds indexes, copies rows. Returns the number of rows copied.
     fn work_on_rows(
         &self,
         cx: &DdlCx<'_>,
@@ -333,7 +331,7 @@ impl Db {
         Ok(rows)
     }
 
-    /// 1292: a zero date for rows that are there.
+    /// 1292 if rows exist for which an added column would have a zero date.
     fn check_no_rows(
         &self,
         cx: &DdlCx<'_>,
@@ -351,7 +349,7 @@ impl Db {
         })
     }
 
-    /// 1138 when a row holds NULL in a column that becomes NOT NULL.
+    /// 1138 if a row has NULL in a column that becomes NOT NULL.
     fn check_not_null(&self, cx: &DdlCx<'_>, after: &Table, plan: &Plan) -> Result<()> {
         let position = |id: &ColumnId| plan.table.columns.iter().position(|c| c.id == *id);
         let wanted: Vec<usize> = plan.not_null.iter().filter_map(position).collect();
@@ -369,7 +367,7 @@ impl Db {
         })
     }
 
-    /// 3819 when a row violates a check that is to hold from now on.
+    /// 3819 if a row violates a new or newly enforced CHECK constraint.
     fn hold_checks(
         &self,
         cx: &DdlCx<'_>,
@@ -406,7 +404,7 @@ impl Db {
                     columns::forget_backfills(table);
                 }
                 if plan.rewrite || !plan.build.is_empty() {
-                    // Snapshots taken before do not find the new spaces' rows.
+                    // Older snapshots do not see the rows in the new spaces.
                     table.incompatible_since = version;
                 }
             });
@@ -425,7 +423,7 @@ impl Db {
         })
     }
 
-    /// AUTO_INCREMENT = n: never at or below a value that is there.
+    /// AUTO_INCREMENT = n, raised above all existing values.
     fn raise_auto_increment(&self, cx: &DdlCx<'_>, table: &Table, next: u64) -> Result<()> {
         let Some(column) = table.auto_increment() else {
             return Ok(());
@@ -444,8 +442,8 @@ impl Db {
     }
 }
 
-/// Tables that gain a constraint by the statement: parents that are to be
-/// referenced, children that wait for the new name.
+/// Returns the tables that gain a constraint by the statement: parents that will be referenced, and
+/// children whose constraints refer to the new name.
 fn new_relatives(catalog: &Catalog, table: &Table, ops: &[AlterOp]) -> Vec<TableId> {
     let mut all = Vec::new();
     for op in ops {
@@ -497,7 +495,7 @@ fn plan(
     keys::add_all(catalog, before, &mut plan, cx, ops)?;
     keys::check_constraints(catalog, before, &plan, cx)?;
     if plan.not_null.iter().any(|_| !cast.strict) {
-        // A lenient mode puts implicit defaults in place of NULLs.
+        // A non-strict mode replaces NULLs by implicit defaults.
         plan.rewrite = true;
     }
     checks::validate(&plan.table)?;
@@ -536,7 +534,7 @@ fn options(plan: &mut Plan, ops: &[AlterOp]) {
     }
 }
 
-/// The version and layout of the rows written from now on.
+/// Sets the table version and the layout of rows written from now on.
 fn settle_layout(plan: &mut Plan) {
     let table = &mut plan.table;
     if plan.relayout && table.layouts.len() >= MAX_LAYOUTS {
@@ -554,7 +552,7 @@ fn settle_layout(plan: &mut Plan) {
     }
 }
 
-/// 1845 and 1846: the algorithm asked for cannot do it.
+/// 1845 and 1846 if the requested ALGORITHM does not permit the plan.
 fn check_algorithm(plan: &Plan, ops: &[AlterOp]) -> Result<()> {
     let asked = ops.iter().rev().find_map(|op| match op {
         AlterOp::Algorithm(algorithm) => Some(*algorithm),

@@ -1,16 +1,15 @@
 //! ADD, DROP, TRUNCATE, COALESCE and REORGANIZE PARTITION, PARTITION BY and
 //! REMOVE PARTITIONING.
 //!
-//! Every change is worked out ([`super::plan`]) as a new list of partitions,
-//! each of which either stays with its spaces or is new; and a list of old
-//! partitions whose rows are dealt out again. DROP and TRUNCATE deal out
-//! nothing.
+//! Every change is planned first ([`super::plan`]): a new list of partitions, each of which keeps
+//! its spaces or is new, and a list of old partitions whose rows are redistributed. DROP and
+//! TRUNCATE redistribute nothing.
 //!
 //! Invariants:
 //! 1. Old spaces are read only until the commit of the catalog; a failure or a
 //!    crash before it leaves the table as it was.
-//! 2. A row's bytes are copied as they are, its version too; only a hidden key
-//!    changes, which names the partition.
+//! 2. A row's bytes, including its version, are copied unchanged. Only a hidden key changes,
+//!    because it contains the partition number.
 
 use super::super::{DdlCx, DdlDone, errors, neighbours, spaces};
 use super::check::check;
@@ -50,8 +49,8 @@ impl Db {
     /// Changes a table's partitions.
     ///
     /// # Errors
-    /// MySQL's refusals (1481 to 1526 and their neighbours), 1526 for a row
-    /// that finds no partition; the engine's.
+    /// MySQL's (1481 to 1526 and related numbers), 1526 for a row that belongs to no partition; the
+    /// engine's.
     pub fn change_partitions(
         &self,
         cx: &DdlCx<'_>,
@@ -93,7 +92,8 @@ impl Db {
         })
     }
 
-    /// Makes the spaces of new partitions and puts the kept ones beside them.
+    /// Creates the spaces of new partitions, and assigns new and kept spaces to the plan's table.
+    /// Returns the new ones.
     fn give_new_spaces(&self, before: &Table, plan: &mut Plan) -> Result<Vec<SpaceId>> {
         let mut specs = Vec::new();
         let new = |kept: &[Option<usize>]| -> Vec<usize> {
@@ -154,7 +154,7 @@ impl Db {
         })
     }
 
-    /// Copies the rows of an old partition to where they belong now.
+    /// Copies the rows of an old partition to their new partitions.
     fn deal_out(
         &self,
         cx: &DdlCx<'_>,
@@ -184,11 +184,11 @@ impl Db {
     }
 }
 
-/// A chunk of an overflow value: its key, and the space it goes to.
+/// A chunk of an overflow value: its key, and its target space.
 type MovedChunk = (ChunkKey, SpaceId);
 
-/// Writes a row and its entries to where they belong now, and notes the chunks
-/// of its overflow values.
+/// Writes a row and its index entries to their new partition, and records the chunks of its
+/// overflow values.
 fn copy_row(
     txn: &mut dyn kv::Txn,
     before: &Table,
@@ -250,7 +250,8 @@ fn copy_chunks(txn: &mut dyn kv::Txn, before: &Table, chunks: &[MovedChunk]) -> 
     Ok(())
 }
 
-/// Rows that go without a look at who refers to them must not be referred to.
+/// Fails if a foreign key references the table, because rows are dropped without a check of
+/// references.
 fn refuse_if_referenced(catalog: &Catalog, cx: &DdlCx<'_>, table: &Table) -> Result<()> {
     let Some((child, at)) = table
         .referenced_by

@@ -1,10 +1,10 @@
-//! Partitioning in definitions: what is allowed, and the changes of ALTER
-//! TABLE that add, drop, empty or rearrange partitions.
+//! Partitioning in definitions: validation, and the changes of ALTER TABLE that add, drop, empty or
+//! rearrange partitions.
 //!
-//! A change makes new spaces for the partitions that it makes or empties;
-//! partitions that stay keep theirs. Rows that must find another place are
-//! copied in small transactions behind the metadata barrier, and the commit of
-//! the catalog row is the change, as everywhere in [`super`].
+//! A change creates new spaces for the partitions that it creates or empties; other partitions keep
+//! theirs. Rows that belong to another partition now are copied in small transactions behind the
+//! metadata barrier. The commit of the catalog row makes the change effective, as everywhere in
+//! [`super`].
 
 mod change;
 mod check;
@@ -18,7 +18,7 @@ use crate::catalog::Catalog;
 use crate::definition::Colocate;
 use crate::error::Result;
 
-/// COLOCATE WITH resolved: the group of the table named.
+/// Resolves COLOCATE WITH to the group of the named table.
 pub(super) fn colocation(catalog: &Catalog, spec: &TableSpec) -> Result<Option<Colocate>> {
     let Some((database, name)) = &spec.placement.colocate else {
         return Ok(None);

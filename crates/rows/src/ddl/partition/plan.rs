@@ -1,5 +1,5 @@
-//! What a change of partitions comes to: the new list of partitions, and which
-//! old ones' rows are dealt out again. Nothing here touches a row.
+//! Plans a change of partitions: the new list of partitions, and the old ones whose rows are
+//! redistributed. Does not access rows.
 
 use super::PartitionChange;
 use super::check::refuse;
@@ -7,12 +7,12 @@ use crate::definition::TableDef;
 use crate::error::{Error, Result};
 use crate::partition::{Method, Partition, PartitionBound, Partitioning};
 
-/// What a change comes to.
+/// Plan of a partition change.
 pub(super) struct Plan {
     pub(super) after: TableDef,
-    /// For each new partition the old one (position) whose spaces it keeps.
+    /// For each new partition, the position of the old one whose spaces it keeps.
     pub(super) kept: Vec<Option<usize>>,
-    /// Old partitions whose rows are dealt out again.
+    /// Positions of old partitions whose rows are redistributed.
     pub(super) dealt: Vec<usize>,
 }
 
@@ -88,7 +88,7 @@ fn rearranged(by: Partitioning, change: &PartitionChange) -> Result<Rearranged> 
 fn added(mut by: Partitioning, new: &[Partition]) -> Result<Rearranged> {
     let old = by.partitions.len();
     if by.method.is_hash() {
-        // HASH and KEY: definitions are names only.
+        // Definitions of HASH and KEY partitions have only names.
         insert(&mut by, old, new);
         return Ok(dealt_anew(by, old));
     }
@@ -190,7 +190,7 @@ fn unbounded(name: String) -> Partition {
     }
 }
 
-/// `p` and the next free number, as MySQL names them.
+/// Returns generated partition names: `p` and the next numbers, as in MySQL.
 fn free_names(by: &Partitioning, count: usize) -> Vec<String> {
     let from = by.partitions.len();
     (from..)
@@ -200,7 +200,7 @@ fn free_names(by: &Partitioning, count: usize) -> Vec<String> {
         .collect()
 }
 
-/// Takes partitions away (by position); those that stay, by their old ones.
+/// Removes partitions by position. Returns the old positions of the remaining ones.
 fn remove(by: &mut Partitioning, gone: &[usize]) -> Vec<Option<usize>> {
     let stays = |n: &usize| !gone.contains(n);
     let kept: Vec<Option<usize>> = (0..by.partitions.len()).filter(stays).map(Some).collect();
@@ -210,7 +210,7 @@ fn remove(by: &mut Partitioning, gone: &[usize]) -> Vec<Option<usize>> {
     kept
 }
 
-/// Inserts new partitions at a place and numbers them.
+/// Inserts new partitions at a position, and renumbers.
 fn insert(by: &mut Partitioning, at: usize, new: &[Partition]) {
     let mut tail = by.partitions.split_off(at.min(by.partitions.len()));
     for partition in new {
@@ -224,7 +224,7 @@ fn insert(by: &mut Partitioning, at: usize, new: &[Partition]) {
     by.partitions.append(&mut tail);
 }
 
-/// All rows are dealt out again to all partitions.
+/// Redistributes all rows to all partitions.
 fn dealt_anew(by: Partitioning, old: usize) -> Rearranged {
     let kept = vec![None; by.partitions.len()];
     (by, kept, (0..old).collect())

@@ -1,12 +1,11 @@
-//! Expanding: the children of a level of rows, found, locked and read again.
+//! The expand step: finds, locks and rereads the children of a level of rows.
 //!
 //! Invariants:
-//! 1. A level costs three engine calls at most: a scan of all child ranges, a
-//!    lock of the children that follow, a lock of the keys they give up or
-//!    take. Large results are taken in batches.
-//! 2. What is only in the way (RESTRICT) is not locked: its parent's lock keeps
-//!    new ones away, and where nothing in the statement could remove it, one
-//!    is enough.
+//! 1. A level costs at most three engine calls: a scan of all child ranges, a lock of the affected
+//!    children, and a lock of the keys that they remove or create. Large results are processed in
+//!    batches.
+//! 2. Children under RESTRICT are not locked: their parent's lock excludes new ones, and if nothing
+//!    in the statement could remove them, one is enough.
 
 use super::super::Statement;
 use super::super::delete::gather_gone;
@@ -29,8 +28,7 @@ use std::sync::Arc;
 const BATCH: usize = 4096;
 
 impl Statement<'_> {
-    /// Finds and locks all that follows from the changes in `fx`, whose own
-    /// keys are locked already.
+    /// Finds and locks all consequences of the changes in `fx`, whose own keys are locked already.
     pub(crate) fn expand(&mut self, fx: &mut Effects) -> Result<()> {
         let catalog = self.txn.db.catalog_guard();
         let mut level: Vec<usize> = (0..fx.list.len()).collect();
@@ -49,7 +47,7 @@ impl Statement<'_> {
         Ok(())
     }
 
-    /// The children in all ranges: probe and primary key, in order.
+    /// Scans the children in all ranges. Returns probe and primary key, in order.
     fn scan_children(&mut self, probes: &[Probe]) -> Result<Vec<(usize, Vec<u8>)>> {
         let mut found: Vec<(usize, Vec<u8>)> = Vec::new();
         let mut from = 0;
@@ -105,8 +103,8 @@ impl Statement<'_> {
         Ok(found)
     }
 
-    /// Locks the children that follow, reads them again, and adds those that
-    /// still refer to their parent; the positions to expand next.
+    /// Locks the affected children, rereads them, and adds those that still reference their parent.
+    /// Returns the positions to be expanded next.
     fn take_children(
         &mut self,
         fx: &mut Effects,
@@ -144,7 +142,7 @@ impl Statement<'_> {
                 continue;
             }
             let child = &probe.referrer.child;
-            // What this cascade knows already it has not written yet.
+            // This cascade's own changes are not written yet.
             let known = fx.by_row.find(&fx.list, child.id, &primary);
             let bytes: Vec<u8> = match known.and_then(|at| fx.list.get(at)) {
                 Some(change) => change.old.bytes().to_vec(),
@@ -174,8 +172,8 @@ impl Statement<'_> {
         Ok(next)
     }
 
-    /// Locks the keys that changes give up or take, and the parents of the
-    /// other constraints they now name.
+    /// Locks the keys that changes remove or create, and the parents of the other constraints that
+    /// they reference now.
     fn lock_changes(&mut self, fx: &mut Effects, level: &[usize], catalog: &Catalog) -> Result<()> {
         for at in level {
             self.txn.check_cancel()?;
@@ -223,7 +221,7 @@ impl Statement<'_> {
     }
 }
 
-/// The primary key of the child in an entry of its index.
+/// Extracts the child's primary key from an entry of its index.
 fn child_primary<'a>(probe: &Probe, key: &'a [u8], value: &'a [u8]) -> Result<&'a [u8]> {
     let child = &probe.referrer.child;
     let position = child.foreign_keys.get(probe.referrer.fk);
@@ -234,7 +232,7 @@ fn child_primary<'a>(probe: &Probe, key: &'a [u8], value: &'a [u8]) -> Result<&'
     }
 }
 
-/// How strongly a child is locked; not at all when it is only in the way.
+/// Lock mode for a child; none under RESTRICT.
 fn child_lock(probe: &Probe) -> Option<LockMode> {
     let (fk, _) = probe.referrer.parts()?;
     match (probe.action, probe.by_delete) {

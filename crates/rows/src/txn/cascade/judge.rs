@@ -1,25 +1,23 @@
-//! Judging: whether what RESTRICT protects is still there when its turn comes.
+//! The judge step: checks RESTRICT against the state at each row's turn.
 //!
-//! The graph that was gathered is walked in memory the way InnoDB walks it on
-//! its pages: depth first, the statement's rows in their order, constraints in
-//! order of their names, children in order of the child index. Seen on such a
-//! server, and kept: a row that names itself under RESTRICT cannot be deleted;
-//! a child that an earlier row or constraint took away is no hindrance.
+//! The gathered graph is walked in memory in InnoDB's order: depth first, the statement's rows in
+//! their order, constraints in order of their names, children in order of the child index. Two
+//! observed behaviours of InnoDB are kept: a row that references itself under RESTRICT cannot be
+//! deleted; a child that an earlier row or constraint removed does not prevent a deletion.
 //!
 //! Invariants:
 //! 1. The walk has its own stack; its depth is bounded by the graph's size.
-//! 2. A parent's new value that a child's column cannot hold refuses the change
-//!    of the parent.
-//! 3. Each row is entered at most once for its deletion and once a constraint
-//!    for its changes, so the walk ends also in cycles.
+//! 2. If a child's column cannot store a parent's new value, the change of the parent is refused.
+//! 3. Each row is visited at most once for its deletion, and once per constraint for its changes,
+//!    so the walk also terminates in cycles.
 
 use super::{Child, Edge, Effects};
 use crate::fk;
 use crate::{Error, Result};
 use foldhash::{HashSet, HashSetExt};
 
-/// How far a row's deletion has come. While under way it still counts as a
-/// child: InnoDB refuses to delete a row that names itself under RESTRICT.
+/// State of a row's deletion. While it is in progress, the row still counts as a child: InnoDB
+/// refuses to delete a row that references itself under RESTRICT.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deleted {
     No,
@@ -56,8 +54,8 @@ impl Walk {
 }
 
 impl Effects {
-    /// Walks the graph as InnoDB does; refuses what it refuses. Returns how
-    /// many of the statement's rows were still there when their turn came.
+    /// Walks the graph like InnoDB, and fails where it does. Returns how many of the statement's
+    /// rows still existed at their turn.
     pub(crate) fn judge(&self) -> Result<u64> {
         let mut walk = Walk {
             deleted: vec![Deleted::No; self.list.len()],
@@ -112,7 +110,7 @@ impl Effects {
         Ok(())
     }
 
-    /// Notes the columns of a child that its constraint changes.
+    /// Records the columns of a child that its constraint changes.
     fn note_changed(&self, child: usize, edge: &Edge, walk: &mut Walk) -> Result<()> {
         let (Some(change), Some((fk, _))) = (self.list.get(child), edge.referrer.parts()) else {
             return Ok(());

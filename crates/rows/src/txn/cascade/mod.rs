@@ -1,30 +1,27 @@
-//! What follows from deleting rows or changing referenced values.
+//! Referential actions of deleted rows and changed referenced values.
 //!
-//! Three steps. *Expand* finds, level by level, the children of all rows of
-//! the level in one scan call over the child indexes, in the newest committed
-//! state; those that CASCADE or SET NULL touch are locked and read again in a
-//! second call, and left alone if they refer to another parent by now; the
-//! keys they give up or take are locked in a third. *Judge* walks the graph in
-//! memory the way InnoDB walks it on its pages: depth first, the statement's
-//! rows in their order, constraints in order of their names, children in order
-//! of the child index; so what RESTRICT refuses is what MySQL refuses. *Apply*
-//! writes, deletions first.
+//! There are three steps. *Expand* finds, level by level, the children of all rows of the level in
+//! one scan call over the child indexes, in the newest committed state. A second call locks and
+//! rereads those that CASCADE or SET NULL changes, and skips those that no longer reference the
+//! parent; a third locks the keys that they remove or create. *Judge* walks the graph in memory in
+//! InnoDB's order: depth first, the statement's rows in their order, constraints in order of their
+//! names, children in order of the child index; so RESTRICT refuses what it refuses in MySQL.
+//! *Apply* writes, deletions first.
 //!
 //! Invariants:
 //! 1. A row is in [`Effects`] at most once, by (table, primary key): cycles
 //!    end, two paths to one row are handled once, and DELETE wins over SET
 //!    NULL and over updates.
-//! 2. When a level's children are scanned, every referenced key that the level
-//!    removes is locked exclusively; a child that is not committed then cannot
-//!    get its check granted any more, so it is not waited for.
-//! 3. A cascade of updates may come back to a table it is already updating,
-//!    and to the row that it began with, which InnoDB refuses. It is finite,
-//!    because a column of a row changes at most once: a row whose column has
-//!    changed already does not refer to the old value any more.
-//! 4. Depth is bounded by memory only; no recursion on the stack.
+//! 2. When a level's children are scanned, every referenced key that the level removes is locked
+//!    exclusively. The parent check of an uncommitted child can no longer be granted, so the scan
+//!    does not wait for such children.
+//! 3. A cascade of updates may return to a table that it is updating, and to the row at which it
+//!    began, which InnoDB refuses. It terminates, because a column of a row changes at most once: a
+//!    row whose column was changed no longer references the old value.
+//! 4. Depth is bounded only by memory; there is no recursion.
 //!
-//! Rejected: cascading row by row, depth first, with engine calls (a round
-//! trip a row); judging RESTRICT only at the end (accepts what MySQL refuses).
+//! Rejected: cascading row by row, depth first, with engine calls (a round trip per row); checking
+//! RESTRICT only at the end (accepts what MySQL refuses).
 
 mod expand;
 mod judge;
@@ -49,41 +46,41 @@ use smallvec::SmallVec;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-/// A row that goes or changes.
+/// A row to be deleted or changed.
 struct Change {
     table: Arc<Table>,
     primary: Vec<u8>,
     old: RowBuf,
-    /// `None`: it goes.
+    /// New values; `None` if it is deleted.
     new: Option<Vec<Value>>,
     /// Constraints (position in the table) by which a cascade changed it.
     via: SmallVec<[usize; 2]>,
-    /// What the statement itself names.
+    /// Whether the statement itself names the row.
     root: bool,
-    /// In the level to be expanded next.
+    /// Whether the row is in the level to be expanded next.
     queued: bool,
-    /// What it is locked for; nothing of a row that goes.
+    /// Changes of its keys; `None` for a row that is deleted.
     keys: Option<Box<KeyChanges>>,
-    /// When it is another one.
+    /// New primary key, if it changes.
     moves_to: Option<Box<[u8]>>,
-    /// What follows, in order; of its deletion and of its change.
+    /// Consequences of its deletion or change, in order.
     edges: Vec<Edge>,
 }
 
-/// What a constraint makes of a child.
+/// Effect of a constraint on a child.
 struct Edge {
-    /// It follows from the parent's deletion, not from its change.
+    /// Whether it follows from the parent's deletion, not from its change.
     by_delete: bool,
     referrer: Arc<Referrer>,
     child: Child,
 }
 
 enum Child {
-    /// Must be gone, or refer to something else, when the edge is walked.
+    /// The child must be deleted or reference another parent when the edge is walked.
     Restrict(Vec<u8>),
-    /// Goes along; position in the list.
+    /// The child is deleted; position in the list.
     Delete(usize),
-    /// Its columns follow or become NULL; position in the list.
+    /// The child's columns get the new value or NULL; position in the list.
     Update(usize),
 }
 
@@ -107,7 +104,7 @@ impl RowMap {
         Some(*found as usize)
     }
 
-    /// Takes in the last one of the list; no statement changes 2^32 rows.
+    /// Adds the last change of the list; no statement changes 2^32 rows.
     fn add_last(&mut self, list: &[Change]) {
         let (Some(last), Ok(at)) = (list.last(), u32::try_from(list.len().saturating_sub(1)))
         else {
@@ -122,17 +119,17 @@ impl RowMap {
     }
 }
 
-/// The rows that a statement's rows take along.
+/// A statement's rows, and all rows that its referential actions change.
 pub(crate) struct Effects {
     list: Vec<Change>,
     by_row: RowMap,
     roots: usize,
     referrers: HashMap<TableId, Vec<Arc<Referrer>>>,
-    /// Tables whose rows may change; worked out at the first RESTRICT.
+    /// Tables whose rows may change, computed at the first RESTRICT.
     touchable: Option<HashSet<TableId>>,
 }
 
-/// A range of a child index to be looked through.
+/// A range of a child index to be scanned.
 struct Probe {
     parent: usize,
     referrer: Arc<Referrer>,
@@ -141,7 +138,7 @@ struct Probe {
     space: SpaceId,
     start: Vec<u8>,
     end: Option<Vec<u8>>,
-    /// One child is enough to refuse.
+    /// Whether a single child is enough to refuse the change.
     fatal: bool,
 }
 
@@ -161,12 +158,12 @@ impl Change {
         }
     }
 
-    /// The primary key that it will have.
+    /// The primary key after the change.
     fn new_primary(&self) -> &[u8] {
         self.moves_to.as_deref().unwrap_or(&self.primary)
     }
 
-    /// One child more. Most rows have few, and cascades many rows.
+    /// Adds an edge. Most rows have few edges, so capacity grows slowly.
     fn add_edge(&mut self, edge: Edge) {
         if self.edges.capacity() == 0 {
             self.edges.reserve_exact(1);
@@ -174,13 +171,13 @@ impl Change {
         self.edges.push(edge);
     }
 
-    /// The index whose new value is taken.
+    /// Returns the index in which the new value is a duplicate.
     fn taken(&self, keys: &KeySet) -> Option<usize> {
         self.keys.as_ref()?.taken(keys)
     }
 
-    /// The constraint whose parent is missing, those aside by which a cascade
-    /// changed the row.
+    /// Returns a constraint whose parent is missing, except those by which a cascade changed the
+    /// row.
     fn orphaned(&self, keys: &KeySet) -> Option<usize> {
         let own = self.keys.as_ref()?;
         let missing = |(fk, id): &&(usize, KeyId)| {
@@ -192,7 +189,7 @@ impl Change {
         own.parents.iter().find(missing).map(|(fk, _)| *fk)
     }
 
-    /// Whether one of these columns has been given another value already.
+    /// Whether one of these columns has already been changed to another value.
     fn has_left(&self, news: &[(usize, Value)]) -> bool {
         let (Some(new), Ok(old)) = (&self.new, self.old.row(&self.table)) else {
             return false;
@@ -240,8 +237,8 @@ impl Effects {
         Effects::of(vec![root])
     }
 
-    /// The row that an update began with, when its cascade came back to it:
-    /// its values and its primary key, judged again.
+    /// Returns the new values and primary key of the updated root row if its cascade has changed
+    /// it, after checking them again.
     pub(crate) fn root_again(
         &self,
         table: &Table,
@@ -267,7 +264,7 @@ impl Effects {
         Ok(Some((new.clone(), root.new_primary().to_vec())))
     }
 
-    /// Notes where rows of a table will be that the cascade changes.
+    /// Records the new primary keys of a table's rows that the cascade changes.
     pub(crate) fn note_cascaded(&self, table: TableId, moved: &mut CascadedRows) {
         for change in &self.list {
             if change.root || change.table.id != table || change.new.is_none() {
@@ -289,7 +286,7 @@ impl Effects {
         })
     }
 
-    /// Whether rows of a table may go or change in this statement.
+    /// Whether this statement may delete or change rows of a table.
     fn touchable(&mut self, catalog: &Catalog, table: TableId) -> bool {
         if self.touchable.is_none() {
             let mut seen: HashSet<TableId> = HashSet::new();
@@ -315,7 +312,7 @@ impl Effects {
         self.touchable.as_ref().is_some_and(|t| t.contains(&table))
     }
 
-    /// The ranges in which the children of one change lie.
+    /// Appends the ranges that contain the children of one change.
     fn probes_of(&mut self, catalog: &Catalog, parent: usize, out: &mut Vec<Probe>) -> Result<()> {
         let Some(change) = self.list.get(parent) else {
             return Ok(());
@@ -356,8 +353,8 @@ impl Effects {
         Ok(())
     }
 
-    /// Lets a locked child follow its parent; its position in the list when
-    /// there is something new to expand.
+    /// Applies a parent's change to a locked child. Returns the child's position in the list if it
+    /// must be expanded.
     fn follow(
         &mut self,
         probe: &Probe,
@@ -426,7 +423,7 @@ impl Effects {
     }
 }
 
-/// What the columns of a constraint become in a child that is updated.
+/// Returns the new values of a constraint's columns in an updated child.
 fn follow_values(
     probe: &Probe,
     fk: &ForeignKey,
@@ -448,8 +445,8 @@ fn follow_values(
 }
 
 impl Statement<'_> {
-    /// Writes everything but an updated root, which its statement writes;
-    /// returns how many rows beside the roots.
+    /// Writes all changes except an updated root, which its statement writes. Returns the number of
+    /// rows without the roots.
     pub(crate) fn apply(&mut self, fx: Effects) -> Result<u64> {
         let (mut deleted, mut updated) = (0, 0);
         for change in &fx.list {

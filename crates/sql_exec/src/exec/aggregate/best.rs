@@ -1,10 +1,10 @@
-//! MIN and MAX: which of two values is to be kept.
+//! MIN and MAX: comparison of a value with the best one so far.
 
 use crate::bind::AggregateKind;
 use porpoise_types::{ColumnType, CompareAs, Kind, Value, ValueRef, compare};
 use std::cmp::Ordering;
 
-/// Whether a value is less, of MIN, or greater, of MAX, than the best one so far.
+/// Whether `value` replaces the best one so far: it is less (MIN) or greater (MAX).
 pub(super) fn is_better(
     value: ValueRef<'_>,
     best: &Value,

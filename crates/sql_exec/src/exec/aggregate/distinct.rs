@@ -1,9 +1,8 @@
-//! The values that an aggregate of DISTINCT values has seen.
+//! The set of values that an aggregate with DISTINCT has seen.
 //!
-//! Values are told apart by the bytes that groups are found by; where they are
-//! plain integers, by those.
+//! Plain integers are stored as integers, other values by the bytes of their group key.
 //!
-//! Invariant: what was seen in one of the two forms is not new in the other.
+//! Invariant: a value seen in one form is not new in the other.
 
 use super::append_key;
 use crate::error::SqlError;
@@ -18,16 +17,16 @@ use std::collections::HashSet;
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) keys: HashSet<Vec<u8>, RandomState>,
-    /// Numbers that no key stands for.
+    /// Numbers that are not in `keys`.
     pub(super) numbers: HashSet<i64, RandomState>,
     /// Unit of the numbers, if there are any.
     pub(super) unit: Option<Unit>,
-    /// The key at hand.
+    /// Scratch buffer for the key of the current value.
     key: Vec<u8>,
 }
 
 impl Seen {
-    /// Notes a number; whether it has not come before.
+    /// Adds a number. Returns whether it is new.
     pub(super) fn is_new(
         &mut self,
         (number, unit): (i64, Unit),
@@ -38,7 +37,7 @@ impl Seen {
         if self.numbers.contains(&number) {
             return Ok(false);
         }
-        // Values came before numbers were made of them.
+        // Values were added before the first number: check the number against their keys.
         if !self.keys.is_empty()
             && let Some(value) = to_value(number, unit, ty)
         {
@@ -52,8 +51,7 @@ impl Seen {
         Ok(self.numbers.insert(number))
     }
 
-    /// Notes values, one of each argument; whether they have not come before
-    /// together.
+    /// Adds values, one for each argument. Returns whether the combination is new.
     pub(super) fn are_new(
         &mut self,
         values: &[ValueRef<'_>],

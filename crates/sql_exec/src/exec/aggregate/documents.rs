@@ -1,6 +1,6 @@
-//! JSON_ARRAYAGG and JSON_OBJECTAGG: documents made of a group's rows (manual, "Aggregate
-//! Function Descriptions"). SQL's NULL is JSON's; of members with the same name the last
-//! row's stays.
+//! JSON_ARRAYAGG and JSON_OBJECTAGG: documents built from a group's rows (manual, "Aggregate
+//! Function Descriptions"). SQL NULL becomes JSON null; of members with the same name the last
+//! row's wins.
 
 use crate::bind::Aggregate;
 use crate::error::{Result, SqlError};
@@ -12,19 +12,19 @@ use crate::expr::json::{to_json, too_deep};
 use porpoise_types::json::{Json, MAX_DEPTH, Object};
 use porpoise_types::{Charset, Value, ValueRef, cast};
 
-/// Approximate bytes of a document beside its text.
+/// Approximate memory of a document's value, without its text.
 const VALUE_SIZE: u64 = 48;
 
-/// A document in the making.
+/// State of a JSON aggregate.
 pub(super) enum Document {
-    /// The array's text so far, without its end.
+    /// The array's text so far, without the closing bracket.
     Array(Vec<u8>),
     /// The members so far, in the order of rows; empty texts where there was no row.
     Object(Vec<(String, Json)>),
 }
 
 impl Document {
-    /// Takes a row's values: one of an array, name and value of an object.
+    /// Adds a row's values: one for an array; name and value for an object.
     ///
     /// # Errors
     /// 3158 for a name that is NULL, 3157 where the document becomes too deep, 3144 for
@@ -60,7 +60,7 @@ impl Document {
         Ok(())
     }
 
-    /// The document, NULL of no rows.
+    /// Returns the document, or NULL if there were no rows.
     pub(super) fn finish(self) -> Value {
         match self {
             Document::Array(text) if text.is_empty() => Value::Null,

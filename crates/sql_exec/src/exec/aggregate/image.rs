@@ -1,6 +1,6 @@
-//! The state of an aggregate as bytes, for a group that is written to a temporary file.
+//! Serialized aggregate states, for groups written to temporary files.
 //!
-//! Numbers are little-endian; a list or a text has its length in front.
+//! Numbers are little-endian; lists and texts are prefixed with their length.
 
 use super::accumulate::{Accumulator, Piece, State};
 use super::distinct::Seen;
@@ -64,7 +64,7 @@ fn take_unit(rest: &mut &[u8]) -> Option<Option<Unit>> {
 }
 
 impl Accumulator {
-    /// Appends its state.
+    /// Appends the serialized state.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         append_unit(self.best.map(|(_, unit)| unit), out);
         let best = self.best.map_or(0, |(number, _)| number);
@@ -75,7 +75,7 @@ impl Accumulator {
         }
     }
 
-    /// Takes the state off the front that [`Accumulator::write`] has appended.
+    /// Reads a state that [`Accumulator::write`] has appended.
     pub(super) fn read(&mut self, rest: &mut &[u8]) -> Option<()> {
         let unit = take_unit(rest)?;
         let best = i64::from_le_bytes(take(rest)?);

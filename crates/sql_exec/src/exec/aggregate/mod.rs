@@ -1,14 +1,13 @@
 //! Groups and aggregate functions (manual, "Aggregate Functions").
 //!
-//! Groups are found by hashing an encoding of their keys that is equal for
-//! values that compare equal; for texts and decimals, of which that encoding
-//! costs something, the values as they are lead there the second time. Each
-//! group keeps its first row's values for expressions outside aggregates, which
-//! the group determines unless ONLY_FULL_GROUP_BY is off, and an accumulator an
-//! aggregate.
+//! Hash aggregation. Groups are found by hashing an encoding of their keys that is equal for values
+//! that compare equal. For texts and decimals that encoding is expensive, so a second hash table
+//! maps the raw values to their group after the first lookup. Each group keeps the values of its
+//! first row, for expressions outside of aggregates (functionally dependent on the group, unless
+//! ONLY_FULL_GROUP_BY is off), and an accumulator for each aggregate.
 //!
-//! Where the rows of a group follow each other ([`AggregateMethod::Stream`]),
-//! only the key of the last one is remembered.
+//! Stream aggregation ([`AggregateMethod::Stream`]): the rows of a group are consecutive, and only
+//! the key of the last group is remembered.
 //!
 //! Groups that exceed the operator's share of memory go to temporary files ([`spill`]).
 
@@ -47,7 +46,7 @@ use spill::{GroupResults, SpilledGroups, grows};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-/// Appends bytes that are equal for values of this type that compare equal.
+/// Appends an encoding of a value that is equal for values of this type that compare equal.
 pub fn append_key(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
     match value {
         ValueRef::Null => out.push(0),
@@ -60,7 +59,7 @@ pub fn append_key(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
         }
         ValueRef::Decimal(d) => {
             out.push(2);
-            // As many digits as its column has: what is shown as equal is equal.
+            // Rounded to the digits of its column: values that are displayed alike are equal.
             let d = d.round(ty.decimals).unwrap_or(d);
             d.normalized().write_text(out);
             out.push(0);
@@ -89,20 +88,19 @@ pub fn append_key(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
     }
 }
 
-/// The row that stands for a group where something outside of aggregates is
-/// read: its first.
+/// The first row of a group, from which expressions outside of aggregates are evaluated.
 #[derive(Default)]
 struct FirstRow {
     /// The columns that are read, in the order of [`Read`].
     values: Vec<Value>,
     /// The slots that are not empty, as bits.
     present: u64,
-    /// There was a row at all.
+    /// Whether a row has been stored.
     known: bool,
 }
 
 impl FirstRow {
-    /// Appends the row for [`FirstRow::read`].
+    /// Serializes the row; [`FirstRow::read`] reads it back.
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.present.to_be_bytes());
         for value in &self.values {
@@ -110,7 +108,7 @@ impl FirstRow {
         }
     }
 
-    /// Takes a row with so many columns off the front.
+    /// Reads a row with this many columns off the front.
     fn read(rest: &mut &[u8], columns: usize) -> Option<FirstRow> {
         let (present, behind) = rest.split_first_chunk::<8>()?;
         *rest = behind;
@@ -123,10 +121,10 @@ impl FirstRow {
     }
 }
 
-/// The columns that expressions outside of aggregates read, slot by slot.
+/// The columns that expressions outside of aggregates read, ordered by slot.
 struct Read {
     columns: Vec<(usize, usize)>,
-    /// Columns of each slot up to the last one read.
+    /// Number of columns of each slot, up to the last one read.
     widths: Vec<usize>,
 }
 
@@ -142,7 +140,7 @@ impl Read {
         Read { columns, widths }
     }
 
-    /// The columns of a row.
+    /// The values of these columns in a row.
     fn values<'r>(&self, row: &[Slot<'r>]) -> impl Iterator<Item = ValueRef<'r>> {
         let get = |(slot, column): &(usize, usize)| match row.get(*slot) {
             Some(slot) => slot.get(*column),
@@ -151,7 +149,7 @@ impl Read {
         self.columns.iter().map(get)
     }
 
-    /// The slots of a row that are not empty, as bits.
+    /// The non-empty slots of a row, as a bit set.
     fn present(row: &[Slot<'_>]) -> u64 {
         let mut present = 0;
         for (at, slot) in row.iter().enumerate() {
@@ -168,14 +166,14 @@ impl Read {
         }
     }
 
-    /// Appends a row for [`FirstRow::read`].
+    /// Serializes these columns of a row; [`FirstRow::read`] reads them back.
     fn write(&self, row: &[Slot<'_>], out: &mut Vec<u8>) {
         out.extend_from_slice(&Read::present(row).to_be_bytes());
         self.values(row)
             .for_each(|value| rowstore::write(value, out));
     }
 
-    /// The slots of a group's row.
+    /// Rebuilds the slots of a group's first row.
     fn slots<'a>(
         &self,
         present: u64,
@@ -202,8 +200,7 @@ impl Read {
 
 struct Group {
     first: FirstRow,
-    /// WITH ROLLUP: the values of the leading keys that it does not sum up
-    /// over.
+    /// WITH ROLLUP: the values of the leading keys that this group is not summed over.
     keys: Vec<Value>,
 }
 
@@ -211,47 +208,46 @@ struct Group {
 pub(super) struct Groups<'p> {
     plan: &'p Aggregate,
     sources: &'p [Source],
-    /// Rows of a group follow each other.
+    /// Whether the rows of a group are consecutive.
     stream: bool,
-    /// Made once some rows have come.
+    /// Created after [`FIRST_ROWS`] rows.
     numbers: Option<Numbers<'p>>,
-    /// Rows so far, up to [`FIRST_ROWS`].
+    /// Number of rows so far, up to [`FIRST_ROWS`].
     rows: u32,
     by_key: HashMap<Vec<u8>, usize, RandomState>,
-    /// Groups by values as they are, where to make a key of them costs more
-    /// than to look them up: texts under a collation, and decimals.
+    /// Groups by raw values, for keys whose encoding costs more than the lookup: texts under a
+    /// collation, and decimals.
     by_values: Option<HashMap<Vec<u8>, usize, RandomState>>,
     list: Vec<Group>,
-    /// Those of all groups, one group's behind the other's: what a row adds to
-    /// lies in one place.
+    /// The accumulators of all groups, those of one group next to each other for locality.
     accumulators: Vec<Accumulator>,
     read: Read,
     key: Vec<u8>,
-    /// The key of the last row, of rows whose groups follow each other.
+    /// Stream aggregation: the key of the last row.
     last: Vec<u8>,
     held: u64,
-    /// The states of aggregates grow with the rows of their group.
+    /// Whether the states of aggregates grow with the rows of their group.
     grows: bool,
-    /// Bytes that the groups hold with their states, where those grow.
+    /// Bytes charged for groups and their states, if states grow.
     grown: u64,
-    /// More is kept than the operator's share.
+    /// Whether the operator exceeds its share of memory.
     over: bool,
-    /// Groups that are not in memory.
+    /// Groups that were spilled.
     spilled: Option<Box<SpilledGroups>>,
-    /// Results of groups that ended, where the rows of a group follow each other.
+    /// Stream aggregation: results of completed groups that were spilled.
     finished: Option<GroupResults>,
-    /// Number of those.
+    /// Number of groups in `finished`.
     written: u64,
 }
 
-/// About what a group costs beside its aggregates' own data.
+/// Approximate memory of a group, without the data of its aggregates.
 const GROUP_SIZE: u64 = 128;
 
-/// Different spellings of keys that are remembered.
+/// Maximum number of raw keys in `by_values`.
 const SPELLINGS: usize = 1 << 16;
 
 impl<'p> Groups<'p> {
-    /// No groups; one without key when the query has no GROUP BY.
+    /// Creates an empty set of groups; without GROUP BY it has one group with an empty key.
     fn new(plan: &'p Aggregate, sources: &'p [Source]) -> Groups<'p> {
         let stream = matches!(plan.method, AggregateMethod::Stream);
         let costly = |e: &Expr| match e.ty.kind {
@@ -287,13 +283,12 @@ impl<'p> Groups<'p> {
         groups
     }
 
-    /// Counts rows of which nothing is known, for a query that only counts.
+    /// Adds `rows` to the counts, for a query that only counts rows.
     fn add_counted(&mut self, rows: u64) {
         self.accumulators.iter_mut().for_each(|a| a.count(rows));
     }
 
-    /// Sets the value of a MIN or MAX, for a query that finds them without
-    /// looking at all rows.
+    /// Sets the value of a MIN or MAX that was found through an index.
     fn set_extreme(&mut self, aggregate: usize, value: Value) {
         if let Some(accumulator) = self.accumulators.get_mut(aggregate) {
             accumulator.set_extreme(value);
@@ -305,8 +300,7 @@ impl<'p> Groups<'p> {
         self.written + self.list.len() as u64
     }
 
-    /// Adds a joined row to its group, and with ROLLUP to those that sum up
-    /// over it.
+    /// Adds a joined row to its group and, with ROLLUP, to the group's super-aggregates.
     fn add(&mut self, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> ExecResult<()> {
         if self.over && states.may_spill() {
             self.begin_spilling(cx, states)?;
@@ -350,7 +344,7 @@ impl<'p> Groups<'p> {
         Ok(())
     }
 
-    /// As [`Groups::add`], by the values of the key; the group, if it is in memory.
+    /// As [`Groups::add`], by the raw values of the key. Returns the group, if it is in memory.
     fn add_by_values(
         &mut self,
         row: &[Slot<'_>],
@@ -387,7 +381,8 @@ impl<'p> Groups<'p> {
                 last.keys = values.iter().map(|v| ValueRef::to_owned(*v)).collect();
             }
             for kept in 0..values.len() {
-                // A byte that begins no value tells these keys from whole ones.
+                // A prefix byte that starts no encoded value separates super-aggregate keys from
+                // full keys.
                 key.clear();
                 for (e, value) in plan.group_by.iter().zip(&values).take(kept) {
                     append_key(*value, &e.ty, &mut key);
@@ -402,8 +397,8 @@ impl<'p> Groups<'p> {
         Ok(whole)
     }
 
-    /// The group of values that have not come in this spelling before, if it is in memory. The
-    /// group's key takes the place of the spelling.
+    /// The group of raw values that `by_values` does not have yet, if it is in memory. `key`
+    /// becomes the group's key.
     fn of_new_spelling(
         &mut self,
         (values, key): (&[ValueRef<'_>], &mut Vec<u8>),
@@ -426,7 +421,7 @@ impl<'p> Groups<'p> {
         Ok(at)
     }
 
-    /// Takes a row into account for a group in memory, or writes it for one that is not.
+    /// Adds a row to a group in memory, or writes it if its group was spilled.
     fn take_or_spill(
         &mut self,
         at: Option<usize>,
@@ -442,7 +437,7 @@ impl<'p> Groups<'p> {
         }
     }
 
-    /// The group of a key; a new one where there is none, unless new ones are spilled.
+    /// Finds or creates the group of a key; `None` if new groups are spilled.
     fn of_key(
         &mut self,
         key: &[u8],
@@ -478,7 +473,7 @@ impl<'p> Groups<'p> {
         Ok(Some(at))
     }
 
-    /// Adds a group; its position.
+    /// Adds a group and returns its position.
     fn push(&mut self, keys: Vec<Value>) -> usize {
         self.list.push(Group {
             first: FirstRow::default(),
@@ -489,7 +484,7 @@ impl<'p> Groups<'p> {
         self.list.len() - 1
     }
 
-    /// Keeps what is read of a group's first row.
+    /// Stores the columns that are read of a group's first row.
     fn stands_for(&mut self, at: usize, row: &[Slot<'_>], states: &States) -> ExecResult<()> {
         if let Some(group) = self.list.get_mut(at) {
             group.first = self.read.first_row(row);
@@ -500,7 +495,7 @@ impl<'p> Groups<'p> {
         Ok(())
     }
 
-    /// Takes a row into account for a group.
+    /// Adds a row to the accumulators of a group.
     fn take(
         &mut self,
         at: usize,
@@ -551,7 +546,7 @@ impl<'p> Groups<'p> {
             }
             false => Box::new(with_own),
         };
-        // From here on the rows made of them count.
+        // The groups' memory is released: the rows built from them are charged instead.
         let states = exec.shared.states;
         states.let_go(self.held);
         self.by_key = HashMap::default();
@@ -598,7 +593,7 @@ impl<'p> Groups<'p> {
     }
 }
 
-/// Pushes the groups of the input's rows.
+/// Aggregates the input and pushes one row for each group.
 pub(super) fn run(
     plan: &QueryPlan,
     aggregate: &Aggregate,
@@ -611,7 +606,7 @@ pub(super) fn run(
     let since = exec.begin_part();
     match &aggregate.method {
         AggregateMethod::Hash | AggregateMethod::Stream => {
-            // The first row of the group behind the last one wanted ends that one.
+            // The first row of the next group completes the last group wanted.
             let enough = if groups.stream { demand.rows } else { u64::MAX };
             let mut add = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> ExecResult<bool> {
                 groups.add(row, cx, states)?;
@@ -637,7 +632,7 @@ pub(super) fn run(
     groups.finish(exec, consume)
 }
 
-/// The number of rows of a scan, counted where their entries lie.
+/// Number of rows of a scan, counted in the engine without reading them.
 fn count_rows(plan: &QueryPlan, input: &RowOperator, exec: &mut Exec<'_>) -> ExecResult<u64> {
     let table = plan.sources.first().and_then(Source::table);
     let (Some(scan), Some(table)) = (input.as_scan(), table) else {
@@ -657,7 +652,7 @@ fn count_rows(plan: &QueryPlan, input: &RowOperator, exec: &mut Exec<'_>) -> Exe
     Ok(rows)
 }
 
-/// Sets each MIN and MAX to the value of the one row of its query.
+/// Sets each MIN and MAX to the value of the single row that its lookup query returns.
 fn find_extremes(
     lookups: &[QueryPlan],
     groups: &mut Groups<'_>,
@@ -674,7 +669,7 @@ fn find_extremes(
     Ok(())
 }
 
-/// The order of rows of a ROLLUP: by the keys, each sum behind what it sums
+/// Sort order of the rows of a ROLLUP: by the keys, each super-aggregate row after the rows it sums
 /// up.
 fn rollup_order(plan: &Aggregate, a: &[Value], b: &[Value]) -> Ordering {
     for (at, e) in plan.group_by.iter().enumerate() {

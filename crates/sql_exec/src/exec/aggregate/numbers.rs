@@ -1,12 +1,12 @@
 //! Groups and aggregates over plain integers ([`crate::expr::number`]).
 //!
-//! Keys and arguments of aggregates are mostly columns of fixed width. Once a
-//! query has met some rows, those are read as numbers: a group is found by
-//! them, and an aggregate takes them, without a value being made. Whatever
-//! cannot be read in this way goes the way of values, row by row.
+//! Group keys and arguments of aggregates are mostly columns of fixed width. After the first rows
+//! of a query those are read as integers: groups are found by integer keys, and aggregates take
+//! integers, without building values. A row whose key or argument is no plain integer is processed
+//! through values.
 //!
-//! Invariant: a number leads to the group that its value's key leads to; the
-//! first time it is found by that key, and remembered.
+//! Invariant: an integer key maps to the same group as the encoded key of its value. The group is
+//! found by the encoded key at first, and then cached by the integer key.
 
 use crate::bind::{Aggregate, AggregateKind, Source};
 use crate::exec::join::tables_of;
@@ -18,46 +18,46 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
-/// Rows that are added one by one before numbers are made of expressions.
+/// Number of rows that are processed through values before expressions are compiled.
 pub(super) const FIRST_ROWS: u32 = 64;
 
-/// Different keys that are remembered at most.
+/// Maximum number of cached keys.
 const REMEMBERED: usize = 1 << 20;
 
-/// A group's key, where it is numbers; of one expression the second is 0.
+/// An integer group key; with one expression the second number is 0.
 type Key = (i64, i64);
 
-/// The input of an aggregate from a row.
+/// How an aggregate reads its argument from a row.
 #[derive(Debug)]
 pub(super) enum Taken<'t> {
     /// The row itself: COUNT(*).
     Row,
-    /// Whether this is NULL: COUNT.
+    /// COUNT: only whether the expression is NULL is read.
     Present(NumberExpr<'t>),
-    /// This: SUM, AVG, MIN, MAX.
+    /// SUM, AVG, MIN, MAX: the integer.
     Number(NumberExpr<'t>),
-    /// This, once: an aggregate of DISTINCT values.
+    /// DISTINCT: the integer, unless it was seen before.
     Distinct(NumberExpr<'t>),
-    /// Values.
+    /// The argument is evaluated to a value.
     Values,
 }
 
-/// The query's expressions as numbers.
+/// Expressions of an aggregation, compiled to integer expressions.
 #[derive(Debug)]
 pub(super) struct Numbers<'t> {
-    /// Expressions of the group's key; `None` where it takes values.
+    /// Expressions of the group key; `None` if one is no plain integer.
     keys: Option<SmallVec<[NumberExpr<'t>; 2]>>,
     known: HashMap<Key, usize, RandomState>,
-    /// The rows of a group follow each other: the last one is enough.
+    /// Whether the rows of a group are consecutive: caching the last key is enough then.
     is_consecutive: bool,
-    /// The last one found.
+    /// The last key and its group.
     last: Option<(Key, usize)>,
-    /// Of each aggregate.
+    /// The input of each aggregate.
     pub(super) taken: Vec<Taken<'t>>,
 }
 
 impl<'t> Numbers<'t> {
-    /// Of a query.
+    /// Compiles the expressions of a query.
     pub(super) fn of(
         (plan, is_consecutive): (&'t GroupBy, bool),
         sources: &'t [Source],
@@ -79,7 +79,7 @@ impl<'t> Numbers<'t> {
         }
     }
 
-    /// The key of a row, where it is numbers.
+    /// The integer key of a row, if the row has one.
     #[inline]
     pub(super) fn key(&self, row: &[Slot<'_>]) -> Option<Key> {
         let part = |e: &NumberExpr<'_>| match e.eval(row) {
@@ -93,7 +93,7 @@ impl<'t> Numbers<'t> {
         }
     }
 
-    /// The group that a key leads to, where it is known.
+    /// The cached group of a key.
     #[inline]
     pub(super) fn group(&mut self, key: Key) -> Option<usize> {
         match self.last {
@@ -106,13 +106,13 @@ impl<'t> Numbers<'t> {
         }
     }
 
-    /// Forgets where keys lead.
+    /// Clears the cache of groups.
     pub(super) fn forget(&mut self) {
         self.last = None;
         self.known.clear();
     }
 
-    /// Remembers where a key leads; the bytes that it takes.
+    /// Caches the group of a key. Returns the memory that this takes, in bytes.
     pub(super) fn remember(&mut self, key: Key, group: usize) -> u64 {
         self.last = Some((key, group));
         if self.is_consecutive || self.known.len() >= REMEMBERED {
@@ -123,7 +123,7 @@ impl<'t> Numbers<'t> {
     }
 }
 
-/// The input of an aggregate.
+/// The input of one aggregate.
 fn taken<'t>(aggregate: &Aggregate, number: &dyn Fn(&Expr) -> Option<NumberExpr<'t>>) -> Taken<'t> {
     if aggregate.kind == AggregateKind::CountRows {
         return Taken::Row;

@@ -5,18 +5,19 @@
 //!      \--> sorter by group key --> one group after the other --> sorter by first row --> consumer
 //! ```
 //!
-//! A row of another group is written with the values that the aggregates take, which are
-//! evaluated once, when the row comes. At the end the rows of each group are taken in the order
-//! in which they came, so that results are those of a hash aggregate in memory, to the last bit.
-//! Where an aggregate's state grows with its rows, the groups in memory are written, too: a
-//! group begins with its state then.
+//! A row of any other group is written with the arguments of the aggregates, which are evaluated
+//! when the row arrives. At the end the rows of each group are processed in input order, so that
+//! results equal those of an in-memory hash aggregate, to the last bit. If an aggregate's state
+//! grows with its rows, the groups in memory are written, too: such a group starts with a state
+//! record.
 //!
 //! Invariants:
-//! 1. One spilled group at a time is in memory.
-//! 2. Groups come out in the order of their first rows.
+//! 1. Only one spilled group at a time is in memory.
+//! 2. Groups are returned in the order of their first rows.
 //!
-//! Rejected: partitions by hash (a group larger than memory needs recursion, and the order of
-//! groups a sort anyway); merging of partial states (sums of DOUBLE would depend on memory).
+//! Rejected: partitioning by hash (a group larger than memory needs recursion, and the order of
+//! groups needs a sort anyway); merging of partial states (sums of DOUBLE would depend on the
+//! memory limit).
 
 use super::accumulate::Accumulator;
 use super::{FirstRow, Groups, Read};
@@ -38,11 +39,11 @@ use porpoise_types::{Value, ValueRef};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
-/// The first byte of a record: a row of a group, or the state of a group so far.
+/// The first byte of a record: a row of a group, or a partial state of a group.
 const ROW: u8 = 0;
 const STATE: u8 = 1;
 
-/// Bytes in front of a record's content: its kind and its number.
+/// Size of a record's header: its kind and its number.
 const HEAD: usize = 9;
 
 type ByBytes = fn(&[u8], &[u8]) -> Ordering;
@@ -64,7 +65,7 @@ impl GroupResults {
         GroupResults(Sorter::new(by_bytes))
     }
 
-    /// Adds a group by the number of its first row.
+    /// Adds a group, ordered by the number of its first row.
     pub(super) fn add(
         &mut self,
         number: [u8; 8],
@@ -80,7 +81,7 @@ impl GroupResults {
         self.0.add(&number, &value, states)
     }
 
-    /// Pushes the groups to the consumer; false when it wants no more.
+    /// Pushes the groups to the consumer. Returns false when it wants no more.
     pub(super) fn send(
         self,
         plan: &Aggregate,
@@ -111,16 +112,16 @@ impl GroupResults {
     }
 }
 
-/// Takes a number off the front.
+/// Reads a number off the front.
 fn number(rest: &mut &[u8]) -> Option<u64> {
     let (number, behind) = rest.split_first_chunk::<8>()?;
     *rest = behind;
     Some(u64::from_be_bytes(*number))
 }
 
-/// Rows and states of groups, by the keys of the groups.
+/// Rows and states of groups, ordered by group key.
 pub(super) struct SpilledGroups {
-    /// The aggregates, over the columns of a record.
+    /// The aggregates, with columns of a record as their arguments.
     calls: Vec<AggregateCall>,
     records: Sorter<ByBytes>,
     /// Number of the next record.
@@ -128,7 +129,7 @@ pub(super) struct SpilledGroups {
     record: Vec<u8>,
 }
 
-/// Whether NULL counts for an aggregate.
+/// Whether an aggregate includes NULLs.
 fn takes_null(kind: AggregateKind) -> bool {
     matches!(kind, AggregateKind::JsonArray | AggregateKind::JsonObject)
 }
@@ -138,7 +139,7 @@ pub(super) fn grows(call: &AggregateCall) -> bool {
     call.distinct || call.kind == AggregateKind::Concat || takes_null(call.kind)
 }
 
-/// The aggregates with columns of a record in place of their arguments and sort keys.
+/// The aggregates with columns of a record in place of arguments and sort keys.
 fn over_records(plan: &Aggregate) -> Vec<AggregateCall> {
     let mut at = plan.carried.len();
     let mut column = |e: &Expr| {
@@ -193,7 +194,8 @@ impl SpilledGroups {
         let out = &mut self.record;
         read.write(row, out);
         for call in &plan.calls {
-            // NULL counts for none of them but documents: what stands behind it is not evaluated.
+            // Except for JSON documents, aggregates ignore NULLs: arguments after one are not
+            // evaluated.
             let mut counts = true;
             for arg in call
                 .args
@@ -212,7 +214,7 @@ impl SpilledGroups {
         Ok(self.records.add(key, &self.record, states)?)
     }
 
-    /// Adds the state of a group, of which no row was added yet.
+    /// Adds the state of a group that has no records yet.
     pub(super) fn add_state(
         &mut self,
         key: &[u8],
@@ -228,7 +230,7 @@ impl SpilledGroups {
         self.records.add(key, &self.record, states)
     }
 
-    /// Makes the groups and pushes them to the consumer.
+    /// Aggregates the groups and pushes them to the consumer.
     pub(super) fn send(
         self,
         (plan, read): (&Aggregate, &Read),
@@ -264,19 +266,19 @@ impl SpilledGroups {
     }
 }
 
-/// A spilled group that is being made.
+/// A spilled group that is being aggregated.
 struct SpilledGroup {
     key: Vec<u8>,
     /// Number of its first record.
     number: [u8; 8],
     first: FirstRow,
     accumulators: Vec<Accumulator>,
-    /// Bytes that the statement held before.
+    /// Bytes charged to the statement before this group.
     before: u64,
 }
 
 impl SpilledGroup {
-    /// The group that begins with a record.
+    /// Creates a group from its first record.
     fn new(
         key: &[u8],
         record: &[u8],
@@ -303,7 +305,7 @@ impl SpilledGroup {
         })
     }
 
-    /// Takes a record of the group into account.
+    /// Adds a record to the group.
     fn take(
         &mut self,
         record: &[u8],
@@ -342,7 +344,7 @@ impl SpilledGroup {
 }
 
 impl Groups<'_> {
-    /// Goes on with temporary files: the groups in memory exceed their share.
+    /// Starts spilling, because the groups in memory exceed their share.
     #[cold]
     pub(super) fn begin_spilling(&mut self, cx: &EvalCx<'_>, states: &States) -> ExecResult<()> {
         self.over = false;
@@ -358,7 +360,7 @@ impl Groups<'_> {
             let width = self.plan.calls.len();
             let mut keys: Vec<(&Vec<u8>, usize)> = Vec::with_capacity(self.by_key.len());
             keys.extend(self.by_key.iter().map(|(key, at)| (key, *at)));
-            // In the order of their first rows, by which they are numbered.
+            // In the order of their first rows, which determines their numbers.
             sorting::sort_by(&mut keys, sorting::CHEAP, |a, b| a.1.cmp(&b.1))?;
             for (key, at) in keys {
                 let own = self.accumulators.get(at * width..(at + 1) * width);
@@ -385,7 +387,7 @@ impl Groups<'_> {
         (self.held, self.grown) = (0, 0);
     }
 
-    /// Writes the results of the groups of which no row will come any more: all but the last.
+    /// Writes the results of completed groups: all but the last one.
     fn write_finished(&mut self, cx: &EvalCx<'_>, states: &States) -> ExecResult<()> {
         let plan = self.plan;
         let Some(finished) = self.list.len().checked_sub(1) else {

@@ -4,8 +4,8 @@
 //! * [`runs`]: sorted runs, and their merge.
 //! * [`sorter`]: an external merge sort over encoded records.
 //!
-//! An operator learns from [`States::hold_or_spill`](super::state::States::hold_or_spill) that it
-//! is to write what it keeps. A file is read only by the statement that writes it.
+//! [`States::hold_or_spill`](super::state::States::hold_or_spill) tells an operator that it must
+//! write its rows to files. A file is read only by the statement that writes it.
 
 pub(super) mod records;
 pub(super) mod runs;

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A block holds whole records; it is written when it has reached its size.
-//! 2. Every block is a checkpoint ([`porpoise_base::interrupt`]), and its reading or writing is
-//!    announced as a wait ([`porpoise_base::blocking`]).
+//! 1. A block contains whole records; it is written once it has reached its size.
+//! 2. Every block is an interrupt checkpoint ([`porpoise_base::interrupt`]), and reading or writing
+//!    it is announced as a wait ([`porpoise_base::blocking`]).
 
 use crate::error::SqlError;
 use porpoise_base::blocking::blocking;
@@ -22,13 +22,13 @@ use std::sync::Arc;
 /// Version of the format of temporary files.
 const TEMP_FORMAT_VERSION: u32 = 1;
 
-/// The first bytes of a block: a mark and the version.
+/// The first bytes of a block: a magic number and the version.
 const FORMAT: u32 = 0x5054_0000 | TEMP_FORMAT_VERSION;
 
-/// Bytes before the records of a block.
+/// Size of a block's header.
 const HEAD: usize = 12;
 
-/// Bytes of a block of records that are read one after the other.
+/// Size of the blocks of records that are read sequentially.
 pub(in crate::exec) const BLOCK: usize = 32 << 10;
 
 /// The MySQL error of an operation on a temporary file.
@@ -60,12 +60,12 @@ pub(in crate::exec) struct Position {
 }
 
 impl Position {
-    /// Whether a record is in the same block.
+    /// Whether both records are in the same block.
     pub(in crate::exec) fn is_beside(self, other: Position) -> bool {
         self.block == other.block
     }
 
-    /// Its bytes, for [`Position::from_bytes`].
+    /// Serializes the position, for [`Position::from_bytes`].
     pub(in crate::exec) fn to_bytes(self) -> [u8; 12] {
         let both = u128::from(self.block) << 32 | u128::from(self.at);
         let mut bytes = [0; 12];
@@ -73,7 +73,7 @@ impl Position {
         bytes
     }
 
-    /// The position of these bytes.
+    /// Deserializes a position.
     pub(in crate::exec) fn from_bytes(bytes: &[u8]) -> Option<Position> {
         let (block, at) = (bytes.get(4..)?, bytes.first_chunk::<4>()?);
         Some(Position {
@@ -87,9 +87,9 @@ impl Position {
 #[derive(Debug)]
 pub(in crate::exec) struct RecordWriter {
     file: TempFile,
-    /// The block that is being filled, with room for its head.
+    /// The block being filled, with space for its header.
     block: Vec<u8>,
-    /// Bytes from which a block is written.
+    /// Size at which a block is written.
     size: usize,
     /// Bytes of the largest block.
     largest: usize,
@@ -133,7 +133,7 @@ impl RecordWriter {
         Ok(Position { block, at })
     }
 
-    /// Writes the block that is being filled, if it has records.
+    /// Writes the current block, if it has records.
     fn flush(&mut self) -> Result<(), SqlError> {
         check()?;
         let Some((head, records)) = self.block.split_first_chunk_mut::<HEAD>() else {
@@ -156,13 +156,13 @@ impl RecordWriter {
         Ok(())
     }
 
-    /// Ends a run of records; the offset behind it.
+    /// Ends a run of records. Returns the offset of its end.
     pub(in crate::exec) fn end_run(&mut self) -> Result<u64, SqlError> {
         self.flush()?;
         Ok(self.file.length())
     }
 
-    /// Bytes written.
+    /// Number of bytes written.
     pub(in crate::exec) fn length(&self) -> u64 {
         self.file.length()
     }
@@ -181,24 +181,24 @@ impl RecordWriter {
     }
 }
 
-/// Records that were written.
+/// A finished file of records.
 #[derive(Clone, Debug)]
 pub(in crate::exec) struct RecordFile {
     file: Rc<TempFile>,
 }
 
 impl RecordFile {
-    /// Its bytes.
+    /// Size in bytes.
     pub(in crate::exec) fn length(&self) -> u64 {
         self.file.length()
     }
 
-    /// Reads all records.
+    /// Creates a reader of all records.
     pub(in crate::exec) fn reader(&self) -> RecordReader {
         self.run(0..self.length())
     }
 
-    /// Reads the records between two ends of runs.
+    /// Creates a reader of the records of a run.
     pub(in crate::exec) fn run(&self, run: Range<u64>) -> RecordReader {
         RecordReader {
             file: self.file.clone(),
@@ -216,13 +216,13 @@ impl RecordFile {
 #[derive(Debug)]
 pub(in crate::exec) struct RecordReader {
     file: Rc<TempFile>,
-    /// Blocks that were not read yet.
+    /// Range of the blocks not yet read.
     rest: Range<u64>,
     /// Records of the current block.
     block: Vec<u8>,
-    /// Its offset.
+    /// Offset of the current block.
     start: u64,
-    /// End of the current record.
+    /// End of the current record in the block.
     at: usize,
     key: Range<usize>,
     value: Range<usize>,
@@ -239,7 +239,7 @@ impl RecordReader {
         self.block.get(self.value.clone()).unwrap_or_default()
     }
 
-    /// Goes to the next record; false at the end.
+    /// Advances to the next record. Returns false at the end.
     pub(in crate::exec) fn advance(&mut self) -> Result<bool, SqlError> {
         if self.at == self.block.len() {
             if self.rest.is_empty() {
@@ -251,7 +251,7 @@ impl RecordReader {
         Ok(true)
     }
 
-    /// Goes to a record, of a reader of all records.
+    /// Moves to a record. Only for a reader of all records.
     pub(in crate::exec) fn seek(&mut self, position: Position) -> Result<(), SqlError> {
         if self.start != position.block {
             self.rest.start = self.read_block(position.block)?;
@@ -273,7 +273,7 @@ impl RecordReader {
         Ok(())
     }
 
-    /// Reads the block at an offset; the offset behind it.
+    /// Reads the block at an offset. Returns the offset of the next one.
     fn read_block(&mut self, offset: u64) -> Result<u64, SqlError> {
         check()?;
         self.start = u64::MAX;
@@ -282,7 +282,7 @@ impl RecordReader {
         let length = blocking(|| {
             file.read_at(offset, &mut head)?;
             let [_, length, _] = fields(head);
-            // Before memory is taken for it.
+            // Checked before memory is allocated for the block.
             if offset + u64::from(length) > file.length() {
                 return Err(io::Error::from(ErrorKind::UnexpectedEof));
             }
@@ -310,7 +310,7 @@ impl RecordReader {
     }
 }
 
-/// The fields of a block's head.
+/// The fields of a block header.
 fn fields(head: [u8; HEAD]) -> [u32; 3] {
     let [a, b, c, d, e, f, g, h, i, j, k, l] = head;
     [[a, b, c, d], [e, f, g, h], [i, j, k, l]].map(u32::from_le_bytes)

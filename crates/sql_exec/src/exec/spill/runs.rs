@@ -1,13 +1,13 @@
 //! Sorted runs in a temporary file, and their merge.
 //!
-//! A merge reads one block of each of its runs at a time. More runs than the fan-in are merged
-//! in several passes, each from one file into the next.
+//! A merge reads one block of each run at a time. If there are more runs than the fan-in, they are
+//! merged in several passes, each from one file to the next.
 //!
 //! Invariants:
-//! 1. Records that compare equal come out in the order in which they were written: runs are
-//!    numbered in the order of writing, and a pass merges neighbours only.
-//! 2. The blocks of a merge fit into the statement's headroom, except that two runs are always
-//!    merged.
+//! 1. The merge is stable: runs are numbered in the order of writing, and a pass merges only
+//!    adjacent runs.
+//! 2. The blocks of a merge fit into the statement's available memory, except that the fan-in is at
+//!    least two.
 
 use super::super::state::States;
 use super::records::{BLOCK, RecordFile, RecordReader, RecordWriter};
@@ -16,7 +16,7 @@ use porpoise_base::interrupt::Pacer;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Most runs that are merged at once.
+/// Maximum fan-in of a merge.
 const MAX_FAN_IN: u64 = 64;
 
 /// Sorted runs.
@@ -27,18 +27,18 @@ pub(in crate::exec) struct Runs {
 }
 
 impl Runs {
-    /// Whether there is none.
+    /// Whether there are no runs.
     pub(in crate::exec) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Number of runs, and the bytes of their file.
+    /// Number of runs, and the size of their file.
     pub(in crate::exec) fn size(&self) -> (u64, u64) {
         let bytes = self.writer.as_ref().map_or(0, RecordWriter::length);
         (self.runs.len() as u64, bytes)
     }
 
-    /// Writes sorted records, keys and values, as a run.
+    /// Writes sorted records as a run.
     pub(in crate::exec) fn write_run<'r>(
         &mut self,
         records: impl Iterator<Item = (&'r [u8], &'r [u8])>,
@@ -56,7 +56,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Makes one run of all, whose records are in no order.
+    /// Turns all runs into one, whose records are unordered.
     pub(in crate::exec) fn concatenate(&mut self) {
         let ends = self.runs.first().zip(self.runs.last());
         if let Some((first, last)) = ends {
@@ -100,15 +100,15 @@ impl Runs {
     }
 }
 
-/// The records of runs in order.
+/// Merges the records of several runs.
 #[derive(Debug)]
 pub(in crate::exec) struct Merge<C> {
-    /// In descending order of their records: the least is the last.
+    /// Readers in descending order of their current records: the smallest is last.
     readers: Vec<Box<Numbered>>,
     compare: C,
-    /// The last reader's record was given.
+    /// Whether the last reader's record has been returned.
     given: bool,
-    /// Bytes counted with the statement, for [`Merge::close`].
+    /// Bytes charged to the statement, released by [`Merge::close`].
     held: u64,
     pacer: Pacer,
 }
@@ -140,7 +140,7 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering> Merge<C> {
         Ok(merge)
     }
 
-    /// Goes to the reader's next record and puts the reader to its place.
+    /// Advances a reader and inserts it at its sorted position.
     fn insert(&mut self, mut new: Box<Numbered>) -> Result<(), SqlError> {
         if new.reader.advance()? {
             let at = self.readers.partition_point(|other| {
@@ -152,7 +152,7 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering> Merge<C> {
         Ok(())
     }
 
-    /// Goes to the next record; false at the end.
+    /// Advances to the next record. Returns false at the end.
     pub(in crate::exec) fn advance(&mut self) -> Result<bool, SqlError> {
         self.pacer.tick()?;
         if std::mem::replace(&mut self.given, true)
@@ -173,7 +173,7 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering> Merge<C> {
         self.readers.last().map_or(&[], |last| last.reader.value())
     }
 
-    /// Ends reading.
+    /// Releases the memory.
     pub(in crate::exec) fn close(self, states: &States) {
         states.let_go(self.held);
     }

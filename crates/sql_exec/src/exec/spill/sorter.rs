@@ -1,6 +1,6 @@
 //! An external merge sort of records: in memory up to the operator's share, then in runs.
 //!
-//! Invariant: records that compare equal come out in the order in which they were added.
+//! Invariant: the sort is stable: records that compare equal keep their insertion order.
 
 use super::super::rowstore::{Place, RowStore};
 use super::super::state::States;
@@ -11,7 +11,7 @@ use porpoise_base::sorting;
 use porpoise_types::ValueRef;
 use std::cmp::Ordering;
 
-/// Records that are being sorted by their keys. Nothing is added while the engine shows rows.
+/// Records that are being sorted by key. No record may be added while an engine visitor runs.
 #[derive(Debug)]
 pub(in crate::exec) struct Sorter<C> {
     compare: C,
@@ -23,7 +23,7 @@ pub(in crate::exec) struct Sorter<C> {
 }
 
 impl<C: Fn(&[u8], &[u8]) -> Ordering + Copy> Sorter<C> {
-    /// Creates a sorter in the order of keys that `compare` gives.
+    /// Creates a sorter that orders keys by `compare`.
     pub(in crate::exec) fn new(compare: C) -> Sorter<C> {
         Sorter {
             compare,
@@ -68,7 +68,7 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering + Copy> Sorter<C> {
         self.counted
     }
 
-    /// Number of runs, and the bytes of their file.
+    /// Number of runs, and the size of their file.
     pub(in crate::exec) fn size(&self) -> (u64, u64) {
         self.runs.size()
     }
@@ -85,7 +85,7 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering + Copy> Sorter<C> {
         Ok(())
     }
 
-    /// Ends adding.
+    /// Sorts the records.
     pub(in crate::exec) fn finish(mut self, states: &States) -> Result<Sorted<C>, SqlError> {
         if self.runs.is_empty() {
             self.sort()?;
@@ -104,7 +104,7 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering + Copy> Sorter<C> {
     }
 }
 
-/// Records in order.
+/// Sorted records.
 #[derive(Debug)]
 pub(in crate::exec) enum Sorted<C> {
     /// In memory.
@@ -120,7 +120,7 @@ pub(in crate::exec) enum Sorted<C> {
 }
 
 impl<C: Fn(&[u8], &[u8]) -> Ordering> Sorted<C> {
-    /// Goes to the next record; false at the end.
+    /// Advances to the next record. Returns false at the end.
     pub(in crate::exec) fn advance(&mut self) -> Result<bool, SqlError> {
         match self {
             Sorted::Kept {
@@ -153,7 +153,7 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering> Sorted<C> {
         }
     }
 
-    /// Ends reading.
+    /// Releases the memory.
     pub(in crate::exec) fn close(self, states: &States) {
         match self {
             Sorted::Kept { counted, .. } => states.let_go(counted),

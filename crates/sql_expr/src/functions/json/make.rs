@@ -1,4 +1,4 @@
-//! Functions that make and change documents.
+//! JSON functions that create and modify documents.
 
 use super::super::{Call, Function, Nullable};
 use super::json;
@@ -15,7 +15,7 @@ fn array<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     c.give(&Json::Array(items?))
 }
 
-/// 1582 unless the arguments after the first `first` come in pairs.
+/// Error 1582 unless the arguments after the first `first` come in pairs.
 fn pairs(c: &Call<'_, '_>, first: usize, name: &str) -> Result<()> {
     match c.len().saturating_sub(first) % 2 {
         0 => Ok(()),
@@ -40,7 +40,7 @@ fn object<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     c.give(&Json::Object(Object::from_members(members)))
 }
 
-/// JSON_SET and its kin: pairs of path and value, from left to right.
+/// JSON_SET and similar functions: pairs of path and value, applied from left to right.
 fn change<'a>(c: &Call<'_, 'a>, name: &str, how: Change) -> Result<ValueRef<'a>> {
     if let Some(null) = c.arguments_too_long() {
         return Ok(null);
@@ -136,8 +136,7 @@ fn merge_preserve<'a>(c: &Call<'_, 'a>, name: &str) -> Result<ValueRef<'a>> {
     }
 }
 
-/// A NULL makes NULL of the result so far, until a document that is no object
-/// replaces it.
+/// A NULL makes the result so far NULL, until a document that is no object replaces it.
 fn merge_patch<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     if let Some(null) = c.arguments_too_long() {
         return Ok(null);
@@ -157,7 +156,7 @@ fn merge_patch<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     }
 }
 
-/// An entry of a function whose result is a document.
+/// Defines a function whose result is a document.
 const fn entry(
     name: &'static str,
     least: usize,
@@ -177,7 +176,7 @@ const fn entry(
     }
 }
 
-/// The entries.
+/// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     entry(
         "JSON_ARRAY",

@@ -1,8 +1,7 @@
 //! JSON functions (manual, "JSON Functions").
 //!
-//! An argument that is a document is a JSON value, or text that is parsed;
-//! one that is a value becomes JSON by its type: text becomes a string. Paths
-//! are those of `porpoise_types::json::Path`.
+//! A document argument is a JSON value, or text that is parsed; a value argument is converted to
+//! JSON by its type: text becomes a string. Paths are `porpoise_types::json::Path`.
 //!
 //! CAST AS JSON and comparison with JSON are in [`crate::expr::json`].
 
@@ -22,7 +21,7 @@ pub(super) fn json(_: &[Expr], _: Collation) -> ColumnType {
     ColumnType::json()
 }
 
-/// Result type: text of any length, as JSON's is.
+/// Result type: text of unlimited length, as JSON is.
 pub(super) fn long_text(_: &[Expr], _: Collation) -> ColumnType {
     ColumnType::text(Kind::LongText, Collation::UTF8MB4_BIN)
 }
@@ -35,7 +34,7 @@ pub(super) fn truth(_: &[Expr], _: Collation) -> ColumnType {
 }
 
 impl<'a> Call<'_, 'a> {
-    /// An argument that is a document; None for SQL's NULL. `name` is the function's.
+    /// A document argument; `None` for SQL NULL. `name` is the function's, for errors.
     pub(super) fn document(&self, at: usize, name: &str) -> Result<Option<Json>> {
         let (value, ty) = self.arg(at);
         let (false, Some(ty)) = (value.is_null(), ty) else {
@@ -60,7 +59,7 @@ impl<'a> Call<'_, 'a> {
         }
     }
 
-    /// An argument as a JSON value; SQL's NULL is JSON's.
+    /// An argument as a JSON value; SQL NULL becomes JSON null.
     pub(super) fn json_value(&self, at: usize) -> Result<Json> {
         match self.arg(at) {
             (_, None) | (ValueRef::Null, _) => Ok(Json::Null),
@@ -68,7 +67,7 @@ impl<'a> Call<'_, 'a> {
         }
     }
 
-    /// An argument that is a path; None for NULL.
+    /// A path argument; `None` for NULL.
     pub(super) fn path(&self, at: usize) -> Result<Option<Path>> {
         let Some(text) = self.text(at)? else {
             return Ok(None);
@@ -82,7 +81,7 @@ impl<'a> Call<'_, 'a> {
         parsed.map(Some)
     }
 
-    /// A path that selects at most one value: 3149 for wildcards.
+    /// A path argument that selects at most one value. Error 3149 for wildcards.
     pub(super) fn single_path(&self, at: usize) -> Result<Option<Path>> {
         match self.path(at)? {
             Some(path) if path.is_multiple() => {
@@ -93,7 +92,7 @@ impl<'a> Call<'_, 'a> {
         }
     }
 
-    /// `'one'` (true) or `'all'`; 3154 for anything else.
+    /// Parses `'one'` (true) or `'all'`. Error 3154 for anything else.
     pub(super) fn one_or_all(&self, at: usize, name: &str) -> Result<Option<bool>> {
         let Some(text) = self.text(at)? else {
             return Ok(None);
@@ -111,7 +110,7 @@ impl<'a> Call<'_, 'a> {
         }
     }
 
-    /// A document as a result; 3157 where it has become too deep.
+    /// Returns a document as the result. Error 3157 if it is nested too deeply.
     pub(super) fn give(&self, document: &Json) -> Result<ValueRef<'a>> {
         if document.depth() > MAX_DEPTH + 1 {
             return Err(too_deep());
@@ -120,12 +119,12 @@ impl<'a> Call<'_, 'a> {
     }
 }
 
-/// The truth value of a JSON_CONTAINS and the like.
+/// Result of JSON_CONTAINS and similar functions.
 pub(super) fn yes(b: bool) -> ValueRef<'static> {
     ValueRef::Int(i64::from(b))
 }
 
-/// A constant path as an expression.
+/// A constant path expression.
 pub fn path_literal(path: &[u8]) -> Expr {
     let chars = u32::try_from(path.len()).unwrap_or(u32::MAX);
     Expr::constant(

@@ -1,4 +1,4 @@
-//! Functions that read documents: parts, attributes, other forms.
+//! JSON functions that read documents: parts, attributes, conversions.
 
 use super::super::{Call, Function, Nullable, bigint, text_of};
 use super::{json, long_text, truth, yes};
@@ -56,7 +56,7 @@ fn unquote<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     }
 }
 
-/// Bytes of JSON_QUOTE's argument between two checkpoints.
+/// Bytes of JSON_QUOTE's argument between two interrupt checkpoints.
 const QUOTE_PART: usize = 64 * 1024;
 
 fn quote<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
@@ -115,7 +115,7 @@ fn depth<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(document.map_or(ValueRef::Null, |d| ValueRef::Int(d.depth() as i64)))
 }
 
-/// Runs `f` on the document, or on the part that the second argument names.
+/// Runs `f` on the document, or on the part that the path in the second argument selects.
 fn part<'a>(
     c: &Call<'_, 'a>,
     name: &str,
@@ -166,8 +166,8 @@ fn pretty<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     }))
 }
 
-/// The scalar at a path, converted to the call's type; NULL where there is
-/// none, or it cannot be converted without loss.
+/// The scalar at a path, converted to the call's type; NULL if there is none, or it cannot be
+/// converted without loss.
 fn value<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(document) = c.document(0, "json_value")? else {
         return Ok(ValueRef::Null);
@@ -206,7 +206,7 @@ fn value<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(converted)
 }
 
-/// The entries.
+/// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     Function {
         name: "JSON_EXTRACT",

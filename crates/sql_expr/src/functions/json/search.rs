@@ -1,4 +1,4 @@
-//! Functions that search documents.
+//! JSON functions that search documents.
 
 use super::super::{Call, Function, Nullable};
 use super::{json, truth, yes};
@@ -53,7 +53,7 @@ fn overlaps<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     })
 }
 
-/// `value MEMBER OF (array)`; what is no array is compared itself.
+/// `value MEMBER OF (array)`; a document that is no array is compared itself.
 fn member_of<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(array) = c.document(1, "member of")? else {
         return Ok(ValueRef::Null);
@@ -114,7 +114,7 @@ fn search<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     }
 }
 
-/// The entries.
+/// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     Function {
         name: "JSON_CONTAINS",
@@ -147,7 +147,7 @@ pub const FUNCTIONS: &[Function] = &[
         example: ("JSON_OVERLAPS('[1,3,5,7]', '[2,5,7]')", "1"),
     },
     Function {
-        // The space keeps the name out of reach: the binder makes it of MEMBER OF.
+        // A name with a space cannot be called: the binder uses it for MEMBER OF.
         name: "MEMBER OF",
         args: (2, 2),
         constant: true,
