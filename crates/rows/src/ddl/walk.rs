@@ -25,7 +25,10 @@ pub(super) const BATCH_BYTES: usize = 16 << 20;
 /// Keys and values, in the order of the space.
 pub(crate) type Batch = [(Vec<u8>, Vec<u8>)];
 
-/// Reads one batch of a space from the key `start`. Returns it with the start of the next one, if there are more entries.
+/// A batch, with the first key of the next one if there are more entries.
+pub(crate) type BatchRead = (Vec<(Vec<u8>, Vec<u8>)>, Option<Vec<u8>>);
+
+/// Reads one batch of a space from the key `start`.
 ///
 /// # Errors
 /// The engine's; a cancellation.
@@ -36,7 +39,7 @@ pub(crate) fn read_batch(
     space: SpaceId,
     start: &[u8],
     weigh: impl Fn(&[u8]) -> usize,
-) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, Option<Vec<u8>>)> {
+) -> Result<BatchRead> {
     if let Some(reason) = cx.cancel.reason() {
         return Err(Error::Kv(kv::Error::Cancelled(reason)));
     }

@@ -89,7 +89,7 @@ fn sorts_of_all_types_spill() {
         "doc",
         "kind",
     ] {
-        for order in [format!("{key}"), format!("{key} DESC, other")] {
+        for order in [key.to_owned(), format!("{key} DESC, other")] {
             let statement = format!("SELECT id, words, doc, exact FROM t ORDER BY {order}");
             assert_spills(&server, &mut sql, &statement);
         }

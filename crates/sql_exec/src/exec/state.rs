@@ -167,9 +167,9 @@ impl States {
 
     /// Runs an engine call that visits rows in place.
     pub(super) fn while_showing<T>(&self, call: impl FnOnce() -> T) -> T {
-        self.showing.set(true);
+        let before = self.showing.replace(true);
         let done = call();
-        self.showing.set(false);
+        self.showing.set(before);
         done
     }
 

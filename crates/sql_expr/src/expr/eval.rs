@@ -121,19 +121,24 @@ const MAX_MESSAGE: usize = 512;
 
 /// Ends strict evaluation when it is dropped.
 #[must_use = "strictness ends with it"]
-pub struct StrictGuard<'e>(&'e Cell<bool>);
+pub struct StrictGuard<'e> {
+    strict: &'e Cell<bool>,
+    before: bool,
+}
 
 impl Drop for StrictGuard<'_> {
     fn drop(&mut self) {
-        self.0.set(false);
+        self.strict.set(self.before);
     }
 }
 
 impl Env {
-    /// Sets whether evaluation is strict; it is not any more when the returned guard is dropped.
+    /// Sets whether evaluation is strict, until the returned guard is dropped.
     pub fn strictly(&self, strict: bool) -> StrictGuard<'_> {
-        self.strict.set(strict);
-        StrictGuard(&self.strict)
+        StrictGuard {
+            before: self.strict.replace(strict),
+            strict: &self.strict,
+        }
     }
 
     /// Counts one unit of evaluation: an operator, an arm of an OR, an item of a list. Every few
