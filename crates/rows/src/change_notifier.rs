@@ -8,7 +8,7 @@
 //! 1. A commit is counted before its caller learns of it, so a client that got the reply to a
 //!    commit finds a new count.
 //! 2. The commit position is stored before the count changes: a reader that sees the new count
-//! knows which durable position shows the change to a snapshot.
+//!    knows which durable position shows the change to a snapshot.
 //! 3. A commit of unknown outcome counts, too.
 //!
 //! Rejected: a list of listeners called at commit (they would run inside

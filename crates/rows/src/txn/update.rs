@@ -215,7 +215,7 @@ impl Statement<'_> {
         let mut fx = Effects::of_update(table, change);
         self.expand(&mut fx)?;
         fx.judge()?;
-        let (new, primary) = match fx.root_again(table, constraints, &mut self.keys)? {
+        let (new, primary) = match fx.root_again(table, constraints, &self.keys)? {
             Some((new, primary)) => {
                 self.txn.evaluator().check(table, &new)?;
                 (new, primary)
