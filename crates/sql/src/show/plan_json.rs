@@ -201,7 +201,7 @@ impl<'d> Document<'d> {
                 ("query_block", Json::Object(block)),
             ]));
         }
-        (!inside.is_empty()).then(|| (name, Json::List(inside)))
+        (!inside.is_empty()).then_some((name, Json::List(inside)))
     }
 
     fn joins(&mut self, plan: &QueryPlan, change: Option<&Change>) -> Vec<(&'static str, Json)> {
