@@ -58,9 +58,10 @@ impl Runs {
 
     /// Turns all runs into one, whose records are unordered.
     pub(in crate::exec) fn concatenate(&mut self) {
-        let ends = self.runs.first().zip(self.runs.last());
-        if let Some((first, last)) = ends {
-            self.runs = vec![first.start..last.end];
+        let end = self.runs.last().map_or(0, |last| last.end);
+        self.runs.truncate(1);
+        if let Some(first) = self.runs.first_mut() {
+            first.end = end;
         }
     }
 
@@ -104,6 +105,7 @@ impl Runs {
 #[derive(Debug)]
 pub(in crate::exec) struct Merge<C> {
     /// Readers in descending order of their current records: the smallest is last.
+    #[expect(clippy::vec_box, reason = "a reader is moved once a record")]
     readers: Vec<Box<Numbered>>,
     compare: C,
     /// Whether the last reader's record has been returned.
