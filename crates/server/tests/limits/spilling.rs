@@ -167,7 +167,7 @@ fn joins_spill() {
         "SELECT a.id, b.id FROM t a JOIN t b ON b.moment = a.moment AND b.bytes = a.bytes WHERE a.id < 20000",
         "SELECT a.id, b.id, b.general FROM t a JOIN t b ON b.id + b.other = a.other + 1",
         "SELECT a.id FROM t a WHERE a.id < 300 AND NOT EXISTS (SELECT 1 FROM t b WHERE b.words > a.words AND b.exact > a.exact)",
-        "SELECT a.doc, b.id, b.words, b.general FROM t a JOIN t b ON b.doc = a.doc WHERE a.id < 50",
+        "SELECT a.doc, b.id, b.words FROM t a JOIN t b ON b.doc = a.doc AND b.words = a.words",
         "SELECT a.id, COUNT(*) AS n, SUM(b.approx) FROM t a JOIN t b ON b.general = a.general GROUP BY a.id ORDER BY n, a.id",
     ] {
         assert_spills(&server, &mut sql, statement);
