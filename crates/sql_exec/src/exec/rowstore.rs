@@ -114,7 +114,7 @@ impl RowStore {
     }
 }
 
-/// Decodes the first `values` values that [`write`] has encoded.
+/// Decodes the first `values` values that [`write()`] has encoded.
 pub(super) fn values_of(mut rest: &[u8], values: usize) -> Values<'_> {
     let one = |_| read(&mut rest).unwrap_or(ValueRef::Null);
     (0..values).map(one).collect()
