@@ -270,7 +270,7 @@ struct SchedAttr {
     period: u64,
 }
 
-/// Sets the nice value and the time slice (0: the default) of a thread (`sched_setattr`).
+/// Sets the nice value and the time slice of a thread (`sched_setattr`).
 fn schedule(thread: libc::pid_t, nice: i32, slice: Duration) -> io::Result<()> {
     let attr = SchedAttr {
         size: 48,
@@ -303,17 +303,28 @@ pub fn shorten_slice() {
     let _ = schedule(0, nice(), SLICE);
 }
 
-/// Lowers the priority of a thread and gives it the default time slice.
+/// Time slice requested for calls that compute for long: a woken thread with a shorter slice
+/// preempts them.
+const LONG_SLICE: Duration = Duration::from_millis(10);
+
+/// Requests long time slices for a thread.
+pub fn lengthen_slice(thread: ThreadId) {
+    // If the call is refused, scheduling does not change.
+    let _ = schedule(thread.0, nice(), LONG_SLICE);
+}
+
+/// Lowers the priority of a thread and requests long time slices.
 pub fn demote(thread: ThreadId) {
     let nice = (nice() + DEMOTION).min(19);
-    if schedule(thread.0, nice, Duration::ZERO).is_err() {
+    if schedule(thread.0, nice, LONG_SLICE).is_err() {
         let who = libc::id_t::try_from(thread.0).unwrap_or(0);
         // SAFETY: no pointers are passed. If the call is refused, the priority stays.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, who, nice) };
     }
 }
 
-/// Restores the nice value `nice` and the short time slice after [`demote`]; false if the
+/// Restores the nice value `nice` and the short time slice after [`lengthen_slice`] or
+/// [`demote`]; false if the
 /// system does not permit it.
 pub fn restore(thread: ThreadId, nice: i32) -> bool {
     schedule(thread.0, nice, SLICE).is_ok()

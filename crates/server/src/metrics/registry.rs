@@ -16,7 +16,7 @@ porpoise_base::counters! {
     Polls: "porpoise_worker_polls_total", "", "Calls of epoll_wait.";
     HeldReplies: "porpoise_replies_held_total", "", "Replies deferred until the log was synced.";
     HandOvers: "porpoise_group_handovers_total", "", "Event loops handed over to a spare worker because a session was about to wait.";
-    Retakes: "porpoise_group_retakes_total", "", "Event loops retaken from a worker whose session computed for more than 5 ms.";
+    Retakes: "porpoise_group_retakes_total", "", "Event loops retaken from a worker whose session computed for more than 0.75 ms.";
     Demotions: "porpoise_worker_demotions_total", "", "Workers whose priority was lowered during a long computation.";
     Deferred: "porpoise_requests_deferred_total", "", "Requests deferred because max_running_statements was reached, or because their connection computes for long.";
     HangUps: "porpoise_waits_ended_by_hangup_total", "", "Waiting statements cancelled because their client had disconnected.";

@@ -8,8 +8,8 @@
 //!
 //! * Hand-over: the session enters `porpoise_base::blocking` before a wait, and
 //!   the hook, on the same thread, assigns the event loop to a spare.
-//! * Retake: the call takes longer than some milliseconds, and the supervisor
-//!   takes the event loop (see `supervisor`).
+//! * Retake: the call takes longer than a millisecond, and the supervisor takes the
+//!   event loop (see `supervisor`).
 //!
 //! ```text
 //!              lend/take                blocking()
@@ -213,6 +213,7 @@ impl WorkerPool {
         let event_loop = slot.cell.take()?;
         *class = Class::Running { since: None };
         self.running.fetch_add(1, Ordering::SeqCst);
+        sys::lengthen_slice(slot.thread);
         Some(event_loop)
     }
 
@@ -424,8 +425,7 @@ fn run_worker(shared: &Arc<Shared>) {
     while let Some(event_loop) = shared.workers.stand_by() {
         metrics::use_block(event_loop.group_index());
         let was = run_event_loop(&slot, shared, event_loop);
-        let demoted = matches!(was, Class::Long | Class::Waiting { long: true });
-        if demoted && !sys::restore(slot.thread, shared.workers.nice) {
+        if was != Class::Attached && !sys::restore(slot.thread, shared.workers.nice) {
             break;
         }
     }

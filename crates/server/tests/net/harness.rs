@@ -327,7 +327,7 @@ impl Server {
     pub fn connect(&self) -> Client {
         let stream = TcpStream::connect(self.address).unwrap();
         stream
-            .set_read_timeout(Some(Duration::from_secs(10)))
+            .set_read_timeout(Some(Duration::from_secs(30)))
             .unwrap();
         stream.set_nodelay(true).unwrap();
         Client(BufReader::new(stream))
