@@ -21,7 +21,7 @@ mod reserve;
 
 use crate::codec::put_bytes;
 use crate::counters::Counters;
-use crate::index::Walk;
+use crate::index::WalkOutcome;
 use crate::log::{Log, io_error};
 use crate::manifest::{CheckpointFile, Manifest, Unit};
 use crate::record::InlineKey;
@@ -50,9 +50,9 @@ pub(crate) const BLOCK_HEADER: usize = 40;
 /// Size in bytes at which a block is closed.
 const BLOCK: usize = 128 << 10;
 /// Size in bytes at which a file is closed.
-const FILE: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Number of records processed under one epoch pin.
-const STEP: usize = 256;
+const RECORDS_PER_PIN: usize = 256;
 
 /// Prefix of the names of a checkpoint's files.
 pub(crate) const CHECKPOINT_PREFIX: &str = "ckpt-";
@@ -74,17 +74,17 @@ pub(crate) fn file_header(checkpoint: u64, number: u64) -> Vec<u8> {
 }
 
 /// State after the last checkpoint.
-struct Last {
+struct LastCheckpoint {
     manifest: Manifest,
     /// Number of the next checkpoint.
     next: u64,
     /// Files of the checkpoints whose manifest may be in place, as [`Manifest::numbers`].
-    maybe_named: BTreeSet<(u64, u64)>,
+    possibly_referenced: BTreeSet<(u64, u64)>,
 }
 
 /// Writes checkpoints, one at a time.
 pub(crate) struct Checkpoints {
-    last: Mutex<Last>,
+    last: Mutex<LastCheckpoint>,
     store: Arc<RecordStore>,
     snapshots: Arc<Snapshots>,
     log: Arc<Log>,
@@ -119,7 +119,11 @@ impl Writer<'_> {
         if self.rows == 0 {
             return Ok(());
         }
-        if self.files.last().is_some_and(|file| file.bytes >= FILE) {
+        if self
+            .files
+            .last()
+            .is_some_and(|file| file.bytes >= MAX_FILE_BYTES)
+        {
             self.close()?;
         }
         if self.open.is_none() {
@@ -169,7 +173,7 @@ impl Writer<'_> {
     }
 
     /// Writes the rows of some spaces that a snapshot sees.
-    fn unit(&mut self, spaces: Vec<SpaceId>, ts: u64) -> Result<Unit> {
+    fn write_unit(&mut self, spaces: Vec<SpaceId>, ts: u64) -> Result<Unit> {
         for id in &spaces {
             if let Some(space) = self.store.spaces.find(*id) {
                 self.space(space, ts)?;
@@ -192,17 +196,24 @@ impl Writer<'_> {
             let lower = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             let index = &space.index;
             let mut full = None;
-            let walk = index.walk(lower, Bound::Unbounded, false, STEP, &guard, |record| {
-                let version = record.visible(ts, &guard);
-                if let Some(value) = version.and_then(|version| version.value()) {
-                    self.row(space.id, record.key(), value);
-                }
-                if self.block.len() < BLOCK {
-                    return ControlFlow::Continue(());
-                }
-                full = Some(InlineKey::from_slice(record.key()));
-                ControlFlow::Break(())
-            });
+            let walk = index.walk(
+                lower,
+                Bound::Unbounded,
+                false,
+                RECORDS_PER_PIN,
+                &guard,
+                |record| {
+                    let version = record.visible(ts, &guard);
+                    if let Some(value) = version.and_then(|version| version.value()) {
+                        self.row(space.id, record.key(), value);
+                    }
+                    if self.block.len() < BLOCK {
+                        return ControlFlow::Continue(());
+                    }
+                    full = Some(InlineKey::from_slice(record.key()));
+                    ControlFlow::Break(())
+                },
+            );
             // Releases the epoch pin: the write may wait for the disk.
             drop(guard);
             self.log.heartbeats.checkpoint_step();
@@ -210,9 +221,9 @@ impl Writer<'_> {
                 self.flush()?;
             }
             behind = match walk {
-                Walk::Paused(key) => Some(key),
-                Walk::Broken => full,
-                Walk::Done => return self.flush(),
+                WalkOutcome::Paused(key) => Some(key),
+                WalkOutcome::Stopped => full,
+                WalkOutcome::Done => return self.flush(),
             };
         }
     }
@@ -228,10 +239,10 @@ impl Checkpoints {
         log: Arc<Log>,
         counters: Arc<Counters>,
     ) -> Checkpoints {
-        let last = Last {
+        let last = LastCheckpoint {
             next: manifest.checkpoint + 1,
             manifest,
-            maybe_named: BTreeSet::new(),
+            possibly_referenced: BTreeSet::new(),
         };
         Checkpoints {
             last: Mutex::new(last),
@@ -271,18 +282,18 @@ impl Checkpoints {
     }
 
     /// Makes one attempt at a checkpoint; fails with [`Error::Full`] if the disk is full.
-    fn attempt(&self, last: &mut Last, exact: bool) -> Result<()> {
+    fn attempt(&self, last: &mut LastCheckpoint, exact: bool) -> Result<()> {
         let began = Instant::now();
         let log = &*self.log;
         let (mut manifest, ts, slot) = self.capture(exact);
         manifest.checkpoint = last.next;
         last.next += 1;
-        let plan = if log.rows() {
+        let plan = if log.logs_rows() {
             plan(&self.store.spaces, &last.manifest)
         } else {
-            Plan::nothing()
+            Plan::empty()
         };
-        let (kept, checkpoint) = (plan.kept.len(), manifest.checkpoint);
+        let (kept, checkpoint) = (plan.reused.len(), manifest.checkpoint);
         let outcome = self.write_units(checkpoint, plan, ts);
         self.snapshots.end_protected(slot);
         let prepared = outcome.and_then(|units| {
@@ -299,11 +310,11 @@ impl Checkpoints {
         let placed = Manifest::replace(&*log.disk, &log.dir)
             .and_then(|()| log.record_checkpoint(checkpoint, manifest.position));
         if let Err(error) = placed {
-            last.maybe_named.extend(manifest.numbers());
+            last.possibly_referenced.extend(manifest.numbers());
             return Err(error);
         }
         let before = std::mem::replace(&mut last.manifest, manifest);
-        let mut old = std::mem::take(&mut last.maybe_named);
+        let mut old = std::mem::take(&mut last.possibly_referenced);
         old.extend(before.numbers());
         let named = last.manifest.numbers();
         remove_files(log, old.difference(&named).copied());
@@ -331,12 +342,12 @@ impl Checkpoints {
         let table = self.counters.lock();
         let mut seq = pipeline.wait_installed(pipeline.lock());
         let (ts, slot) = self.snapshots.take_protected(&pipeline.watermark);
-        let reached = if log.immediate() {
+        let reached = if log.acknowledges_before_sync() {
             seq.log.appended
         } else {
             log.synced_to()
         };
-        let position = log.settle_chunks(&mut seq, reached);
+        let position = log.first_needed_position(&mut seq, reached);
         let reserved = seq.log.ts_next_limit.map_or(0, |(limit, _)| limit);
         let spaces = self.store.spaces.iter();
         let spaces = spaces.filter(|space| space.id >= SpaceId::FIRST_FREE);
@@ -373,9 +384,9 @@ impl Checkpoints {
             block: Vec::with_capacity(BLOCK + 4096),
             rows: 0,
         };
-        let mut units = plan.kept;
-        for spaces in plan.written {
-            let unit = writer.unit(spaces, ts)?;
+        let mut units = plan.reused;
+        for spaces in plan.to_write {
+            let unit = writer.write_unit(spaces, ts)?;
             if !unit.files.is_empty() {
                 units.push(unit);
             }

@@ -21,21 +21,21 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Maximum number of ids that are reserved on disk ahead of need, except for bulk loads.
-const AHEAD: u64 = 1 << 16;
+const MAX_RESERVED_AHEAD: u64 = 1 << 16;
 
 /// Number of ids per call from which the caller counts as a bulk load. Its counter does not serve a
 /// column of one or two bytes, so a larger reserve is harmless.
-const BULK: u64 = 256;
+const MIN_BULK_IDS: u64 = 256;
 
 /// Number of ids to reserve on disk beyond `end` for a call that takes `count` ids. A crash loses
 /// the reserve, so it is a fraction of the ids already used: a counter for a column of one or two
 /// bytes must survive crashes.
-fn ahead_of(end: u64, count: u64) -> u64 {
+fn reserve_size(end: u64, count: u64) -> u64 {
     let least = match count {
-        BULK.. => count.saturating_mul(4),
+        MIN_BULK_IDS.. => count.saturating_mul(4),
         _ => 2,
     };
-    (end / 32).min(AHEAD).max(least)
+    (end / 32).min(MAX_RESERVED_AHEAD).max(least)
 }
 
 /// One counter.
@@ -46,29 +46,29 @@ pub(crate) struct Counter {
     limit: u64,
     /// Higher limit that was appended to the log but is not yet on disk, with the position behind
     /// its record.
-    coming: Option<(u64, u64)>,
+    pending_limit: Option<(u64, u64)>,
 }
 
 impl Counter {
     /// Creates a counter from the limit that recovery found on disk.
-    pub(crate) fn found(limit: u64) -> Counter {
+    pub(crate) fn from_recovered_limit(limit: u64) -> Counter {
         Counter {
             next: limit,
             limit,
-            coming: None,
+            pending_limit: None,
         }
     }
 
     /// Value at which the counter would continue after a crash now.
     pub(crate) fn reserved(&self) -> u64 {
-        self.coming.map_or(self.limit, |(limit, _)| limit)
+        self.pending_limit.map_or(self.limit, |(limit, _)| limit)
     }
 
-    fn settle(&mut self, log: &Log) {
-        if let Some((limit, position)) = self.coming
+    fn apply_pending_limit(&mut self, log: &Log) {
+        if let Some((limit, position)) = self.pending_limit
             && log.is_synced(position)
         {
-            (self.limit, self.coming) = (limit, None);
+            (self.limit, self.pending_limit) = (limit, None);
         }
     }
 }
@@ -91,7 +91,9 @@ impl Table {
     }
 
     fn counter(&mut self, id: CounterId) -> &mut Counter {
-        self.counters.entry(id).or_insert(Counter::found(1))
+        self.counters
+            .entry(id)
+            .or_insert(Counter::from_recovered_limit(1))
     }
 }
 
@@ -127,7 +129,7 @@ impl Counters {
     fn extend(log: &Log, id: CounterId, counter: &mut Counter, limit: u64) -> u64 {
         let record = Record::Counter { id: id.0, limit };
         let position = log.append_record(&mut log.pipeline.lock(), &record);
-        counter.coming = Some((limit, position));
+        counter.pending_limit = Some((limit, position));
         position
     }
 
@@ -144,12 +146,12 @@ impl Counters {
                 counter.next = end;
                 return Ok(start..end);
             };
-            counter.settle(log);
-            let ahead = ahead_of(end, count);
+            counter.apply_pending_limit(log);
+            let ahead = reserve_size(end, count);
             if end <= counter.limit {
                 counter.next = end;
                 if counter.limit - end < ahead / 2
-                    && counter.coming.is_none()
+                    && counter.pending_limit.is_none()
                     && log.check_writable().is_ok()
                 {
                     let limit = counter.limit.saturating_add(ahead);
@@ -158,7 +160,7 @@ impl Counters {
                 return Ok(start..end);
             }
             log.check_writable()?;
-            let position = match counter.coming {
+            let position = match counter.pending_limit {
                 Some((limit, position)) if limit >= end => position,
                 _ => Counters::extend(log, id, counter, end.saturating_add(ahead)),
             };
@@ -201,12 +203,12 @@ impl Counters {
         table.open()?;
         let counter = table.counter(id);
         let Some(log) = &self.log else {
-            *counter = Counter::found(next);
+            *counter = Counter::from_recovered_limit(next);
             return Ok(());
         };
         log.check_writable()?;
-        *counter = Counter::found(next);
-        let limit = next.saturating_add(ahead_of(next, 1));
+        *counter = Counter::from_recovered_limit(next);
+        let limit = next.saturating_add(reserve_size(next, 1));
         let position = Counters::extend(log, id, counter, limit);
         drop(table);
         log.wait_synced(position)
@@ -219,7 +221,7 @@ impl Counters {
         if let Some(log) = &self.log {
             log.check_writable()?;
         }
-        if table.next_space + specs.len() as u64 > Spaces::last_possible() {
+        if table.next_space + specs.len() as u64 > Spaces::max_id() {
             return Err(Error::Full(Full::Ids));
         }
         let mut seq = self.pipeline.lock();
@@ -258,7 +260,7 @@ impl Counters {
         let mut gone = Vec::new();
         for id in ids {
             if let Some(space) = self.store.spaces.find(*id)
-                && space.set_dropped()
+                && space.mark_dropped()
             {
                 gone.push(space);
                 if let Some(log) = &self.log {
@@ -272,7 +274,7 @@ impl Counters {
                 // The record may also be in the reclaimer's queue; the reclaimer skips dead
                 // records.
                 record.latch().dead = true;
-                self.store.forget(&record);
+                self.store.subtract_record(&record);
             }
         }
         match &self.log {

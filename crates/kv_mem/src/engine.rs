@@ -160,7 +160,7 @@ impl KvMem {
         };
         if driven_by_callers {
             if let (Some(start), Some(log)) = (start, &engine.state.log) {
-                let LogStart::Begun(writer) = start else {
+                let LogStart::Started(writer) = start else {
                     return Err(Error::Full(Full::Disk));
                 };
                 log.set_loop(writer);
@@ -192,7 +192,7 @@ impl KvMem {
         let writing = log.clone();
         self.spawn(Role::Log, move || {
             let writer = match start {
-                LogStart::Begun(writer) => Some(writer),
+                LogStart::Started(writer) => Some(writer),
                 LogStart::Waiting(at) => writing.begin_when_disk_has_room(at),
             };
             if let Some(writer) = writer {
@@ -203,7 +203,7 @@ impl KvMem {
         let preparing = log.clone();
         self.spawn(Role::LogSpare, move || preparing.prepare_spares())?;
         let (syncing, stop) = (log.clone(), self.stop.clone());
-        self.spawn(Role::LogHead, move || head_until(&stop, &syncing))?;
+        self.spawn(Role::LogHead, move || sync_head_until(&stop, &syncing))?;
         let Some(checkpoints) = self.checkpoints.clone() else {
             return Ok(());
         };
@@ -251,7 +251,7 @@ impl KvMem {
 
     /// Runs one pass of the reclaimer now. A background thread does so continuously.
     pub fn reclaim(&self) {
-        self.state.reclaimer.pass();
+        self.state.reclaimer.run_pass();
     }
 
     /// Syncs the log to its end, and stops the background threads.
@@ -343,7 +343,7 @@ fn lock_dir(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>> {
 
 /// State of the log at the start of a run.
 enum LogStart {
-    Begun(LogWriter),
+    Started(LogWriter),
     /// The disk has no space for the run's first segment.
     Waiting(SegmentStart),
 }
@@ -351,7 +351,7 @@ enum LogStart {
 /// Recovers a store and begins a segment behind the end of its log.
 fn recover_into(store: &RecordStore, log: &Log) -> Result<(Table, Manifest, LogStart)> {
     let found = recover(store, &*log.disk, &log.dir)?;
-    if found.rows && !log.rows() {
+    if found.rows && !log.logs_rows() {
         return Err(Error::Io(format!(
             "data directory {} contains a store, which --durability memory would ignore: use another mode or another directory",
             log.dir.display()
@@ -361,7 +361,7 @@ fn recover_into(store: &RecordStore, log: &Log) -> Result<(Table, Manifest, LogS
     *log.segments.lock() = found.segments;
     match found.head {
         Some(head) => {
-            let adopted = log.head.adopt(head);
+            let adopted = log.head.continue_file(head);
             adopted.map_err(|e| io_error(&log.dir.join(head::NAME), &e))?;
         }
         None => log.head.set_initial(found.first_entry),
@@ -374,7 +374,7 @@ fn recover_into(store: &RecordStore, log: &Log) -> Result<(Table, Manifest, LogS
         first_group: found.next_group,
     };
     let start = match log.begin(&mut seq, at) {
-        Ok(writer) => LogStart::Begun(writer),
+        Ok(writer) => LogStart::Started(writer),
         Err(Error::Full(Full::Disk)) => {
             log.start_without_segment(&mut seq, found.position);
             LogStart::Waiting(at)
@@ -388,11 +388,11 @@ fn reclaim_until(reclaimer: &Reclaimer, stop: &Stop) {
     let mut stopped = stop.stopped.lock();
     while !*stopped {
         stop.wake.wait_for(&mut stopped, RECLAIM_TICK);
-        porpoise_base::sync::MutexGuard::unlocked(&mut stopped, || reclaimer.pass());
+        porpoise_base::sync::MutexGuard::unlocked(&mut stopped, || reclaimer.run_pass());
     }
 }
 
-fn head_until(stop: &Stop, log: &Log) {
+fn sync_head_until(stop: &Stop, log: &Log) {
     let mut stopped = stop.stopped.lock();
     while !*stopped {
         stop.wake.wait_for(&mut stopped, head::SYNC_EVERY);

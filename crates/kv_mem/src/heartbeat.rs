@@ -59,12 +59,12 @@ impl Heartbeats {
 
     /// Records a step of the log thread.
     pub(crate) fn log_step(&self) {
-        self.step(&self.log);
+        self.record_step(&self.log);
     }
 
     /// Records a step of the checkpointer.
     pub(crate) fn checkpoint_step(&self) {
-        self.step(&self.checkpointer);
+        self.record_step(&self.checkpointer);
     }
 
     /// Records that the log thread ends without an error.
@@ -77,7 +77,7 @@ impl Heartbeats {
         self.checkpointer.end();
     }
 
-    fn step(&self, heartbeat: &Heartbeat) {
+    fn record_step(&self, heartbeat: &Heartbeat) {
         // A checkpoint may also be written by a caller, without the checkpointer.
         if heartbeat.0.load(Ordering::Relaxed) != NOT_RUNNING {
             heartbeat.set(self.now());

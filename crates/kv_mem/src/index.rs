@@ -30,13 +30,13 @@ use std::ops::{Bound, ControlFlow};
 use tree::Tree;
 
 /// Outcome of a walk.
-pub(crate) enum Walk {
+pub(crate) enum WalkOutcome {
     /// The end of the range was reached.
     Done,
     /// The maximum number of records of a step was reached; the walk continues behind this key.
     Paused(InlineKey),
     /// The visitor ended the walk.
-    Broken,
+    Stopped,
 }
 
 /// Cache lines that a typical row's version occupies.
@@ -105,7 +105,8 @@ impl Index {
 
     /// Returns a counted reference to the record of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Option<RecordRef> {
-        self.find(key, &crossbeam_epoch::pin()).map(Pinned::counted)
+        self.find(key, &crossbeam_epoch::pin())
+            .map(Pinned::to_counted)
     }
 
     /// Returns the record of a key, created if it is missing, and whether it was created.
@@ -114,7 +115,7 @@ impl Index {
         if let Some(record) = self.find(key, &guard) {
             // The caller is going to write, and reads the newest version first.
             record.prefetch_head(&guard);
-            return (record.counted(), false);
+            return (record.to_counted(), false);
         }
         let mut writing = self.tree.write();
         let (record, made) = writing.get_or_insert(key, &guard);
@@ -182,9 +183,9 @@ impl Index {
         step: usize,
         guard: &'g Guard,
         visit: impl FnMut(Pinned<'g>) -> ControlFlow<()>,
-    ) -> Walk {
+    ) -> WalkOutcome {
         if empty(lower, upper) {
-            return Walk::Done;
+            return WalkOutcome::Done;
         }
         let bounds = (lower, upper);
         // Versions of rows span several cache lines, those of index entries do not; spaces with a
@@ -214,7 +215,7 @@ impl Index {
         let all = (Bound::Unbounded, Bound::Unbounded);
         self.tree
             .walk(all, false, (usize::MAX, 0), &guard, |record| {
-                gone.push(record.counted());
+                gone.push(record.to_counted());
                 ControlFlow::Continue(())
             });
         if let Some(path) = &self.hash {

@@ -35,7 +35,7 @@ mod waiter;
 
 use porpoise_kv::LockMode;
 use std::sync::Arc;
-pub(crate) use waiter::{Waited, Waiter};
+pub(crate) use waiter::{WaitOutcome, Waiter};
 
 /// Spins of a blocked request before it joins the queue, and again before it
 /// sleeps: a hot row is released after a microsecond, and parking and waking take
@@ -59,8 +59,8 @@ pub(crate) struct Holder {
 pub(crate) enum LockCell {
     #[default]
     Free,
-    One(Holder),
-    Many(Box<Queue>),
+    Single(Holder),
+    Queued(Box<Queue>),
 }
 
 #[derive(Default)]
@@ -83,27 +83,27 @@ impl LockCell {
     }
 
     /// Whether there is exactly one holder and no waiter.
-    pub(crate) fn is_lone(&self) -> bool {
-        matches!(self, LockCell::One(_))
+    pub(crate) fn has_single_holder(&self) -> bool {
+        matches!(self, LockCell::Single(_))
     }
 
     fn holders(&self) -> &[Holder] {
         match self {
             LockCell::Free => &[],
-            LockCell::One(holder) => std::slice::from_ref(holder),
-            LockCell::Many(queue) => &queue.holders,
+            LockCell::Single(holder) => std::slice::from_ref(holder),
+            LockCell::Queued(queue) => &queue.holders,
         }
     }
 
     fn waiting(&self) -> &[Arc<Waiter>] {
         match self {
-            LockCell::Many(queue) => &queue.waiting,
+            LockCell::Queued(queue) => &queue.waiting,
             _ => &[],
         }
     }
 
     /// Returns the mode that a transaction holds.
-    pub(crate) fn held(&self, txn: TxnId) -> Option<LockMode> {
+    pub(crate) fn held_mode(&self, txn: TxnId) -> Option<LockMode> {
         let mine = self.holders().iter().find(|h| h.txn == txn);
         mine.map(|h| h.mode)
     }
@@ -111,14 +111,14 @@ impl LockCell {
     fn holder_mut(&mut self, txn: TxnId) -> Option<&mut Holder> {
         match self {
             LockCell::Free => None,
-            LockCell::One(holder) => (holder.txn == txn).then_some(holder),
-            LockCell::Many(queue) => queue.holders.iter_mut().find(|h| h.txn == txn),
+            LockCell::Single(holder) => (holder.txn == txn).then_some(holder),
+            LockCell::Queued(queue) => queue.holders.iter_mut().find(|h| h.txn == txn),
         }
     }
 
     /// The mode that covers both the held and the requested mode.
-    fn target(&self, txn: TxnId, mode: LockMode) -> LockMode {
-        match self.held(txn) {
+    fn combined_mode(&self, txn: TxnId, mode: LockMode) -> LockMode {
+        match self.held_mode(txn) {
             Some(held) if !mode.covers(held) => LockMode::Exclusive,
             _ => mode,
         }
@@ -132,13 +132,13 @@ impl LockCell {
             count: 1,
         };
         if self.is_free() {
-            *self = LockCell::One(fresh);
+            *self = LockCell::Single(fresh);
             return Request::Granted(true);
         }
-        let target = self.target(txn, mode);
+        let target = self.combined_mode(txn, mode);
         let others = self.holders().iter().filter(|h| h.txn != txn);
         let beside = others.clone().all(|h| h.mode.compatible(target));
-        if let Some(mine) = self.held(txn) {
+        if let Some(mine) = self.held_mode(txn) {
             if !mine.covers(mode) && !beside {
                 return Request::Blocked;
             }
@@ -169,24 +169,24 @@ impl LockCell {
     fn queue(&mut self) -> &mut Queue {
         let holders = match self {
             LockCell::Free => Vec::new(),
-            LockCell::One(holder) => vec![*holder],
-            LockCell::Many(_) => Vec::new(),
+            LockCell::Single(holder) => vec![*holder],
+            LockCell::Queued(_) => Vec::new(),
         };
-        if !matches!(self, LockCell::Many(_)) {
-            *self = LockCell::Many(Box::new(Queue {
+        if !matches!(self, LockCell::Queued(_)) {
+            *self = LockCell::Queued(Box::new(Queue {
                 holders,
                 waiting: Vec::new(),
             }));
         }
         match self {
-            LockCell::Many(queue) => queue,
-            LockCell::Free | LockCell::One(_) => unreachable!("made above"),
+            LockCell::Queued(queue) => queue,
+            LockCell::Free | LockCell::Single(_) => unreachable!("made above"),
         }
     }
 
     /// Joins the queue.
     pub(crate) fn enqueue(&mut self, txn: TxnId, mode: LockMode) -> Arc<Waiter> {
-        let (mode, upgrade) = (self.target(txn, mode), self.held(txn).is_some());
+        let (mode, upgrade) = (self.combined_mode(txn, mode), self.held_mode(txn).is_some());
         let waiter = Arc::new(Waiter::new(txn, mode, upgrade));
         let queue = self.queue();
         let place = if waiter.upgrade {
@@ -200,7 +200,7 @@ impl LockCell {
 
     /// Leaves the queue. Returns false if the lock was granted in the meantime.
     pub(crate) fn leave_queue(&mut self, waiter: &Arc<Waiter>) -> bool {
-        let LockCell::Many(queue) = self else {
+        let LockCell::Queued(queue) = self else {
             return false;
         };
         let before = queue.waiting.len();
@@ -216,12 +216,12 @@ impl LockCell {
     pub(crate) fn release(&mut self, txn: TxnId) {
         match self {
             LockCell::Free => {}
-            LockCell::One(holder) => {
+            LockCell::Single(holder) => {
                 if holder.txn == txn {
                     *self = LockCell::Free;
                 }
             }
-            LockCell::Many(queue) => {
+            LockCell::Queued(queue) => {
                 queue.holders.retain(|h| h.txn != txn);
                 self.hand_over();
             }
@@ -245,7 +245,7 @@ impl LockCell {
 
     /// Grants the lock to the waiters that are compatible now, or calls them.
     fn hand_over(&mut self) {
-        let LockCell::Many(queue) = self else {
+        let LockCell::Queued(queue) = self else {
             return;
         };
         let Queue { holders, waiting } = &mut **queue;
@@ -255,7 +255,7 @@ impl LockCell {
                 && !ahead.contains(&LockMode::Exclusive)
                 && ahead.iter().all(|mode| mode.compatible(waiter.mode));
             let free = free && !waiter.is_victim();
-            if free && !waiter.is_called() && !waiter.prefers_a_call() {
+            if free && !waiter.is_called() && !waiter.should_be_called() {
                 grant_to(holders, waiter);
                 return false;
             }
@@ -267,12 +267,12 @@ impl LockCell {
             }
             true
         });
-        self.shrink();
+        self.free_empty_queue();
     }
 
     /// Claims the lock for a waiter that was called. Returns whether it has the lock now.
     pub(crate) fn claim(&mut self, waiter: &Arc<Waiter>) -> bool {
-        let LockCell::Many(queue) = self else {
+        let LockCell::Queued(queue) = self else {
             return waiter.is_granted();
         };
         if waiter.is_victim() {
@@ -284,12 +284,12 @@ impl LockCell {
         };
         let mut ahead = waiting.iter().take(at);
         if !fits_holders(holders, waiter) || !ahead.all(|w| w.mode.compatible(waiter.mode)) {
-            waiter.lost_to_newcomer();
+            waiter.note_overtaken();
             return false;
         }
         waiting.remove(at);
         grant_to(holders, waiter);
-        self.shrink();
+        self.free_empty_queue();
         true
     }
 
@@ -305,13 +305,13 @@ impl LockCell {
     }
 
     /// Frees the queue if no transaction waits and at most one holds.
-    fn shrink(&mut self) {
-        if let LockCell::Many(queue) = self
+    fn free_empty_queue(&mut self) {
+        if let LockCell::Queued(queue) = self
             && queue.waiting.is_empty()
         {
             match queue.holders.as_slice() {
                 [] => *self = LockCell::Free,
-                [one] => *self = LockCell::One(*one),
+                [one] => *self = LockCell::Single(*one),
                 _ => {}
             }
         }
@@ -353,7 +353,7 @@ impl LockCell {
                     return Err(format!("transaction {} waits without a blocker", first.txn));
                 }
             }
-            None if matches!(self, LockCell::Many(_)) && holders.len() < 2 => {
+            None if matches!(self, LockCell::Queued(_)) && holders.len() < 2 => {
                 return Err("a queue without need".to_owned());
             }
             _ => {}
@@ -418,7 +418,7 @@ mod tests {
         let mut cell = LockCell::default();
         assert!(granted(&mut cell, 1, Share));
         assert!(granted(&mut cell, 1, Update));
-        assert_eq!(cell.held(1), Some(Exclusive));
+        assert_eq!(cell.held_mode(1), Some(Exclusive));
         assert!(!granted(&mut cell, 2, KeyShare));
     }
 

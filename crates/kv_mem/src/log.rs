@@ -39,13 +39,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Number of timestamps that are reserved at once.
-const TIMESTAMPS: u64 = 1 << 24;
+const TIMESTAMPS_PER_RESERVATION: u64 = 1 << 24;
 
 /// Reserve of a segment for headers and small records, in bytes.
-pub(crate) const SLACK: u64 = 4096;
+pub(crate) const SEGMENT_SLACK: u64 = 4096;
 
 /// Size of the log buffer above which chunks of large write sets wait.
-const BUFFER: usize = 64 << 20;
+const MAX_BUFFERED_BYTES: usize = 64 << 20;
 
 /// Events of the log.
 #[derive(Default)]
@@ -88,7 +88,7 @@ pub(crate) struct Log {
     /// Whether callers that wait run the log and create segments, in place of threads.
     driven_by_callers: bool,
     /// State of the log thread's loop, if callers run it.
-    driven: Mutex<Option<LogLoop>>,
+    caller_loop: Mutex<Option<LogLoop>>,
     pub(crate) pipeline: Arc<CommitPipeline>,
     pub(crate) heartbeats: Arc<Heartbeats>,
     clock: Arc<dyn Clock>,
@@ -172,7 +172,7 @@ impl Log {
             spares_created: AtomicU64::new(0),
             spare_changed: Condvar::new(),
             driven_by_callers: config.driven_by_callers,
-            driven: Mutex::new(None),
+            caller_loop: Mutex::new(None),
             pipeline,
             heartbeats,
             clock,
@@ -213,13 +213,13 @@ impl Log {
             first_group: at.first_group,
         };
         let mut writer = LogWriter::begin(self, spare, header)?;
-        let limit = seq.last_ts + TIMESTAMPS;
+        let limit = seq.last_ts + TIMESTAMPS_PER_RESERVATION;
         let mut record = Vec::new();
         Record::TimestampLimit { limit }.encode(&mut record);
         writer.write(self, &record, || {})?;
         writer.sync(self)?;
         seq.log.ts_limit = limit;
-        seq.log.fits = writer.fits(self);
+        seq.log.capacity_end = writer.certain_capacity(self);
         seq.log.appended = position + record.len() as u64;
         self.synced.store(seq.log.appended, Ordering::SeqCst);
         Ok(writer)
@@ -235,8 +235,8 @@ impl Log {
         self.pending.store(true, Ordering::SeqCst);
         seq.log.ts_limit = seq.last_ts + 1;
         seq.log.appended = position;
-        seq.log.fits = position;
-        seq.log.full = true;
+        seq.log.capacity_end = position;
+        seq.log.is_out_of_segments = true;
         self.synced.store(position, Ordering::SeqCst);
     }
 
@@ -247,7 +247,7 @@ impl Log {
 
     /// Whether the disk has no space for another segment.
     pub(crate) fn is_disk_full(&self) -> bool {
-        self.is_pending() || self.pipeline.lock().log.full
+        self.is_pending() || self.pipeline.lock().log.is_out_of_segments
     }
 
     /// Begins the first segment as soon as the disk has space. Returns `None` if the engine is
@@ -260,55 +260,56 @@ impl Log {
             let begun = made.and_then(|spare| self.begin_in(&mut seq, at, spare));
             match begun {
                 Ok(writer) => {
-                    seq.log.full = false;
+                    seq.log.is_out_of_segments = false;
                     self.pending.store(false, Ordering::SeqCst);
                     tracing::info!("the disk has space again: writes are accepted");
                     return Some(writer);
                 }
                 Err(Error::Full(Full::Disk)) => {}
                 Err(error) => {
-                    seq.log.closed = true;
+                    seq.log.is_thread_ended = true;
                     drop(seq);
                     self.pipeline.watermark.fail(error);
                     return None;
                 }
             }
             if seq.log.stop {
-                seq.log.closed = true;
+                seq.log.is_thread_ended = true;
                 return None;
             }
             self.wake.wait_for(&mut seq, spare::RETRY);
             if seq.log.stop {
-                seq.log.closed = true;
+                seq.log.is_thread_ended = true;
                 return None;
             }
         }
     }
 
     /// Whether commits count as durable before they are on disk.
-    pub(crate) fn immediate(&self) -> bool {
+    pub(crate) fn acknowledges_before_sync(&self) -> bool {
         self.durability != Durability::Sync
     }
 
     /// Whether rows are logged at all.
-    pub(crate) fn rows(&self) -> bool {
+    pub(crate) fn logs_rows(&self) -> bool {
         self.durability != Durability::Memory
     }
 
     /// Whether `len` more bytes fit in the existing segments. A record larger than a segment gets a
     /// segment that grows, unless the disk is full.
-    fn fits(&self, seq: &Sequencer, len: usize) -> bool {
-        let grows = len as u64 + 2 * SLACK > self.segment_bytes && !seq.log.full;
-        grows || seq.log.appended + len as u64 <= seq.log.fits
+    fn fits_in_segments(&self, seq: &Sequencer, len: usize) -> bool {
+        let grows =
+            len as u64 + 2 * SEGMENT_SLACK > self.segment_bytes && !seq.log.is_out_of_segments;
+        grows || seq.log.appended + len as u64 <= seq.log.capacity_end
     }
 
     /// Refuses a record that does not fit on a full disk, or that comes after the end of the log.
     /// For small records, which have a reserve while a segment is being created.
     pub(crate) fn check_admission(&self, seq: &Sequencer, len: usize) -> Result<()> {
-        if seq.log.closed {
+        if seq.log.is_thread_ended {
             return Err(Error::Unavailable("the engine is shut down".to_owned()));
         }
-        if seq.log.full && !self.fits(seq, len) {
+        if seq.log.is_out_of_segments && !self.fits_in_segments(seq, len) {
             return Err(Error::Full(Full::Disk));
         }
         Ok(())
@@ -325,15 +326,15 @@ impl Log {
             self.check_writable()?;
             self.check_admission(&seq, len)?;
             seq = self.reserve_timestamp(seq)?;
-            if self.fits(&seq, len) {
+            if self.fits_in_segments(&seq, len) {
                 return Ok(seq);
             }
             drop(seq);
             self.wait_until(|| {
                 let seq = self.pipeline.lock();
                 let failed = self.pipeline.watermark.failure().is_some();
-                let over = seq.log.full || seq.log.closed || failed;
-                (over || self.fits(&seq, len)).then_some(())
+                let over = seq.log.is_out_of_segments || seq.log.is_thread_ended || failed;
+                (over || self.fits_in_segments(&seq, len)).then_some(())
             });
             seq = self.pipeline.lock();
         }
@@ -349,9 +350,9 @@ impl Log {
 
     /// Wakes the log thread if it sleeps and its condition holds.
     pub(crate) fn wake_thread(&self, seq: &mut Sequencer) {
-        let wanted = seq.log.commits >= seq.log.wanted;
-        if seq.log.idle && (wanted || seq.log.urgent || seq.log.stop) {
-            seq.log.idle = false;
+        let wanted = seq.log.commits >= seq.log.wake_at_commits;
+        if seq.log.is_thread_asleep && (wanted || seq.log.urgent || seq.log.stop) {
+            seq.log.is_thread_asleep = false;
             self.wake.notify_one();
         }
     }
@@ -404,17 +405,17 @@ impl Log {
 
     /// Lets callers run the log, beginning with this writer.
     pub(crate) fn set_loop(&self, writer: LogWriter) {
-        *self.driven.lock() = Some(LogLoop::new(self, writer));
+        *self.caller_loop.lock() = Some(LogLoop::new(self, writer));
     }
 
     /// Runs one iteration: creates a segment if it is missing, writes and syncs. No effect if threads
     /// do this, or while another caller runs one.
     pub(crate) fn step(&self) {
-        if let Some(mut driven) = self.driven.try_lock()
+        if let Some(mut driven) = self.caller_loop.try_lock()
             && let Some(log_loop) = driven.as_mut()
         {
             self.prepare_spare();
-            log_loop.step_now(self);
+            log_loop.run_iteration(self);
         }
     }
 
@@ -426,8 +427,8 @@ impl Log {
         self.wake.notify_all();
         drop(seq);
         self.stop_spares();
-        if let Some(log_loop) = self.driven.lock().as_mut() {
-            while !log_loop.step_now(self) {}
+        if let Some(log_loop) = self.caller_loop.lock().as_mut() {
+            while !log_loop.run_iteration(self) {}
         }
     }
 
@@ -444,8 +445,10 @@ impl Log {
                 seq.log.ts_limit = limit;
                 seq.log.ts_next_limit = None;
             }
-            if next + TIMESTAMPS / 2 > seq.log.ts_limit && seq.log.ts_next_limit.is_none() {
-                let limit = next + TIMESTAMPS;
+            if next + TIMESTAMPS_PER_RESERVATION / 2 > seq.log.ts_limit
+                && seq.log.ts_next_limit.is_none()
+            {
+                let limit = next + TIMESTAMPS_PER_RESERVATION;
                 let record = Record::TimestampLimit { limit };
                 let position = self.append_record(&mut seq, &record);
                 seq.log.ts_next_limit = Some((limit, position));
@@ -465,7 +468,7 @@ impl Log {
     pub(crate) fn append_chunk(&self, tag: u64, writes: &[u8]) -> Result<u64> {
         loop {
             let mut seq = self.reserve(self.pipeline.lock(), writes.len() + 64)?;
-            if seq.log.bytes.len() > BUFFER {
+            if seq.log.bytes.len() > MAX_BUFFERED_BYTES {
                 let position = seq.log.appended;
                 drop(seq);
                 self.wait_synced(position)?;
@@ -490,13 +493,13 @@ impl Log {
     /// Records that the commit of a transaction with chunks was appended before `position`. A
     /// checkpoint with an older snapshot still needs the chunks.
     pub(crate) fn end_chunks(&self, seq: &mut Sequencer, tag: u64, position: u64) {
-        self.settle_chunks(seq, self.synced_to());
+        self.first_needed_position(seq, self.synced_to());
         seq.log.chunked.insert(tag, Some(position));
     }
 
     /// Returns the first log position that recovery needs after a checkpoint that has all commits
     /// up to `reached`. Drops the transactions whose commits the checkpoint has.
-    pub(crate) fn settle_chunks(&self, seq: &mut Sequencer, reached: u64) -> u64 {
+    pub(crate) fn first_needed_position(&self, seq: &mut Sequencer, reached: u64) -> u64 {
         let chunked = &mut seq.log.chunked;
         chunked.retain(|_, end| end.is_none_or(|end| end > reached));
         chunked

@@ -5,13 +5,13 @@
 //! overhead.
 
 use crate::engine::KvMem;
-use crate::index::Walk;
+use crate::index::WalkOutcome;
 use crate::record::InlineKey;
 use crate::space::Space;
 use std::ops::{Bound, ControlFlow};
 
 /// Number of records processed under one epoch pin.
-const STEP: usize = 1024;
+const RECORDS_PER_PIN: usize = 1024;
 
 /// Bytes by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,18 +35,25 @@ impl MemoryUse {
             let guard = crossbeam_epoch::pin();
             let lower = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             let index = &space.index;
-            let walk = index.walk(lower, Bound::Unbounded, false, STEP, &guard, |record| {
-                let key = record.key().len();
-                let (versions, values) = record.version_bytes(&guard);
-                self.keys += key as u64;
-                self.values += values as u64;
-                self.record_heads += (record.bytes() - key) as u64;
-                self.version_heads += (versions - values) as u64;
-                ControlFlow::Continue(())
-            });
+            let walk = index.walk(
+                lower,
+                Bound::Unbounded,
+                false,
+                RECORDS_PER_PIN,
+                &guard,
+                |record| {
+                    let key = record.key().len();
+                    let (versions, values) = record.version_bytes(&guard);
+                    self.keys += key as u64;
+                    self.values += values as u64;
+                    self.record_heads += (record.bytes() - key) as u64;
+                    self.version_heads += (versions - values) as u64;
+                    ControlFlow::Continue(())
+                },
+            );
             match walk {
-                Walk::Paused(key) => behind = Some(key),
-                Walk::Broken | Walk::Done => break,
+                WalkOutcome::Paused(key) => behind = Some(key),
+                WalkOutcome::Stopped | WalkOutcome::Done => break,
             }
         }
         self.index += space.index.bytes() as u64;

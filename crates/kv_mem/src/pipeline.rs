@@ -28,24 +28,24 @@ use std::collections::{BTreeMap, VecDeque};
 pub(crate) struct LogBuffer {
     pub(crate) bytes: Vec<u8>,
     /// The buffer of the previous group, for reuse.
-    pub(crate) emptied: Vec<u8>,
+    pub(crate) spare_buffer: Vec<u8>,
     pub(crate) commits: u64,
     /// Position behind the last record appended.
     pub(crate) appended: u64,
     /// Whether a caller waits for a sync that the durability mode would postpone.
     pub(crate) urgent: bool,
     /// Whether the log thread sleeps.
-    pub(crate) idle: bool,
+    pub(crate) is_thread_asleep: bool,
     /// Number of commits at which the sleeping log thread is woken.
-    pub(crate) wanted: u64,
+    pub(crate) wake_at_commits: u64,
     /// Whether the log thread must end when the buffer is empty.
     pub(crate) stop: bool,
     /// Whether the log thread has ended.
-    pub(crate) closed: bool,
+    pub(crate) is_thread_ended: bool,
     /// Whether no new segment could be created.
-    pub(crate) full: bool,
+    pub(crate) is_out_of_segments: bool,
     /// Position up to which records fit in the existing segments.
-    pub(crate) fits: u64,
+    pub(crate) capacity_end: u64,
     /// Start positions of transactions with chunks in the log, each with the position behind its
     /// commit once that was appended. Kept until a checkpoint contains the commit.
     pub(crate) chunked: BTreeMap<u64, Option<u64>>,

@@ -3,7 +3,7 @@
 //! Commits queue the records whose older versions they superseded. A background thread takes the horizon
 //! and prunes the records by intervals (rule 27); a record with a version that a snapshot needs waits
 //! under that snapshot until it ends. At the memory limit, writers that grow expire the oldest of the
-//! snapshots that have been holding something back for [`LONG`] (transactions.md, 30).
+//! snapshots that have been holding something back for [`LONG_SNAPSHOT_AGE`] (transactions.md, 30).
 //!
 //! Invariants:
 //! 1. A record with a superseded version, or a deletion as its newest, is `queued` or `held_back`, or
@@ -32,10 +32,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Age from which a snapshot counts as long.
-const LONG: Duration = Duration::from_secs(1);
+const LONG_SNAPSHOT_AGE: Duration = Duration::from_secs(1);
 
 /// Interval at which the ages of snapshots are recorded.
-const AGES: Duration = Duration::from_millis(100);
+const AGE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A record that may have something to reclaim.
 pub(crate) struct Item {
@@ -48,30 +48,36 @@ struct Waiting {
     /// Records with versions above the watermark, or locked: processed in every pass.
     pending: Vec<Item>,
     /// Records by the snapshot that needs one of their versions.
-    held: BTreeMap<u64, Vec<Item>>,
+    by_snapshot: BTreeMap<u64, Vec<Item>>,
     /// Time at which each active snapshot was first seen.
     since: BTreeMap<u64, Instant>,
-    looked: Option<Instant>,
+    last_age_update: Option<Instant>,
 }
 
 impl Waiting {
     /// Updates `since` from the active snapshots.
     fn record_ages(&mut self, active: &[u64], now: Instant) {
-        if self.looked.is_some_and(|at| now < at + AGES) {
+        if self
+            .last_age_update
+            .is_some_and(|at| now < at + AGE_INTERVAL)
+        {
             return;
         }
-        self.looked = Some(now);
+        self.last_age_update = Some(now);
         self.since.retain(|ts, _| active.binary_search(ts).is_ok());
         for ts in active {
             self.since.entry(*ts).or_insert(now);
         }
     }
 
-    /// Returns the oldest snapshot that holds records back, if it is older than [`LONG`].
+    /// Returns the oldest snapshot that holds records back, if it is older than [`LONG_SNAPSHOT_AGE`].
     fn oldest_long_snapshot(&self, now: Instant) -> Option<u64> {
-        let (ts, _) = self.held.iter().find(|(_, items)| !items.is_empty())?;
+        let (ts, _) = self
+            .by_snapshot
+            .iter()
+            .find(|(_, items)| !items.is_empty())?;
         let since = self.since.get(ts)?;
-        (now >= *since + LONG).then_some(*ts)
+        (now >= *since + LONG_SNAPSHOT_AGE).then_some(*ts)
     }
 }
 
@@ -142,21 +148,21 @@ impl Reclaimer {
     }
 
     /// Makes one pass over all records that may have versions to free.
-    pub(crate) fn pass(&self) {
+    pub(crate) fn run_pass(&self) {
         let mut waiting = self.waiting.lock();
         let fresh = std::mem::take(&mut *self.queue.lock());
         let pending = std::mem::take(&mut waiting.pending);
         let horizon = self.horizon();
         waiting.record_ages(&horizon.active, self.clock.now());
         let ended: Vec<u64> = waiting
-            .held
+            .by_snapshot
             .keys()
             .filter(|ts| horizon.active.binary_search(ts).is_err())
             .copied()
             .collect();
         let mut freed = Vec::new();
         for ts in ended {
-            freed.extend(waiting.held.remove(&ts).unwrap_or_default());
+            freed.extend(waiting.by_snapshot.remove(&ts).unwrap_or_default());
         }
         for (items, was_held) in [(fresh, false), (pending, false), (freed, true)] {
             self.process_all(items, was_held, &horizon, &mut waiting);
@@ -176,10 +182,10 @@ impl Reclaimer {
         let mut n = 0;
         while let Some(item) = items.next() {
             prefetch_ahead(items.as_slice(), &guard);
-            match self.look(&item, was_held, horizon, &guard) {
+            match self.prune_record(&item, was_held, horizon, &guard) {
                 Verdict::Nothing => {}
                 Verdict::Pending => waiting.pending.push(item),
-                Verdict::Held(ts) => waiting.held.entry(ts).or_default().push(item),
+                Verdict::Held(ts) => waiting.by_snapshot.entry(ts).or_default().push(item),
                 Verdict::Unlink => {
                     if let Some(space) = self.store.spaces.find(item.space) {
                         self.store.unlink(space, &item.record);
@@ -193,7 +199,13 @@ impl Reclaimer {
         }
     }
 
-    fn look(&self, item: &Item, was_held: bool, horizon: &Horizon, guard: &Guard) -> Verdict {
+    fn prune_record(
+        &self,
+        item: &Item,
+        was_held: bool,
+        horizon: &Horizon,
+        guard: &Guard,
+    ) -> Verdict {
         let mut latch = item.record.latch();
         if was_held {
             latch.held_back = false;
@@ -206,7 +218,7 @@ impl Reclaimer {
         }
         let pruned = latch.prune(horizon.watermark, &horizon.active, guard);
         self.store.versions_reclaimed.add(pruned.versions as u64);
-        self.store.account(-(pruned.bytes as i64));
+        self.store.add_bytes(-(pruned.bytes as i64));
         latch.queued = false;
         let verdict = match (pruned.left, pruned.newest) {
             (_, None) if latch.lock.is_free() => Verdict::Unlink,
@@ -253,7 +265,7 @@ impl Reclaimer {
                 "the memory limit is reached: the oldest snapshot was ended, because only it \
                  prevented old versions from being reclaimed"
             );
-            self.pass();
+            self.run_pass();
         }
         true
     }
@@ -261,7 +273,7 @@ impl Reclaimer {
     /// Numbers of pending records, and of records held back by snapshots.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         let waiting = self.waiting.lock();
-        let held = waiting.held.values().map(Vec::len).sum();
+        let held = waiting.by_snapshot.values().map(Vec::len).sum();
         (waiting.pending.len(), held)
     }
 }

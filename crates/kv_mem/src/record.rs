@@ -96,7 +96,7 @@ pub(crate) struct RecordHead {
 
 /// The outcome of pruning.
 #[derive(Default)]
-pub(crate) struct Pruned {
+pub(crate) struct PruneOutcome {
     pub(crate) versions: usize,
     pub(crate) bytes: usize,
     /// Versions left in the chain.
@@ -284,8 +284,8 @@ impl Latch<'_> {
 
     /// Unlinks every version that no snapshot needs: its successor is at or below `horizon`, so no
     /// future snapshot needs it, and no timestamp in `snapshots` (ascending) lies between the two.
-    pub(crate) fn prune(&mut self, horizon: u64, snapshots: &[u64], guard: &Guard) -> Pruned {
-        let mut pruned = Pruned::default();
+    pub(crate) fn prune(&mut self, horizon: u64, snapshots: &[u64], guard: &Guard) -> PruneOutcome {
+        let mut pruned = PruneOutcome::default();
         let head = self.record.head.load(Ordering::Acquire, guard);
         // SAFETY: as in `Record::visible`.
         let Some(mut kept) = (unsafe { head.as_ref() }) else {
@@ -355,7 +355,7 @@ mod tests {
                 for _ in 0..calls {
                     record.latch().lock.request(txn, mode);
                 }
-                let LockCell::One(holder) = record.latch().lock else {
+                let LockCell::Single(holder) = record.latch().lock else {
                     panic!("one holder");
                 };
                 let expected = Holder {
@@ -372,7 +372,7 @@ mod tests {
         record.latch().lock.request(1, LockMode::Share);
         record.latch().lock.request(2, LockMode::Share);
         record.latch().dead = true;
-        assert_eq!(record.latch().lock.held(2), Some(LockMode::Share));
+        assert_eq!(record.latch().lock.held_mode(2), Some(LockMode::Share));
         assert!(record.latch().dead && !record.latch().queued);
     }
 

@@ -83,7 +83,7 @@ pub(crate) fn recover(store: &RecordStore, disk: &dyn Disk, dir: &Path) -> Resul
         store.spaces.add(*id, spec.clone());
     }
     for (id, limit) in &manifest.counters {
-        let counter = Counter::found(*limit);
+        let counter = Counter::from_recovered_limit(*limit);
         recovery.table.counters.insert(CounterId(*id), counter);
     }
     load_checkpoint(store, disk, dir, &manifest)?;
@@ -91,7 +91,7 @@ pub(crate) fn recover(store: &RecordStore, disk: &dyn Disk, dir: &Path) -> Resul
     numbers.sort_unstable();
     let log = recovery.replay(disk, dir, &numbers, &manifest, had_manifest)?;
     let last = log.segments.last().map_or(1, |(number, _)| *number);
-    required::check_reach(dir, head.as_ref(), last, log.position)?;
+    required::check_log_end(dir, head.as_ref(), last, log.position)?;
     remove_strays(disk, dir, &names, &manifest)?;
     if let Some((path, bytes)) = &log.last {
         match rewrite(disk, dir, path, bytes) {
@@ -154,7 +154,9 @@ fn load_checkpoint(
             && let Some(space) = store.spaces.find(*space)
         {
             let rows = unit.files.iter();
-            let rows: u64 = rows.map(|file| rows_at_most(disk, dir, unit, file)).sum();
+            let rows: u64 = rows
+                .map(|file| row_count_bound(disk, dir, unit, file))
+                .sum();
             space.index.reserve(usize::try_from(rows).unwrap_or(0));
         }
     }
@@ -192,13 +194,13 @@ fn load_checkpoint(
 
 /// Number of rows of a file by the manifest, but at most as many as its length permits: memory is
 /// reserved for that number.
-fn rows_at_most(disk: &dyn Disk, dir: &Path, unit: &Unit, file: &CheckpointFile) -> u64 {
+fn row_count_bound(disk: &dyn Disk, dir: &Path, unit: &Unit, file: &CheckpointFile) -> u64 {
     /// Minimum bytes of a row: the lengths of key and value.
-    const LEAST: u64 = 2;
+    const MIN_ROW_BYTES: u64 = 2;
     let path = dir.join(file_name(unit.checkpoint, file.number));
     let bytes = disk.open(&path).and_then(|file| file.len());
     // A file that cannot be read is reported when it is loaded.
-    file.rows.min(bytes.unwrap_or(0) / LEAST)
+    file.rows.min(bytes.unwrap_or(0) / MIN_ROW_BYTES)
 }
 
 fn load_file(
@@ -275,7 +277,7 @@ fn load_block(
     if !inserted {
         return Err(Malformed);
     }
-    store.account(weight as i64);
+    store.add_bytes(weight as i64);
     store.versions_created.add(rows);
     space.last_commit.fetch_max(unit.ts, Ordering::AcqRel);
     if body.is_empty() {

@@ -4,7 +4,7 @@
 //! does not delay memory reclamation. Each step is also an interrupt checkpoint: in a range where
 //! nothing is visible (a million deleted versions, say) the visitor is never called.
 
-use crate::index::Walk;
+use crate::index::WalkOutcome;
 use crate::record::{InlineKey, Record};
 use crate::space::Space;
 use crate::writes::WriteSet;
@@ -16,13 +16,13 @@ use std::iter::Peekable;
 use std::ops::{Bound, ControlFlow};
 
 /// Records read in one step.
-const STEP: usize = 1024;
+const RECORDS_PER_CALL: usize = 1024;
 
 pub(crate) struct RangeScan {
     /// Index of the range in the call.
     pub(crate) number: usize,
     /// Timestamp up to which versions are visible.
-    pub(crate) upto: u64,
+    pub(crate) read_ts: u64,
     /// Whether shown versions count towards `seen`.
     pub(crate) current: bool,
     /// Statement mark below which own writes are visible.
@@ -30,7 +30,7 @@ pub(crate) struct RangeScan {
     /// Timestamp of the newest version visited so far.
     pub(crate) seen: u64,
     /// Number of entries that may still be visited.
-    pub(crate) left: usize,
+    pub(crate) entries_left: usize,
 }
 
 /// Own writes of the range, in the order of the scan.
@@ -39,15 +39,15 @@ type Own<'w> = Peekable<std::vec::IntoIter<(&'w [u8], Option<&'w [u8]>)>>;
 impl RangeScan {
     /// Passes an entry to the visitor. Ends the scan after the last one, and records its key.
     #[inline]
-    fn show(
+    fn pass_to_visitor(
         &mut self,
         key: &[u8],
         value: &[u8],
         visit: &mut ScanVisitor<'_>,
         stopped: &mut Option<InlineKey>,
     ) -> ControlFlow<()> {
-        self.left = self.left.saturating_sub(1);
-        if visit(self.number, key, value).is_break() || self.left == 0 {
+        self.entries_left = self.entries_left.saturating_sub(1);
+        if visit(self.number, key, value).is_break() || self.entries_left == 0 {
             *stopped = Some(InlineKey::from_slice(key));
             return ControlFlow::Break(());
         }
@@ -55,7 +55,7 @@ impl RangeScan {
     }
 
     /// Visits the own writes before a record, then the record or the own write that replaces it.
-    fn meet(
+    fn visit_record(
         &mut self,
         record: &Record,
         own: &mut Own<'_>,
@@ -70,35 +70,35 @@ impl RangeScan {
         };
         while let Some((key, value)) = own.next_if(|(key, _)| (*key).cmp(record.key()) == before) {
             if let Some(value) = value {
-                self.show(key, value, visit, stopped)?;
+                self.pass_to_visitor(key, value, visit, stopped)?;
             }
         }
         if let Some((key, value)) = own.next_if(|(key, _)| *key == record.key()) {
             return match value {
-                Some(value) => self.show(key, value, visit, stopped),
+                Some(value) => self.pass_to_visitor(key, value, visit, stopped),
                 None => ControlFlow::Continue(()),
             };
         }
-        self.meet_committed(record, guard, visit, stopped)
+        self.visit_committed(record, guard, visit, stopped)
     }
 
     /// Visits the visible version of a record, if any.
     #[inline]
-    fn meet_committed(
+    fn visit_committed(
         &mut self,
         record: &Record,
         guard: &Guard,
         visit: &mut ScanVisitor<'_>,
         stopped: &mut Option<InlineKey>,
     ) -> ControlFlow<()> {
-        let Some(version) = record.visible(self.upto, guard) else {
+        let Some(version) = record.visible(self.read_ts, guard) else {
             return ControlFlow::Continue(());
         };
         if self.current {
             self.seen = self.seen.max(version.ts());
         }
         match version.value() {
-            Some(value) => self.show(record.key(), value, visit, stopped),
+            Some(value) => self.pass_to_visitor(record.key(), value, visit, stopped),
             None => ControlFlow::Continue(()),
         }
     }
@@ -137,19 +137,27 @@ impl RangeScan {
                 ),
             };
             let reverse = range.reverse;
-            let walk = space
-                .index
-                .walk(lower, upper, reverse, STEP, &guard, |record| {
-                    let record = record.record();
-                    match alone {
-                        true => self.meet_committed(record, &guard, visit, &mut stopped),
-                        false => self.meet(record, &mut own, reverse, &guard, visit, &mut stopped),
-                    }
-                });
+            let walk =
+                space
+                    .index
+                    .walk(lower, upper, reverse, RECORDS_PER_CALL, &guard, |record| {
+                        let record = record.record();
+                        match alone {
+                            true => self.visit_committed(record, &guard, visit, &mut stopped),
+                            false => self.visit_record(
+                                record,
+                                &mut own,
+                                reverse,
+                                &guard,
+                                visit,
+                                &mut stopped,
+                            ),
+                        }
+                    });
             match walk {
-                Walk::Done => break,
-                Walk::Broken => return Ok(stopped),
-                Walk::Paused(key) => {
+                WalkOutcome::Done => break,
+                WalkOutcome::Stopped => return Ok(stopped),
+                WalkOutcome::Paused(key) => {
                     behind = Some(key);
                     guard.repin();
                     check()?;
@@ -160,7 +168,9 @@ impl RangeScan {
         for (key, value) in own {
             pacer.tick().map_err(|ended| Error::Cancelled(ended.0))?;
             if let Some(value) = value
-                && self.show(key, value, visit, &mut stopped).is_break()
+                && self
+                    .pass_to_visitor(key, value, visit, &mut stopped)
+                    .is_break()
             {
                 return Ok(stopped);
             }

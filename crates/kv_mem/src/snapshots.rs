@@ -64,14 +64,14 @@ impl Horizon {
 
 pub(crate) struct Snapshots {
     lines: Box<[Line]>,
-    others: Mutex<Others>,
-    /// Snapshots up to this timestamp were expired; changes with `others` locked.
+    unslotted: Mutex<UnslottedSnapshots>,
+    /// Snapshots up to this timestamp were expired; changes with `unslotted` locked.
     expired: AtomicU64,
 }
 
 /// Snapshots without a slot, and the protected one.
 #[derive(Default)]
-struct Others {
+struct UnslottedSnapshots {
     /// Snapshots without a slot: number of them by timestamp.
     overflow: BTreeMap<u64, usize>,
     /// The snapshot that is not expired at the memory limit.
@@ -88,7 +88,7 @@ impl Snapshots {
     pub(crate) fn new() -> Snapshots {
         Snapshots {
             lines: (0..LINES).map(|_| Line::default()).collect(),
-            others: Mutex::default(),
+            unslotted: Mutex::default(),
             expired: AtomicU64::new(0),
         }
     }
@@ -114,9 +114,9 @@ impl Snapshots {
                 }
             }
         }
-        let mut others = self.others.lock();
+        let mut unslotted = self.unslotted.lock();
         let ts = watermark.position();
-        *others.overflow.entry(ts).or_insert(0) += 1;
+        *unslotted.overflow.entry(ts).or_insert(0) += 1;
         (ts, Slot::Overflow(ts))
     }
 
@@ -129,7 +129,7 @@ impl Snapshots {
                 }
             }
             Slot::Overflow(ts) => {
-                let overflow = &mut self.others.lock().overflow;
+                let overflow = &mut self.unslotted.lock().overflow;
                 if let Some(count) = overflow.get_mut(&ts) {
                     *count -= 1;
                     if *count == 0 {
@@ -146,27 +146,27 @@ impl Snapshots {
         // A race with `expire_up_to`: it sees the protection, or expired the snapshot before, which
         // `is_expired` detects.
         let (ts, slot) = self.take(watermark);
-        let mut others = self.others.lock();
+        let mut unslotted = self.unslotted.lock();
         if !self.is_expired(ts) {
-            others.protected = Some(ts);
+            unslotted.protected = Some(ts);
             return (ts, slot);
         }
-        drop(others);
+        drop(unslotted);
         self.end(slot);
         self.take_protected(watermark)
     }
 
     /// Ends the protected snapshot.
     pub(crate) fn end_protected(&self, slot: Slot) {
-        self.others.lock().protected = None;
+        self.unslotted.lock().protected = None;
         self.end(slot);
     }
 
     /// Expires all snapshots up to a timestamp below the watermark. Returns false if one of them is
     /// protected.
     pub(crate) fn expire_up_to(&self, upto: u64, watermark: &DurabilityWatermark) -> bool {
-        let others = self.others.lock();
-        if others.protected.is_some_and(|kept| kept <= upto) || watermark.position() <= upto {
+        let unslotted = self.unslotted.lock();
+        if unslotted.protected.is_some_and(|kept| kept <= upto) || watermark.position() <= upto {
             return false;
         }
         self.expired.fetch_max(upto, Ordering::SeqCst);
@@ -183,10 +183,10 @@ impl Snapshots {
     /// Returns the present horizon.
     pub(crate) fn horizon(&self, watermark: &DurabilityWatermark) -> Horizon {
         // Locked throughout: snapshots without a slot read the watermark under this lock.
-        let others = self.others.lock();
+        let unslotted = self.unslotted.lock();
         let mut horizon = Horizon {
             watermark: watermark.position(),
-            active: others.overflow.keys().copied().collect(),
+            active: unslotted.overflow.keys().copied().collect(),
         };
         for slot in self.lines.iter().flat_map(|line| &line.0) {
             let raw = slot.load(Ordering::SeqCst);

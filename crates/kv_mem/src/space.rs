@@ -3,7 +3,7 @@
 //! Invariants:
 //! 1. Ids are given out once, in ascending order; an entry of the directory is set once and never moves,
 //!    so that readers need no latch.
-//! 2. A dropped space keeps its entry, emptied, with `dropped` set. The flag is set under the sequencer,
+//! 2. A dropped space keeps its entry, emptied, with `is_dropped` set. The flag is set under the sequencer,
 //!    so that every later commit sees it.
 
 use crate::index::Index;
@@ -21,7 +21,7 @@ pub(crate) struct Space {
     pub(crate) index: Index,
     /// The newest commit that wrote to it.
     pub(crate) last_commit: AtomicU64,
-    dropped: AtomicBool,
+    is_dropped: AtomicBool,
 }
 
 impl Space {
@@ -31,21 +31,21 @@ impl Space {
             index: Index::new(spec.point_lookups),
             spec,
             last_commit: AtomicU64::new(0),
-            dropped: AtomicBool::new(false),
+            is_dropped: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn logged(&self) -> bool {
+    pub(crate) fn is_logged(&self) -> bool {
         self.spec.durability == SpaceDurability::Server
     }
 
-    pub(crate) fn dropped(&self) -> bool {
-        self.dropped.load(Ordering::Acquire)
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Ordering::Acquire)
     }
 
     /// Marks the space as dropped. Returns true only for the first call.
-    pub(crate) fn set_dropped(&self) -> bool {
-        !self.dropped.swap(true, Ordering::AcqRel)
+    pub(crate) fn mark_dropped(&self) -> bool {
+        !self.is_dropped.swap(true, Ordering::AcqRel)
     }
 }
 
@@ -87,7 +87,7 @@ impl Spaces {
     }
 
     /// Largest id that the directory has an entry for.
-    pub(crate) fn last_possible() -> u64 {
+    pub(crate) fn max_id() -> u64 {
         (PAGE * PAGES) as u64 - 1
     }
 
@@ -105,7 +105,7 @@ impl Spaces {
     /// Returns a space that exists and was not dropped.
     pub(crate) fn get(&self, id: SpaceId) -> Result<&Space> {
         match self.find(id) {
-            Some(space) if !space.dropped() => Ok(space),
+            Some(space) if !space.is_dropped() => Ok(space),
             _ => Err(Error::NoSuchSpace(id)),
         }
     }
@@ -117,6 +117,6 @@ impl Spaces {
             .filter_map(OnceLock::get)
             .flatten()
             .filter_map(|entry| entry.get().map(|space| &**space))
-            .filter(|space| !space.dropped())
+            .filter(|space| !space.is_dropped())
     }
 }

@@ -5,11 +5,11 @@ use crate::metrics::Count;
 use crate::state::EngineState;
 use porpoise_kv::Stat;
 
-type Figure = (&'static str, &'static str, fn(&EngineState) -> u64);
+type StatDefinition = (&'static str, &'static str, fn(&EngineState) -> u64);
 
 /// Metrics of type counter.
 #[rustfmt::skip]
-const COUNTERS: &[Figure] = &[
+const COUNTERS: &[StatDefinition] = &[
     ("commits_total", "Transactions committed with writes.", |s| s.metrics.commits.get()),
     ("conflicts_total", "Commits refused because a row was newer than the snapshot.", |s| s.metrics.conflicts.get()),
     ("deadlocks_total", "Transactions ended to break a deadlock.", |s| s.metrics.deadlocks.get()),
@@ -30,7 +30,7 @@ const COUNTERS: &[Figure] = &[
 
 /// Metrics of type gauge.
 #[rustfmt::skip]
-const GAUGES: &[Figure] = &[
+const GAUGES: &[StatDefinition] = &[
     ("keys", "Keys in memory, including deleted keys that are not reclaimed yet.", keys),
     ("live_bytes", "Approximate bytes of keys and versions in memory.", |s| s.store.live_bytes() as u64),
     ("reclaim_pending", "Records queued for reclamation.", |s| (s.reclaimer.backlog() + s.reclaimer.waiting().0) as u64),
@@ -74,7 +74,7 @@ fn waiting(state: &EngineState) -> u64 {
 /// Returns the present values of all metrics.
 pub(crate) fn collect(state: &EngineState) -> Vec<Stat> {
     let stat = |counter: bool| {
-        move |(name, help, value): &Figure| Stat {
+        move |(name, help, value): &StatDefinition| Stat {
             name,
             help,
             counter,

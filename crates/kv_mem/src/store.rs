@@ -33,7 +33,7 @@ impl RecordStore {
     }
 
     /// Adds to the accounted bytes.
-    pub(crate) fn account(&self, bytes: i64) {
+    pub(crate) fn add_bytes(&self, bytes: i64) {
         self.live_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
@@ -52,16 +52,16 @@ impl RecordStore {
     pub(crate) fn get_or_create(&self, space: &Space, key: &[u8]) -> RecordRef {
         let (record, created) = space.index.get_or_create(key);
         if created {
-            self.account((RECORD_BYTES + key.len()) as i64);
+            self.add_bytes((RECORD_BYTES + key.len()) as i64);
         }
         record
     }
 
     /// Subtracts a record that has left its index, and its versions, from the accounting.
-    pub(crate) fn forget(&self, record: &Record) {
+    pub(crate) fn subtract_record(&self, record: &Record) {
         let guard = crossbeam_epoch::pin();
         let (versions, bytes) = record.check(&guard).unwrap_or_default();
-        self.account(-((RECORD_BYTES + record.key().len() + bytes) as i64));
+        self.add_bytes(-((RECORD_BYTES + record.key().len() + bytes) as i64));
         self.versions_reclaimed.add(versions as u64);
         self.keys_reclaimed.add(1);
     }
@@ -69,7 +69,7 @@ impl RecordStore {
     /// Removes a dead record from its index, unless another thread has removed it.
     pub(crate) fn unlink(&self, space: &Space, record: &RecordRef) {
         if space.index.remove(record) {
-            self.forget(record);
+            self.subtract_record(record);
         }
     }
 

@@ -32,7 +32,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 /// Number of keys read before the epoch pin is renewed.
-const REPIN: usize = 1024;
+const KEYS_PER_PIN: usize = 1024;
 
 static NEXT_TXN: AtomicU64 = AtomicU64::new(1);
 const TXN_BLOCK: u64 = 1024;
@@ -94,7 +94,7 @@ impl MemTxn {
         }
     }
 
-    pub(crate) fn alive(&self) -> Result<()> {
+    pub(crate) fn check_not_ended(&self) -> Result<()> {
         if self.ended {
             return Err(Error::Ended);
         }
@@ -114,7 +114,7 @@ impl MemTxn {
     }
 
     fn write(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) -> Result<()> {
-        self.alive()?;
+        self.check_not_ended()?;
         self.state.store.spaces.get(key.space)?;
         let limits = &self.state.limits;
         for (what, size, limit) in [
@@ -140,16 +140,16 @@ impl MemTxn {
 
 impl Txn for MemTxn {
     fn refresh(&mut self) -> Result<()> {
-        self.alive()?;
+        self.check_not_ended()?;
         if self.pinned {
             return Ok(());
         }
-        self.renew_snapshot();
+        self.replace_snapshot();
         Ok(())
     }
 
     fn pin(&mut self) -> Result<()> {
-        self.alive()?;
+        self.check_not_ended()?;
         self.ensure_snapshot();
         self.pinned = true;
         Ok(())
@@ -164,7 +164,7 @@ impl Txn for MemTxn {
     }
 
     fn advance(&mut self) -> Result<bool> {
-        self.alive()?;
+        self.check_not_ended()?;
         self.advance_snapshot()
     }
 
@@ -174,7 +174,7 @@ impl Txn for MemTxn {
         keys: &[Key<'_>],
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        self.alive()?;
+        self.check_not_ended()?;
         let (upto, since) = self.bounds(read);
         let current = read.mode == ReadMode::Current;
         // Borrowed, not cloned: a count of the Arc would write a cache line that all threads share.
@@ -188,7 +188,7 @@ impl Txn for MemTxn {
             };
             let space = state.store.spaces.get(first.space)?;
             for some in run.chunks(BATCH) {
-                if at / REPIN != (at + some.len()) / REPIN {
+                if at / KEYS_PER_PIN != (at + some.len()) / KEYS_PER_PIN {
                     guard.repin();
                     check()?;
                 }
@@ -225,7 +225,7 @@ impl Txn for MemTxn {
         limit: usize,
         visit: &mut ScanVisitor<'_>,
     ) -> Result<ScanEnd> {
-        self.alive()?;
+        self.check_not_ended()?;
         let (upto, since) = self.bounds(read);
         let mut left = limit;
         for (index, range) in ranges.iter().enumerate() {
@@ -234,15 +234,15 @@ impl Txn for MemTxn {
             }
             let mut scan = crate::scan::RangeScan {
                 number: index,
-                upto,
+                read_ts: upto,
                 current: read.mode == ReadMode::Current,
                 mark: read.mark,
                 seen: self.seen,
-                left,
+                entries_left: left,
             };
             let space = self.state.store.spaces.get(range.space)?;
             let stopped = scan.run(space, &self.writes, range, visit)?;
-            (self.seen, left) = (scan.seen, scan.left);
+            (self.seen, left) = (scan.seen, scan.entries_left);
             if let Some(since) = since {
                 self.reads
                     .push(Tracked::range(range, stopped.as_deref(), since));
@@ -263,7 +263,7 @@ impl Txn for MemTxn {
         wait: Wait,
         visit: &mut dyn FnMut(usize, Locked<'_>),
     ) -> Result<()> {
-        self.alive()?;
+        self.check_not_ended()?;
         let mut order: SmallVec<[usize; 16]> = (0..requests.len()).collect();
         order.sort_unstable_by_key(|n| requests.get(*n).map(|request| request.key));
         let mut pacer = Pacer::new();
@@ -355,7 +355,7 @@ impl Txn for MemTxn {
     }
 
     fn commit(mut self: Box<Self>) -> Result<Commit> {
-        self.alive()?;
+        self.check_not_ended()?;
         let outcome = self.commit_now();
         if let Err(error) = &outcome {
             self.state.metrics.count_refusal(error);

@@ -127,15 +127,15 @@ pub(crate) struct ReadSet {
     /// Whether all reads from the snapshot are tracked.
     tracking: bool,
     /// Whether some reads were not tracked, so that the snapshot cannot be moved.
-    lost: bool,
+    is_incomplete: bool,
 }
 
 impl ReadSet {
     /// Tracks reads from the snapshot from now on. If there were untracked reads before, the
     /// snapshot cannot be moved.
     pub(crate) fn track(&mut self, has_snapshot: bool) {
-        self.lost |= has_snapshot && !self.tracking;
-        self.tracking = !self.lost;
+        self.is_incomplete |= has_snapshot && !self.tracking;
+        self.tracking = !self.is_incomplete;
     }
 
     /// Whether reads from the snapshot are tracked.
@@ -156,7 +156,7 @@ impl ReadSet {
         if one.validate {
             self.validated += 1;
         } else if self.all.len() - self.validated >= MAX_TRACKED {
-            (self.tracking, self.lost) = (false, true);
+            (self.tracking, self.is_incomplete) = (false, true);
         }
         if one.validate || self.tracking {
             self.all.push(one);

@@ -9,7 +9,7 @@ use std::ops::{Bound, ControlFlow};
 
 /// Sums over all records.
 #[derive(Default)]
-struct Sums {
+struct RecordTotals {
     bytes: usize,
     versions: u64,
 }
@@ -25,7 +25,7 @@ impl KvMem {
     pub fn verify(&self) -> Result<(), String> {
         let (store, pipeline) = (&self.state.store, &self.state.pipeline);
         let guard = crossbeam_epoch::pin();
-        let mut sums = Sums::default();
+        let mut sums = RecordTotals::default();
         let installed = pipeline.installed();
         for space in store.spaces.iter() {
             let at = |e: String| format!("space {}: {e}", space.id.0);
@@ -57,7 +57,7 @@ impl KvMem {
     }
 }
 
-fn records(space: &Space, last: u64, guard: &Guard, sums: &mut Sums) -> Result<(), String> {
+fn records(space: &Space, last: u64, guard: &Guard, sums: &mut RecordTotals) -> Result<(), String> {
     let mut outcome = Ok(());
     let all = Bound::Unbounded;
     space
@@ -74,7 +74,12 @@ fn records(space: &Space, last: u64, guard: &Guard, sums: &mut Sums) -> Result<(
     outcome
 }
 
-fn check(record: Pinned<'_>, last: u64, guard: &Guard, sums: &mut Sums) -> Result<(), String> {
+fn check(
+    record: Pinned<'_>,
+    last: u64,
+    guard: &Guard,
+    sums: &mut RecordTotals,
+) -> Result<(), String> {
     let latch = record.latch();
     latch.lock.check()?;
     let (count, bytes) = record.check(guard)?;

@@ -4,7 +4,7 @@
 //! 1. `log[n]` is the n-th write; a statement mark is a length of `log`.
 //! 2. `prev` of a write is the index of the write before it to the same key; each key's newest write is
 //!    not `superseded`, all others are.
-//! 3. Above [`SMALL`] writes, `sorted` has the index of each key's newest write.
+//! 3. Above [`MAX_LINEAR_SEARCH`] writes, `sorted` has the index of each key's newest write.
 //!
 //! A write holds the version that a commit pushes to the chain, so that the value's bytes are copied
 //! once, and a lone write with a short key allocates nothing else.
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// Number of writes up to which a look-up scans the list linearly.
-const SMALL: usize = 12;
+const MAX_LINEAR_SEARCH: usize = 12;
 
 /// Accounted bytes of a write without key and value: those of the record and version that it may
 /// become.
@@ -105,8 +105,8 @@ impl WriteSet {
         self.bytes += write.bytes();
         self.log.push(write);
         if self.indexed {
-            self.enter(key, at);
-        } else if self.log.len() > SMALL {
+            self.add_to_index(key, at);
+        } else if self.log.len() > MAX_LINEAR_SEARCH {
             self.indexed = true;
             for (n, write) in self.log.iter().enumerate() {
                 let space = self.sorted.entry(write.space).or_default();
@@ -115,7 +115,7 @@ impl WriteSet {
         }
     }
 
-    fn enter(&mut self, key: Key<'_>, at: usize) {
+    fn add_to_index(&mut self, key: Key<'_>, at: usize) {
         let space = self.sorted.entry(key.space).or_default();
         match space.get_mut(key.bytes) {
             Some(place) => *place = at,
@@ -127,12 +127,12 @@ impl WriteSet {
 
     /// The newest write to a key below a mark: `Some(None)` is a deletion.
     pub(crate) fn find(&self, key: Key<'_>, mark: StatementMark) -> Option<Option<&[u8]>> {
-        let write = self.below(self.newest(key)?, mark)?;
+        let write = self.newest_below_mark(self.newest(key)?, mark)?;
         Some(write.value())
     }
 
     /// Follows the writes to a key from its newest one to the newest one below a mark.
-    fn below(&self, newest: usize, mark: StatementMark) -> Option<&Write> {
+    fn newest_below_mark(&self, newest: usize, mark: StatementMark) -> Option<&Write> {
         let mut at = newest;
         loop {
             let write = self.log.get(at)?;
@@ -156,7 +156,7 @@ impl WriteSet {
             return out;
         }
         let mut take = |newest: usize| {
-            if let Some(write) = self.below(newest, mark) {
+            if let Some(write) = self.newest_below_mark(newest, mark) {
                 out.push((&*write.key, write.value()));
             }
         };
@@ -214,7 +214,7 @@ impl WriteSet {
     }
 
     /// Whether a key was written.
-    pub(crate) fn wrote(&self, key: Key<'_>) -> bool {
+    pub(crate) fn contains(&self, key: Key<'_>) -> bool {
         self.newest(key).is_some()
     }
 }

@@ -18,21 +18,21 @@ use std::collections::BTreeSet;
 
 /// Number of keys above which a space is a unit by itself. Smaller spaces share a unit until they
 /// have so many keys together.
-const SHARED: usize = 10_000;
+const MIN_OWN_UNIT_KEYS: usize = 10_000;
 
 /// The units of a checkpoint.
 pub(super) struct Plan {
     /// Units that are reused from the checkpoint before.
-    pub(super) kept: Vec<Unit>,
+    pub(super) reused: Vec<Unit>,
     /// The spaces of each unit to be written.
-    pub(super) written: Vec<Vec<SpaceId>>,
+    pub(super) to_write: Vec<Vec<SpaceId>>,
 }
 
 impl Plan {
-    pub(super) fn nothing() -> Plan {
+    pub(super) fn empty() -> Plan {
         Plan {
-            kept: Vec::new(),
-            written: Vec::new(),
+            reused: Vec::new(),
+            to_write: Vec::new(),
         }
     }
 }
@@ -57,12 +57,12 @@ pub(super) fn plan(spaces: &Spaces, before: &Manifest) -> Plan {
     let covered: BTreeSet<SpaceId> = kept.iter().flat_map(|unit| unit.spaces.clone()).collect();
     let mut written = Vec::new();
     let mut open: [(Vec<SpaceId>, usize); 2] = Default::default();
-    for space in spaces.iter().filter(|space| space.logged()) {
+    for space in spaces.iter().filter(|space| space.is_logged()) {
         let keys = space.index.len();
         if covered.contains(&space.id) || keys == 0 {
             continue;
         }
-        if keys > SHARED {
+        if keys > MIN_OWN_UNIT_KEYS {
             written.push(vec![space.id]);
             continue;
         }
@@ -71,12 +71,15 @@ pub(super) fn plan(spaces: &Spaces, before: &Manifest) -> Plan {
         let (ids, sum) = if is_changing { changing } else { resting };
         ids.push(space.id);
         *sum += keys;
-        if *sum > SHARED {
+        if *sum > MIN_OWN_UNIT_KEYS {
             written.push(std::mem::take(ids));
             *sum = 0;
         }
     }
     written.extend(open.into_iter().map(|(ids, _)| ids));
     written.retain(|ids| !ids.is_empty());
-    Plan { kept, written }
+    Plan {
+        reused: kept,
+        to_write: written,
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! If the log has grown until the disk is full, only a checkpoint can free it, and a checkpoint needs
 //! space itself before it frees any. So a file of zeroes is kept, as large as the checkpoint's files
-//! together but at most [`MOST`], and removed when a checkpoint meets a full disk (transactions.md, 24).
+//! together but at most [`MAX_RESERVE`], and removed when a checkpoint meets a full disk (transactions.md, 24).
 //!
 //! Invariant: nothing relies on the reserve's content; it may be missing, short, or torn.
 
@@ -14,7 +14,7 @@ pub(crate) const NAME: &str = "reserve.dat";
 
 /// Maximum length of the reserve in bytes. On a full disk, a checkpoint that needs more still
 /// fails.
-const MOST: u64 = 256 << 20;
+const MAX_RESERVE: u64 = 256 << 20;
 
 fn path(log: &Log) -> PathBuf {
     log.dir.join(NAME)
@@ -22,7 +22,7 @@ fn path(log: &Log) -> PathBuf {
 
 /// Ensures that there is a reserve for files of `bytes` bytes, if the disk has room for it.
 pub(super) fn ensure(log: &Log, bytes: u64) {
-    let wanted = bytes.min(MOST);
+    let wanted = bytes.min(MAX_RESERVE);
     let path = path(log);
     let has = log
         .disk

@@ -113,7 +113,7 @@ impl<T> Link<T> {
     }
 
     /// Whether `to` is the target.
-    pub(super) fn is(&self, to: &T, guard: &Guard) -> bool {
+    pub(super) fn points_to(&self, to: &T, guard: &Guard) -> bool {
         std::ptr::eq(self.0.load(Ordering::Acquire, guard).as_raw(), to)
     }
 
@@ -127,7 +127,7 @@ impl<T> Link<T> {
     }
 
     /// Sets the target to that of another link. The old target is not freed.
-    pub(super) fn copy(&self, from: &Link<T>, guard: &Guard) {
+    pub(super) fn copy_from(&self, from: &Link<T>, guard: &Guard) {
         point();
         let shared = from.0.load(Ordering::Relaxed, guard);
         self.0.store(shared, Ordering::Release);

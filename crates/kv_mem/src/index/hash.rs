@@ -27,7 +27,7 @@ use std::sync::OnceLock;
 /// long.
 const SHARDS: usize = 128;
 /// Number of words of a new table.
-const SMALLEST: usize = 16;
+const MIN_WORDS: usize = 16;
 
 const FREED: u64 = 1;
 const ADDRESS: u64 = (1 << 48) - 1;
@@ -44,19 +44,21 @@ impl Table {
     }
 
     /// Index of the word where the search for a hash begins.
-    fn home(&self, hash: u64) -> usize {
+    fn first_slot(&self, hash: u64) -> usize {
         (((hash & 0xffff_ffff) * self.words.len() as u64) >> 32) as usize
     }
 
     /// Iterates over the words in probing order.
     fn probe(&self, hash: u64) -> impl Iterator<Item = &AtomicU64> {
-        let (before, from) = self.words.split_at(self.home(hash).min(self.words.len()));
+        let (before, from) = self
+            .words
+            .split_at(self.first_slot(hash).min(self.words.len()));
         from.iter().chain(before)
     }
 
     /// Stores a word in the first empty or deleted place. Returns whether the place was empty, not
     /// a tombstone.
-    fn put(&self, hash: u64, word: u64) -> bool {
+    fn store_word(&self, hash: u64, word: u64) -> bool {
         for place in self.probe(hash) {
             let old = place.load(Ordering::Relaxed);
             if old <= FREED {
@@ -75,7 +77,7 @@ impl Table {
 
 /// Word counts of a shard's table.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Used {
+struct WordCounts {
     /// Words that are not empty, tombstones included.
     words: usize,
     /// Words that point to records.
@@ -86,7 +88,7 @@ struct Used {
 struct Shard {
     table: Link<Table>,
     /// Held by a thread that changes the table.
-    used: Mutex<Used>,
+    used: Mutex<WordCounts>,
 }
 
 impl Shard {
@@ -146,7 +148,7 @@ impl HashIndex {
     #[inline]
     pub(super) fn prefetch_bucket(&self, hash: u64, guard: &Guard) {
         if let Some(table) = self.table(hash, guard)
-            && let Some(word) = table.words.get(table.home(hash))
+            && let Some(word) = table.words.get(table.first_slot(hash))
         {
             prefetch(std::ptr::from_ref(word).addr());
         }
@@ -201,7 +203,7 @@ impl HashIndex {
             Some(table) if table.has_room(used.words) => table,
             old => self.grow(shard, &mut used, old, guard),
         };
-        used.words += usize::from(table.put(hash, word_of(hash, address)));
+        used.words += usize::from(table.store_word(hash, word_of(hash, address)));
         used.live += 1;
     }
 
@@ -209,19 +211,19 @@ impl HashIndex {
     fn grow<'g>(
         &self,
         shard: &Shard,
-        used: &mut Used,
+        used: &mut WordCounts,
         old: Option<&Table>,
         guard: &'g Guard,
     ) -> &'g Table {
-        let words = SMALLEST.max((used.live + 1) * 15 / 8);
-        self.renew(shard, used, old, words, guard)
+        let words = MIN_WORDS.max((used.live + 1) * 15 / 8);
+        self.rehash(shard, used, old, words, guard)
     }
 
     /// Replaces the table by a new one of the given size with the same records (a rehash).
-    fn renew<'g>(
+    fn rehash<'g>(
         &self,
         shard: &Shard,
-        used: &mut Used,
+        used: &mut WordCounts,
         old: Option<&Table>,
         words: usize,
         guard: &'g Guard,
@@ -232,7 +234,7 @@ impl HashIndex {
         for word in words.filter(|word| *word > FREED) {
             // SAFETY: as in `find`.
             if let Some(record) = unsafe { at_address((word & ADDRESS) as usize, guard) } {
-                new.put(self.hash(record.key()), word);
+                new.store_word(self.hash(record.key()), word);
             }
         }
         used.words = used.live;
@@ -243,14 +245,14 @@ impl HashIndex {
     /// Reserves space for `keys` more keys, which avoids repeated growth with a rehash each time.
     pub(super) fn reserve(&self, keys: usize, guard: &Guard) {
         /// Extra words per shard, because keys do not spread evenly over the shards.
-        const SPARE: usize = 64;
+        const EXTRA_WORDS: usize = 64;
         for shard in self.shards() {
             let mut used = shard.used.lock();
             let wanted = used.live + keys / SHARDS;
-            let words = (wanted + wanted / 64 + SPARE) * 5 / 4 + 1;
+            let words = (wanted + wanted / 64 + EXTRA_WORDS) * 5 / 4 + 1;
             let old = shard.table.load(guard);
             if old.is_none_or(|old| old.words.len() < words) {
-                self.renew(shard, &mut used, old, words, guard);
+                self.rehash(shard, &mut used, old, words, guard);
             }
         }
     }
@@ -282,9 +284,9 @@ impl HashIndex {
     pub(super) fn clear(&self, guard: &Guard) {
         for shard in self.shards.get().map_or(&[][..], |shards| shards) {
             let mut used = shard.used.lock();
-            // SAFETY: as in `renew`.
+            // SAFETY: as in `rehash`.
             unsafe { shard.table.retire(guard) };
-            *used = Used::default();
+            *used = WordCounts::default();
         }
     }
 
@@ -305,7 +307,7 @@ impl HashIndex {
                 continue;
             };
             let words = || table.words.iter().map(|word| word.load(Ordering::Relaxed));
-            let found = Used {
+            let found = WordCounts {
                 words: words().filter(|word| *word != 0).count(),
                 live: words().filter(|word| *word > FREED).count(),
             };

@@ -37,7 +37,7 @@ pub(super) struct Node {
     prefix: AtomicU16,
     /// Detects ascending insertions: the index of the last insertion in the low byte, and in the
     /// high byte the length of the ascending run before it. Used only by the writer.
-    run: AtomicU16,
+    insertion_run: AtomicU16,
     children: Option<Box<Children>>,
     heads: [AtomicU32; WIDTH],
     keys: [Cell; WIDTH],
@@ -57,7 +57,7 @@ fn head_of(key: &[u8], prefix: usize) -> u32 {
 }
 
 /// Length of the common prefix of two keys.
-pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
+pub(super) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
@@ -67,7 +67,7 @@ impl Node {
             version: Version::new(AtomicU64::new(0)),
             count: AtomicU16::new(0),
             prefix: AtomicU16::new(0),
-            run: AtomicU16::new(0),
+            insertion_run: AtomicU16::new(0),
             children,
             heads: [const { AtomicU32::new(0) }; WIDTH],
             keys: [const { Cell::empty() }; WIDTH],
@@ -83,7 +83,7 @@ impl Node {
     }
 
     /// Creates an empty node of the same kind (leaf or inner node).
-    pub(super) fn alike(&self) -> Node {
+    pub(super) fn new_sibling(&self) -> Node {
         match &self.children {
             Some(_) => Node::inner(),
             None => Node::leaf(),
@@ -112,18 +112,19 @@ impl Node {
     }
 
     /// Whether keys have been inserted in ascending order, and `at` continues the run.
-    pub(super) fn ascends(&self, at: usize) -> bool {
-        let run = self.run.load(Ordering::Relaxed);
+    pub(super) fn continues_ascending_run(&self, at: usize) -> bool {
+        let run = self.insertion_run.load(Ordering::Relaxed);
         usize::from(run & 0xff) + 1 == at && usize::from(run >> 8) >= WIDTH / 4
     }
 
-    fn note_run(&self, at: usize) {
-        let before = self.run.load(Ordering::Relaxed);
+    fn record_insertion(&self, at: usize) {
+        let before = self.insertion_run.load(Ordering::Relaxed);
         let run = match usize::from(before & 0xff) + 1 == at {
             true => (before >> 8).saturating_add(1).min(0xff),
             false => 0,
         };
-        self.run.store(run << 8 | at as u16, Ordering::Relaxed);
+        self.insertion_run
+            .store(run << 8 | at as u16, Ordering::Relaxed);
     }
 
     pub(super) fn key<'g>(&self, at: usize, guard: &'g Guard) -> Option<Pinned<'g>> {
@@ -205,11 +206,11 @@ impl Node {
             }
             self.set(at, record.into_address().as_ptr(), head);
         }
-        self.note_run(at);
+        self.record_insertion(at);
         if let Some(child) = child {
             for n in (at + 1..=count).rev() {
                 if let (Some(to), Some(from)) = (self.link(n + 1), self.link(n)) {
-                    to.copy(from, guard);
+                    to.copy_from(from, guard);
                 }
             }
             if let Some(link) = self.link(at + 1) {
@@ -233,7 +234,7 @@ impl Node {
             // and its old cell is overwritten in the next step, the last one below.
             unsafe { self.set(n - 1, address, head) };
             if let (Some(to), Some(from)) = (self.link(n), self.link(n + 1)) {
-                to.copy(from, guard);
+                to.copy_from(from, guard);
             }
         }
         // SAFETY: the address is null, and by the caller there is no other writer.
@@ -261,7 +262,7 @@ impl Node {
                 self.set(n, std::ptr::null_mut(), 0);
             }
             if let (Some(target), Some(link)) = (to.link(base + n - from + 1), self.link(n + 1)) {
-                target.copy(link, guard);
+                target.copy_from(link, guard);
                 link.clear();
             }
         }
@@ -316,7 +317,7 @@ impl Node {
             return Err("a cell after the last key is not empty".to_owned());
         }
         match (low, high) {
-            (Some(low), Some(high)) if common(low, high) < prefix => Err(format!(
+            (Some(low), Some(high)) if common_prefix_len(low, high) < prefix => Err(format!(
                 "{low:?} and {high:?} do not share a prefix of {prefix} bytes"
             )),
             (None, _) | (_, None) if prefix > 0 => Err(format!(
@@ -330,7 +331,7 @@ impl Node {
 /// Length of the common prefix of all keys between two bounds.
 fn prefix_of(low: Option<&[u8]>, high: Option<&[u8]>) -> usize {
     match (low, high) {
-        (Some(low), Some(high)) => common(low, high).min(usize::from(u16::MAX)),
+        (Some(low), Some(high)) => common_prefix_len(low, high).min(usize::from(u16::MAX)),
         _ => 0,
     }
 }

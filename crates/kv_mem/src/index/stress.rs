@@ -232,7 +232,7 @@ impl Stress {
                         }
                         ControlFlow::Continue(())
                     });
-                let Walk::Paused(key) = walk else {
+                let WalkOutcome::Paused(key) = walk else {
                     break;
                 };
                 last = Some(key);

@@ -11,7 +11,7 @@ fn walk(index: &Index, lower: Bound<&[u8]>, upper: Bound<&[u8]>, reverse: bool) 
         seen.push(record.key().to_vec());
         ControlFlow::Continue(())
     });
-    assert!(matches!(end, Walk::Done));
+    assert!(matches!(end, WalkOutcome::Done));
     seen
 }
 
@@ -60,7 +60,7 @@ fn a_walk_pauses_and_goes_on() {
                 seen.push(r.key()[0]);
                 ControlFlow::Continue(())
             }) {
-                Walk::Paused(key) => last = Some(key),
+                WalkOutcome::Paused(key) => last = Some(key),
                 _ => break,
             }
         }

@@ -48,7 +48,7 @@ pub(super) struct Tree {
 }
 
 /// Exclusive right to change a tree: a guard of the writer's mutex.
-pub(super) struct Writing<'t> {
+pub(super) struct WriteGuard<'t> {
     tree: &'t Tree,
     _exclusive: MutexGuard<'t, ()>,
 }
@@ -119,7 +119,7 @@ impl<'g> Descent<'g> for Search<'_, 'g> {
 
     #[inline]
     fn is_root(&self, node: &'g Node) -> bool {
-        self.tree.root.is(node, self.guard)
+        self.tree.root.points_to(node, self.guard)
     }
 
     #[inline]
@@ -133,7 +133,7 @@ impl<'g> Descent<'g> for Search<'_, 'g> {
         }
         let at = self.target.child(node, self.guard);
         let child = node.child(at, self.guard).ok_or(Restart)?;
-        Ok(Some((child, bounds_of(node, at, *bounds, self.guard))))
+        Ok(Some((child, child_bounds(node, at, *bounds, self.guard))))
     }
 }
 
@@ -154,7 +154,7 @@ impl LeafView<'_> {
             // A walk that continues from the neighbouring leaf.
             Bound::Included(key) if low.is_some_and(|low| std::ptr::eq(low, key)) => 0,
             Bound::Included(key) if !is_before(key) => self.leaf.search(key, guard).at,
-            Bound::Excluded(key) if !is_before(key) => behind(self.leaf.search(key, guard)),
+            Bound::Excluded(key) if !is_before(key) => index_after(self.leaf.search(key, guard)),
             _ => 0,
         };
         let to = match upper {
@@ -162,7 +162,7 @@ impl LeafView<'_> {
                 self.leaf.count()
             }
             Bound::Excluded(key) if !is_behind(key) => self.leaf.search(key, guard).at,
-            Bound::Included(key) if !is_behind(key) => behind(self.leaf.search(key, guard)),
+            Bound::Included(key) if !is_behind(key) => index_after(self.leaf.search(key, guard)),
             _ => self.leaf.count(),
         };
         from..to
@@ -179,8 +179,8 @@ impl Tree {
     }
 
     /// Takes the writer's mutex.
-    pub(super) fn write(&self) -> Writing<'_> {
-        Writing {
+    pub(super) fn write(&self) -> WriteGuard<'_> {
+        WriteGuard {
             tree: self,
             _exclusive: self.writer.lock(),
         }
@@ -240,7 +240,7 @@ impl Tree {
     }
 
     /// Bytes of all nodes, and of the separators' records.
-    pub(super) fn bytes(&self, _: &Writing<'_>, guard: &Guard) -> usize {
+    pub(super) fn bytes(&self, _: &WriteGuard<'_>, guard: &Guard) -> usize {
         let mut bytes = 0;
         self.each_node(guard, &mut |node| {
             bytes += node.bytes();
@@ -263,7 +263,7 @@ impl Tree {
     /// Checks all invariants, and passes every record to the callback; for `verify`.
     pub(super) fn check<'g>(
         &self,
-        _: &Writing<'_>,
+        _: &WriteGuard<'_>,
         guard: &'g Guard,
         seen: &mut dyn FnMut(Pinned<'g>) -> Result<(), String>,
     ) -> Result<(), String> {
@@ -288,7 +288,7 @@ impl Tree {
                 let Some(child) = node.child(at, guard) else {
                     return Err(format!("no child at position {at} of {}", node.count()));
                 };
-                open.push((child, depth + 1, bounds_of(node, at, bounds, guard)));
+                open.push((child, depth + 1, child_bounds(node, at, bounds, guard)));
             }
         }
         if count != self.len() {
@@ -306,12 +306,12 @@ impl Drop for Tree {
     }
 }
 
-fn behind(place: Place) -> usize {
+fn index_after(place: Place) -> usize {
     place.at + usize::from(place.found)
 }
 
 /// The bounds of a child.
-fn bounds_of<'g>(node: &Node, at: usize, own: Bounds<'g>, guard: &'g Guard) -> Bounds<'g> {
+fn child_bounds<'g>(node: &Node, at: usize, own: Bounds<'g>, guard: &'g Guard) -> Bounds<'g> {
     let key = |at: usize| node.key(at, guard).map(|sep| sep.record().key());
     (
         at.checked_sub(1).and_then(key).or(own.0),

@@ -89,7 +89,7 @@ impl Agent {
             None => match self.wants.pop() {
                 None => self.end(cell),
                 Some(mode) => match cell.request(self.txn, mode) {
-                    Request::Granted(_) => assert!(cell.held(self.txn).is_some()),
+                    Request::Granted(_) => assert!(cell.held_mode(self.txn).is_some()),
                     Request::Blocked => {
                         let waiter = cell.enqueue(self.txn, mode);
                         if self.sleeps {

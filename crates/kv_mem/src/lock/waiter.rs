@@ -46,7 +46,7 @@ pub(crate) struct Waiter {
 
 /// Outcome of a wait.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Waited {
+pub(crate) enum WaitOutcome {
     Granted,
     /// The lock can be claimed, unless a newcomer has taken it.
     Called,
@@ -96,7 +96,7 @@ impl Waiter {
 
     /// Whether it is called instead of granted the lock: it sleeps, and may be
     /// overtaken while it wakes up.
-    pub(super) fn prefers_a_call(&self) -> bool {
+    pub(super) fn should_be_called(&self) -> bool {
         !self.upgrade && !self.was_overtaken() && self.asleep.load(Ordering::SeqCst)
     }
 
@@ -116,7 +116,7 @@ impl Waiter {
 
     /// Records that a newcomer took the lock first. The next time, the lock is handed to this
     /// waiter directly.
-    pub(super) fn lost_to_newcomer(&self) {
+    pub(super) fn note_overtaken(&self) {
         self.overtaken.store(true, Ordering::Relaxed);
         self.asleep.store(false, Ordering::SeqCst);
         self.state.store(WAITING, Ordering::SeqCst);
@@ -149,18 +149,18 @@ impl Waiter {
     }
 
     /// Outcome of the wait by state; `None` while waiting.
-    fn outcome(&self) -> Option<Waited> {
+    fn outcome(&self) -> Option<WaitOutcome> {
         match self.state.load(Ordering::SeqCst) {
-            GRANTED => Some(Waited::Granted),
-            CALLED => Some(Waited::Called),
-            VICTIM => Some(Waited::Victim),
+            GRANTED => Some(WaitOutcome::Granted),
+            CALLED => Some(WaitOutcome::Called),
+            VICTIM => Some(WaitOutcome::Victim),
             _ => None,
         }
     }
 
     /// Parks until the waiter is granted, called or a victim, the wait is
     /// cancelled, or the deadline passes.
-    pub(crate) fn wait(self: &Arc<Waiter>, deadline: Instant, cancel: &Cancel) -> Waited {
+    pub(crate) fn wait(self: &Arc<Waiter>, deadline: Instant, cancel: &Cancel) -> WaitOutcome {
         if let Some(outcome) = self.outcome() {
             return outcome;
         }
@@ -178,10 +178,10 @@ impl Waiter {
                     return outcome;
                 }
                 if let Some(reason) = cancel.reason() {
-                    return Waited::Cancelled(reason);
+                    return WaitOutcome::Cancelled(reason);
                 }
                 if timed_out {
-                    return Waited::TimedOut;
+                    return WaitOutcome::TimedOut;
                 }
                 timed_out = self.wake.wait_until(&mut asleep, deadline).timed_out();
             }

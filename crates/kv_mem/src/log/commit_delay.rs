@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const LONG_SYNC: Duration = Duration::from_micros(250);
 
 /// Value of `share` that stands for all clients.
-const WHOLE: u64 = 16;
+const ALL_CLIENTS: u64 = 16;
 
 /// Number of groups after which one measures again whether clients return.
 const MEASURE_EVERY: u32 = 32;
@@ -47,7 +47,7 @@ pub(super) struct CommitDelay {
     /// End of the last sync.
     ended: Option<Instant>,
     /// Commits that the last sync answered.
-    answered: u64,
+    answered_commits: u64,
     /// Commits that waited at the end of the last sync.
     before: u64,
     share: u64,
@@ -60,15 +60,21 @@ impl CommitDelay {
         CommitDelay {
             sync: Duration::ZERO,
             ended: None,
-            answered: 0,
+            answered_commits: 0,
             before: 0,
-            share: WHOLE,
+            share: ALL_CLIENTS,
             unmeasured: 0,
         }
     }
 
-    /// Records a sync that answered `answered` commits while `before` more waited.
-    pub(super) fn synced(&mut self, began: Instant, ended: Instant, answered: u64, before: u64) {
+    /// Records a sync that answered `answered_commits` commits while `before` more waited.
+    pub(super) fn record_sync(
+        &mut self,
+        began: Instant,
+        ended: Instant,
+        answered_commits: u64,
+        before: u64,
+    ) {
         let took = ended.saturating_duration_since(began);
         self.sync = if self.sync.is_zero() {
             took
@@ -76,25 +82,25 @@ impl CommitDelay {
             (self.sync * 7 + took) / 8
         };
         self.ended = Some(ended);
-        (self.answered, self.before) = (answered, before);
+        (self.answered_commits, self.before) = (answered_commits, before);
     }
 
     /// Returns the wait for the next group, if any.
     pub(super) fn wait(&mut self, now: Instant) -> Option<Wait> {
         let ended = self.ended.take()?;
         let until = ended + self.sync * 3 / 4;
-        if self.sync < LONG_SYNC || self.answered + self.before < 2 || now >= until {
+        if self.sync < LONG_SYNC || self.answered_commits + self.before < 2 || now >= until {
             return None;
         }
         let mut share = self.share;
-        if share < WHOLE / 2 {
+        if share < ALL_CLIENTS / 2 {
             self.unmeasured += 1;
             if self.unmeasured < MEASURE_EVERY {
                 return None;
             }
-            (self.unmeasured, share) = (0, WHOLE / 2);
+            (self.unmeasured, share) = (0, ALL_CLIENTS / 2);
         }
-        let back = (self.answered * share).div_ceil(WHOLE);
+        let back = (self.answered_commits * share).div_ceil(ALL_CLIENTS);
         Some(Wait {
             wanted: self.before + back,
             until,
@@ -103,12 +109,12 @@ impl CommitDelay {
     }
 
     /// Records the end of a wait, with `commits` commits in the group.
-    pub(super) fn waited(&mut self, wait: Wait, commits: u64) {
+    pub(super) fn record_wait(&mut self, wait: Wait, commits: u64) {
         if commits >= wait.wanted {
-            self.share = (self.share + 1).min(WHOLE);
+            self.share = (self.share + 1).min(ALL_CLIENTS);
         } else {
             let back = commits.saturating_sub(wait.before);
-            self.share = back * WHOLE / self.answered.max(1);
+            self.share = back * ALL_CLIENTS / self.answered_commits.max(1);
         }
     }
 }
@@ -120,9 +126,9 @@ mod tests {
     const SYNC: Duration = Duration::from_millis(1);
 
     /// Creates the state after a sync of one millisecond.
-    fn after(answered: u64, before: u64) -> (CommitDelay, Instant) {
+    fn after(answered_commits: u64, before: u64) -> (CommitDelay, Instant) {
         let (mut delay, began) = (CommitDelay::new(), Instant::now());
-        delay.synced(began, began + SYNC, answered, before);
+        delay.record_sync(began, began + SYNC, answered_commits, before);
         (delay, began + SYNC)
     }
 
@@ -131,7 +137,7 @@ mod tests {
         let (mut delay, now) = after(32, 32);
         let wait = delay.wait(now).unwrap();
         assert_eq!((wait.wanted, wait.until), (64, now + SYNC * 3 / 4));
-        delay.waited(wait, 64);
+        delay.record_wait(wait, 64);
         assert_eq!(delay.wait(now), None, "once after each sync");
     }
 
@@ -143,7 +149,7 @@ mod tests {
         assert_eq!(delay.wait(now + SYNC), None, "long after the sync");
         let (mut delay, began) = (CommitDelay::new(), Instant::now());
         let ended = began + LONG_SYNC / 2;
-        delay.synced(began, ended, 32, 32);
+        delay.record_sync(began, ended, 32, 32);
         assert_eq!(delay.wait(ended), None, "a short sync");
     }
 
@@ -151,14 +157,14 @@ mod tests {
     fn clients_that_do_not_come_back_are_not_waited_for() {
         let (mut delay, now) = after(16, 4);
         let wait = delay.wait(now).unwrap();
-        delay.waited(wait, 4 + 12);
-        delay.synced(now, now + SYNC, 16, 4);
+        delay.record_wait(wait, 4 + 12);
+        delay.record_sync(now, now + SYNC, 16, 4);
         let wait = delay.wait(now + SYNC).unwrap();
         assert_eq!(wait.wanted, 4 + 12, "as many as came before");
-        delay.waited(wait, 4);
+        delay.record_wait(wait, 4);
         let asked = (0..MEASURE_EVERY)
             .filter(|_| {
-                delay.synced(now, now + SYNC, 16, 4);
+                delay.record_sync(now, now + SYNC, 16, 4);
                 delay.wait(now + SYNC).is_some()
             })
             .count();
@@ -169,13 +175,13 @@ mod tests {
     fn those_who_come_back_again_are_waited_for_again() {
         let (mut delay, now) = after(16, 0);
         let wait = delay.wait(now).unwrap();
-        delay.waited(wait, 8);
+        delay.record_wait(wait, 8);
         for _ in 0..8 {
-            delay.synced(now, now + SYNC, 16, 0);
+            delay.record_sync(now, now + SYNC, 16, 0);
             let wait = delay.wait(now + SYNC).unwrap();
-            delay.waited(wait, wait.wanted);
+            delay.record_wait(wait, wait.wanted);
         }
-        delay.synced(now, now + SYNC, 16, 0);
+        delay.record_sync(now, now + SYNC, 16, 0);
         assert_eq!(delay.wait(now + SYNC).unwrap().wanted, 16);
     }
 }

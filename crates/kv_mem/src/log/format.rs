@@ -152,7 +152,7 @@ const COUNTER: u8 = 6;
 const TIMESTAMP_LIMIT: u8 = 7;
 
 /// Location of the timestamp in a commit record, which is filled in last.
-const TS_AT: std::ops::Range<usize> = 5..13;
+const TIMESTAMP_RANGE: std::ops::Range<usize> = 5..13;
 
 /// A record of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,7 +195,7 @@ pub(crate) enum Record<'a> {
 }
 
 /// Appends the head of a record to `out`; `finish` completes it.
-fn open(out: &mut Vec<u8>, kind: u8) -> usize {
+fn begin_record(out: &mut Vec<u8>, kind: u8) -> usize {
     let from = out.len();
     out.extend_from_slice(&[0; 4]);
     out.push(kind);
@@ -214,18 +214,18 @@ pub(crate) const COMMIT_HEAD: usize = 13;
 
 /// Begins a commit record in an empty buffer. Writes are appended next.
 pub(crate) fn begin_commit(out: &mut Vec<u8>) {
-    open(out, COMMIT);
+    begin_record(out, COMMIT);
     out.extend_from_slice(&[0; 8]);
 }
 
-/// Completes the record begun by `begin_commit`. The timestamp is set later by [`stamp`].
+/// Completes the record begun by `begin_commit`. The timestamp is set later by [`write_timestamp`].
 pub(crate) fn end_commit(out: &mut [u8]) {
     finish(out, 0);
 }
 
 /// Writes a commit's timestamp into its encoded record.
-pub(crate) fn stamp(record: &mut [u8], ts: u64) {
-    if let Some(place) = record.get_mut(TS_AT) {
+pub(crate) fn write_timestamp(record: &mut [u8], ts: u64) {
+    if let Some(place) = record.get_mut(TIMESTAMP_RANGE) {
         place.copy_from_slice(&ts.to_le_bytes());
     }
 }
@@ -309,7 +309,7 @@ impl<'a> Record<'a> {
             Record::Counter { .. } => COUNTER,
             Record::TimestampLimit { .. } => TIMESTAMP_LIMIT,
         };
-        let from = open(out, kind);
+        let from = begin_record(out, kind);
         match self {
             Record::Commit { ts: n, writes } | Record::Chunk { tag: n, writes } => {
                 out.extend_from_slice(&n.to_le_bytes());

@@ -181,9 +181,9 @@ struct State {
     /// Whether `slot` has an entry that is not synced.
     unsynced: bool,
     /// Whether a sync of the entry in `slot` failed, so that it must be written again.
-    rewrite: bool,
+    must_rewrite: bool,
     /// Whether the last write failed.
-    failing: bool,
+    last_write_failed: bool,
 }
 
 impl State {
@@ -216,7 +216,7 @@ pub(crate) struct HeadFile {
 impl HeadFile {
     /// Continues with the file found at the start, after syncing it: its entry may
     /// have been read from the page cache.
-    pub(crate) fn adopt(&self, found: FoundHead) -> io::Result<()> {
+    pub(crate) fn continue_file(&self, found: FoundHead) -> io::Result<()> {
         found.file.sync_data()?;
         let mut state = self.state.lock();
         state.head = found.head;
@@ -276,9 +276,9 @@ impl HeadFile {
                 return Ok(());
             };
             let slot = state.slot;
-            if state.rewrite {
+            if state.must_rewrite {
                 file.write_at((slot * SLOT) as u64, &state.head.encode())?;
-                state.rewrite = false;
+                state.must_rewrite = false;
             }
             // The remaining slot: the numbers of the three add up to `SLOTS`.
             state.slot = SLOTS - slot - state.synced;
@@ -295,7 +295,7 @@ impl HeadFile {
             // kernel may have marked the page clean, and another would sync nothing.
             Err(_) => {
                 (state.slot, state.unsynced) = (slot, true);
-                state.rewrite = true;
+                state.must_rewrite = true;
             }
         }
         outcome
@@ -313,7 +313,7 @@ impl HeadFile {
     pub(crate) fn record_durable(&self, position: u64) {
         let mut state = self.state.lock();
         let outcome = state.update(|head| head.position = head.position.max(position));
-        let before = std::mem::replace(&mut state.failing, outcome.is_err());
+        let before = std::mem::replace(&mut state.last_write_failed, outcome.is_err());
         drop(state);
         if let Err(error) = outcome
             && !before
@@ -407,7 +407,7 @@ mod tests {
                         "nothing is lost without a cut"
                     );
                     file = HeadFile::default();
-                    file.adopt(loaded).unwrap();
+                    file.continue_file(loaded).unwrap();
                     synced = position;
                 }
                 _ => {}

@@ -115,7 +115,7 @@ impl Log {
         drop(spare);
         // The log thread publishes how much fits now, and wakes the commits that wait for space.
         let mut seq = self.pipeline.lock();
-        seq.log.full = full || self.is_pending();
+        seq.log.is_out_of_segments = full || self.is_pending();
         seq.log.urgent = true;
         self.wake_thread(&mut seq);
         drop(seq);

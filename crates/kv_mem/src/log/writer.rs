@@ -1,6 +1,6 @@
 //! The log thread: takes a batch of records, writes, syncs, publishes.
 //!
-//! [`LogLoop::turn`] is one iteration. With [`Background::Callers`](crate::Background::Callers),
+//! [`LogLoop::process_batch`] is one iteration. With [`Background::Callers`](crate::Background::Callers),
 //! callers run iterations while they wait.
 //!
 //! Invariants:
@@ -26,13 +26,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Time without a record after which an empty group confirms the last group.
-const IDLE: Duration = Duration::from_millis(100);
+const IDLE_CONFIRM_DELAY: Duration = Duration::from_millis(100);
 
 /// Time for which records are batched before they are written, if no sync follows.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
 
 /// Maximum size of a group in bytes, unless it is a single record.
-const GROUP: usize = 4 << 20;
+const MAX_GROUP_BYTES: usize = 4 << 20;
 
 /// The open segment.
 pub(crate) struct LogWriter {
@@ -85,17 +85,17 @@ impl LogWriter {
 
     /// Position up to which records are certain to fit in the rest of this segment or in the spare
     /// segment, whichever is larger.
-    pub(crate) fn fits(&self, log: &Log) -> u64 {
+    pub(crate) fn certain_capacity(&self, log: &Log) -> u64 {
         let here = self.len.saturating_sub(self.at);
         let there = match *log.spare.lock() {
             super::Spare::Ready(..) => log.segment_bytes,
             _ => 0,
         };
-        self.position + here.max(there).saturating_sub(super::SLACK)
+        self.position + here.max(there).saturating_sub(super::SEGMENT_SLACK)
     }
 
     /// Writes one group; begins a new segment if it does not fit.
-    fn group(&mut self, log: &Log, body: &[u8]) -> Result<()> {
+    fn write_group(&mut self, log: &Log, body: &[u8]) -> Result<()> {
         let len = group_len(body.len()) as u64;
         if self.at + len > self.len && self.at > SEGMENT_HEADER as u64 {
             self.sync(log)?;
@@ -132,13 +132,13 @@ impl LogWriter {
         while !rest.is_empty() {
             let mut end = 0;
             while let Some(len) = rest.get(end..).and_then(record_len) {
-                if end > 0 && end + len > GROUP {
+                if end > 0 && end + len > MAX_GROUP_BYTES {
                     break;
                 }
                 end += len;
             }
             let (group, after) = rest.split_at_checked(end).unwrap_or((rest, &[]));
-            self.group(log, group)?;
+            self.write_group(log, group)?;
             step();
             rest = after;
         }
@@ -171,7 +171,10 @@ struct LogBatch {
 
 fn take_batch(seq: &mut Sequencer) -> LogBatch {
     LogBatch {
-        records: std::mem::replace(&mut seq.log.bytes, std::mem::take(&mut seq.log.emptied)),
+        records: std::mem::replace(
+            &mut seq.log.bytes,
+            std::mem::take(&mut seq.log.spare_buffer),
+        ),
         commits: std::mem::take(&mut seq.log.commits),
         last_ts: seq.last_ts,
         appended: seq.log.appended,
@@ -186,18 +189,18 @@ fn wait_for_group(log: &Log, delay: &mut CommitDelay, seq: &mut MutexGuard<'_, S
         return;
     };
     loop {
-        let ready = seq.log.commits >= wait.wanted || seq.log.bytes.len() >= GROUP;
+        let ready = seq.log.commits >= wait.wanted || seq.log.bytes.len() >= MAX_GROUP_BYTES;
         if ready || seq.log.urgent || seq.log.stop {
             break;
         }
-        (seq.log.idle, seq.log.wanted) = (true, wait.wanted);
+        (seq.log.is_thread_asleep, seq.log.wake_at_commits) = (true, wait.wanted);
         let timed_out = log.wake.wait_until(seq, wait.until).timed_out();
-        (seq.log.idle, seq.log.wanted) = (false, 0);
+        (seq.log.is_thread_asleep, seq.log.wake_at_commits) = (false, 0);
         if timed_out {
             break;
         }
     }
-    delay.waited(wait, seq.log.commits);
+    delay.record_wait(wait, seq.log.commits);
 }
 
 /// Waits for work, and takes it.
@@ -216,14 +219,14 @@ fn wait_for_batch(
             break;
         }
         let timeout = if seq.log.bytes.is_empty() {
-            IDLE
+            IDLE_CONFIRM_DELAY
         } else {
             BATCH_DELAY
         };
         // While a batch is collected, an append need not wake the thread.
-        seq.log.idle = seq.log.bytes.is_empty();
+        seq.log.is_thread_asleep = seq.log.bytes.is_empty();
         let timed_out = log.wake.wait_for(&mut seq, timeout).timed_out();
-        seq.log.idle = false;
+        seq.log.is_thread_asleep = false;
         if timed_out {
             if seq.log.bytes.is_empty() {
                 break;
@@ -244,7 +247,7 @@ pub(crate) fn write_log(log: &Log, writer: LogWriter) {
         log.heartbeats.log_step();
         let batch = wait_for_batch(log, &mut turns.delay, log.pipeline.lock());
         log.heartbeats.log_step();
-        if turns.turn(log, batch) {
+        if turns.process_batch(log, batch) {
             return;
         }
     }
@@ -257,7 +260,7 @@ pub(crate) struct LogLoop {
     /// Whether there are unsynced writes.
     unsynced: bool,
     /// Number of the group after the last empty group, which confirmed all before it.
-    confirmed: u64,
+    confirmed_group: u64,
     delay: CommitDelay,
     ended: bool,
 }
@@ -267,7 +270,7 @@ impl LogLoop {
         LogLoop {
             last_sync: log.clock.now(),
             unsynced: false,
-            confirmed: writer.next_group,
+            confirmed_group: writer.next_group,
             writer,
             delay: CommitDelay::new(),
             ended: false,
@@ -276,18 +279,18 @@ impl LogLoop {
 
     /// Runs an iteration with the present contents of the buffer. Returns true if it was the last
     /// one.
-    pub(crate) fn step_now(&mut self, log: &Log) -> bool {
+    pub(crate) fn run_iteration(&mut self, log: &Log) -> bool {
         self.ended || {
             let batch = take_batch(&mut log.pipeline.lock());
-            self.turn(log, batch)
+            self.process_batch(log, batch)
         }
     }
 
     /// Writes, syncs and publishes. Returns true if it was the last iteration.
-    fn turn(&mut self, log: &Log, batch: LogBatch) -> bool {
+    fn process_batch(&mut self, log: &Log, batch: LogBatch) -> bool {
         let done = self.write_and_publish(log, batch);
         self.ended = done.unwrap_or_else(|error| {
-            log.pipeline.lock().log.closed = true;
+            log.pipeline.lock().log.is_thread_ended = true;
             log.pipeline.watermark.fail(error);
             true
         });
@@ -303,9 +306,9 @@ impl LogLoop {
             metrics.groups.add(1);
             metrics.grouped_commits.add(batch.commits);
             metrics.bytes.add(batch.records.len() as u64);
-        } else if !self.unsynced && self.confirmed < writer.next_group && !batch.stop {
-            writer.group(log, &[])?;
-            self.confirmed = writer.next_group;
+        } else if !self.unsynced && self.confirmed_group < writer.next_group && !batch.stop {
+            writer.write_group(log, &[])?;
+            self.confirmed_group = writer.next_group;
             self.unsynced = true;
         }
         let mut synced = None;
@@ -331,18 +334,18 @@ impl LogLoop {
         }
         if let Some((began, ended)) = synced {
             self.delay
-                .synced(began, ended, batch.commits, seq.log.commits);
+                .record_sync(began, ended, batch.commits, seq.log.commits);
         }
-        if batch.records.capacity() <= GROUP {
+        if batch.records.capacity() <= MAX_GROUP_BYTES {
             // The buffer is reused with its capacity.
             batch.records.clear();
-            seq.log.emptied = batch.records;
+            seq.log.spare_buffer = batch.records;
         }
-        seq.log.fits = self.writer.fits(log);
+        seq.log.capacity_end = self.writer.certain_capacity(log);
         log.pipeline.publish(&seq);
         let ended = batch.stop && seq.log.bytes.is_empty();
         if ended {
-            seq.log.closed = true;
+            seq.log.is_thread_ended = true;
         }
         drop(seq);
         log.pipeline.watermark.notify();

@@ -28,7 +28,7 @@ unsafe impl Sync for RecordRef {}
 ///
 /// # Safety
 /// The record lives for `'r`.
-unsafe fn fat<'r>(address: RecordAddress) -> &'r Record {
+unsafe fn to_record<'r>(address: RecordAddress) -> &'r Record {
     // SAFETY: the caller guarantees that the address is valid; `RecordHead` is laid out as the
     // beginning of `Record` (both C), and `key_len` bytes of key follow.
     unsafe {
@@ -109,7 +109,7 @@ impl Deref for RecordRef {
     type Target = Record;
     fn deref(&self) -> &Record {
         // SAFETY: a record lives as long as there is a count of it.
-        unsafe { fat(self.0) }
+        unsafe { to_record(self.0) }
     }
 }
 
@@ -171,7 +171,7 @@ impl<'g> Pinned<'g> {
     pub(crate) fn record(self) -> &'g Record {
         // SAFETY: the index's count is given up through the epoch, so that it
         // lasts as long as the pin.
-        unsafe { fat(self.address) }
+        unsafe { to_record(self.address) }
     }
 
     pub(crate) fn address(self) -> RecordAddress {
@@ -179,7 +179,7 @@ impl<'g> Pinned<'g> {
     }
 
     /// Returns a counted reference.
-    pub(crate) fn counted(self) -> RecordRef {
+    pub(crate) fn to_counted(self) -> RecordRef {
         let borrowed = ManuallyDrop::new(RecordRef(self.address));
         // There is a count to copy, that of the index.
         RecordRef::clone(&borrowed)

@@ -85,7 +85,7 @@ impl Version {
     ///
     /// # Safety
     /// The address was returned by `init`, and was not dropped since.
-    unsafe fn fat(address: usize) -> *mut Version {
+    unsafe fn to_version(address: usize) -> *mut Version {
         let head = address as *const VersionHead;
         // SAFETY: the caller guarantees that the address is valid; `VersionHead` is laid out as the
         // beginning of `Version` (both C).
@@ -147,12 +147,12 @@ impl Pointable for Version {
 
     unsafe fn deref<'a>(ptr: usize) -> &'a Self {
         // SAFETY: the caller guarantees that the address is valid, as `Pointable` requires.
-        unsafe { &*Version::fat(ptr) }
+        unsafe { &*Version::to_version(ptr) }
     }
 
     unsafe fn deref_mut<'a>(ptr: usize) -> &'a mut Self {
         // SAFETY: as in `deref`.
-        unsafe { &mut *Version::fat(ptr) }
+        unsafe { &mut *Version::to_version(ptr) }
     }
 
     unsafe fn drop(ptr: usize) {

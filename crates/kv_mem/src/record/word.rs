@@ -7,8 +7,8 @@ use crate::lock::{Holder, LockCell, Queue};
 use porpoise_kv::LockMode;
 
 /// Tags of a packed lock word, in its two lowest bits; 0 is a free lock.
-const ONE: u64 = 1;
-const MANY: u64 = 2;
+const SINGLE: u64 = 1;
+const QUEUED: u64 = 2;
 const BOXED: u64 = 3;
 const TAG: u64 = 3;
 
@@ -26,17 +26,17 @@ pub(super) const MODES: [LockMode; 4] = [
 pub(super) fn pack(cell: LockCell) -> u64 {
     match cell {
         LockCell::Free => 0,
-        LockCell::One(Holder { txn, mode, count }) if txn < 1 << 48 && count < 1 << 12 => {
+        LockCell::Single(Holder { txn, mode, count }) if txn < 1 << 48 && count < 1 << 12 => {
             let mode = MODES.iter().position(|m| *m == mode).unwrap_or(3) as u64;
-            (txn << 16) | (u64::from(count) << 4) | (mode << 2) | ONE
+            (txn << 16) | (u64::from(count) << 4) | (mode << 2) | SINGLE
         }
-        LockCell::Many(queue) => Box::into_raw(queue).expose_provenance() as u64 | MANY,
+        LockCell::Queued(queue) => Box::into_raw(queue).expose_provenance() as u64 | QUEUED,
         one => Box::into_raw(Box::new(one)).expose_provenance() as u64 | BOXED,
     }
 }
 
 /// Returns the address in a packed word.
-fn at<T>(word: u64) -> *mut T {
+fn address_of<T>(word: u64) -> *mut T {
     std::ptr::with_exposed_provenance_mut((word & !TAG) as usize)
 }
 
@@ -46,7 +46,7 @@ fn at<T>(word: u64) -> *mut T {
 /// A word is unpacked at most once: it owns the allocation that it points to.
 pub(super) unsafe fn unpack(word: u64) -> LockCell {
     match word & TAG {
-        ONE => LockCell::One(Holder {
+        SINGLE => LockCell::Single(Holder {
             txn: word >> 16,
             mode: *MODES
                 .get((word >> 2 & 3) as usize)
@@ -54,10 +54,10 @@ pub(super) unsafe fn unpack(word: u64) -> LockCell {
             count: (word >> 4 & 0xfff) as u32,
         }),
         // SAFETY: `pack` released the box into the word; the caller unpacks each word only once.
-        MANY => LockCell::Many(unsafe { Box::from_raw(at::<Queue>(word)) }),
+        QUEUED => LockCell::Queued(unsafe { Box::from_raw(address_of::<Queue>(word)) }),
         BOXED => {
             // SAFETY: as above.
-            let one = unsafe { Box::from_raw(at::<LockCell>(word)) };
+            let one = unsafe { Box::from_raw(address_of::<LockCell>(word)) };
             *one
         }
         _ => LockCell::Free,

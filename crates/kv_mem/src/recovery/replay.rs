@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Size of writes in bytes up to which a single thread applies them.
-const ALONE: usize = 256 << 10;
+const MAX_SINGLE_THREAD_BYTES: usize = 256 << 10;
 
 /// Writes of a commit that are to be applied.
 struct Part<'b> {
@@ -254,16 +254,16 @@ impl Recovery<'_> {
             }
             Record::DropSpace { id } => {
                 if let Some(space) = store.spaces.find(id)
-                    && space.set_dropped()
+                    && space.mark_dropped()
                 {
                     for record in space.index.clear() {
-                        store.forget(&record);
+                        store.subtract_record(&record);
                     }
                 }
                 Ok(())
             }
             Record::Counter { id, limit } => {
-                let counter = Counter::found(limit);
+                let counter = Counter::from_recovered_limit(limit);
                 self.table.counters.insert(CounterId(id), counter);
                 Ok(())
             }
@@ -285,12 +285,12 @@ impl Recovery<'_> {
 /// Applies writes. The error is the offset of the group of a write that cannot be decoded.
 fn apply_parts(store: &RecordStore, parts: &[Part<'_>]) -> std::result::Result<(), usize> {
     let bytes: usize = parts.iter().map(|part| part.writes.len()).sum();
-    if bytes < ALONE {
-        return apply_half(store, parts, None);
+    if bytes < MAX_SINGLE_THREAD_BYTES {
+        return apply_key_half(store, parts, None);
     }
     porpoise_base::sync::thread::scope(|scope| {
-        let helper = scope.spawn(|| apply_half(store, parts, Some(1)));
-        let mine = apply_half(store, parts, Some(0));
+        let helper = scope.spawn(|| apply_key_half(store, parts, Some(1)));
+        let mine = apply_key_half(store, parts, Some(0));
         let theirs = helper.join().unwrap_or(Err(0));
         mine.and(theirs)
     })
@@ -298,7 +298,7 @@ fn apply_parts(store: &RecordStore, parts: &[Part<'_>]) -> std::result::Result<(
 
 /// Counts of one thread that applies writes. Shared counters would bounce between caches.
 #[derive(Default)]
-struct Tally {
+struct CommitCounts {
     bytes: i64,
     made: u64,
     freed: u64,
@@ -306,7 +306,7 @@ struct Tally {
     last: Option<(SpaceId, u64)>,
 }
 
-impl Tally {
+impl CommitCounts {
     fn note(&mut self, store: &RecordStore, space: SpaceId, ts: u64) {
         if let Some((before, newest)) = self.last
             && before != space
@@ -316,8 +316,8 @@ impl Tally {
         self.last = Some((space, ts));
     }
 
-    fn settle(self, store: &RecordStore) {
-        store.account(self.bytes);
+    fn add_to_store(self, store: &RecordStore) {
+        store.add_bytes(self.bytes);
         store.versions_created.add(self.made);
         store.versions_reclaimed.add(self.freed);
         if let Some((space, newest)) = self.last {
@@ -333,13 +333,13 @@ fn record_commit(store: &RecordStore, space: SpaceId, ts: u64) {
 }
 
 /// Applies the writes to the keys of one half, or to all keys.
-fn apply_half(
+fn apply_key_half(
     store: &RecordStore,
     parts: &[Part<'_>],
     half: Option<u32>,
 ) -> std::result::Result<(), usize> {
     let mut guard = crossbeam_epoch::pin();
-    let mut tally = Tally::default();
+    let mut tally = CommitCounts::default();
     for (n, part) in parts.iter().enumerate() {
         if n % 256 == 255 {
             guard.repin();
@@ -352,7 +352,7 @@ fn apply_half(
             }
         }
     }
-    tally.settle(store);
+    tally.add_to_store(store);
     Ok(())
 }
 
@@ -360,7 +360,7 @@ fn apply_write(
     store: &RecordStore,
     ts: u64,
     write: &LoggedWrite<'_>,
-    tally: &mut Tally,
+    tally: &mut CommitCounts,
     guard: &crossbeam_epoch::Guard,
 ) {
     let Ok(space) = store.spaces.get(write.space) else {

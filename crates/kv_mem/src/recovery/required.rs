@@ -28,7 +28,7 @@ pub(crate) fn is_store(names: &[String]) -> bool {
     })
 }
 
-fn lost(dir: &Path, name: &str, what: &str) -> Error {
+fn missing_file(dir: &Path, name: &str, what: &str) -> Error {
     let path = dir.join(name);
     Error::Corrupt(format!("{}: {what}; {ADVICE}", path.display()))
 }
@@ -76,7 +76,7 @@ fn check_recorded(
             "this log segment is missing; {} records that segments {oldest} to {newest} exist",
             head::NAME
         );
-        return Err(lost(dir, &segment_name(missing), &what));
+        return Err(missing_file(dir, &segment_name(missing), &what));
     }
     let what = match manifest {
         None if head.checkpoint > 0 => format!(
@@ -92,7 +92,7 @@ fn check_recorded(
         ),
         _ => return Ok(()),
     };
-    Err(lost(dir, manifest::NAME, &what))
+    Err(missing_file(dir, manifest::NAME, &what))
 }
 
 fn check_unrecorded(
@@ -106,13 +106,13 @@ fn check_unrecorded(
         let header = read_header(disk, &dir.join(segment_name(*number)))?;
         if header.version >= head::SINCE_LOG_FORMAT {
             let what = "the head file is missing, although the log segments were written with one";
-            return Err(lost(dir, head::NAME, what));
+            return Err(missing_file(dir, head::NAME, what));
         }
     }
     // Until the first checkpoint the log has all data.
     if manifest.is_none() && numbers.is_empty() && is_store(names) {
         let what = "the manifest is missing, although the directory contains files of a store";
-        return Err(lost(dir, manifest::NAME, what));
+        return Err(missing_file(dir, manifest::NAME, what));
     }
     Ok(())
 }
@@ -132,13 +132,13 @@ pub(super) fn log_too_short(
                 "the log ends at position {position}, before the checkpoint's {needed}: the segment \
                  was truncated or replaced"
             );
-            lost(dir, &segment_name(*last), &what)
+            missing_file(dir, &segment_name(*last), &what)
         }
         None => {
             let what = format!(
                 "all log segments are missing; the checkpoint needs the log from position {needed}"
             );
-            lost(dir, manifest::NAME, &what)
+            missing_file(dir, manifest::NAME, &what)
         }
     }
 }
@@ -147,7 +147,7 @@ pub(super) fn log_too_short(
 ///
 /// # Errors
 /// [`Error::Corrupt`] naming the last segment.
-pub(super) fn check_reach(
+pub(super) fn check_log_end(
     dir: &Path,
     head: Option<&FoundHead>,
     last: u64,
@@ -160,7 +160,7 @@ pub(super) fn check_reach(
                  the segment was truncated or replaced",
                 head::NAME
             );
-            Err(lost(dir, &segment_name(last), &what))
+            Err(missing_file(dir, &segment_name(last), &what))
         }
         _ => Ok(()),
     }

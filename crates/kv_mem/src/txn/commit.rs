@@ -19,7 +19,8 @@
 use super::MemTxn;
 use crate::log::Log;
 use crate::log::format::{
-    COMMIT_HEAD, Record as LogRecord, begin_commit, end_commit, put_write, stamp, write_size,
+    COMMIT_HEAD, Record as LogRecord, begin_commit, end_commit, put_write, write_size,
+    write_timestamp,
 };
 use crate::pipeline::Sequencer;
 use crate::reclaim::Item;
@@ -57,7 +58,7 @@ impl MemTxn {
         let grows = writes.bytes();
         let writes = writes.into_final();
         if writes.is_empty() {
-            return Ok(self.only_read());
+            return Ok(self.read_only_outcome());
         }
         state.check_writable()?;
         if writes.iter().any(|w| w.value().is_some()) {
@@ -74,12 +75,12 @@ impl MemTxn {
             }
         }
         let Some((ts, position)) = sequenced? else {
-            return Ok(self.only_read());
+            return Ok(self.read_only_outcome());
         };
         let watermark = &state.pipeline.watermark;
         watermark.notify_requested();
         if let (true, Some(log)) = (self.options.sync, &state.log)
-            && log.rows()
+            && log.logs_rows()
         {
             log.wait_synced(position)?;
         }
@@ -88,7 +89,7 @@ impl MemTxn {
         Ok(Commit { position })
     }
 
-    fn only_read(&self) -> Commit {
+    fn read_only_outcome(&self) -> Commit {
         self.state.pipeline.watermark.request(self.seen);
         Commit {
             position: CommitPosition(self.seen),
@@ -213,7 +214,7 @@ impl MemTxn {
             self.check_snapshots()?;
         }
         for install in installs.iter() {
-            if install.space.dropped() {
+            if install.space.is_dropped() {
                 return Err(Error::NoSuchSpace(install.space.id));
             }
         }
@@ -263,13 +264,13 @@ impl<'s> Logged<'s> {
             tag: 0,
             chunks: 0,
         };
-        let Some(log) = logged.log.filter(|log| log.rows()) else {
+        let Some(log) = logged.log.filter(|log| log.logs_rows()) else {
             return Ok(logged);
         };
         let due = || {
             installs
                 .iter()
-                .filter(|install| install.space.logged())
+                .filter(|install| install.space.is_logged())
                 .map(|install| {
                     let value = install.version.as_ref().and_then(NewVersion::value);
                     (install, value)
@@ -315,7 +316,7 @@ impl<'s> Logged<'s> {
             log.wake_thread(seq);
             return seq.log.appended;
         }
-        stamp(&mut self.record, ts);
+        write_timestamp(&mut self.record, ts);
         seq.log.commits += 1;
         let position = log.append(seq, &self.record);
         if self.tag > 0 {
@@ -363,7 +364,7 @@ fn install_all(state: &EngineState, installs: &mut [Install<'_>], ts: u64, guard
             });
         }
     }
-    state.store.account(weight as i64);
+    state.store.add_bytes(weight as i64);
     if !superseded.is_empty() {
         state.reclaimer.add(superseded);
     }

@@ -2,7 +2,7 @@
 
 use super::{Held, MemTxn, next_txn_id};
 use crate::deadlock::Waiting;
-use crate::lock::{Request, Waited, Waiter};
+use crate::lock::{Request, WaitOutcome, Waiter};
 use crate::record::RecordRef;
 use crate::validate::Tracked;
 use porpoise_kv::{Error, Key, LockMode, Result, SpaceId, StatementMark, Wait};
@@ -54,7 +54,7 @@ impl MemTxn {
                     break None;
                 }
                 match latch.lock.request(self.id, mode) {
-                    Request::Blocked if !spun && latch.lock.is_lone() => {
+                    Request::Blocked if !spun && latch.lock.has_single_holder() => {
                         drop(latch);
                         record.spin_while_held();
                         spun = true;
@@ -81,7 +81,7 @@ impl MemTxn {
                         Wait::NoWait => return Err(Error::LockBusy),
                         Wait::Until(deadline) => deadline,
                     };
-                    let fresh = latch.lock.held(self.id).is_none();
+                    let fresh = latch.lock.held_mode(self.id).is_none();
                     let waiter = latch.lock.enqueue(self.id, mode);
                     drop(latch);
                     self.wait_in_queue((space, &record, mode), fresh, &waiter, deadline)?;
@@ -135,15 +135,15 @@ impl MemTxn {
         graph.begin_wait(self.id, wait);
         let failed = loop {
             match waiter.wait(deadline, &self.options.cancel) {
-                Waited::Granted => break None,
-                Waited::Called => {
+                WaitOutcome::Granted => break None,
+                WaitOutcome::Called => {
                     if record.latch().lock.claim(waiter) || waiter.spin() {
                         break None;
                     }
                 }
-                Waited::Victim => break Some(Error::Deadlock),
-                Waited::TimedOut => break Some(Error::LockTimeout),
-                Waited::Cancelled(reason) => break Some(Error::Cancelled(reason)),
+                WaitOutcome::Victim => break Some(Error::Deadlock),
+                WaitOutcome::TimedOut => break Some(Error::LockTimeout),
+                WaitOutcome::Cancelled(reason) => break Some(Error::Cancelled(reason)),
             }
         };
         // A victim rolls back even if its deadline passed, or KILL came, meanwhile.
@@ -155,7 +155,7 @@ impl MemTxn {
 
     /// Undoes one lock call on a key, and releases the lock with the last one.
     pub(super) fn unlock_key(&mut self, key: Key<'_>, since: StatementMark) {
-        if self.writes.wrote(key) {
+        if self.writes.contains(key) {
             return;
         }
         let found = self

@@ -47,7 +47,7 @@ impl MemTxn {
     }
 
     /// Replaces the snapshot by a new one.
-    pub(super) fn renew_snapshot(&mut self) {
+    pub(super) fn replace_snapshot(&mut self) {
         if !self.reads.validates() || self.anchor.is_some() {
             self.end_snapshot();
         } else {

@@ -3,9 +3,9 @@
 //! The nodes that a change touches are marked from `begin` to `end`. A reader that finds a node
 //! marked waits; a reader that read the node before detects the change by its version.
 
-use super::{Bounds, Target, Writing, bounds_of};
+use super::{Bounds, Target, WriteGuard, child_bounds};
 use crate::index::cell::Link;
-use crate::index::node::{Node, Place, WIDTH, common};
+use crate::index::node::{Node, Place, WIDTH, common_prefix_len};
 use crate::record::RecordRef;
 use crossbeam_epoch::Guard;
 use porpoise_base::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ impl Leaf<'_> {
 
 type Path<'g> = SmallVec<[Step<'g>; 8]>;
 
-impl Writing<'_> {
+impl WriteGuard<'_> {
     /// The writer's path to the leaf of a key.
     fn path<'g>(&self, key: &[u8], guard: &'g Guard) -> Option<(Path<'g>, Leaf<'g>)> {
         let mut node = self.tree.root.load(guard)?;
@@ -48,7 +48,7 @@ impl Writing<'_> {
                 child,
                 bounds,
             });
-            bounds = bounds_of(node, child, bounds, guard);
+            bounds = child_bounds(node, child, bounds, guard);
             node = node.child(child, guard)?;
         }
         Some((path, Leaf { node, bounds }))
@@ -67,14 +67,14 @@ impl Writing<'_> {
             };
             let place = leaf.search(key, guard);
             if let (true, Some(record)) = (place.found, leaf.key(place.at, guard)) {
-                return (record.counted(), false);
+                return (record.to_counted(), false);
             }
             if leaf.is_full() {
-                self.make_room(key, guard);
+                self.split_full_nodes(key, guard);
                 continue;
             }
             let record = RecordRef::new(key);
-            self.add(leaf, place.at, &record, guard);
+            self.insert_into_leaf(leaf, place.at, &record, guard);
             return (record, true);
         }
     }
@@ -102,11 +102,11 @@ impl Writing<'_> {
                     return false;
                 }
                 if leaf.is_full() {
-                    self.make_room(key, guard);
+                    self.split_full_nodes(key, guard);
                     near = None;
                     continue;
                 }
-                self.add(leaf, at, record, guard);
+                self.insert_into_leaf(leaf, at, record, guard);
                 break;
             }
         }
@@ -114,23 +114,23 @@ impl Writing<'_> {
     }
 
     /// Inserts a record into a leaf that is not full.
-    fn add(&mut self, leaf: &Node, at: usize, record: &RecordRef, guard: &Guard) {
+    fn insert_into_leaf(&mut self, leaf: &Node, at: usize, record: &RecordRef, guard: &Guard) {
         leaf.version.begin();
-        // SAFETY: `Writing` is the tree's one writer.
+        // SAFETY: `WriteGuard` is the tree's one writer.
         unsafe { leaf.insert(at, record.clone(), None, guard) };
         leaf.version.end();
         self.tree.len.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Splits every full node on the path to a key, from the root down.
-    fn make_room(&mut self, key: &[u8], guard: &Guard) {
+    fn split_full_nodes(&mut self, key: &[u8], guard: &Guard) {
         let Some(mut node) = self.tree.root.load(guard) else {
             return;
         };
         if node.is_full() {
             let root = Node::inner();
             if let Some(link) = root.link(0) {
-                link.copy(&self.tree.root, guard);
+                link.copy_from(&self.tree.root, guard);
             }
             node = self.tree.root.set_new(root, guard);
         }
@@ -140,9 +140,9 @@ impl Writing<'_> {
             let Some(child) = node.child(at, guard) else {
                 return;
             };
-            let range = bounds_of(node, at, bounds, guard);
+            let range = child_bounds(node, at, bounds, guard);
             if child.is_full() {
-                // SAFETY: `Writing` is the tree's one writer.
+                // SAFETY: `WriteGuard` is the tree's one writer.
                 unsafe { split(node, at, child, range, key, guard) };
                 continue;
             }
@@ -162,7 +162,7 @@ impl Writing<'_> {
             return false;
         }
         leaf.version.begin();
-        // SAFETY: `Writing` is the tree's one writer.
+        // SAFETY: `WriteGuard` is the tree's one writer.
         let removed = unsafe { leaf.remove(at, guard) };
         leaf.version.end();
         if let Some(removed) = removed {
@@ -182,7 +182,7 @@ impl Writing<'_> {
             if child.count() >= WIDTH / 4 {
                 return;
             }
-            // SAFETY: `Writing` is the tree's one writer.
+            // SAFETY: `WriteGuard` is the tree's one writer.
             if !unsafe { merge(step, guard) } {
                 return;
             }
@@ -194,8 +194,8 @@ impl Writing<'_> {
             && let Some(only) = root.link(0)
         {
             let old: Link<Node> = Link::empty();
-            old.copy(&self.tree.root, guard);
-            self.tree.root.copy(only, guard);
+            old.copy_from(&self.tree.root, guard);
+            self.tree.root.copy_from(only, guard);
             root.version.begin();
             root.version.end();
             // SAFETY: the tree's root link was the only one to it, and leads to the child now. The
@@ -207,7 +207,7 @@ impl Writing<'_> {
     /// Removes all records.
     pub(in crate::index) fn clear(&mut self, guard: &Guard) {
         let top: Link<Node> = Link::empty();
-        top.copy(&self.tree.root, guard);
+        top.copy_from(&self.tree.root, guard);
         self.tree.root.clear();
         self.tree.len.store(0, Ordering::Relaxed);
         // SAFETY: the root link was the only one to the topmost node, and leads nowhere now; a node's
@@ -224,7 +224,7 @@ pub(super) unsafe fn retire_subtree(top: &Link<Node>, guard: &Guard) {
     if let Some(node) = top.load(guard) {
         for link in (0..=node.count()).filter_map(|at| node.link(at)) {
             let child: Link<Node> = Link::empty();
-            child.copy(link, guard);
+            child.copy_from(link, guard);
             // SAFETY: the child is reached through its parent only, which is retired below.
             unsafe { retire_subtree(&child, guard) };
         }
@@ -248,11 +248,11 @@ unsafe fn split(
     let Place { at: place, .. } = child.search(key, guard);
     let count = child.count();
     let whole = |at: usize| child.key(at, guard).map(|record| record.record().key());
-    let right = child.alike();
+    let right = child.new_sibling();
     // Ascending insertions leave full nodes behind, at the end of a leaf or before the first keys
     // of another run. Nearly ascending insertions at the end of the tree leave nodes with room for
     // late keys.
-    let (ascends, at_end) = (child.ascends(place), range.1.is_none());
+    let (ascends, at_end) = (child.continues_ascending_run(place), range.1.is_none());
     let (middle, separator) = if child.is_leaf() {
         let middle = match place {
             0 if range.0.is_none() => 0,
@@ -262,7 +262,7 @@ unsafe fn split(
         };
         let last = middle.checked_sub(1).and_then(whole).unwrap_or(key);
         let first = whole(middle).unwrap_or(key);
-        let len = common(last, first) + 1;
+        let len = common_prefix_len(last, first) + 1;
         (middle, first.get(..len).unwrap_or(first))
     } else {
         let middle = match place {
@@ -281,7 +281,7 @@ unsafe fn split(
     } else {
         // The middle key goes up; its child becomes the first of the right half.
         if let (Some(to), Some(from)) = (right.link(0), child.link(middle + 1)) {
-            to.copy(from, guard);
+            to.copy_from(from, guard);
         }
         // SAFETY: as above.
         let removed = unsafe {
@@ -321,8 +321,8 @@ unsafe fn merge(step: &Step<'_>, guard: &Guard) -> bool {
     let Some((at, left, right)) = ahead.or_else(|| fits(child.checked_sub(1)?)) else {
         return false;
     };
-    let low = bounds_of(node, at, *bounds, guard).0;
-    let high = bounds_of(node, at + 1, *bounds, guard).1;
+    let low = child_bounds(node, at, *bounds, guard).0;
+    let high = child_bounds(node, at + 1, *bounds, guard).1;
     node.version.begin();
     left.version.begin();
     right.version.begin();
@@ -331,16 +331,16 @@ unsafe fn merge(step: &Step<'_>, guard: &Guard) -> bool {
     {
         // The separator moves down between the two halves, with the first child of the right one.
         // SAFETY: by the caller.
-        unsafe { left.insert(left.count(), separator.counted(), None, guard) };
+        unsafe { left.insert(left.count(), separator.to_counted(), None, guard) };
         if let (Some(to), Some(from)) = (left.link(left.count()), right.link(0)) {
-            to.copy(from, guard);
+            to.copy_from(from, guard);
         }
     }
     // SAFETY: by the caller.
     unsafe { right.move_tail(0, left, guard) };
     let gone: Link<Node> = Link::empty();
     if let Some(link) = node.link(at + 1) {
-        gone.copy(link, guard);
+        gone.copy_from(link, guard);
     }
     // SAFETY: by the caller.
     if let Some(separator) = unsafe { node.remove(at, guard) } {

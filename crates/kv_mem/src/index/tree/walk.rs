@@ -13,7 +13,7 @@
 //! Rejected: links from leaf to leaf (splits and merges would change a third node); reading ahead from
 //! the first leaf on (most walks end in it).
 
-use super::super::Walk;
+use super::super::WalkOutcome;
 use super::{Bounds, Target, Tree};
 use crate::prefetch::prefetch;
 use crate::record::{InlineKey, Pinned};
@@ -28,17 +28,17 @@ const RECORDS_AHEAD: usize = 20;
 const VERSIONS_AHEAD: usize = 10;
 
 /// The records of a leaf that lie between the bounds, in the walk's order.
-type Run<'g> = SmallVec<[Pinned<'g>; 64]>;
+type LeafRecords<'g> = SmallVec<[Pinned<'g>; 64]>;
 
 /// The rest of a walk.
 #[derive(Clone, Copy)]
-struct Rest<'k> {
+struct RemainingRange<'k> {
     lower: Bound<&'k [u8]>,
     upper: Bound<&'k [u8]>,
     reverse: bool,
 }
 
-impl<'k> Rest<'k> {
+impl<'k> RemainingRange<'k> {
     fn target(self) -> Target<'k> {
         match (self.reverse, self.lower, self.upper) {
             (false, Bound::Unbounded, _) => Target::Of(&[]),
@@ -51,13 +51,13 @@ impl<'k> Rest<'k> {
 
     /// Returns the rest of the walk after a leaf with these bounds, which say where its neighbour
     /// begins.
-    fn behind(self, (low, high): Bounds<'k>) -> Option<Rest<'k>> {
+    fn after_leaf(self, (low, high): Bounds<'k>) -> Option<RemainingRange<'k>> {
         match (self.reverse, low, high) {
-            (false, _, Some(high)) if !above(high, self.upper) => Some(Rest {
+            (false, _, Some(high)) if !is_above_bound(high, self.upper) => Some(RemainingRange {
                 lower: Bound::Included(high),
                 ..self
             }),
-            (true, Some(low), _) if !below(low, self.lower) => Some(Rest {
+            (true, Some(low), _) if !is_below_bound(low, self.lower) => Some(RemainingRange {
                 upper: Bound::Excluded(low),
                 ..self
             }),
@@ -76,39 +76,40 @@ impl Tree {
         (step, lines): (usize, usize),
         guard: &'g Guard,
         mut visit: impl FnMut(Pinned<'g>) -> ControlFlow<()>,
-    ) -> Walk {
-        let first = Rest {
+    ) -> WalkOutcome {
+        let first = RemainingRange {
             lower,
             upper,
             reverse,
         };
-        let (mut run, mut next): (Run<'g>, Run<'g>) = (Run::new(), Run::new());
+        let (mut run, mut next): (LeafRecords<'g>, LeafRecords<'g>) =
+            (LeafRecords::new(), LeafRecords::new());
         let Some(bounds) = self.read_run(first, guard, &mut run) else {
-            return Walk::Done;
+            return WalkOutcome::Done;
         };
-        let mut rest = first.behind(bounds);
+        let mut rest = first.after_leaf(bounds);
         let mut left = step.max(1);
         prefetch_first(&run, lines, guard);
         loop {
             for (at, record) in run.iter().enumerate() {
                 prefetch_ahead_of(&run, &next, at, lines, guard);
                 if visit(*record).is_break() {
-                    return Walk::Broken;
+                    return WalkOutcome::Stopped;
                 }
                 left -= 1;
                 if left == 0 {
-                    return Walk::Paused(InlineKey::from_slice(record.record().key()));
+                    return WalkOutcome::Paused(InlineKey::from_slice(record.record().key()));
                 }
             }
             if next.is_empty() {
                 // The first leaf is done, or a leaf had no records in the range.
                 let Some(now) = rest else {
-                    return Walk::Done;
+                    return WalkOutcome::Done;
                 };
                 let Some(bounds) = self.read_run(now, guard, &mut run) else {
-                    return Walk::Done;
+                    return WalkOutcome::Done;
                 };
-                rest = now.behind(bounds);
+                rest = now.after_leaf(bounds);
                 prefetch_first(&run, lines, guard);
             } else {
                 std::mem::swap(&mut run, &mut next);
@@ -119,7 +120,7 @@ impl Tree {
                     rest = None;
                     continue;
                 };
-                rest = then.behind(bounds);
+                rest = then.after_leaf(bounds);
             }
         }
     }
@@ -127,9 +128,9 @@ impl Tree {
     /// Reads the next leaf, and returns the bounds of its range.
     fn read_run<'g>(
         &self,
-        rest: Rest<'_>,
+        rest: RemainingRange<'_>,
         guard: &'g Guard,
-        run: &mut Run<'g>,
+        run: &mut LeafRecords<'g>,
     ) -> Option<Bounds<'g>> {
         let (leaf_view, ()) = self.read(rest.target(), guard, |leaf_view| {
             let part = leaf_view.between(rest.lower, rest.upper, guard);
@@ -144,7 +145,7 @@ impl Tree {
 }
 
 /// Prefetches the first records of a run.
-fn prefetch_first(run: &Run<'_>, lines: usize, guard: &Guard) {
+fn prefetch_first(run: &LeafRecords<'_>, lines: usize, guard: &Guard) {
     for record in run.iter().take(RECORDS_AHEAD) {
         prefetch(record.address().as_ptr().addr());
     }
@@ -155,7 +156,13 @@ fn prefetch_first(run: &Run<'_>, lines: usize, guard: &Guard) {
 
 /// Prefetches the records that lie a fixed distance behind `at`, in this run or the next.
 #[inline]
-fn prefetch_ahead_of(run: &Run<'_>, next: &Run<'_>, at: usize, lines: usize, guard: &Guard) {
+fn prefetch_ahead_of(
+    run: &LeafRecords<'_>,
+    next: &LeafRecords<'_>,
+    at: usize,
+    lines: usize,
+    guard: &Guard,
+) {
     let ahead = |by: usize| match (at + by).checked_sub(run.len()) {
         None => run.get(at + by),
         Some(behind) => next.get(behind),
@@ -169,7 +176,7 @@ fn prefetch_ahead_of(run: &Run<'_>, next: &Run<'_>, at: usize, lines: usize, gua
 }
 
 /// Whether `key` and all greater keys are above an upper bound.
-fn above(key: &[u8], upper: Bound<&[u8]>) -> bool {
+fn is_above_bound(key: &[u8], upper: Bound<&[u8]>) -> bool {
     match upper {
         Bound::Unbounded => false,
         Bound::Included(bound) => key > bound,
@@ -178,7 +185,7 @@ fn above(key: &[u8], upper: Bound<&[u8]>) -> bool {
 }
 
 /// Whether all keys less than `key` are below a lower bound.
-fn below(key: &[u8], lower: Bound<&[u8]>) -> bool {
+fn is_below_bound(key: &[u8], lower: Bound<&[u8]>) -> bool {
     match lower {
         Bound::Unbounded => false,
         Bound::Included(bound) | Bound::Excluded(bound) => key <= bound,
