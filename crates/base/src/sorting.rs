@@ -10,9 +10,9 @@ use std::cmp::Ordering;
 
 /// Length of a run where a comparison takes nanoseconds; sorting a run takes about a
 /// millisecond.
-pub const CHEAP: usize = 16_384;
+pub const RUN_CHEAP: usize = 16_384;
 /// Length of a run where a comparison takes about a microsecond.
-pub const DEAR: usize = 512;
+pub const RUN_EXPENSIVE: usize = 512;
 
 /// Sorts `items` by `compare`, stably, in runs of at most `run` items (not 0).
 ///

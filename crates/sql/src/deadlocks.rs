@@ -4,7 +4,7 @@
 //! cycle are then still executing the waiting statements, so the process list has their texts.
 //!
 //! Invariants:
-//! 1. At most [`KEPT`] deadlocks are stored, with statements truncated to [`TEXT`] bytes.
+//! 1. At most [`MAX_DEADLOCKS`] deadlocks are stored, with statements truncated to [`MAX_STATEMENT_LEN`] bytes.
 //! 2. Recording a deadlock never waits for a transaction: it locks only the process list's mutexes
 //!    and the log's own.
 
@@ -20,10 +20,10 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// Maximum number of deadlocks stored.
-pub const KEPT: usize = 64;
+pub const MAX_DEADLOCKS: usize = 64;
 
 /// Maximum stored length of a statement, in bytes.
-const TEXT: usize = 4096;
+const MAX_STATEMENT_LEN: usize = 4096;
 
 /// The session of a waiting or blocking transaction. Transactions of other protocols and of the
 /// server itself have none.
@@ -75,12 +75,12 @@ impl DeadlockListener for DeadlockLog {
         let Some(db) = self.db.upgrade() else {
             return;
         };
-        let waits = self.described(&db, cycle);
+        let waits = self.describe_waits(&db, cycle);
         let at = DateTime::from_unix_micros(db.clock().unix_micros()).unwrap_or_default();
         let mut ring = self.ring.lock();
         ring.count += 1;
         let number = ring.count;
-        if ring.kept.len() == KEPT {
+        if ring.kept.len() == MAX_DEADLOCKS {
             ring.kept.pop_front();
         }
         ring.kept.push_back(Deadlock { number, at, waits });
@@ -97,7 +97,7 @@ impl DeadlockLog {
         }
     }
 
-    fn described(&self, db: &Db, waits: &[LockWait]) -> Vec<Wait> {
+    fn describe_waits(&self, db: &Db, waits: &[LockWait]) -> Vec<Wait> {
         let (catalog, now) = (db.catalog(), db.clock().now());
         let sessions = self.processes.list();
         let one = |wait: &LockWait| Wait {
@@ -117,13 +117,13 @@ impl DeadlockLog {
     }
 
     /// Current lock waits, in the engine's order.
-    fn present(&self, order: impl FnOnce(&mut Vec<LockWait>)) -> Vec<Wait> {
+    fn current_waits(&self, order: impl FnOnce(&mut Vec<LockWait>)) -> Vec<Wait> {
         let Some(db) = self.db.upgrade() else {
             return Vec::new();
         };
         let mut waits = db.engine().lock_waits();
         order(&mut waits);
-        self.described(&db, &waits)
+        self.describe_waits(&db, &waits)
     }
 
     /// Rows of information_schema.DEADLOCKS, in the order of its columns.
@@ -142,7 +142,7 @@ impl DeadlockLog {
                 row.extend(lock_cells(wait));
                 row.push(Value::UInt(wait.waited_micros));
                 row.push(Value::UInt(wait.blocker));
-                let thread = wait.blocked_by.as_ref().map(|who| who.thread);
+                let thread = wait.blocked_by.as_ref().map(|session| session.thread);
                 row.push(thread.map_or(Value::Null, Value::UInt));
                 rows.push(row);
             }
@@ -152,8 +152,8 @@ impl DeadlockLog {
 
     /// Rows of information_schema.LOCK_WAITS, in the order of its columns.
     pub(crate) fn wait_rows(&self) -> Vec<Vec<Value>> {
-        let waits =
-            self.present(|waits| waits.sort_by_key(|wait| (wait.since, wait.txn, wait.blocker)));
+        let waits = self
+            .current_waits(|waits| waits.sort_by_key(|wait| (wait.since, wait.txn, wait.blocker)));
         let row = |wait: Wait| {
             let mut row = vec![Value::UInt(wait.txn)];
             row.extend(session_cells(wait.waiter.as_ref()));
@@ -186,7 +186,7 @@ impl DeadlockLog {
         }
         drop(ring);
         section(&mut out, "TRANSACTIONS");
-        for wait in self.present(|_| ()) {
+        for wait in self.current_waits(|_| ()) {
             transaction(&mut out, &wait);
             let waited = wait.waited_micros / 1_000_000;
             let _ = writeln!(
@@ -205,8 +205,8 @@ fn session_of(sessions: &[Arc<Process>], txn: u64, now: Instant) -> Option<Waiti
     let process = sessions.iter().find(|process| process.txn() == txn)?;
     let (_, _, query) = process.state(now);
     let cut = |mut text: String| {
-        if text.len() > TEXT {
-            text.truncate(text.floor_char_boundary(TEXT));
+        if text.len() > MAX_STATEMENT_LEN {
+            text.truncate(text.floor_char_boundary(MAX_STATEMENT_LEN));
         }
         text
     };
@@ -232,20 +232,20 @@ fn text(value: impl Into<String>) -> Value {
     Value::Bytes(value.into().into_bytes())
 }
 
-fn maybe(value: Option<&str>) -> Value {
+fn text_or_null(value: Option<&str>) -> Value {
     value.map_or(Value::Null, text)
 }
 
 /// Cells for a session: id, user, host, database and statement.
-fn session_cells(who: Option<&WaitingSession>) -> [Value; 5] {
-    match who {
+fn session_cells(session: Option<&WaitingSession>) -> [Value; 5] {
+    match session {
         None => [const { Value::Null }; 5],
-        Some(who) => [
-            Value::UInt(who.thread),
-            text(&who.user),
-            text(&who.host),
-            maybe(who.database.as_deref()),
-            maybe(who.query.as_deref()),
+        Some(session) => [
+            Value::UInt(session.thread),
+            text(&session.user),
+            text(&session.host),
+            text_or_null(session.database.as_deref()),
+            text_or_null(session.query.as_deref()),
         ],
     }
 }
@@ -254,10 +254,10 @@ fn session_cells(who: Option<&WaitingSession>) -> [Value; 5] {
 fn lock_cells(wait: &Wait) -> [Value; 6] {
     let table = wait.key.table.as_deref();
     [
-        maybe(table.map(|t| t.database.as_str())),
-        maybe(table.map(|t| t.name.as_str())),
-        maybe(table.map(|_| wait.key.index_name())),
-        maybe(wait.key.partition.as_deref()),
+        text_or_null(table.map(|t| t.database.as_str())),
+        text_or_null(table.map(|t| t.name.as_str())),
+        text_or_null(table.map(|_| wait.key.index_name())),
+        text_or_null(wait.key.partition.as_deref()),
         text(&wait.key.values),
         text(mode_name(wait.mode)),
     ]
@@ -271,10 +271,10 @@ fn section(out: &mut String, title: &str) {
 fn transaction(out: &mut String, wait: &Wait) {
     let _ = writeln!(out, "TRANSACTION {}", wait.txn);
     match &wait.waiter {
-        Some(who) => {
-            let (thread, user, host) = (who.thread, &who.user, &who.host);
+        Some(session) => {
+            let (thread, user, host) = (session.thread, &session.user, &session.host);
             let _ = writeln!(out, "MySQL thread id {thread}, {host} {user}");
-            let _ = writeln!(out, "{}", who.query.as_deref().unwrap_or_default());
+            let _ = writeln!(out, "{}", session.query.as_deref().unwrap_or_default());
         }
         None => out.push_str("not of an SQL session\n"),
     }

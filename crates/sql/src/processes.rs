@@ -26,9 +26,9 @@ pub struct Process {
     account: (AuthId, u64),
     database: Mutex<Option<String>>,
     statement: Mutex<Running>,
-    /// Start of the current state, in milliseconds after `born`.
+    /// Start of the current state, in milliseconds after `connected_at`.
     since: AtomicU64,
-    born: Instant,
+    connected_at: Instant,
     cancel: Cancel,
     progress: Arc<Progress>,
 }
@@ -43,10 +43,10 @@ struct Running {
 }
 
 /// Maximum stored length of a statement.
-pub(super) const KEPT: usize = 64 * 1024;
+pub(super) const MAX_STATEMENT_LEN: usize = 64 * 1024;
 
 /// Capacity of the text buffer that an idle session keeps.
-const IDLE: usize = 1024;
+const IDLE_CAPACITY: usize = 1024;
 
 impl Process {
     /// Creates the entry of a session that begins now; `named_at` is the version of access control
@@ -66,7 +66,7 @@ impl Process {
             database: Mutex::default(),
             statement: Mutex::default(),
             since: AtomicU64::new(0),
-            born: now,
+            connected_at: now,
             cancel,
             progress,
         }
@@ -78,8 +78,8 @@ impl Process {
         data.name_since(id, *named_at)
     }
 
-    fn mark(&self, now: Instant) {
-        let since = now.saturating_duration_since(self.born).as_millis();
+    fn set_since(&self, now: Instant) {
+        let since = now.saturating_duration_since(self.connected_at).as_millis();
         let since = u64::try_from(since).unwrap_or(u64::MAX);
         self.since.store(since, Ordering::Relaxed);
     }
@@ -92,20 +92,20 @@ impl Process {
         let text = text.unwrap_or_default();
         statement
             .info
-            .extend_from_slice(text.get(..KEPT).unwrap_or(text));
+            .extend_from_slice(text.get(..MAX_STATEMENT_LEN).unwrap_or(text));
         drop(statement);
-        self.mark(now);
+        self.set_since(now);
     }
 
     /// Records the end of a statement.
     pub fn end(&self, now: Instant) {
         let mut statement = self.statement.lock();
         statement.command = "";
-        if statement.info.capacity() > IDLE {
+        if statement.info.capacity() > IDLE_CAPACITY {
             statement.info = Vec::new();
         }
         drop(statement);
-        self.mark(now);
+        self.set_since(now);
     }
 
     /// The last transaction of this session that took a lock.
@@ -132,7 +132,7 @@ impl Process {
     /// Command, seconds since its start, and text.
     pub fn state(&self, now: Instant) -> (&'static str, u64, Option<String>) {
         let since = self.since.load(Ordering::Relaxed);
-        let now = now.saturating_duration_since(self.born).as_millis();
+        let now = now.saturating_duration_since(self.connected_at).as_millis();
         let seconds = u64::try_from(now).unwrap_or(u64::MAX).saturating_sub(since) / 1000;
         let statement = self.statement.lock();
         if statement.command.is_empty() {

@@ -203,7 +203,7 @@ impl SqlServer {
 
     /// The global value of a system variable, as SHOW prints it.
     pub fn variable(&self, name: &str) -> Option<String> {
-        crate::vars::find(name).map(|at| self.globals.read().at(at).text())
+        crate::vars::find(name).map(|at| self.globals.read().value_at(at).text())
     }
 
     /// The global value of a numeric system variable.

@@ -17,7 +17,7 @@ use crate::expr::named_locks::NamedLocks;
 use crate::expr::{Expr, ExprKind, convert};
 use crate::memory::SessionMemory;
 use crate::parse::{ParseOptions, ast, parse_expr};
-use crate::statistics::Figures;
+use crate::statistics::StatisticsSource;
 use bumpalo::Bump;
 use porpoise_base::cancel::Cancel;
 use porpoise_rows::Error;
@@ -116,7 +116,7 @@ pub struct ExpressionCompiler {
 
 /// A column with its compiled expression.
 #[derive(Debug)]
-struct Computed {
+struct CompiledColumn {
     position: usize,
     column: Column,
     expr: Expr,
@@ -125,8 +125,8 @@ struct Computed {
 /// Compiled expressions of one table.
 #[derive(Debug)]
 struct TableExpressions {
-    generated: Vec<Computed>,
-    defaults: Vec<Computed>,
+    generated: Vec<CompiledColumn>,
+    defaults: Vec<CompiledColumn>,
     checks: Vec<(String, Expr)>,
     locks: Arc<NamedLocks>,
 }
@@ -134,7 +134,7 @@ struct TableExpressions {
 /// Functions whose value depends on more than their arguments, or that have side effects; not
 /// allowed in CHECK constraints and generated columns (manual, "CREATE TABLE and Generated
 /// Columns").
-const DEPENDENT: &[&str] = &[
+const NONDETERMINISTIC_FUNCTIONS: &[&str] = &[
     "CONNECTION_ID",
     "CURDATE",
     "CURRENT_DATE",
@@ -164,7 +164,7 @@ const DEPENDENT: &[&str] = &[
 ];
 
 /// Functions not allowed in any definition.
-const NOWHERE: &[&str] = &[
+const FORBIDDEN_FUNCTIONS: &[&str] = &[
     "BENCHMARK",
     "FOUND_ROWS",
     "GET_LOCK",
@@ -183,7 +183,7 @@ const NOWHERE: &[&str] = &[
 struct NoVariables<'a>(ExpressionOwner<'a>);
 
 /// No table is planned here, so no statistics are needed.
-impl Figures for NoVariables<'_> {}
+impl StatisticsSource for NoVariables<'_> {}
 
 impl SystemVariables for NoVariables<'_> {
     fn get(&self, _: bool, _: &str) -> Result<Expr> {
@@ -214,12 +214,12 @@ fn bind(table: &Arc<Table>, expression: &Expression, owner: ExpressionOwner<'_>)
     let mut binder = Binder {
         scope: &scope,
         env: &env,
-        place,
+        clause: place,
         aggregates: None,
         values_allowed: false,
         system: &system,
         aliases: &[],
-        keys: None,
+        group_keys: None,
         plan: None,
     };
     if let ExpressionOwner::Check(name) = owner
@@ -254,9 +254,9 @@ fn refuse_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
         }
         ExprKind::Call(f, args) => {
             let now = f.name == "UNIX_TIMESTAMP" && args.is_empty();
-            let dependent = DEPENDENT.contains(&f.name) || now;
+            let dependent = NONDETERMINISTIC_FUNCTIONS.contains(&f.name) || now;
             let dependent = dependent && !matches!(owner, ExpressionOwner::Default(_));
-            if dependent || NOWHERE.contains(&f.name) {
+            if dependent || FORBIDDEN_FUNCTIONS.contains(&f.name) {
                 let name = f.name.to_ascii_lowercase();
                 refused.get_or_insert_with(|| owner.disallowed(Some(&name)));
             }
@@ -299,7 +299,7 @@ impl ExpressionCompiler {
             locks: self.locks.clone(),
         };
         for (position, column) in table.columns.iter().enumerate() {
-            let computed = |expr| Computed {
+            let computed = |expr| CompiledColumn {
                 position,
                 column: column.clone(),
                 expr,
@@ -364,7 +364,7 @@ impl TableExpressions {
             warnings_dropped: Cell::new(0),
             random: Cell::new(cx.seed.get()),
             seeded: RefCell::new(HashMap::new()),
-            lasting: Cell::new(false),
+            has_side_effect: Cell::new(false),
             max_allowed_packet: 1 << 30,
             div_precision: 4,
             group_concat_max_len: 1024,
@@ -378,7 +378,13 @@ impl TableExpressions {
     }
 
     /// Evaluates an expression for a row, and converts the value to its column's type.
-    fn value(&self, of: &Computed, row: &[Value], number: u64, cx: &RowContext) -> Result<Value> {
+    fn value(
+        &self,
+        of: &CompiledColumn,
+        row: &[Value],
+        number: u64,
+        cx: &RowContext,
+    ) -> Result<Value> {
         let env = self.env(cx);
         let arena = Bump::new();
         let value = with_row(&of.expr, row, &env, &arena)?;

@@ -2,7 +2,7 @@
 //! ([`porpoise_base::memory`]; transactions.md, rule 50).
 //!
 //! Operators charge the memory they keep through their execution state. Strings that expressions
-//! compute are in arenas; an arena is charged when a string of [`NOTED`] bytes or more is added to
+//! compute are in arenas; an arena is charged when a string of [`CHARGE_CHECK_LEN`] bytes or more is added to
 //! it. The charge is the size of the statement's largest arena so far and is kept until the
 //! statement ends, because an arena that is reset keeps its largest chunk.
 //!
@@ -24,7 +24,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 /// Length above which a computed string causes a check of its arena's size.
-pub const NOTED: usize = 256;
+pub const CHARGE_CHECK_LEN: usize = 256;
 
 /// Arenas below this size are not charged.
 const SMALL_ARENA: u64 = 64 * 1024;

@@ -11,7 +11,7 @@
 //! 2. [`Statistics::epoch`] grows whenever statistics that plans may have used change; cached plans
 //!    are then rebuilt.
 //! 3. Statements that scan check for outdated statistics, at most once a second over all sessions
-//!    ([`Statistics::look_after`]); lookups by whole keys never do.
+//!    ([`Statistics::drop_outdated`]); lookups by whole keys never do.
 
 use parking_lot::RwLock;
 use porpoise_base::blocking::blocking;
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Interval of checks for outdated statistics, in milliseconds.
-const LOOK_EVERY: u64 = 1000;
+const CHECK_INTERVAL_MS: u64 = 1000;
 
 /// Statistics of one table.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,14 +77,14 @@ impl TableStatistics {
 }
 
 /// Source of the statistics of tables.
-pub trait Figures {
+pub trait StatisticsSource {
     /// The statistics of a table: sampled if they are not known, or guesses.
     fn of(&self, _table: &Table) -> Arc<TableStatistics> {
         Arc::new(TableStatistics::unknown())
     }
 
     /// Whether estimates will be shown (EXPLAIN), and are needed even where a plan has no choice.
-    fn shown(&self) -> bool {
+    fn estimates_are_shown(&self) -> bool {
         false
     }
 }
@@ -92,15 +92,15 @@ pub trait Figures {
 struct Entry {
     /// The table's definition version at the time of sampling.
     version: u32,
-    figures: Arc<TableStatistics>,
+    statistics: Arc<TableStatistics>,
     /// The engine's row count at the time of sampling.
-    counted: Option<u64>,
+    row_count: Option<u64>,
 }
 
 impl Entry {
     /// Whether the table has changed so much that the statistics mislead.
-    fn misleads(&self, now: Option<u64>) -> bool {
-        let (Some(then), Some(now)) = (self.counted, now) else {
+    fn is_outdated(&self, now: Option<u64>) -> bool {
+        let (Some(then), Some(now)) = (self.row_count, now) else {
             return false;
         };
         let (less, more) = (then.min(now), then.max(now));
@@ -122,7 +122,7 @@ impl Default for Statistics {
         Statistics {
             known: RwLock::default(),
             epoch: AtomicU64::new(0),
-            next: AtomicU64::new(LOOK_EVERY),
+            next: AtomicU64::new(CHECK_INTERVAL_MS),
             started: Instant::now(),
         }
     }
@@ -136,29 +136,29 @@ impl Statistics {
 
     /// The statistics of a table, sampled now if they are not known.
     pub fn of(&self, db: &Arc<Db>, table: &Table) -> Arc<TableStatistics> {
-        let counted = db.approximate_rows(table);
+        let row_count = db.approximate_rows(table);
         if let Some(entry) = self.known.read().get(&table.id)
             && entry.version == table.version
-            && !entry.misleads(counted)
+            && !entry.is_outdated(row_count)
         {
-            return entry.figures.clone();
+            return entry.statistics.clone();
         }
         self.sample(db, table, Effort::QUICK)
     }
 
     /// The statistics of a table if they are known; never samples.
-    pub fn known(&self, table: &Table) -> Option<Arc<TableStatistics>> {
+    pub fn cached(&self, table: &Table) -> Option<Arc<TableStatistics>> {
         let known = self.known.read();
         let entry = known.get(&table.id).filter(|e| e.version == table.version);
-        entry.map(|e| e.figures.clone())
+        entry.map(|e| e.statistics.clone())
     }
 
     /// Estimated number of rows, as information_schema shows it: the engine's count, else the last
     /// sample's; NULL if there is neither.
     pub fn rows(&self, db: &Db, table: &Table) -> Value {
-        let sampled = || self.known(table).map(|figures| figures.rows as u64);
-        let counted = db.approximate_rows(table).or_else(sampled);
-        counted.map_or(Value::Null, Value::UInt)
+        let sampled = || self.cached(table).map(|statistics| statistics.rows as u64);
+        let row_count = db.approximate_rows(table).or_else(sampled);
+        row_count.map_or(Value::Null, Value::UInt)
     }
 
     /// ANALYZE TABLE: samples a table with more effort.
@@ -166,17 +166,17 @@ impl Statistics {
     /// # Errors
     /// Errors of the engine.
     pub fn analyze(&self, db: &Arc<Db>, table: &Table) -> porpoise_rows::Result<()> {
-        let counted = db.approximate_rows(table);
+        let row_count = db.approximate_rows(table);
         let sample = blocking(|| db.sample(table, Effort::THOROUGH))?;
-        self.keep(table, TableStatistics::new(&sample), counted);
+        self.keep(table, TableStatistics::new(&sample), row_count);
         self.epoch.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     fn sample(&self, db: &Arc<Db>, table: &Table, effort: Effort) -> Arc<TableStatistics> {
-        let counted = db.approximate_rows(table);
+        let row_count = db.approximate_rows(table);
         match db.sample(table, effort) {
-            Ok(sample) => self.keep(table, TableStatistics::new(&sample), counted),
+            Ok(sample) => self.keep(table, TableStatistics::new(&sample), row_count),
             Err(_) => Arc::new(TableStatistics::unknown()),
         }
     }
@@ -184,26 +184,26 @@ impl Statistics {
     fn keep(
         &self,
         table: &Table,
-        figures: TableStatistics,
-        counted: Option<u64>,
+        statistics: TableStatistics,
+        row_count: Option<u64>,
     ) -> Arc<TableStatistics> {
-        let figures = Arc::new(figures);
+        let statistics = Arc::new(statistics);
         let entry = Entry {
             version: table.version,
-            figures: figures.clone(),
-            counted,
+            statistics: statistics.clone(),
+            row_count,
         };
         self.known.write().insert(table.id, entry);
-        figures
+        statistics
     }
 
     /// Drops outdated statistics and those of dropped tables, if the check is due. Costs one clock
     /// reading otherwise.
-    pub fn look_after(&self, db: &Db) {
+    pub fn drop_outdated(&self, db: &Db) {
         let now = self.started.elapsed().as_millis();
         let now = u64::try_from(now).unwrap_or(u64::MAX);
         let next = self.next.load(Ordering::Relaxed);
-        let then = now.saturating_add(LOOK_EVERY);
+        let then = now.saturating_add(CHECK_INTERVAL_MS);
         let (relaxed, next_is) = (Ordering::Relaxed, &self.next);
         if now < next
             || next_is
@@ -217,7 +217,7 @@ impl Statistics {
         let stale = |id: &TableId, entry: &Entry| {
             catalog.tables.get(id).is_none_or(|table| {
                 entry.version != table.version
-                    || entry.misleads(engine.approximate_keys(table.index_spaces(0)))
+                    || entry.is_outdated(engine.approximate_keys(table.index_spaces(0)))
             })
         };
         let known = self.known.read();
@@ -240,15 +240,15 @@ mod tests {
 
     #[test]
     fn statistics_mislead_when_the_table_doubled_or_halved() {
-        let entry = |counted| Entry {
+        let entry = |row_count| Entry {
             version: 1,
-            figures: Arc::new(TableStatistics::unknown()),
-            counted,
+            statistics: Arc::new(TableStatistics::unknown()),
+            row_count,
         };
-        assert!(!entry(Some(1000)).misleads(Some(2000)));
-        assert!(entry(Some(1000)).misleads(Some(2101)));
-        assert!(entry(Some(10_000)).misleads(Some(4000)));
-        assert!(!entry(Some(0)).misleads(Some(100)));
-        assert!(!entry(None).misleads(Some(100_000)));
+        assert!(!entry(Some(1000)).is_outdated(Some(2000)));
+        assert!(entry(Some(1000)).is_outdated(Some(2101)));
+        assert!(entry(Some(10_000)).is_outdated(Some(4000)));
+        assert!(!entry(Some(0)).is_outdated(Some(100)));
+        assert!(!entry(None).is_outdated(Some(100_000)));
     }
 }

@@ -215,7 +215,7 @@ impl ResultSink for WireSink<'_, '_> {
         }
     }
 
-    fn whole(&mut self) {
+    fn buffer_until_end(&mut self) {
         self.whole = true;
     }
 }

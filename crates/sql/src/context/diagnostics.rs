@@ -22,7 +22,7 @@ impl Diagnostics {
     }
 
     /// Keeps the list, for a statement that reads conditions (SHOW WARNINGS, @@warning_count).
-    pub fn keep(&self) {
+    pub fn retain_list(&self) {
         self.keep.set(true);
     }
 

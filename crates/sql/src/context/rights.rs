@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 impl StatementContext {
     /// Whether the session has all privileges that can be granted.
-    pub(crate) fn may_everything(&self) -> bool {
+    pub(crate) fn has_all_privileges(&self) -> bool {
         self.rights().everywhere().has(Privileges::ALL)
     }
 

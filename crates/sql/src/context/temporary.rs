@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(crate) struct Temporary {
     pub(crate) tables: BTreeMap<(String, String), Arc<Table>>,
     /// Dropped tables that the open transaction may still use.
-    pub(crate) doomed: Vec<Arc<Table>>,
+    pub(crate) pending_drops: Vec<Arc<Table>>,
     /// The shared catalog with the temporary tables added.
     pub(crate) overlay: RefCell<Option<Arc<Catalog>>>,
 }
@@ -28,11 +28,11 @@ impl Temporary {
     }
 
     /// Whether a table is one of the session's temporary tables.
-    pub(crate) fn holds(&self, id: TableId) -> bool {
+    pub(crate) fn contains_id(&self, id: TableId) -> bool {
         self.tables.values().any(|t| t.id == id)
     }
 
-    fn over(&self, common: &Arc<Catalog>) -> Arc<Catalog> {
+    fn with_temporary(&self, common: &Arc<Catalog>) -> Arc<Catalog> {
         let mut overlay = self.overlay.borrow_mut();
         if let Some(made) = overlay.as_ref().filter(|o| o.version == common.version) {
             return made.clone();
@@ -60,7 +60,7 @@ impl StatementContext {
         if self.temporary.tables.is_empty() {
             common
         } else {
-            self.temporary.over(&common)
+            self.temporary.with_temporary(&common)
         }
     }
 }

@@ -7,19 +7,19 @@ use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, eval};
 use crate::parse::ast;
-use crate::statistics::{Figures, TableStatistics};
+use crate::statistics::{StatisticsSource, TableStatistics};
 use crate::vars::{self, VarValue};
 use bumpalo::Bump;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{Charset, Collation, ColumnType, Kind, Value, ValueRef};
 use std::sync::Arc;
 
-impl Figures for StatementContext {
+impl StatisticsSource for StatementContext {
     fn of(&self, table: &Table) -> Arc<TableStatistics> {
         self.server.statistics.of(&self.server.db, table)
     }
 
-    fn shown(&self) -> bool {
+    fn estimates_are_shown(&self) -> bool {
         self.explaining.get()
     }
 }
@@ -32,13 +32,13 @@ impl SystemVariables for StatementContext {
             if !variable.scope.global() {
                 return Err(SqlError::wrong_variable_scope(variable.name, "SESSION"));
             }
-            return Ok(self.server.globals.read().at(at).expr());
+            return Ok(self.server.globals.read().value_at(at).expr());
         }
         if !variable.scope.session() {
-            return Ok(self.server.globals.read().at(at).expr());
+            return Ok(self.server.globals.read().value_at(at).expr());
         }
         if matches!(variable.name, "warning_count" | "error_count") {
-            self.diagnostics.keep();
+            self.diagnostics.retain_list();
         }
         Ok(self.session_value(at, variable.name).expr())
     }
@@ -76,7 +76,7 @@ impl StatementContext {
             "last_insert_id" => VarValue::Int(self.last_insert_id),
             "pseudo_thread_id" => VarValue::Int(self.client.connection_id),
             "timestamp" => VarValue::Double(self.env.now_utc.to_unix_micros() as f64 / 1e6),
-            _ => self.values.at(at).clone(),
+            _ => self.values.value_at(at).clone(),
         }
     }
 
@@ -92,12 +92,12 @@ impl StatementContext {
         let mut binder = Binder {
             scope: &scope,
             env: &env,
-            place: "field list",
+            clause: "field list",
             aggregates: None,
             values_allowed: false,
             system: self,
             aliases: &[],
-            keys: None,
+            group_keys: None,
             plan: None,
         };
         let bound = binder.expr(e)?;

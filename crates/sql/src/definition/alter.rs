@@ -1,7 +1,7 @@
 //! ALTER TABLE: converts clauses to operations.
 
 use super::expressions::{self, check};
-use super::partition::may_stand_beside;
+use super::partition::may_be_combined;
 use super::{Naming, column, default, foreign_key, index, is_engine};
 use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
@@ -31,7 +31,7 @@ pub fn operations(
     let mut clauses = Clauses {
         cx,
         table,
-        inherited: table.options.collation,
+        table_collation: table.options.collation,
         ops: Vec::with_capacity(alter.actions.len()),
     };
     clauses.charset(alter.actions)?;
@@ -45,7 +45,7 @@ struct Clauses<'a> {
     cx: &'a StatementContext,
     table: &'a Arc<Table>,
     /// Collation of added columns that have no character set.
-    inherited: Collation,
+    table_collation: Collation,
     ops: Vec<AlterOp>,
 }
 
@@ -55,7 +55,7 @@ impl Clauses<'_> {
             AlterAction::AddColumn(def, to) => return self.add_column(def, *to),
             AlterAction::AddElements(elements) => return self.add_elements(elements),
             // Computed last, for the table as the other clauses leave it.
-            action if may_stand_beside(action) => return Ok(()),
+            action if may_be_combined(action) => return Ok(()),
             AlterAction::DropColumn(name) => AlterOp::DropColumn(name.name.to_owned()),
             AlterAction::ModifyColumn(def, to) => return self.change(def.name, def, *to),
             AlterAction::ChangeColumn(old, def, to) => return self.change(*old, def, *to),
@@ -107,14 +107,14 @@ impl Clauses<'_> {
             AlterAction::ConvertCharset(..)
             | AlterAction::Validation(_)
             | AlterAction::OrderBy(_) => return Ok(()),
-            other => return Err(SqlError::not_supported(refused(other))),
+            other => return Err(SqlError::not_supported(unsupported_clause(other))),
         };
         self.ops.push(op);
         Ok(())
     }
 
     fn column(&self, def: &ColumnDef<'_>) -> Result<(ColumnSpec, Vec<AlterOp>)> {
-        let made = column(self.cx, def, self.inherited)?;
+        let made = column(self.cx, def, self.table_collation)?;
         let index = made.index.map(AlterOp::AddIndex);
         let checks = made.checks.into_iter().map(AlterOp::AddCheck);
         Ok((made.spec, index.into_iter().chain(checks).collect()))
@@ -174,7 +174,7 @@ impl Clauses<'_> {
             generated: None,
         };
         if column.generated.is_some() {
-            return Err(super::plain_generated(&ColumnSpec {
+            return Err(super::check_generated_attributes(&ColumnSpec {
                 default: Some(ColumnDefault::Null),
                 ..spec
             })
@@ -271,7 +271,7 @@ impl Clauses<'_> {
             (Some(None), None) => Naming::of(self.cx, &self.table.database)?.collation,
             (None, None) => return Ok(()),
         };
-        self.inherited = new;
+        self.table_collation = new;
         self.ops.push(if converts {
             AlterOp::ConvertCollation(new)
         } else {
@@ -352,7 +352,7 @@ fn drop_constraint(table: &Table, name: &str) -> Result<AlterOp> {
     Err(SqlError::new(3940, "HY000", text))
 }
 
-fn refused(action: &AlterAction<'_>) -> &'static str {
+fn unsupported_clause(action: &AlterAction<'_>) -> &'static str {
     match action {
         AlterAction::SetColumnVisible(..) => "INVISIBLE columns",
         AlterAction::DiscardTablespace(_) => "DISCARD TABLESPACE",

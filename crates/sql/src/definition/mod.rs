@@ -207,7 +207,7 @@ fn table_comment(table: &str, comment: &[u8]) -> Result<String> {
 /// Stores options that SHOW CREATE TABLE prints; rejects those that would change the table's
 /// behaviour.
 fn other_option(name: &str, value: &OptionValue<'_>, options: &mut TableOptions) -> Result<()> {
-    const KEPT: &[&str] = &[
+    const STORED_OPTIONS: &[&str] = &[
         "AVG_ROW_LENGTH",
         "CHECKSUM",
         "DELAY_KEY_WRITE",
@@ -226,7 +226,7 @@ fn other_option(name: &str, value: &OptionValue<'_>, options: &mut TableOptions)
         ("DATA DIRECTORY" | "INDEX DIRECTORY" | "TABLESPACE" | "CONNECTION", _) => {
             Err(SqlError::not_supported(name))
         }
-        (name, OptionValue::Int(n)) if KEPT.contains(&name) => {
+        (name, OptionValue::Int(n)) if STORED_OPTIONS.contains(&name) => {
             options.other.push((name.to_owned(), n.to_string()));
             Ok(())
         }
@@ -311,7 +311,7 @@ fn column(
         }
     }
     if spec.generated.is_some() {
-        plain_generated(&spec)?;
+        check_generated_attributes(&spec)?;
     }
     let index = key.map(|kind| IndexSpec {
         name: None,
@@ -329,7 +329,7 @@ fn column(
 }
 
 /// Error 1221: attributes that a generated column cannot have.
-fn plain_generated(spec: &ColumnSpec) -> Result<()> {
+fn check_generated_attributes(spec: &ColumnSpec) -> Result<()> {
     let second = match (&spec.default, spec.auto_increment, spec.on_update_now) {
         (Some(_), ..) => "DEFAULT",
         (_, true, _) => "AUTO_INCREMENT",

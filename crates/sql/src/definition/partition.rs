@@ -350,7 +350,7 @@ fn columns_of(table: &Table) -> Columns<'_> {
 ///
 /// # Errors
 /// MySQL's errors.
-pub fn beside_others(
+pub fn combined_change(
     cx: &StatementContext,
     action: &AlterAction<'_>,
     altered: &dyn Fn() -> Result<Table>,
@@ -442,7 +442,7 @@ pub fn is_partition_clause(action: &AlterAction<'_>) -> bool {
 }
 
 /// Whether a partitioning clause may be combined with clauses of other kinds.
-pub fn may_stand_beside(action: &AlterAction<'_>) -> bool {
+pub fn may_be_combined(action: &AlterAction<'_>) -> bool {
     matches!(
         action,
         AlterAction::PartitionBy(_) | AlterAction::RemovePartitioning

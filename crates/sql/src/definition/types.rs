@@ -246,7 +246,7 @@ fn string(
             _ => return Err(too_long(column, 255)),
         },
         TypeKind::VarChar | TypeKind::VarBinary => {
-            return varying(ty, column, collation, mode);
+            return variable_length_type(ty, column, collation, mode);
         }
         TypeKind::TinyText => text(Kind::TinyText, Kind::TinyBlob),
         TypeKind::MediumText => text(Kind::MediumText, Kind::MediumBlob),
@@ -260,13 +260,13 @@ fn string(
         TypeKind::MediumBlob => ColumnType::blob(Kind::MediumBlob),
         TypeKind::LongBlob => ColumnType::blob(Kind::LongBlob),
         TypeKind::Blob => ColumnType::blob(size_of_text(ty.length).1),
-        TypeKind::Enum | TypeKind::Set => listed(ty, column, collation)?,
+        TypeKind::Enum | TypeKind::Set => enum_or_set_type(ty, column, collation)?,
         _ => return Err(SqlError::not_supported("this column type")),
     };
     Ok((plain, None))
 }
 
-fn varying(
+fn variable_length_type(
     ty: &DataType<'_>,
     column: &str,
     collation: Collation,
@@ -313,7 +313,7 @@ fn size_of_text(bytes: Option<u64>) -> (Kind, Kind) {
 }
 
 /// ENUM and SET: trailing spaces of members are removed, and members must be distinct.
-fn listed(ty: &DataType<'_>, column: &str, collation: Collation) -> Result<ColumnType> {
+fn enum_or_set_type(ty: &DataType<'_>, column: &str, collation: Collation) -> Result<ColumnType> {
     let name = if ty.kind == TypeKind::Enum {
         "ENUM"
     } else {

@@ -1,7 +1,7 @@
 //! COLUMNS and STATISTICS.
 
 use crate::context::StatementContext;
-use crate::results::table::{maybe, text};
+use crate::results::table::{text, text_or_null};
 use crate::show::schema::{default_of, extra_of, has_collation, key_of};
 use crate::virtual_tables;
 use porpoise_rows::catalog::IndexKind;
@@ -67,7 +67,7 @@ fn data_type(ty: &ColumnType) -> String {
     sql.get(..end).unwrap_or_default().to_owned()
 }
 
-struct Described<'c> {
+struct ViewDescription<'c> {
     database: &'c str,
     table: &'c str,
     name: &'c str,
@@ -81,7 +81,7 @@ struct Described<'c> {
     generation: &'c str,
 }
 
-fn row(at: u64, c: Described<'_>) -> Vec<Value> {
+fn row(at: u64, c: ViewDescription<'_>) -> Vec<Value> {
     let textual = has_collation(c.ty);
     let mut row = vec![
         text("def"),
@@ -96,8 +96,8 @@ fn row(at: u64, c: Described<'_>) -> Vec<Value> {
     row.extend(lengths(c.ty));
     row.extend(precisions(c.ty));
     row.extend([
-        maybe(textual.then(|| c.ty.collation.charset().name())),
-        maybe(textual.then(|| c.ty.collation.name())),
+        text_or_null(textual.then(|| c.ty.collation.charset().name())),
+        text_or_null(textual.then(|| c.ty.collation.name())),
         text(c.ty.sql()),
         text(c.key),
         text(c.extra),
@@ -121,7 +121,7 @@ pub(super) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
             if privileges.is_empty() {
                 continue;
             }
-            let described = Described {
+            let described = ViewDescription {
                 database: &table.database,
                 table: &table.name,
                 name: &column.name,
@@ -140,7 +140,7 @@ pub(super) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
     view_rows(cx, &mut rows);
     for table in virtual_tables::all() {
         for (at, column) in (1u64..).zip((table.columns)()) {
-            let described = Described {
+            let described = ViewDescription {
                 database: table.database,
                 table: table.name,
                 name: &column.name,
@@ -172,7 +172,7 @@ fn view_rows(cx: &StatementContext, rows: &mut Vec<Vec<Value>>) {
             if privileges.is_empty() {
                 continue;
             }
-            let described = Described {
+            let described = ViewDescription {
                 database: &view.database,
                 table: &view.name,
                 name: &column.name,
@@ -209,7 +209,7 @@ pub(super) fn statistics(cx: &StatementContext) -> Vec<Vec<Value>> {
                     text(&table.database),
                     text(&index.name),
                     Value::UInt(at),
-                    maybe(column.map(|c| c.name.as_str())),
+                    text_or_null(column.map(|c| c.name.as_str())),
                     text(if part.desc { "D" } else { "A" }),
                     Value::Int(
                         i64::try_from(figures.cardinality(position, at)).unwrap_or(i64::MAX),

@@ -2,11 +2,11 @@
 //! and USER_ATTRIBUTES.
 
 use crate::context::StatementContext;
-use crate::results::table::{maybe, text};
+use crate::results::table::{text, text_or_null};
 use porpoise_access::{AuthId, Privileges, RoleEdge};
 use porpoise_types::Value;
 
-fn yes(is: bool) -> Value {
+fn yes_or_no(is: bool) -> Value {
     text(if is { "YES" } else { "NO" })
 }
 
@@ -41,9 +41,9 @@ fn edges(cx: &StatementContext, which: impl Fn(&RoleEdge) -> bool) -> Vec<Vec<Va
             text(&e.grantee.host),
             text(&e.role.user),
             text(&e.role.host),
-            yes(e.admin),
-            yes(e.grantee == own && defaults.contains(&e.role)),
-            yes(mandatory.contains(&e.role)),
+            yes_or_no(e.admin),
+            yes_or_no(e.grantee == own && defaults.contains(&e.role)),
+            yes_or_no(mandatory.contains(&e.role)),
         ]
     };
     shown.map(row).collect()
@@ -67,7 +67,12 @@ pub(super) fn enabled(cx: &StatementContext) -> Vec<Vec<Value>> {
     let mandatory = cx.mandatory_roles();
     let row = |id: AuthId| {
         let (default, must) = (defaults.contains(&id), mandatory.contains(&id));
-        vec![text(id.user), text(id.host), yes(default), yes(must)]
+        vec![
+            text(id.user),
+            text(id.host),
+            yes_or_no(default),
+            yes_or_no(must),
+        ]
     };
     let active = data.closure(&cx.active_roles());
     active.into_iter().map(row).collect()
@@ -83,7 +88,7 @@ pub(super) fn attributes(cx: &StatementContext) -> Vec<Vec<Value>> {
     let data = cx.server.access.data();
     let own = |a: &&porpoise_access::Account| all || a.name() == cx.client.account;
     let row = |a: &porpoise_access::Account| {
-        let metadata = maybe(a.attributes.metadata.as_deref());
+        let metadata = text_or_null(a.attributes.metadata.as_deref());
         vec![text(&a.user), text(&a.host), metadata]
     };
     data.accounts.iter().filter(own).map(row).collect()

@@ -1,7 +1,7 @@
 //! CHARACTER_SETS, COLLATIONS, ENGINES and PROCESSLIST, with the same rows as SHOW.
 
 use crate::context::StatementContext;
-use crate::results::table::{maybe, text};
+use crate::results::table::{text, text_or_null};
 use crate::show::server as shown;
 use porpoise_access::Privileges;
 use porpoise_types::{Collation, Value};
@@ -45,11 +45,11 @@ pub(super) fn processes(cx: &StatementContext) -> Vec<Vec<Value>> {
             Value::UInt(process.id),
             text(&process.user),
             text(&process.host),
-            maybe(process.database()),
+            text_or_null(process.database()),
             text(command),
             Value::Int(i64::try_from(seconds).unwrap_or(i64::MAX)),
             text(state),
-            maybe(info),
+            text_or_null(info),
         ]
     };
     let list = server.sessions();

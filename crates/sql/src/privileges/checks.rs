@@ -39,9 +39,9 @@ enum Missing<'u> {
 }
 
 /// The first privilege for a use that these rights do not include.
-fn missing<'u>(rights: &Rights, used: &'u TableUse) -> Option<Missing<'u>> {
+fn first_missing<'u>(rights: &Rights, used: &'u TableUse) -> Option<Missing<'u>> {
     let own = rights.on_table(&used.database, &used.name);
-    let all = used.wanted.with(used.on_columns());
+    let all = used.privileges.with(used.on_columns());
     if let Some(needed) = administration(all, &used.database, &used.name)
         && !rights.global().has(needed.privilege)
     {
@@ -52,7 +52,7 @@ fn missing<'u>(rights: &Rights, used: &'u TableUse) -> Option<Missing<'u>> {
     }
     let granted = rights.on_columns(&used.database, &used.name);
     let any = granted.map_or(Privileges::NONE, |columns| columns.any());
-    let lacking = used.wanted.without(own).without(any);
+    let lacking = used.privileges.without(own).without(any);
     if let Some(name) = lacking.names().next() {
         return Some(Missing::Table(name));
     }
@@ -60,7 +60,7 @@ fn missing<'u>(rights: &Rights, used: &'u TableUse) -> Option<Missing<'u>> {
         let held = granted.map_or(Privileges::NONE, |columns| columns.on(column));
         let lacking = wanted.without(own).without(held);
         if let Some(name) = lacking.names().next() {
-            let listed = granted.is_none() || !used.whole.meets(lacking);
+            let listed = granted.is_none() || !used.privileges_on_all.meets(lacking);
             return Some(if listed {
                 Missing::Column(name, column)
             } else {
@@ -73,7 +73,7 @@ fn missing<'u>(rights: &Rights, used: &'u TableUse) -> Option<Missing<'u>> {
 
 /// The definer with whose rights a use is checked; `None` if these are the session's.
 fn definer_of<'u>(uses: &'u [TableUse], used: &TableUse) -> Option<&'u str> {
-    let mut around = used.within.and_then(|at| uses.get(at));
+    let mut around = used.via_view.and_then(|at| uses.get(at));
     while let Some(view) = around {
         if let Object::View {
             definer: Some(definer),
@@ -82,7 +82,7 @@ fn definer_of<'u>(uses: &'u [TableUse], used: &TableUse) -> Option<&'u str> {
         {
             return Some(definer);
         }
-        around = view.within.and_then(|at| uses.get(at));
+        around = view.via_view.and_then(|at| uses.get(at));
     }
     None
 }
@@ -107,7 +107,7 @@ impl<'u> Definers<'u> {
 impl StatementContext {
     /// Checks an execution of a plan.
     pub(crate) fn check_plan(&self, planned: &Planned) -> Result<()> {
-        if self.may_everything() {
+        if self.has_all_privileges() {
             return Ok(());
         }
         self.check_uses(&planned.uses)?;
@@ -120,15 +120,15 @@ impl StatementContext {
         let own = self.rights();
         let mut definers = Definers::default();
         let mut first = None;
-        for used in uses.iter().filter(|used| !self.is_free(used)) {
+        for used in uses.iter().filter(|used| !self.needs_no_privilege(used)) {
             let definer = definer_of(uses, used);
             let of_definer = definer.map(|definer| definers.rights(self, definer));
             let rights = of_definer.as_ref().unwrap_or(&own);
-            let Some(missing) = missing(rights, used) else {
+            let Some(missing) = first_missing(rights, used) else {
                 continue;
             };
             let of_table = matches!(missing, Missing::Administration(_) | Missing::Table(_));
-            let view = used.within.and_then(|at| uses.get(at));
+            let view = used.via_view.and_then(|at| uses.get(at));
             let error = match view.filter(|_| definer.is_some()) {
                 Some(view) => invalid_view(view),
                 None => self.refusal(used, &missing),
@@ -144,20 +144,20 @@ impl StatementContext {
     /// Checks the uses that the statement itself names, with the rights of the session; uses inside
     /// its views are not checked.
     pub(crate) fn check_named(&self, uses: &[TableUse]) -> Result<()> {
-        if self.may_everything() {
+        if self.has_all_privileges() {
             return Ok(());
         }
-        let own = uses.iter().filter(|used| used.within.is_none());
+        let own = uses.iter().filter(|used| used.via_view.is_none());
         let own: Vec<TableUse> = own.cloned().collect();
         self.check_uses(&own)
     }
 
     /// Whether a use needs no privilege: that of a virtual table, or of the session's temporary
     /// table.
-    fn is_free(&self, used: &TableUse) -> bool {
+    fn needs_no_privilege(&self, used: &TableUse) -> bool {
         match &used.object {
             Object::Virtual => true,
-            Object::Table(table) => self.temporary.holds(table.id),
+            Object::Table(table) => self.temporary.contains_id(table.id),
             Object::Unknown | Object::View { .. } => false,
         }
     }
@@ -172,7 +172,7 @@ impl StatementContext {
 
     /// Checks a statement that runs no plan, before it runs.
     pub(crate) fn check_statement(&self, statement: &Statement<'_>) -> Result<()> {
-        if self.may_everything() {
+        if self.has_all_privileges() {
             return Ok(());
         }
         let wanted = self.requirements(statement)?;
@@ -254,8 +254,12 @@ impl StatementContext {
 
     /// Replaces a planning error that would reveal tables that the account may not see. An unknown
     /// column is reported only if the account may see the tables.
-    pub(crate) fn hide(&self, error: SqlError, names: &[(String, String)]) -> SqlError {
-        if self.may_everything() {
+    pub(crate) fn hide_unauthorized(
+        &self,
+        error: SqlError,
+        names: &[(String, String)],
+    ) -> SqlError {
+        if self.has_all_privileges() {
             return error;
         }
         let stored = |(d, t): &&(String, String)| {
@@ -279,9 +283,11 @@ impl StatementContext {
             self.need_table(wanted, &view.database, &view.name)
         });
         let rights = self.rights();
-        let inner = |used: &&TableUse| used.within.is_some() && !self.is_free(used);
+        let inner = |used: &&TableUse| used.via_view.is_some() && !self.needs_no_privilege(used);
         let mut inner = uses.iter().filter(inner);
-        if views.any(|view| view.is_err()) || inner.any(|used| missing(&rights, used).is_some()) {
+        if views.any(|view| view.is_err())
+            || inner.any(|used| first_missing(&rights, used).is_some())
+        {
             let text = "EXPLAIN/SHOW can not be issued; lacking privileges for underlying table";
             return Err(SqlError::new(1345, "HY000", text));
         }
@@ -298,14 +304,14 @@ impl StatementContext {
             let lock = scan.lock();
             lock.is_some_and(|lock| lock.mode == LockMode::Exclusive)
         };
-        if !plan.inner_locks && !plan.any_scan(exclusive) {
+        if !plan.has_nested_locks && !plan.any_scan(exclusive) {
             return Ok(());
         }
         let some = Privileges::UPDATE
             .with(Privileges::DELETE)
             .with(Privileges::LOCK_TABLES);
-        let named = planned.uses.iter().filter(|used| used.within.is_none());
-        for used in named.filter(|used| !self.is_free(used)) {
+        let named = planned.uses.iter().filter(|used| used.via_view.is_none());
+        for used in named.filter(|used| !self.needs_no_privilege(used)) {
             let (database, table) = (&used.database, &used.name);
             if !self.rights().on_any_column(database, table).meets(some) {
                 return Err(self.table_denied("SELECT with locking clause", table));

@@ -78,7 +78,12 @@ impl Columns {
     }
 
     /// Spells the columns as the table or view does. Error 1054 for unknown columns.
-    pub(super) fn found(self, catalog: &Catalog, database: &str, table: &str) -> Result<Columns> {
+    pub(super) fn resolve_names(
+        self,
+        catalog: &Catalog,
+        database: &str,
+        table: &str,
+    ) -> Result<Columns> {
         if self.is_empty() {
             return Ok(self);
         }
@@ -158,16 +163,16 @@ impl Columns {
 }
 
 /// Column privileges of an account and its roles, as SHOW GRANTS lists them.
-pub(super) struct Shown<'d> {
+pub(super) struct ShownColumnGrants<'d> {
     grants: Vec<&'d ColumnGrant>,
 }
 
-impl<'d> Shown<'d> {
-    pub(super) fn of(data: &'d AccessData, ids: &[AuthId]) -> Shown<'d> {
+impl<'d> ShownColumnGrants<'d> {
+    pub(super) fn of(data: &'d AccessData, ids: &[AuthId]) -> ShownColumnGrants<'d> {
         let held = |g: &&ColumnGrant| ids.iter().any(|i| g.is_of(&i.user, &i.host));
         let mut grants: Vec<&ColumnGrant> = data.column_grants.iter().filter(held).collect();
         grants.sort_by(|a, b| a.column.cmp(&b.column));
-        Shown { grants }
+        ShownColumnGrants { grants }
     }
 
     /// Adds the tables on which only column privileges are granted.
@@ -188,7 +193,12 @@ impl<'d> Shown<'d> {
 
     /// The privileges on a table, `on_table`, each followed by those on columns: SELECT, SELECT
     /// (`a`, `b`).
-    pub(super) fn listed(&self, on_table: Privileges, database: &str, table: &str) -> Vec<String> {
+    pub(super) fn privilege_list(
+        &self,
+        on_table: Privileges,
+        database: &str,
+        table: &str,
+    ) -> Vec<String> {
         let own = self.grants.iter().filter(|g| g.is_on(database, table));
         let own: Vec<&&ColumnGrant> = own.collect();
         let all = own.iter().fold(on_table, |all, g| all.with(g.privileges));

@@ -12,7 +12,7 @@ use porpoise_access::{AccessData, AuthId, Change, ColumnGrant, Grant, Privileges
 use porpoise_rows::show::quote;
 
 /// The database and table of a GRANT or REVOKE; both are empty for `*.*`.
-fn place(cx: &StatementContext, on: &GrantOn<'_>) -> Result<(String, String)> {
+fn grant_target(cx: &StatementContext, on: &GrantOn<'_>) -> Result<(String, String)> {
     let current = || {
         let name = cx.env.database.clone();
         name.ok_or_else(SqlError::no_database_selected)
@@ -33,7 +33,11 @@ fn place(cx: &StatementContext, on: &GrantOn<'_>) -> Result<(String, String)> {
 }
 
 /// The privileges that a statement names for an object: on all of it, and on its columns.
-fn named(statement: &ast::Grant<'_>, database: &str, table: &str) -> Result<(Privileges, Columns)> {
+fn named_privileges(
+    statement: &ast::Grant<'_>,
+    database: &str,
+    table: &str,
+) -> Result<(Privileges, Columns)> {
     let all = match (database.is_empty(), table.is_empty()) {
         (true, _) => Privileges::ALL,
         (false, true) => Privileges::DATABASE,
@@ -162,8 +166,8 @@ fn change(cx: &StatementContext, data: &AccessData, statement: &ast::Grant<'_>) 
             revoke_all(cx, data, &targets, &mut change)?;
         }
         Some(on) => {
-            let (database, table) = place(cx, on)?;
-            let (set, columns) = named(statement, &database, &table)?;
+            let (database, table) = grant_target(cx, on)?;
+            let (set, columns) = named_privileges(statement, &database, &table)?;
             may_grant(cx, set, &database, &table)?;
             columns.may_grant(cx, &database, &table)?;
             let catalog = cx.server.db().catalog();
@@ -176,7 +180,7 @@ fn change(cx: &StatementContext, data: &AccessData, statement: &ast::Grant<'_>) 
             let columns = if statement.revoke {
                 columns
             } else {
-                columns.found(&catalog, &database, &table)?
+                columns.resolve_names(&catalog, &database, &table)?
             };
             for (user, host) in targets {
                 let mut empty = Grant {
@@ -269,7 +273,7 @@ fn change_one(
 
 /// The statements that SHOW GRANTS prints for an account; with USING, including the privileges of
 /// `roles` and of roles granted to these.
-pub fn shown(cx: &StatementContext, id: &AuthId, roles: &[AuthId]) -> Vec<String> {
+pub fn grant_statements(cx: &StatementContext, id: &AuthId, roles: &[AuthId]) -> Vec<String> {
     let data = cx.server.access.data();
     let mut ids = data.closure(roles);
     ids.push(id.clone());
@@ -285,7 +289,7 @@ pub fn shown(cx: &StatementContext, id: &AuthId, roles: &[AuthId]) -> Vec<String
             None => merged.push(grant.clone()),
         }
     }
-    let columns = columns::Shown::of(&data, &ids);
+    let columns = columns::ShownColumnGrants::of(&data, &ids);
     columns.add_tables(id, &mut merged);
     let mut own: Vec<&Grant> = merged.iter().collect();
     own.sort_by(|a, b| (&a.database, &a.table).cmp(&(&b.database, &b.table)));
@@ -314,7 +318,7 @@ pub fn shown(cx: &StatementContext, id: &AuthId, roles: &[AuthId]) -> Vec<String
             .without(Privileges::DYNAMIC);
         let what = match plain {
             p if p == all => "ALL PRIVILEGES".to_owned(),
-            p => match columns.listed(p, &grant.database, &grant.table) {
+            p => match columns.privilege_list(p, &grant.database, &grant.table) {
                 list if list.is_empty() => "USAGE".to_owned(),
                 list => list.join(", "),
             },
@@ -325,17 +329,17 @@ pub fn shown(cx: &StatementContext, id: &AuthId, roles: &[AuthId]) -> Vec<String
             ""
         };
         lines.push(format!("GRANT {what} ON {place} TO {to}{option}"));
-        lines.extend(dynamic_shown(grant, &to));
+        lines.extend(dynamic_grant_statements(grant, &to));
         if grant.database.is_empty() {
-            lines.extend(partial::shown(cx, &data, id, roles));
+            lines.extend(partial::restriction_statements(cx, &data, id, roles));
         }
     }
-    lines.extend(roles_shown(cx, &data, id));
+    lines.extend(role_grant_statements(cx, &data, id));
     lines
 }
 
 /// Dynamic privileges of a grant as SHOW GRANTS prints them; those WITH GRANT OPTION separately.
-fn dynamic_shown(grant: &Grant, to: &str) -> Vec<String> {
+fn dynamic_grant_statements(grant: &Grant, to: &str) -> Vec<String> {
     let dynamic = grant.privileges.intersection(Privileges::DYNAMIC);
     let grantable = dynamic.intersection(grant.grantable);
     let mut lines = Vec::new();
@@ -355,7 +359,7 @@ fn dynamic_shown(grant: &Grant, to: &str) -> Vec<String> {
 
 /// Roles of an account as SHOW GRANTS prints them: mandatory ones included, those WITH ADMIN OPTION
 /// separately.
-fn roles_shown(cx: &StatementContext, data: &AccessData, id: &AuthId) -> Vec<String> {
+fn role_grant_statements(cx: &StatementContext, data: &AccessData, id: &AuthId) -> Vec<String> {
     let mut lines = Vec::new();
     for admin in [false, true] {
         let edges = data.roles_of(id).filter(|e| e.admin == admin);

@@ -27,7 +27,7 @@ fn denied(cx: &StatementContext, database: &str) -> SqlError {
 }
 
 /// The privileges that an account has on `*.*`.
-fn held_globally(data: &AccessData, id: &AuthId) -> Privileges {
+fn global_privileges(data: &AccessData, id: &AuthId) -> Privileges {
     let global = data
         .grants
         .iter()
@@ -48,7 +48,7 @@ fn names_all(statement: &ast::Grant<'_>) -> bool {
 }
 
 /// Adds the account with its new restrictions to `change`.
-fn put(account: &Account, restrictions: Restrictions, change: &mut Change) {
+fn set_restrictions(account: &Account, restrictions: Restrictions, change: &mut Change) {
     if account.attributes.restrictions != restrictions {
         let mut account = account.clone();
         account.attributes.restrictions = restrictions;
@@ -76,7 +76,7 @@ pub(super) fn restrict(
     let Some(account) = account else {
         return Ok(Some(set));
     };
-    let held = held_globally(data, &id);
+    let held = global_privileges(data, &id);
     let mut after = account.attributes.restrictions.clone();
     if target.database.is_empty() {
         let rights = cx.rights();
@@ -94,7 +94,7 @@ pub(super) fn restrict(
             };
             after = after.after_grant(set, held, grantor, on);
         }
-        put(account, after, change);
+        set_restrictions(account, after, change);
         return Ok(Some(set));
     }
     let database = literal(&target.database);
@@ -116,7 +116,7 @@ pub(super) fn restrict(
         after.set(&database, after.on(&database).without(set));
         (lifted, set.without(lifted))
     };
-    put(account, after, change);
+    set_restrictions(account, after, change);
     Ok(match rest {
         (Privileges::NONE, rest) => Some(rest),
         (_, Privileges::NONE) => None,
@@ -139,18 +139,18 @@ pub(super) fn lift_all(
         let Some(account) = data.account(user, host) else {
             continue;
         };
-        let held = held_globally(data, &account.id());
+        let held = global_privileges(data, &account.id());
         let own = &account.attributes.restrictions;
         if let Some(database) = rights.restrictions().refuses_revoke(held, own) {
             return Err(denied(cx, database));
         }
-        put(account, Restrictions::default(), change);
+        set_restrictions(account, Restrictions::default(), change);
     }
     Ok(())
 }
 
 /// The restrictions of an account with these roles, as SHOW GRANTS prints them.
-pub(super) fn shown(
+pub(super) fn restriction_statements(
     cx: &StatementContext,
     data: &AccessData,
     id: &AuthId,

@@ -15,7 +15,7 @@ use bumpalo::Bump;
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 
 /// The result of a SHOW as a virtual table, for name resolution in WHERE.
-static SHOWN: VirtualTable = VirtualTable {
+static SHOW_RESULT: VirtualTable = VirtualTable {
     database: "",
     name: "",
     columns: Vec::new,
@@ -64,7 +64,7 @@ pub fn text(value: impl AsRef<[u8]>) -> Value {
 }
 
 /// A text value, or NULL.
-pub fn maybe(value: Option<impl AsRef<[u8]>>) -> Value {
+pub fn text_or_null(value: Option<impl AsRef<[u8]>>) -> Value {
     value.map_or(Value::Null, text)
 }
 
@@ -119,21 +119,21 @@ impl Rows {
                     alias: String::new(),
                     database: String::new(),
                     columns: self.columns.clone(),
-                    origin: Origin::Virtual(&SHOWN),
+                    origin: Origin::Virtual(&SHOW_RESULT),
                     partitions: None,
                     hints: Default::default(),
                     view: None,
-                    named: None,
+                    use_index: None,
                 })?;
                 let mut binder = Binder {
                     scope: &scope,
                     env: &env,
-                    place: "where clause",
+                    clause: "where clause",
                     aggregates: None,
                     values_allowed: false,
                     system: context,
                     aliases: &[],
-                    keys: None,
+                    group_keys: None,
                     plan: None,
                 };
                 let condition = binder.expr(condition)?;

@@ -82,7 +82,7 @@ impl SqlSession {
 
     /// Counts a statement against the account's limits.
     pub(super) fn count_query(&self) -> Result<()> {
-        let Some(limited) = &self.limited else {
+        let Some(limited) = &self.limited_usage else {
             return Ok(());
         };
         let counted = limited
@@ -93,7 +93,7 @@ impl SqlSession {
 
     /// Counts a statement that changes data against the account's limits.
     pub(super) fn count_update(&self) -> Result<()> {
-        let Some(limited) = &self.limited else {
+        let Some(limited) = &self.limited_usage else {
             return Ok(());
         };
         let counted = limited

@@ -7,7 +7,7 @@ use crate::error::{Result, SqlError};
 use crate::exec::ResultSink;
 use crate::parse::ast::{CreateTable, OnDuplicateRow, Query};
 use crate::plan::planned::Planned;
-use crate::plan::select::{PlanCx, Reads, plan_query};
+use crate::plan::select::{NestedReads, PlanCx, plan_query};
 use crate::plan::sinks::{Insert, InsertRows, Plan};
 use crate::plan::{QueryPlan, ResultColumn};
 use porpoise_rows::InsertMode;
@@ -16,9 +16,9 @@ use porpoise_types::ValueRef;
 use std::sync::Arc;
 
 /// A sink for an INSERT, which has no result set.
-struct Nothing;
+struct NullSink;
 
-impl ResultSink for Nothing {
+impl ResultSink for NullSink {
     fn columns(&mut self, _: &[ResultColumn]) -> Result<()> {
         Ok(())
     }
@@ -41,7 +41,7 @@ impl SqlSession {
         let table = table.ok_or_else(|| SqlError::no_table(&other_database, &other))?;
         let spec = copy::like(table, &database, &name, create.if_not_exists);
         if create.temporary {
-            self.make_temporary(&spec)?;
+            self.add_temporary(&spec)?;
             return Ok(Outcome::default());
         }
         let db = self.cx.server.db.clone();
@@ -88,7 +88,7 @@ impl SqlSession {
             OnDuplicateRow::Replace => InsertMode::Replace,
         };
         if create.temporary {
-            if !self.make_temporary(&spec)? {
+            if !self.add_temporary(&spec)? {
                 return Ok(Outcome::default());
             }
             let Some(table) = self.cx.temporary.table(&database, &name).cloned() else {
@@ -96,7 +96,7 @@ impl SqlSession {
             };
             let filled = self.fill(&table, &names, mode, query, text);
             if filled.is_err() {
-                self.unmake_temporary(&database, &name);
+                self.remove_temporary(&database, &name);
             }
             return filled;
         }
@@ -130,12 +130,12 @@ impl SqlSession {
         query: &Query<'_>,
         text: &[u8],
         catalog: &Catalog,
-    ) -> Result<(QueryPlan, Reads)> {
+    ) -> Result<(QueryPlan, NestedReads)> {
         let env = self.cx.bind_env(Vec::new());
-        let reads = Reads::default();
+        let reads = NestedReads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();
         let plan = plan_query(query, &PlanCx::new(catalog, &env, &self.cx, text, &reads));
-        let plan = plan.map_err(|e| self.cx.hide(e, &reads.uses.names()))?;
+        let plan = plan.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?;
         Ok((plan, reads))
     }
 
@@ -147,7 +147,7 @@ impl SqlSession {
         query: &Query<'_>,
         text: &[u8],
     ) -> Result<Outcome> {
-        let planned = self.secure(|session, catalog| {
+        let planned = self.plan_and_lock(|session, catalog| {
             let (source, reads) = session.plan_inner(query, text, catalog)?;
             let columns = names.iter().map(|n| {
                 let at = table.column(n);
@@ -159,11 +159,11 @@ impl SqlSession {
                 rows: InsertRows::Query(Box::new(source)),
                 mode,
                 on_duplicate: Vec::new(),
-                beside: Vec::new(),
-                inner_tables: reads.tables.take(),
+                select_columns: Vec::new(),
+                nested_tables: reads.tables.take(),
                 partitions: None,
                 check: None,
-                named: Source::stored(table.clone(), None),
+                target_source: Source::stored(table.clone(), None),
                 default_expressions: table.has_default_expressions(),
             };
             Ok(Arc::new(Planned::new(
@@ -171,6 +171,6 @@ impl SqlSession {
                 reads.uses.take(),
             )))
         })?;
-        self.run_plan(&planned, &[], &mut Nothing)
+        self.run_plan(&planned, &[], &mut NullSink)
     }
 }

@@ -69,9 +69,9 @@ impl SqlSession {
             }
             Statement::DropTable(drop) => self.drop_tables(drop)?,
             Statement::Truncate(name) => {
-                let (database, name) = self.definable(name)?;
+                let (database, name) = self.resolve_for_ddl(name)?;
                 let db = self.cx.server.db.clone();
-                plain(db.truncate(&self.ddl_cx(), &database, &name)?)
+                ddl_outcome(db.truncate(&self.ddl_cx(), &database, &name)?)
             }
             _ => self.define_table(statement, text)?,
         };
@@ -81,7 +81,7 @@ impl SqlSession {
 
     /// Resolves a table whose definition is to change. Under LOCK TABLES it must be locked for
     /// writing.
-    fn definable(&self, name: &TableName<'_>) -> Result<(String, String)> {
+    fn resolve_for_ddl(&self, name: &TableName<'_>) -> Result<(String, String)> {
         let (database, name) = self.cx.qualified(name)?;
         if let Some(locks) = &self.table_locks
             && let Some(table) = self.cx.server.db.catalog().table(&database, &name)
@@ -111,21 +111,21 @@ impl SqlSession {
                 if done.note {
                     self.cx.note(1050, format!("Table '{name}' already exists"));
                 }
-                Ok(plain(done))
+                Ok(ddl_outcome(done))
             }
             Statement::AlterTable(alter) => {
-                let (database, name) = self.definable(&alter.name)?;
-                if let Some(done) = self.alter_alone(&database, &name, alter.actions)? {
+                let (database, name) = self.resolve_for_ddl(&alter.name)?;
+                if let Some(done) = self.alter_single_action(&database, &name, alter.actions)? {
                     return Ok(done);
                 }
                 let mut ops = definition::alter::operations(&self.cx, &database, &name, alter)?;
-                self.partition_beside(&database, &name, alter.actions, &mut ops)?;
+                self.add_combined_partitioning(&database, &name, alter.actions, &mut ops)?;
                 self.alter(&database, &name, &ops)
             }
             Statement::RenameTable(pairs) => self.rename_tables(pairs),
             Statement::CreateIndex(create) => self.create_index(create),
             Statement::DropIndex(drop) => {
-                let (database, name) = self.definable(&drop.table)?;
+                let (database, name) = self.resolve_for_ddl(&drop.table)?;
                 let op = AlterOp::DropIndex(drop.name.name.to_owned());
                 self.alter(&database, &name, &[op])
             }
@@ -135,7 +135,7 @@ impl SqlSession {
 
     /// Executes an ALTER TABLE whose only action does not concern the table's definition, or cannot
     /// be combined with others; `None` for all other statements.
-    fn alter_alone(
+    fn alter_single_action(
         &mut self,
         database: &str,
         name: &str,
@@ -163,7 +163,7 @@ impl SqlSession {
             [action] if clauses.any(|clause| clause) => {
                 self.alter_partitions(database, name, action).map(Some)
             }
-            _ if clauses.any(|clause| clause) && !one_beside_others(actions) => {
+            _ if clauses.any(|clause| clause) && !is_combined_partitioning(actions) => {
                 let what = "partitioning clauses beside others";
                 Err(SqlError::not_supported(what))
             }
@@ -172,7 +172,7 @@ impl SqlSession {
     }
 
     /// Adds the partitioning clause that is combined with others, for the table as those leave it.
-    fn partition_beside(
+    fn add_combined_partitioning(
         &self,
         database: &str,
         name: &str,
@@ -180,7 +180,7 @@ impl SqlSession {
         ops: &mut Vec<AlterOp>,
     ) -> Result<()> {
         let mut actions = actions.iter();
-        let Some(action) = actions.find(|a| definition::partition::may_stand_beside(a)) else {
+        let Some(action) = actions.find(|a| definition::partition::may_be_combined(a)) else {
             return Ok(());
         };
         let altered = || -> Result<Table> {
@@ -197,18 +197,18 @@ impl SqlSession {
             let (db, cx) = (&self.cx.server.db, self.ddl_cx());
             Ok(db.altered_table(&cx, database, name, &without, &cast)?)
         };
-        let op = definition::partition::beside_others(&self.cx, action, &altered)?;
+        let op = definition::partition::combined_change(&self.cx, action, &altered)?;
         ops.extend(op);
         Ok(())
     }
 
     fn rename_tables(&mut self, pairs: &[(TableName<'_>, TableName<'_>)]) -> Result<Outcome> {
         let named = |(old, new): &(TableName<'_>, TableName<'_>)| -> Result<_> {
-            Ok((self.definable(old)?, self.cx.qualified(new)?))
+            Ok((self.resolve_for_ddl(old)?, self.cx.qualified(new)?))
         };
         let pairs: Vec<_> = pairs.iter().map(named).collect::<Result<_>>()?;
         let db = self.cx.server.db.clone();
-        Ok(plain(db.rename_tables(&self.ddl_cx(), &pairs)?))
+        Ok(ddl_outcome(db.rename_tables(&self.ddl_cx(), &pairs)?))
     }
 
     fn create_index(&mut self, create: &CreateIndex<'_>) -> Result<Outcome> {
@@ -217,7 +217,7 @@ impl SqlSession {
         }
         let algorithm = create.algorithm.as_ref().map(definition::alter::algorithm);
         let algorithm = algorithm.transpose()?.flatten();
-        let (database, name) = self.definable(&create.table)?;
+        let (database, name) = self.resolve_for_ddl(&create.table)?;
         let index = definition::index(&create.index)?;
         let mut ops = vec![AlterOp::AddIndex(index)];
         ops.extend(algorithm.map(AlterOp::Algorithm));
@@ -257,7 +257,7 @@ impl SqlSession {
             self.cx.env.warn(warning);
         }
         let done = altered?;
-        let mut outcome = plain(done);
+        let mut outcome = ddl_outcome(done);
         outcome.affected_rows = done.rows;
         let warnings = self.cx.env.warnings.get_mut().len();
         let rows = done.rows;
@@ -276,7 +276,7 @@ impl SqlSession {
         let change = change.ok_or_else(|| SqlError::no_table(database, name))?;
         let db = self.cx.server.db.clone();
         let done = db.change_partitions(&self.ddl_cx(), database, name, &change)?;
-        let mut outcome = plain(done);
+        let mut outcome = ddl_outcome(done);
         let warnings = self.cx.env.warnings.get_mut().len();
         outcome.info = format!("Records: 0  Duplicates: 0  Warnings: {warnings}");
         Ok(outcome)
@@ -341,7 +341,7 @@ impl SqlSession {
             let text = format!("Can't drop database '{name}'; database doesn't exist");
             self.cx.note(1008, text);
         }
-        let mut outcome = plain(done);
+        let mut outcome = ddl_outcome(done);
         outcome.affected_rows = tables as u64;
         if self.cx.env.database.as_deref() == Some(name) {
             self.cx.env.database = None;
@@ -351,7 +351,7 @@ impl SqlSession {
     }
 
     fn drop_tables(&mut self, drop: &DropTables<'_>) -> Result<Outcome> {
-        let names = drop.names.iter().map(|n| self.definable(n));
+        let names = drop.names.iter().map(|n| self.resolve_for_ddl(n));
         let mut names: Vec<(String, String)> = names.collect::<Result<_>>()?;
         for (at, name) in names.iter().enumerate() {
             if names.iter().take(at).any(|n| n == name) {
@@ -366,7 +366,7 @@ impl SqlSession {
         let db = self.cx.server.db.clone();
         let done = db.drop_tables(&self.ddl_cx(), &names, drop.if_exists)?;
         for (database, name) in &own {
-            self.unmake_temporary(database, name);
+            self.remove_temporary(database, name);
         }
         for name in &done.missing {
             self.cx.note(1051, format!("Unknown table '{name}'"));
@@ -462,7 +462,7 @@ impl SqlSession {
     }
 }
 
-fn plain(done: DdlDone) -> Outcome {
+fn ddl_outcome(done: DdlDone) -> Outcome {
     Outcome {
         position: done.position,
         ..Outcome::default()
@@ -470,10 +470,10 @@ fn plain(done: DdlDone) -> Outcome {
 }
 
 /// Whether the only partitioning clause is one that may be combined with other clauses.
-fn one_beside_others(actions: &[AlterAction<'_>]) -> bool {
+fn is_combined_partitioning(actions: &[AlterAction<'_>]) -> bool {
     let mut clauses = actions
         .iter()
         .filter(|a| definition::partition::is_partition_clause(a));
     let first = clauses.next();
-    first.is_some_and(definition::partition::may_stand_beside) && clauses.next().is_none()
+    first.is_some_and(definition::partition::may_be_combined) && clauses.next().is_none()
 }

@@ -92,7 +92,7 @@ impl SqlSession {
                         | ShowWhat::CountWarnings
                         | ShowWhat::CountErrors
                 ) {
-                    self.cx.diagnostics.keep();
+                    self.cx.diagnostics.retain_list();
                 }
                 crate::show::show(&mut self.cx, show, values, types, sink)
             }
@@ -115,7 +115,7 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
         let _deadline = self.arm_planning(statement)?;
-        let plan = self.secure(|session, catalog| {
+        let plan = self.plan_and_lock(|session, catalog| {
             let plan = session.plan(statement, text, types, catalog)?;
             plan.map(Arc::new)
                 .ok_or_else(|| SqlError::internal("no plan"))
@@ -190,7 +190,7 @@ impl SqlSession {
                 if_exists,
                 name,
             } => self.drop_program(*kind, *if_exists, name),
-            other => Err(refused(&self.cx, other)),
+            other => Err(unsupported(&self.cx, other)),
         }
     }
 
@@ -330,7 +330,7 @@ impl SqlSession {
             return Ok(());
         };
         for (table, writes) in &plan.tables {
-            if !self.cx.temporary.holds(table.id) {
+            if !self.cx.temporary.contains_id(table.id) {
                 locks.check(table, *writes)?;
             }
         }
@@ -339,7 +339,7 @@ impl SqlSession {
 }
 
 /// The error for a statement that this server does not support.
-fn refused(cx: &StatementContext, statement: &Statement<'_>) -> SqlError {
+fn unsupported(cx: &StatementContext, statement: &Statement<'_>) -> SqlError {
     let what = match statement {
         Statement::Call(call) => {
             let database = call.name.schema.map(|s| s.name.to_owned());

@@ -10,7 +10,7 @@ use crate::exec::ResultSink;
 use crate::expr::Expr;
 use crate::parse::ast;
 use crate::plan::planned::Planned;
-use crate::plan::select::{PlanCx, Reads};
+use crate::plan::select::{NestedReads, PlanCx};
 use crate::plan::sinks::Plan;
 use crate::plan::uses::TableUse;
 use crate::plan::{QueryPlan, ResultColumn};
@@ -49,7 +49,7 @@ impl SqlSession {
             return self.cx.evaluate(e, params, types);
         }
         let mut ty = ColumnType::null();
-        let planned = self.secure(|session, catalog| {
+        let planned = self.plan_and_lock(|session, catalog| {
             let (plan, found, uses) = session.plan_value(e, types, catalog)?;
             ty = found;
             Ok(Arc::new(Planned::new(Plan::Select(plan), uses)))
@@ -66,16 +66,16 @@ impl SqlSession {
         catalog: &Catalog,
     ) -> Result<(QueryPlan, ColumnType, Box<[TableUse]>)> {
         let env = self.cx.bind_env(types.to_vec());
-        let reads = Reads::default();
+        let reads = NestedReads::default();
         let cx = PlanCx::new(catalog, &env, &self.cx, "", &reads);
         let scope = Scope::default();
         let bound = cx.binder(&scope, "field list").expr(e);
-        let bound: Expr = bound.map_err(|e| self.cx.hide(e, &reads.uses.names()))?;
+        let bound: Expr = bound.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?;
         let ty = bound.ty.clone();
         let mut plan = QueryPlan::of_value(bound);
-        plan.inner_tables = reads.tables.take();
-        plan.inner_locks = reads.locks.get();
-        if plan.inner_locks {
+        plan.nested_tables = reads.tables.take();
+        plan.has_nested_locks = reads.has_locks.get();
+        if plan.has_nested_locks {
             Err(SqlError::not_supported("a locking subquery here"))
         } else {
             Ok((plan, ty, reads.uses.take()))

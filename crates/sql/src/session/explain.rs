@@ -14,9 +14,9 @@ use porpoise_types::{ColumnType, ValueRef};
 use std::sync::Arc;
 
 /// A sink that drops rows.
-struct NoRows;
+struct NullSink;
 
-impl ResultSink for NoRows {
+impl ResultSink for NullSink {
     fn columns(&mut self, _: &[ResultColumn]) -> Result<()> {
         Ok(())
     }
@@ -40,7 +40,7 @@ impl SqlSession {
         let ExplainTarget::Statement(statement) = &explain.target else {
             return Err(SqlError::not_supported("EXPLAIN FOR CONNECTION"));
         };
-        let plan = self.secure(|session, catalog| {
+        let plan = self.plan_and_lock(|session, catalog| {
             session.cx.explaining.set(true);
             let plan = session.plan(statement, source, types, catalog);
             session.cx.explaining.set(false);
@@ -59,24 +59,24 @@ impl SqlSession {
             return explain::not_run().send(&mut self.cx, sink);
         }
         let profile = if explain.analyze {
-            Some(self.profiled(&plan, params)?)
+            Some(self.run_profiled(&plan, params)?)
         } else {
             None
         };
-        let shown = explain::shown(&self.cx, format, &plan.plan, params, profile.as_ref());
+        let shown = explain::format_plan(&self.cx, format, &plan.plan, params, profile.as_ref());
         shown.send(&mut self.cx, sink)
     }
 
     /// Runs a SELECT, or the join of an UPDATE or DELETE of several tables, and profiles it. No
     /// row changes.
-    fn profiled(&mut self, plan: &Planned, params: &[ValueRef<'_>]) -> Result<Profile> {
+    fn run_profiled(&mut self, plan: &Planned, params: &[ValueRef<'_>]) -> Result<Profile> {
         if matches!(&plan.plan, Plan::Insert(_)) {
             let text = "EXPLAIN ANALYZE of INSERT and REPLACE";
             return Err(SqlError::not_supported(text));
         }
-        self.current.profile = Some(Profile::default());
-        let ran = self.run_plan(plan, params, &mut NoRows);
-        let profile = self.current.profile.take().unwrap_or_default();
+        self.current_statement.profile = Some(Profile::default());
+        let ran = self.run_plan(plan, params, &mut NullSink);
+        let profile = self.current_statement.profile.take().unwrap_or_default();
         ran.map(|_| profile)
     }
 }

@@ -4,7 +4,7 @@ use super::transaction::OpenTxn;
 use super::{CLIENT_FOUND_ROWS, Outcome, SqlSession};
 use crate::error::Result;
 use crate::exec::Changes;
-use crate::exec::statement::Done;
+use crate::exec::statement::StatementOutcome;
 use crate::plan::sinks::{Change, ChangeKind, Plan};
 use crate::server::Counters;
 use crate::vars::VarValue;
@@ -15,7 +15,7 @@ impl SqlSession {
     pub(super) fn succeed(
         &mut self,
         plan: &Plan,
-        done: Done,
+        done: StatementOutcome,
         mut open: OpenTxn,
         keep: bool,
     ) -> Result<Outcome> {
@@ -28,7 +28,7 @@ impl SqlSession {
             }
         }
         let position = if keep {
-            open.activity.sent |= matches!(done, Done::Rows(_));
+            open.activity.sent |= matches!(done, StatementOutcome::Rows(_));
             self.open = Some(open);
             seen
         } else if plan.writes() || seen != CommitPosition::NONE {
@@ -40,7 +40,7 @@ impl SqlSession {
             CommitPosition::NONE
         };
         let mut outcome = match done {
-            Done::Rows(rows) => {
+            StatementOutcome::Rows(rows) => {
                 self.cx.env.found_rows = self.cx.env.counted_rows.take().unwrap_or(rows);
                 Counters::add(&self.cx.server.counters.selects);
                 Outcome {
@@ -48,7 +48,7 @@ impl SqlSession {
                     ..Outcome::default()
                 }
             }
-            Done::Changes(changes) => self.report(plan, changes),
+            StatementOutcome::Changes(changes) => self.report(plan, changes),
         };
         outcome.position = outcome.position.max(position);
         Ok(outcome)

@@ -82,7 +82,7 @@ pub struct SqlSession {
     /// State that statements read.
     pub(crate) cx: StatementContext,
     /// Usage of the account's resources, if it has limits.
-    limited: Option<account::LimitedUsage>,
+    limited_usage: Option<account::LimitedUsage>,
     open: Option<OpenTxn>,
     next: TxnCharacteristics,
     metadata_locks: MetadataLockSession,
@@ -94,15 +94,15 @@ pub struct SqlSession {
     /// Plan cache for statements sent as text.
     plans: PlanCache,
     /// Whether more statements of the same text follow.
-    continues: bool,
+    has_more_statements: bool,
     /// State of the current statement.
-    current: hint::CurrentStatement,
+    current_statement: hint::CurrentStatement,
     /// Tables locked by LOCK TABLES.
     table_locks: Option<table_locks::TableLocks>,
     /// Changes to report to the client.
     tracker: Tracker,
     /// Newest commit that a reply of this session has revealed, sent or not.
-    revealed: CommitPosition,
+    revealed_position: CommitPosition,
 }
 
 /// The sql_mode flags that the parser needs.
@@ -162,7 +162,7 @@ impl SqlSession {
         ));
         let mut session = SqlSession {
             metadata_locks,
-            limited: account::LimitedUsage::connect(&server, &client)?,
+            limited_usage: account::LimitedUsage::connect(&server, &client)?,
             open: None,
             next: TxnCharacteristics::default(),
             statements: HashMap::new(),
@@ -171,11 +171,11 @@ impl SqlSession {
             process,
             arena: Bump::new(),
             plans: PlanCache::default(),
-            continues: false,
-            current: hint::CurrentStatement::default(),
+            has_more_statements: false,
+            current_statement: hint::CurrentStatement::default(),
             table_locks: None,
             tracker: Tracker::new(client.capabilities),
-            revealed: CommitPosition::NONE,
+            revealed_position: CommitPosition::NONE,
             cx: StatementContext {
                 env: state::fresh_env(&client, &settings, &server.locks, cancel),
                 values,
@@ -275,15 +275,16 @@ impl SqlSession {
     ) -> Result<Outcome> {
         let _scope = Scope::enter(&self.cx.env.cancel);
         // A KILL QUERY that arrived between two statements ends the rest of the text.
-        let killed = self.continues && self.cx.env.cancel.reason() == Some(Reason::Query);
+        let killed = self.has_more_statements && self.cx.env.cancel.reason() == Some(Reason::Query);
         let now = self.begin_statement("Query", None);
         if killed {
             return self.end_statement(Err(crate::error::cancelled(Reason::Query)));
         }
         let sent = text;
         let text = self.decode(sent);
-        self.process.begin("Query", Some(&shown(&text)), now);
-        self.current.hinted_limit = hint::execution_limit(&text);
+        self.process
+            .begin("Query", Some(&process_list_text(&text)), now);
+        self.current_statement.hinted_limit = hint::execution_limit(&text);
         if let Err(error) = self.check_alive() {
             return self.end_statement(Err(error));
         }
@@ -296,8 +297,8 @@ impl SqlSession {
             let rest = rest.map(|rest| Charset::Utf8mb4.convert(client, rest).0.len());
             outcome.rest = rest.map(|length| sent.len().saturating_sub(length));
         }
-        self.arena = reusable(arena);
-        self.continues = result.as_ref().is_ok_and(|outcome| outcome.rest.is_some());
+        self.arena = recycle_arena(arena);
+        self.has_more_statements = result.as_ref().is_ok_and(|outcome| outcome.rest.is_some());
         self.end_statement(result)
     }
 
@@ -335,7 +336,7 @@ impl SqlSession {
         if let Some(at) = DateTime::from_unix_micros(micros) {
             self.cx.env.now_utc = at;
         }
-        self.continues = false;
+        self.has_more_statements = false;
         self.cx.follow_renames();
         self.cx.env.cancel.clear_query();
         self.cx.env.strict.set(false);
@@ -364,12 +365,12 @@ impl SqlSession {
             }),
         };
         self.cx.env.memory.end_statement();
-        let result = result.map_err(|error| self.settle_error(error));
+        let result = result.map_err(|error| self.end_transaction_on_error(error));
         let position = match &result {
             Ok(outcome) => outcome.position,
             Err(error) => error.position,
         };
-        self.revealed = self.revealed.max(position);
+        self.revealed_position = self.revealed_position.max(position);
         self.cx.last_insert_id = self.cx.env.last_insert_id.get();
         let warnings = std::mem::take(self.cx.env.warnings.get_mut());
         let dropped = self.cx.env.warnings_dropped.get();
@@ -393,7 +394,7 @@ impl SqlSession {
         }
         let now = self.cx.server.db.clock().now();
         // Between two statements of a text the session is not idle: KILL QUERY applies to the rest.
-        if !self.continues {
+        if !self.has_more_statements {
             self.process.end(now);
         }
         result
@@ -416,11 +417,11 @@ impl SqlSession {
 }
 
 /// Capacity of the arena that a session keeps between statements.
-const ARENA_KEPT: usize = 64 * 1024;
+const MAX_IDLE_ARENA: usize = 64 * 1024;
 
 /// Returns an arena for the next statement: this one, unless it has become large.
-fn reusable(mut arena: Bump) -> Bump {
-    if arena.allocated_bytes() > ARENA_KEPT {
+fn recycle_arena(mut arena: Bump) -> Bump {
+    if arena.allocated_bytes() > MAX_IDLE_ARENA {
         return Bump::new();
     }
     arena.reset();
@@ -430,8 +431,8 @@ fn reusable(mut arena: Bump) -> Bump {
 /// The prefix of a statement's text for the process list, with passwords removed. The rest is not
 /// scanned, because this runs once for each statement of a multi-statement text; a password follows
 /// the keywords that announce it.
-fn shown(text: &[u8]) -> Cow<'_, [u8]> {
-    let text = text.get(..processes::KEPT).unwrap_or(text);
+fn process_list_text(text: &[u8]) -> Cow<'_, [u8]> {
+    let text = text.get(..processes::MAX_STATEMENT_LEN).unwrap_or(text);
     if crate::users::mentions_password(text) {
         Cow::Borrowed(b"(a statement with a password)")
     } else {
@@ -442,7 +443,7 @@ fn shown(text: &[u8]) -> Cow<'_, [u8]> {
 impl Drop for SqlSession {
     fn drop(&mut self) {
         self.roll_back();
-        self.end_temporary();
+        self.drop_all_temporary();
         self.cx
             .server
             .locks

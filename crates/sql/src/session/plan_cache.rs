@@ -35,17 +35,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Maximum number of plans of a session; when it is exceeded, all are dropped.
-const MOST: usize = 256;
+const MAX_PLANS: usize = 256;
 
 /// Maximum memory of these plans ([`size_of_plan`]); when it is exceeded, all are dropped.
-const MOST_BYTES: usize = 4 << 20;
+const MAX_PLAN_BYTES: usize = 4 << 20;
 
 /// Longer texts are not cached: large INSERTs are rarely repeated.
-const LONGEST: usize = 16 * 1024;
+const MAX_TEXT_LEN: usize = 16 * 1024;
 
 /// Everything that a plan depends on, besides its text and the types of its parameters.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Conditions {
+pub(super) struct PlanDependencies {
     version: u64,
     /// Epoch of the statistics.
     epoch: u64,
@@ -57,10 +57,10 @@ pub(super) struct Conditions {
     div_precision: u8,
 }
 
-impl Conditions {
+impl PlanDependencies {
     /// The current conditions of a session, for this version of the catalog.
-    pub(super) fn of(cx: &StatementContext, version: u64) -> Conditions {
-        Conditions {
+    pub(super) fn of(cx: &StatementContext, version: u64) -> PlanDependencies {
+        PlanDependencies {
             version,
             epoch: cx.server.statistics.epoch(),
             mode: cx.settings.mode,
@@ -73,7 +73,7 @@ impl Conditions {
     }
 
     /// Whether the conditions are still the same.
-    pub(super) fn hold(&self, cx: &StatementContext, version: u64) -> bool {
+    pub(super) fn still_hold(&self, cx: &StatementContext, version: u64) -> bool {
         self.version == version
             && self.epoch == cx.server.statistics.epoch()
             && self.mode == cx.settings.mode
@@ -87,7 +87,7 @@ impl Conditions {
 
 struct Entry {
     normalized: Box<[u8]>,
-    conditions: Conditions,
+    dependencies: PlanDependencies,
     /// `None`: the text must be parsed and planned without the cache.
     plan: Option<Arc<Planned>>,
     _charge: Option<MemoryCharge>,
@@ -108,15 +108,15 @@ impl PlanCache {
     }
 
     /// Stores a plan, unless there is no memory for it.
-    fn keep(
+    fn insert(
         &mut self,
         key: u128,
-        conditions: Conditions,
+        dependencies: PlanDependencies,
         plan: Option<Arc<Planned>>,
         memory: &SessionMemory,
     ) {
         let bytes = size_of_plan(self.digest.normalized());
-        if self.entries.len() >= MOST || self.bytes.saturating_add(bytes) > MOST_BYTES {
+        if self.entries.len() >= MAX_PLANS || self.bytes.saturating_add(bytes) > MAX_PLAN_BYTES {
             self.entries.clear();
             self.bytes = 0;
         }
@@ -126,7 +126,7 @@ impl PlanCache {
         self.bytes += bytes;
         let entry = Entry {
             normalized: self.digest.normalized().into(),
-            conditions,
+            dependencies,
             plan,
             _charge: charge,
         };
@@ -146,7 +146,7 @@ impl SqlSession {
     ) -> Option<Result<Outcome>> {
         // Literals in a character set other than the text's are converted by the binder.
         let converts = self.cx.settings.collation.charset() != Charset::Utf8mb4;
-        if converts || text.len() > LONGEST || self.table_locks.is_some() {
+        if converts || text.len() > MAX_TEXT_LEN || self.table_locks.is_some() {
             return None;
         }
         let mode = lex_mode(self.cx.settings.mode);
@@ -175,7 +175,7 @@ impl SqlSession {
     ) -> Option<Result<Outcome>> {
         let version = self.cx.server.db.catalog_version();
         let known = cache.find(normalized.key);
-        let fresh = known.filter(|e| e.conditions.hold(&self.cx, version));
+        let fresh = known.filter(|e| e.dependencies.still_hold(&self.cx, version));
         let plan = match fresh {
             Some(entry) => entry.plan.clone()?,
             None => match self.plan_for(cache, normalized, arena, text, mode)? {
@@ -209,7 +209,7 @@ impl SqlSession {
         mode: LexMode,
     ) -> Option<Result<Arc<Planned>>> {
         let catalog = self.cx.catalog();
-        let conditions = Conditions::of(&self.cx, catalog.version);
+        let dependencies = PlanDependencies::of(&self.cx, catalog.version);
         let options = ParseOptions {
             mode,
             literals: Literals::Params(cache.digest.literals()),
@@ -219,7 +219,7 @@ impl SqlSession {
             if interrupt::check().is_err() {
                 return None;
             }
-            cache.keep(normalized.key, conditions, None, &self.cx.env.memory);
+            cache.insert(normalized.key, dependencies, None, &self.cx.env.memory);
             return None;
         };
         let types = types_of(cache.digest.literals(), text, self.cx.settings.collation);
@@ -233,7 +233,7 @@ impl SqlSession {
             Err(_) if interrupt::check().is_err() => return None,
             // With its literals in place it may be valid: `GROUP BY a + 1` groups `SELECT a + 1`.
             Err(_) => {
-                cache.keep(normalized.key, conditions, None, &self.cx.env.memory);
+                cache.insert(normalized.key, dependencies, None, &self.cx.env.memory);
                 return None;
             }
         };
@@ -242,9 +242,9 @@ impl SqlSession {
         } else {
             planned
         };
-        cache.keep(
+        cache.insert(
             normalized.key,
-            conditions,
+            dependencies,
             plan.clone(),
             &self.cx.env.memory,
         );
@@ -289,13 +289,13 @@ fn parameters<'a>(
 ) -> Option<&'a [ValueRef<'a>]> {
     let mut values = bumpalo::collections::Vec::with_capacity_in(literals.len(), arena);
     for token in literals {
-        values.push(quick(token, text).or_else(|| slow(token, arena, text, mode))?);
+        values.push(decode_plain(token, text).or_else(|| parse_token(token, arena, text, mode))?);
     }
     Some(values.into_bump_slice())
 }
 
 /// Fast path for integers and strings without escapes.
-fn quick<'a>(token: &LiteralToken, text: &'a [u8]) -> Option<ValueRef<'a>> {
+fn decode_plain<'a>(token: &LiteralToken, text: &'a [u8]) -> Option<ValueRef<'a>> {
     let written = token_text(token, text);
     match token.kind {
         LiteralKind::Int | LiteralKind::Limit => {
@@ -317,7 +317,7 @@ fn quick<'a>(token: &LiteralToken, text: &'a [u8]) -> Option<ValueRef<'a>> {
     }
 }
 
-fn slow<'a>(
+fn parse_token<'a>(
     token: &LiteralToken,
     arena: &'a Bump,
     text: &'a [u8],

@@ -4,7 +4,7 @@
 //! known, and made again when something that it depends on changes: those types, the definitions,
 //! the SQL mode, the default database, or the connection's collation.
 
-use super::plan_cache::Conditions;
+use super::plan_cache::PlanDependencies;
 use super::{Outcome, SqlSession, lex_mode};
 use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
@@ -47,20 +47,20 @@ pub struct PreparedInfo {
 #[derive(Clone, Debug)]
 struct PlanKey {
     types: Vec<ColumnType>,
-    conditions: Conditions,
+    dependencies: PlanDependencies,
 }
 
 impl PlanKey {
     fn new(cx: &StatementContext, version: u64, types: &[ColumnType]) -> PlanKey {
         PlanKey {
             types: types.to_vec(),
-            conditions: Conditions::of(cx, version),
+            dependencies: PlanDependencies::of(cx, version),
         }
     }
 
     /// Whether a plan made under this key is still valid.
-    fn fits(&self, cx: &StatementContext, version: u64, types: &[ColumnType]) -> bool {
-        self.conditions.hold(cx, version) && self.types == types
+    fn is_valid_for(&self, cx: &StatementContext, version: u64, types: &[ColumnType]) -> bool {
+        self.dependencies.still_hold(cx, version) && self.types == types
     }
 }
 
@@ -115,7 +115,7 @@ impl SqlSession {
     pub fn prepare(&mut self, text: &[u8]) -> Result<PreparedInfo> {
         let _scope = Scope::enter(&self.cx.env.cancel);
         let text = self.decode(text).into_owned();
-        self.begin_statement("Prepare", Some(&super::shown(&text)));
+        self.begin_statement("Prepare", Some(&super::process_list_text(&text)));
         let prepared = self
             .check_password()
             .and_then(|()| self.prepare_text(&text));
@@ -206,7 +206,7 @@ impl SqlSession {
         let result = match self.statements.remove(&id) {
             Some(mut prepared) => {
                 let now = self.cx.server.db.clock().now();
-                let text = super::shown(&prepared.text);
+                let text = super::process_list_text(&prepared.text);
                 self.process.begin("Execute", Some(&text), now);
                 let values: Vec<ValueRef<'_>> = params.iter().map(|p| p.value).collect();
                 let types: Vec<ColumnType> = params.iter().map(|p| p.ty.clone()).collect();
@@ -232,12 +232,12 @@ impl SqlSession {
             return Err(SqlError::wrong_arguments("EXECUTE"));
         }
         let text = prepared.text.clone();
-        self.current.hinted_limit = super::hint::execution_limit(&text);
+        self.current_statement.hinted_limit = super::hint::execution_limit(&text);
         let cached = prepared.plan.take();
         let mut kept = None;
-        let secured = self.secure(|session, catalog| {
+        let secured = self.plan_and_lock(|session, catalog| {
             if let Some((key, plan)) = &cached
-                && key.fits(&session.cx, catalog.version, types)
+                && key.is_valid_for(&session.cx, catalog.version, types)
             {
                 kept = None;
                 return Ok(plan.clone());

@@ -3,7 +3,7 @@
 //! 1. REPEATABLE READ and SERIALIZABLE: the first statement of a transaction that reads something
 //!    without locking it pins the snapshot before it runs. While none is pinned, a statement that
 //!    locks or changes rows runs at the newest snapshot. When it meets a row newer than its
-//!    snapshot it is restarted with a newer one, at most [`RESTARTS`] times, and afterwards pins
+//!    snapshot it is restarted with a newer one, at most [`MAX_RESTARTS`] times, and afterwards pins
 //!    its snapshot if it scanned a range (transactions.md, rules 1 and 2). With a pinned snapshot
 //!    it is restarted only if the snapshot can be refreshed: what the transaction has read so far
 //!    must be the same in the newer one (rule 3). A statement that has slept or taken a named lock
@@ -19,11 +19,11 @@ use super::transaction::OpenTxn;
 use super::{Outcome, SqlSession};
 use crate::error::{Result, SqlError};
 use crate::exec::state::States;
-use crate::exec::statement::{self, Done};
+use crate::exec::statement::{self, StatementOutcome};
 use crate::exec::{self, ConflictPolicy, Exec, ExecError, ResultSink, Shared};
 use crate::parse::ast::Statement;
 use crate::plan::planned::{Planned, plan_statement};
-use crate::plan::select::{PlanCx, Reads};
+use crate::plan::select::{NestedReads, PlanCx};
 use crate::plan::sinks::Plan;
 use crate::results;
 use crate::server::Counters;
@@ -40,10 +40,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Maximum number of restarts of a statement with newer snapshots (transactions.md, rule 2).
-const RESTARTS: usize = 16;
+const MAX_RESTARTS: usize = 16;
 
 /// Maximum number of times that a statement is planned again because definitions changed.
-const REPLANS: usize = 100;
+const MAX_REPLANS: usize = 100;
 
 /// Parameters of all executions of a statement.
 struct RunCx {
@@ -62,11 +62,12 @@ impl SqlSession {
         catalog: &Catalog,
     ) -> Result<Option<Planned>> {
         let env = self.cx.bind_env(params.to_vec());
-        let reads = Reads::default();
+        let reads = NestedReads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();
         let cx = PlanCx::new(catalog, &env, &self.cx, text, &reads);
         let made = self.plan_kind(statement, &cx);
-        let Some(plan) = made.map_err(|e| self.cx.hide(e, &reads.uses.names()))? else {
+        let Some(plan) = made.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?
+        else {
             return Ok(None);
         };
         Ok(Some(Planned::new(plan, reads.uses.take())))
@@ -105,12 +106,12 @@ impl SqlSession {
 
     /// Publishes the tables of a plan to the metadata locks, and plans again if their definitions
     /// have changed.
-    pub(crate) fn secure(
+    pub(crate) fn plan_and_lock(
         &mut self,
         mut make: impl FnMut(&SqlSession, &Catalog) -> Result<Arc<Planned>>,
     ) -> Result<Arc<Planned>> {
         let deadline = self.definition_deadline();
-        for _ in 0..REPLANS {
+        for _ in 0..MAX_REPLANS {
             let catalog = self.cx.catalog();
             let plan = make(self, &catalog)?;
             self.publish(&plan, deadline)?;
@@ -131,12 +132,12 @@ impl SqlSession {
 
     /// Publishes the tables of a plan as in use.
     pub(crate) fn publish(&self, plan: &Planned, deadline: Instant) -> Result<()> {
-        if plan.used.is_empty() {
+        if plan.used_tables.is_empty() {
             return Ok(());
         }
         let shared = self
             .metadata_locks
-            .share(&plan.used, deadline, &self.cx.env.cancel);
+            .share(&plan.used_tables, deadline, &self.cx.env.cancel);
         shared.map_err(|e| SqlError::from(porpoise_rows::ddl::metadata_lock_error(e)))
     }
 
@@ -152,8 +153,8 @@ impl SqlSession {
             self.count_update()?;
         }
         self.check_locked(planned)?;
-        if planned.scans {
-            self.cx.server.statistics.look_after(&self.cx.server.db);
+        if planned.scans_ranges {
+            self.cx.server.statistics.drop_outdated(&self.cx.server.db);
         }
         let (plan, tables) = (&planned.plan, &planned.tables);
         let inside = self.open.is_some();
@@ -163,13 +164,13 @@ impl SqlSession {
             None if tables.is_empty() => self.scratch_txn()?,
             None => self.begin_txn()?,
         };
-        if !open.txn.get_mut().pinned() && (planned.unlocked || planned.scans) {
+        if !open.txn.get_mut().pinned() && (planned.reads_unlocked || planned.scans_ranges) {
             self.await_own_commits()?;
         }
         let mark = open.txn.get_mut().mark();
         let checked = check_open(plan, tables, &open);
-        let ran =
-            checked.and_then(|()| self.attempts(planned, params, &mut open, mark, keep, sink));
+        let ran = checked
+            .and_then(|()| self.run_with_restarts(planned, params, &mut open, mark, keep, sink));
         let ran = ran.and_then(|done| Ok(interrupt::outcome().map(|()| done)?));
         match ran {
             Ok(done) => {
@@ -184,7 +185,7 @@ impl SqlSession {
                     open.txn.get_mut().rollback_to(mark);
                 }
                 if keep {
-                    // An error that ends the transaction is handled by `settle_error`.
+                    // An error that ends the transaction is handled by `end_transaction_on_error`.
                     self.open = Some(open);
                 } else {
                     open.txn.into_inner().rollback();
@@ -199,8 +200,8 @@ impl SqlSession {
     /// next statement that reads from a snapshot.
     pub(crate) fn await_own_commits(&self) -> Result<()> {
         let engine = self.cx.server.db.engine();
-        if self.revealed > engine.durable_position() {
-            blocking(|| engine.wait_durable(self.revealed))?;
+        if self.revealed_position > engine.durable_position() {
+            blocking(|| engine.wait_durable(self.revealed_position))?;
         }
         Ok(())
     }
@@ -214,7 +215,7 @@ impl SqlSession {
         open
     }
 
-    fn attempts(
+    fn run_with_restarts(
         &mut self,
         planned: &Planned,
         params: &[ValueRef<'_>],
@@ -222,21 +223,21 @@ impl SqlSession {
         mark: StatementMark,
         keep: bool,
         sink: &mut dyn ResultSink,
-    ) -> Result<Done> {
+    ) -> Result<StatementOutcome> {
         let pinned = open.txn.get_mut().pinned();
         let committed = open.isolation == IsolationLevel::ReadCommitted;
         let conflicts = match (self.cx.settings.snapshot_isolation && !committed, pinned) {
-            (false, _) => ConflictPolicy::Take,
+            (false, _) => ConflictPolicy::UseNewest,
             (true, true) => ConflictPolicy::Advance,
             (true, false) => ConflictPolicy::Restart,
         };
-        if keep && conflicts != ConflictPolicy::Take && !open.read_only {
+        if keep && conflicts != ConflictPolicy::UseNewest && !open.read_only {
             open.txn.get_mut().track_reads();
         }
         if !pinned && !planned.tables.is_empty() {
             open.snapshot_version = self.cx.server.db.catalog_version();
             open.txn.get_mut().refresh()?;
-            if keep && !committed && planned.unlocked {
+            if keep && !committed && planned.reads_unlocked {
                 open.txn.get_mut().pin()?;
             }
         }
@@ -245,12 +246,12 @@ impl SqlSession {
             other => other,
         };
         if matches!(&planned.plan, Plan::Select(p) if p.locks()) {
-            sink.whole();
+            sink.buffer_until_end();
         }
         let _deadline = self.arm_deadline(&planned.plan)?;
         self.cx.env.seeded.get_mut().clear();
-        self.cx.env.lasting.set(false);
-        if planned.expressions {
+        self.cx.env.has_side_effect.set(false);
+        if planned.writes_expressions {
             open.txn.get_mut().set_row_context(self.row_cx());
         }
         let random = self.cx.env.random.get();
@@ -258,24 +259,24 @@ impl SqlSession {
         let run = RunCx {
             mark,
             conflicts,
-            validate: keep && conflicts != ConflictPolicy::Take && self.validates_ranges(),
+            validate: keep && conflicts != ConflictPolicy::UseNewest && self.validates_ranges(),
         };
-        for _ in 0..=RESTARTS {
+        for _ in 0..=MAX_RESTARTS {
             match self.attempt(&planned.plan, params, open, &run, sink) {
                 Ok(done) => {
                     for warning in open.txn.get_mut().take_row_warnings() {
                         self.cx.env.warn(warning);
                     }
-                    if keep && planned.scans && !committed && !open.txn.get_mut().pinned() {
+                    if keep && planned.scans_ranges && !committed && !open.txn.get_mut().pinned() {
                         open.txn.get_mut().pin()?;
                     }
                     return Ok(done);
                 }
                 Err(ExecError::Error(error)) => return Err(error),
-                Err(ExecError::Restart) if self.cx.env.lasting.get() => break,
+                Err(ExecError::Restart) if self.cx.env.has_side_effect.get() => break,
                 Err(ExecError::Restart) => {
                     open.txn.get_mut().untrack_reads(reads);
-                    if !self.take_back(open, mark)? {
+                    if !self.undo_and_refresh(open, mark)? {
                         break;
                     }
                     self.cx.env.random.set(random);
@@ -287,7 +288,7 @@ impl SqlSession {
 
     /// Rolls an execution of the statement back and moves the snapshot forward. Returns false if a
     /// pinned snapshot cannot be moved.
-    fn take_back(&mut self, open: &mut OpenTxn, mark: StatementMark) -> Result<bool> {
+    fn undo_and_refresh(&mut self, open: &mut OpenTxn, mark: StatementMark) -> Result<bool> {
         Counters::add(&self.cx.server.counters.restarts);
         let txn = open.txn.get_mut();
         txn.rollback_to(mark);
@@ -335,7 +336,7 @@ impl SqlSession {
     /// Arms `max_execution_time`, which applies only to SELECT.
     fn arm_deadline(&self, plan: &Plan) -> Result<Option<ArmedDeadline>> {
         match plan {
-            Plan::Select(_) => self.armed(),
+            Plan::Select(_) => self.arm_execution_limit(),
             _ => Ok(None),
         }
     }
@@ -343,13 +344,17 @@ impl SqlSession {
     /// As [`Self::arm_deadline`], for the planning of a SELECT.
     pub(super) fn arm_planning(&self, statement: &Statement<'_>) -> Result<Option<ArmedDeadline>> {
         match statement {
-            Statement::Query(_) => self.armed(),
+            Statement::Query(_) => self.arm_execution_limit(),
             _ => Ok(None),
         }
     }
 
-    fn armed(&self) -> Result<Option<ArmedDeadline>> {
-        let Some(limit) = self.current.hinted_limit.or(self.cx.settings.max_execution) else {
+    fn arm_execution_limit(&self) -> Result<Option<ArmedDeadline>> {
+        let Some(limit) = self
+            .current_statement
+            .hinted_limit
+            .or(self.cx.settings.max_execution)
+        else {
             return Ok(None);
         };
         let deadline = Instant::now() + limit;
@@ -370,7 +375,7 @@ impl SqlSession {
         open: &mut OpenTxn,
         run: &RunCx,
         sink: &mut dyn ResultSink,
-    ) -> exec::ExecResult<Done> {
+    ) -> exec::ExecResult<StatementOutcome> {
         let _sets = self.cx.env.keep_sets();
         let states = States::new(self.cx.env.memory.statement());
         let shared = Shared {
@@ -385,7 +390,7 @@ impl SqlSession {
             batches: Cell::new(0),
             states: &states,
             recursion: self.cx.settings.recursion,
-            profile: self.current.profile.as_ref(),
+            profile: self.current_statement.profile.as_ref(),
         };
         let mut exec = Exec::new(&shared, None);
         exec.env.counted_rows.set(None);

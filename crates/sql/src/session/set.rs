@@ -83,14 +83,14 @@ impl SqlSession {
                 }
                 let global = settable(variable, *scope)?;
                 let value = self.value_for(at, variable, global, value, params, types)?;
-                self.check_meaning(variable, global, &value)?;
+                self.check_semantics(variable, global, &value)?;
                 Ok(Change::System(at, variable, global, value))
             }
         }
     }
 
     /// Checks that depend on the session or the engine.
-    fn check_meaning(&self, variable: &Variable, global: bool, value: &VarValue) -> Result<()> {
+    fn check_semantics(&self, variable: &Variable, global: bool, value: &VarValue) -> Result<()> {
         match (variable.name, value) {
             ("transaction_isolation", VarValue::Text(level)) => {
                 self.check_isolation(IsolationLevel::named(level))
@@ -135,7 +135,7 @@ impl SqlSession {
             ExprKind::Default if global || variable.scope == Scope::Session => {
                 check::from_text(variable, variable.default)
             }
-            ExprKind::Default => Ok(self.cx.server.globals.read().at(at).clone()),
+            ExprKind::Default => Ok(self.cx.server.globals.read().value_at(at).clone()),
             ExprKind::Column(word) if word.table.is_none() => {
                 let word = ValueRef::Bytes(word.name.name.as_bytes());
                 check::from_value(variable, word, &mut |w| self.cx.env.warn(w))
@@ -165,15 +165,15 @@ impl SqlSession {
     /// SET NAMES.
     pub(crate) fn set_names(&mut self, collation: Collation) -> Result<()> {
         let charset = collation.charset().name();
-        self.set_quietly("character_set_client", charset);
-        self.set_quietly("character_set_results", charset);
-        self.set_quietly("character_set_connection", charset);
-        self.set_quietly("collation_connection", collation.name());
+        self.set_unchecked("character_set_client", charset);
+        self.set_unchecked("character_set_results", charset);
+        self.set_unchecked("character_set_connection", charset);
+        self.set_unchecked("collation_connection", collation.name());
         self.apply_settings()
     }
 
     /// Sets a session variable to a value that needs no check.
-    pub(crate) fn set_quietly(&mut self, name: &str, text: &str) {
+    pub(crate) fn set_unchecked(&mut self, name: &str, text: &str) {
         if let Some(at) = vars::find(name) {
             self.cx.values.set(at, VarValue::Text(Arc::from(text)));
         }
@@ -199,10 +199,10 @@ impl SqlSession {
             Change::Charset(charset) => {
                 let connection = self.cx.values.text("collation_database").to_owned();
                 let connection = Collation::by_name(&connection).unwrap_or(Collation::BINARY);
-                self.set_quietly("character_set_client", charset.name());
-                self.set_quietly("character_set_results", charset.name());
-                self.set_quietly("character_set_connection", connection.charset().name());
-                self.set_quietly("collation_connection", connection.name());
+                self.set_unchecked("character_set_client", charset.name());
+                self.set_unchecked("character_set_results", charset.name());
+                self.set_unchecked("character_set_connection", connection.charset().name());
+                self.set_unchecked("collation_connection", connection.name());
                 self.track_charsets();
             }
             Change::System(at, variable, true, value) => {
@@ -214,7 +214,7 @@ impl SqlSession {
                 if let ("partial_revokes", VarValue::Bool(on)) = (variable.name, &value) {
                     self.cx.server.access.set_partial_revokes(*on)?;
                 }
-                let partner = partner(variable.name, &value);
+                let partner = paired_variable(variable.name, &value);
                 let mut globals = self.cx.server.globals.write();
                 globals.set(at, value);
                 if let Some((at, value)) = partner {
@@ -229,7 +229,7 @@ impl SqlSession {
             Change::System(at, variable, false, value) => {
                 self.side_effect(variable.name, &value);
                 self.tracker.variable(at);
-                if let Some((at, value)) = partner(variable.name, &value) {
+                if let Some((at, value)) = paired_variable(variable.name, &value) {
                     self.cx.values.set(at, value);
                 }
                 self.cx.values.set(at, value);
@@ -275,7 +275,7 @@ impl SqlSession {
 }
 
 /// The variable that changes together with this one: a character set and its collation.
-fn partner(name: &str, value: &VarValue) -> Option<(usize, VarValue)> {
+fn paired_variable(name: &str, value: &VarValue) -> Option<(usize, VarValue)> {
     let VarValue::Text(text) = value else {
         return None;
     };

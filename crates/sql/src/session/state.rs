@@ -47,8 +47,8 @@ impl SqlSession {
         self.cx.env.database = Some(name.to_owned());
         self.tracker.schema();
         self.process.set_database(Some(name));
-        self.set_quietly("character_set_database", collation.charset().name());
-        self.set_quietly("collation_database", collation.name());
+        self.set_unchecked("character_set_database", collation.charset().name());
+        self.set_unchecked("collation_database", collation.name());
         Ok(())
     }
 
@@ -58,7 +58,7 @@ impl SqlSession {
     /// As `SqlServer::connect`.
     pub fn reset(&mut self) -> Result<()> {
         self.roll_back();
-        self.end_temporary();
+        self.drop_all_temporary();
         self.cx
             .server
             .locks
@@ -153,7 +153,7 @@ pub(super) fn fresh_env(
         warnings: RefCell::new(Vec::new()),
         warnings_dropped: Cell::new(0),
         seeded: RefCell::new(HashMap::new()),
-        lasting: Cell::new(false),
+        has_side_effect: Cell::new(false),
         random: Cell::new(client.connection_id.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
         max_allowed_packet: settings.max_allowed_packet,
         div_precision: settings.div_precision,

@@ -43,7 +43,7 @@ impl SqlSession {
                 let (database, _) = self.cx.qualified(&create.name)?;
                 let spec =
                     definition::table(&self.cx, &Naming::of(&self.cx, &database)?, create, text)?;
-                self.make_temporary(&spec)?;
+                self.add_temporary(&spec)?;
                 Ok(Some(Outcome::default()))
             }
             Statement::DropTable(drop) => self.drop_temporary(drop),
@@ -59,8 +59,8 @@ impl SqlSession {
     }
 
     /// CREATE TEMPORARY TABLE. Returns false if the table exists (IF NOT EXISTS).
-    pub(super) fn make_temporary(&mut self, spec: &TableSpec) -> Result<bool> {
-        self.sweep_temporary();
+    pub(super) fn add_temporary(&mut self, spec: &TableSpec) -> Result<bool> {
+        self.drop_pending_temporary();
         if self
             .cx
             .temporary
@@ -111,15 +111,15 @@ impl SqlSession {
     }
 
     /// Removes the temporary table of this name. Returns false if there is none.
-    pub(super) fn unmake_temporary(&mut self, database: &str, name: &str) -> bool {
+    pub(super) fn remove_temporary(&mut self, database: &str, name: &str) -> bool {
         let key = (database.to_owned(), name.to_owned());
         let Some(table) = self.cx.temporary.tables.remove(&key) else {
             return false;
         };
-        self.cx.temporary.doomed.push(table);
+        self.cx.temporary.pending_drops.push(table);
         self.tracker.state();
         self.forget_plans();
-        self.sweep_temporary();
+        self.drop_pending_temporary();
         true
     }
 
@@ -131,9 +131,9 @@ impl SqlSession {
         let fresh = self.cx.server.db.renew_temporary(&table)?;
         let key = (database.to_owned(), name.to_owned());
         self.cx.temporary.tables.insert(key, fresh);
-        self.cx.temporary.doomed.push(table);
+        self.cx.temporary.pending_drops.push(table);
         self.forget_plans();
-        self.sweep_temporary();
+        self.drop_pending_temporary();
         Ok(true)
     }
 
@@ -158,7 +158,7 @@ impl SqlSession {
             }
         }
         for (database, name) in &names {
-            self.unmake_temporary(database, name);
+            self.remove_temporary(database, name);
         }
         for name in absent {
             self.cx.note(1051, format!("Unknown table '{name}'"));
@@ -167,16 +167,16 @@ impl SqlSession {
     }
 
     /// Drops all temporary tables when the session ends or is reset.
-    pub(super) fn end_temporary(&mut self) {
+    pub(super) fn drop_all_temporary(&mut self) {
         let tables = std::mem::take(&mut self.cx.temporary.tables);
-        self.cx.temporary.doomed.extend(tables.into_values());
+        self.cx.temporary.pending_drops.extend(tables.into_values());
         self.forget_plans();
-        self.sweep_temporary();
+        self.drop_pending_temporary();
     }
 
-    fn sweep_temporary(&mut self) {
+    fn drop_pending_temporary(&mut self) {
         if self.open.is_none() {
-            for table in std::mem::take(&mut self.cx.temporary.doomed) {
+            for table in std::mem::take(&mut self.cx.temporary.pending_drops) {
                 self.cx.server.db.drop_temporary(&table);
             }
         }

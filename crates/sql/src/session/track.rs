@@ -44,7 +44,7 @@ pub(crate) struct Tracker {
     variables: Vec<usize>,
     schema: bool,
     state: bool,
-    reported: [u8; 8],
+    reported_state: [u8; 8],
     reported_text: String,
 }
 
@@ -67,7 +67,7 @@ impl Tracker {
             variables: Vec::new(),
             schema: false,
             state: false,
-            reported: NO_TRANSACTION,
+            reported_state: NO_TRANSACTION,
             reported_text: String::new(),
         }
     }
@@ -105,7 +105,7 @@ impl SqlSession {
             if let Some(variable) = VARIABLES.get(at)
                 && self.tracks(variable.name)
             {
-                let value = self.cx.values.at(at).text();
+                let value = self.cx.values.value_at(at).text();
                 changes.push(SessionChange::Variable(variable.name, value));
             }
         }
@@ -126,14 +126,14 @@ impl SqlSession {
             TransactionInfo::State => String::new(),
             TransactionInfo::Characteristics => self.characteristics(),
         };
-        let letters = self.letters();
+        let state_letters = self.state_letters();
         if text != self.tracker.reported_text {
             changes.push(SessionChange::Characteristics(text.clone()));
             self.tracker.reported_text = text;
         }
-        if letters != self.tracker.reported {
-            changes.push(SessionChange::Transaction(letters));
-            self.tracker.reported = letters;
+        if state_letters != self.tracker.reported_state {
+            changes.push(SessionChange::Transaction(state_letters));
+            self.tracker.reported_state = state_letters;
         }
     }
 
@@ -145,14 +145,14 @@ impl SqlSession {
     }
 
     fn is_on(&self, name: &str) -> bool {
-        let value = vars::find(name).map(|at| self.cx.values.at(at));
+        let value = vars::find(name).map(|at| self.cx.values.value_at(at));
         value == Some(&VarValue::Bool(true))
     }
 
-    fn letters(&self) -> [u8; 8] {
-        let mut letters = NO_TRANSACTION;
+    fn state_letters(&self) -> [u8; 8] {
+        let mut state_letters = NO_TRANSACTION;
         let mut set = |place: usize, letter: u8, on: bool| {
-            if let (true, Some(l)) = (on, letters.get_mut(place)) {
+            if let (true, Some(l)) = (on, state_letters.get_mut(place)) {
                 *l = letter;
             }
         };
@@ -164,7 +164,7 @@ impl SqlSession {
             set(6, b'S', open.activity.sent);
         }
         set(7, b'L', self.table_locks.is_some());
-        letters
+        state_letters
     }
 
     /// The statements that begin a transaction with the characteristics of the open or next one.

@@ -265,7 +265,7 @@ impl SqlSession {
     }
 
     /// Ends the transaction if the error requires it.
-    pub(crate) fn settle_error(&mut self, error: SqlError) -> SqlError {
+    pub(crate) fn end_transaction_on_error(&mut self, error: SqlError) -> SqlError {
         if error.rolled_back || error.fatal {
             if error.message.contains("(snapshot conflict)") {
                 Counters::add(&self.cx.server.counters.conflicts);

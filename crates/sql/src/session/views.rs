@@ -6,7 +6,7 @@ use crate::parse::LexMode;
 use crate::parse::ast::{CreateView, DropTables};
 use crate::parse::print;
 use crate::plan::QueryPlan;
-use crate::plan::select::{PlanCx, Reads, plan_query};
+use crate::plan::select::{NestedReads, PlanCx, plan_query};
 use crate::plan::views;
 use bumpalo::Bump;
 use porpoise_access::Privileges;
@@ -47,16 +47,16 @@ impl SqlSession {
         }
         let catalog = self.cx.catalog();
         let env = self.cx.bind_env(Vec::new());
-        let reads = Reads::default();
+        let reads = NestedReads::default();
         let source = std::str::from_utf8(text).unwrap_or_default();
         let cx = PlanCx::new(&catalog, &env, &self.cx, source, &reads);
         let arena = Bump::new();
         self.cx.volatile.set(false);
         let plan = plan_query(create.query, &cx);
-        let plan = plan.map_err(|e| self.cx.hide(e, &reads.uses.names()))?;
+        let plan = plan.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?;
         self.refuse_variables(&plan)?;
         self.check_sources(&plan, &reads)?;
-        let spelled = views::spelled_out(&arena, create.query, &cx)?;
+        let spelled = views::with_explicit_columns(&arena, create.query, &cx)?;
         let query = print::query(&spelled, LexMode::default());
         let mut columns: Vec<String> = create.columns.iter().map(|c| c.name.to_owned()).collect();
         let shown = || plan.columns.iter().map(|c| c.name.clone());
@@ -92,11 +92,11 @@ impl SqlSession {
     }
 
     /// Error 1352 for temporary tables, 1142 and 1143 for what the definer may not read.
-    fn check_sources(&self, plan: &QueryPlan, reads: &Reads) -> Result<()> {
+    fn check_sources(&self, plan: &QueryPlan, reads: &NestedReads) -> Result<()> {
         let inner = reads.tables.borrow().clone();
         let read = plan.tables().into_iter().map(|(t, _)| t).chain(inner);
         for table in read {
-            if self.cx.temporary.holds(table.id) {
+            if self.cx.temporary.contains_id(table.id) {
                 let text = format!("View's SELECT refers to a temporary table '{}'", table.name);
                 return Err(SqlError::new(1352, "HY000", text));
             }

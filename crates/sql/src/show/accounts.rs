@@ -34,7 +34,7 @@ pub fn grants(
     }
     let title = format!("Grants for {}@{}", id.user, id.host);
     let mut rows = Rows::new(vec![text_column(&title, 1024)]);
-    for line in crate::privileges::grant::shown(cx, &id, &roles) {
+    for line in crate::privileges::grant::grant_statements(cx, &id, &roles) {
         rows.push(vec![text(line)]);
     }
     Ok(rows)
@@ -66,15 +66,15 @@ fn statement(account: &Account, defaults: &[AuthId]) -> String {
         "CREATE USER {} IDENTIFIED WITH '{}'{}",
         account.id(),
         account.plugin,
-        secret(&account.secret)
+        authentication_string(&account.secret)
     );
     if !defaults.is_empty() {
         let names: Vec<String> = defaults.iter().map(AuthId::to_string).collect();
         out.push_str(&format!(" DEFAULT ROLE {}", names.join(",")));
     }
-    out.push_str(&required(&attributes.require));
+    out.push_str(&require_clause(&attributes.require));
     out.push_str(&limits(account));
-    out.push_str(&password(&attributes.password, account.locked));
+    out.push_str(&password_options(&attributes.password, account.locked));
     if let Some(metadata) = &attributes.metadata {
         out.push_str(&format!(" ATTRIBUTE {}", quoted(metadata)));
     }
@@ -87,7 +87,7 @@ fn quoted(value: &str) -> String {
 
 /// AS with the stored authentication string, in hexadecimal if it is not printable, as CREATE USER
 /// accepts it.
-fn secret(secret: &[u8]) -> String {
+fn authentication_string(secret: &[u8]) -> String {
     let odd = |b: &u8| !b.is_ascii_graphic() || matches!(b, b'\'' | b'\\');
     match secret {
         [] => String::new(),
@@ -99,7 +99,7 @@ fn secret(secret: &[u8]) -> String {
     }
 }
 
-fn required(require: &Require) -> String {
+fn require_clause(require: &Require) -> String {
     match require {
         Require::None => " REQUIRE NONE".to_owned(),
         Require::Ssl => " REQUIRE SSL".to_owned(),
@@ -138,7 +138,7 @@ fn limits(account: &Account) -> String {
 }
 
 /// The clauses for passwords and account locking.
-fn password(policy: &PasswordPolicy, locked: bool) -> String {
+fn password_options(policy: &PasswordPolicy, locked: bool) -> String {
     let expire = match (policy.expired, policy.lifetime) {
         (true, _) => String::new(),
         (false, None) => " DEFAULT".to_owned(),

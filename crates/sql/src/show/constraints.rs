@@ -68,7 +68,7 @@ pub fn check_constraints(catalog: &Catalog) -> Vec<Vec<Value>> {
         .collect()
 }
 
-fn usage(table: &Table, constraint: &str, column: usize, ordinal: usize) -> Vec<Value> {
+fn key_usage_row(table: &Table, constraint: &str, column: usize, ordinal: usize) -> Vec<Value> {
     let name = table.columns.get(column).map_or("", |c| &c.name);
     vec![
         text("def"),
@@ -88,14 +88,14 @@ pub fn key_column_usage(catalog: &Catalog) -> Vec<Vec<Value>> {
     for table in tables(catalog) {
         for index in unique_keys(table) {
             for (ordinal, part) in index.parts.iter().enumerate() {
-                let mut row = usage(table, &index.name, part.column, ordinal);
+                let mut row = key_usage_row(table, &index.name, part.column, ordinal);
                 row.extend(std::iter::repeat_n(Value::Null, 4));
                 rows.push(row);
             }
         }
         for key in &table.foreign_keys {
             for (ordinal, column) in key.columns.iter().enumerate() {
-                let mut row = usage(table, &key.name, *column, ordinal);
+                let mut row = key_usage_row(table, &key.name, *column, ordinal);
                 row.push(Value::UInt(unique_position(key, ordinal) as u64 + 1));
                 row.push(text(&key.parent_database));
                 row.push(text(&key.parent_table));

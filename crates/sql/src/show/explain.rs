@@ -3,7 +3,7 @@
 //! `rows` and `filtered` are the planner's estimates ([`crate::statistics`]);
 //! those of a virtual table are NULL, because they are not estimated.
 
-use super::explain_columns::{indexes_used, lengths, names, reference, union};
+use super::explain_columns::{indexes_used, lengths, names, reference, union_kind};
 use super::explain_keys;
 use super::plan_json::Document;
 use super::table::{Rows, number_column, text, text_column, typed_column};
@@ -67,7 +67,7 @@ pub fn format_of(explain: &Explain<'_>) -> Result<Format> {
 }
 
 /// Formats a plan, with measurements if it was profiled.
-pub fn shown(
+pub fn format_plan(
     cx: &StatementContext,
     format: Format,
     plan: &Plan,
@@ -83,17 +83,17 @@ pub fn shown(
             }
             rows
         }
-        Format::Json => one(Document::new(params).text(plan)),
-        Format::Tree => one(Tree::new(params, profile).text(plan)),
+        Format::Json => single_text_row(Document::new(params).text(plan)),
+        Format::Tree => single_text_row(Tree::new(params, profile).text(plan)),
     }
 }
 
 /// The reply of EXPLAIN ANALYZE for single-table UPDATE and DELETE, which MySQL does not execute.
 pub fn not_run() -> Rows {
-    one("-> <not executable by iterator executor>".to_owned())
+    single_text_row("-> <not executable by iterator executor>".to_owned())
 }
 
-fn one(shown: String) -> Rows {
+fn single_text_row(shown: String) -> Rows {
     let mut rows = Rows::new(vec![super::table::long_column("EXPLAIN")]);
     rows.push(vec![text(shown)]);
     rows
@@ -114,7 +114,7 @@ fn rows(plan: &Plan, env: &Env, params: &[ValueRef<'_>]) -> Rows {
         typed_column("filtered", ColumnType::double()),
         text_column("Extra", 255),
     ]);
-    let mut lines = Lines {
+    let mut lines = RowBuilder {
         rows: &mut rows,
         next: 1,
         shown: Vec::new(),
@@ -125,7 +125,7 @@ fn rows(plan: &Plan, env: &Env, params: &[ValueRef<'_>]) -> Rows {
     match plan {
         Plan::Select(_) => {}
         Plan::Insert(p) => {
-            let mut row = line("INSERT", Some(&p.table.name), Some("ALL"), "");
+            let mut row = table_row("INSERT", Some(&p.table.name), Some("ALL"), "");
             if let (Some(cell), Some(_)) = (row.get_mut(3), &p.table.partitioning) {
                 *cell = partition_names(&p.table, p.partitions.as_deref());
             }
@@ -174,7 +174,7 @@ fn foreign_keys(catalog: &Catalog, plan: &Plan, rows: &mut Rows) {
     }
 }
 
-pub(super) fn line(
+pub(super) fn table_row(
     kind: &str,
     table: Option<&str>,
     access: Option<&str>,
@@ -201,7 +201,7 @@ pub(super) fn line(
 }
 
 /// Builder of EXPLAIN's rows, which numbers the queries.
-struct Lines<'r> {
+struct RowBuilder<'r> {
     rows: &'r mut Rows,
     next: u64,
     /// Subqueries already shown, because a condition may occur in several places of a plan.
@@ -227,7 +227,7 @@ fn partition_names(table: &Table, which: Option<&[usize]>) -> Value {
     }
 }
 
-impl Lines<'_> {
+impl RowBuilder<'_> {
     /// Sets the partitions that the scan reads, as far as constants determine them.
     fn set_partitions(&self, source: &Source, scan: &Scan, row: &mut [Value]) {
         let Some(table) = source.table().filter(|t| t.partitioning.is_some()) else {
@@ -256,7 +256,7 @@ impl Lines<'_> {
         self.rows.push(row);
     }
 
-    fn number(&mut self) -> u64 {
+    fn next_select_id(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
@@ -271,7 +271,7 @@ impl Lines<'_> {
         let mut tables: Vec<(&Scan, Option<&Join>)> = Vec::new();
         plan.each_table(&mut |scan, join| tables.push((scan, join)));
         if tables.is_empty() {
-            self.push(id, line(kind, None, None, "No tables used"));
+            self.push(id, table_row(kind, None, None, "No tables used"));
         }
         let sorted = !plan.root.order().is_empty();
         let temporary = uses_temporary(plan);
@@ -286,7 +286,7 @@ impl Lines<'_> {
             if let Origin::Derived(rows) = &source.origin
                 && !matches!(operator_of(rows), TableOperator::WorkingTable)
             {
-                let number = self.number();
+                let number = self.next_select_id();
                 derived.push((number, rows));
                 if let Some(cell) = row.get_mut(2) {
                     *cell = text(format!("<derived{number}>"));
@@ -303,14 +303,14 @@ impl Lines<'_> {
     fn derived(&mut self, derived: &Derived, number: u64) {
         let inputs = operator_of(derived).inputs();
         if inputs.is_empty() {
-            self.push(number, line("DERIVED", None, None, "No tables used"));
+            self.push(number, table_row("DERIVED", None, None, "No tables used"));
         }
         for (op, plan) in inputs {
             let Some(op) = op else {
                 self.select(plan, number, Some("DERIVED"));
                 continue;
             };
-            let number = self.number();
+            let number = self.next_select_id();
             let kind = match op {
                 SetOp::Union => "UNION",
                 SetOp::Intersect => "INTERSECT",
@@ -336,7 +336,7 @@ impl Lines<'_> {
                 continue;
             }
             self.shown.push(query.clone());
-            let number = self.number();
+            let number = self.next_select_id();
             if let Ok(plan) = plan_of(&query) {
                 self.select(plan, number, Some(kind));
             }
@@ -387,12 +387,12 @@ fn extra((scan, join): (&Scan, Option<&Join>), sorted: bool, temporary: bool) ->
 }
 
 fn scan_line(kind: &str, source: &Source, scan: &Scan, extra: &str) -> Vec<Value> {
-    let union = source.table().and_then(|t| union(&scan.access, t));
+    let union = source.table().and_then(|t| union_kind(&scan.access, t));
     let union = union.map_or(String::new(), |union| match extra {
         "" => format!("Using {union}"),
         _ => format!("Using {union}; "),
     });
-    let mut row = line(
+    let mut row = table_row(
         kind,
         Some(&source.alias),
         Some(scan.access.kind()),
@@ -419,7 +419,7 @@ fn scan_line(kind: &str, source: &Source, scan: &Scan, extra: &str) -> Vec<Value
         set(8, text(refs.join(",")));
     }
     set(9, Value::UInt(scan.estimate.rows.round().max(1.0) as u64));
-    let percent = (scan.estimate.part * 10_000.0).round() / 100.0;
+    let percent = (scan.estimate.selectivity * 10_000.0).round() / 100.0;
     set(10, Value::Double(percent.clamp(0.01, 100.0)));
     row
 }

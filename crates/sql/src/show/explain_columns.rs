@@ -44,7 +44,7 @@ pub(super) fn lengths(table: &Table, used: &[(&Index, usize)]) -> String {
 
 /// Kind of an index-merge union: `union` if the entries of all arms are in the order of the
 /// primary key, otherwise `sort_union` (manual, "Index Merge Optimization").
-pub(super) fn union(access: &Access, table: &Table) -> Option<String> {
+pub(super) fn union_kind(access: &Access, table: &Table) -> Option<String> {
     let Access::IndexMergeUnion { arms, .. } = access else {
         return None;
     };

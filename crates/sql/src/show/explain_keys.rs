@@ -4,7 +4,7 @@
 //! `select_type` is `FOREIGN KEY`; Extra names the action and the constraint. Each row is one batch
 //! in the engine for each level, whatever the number of rows.
 
-use super::explain::line;
+use super::explain::table_row;
 use super::table::{Rows, text};
 use porpoise_rows::catalog::{Catalog, FkAction, ForeignKey, Table, TableId};
 use porpoise_types::Value;
@@ -21,13 +21,13 @@ enum Change {
 /// Adds the lookups of the parents of new rows.
 pub(super) fn inserted(table: &Table, rows: &mut Rows) {
     for key in &table.foreign_keys {
-        parent(table, key, rows);
+        add_parent_lookup(table, key, rows);
     }
 }
 
 /// Adds the effects of deleting rows.
 pub(super) fn deleted(catalog: &Catalog, table: &Table, rows: &mut Rows) {
-    follow(catalog, table, Change::Delete, rows);
+    follow_references(catalog, table, Change::Delete, rows);
 }
 
 /// Adds the effects of changing columns of rows.
@@ -40,15 +40,15 @@ pub(super) fn updated(
     let columns: BTreeSet<usize> = columns.collect();
     let named = |k: &&ForeignKey| k.columns.iter().any(|c| columns.contains(c));
     for key in table.foreign_keys.iter().filter(named) {
-        parent(table, key, rows);
+        add_parent_lookup(table, key, rows);
     }
-    follow(catalog, table, Change::Update(columns), rows);
+    follow_references(catalog, table, Change::Update(columns), rows);
 }
 
 /// Adds a lookup of the parents of a statement's rows.
-fn parent(child: &Table, key: &ForeignKey, rows: &mut Rows) {
+fn add_parent_lookup(child: &Table, key: &ForeignKey, rows: &mut Rows) {
     let extra = format!("Look up parents of {} (`{}`)", child.name, key.name);
-    let mut row = line(
+    let mut row = table_row(
         "FOREIGN KEY",
         Some(&key.parent_table),
         Some("eq_ref"),
@@ -60,7 +60,7 @@ fn parent(child: &Table, key: &ForeignKey, rows: &mut Rows) {
     rows.push(row);
 }
 
-fn follow(catalog: &Catalog, table: &Table, change: Change, rows: &mut Rows) {
+fn follow_references(catalog: &Catalog, table: &Table, change: Change, rows: &mut Rows) {
     let mut seen: BTreeSet<(TableId, Change)> = BTreeSet::new();
     let mut level = vec![(table.id, change)];
     while !level.is_empty() {
@@ -76,7 +76,7 @@ fn follow(catalog: &Catalog, table: &Table, change: Change, rows: &mut Rows) {
                 let child = catalog.table_by_id(*child);
                 let key = child.and_then(|c| Some((c, c.foreign_keys.get(*at)?)));
                 let Some((child, key)) = key else { continue };
-                next.extend(step(parent, child, key, &change, rows));
+                next.extend(add_constraint_effect(parent, child, key, &change, rows));
             }
         }
         level = next;
@@ -84,7 +84,7 @@ fn follow(catalog: &Catalog, table: &Table, change: Change, rows: &mut Rows) {
 }
 
 /// Adds the effect of a change of the parent for one constraint.
-fn step(
+fn add_constraint_effect(
     parent: &Table,
     child: &Table,
     key: &ForeignKey,
@@ -110,7 +110,7 @@ fn step(
         },
     };
     let extra = format!("ON {event} {word} of {} (`{}`)", parent.name, key.name);
-    let mut row = line("FOREIGN KEY", Some(&child.name), Some("ref"), &extra);
+    let mut row = table_row("FOREIGN KEY", Some(&child.name), Some("ref"), &extra);
     let index = child.indexes.get(key.child_index);
     let name = index.map_or(Value::Null, |i| text(&i.name));
     for at in [5, 6] {

@@ -47,7 +47,7 @@ fn literal(value: ValueRef<'_>, ty: &ColumnType) -> String {
 
 impl Printer<'_> {
     /// The conditions, joined with AND.
-    pub fn all(&self, conditions: &[Expr]) -> String {
+    pub fn conjunction(&self, conditions: &[Expr]) -> String {
         let parts: Vec<String> = conditions.iter().map(|e| self.expr(e)).collect();
         match parts.as_slice() {
             [one] => one.clone(),
@@ -76,7 +76,7 @@ impl Printer<'_> {
         format!("({})", parts.join(by))
     }
 
-    fn pair(&self, args: &[Expr; 2], by: &str) -> String {
+    fn binary(&self, args: &[Expr; 2], by: &str) -> String {
         let [a, b] = args;
         format!("({} {by} {})", self.expr(a), self.expr(b))
     }
@@ -111,10 +111,10 @@ impl Printer<'_> {
             ExprKind::Call(function, args) => {
                 format!("{}({})", function.name.to_lowercase(), self.list(args))
             }
-            ExprKind::Compare(op, _, args) => self.pair(args, compared(*op)),
+            ExprKind::Compare(op, _, args) => self.binary(args, compared(*op)),
             ExprKind::And(args) => self.joined(args, " and "),
             ExprKind::Or(args) => self.joined(args, " or "),
-            ExprKind::Xor(args) => self.pair(args, "xor"),
+            ExprKind::Xor(args) => self.binary(args, "xor"),
             ExprKind::Not(arg) => format!("(not {})", self.expr(arg)),
             ExprKind::Is {
                 arg,
@@ -138,7 +138,7 @@ impl Printer<'_> {
                 format!("({arg} {}between {low} and {high})", not(*negated))
             }
             ExprKind::Like { args, negated, .. } => {
-                self.pair(args, &format!("{}like", not(*negated)))
+                self.binary(args, &format!("{}like", not(*negated)))
             }
             _ => self.other(e),
         }
@@ -168,7 +168,7 @@ impl Printer<'_> {
                     ArithOp::IntDiv => "div",
                     ArithOp::Mod => "%",
                 };
-                self.pair(args, op)
+                self.binary(args, op)
             }
             ExprKind::Negate(arg) => format!("-({})", self.expr(arg)),
             ExprKind::Bit(op, args) => {
@@ -179,11 +179,11 @@ impl Printer<'_> {
                     BitOp::Shl => "<<",
                     BitOp::Shr => ">>",
                 };
-                self.pair(args, op)
+                self.binary(args, op)
             }
             ExprKind::BitNot(arg) => format!("~({})", self.expr(arg)),
             ExprKind::Cast(arg) => format!("cast({})", self.expr(arg)),
-            ExprKind::DateAdd { args, negative, .. } => self.pair(
+            ExprKind::DateAdd { args, negative, .. } => self.binary(
                 args,
                 if *negative {
                     "- interval"
@@ -215,7 +215,7 @@ impl Printer<'_> {
     }
 
     /// The part of an index that an access path selects: `a=1, b=2`, or `a=1, (2 < b <= 9)`.
-    pub fn narrowing(&self, access: &Access, parts: &[&str]) -> String {
+    pub fn index_condition(&self, access: &Access, parts: &[&str]) -> String {
         match access {
             Access::PointLookup { keys, .. } | Access::IndexLookup { keys, .. } => {
                 let keys: Vec<String> = keys

@@ -3,7 +3,7 @@
 //! Member names are those of the manual ("Extended EXPLAIN Output Format", version 1); the unit of
 //! costs is one row read in primary key order. Members that do not apply are omitted.
 
-use super::explain_columns::{indexes_used, lengths, names, reference, union};
+use super::explain_columns::{indexes_used, lengths, names, reference, union_kind};
 use super::expression::Printer;
 use crate::bind::{Origin, Source};
 use crate::expr::query::Subquery;
@@ -85,6 +85,11 @@ fn text(s: impl Into<String>) -> Json {
     Json::Text(s.into())
 }
 
+/// An estimated number of rows, at least 1.
+fn row_count(rows: f64) -> Json {
+    Json::Number(rows.round().max(1.0) as u64)
+}
+
 fn cost(cost: f64) -> Json {
     text(format!("{cost:.2}"))
 }
@@ -134,7 +139,7 @@ impl<'d> Document<'d> {
         }
         let mut found = Vec::new();
         plan.sink_expressions(&mut |e| queries_of(e, &mut found));
-        block.extend(self.attached(("update_value_subqueries", found)));
+        block.extend(self.new_subqueries(("update_value_subqueries", found)));
         let mut out = String::new();
         Json::Object(vec![("query_block", Json::Object(block))]).print(0, &mut out);
         out
@@ -175,12 +180,12 @@ impl<'d> Document<'d> {
         members.append(&mut inner);
         let mut found: Vec<Arc<Subquery>> = Vec::new();
         plan.expressions(&mut |e| queries_of(e, &mut found));
-        members.extend(self.attached(("attached_subqueries", found)));
+        members.extend(self.new_subqueries(("attached_subqueries", found)));
         members
     }
 
     /// Subqueries that are not shown yet.
-    fn attached(
+    fn new_subqueries(
         &mut self,
         (name, found): (&'static str, Vec<Arc<Subquery>>),
     ) -> Option<(&'static str, Json)> {
@@ -197,7 +202,7 @@ impl<'d> Document<'d> {
             let block = self.block(plan);
             inside.push(Json::Object(vec![
                 ("dependent", Json::Bool(dependent)),
-                ("cacheable", Json::Bool(query.fixed)),
+                ("cacheable", Json::Bool(query.is_deterministic)),
                 ("query_block", Json::Object(block)),
             ]));
         }
@@ -259,7 +264,7 @@ impl<'d> Document<'d> {
                     let names = used.iter().map(|(index, _)| text(&index.name));
                     out.push(("possible_keys", Json::List(names.collect())));
                 }
-                let union = union(&scan.access, table);
+                let union = union_kind(&scan.access, table);
                 out.push(("key", text(union.unwrap_or_else(|| names(&used)))));
                 if let [(index, parts)] = used.as_slice() {
                     let columns = index.parts.iter().take(*parts);
@@ -274,10 +279,10 @@ impl<'d> Document<'d> {
                 out.push(("ref", Json::List(refs)));
             }
             let estimate = scan.estimate;
-            let rows = |n: f64| Json::Number(n.round().max(1.0) as u64);
-            out.push(("rows_examined_per_scan", rows(estimate.rows)));
-            out.push(("rows_produced_per_join", rows(estimate.total)));
-            out.push(("filtered", text(format!("{:.2}", estimate.part * 100.0))));
+            out.push(("rows_examined_per_scan", row_count(estimate.rows)));
+            out.push(("rows_produced_per_join", row_count(estimate.join_rows)));
+            let filtered = format!("{:.2}", estimate.selectivity * 100.0);
+            out.push(("filtered", text(filtered)));
             let costs = vec![("prefix_cost", cost(estimate.cost))];
             out.push(("cost_info", Json::Object(costs)));
         }
@@ -297,7 +302,7 @@ impl<'d> Document<'d> {
             conditions.extend(join.on.iter().chain(&join.filter).cloned());
         }
         if !conditions.is_empty() {
-            out.push(("attached_condition", text(printer.all(&conditions))));
+            out.push(("attached_condition", text(printer.conjunction(&conditions))));
         }
         if let Origin::Derived(derived) = &source.origin
             && !matches!(operator_of(derived), TableOperator::WorkingTable)

@@ -1,6 +1,8 @@
 //! Databases, tables, columns, indexes: SHOW and information_schema.
 
-use super::table::{Rows, long_column, maybe, number_column, text, text_column, typed_column};
+use super::table::{
+    Rows, long_column, number_column, text, text_column, text_or_null, typed_column,
+};
 use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::TableName;
@@ -53,7 +55,7 @@ fn stored_tables(catalog: &Catalog, database: &str) -> Vec<Arc<Table>> {
         .collect()
 }
 
-fn virtual_of(database: &str) -> impl Iterator<Item = &'static VirtualTable> {
+fn virtual_tables_of(database: &str) -> impl Iterator<Item = &'static VirtualTable> {
     virtual_tables::all().filter(move |t| t.database.eq_ignore_ascii_case(database))
 }
 
@@ -89,7 +91,7 @@ pub fn table_names(
         .collect();
     let views = catalog.views.values().filter(|v| v.database == database);
     names.extend(views.map(|v| (v.name.clone(), "VIEW")));
-    names.extend(virtual_of(&database).map(|t| (t.name.to_owned(), virtual_type(t))));
+    names.extend(virtual_tables_of(&database).map(|t| (t.name.to_owned(), virtual_type(t))));
     names.sort();
     let rights = cx.rights();
     let seen =
@@ -198,7 +200,7 @@ pub fn create_table(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows>
     }
     let mut rows = Rows::new(vec![text_column("Table", 64), long_column("Create Table")]);
     let mut created = ddl::create_table(&shown, next);
-    if cx.temporary.holds(table.id) {
+    if cx.temporary.contains_id(table.id) {
         created = created.replacen("CREATE TABLE", "CREATE TEMPORARY TABLE", 1);
     }
     rows.push(vec![text(&table.name), text(created)]);
@@ -341,20 +343,20 @@ pub(crate) fn extra_of(column: &Column) -> String {
 
 /// `SHOW [FULL] COLUMNS`, DESCRIBE.
 pub fn columns(cx: &StatementContext, name: &TableName<'_>, full: bool) -> Result<Rows> {
-    let mut heads = vec![text_column("Field", 64), long_column("Type")];
+    let mut header = vec![text_column("Field", 64), long_column("Type")];
     if full {
-        heads.push(text_column("Collation", 64));
+        header.push(text_column("Collation", 64));
     }
-    heads.extend([
+    header.extend([
         text_column("Null", 3),
         text_column("Key", 3),
         long_column("Default"),
         text_column("Extra", 256),
     ]);
     if full {
-        heads.extend([text_column("Privileges", 154), long_column("Comment")]);
+        header.extend([text_column("Privileges", 154), long_column("Comment")]);
     }
-    let mut rows = Rows::new(heads);
+    let mut rows = Rows::new(header);
     let database = database_of(cx, name.schema.map(|s| s.name))?;
     if let Some(table) = virtual_tables::find(&database, name.name.name) {
         for column in (table.columns)() {
@@ -377,7 +379,7 @@ pub fn columns(cx: &StatementContext, name: &TableName<'_>, full: bool) -> Resul
         return Ok(rows);
     }
     let table = stored(cx, name)?;
-    let own = cx.temporary.holds(table.id);
+    let own = cx.temporary.contains_id(table.id);
     for (at, column) in table.columns.iter().enumerate() {
         let privileges = match own {
             true => "select,insert,update,references".to_owned(),
@@ -389,7 +391,7 @@ pub fn columns(cx: &StatementContext, name: &TableName<'_>, full: bool) -> Resul
         let mut row = vec![text(&column.name), text(column.ty.sql())];
         if full {
             let textual = has_collation(&column.ty);
-            row.push(maybe(textual.then(|| column.ty.collation.name())));
+            row.push(text_or_null(textual.then(|| column.ty.collation.name())));
         }
         row.extend([
             text(if column.nullable { "YES" } else { "NO" }),
@@ -415,7 +417,7 @@ fn view_columns(cx: &StatementContext, view: &View, full: bool, rows: &mut Rows)
         let mut row = vec![text(&column.name), text(column.ty.sql())];
         if full {
             let textual = column.ty.is_string() && !column.ty.is_binary();
-            row.push(maybe(textual.then(|| column.ty.collation.name())));
+            row.push(text_or_null(textual.then(|| column.ty.collation.name())));
         }
         let nullable = if column.nullable { "YES" } else { "NO" };
         row.extend([text(nullable), text(""), Value::Null, text("")]);
@@ -447,7 +449,7 @@ pub fn indexes(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows> {
         long_column("Expression"),
     ]);
     let table = stored(cx, name)?;
-    let figures = cx.server.statistics.of(&cx.server.db, &table);
+    let statistics = cx.server.statistics.of(&cx.server.db, &table);
     for (position, index) in table.indexes.iter().enumerate() {
         for (at, part) in (1u64..).zip(&index.parts) {
             let column = table.columns.get(part.column);
@@ -457,9 +459,9 @@ pub fn indexes(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows> {
                 Value::UInt(u64::from(index.kind == IndexKind::Plain)),
                 text(&index.name),
                 Value::UInt(at),
-                maybe(column.map(|c| c.name.as_str())),
+                text_or_null(column.map(|c| c.name.as_str())),
                 text(if part.desc { "D" } else { "A" }),
-                Value::UInt(figures.cardinality(position, at)),
+                Value::UInt(statistics.cardinality(position, at)),
                 part.prefix
                     .map_or(Value::Null, |n| Value::UInt(u64::from(n))),
                 Value::Null,

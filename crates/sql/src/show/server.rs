@@ -1,7 +1,9 @@
 //! SHOW statements on the server: variables, status, sessions, warnings, engines, character
 //! sets and plugins.
 
-use super::table::{Rows, long_column, maybe, number_column, text, text_column, typed_column};
+use super::table::{
+    Rows, long_column, number_column, text, text_column, text_or_null, typed_column,
+};
 use crate::context::StatementContext;
 use crate::error::{Result, SqlError};
 use crate::parse::ast::VarScope;
@@ -21,7 +23,7 @@ pub fn variables(cx: &StatementContext, scope: VarScope) -> Rows {
     for (at, variable) in VARIABLES.iter().enumerate() {
         let value = match (scope == VarScope::Global, variable.scope.session()) {
             (true, _) if !variable.scope.global() => continue,
-            (true, _) | (false, false) => globals.at(at).text(),
+            (true, _) | (false, false) => globals.value_at(at).text(),
             (false, true) => cx.session_value(at, variable.name).text(),
         };
         rows.push(vec![text(variable.name), text(value)]);
@@ -67,7 +69,7 @@ pub fn status(cx: &StatementContext) -> Rows {
             temp(|dir| dir.merges.load(Ordering::Relaxed)),
         ),
         ("Threads_connected", server.processes.count() as u64),
-        ("Threads_running", running(cx)),
+        ("Threads_running", running_sessions(cx)),
         ("Uptime", server.uptime()),
     ]
     .into_iter()
@@ -102,7 +104,7 @@ pub fn key_mapping(cx: &StatementContext, key: &[u8]) -> Rows {
     rows
 }
 
-fn running(cx: &StatementContext) -> u64 {
+fn running_sessions(cx: &StatementContext) -> u64 {
     let now = cx.server.db.clock().now();
     let list = cx.server.processes.list();
     list.iter().filter(|p| p.state(now).0 != "Sleep").count() as u64
@@ -159,8 +161,8 @@ pub fn processes(cx: &StatementContext, full: bool) -> Rows {
     let now = cx.server.db.clock().now();
     let all = cx.rights().global().has(Privileges::PROCESS);
     let list = cx.server.processes.list();
-    let own = list.iter().filter(|p| all || p.user == cx.client.user);
-    for process in own {
+    let visible = list.iter().filter(|p| all || p.user == cx.client.user);
+    for process in visible {
         let (command, seconds, info) = process.state(now);
         let info = info.map(|text| match full {
             true => text,
@@ -174,11 +176,11 @@ pub fn processes(cx: &StatementContext, full: bool) -> Rows {
             Value::UInt(process.id),
             text(&process.user),
             text(&process.host),
-            maybe(process.database()),
+            text_or_null(process.database()),
             text(command),
             Value::UInt(seconds),
             text(state),
-            maybe(info),
+            text_or_null(info),
         ]);
     }
     rows

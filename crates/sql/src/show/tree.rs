@@ -55,7 +55,7 @@ impl Node {
             Some(Some(actual)) => {
                 let loops = actual.loops.max(1) as f64;
                 let each = |time: std::time::Duration| time.as_secs_f64() * 1000.0 / loops;
-                let (first, last) = (each(actual.first), each(actual.time));
+                let (first, last) = (each(actual.time_to_first_row), each(actual.time));
                 let rows = actual.rows as f64 / loops;
                 let _ = write!(out, " (actual time={:.3}..{last:.3}", first.min(last));
                 let _ = match rows.fract() == 0.0 {
@@ -125,7 +125,7 @@ impl<'t> Tree<'t> {
     fn select(&mut self, plan: &QueryPlan) -> Node {
         let mut node = self.result(&plan.root, plan);
         if node.actual.is_none() {
-            node.actual = self.actual(plan, Role::Whole);
+            node.actual = self.actual(plan, Role::Query);
         }
         let mut inside: Vec<Arc<Subquery>> = Vec::new();
         plan.expressions(&mut |e| queries_of(e, &mut inside));
@@ -170,7 +170,7 @@ impl<'t> Tree<'t> {
             ResultOperator::PointLookup(lookup) => {
                 let scan = &lookup.scan;
                 let node = self.scan(scan, &scan.filter, &plan.sources, " (point lookup)");
-                filtered(node, &lookup.once, &printer)
+                filtered(node, &lookup.constant_conditions, &printer)
             }
             ResultOperator::Project(input) | ResultOperator::Collect(input) => {
                 self.rows(input, &plan.sources)
@@ -218,7 +218,7 @@ impl<'t> Tree<'t> {
                 let left = self.rows(&join.left, sources);
                 let mut right = self.rows(&join.right, sources);
                 right.actual = self.actual(&**join, Role::Scan);
-                after_join(&mut right, &join.filter, &printer);
+                add_outer_join_filter(&mut right, &join.filter, &printer);
                 joined("Nested loop left join".to_owned(), &join.left, left, right)
             }
             RowOperator::OneTimeFilter(filter) | RowOperator::Filter(filter) => {
@@ -258,11 +258,11 @@ impl<'t> Tree<'t> {
         };
         let left = self.rows(&join.left, sources);
         let mut right = self.scan(&join.right, &join.on, sources, "");
-        after_join(&mut right, &join.filter, &self.printer(sources));
+        add_outer_join_filter(&mut right, &join.filter, &self.printer(sources));
         let mut node = joined(text, &join.left, left, right);
         let estimate = join.right.estimate;
         if estimate.cost > 0.0 && !matches!(join.left, RowOperator::BatchInput) {
-            node.expected = Some((estimate.cost, estimate.total));
+            node.expected = Some((estimate.cost, estimate.join_rows));
         }
         node
     }
@@ -379,14 +379,14 @@ fn filtered(node: Node, conditions: &[Expr], printer: &Printer<'_>) -> Node {
     if conditions.is_empty() {
         return node;
     }
-    let text = format!("Filter: {}", printer.all(conditions));
+    let text = format!("Filter: {}", printer.conjunction(conditions));
     Node::new(text, vec![node])
 }
 
 /// Adds conditions on the rows of an outer join.
-fn after_join(right: &mut Node, conditions: &[Expr], printer: &Printer<'_>) {
+fn add_outer_join_filter(right: &mut Node, conditions: &[Expr], printer: &Printer<'_>) {
     if !conditions.is_empty() {
-        let text = format!("after the join: {}", printer.all(conditions));
+        let text = format!("after the join: {}", printer.conjunction(conditions));
         let _ = write!(right.text, " ({text})");
     }
 }
@@ -419,7 +419,7 @@ fn path_text(
     let parts = index.map_or(&[][..], |index| &index.parts);
     let columns = parts.iter().filter_map(|p| table.columns.get(p.column));
     let parts: Vec<&str> = columns.map(|c| c.name.as_str()).collect();
-    let by = printer.narrowing(access, &parts);
+    let by = printer.index_condition(access, &parts);
     let mut text = match access {
         Access::PointLookup { keys, .. } if keys.len() == 1 => {
             format!("single-row index lookup on {alias} using {name} ({by})")

@@ -139,7 +139,7 @@ fn put_account(
     let password = PasswordChange {
         cx,
         data,
-        existed: old.is_some(),
+        is_existing_account: old.is_some(),
         current: spec.current,
         retain: spec.retain,
     };
@@ -196,7 +196,7 @@ fn accounts_dropped(
             change.remove_grants.extend(grants.cloned());
             let columns = data.column_grants_of(account);
             change.remove_column_grants.extend(columns.cloned());
-            roles::forget(data, &id, &mut change);
+            roles::remove_references(data, &id, &mut change);
         }
         if missing.is_empty() || if_exists {
             return Ok(change);
@@ -238,7 +238,7 @@ pub fn set_password(
         let password = PasswordChange {
             cx,
             data,
-            existed: true,
+            is_existing_account: true,
             current: set.current,
             retain: set.retain,
         };

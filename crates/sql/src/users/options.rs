@@ -7,20 +7,20 @@ use porpoise_access::{Account, Require};
 use porpoise_types::json::{self, Json};
 
 /// Maximum value of FAILED_LOGIN_ATTEMPTS and PASSWORD_LOCK_TIME.
-const MOST: u64 = 32_767;
+const MAX_LOCK_OPTION: u64 = 32_767;
 
 fn wrong_value(what: &str, value: u64) -> SqlError {
     let text = format!("Incorrect {what} value: '{value}'");
     SqlError::new(1525, "HY000", text)
 }
 
-fn small(what: &str, value: u64, most: u64) -> Result<u16> {
+fn check_range(what: &str, value: u64, most: u64) -> Result<u16> {
     let fits = u16::try_from(value).ok().filter(|_| value <= most);
     fits.ok_or_else(|| wrong_value(what, value))
 }
 
 fn days(what: &str, value: u64) -> Result<u16> {
-    small(what, value, u64::from(u16::MAX))
+    check_range(what, value, u64::from(u16::MAX))
 }
 
 /// Applies options in textual order; the first REQUIRE option replaces the previous requirement.
@@ -79,11 +79,11 @@ fn apply_one(option: &UserOption<'_>, account: &mut Account) -> Result<()> {
         }
         UserOption::PasswordRequireCurrent(required) => password.require_current = required,
         UserOption::FailedLogins(n) => {
-            password.failed_logins = small("FAILED_LOGIN_ATTEMPTS", n, MOST)?;
+            password.failed_logins = check_range("FAILED_LOGIN_ATTEMPTS", n, MAX_LOCK_OPTION)?;
         }
         UserOption::PasswordLockTime(None) => password.lock_days = -1,
         UserOption::PasswordLockTime(Some(n)) => {
-            let n = small("PASSWORD_LOCK_TIME", n, MOST)?;
+            let n = check_range("PASSWORD_LOCK_TIME", n, MAX_LOCK_OPTION)?;
             password.lock_days = i16::try_from(n).unwrap_or(i16::MAX);
         }
         UserOption::Comment(text) => {

@@ -85,7 +85,7 @@ pub(super) struct PasswordChange<'c> {
     pub(super) cx: &'c StatementContext,
     pub(super) data: &'c AccessData,
     /// Whether the account existed before the statement.
-    pub(super) existed: bool,
+    pub(super) is_existing_account: bool,
     /// `REPLACE 'current password'`
     pub(super) current: Option<&'c [u8]>,
     /// RETAIN CURRENT PASSWORD
@@ -104,7 +104,7 @@ impl PasswordChange<'_> {
         account: &mut Account,
         change: &mut Change,
     ) -> Result<Option<GeneratedPassword>> {
-        let old_plugin = self.existed.then(|| account.plugin.clone());
+        let old_plugin = self.is_existing_account.then(|| account.plugin.clone());
         let plugin = |given: Option<&[u8]>| match (given, &old_plugin) {
             (None, Some(old)) => Ok(old.clone()),
             (given, _) => plugin_name(given).map(str::to_owned),
@@ -164,7 +164,7 @@ impl PasswordChange<'_> {
         change: &mut Change,
     ) -> Result<()> {
         self.check_current(account)?;
-        let (covered, _) = self.past(account);
+        let (covered, _) = self.split_history(account);
         if !password.is_empty() {
             let same = |old: &OldPassword| verify_password(plugin, &old.secret, password);
             if covered.iter().any(same) {
@@ -186,7 +186,7 @@ impl PasswordChange<'_> {
     }
 
     fn check_current(&self, account: &Account) -> Result<()> {
-        if !self.existed {
+        if !self.is_existing_account {
             return Ok(());
         }
         if let Some(current) = self.current {
@@ -226,7 +226,7 @@ impl PasswordChange<'_> {
     }
 
     /// The account's earlier passwords, split into those that the reuse policy covers and the rest.
-    fn past(&self, account: &Account) -> (Vec<OldPassword>, Vec<OldPassword>) {
+    fn split_history(&self, account: &Account) -> (Vec<OldPassword>, Vec<OldPassword>) {
         let id = account.id();
         let own = self.data.history.iter().filter(|old| old.account == id);
         let now = self.cx.server.access.now();
@@ -244,7 +244,7 @@ impl PasswordChange<'_> {
         account: &Account,
     ) -> Result<Option<String>> {
         let same_plugin = plugin == account.plugin;
-        if !self.retain || !self.existed {
+        if !self.retain || !self.is_existing_account {
             let second = account.attributes.second_secret.as_ref();
             let kept = second.filter(|_| same_plugin && !secret.is_empty());
             return Ok(kept.cloned());
@@ -289,7 +289,7 @@ impl PasswordChange<'_> {
         account.attributes.second_secret = self.second_password(plugin, &secret, account)?;
         let policy = self.policy(account);
         let now = self.cx.server.access.now();
-        let (covered, rest) = self.past(account);
+        let (covered, rest) = self.split_history(account);
         change.remove_history.extend(rest);
         if policy.looks_back() && !secret.is_empty() {
             // Entries of one account need distinct times.

@@ -17,12 +17,12 @@ use porpoise_access::{
 };
 
 /// Accounts, by their names before and after the statement.
-struct Names(Vec<(AuthId, AuthId)>);
+struct AccountNames(Vec<(AuthId, AuthId)>);
 
-impl Names {
-    fn new(data: &AccessData) -> Names {
+impl AccountNames {
+    fn new(data: &AccessData) -> AccountNames {
         let ids = data.accounts.iter().map(Account::id);
-        Names(ids.map(|id| (id.clone(), id)).collect())
+        AccountNames(ids.map(|id| (id.clone(), id)).collect())
     }
 
     /// Applies a pair; `None` if the account does not exist or the new name is taken.
@@ -145,7 +145,7 @@ pub fn rename_users(
 ) -> Result<Outcome> {
     let access = cx.server.access.clone();
     let position = access.change(|data| {
-        let mut names = Names::new(data);
+        let mut names = AccountNames::new(data);
         let mut wrong = Vec::new();
         for (from, to) in pairs {
             let (from, to) = (cx.auth_id(from), cx.auth_id(to));

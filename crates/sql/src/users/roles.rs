@@ -92,7 +92,7 @@ fn need_admin(cx: &StatementContext, data: &AccessData, role: &AuthId) -> Result
 }
 
 /// The roles that a GRANT or REVOKE names.
-fn granted(cx: &StatementContext, grant: &Grant<'_>) -> Vec<AuthId> {
+fn named_roles(cx: &StatementContext, grant: &Grant<'_>) -> Vec<AuthId> {
     let one = |p: &crate::parse::ast::Privilege<'_>| {
         let account = AstAccount::Named {
             user: p.name.as_bytes(),
@@ -114,7 +114,7 @@ pub(crate) fn grant_change(
     grant: &Grant<'_>,
 ) -> Result<Change> {
     let mut change = Change::default();
-    let roles = granted(cx, grant);
+    let roles = named_roles(cx, grant);
     for role in &roles {
         if data.account(&role.user, &role.host).is_none() {
             return Err(unknown(role));
@@ -193,7 +193,7 @@ fn revoke_one(
 }
 
 /// Removes everything that references an account from roles and password history.
-pub(super) fn forget(data: &AccessData, id: &AuthId, change: &mut Change) {
+pub(super) fn remove_references(data: &AccessData, id: &AuthId, change: &mut Change) {
     let edges = data.edges.iter();
     let edges = edges.filter(|e| e.role == *id || e.grantee == *id);
     change.remove_edges.extend(edges.cloned());
@@ -254,7 +254,7 @@ pub(super) fn choose_defaults(
 /// # Errors
 /// 3530 for roles that are not granted.
 pub fn activate(cx: &mut StatementContext, roles: &Roles<'_>) -> Result<Outcome> {
-    let roles = chosen(cx, roles)?;
+    let roles = selected_roles(cx, roles)?;
     cx.activate_roles(roles);
     Ok(Outcome::default())
 }
@@ -282,7 +282,7 @@ pub fn set_default_roles(cx: &StatementContext, set: &SetRole<'_>) -> Result<Out
 }
 
 /// The roles that SET ROLE selects.
-fn chosen(cx: &StatementContext, roles: &Roles<'_>) -> Result<Vec<AuthId>> {
+fn selected_roles(cx: &StatementContext, roles: &Roles<'_>) -> Result<Vec<AuthId>> {
     let data = cx.server.access.data();
     let own = AuthId::parse(&cx.client.account);
     let available = cx.available_roles();

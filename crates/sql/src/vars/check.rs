@@ -10,7 +10,7 @@ fn wrong_value(variable: &Variable, text: &str) -> SqlError {
     SqlError::wrong_variable_value(variable.name, &shown)
 }
 
-fn kept(text: &str) -> VarValue {
+fn keep_text(text: &str) -> VarValue {
     VarValue::Text(Arc::from(text))
 }
 
@@ -36,17 +36,17 @@ pub fn from_text(variable: &Variable, text: &str) -> Result<VarValue> {
         }
         VarKind::Enum(words) => {
             let mut found = words.iter().filter(|w| w.eq_ignore_ascii_case(text));
-            found.next().map(|w| kept(w)).ok_or_else(wrong)
+            found.next().map(|w| keep_text(w)).ok_or_else(wrong)
         }
-        VarKind::Text => Ok(kept(text)),
+        VarKind::Text => Ok(keep_text(text)),
         VarKind::NullableText if text.is_empty() => Ok(VarValue::Null),
-        VarKind::NullableText => Ok(kept(text)),
+        VarKind::NullableText => Ok(keep_text(text)),
         VarKind::SqlMode => {
             let mode = SqlMode::parse(text).map_err(|name| wrong_value(variable, &name))?;
-            Ok(kept(&mode.to_string()))
+            Ok(keep_text(&mode.to_string()))
         }
         VarKind::Charset | VarKind::NullableCharset => match Charset::by_name(text) {
-            Some(charset) => Ok(kept(charset.name())),
+            Some(charset) => Ok(keep_text(charset.name())),
             None => Err(SqlError::new(
                 1115,
                 "42000",
@@ -54,7 +54,7 @@ pub fn from_text(variable: &Variable, text: &str) -> Result<VarValue> {
             )),
         },
         VarKind::Collation => match Collation::by_name(text) {
-            Some(collation) => Ok(kept(collation.name())),
+            Some(collation) => Ok(keep_text(collation.name())),
             None => Err(SqlError::new(
                 1273,
                 "HY000",
@@ -62,13 +62,13 @@ pub fn from_text(variable: &Variable, text: &str) -> Result<VarValue> {
             )),
         },
         VarKind::TimeZone => match TimeZone::parse(text) {
-            Some(zone) => Ok(kept(&zone.name())),
+            Some(zone) => Ok(keep_text(&zone.name())),
             None => {
                 let text = format!("Unknown or incorrect time zone: '{text}'");
                 Err(SqlError::new(1298, "HY000", text))
             }
         },
-        VarKind::Engine if is_engine(text) => Ok(kept(&engine_name(text))),
+        VarKind::Engine if is_engine(text) => Ok(keep_text(&engine_name(text))),
         VarKind::Engine => Err(SqlError::new(
             1286,
             "42000",
@@ -140,12 +140,12 @@ pub fn from_value(
             let at = number(value).and_then(|n| usize::try_from(n).ok());
             let word = at.and_then(|at| words.get(at));
             let wrong = || wrong_value(variable, &number(value).unwrap_or(0).to_string());
-            word.map(|w| kept(w)).ok_or_else(wrong)
+            word.map(|w| keep_text(w)).ok_or_else(wrong)
         }
         (VarKind::SqlMode, ValueRef::Int(_) | ValueRef::UInt(_)) => {
             let bits = number(value).and_then(|n| u64::try_from(n).ok());
             let mode = SqlMode::from_bits(bits.ok_or_else(wrong_type)?);
-            Ok(kept(&mode.to_string()))
+            Ok(keep_text(&mode.to_string()))
         }
         (_, ValueRef::Bytes(text)) => from_text(variable, &String::from_utf8_lossy(text)),
         _ => Err(wrong_type()),

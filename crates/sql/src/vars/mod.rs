@@ -196,13 +196,13 @@ impl Values {
     }
 
     /// The value at a position.
-    pub fn at(&self, position: usize) -> &VarValue {
+    pub fn value_at(&self, position: usize) -> &VarValue {
         self.0.get(position).unwrap_or(&VarValue::Null)
     }
 
     /// The value of this name; NULL if there is no such variable.
     pub fn named(&self, name: &str) -> &VarValue {
-        find(name).map_or(&VarValue::Null, |at| self.at(at))
+        find(name).map_or(&VarValue::Null, |at| self.value_at(at))
     }
 
     /// Sets a value that has been checked.

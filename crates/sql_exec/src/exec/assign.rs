@@ -16,22 +16,22 @@ use porpoise_rows::ddl::implicit_default;
 use porpoise_types::{CastCx, ColumnType, Kind, Level, Value, ValueRef, Warning, store};
 
 /// Converts values for one statement.
-pub(super) struct Storer<'x> {
+pub(super) struct ValueConverter<'x> {
     env: &'x crate::expr::eval::Env,
     txn: &'x std::cell::RefCell<porpoise_rows::Txn>,
     pub(super) strict: bool,
     /// A NULL for a NOT NULL column becomes its default with a warning.
-    lenient_null: bool,
+    null_becomes_default: bool,
 }
 
-impl<'x> Storer<'x> {
-    pub(super) fn new(exec: &Exec<'x>, ignore: bool, rows: usize) -> Storer<'x> {
+impl<'x> ValueConverter<'x> {
+    pub(super) fn new(exec: &Exec<'x>, ignore: bool, rows: usize) -> ValueConverter<'x> {
         let strict = exec.env.mode.is_strict() && !ignore;
-        Storer {
+        ValueConverter {
             env: exec.env,
             txn: exec.shared.txn,
             strict,
-            lenient_null: ignore || (!exec.env.mode.is_strict() && rows > 1),
+            null_becomes_default: ignore || (!exec.env.mode.is_strict() && rows > 1),
         }
     }
 
@@ -65,7 +65,7 @@ impl<'x> Storer<'x> {
 
     /// The value stored for NULL: NULL itself, or the column's implicit default.
     fn null(&self, column: &Column) -> Value {
-        if column.nullable || column.auto_increment || !self.lenient_null {
+        if column.nullable || column.auto_increment || !self.null_becomes_default {
             return Value::Null;
         }
         self.env.warn(Warning {
@@ -120,14 +120,14 @@ pub(super) fn evaluate<'a>(
     row: &[Value],
     cx: &EvalCx<'a>,
 ) -> ExecResult<ValueRef<'a>> {
-    evaluate_in(e, (row, 0), &[Slot::Null], cx)
+    evaluate_in_slot(e, (row, 0), &[Slot::Null], cx)
 }
 
 /// [`evaluate`] for the table in one slot of a joined row.
-fn evaluate_in<'a>(
+fn evaluate_in_slot<'a>(
     e: &'a Expr,
     (row, slot): (&[Value], usize),
-    beside: &[Slot<'a>],
+    other_slots: &[Slot<'a>],
     cx: &EvalCx<'a>,
 ) -> ExecResult<ValueRef<'a>> {
     if e.slots() == 0 {
@@ -136,7 +136,7 @@ fn evaluate_in<'a>(
     let values = cx.arena.alloc_slice_fill_with(row.len(), |at| {
         convert::keep(row.get(at).unwrap_or(&Value::Null), cx)
     });
-    let slots = cx.arena.alloc_slice_copy(beside);
+    let slots = cx.arena.alloc_slice_copy(other_slots);
     if let Some(place) = slots.get_mut(slot) {
         *place = Slot::Values(values);
     }
@@ -149,21 +149,29 @@ pub(super) fn assign(
     table: &Table,
     set: &[(usize, NewValue)],
     before: Vec<Value>,
-    storer: &Storer<'_>,
+    converter: &ValueConverter<'_>,
     number: u64,
     cx: &EvalCx<'_>,
 ) -> ExecResult<Vec<Value>> {
-    assign_in((table, 0), set, before, storer, number, &[Slot::Null], cx)
+    assign_in_slot(
+        (table, 0),
+        set,
+        before,
+        converter,
+        number,
+        &[Slot::Null],
+        cx,
+    )
 }
 
 /// [`assign`] for the table in one slot of a joined row.
-pub(super) fn assign_in<'a>(
+pub(super) fn assign_in_slot<'a>(
     (table, slot): (&Table, usize),
     set: &[(usize, NewValue)],
     before: Vec<Value>,
-    storer: &Storer<'_>,
+    converter: &ValueConverter<'_>,
     number: u64,
-    beside: &[Slot<'a>],
+    other_slots: &[Slot<'a>],
     cx: &EvalCx<'a>,
 ) -> ExecResult<Vec<Value>> {
     let mut row = before.clone();
@@ -172,15 +180,15 @@ pub(super) fn assign_in<'a>(
             continue;
         };
         let stored = match value {
-            NewValue::Default => storer.default(column)?,
+            NewValue::Default => converter.default(column)?,
             NewValue::Expr(e) => {
                 let arena = Bump::new();
                 let cx = EvalCx {
                     arena: &arena,
                     ..*cx
                 };
-                let value = evaluate_in(e, (&row, slot), beside, &cx)?;
-                storer.store(value, &e.ty, column, number)?
+                let value = evaluate_in_slot(e, (&row, slot), other_slots, &cx)?;
+                converter.store(value, &e.ty, column, number)?
             }
         };
         if let Some(place) = row.get_mut(*position) {
@@ -194,7 +202,7 @@ pub(super) fn assign_in<'a>(
         default && set.any(|(p, v)| *p == at && matches!(v, NewValue::Default))
     };
     if set.iter().any(|(at, _)| computed(*at)) {
-        let txn = storer.txn.borrow();
+        let txn = converter.txn.borrow();
         txn.fill_default_expressions(table, &mut row, &|at| !computed(at))?;
     }
     if row != before {
@@ -202,7 +210,7 @@ pub(super) fn assign_in<'a>(
             let given = set.iter().any(|(p, _)| *p == position);
             if let (true, false, Some(place)) = (column.on_update_now, given, row.get_mut(position))
             {
-                *place = now_for(column, storer.env);
+                *place = now_for(column, converter.env);
             }
         }
     }
@@ -210,7 +218,7 @@ pub(super) fn assign_in<'a>(
 }
 
 /// WITH CHECK OPTION: error 1369 for a row that the view does not contain; with IGNORE a warning.
-pub(super) fn fulfils(
+pub(super) fn satisfies_check_option(
     check: &ViewCheck,
     table: &Table,
     row: &[Value],
@@ -241,7 +249,7 @@ pub(super) fn fulfils(
 
 /// Whether a changed row stays in a partition that the statement names. If not: error 1748, or a
 /// warning with IGNORE.
-pub(super) fn stays_chosen(
+pub(super) fn stays_in_partitions(
     table: &Table,
     chosen: Option<&[usize]>,
     new: &[Value],

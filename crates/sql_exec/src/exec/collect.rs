@@ -1,7 +1,7 @@
 //! Results that are buffered before they are sent: for a restart, for DISTINCT, or for a sort.
 
 use super::profile::Role;
-use super::query::Window;
+use super::query::LimitWindow;
 use super::rows::{self, Demand};
 use super::sort_buffer::SortBuffer;
 use super::{Exec, ExecResult, ResultSink};
@@ -23,7 +23,7 @@ pub(super) fn run(
     plan: &QueryPlan,
     order: Order<'_>,
     input: &RowOperator,
-    window: Window,
+    window: LimitWindow,
     exec: &mut Exec<'_>,
     sink: &mut dyn ResultSink,
 ) -> ExecResult<u64> {

@@ -10,7 +10,7 @@
 
 use super::ExecResult;
 use crate::expr::eval::{EvalCx, Slot};
-use crate::expr::number::{Holds, Test};
+use crate::expr::number::{ConditionResult, Test};
 use crate::expr::{Expr, logic};
 use porpoise_rows::catalog::Table;
 
@@ -72,9 +72,9 @@ impl<'e> Conditions<'e> {
         let mut undecided = false;
         for test in &self.tests {
             match test.holds(row) {
-                Holds::Yes => {}
-                Holds::No | Holds::Unknown => return Ok(false),
-                Holds::Elsewhere => undecided = true,
+                ConditionResult::Yes => {}
+                ConditionResult::No | ConditionResult::Unknown => return Ok(false),
+                ConditionResult::NotApplicable => undecided = true,
             }
         }
         let left = match undecided {

@@ -8,7 +8,7 @@
 //! is new.
 
 use super::aggregate::append_key;
-use super::query::{Window, cx_of, run};
+use super::query::{LimitWindow, cx_of, run};
 use super::row_set::{DistinctCollect, SpillingCollect};
 use super::state::{RowSet, States, size_of_row};
 use super::subquery::key_of;
@@ -66,13 +66,13 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<
     let address = std::ptr::from_ref(derived) as usize;
     let operator = operator_of(derived);
     if let TableOperator::WorkingTable = operator {
-        return Ok(states.working(address));
+        return Ok(states.working_rows(address));
     }
     crate::bind::check_stack()?;
     let frame = Frame {
         row,
         aggregates: &[],
-        up: exec.outer,
+        outer: exec.outer,
     };
     let key = key_of(&derived.free, &frame);
     if let Some(rows) = states.rows(address, &key) {
@@ -84,13 +84,18 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<
         TableOperator::Materialize(plan) => {
             let mut collect = SpillingCollect::new(states);
             run(plan, &mut inner, &mut collect)?;
-            return Ok(kept((address, key), collect.finish()?, before, states));
+            return Ok(cache_rows(
+                (address, key),
+                collect.finish()?,
+                before,
+                states,
+            ));
         }
         TableOperator::Set(set) if set.rest.iter().all(|term| term.op == SetOp::Union) => {
             let all = union(set, &mut inner)?;
-            return Ok(kept((address, key), all, before, states));
+            return Ok(cache_rows((address, key), all, before, states));
         }
-        TableOperator::Set(set) => combined(set, &mut inner)?,
+        TableOperator::Set(set) => set_operation_rows(set, &mut inner)?,
         TableOperator::Values(rows) => {
             let arena = Bump::new();
             let cx = cx_of(&inner, &arena);
@@ -103,7 +108,7 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<
             }
             out
         }
-        TableOperator::Recursive(plan) => recursive(plan, derived, &mut inner)?,
+        TableOperator::Recursive(plan) => recursive_rows(plan, derived, &mut inner)?,
         TableOperator::WorkingTable => Vec::new(),
     };
     let set = RowSet {
@@ -111,13 +116,18 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<
         rows,
         ..RowSet::default()
     };
-    Ok(kept((address, key), set, before, states))
+    Ok(cache_rows((address, key), set, before, states))
 }
 
 /// Keeps the rows of a derived table under its address and the values they depend on. Of what
 /// was held since `before`, they are left.
-fn kept((address, key): (usize, Vec<u8>), set: RowSet, before: u64, states: &States) -> Rc<RowSet> {
-    states.settle(before, set.held);
+fn cache_rows(
+    (address, key): (usize, Vec<u8>),
+    set: RowSet,
+    before: u64,
+    states: &States,
+) -> Rc<RowSet> {
+    states.release_since(before, set.held);
     let rows = Rc::new(set);
     states.keep_rows(address, key, rows.clone());
     rows
@@ -143,24 +153,24 @@ fn union(set: &SetOperation, exec: &mut Exec<'_>) -> ExecResult<RowSet> {
         for plan in terms.by_ref().take(last + 2) {
             exec.check_cancelled()?;
             run(plan, exec, &mut collect)?;
-            states.settle(before, collect.held());
+            states.release_since(before, collect.held());
         }
         all = collect.finish()?;
     }
     for plan in terms {
         exec.check_cancelled()?;
         run(plan, exec, &mut all)?;
-        states.settle(before, all.held());
+        states.release_since(before, all.held());
     }
     Ok(all.finish()?)
 }
 
-fn select(plan: &QueryPlan, exec: &mut Exec<'_>) -> ExecResult<Vec<Vec<Value>>> {
+fn select_rows(plan: &QueryPlan, exec: &mut Exec<'_>) -> ExecResult<Vec<Vec<Value>>> {
     let states = exec.shared.states;
     let before = states.used();
     let mut collect = Collect::new(states);
     run(plan, exec, &mut collect)?;
-    states.settle(before, collect.held);
+    states.release_since(before, collect.held);
     Ok(collect.rows)
 }
 
@@ -179,16 +189,16 @@ fn size_of_key(key: &[u8]) -> u64 {
 }
 
 /// A set of keys, charged to the statement's memory.
-struct Seen<'s> {
+struct DistinctKeys<'s> {
     keys: HashSet<Vec<u8>>,
     states: &'s States,
     /// The error of the charge that failed.
     failed: Option<SqlError>,
 }
 
-impl<'s> Seen<'s> {
-    fn new(states: &'s States) -> Seen<'s> {
-        Seen {
+impl<'s> DistinctKeys<'s> {
+    fn new(states: &'s States) -> DistinctKeys<'s> {
+        DistinctKeys {
             keys: HashSet::new(),
             states,
             failed: None,
@@ -221,20 +231,20 @@ impl<'s> Seen<'s> {
     }
 }
 
-impl Drop for Seen<'_> {
+impl Drop for DistinctKeys<'_> {
     fn drop(&mut self) {
         let held = self.keys.iter().map(|key| size_of_key(key)).sum();
-        self.states.let_go(held);
+        self.states.release(held);
     }
 }
 
 fn distinct(plan: &QueryPlan, rows: &mut Vec<Vec<Value>>, states: &States) -> ExecResult<()> {
-    Seen::new(states).retain_new(rows, |row| row_key(plan, row))
+    DistinctKeys::new(states).retain_new(rows, |row| row_key(plan, row))
 }
 
 /// Number of occurrences of each row of the right side. The keys are charged to the statement until
 /// the whole set operation ends.
-fn counted(
+fn count_occurrences(
     plan: &QueryPlan,
     rows: &[Vec<Value>],
     states: &States,
@@ -252,18 +262,18 @@ fn counted(
     Ok(counts)
 }
 
-fn combined(set: &SetOperation, exec: &mut Exec<'_>) -> ExecResult<Vec<Vec<Value>>> {
+fn set_operation_rows(set: &SetOperation, exec: &mut Exec<'_>) -> ExecResult<Vec<Vec<Value>>> {
     let keys = &set.first;
     let states = exec.shared.states;
-    let mut rows = select(&set.first, exec)?;
+    let mut rows = select_rows(&set.first, exec)?;
     for term in &set.rest {
         exec.check_cancelled()?;
-        let right = select(&term.plan, exec)?;
+        let right = select_rows(&term.plan, exec)?;
         let mut pacer = Pacer::new();
         match term.op {
             SetOp::Union => rows.extend(right),
             SetOp::Except => {
-                let mut counts = counted(keys, &right, states)?;
+                let mut counts = count_occurrences(keys, &right, states)?;
                 rows.retain(|row| {
                     pacer.leaves()
                         || match counts.get_mut(&row_key(keys, row)) {
@@ -277,7 +287,7 @@ fn combined(set: &SetOperation, exec: &mut Exec<'_>) -> ExecResult<Vec<Vec<Value
                 });
             }
             SetOp::Intersect => {
-                let mut counts = counted(keys, &right, states)?;
+                let mut counts = count_occurrences(keys, &right, states)?;
                 rows.retain(|row| {
                     pacer.leaves()
                         || match counts.get_mut(&row_key(keys, row)) {
@@ -299,7 +309,7 @@ fn combined(set: &SetOperation, exec: &mut Exec<'_>) -> ExecResult<Vec<Vec<Value
     Ok(rows)
 }
 
-fn recursive(
+fn recursive_rows(
     plan: &Recursive,
     derived: &Derived,
     exec: &mut Exec<'_>,
@@ -313,12 +323,12 @@ fn recursive(
         }
         key
     };
-    let mut seen = Seen::new(states);
-    let mut found = select(&plan.seed, exec)?;
+    let mut seen = DistinctKeys::new(states);
+    let mut found = select_rows(&plan.seed, exec)?;
     if plan.distinct {
         seen.retain_new(&mut found, key)?;
     }
-    let window = Window::between(&plan.offset, &plan.limit, exec)?;
+    let window = LimitWindow::between(&plan.offset, &plan.limit, exec)?;
     let skipped = usize::try_from(window.offset).unwrap_or(usize::MAX);
     let wanted = usize::try_from(window.end()).unwrap_or(usize::MAX);
     let mut all: Vec<Vec<Value>> = Vec::new();
@@ -344,7 +354,7 @@ fn recursive(
         states.set_working(address, Rc::new(working));
         found = Vec::new();
         for step in &plan.steps {
-            let mut more = select(step, exec)?;
+            let mut more = select_rows(step, exec)?;
             if plan.distinct {
                 seen.retain_new(&mut more, key)?;
             }

@@ -4,9 +4,11 @@
 //! is computed from the locked version, and all changes are handed to `rows` in
 //! one call.
 
-use super::assign::{Storer, assign, fulfils, note_skipped, stays_chosen};
+use super::assign::{
+    ValueConverter, assign, note_skipped, satisfies_check_option, stays_in_partitions,
+};
 use super::fetch::Cursor;
-use super::query::{Window, all_true, cx_of};
+use super::query::{LimitWindow, all_true, cx_of};
 use super::scan::fetch_rows;
 use super::sort::order_keys;
 use super::{Changes, Exec, ExecResult};
@@ -25,7 +27,7 @@ use std::sync::Arc;
 const BATCH: usize = 256;
 
 /// The rows of the table, locked, in the order of the statement.
-fn found_rows(
+fn locked_rows(
     input: &QueryPlan,
     table: &Table,
     exec: &mut Exec<'_>,
@@ -39,7 +41,7 @@ fn found_rows(
     }
     let limit = match input.root.limit() {
         None => usize::MAX,
-        Some(limit) => usize::try_from(Window::of(limit, exec)?.count).unwrap_or(usize::MAX),
+        Some(limit) => usize::try_from(LimitWindow::of(limit, exec)?.count).unwrap_or(usize::MAX),
     };
     let order = input.root.order();
     let sorts = !order.is_empty();
@@ -68,7 +70,7 @@ fn found_rows(
         }
     }
     if sorts {
-        sorting::sort_by(&mut found, sorting::DEAR, |(a, ..), (b, ..)| {
+        sorting::sort_by(&mut found, sorting::RUN_EXPENSIVE, |(a, ..), (b, ..)| {
             order_keys(order, a, b)
         })?;
     }
@@ -78,11 +80,11 @@ fn found_rows(
 
 /// UPDATE and DELETE of one table.
 pub(super) fn run(change: &Change, target: &Target, exec: &mut Exec<'_>) -> ExecResult<Changes> {
-    let rows = found_rows(&change.input, &target.table, exec)?;
+    let rows = locked_rows(&change.input, &target.table, exec)?;
     let matched = rows.len() as u64;
     let affected = match change.kind {
         ChangeKind::Update => {
-            let changes = updated(change, target, rows, exec)?;
+            let changes = changed_rows(change, target, rows, exec)?;
             update_rows(&target.table, changes, change.ignore, exec)?
         }
         ChangeKind::Delete => delete_rows(&target.table, rows, change.ignore, exec)?,
@@ -96,28 +98,28 @@ pub(super) fn run(change: &Change, target: &Target, exec: &mut Exec<'_>) -> Exec
 }
 
 /// The rows as they are to become, without those that IGNORE leaves out.
-fn updated(
+fn changed_rows(
     change: &Change,
     target: &Target,
     rows: Vec<(Vec<u8>, RowBuf)>,
     exec: &Exec<'_>,
 ) -> ExecResult<Vec<RowChange>> {
     let (table, ignore) = (&target.table, change.ignore);
-    let chosen = change.chosen(target);
-    let storer = Storer::new(exec, ignore, 2);
-    let _strictly = exec.env.strictly(storer.strict);
+    let chosen = change.named_partitions(target);
+    let converter = ValueConverter::new(exec, ignore, 2);
+    let _strictly = exec.env.strictly(converter.strict);
     let mut changes = Vec::with_capacity(rows.len());
     let mut arena = Bump::new();
     for (number, (key, old)) in (1u64..).zip(rows) {
         arena.reset();
         let cx = cx_of(exec, &arena);
         let before = old.row(table)?.values();
-        let new = assign(table, &target.set, before, &storer, number, &cx)?;
+        let new = assign(table, &target.set, before, &converter, number, &cx)?;
         let fits = match &change.check {
-            Some(check) => fulfils(check, table, &new, ignore, exec)?,
+            Some(check) => satisfies_check_option(check, table, &new, ignore, exec)?,
             None => true,
         };
-        if fits && stays_chosen(table, chosen, &new, ignore, exec.env)? {
+        if fits && stays_in_partitions(table, chosen, &new, ignore, exec.env)? {
             changes.push(RowChange { key, old, new });
         }
     }

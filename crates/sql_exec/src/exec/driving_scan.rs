@@ -9,8 +9,8 @@ use super::join::{BATCH, Tuple};
 use super::pruning::Pruning;
 use super::query::{all_true, cx_of};
 use super::row_set::RowCursor;
-use super::scan::{extended, fetch_slots, slot_of};
-use super::show::{Progress, columns_of_entries, copied_slot, show_entries, show_rows};
+use super::scan::{fetch_slots, slot_of, with_slot};
+use super::show::{VisitOutcome, columns_of_entries, copied_slot, show_entries, show_rows};
 use super::state::RowSet;
 use super::{Exec, ExecResult};
 use crate::bind::Origin;
@@ -25,7 +25,7 @@ use smallvec::{SmallVec, smallvec};
 use std::rc::Rc;
 
 /// Number of rows scanned before the conditions are compiled.
-const FEW: usize = 512;
+const INTERPRETED_ROWS: usize = 512;
 
 /// The driving scan of a join.
 pub(super) enum DrivingScan<'p> {
@@ -44,13 +44,13 @@ pub(super) struct Stored<'p> {
     /// Number of rows to request with the next call.
     batch: usize,
     /// Number of rows that the consumer wants.
-    wanted: u64,
+    rows_wanted: u64,
     /// Conditions and pruning of a scan whose rows are checked in place.
-    shown: Option<(Conditions<'p>, Pruning)>,
+    in_place: Option<(Conditions<'p>, Pruning)>,
     /// Columns that are read of the entries of a covering index.
     columns: Vec<usize>,
     /// Number of rows scanned, counted until the conditions are compiled.
-    looked_at: usize,
+    scanned_rows: usize,
 }
 
 impl<'p> DrivingScan<'p> {
@@ -60,10 +60,10 @@ impl<'p> DrivingScan<'p> {
         let DrivingScan::Stored(stored) = self else {
             return Ok(0);
         };
-        match &stored.shown {
+        match &stored.in_place {
             Some((_, pruning)) if scan.filter.is_empty() => {
                 let passed = stored.cursor.skip(stored.table, pruning, exec, most)?;
-                let left = stored.wanted.saturating_sub(passed);
+                let left = stored.rows_wanted.saturating_sub(passed);
                 stored.batch = usize::try_from(left).map_or(BATCH, |n| n.clamp(1, BATCH));
                 Ok(passed)
             }
@@ -71,11 +71,11 @@ impl<'p> DrivingScan<'p> {
         }
     }
 
-    /// Opens a scan of which about `wanted` rows are needed.
+    /// Opens a scan of which about `rows_wanted` rows are needed.
     pub(super) fn open(
         plan: &'p QueryPlan,
         scan: &'p Scan,
-        wanted: u64,
+        rows_wanted: u64,
         exec: &mut Exec<'_>,
     ) -> ExecResult<DrivingScan<'p>> {
         let Some(source) = plan.sources.get(scan.slot) else {
@@ -96,12 +96,12 @@ impl<'p> DrivingScan<'p> {
         let arena = Bump::new();
         let cx = cx_of(exec, &arena);
         let cursor = Cursor::open(table, &scan.access, &[], &cx)?;
-        let few = wanted < BATCH as u64;
+        let few = rows_wanted < BATCH as u64;
         let batch = match few {
-            true => usize::try_from(wanted).unwrap_or(BATCH),
+            true => usize::try_from(rows_wanted).unwrap_or(BATCH),
             false => BATCH,
         };
-        let shown = match scan.in_place {
+        let shown = match scan.filters_in_place {
             true => Some((
                 Conditions::new(&scan.filter),
                 Pruning::of(scan, table, &cx)?,
@@ -116,10 +116,10 @@ impl<'p> DrivingScan<'p> {
             table,
             cursor,
             batch,
-            wanted,
-            shown,
+            rows_wanted,
+            in_place: shown,
             columns,
-            looked_at: 0,
+            scanned_rows: 0,
         })))
     }
 
@@ -139,14 +139,14 @@ impl<'p> DrivingScan<'p> {
             DrivingScan::Virtual { done: true, .. } => Ok(None),
             DrivingScan::Virtual { rows, done } => {
                 *done = true;
-                values_that_match(scan, rows.iter(), empty, exec, arena).map(Some)
+                filter_values(scan, rows.iter(), empty, exec, arena).map(Some)
             }
             DrivingScan::Derived { rows, cursor } => {
                 let batch = cursor.next(rows, BATCH)?;
                 if batch.is_empty() {
                     return Ok(None);
                 }
-                values_that_match(scan, batch.iter(), empty, exec, arena).map(Some)
+                filter_values(scan, batch.iter(), empty, exec, arena).map(Some)
             }
             DrivingScan::Stored(stored) => stored.next(plan, scan, empty, exec, arena),
         }
@@ -171,7 +171,7 @@ impl<'p> Stored<'p> {
             self.batch = limit.saturating_mul(4).min(BATCH);
         }
         let cx = cx_of(exec, arena);
-        let Some((conditions, pruning)) = &mut self.shown else {
+        let Some((conditions, pruning)) = &mut self.in_place else {
             let at = (empty, true);
             let slots = fetch_slots(scan, table, &mut self.cursor, at, limit, exec, arena)?;
             let Some(slots) = slots else {
@@ -179,18 +179,18 @@ impl<'p> Stored<'p> {
             };
             let mut out = Vec::with_capacity(slots.len());
             for slot in slots {
-                let tuple = extended(empty, scan.slot, slot, arena);
+                let tuple = with_slot(empty, scan.slot, slot, arena);
                 if scan.lock().is_some() || all_true(&scan.filter, tuple, &cx)? {
                     out.push(tuple);
                 }
             }
             return Ok(Some(out));
         };
-        if self.looked_at < FEW && self.looked_at + limit >= FEW {
-            let tables: Vec<Option<&'p Table>> = tables_of_one(table, scan.slot);
+        if self.scanned_rows < INTERPRETED_ROWS && self.scanned_rows + limit >= INTERPRETED_ROWS {
+            let tables: Vec<Option<&'p Table>> = tables_with_only(table, scan.slot);
             conditions.compile(&tables, &cx);
         }
-        self.looked_at = self.looked_at.saturating_add(limit);
+        self.scanned_rows = self.scanned_rows.saturating_add(limit);
         let (at, width) = (scan.slot, plan.sources.len());
         let mut out: Vec<Tuple<'a>> = Vec::with_capacity(limit);
         let mut shown = 0;
@@ -218,19 +218,19 @@ impl<'p> Stored<'p> {
             }
             false => show_rows(table, cursor, pruning, exec, limit, &mut visit)?,
         };
-        Ok((progress == Progress::More || shown > 0).then_some(out))
+        Ok((progress == VisitOutcome::More || shown > 0).then_some(out))
     }
 }
 
 /// Tables by slot, with only this one filled in.
-fn tables_of_one(table: &Table, slot: usize) -> Vec<Option<&Table>> {
+fn tables_with_only(table: &Table, slot: usize) -> Vec<Option<&Table>> {
     let mut tables = vec![None; slot];
     tables.push(Some(table));
     tables
 }
 
 /// Converts rows of values to join rows, and drops those that the scan's conditions reject.
-fn values_that_match<'a, 'r, 'x: 'a>(
+fn filter_values<'a, 'r, 'x: 'a>(
     scan: &'a Scan,
     rows: impl Iterator<Item = &'r Vec<Value>>,
     empty: Tuple<'a>,
@@ -240,7 +240,7 @@ fn values_that_match<'a, 'r, 'x: 'a>(
     let cx = cx_of(exec, arena);
     let mut out = Vec::new();
     for row in rows {
-        let tuple = extended(empty, scan.slot, slot_of(row, &cx), arena);
+        let tuple = with_slot(empty, scan.slot, slot_of(row, &cx), arena);
         if all_true(&scan.filter, tuple, &cx)? {
             out.push(tuple);
         }

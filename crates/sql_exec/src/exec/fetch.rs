@@ -61,7 +61,7 @@ impl Cursor {
         Ok(match access {
             Access::PointLookup { index, keys } => Cursor::Keys {
                 index: *index,
-                keys: encode_all(table, *index, keys, row, cx)?,
+                keys: encode_distinct_keys(table, *index, keys, row, cx)?,
                 done: false,
             },
             Access::IndexLookup {
@@ -69,7 +69,7 @@ impl Cursor {
                 keys,
                 reverse,
             } => {
-                let encoded = encode_all(table, *index, keys, row, cx)?;
+                let encoded = encode_distinct_keys(table, *index, keys, row, cx)?;
                 let ranges = encoded.into_iter().map(KeyRange::prefix).collect();
                 Cursor::scan(*index, ranges, *reverse)
             }
@@ -154,7 +154,7 @@ impl Cursor {
         let mut out: Vec<Fetched<'a>> = Vec::new();
         let mut bad = None;
         let mut keep =
-            |key: &[u8], row: RowRef<'_>| match copied(table, kept(key, keyed), row, arena) {
+            |key: &[u8], row: RowRef<'_>| match copy_row(table, key_if(key, keyed), row, arena) {
                 Ok(row) => out.push(row),
                 Err(error) => bad = Some(error),
             };
@@ -176,7 +176,7 @@ impl Cursor {
                         return;
                     };
                     match (
-                        copied(table, kept(primary, keyed), row, arena),
+                        copy_row(table, key_if(primary, keyed), row, arena),
                         found.get_mut(at),
                     ) {
                         (Ok(row), Some(place)) => *place = Some(row),
@@ -282,7 +282,7 @@ impl Cursor {
         let mut passed = 0;
         while passed < most && !position.done() && !spec.ranges.is_empty() {
             exec.check_cancelled()?;
-            let limit = usize::try_from(most - passed).map_or(COUNTED, |n| n.min(COUNTED));
+            let limit = usize::try_from(most - passed).map_or(COUNT_BATCH, |n| n.min(COUNT_BATCH));
             let at = (&mut *position, limit);
             exec.txn()
                 .scan_entries(table, spec, partitions, read, at, &mut |_, _, _| {
@@ -293,7 +293,7 @@ impl Cursor {
         Ok(passed)
     }
 
-    /// Counts the next entries, up to `COUNTED` in a call; `None` at the end.
+    /// Counts the next entries, up to `COUNT_BATCH` in a call; `None` at the end.
     pub fn count(
         &mut self,
         table: &Table,
@@ -308,7 +308,7 @@ impl Cursor {
         }
         let mut rows = 0;
         let (read, partitions) = (exec.read(), pruning.partitions());
-        let at = (position, COUNTED);
+        let at = (position, COUNT_BATCH);
         exec.txn()
             .scan_entries(table, spec, partitions, read, at, &mut |_, _, _| {
                 rows += 1;
@@ -319,7 +319,7 @@ impl Cursor {
 }
 
 /// Entries counted in one call.
-const COUNTED: usize = 4096;
+const COUNT_BATCH: usize = 4096;
 
 /// Larger key sets of a subquery are not looked up: the whole table is scanned instead.
 const MAX_SET: usize = 10_000;
@@ -365,7 +365,7 @@ fn set_cursor<'a>(
 }
 
 /// Encodes the keys, without duplicates, in the order of the index.
-pub(super) fn encode_all<'a>(
+pub(super) fn encode_distinct_keys<'a>(
     table: &Table,
     index: usize,
     parts: &'a [Vec<Expr>],
@@ -384,12 +384,12 @@ pub(super) fn encode_all<'a>(
 }
 
 /// The key of a row if `keyed`, else an empty one.
-fn kept(key: &[u8], keyed: bool) -> &[u8] {
+fn key_if(key: &[u8], keyed: bool) -> &[u8] {
     if keyed { key } else { &[] }
 }
 
 /// Copies a row into the arena.
-pub(super) fn copied<'a>(
+pub(super) fn copy_row<'a>(
     table: &'a Table,
     key: &[u8],
     row: RowRef<'_>,

@@ -2,7 +2,7 @@
 //! those that are sent (manual, "Information Functions", FOUND_ROWS()). So LIMIT neither ends the
 //! execution early nor shortens a sort.
 
-use super::query::{Window, send};
+use super::query::{LimitWindow, send};
 use super::{Exec, ExecResult, ResultSink};
 use crate::error::SqlError;
 use crate::plan::physical::Limit;
@@ -10,14 +10,14 @@ use crate::plan::{QueryPlan, ResultColumn};
 use porpoise_types::ValueRef;
 
 /// A sink that forwards the rows of a LIMIT window and counts all rows.
-struct Counting<'s> {
+struct CountingSink<'s> {
     sink: &'s mut dyn ResultSink,
-    window: Window,
+    window: LimitWindow,
     rows: u64,
     sent: u64,
 }
 
-impl ResultSink for Counting<'_> {
+impl ResultSink for CountingSink<'_> {
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
         self.sink.columns(columns)
     }
@@ -31,8 +31,8 @@ impl ResultSink for Counting<'_> {
         Ok(())
     }
 
-    fn whole(&mut self) {
-        self.sink.whole();
+    fn buffer_until_end(&mut self) {
+        self.sink.buffer_until_end();
     }
 }
 
@@ -43,13 +43,13 @@ pub(super) fn run(
     exec: &mut Exec<'_>,
     sink: &mut dyn ResultSink,
 ) -> ExecResult<u64> {
-    let mut counting = Counting {
-        window: Window::of(limit, exec)?,
+    let mut counting = CountingSink {
+        window: LimitWindow::of(limit, exec)?,
         sink,
         rows: 0,
         sent: 0,
     };
-    send(plan, &limit.input, Window::ALL, exec, &mut counting)?;
+    send(plan, &limit.input, LimitWindow::ALL, exec, &mut counting)?;
     let (rows, sent) = (counting.rows, counting.sent);
     exec.env.counted_rows.set(Some(rows));
     Ok(sent)

@@ -18,7 +18,7 @@ use super::join::Consumer;
 use super::profile::Role;
 use super::pruning::Pruning;
 use super::query::cx_of;
-use super::show::{Progress, columns_of_entries, copied_slot, show_entries, show_rows};
+use super::show::{VisitOutcome, columns_of_entries, copied_slot, show_entries, show_rows};
 use super::{Exec, ExecResult};
 use crate::bind::Source;
 use crate::error::SqlError;
@@ -31,7 +31,7 @@ use bumpalo::Bump;
 const BATCH: usize = 1024;
 
 /// The same, if rows are copied.
-const COPIED: usize = 256;
+const COPY_BATCH: usize = 256;
 
 /// Passes every row that the conditions accept to the consumer.
 pub(super) fn run(
@@ -58,7 +58,11 @@ pub(super) fn run(
         exec.check_cancelled()?;
         arena.reset();
         let cx = cx_of(exec, &arena);
-        let batch = if states.is_spilling() { COPIED } else { BATCH };
+        let batch = if states.is_spilling() {
+            COPY_BATCH
+        } else {
+            BATCH
+        };
         let mut copied = Vec::new();
         let mut visit = |slot: Slot<'_>| -> ExecResult<bool> {
             let row = [slot];
@@ -74,7 +78,7 @@ pub(super) fn run(
         };
         let at = (&*exec, &arena);
         let cursor = &mut cursor;
-        let progress = states.while_showing(|| match scan.is_covering() {
+        let progress = states.while_in_visitor(|| match scan.is_covering() {
             true => show_entries(table, &columns, cursor, &pruning, at, batch, &mut visit),
             false => show_rows(table, cursor, &pruning, exec, batch, &mut visit),
         })?;
@@ -82,7 +86,7 @@ pub(super) fn run(
         for slot in copied {
             wants_more = wants_more && consume(&[slot], &cx)?;
         }
-        if progress != Progress::More || !wants_more {
+        if progress != VisitOutcome::More || !wants_more {
             break;
         }
         if !std::mem::replace(&mut compiled, true) {

@@ -9,7 +9,7 @@ use super::join::Tuple;
 use super::pruning::Pruning;
 use super::query::cx_of;
 use super::scan::{fetch_entries, fetch_rows, slot_of_row};
-use super::show::{Progress, show_rows};
+use super::show::{VisitOutcome, show_rows};
 use super::{Exec, ExecResult, keys};
 use crate::error::SqlError;
 use crate::expr::Expr;
@@ -28,19 +28,19 @@ struct KeyRequests<'a> {
     /// The distinct keys, in order of first occurrence.
     distinct: Vec<Vec<u8>>,
     /// Position of each key in `distinct`.
-    known: Known<'a>,
+    positions: KeyPositions<'a>,
     /// Positions in `distinct` that each row of the batch requests.
-    of_tuple: Vec<SmallVec<[usize; 2]>>,
+    by_tuple: Vec<SmallVec<[usize; 2]>>,
 }
 
 /// Positions by key.
-type Known<'a> = HashMap<&'a [u8], usize, RandomState>;
+type KeyPositions<'a> = HashMap<&'a [u8], usize, RandomState>;
 
 /// With fewer keys, conditions are not compiled.
-const FEW: usize = 64;
+const MIN_COMPILED_KEYS: usize = 64;
 
 /// Rows or entries fetched in one call.
-const FETCHED: usize = 4096;
+const FETCH_BATCH: usize = 4096;
 
 fn requests<'a, 'x: 'a>(
     table: &Table,
@@ -51,19 +51,21 @@ fn requests<'a, 'x: 'a>(
 ) -> ExecResult<KeyRequests<'a>> {
     let mut requests = KeyRequests {
         distinct: Vec::new(),
-        known: HashMap::default(),
-        of_tuple: Vec::with_capacity(tuples.len()),
+        positions: HashMap::default(),
+        by_tuple: Vec::with_capacity(tuples.len()),
     };
     let cx = cx_of(exec, arena);
     for tuple in tuples {
         let mut mine: SmallVec<[usize; 2]> = SmallVec::new();
         for key in parts {
             if let Some(encoded) = keys::prefix(table, index, key, tuple, &cx)? {
-                let at = match requests.known.get(encoded.as_slice()) {
+                let at = match requests.positions.get(encoded.as_slice()) {
                     Some(at) => *at,
                     None => {
                         let at = requests.distinct.len();
-                        requests.known.insert(arena.alloc_slice_copy(&encoded), at);
+                        requests
+                            .positions
+                            .insert(arena.alloc_slice_copy(&encoded), at);
                         requests.distinct.push(encoded);
                         at
                     }
@@ -73,7 +75,7 @@ fn requests<'a, 'x: 'a>(
         }
         mine.sort_unstable();
         mine.dedup();
-        requests.of_tuple.push(mine);
+        requests.by_tuple.push(mine);
     }
     Ok(requests)
 }
@@ -98,16 +100,16 @@ fn cursor_of(access: &Access, keys: Vec<Vec<u8>>) -> Cursor {
 }
 
 /// Result of a lookup for a batch.
-pub(super) struct LookedUp<'a> {
+pub(super) struct LookupResult<'a> {
     /// Rows found for each key, by its position.
     rows: Vec<SmallVec<[Slot<'a>; 1]>>,
-    of_tuple: Vec<SmallVec<[usize; 2]>>,
+    by_tuple: Vec<SmallVec<[usize; 2]>>,
 }
 
-impl<'a> LookedUp<'a> {
+impl<'a> LookupResult<'a> {
     /// Rows found for the batch row at this position.
-    pub(super) fn of(&self, tuple: usize) -> impl Iterator<Item = Slot<'a>> {
-        let keys = self.of_tuple.get(tuple).into_iter().flatten();
+    pub(super) fn matches(&self, tuple: usize) -> impl Iterator<Item = Slot<'a>> {
+        let keys = self.by_tuple.get(tuple).into_iter().flatten();
         keys.filter_map(|at| self.rows.get(*at)).flatten().copied()
     }
 }
@@ -119,32 +121,32 @@ pub(super) fn lookup<'a, 'x: 'a>(
     tuples: &[Tuple<'a>],
     exec: &mut Exec<'x>,
     arena: &'a Bump,
-) -> ExecResult<LookedUp<'a>> {
+) -> ExecResult<LookupResult<'a>> {
     let (Some(index), Some(parts)) = (scan.access.index(), scan.access.keys()) else {
         return Err(SqlError::internal("a look-up without keys").into());
     };
     let requests = requests(table, (index, parts), tuples, exec, arena)?;
     let rows = if scan.is_point_lookup() && scan.mode == ScanMode::Row {
-        one_by_key(scan, table, (index, &requests.distinct), exec, arena)?
+        lookup_unique(scan, table, (index, &requests.distinct), exec, arena)?
     } else {
         let used = parts.first().map_or(0, Vec::len);
         let cursor = cursor_of(&scan.access, requests.distinct);
-        let keys = (cursor, &requests.known, used);
+        let keys = (cursor, &requests.positions, used);
         if scan.mode == ScanMode::Row {
             let width = tuples.first().map_or(0, |tuple| tuple.len());
-            several_judged((scan, on), table, (keys, width), exec, arena)?
+            lookup_prefixes_in_place((scan, on), table, (keys, width), exec, arena)?
         } else {
-            several(scan, table, keys, exec, arena)?
+            lookup_prefixes(scan, table, keys, exec, arena)?
         }
     };
-    Ok(LookedUp {
+    Ok(LookupResult {
         rows,
-        of_tuple: requests.of_tuple,
+        by_tuple: requests.by_tuple,
     })
 }
 
 /// Looks up whole keys of a unique index: at most one row for each key.
-fn one_by_key<'a, 'x: 'a>(
+fn lookup_unique<'a, 'x: 'a>(
     scan: &'a Scan,
     table: &'a Table,
     (index, keys): (usize, &[Vec<u8>]),
@@ -179,25 +181,25 @@ fn one_by_key<'a, 'x: 'a>(
 }
 
 /// Scans the index entries of key prefixes: any number of rows for each key.
-fn several<'a, 'x: 'a>(
+fn lookup_prefixes<'a, 'x: 'a>(
     scan: &'a Scan,
     table: &'a Table,
-    (mut cursor, known, used): (Cursor, &Known<'_>, usize),
+    (mut cursor, positions, used): (Cursor, &KeyPositions<'_>, usize),
     exec: &mut Exec<'x>,
     arena: &'a Bump,
 ) -> ExecResult<Vec<SmallVec<[Slot<'a>; 1]>>> {
     let index = scan.access.index().unwrap_or(0);
     // Conditions are checked for each tuple afterwards; every row found through a key is locked.
-    let mut found: Vec<SmallVec<[Slot<'a>; 1]>> = vec![SmallVec::new(); known.len()];
+    let mut found: Vec<SmallVec<[Slot<'a>; 1]>> = vec![SmallVec::new(); positions.len()];
     if scan.is_covering() {
         let mut ends = Vec::new();
-        while let Some(batch) = fetch_entries(scan, table, &mut cursor, FETCHED, exec, arena)? {
+        while let Some(batch) = fetch_entries(scan, table, &mut cursor, FETCH_BATCH, exec, arena)? {
             for entry in batch {
                 ends.clear();
                 table.part_ends(index, entry.key, &mut ends);
                 let end = used.checked_sub(1).and_then(|last| ends.get(last));
                 let key = end.and_then(|end| entry.key.get(..*end));
-                let at = key.and_then(|key| known.get(key));
+                let at = key.and_then(|key| positions.get(key));
                 if let Some(at) = at.and_then(|at| found.get_mut(*at)) {
                     at.push(entry.slot);
                 }
@@ -205,10 +207,13 @@ fn several<'a, 'x: 'a>(
         }
     }
     let at = (&[][..], false);
-    while let Some(batch) = fetch_rows(scan, table, &mut cursor, at, FETCHED, exec, arena)? {
+    while let Some(batch) = fetch_rows(scan, table, &mut cursor, at, FETCH_BATCH, exec, arena)? {
         for row in batch {
             let key = leading_key(table, index, used, row.row);
-            if let Some(at) = known.get(key.as_slice()).and_then(|at| found.get_mut(*at)) {
+            if let Some(at) = positions
+                .get(key.as_slice())
+                .and_then(|at| found.get_mut(*at))
+            {
                 at.push(slot_of_row(scan, row, arena));
             }
         }
@@ -216,27 +221,27 @@ fn several<'a, 'x: 'a>(
     Ok(found)
 }
 
-/// As [`several`], with the conditions on the table checked in place.
-fn several_judged<'a, 'x: 'a>(
+/// As [`lookup_prefixes`], with the conditions on the table checked in place.
+fn lookup_prefixes_in_place<'a, 'x: 'a>(
     (scan, on): (&'a Scan, &'a [Expr]),
     table: &'a Table,
-    ((mut cursor, known, used), width): ((Cursor, &Known<'_>, usize), usize),
+    ((mut cursor, positions, used), width): ((Cursor, &KeyPositions<'_>, usize), usize),
     exec: &mut Exec<'x>,
     arena: &'a Bump,
 ) -> ExecResult<Vec<SmallVec<[Slot<'a>; 1]>>> {
     let cx = cx_of(exec, arena);
     let pruning = Pruning::of(scan, table, &cx)?;
     // Conditions that read only this table.
-    let own = scan.bit();
-    let alone = |e: &&'a Expr| e.slots() == own && e.is_fixed() && !e.has_query();
+    let own = scan.slot_bit();
+    let alone = |e: &&'a Expr| e.slots() == own && e.is_fixed() && !e.has_subquery();
     let mut conditions = Conditions::of(on.iter().filter(alone).collect());
     let mut tables = vec![None; scan.slot];
     tables.push(Some(table));
-    if known.len() >= FEW {
+    if positions.len() >= MIN_COMPILED_KEYS {
         conditions.compile(&tables, &cx);
     }
     let index = scan.access.index().unwrap_or(0);
-    let mut found: Vec<SmallVec<[Slot<'a>; 1]>> = vec![SmallVec::new(); known.len()];
+    let mut found: Vec<SmallVec<[Slot<'a>; 1]>> = vec![SmallVec::new(); positions.len()];
     let mut key = Vec::new();
     let mut visit = |slot: Slot<'_>| -> ExecResult<bool> {
         let Slot::Row(row) = slot else {
@@ -251,17 +256,17 @@ fn several_judged<'a, 'x: 'a>(
         }
         key.clear();
         append_leading_key(table, index, used, row, &mut key);
-        let at = known.get(key.as_slice());
+        let at = positions.get(key.as_slice());
         if let Some(at) = at.and_then(|at| found.get_mut(*at)) {
             let bytes = arena.alloc_slice_copy(row.bytes());
             at.push(Slot::Row(row.copied_to(table, bytes)?));
         }
         Ok(true)
     };
-    let mut progress = Progress::More;
-    while progress == Progress::More {
+    let mut progress = VisitOutcome::More;
+    while progress == VisitOutcome::More {
         exec.check_cancelled()?;
-        progress = show_rows(table, &mut cursor, &pruning, exec, FETCHED, &mut visit)?;
+        progress = show_rows(table, &mut cursor, &pruning, exec, FETCH_BATCH, &mut visit)?;
     }
     Ok(found)
 }

@@ -20,33 +20,33 @@ use porpoise_rows::catalog::Table;
 use porpoise_rows::{Fetch, KeyRange, Lookup, RowRef, ScanPosition, ScanSpec};
 
 /// Maximum number of gathered primary keys.
-const MOST: usize = 1 << 20;
+const MAX_KEYS: usize = 1 << 20;
 
 /// Maximum size in bytes of gathered primary keys, their boxes included.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_KEY_BYTES: usize = 64 << 20;
 
 /// Index entries read in one batch.
-const FETCHED: usize = 4096;
+const SCAN_BATCH: usize = 4096;
 
 /// An index-merge union: the rows of a table that several indexes lead to.
 pub struct IndexMerge {
     /// Index scans that yield the keys; empty once the keys are gathered.
     scans: Vec<ScanSpec>,
     /// Keys that are gathered at most.
-    most: usize,
+    max_keys: usize,
     /// Primary keys, ascending, each once.
     keys: Vec<Box<[u8]>>,
     /// Their size in bytes.
     bytes: usize,
     /// Number of keys whose rows were fetched.
-    at: usize,
+    fetched: usize,
 }
 
 impl IndexMerge {
     /// A cursor over the rows that any of these paths finds.
     pub(super) fn cursor<'a>(
         table: &Table,
-        (arms, most): (&'a [Access], usize),
+        (arms, max_keys): (&'a [Access], usize),
         row: &[Slot<'a>],
         cx: &EvalCx<'a>,
     ) -> ExecResult<Cursor> {
@@ -54,7 +54,7 @@ impl IndexMerge {
         for arm in arms {
             let (index, ranges) = match arm {
                 Access::PointLookup { index, keys } | Access::IndexLookup { index, keys, .. } => {
-                    let keys = super::fetch::encode_all(table, *index, keys, row, cx)?;
+                    let keys = super::fetch::encode_distinct_keys(table, *index, keys, row, cx)?;
                     let ranges = keys.into_iter().map(KeyRange::prefix);
                     (*index, Some(ranges.collect()))
                 }
@@ -76,10 +76,10 @@ impl IndexMerge {
         scans.retain(|spec| !spec.ranges.is_empty());
         Ok(Cursor::IndexMerge(IndexMerge {
             scans,
-            most: most.min(MOST),
+            max_keys: max_keys.min(MAX_KEYS),
             keys: Vec::new(),
             bytes: 0,
-            at: 0,
+            fetched: 0,
         }))
     }
 
@@ -101,17 +101,17 @@ impl IndexMerge {
                 exec.check_cancelled()?;
                 let (keys, bytes) = (&mut self.keys, &mut self.bytes);
                 let keep = &mut |key: &[u8], _: RowRef<'_>| {
-                    *bytes += bytes_of(key);
+                    *bytes += key_size(key);
                     keys.push(key.into());
                 };
                 let at = &mut position;
                 exec.txn()
-                    .scan_with(table, &spec, fetch, read, at, FETCHED, keep)?;
-                if self.over(1) {
+                    .scan_with(table, &spec, fetch, read, at, SCAN_BATCH, keep)?;
+                if self.exceeds_fraction(1) {
                     self.sort()?;
                     // With few duplicates, every further batch would sort
                     // nearly all keys again: fall back to a table scan.
-                    if self.over(2) {
+                    if self.exceeds_fraction(2) {
                         self.keys = Vec::new();
                         return Ok(false);
                     }
@@ -124,14 +124,14 @@ impl IndexMerge {
     }
 
     /// Whether the keys exceed 1/`parts` of a limit.
-    fn over(&self, parts: usize) -> bool {
-        self.keys.len() > self.most / parts || self.bytes > MOST_BYTES / parts
+    fn exceeds_fraction(&self, parts: usize) -> bool {
+        self.keys.len() > self.max_keys / parts || self.bytes > MAX_KEY_BYTES / parts
     }
 
     fn sort(&mut self) -> ExecResult<()> {
-        sorting::sort_by(&mut self.keys, sorting::CHEAP, Ord::cmp)?;
+        sorting::sort_by(&mut self.keys, sorting::RUN_CHEAP, Ord::cmp)?;
         self.keys.dedup();
-        self.bytes = self.keys.iter().map(|key| bytes_of(key)).sum();
+        self.bytes = self.keys.iter().map(|key| key_size(key)).sum();
         Ok(())
     }
 
@@ -143,12 +143,12 @@ impl IndexMerge {
         exec: &mut Exec<'_>,
         visit: &mut dyn FnMut(&[u8], RowRef<'_>),
     ) -> ExecResult<bool> {
-        let left = self.keys.get(self.at..).unwrap_or_default();
+        let left = self.keys.get(self.fetched..).unwrap_or_default();
         let wanted: Vec<&[u8]> = left.iter().take(limit).map(AsRef::as_ref).collect();
         if wanted.is_empty() {
             return Ok(false);
         }
-        self.at += wanted.len();
+        self.fetched += wanted.len();
         let lookup = Lookup::primary(table, &wanted).overflow(pruning.overflow());
         exec.txn()
             .look_up(&lookup.in_order(), read, &mut |_, found| {
@@ -161,6 +161,6 @@ impl IndexMerge {
 }
 
 /// Bytes of a kept key.
-fn bytes_of(key: &[u8]) -> usize {
+fn key_size(key: &[u8]) -> usize {
     key.len() + size_of::<Box<[u8]>>()
 }

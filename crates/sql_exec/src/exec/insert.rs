@@ -4,7 +4,7 @@
 //! checks and writes them. ON DUPLICATE KEY UPDATE writes row by row, because a row may conflict
 //! with one that the same statement has changed.
 
-use super::assign::{Storer, evaluate, fulfils, note_skipped};
+use super::assign::{ValueConverter, evaluate, note_skipped, satisfies_check_option};
 use super::derived::Collect;
 use super::query::cx_of;
 use super::{Changes, Exec, ExecResult, upsert};
@@ -15,9 +15,9 @@ use porpoise_types::{Level, Value, Warning};
 
 /// Executes INSERT and REPLACE.
 pub(super) fn run(plan: &Insert, exec: &mut Exec<'_>, ids: AutoIncOptions) -> ExecResult<Changes> {
-    let mut beside = Vec::new();
+    let mut select_values = Vec::new();
     let mut rows = match &plan.rows {
-        InsertRows::Query(source) => selected_rows(plan, source, exec, &mut beside)?,
+        InsertRows::Query(source) => selected_rows(plan, source, exec, &mut select_values)?,
         InsertRows::Values(given) => value_rows(plan, given, exec)?,
     };
     let records = rows.len() as u64;
@@ -30,23 +30,23 @@ pub(super) fn run(plan: &Insert, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ex
         ..Changes::default()
     };
     if let Some(chosen) = &plan.partitions {
-        let keeps;
-        (rows, keeps) = keep_chosen(plan, chosen, rows, exec, &mut changes)?;
-        keep(&keeps, &mut ids, &mut beside);
+        let row_kept;
+        (rows, row_kept) = filter_by_partition(plan, chosen, rows, exec, &mut changes)?;
+        retain_kept(&row_kept, &mut ids, &mut select_values);
     }
     if let Some(check) = &plan.check {
         let ignore = plan.mode == InsertMode::Ignore;
         let mut kept = Vec::with_capacity(rows.len());
-        let mut keeps = Vec::with_capacity(rows.len());
+        let mut row_kept = Vec::with_capacity(rows.len());
         for row in rows {
-            let fits = fulfils(check, &plan.table, &row, ignore, exec)?;
-            keeps.push(fits);
+            let fits = satisfies_check_option(check, &plan.table, &row, ignore, exec)?;
+            row_kept.push(fits);
             if fits {
                 kept.push(row);
             }
         }
         rows = kept;
-        keep(&keeps, &mut ids, &mut beside);
+        retain_kept(&row_kept, &mut ids, &mut select_values);
     }
     if plan.on_duplicate.is_empty() {
         let mut txn = exec.txn();
@@ -55,7 +55,7 @@ pub(super) fn run(plan: &Insert, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ex
         changes.duplicates = done.replaced + done.skipped.len() as u64;
         note_skipped(&done.skipped, exec);
     } else {
-        upsert::all(plan, rows, &beside, exec, &mut ids, &mut changes)?;
+        upsert::insert_or_update_all(plan, rows, &select_values, exec, &mut ids, &mut changes)?;
     }
     changes.insert_id = ids.first_generated();
     changes.row_id = ids.last_of_row();
@@ -69,38 +69,43 @@ fn value_rows(
     exec: &Exec<'_>,
 ) -> ExecResult<Vec<Vec<Value>>> {
     let ignore = plan.mode == InsertMode::Ignore;
-    let storer = Storer::new(exec, ignore, rows.len());
-    let _strictly = exec.env.strictly(storer.strict);
+    let converter = ValueConverter::new(exec, ignore, rows.len());
+    let _strictly = exec.env.strictly(converter.strict);
     let mut out = Vec::with_capacity(rows.len());
     let mut arena = Bump::new();
     for (number, given) in (1u64..).zip(rows) {
         exec.env.tick()?;
         arena.reset();
         let cx = cx_of(exec, &arena);
-        let mut row = blank(plan, &storer)?;
+        let mut row = default_row(plan, &converter)?;
         for (position, value) in plan.columns.iter().zip(given) {
             let Some(column) = plan.table.columns.get(*position) else {
                 continue;
             };
             let stored = match value {
-                NewValue::Default => storer.default(column)?,
+                NewValue::Default => converter.default(column)?,
                 NewValue::Expr(e) => {
                     let value = evaluate(e, &row, &cx)?;
-                    storer.store(value, &e.ty, column, number)?
+                    converter.store(value, &e.ty, column, number)?
                 }
             };
             if let Some(place) = row.get_mut(*position) {
                 *place = stored;
             }
         }
-        fill_expressions(plan, &mut row, &|at| given_at(plan, given, at), exec)?;
+        fill_expressions(
+            plan,
+            &mut row,
+            &|at| has_explicit_value(plan, given, at),
+            exec,
+        )?;
         out.push(row);
     }
     Ok(out)
 }
 
 /// Whether a row of VALUES has an explicit value (not DEFAULT) for a column.
-fn given_at(plan: &Insert, given: &[NewValue], position: usize) -> bool {
+fn has_explicit_value(plan: &Insert, given: &[NewValue], position: usize) -> bool {
     let mut pairs = plan.columns.iter().zip(given);
     pairs.any(|(at, value)| *at == position && !matches!(value, NewValue::Default))
 }
@@ -120,12 +125,12 @@ fn fill_expressions(
 }
 
 /// A row with the defaults of the columns that the statement does not name; the others are NULL.
-fn blank(plan: &Insert, storer: &Storer<'_>) -> ExecResult<Vec<Value>> {
+fn default_row(plan: &Insert, converter: &ValueConverter<'_>) -> ExecResult<Vec<Value>> {
     let mut row = Vec::with_capacity(plan.table.columns.len());
     for (position, column) in plan.table.columns.iter().enumerate() {
         row.push(match plan.columns.contains(&position) {
             true => Value::Null,
-            false => storer.default(column)?,
+            false => converter.default(column)?,
         });
     }
     Ok(row)
@@ -137,7 +142,7 @@ fn selected_rows(
     plan: &Insert,
     source: &crate::plan::QueryPlan,
     exec: &mut Exec<'_>,
-    beside: &mut Vec<Vec<Value>>,
+    select_values: &mut Vec<Vec<Value>>,
 ) -> ExecResult<Vec<Vec<Value>>> {
     let mut collect = Collect::new(exec.shared.states);
     let ignore = plan.mode == InsertMode::Ignore;
@@ -145,20 +150,20 @@ fn selected_rows(
     let strictly = exec.env.strictly(exec.env.mode.is_strict() && !ignore);
     super::query::run(source, exec, &mut collect)?;
     drop(strictly);
-    let storer = Storer::new(exec, ignore, collect.rows.len());
+    let converter = ValueConverter::new(exec, ignore, collect.rows.len());
     let mut rows = Vec::with_capacity(collect.rows.len());
     let given = plan.columns.len();
     if source.items.len() > given {
-        beside.extend(collect.rows.iter_mut().map(|row| row.split_off(given)));
+        select_values.extend(collect.rows.iter_mut().map(|row| row.split_off(given)));
     }
     for (number, given) in (1u64..).zip(&collect.rows) {
         exec.env.tick()?;
-        let mut row = blank(plan, &storer)?;
+        let mut row = default_row(plan, &converter)?;
         for ((position, value), item) in plan.columns.iter().zip(given).zip(&source.items) {
             let Some(column) = plan.table.columns.get(*position) else {
                 continue;
             };
-            let stored = storer.store(value.as_ref(), &item.ty, column, number)?;
+            let stored = converter.store(value.as_ref(), &item.ty, column, number)?;
             if let Some(place) = row.get_mut(*position) {
                 *place = stored;
             }
@@ -171,7 +176,7 @@ fn selected_rows(
 
 /// Keeps the rows that belong to partitions the statement names, and returns which ones were kept.
 /// Other rows are error 1748, or a warning with IGNORE.
-fn keep_chosen(
+fn filter_by_partition(
     plan: &Insert,
     chosen: &[usize],
     rows: Vec<Vec<Value>>,
@@ -179,7 +184,7 @@ fn keep_chosen(
     changes: &mut Changes,
 ) -> ExecResult<(Vec<Vec<Value>>, Vec<bool>)> {
     let mut kept = Vec::with_capacity(rows.len());
-    let mut keeps = Vec::with_capacity(rows.len());
+    let mut row_kept = Vec::with_capacity(rows.len());
     for (number, mut row) in (1u64..).zip(rows) {
         exec.shared
             .txn
@@ -188,7 +193,7 @@ fn keep_chosen(
         let error = match plan.table.partition_of_row(&row) {
             Ok(at) if chosen.contains(&at) => {
                 kept.push(row);
-                keeps.push(true);
+                row_kept.push(true);
                 continue;
             }
             Ok(_) => porpoise_rows::Error::OtherPartition,
@@ -197,7 +202,7 @@ fn keep_chosen(
         if plan.mode != InsertMode::Ignore {
             return Err(error.into());
         }
-        keeps.push(false);
+        row_kept.push(false);
         changes.duplicates += 1;
         exec.env.warn(Warning {
             level: Level::Warning,
@@ -205,12 +210,12 @@ fn keep_chosen(
             message: error.to_string(),
         });
     }
-    Ok((kept, keeps))
+    Ok((kept, row_kept))
 }
 
 /// Drops the generated ids and SELECT values of rows that were dropped.
-fn keep(keeps: &[bool], ids: &mut GeneratedIds, beside: &mut Vec<Vec<Value>>) {
-    ids.keep_rows(|row| keeps.get(row).copied().unwrap_or(true));
-    let mut kept = keeps.iter();
-    beside.retain(|_| kept.next().copied().unwrap_or(true));
+fn retain_kept(row_kept: &[bool], ids: &mut GeneratedIds, select_values: &mut Vec<Vec<Value>>) {
+    ids.keep_rows(|row| row_kept.get(row).copied().unwrap_or(true));
+    let mut kept = row_kept.iter();
+    select_values.retain(|_| kept.next().copied().unwrap_or(true));
 }

@@ -12,7 +12,7 @@
 
 use super::conditions::Conditions;
 use super::driving_scan::DrivingScan;
-use super::index_lookup::{LookedUp, lookup};
+use super::index_lookup::{LookupResult, lookup};
 use super::join_hash_table::JoinHashTable;
 use super::materialized::{Materialized, MaterializedTables, SpilledInputs, number_key};
 use super::profile::Role;
@@ -20,13 +20,13 @@ use super::query::{all_true, cx_of};
 use super::row_set::RowCursor;
 use super::rows::Demand;
 use super::scan::slot_of;
-use super::spilled_build::{Judged, SpilledBuild};
+use super::spilled_build::{Decision, SpilledBuild};
 use super::{Exec, ExecResult, derived};
 use crate::bind::{Origin, Source};
 use crate::error::SqlError;
 use crate::expr::comparable::append_comparable;
 use crate::expr::eval::{EvalCx, Slot, eval};
-use crate::expr::number::{Found, NumberExpr};
+use crate::expr::number::{NumberExpr, NumberResult};
 use crate::plan::QueryPlan;
 use crate::plan::physical::{Join, JoinKind, JoinMethod, NestedJoin, RowOperator};
 use bumpalo::Bump;
@@ -98,7 +98,7 @@ pub(super) fn run(
     let spilled = SpilledInputs::default();
     loop {
         let done = run_pipeline(plan, (operator, &spilled), demand, exec, consume);
-        if !spilled.again.take() {
+        if !spilled.must_restart.take() {
             return done;
         }
     }
@@ -117,7 +117,7 @@ fn run_pipeline(
     };
     let held = Bump::new();
     let tables = tables_of(&plan.sources);
-    let mut inner = Inner {
+    let mut inner = JoinState {
         plan,
         materialized: MaterializedTables::new(&held, tables.clone(), spilled),
         tables,
@@ -147,17 +147,17 @@ fn run_pipeline(
         let Some(tuples) = tuples else {
             return Ok(());
         };
-        if !inner.go_on(&joins, tuples, exec, &arena, consume)? {
+        if !inner.run_joins(&joins, tuples, exec, &arena, consume)? {
             return Ok(());
         }
     }
 }
 
 /// A joined row with the position of the batch row that it extends.
-type Grown<'a> = (usize, Tuple<'a>);
+type ExtendedTuple<'a> = (usize, Tuple<'a>);
 
 /// State of the joins above the driving scan.
-struct Inner<'h> {
+struct JoinState<'h> {
     plan: &'h QueryPlan,
     /// Materialized right sides.
     materialized: MaterializedTables<'h>,
@@ -193,7 +193,7 @@ impl<'h> JoinConditions<'h> {
         tables: &[Option<&'h Table>],
         cx: &EvalCx<'_>,
     ) {
-        if self.compiled || rows < FEW && join.hash_keys().is_empty() {
+        if self.compiled || rows < MIN_COMPILED_BATCH && join.hash_keys().is_empty() {
             return;
         }
         self.on.compile(tables, cx);
@@ -204,11 +204,11 @@ impl<'h> JoinConditions<'h> {
 }
 
 /// Conditions are not compiled for smaller batches.
-const FEW: usize = 64;
+const MIN_COMPILED_BATCH: usize = 64;
 
-impl<'h> Inner<'h> {
+impl<'h> JoinState<'h> {
     /// Extends the batch by these joins. Returns false when the consumer wants no more.
-    fn go_on<'a, 'x: 'a + 'h>(
+    fn run_joins<'a, 'x: 'a + 'h>(
         &mut self,
         joins: &[JoinNode<'h>],
         tuples: Vec<Tuple<'a>>,
@@ -234,9 +234,9 @@ impl<'h> Inner<'h> {
         for part in tuples.chunks(BATCH) {
             exec.check_cancelled()?;
             let batch = part.iter().copied().enumerate().collect();
-            let grown = self.extend(*join, batch, exec, arena)?;
+            let grown = self.join_batch(*join, batch, exec, arena)?;
             let joined = grown.into_iter().map(|(_, tuple)| tuple).collect();
-            if !self.go_on(rest, joined, exec, arena, consume)? {
+            if !self.run_joins(rest, joined, exec, arena, consume)? {
                 return Ok(false);
             }
         }
@@ -244,13 +244,13 @@ impl<'h> Inner<'h> {
     }
 
     /// Joins the batch with the right side of one join.
-    fn extend<'a, 'x: 'a + 'h>(
+    fn join_batch<'a, 'x: 'a + 'h>(
         &mut self,
         node: JoinNode<'h>,
-        batch: Vec<Grown<'a>>,
+        batch: Vec<ExtendedTuple<'a>>,
         exec: &mut Exec<'x>,
         arena: &'a Bump,
-    ) -> ExecResult<Vec<Grown<'a>>>
+    ) -> ExecResult<Vec<ExtendedTuple<'a>>>
     where
         'h: 'a,
     {
@@ -264,7 +264,7 @@ impl<'h> Inner<'h> {
                 let candidates = self.candidates(join, &batch, exec, arena)?;
                 let grown = match self.conditions.get(&address) {
                     Some(conditions) => {
-                        by_rows((join, conditions), batch, &candidates, (exec, arena))?
+                        join_candidates((join, conditions), batch, &candidates, (exec, arena))?
                     }
                     None => Vec::new(),
                 };
@@ -273,8 +273,8 @@ impl<'h> Inner<'h> {
                 Ok(grown)
             }
             JoinNode::Nested(join) => {
-                let joined = self.nested(join, &batch, exec, arena)?;
-                let grown = by_nested(join, batch, joined, &cx_of(exec, arena))?;
+                let joined = self.join_nested(join, &batch, exec, arena)?;
+                let grown = emit_nested(join, batch, joined, &cx_of(exec, arena))?;
                 exec.end_part(join, Role::Scan, (loops, grown.len() as u64), since);
                 Ok(grown)
             }
@@ -283,24 +283,25 @@ impl<'h> Inner<'h> {
 
     /// Joins the batch with the right side of a nested join. Each result row carries the position
     /// of the batch row that it extends.
-    fn nested<'a, 'x: 'a + 'h>(
+    fn join_nested<'a, 'x: 'a + 'h>(
         &mut self,
         join: &'h NestedJoin,
-        batch: &[Grown<'a>],
+        batch: &[ExtendedTuple<'a>],
         exec: &mut Exec<'x>,
         arena: &'a Bump,
-    ) -> ExecResult<Vec<Grown<'a>>>
+    ) -> ExecResult<Vec<ExtendedTuple<'a>>>
     where
         'h: 'a,
     {
         let numbered = batch.iter().enumerate();
-        let mut grown: Vec<Grown<'a>> = numbered.map(|(at, (_, tuple))| (at, *tuple)).collect();
+        let mut grown: Vec<ExtendedTuple<'a>> =
+            numbered.map(|(at, (_, tuple))| (at, *tuple)).collect();
         let (_, joins) = pipeline(&join.right);
         for inner in joins {
             let mut next = Vec::with_capacity(grown.len());
             for part in grown.chunks(BATCH) {
                 exec.check_cancelled()?;
-                next.extend(self.extend(inner, part.to_vec(), exec, arena)?);
+                next.extend(self.join_batch(inner, part.to_vec(), exec, arena)?);
             }
             grown = next;
         }
@@ -311,7 +312,7 @@ impl<'h> Inner<'h> {
     fn candidates<'a, 'x: 'a + 'h>(
         &mut self,
         join: &'h Join,
-        batch: &[Grown<'a>],
+        batch: &[ExtendedTuple<'a>],
         exec: &mut Exec<'x>,
         arena: &'a Bump,
     ) -> ExecResult<Candidates<'a, 'h>>
@@ -326,7 +327,7 @@ impl<'h> Inner<'h> {
             (JoinMethod::IndexLookup, Origin::Stored(table)) => {
                 let tuples: Vec<Tuple<'a>> = batch.iter().map(|(_, tuple)| *tuple).collect();
                 let found = lookup((&join.right, &join.on), table, &tuples, exec, arena)?;
-                return Ok(Candidates::LookedUp(found));
+                return Ok(Candidates::LookupResult(found));
             }
             (JoinMethod::Lateral, Origin::Derived(derived)) => {
                 let cx = cx_of(exec, arena);
@@ -336,7 +337,7 @@ impl<'h> Inner<'h> {
                     let all = RowCursor::default().next(&rows, usize::MAX)?;
                     out.push(all.iter().map(|r| slot_of(r, &cx)).collect());
                 }
-                return Ok(Candidates::Lists(out));
+                return Ok(Candidates::PerRow(out));
             }
             _ => {}
         }
@@ -347,25 +348,25 @@ impl<'h> Inner<'h> {
                 let tuples = batch.iter().map(|(_, tuple)| *tuple);
                 return build.candidates(join.hash_keys(), tuples, &cx);
             }
-            Materialized::Kept {
+            Materialized::InMemory {
                 table: Some(table), ..
             } => table,
-            Materialized::Kept { table: None, .. } | Materialized::Spilled(_) => {
+            Materialized::InMemory { table: None, .. } | Materialized::Spilled(_) => {
                 return Ok(Candidates::All(held));
             }
         };
         let conditions = self.conditions.get(&std::ptr::from_ref(join).addr());
         let probe = conditions.and_then(|j| j.probe.as_ref());
-        let first = first_of_keys((join, probe), table, batch, &cx)?;
+        let first = first_matches((join, probe), table, batch, &cx)?;
         Ok(Candidates::Hashed(held, first))
     }
 }
 
 /// The first row in the hash table for each row of the batch.
-fn first_of_keys<'a>(
+fn first_matches<'a>(
     (join, probe): (&Join, Option<&NumberExpr<'_>>),
     table: &JoinHashTable<'_>,
-    batch: &[Grown<'a>],
+    batch: &[ExtendedTuple<'a>],
     cx: &EvalCx<'a>,
 ) -> ExecResult<Vec<Option<usize>>> {
     let mut first = Vec::with_capacity(batch.len());
@@ -375,9 +376,9 @@ fn first_of_keys<'a>(
         };
         for (_, tuple) in batch {
             first.push(match probe.eval(tuple) {
-                Found::Value(number) => table.first_of_number(number),
-                Found::Null => None,
-                Found::Elsewhere => table.first_of_value(eval(&part.probe, tuple, cx)?),
+                NumberResult::Value(number) => table.first_of_number(number),
+                NumberResult::Null => None,
+                NumberResult::NotApplicable => table.first_of_value(eval(&part.probe, tuple, cx)?),
             });
         }
         return Ok(first);
@@ -388,7 +389,7 @@ fn first_of_keys<'a>(
         let mut known = true;
         for part in join.hash_keys() {
             let value = eval(&part.probe, tuple, cx)?;
-            known &= append_comparable(value, &part.probe.ty, part.how, cx, &mut key)?;
+            known &= append_comparable(value, &part.probe.ty, part.compare_as, cx, &mut key)?;
         }
         // What has no encoding is NULL, and equal to nothing.
         first.push(known.then(|| table.first(&key)).flatten());
@@ -397,12 +398,12 @@ fn first_of_keys<'a>(
 }
 
 /// Joins each batch row with its candidates of one table.
-fn by_rows<'a, 'h: 'a, 'x: 'a>(
+fn join_candidates<'a, 'h: 'a, 'x: 'a>(
     (join, conditions): (&'h Join, &JoinConditions<'h>),
-    batch: Vec<Grown<'a>>,
+    batch: Vec<ExtendedTuple<'a>>,
     candidates: &Candidates<'a, 'h>,
     (exec, arena): (&Exec<'x>, &'a Bump),
-) -> ExecResult<Vec<Grown<'a>>> {
+) -> ExecResult<Vec<ExtendedTuple<'a>>> {
     let cx = &cx_of(exec, arena);
     let before = arena.allocated_bytes();
     let mut out = Vec::with_capacity(batch.len());
@@ -415,12 +416,12 @@ fn by_rows<'a, 'h: 'a, 'x: 'a>(
             exec.check_cancelled()?;
             let grown = arena.allocated_bytes().saturating_sub(before) as u64;
             exec.shared.states.hold(grown)?;
-            exec.shared.states.let_go(grown);
+            exec.shared.states.release(grown);
         }
         joined.clear();
         joined.extend_from_slice(tuple);
         let mut found = false;
-        for slot in candidates.of(at) {
+        for slot in candidates.of_row(at) {
             pacer.tick()?;
             if let Some(place) = joined.get_mut(join.right.slot) {
                 *place = slot;
@@ -436,9 +437,9 @@ fn by_rows<'a, 'h: 'a, 'x: 'a>(
                 out.push((from, &*cx.arena.alloc_slice_copy(&joined)));
             }
         }
-        if let Some(build) = candidates.in_files() {
+        if let Some(build) = candidates.spilled() {
             let each = (from, tuple, build);
-            found = by_file((join, conditions), each, (cx, &mut out))?;
+            found = join_spilled((join, conditions), each, (cx, &mut out))?;
         }
         let alone = match join.kind {
             JoinKind::Inner => false,
@@ -453,28 +454,28 @@ fn by_rows<'a, 'h: 'a, 'x: 'a>(
 }
 
 /// Joins a row with its matches in a spilled table. Returns whether there are any.
-fn by_file<'a, 'h: 'a>(
+fn join_spilled<'a, 'h: 'a>(
     (join, conditions): (&'h Join, &JoinConditions<'h>),
     (from, tuple, build): (usize, Tuple<'a>, &SpilledBuild<'h>),
-    (cx, out): (&EvalCx<'a>, &mut Vec<Grown<'a>>),
+    (cx, out): (&EvalCx<'a>, &mut Vec<ExtendedTuple<'a>>),
 ) -> ExecResult<bool> {
     let slot = join.right.slot;
     let mut found = false;
-    let mut judge = |candidate: Slot<'_>| -> ExecResult<Judged> {
+    let mut judge = |candidate: Slot<'_>| -> ExecResult<Decision> {
         let mut joined: SmallVec<[Slot<'_>; 8]> = SmallVec::from_slice(tuple);
         if let Some(place) = joined.get_mut(slot) {
             *place = candidate;
         }
         if !conditions.on.hold(&joined, cx)? {
-            return Ok(Judged::Rejected);
+            return Ok(Decision::Rejected);
         }
         found = true;
         if matches!(join.kind, JoinKind::Semi | JoinKind::Anti) {
-            return Ok(Judged::Enough);
+            return Ok(Decision::Enough);
         }
         Ok(match conditions.filter.hold(&joined, cx)? {
-            true => Judged::Kept,
-            false => Judged::Rejected,
+            true => Decision::Kept,
+            false => Decision::Rejected,
         })
     };
     let mut keep = |candidate: Slot<'a>| {
@@ -484,17 +485,17 @@ fn by_file<'a, 'h: 'a>(
         }
         out.push((from, &*joined));
     };
-    build.each(cx.arena, &mut judge, &mut keep)?;
+    build.for_each(cx.arena, &mut judge, &mut keep)?;
     Ok(found)
 }
 
 /// Emits each batch row with its matches from a nested join, or NULL-extended if there are none.
-fn by_nested<'a, 'h: 'a>(
+fn emit_nested<'a, 'h: 'a>(
     join: &'h NestedJoin,
-    batch: Vec<Grown<'a>>,
-    grown: Vec<Grown<'a>>,
+    batch: Vec<ExtendedTuple<'a>>,
+    grown: Vec<ExtendedTuple<'a>>,
     cx: &EvalCx<'a>,
-) -> ExecResult<Vec<Grown<'a>>> {
+) -> ExecResult<Vec<ExtendedTuple<'a>>> {
     let mut out = Vec::with_capacity(batch.len());
     let mut grown = grown.into_iter().peekable();
     for (at, (from, tuple)) in batch.into_iter().enumerate() {
@@ -515,11 +516,11 @@ fn by_nested<'a, 'h: 'a>(
 /// Candidate matches for the rows of a batch.
 pub(super) enum Candidates<'a, 'h> {
     /// Rows found through an index.
-    LookedUp(LookedUp<'a>),
+    LookupResult(LookupResult<'a>),
     /// A list of rows for each row of the batch.
-    Lists(Vec<Vec<Slot<'a>>>),
+    PerRow(Vec<Vec<Slot<'a>>>),
     /// Lists of rows, and the position of its list for each row of the batch.
-    Shared(Vec<Vec<Slot<'a>>>, Vec<usize>),
+    SharedLists(Vec<Vec<Slot<'a>>>, Vec<usize>),
     /// A hash table's rows, and for each row of the batch the start of its chain.
     Hashed(Rc<Materialized<'h>>, Vec<Option<usize>>),
     /// All materialized rows, for every row of the batch.
@@ -528,35 +529,35 @@ pub(super) enum Candidates<'a, 'h> {
 
 impl<'a, 'h: 'a> Candidates<'a, 'h> {
     /// The files, if all rows are candidates and were spilled.
-    fn in_files(&self) -> Option<&SpilledBuild<'h>> {
+    fn spilled(&self) -> Option<&SpilledBuild<'h>> {
         match self {
             Candidates::All(held) => match &**held {
                 Materialized::Spilled(build) => Some(build),
-                Materialized::Kept { .. } => None,
+                Materialized::InMemory { .. } => None,
             },
             _ => None,
         }
     }
 
     /// The in-memory candidates of the batch row at this position.
-    fn of(&self, at: usize) -> impl Iterator<Item = Slot<'a>> + '_ {
+    fn of_row(&self, at: usize) -> impl Iterator<Item = Slot<'a>> + '_ {
         let (mut list, mut keys, mut chain): (&[Slot<'a>], _, _) = (&[], None, None);
         match self {
-            Candidates::LookedUp(found) => keys = Some(found.of(at)),
-            Candidates::Lists(rows) => list = rows.get(at).map_or(&[], Vec::as_slice),
-            Candidates::Shared(lists, of) => {
+            Candidates::LookupResult(found) => keys = Some(found.matches(at)),
+            Candidates::PerRow(rows) => list = rows.get(at).map_or(&[], Vec::as_slice),
+            Candidates::SharedLists(lists, of) => {
                 let list_of = of.get(at).and_then(|list| lists.get(*list));
                 list = list_of.map_or(&[], Vec::as_slice);
             }
             Candidates::All(held) => {
-                if let Materialized::Kept { rows, .. } = &**held {
+                if let Materialized::InMemory { rows, .. } = &**held {
                     list = rows;
                 }
             }
             Candidates::Hashed(held, first) => {
-                if let Materialized::Kept { rows, table } = &**held {
+                if let Materialized::InMemory { rows, table } = &**held {
                     let first = first.get(at).copied().flatten();
-                    let found = table.as_ref().map(|table| table.from(first));
+                    let found = table.as_ref().map(|table| table.chain(first));
                     let slots = found.into_iter().flatten();
                     chain = Some(slots.filter_map(|row| rows.get(row).copied()));
                 }

@@ -8,24 +8,24 @@
 //! 2. NULL, which equals nothing, has no entry.
 
 use crate::expr::eval::Slot;
-use crate::expr::number::{Found, NumberExpr, Unit, of_value};
+use crate::expr::number::{NumberExpr, NumberResult, Unit, of_value};
 use bumpalo::Bump;
 use foldhash::fast::RandomState;
 use porpoise_types::ValueRef;
 use std::collections::HashMap;
 
 /// End of a chain.
-const NONE: usize = usize::MAX;
+const END_OF_CHAIN: usize = usize::MAX;
 
 /// Position of the first row of each key.
-enum First<'h> {
+enum ChainHeads<'h> {
     Bytes(HashMap<&'h [u8], usize, RandomState>),
     Numbers(HashMap<i64, usize, RandomState>, Unit),
 }
 
 /// Rows by key: the first row of each key, and for each row the next one with the same key.
 pub(super) struct JoinHashTable<'h> {
-    first: First<'h>,
+    first: ChainHeads<'h>,
     next: Vec<usize>,
 }
 
@@ -34,8 +34,8 @@ impl<'h> JoinHashTable<'h> {
     pub(super) fn of_bytes(rows: usize) -> JoinHashTable<'h> {
         let map = HashMap::with_capacity_and_hasher(rows, RandomState::default());
         JoinHashTable {
-            first: First::Bytes(map),
-            next: vec![NONE; rows],
+            first: ChainHeads::Bytes(map),
+            next: vec![END_OF_CHAIN; rows],
         }
     }
 
@@ -46,8 +46,8 @@ impl<'h> JoinHashTable<'h> {
     ) -> Option<JoinHashTable<'h>> {
         let map = HashMap::with_capacity_and_hasher(rows.len(), RandomState::default());
         let mut by_key = JoinHashTable {
-            first: First::Numbers(map, own.unit()),
-            next: vec![NONE; rows.len()],
+            first: ChainHeads::Numbers(map, own.unit()),
+            next: vec![END_OF_CHAIN; rows.len()],
         };
         let mut tuple = vec![Slot::Null; at + 1];
         // From the last row to the first, so that chains are in row order.
@@ -56,16 +56,16 @@ impl<'h> JoinHashTable<'h> {
                 *place = *row;
             }
             match own.eval(&tuple) {
-                Found::Value(number) => by_key.insert_number(number, n),
-                Found::Null => {}
-                Found::Elsewhere => return None,
+                NumberResult::Value(number) => by_key.insert_number(number, n),
+                NumberResult::Null => {}
+                NumberResult::NotApplicable => return None,
             }
         }
         Some(by_key)
     }
 
     fn insert_number(&mut self, number: i64, at: usize) {
-        let First::Numbers(map, _) = &mut self.first else {
+        let ChainHeads::Numbers(map, _) = &mut self.first else {
             return;
         };
         if let Some(behind) = map.insert(number, at)
@@ -77,7 +77,7 @@ impl<'h> JoinHashTable<'h> {
 
     /// Adds a row at the front of its key's chain. For tables with byte keys.
     pub(super) fn insert_before(&mut self, key: &[u8], at: usize, arena: &'h Bump) {
-        let First::Bytes(map) = &mut self.first else {
+        let ChainHeads::Bytes(map) = &mut self.first else {
             return;
         };
         match map.get_mut(key) {
@@ -96,16 +96,16 @@ impl<'h> JoinHashTable<'h> {
     /// Unit of the integer keys; `None` for byte keys.
     pub(super) fn unit(&self) -> Option<Unit> {
         match &self.first {
-            First::Numbers(_, unit) => Some(*unit),
-            First::Bytes(_) => None,
+            ChainHeads::Numbers(_, unit) => Some(*unit),
+            ChainHeads::Bytes(_) => None,
         }
     }
 
     /// Position of the first row of a byte key.
     pub(super) fn first(&self, key: &[u8]) -> Option<usize> {
         match &self.first {
-            First::Bytes(map) => map.get(key).copied(),
-            First::Numbers(..) => None,
+            ChainHeads::Bytes(map) => map.get(key).copied(),
+            ChainHeads::Numbers(..) => None,
         }
     }
 
@@ -113,8 +113,8 @@ impl<'h> JoinHashTable<'h> {
     #[inline]
     pub(super) fn first_of_number(&self, number: i64) -> Option<usize> {
         match &self.first {
-            First::Numbers(map, _) => map.get(&number).copied(),
-            First::Bytes(_) => None,
+            ChainHeads::Numbers(map, _) => map.get(&number).copied(),
+            ChainHeads::Bytes(_) => None,
         }
     }
 
@@ -122,14 +122,14 @@ impl<'h> JoinHashTable<'h> {
     /// nothing.
     pub(super) fn first_of_value(&self, value: ValueRef<'_>) -> Option<usize> {
         match of_value(value, self.unit()?) {
-            Found::Value(number) => self.first_of_number(number),
-            Found::Null | Found::Elsewhere => None,
+            NumberResult::Value(number) => self.first_of_number(number),
+            NumberResult::Null | NumberResult::NotApplicable => None,
         }
     }
 
     /// Positions of a chain, from `first` on.
-    pub(super) fn from(&self, first: Option<usize>) -> impl Iterator<Item = usize> {
-        let behind = |at: &usize| self.next.get(*at).copied().filter(|at| *at != NONE);
+    pub(super) fn chain(&self, first: Option<usize>) -> impl Iterator<Item = usize> {
+        let behind = |at: &usize| self.next.get(*at).copied().filter(|at| *at != END_OF_CHAIN);
         std::iter::successors(first, behind)
     }
 }

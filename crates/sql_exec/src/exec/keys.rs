@@ -18,29 +18,29 @@ pub(super) enum KeyValue {
     /// The exact value.
     Exact(Value),
     /// No value of the column can be equal.
-    Nothing,
+    NoMatch,
 }
 
-pub(super) fn in_column(
+pub(super) fn convert_to_column(
     value: ValueRef<'_>,
     from: &ColumnType,
     to: &ColumnType,
     cx: &EvalCx<'_>,
 ) -> KeyValue {
     match (value, to.kind) {
-        (ValueRef::Null, _) => KeyValue::Nothing,
+        (ValueRef::Null, _) => KeyValue::NoMatch,
         (ValueRef::Int(v), _) if to.is_integer() && !to.unsigned && in_range(v.into(), to) => {
             KeyValue::Exact(Value::Int(v))
         }
         _ if to.is_integer() || to.kind == Kind::Year => integer(value, from, to, cx),
         (ValueRef::Bytes(text), Kind::Char | Kind::VarChar | Kind::Binary | Kind::VarBinary) => {
             // Longer than the column: no row has such a key, so looking it up finds nothing.
-            let text = convert::recoded(text, from, to.collation.charset());
+            let text = convert::recode(text, from, to.collation.charset());
             KeyValue::Exact(Value::Bytes(text.into_owned()))
         }
         // Number 0 is stored for a text that is no member of the ENUM.
         (ValueRef::Int(0) | ValueRef::UInt(0), Kind::Enum) => KeyValue::Exact(Value::UInt(0)),
-        _ => stored(value, from, to, cx),
+        _ => convert_exactly(value, from, to, cx),
     }
 }
 
@@ -60,12 +60,12 @@ fn integer(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<
         },
     };
     let Some(exact) = exact.filter(|v| in_range(*v, to)) else {
-        return KeyValue::Nothing;
+        return KeyValue::NoMatch;
     };
     let value = match (to.unsigned, u64::try_from(exact), i64::try_from(exact)) {
         (true, Ok(v), _) => Value::UInt(v),
         (false, _, Ok(v)) => Value::Int(v),
-        _ => return KeyValue::Nothing,
+        _ => return KeyValue::NoMatch,
     };
     KeyValue::Exact(value)
 }
@@ -83,7 +83,12 @@ fn whole(d: Decimal) -> Option<i128> {
 }
 
 /// Converts as an assignment would; exact only if that changes nothing.
-fn stored(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<'_>) -> KeyValue {
+fn convert_exactly(
+    value: ValueRef<'_>,
+    from: &ColumnType,
+    to: &ColumnType,
+    cx: &EvalCx<'_>,
+) -> KeyValue {
     let mut changed = false;
     let mut note = |_| changed = true;
     let mut cast = CastCx {
@@ -94,10 +99,10 @@ fn stored(value: ValueRef<'_>, from: &ColumnType, to: &ColumnType, cx: &EvalCx<'
         now: cx.env.now(),
     };
     match store(value, Some(from), to, "", 0, &mut cast) {
-        Ok(Value::Null) | Err(_) => KeyValue::Nothing,
+        Ok(Value::Null) | Err(_) => KeyValue::NoMatch,
         Ok(value) if changed => {
             drop(value);
-            KeyValue::Nothing
+            KeyValue::NoMatch
         }
         Ok(value) => KeyValue::Exact(value),
     }
@@ -147,9 +152,9 @@ fn values<'a>(
             values.push(Value::Null);
             continue;
         }
-        match in_column(eval(e, row, cx)?, &e.ty, &column.ty, cx) {
+        match convert_to_column(eval(e, row, cx)?, &e.ty, &column.ty, cx) {
             KeyValue::Exact(value) => values.push(value),
-            KeyValue::Nothing => return Ok(None),
+            KeyValue::NoMatch => return Ok(None),
         }
     }
     Ok(Some(values))
@@ -165,15 +170,19 @@ pub fn of_value(
 ) -> Option<Vec<u8>> {
     let part = table.indexes.get(index)?.parts.first()?;
     let column = table.columns.get(part.column)?;
-    match in_column(value, ty, &column.ty, cx) {
+    match convert_to_column(value, ty, &column.ty, cx) {
         KeyValue::Exact(value) => Some(table.key_prefix(index, &[value.as_ref()])),
-        KeyValue::Nothing => None,
+        KeyValue::NoMatch => None,
     }
 }
 
 /// Whether a LIKE pattern begins with a wildcard, so that its range is no narrower than the table.
-fn begins_anyhow<'a>(bound: &'a Bound, row: &[Slot<'a>], cx: &EvalCx<'a>) -> ExecResult<bool> {
-    let Some(pattern) = bound.pattern.filter(|p| p.or_table) else {
+fn starts_with_wildcard<'a>(
+    bound: &'a Bound,
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> ExecResult<bool> {
+    let Some(pattern) = bound.pattern.filter(|p| p.may_scan_table) else {
         return Ok(false);
     };
     Ok(match eval(&bound.value, row, cx)? {
@@ -197,7 +206,7 @@ pub fn ranges<'a>(
     for part in wanted {
         let bounds = (part.low.as_ref(), part.high.as_ref());
         if let Some(low) = bounds.0
-            && begins_anyhow(low, row, cx)?
+            && starts_with_wildcard(low, row, cx)?
         {
             return Ok(None);
         }
@@ -206,11 +215,11 @@ pub fn ranges<'a>(
             ranges.extend(range(table, index, equal, bounds, row, cx)?);
         }
     }
-    Ok(Some(apart(ranges)))
+    Ok(Some(merge_ranges(ranges)))
 }
 
 /// Merges overlapping and adjacent ranges. The result is in ascending order.
-fn apart(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
+fn merge_ranges(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     ranges.retain(|r| r.end.as_ref().is_none_or(|end| r.start < *end));
     if ranges.len() < 2 {
         return ranges;
@@ -247,10 +256,10 @@ fn range<'a>(
     };
     let mut out = KeyRange::prefix(encoded(table, index, &values));
     if let Some(bound) = bounds.0.filter(|b| b.pattern.is_some()) {
-        return match beginning(table, index, equal, bound, row, cx)? {
-            Edge::Never => Ok(None),
-            Edge::Open => Ok(Some(out)),
-            Edge::Key(key) => Ok(Some(KeyRange::prefix(key))),
+        return match encode_like_prefix(table, index, equal, bound, row, cx)? {
+            EncodedBound::Empty => Ok(None),
+            EncodedBound::Open => Ok(Some(out)),
+            EncodedBound::Key(key) => Ok(Some(KeyRange::prefix(key))),
         };
     }
     let definition = table.indexes.get(index);
@@ -264,44 +273,44 @@ fn range<'a>(
         values.push(value);
         encoded(table, index, &values)
     };
-    let (mut low, mut high) = (Edge::Open, Edge::Open);
+    let (mut low, mut high) = (EncodedBound::Open, EncodedBound::Open);
     if let Some(bound) = bounds.0 {
-        low = bounded(&column.ty, bound, &next, row, cx)?;
+        low = encode_bound(&column.ty, bound, &next, row, cx)?;
     }
     if let Some(bound) = bounds.1 {
-        high = bounded(&column.ty, bound, &next, row, cx)?;
+        high = encode_bound(&column.ty, bound, &next, row, cx)?;
     }
     // NULL sorts first (last in a descending index), and no bound holds for it.
     let null = column.nullable && (bounds.0.is_some() || bounds.1.is_some());
     match low {
-        Edge::Never => return Ok(None),
-        Edge::Key(key) if bounds.0.is_some_and(|b| b.inclusive) => out.start = key,
-        Edge::Key(key) => match porpoise_kv::prefix_end(&key) {
+        EncodedBound::Empty => return Ok(None),
+        EncodedBound::Key(key) if bounds.0.is_some_and(|b| b.inclusive) => out.start = key,
+        EncodedBound::Key(key) => match porpoise_kv::prefix_end(&key) {
             Some(start) => out.start = start,
             None => return Ok(None),
         },
-        Edge::Open if null && !part.desc => {
+        EncodedBound::Open if null && !part.desc => {
             if let Some(start) = porpoise_kv::prefix_end(&next(Value::Null)) {
                 out.start = start;
             }
         }
-        Edge::Open => {}
+        EncodedBound::Open => {}
     }
     match high {
-        Edge::Never => return Ok(None),
-        Edge::Key(key) if bounds.1.is_some_and(|b| b.inclusive) => {
+        EncodedBound::Empty => return Ok(None),
+        EncodedBound::Key(key) if bounds.1.is_some_and(|b| b.inclusive) => {
             out.end = porpoise_kv::prefix_end(&key);
         }
-        Edge::Key(key) => out.end = Some(key),
-        Edge::Open if null && part.desc => out.end = Some(next(Value::Null)),
-        Edge::Open => {}
+        EncodedBound::Key(key) => out.end = Some(key),
+        EncodedBound::Open if null && part.desc => out.end = Some(next(Value::Null)),
+        EncodedBound::Open => {}
     }
     Ok(Some(out))
 }
 
-enum Edge {
+enum EncodedBound {
     /// The bound is NULL: no value compares with it.
-    Never,
+    Empty,
     /// The value does not fit the column: the range has no bound on this side.
     Open,
     /// The bound's key.
@@ -311,51 +320,51 @@ enum Edge {
 /// The common key prefix of the texts that a LIKE pattern may match. The key of a text begins with
 /// the key of any prefix of it, without the terminator. Trailing spaces are dropped from the
 /// prefix, because keys may omit them.
-fn beginning<'a>(
+fn encode_like_prefix<'a>(
     table: &Table,
     index: usize,
     equal: &'a [Expr],
     bound: &'a Bound,
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
-) -> ExecResult<Edge> {
+) -> ExecResult<EncodedBound> {
     let part = table.indexes.get(index);
     let part = part.and_then(|i| i.parts.get(equal.len()));
     let column = part.and_then(|p| table.columns.get(p.column));
     let (Some(column), Some(pattern)) = (column, bound.pattern) else {
-        return Ok(Edge::Open);
+        return Ok(EncodedBound::Open);
     };
     let text = match eval(&bound.value, row, cx)? {
-        ValueRef::Null => return Ok(Edge::Never),
+        ValueRef::Null => return Ok(EncodedBound::Empty),
         ValueRef::Bytes(text) => text,
-        _ => return Ok(Edge::Open),
+        _ => return Ok(EncodedBound::Open),
     };
-    let text = convert::recoded(text, &bound.value.ty, column.ty.collation.charset());
+    let text = convert::recode(text, &bound.value.ty, column.ty.collation.charset());
     let start = column.ty.collation.like_start(&text, pattern.escape);
     if start.is_empty() {
-        return Ok(Edge::Open);
+        return Ok(EncodedBound::Open);
     }
     let Some(mut key) = prefix(table, index, equal, row, cx)? else {
-        return Ok(Edge::Never);
+        return Ok(EncodedBound::Empty);
     };
     table.append_text_start(index, equal.len(), &start, &mut key);
-    Ok(Edge::Key(key))
+    Ok(EncodedBound::Key(key))
 }
 
 /// Converts a bound to a column of this type; `next` encodes a value's key.
-fn bounded<'a>(
+fn encode_bound<'a>(
     ty: &ColumnType,
     bound: &'a Bound,
     next: &impl Fn(Value) -> Vec<u8>,
     row: &[Slot<'a>],
     cx: &EvalCx<'a>,
-) -> ExecResult<Edge> {
+) -> ExecResult<EncodedBound> {
     let value = eval(&bound.value, row, cx)?;
     if value.is_null() {
-        return Ok(Edge::Never);
+        return Ok(EncodedBound::Empty);
     }
-    Ok(match in_column(value, &bound.value.ty, ty, cx) {
-        KeyValue::Exact(value) => Edge::Key(next(value)),
-        KeyValue::Nothing => Edge::Open,
+    Ok(match convert_to_column(value, &bound.value.ty, ty, cx) {
+        KeyValue::Exact(value) => EncodedBound::Key(next(value)),
+        KeyValue::NoMatch => EncodedBound::Open,
     })
 }

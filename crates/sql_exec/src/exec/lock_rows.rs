@@ -4,7 +4,7 @@
 //! in their newest versions. The caller re-checks its conditions on those. The conflict policy
 //! decides about a candidate newer than the snapshot ([`ConflictPolicy`]).
 
-use super::fetch::{Cursor, Fetched, copied};
+use super::fetch::{Cursor, Fetched, copy_row};
 use super::pruning::Pruning;
 use super::{ConflictPolicy, Exec, ExecError, ExecResult};
 use crate::error::SqlError;
@@ -66,12 +66,17 @@ fn wait_of(lock: LockSpec, exec: &Exec<'_>) -> Wait {
 }
 
 /// Applies the conflict policy after a row newer than the snapshot was locked.
-fn judge(newer: bool, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> ExecResult<()> {
+fn apply_conflict_policy(
+    newer: bool,
+    by_scan: bool,
+    busy: Busy,
+    exec: &Exec<'_>,
+) -> ExecResult<()> {
     if !newer {
         return Ok(());
     }
     match exec.conflicts {
-        ConflictPolicy::Take => Ok(()),
+        ConflictPolicy::UseNewest => Ok(()),
         // SKIP LOCKED would have skipped the row while it was locked, so it takes the newest
         // version if that still matches. Otherwise the workers of a queue would restart each other
         // for ever.
@@ -84,45 +89,45 @@ fn judge(newer: bool, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> ExecResult<
 }
 
 /// Rows returned by a locking call, in the order of the request.
-struct Granted<'a> {
+struct GrantedRows<'a> {
     table: &'a Table,
     arena: &'a Bump,
     found: Vec<Option<Fetched<'a>>>,
     newer: bool,
-    bad: Option<SqlError>,
+    error: Option<SqlError>,
 }
 
-impl<'a> Granted<'a> {
-    fn new(table: &'a Table, asked: usize, arena: &'a Bump) -> Granted<'a> {
-        Granted {
+impl<'a> GrantedRows<'a> {
+    fn new(table: &'a Table, requested: usize, arena: &'a Bump) -> GrantedRows<'a> {
+        GrantedRows {
             table,
             arena,
-            found: vec![None; asked],
+            found: vec![None; requested],
             newer: false,
-            bad: None,
+            error: None,
         }
     }
 
-    fn take(&mut self, at: usize, key: Option<&[u8]>, locked: LockedRow<'_>) {
+    fn record(&mut self, at: usize, key: Option<&[u8]>, locked: LockedRow<'_>) {
         self.newer |= locked.granted && locked.newer;
         let Some((key, row)) = key.zip(locked.row) else {
             return;
         };
         match (
-            copied(self.table, key, row, self.arena),
+            copy_row(self.table, key, row, self.arena),
             self.found.get_mut(at),
         ) {
             (Ok(row), Some(place)) => *place = Some(row),
-            (Err(error), _) => self.bad = Some(error),
+            (Err(error), _) => self.error = Some(error),
             _ => {}
         }
     }
 
     fn rows(self, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> ExecResult<Vec<Fetched<'a>>> {
-        if let Some(error) = self.bad {
+        if let Some(error) = self.error {
             return Err(ExecError::Error(error));
         }
-        judge(self.newer, by_scan, busy, exec)?;
+        apply_conflict_policy(self.newer, by_scan, busy, exec)?;
         Ok(self.found.into_iter().flatten().collect())
     }
 }
@@ -136,8 +141,8 @@ fn lock_keys<'a>(
     arena: &'a Bump,
 ) -> ExecResult<Vec<Fetched<'a>>> {
     let wait = wait_of(lock, exec);
-    let mut granted = Granted::new(table, wanted.len(), arena);
-    let visit = &mut |at, row: LockedRow<'_>| granted.take(at, row.primary, row);
+    let mut granted = GrantedRows::new(table, wanted.len(), arena);
+    let visit = &mut |at, row: LockedRow<'_>| granted.record(at, row.primary, row);
     let lookup = Lookup::unique(table, index, wanted).overflow(pruning.overflow());
     exec.txn().lock(&lookup, lock.mode, wait, visit)?;
     granted.rows(false, lock.busy, exec)
@@ -151,8 +156,8 @@ fn lock_rows<'a>(
     arena: &'a Bump,
 ) -> ExecResult<Vec<Fetched<'a>>> {
     let wait = wait_of(lock, exec);
-    let mut granted = Granted::new(table, wanted.len(), arena);
-    let visit = &mut |at, row: LockedRow<'_>| granted.take(at, row.primary, row);
+    let mut granted = GrantedRows::new(table, wanted.len(), arena);
+    let visit = &mut |at, row: LockedRow<'_>| granted.record(at, row.primary, row);
     let lookup = Lookup::primary(table, wanted).overflow(pruning.overflow());
     exec.txn().lock(&lookup, lock.mode, wait, visit)?;
     granted.rows(true, lock.busy, exec)

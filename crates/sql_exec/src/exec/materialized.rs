@@ -19,7 +19,7 @@ use super::pruning::Pruning;
 use super::query::cx_of;
 use super::row_set::RowCursor;
 use super::scan::{fetch_slots, slot_of};
-use super::show::{Progress, copied_slot, show_entries, show_rows};
+use super::show::{VisitOutcome, copied_slot, show_entries, show_rows};
 use super::spilled_build::{SpilledBuild, SpillingBuild};
 use super::state::RowSet;
 use super::{Exec, ExecError, ExecResult};
@@ -42,18 +42,18 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Maximum number of rows of a materialized table.
-const MAX_HELD: usize = 4_000_000;
+const MAX_ROWS: usize = 4_000_000;
 
 /// Rows fetched in one call.
 const BATCH: usize = 256;
 
 /// Rows visited in one call.
-const SHOWN: usize = 1024;
+const VISIT_BATCH: usize = 1024;
 
 /// Rows of a materialized input, with the hash table over them.
 pub(super) enum Materialized<'h> {
     /// In memory.
-    Kept {
+    InMemory {
         rows: Vec<Slot<'h>>,
         /// By the encoded values of the join's equalities; `None` where they
         /// cannot be encoded.
@@ -74,7 +74,7 @@ pub(super) fn number_key<'h>(
         return None;
     };
     if !matches!(
-        part.how,
+        part.compare_as,
         CompareAs::Int | CompareAs::Decimal | CompareAs::Date
     ) {
         return None;
@@ -91,7 +91,7 @@ pub(super) struct SpilledInputs {
     /// Their slots, as a bit set.
     slots: Cell<u64>,
     /// Whether an input was added: the join must restart, so that its memory is released.
-    pub(super) again: Cell<bool>,
+    pub(super) must_restart: Cell<bool>,
     /// Whether the consumer has received rows, so that the join cannot restart.
     consumed: Cell<bool>,
 }
@@ -103,16 +103,16 @@ pub(super) struct MaterializedTables<'h> {
     tables: Vec<Option<&'h Table>>,
     by_slot: HashMap<usize, Rc<Materialized<'h>>>,
     /// Bytes of the arena that have been charged to the statement.
-    counted: Cell<usize>,
+    charged_arena: Cell<usize>,
     /// Bytes charged for the input that is being read.
-    kept: Cell<u64>,
+    charged_input: Cell<u64>,
     /// Bytes charged for all inputs.
-    counted_all: Cell<u64>,
+    charged_total: Cell<u64>,
     spilled: &'h SpilledInputs,
 }
 
 /// Memory of a row without its values, in a list and in a hash table.
-const BESIDE: usize = size_of::<Slot<'_>>() + 4 * size_of::<usize>();
+const ROW_OVERHEAD: usize = size_of::<Slot<'_>>() + 4 * size_of::<usize>();
 
 impl<'h> MaterializedTables<'h> {
     /// Creates an empty set for a join of these tables, by slot.
@@ -125,9 +125,9 @@ impl<'h> MaterializedTables<'h> {
             arena,
             tables,
             by_slot: HashMap::new(),
-            counted: Cell::new(0),
-            kept: Cell::new(0),
-            counted_all: Cell::new(0),
+            charged_arena: Cell::new(0),
+            charged_input: Cell::new(0),
+            charged_total: Cell::new(0),
             spilled,
         }
     }
@@ -136,16 +136,18 @@ impl<'h> MaterializedTables<'h> {
     /// the input must be spilled.
     fn count(&self, (rows, may_spill): (usize, bool), exec: &Exec<'_>) -> ExecResult<bool> {
         let now = self.arena.allocated_bytes();
-        let grown = now.saturating_sub(self.counted.replace(now)) + rows * BESIDE;
+        let grown = now.saturating_sub(self.charged_arena.replace(now)) + rows * ROW_OVERHEAD;
         let states = exec.shared.states;
         let over = if may_spill {
-            self.kept.set(self.kept.get() + grown as u64);
-            states.hold_or_spill(grown as u64, self.kept.get())?
+            self.charged_input
+                .set(self.charged_input.get() + grown as u64);
+            states.hold_or_spill(grown as u64, self.charged_input.get())?
         } else {
             states.hold(grown as u64)?;
             false
         };
-        self.counted_all.set(self.counted_all.get() + grown as u64);
+        self.charged_total
+            .set(self.charged_total.get() + grown as u64);
         Ok(over)
     }
 
@@ -161,8 +163,8 @@ impl<'h> MaterializedTables<'h> {
             return Ok(held.clone());
         }
         let arena: &'h Bump = self.arena;
-        self.counted.set(arena.allocated_bytes());
-        self.kept.set(0);
+        self.charged_arena.set(arena.allocated_bytes());
+        self.charged_input.set(0);
         let rows: Vec<Slot<'h>> = match origin {
             Origin::Virtual(table) => {
                 let rows = exec.server.rows(table.database, table.name)?;
@@ -178,7 +180,7 @@ impl<'h> MaterializedTables<'h> {
                 let cx = cx_of(exec, arena);
                 rows.rows.iter().map(|r| slot_of(r, &cx)).collect()
             }
-            Origin::Stored(table) if self.spilled.slots.get() & scan.bit() != 0 => {
+            Origin::Stored(table) if self.spilled.slots.get() & scan.slot_bit() != 0 => {
                 return self.spill_table(join, table, exec);
             }
             Origin::Stored(table) => match self.read_table(join, table, exec)? {
@@ -191,10 +193,10 @@ impl<'h> MaterializedTables<'h> {
         };
         let table = match join.hash_keys() {
             [] => None,
-            keys => self.hashed((scan.slot, keys), &rows, exec)?,
+            keys => self.build_hash_table((scan.slot, keys), &rows, exec)?,
         };
         self.count((0, false), exec)?;
-        Ok(self.keep(scan.slot, Materialized::Kept { rows, table }))
+        Ok(self.keep(scan.slot, Materialized::InMemory { rows, table }))
     }
 
     /// Writes the rows of a derived table to temporary files.
@@ -237,13 +239,13 @@ impl<'h> MaterializedTables<'h> {
     /// Records that an input exceeds its share. Returns an error if the join must restart.
     fn note_spilled(&self, scan: &Scan, exec: &Exec<'_>) -> ExecResult<()> {
         let spilled = self.spilled;
-        spilled.slots.set(spilled.slots.get() | scan.bit());
+        spilled.slots.set(spilled.slots.get() | scan.slot_bit());
         if spilled.consumed.get() {
             // The rows read so far stay in the arena until the join ends.
             return Ok(());
         }
-        spilled.again.set(true);
-        exec.shared.states.let_go(self.counted_all.take());
+        spilled.must_restart.set(true);
+        exec.shared.states.release(self.charged_total.take());
         Err(SqlError::internal("a join that starts again").into())
     }
 
@@ -264,7 +266,7 @@ impl<'h> MaterializedTables<'h> {
         let empty = self.empty();
         let mut build = SpillingBuild::new(Some(table), join.hash_keys(), states)?;
         let mut cursor = Cursor::open(table, &scan.access, empty, &cx_of(exec, self.arena))?;
-        let alone = conditions_alone(join);
+        let alone = right_side_conditions(join);
         let mut arena = Bump::new();
         loop {
             exec.check_cancelled()?;
@@ -296,7 +298,7 @@ impl<'h> MaterializedTables<'h> {
         arena.alloc_slice_fill_copy(self.tables.len(), Slot::Null)
     }
 
-    fn hashed<'x: 'h>(
+    fn build_hash_table<'x: 'h>(
         &self,
         (slot, keys): (usize, &'h [HashKey]),
         rows: &[Slot<'h>],
@@ -324,7 +326,9 @@ impl<'h> MaterializedTables<'h> {
             for part in keys {
                 let value = eval(&part.build, &tuple, &cx)?;
                 null |= value.is_null();
-                if !null && !append_comparable(value, &part.build.ty, part.how, &cx, &mut key)? {
+                if !null
+                    && !append_comparable(value, &part.build.ty, part.compare_as, &cx, &mut key)?
+                {
                     return Ok(None);
                 }
             }
@@ -348,11 +352,11 @@ impl<'h> MaterializedTables<'h> {
         let empty = self.empty();
         let mut cursor = Cursor::open(table, &scan.access, empty, &cx_of(exec, held))?;
         let unlocked = scan.lock().is_none();
-        let alone = conditions_alone(join);
-        if unlocked && scan.access.shows_rows() {
-            let simple = alone.into_iter().filter(|e| !e.has_query());
+        let alone = right_side_conditions(join);
+        if unlocked && scan.access.can_visit_in_place() {
+            let simple = alone.into_iter().filter(|e| !e.has_subquery());
             let conditions = Conditions::of(simple.collect());
-            return self.read_shown(scan, table, (cursor, conditions), exec);
+            return self.read_in_place(scan, table, (cursor, conditions), exec);
         }
         let mut rows: Vec<Slot<'h>> = Vec::new();
         let mut tuple = empty.to_vec();
@@ -369,7 +373,7 @@ impl<'h> MaterializedTables<'h> {
                     rows.push(found);
                 }
             }
-            if self.is_over(rows.len() - before, &rows, unlocked, exec)? {
+            if self.must_spill(rows.len() - before, &rows, unlocked, exec)? {
                 return Ok(None);
             }
         }
@@ -377,7 +381,7 @@ impl<'h> MaterializedTables<'h> {
     }
 
     /// Charges the rows read last. Returns whether the input must be spilled.
-    fn is_over(
+    fn must_spill(
         &self,
         new: usize,
         rows: &[Slot<'h>],
@@ -385,14 +389,14 @@ impl<'h> MaterializedTables<'h> {
         exec: &Exec<'_>,
     ) -> ExecResult<bool> {
         let over = self.count((new, may_spill), exec)?;
-        if rows.len() > MAX_HELD && !may_spill {
+        if rows.len() > MAX_ROWS && !may_spill {
             return Err(too_many());
         }
-        Ok(over || rows.len() > MAX_HELD)
+        Ok(over || rows.len() > MAX_ROWS)
     }
 
     /// Reads the rows that the conditions accept, checking them in place.
-    fn read_shown<'x: 'h>(
+    fn read_in_place<'x: 'h>(
         &self,
         scan: &'h Scan,
         table: &'h Table,
@@ -409,8 +413,8 @@ impl<'h> MaterializedTables<'h> {
         };
         let mut rows: Vec<Slot<'h>> = Vec::new();
         let width = self.empty().len();
-        let mut progress = Progress::More;
-        while progress == Progress::More {
+        let mut progress = VisitOutcome::More;
+        while progress == VisitOutcome::More {
             exec.check_cancelled()?;
             let before = rows.len();
             let cursor = &mut cursor;
@@ -427,11 +431,19 @@ impl<'h> MaterializedTables<'h> {
             progress = match scan.is_covering() {
                 true => {
                     let at = (exec, arena);
-                    show_entries(table, &columns, cursor, &pruning, at, SHOWN, &mut visit)?
+                    show_entries(
+                        table,
+                        &columns,
+                        cursor,
+                        &pruning,
+                        at,
+                        VISIT_BATCH,
+                        &mut visit,
+                    )?
                 }
-                false => show_rows(table, cursor, &pruning, exec, SHOWN, &mut visit)?,
+                false => show_rows(table, cursor, &pruning, exec, VISIT_BATCH, &mut visit)?,
             };
-            if self.is_over(rows.len() - before, &rows, true, exec)? {
+            if self.must_spill(rows.len() - before, &rows, true, exec)? {
                 return Ok(None);
             }
         }
@@ -441,12 +453,12 @@ impl<'h> MaterializedTables<'h> {
 
 /// The conditions that read only a join's right side, which filter its rows as they are read. The
 /// others are checked in the join.
-fn conditions_alone(join: &Join) -> Vec<&Expr> {
+fn right_side_conditions(join: &Join) -> Vec<&Expr> {
     let scan = &join.right;
     if scan.lock().is_some() {
         return Vec::new();
     }
-    let alone = |e: &&Expr| e.slots() == scan.bit() && e.is_fixed();
+    let alone = |e: &&Expr| e.slots() == scan.slot_bit() && e.is_fixed();
     join.on.iter().filter(alone).collect()
 }
 

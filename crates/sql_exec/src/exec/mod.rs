@@ -106,7 +106,7 @@ pub trait ResultSink {
     /// Called before the columns: the result must be buffered until the statement has ended,
     /// because its rows are newer than what is durable, or because the statement may restart (and
     /// call [`ResultSink::columns`] again).
-    fn whole(&mut self) {}
+    fn buffer_until_end(&mut self) {}
 }
 
 /// Treatment of rows newer than the snapshot.
@@ -119,7 +119,7 @@ pub enum ConflictPolicy {
     Restart,
     /// READ COMMITTED, or `innodb_snapshot_isolation = OFF`: go on with the
     /// newest version.
-    Take,
+    UseNewest,
 }
 
 /// State shared by all queries of one execution.
@@ -192,7 +192,7 @@ impl<'x> Exec<'x> {
 
 /// Number of batches after which a statement counts as long and its worker hands the event loop
 /// over.
-const LONG: u32 = 16;
+const LONG_STATEMENT_BATCHES: u32 = 16;
 
 impl Exec<'_> {
     /// Parameters of a read at the statement's snapshot.
@@ -229,7 +229,7 @@ impl Exec<'_> {
     pub fn check_cancelled(&self) -> Result<(), SqlError> {
         let batches = self.shared.batches.get().saturating_add(1);
         self.shared.batches.set(batches);
-        if batches == LONG {
+        if batches == LONG_STATEMENT_BATCHES {
             blocking(|| ());
         }
         match self.env.cancel.reason() {

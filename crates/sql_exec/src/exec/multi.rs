@@ -5,7 +5,7 @@
 //! the same table, and the old values of other tables. All changes of a table are then written in
 //! one call.
 
-use super::assign::{Storer, assign_in, stays_chosen};
+use super::assign::{ValueConverter, assign_in_slot, stays_in_partitions};
 use super::dml::{delete_rows, update_rows};
 use super::rows::{self, Demand};
 use super::state::{States, size_of_row};
@@ -18,17 +18,17 @@ use std::collections::HashSet;
 
 /// Changes to the rows of one table.
 #[derive(Default)]
-struct Gathered {
+struct BufferedChanges {
     changes: Vec<RowChange>,
-    gone: Vec<(Vec<u8>, RowBuf)>,
-    seen: HashSet<Vec<u8>>,
+    deletions: Vec<(Vec<u8>, RowBuf)>,
+    seen_keys: HashSet<Vec<u8>>,
 }
 
 /// Executes a multi-table UPDATE or DELETE.
 pub(super) fn run(change: &Change, targets: &[Target], exec: &mut Exec<'_>) -> ExecResult<Changes> {
-    let storer = Storer::new(exec, change.ignore, 2);
+    let converter = ValueConverter::new(exec, change.ignore, 2);
     let states = exec.shared.states;
-    let mut gathered: Vec<Gathered> = Vec::with_capacity(targets.len());
+    let mut buffered: Vec<BufferedChanges> = Vec::with_capacity(targets.len());
     // Two aliases of one table share the set of rows already seen.
     let mut place: Vec<usize> = Vec::with_capacity(targets.len());
     let mut tables: Vec<TableId> = Vec::new();
@@ -37,34 +37,34 @@ pub(super) fn run(change: &Change, targets: &[Target], exec: &mut Exec<'_>) -> E
         place.push(known.unwrap_or(tables.len()));
         if known.is_none() {
             tables.push(target.table.id);
-            gathered.push(Gathered::default());
+            buffered.push(BufferedChanges::default());
         }
     }
     let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> ExecResult<bool> {
         for (target, place) in targets.iter().zip(&place) {
-            if let Some(gathered) = gathered.get_mut(*place) {
-                gather(change, target, gathered, row, cx, &storer, states)?;
+            if let Some(buffered) = buffered.get_mut(*place) {
+                gather(change, target, buffered, row, cx, &converter, states)?;
             }
         }
         Ok(true)
     };
     let strictly = exec
         .env
-        .strictly(storer.strict && change.kind == ChangeKind::Update);
+        .strictly(converter.strict && change.kind == ChangeKind::Update);
     if let Some(input) = change.input.rows() {
         rows::run(&change.input, input, Demand::ALL, exec, &mut consume)?;
     }
     drop(strictly);
     let mut done = Changes::default();
-    for (id, gathered) in tables.iter().zip(gathered) {
+    for (id, buffered) in tables.iter().zip(buffered) {
         let Some(target) = targets.iter().find(|t| t.table.id == *id) else {
             continue;
         };
-        done.matched += gathered.seen.len() as u64;
+        done.matched += buffered.seen_keys.len() as u64;
         let (table, ignore) = (&target.table, change.ignore);
         done.affected += match change.kind {
-            ChangeKind::Update => update_rows(table, gathered.changes, ignore, exec)?,
-            ChangeKind::Delete => delete_rows(table, gathered.gone, ignore, exec)?,
+            ChangeKind::Update => update_rows(table, buffered.changes, ignore, exec)?,
+            ChangeKind::Delete => delete_rows(table, buffered.deletions, ignore, exec)?,
         };
     }
     done.seen = exec.txn().seen();
@@ -74,43 +74,43 @@ pub(super) fn run(change: &Change, targets: &[Target], exec: &mut Exec<'_>) -> E
 fn gather(
     change: &Change,
     target: &Target,
-    gathered: &mut Gathered,
+    buffered: &mut BufferedChanges,
     row: &[Slot<'_>],
     cx: &EvalCx<'_>,
-    storer: &Storer<'_>,
+    converter: &ValueConverter<'_>,
     states: &States,
 ) -> ExecResult<()> {
     let Some(Slot::Keyed(found)) = row.get(target.slot) else {
         return Ok(());
     };
-    if gathered.seen.contains(found.key) {
+    if buffered.seen_keys.contains(found.key) {
         return Ok(());
     }
-    gathered.seen.insert(found.key.to_vec());
+    buffered.seen_keys.insert(found.key.to_vec());
     let key = found.key.to_vec();
     let old = found.row.to_buf();
     let size = 2 * key.len() + old.bytes().len() + 128;
     states.hold(size as u64)?;
     if change.kind == ChangeKind::Delete {
-        gathered.gone.push((key, old));
+        buffered.deletions.push((key, old));
         return Ok(());
     }
     let before = found.row.values();
-    let number = gathered.seen.len() as u64;
-    let new = assign_in(
+    let number = buffered.seen_keys.len() as u64;
+    let new = assign_in_slot(
         (&target.table, target.slot),
         &target.set,
         before,
-        storer,
+        converter,
         number,
         row,
         cx,
     )?;
     states.hold(size_of_row(&new))?;
-    let chosen = change.chosen(target);
-    if !stays_chosen(&target.table, chosen, &new, change.ignore, cx.env)? {
+    let chosen = change.named_partitions(target);
+    if !stays_in_partitions(&target.table, chosen, &new, change.ignore, cx.env)? {
         return Ok(());
     }
-    gathered.changes.push(RowChange { key, old, new });
+    buffered.changes.push(RowChange { key, old, new });
     Ok(())
 }

@@ -4,10 +4,10 @@
 //! Invariant: the visitor writes to the sink while the engine's memory is borrowed. Sinks of a
 //! plain read only append to memory then, and there is at most one row for each key.
 
-use super::fetch::encode_all;
+use super::fetch::encode_distinct_keys;
 use super::profile::Role;
 use super::pruning::Pruning;
-use super::query::{Window, all_true, cx_of};
+use super::query::{LimitWindow, all_true, cx_of};
 use super::{Exec, ExecResult, ResultSink};
 use crate::bind::Source;
 use crate::error::SqlError;
@@ -23,7 +23,7 @@ use porpoise_types::ValueRef;
 pub(super) fn run(
     plan: &QueryPlan,
     lookup: &PointLookup,
-    window: Window,
+    window: LimitWindow,
     exec: &mut Exec<'_>,
     sink: &mut dyn ResultSink,
 ) -> ExecResult<u64> {
@@ -33,15 +33,16 @@ pub(super) fn run(
     let (Access::PointLookup { index, keys }, Some(table)) = (&scan.access, table) else {
         return Err(SqlError::internal("a point lookup without keys").into());
     };
-    let passes = lookup.once.is_empty() || all_true(&lookup.once, &[], &cx_of(exec, &arena))?;
+    let passes = lookup.constant_conditions.is_empty()
+        || all_true(&lookup.constant_conditions, &[], &cx_of(exec, &arena))?;
     if !passes {
         sink.columns(&plan.columns)?;
         return Ok(0);
     }
     let since = exec.begin_part();
-    let mut keys = encode_all(table, *index, keys, &[], &cx_of(exec, &arena))?;
+    let mut keys = encode_distinct_keys(table, *index, keys, &[], &cx_of(exec, &arena))?;
     sink.columns(&plan.columns)?;
-    let pruning = Pruning::of_values(scan, table, &cx_of(exec, &arena))?;
+    let pruning = Pruning::overflow_only(scan, table, &cx_of(exec, &arena))?;
     keys.retain(|key| pruning.allows(table, *index, key));
     let wanted: smallvec::SmallVec<[&[u8]; 8]> = keys.iter().map(Vec::as_slice).collect();
     let read = exec.read();

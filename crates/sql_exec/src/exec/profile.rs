@@ -15,7 +15,7 @@ pub struct Actual {
     /// Rows produced, in all loops.
     pub rows: u64,
     /// Time until the first row.
-    pub first: Duration,
+    pub time_to_first_row: Duration,
     /// Total time, in all loops.
     pub time: Duration,
     /// Number and bytes of the runs or partitions written to temporary files.
@@ -26,7 +26,7 @@ pub struct Actual {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A query.
-    Whole,
+    Query,
     /// Its aggregation.
     Group,
     /// Its sort.
@@ -53,7 +53,7 @@ impl Profile {
         let mut parts = self.parts.borrow_mut();
         let actual = parts.entry((address(part), role)).or_default();
         if actual.rows == 0 {
-            actual.first = actual.time + time;
+            actual.time_to_first_row = actual.time + time;
         }
         actual.loops += loops;
         actual.rows += rows;

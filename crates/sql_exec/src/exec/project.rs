@@ -1,6 +1,6 @@
 //! Projection of rows that are sent without buffering.
 
-use super::query::Window;
+use super::query::LimitWindow;
 use super::rows::{self, Demand};
 use super::{Exec, ExecResult, ResultSink};
 use crate::expr::Expr;
@@ -14,7 +14,7 @@ use std::cell::Cell;
 pub(super) fn run(
     plan: &QueryPlan,
     input: &RowOperator,
-    window: Window,
+    window: LimitWindow,
     exec: &mut Exec<'_>,
     sink: &mut dyn ResultSink,
 ) -> ExecResult<u64> {

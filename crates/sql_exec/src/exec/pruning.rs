@@ -4,7 +4,7 @@
 //! parameters. Nothing here depends on rows, so all batches of a scan read the same partitions.
 
 use super::ExecResult;
-use super::keys::{KeyValue, in_column};
+use super::keys::{KeyValue, convert_to_column};
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, eval};
 use crate::plan::placement::{KnownExprs, Placement};
@@ -21,9 +21,9 @@ pub struct Pruning {
     /// Partitions that the scan reads; `None`: all.
     partitions: Option<Vec<usize>>,
     /// Partitions that the statement names.
-    chosen: Option<Arc<[usize]>>,
+    named_partitions: Option<Arc<[usize]>>,
     /// Columns whose overflow values are fetched, each up to a number of bytes; `None`: all.
-    upto: Option<Vec<(usize, usize)>>,
+    prefix_lengths: Option<Vec<(usize, usize)>>,
 }
 
 impl Pruning {
@@ -32,29 +32,36 @@ impl Pruning {
         let placement = &scan.placement;
         let mut pruning = Pruning::default();
         if table.partitioning.is_some() {
-            pruning.chosen.clone_from(&placement.chosen);
+            pruning
+                .named_partitions
+                .clone_from(&placement.named_partitions);
             pruning.partitions = partitions(placement, table, cx)?;
         }
-        if let Some(whole) = &placement.whole {
-            let mut upto: Vec<(usize, usize)> = whole.iter().map(|c| (*c, usize::MAX)).collect();
-            for (column, counts) in &placement.starts {
+        if let Some(whole) = &placement.whole_columns {
+            let mut prefix_lengths: Vec<(usize, usize)> =
+                whole.iter().map(|c| (*c, usize::MAX)).collect();
+            for (column, counts) in &placement.prefix_columns {
                 let ty = table.columns.get(*column).map(|c| &c.ty);
                 let width = ty.map_or(4, |ty| ty.collation.charset().max_len() as usize);
-                let bytes = characters(counts, cx)?.saturating_mul(width);
-                match upto.iter_mut().find(|(c, _)| c == column) {
+                let bytes = character_count(counts, cx)?.saturating_mul(width);
+                match prefix_lengths.iter_mut().find(|(c, _)| c == column) {
                     Some((_, end)) => *end = bytes.max(*end),
-                    None => upto.push((*column, bytes)),
+                    None => prefix_lengths.push((*column, bytes)),
                 }
             }
-            pruning.upto = Some(upto);
+            pruning.prefix_lengths = Some(prefix_lengths);
         }
         Ok(pruning)
     }
 
     /// Computes the pruning of a scan by whole keys that names no partitions, for which only
     /// overflow values matter.
-    pub fn of_values<'a>(scan: &'a Scan, table: &Table, cx: &EvalCx<'a>) -> ExecResult<Pruning> {
-        match scan.placement.whole {
+    pub fn overflow_only<'a>(
+        scan: &'a Scan,
+        table: &Table,
+        cx: &EvalCx<'a>,
+    ) -> ExecResult<Pruning> {
+        match scan.placement.whole_columns {
             Some(_) => Pruning::of(scan, table, cx),
             None => Ok(Pruning::default()),
         }
@@ -70,7 +77,7 @@ impl Pruning {
 
     /// The overflow values to fetch.
     pub fn overflow(&self) -> OverflowFetch<'_> {
-        match &self.upto {
+        match &self.prefix_lengths {
             None => OverflowFetch::All,
             Some(columns) if columns.is_empty() => OverflowFetch::Prefixes,
             Some(columns) => OverflowFetch::UpTo(columns),
@@ -79,7 +86,7 @@ impl Pruning {
 
     /// Whether a whole key of an index lies in a partition that the statement names.
     pub fn allows(&self, table: &Table, index: usize, key: &[u8]) -> bool {
-        match &self.chosen {
+        match &self.named_partitions {
             None => true,
             Some(chosen) => chosen.contains(&table.partition_of(index, key)),
         }
@@ -97,14 +104,14 @@ fn partitions<'a>(
     table: &Table,
     cx: &EvalCx<'a>,
 ) -> ExecResult<Option<Vec<usize>>> {
-    let mut known = Vec::with_capacity(placement.known.len());
-    for (column, exprs) in &placement.known {
+    let mut known = Vec::with_capacity(placement.partition_constants.len());
+    for (column, exprs) in &placement.partition_constants {
         if let Some(definition) = table.columns.get(*column) {
-            known.push((*column, evaluated(exprs, &definition.ty, cx)?));
+            known.push((*column, evaluate_known(exprs, &definition.ty, cx)?));
         }
     }
     let pruned = table.prune(&known);
-    Ok(match (&placement.chosen, pruned) {
+    Ok(match (&placement.named_partitions, pruned) {
         (None, pruned) => pruned,
         (Some(chosen), None) => Some(chosen.to_vec()),
         (Some(chosen), Some(mut pruned)) => {
@@ -114,25 +121,29 @@ fn partitions<'a>(
     })
 }
 
-fn evaluated<'a>(exprs: &'a KnownExprs, ty: &ColumnType, cx: &EvalCx<'a>) -> ExecResult<Known> {
+fn evaluate_known<'a>(
+    exprs: &'a KnownExprs,
+    ty: &ColumnType,
+    cx: &EvalCx<'a>,
+) -> ExecResult<Known> {
     let mut known = Known::default();
     if let Some(list) = &exprs.equal {
         let mut values = Vec::with_capacity(list.len());
         for e in list {
-            if let KeyValue::Exact(value) = in_column(eval(e, &[], cx)?, &e.ty, ty, cx) {
+            if let KeyValue::Exact(value) = convert_to_column(eval(e, &[], cx)?, &e.ty, ty, cx) {
                 values.push(value);
             }
         }
         known.equal = Some(values);
     }
-    known.low = bound(exprs.low.as_ref(), 1, ty, cx)?;
-    known.high = bound(exprs.high.as_ref(), -1, ty, cx)?;
+    known.low = evaluate_bound(exprs.low.as_ref(), 1, ty, cx)?;
+    known.high = evaluate_bound(exprs.high.as_ref(), -1, ty, cx)?;
     Ok(known)
 }
 
 /// The value of a bound. An exclusive bound is moved inwards by one step if the type has discrete
 /// values.
-fn bound<'a>(
+fn evaluate_bound<'a>(
     bound: Option<&'a Bound>,
     inwards: i64,
     ty: &ColumnType,
@@ -142,10 +153,10 @@ fn bound<'a>(
         return Ok(None);
     };
     let value = eval(&bound.value, &[], cx)?;
-    Ok(match in_column(value, &bound.value.ty, ty, cx) {
+    Ok(match convert_to_column(value, &bound.value.ty, ty, cx) {
         KeyValue::Exact(value) if bound.inclusive => Some(value),
         KeyValue::Exact(value) => Some(next(&value, inwards).unwrap_or(value)),
-        KeyValue::Nothing => None,
+        KeyValue::NoMatch => None,
     })
 }
 
@@ -166,7 +177,7 @@ fn next(value: &Value, step: i64) -> Option<Value> {
 
 /// Number of leading characters that a function with these arguments (position and length, or
 /// length) reads; the maximum if the arguments do not limit it.
-fn characters<'a>(counts: &'a [Expr], cx: &EvalCx<'a>) -> ExecResult<usize> {
+fn character_count<'a>(counts: &'a [Expr], cx: &EvalCx<'a>) -> ExecResult<usize> {
     let mut sum = 0usize;
     for count in counts {
         let count = match eval(count, &[], cx)? {

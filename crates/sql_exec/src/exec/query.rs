@@ -14,16 +14,16 @@ use porpoise_types::ValueRef;
 
 /// LIMIT and OFFSET as numbers.
 #[derive(Clone, Copy)]
-pub(super) struct Window {
+pub(super) struct LimitWindow {
     /// Number of rows to skip.
     pub(super) offset: u64,
     /// Maximum number of rows to send.
     pub(super) count: u64,
 }
 
-impl Window {
+impl LimitWindow {
     /// No limit.
-    pub(super) const ALL: Window = Window {
+    pub(super) const ALL: LimitWindow = LimitWindow {
         offset: 0,
         count: u64::MAX,
     };
@@ -34,8 +34,8 @@ impl Window {
     }
 
     /// Evaluates a LIMIT clause.
-    pub(super) fn of(limit: &Limit, exec: &Exec<'_>) -> ExecResult<Window> {
-        Window::between(&limit.offset, &limit.count, exec)
+    pub(super) fn of(limit: &Limit, exec: &Exec<'_>) -> ExecResult<LimitWindow> {
+        LimitWindow::between(&limit.offset, &limit.count, exec)
     }
 
     /// Rows behind `offset`, up to `count` of them.
@@ -43,7 +43,7 @@ impl Window {
         offset: &Option<Expr>,
         count: &Option<Expr>,
         exec: &Exec<'_>,
-    ) -> ExecResult<Window> {
+    ) -> ExecResult<LimitWindow> {
         let arena = Bump::new();
         let cx = cx_of(exec, &arena);
         let number = |e: &Option<Expr>, otherwise: u64| -> ExecResult<u64> {
@@ -56,7 +56,7 @@ impl Window {
                 _ => Err(ExecError::Error(SqlError::wrong_arguments("LIMIT"))),
             }
         };
-        Ok(Window {
+        Ok(LimitWindow {
             offset: number(offset, 0)?,
             count: number(count, u64::MAX)?,
         })
@@ -65,23 +65,23 @@ impl Window {
 
 /// Runs the query. Returns the number of rows sent.
 pub fn run(plan: &QueryPlan, exec: &mut Exec<'_>, sink: &mut dyn ResultSink) -> ExecResult<u64> {
-    run_some(plan, exec, u64::MAX, sink)
+    run_limited(plan, exec, u64::MAX, sink)
 }
 
 /// Runs the query until it has produced `most` rows.
-pub(super) fn run_some(
+pub(super) fn run_limited(
     plan: &QueryPlan,
     exec: &mut Exec<'_>,
     most: u64,
     sink: &mut dyn ResultSink,
 ) -> ExecResult<u64> {
     let since = exec.begin_part();
-    let window = Window {
+    let window = LimitWindow {
         offset: 0,
         count: most,
     };
     let sent = send(plan, &plan.root, window, exec, sink)?;
-    exec.end_part(plan, Role::Whole, (1, sent), since);
+    exec.end_part(plan, Role::Query, (1, sent), since);
     Ok(sent)
 }
 
@@ -89,7 +89,7 @@ pub(super) fn run_some(
 pub(super) fn send(
     plan: &QueryPlan,
     operator: &ResultOperator,
-    window: Window,
+    window: LimitWindow,
     exec: &mut Exec<'_>,
     sink: &mut dyn ResultSink,
 ) -> ExecResult<u64> {
@@ -118,7 +118,7 @@ pub(super) fn send(
             collect::run(plan, order, &sort.input, window, exec, sink)
         }
         ResultOperator::Limit(limit) => {
-            let mut own = Window::of(limit, exec)?;
+            let mut own = LimitWindow::of(limit, exec)?;
             own.count = own.count.min(window.count);
             send(plan, &limit.input, own, exec, sink)
         }

@@ -98,7 +98,7 @@ impl<'s> SpillingCollect<'s> {
             let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
             self.write(&values)?;
         }
-        self.states.let_go(std::mem::take(&mut self.set.held));
+        self.states.release(std::mem::take(&mut self.set.held));
         Ok(())
     }
 
@@ -181,11 +181,11 @@ impl<'s, K: Fn(&[ValueRef<'_>]) -> Vec<u8>> DistinctCollect<'s, K> {
     fn spill(&mut self) -> Result<(), SqlError> {
         self.keys = HashSet::new();
         let kept = std::mem::take(&mut self.rows.set);
-        self.states.let_go(std::mem::take(&mut self.held));
+        self.states.release(std::mem::take(&mut self.held));
         let mut pacer = Pacer::new();
         for row in kept.rows {
             pacer.tick()?;
-            self.states.let_go(size_of_row(&row));
+            self.states.release(size_of_row(&row));
             let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
             let key = (self.key_of)(&values);
             self.sort(&key, &values)?;
@@ -201,7 +201,7 @@ impl<'s, K: Fn(&[ValueRef<'_>]) -> Vec<u8>> DistinctCollect<'s, K> {
     /// Ends telling rows apart: a list to which others may be added.
     pub(super) fn finish(mut self) -> ExecResult<SpillingCollect<'s>> {
         let states = self.states;
-        states.let_go(std::mem::take(&mut self.held));
+        states.release(std::mem::take(&mut self.held));
         let Some(sorter) = self.sorter else {
             return Ok(self.rows);
         };

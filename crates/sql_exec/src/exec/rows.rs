@@ -52,7 +52,7 @@ pub(super) fn run(
             join::run(plan, operator, demand, exec, consume)
         }
         RowOperator::FusedScan(scan) => fused_scan::run(plan, scan, exec, consume),
-        RowOperator::OneTimeFilter(filter) => match passes_once(filter, exec)? {
+        RowOperator::OneTimeFilter(filter) => match one_time_filter_passes(filter, exec)? {
             true => run(plan, &filter.input, demand, exec, consume),
             false => Ok(()),
         },
@@ -71,19 +71,19 @@ pub(super) fn run(
 }
 
 /// Whether the conditions that read no table are true.
-fn passes_once(filter: &Filter, exec: &Exec<'_>) -> ExecResult<bool> {
+fn one_time_filter_passes(filter: &Filter, exec: &Exec<'_>) -> ExecResult<bool> {
     let arena = Bump::new();
     all_true(&filter.conditions, &[], &cx_of(exec, &arena))
 }
 
 /// The operator below the conditions that read no table; `None` if one of those is not true.
-pub(super) fn below_once<'p>(
+pub(super) fn below_one_time_filter<'p>(
     operator: &'p RowOperator,
     exec: &Exec<'_>,
 ) -> ExecResult<Option<&'p RowOperator>> {
     match operator {
         RowOperator::OneTimeFilter(filter) => {
-            Ok(passes_once(filter, exec)?.then_some(&filter.input))
+            Ok(one_time_filter_passes(filter, exec)?.then_some(&filter.input))
         }
         other => Ok(Some(other)),
     }

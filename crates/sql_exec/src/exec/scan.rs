@@ -27,7 +27,7 @@ pub(super) fn slot_of<'a>(row: &[Value], cx: &EvalCx<'a>) -> Slot<'a> {
     Slot::Values(cx.arena.alloc_slice_fill_iter(values))
 }
 
-pub(super) fn extended<'a>(
+pub(super) fn with_slot<'a>(
     tuple: Tuple<'a>,
     slot: usize,
     value: Slot<'a>,
@@ -62,7 +62,7 @@ pub fn fetch_rows<'a, 'x: 'a>(
         if !judged {
             return Ok(true);
         }
-        let tuple = extended(tuple, scan.slot, Slot::Row(candidate), arena);
+        let tuple = with_slot(tuple, scan.slot, Slot::Row(candidate), arena);
         all_true(&scan.filter, tuple, &cx)
     };
     let rows = cursor.next_locked(table, (lock, &pruning), exec, limit, arena, &mut matches)?;

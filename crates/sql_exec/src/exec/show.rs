@@ -20,20 +20,20 @@ use std::ops::ControlFlow;
 
 /// Outcome of a call that visits rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum VisitOutcome {
     /// There may be more rows.
     More,
     /// The last row was visited.
     AtEnd,
     /// The visitor wants no more rows.
-    Enough,
+    Stopped,
 }
 
 /// Calls a function for each row until it fails or wants no more. The engine may pass a few rows
 /// after that, which are ignored.
 struct Visitor<'v, F> {
     visit: &'v mut F,
-    over: bool,
+    stopped: bool,
     failed: Option<ExecError>,
 }
 
@@ -41,34 +41,34 @@ impl<'v, F: FnMut(Slot<'_>) -> ExecResult<bool>> Visitor<'v, F> {
     fn new(visit: &'v mut F) -> Visitor<'v, F> {
         Visitor {
             visit,
-            over: false,
+            stopped: false,
             failed: None,
         }
     }
 
     #[inline]
     fn show(&mut self, slot: Slot<'_>) {
-        if self.over {
+        if self.stopped {
             return;
         }
         match (self.visit)(slot) {
-            Ok(more) => self.over = !more,
+            Ok(more) => self.stopped = !more,
             Err(stop) => self.fail(stop),
         }
     }
 
     /// Records a failure; the first one is returned.
     fn fail(&mut self, stop: ExecError) {
-        self.over = true;
+        self.stopped = true;
         self.failed.get_or_insert(stop);
     }
 
-    fn progress(self, more: bool) -> ExecResult<Progress> {
-        match (self.failed, self.over, more) {
+    fn progress(self, more: bool) -> ExecResult<VisitOutcome> {
+        match (self.failed, self.stopped, more) {
             (Some(stop), ..) => Err(stop),
-            (None, true, _) => Ok(Progress::Enough),
-            (None, false, true) => Ok(Progress::More),
-            (None, false, false) => Ok(Progress::AtEnd),
+            (None, true, _) => Ok(VisitOutcome::Stopped),
+            (None, false, true) => Ok(VisitOutcome::More),
+            (None, false, false) => Ok(VisitOutcome::AtEnd),
         }
     }
 }
@@ -128,11 +128,11 @@ pub(super) fn show_rows(
     exec: &Exec<'_>,
     limit: usize,
     visit: &mut impl FnMut(Slot<'_>) -> ExecResult<bool>,
-) -> ExecResult<Progress> {
+) -> ExecResult<VisitOutcome> {
     let read = exec.read();
     let mut visitor = Visitor::new(visit);
     match cursor {
-        Cursor::Keys { done: true, .. } => Ok(Progress::AtEnd),
+        Cursor::Keys { done: true, .. } => Ok(VisitOutcome::AtEnd),
         Cursor::Keys { index, keys, done } => {
             *done = true;
             keys.retain(|key| pruning.allows(table, *index, key));
@@ -149,7 +149,7 @@ pub(super) fn show_rows(
         Cursor::IndexMerge(_) => Err(SqlError::internal("a union shown as a scan").into()),
         Cursor::Scan { spec, position } => {
             if position.done() || spec.ranges.is_empty() {
-                return Ok(Progress::AtEnd);
+                return Ok(VisitOutcome::AtEnd);
             }
             let mut show = |_: &[u8], row: RowRef<'_>| visitor.show(Slot::Row(row));
             let fetch = pruning.fetch();
@@ -169,12 +169,12 @@ pub(super) fn show_entries(
     (exec, arena): (&Exec<'_>, &Bump),
     limit: usize,
     visit: &mut impl FnMut(Slot<'_>) -> ExecResult<bool>,
-) -> ExecResult<Progress> {
+) -> ExecResult<VisitOutcome> {
     let Some((spec, position)) = cursor.entries() else {
         return Err(SqlError::internal("entries without a scan").into());
     };
     if position.done() || spec.ranges.is_empty() {
-        return Ok(Progress::AtEnd);
+        return Ok(VisitOutcome::AtEnd);
     }
     let mut visitor = Visitor::new(visit);
     let reader = table.entry_reader(spec.index, columns)?;
@@ -186,7 +186,7 @@ pub(super) fn show_entries(
             Ok(()) => visitor.show(Slot::Values(&values)),
             Err(error) => visitor.fail(error.into()),
         }
-        if visitor.over {
+        if visitor.stopped {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())

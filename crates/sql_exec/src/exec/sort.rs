@@ -19,7 +19,7 @@ use std::cmp::Ordering;
 pub(super) struct SortKeys<'p> {
     keys: &'p [OrderKey],
     /// Whether keys are memcomparable; otherwise they are stored and compared as values.
-    as_bytes: bool,
+    are_memcomparable: bool,
 }
 
 impl<'p> SortKeys<'p> {
@@ -27,13 +27,13 @@ impl<'p> SortKeys<'p> {
     pub(super) fn new(keys: &'p [OrderKey]) -> SortKeys<'p> {
         SortKeys {
             keys,
-            as_bytes: keys.iter().all(|k| has_bytes(&k.expr.ty)),
+            are_memcomparable: keys.iter().all(|k| is_memcomparable(&k.expr.ty)),
         }
     }
 
     /// Whether keys are memcomparable.
-    pub(super) fn are_bytes(&self) -> bool {
-        self.as_bytes
+    pub(super) fn are_memcomparable(&self) -> bool {
+        self.are_memcomparable
     }
 
     /// Appends the key of a row.
@@ -45,7 +45,7 @@ impl<'p> SortKeys<'p> {
     ) -> ExecResult<()> {
         for key in self.keys {
             let value = eval(&key.expr, row, cx)?;
-            if !self.as_bytes {
+            if !self.are_memcomparable {
                 rowstore::write(value, out);
                 continue;
             }
@@ -60,7 +60,7 @@ impl<'p> SortKeys<'p> {
 
     /// The order of two keys.
     pub(super) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        if self.as_bytes {
+        if self.are_memcomparable {
             return a.cmp(b);
         }
         let (mut a, mut b) = (a, b);
@@ -81,7 +81,7 @@ impl<'p> SortKeys<'p> {
     /// The first 8 bytes of a key as a big-endian integer, for a cheap first
     /// comparison; 0 if keys are not memcomparable.
     pub(super) fn prefix(&self, key: &[u8]) -> u64 {
-        if !self.as_bytes {
+        if !self.are_memcomparable {
             return 0;
         }
         let mut first = [0; 8];
@@ -93,7 +93,7 @@ impl<'p> SortKeys<'p> {
 }
 
 /// Whether the type has a memcomparable encoding.
-fn has_bytes(ty: &ColumnType) -> bool {
+fn is_memcomparable(ty: &ColumnType) -> bool {
     match ty.kind {
         Kind::Enum | Kind::Set => true,
         _ => matches!(

@@ -14,7 +14,7 @@
 
 use super::collect::Order;
 use super::join::tables_of;
-use super::query::Window;
+use super::query::LimitWindow;
 use super::rowstore::{Place, RowStore, Values, values_of};
 use super::sort::SortKeys;
 use super::spill::runs::Runs;
@@ -24,7 +24,7 @@ use super::{ExecResult, ResultSink};
 use crate::bind::types::is_text;
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot, eval};
-use crate::expr::number::{Found, NumberExpr, of_value};
+use crate::expr::number::{NumberExpr, NumberResult, of_value};
 use crate::expr::{Expr, ExprKind};
 use crate::plan::QueryPlan;
 use crate::plan::physical::DistinctMethod;
@@ -37,7 +37,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 
 /// Number of rows beyond those wanted that are buffered before a top-N sort discards them.
-const SPARE: usize = 1024;
+const TOP_N_SLACK: usize = 1024;
 
 /// A buffered row: the start of its key, which usually decides a comparison, and its place.
 #[derive(Clone, Copy)]
@@ -54,57 +54,62 @@ pub(super) struct SortBuffer<'p> {
     store: RowStore,
     entries: Vec<Entry>,
     /// Number of rows wanted of a sort.
-    most: usize,
+    limit: usize,
     /// The last wanted key at the time of the last discard.
-    last: Option<Vec<u8>>,
+    last_wanted_key: Option<Vec<u8>>,
     /// Encoded rows that DISTINCT has seen.
-    seen: HashSet<Vec<u8>, RandomState>,
+    distinct_rows: HashSet<Vec<u8>, RandomState>,
     /// The last distinct row, if equal rows are consecutive.
-    shown: Option<Vec<u8>>,
+    last_distinct_row: Option<Vec<u8>>,
     /// Rows that DISTINCT has seen, if they are integers.
-    numbers: HashSet<[i64; 2], RandomState>,
+    distinct_numbers: HashSet<[i64; 2], RandomState>,
     /// The last distinct row as integers, if equal rows are consecutive.
-    last_same: Option<[i64; 2]>,
+    last_distinct_numbers: Option<[i64; 2]>,
     /// Compiled at the first row.
-    fast: Option<Fast<'p>>,
+    compiled: Option<CompiledExprs<'p>>,
     /// The first number of the last wanted key.
-    last_number: Option<i64>,
+    last_wanted_number: Option<i64>,
     /// Bytes charged for the rows.
-    counted: u64,
+    charged_rows: u64,
     /// Bytes charged for the rows that DISTINCT has seen.
-    seen_bytes: u64,
+    charged_distinct: u64,
     /// Whether the buffer exceeds the operator's share of memory.
-    over: bool,
+    is_over_share: bool,
     runs: Runs,
     /// Lower bound for the number of distinct rows in the runs.
     spilled: u64,
     key: Vec<u8>,
     /// Scratch buffer: the current row as DISTINCT compares it.
-    same: Vec<u8>,
+    distinct_key: Vec<u8>,
 }
 
 /// Expressions of a query that compile to plain integers.
-struct Fast<'p> {
+struct CompiledExprs<'p> {
     /// The first sort key of a top-N sort, and whether it is descending.
     first: Option<(NumberExpr<'p>, bool)>,
     /// The select list of a DISTINCT, if it is one or two integers.
     items: Option<SmallVec<[NumberExpr<'p>; 2]>>,
 }
 
-impl<'p> Fast<'p> {
-    fn of(plan: &'p QueryPlan, order: Order<'p>, most: usize, cx: &EvalCx<'_>) -> Fast<'p> {
-        let few = most < usize::MAX && SortKeys::new(order.keys).are_bytes();
+impl<'p> CompiledExprs<'p> {
+    fn of(
+        plan: &'p QueryPlan,
+        order: Order<'p>,
+        limit: usize,
+        cx: &EvalCx<'_>,
+    ) -> CompiledExprs<'p> {
+        let few = limit < usize::MAX && SortKeys::new(order.keys).are_memcomparable();
         let first = order.keys.first().filter(|_| few);
         let distinct = order.distinct.is_some() && (1..=2).contains(&plan.items.len());
         if first.is_none() && !distinct {
-            return Fast {
+            return CompiledExprs {
                 first: None,
                 items: None,
             };
         }
         let tables = tables_of(&plan.sources);
         let number = |e: &Expr| NumberExpr::of(e, &tables, cx);
-        Fast {
+        CompiledExprs {
             first: first.and_then(|key| Some((number(&key.expr)?, key.desc))),
             items: match distinct {
                 true => plan.items.iter().map(number).collect(),
@@ -115,10 +120,10 @@ impl<'p> Fast<'p> {
 
     /// The select list of a row, if it is integers.
     #[inline]
-    fn same(&self, row: &[Slot<'_>]) -> Option<[i64; 2]> {
+    fn distinct_numbers_of(&self, row: &[Slot<'_>]) -> Option<[i64; 2]> {
         let mut same = [0; 2];
         for (place, item) in same.iter_mut().zip(self.items.as_deref()?) {
-            let Found::Value(number) = item.eval(row) else {
+            let NumberResult::Value(number) = item.eval(row) else {
                 return None;
             };
             *place = number;
@@ -142,9 +147,13 @@ fn number_of_key(key: &[u8]) -> Option<i64> {
 
 impl<'p> SortBuffer<'p> {
     /// Creates an empty buffer.
-    pub(super) fn new(plan: &'p QueryPlan, order: Order<'p>, window: Window) -> SortBuffer<'p> {
+    pub(super) fn new(
+        plan: &'p QueryPlan,
+        order: Order<'p>,
+        window: LimitWindow,
+    ) -> SortBuffer<'p> {
         let wanted = window.end();
-        let most = match order.keys.is_empty() {
+        let limit = match order.keys.is_empty() {
             true => usize::MAX,
             false => usize::try_from(wanted).unwrap_or(usize::MAX),
         };
@@ -154,41 +163,41 @@ impl<'p> SortBuffer<'p> {
             keys: SortKeys::new(order.keys),
             store: RowStore::default(),
             entries: Vec::new(),
-            most,
-            last: None,
-            seen: HashSet::default(),
-            shown: None,
-            numbers: HashSet::default(),
-            last_same: None,
-            fast: None,
-            last_number: None,
-            counted: 0,
-            seen_bytes: 0,
-            over: false,
+            limit,
+            last_wanted_key: None,
+            distinct_rows: HashSet::default(),
+            last_distinct_row: None,
+            distinct_numbers: HashSet::default(),
+            last_distinct_numbers: None,
+            compiled: None,
+            last_wanted_number: None,
+            charged_rows: 0,
+            charged_distinct: 0,
+            is_over_share: false,
             runs: Runs::default(),
             spilled: 0,
             key: Vec::new(),
-            same: Vec::new(),
+            distinct_key: Vec::new(),
         }
     }
 
     /// Number of rows; with DISTINCT a lower bound once runs were written.
     pub(super) fn len(&self) -> u64 {
         let kept = self.entries.len() as u64;
-        if self.compares_all() {
+        if self.needs_distinct_set() {
             return self.spilled.max(kept);
         }
         self.spilled + kept
     }
 
     /// Whether DISTINCT must compare every row with all others.
-    fn compares_all(&self) -> bool {
+    fn needs_distinct_set(&self) -> bool {
         matches!(self.order.distinct, Some(method) if method != DistinctMethod::Adjacent)
     }
 
     /// Whether the buffer exceeds the operator's share of memory.
     pub(super) fn is_over(&self) -> bool {
-        self.over
+        self.is_over_share
     }
 
     /// Number of runs, and the size of their file.
@@ -203,36 +212,37 @@ impl<'p> SortBuffer<'p> {
         cx: &EvalCx<'_>,
         states: &States,
     ) -> ExecResult<()> {
-        let fast = self
-            .fast
-            .get_or_insert_with(|| Fast::of(self.plan, self.order, self.most, cx));
-        let found = match (&fast.first, self.order.keys.first()) {
+        let compiled = self
+            .compiled
+            .get_or_insert_with(|| CompiledExprs::of(self.plan, self.order, self.limit, cx));
+        let found = match (&compiled.first, self.order.keys.first()) {
             (Some((first, _)), Some(key)) => match first.eval(row) {
-                Found::Elsewhere => of_value(eval(&key.expr, row, cx)?, first.unit()),
+                NumberResult::NotApplicable => of_value(eval(&key.expr, row, cx)?, first.unit()),
                 found => found,
             },
-            _ => Found::Null,
+            _ => NumberResult::Null,
         };
         let number = match found {
-            Found::Value(number) => Some(number),
-            Found::Null | Found::Elsewhere => None,
+            NumberResult::Value(number) => Some(number),
+            NumberResult::Null | NumberResult::NotApplicable => None,
         };
-        if let (Some(number), Some(last), Some((_, desc))) = (number, self.last_number, &fast.first)
+        if let (Some(number), Some(last), Some((_, desc))) =
+            (number, self.last_wanted_number, &compiled.first)
             && self.order.distinct.is_none()
             && if *desc { number < last } else { number > last }
         {
             return Ok(());
         }
-        let same = fast.same(row);
+        let same = compiled.distinct_numbers_of(row);
         let follow = self.order.distinct == Some(DistinctMethod::Adjacent);
         let is_seen = |same: &[i64; 2]| match follow {
-            true => self.last_same.as_ref() == Some(same),
-            false => self.numbers.contains(same),
+            true => self.last_distinct_numbers.as_ref() == Some(same),
+            false => self.distinct_numbers.contains(same),
         };
         if same.as_ref().is_some_and(is_seen) {
             return Ok(());
         }
-        let appends = fast.first.is_some();
+        let appends = compiled.first.is_some();
         let mut key = std::mem::take(&mut self.key);
         key.clear();
         self.keys.append(row, cx, &mut key)?;
@@ -240,10 +250,10 @@ impl<'p> SortBuffer<'p> {
             append_number(number, &mut key);
         }
         match same {
-            _ if follow => self.last_same = same,
+            _ if follow => self.last_distinct_numbers = same,
             Some(same) => {
-                self.hold_seen(24, states)?;
-                self.numbers.insert(same);
+                self.charge_distinct(24, states)?;
+                self.distinct_numbers.insert(same);
             }
             None => {}
         }
@@ -259,7 +269,7 @@ impl<'p> SortBuffer<'p> {
         cx: &EvalCx<'_>,
         states: &States,
     ) -> ExecResult<()> {
-        let last = self.last.as_ref();
+        let last = self.last_wanted_key.as_ref();
         // With DISTINCT, a discarded row must still count as seen.
         if self.order.distinct.is_none()
             && last.is_some_and(|last| self.keys.compare(key, last).is_ge())
@@ -272,19 +282,19 @@ impl<'p> SortBuffer<'p> {
             values.push(eval(item, row, cx)?);
         }
         if let Some(method) = self.order.distinct {
-            self.same.clear();
-            append_distinct_key(plan, &values, &mut self.same);
+            self.distinct_key.clear();
+            append_distinct_key(plan, &values, &mut self.distinct_key);
             if method == DistinctMethod::Adjacent {
-                if self.shown.as_ref() == Some(&self.same) {
+                if self.last_distinct_row.as_ref() == Some(&self.distinct_key) {
                     return Ok(());
                 }
-                self.shown = Some(self.same.clone());
+                self.last_distinct_row = Some(self.distinct_key.clone());
             } else {
-                if self.seen.contains(&self.same) {
+                if self.distinct_rows.contains(&self.distinct_key) {
                     return Ok(());
                 }
-                self.hold_seen(48 + self.same.len() as u64, states)?;
-                self.seen.insert(self.same.clone());
+                self.charge_distinct(48 + self.distinct_key.len() as u64, states)?;
+                self.distinct_rows.insert(self.distinct_key.clone());
             }
         }
         self.push(key, &values, states)?;
@@ -301,11 +311,11 @@ impl<'p> SortBuffer<'p> {
         let prefix = self.keys.prefix(key);
         self.entries.push(Entry { prefix, place });
         self.count(states)?;
-        let spare = self.most.saturating_mul(2).saturating_add(SPARE);
+        let spare = self.limit.saturating_mul(2).saturating_add(TOP_N_SLACK);
         if self.entries.len() >= spare {
             self.sort()?;
-            self.entries.truncate(self.most);
-            self.shrink(states)?;
+            self.entries.truncate(self.limit);
+            self.discard_unwanted(states)?;
         }
         Ok(())
     }
@@ -313,36 +323,37 @@ impl<'p> SortBuffer<'p> {
     /// Charges the growth to the statement.
     fn count(&mut self, states: &States) -> Result<(), SqlError> {
         let held = self.store.bytes() + (self.entries.capacity() * size_of::<Entry>()) as u64;
-        if held > self.counted {
-            let kept = held + self.seen_bytes;
-            self.over |= states.hold_or_spill(held - self.counted, kept)?;
-            self.counted = held;
+        if held > self.charged_rows {
+            let kept = held + self.charged_distinct;
+            self.is_over_share |= states.hold_or_spill(held - self.charged_rows, kept)?;
+            self.charged_rows = held;
         }
         Ok(())
     }
 
     /// Charges the memory of a row that DISTINCT has seen.
-    fn hold_seen(&mut self, bytes: u64, states: &States) -> Result<(), SqlError> {
-        self.seen_bytes += bytes;
-        self.over |= states.hold_or_spill(bytes, self.counted + self.seen_bytes)?;
+    fn charge_distinct(&mut self, bytes: u64, states: &States) -> Result<(), SqlError> {
+        self.charged_distinct += bytes;
+        self.is_over_share |=
+            states.hold_or_spill(bytes, self.charged_rows + self.charged_distinct)?;
         Ok(())
     }
 
     /// Writes the rows to a temporary file as a run, and releases them. May block, so the caller
     /// must hold nothing that other statements need.
     pub(super) fn spill(&mut self, states: &States) -> Result<(), SqlError> {
-        self.over = false;
+        self.is_over_share = false;
         if self.runs.is_empty() && self.order.distinct.is_some() {
             states.count_disk_table();
         }
         if !self.order.keys.is_empty() {
             self.sort()?;
-            self.entries.truncate(self.most);
+            self.entries.truncate(self.limit);
         }
         let rows = self.entries.len() as u64;
-        if self.compares_all() {
-            (self.seen, self.numbers) = Default::default();
-            states.let_go(std::mem::take(&mut self.seen_bytes));
+        if self.needs_distinct_set() {
+            (self.distinct_rows, self.distinct_numbers) = Default::default();
+            states.release(std::mem::take(&mut self.charged_distinct));
             self.write_distinct_run(states)?;
             self.spilled = self.spilled.max(rows);
         } else {
@@ -354,7 +365,7 @@ impl<'p> SortBuffer<'p> {
         }
         self.entries = Vec::new();
         self.store = RowStore::default();
-        states.let_go(std::mem::take(&mut self.counted));
+        states.release(std::mem::take(&mut self.charged_rows));
         Ok(())
     }
 
@@ -373,7 +384,7 @@ impl<'p> SortBuffer<'p> {
             key.clear();
             append_distinct_key(plan, &row, &mut key);
             value.clear();
-            value.extend_from_slice(&number_of_row(run, entry.place));
+            value.extend_from_slice(&row_number(run, entry.place));
             let sort_key = store.key(entry.place);
             let length = u32::try_from(sort_key.len()).map_err(|_| too_many())?;
             value.extend_from_slice(&length.to_le_bytes());
@@ -385,7 +396,7 @@ impl<'p> SortBuffer<'p> {
                     .ok_or_else(too_many)?,
             );
         }
-        sorting::sort_by(&mut places, sorting::CHEAP, |a, b| {
+        sorting::sort_by(&mut places, sorting::RUN_CHEAP, |a, b| {
             keyed.key(*a).cmp(keyed.key(*b))
         })?;
         let record = |place: &Place| (keyed.key(*place), keyed.bytes_of(*place));
@@ -393,11 +404,15 @@ impl<'p> SortBuffer<'p> {
     }
 
     /// Discards the rows that are not wanted, and releases their memory.
-    fn shrink(&mut self, states: &States) -> Result<(), SqlError> {
+    fn discard_unwanted(&mut self, states: &States) -> Result<(), SqlError> {
         let last = self.entries.last().map(|e| self.store.key(e.place));
-        self.last = last.map(<[u8]>::to_vec);
-        if self.fast.as_ref().is_some_and(|fast| fast.first.is_some()) {
-            self.last_number = self.last.as_deref().and_then(number_of_key);
+        self.last_wanted_key = last.map(<[u8]>::to_vec);
+        if self
+            .compiled
+            .as_ref()
+            .is_some_and(|compiled| compiled.first.is_some())
+        {
+            self.last_wanted_number = self.last_wanted_key.as_deref().and_then(number_of_key);
         }
         let mut fresh = RowStore::default();
         let width = self.plan.items.len();
@@ -409,16 +424,16 @@ impl<'p> SortBuffer<'p> {
             entry.place = place.ok_or_else(too_many)?;
         }
         self.store = fresh;
-        states.let_go(self.counted);
-        self.counted = 0;
+        states.release(self.charged_rows);
+        self.charged_rows = 0;
         self.count(states)
     }
 
     fn sort(&mut self) -> Result<(), SqlError> {
         let (store, keys) = (&self.store, self.keys);
-        let run = match keys.are_bytes() {
-            true => sorting::CHEAP,
-            false => sorting::DEAR,
+        let run = match keys.are_memcomparable() {
+            true => sorting::RUN_CHEAP,
+            false => sorting::RUN_EXPENSIVE,
         };
         sorting::sort_by(&mut self.entries, run, |a, b| {
             a.prefix
@@ -442,12 +457,12 @@ impl<'p> SortBuffer<'p> {
     pub(super) fn send(
         mut self,
         sink: &mut dyn ResultSink,
-        window: Window,
+        window: LimitWindow,
         states: &States,
     ) -> ExecResult<u64> {
         if !self.runs.is_empty() {
             sink.columns(&self.plan.columns)?;
-            return if self.compares_all() {
+            return if self.needs_distinct_set() {
                 self.send_distinct_runs(sink, window, states)
             } else {
                 self.send_runs(sink, window, states)
@@ -474,7 +489,7 @@ impl<'p> SortBuffer<'p> {
     fn send_runs(
         mut self,
         sink: &mut dyn ResultSink,
-        window: Window,
+        window: LimitWindow,
         states: &States,
     ) -> ExecResult<u64> {
         let (keys, width) = (self.keys, self.plan.items.len());
@@ -496,14 +511,14 @@ impl<'p> SortBuffer<'p> {
     fn send_distinct_runs(
         self,
         sink: &mut dyn ResultSink,
-        window: Window,
+        window: LimitWindow,
         states: &States,
     ) -> ExecResult<u64> {
         let (keys, width) = (self.keys, self.plan.items.len());
         let is_sorted = !self.order.keys.is_empty();
         // A key is the row's number followed by its sort key.
         let compare = |a: &[u8], b: &[u8]| {
-            let parts = |key| <[u8]>::split_at_checked(key, NUMBER).unwrap_or_default();
+            let parts = |key| <[u8]>::split_at_checked(key, ROW_NUMBER_LEN).unwrap_or_default();
             let ((first, a), (second, b)) = (parts(a), parts(b));
             let order = match is_sorted {
                 true => keys.compare(a, b),
@@ -518,7 +533,10 @@ impl<'p> SortBuffer<'p> {
             if last.as_deref() == Some(merge.key()) {
                 continue;
             }
-            let (number, rest) = merge.value().split_at_checked(NUMBER).unwrap_or_default();
+            let (number, rest) = merge
+                .value()
+                .split_at_checked(ROW_NUMBER_LEN)
+                .unwrap_or_default();
             let (length, rest) = rest.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
             let length = u32::from_le_bytes(*length) as usize;
             let (sort_key, values) = rest.split_at_checked(length).unwrap_or_default();
@@ -543,7 +561,7 @@ fn send_window<C: Fn(&[u8], &[u8]) -> Ordering>(
     rows: &mut Sorted<C>,
     values: impl Fn(&[u8]) -> Values<'_>,
     sink: &mut dyn ResultSink,
-    window: Window,
+    window: LimitWindow,
 ) -> ExecResult<u64> {
     let (mut passed, mut sent) = (0, 0);
     while sent < window.count && rows.advance()? {
@@ -558,10 +576,10 @@ fn send_window<C: Fn(&[u8], &[u8]) -> Ordering>(
 }
 
 /// Size of a row's number in bytes.
-const NUMBER: usize = 16;
+const ROW_NUMBER_LEN: usize = 16;
 
 /// A number that orders rows by input order.
-fn number_of_row(run: u64, place: Place) -> [u8; NUMBER] {
+fn row_number(run: u64, place: Place) -> [u8; ROW_NUMBER_LEN] {
     (u128::from(run) << 64 | u128::from(place.number())).to_be_bytes()
 }
 

@@ -135,7 +135,7 @@ impl<'h> SpillingBuild<'h> {
                 // NULL equals nothing.
                 return Ok(());
             }
-            if !append_comparable(value, &part.build.ty, part.how, cx, &mut self.key)? {
+            if !append_comparable(value, &part.build.ty, part.compare_as, cx, &mut self.key)? {
                 self.index = None;
                 return Ok(());
             }
@@ -176,7 +176,7 @@ impl Index {
             let position = file.add(key, value)?;
             if blocks
                 .last()
-                .is_none_or(|(_, last)| !last.is_beside(position))
+                .is_none_or(|(_, last)| !last.is_same_block(position))
             {
                 states.hold(size_of::<(u64, Position)>() as u64)?;
                 blocks.push((hash_of(key), position));
@@ -224,7 +224,7 @@ pub(super) struct SpilledBuild<'h> {
 }
 
 impl<'h> SpilledBuild<'h> {
-    /// Whether rows are found by keys; otherwise [`SpilledBuild::each`] visits all of them.
+    /// Whether rows are found by keys; otherwise [`SpilledBuild::for_each`] visits all of them.
     pub(super) fn has_keys(&self) -> bool {
         self.index.is_some()
     }
@@ -256,7 +256,7 @@ impl<'h> SpilledBuild<'h> {
             let mut known = true;
             for part in keys {
                 let value = eval(&part.probe, tuple, cx)?;
-                known &= append_comparable(value, &part.probe.ty, part.how, cx, &mut key)?;
+                known &= append_comparable(value, &part.probe.ty, part.compare_as, cx, &mut key)?;
             }
             if known {
                 hashes.push((index.hasher.hash_one(&key), at));
@@ -284,15 +284,15 @@ impl<'h> SpilledBuild<'h> {
                 *place = lists.len() - 1;
             }
         }
-        Ok(Candidates::Shared(lists, of))
+        Ok(Candidates::SharedLists(lists, of))
     }
 
     /// Calls a function for each row until it wants no more. Rows for which it returns true are
     /// copied and passed to `keep`.
-    pub(super) fn each<'a>(
+    pub(super) fn for_each<'a>(
         &self,
         arena: &'a Bump,
-        judge: &mut dyn FnMut(Slot<'_>) -> ExecResult<Judged>,
+        judge: &mut dyn FnMut(Slot<'_>) -> ExecResult<Decision>,
         keep: &mut dyn FnMut(Slot<'a>),
     ) -> ExecResult<()>
     where
@@ -306,12 +306,12 @@ impl<'h> SpilledBuild<'h> {
             scratch.reset();
             let slot = decode(self.table, reader.value(), &scratch)?;
             match judge(slot)? {
-                Judged::Rejected => {}
-                Judged::Kept => {
+                Decision::Rejected => {}
+                Decision::Kept => {
                     let bytes: &'a [u8] = arena.alloc_slice_copy(reader.value());
                     keep(decode(self.table, bytes, arena)?);
                 }
-                Judged::Enough => return Ok(()),
+                Decision::Enough => return Ok(()),
             }
         }
         Ok(())
@@ -319,7 +319,7 @@ impl<'h> SpilledBuild<'h> {
 }
 
 /// Decision about a candidate row.
-pub(super) enum Judged {
+pub(super) enum Decision {
     /// It does not match.
     Rejected,
     /// It matches.

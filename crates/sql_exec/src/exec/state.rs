@@ -26,14 +26,14 @@ pub struct RowSet {
     /// have equal bytes.
     pub hashed: Option<HashSet<Vec<u8>>>,
     /// Positions of the rows that contain a NULL, which the hash set does not have.
-    pub with_null: Vec<usize>,
+    pub null_rows: Vec<usize>,
     /// Bytes charged for the rows.
     pub held: u64,
 }
 
 /// Cached results of one subquery.
 #[derive(Debug, Default)]
-pub(super) struct Memo {
+pub(super) struct SubqueryCache {
     /// Answers by the values that they depend on.
     pub(super) answers: HashMap<Vec<u8>, Value>,
     /// The last materialized rows, with the values that they depend on.
@@ -41,12 +41,12 @@ pub(super) struct Memo {
 }
 
 /// Maximum number of cached answers of a subquery; when it is exceeded, all are dropped.
-const MOST_ANSWERS: usize = 65_536;
+const MAX_CACHED_ANSWERS: usize = 65_536;
 
 /// Cached results of an execution. Memory that is still charged when it is dropped is released.
 #[derive(Debug, Default)]
 pub struct States {
-    memos: RefCell<HashMap<usize, Memo>>,
+    memos: RefCell<HashMap<usize, SubqueryCache>>,
     working: RefCell<HashMap<usize, Rc<RowSet>>>,
     used: Cell<u64>,
     /// The tracker that the bytes in `used` are charged to.
@@ -54,16 +54,16 @@ pub struct States {
     /// Whether an operator of the statement has spilled, or is about to.
     spilling: Cell<bool>,
     /// Whether an engine visitor is running: no file may be written then.
-    showing: Cell<bool>,
+    in_visitor: Cell<bool>,
     /// Whether a subquery met a row newer than the snapshot: the statement must restart.
     pub restart: Cell<bool>,
 }
 
 /// Minimum number of bytes that an operator must keep before it spills.
-const LEAST_SPILLED: u64 = 128 << 10;
+const MIN_SPILL_BYTES: u64 = 128 << 10;
 
 /// Upper bound of [`States::share`].
-const MOST_SHARED: u64 = 64 << 20;
+const MAX_SHARE: u64 = 64 << 20;
 
 /// Approximate memory of a row.
 pub fn size_of_row(row: &[Value]) -> u64 {
@@ -76,7 +76,7 @@ pub fn size_of_row(row: &[Value]) -> u64 {
 
 impl Drop for States {
     fn drop(&mut self) {
-        self.let_go(self.used.get());
+        self.release(self.used.get());
     }
 }
 
@@ -103,7 +103,7 @@ impl States {
     /// spill.
     fn share(&self) -> u64 {
         let limit = self.tracker.as_ref().map_or(u64::MAX, |t| t.limit());
-        (limit / 16).clamp(LEAST_SPILLED, MOST_SHARED)
+        (limit / 16).clamp(MIN_SPILL_BYTES, MAX_SHARE)
     }
 
     /// Charges bytes of an operator that keeps `kept` bytes with them. Returns whether it must
@@ -112,7 +112,7 @@ impl States {
     /// # Errors
     /// As [`States::hold`], if the operator keeps too little for spilling to help.
     pub(super) fn hold_or_spill(&self, bytes: u64, kept: u64) -> Result<bool, SqlError> {
-        let can = kept >= LEAST_SPILLED && self.spill_dir().is_some();
+        let can = kept >= MIN_SPILL_BYTES && self.spill_dir().is_some();
         match self.hold(bytes) {
             Ok(()) if !can || self.headroom() > 0 || kept < self.share() => return Ok(false),
             Ok(()) => {}
@@ -162,14 +162,14 @@ impl States {
 
     /// Whether a temporary file may be written now.
     pub(super) fn may_spill(&self) -> bool {
-        !self.showing.get()
+        !self.in_visitor.get()
     }
 
     /// Runs an engine call that visits rows in place.
-    pub(super) fn while_showing<T>(&self, call: impl FnOnce() -> T) -> T {
-        let before = self.showing.replace(true);
+    pub(super) fn while_in_visitor<T>(&self, call: impl FnOnce() -> T) -> T {
+        let before = self.in_visitor.replace(true);
         let done = call();
-        self.showing.set(before);
+        self.in_visitor.set(before);
         done
     }
 
@@ -192,7 +192,7 @@ impl States {
     }
 
     /// Called when an inner query ends: of the bytes charged since `before`, only `left` remain.
-    pub fn settle(&self, before: u64, left: u64) {
+    pub fn release_since(&self, before: u64, left: u64) {
         let (used, now) = (self.used.get(), before.saturating_add(left));
         if let Some(more) = now.checked_sub(used) {
             if let Some(tracker) = self.tracker.as_ref().filter(|_| more > 0) {
@@ -200,12 +200,12 @@ impl States {
             }
             self.used.set(now);
         } else {
-            self.let_go(used - now);
+            self.release(used - now);
         }
     }
 
     /// Releases charged bytes.
-    pub fn let_go(&self, bytes: u64) {
+    pub fn release(&self, bytes: u64) {
         let used = self.used.get();
         let bytes = bytes.min(used);
         self.used.set(used - bytes);
@@ -214,14 +214,14 @@ impl States {
         }
     }
 
-    pub(super) fn answer(&self, of: usize, key: &[u8]) -> Option<Value> {
+    pub(super) fn cached_answer(&self, of: usize, key: &[u8]) -> Option<Value> {
         self.memos.borrow().get(&of)?.answers.get(key).cloned()
     }
 
-    pub(super) fn remember(&self, of: usize, key: Vec<u8>, value: Value) {
+    pub(super) fn cache_answer(&self, of: usize, key: Vec<u8>, value: Value) {
         let mut memos = self.memos.borrow_mut();
         let memo = memos.entry(of).or_default();
-        if memo.answers.len() >= MOST_ANSWERS {
+        if memo.answers.len() >= MAX_CACHED_ANSWERS {
             memo.answers.clear();
         }
         memo.answers.insert(key, value);
@@ -237,18 +237,18 @@ impl States {
         let mut memos = self.memos.borrow_mut();
         let memo = memos.entry(of).or_default();
         if let Some((_, old)) = memo.rows.replace((key, rows)) {
-            self.let_go(old.held);
+            self.release(old.held);
         }
     }
 
     /// The rows that the previous iteration of a recursive expression found.
-    pub(super) fn working(&self, of: usize) -> Rc<RowSet> {
+    pub(super) fn working_rows(&self, of: usize) -> Rc<RowSet> {
         self.working.borrow().get(&of).cloned().unwrap_or_default()
     }
 
     pub(super) fn set_working(&self, of: usize, rows: Rc<RowSet>) {
         if let Some(old) = self.working.borrow_mut().insert(of, rows) {
-            self.let_go(old.held);
+            self.release(old.held);
         }
     }
 }

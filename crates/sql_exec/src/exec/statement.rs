@@ -5,7 +5,7 @@ use crate::plan::sinks::{Plan, Targets};
 use porpoise_rows::AutoIncOptions;
 
 /// What a statement did.
-pub enum Done {
+pub enum StatementOutcome {
     /// Sent so many rows.
     Rows(u64),
     /// Changed rows.
@@ -19,11 +19,11 @@ pub fn run(
     exec: &mut Exec<'_>,
     ids: AutoIncOptions,
     sink: &mut dyn ResultSink,
-) -> ExecResult<Done> {
+) -> ExecResult<StatementOutcome> {
     let changes = match plan {
-        Plan::Select(query) => return query::run(query, exec, sink).map(Done::Rows),
+        Plan::Select(query) => return query::run(query, exec, sink).map(StatementOutcome::Rows),
         Plan::Change(change) if exec.shared.profile.is_some() => {
-            return query::run(&change.input, exec, sink).map(Done::Rows);
+            return query::run(&change.input, exec, sink).map(StatementOutcome::Rows);
         }
         Plan::Insert(plan) => insert::run(plan, exec, ids)?,
         Plan::Change(change) => match &change.targets {
@@ -31,5 +31,5 @@ pub fn run(
             Targets::Buffered(targets) => multi::run(change, targets, exec)?,
         },
     };
-    Ok(Done::Changes(changes))
+    Ok(StatementOutcome::Changes(changes))
 }

@@ -12,7 +12,7 @@
 //! 2. The cache is keyed by identical values, not by values that compare equal.
 
 use super::derived::Collect;
-use super::query::run_some;
+use super::query::run_limited;
 use super::state::{RowSet, append_exact, size_of_row};
 use super::{Exec, ExecError, Shared};
 use crate::error::{Result, SqlError};
@@ -36,7 +36,7 @@ fn frame_of<'a>(row: &'a [Slot<'a>], cx: &EvalCx<'a>) -> Frame<'a> {
     Frame {
         row,
         aggregates: cx.aggregates,
-        up: cx.outer,
+        outer: cx.outer,
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) fn key_of(free: &[FreeRef], frame: &Frame<'_>) -> Vec<u8> {
 }
 
 /// Converts to the error type of expressions; a restart is recorded in the state.
-pub(super) fn plain(stop: ExecError, shared: &Shared<'_>) -> SqlError {
+pub(super) fn to_sql_error(stop: ExecError, shared: &Shared<'_>) -> SqlError {
     match stop {
         ExecError::Error(error) => error,
         ExecError::Restart => {
@@ -76,23 +76,23 @@ impl RunQueries for Shared<'_> {
         let query = test.query.as_ref();
         let here = query.free.iter().any(|f| f.level == 1);
         let set_wanted = matches!(test.kind, TestKind::Any(_) | TestKind::All(_));
-        if set_wanted && !here && query.fixed {
-            let rows = self.kept_rows(test, &frame, cx)?;
-            return Ok(logic::value(judge(test, &left, &rows, cx)?));
+        if set_wanted && !here && query.is_deterministic {
+            let rows = self.materialized_rows(test, &frame, cx)?;
+            return Ok(logic::value(compare_with_set(test, &left, &rows, cx)?));
         }
         let mut key = key_of(&query.free, &frame);
         left.iter().for_each(|v| append_exact(*v, &mut key));
         // One subquery may be asked by several questions of different kinds
         // only through clones, which are all of one kind.
-        if query.fixed
-            && let Some(value) = self.states.answer(address(query), &key)
+        if query.is_deterministic
+            && let Some(value) = self.states.cached_answer(address(query), &key)
         {
             return Ok(convert::keep(&value, cx));
         }
-        let value = self.ask(test, &left, &frame, cx)?;
-        if query.fixed {
+        let value = self.evaluate_test(test, &left, &frame, cx)?;
+        if query.is_deterministic {
             self.states.hold(key.len() as u64 + 64)?;
-            self.states.remember(address(query), key, value.clone());
+            self.states.cache_answer(address(query), key, value.clone());
         }
         Ok(convert::keep(&value, cx))
     }
@@ -106,7 +106,7 @@ impl RunQueries for Shared<'_> {
     ) -> Result<bool> {
         crate::bind::check_stack()?;
         let frame = frame_of(row, cx);
-        let set = self.kept_rows(test, &frame, cx)?;
+        let set = self.materialized_rows(test, &frame, cx)?;
         if set.rows.len() > most {
             return Ok(false);
         }
@@ -127,12 +127,13 @@ impl Shared<'_> {
         let mut exec = Exec::new(self, Some(frame));
         let before = self.states.used();
         let mut collect = Collect::new(self.states);
-        run_some(plan, &mut exec, most, &mut collect).map_err(|stop| plain(stop, self))?;
-        self.states.settle(before, collect.held);
+        run_limited(plan, &mut exec, most, &mut collect)
+            .map_err(|stop| to_sql_error(stop, self))?;
+        self.states.release_since(before, collect.held);
         Ok(collect.rows)
     }
 
-    fn ask(
+    fn evaluate_test(
         &self,
         test: &QueryTest,
         left: &[ValueRef<'_>],
@@ -166,15 +167,15 @@ impl Shared<'_> {
                     rows,
                     ..RowSet::default()
                 };
-                logic::value(judge(test, left, &set, cx)?).to_owned()
+                logic::value(compare_with_set(test, left, &set, cx)?).to_owned()
             }
         };
-        self.states.let_go(held);
+        self.states.release(held);
         Ok(answer)
     }
 
     /// The materialized rows of a subquery that is tested for membership.
-    fn kept_rows(
+    fn materialized_rows(
         &self,
         test: &QueryTest,
         frame: &Frame<'_>,
@@ -195,7 +196,7 @@ impl Shared<'_> {
             test.kind,
             TestKind::Any(CmpOp::Eq) | TestKind::All(CmpOp::Ne)
         ) {
-            hash(test, &mut set, cx)?;
+            build_hash_set(test, &mut set, cx)?;
         }
         let set = Rc::new(set);
         self.states.keep_rows(address(query), key, set.clone());
@@ -204,18 +205,18 @@ impl Shared<'_> {
 }
 
 /// Builds the hash table of a set if all its values can be encoded.
-fn hash(test: &QueryTest, set: &mut RowSet, cx: &EvalCx<'_>) -> Result<()> {
+fn build_hash_set(test: &QueryTest, set: &mut RowSet, cx: &EvalCx<'_>) -> Result<()> {
     let mut found = HashSet::with_capacity(set.rows.len());
     for (at, row) in set.rows.iter().enumerate() {
         cx.env.tick()?;
         if row.iter().any(Value::is_null) {
-            set.with_null.push(at);
+            set.null_rows.push(at);
             continue;
         }
         let mut key = Vec::new();
-        for ((value, how), item) in row.iter().zip(&test.how).zip(test.query.items()) {
+        for ((value, how), item) in row.iter().zip(&test.compare_as).zip(test.query.items()) {
             if !append_comparable(value.as_ref(), &item.ty, *how, cx, &mut key)? {
-                set.with_null.clear();
+                set.null_rows.clear();
                 return Ok(());
             }
         }
@@ -226,7 +227,7 @@ fn hash(test: &QueryTest, set: &mut RowSet, cx: &EvalCx<'_>) -> Result<()> {
 }
 
 /// The result of ANY or ALL over these rows.
-fn judge(
+fn compare_with_set(
     test: &QueryTest,
     left: &[ValueRef<'_>],
     set: &RowSet,
@@ -248,10 +249,10 @@ fn judge(
             return Ok(Some(!all));
         }
         // No equal row: only rows with a NULL can make the result unknown.
-        let null_rows = set.with_null.iter().filter_map(|at| set.rows.get(*at));
-        return over_rows(test, op, all, left, null_rows, cx);
+        let null_rows = set.null_rows.iter().filter_map(|at| set.rows.get(*at));
+        return quantified_comparison(test, op, all, left, null_rows, cx);
     }
-    over_rows(test, op, all, left, set.rows.iter(), cx)
+    quantified_comparison(test, op, all, left, set.rows.iter(), cx)
 }
 
 fn encode(
@@ -260,7 +261,7 @@ fn encode(
     cx: &EvalCx<'_>,
     key: &mut Vec<u8>,
 ) -> Result<bool> {
-    for ((value, how), e) in left.iter().zip(&test.how).zip(&test.left) {
+    for ((value, how), e) in left.iter().zip(&test.compare_as).zip(&test.left) {
         if !append_comparable(*value, &e.ty, *how, cx, key)? {
             return Ok(false);
         }
@@ -268,7 +269,7 @@ fn encode(
     Ok(true)
 }
 
-fn over_rows<'r>(
+fn quantified_comparison<'r>(
     test: &QueryTest,
     op: CmpOp,
     all: bool,
@@ -299,7 +300,7 @@ fn compare_rows(
     let mut equal = Some(true);
     let items = test.query.items();
     let columns = left.iter().zip(&test.left).zip(row.iter().zip(items));
-    for (((a, a_e), (b, b_e)), how) in columns.zip(&test.how) {
+    for (((a, a_e), (b, b_e)), how) in columns.zip(&test.compare_as) {
         let sides = ((*a, a_e), (b.as_ref(), b_e));
         if op == CmpOp::NullSafe {
             if logic::compare(op, *how, sides.0, sides.1, cx)? == Some(false) {

@@ -1,6 +1,6 @@
 //! INSERT ... ON DUPLICATE KEY UPDATE, row by row.
 
-use super::assign::{Storer, assign_in, fulfils};
+use super::assign::{ValueConverter, assign_in_slot, satisfies_check_option};
 use super::query::cx_of;
 use super::{Changes, ConflictPolicy, Exec, ExecError, ExecResult};
 use crate::expr::eval::{EvalCx, Slot};
@@ -9,11 +9,11 @@ use bumpalo::Bump;
 use porpoise_rows::{GeneratedIds, InsertMode, Inserted, RowChange, UpdateMode};
 use porpoise_types::{Value, ValueRef};
 
-/// All rows; `beside` each stand values of the SELECT's tables, where there are any.
-pub(super) fn all(
+/// All rows; `select_values` each stand values of the SELECT's tables, where there are any.
+pub(super) fn insert_or_update_all(
     plan: &Insert,
     rows: Vec<Vec<Value>>,
-    beside: &[Vec<Value>],
+    select_values: &[Vec<Value>],
     exec: &mut Exec<'_>,
     ids: &mut GeneratedIds,
     changes: &mut Changes,
@@ -24,8 +24,8 @@ pub(super) fn all(
         {
             *value = id;
         }
-        let beside = beside.get(at).map_or(&[][..], Vec::as_slice);
-        if insert_or_update(plan, (&mut row, beside), at, exec, (ids, changes))? {
+        let select_values = select_values.get(at).map_or(&[][..], Vec::as_slice);
+        if insert_or_update(plan, (&mut row, select_values), at, exec, (ids, changes))? {
             ids.used(at, &row);
         }
     }
@@ -35,7 +35,7 @@ pub(super) fn all(
 /// One row of INSERT ... ON DUPLICATE KEY UPDATE; whether it was inserted.
 fn insert_or_update(
     plan: &Insert,
-    (row, beside): (&mut [Value], &[Value]),
+    (row, select_values): (&mut [Value], &[Value]),
     at: usize,
     exec: &mut Exec<'_>,
     (ids, changes): (&mut GeneratedIds, &mut Changes),
@@ -68,23 +68,23 @@ fn insert_or_update(
         ..cx_of(exec, &arena)
     };
     let slots = match plan.rows {
-        InsertRows::Query(_) => read_slots(plan, beside, &arena),
+        InsertRows::Query(_) => read_slots(plan, select_values, &arena),
         InsertRows::Values(_) => vec![Slot::Null, Slot::Values(&refs)],
     };
     let before = old.row(&plan.table)?.values();
-    let storer = Storer::new(exec, plan.mode == InsertMode::Ignore, 1);
-    let new = assign_in(
+    let converter = ValueConverter::new(exec, plan.mode == InsertMode::Ignore, 1);
+    let new = assign_in_slot(
         (&plan.table, 0),
         &plan.on_duplicate,
         before,
-        &storer,
+        &converter,
         number,
         &slots,
         &cx,
     )?;
     if let Some(check) = &plan.check {
         let ignore = plan.mode == InsertMode::Ignore;
-        if !fulfils(check, &plan.table, &new, ignore, exec)? {
+        if !satisfies_check_option(check, &plan.table, &new, ignore, exec)? {
             return Ok(false);
         }
     }
@@ -105,11 +105,11 @@ fn insert_or_update(
 
 /// The slots that assignments see, that of the row that is there still empty: behind it the
 /// tables of the SELECT, with the values that the assignments name.
-fn read_slots<'a>(plan: &Insert, beside: &'a [Value], arena: &'a Bump) -> Vec<Slot<'a>> {
+fn read_slots<'a>(plan: &Insert, select_values: &'a [Value], arena: &'a Bump) -> Vec<Slot<'a>> {
     let mut slots = vec![Slot::Null];
-    let last = plan.beside.iter().map(|(slot, _)| *slot).max();
+    let last = plan.select_columns.iter().map(|(slot, _)| *slot).max();
     for slot in 0..last.map_or(0, |last| last + 1) {
-        let named = plan.beside.iter().zip(beside);
+        let named = plan.select_columns.iter().zip(select_values);
         let named = named.filter(|((at, _), _)| *at == slot);
         let width = named.clone().map(|((_, column), _)| column + 1).max();
         let values = arena.alloc_slice_fill_copy(width.unwrap_or(0), ValueRef::Null);

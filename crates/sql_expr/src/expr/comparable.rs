@@ -34,7 +34,7 @@ pub fn append_comparable(
             out.extend_from_slice(&number.to_bits().to_le_bytes());
         }
         (CompareAs::Bytes(collation), ValueRef::Bytes(text)) => {
-            let text = convert::recoded(text, ty, collation.charset());
+            let text = convert::recode(text, ty, collation.charset());
             let start = out.len();
             collation.sort_key(&text, out);
             let length = u32::try_from(out.len() - start).unwrap_or(u32::MAX);

@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 
 /// Runs `f` with a conversion context of this evaluation. In strict mode the first warning becomes
 /// the statement's error.
-fn with<T>(cx: &EvalCx<'_>, f: impl FnOnce(&mut CastCx<'_>) -> T) -> Result<T> {
+fn with_cast_cx<T>(cx: &EvalCx<'_>, f: impl FnOnce(&mut CastCx<'_>) -> T) -> Result<T> {
     let mut failed: Option<Warning> = None;
     let strict = cx.env.strict.get();
     let mut take = |warning: Warning| {
@@ -53,7 +53,7 @@ pub fn truth(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option
         ValueRef::Null => Ok(None),
         ValueRef::Int(v) => Ok(Some(v != 0)),
         ValueRef::UInt(v) => Ok(Some(v != 0)),
-        _ => with(cx, |c| cast::to_bool(v, ty, c)),
+        _ => with_cast_cx(cx, |c| cast::to_bool(v, ty, c)),
     }
 }
 
@@ -61,7 +61,7 @@ pub fn truth(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option
 pub fn int(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<i64> {
     match v {
         ValueRef::Int(v) => Ok(v),
-        _ => Ok(with(cx, |c| cast::to_i64(v, ty, c))?.unwrap_or(0)),
+        _ => Ok(with_cast_cx(cx, |c| cast::to_i64(v, ty, c))?.unwrap_or(0)),
     }
 }
 
@@ -71,7 +71,7 @@ pub fn wide(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<i128> {
         ValueRef::Int(v) => Ok(i128::from(v)),
         ValueRef::UInt(v) => Ok(i128::from(v)),
         _ if ty.unsigned => Ok(i128::from(
-            with(cx, |c| cast::to_u64(v, ty, c))?.unwrap_or(0),
+            with_cast_cx(cx, |c| cast::to_u64(v, ty, c))?.unwrap_or(0),
         )),
         _ => Ok(i128::from(int(v, ty, cx)?)),
     }
@@ -84,7 +84,7 @@ pub fn bits(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<
         ValueRef::UInt(v) => Ok(Some(v)),
         ValueRef::Int(v) => Ok(Some(v as u64)),
         ValueRef::Bytes(_) if is_bits(ty) => {
-            with(cx, |c| cast::to_u64(v, ty, c)).map(|n| n.or(Some(0)))
+            with_cast_cx(cx, |c| cast::to_u64(v, ty, c)).map(|n| n.or(Some(0)))
         }
         _ => {
             let number = int(v, ty, cx)?;
@@ -98,7 +98,7 @@ pub fn double(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<f64> 
     match v {
         ValueRef::Double(v) => Ok(v),
         ValueRef::Int(v) => Ok(v as f64),
-        _ => Ok(with(cx, |c| cast::to_f64(v, ty, c))?.unwrap_or(0.0)),
+        _ => Ok(with_cast_cx(cx, |c| cast::to_f64(v, ty, c))?.unwrap_or(0.0)),
     }
 }
 
@@ -109,7 +109,7 @@ pub fn decimal(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Deci
         ValueRef::Int(v) => Ok(Decimal::from_i64(v)),
         _ => {
             let zero = Decimal::from_i64(0);
-            Ok(with(cx, |c| cast::to_decimal(v, ty, c))?.unwrap_or(zero))
+            Ok(with_cast_cx(cx, |c| cast::to_decimal(v, ty, c))?.unwrap_or(zero))
         }
     }
 }
@@ -118,18 +118,18 @@ pub fn decimal(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Deci
 pub fn datetime(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<DateTime>> {
     match v {
         ValueRef::DateTime(v) => Ok(Some(v)),
-        _ => with(cx, |c| cast::to_datetime(v, ty, c)),
+        _ => with_cast_cx(cx, |c| cast::to_datetime(v, ty, c)),
     }
 }
 
 /// Converts to a date; `None` with a warning if the value is no valid one.
 pub fn date(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<Date>> {
-    with(cx, |c| cast::to_date(v, ty, c))
+    with_cast_cx(cx, |c| cast::to_date(v, ty, c))
 }
 
 /// Converts to a time; `None` with a warning if the value is no valid one.
 pub fn time(v: ValueRef<'_>, ty: &ColumnType, cx: &EvalCx<'_>) -> Result<Option<Time>> {
-    with(cx, |c| cast::to_time(v, ty, c))
+    with_cast_cx(cx, |c| cast::to_time(v, ty, c))
 }
 
 /// Converts to text, as results are sent; NULL stays NULL.
@@ -196,14 +196,14 @@ pub fn order(
             }
         };
         let (a, b) = (number(a, a_ty)?, number(b, b_ty)?);
-        return with(cx, |c| compare::compare(a, b, how, c));
+        return with_cast_cx(cx, |c| compare::compare(a, b, how, c));
     }
     if let (CompareAs::Bytes(collation), ValueRef::Bytes(x), ValueRef::Bytes(y)) = (how, a, b) {
-        let x = recoded(x, a_ty, collation.charset());
-        let y = recoded(y, b_ty, collation.charset());
+        let x = recode(x, a_ty, collation.charset());
+        let y = recode(y, b_ty, collation.charset());
         return Ok(Some(collation.compare(&x, &y)));
     }
-    with(cx, |c| compare::compare(a, b, how, c))
+    with_cast_cx(cx, |c| compare::compare(a, b, how, c))
 }
 
 /// Whether it is the type of a hexadecimal or bit literal, which is a number in numeric contexts
@@ -226,7 +226,7 @@ fn fast_order(
 }
 
 /// Text converted to another character set, unless the bytes are the same.
-pub fn recoded<'t>(text: &'t [u8], ty: &ColumnType, to: Charset) -> Cow<'t, [u8]> {
+pub fn recode<'t>(text: &'t [u8], ty: &ColumnType, to: Charset) -> Cow<'t, [u8]> {
     let from = ty.collation.charset();
     if from == to || from == Charset::Binary || to == Charset::Binary || text.is_ascii() {
         return Cow::Borrowed(text);
@@ -295,7 +295,7 @@ fn cast_int<'a>(
         (true, ValueRef::Int(v)) => ValueRef::UInt(v as u64),
         (true, v @ ValueRef::UInt(_)) | (false, v @ ValueRef::Int(_)) => v,
         (false, ValueRef::UInt(v)) => ValueRef::Int(v as i64),
-        (true, v) => ValueRef::UInt(with(cx, |c| cast::to_u64(v, from, c))?.unwrap_or(0)),
+        (true, v) => ValueRef::UInt(with_cast_cx(cx, |c| cast::to_u64(v, from, c))?.unwrap_or(0)),
         (false, v) => ValueRef::Int(int(v, from, cx)?),
     })
 }
@@ -332,7 +332,7 @@ fn cast_text<'a>(
         return Ok(ValueRef::Null);
     };
     let charset = to.collation.charset();
-    let text = match recoded(plain, from, charset) {
+    let text = match recode(plain, from, charset) {
         Cow::Borrowed(_) => plain,
         Cow::Owned(text) => cx.arena.alloc_slice_copy(&text),
     };
@@ -352,7 +352,7 @@ fn cast_text<'a>(
         };
         let (length, shown) = (to.length, String::from_utf8_lossy(text));
         let message = format!("Truncated incorrect {kind}({length}) value: '{shown}'");
-        with(cx, |cast| cast.warn(1292, message))?;
+        with_cast_cx(cx, |cast| cast.warn(1292, message))?;
     }
     if to.kind == Kind::Binary && cut.len() < to.length as usize {
         let length = to.length as usize;
@@ -361,7 +361,7 @@ fn cast_text<'a>(
             let message = format!(
                 "Result of cast_as_binary() was larger than max_allowed_packet ({limit}) - truncated"
             );
-            with(cx, |cast| cast.warn(1301, message))?;
+            with_cast_cx(cx, |cast| cast.warn(1301, message))?;
             return Ok(ValueRef::Null);
         }
         let mut padded = cut.to_vec();

@@ -10,7 +10,7 @@ use super::named_locks::NamedLocks;
 use super::query::{Frame, RunQueries};
 use super::{Expr, ExprKind, Load, Truth, arith, convert, interval, large, logic};
 use crate::error::{Result, SqlError};
-use crate::memory::{NOTED, SessionMemory};
+use crate::memory::{CHARGE_CHECK_LEN, SessionMemory};
 use bumpalo::Bump;
 use parking_lot::{Condvar, Mutex};
 use porpoise_base::cancel::Cancel;
@@ -63,7 +63,7 @@ pub struct Env {
     pub seeded: RefCell<HashMap<usize, Seeded>>,
     /// Whether something was done that must not be repeated by running the statement again: a
     /// sleep, or a lock by name.
-    pub lasting: Cell<bool>,
+    pub has_side_effect: Cell<bool>,
     /// `max_allowed_packet`: longer strings become NULL with 1301.
     pub max_allowed_packet: u64,
     /// `div_precision_increment`.
@@ -191,7 +191,7 @@ impl Env {
 
     /// Waits. Returns true if the wait was cancelled.
     pub fn sleep(&self, time: Duration) -> bool {
-        self.lasting.set(true);
+        self.has_side_effect.set(true);
         let state = Arc::new((Mutex::new(()), Condvar::new()));
         let other = state.clone();
         let _registration = self.cancel.register(Arc::new(move || {
@@ -275,7 +275,7 @@ const LONG_TEXT: usize = 64 * 1024;
 
 /// Maximum number of arguments of a call whose values are kept in the evaluation's arena. It is
 /// emptied once for each batch of rows; longer lists would fill it.
-const FEW_ARGUMENTS: usize = 64;
+const MAX_ARENA_ARGUMENTS: usize = 64;
 
 /// Stack space, in bytes, that must be free for another level of recursion.
 const STACK_RESERVE: usize = 64 * 1024;
@@ -289,7 +289,7 @@ pub fn eval<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueR
     match &e.kind {
         ExprKind::Column { slot, column, load } => {
             let stored = match row.get(*slot) {
-                Some(slot) => large::whole(slot, *column)?,
+                Some(slot) => large::complete_value(slot, *column)?,
                 None => ValueRef::Null,
             };
             load_value(stored, *load, &e.ty, cx)
@@ -312,7 +312,7 @@ pub fn eval<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueR
             cx.env.tick()?;
             let value = eval_nested(e, row, cx)?;
             if let ValueRef::Bytes(text) = value
-                && text.len() >= NOTED
+                && text.len() >= CHARGE_CHECK_LEN
             {
                 cx.env.memory.note_arena(cx.arena)?;
                 if text.len() >= LONG_TEXT {
@@ -341,7 +341,7 @@ fn eval_nested<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Val
             negated,
         } => {
             // An overflow value is not NULL, whether it was fetched or not.
-            if *truth == Truth::Null && large::start(arg, row).is_some() {
+            if *truth == Truth::Null && large::stored_prefix(arg, row).is_some() {
                 return Ok(logic::value(Some(*negated)));
             }
             let found = logic::is(arg, *truth, *negated, row, cx)?;
@@ -491,13 +491,13 @@ fn eval_call<'a>(
     cx: &EvalCx<'a>,
 ) -> Result<ValueRef<'a>> {
     if let [arg] = args
-        && let Some(length) = large::length(function.name, arg, row)
+        && let Some(length) = large::overflow_length(function.name, arg, row)
     {
         return Ok(length);
     }
     cx.env.tick_by(args.len())?;
     let of_call;
-    let arena = if args.len() > FEW_ARGUMENTS {
+    let arena = if args.len() > MAX_ARENA_ARGUMENTS {
         of_call = Bump::new();
         &of_call
     } else {
@@ -505,8 +505,8 @@ fn eval_call<'a>(
     };
     let mut values = bumpalo::collections::Vec::with_capacity_in(args.len(), arena);
     for (at, arg) in args.iter().enumerate() {
-        let start = if at == 0 && large::looks_at_start(function.name, args.len()) {
-            large::start(arg, row)
+        let start = if at == 0 && large::reads_only_prefix(function.name, args.len()) {
+            large::stored_prefix(arg, row)
         } else {
             None
         };
@@ -522,7 +522,7 @@ fn eval_call<'a>(
         ty,
         cx,
     };
-    Ok(call.limited((function.run)(&call)?))
+    Ok(call.limit_size((function.run)(&call)?))
 }
 
 /// Converts a storage value to an SQL value.

@@ -106,7 +106,7 @@ impl<'a> Call<'_, 'a> {
     /// Returns the result, or NULL if it exceeds `max_allowed_packet` and is longer than every
     /// argument. Applied to every function's result; [`Call::too_long`] has rejected results that
     /// grow by more than a factor.
-    pub fn limited(&self, result: ValueRef<'a>) -> ValueRef<'a> {
+    pub fn limit_size(&self, result: ValueRef<'a>) -> ValueRef<'a> {
         let ValueRef::Bytes(text) = result else {
             return result;
         };

@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Minimum number of items for which a hash table is built.
-pub const MANY: usize = 32;
+pub const MIN_HASHED_ITEMS: usize = 32;
 
 /// The items of one list.
 #[derive(Debug)]
@@ -33,9 +33,9 @@ pub struct InSet {
 #[derive(Clone, Debug)]
 enum ListState {
     /// Evaluated once; no table yet.
-    Seen,
+    SeenOnce,
     /// Its items have no common encoding.
-    Mixed,
+    Unhashable,
     Set(Arc<InSet>),
 }
 
@@ -78,17 +78,17 @@ pub fn probe<'a>(
         Some(sets) => match sets.get(&address) {
             Some(known) => known.clone(),
             None => {
-                sets.insert(address, ListState::Seen);
+                sets.insert(address, ListState::SeenOnce);
                 return Ok(None);
             }
         },
     };
     let set = match known {
-        ListState::Mixed => return Ok(None),
+        ListState::Unhashable => return Ok(None),
         ListState::Set(set) => set,
-        ListState::Seen => {
+        ListState::SeenOnce => {
             let made = set_of(list, how, cx)?.map(Arc::new);
-            let known = made.clone().map_or(ListState::Mixed, ListState::Set);
+            let known = made.clone().map_or(ListState::Unhashable, ListState::Set);
             if let Some(sets) = &mut *cx.env.in_sets.0.borrow_mut() {
                 sets.insert(address, known);
             }

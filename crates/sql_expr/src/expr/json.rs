@@ -30,7 +30,7 @@ pub fn utf8<'a>(text: &'a [u8], ty: &ColumnType) -> Result<std::borrow::Cow<'a, 
         let text = "Cannot create a JSON value from a string with CHARACTER SET 'binary'.";
         return Err(SqlError::new(3144, "22032", text));
     }
-    Ok(convert::recoded(text, ty, Charset::Utf8mb4))
+    Ok(convert::recode(text, ty, Charset::Utf8mb4))
 }
 
 /// Whether text of this type is parsed as a JSON document.

@@ -2,7 +2,7 @@
 //!
 //! A plan fetches the overflow values that its statement needs. Of others a row has the length and
 //! a prefix, which are enough for the functions here. Everything else reads a value through
-//! [`whole`], which fails for a value that was not fetched: a plan that omits a column causes an
+//! [`complete_value`], which fails for a value that was not fetched: a plan that omits a column causes an
 //! error, never a truncated text.
 
 use super::eval::Slot;
@@ -13,7 +13,7 @@ use porpoise_types::ValueRef;
 
 /// The row in a slot, if it has overflow values.
 #[inline]
-fn outside<'a>(slot: &Slot<'a>) -> Option<RowRef<'a>> {
+fn overflow_row<'a>(slot: &Slot<'a>) -> Option<RowRef<'a>> {
     let row = match slot {
         Slot::Row(row) => *row,
         Slot::Keyed(keyed) => keyed.row,
@@ -27,8 +27,8 @@ fn outside<'a>(slot: &Slot<'a>) -> Option<RowRef<'a>> {
 /// # Errors
 /// An internal error for an overflow value that was not fetched.
 #[inline]
-pub(super) fn whole<'a>(slot: &Slot<'a>, column: usize) -> Result<ValueRef<'a>> {
-    if let Some(row) = outside(slot)
+pub(super) fn complete_value<'a>(slot: &Slot<'a>, column: usize) -> Result<ValueRef<'a>> {
+    if let Some(row) = overflow_row(slot)
         && let Some(large) = row.overflow_column(column)
         && !large.head.whole(large.present)
     {
@@ -38,20 +38,26 @@ pub(super) fn whole<'a>(slot: &Slot<'a>, column: usize) -> Result<ValueRef<'a>> 
 }
 
 /// The prefix stored in the row, if column `arg` has an overflow value.
-pub(super) fn start<'a>(arg: &Expr, row: &[Slot<'a>]) -> Option<ValueRef<'a>> {
+pub(super) fn stored_prefix<'a>(arg: &Expr, row: &[Slot<'a>]) -> Option<ValueRef<'a>> {
     let ExprKind::Column { slot, column, .. } = &arg.kind else {
         return None;
     };
-    let stored = outside(row.get(*slot)?)?;
+    let stored = overflow_row(row.get(*slot)?)?;
     Some(ValueRef::Bytes(stored.overflow_column(*column)?.present))
 }
 
 /// Evaluates a length function for an overflow value.
-pub(super) fn length<'a>(name: &str, arg: &Expr, row: &[Slot<'a>]) -> Option<ValueRef<'a>> {
+pub(super) fn overflow_length<'a>(
+    name: &str,
+    arg: &Expr,
+    row: &[Slot<'a>],
+) -> Option<ValueRef<'a>> {
     let ExprKind::Column { slot, column, .. } = &arg.kind else {
         return None;
     };
-    let head = outside(row.get(*slot)?)?.overflow_column(*column)?.head;
+    let head = overflow_row(row.get(*slot)?)?
+        .overflow_column(*column)?
+        .head;
     let bytes = i64::from(head.bytes);
     Some(ValueRef::Int(match name {
         "LENGTH" | "OCTET_LENGTH" => bytes,
@@ -63,7 +69,7 @@ pub(super) fn length<'a>(name: &str, arg: &Expr, row: &[Slot<'a>]) -> Option<Val
 
 /// Whether a function reads only a prefix of its first argument, whose length its other arguments
 /// determine.
-pub fn looks_at_start(name: &str, args: usize) -> bool {
+pub fn reads_only_prefix(name: &str, args: usize) -> bool {
     matches!(
         (name, args),
         ("LEFT", 2) | ("SUBSTRING" | "SUBSTR" | "MID", 3)

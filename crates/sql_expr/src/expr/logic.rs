@@ -83,7 +83,7 @@ pub fn compare(
             (false, false) => order(how, a, b, cx)? == Some(Ordering::Equal),
         }));
     }
-    Ok(order(how, a, b, cx)?.map(|order| op.takes(order)))
+    Ok(order(how, a, b, cx)?.map(|order| op.accepts(order)))
 }
 
 /// Compares two values; `None` if one is NULL.
@@ -110,7 +110,7 @@ pub fn is_in<'a>(
     if value.is_null() {
         return Ok(None);
     }
-    if list.len() >= in_set::MANY
+    if list.len() >= in_set::MIN_HASHED_ITEMS
         && let Some(found) = in_set::probe((value, arg), list, cx)?
     {
         return Ok(found);
@@ -162,8 +162,8 @@ pub fn like<'a>(
     let wanted = convert::text(eval(pattern, row, cx)?, &pattern.ty, cx)?;
     Ok(text.zip(wanted).map(|(text, wanted)| {
         let set = collation.charset();
-        let text = convert::recoded(text, &arg.ty, set);
-        let wanted = convert::recoded(wanted, &pattern.ty, set);
+        let text = convert::recode(text, &arg.ty, set);
+        let wanted = convert::recode(wanted, &pattern.ty, set);
         collation.like(&text, &wanted, escape.map(char::from))
     }))
 }

@@ -101,7 +101,7 @@ pub enum CmpOp {
 impl CmpOp {
     /// Whether the operator is true for non-NULL operands that compare as `order`.
     #[inline]
-    pub fn takes(self, order: Ordering) -> bool {
+    pub fn accepts(self, order: Ordering) -> bool {
         match self {
             CmpOp::Eq | CmpOp::NullSafe => order == Ordering::Equal,
             CmpOp::Ne => order != Ordering::Equal,
@@ -400,7 +400,7 @@ impl Expr {
     }
 
     /// Whether the expression contains a subquery.
-    pub fn has_query(&self) -> bool {
+    pub fn has_subquery(&self) -> bool {
         let mut found = false;
         self.walk(&mut |e| found |= matches!(e.kind, ExprKind::Query(_)));
         found
@@ -413,7 +413,7 @@ impl Expr {
         self.walk(&mut |e| match &e.kind {
             ExprKind::Call(f, _) if !f.constant => fixed = false,
             ExprKind::AssignVariable(..) | ExprKind::UserVariable(_) => fixed = false,
-            ExprKind::Query(test) => fixed &= test.query.fixed,
+            ExprKind::Query(test) => fixed &= test.query.is_deterministic,
             _ => {}
         });
         fixed

@@ -55,7 +55,7 @@ impl NamedLocks {
     /// # Errors
     /// 3058 if the wait would close a cycle.
     pub fn take(&self, env: &Env, name: &str, limit: Option<Duration>) -> Result<Option<bool>> {
-        env.lasting.set(true);
+        env.has_side_effect.set(true);
         let session = env.connection_id;
         let mut state = self.state.lock();
         match state.held.get_mut(name) {

@@ -8,7 +8,7 @@
 //! Invariants:
 //! 1. If the tree gives a value, [`eval`] gives the same one, without warnings or errors. In all
 //!    other cases (division by zero, overflow, a row of an older layout) the result is
-//!    [`Found::Elsewhere`], and the row is evaluated by [`eval`].
+//!    [`NumberResult::NotApplicable`], and the row is evaluated by [`eval`].
 //! 2. Expressions whose value depends on anything but the row (functions, variables) are not
 //!    compiled.
 //!
@@ -27,7 +27,7 @@ use porpoise_types::{ColumnType, CompareAs, Date, DateTime, Decimal, Kind, Time,
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Integers.
-    Whole,
+    Integer,
     /// Decimals, multiplied by ten to the power of this scale.
     Scaled(u8),
     /// Packed dates.
@@ -40,13 +40,13 @@ pub enum Unit {
 
 /// The result of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum NumberResult {
     /// NULL.
     Null,
     /// The number.
     Value(i64),
     /// It has to be evaluated in full.
-    Elsewhere,
+    NotApplicable,
 }
 
 /// Arithmetic operator.
@@ -77,7 +77,9 @@ pub struct NumberExpr<'t> {
 /// Unit of a type's numbers, if it has one.
 fn unit_of(ty: &ColumnType) -> Option<Unit> {
     Some(match ty.kind {
-        Kind::TinyInt | Kind::SmallInt | Kind::MediumInt | Kind::Int | Kind::BigInt => Unit::Whole,
+        Kind::TinyInt | Kind::SmallInt | Kind::MediumInt | Kind::Int | Kind::BigInt => {
+            Unit::Integer
+        }
         Kind::Decimal if ty.length <= NUMBER_DIGITS => Unit::Scaled(ty.decimals),
         Kind::Date => Unit::Date,
         Kind::DateTime => Unit::DateTime,
@@ -88,26 +90,26 @@ fn unit_of(ty: &ColumnType) -> Option<Unit> {
 
 /// Converts a value to a number in this unit.
 #[inline]
-pub fn of_value(value: ValueRef<'_>, unit: Unit) -> Found {
+pub fn of_value(value: ValueRef<'_>, unit: Unit) -> NumberResult {
     let number = match (unit, value) {
-        (_, ValueRef::Null) => return Found::Null,
-        (Unit::Whole, ValueRef::Int(v)) => Some(v),
-        (Unit::Whole, ValueRef::UInt(v)) => i64::try_from(v).ok(),
+        (_, ValueRef::Null) => return NumberResult::Null,
+        (Unit::Integer, ValueRef::Int(v)) => Some(v),
+        (Unit::Integer, ValueRef::UInt(v)) => i64::try_from(v).ok(),
         (Unit::Scaled(scale), ValueRef::Decimal(v)) => number_of(v, scale),
         (Unit::Date, ValueRef::Date(v)) => Some(i64::from(v.packed())),
         (Unit::DateTime, ValueRef::DateTime(v)) => i64::try_from(v.packed()).ok(),
         (Unit::Time, ValueRef::Time(v)) => Some(v.as_micros()),
         _ => None,
     };
-    number.map_or(Found::Elsewhere, Found::Value)
+    number.map_or(NumberResult::NotApplicable, NumberResult::Value)
 }
 
 /// Converts a number to a value of a type; the inverse of [`of_value`].
 #[inline]
 pub fn to_value(number: i64, unit: Unit, ty: &ColumnType) -> Option<Value> {
     Some(match unit {
-        Unit::Whole if ty.unsigned => Value::UInt(u64::try_from(number).ok()?),
-        Unit::Whole => Value::Int(number),
+        Unit::Integer if ty.unsigned => Value::UInt(u64::try_from(number).ok()?),
+        Unit::Integer => Value::Int(number),
         Unit::Scaled(scale) => Value::Decimal(Decimal::from_i128(i128::from(number), scale).ok()?),
         Unit::Date => Value::Date(Date::from_packed(u32::try_from(number).ok()?)?),
         Unit::DateTime => Value::DateTime(DateTime::from_packed(u64::try_from(number).ok()?)?),
@@ -122,8 +124,8 @@ fn constant<'t>(e: &Expr, cx: &EvalCx<'_>) -> Option<NumberExpr<'t>> {
     }
     let value = eval(e, &[], cx).ok()?;
     let (number, unit) = match value {
-        ValueRef::Int(v) => (v, Unit::Whole),
-        ValueRef::UInt(v) => (i64::try_from(v).ok()?, Unit::Whole),
+        ValueRef::Int(v) => (v, Unit::Integer),
+        ValueRef::UInt(v) => (i64::try_from(v).ok()?, Unit::Integer),
         ValueRef::Decimal(v) => {
             let (number, scale) = v.unscaled()?;
             (i64::try_from(number).ok()?, Unit::Scaled(scale))
@@ -138,7 +140,7 @@ fn constant<'t>(e: &Expr, cx: &EvalCx<'_>) -> Option<NumberExpr<'t>> {
 }
 
 impl<'t> Node<'t> {
-    fn times(self, factor: i64) -> Node<'t> {
+    fn scaled(self, factor: i64) -> Node<'t> {
         match (self, factor) {
             (node, 1) => node,
             (Node::Const(v), factor) if v.checked_mul(factor).is_some() => {
@@ -149,17 +151,17 @@ impl<'t> Node<'t> {
     }
 
     #[inline]
-    fn eval(&self, row: &[Slot<'_>]) -> Found {
+    fn eval(&self, row: &[Slot<'_>]) -> NumberResult {
         match self {
-            Node::Const(v) => Found::Value(*v),
+            Node::Const(v) => NumberResult::Value(*v),
             Node::Column(at, column, unit) => match row.get(*at) {
                 Some(Slot::Row(row)) => of_row(row.number(column)),
                 Some(Slot::Keyed(keyed)) => of_row(keyed.row.number(column)),
                 Some(Slot::Values(values)) => match values.get(column.position()) {
                     Some(value) => of_value(*value, *unit),
-                    None => Found::Null,
+                    None => NumberResult::Null,
                 },
-                Some(Slot::Null) | None => Found::Null,
+                Some(Slot::Null) | None => NumberResult::Null,
             },
             Node::Arith(op, args) => arith(*op, args, row),
         }
@@ -167,19 +169,21 @@ impl<'t> Node<'t> {
 }
 
 #[inline]
-fn of_row(number: Number) -> Found {
+fn of_row(number: Number) -> NumberResult {
     match number {
-        Number::Value(v) => Found::Value(v),
-        Number::Null => Found::Null,
-        Number::Other => Found::Elsewhere,
+        Number::Value(v) => NumberResult::Value(v),
+        Number::Null => NumberResult::Null,
+        Number::Other => NumberResult::NotApplicable,
     }
 }
 
-fn arith(op: Op, [a, b]: &[Node<'_>; 2], row: &[Slot<'_>]) -> Found {
+fn arith(op: Op, [a, b]: &[Node<'_>; 2], row: &[Slot<'_>]) -> NumberResult {
     let (a, b) = match (a.eval(row), b.eval(row)) {
-        (Found::Value(a), Found::Value(b)) => (a, b),
-        (Found::Elsewhere, _) | (_, Found::Elsewhere) => return Found::Elsewhere,
-        _ => return Found::Null,
+        (NumberResult::Value(a), NumberResult::Value(b)) => (a, b),
+        (NumberResult::NotApplicable, _) | (_, NumberResult::NotApplicable) => {
+            return NumberResult::NotApplicable;
+        }
+        _ => return NumberResult::Null,
     };
     let result = match op {
         Op::Add => a.checked_add(b),
@@ -188,18 +192,21 @@ fn arith(op: Op, [a, b]: &[Node<'_>; 2], row: &[Slot<'_>]) -> Found {
         Op::Divide => a.checked_div(b),
         Op::Remainder => a.checked_rem(b),
     };
-    result.map_or(Found::Elsewhere, Found::Value)
+    result.map_or(NumberResult::NotApplicable, NumberResult::Value)
 }
 
 /// Ten to the power of `scale`.
-fn ten_to(scale: u8) -> Option<i64> {
+fn power_of_ten(scale: u8) -> Option<i64> {
     10i64.checked_pow(u32::from(scale))
 }
 
 /// Converts both to one unit, in which they compare as their values do.
-fn aligned<'t>(a: NumberExpr<'t>, b: NumberExpr<'t>) -> Option<(NumberExpr<'t>, NumberExpr<'t>)> {
+fn to_common_unit<'t>(
+    a: NumberExpr<'t>,
+    b: NumberExpr<'t>,
+) -> Option<(NumberExpr<'t>, NumberExpr<'t>)> {
     let scale = |unit| match unit {
-        Unit::Whole => Some(0),
+        Unit::Integer => Some(0),
         Unit::Scaled(scale) => Some(scale),
         Unit::Date | Unit::DateTime | Unit::Time => None,
     };
@@ -210,7 +217,7 @@ fn aligned<'t>(a: NumberExpr<'t>, b: NumberExpr<'t>) -> Option<(NumberExpr<'t>, 
     let most = x.max(y);
     let raised = |e: NumberExpr<'t>, from: u8| -> Option<NumberExpr<'t>> {
         Some(NumberExpr {
-            node: e.node.times(ten_to(most - from)?),
+            node: e.node.scaled(power_of_ten(most - from)?),
             unit: Unit::Scaled(most),
         })
     };
@@ -256,7 +263,7 @@ impl<'t> NumberExpr<'t> {
 
     /// Evaluates the expression for a row.
     #[inline]
-    pub fn eval(&self, row: &[Slot<'_>]) -> Found {
+    pub fn eval(&self, row: &[Slot<'_>]) -> NumberResult {
         self.node.eval(row)
     }
 }
@@ -278,7 +285,7 @@ fn arithmetic<'t>(
     let whole = e.ty.is_integer() && a.ty.is_integer() && b.ty.is_integer();
     let (op, scale, nodes) = match op {
         ArithOp::Add | ArithOp::Sub => {
-            let (x, y) = aligned(x, y)?;
+            let (x, y) = to_common_unit(x, y)?;
             let op = if op == ArithOp::Add { Op::Add } else { Op::Sub };
             (op, x_scale.max(y_scale), [x.node, y.node])
         }
@@ -288,7 +295,7 @@ fn arithmetic<'t>(
         ArithOp::Div | ArithOp::IntDiv | ArithOp::Mod => return None,
     };
     let unit = match whole {
-        true => Unit::Whole,
+        true => Unit::Integer,
         false if e.ty.kind == Kind::Decimal && e.ty.decimals == scale => Unit::Scaled(scale),
         false => return None,
     };
@@ -301,7 +308,7 @@ impl NumberExpr<'_> {
     #[inline]
     pub fn scale(&self) -> Option<u8> {
         match self.unit {
-            Unit::Whole => Some(0),
+            Unit::Integer => Some(0),
             Unit::Scaled(scale) => Some(scale),
             Unit::Date | Unit::DateTime | Unit::Time => None,
         }
@@ -327,7 +334,7 @@ pub enum Test<'t> {
 
 /// Result of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
+pub enum ConditionResult {
     /// True.
     Yes,
     /// False.
@@ -335,21 +342,25 @@ pub enum Holds {
     /// NULL.
     Unknown,
     /// It has to be evaluated in full.
-    Elsewhere,
+    NotApplicable,
 }
 
-impl From<bool> for Holds {
-    fn from(holds: bool) -> Holds {
-        if holds { Holds::Yes } else { Holds::No }
+impl From<bool> for ConditionResult {
+    fn from(holds: bool) -> ConditionResult {
+        if holds {
+            ConditionResult::Yes
+        } else {
+            ConditionResult::No
+        }
     }
 }
 
 /// Whether values with this kind of comparison can be compared as numbers of these units.
 fn comparable(how: CompareAs, a: Unit, b: Unit) -> bool {
     match how {
-        CompareAs::Int => a == Unit::Whole && b == Unit::Whole,
+        CompareAs::Int => a == Unit::Integer && b == Unit::Integer,
         CompareAs::Decimal => {
-            let exact = |unit| matches!(unit, Unit::Whole | Unit::Scaled(_));
+            let exact = |unit| matches!(unit, Unit::Integer | Unit::Scaled(_));
             exact(a) && exact(b)
         }
         CompareAs::Date | CompareAs::DateTime => a == b && matches!(a, Unit::Date | Unit::DateTime),
@@ -367,7 +378,7 @@ impl<'t> Test<'t> {
             if !comparable(how, a.unit, b.unit) {
                 return None;
             }
-            let (a, b) = aligned(a, b)?;
+            let (a, b) = to_common_unit(a, b)?;
             Some(Test::Compare(op, a, b))
         };
         let not = |test, negated| {
@@ -426,58 +437,62 @@ impl<'t> Test<'t> {
 
     /// Evaluates the condition for a row.
     #[inline]
-    pub fn holds(&self, row: &[Slot<'_>]) -> Holds {
+    pub fn holds(&self, row: &[Slot<'_>]) -> ConditionResult {
         match self {
             Test::Compare(op, a, b) => compared(*op, a.eval(row), b.eval(row)),
             Test::And(tests) => {
-                let mut all = Holds::Yes;
+                let mut all = ConditionResult::Yes;
                 for test in tests {
                     match test.holds(row) {
-                        Holds::Yes => {}
-                        Holds::Unknown => all = Holds::Unknown,
+                        ConditionResult::Yes => {}
+                        ConditionResult::Unknown => all = ConditionResult::Unknown,
                         decided => return decided,
                     }
                 }
                 all
             }
             Test::Or(tests) => {
-                let mut any = Holds::No;
+                let mut any = ConditionResult::No;
                 for test in tests {
                     match test.holds(row) {
-                        Holds::No => {}
-                        Holds::Unknown => any = Holds::Unknown,
+                        ConditionResult::No => {}
+                        ConditionResult::Unknown => any = ConditionResult::Unknown,
                         decided => return decided,
                     }
                 }
                 any
             }
             Test::Not(test) => match test.holds(row) {
-                Holds::Yes => Holds::No,
-                Holds::No => Holds::Yes,
+                ConditionResult::Yes => ConditionResult::No,
+                ConditionResult::No => ConditionResult::Yes,
                 other => other,
             },
             Test::Null(number) => match number.eval(row) {
-                Found::Null => Holds::Yes,
-                Found::Value(_) => Holds::No,
-                Found::Elsewhere => Holds::Elsewhere,
+                NumberResult::Null => ConditionResult::Yes,
+                NumberResult::Value(_) => ConditionResult::No,
+                NumberResult::NotApplicable => ConditionResult::NotApplicable,
             },
             Test::In(number, items) => match number.eval(row) {
-                Found::Value(v) => items.binary_search(&v).is_ok().into(),
-                Found::Null => Holds::Unknown,
-                Found::Elsewhere => Holds::Elsewhere,
+                NumberResult::Value(v) => items.binary_search(&v).is_ok().into(),
+                NumberResult::Null => ConditionResult::Unknown,
+                NumberResult::NotApplicable => ConditionResult::NotApplicable,
             },
         }
     }
 }
 
 #[inline]
-fn compared(op: CmpOp, a: Found, b: Found) -> Holds {
+fn compared(op: CmpOp, a: NumberResult, b: NumberResult) -> ConditionResult {
     let order = match (a, b) {
-        (Found::Value(a), Found::Value(b)) => a.cmp(&b),
-        (Found::Elsewhere, _) | (_, Found::Elsewhere) => return Holds::Elsewhere,
-        (Found::Null, Found::Null) if op == CmpOp::NullSafe => return Holds::Yes,
-        _ if op == CmpOp::NullSafe => return Holds::No,
-        _ => return Holds::Unknown,
+        (NumberResult::Value(a), NumberResult::Value(b)) => a.cmp(&b),
+        (NumberResult::NotApplicable, _) | (_, NumberResult::NotApplicable) => {
+            return ConditionResult::NotApplicable;
+        }
+        (NumberResult::Null, NumberResult::Null) if op == CmpOp::NullSafe => {
+            return ConditionResult::Yes;
+        }
+        _ if op == CmpOp::NullSafe => return ConditionResult::No,
+        _ => return ConditionResult::Unknown,
     };
-    Holds::from(op.takes(order))
+    ConditionResult::from(op.accepts(order))
 }

@@ -53,7 +53,7 @@ pub struct Subquery {
     /// Distinct columns of enclosing queries that it reads.
     pub free: Vec<FreeRef>,
     /// Whether it is deterministic: no RAND(), no user variables.
-    pub fixed: bool,
+    pub is_deterministic: bool,
 }
 
 impl Subquery {
@@ -94,7 +94,7 @@ pub struct QueryTest {
     /// The left operand, one expression for each column; empty for Scalar and Exists.
     pub left: Vec<Expr>,
     /// How each left value is compared with its column.
-    pub how: Vec<CompareAs>,
+    pub compare_as: Vec<CompareAs>,
 }
 
 /// The current row of an enclosing query.
@@ -105,7 +105,7 @@ pub struct Frame<'a> {
     /// The results of the query's aggregates, if the row is that of a group.
     pub aggregates: &'a [ValueRef<'a>],
     /// The next enclosing query.
-    pub up: Option<&'a Frame<'a>>,
+    pub outer: Option<&'a Frame<'a>>,
 }
 
 impl<'a> Frame<'a> {
@@ -113,8 +113,8 @@ impl<'a> Frame<'a> {
     pub fn get(&self, level: usize, slot: usize, column: usize) -> ValueRef<'a> {
         let mut frame = *self;
         for _ in 1..level {
-            match frame.up {
-                Some(up) => frame = *up,
+            match frame.outer {
+                Some(outer) => frame = *outer,
                 None => return ValueRef::Null,
             }
         }

@@ -76,7 +76,7 @@ pub fn precision(ty: &ColumnType) -> (u8, u8) {
 }
 
 /// The common type of several branches (CASE, IF, COALESCE, UNION).
-pub fn merged(branches: &[&Expr], collation: Collation) -> ColumnType {
+pub fn merged_type(branches: &[&Expr], collation: Collation) -> ColumnType {
     let mut known = branches.iter().filter(|e| e.ty.kind != Kind::Null);
     let Some(first) = known.next() else {
         return ColumnType::null();

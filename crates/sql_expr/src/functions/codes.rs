@@ -96,7 +96,7 @@ fn uuid_bytes(text: &[u8]) -> Option<[u8; 16]> {
 }
 
 /// Moves the high groups of the time to the front (or `back`): low, mid, high to high, mid, low.
-fn swapped(b: [u8; 16], back: bool) -> [u8; 16] {
+fn swap_uuid_time(b: [u8; 16], back: bool) -> [u8; 16] {
     let [b0, b1, b2, b3, b4, b5, b6, b7, rest @ ..] = b;
     let head = if back {
         [b4, b5, b6, b7, b2, b3, b0, b1]
@@ -128,7 +128,7 @@ fn uuid_to_bin<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     };
     let bytes = uuid_bytes(text).ok_or_else(|| wrong_uuid(text, "uuid_to_bin"))?;
     Ok(if flag(c, 1)? {
-        c.keep(&swapped(bytes, false))
+        c.keep(&swap_uuid_time(bytes, false))
     } else {
         c.keep(&bytes)
     })
@@ -142,7 +142,7 @@ fn bin_to_uuid<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         .try_into()
         .map_err(|_| wrong_uuid(bytes, "bin_to_uuid"))?;
     let whole = if flag(c, 1)? {
-        swapped(whole, true)
+        swap_uuid_time(whole, true)
     } else {
         whole
     };
@@ -242,17 +242,17 @@ fn inet6_ntoa<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(text.map_or(ValueRef::Null, |t| c.keep(t.as_bytes())))
 }
 
-fn asks<'a>(c: &Call<'_, 'a>, f: fn(&[u8]) -> bool) -> Result<ValueRef<'a>> {
+fn test_bytes<'a>(c: &Call<'_, 'a>, f: fn(&[u8]) -> bool) -> Result<ValueRef<'a>> {
     Ok(ValueRef::Int(i64::from(c.text(0)?.is_some_and(f))))
 }
 
-fn mapped(bytes: &[u8], tail: [u8; 2]) -> bool {
+fn is_mapped_ipv6(bytes: &[u8], tail: [u8; 2]) -> bool {
     let tail_at = bytes.get(10..12);
     bytes.len() == 16 && bytes.iter().take(10).all(|b| *b == 0) && tail_at == Some(&tail[..])
 }
 
 /// MySQL's folding of a password to a 128-bit key.
-fn folded(password: &[u8]) -> [u8; 16] {
+fn fold_key(password: &[u8]) -> [u8; 16] {
     let mut key = [0; 16];
     for block in password.chunks(16) {
         key.iter_mut().zip(block).for_each(|(k, b)| *k ^= b);
@@ -265,7 +265,7 @@ fn aes<'a>(c: &Call<'_, 'a>, decrypt: bool) -> Result<ValueRef<'a>> {
         return Ok(ValueRef::Null);
     };
     let broken = |_| SqlError::internal("the cipher");
-    let key = UnboundCipherKey::new(&AES_128, &folded(password)).map_err(broken)?;
+    let key = UnboundCipherKey::new(&AES_128, &fold_key(password)).map_err(broken)?;
     if decrypt {
         let mut key =
             StreamingDecryptingKey::ecb_pkcs7(key, DecryptionContext::None).map_err(broken)?;
@@ -392,10 +392,10 @@ pub const FUNCTIONS: &[Function] = &[
     f!("INET_NTOA", (1, 1), |_, c| text_of(31, c), Always, inet_ntoa, "The IPv4 address of a number.", "INET_NTOA(167773449)" => "10.0.5.9"),
     f!("INET6_ATON", (1, 1), |_, _| ColumnType::varbinary(16), Always, inet6_aton, "The bytes of an IPv6 or IPv4 address.", "HEX(INET6_ATON('fdfe::5a55:caff:fefa:9089'))" => "FDFE0000000000005A55CAFFFEFA9089"),
     f!("INET6_NTOA", (1, 1), |_, c| text_of(39, c), Always, inet6_ntoa, "The address of its bytes.", "INET6_NTOA(INET6_ATON('10.0.5.9'))" => "10.0.5.9"),
-    f!("IS_IPV4", (1, 1), truth, Never, |c| asks(c, |t| parsed::<Ipv4Addr>(t).is_some()), "Whether a text is an IPv4 address.", "IS_IPV4('10.0.5.256')" => "0"),
-    f!("IS_IPV6", (1, 1), truth, Never, |c| asks(c, |t| parsed::<Ipv6Addr>(t).is_some()), "Whether a text is an IPv6 address.", "IS_IPV6('::1')" => "1"),
-    f!("IS_IPV4_COMPAT", (1, 1), truth, Never, |c| asks(c, |t| mapped(t, [0, 0]) && t.get(12..15) != Some(&[0, 0, 0])), "Whether bytes are an IPv4-compatible IPv6 address.", "IS_IPV4_COMPAT(INET6_ATON('::10.0.5.9'))" => "1"),
-    f!("IS_IPV4_MAPPED", (1, 1), truth, Never, |c| asks(c, |t| mapped(t, [0xff, 0xff])), "Whether bytes are an IPv4-mapped IPv6 address.", "IS_IPV4_MAPPED(INET6_ATON('::ffff:10.0.5.9'))" => "1"),
+    f!("IS_IPV4", (1, 1), truth, Never, |c| test_bytes(c, |t| parsed::<Ipv4Addr>(t).is_some()), "Whether a text is an IPv4 address.", "IS_IPV4('10.0.5.256')" => "0"),
+    f!("IS_IPV6", (1, 1), truth, Never, |c| test_bytes(c, |t| parsed::<Ipv6Addr>(t).is_some()), "Whether a text is an IPv6 address.", "IS_IPV6('::1')" => "1"),
+    f!("IS_IPV4_COMPAT", (1, 1), truth, Never, |c| test_bytes(c, |t| is_mapped_ipv6(t, [0, 0]) && t.get(12..15) != Some(&[0, 0, 0])), "Whether bytes are an IPv4-compatible IPv6 address.", "IS_IPV4_COMPAT(INET6_ATON('::10.0.5.9'))" => "1"),
+    f!("IS_IPV4_MAPPED", (1, 1), truth, Never, |c| test_bytes(c, |t| is_mapped_ipv6(t, [0xff, 0xff])), "Whether bytes are an IPv4-mapped IPv6 address.", "IS_IPV4_MAPPED(INET6_ATON('::ffff:10.0.5.9'))" => "1"),
     f!("AES_ENCRYPT", (2, 2), bytes_type, IfArgument, |c| aes(c, false), "Encrypted with AES, aes-128-ecb.", "HEX(AES_ENCRYPT('text', 'key'))" => "15E36637363712FC2E699B9C95B75393"),
     f!("AES_DECRYPT", (2, 2), bytes_type, Always, |c| aes(c, true), "Decrypted with AES, aes-128-ecb; NULL where that fails.", "AES_DECRYPT(AES_ENCRYPT('text', 'key'), 'key')" => "text"),
 ];

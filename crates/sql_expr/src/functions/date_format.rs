@@ -38,7 +38,7 @@ pub(super) fn time_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         0 => 12,
         h => h,
     };
-    let half = if hour % 24 < 12 { "AM" } else { "PM" };
+    let meridiem = if hour % 24 < 12 { "AM" } else { "PM" };
     let (minute, second) = (time.minute(), time.second());
     let mut out = String::new();
     let format = String::from_utf8_lossy(format);
@@ -64,8 +64,8 @@ pub(super) fn time_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
             Some('i') => out.push_str(&format!("{minute:02}")),
             Some('s' | 'S') => out.push_str(&format!("{second:02}")),
             Some('f') => out.push_str(&format!("{:06}", time.micros())),
-            Some('p') => out.push_str(half),
-            Some('r') => out.push_str(&format!("{twelve:02}:{minute:02}:{second:02} {half}")),
+            Some('p') => out.push_str(meridiem),
+            Some('r') => out.push_str(&format!("{twelve:02}:{minute:02}:{second:02} {meridiem}")),
             Some('T') => out.push_str(&format!("{hour:02}:{minute:02}:{second:02}")),
             Some('c' | 'e') => out.push('0'),
             Some('d' | 'm' | 'y') => out.push_str("00"),

@@ -108,7 +108,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    fn half(&mut self, f: &mut Fields) -> Option<()> {
+    fn meridiem(&mut self, f: &mut Fields) -> Option<()> {
         let letters = self.text.get(..2)?;
         f.afternoon = Some(match letters {
             l if l.eq_ignore_ascii_case(b"AM") => false,
@@ -173,13 +173,13 @@ fn field(r: &mut Reader<'_>, f: &mut Fields, spec: u8) -> Option<()> {
         b'i' => f.minute = r.number(2)?,
         b's' | b'S' => f.second = r.number(2)?,
         b'f' => f.micros = r.fraction()?,
-        b'p' => r.half(f)?,
+        b'p' => r.meridiem(f)?,
         b'T' => r.literal_time(f)?,
         b'r' => {
             r.literal_time(f)?;
             f.twelve_hours = true;
             r.skip_space();
-            r.half(f)?;
+            r.meridiem(f)?;
         }
         b'U' => f.week = Some((r.number(2)?, 0)),
         b'u' => f.week = Some((r.number(2)?, 1)),

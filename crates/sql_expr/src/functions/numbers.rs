@@ -3,7 +3,7 @@
 use super::{Call, Function, Nullable, bigint, common_collation, double, joined};
 use crate::error::{Result, SqlError};
 use crate::expr::eval::Seeded;
-use crate::expr::types::merged;
+use crate::expr::types::merged_type;
 use crate::expr::{Expr, convert};
 use porpoise_types::{
     Collation, ColumnType, CompareAs, Decimal, Kind, ValueRef, comparison_type, round_f64,
@@ -76,7 +76,7 @@ fn power_of_ten(places: u32) -> Decimal {
     Decimal::from_i128(power, 0).unwrap_or(Decimal::ZERO)
 }
 
-fn six_places(_: &[Expr], _: Collation) -> ColumnType {
+fn six_decimals_type(_: &[Expr], _: Collation) -> ColumnType {
     let mut ty = ColumnType::double();
     ty.decimals = 6;
     ty
@@ -140,7 +140,7 @@ fn sign<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(sign.map_or(ValueRef::Null, ValueRef::Int))
 }
 
-fn to_whole<'a>(c: &Call<'_, 'a>, up: bool) -> Result<ValueRef<'a>> {
+fn round_to_integer<'a>(c: &Call<'_, 'a>, up: bool) -> Result<ValueRef<'a>> {
     Ok(match c.values.first() {
         Some(v @ (ValueRef::Int(_) | ValueRef::UInt(_))) => *v,
         Some(ValueRef::Decimal(v)) => {
@@ -279,7 +279,7 @@ fn common_type(args: &[Expr], collation: Collation) -> ColumnType {
     let numeric = |e: &Expr| e.ty.is_numeric() || e.ty.kind == Kind::Null;
     if args.iter().all(numeric) {
         let branches: Vec<&Expr> = args.iter().collect();
-        return merged(&branches, collation);
+        return merged_type(&branches, collation);
     }
     let mut ty = joined(args, collation);
     ty.collation = common_collation(args, collation);
@@ -319,9 +319,9 @@ fn extreme<'a>(c: &Call<'_, 'a>, wanted: Ordering) -> Result<ValueRef<'a>> {
 pub const FUNCTIONS: &[Function] = &[
     f!("ABS", (1, 1), exact_or_double, IfArgument, abs, "The absolute value.", "ABS(-5)" => "5"),
     f!("SIGN", (1, 1), bigint, IfArgument, sign, "-1, 0 or 1.", "SIGN(-2.5)" => "-1"),
-    f!("FLOOR", (1, 1), whole, IfArgument, |c| to_whole(c, false), "The next integer below.", "FLOOR(-1.5)" => "-2"),
-    f!("CEIL", (1, 1), whole, IfArgument, |c| to_whole(c, true), "The next integer above.", "CEIL(1.2)" => "2"),
-    f!("CEILING", (1, 1), whole, IfArgument, |c| to_whole(c, true), "The next integer above.", "CEILING(-1.2)" => "-1"),
+    f!("FLOOR", (1, 1), whole, IfArgument, |c| round_to_integer(c, false), "The next integer below.", "FLOOR(-1.5)" => "-2"),
+    f!("CEIL", (1, 1), whole, IfArgument, |c| round_to_integer(c, true), "The next integer above.", "CEIL(1.2)" => "2"),
+    f!("CEILING", (1, 1), whole, IfArgument, |c| round_to_integer(c, true), "The next integer above.", "CEILING(-1.2)" => "-1"),
     f!("ROUND", (1, 2), rounded, IfArgument, |c| round(c, false), "Rounded to so many places.", "ROUND(2.345, 2)" => "2.35"),
     f!("TRUNCATE", (2, 2), rounded, IfArgument, |c| round(c, true), "Cut to so many places.", "TRUNCATE(2.349, 2)" => "2.34"),
     f!("POW", (2, 2), double, IfArgument, power, "A power.", "POW(2, 10)" => "1024"),
@@ -344,7 +344,7 @@ pub const FUNCTIONS: &[Function] = &[
     f!("BIT_COUNT", (1, 1), bigint, IfArgument, bit_count, "How many bits are set.", "BIT_COUNT(29)" => "4"),
     f!("TAN", (1, 1), double, IfArgument, |c| of_double(c, f64::tan), "The tangent.", "TAN(0)" => "0"),
     f!("FMOD", (2, 2), double, Always, modulo, "The rest of a division of doubles.", "FMOD(5.5, 2)" => "1.5"),
-    f!("PI", (0, 0), six_places, Never, |_| Ok(ValueRef::Double(std::f64::consts::PI)), "Pi.", "ROUND(PI(), 4)" => "3.1416"),
+    f!("PI", (0, 0), six_decimals_type, Never, |_| Ok(ValueRef::Double(std::f64::consts::PI)), "Pi.", "ROUND(PI(), 4)" => "3.1416"),
     Function {
         name: "RAND",
         args: (0, 1),

@@ -12,7 +12,7 @@
 //! | linear | bytes times states of the automaton up to [`COST_PER_CALL`] | the crate's |
 //! | linear | longer | [`Linear`], which has checkpoints |
 //! | linear, not decided there (`\b` beside non-ASCII), or groups of a match | up to [`COST_LIMIT`] | the crate's; beyond, error 3699 |
-//! | backtracking | up to [`SHORT`] bytes | the crate's, [`STEPS`] |
+//! | backtracking | up to [`FULL_STEPS_BYTES`] bytes | the crate's, [`STEPS`] |
 //! | backtracking | longer | fewer steps, as each may read the whole text; when they do not suffice, each start by itself, with a checkpoint between |
 //!
 //! Differences from ICU: `\R`, `\X`, possessive sets and `[[:<:]]` are not supported.
@@ -32,11 +32,11 @@ use std::rc::Rc;
 /// Maximum number of steps of a backtracking match.
 const STEPS: usize = 1_000_000;
 /// Minimum step limit, however long the text is.
-const FEWEST_STEPS: usize = 1_000;
+const MIN_STEPS: usize = 1_000;
 /// Limit for steps times bytes of text of one backtracking search.
 const STEP_BYTES: usize = 1_000_000_000;
 /// Texts up to this many bytes are searched with the full step limit.
-const SHORT: usize = STEP_BYTES / STEPS;
+const FULL_STEPS_BYTES: usize = STEP_BYTES / STEPS;
 /// Limit for states times bytes of one call: milliseconds at worst, usually far less.
 const COST_PER_CALL: usize = 2_000_000;
 /// Limit for states times bytes of searches that cannot be interrupted: about 100 ms at worst.
@@ -44,12 +44,12 @@ const COST_LIMIT: usize = 50_000_000;
 /// Maximum size of a compiled pattern in bytes.
 const COMPILED: usize = 4 << 20;
 /// Number of compiled patterns in a thread's cache.
-const KEPT: usize = 16;
+const CACHE_SIZE: usize = 16;
 
-type Kept = Vec<(String, Flags, Rc<Pattern>)>;
+type PatternCache = Vec<(String, Flags, Rc<Pattern>)>;
 
 thread_local! {
-    static COMPILED_PATTERNS: RefCell<Kept> = const { RefCell::new(Vec::new()) };
+    static COMPILED_PATTERNS: RefCell<PatternCache> = const { RefCell::new(Vec::new()) };
 }
 
 /// Flags of a match type argument.
@@ -158,7 +158,7 @@ impl Pattern {
     /// Whether a search of this many bytes may be left to the library and, if not, the automaton to
     /// use instead; without one the search backtracks.
     fn is_cheap(&self, bytes: usize) -> (bool, Option<&Linear>) {
-        if bytes <= SHORT {
+        if bytes <= FULL_STEPS_BYTES {
             return (true, None);
         }
         let linear = self.linear();
@@ -239,7 +239,7 @@ impl Pattern {
 
     /// The pattern with the step limit for a text of this many bytes.
     fn bounded(&self, bytes: usize) -> Result<Rc<Regex>> {
-        let steps = (STEP_BYTES / bytes.max(1)).clamp(FEWEST_STEPS, STEPS);
+        let steps = (STEP_BYTES / bytes.max(1)).clamp(MIN_STEPS, STEPS);
         // Rounded to a power of two, so that there are few variants.
         let steps = 1 << steps.ilog2();
         let mut bounded = self.bounded.borrow_mut();
@@ -296,7 +296,7 @@ fn compiled(pattern: &str, flags: Flags) -> Result<Rc<Pattern>> {
     }
     let regex = Rc::new(Pattern::new(pattern, flags)?);
     COMPILED_PATTERNS.with_borrow_mut(|kept| {
-        if kept.len() >= KEPT {
+        if kept.len() >= CACHE_SIZE {
             kept.remove(0);
         }
         kept.push((pattern.to_owned(), flags, regex.clone()));
@@ -308,7 +308,7 @@ fn argument<'a>(c: &Call<'_, 'a>, at: usize) -> Result<Option<Cow<'a, str>>> {
     let Some(text) = c.text(at)? else {
         return Ok(None);
     };
-    let recode = |ty: &ColumnType| convert::recoded(text, ty, Charset::Utf8mb4);
+    let recode = |ty: &ColumnType| convert::recode(text, ty, Charset::Utf8mb4);
     let text = c
         .args
         .get(at)
@@ -442,11 +442,11 @@ fn substr<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     };
     let found = occurrence(&text, &regex, start(&text, position)?, wanted)?;
     let part = found.and_then(|(from, to)| text.get(from..to));
-    Ok(part.map_or(ValueRef::Null, |part| give(c, part)))
+    Ok(part.map_or(ValueRef::Null, |part| text_result(c, part)))
 }
 
 /// Returns text in the character set of the result.
-fn give<'a>(c: &Call<'_, 'a>, text: &str) -> ValueRef<'a> {
+fn text_result<'a>(c: &Call<'_, 'a>, text: &str) -> ValueRef<'a> {
     let charset = c.ty.collation.charset();
     match charset {
         Charset::Utf8mb4 | Charset::Binary => c.keep(text.as_bytes()),
@@ -549,7 +549,7 @@ fn replace<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         }
     }
     out.push_str(text.get(copied..).unwrap_or_default());
-    Ok(give(c, &out))
+    Ok(text_result(c, &out))
 }
 
 fn long_like_first(args: &[crate::expr::Expr], collation: Collation) -> ColumnType {

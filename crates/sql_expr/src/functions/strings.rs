@@ -469,12 +469,12 @@ macro_rules! f {
     };
 }
 
-const MANY: usize = 65_535;
+const MAX_ARGUMENTS: usize = 65_535;
 
 /// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
-    f!("CONCAT", (1, MANY), joined, concat, "Joins its arguments; NULL when one is.", "CONCAT('a', 1)" => "a1"),
-    f!("CONCAT_WS", (2, MANY), widths::joined_with, concat_ws, "Joins with a separator, leaving NULLs out.", "CONCAT_WS('-', 'a', NULL, 'b')" => "a-b"),
+    f!("CONCAT", (1, MAX_ARGUMENTS), joined, concat, "Joins its arguments; NULL when one is.", "CONCAT('a', 1)" => "a1"),
+    f!("CONCAT_WS", (2, MAX_ARGUMENTS), widths::joined_with, concat_ws, "Joins with a separator, leaving NULLs out.", "CONCAT_WS('-', 'a', NULL, 'b')" => "a-b"),
     f!("REPEAT", (2, 2), repeat_type, repeat, "The text so many times.", "REPEAT('ab', 3)" => "ababab"),
     f!("LENGTH", (1, 1), bigint, length, "Length in bytes.", "LENGTH('äb')" => "3"),
     f!("OCTET_LENGTH", (1, 1), bigint, length, "Length in bytes.", "OCTET_LENGTH('ab')" => "2"),

@@ -366,7 +366,7 @@ fn weight_string<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(c.keep(&key))
 }
 
-const MANY: usize = 65_535;
+const MAX_ARGUMENTS: usize = 65_535;
 
 fn binary_text(_: &[Expr], _: Collation) -> ColumnType {
     ColumnType::blob(Kind::LongBlob)
@@ -378,17 +378,17 @@ fn after_first(args: &[Expr], collation: Collation) -> ColumnType {
 
 /// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
-    f!("ELT", (2, MANY), elt_type, Always, elt, "The argument of that number.", "ELT(2, 'Aa', 'Bb')" => "Bb"),
-    f!("FIELD", (2, MANY), bigint, Never, field, "Which of the other arguments equals the first; 0 is none.", "FIELD('Bb', 'Aa', 'Bb', 'Cc')" => "2"),
+    f!("ELT", (2, MAX_ARGUMENTS), elt_type, Always, elt, "The argument of that number.", "ELT(2, 'Aa', 'Bb')" => "Bb"),
+    f!("FIELD", (2, MAX_ARGUMENTS), bigint, Never, field, "Which of the other arguments equals the first; 0 is none.", "FIELD('Bb', 'Aa', 'Bb', 'Cc')" => "2"),
     f!("FIND_IN_SET", (2, 2), bigint, IfArgument, find_in_set, "The position in a list of texts between commas; 0 is none.", "FIND_IN_SET('b', 'a,b,c,d')" => "2"),
     f!("MAKE_SET", (2, 65), after_first, IfArgument, make_set, "The texts whose bits are set, between commas.", "MAKE_SET(1 | 4, 'hello', 'nice', 'world')" => "hello,world"),
     f!("EXPORT_SET", (3, 5), widths::exported, IfArgument, export_set, "One text for each bit that is set, another for those that are not.", "EXPORT_SET(5, 'Y', 'N', ',', 4)" => "Y,N,Y,N"),
     f!("FORMAT", (2, 3), |_, c| text_of(100, c), Always, format, "A number with groups of three digits and so many decimals.", "FORMAT(12332.1234567, 4)" => "12,332.1235"),
     f!("INSERT", (4, 4), widths::inserted, IfArgument, insert, "A text with a part of it replaced, by position.", "INSERT('Quadratic', 3, 4, 'What')" => "QuWhattic"),
     f!("ORD", (1, 1), bigint, IfArgument, ord, "The code of the first character, from its bytes.", "ORD('ä')" => "50084"),
-    f!("CHAR", (1, MANY), binary_text, Never, char, "The bytes of the codes.", "CHAR(77, 121, 83, 81, '76')" => "MySQL"),
+    f!("CHAR", (1, MAX_ARGUMENTS), binary_text, Never, char, "The bytes of the codes.", "CHAR(77, 121, 83, 81, '76')" => "MySQL"),
     f!("SUBSTRING_INDEX", (3, 3), super::like_both, IfArgument, substring_index, "What stands before the n-th mark, from the left or the right.", "SUBSTRING_INDEX('www.mysql.com', '.', -2)" => "mysql.com"),
-    f!("SOUNDEX", (1, 1), widths::sounds, IfArgument, soundex, "How a word sounds.", "SOUNDEX('Hello')" => "H400"),
+    f!("SOUNDEX", (1, 1), widths::soundex, IfArgument, soundex, "How a word sounds.", "SOUNDEX('Hello')" => "H400"),
     f!("CONV", (3, 3), |_, c| text_of(64, c), Always, conv, "A number in another base.", "CONV(-17, 10, -18)" => "-H"),
     f!("BIN", (1, 1), |_, c| text_of(64, c), IfArgument, |c| in_base(c, 2), "A number in base 2.", "BIN(12)" => "1100"),
     f!("OCT", (1, 1), |_, c| text_of(64, c), IfArgument, |c| in_base(c, 8), "A number in base 8.", "OCT(12)" => "14"),

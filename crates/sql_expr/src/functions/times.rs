@@ -26,16 +26,22 @@ fn date_type(_: &[Expr], _: Collation) -> ColumnType {
     ColumnType::date()
 }
 
-fn cut(moment: DateTime, fsp: u8) -> DateTime {
+fn truncate_fraction(moment: DateTime, fsp: u8) -> DateTime {
     moment.round(fsp, true).unwrap_or(moment)
 }
 
 fn now<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    Ok(ValueRef::DateTime(cut(c.cx.env.now(), c.ty.decimals)))
+    Ok(ValueRef::DateTime(truncate_fraction(
+        c.cx.env.now(),
+        c.ty.decimals,
+    )))
 }
 
 fn utc_now<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    Ok(ValueRef::DateTime(cut(c.cx.env.now_utc, c.ty.decimals)))
+    Ok(ValueRef::DateTime(truncate_fraction(
+        c.cx.env.now_utc,
+        c.ty.decimals,
+    )))
 }
 
 /// SYSDATE(): the time at which it is evaluated.
@@ -43,11 +49,11 @@ fn sysdate<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let clock = porpoise_base::clock::system();
     let utc = DateTime::from_unix_micros(clock.unix_micros()).unwrap_or(c.cx.env.now_utc);
     let local = c.cx.env.time_zone.utc_to_local(utc);
-    Ok(ValueRef::DateTime(cut(local, c.ty.decimals)))
+    Ok(ValueRef::DateTime(truncate_fraction(local, c.ty.decimals)))
 }
 
 fn clock_of<'a>(moment: DateTime, fsp: u8) -> ValueRef<'a> {
-    ValueRef::Time(cut(moment, fsp).time())
+    ValueRef::Time(truncate_fraction(moment, fsp).time())
 }
 
 fn of_date<'a>(c: &Call<'_, 'a>, f: fn(Date) -> i64) -> Result<ValueRef<'a>> {
@@ -130,10 +136,10 @@ fn from_unixtime<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
         return Ok(ValueRef::Null);
     };
     if c.len() < 2 {
-        return Ok(ValueRef::DateTime(cut(local, c.ty.decimals)));
+        return Ok(ValueRef::DateTime(truncate_fraction(local, c.ty.decimals)));
     }
     Ok(match c.text(1)? {
-        Some(format) => shown(c, local, format)?,
+        Some(format) => format_result(c, local, format)?,
         None => ValueRef::Null,
     })
 }
@@ -142,12 +148,12 @@ fn date_format<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (Some(moment), Some(format)) = (c.datetime(0)?, c.text(1)?) else {
         return Ok(ValueRef::Null);
     };
-    shown(c, moment, format)
+    format_result(c, moment, format)
 }
 
 /// The result of DATE_FORMAT: NULL for an empty format, and for a name (of a month or day) that the
 /// date does not have.
-fn shown<'a>(c: &Call<'_, 'a>, moment: DateTime, format: &[u8]) -> Result<ValueRef<'a>> {
+fn format_result<'a>(c: &Call<'_, 'a>, moment: DateTime, format: &[u8]) -> Result<ValueRef<'a>> {
     let has = |specs: &[u8]| {
         let (mut pairs, mut pacer) = (format.windows(2), Pacer::new());
         pairs.any(|w| pacer.leaves() || matches!(w, [b'%', spec] if specs.contains(spec)))

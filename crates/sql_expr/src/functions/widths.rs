@@ -6,7 +6,7 @@ use crate::expr::Expr;
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 
 /// A text type of this many characters; without a number, the longest one.
-fn of(chars: Option<u32>, args: &[Expr], c: Collation) -> ColumnType {
+fn text_of_width(chars: Option<u32>, args: &[Expr], c: Collation) -> ColumnType {
     let collation = common_collation(args, c);
     match chars {
         Some(chars) => text_of(chars, collation),
@@ -32,24 +32,24 @@ pub(super) fn joined_with(args: &[Expr], c: Collation) -> ColumnType {
     let texts = args.iter().skip(1).map(width).fold(0, u32::saturating_add);
     let gaps = u32::try_from(args.len().saturating_sub(2)).unwrap_or(u32::MAX);
     let all = texts.saturating_add(chars(args, 0).saturating_mul(gaps));
-    of(Some(all), args, c)
+    text_of_width(Some(all), args, c)
 }
 
 /// LPAD, RPAD: the length given by the second argument.
 pub(super) fn padded(args: &[Expr], c: Collation) -> ColumnType {
     let texts: Vec<Expr> = args.iter().step_by(2).cloned().collect();
-    of(number(args.get(1)), &texts, c)
+    text_of_width(number(args.get(1)), &texts, c)
 }
 
 /// SPACE: the number given by the argument.
 pub(super) fn spaces(args: &[Expr], c: Collation) -> ColumnType {
-    of(number(args.first()), &[], c)
+    text_of_width(number(args.first()), &[], c)
 }
 
 /// QUOTE: every character escaped, in quotes; at least as long as `NULL`.
 pub(super) fn quoted(args: &[Expr], c: Collation) -> ColumnType {
     let most = chars(args, 0).saturating_mul(2).saturating_add(2);
-    of(Some(most.max(4)), args, c)
+    text_of_width(Some(most.max(4)), args, c)
 }
 
 /// REPLACE: each occurrence of a constant text grows by the difference in length.
@@ -64,13 +64,13 @@ pub(super) fn replaced(args: &[Expr], c: Collation) -> ColumnType {
         }
         _ => None,
     };
-    of(most, args, c)
+    text_of_width(most, args, c)
 }
 
 /// INSERT: both texts.
 pub(super) fn inserted(args: &[Expr], c: Collation) -> ColumnType {
     let texts: Vec<Expr> = args.iter().step_by(3).cloned().collect();
-    of(
+    text_of_width(
         Some(chars(args, 0).saturating_add(chars(args, 3))),
         &texts,
         c,
@@ -78,8 +78,8 @@ pub(super) fn inserted(args: &[Expr], c: Collation) -> ColumnType {
 }
 
 /// SOUNDEX: at most one letter for each letter; at least four.
-pub(super) fn sounds(args: &[Expr], c: Collation) -> ColumnType {
-    of(Some(chars(args, 0).max(4)), args, c)
+pub(super) fn soundex(args: &[Expr], c: Collation) -> ColumnType {
+    text_of_width(Some(chars(args, 0).max(4)), args, c)
 }
 
 /// EXPORT_SET: 64 bits with separators.
@@ -90,5 +90,5 @@ pub(super) fn exported(args: &[Expr], c: Collation) -> ColumnType {
         .saturating_mul(64)
         .saturating_add(between.saturating_mul(63));
     let texts: Vec<Expr> = args.iter().skip(1).take(3).cloned().collect();
-    of(Some(all), &texts, c)
+    text_of_width(Some(all), &texts, c)
 }

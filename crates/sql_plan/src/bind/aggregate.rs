@@ -102,18 +102,18 @@ impl Binder<'_> {
             return Ok(None);
         };
         let nearest = self.plan.and_then(|planner| planner.outer());
-        let noted = nearest.map(Enclosing::noted);
+        let noted = nearest.map(Enclosing::reference_counts);
         let mut own = self.aggregates.take();
         // Aggregates of one query cannot be nested.
         let bound = self.aggregate_parts(kind, f);
         let result = bound.and_then(|parts| {
             let level = nearest_level(&parts);
             let further = nearest.filter(|_| level > 0 && kind != AggregateKind::CountRows);
-            if let Some(level) = further.and_then(|around| taking(around, level)) {
+            if let Some(level) = further.and_then(|around| outermost_allowed(around, level)) {
                 if let (Some(around), Some(noted)) = (nearest, noted) {
-                    around.forget(&noted);
+                    around.truncate_references(&noted);
                 }
-                return self.further_out(kind, f, level);
+                return self.bind_outer_aggregate(kind, f, level);
             }
             let Some(own) = own.as_deref_mut() else {
                 let text = "Invalid use of group function";
@@ -126,22 +126,27 @@ impl Binder<'_> {
     }
 
     /// Binds an aggregate that belongs to the query `level` levels out, whose names it uses.
-    fn further_out(&self, kind: AggregateKind, f: &Func<'_>, level: usize) -> Result<Expr> {
+    fn bind_outer_aggregate(
+        &self,
+        kind: AggregateKind,
+        f: &Func<'_>,
+        level: usize,
+    ) -> Result<Expr> {
         let missing = || SqlError::internal("an aggregate of a query that is not there");
         let inner = self.plan.ok_or_else(missing)?;
         let nearest = inner.outer().ok_or_else(missing)?;
         let around = nearest.at(level).ok_or_else(missing)?;
-        let planner = inner.further_out(level).ok_or_else(missing)?;
+        let planner = inner.outer_planner(level).ok_or_else(missing)?;
         let mut list = around.aggregates.take().ok_or_else(missing)?;
         let mut binder = Binder {
             scope: around.scope,
             env: self.env,
-            place: self.place,
+            clause: self.clause,
             aggregates: None,
             values_allowed: false,
             system: self.system,
             aliases: &[],
-            keys: None,
+            group_keys: None,
             plan: Some(&*planner),
         };
         let bound = binder.aggregate_parts(kind, f);
@@ -151,7 +156,7 @@ impl Binder<'_> {
         let ExprKind::Aggregate(at) = e.kind else {
             return Err(missing());
         };
-        nearest.note(FreeRef {
+        nearest.note_reference(FreeRef {
             level,
             slot: AGGREGATES,
             column: at,
@@ -260,7 +265,7 @@ fn nearest_level((args, order): &Parts) -> usize {
 }
 
 /// The outermost query, at most `level` levels out, that allows an aggregate here.
-fn taking(nearest: &Enclosing<'_>, level: usize) -> Option<usize> {
+fn outermost_allowed(nearest: &Enclosing<'_>, level: usize) -> Option<usize> {
     let takes = |level: &usize| {
         let around = nearest.at(*level);
         around.is_some_and(|around| around.aggregates.borrow().is_some())

@@ -2,7 +2,7 @@
 
 use super::Binder;
 use super::nodes::{cast_to, node};
-use super::types::{collation_of_two, comparison, is_text, merged};
+use super::types::{collation_of_two, comparison, is_text, merged_type};
 use crate::error::{Result, SqlError};
 use crate::expr::{Coercibility, Expr, ExprKind, Truth, Unit, When};
 use crate::functions::{self, Function, Nullable};
@@ -35,7 +35,7 @@ impl Binder<'_> {
             ("IFNULL", [_, _]) | ("COALESCE", [_, ..]) => {
                 let args = self.list(args)?;
                 let branches: Vec<&Expr> = args.iter().collect();
-                let ty = merged(&branches, self.env.collation);
+                let ty = merged_type(&branches, self.env.collation);
                 let nullable = args.iter().all(|a| a.nullable);
                 let coercibility = args.iter().map(|a| a.coercibility).min();
                 let mut e = node(ExprKind::Coalesce(args), ty, nullable);

@@ -1,8 +1,8 @@
 //! Binding of LIKE, IN over a list, and CASE.
 
 use super::Binder;
-use super::nodes::{beside, compare, node};
-use super::types::{collation_of_two, compare_alike, comparison, merged};
+use super::nodes::{compare, enum_as_number, node};
+use super::types::{collation_of_two, compare_alike, comparison, merged_type};
 use crate::error::{Result, SqlError};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, When};
 use crate::parse::ast;
@@ -44,7 +44,7 @@ impl Binder<'_> {
         let numbered = list
             .first()
             .filter(|_| numbers)
-            .and_then(|i| beside(&arg, i));
+            .and_then(|i| enum_as_number(&arg, i));
         let arg = numbered.unwrap_or(arg);
         let mut items = Vec::with_capacity(list.len());
         for item in list {
@@ -95,7 +95,7 @@ impl Binder<'_> {
     pub(super) fn cases(&self, whens: Vec<When>, otherwise: Option<Expr>) -> Expr {
         let mut branches: Vec<&Expr> = whens.iter().map(|w| &w.result).collect();
         branches.extend(otherwise.as_ref());
-        let ty = merged(&branches, self.env.collation);
+        let ty = merged_type(&branches, self.env.collation);
         let nullable = otherwise.is_none() || branches.iter().any(|b| b.nullable);
         let coercibility = branches.iter().map(|b| b.coercibility).min();
         let otherwise = otherwise.map(Box::new);
@@ -107,14 +107,14 @@ impl Binder<'_> {
 
 /// Number of arms from which on an OR of equalities of one column becomes an IN, which uses a hash
 /// table.
-const MANY_ARMS: usize = 64;
+const MIN_IN_LIST_ARMS: usize = 64;
 
 /// Binds `a OR b OR ...`. If many arms compare one column with constants or parameters in the same
 /// way, they become an IN of that column. The result is the same: true if one value is equal, else
 /// unknown if the column or a value is NULL.
 pub(super) fn disjunction(args: Vec<Expr>, nullable: bool) -> Expr {
     let first = args.first().and_then(equality);
-    let Some((column, how)) = first.filter(|_| args.len() >= MANY_ARMS) else {
+    let Some((column, how)) = first.filter(|_| args.len() >= MIN_IN_LIST_ARMS) else {
         return Expr::boolean(ExprKind::Or(args), nullable);
     };
     let alike = |e: &Expr| {

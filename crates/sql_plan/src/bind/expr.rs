@@ -2,7 +2,7 @@
 
 pub use super::nodes::charset_named;
 use super::nodes::{
-    beside, cast_to, cast_type, compare, fold_negation, node, numeric_operand, unit_of,
+    cast_to, cast_type, compare, enum_as_number, fold_negation, node, numeric_operand, unit_of,
     variable_name,
 };
 use super::types::{arithmetic, between_as, is_text, number_like};
@@ -81,7 +81,7 @@ impl Binder<'_> {
     fn between(&mut self, between: &ast::Between<'_>) -> Result<Expr> {
         let arg = self.expr(&between.expr)?;
         let (low, high) = (self.expr(&between.low)?, self.expr(&between.high)?);
-        let numbers = beside(&arg, &low).filter(|_| high.ty.is_numeric());
+        let numbers = enum_as_number(&arg, &low).filter(|_| high.ty.is_numeric());
         let arg = numbers.unwrap_or(arg);
         let how = between_as(&arg, &low, &high)?;
         let nullable = arg.nullable || low.nullable || high.nullable;
@@ -167,7 +167,7 @@ impl Binder<'_> {
         let database = name.schema.map(|i| i.name);
         let table = name.table.map(|i| i.name);
         let column = name.name.name;
-        match self.scope.resolve(database, table, column, self.place) {
+        match self.scope.resolve(database, table, column, self.clause) {
             Ok((slot, position)) => {
                 let found = self.column_at(slot, position);
                 Ok(self.preferred_alias(name, &found).unwrap_or(found))
@@ -188,7 +188,7 @@ impl Binder<'_> {
 
     /// In HAVING a select-list alias takes precedence over a column that is no GROUP BY key.
     fn preferred_alias(&self, name: &ColumnName<'_>, found: &Expr) -> Option<Expr> {
-        let keys = self.keys?;
+        let keys = self.group_keys?;
         let place = |e: &Expr| match e.kind {
             ExprKind::Column { slot, column, .. } => Some((slot, column)),
             _ => None,
@@ -226,7 +226,7 @@ impl Binder<'_> {
 
     /// Records that a column is read, for the check of privileges.
     pub(super) fn note(&self, scope: &Scope, slot: usize, position: usize) {
-        let named = scope.sources.get(slot).and_then(|source| source.named);
+        let named = scope.sources.get(slot).and_then(|source| source.use_index);
         if let (Some(planner), Some(at)) = (self.plan, named) {
             planner.note_read(at, position);
         }
@@ -243,7 +243,7 @@ impl Binder<'_> {
             true => &own,
             false => self.scope,
         };
-        let (slot, position) = seen.resolve(None, table, name.name.name, self.place)?;
+        let (slot, position) = seen.resolve(None, table, name.name.name, self.clause)?;
         let column = self.column_at(slot, position);
         if !self.values_allowed {
             return Ok(Expr::null());
@@ -401,7 +401,7 @@ impl Binder<'_> {
                 let mut args = args;
                 // A long chain is split into halves, so that the depth of the tree stays within the
                 // stack.
-                while args.len() > LONG_XOR {
+                while args.len() > MAX_XOR_CHAIN {
                     let mut pairs = args.into_iter();
                     args = Vec::with_capacity(pairs.len() / 2 + 1);
                     while let Some(left) = pairs.next() {
@@ -487,7 +487,7 @@ impl Binder<'_> {
 }
 
 /// Number of operands above which a chain of XOR is bound as a balanced tree.
-const LONG_XOR: usize = 64;
+const MAX_XOR_CHAIN: usize = 64;
 
 fn xor(left: Expr, right: Expr, nullable: bool) -> Expr {
     Expr::boolean(ExprKind::Xor(Box::new([left, right])), nullable)

@@ -15,15 +15,18 @@ use porpoise_rows::catalog::Table;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct AllowedIndexes {
     /// USE or FORCE: only these; `None`: all.
-    only: Option<Vec<usize>>,
+    allowed: Option<Vec<usize>>,
     /// IGNORE.
-    without: Vec<usize>,
+    ignored: Vec<usize>,
 }
 
 impl AllowedIndexes {
     fn allows(&self, index: usize) -> bool {
-        let named = self.only.as_ref().is_none_or(|only| only.contains(&index));
-        named && !self.without.contains(&index)
+        let named = self
+            .allowed
+            .as_ref()
+            .is_none_or(|allowed| allowed.contains(&index));
+        named && !self.ignored.contains(&index)
     }
 }
 
@@ -34,7 +37,7 @@ pub struct Hints {
     order: AllowedIndexes,
     group: AllowedIndexes,
     /// FORCE INDEX.
-    pub forced: bool,
+    pub is_forced: bool,
 }
 
 impl Hints {
@@ -49,7 +52,7 @@ impl Hints {
             let text = "Incorrect usage of USE INDEX and FORCE INDEX";
             return Err(SqlError::new(1221, "HY000", text));
         }
-        out.forced = any(IndexHintKind::Force);
+        out.is_forced = any(IndexHintKind::Force);
         for hint in hints {
             let mut named = Vec::with_capacity(hint.indexes.len());
             for name in hint.indexes {
@@ -63,8 +66,8 @@ impl Hints {
             };
             for choice in purposes {
                 match hint.kind {
-                    IndexHintKind::Ignore => choice.without.extend(&named),
-                    _ => choice.only.get_or_insert_default().extend(&named),
+                    IndexHintKind::Ignore => choice.ignored.extend(&named),
+                    _ => choice.allowed.get_or_insert_default().extend(&named),
                 }
             }
         }
@@ -72,17 +75,17 @@ impl Hints {
     }
 
     /// Whether an index may be used to find rows.
-    pub fn find(&self, index: usize) -> bool {
+    pub fn allows_lookup(&self, index: usize) -> bool {
         self.join.allows(index)
     }
 
     /// Whether an index may provide the order of ORDER BY.
-    pub fn order(&self, index: usize) -> bool {
+    pub fn allows_order(&self, index: usize) -> bool {
         self.order.allows(index)
     }
 
     /// Whether an index may make the rows of a group consecutive.
-    pub fn group(&self, index: usize) -> bool {
+    pub fn allows_group(&self, index: usize) -> bool {
         self.group.allows(index)
     }
 }

@@ -45,9 +45,9 @@ pub struct Scope {
     pub sources: Vec<Source>,
     /// First slot that names can refer to: the ON of a join sees the joined tables, not those
     /// before a comma.
-    pub first: usize,
+    pub first_visible: usize,
     /// Columns merged by USING and NATURAL JOIN: found only if qualified with their table's name.
-    pub hidden: Vec<(usize, usize)>,
+    pub merged_columns: Vec<(usize, usize)>,
 }
 
 /// Maximum number of tables in one statement (61, as in MySQL).
@@ -79,16 +79,16 @@ impl Scope {
         Ok(self.sources.len() - 1)
     }
 
-    /// Resolves a column to its slot and position; `place` is the clause in error messages.
+    /// Resolves a column to its slot and position; `clause` is the clause in error messages.
     pub fn resolve(
         &self,
         database: Option<&str>,
         table: Option<&str>,
         column: &str,
-        place: &str,
+        clause: &str,
     ) -> Result<(usize, usize)> {
         let mut found = None;
-        for (slot, source) in self.sources.iter().enumerate().skip(self.first) {
+        for (slot, source) in self.sources.iter().enumerate().skip(self.first_visible) {
             if table.is_some_and(|t| !t.eq_ignore_ascii_case(&source.alias))
                 || database.is_some_and(|d| d != source.database)
             {
@@ -98,10 +98,10 @@ impl Scope {
                 .columns
                 .iter()
                 .position(|c| c.name.eq_ignore_ascii_case(column));
-            let hidden = |p: &usize| table.is_none() && self.hidden.contains(&(slot, *p));
+            let hidden = |p: &usize| table.is_none() && self.merged_columns.contains(&(slot, *p));
             if let Some(position) = position.filter(|p| !hidden(p)) {
                 if found.is_some() {
-                    return Err(SqlError::ambiguous(column, place));
+                    return Err(SqlError::ambiguous(column, clause));
                 }
                 found = Some((slot, position));
             }
@@ -109,7 +109,7 @@ impl Scope {
         found.ok_or_else(|| {
             let parts = [database, table, Some(column)];
             let name: Vec<&str> = parts.into_iter().flatten().collect();
-            SqlError::unknown_column(&name.join("."), place)
+            SqlError::unknown_column(&name.join("."), clause)
         })
     }
 
@@ -162,7 +162,7 @@ pub struct Binder<'s> {
     /// Settings.
     pub env: &'s BindEnv,
     /// The clause, for messages ("field list", "where clause", ...).
-    pub place: &'static str,
+    pub clause: &'static str,
     /// The list to which aggregates are added; `None` where they are not allowed (1111).
     pub aggregates: Option<&'s mut Aggregates>,
     /// Whether VALUES(col) is allowed; it reads column `col` of slot 0, the row to be inserted.
@@ -172,7 +172,7 @@ pub struct Binder<'s> {
     /// Select-list aliases that HAVING and ORDER BY may use, with their expressions.
     pub aliases: &'s [(String, crate::expr::Expr)],
     /// Keys of GROUP BY. HAVING prefers them to select-list aliases, and those to other columns.
-    pub keys: Option<&'s [crate::expr::Expr]>,
+    pub group_keys: Option<&'s [crate::expr::Expr]>,
     /// Plans subqueries; `None` where none are allowed.
     pub plan: Option<&'s dyn SubqueryPlanner>,
 }
@@ -190,7 +190,7 @@ pub fn check_stack() -> Result<()> {
 }
 
 /// Looks up `@@name` during binding.
-pub trait SystemVariables: crate::statistics::Figures {
+pub trait SystemVariables: crate::statistics::StatisticsSource {
     /// The value and type of a variable. Error 1193 if it is unknown.
     fn get(&self, global: bool, name: &str) -> Result<crate::expr::Expr>;
 

@@ -19,8 +19,8 @@ pub fn node(kind: ExprKind, ty: ColumnType, nullable: bool) -> Expr {
 
 /// Creates a comparison of two bound expressions.
 pub fn compare(op: CmpOp, a: Expr, b: Expr) -> Result<Expr> {
-    let (a, b) = (beside(&a, &b).unwrap_or(a), b);
-    let b = beside(&b, &a).unwrap_or(b);
+    let (a, b) = (enum_as_number(&a, &b).unwrap_or(a), b);
+    let b = enum_as_number(&b, &a).unwrap_or(b);
     let how = comparison(&a, &b, "=")?;
     let nullable = op != CmpOp::NullSafe && (a.nullable || b.nullable);
     Ok(Expr::boolean(
@@ -30,7 +30,7 @@ pub fn compare(op: CmpOp, a: Expr, b: Expr) -> Result<Expr> {
 }
 
 /// For ENUM and SET compared with a number: their numeric value.
-pub(super) fn beside(e: &Expr, other: &Expr) -> Option<Expr> {
+pub(super) fn enum_as_number(e: &Expr, other: &Expr) -> Option<Expr> {
     let numbered = matches!(e.ty.kind, Kind::Enum | Kind::Set);
     (numbered && other.ty.is_numeric()).then(|| numeric_operand(e))
 }

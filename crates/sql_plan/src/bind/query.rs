@@ -25,7 +25,7 @@ pub struct Enclosing<'a> {
     /// Its tables.
     pub scope: &'a Scope,
     /// The next enclosing query.
-    pub up: Option<&'a Enclosing<'a>>,
+    pub outer: Option<&'a Enclosing<'a>>,
     /// Columns of this query and of those further out that the inner query reads.
     pub free: RefCell<Vec<FreeRef>>,
     /// The query's aggregates, if the inner query is at a place that allows them.
@@ -33,11 +33,11 @@ pub struct Enclosing<'a> {
 }
 
 impl<'a> Enclosing<'a> {
-    /// Creates the enclosing query with these tables, itself inside `up`.
-    pub fn new(scope: &'a Scope, up: Option<&'a Enclosing<'a>>) -> Enclosing<'a> {
+    /// Creates the enclosing query with these tables, itself inside `outer`.
+    pub fn new(scope: &'a Scope, outer: Option<&'a Enclosing<'a>>) -> Enclosing<'a> {
         Enclosing {
             scope,
-            up,
+            outer,
             free: RefCell::new(Vec::new()),
             aggregates: RefCell::new(None),
         }
@@ -48,32 +48,32 @@ impl<'a> Enclosing<'a> {
         match level {
             0 => None,
             1 => Some(self),
-            more => self.up.and_then(|up| up.at(more - 1)),
+            more => self.outer.and_then(|up| up.at(more - 1)),
         }
     }
 
     /// Number of references recorded, here and at each level further out.
-    pub(super) fn noted(&self) -> Vec<usize> {
+    pub(super) fn reference_counts(&self) -> Vec<usize> {
         let mut counts = vec![self.free.borrow().len()];
-        if let Some(up) = self.up {
-            counts.extend(up.noted());
+        if let Some(up) = self.outer {
+            counts.extend(up.reference_counts());
         }
         counts
     }
 
-    /// Drops the references recorded since [`Enclosing::noted`] returned `counts`.
-    pub(super) fn forget(&self, counts: &[usize]) {
+    /// Drops the references recorded since [`Enclosing::reference_counts`] returned `counts`.
+    pub(super) fn truncate_references(&self, counts: &[usize]) {
         if let Some((count, more)) = counts.split_first() {
             self.free.borrow_mut().truncate(*count);
-            if let Some(up) = self.up {
-                up.forget(more);
+            if let Some(up) = self.outer {
+                up.truncate_references(more);
             }
         }
     }
 
     /// Records that the inner query reads this column, at every level out to the query that it
     /// belongs to.
-    pub(super) fn note(&self, free: FreeRef) {
+    pub(super) fn note_reference(&self, free: FreeRef) {
         let up = (free.level > 1).then(|| FreeRef {
             level: free.level - 1,
             ..free.clone()
@@ -82,8 +82,8 @@ impl<'a> Enclosing<'a> {
         if !known.contains(&free) {
             known.push(free);
         }
-        if let (Some(free), Some(enclosing)) = (up, self.up) {
-            enclosing.note(free);
+        if let (Some(free), Some(enclosing)) = (up, self.outer) {
+            enclosing.note_reference(free);
         }
     }
 }
@@ -104,7 +104,7 @@ pub trait SubqueryPlanner {
     ) -> Result<(Box<dyn SubqueryPlan>, bool)>;
 
     /// The planner of the query `level` levels out, if there is one.
-    fn further_out(&self, level: usize) -> Option<Box<dyn SubqueryPlanner + '_>>;
+    fn outer_planner(&self, level: usize) -> Option<Box<dyn SubqueryPlanner + '_>>;
 
     /// Records that a column of a table is read; `used` is the table's position among the uses of
     /// the statement.
@@ -123,7 +123,7 @@ impl Binder<'_> {
             let table = name.table.map(|i| i.name);
             match enclosing
                 .scope
-                .resolve(database, table, name.name.name, self.place)
+                .resolve(database, table, name.name.name, self.clause)
             {
                 Ok((slot, column)) => {
                     self.note(enclosing.scope, slot, column);
@@ -132,7 +132,7 @@ impl Binder<'_> {
                             true => load_of(&found.ty),
                             false => crate::expr::Load::Plain,
                         };
-                        nearest.note(FreeRef {
+                        nearest.note_reference(FreeRef {
                             level,
                             slot,
                             column,
@@ -155,7 +155,7 @@ impl Binder<'_> {
                 Err(error) if error.code == 1052 => return Err(error),
                 Err(_) => {}
             }
-            match enclosing.up {
+            match enclosing.outer {
                 Some(up) => (level, enclosing) = (level + 1, up),
                 None => return Ok(None),
             }
@@ -180,7 +180,7 @@ impl Binder<'_> {
         Ok(Arc::new(Subquery {
             plan,
             free: enclosing.free.into_inner(),
-            fixed,
+            is_deterministic: fixed,
         }))
     }
 
@@ -196,7 +196,7 @@ impl Binder<'_> {
             query: query.clone(),
             kind: TestKind::Scalar,
             left: Vec::new(),
-            how: Vec::new(),
+            compare_as: Vec::new(),
         };
         let mut e = node(ExprKind::Query(Box::new(test)), ty, true);
         e.coercibility = coercibility;
@@ -209,13 +209,13 @@ impl Binder<'_> {
             query: self.subquery(query)?,
             kind: TestKind::Exists,
             left: Vec::new(),
-            how: Vec::new(),
+            compare_as: Vec::new(),
         };
         Ok(Expr::boolean(ExprKind::Query(Box::new(test)), false))
     }
 
     /// Binds a test of left-hand values against a subquery.
-    fn against(
+    fn bind_query_test(
         &mut self,
         left: &ast::Expr<'_>,
         query: &Query<'_>,
@@ -238,7 +238,7 @@ impl Binder<'_> {
             query,
             kind,
             left,
-            how,
+            compare_as: how,
         };
         Ok(Expr::boolean(ExprKind::Query(Box::new(test)), true))
     }
@@ -249,7 +249,7 @@ impl Binder<'_> {
             false => TestKind::Any(CmpOp::Eq),
             true => TestKind::All(CmpOp::Ne),
         };
-        self.against(&test.expr, test.query, kind, "IN")
+        self.bind_query_test(&test.expr, test.query, kind, "IN")
     }
 
     /// Binds `op ANY (SELECT ...)` and `op ALL (SELECT ...)`.
@@ -264,7 +264,7 @@ impl Binder<'_> {
             true => TestKind::All(op),
             false => TestKind::Any(op),
         };
-        self.against(&test.left, test.query, kind, "=")
+        self.bind_query_test(&test.left, test.query, kind, "=")
     }
 
     /// Binds `(a, b) = (SELECT x, y ...)`, with the row on either side.
@@ -275,7 +275,7 @@ impl Binder<'_> {
         query: &Query<'_>,
     ) -> Result<Expr> {
         let op = comparison_operator(op)?;
-        self.against(row, query, TestKind::Row(op), "=")
+        self.bind_query_test(row, query, TestKind::Row(op), "=")
     }
 }
 

@@ -39,14 +39,14 @@ pub struct Source {
     pub view: Option<Arc<MergedView>>,
     /// Position among the uses of the statement, by which privileges are checked; `None` if its
     /// columns need no privileges.
-    pub named: Option<usize>,
+    pub use_index: Option<usize>,
 }
 
 impl Source {
     /// The columns that `*` expands to, in order.
-    pub fn places(&self) -> Vec<usize> {
+    pub fn star_columns(&self) -> Vec<usize> {
         match &self.view {
-            Some(view) => view.shown.clone(),
+            Some(view) => view.base_columns.clone(),
             None => (0..self.columns.len()).collect(),
         }
     }
@@ -66,7 +66,7 @@ impl Source {
             partitions: None,
             hints: Default::default(),
             view: None,
-            named: None,
+            use_index: None,
         }
     }
 
@@ -114,7 +114,7 @@ pub struct MergedView {
     /// The view's name.
     pub name: String,
     /// The columns of the view, in order, as positions in the base table.
-    pub shown: Vec<usize>,
+    pub base_columns: Vec<usize>,
     /// The view's conditions, over slot 0.
     pub conditions: Vec<Expr>,
     /// Conditions on rows written through the view (WITH CHECK OPTION).

@@ -9,7 +9,7 @@ use crate::functions::{json::path_literal, text_of};
 use crate::parse::ast::{self, IntervalUnit};
 use porpoise_types::{Charset, Collation, ColumnType, Value};
 
-fn word(text: &str) -> Expr {
+fn text_literal(text: &str) -> Expr {
     let chars = u32::try_from(text.len()).unwrap_or(u32::MAX);
     Expr::constant(
         Value::Bytes(text.as_bytes().to_vec()),
@@ -78,7 +78,7 @@ impl Binder<'_> {
                     ast::TemporalKind::DateTime => "DATETIME",
                 };
                 let region = self.expr(region)?;
-                self.call("GET FORMAT", vec![word(kind), region])
+                self.call("GET FORMAT", vec![text_literal(kind), region])
             }
             other => Err(SqlError::not_supported(super::nodes::construct_name(other))),
         }
@@ -105,7 +105,10 @@ impl Binder<'_> {
             return self.interval(&t.b, &t.a, unit, false);
         }
         let (a, b) = (self.expr(&t.a)?, self.expr(&t.b)?);
-        self.call("TIMESTAMP DIFF", vec![word(unit_name(t.unit)?), a, b])
+        self.call(
+            "TIMESTAMP DIFF",
+            vec![text_literal(unit_name(t.unit)?), a, b],
+        )
     }
 }
 

@@ -2,7 +2,7 @@
 //! Expression Evaluation", "Collation Coercibility in Expressions").
 
 use crate::error::{Result, SqlError};
-pub use crate::expr::types::{merged, precision};
+pub use crate::expr::types::{merged_type, precision};
 use crate::expr::{ArithOp, Coercibility, Expr};
 use porpoise_types::{Collation, ColumnType, CompareAs, Kind, comparison_type};
 
@@ -23,7 +23,7 @@ pub fn collation_of_two(a: &Expr, b: &Expr, operation: &str) -> Result<Claim> {
         return Ok((b.ty.collation, b.coercibility));
     }
     let claim = |e: &Expr| (e.ty.collation, e.coercibility);
-    agreed(claim(a), claim(b), operation)
+    stronger_claim(claim(a), claim(b), operation)
 }
 
 /// Makes all operands that are compared as text use their common collation; error 1267 if there is
@@ -45,7 +45,7 @@ pub(super) fn compare_alike(
     let mut common: Option<Claim> = None;
     for e in operands.iter().filter(|e| is_text(&e.ty)) {
         let own = (e.ty.collation, e.coercibility);
-        common = Some(common.map_or(Ok(own), |before| agreed(before, own, operation))?);
+        common = Some(common.map_or(Ok(own), |before| stronger_claim(before, own, operation))?);
     }
     if let Some((collation, _)) = common {
         for how in how {
@@ -58,7 +58,7 @@ pub(super) fn compare_alike(
 }
 
 /// The claim with the lower coercibility wins (manual, "Collation Coercibility in Expressions").
-fn agreed(a: Claim, b: Claim, operation: &str) -> Result<Claim> {
+fn stronger_claim(a: Claim, b: Claim, operation: &str) -> Result<Claim> {
     if a.0 == b.0 {
         return Ok((a.0, a.1.min(b.1)));
     }

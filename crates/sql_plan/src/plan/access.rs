@@ -17,7 +17,7 @@ use super::scan::{Access, Estimate, ScanMode};
 use super::{OrderKey, cost};
 use crate::bind::hints::Hints;
 use crate::expr::Expr;
-use crate::statistics::{Figures, TableStatistics};
+use crate::statistics::{StatisticsSource, TableStatistics};
 use porpoise_rows::catalog::{Index, IndexState, Table};
 use porpoise_types::Value;
 use std::cell::OnceCell;
@@ -27,17 +27,17 @@ use std::sync::Arc;
 pub(super) const MAX_KEYS: usize = 10_000;
 
 /// Factor of the cost of a table scan under FORCE INDEX.
-const FORCED: f64 = 1e9;
+const FORCED_SCAN_FACTOR: f64 = 1e9;
 
 /// A way to find the rows of a table, for one row of the tables joined before.
 #[derive(Clone, Debug)]
-pub(super) struct Path {
+pub(super) struct AccessPath {
     /// The access method.
     pub(super) access: Access,
     /// Whether rows come in the wanted order.
     pub(super) ordered: bool,
     /// Whether the index is covering: entries have all columns that are needed.
-    pub(super) entries: bool,
+    pub(super) covering: bool,
     /// Estimated number of rows that the path reads.
     pub(super) rows: f64,
     /// Estimated cost.
@@ -58,13 +58,13 @@ pub(super) struct AccessPlanner<'a> {
     pub(super) hints: &'a Hints,
     /// Columns that the query reads; `None`: all.
     pub(super) needed: Option<&'a [usize]>,
-    pub(super) figures: &'a dyn Figures,
+    pub(super) statistics: &'a dyn StatisticsSource,
     known: OnceCell<Arc<TableStatistics>>,
 }
 
-impl Path {
+impl AccessPath {
     /// Row estimate that reads no statistics.
-    pub(super) fn rows_unasked(&self) -> f64 {
+    pub(super) fn rows_without_statistics(&self) -> f64 {
         match &self.access {
             Access::PointLookup { keys, .. } => keys.len() as f64,
             _ => 1.0,
@@ -78,7 +78,7 @@ impl<'a> AccessPlanner<'a> {
         slot: usize,
         conditions: &'a [&'a Expr],
         hints: &'a Hints,
-        figures: &'a dyn Figures,
+        statistics: &'a dyn StatisticsSource,
     ) -> AccessPlanner<'a> {
         AccessPlanner {
             table,
@@ -89,19 +89,19 @@ impl<'a> AccessPlanner<'a> {
             purpose: Purpose::Sort,
             hints,
             needed: None,
-            figures,
+            statistics,
             known: OnceCell::new(),
         }
     }
 
     /// Statistics of the table.
     pub(super) fn statistics(&self) -> &TableStatistics {
-        self.known.get_or_init(|| self.figures.of(self.table))
+        self.known.get_or_init(|| self.statistics.of(self.table))
     }
 
     /// The part of each row that a path reads.
-    pub(super) fn scan_mode(&self, path: &Path) -> ScanMode {
-        match (path.entries, self.needed) {
+    pub(super) fn scan_mode(&self, path: &AccessPath) -> ScanMode {
+        match (path.covering, self.needed) {
             (false, _) => ScanMode::Row,
             (true, Some([])) => ScanMode::CountOnly,
             (true, _) => ScanMode::Covering,
@@ -113,7 +113,7 @@ impl<'a> AccessPlanner<'a> {
     }
 
     /// Estimated number of rows that pass all conditions on the tables joined so far.
-    pub(super) fn left(&self) -> f64 {
+    pub(super) fn output_rows(&self) -> f64 {
         let here = self.joined | 1u64 << (self.slot & 63);
         let mut left = self.rows();
         for condition in self.conditions {
@@ -125,22 +125,22 @@ impl<'a> AccessPlanner<'a> {
         left
     }
 
-    /// As [`AccessPlanner::left`], for the first rows under a LIMIT: with an assumed minimum size
+    /// As [`AccessPlanner::output_rows`], for the first rows under a LIMIT: with an assumed minimum size
     /// of the table.
-    pub(super) fn left_of_many(&self) -> f64 {
-        self.left() * (cost::LEAST_ROWS / self.rows()).max(1.0)
+    pub(super) fn output_rows_of_large(&self) -> f64 {
+        self.output_rows() * (cost::MIN_TABLE_ROWS / self.rows()).max(1.0)
     }
 
     /// All candidate paths, always including the table scan; but a lookup of one row by a whole key
     /// is the only candidate.
-    pub(super) fn paths(&self) -> Vec<Path> {
+    pub(super) fn paths(&self) -> Vec<AccessPath> {
         let predicates = sargable_predicates(self.table, self.slot, self.conditions, self.joined);
         let mut paths = Vec::new();
         for (position, index) in self.table.indexes.iter().enumerate() {
-            if !self.usable(position, index) {
+            if !self.is_usable(position, index) {
                 continue;
             }
-            if let Some(path) = self.narrowed(position, index, &predicates) {
+            if let Some(path) = self.range_path(position, index, &predicates) {
                 if let Access::PointLookup { keys, .. } = &path.access
                     && keys.len() == 1
                 {
@@ -154,62 +154,62 @@ impl<'a> AccessPlanner<'a> {
             let table = position == 0;
             let order = match self.order {
                 [] => None,
-                _ => self.order_of(position, index, 0, &predicates),
+                _ => self.index_order(position, index, 0, &predicates),
             };
             let entries = self.covers(position);
-            let hinted = self.hints.find(position) && !index.invisible;
+            let hinted = self.hints.allows_lookup(position) && !index.invisible;
             let worth = (entries && hinted) || order.is_some();
             if table || (worth && index.state == IndexState::Public) {
-                paths.push(self.whole(position, entries, order));
+                paths.push(self.full_index_scan(position, entries, order));
             }
         }
         paths
     }
 
     /// The cheapest path.
-    pub(super) fn best(&self, limited: bool) -> Path {
+    pub(super) fn cheapest_path(&self, limited: bool) -> AccessPath {
         let mut paths = self.paths();
         if paths.len() > 1 {
             let left = match limited {
-                true => self.left_of_many(),
-                false => self.left(),
+                true => self.output_rows_of_large(),
+                false => self.output_rows(),
             };
-            let whole = |path: &Path| self.with_order(path, left, limited);
+            let whole = |path: &AccessPath| self.cost_with_order(path, left, limited);
             paths.sort_by(|a, b| whole(a).total_cmp(&whole(b)));
         }
         let first = paths.into_iter().next();
-        first.unwrap_or_else(|| self.whole(0, false, None))
+        first.unwrap_or_else(|| self.full_index_scan(0, false, None))
     }
 
     /// Cost of a path, with a sort if it does not give the wanted order, and reduced if a LIMIT may
     /// end it early.
-    pub(super) fn with_order(&self, path: &Path, left: f64, limited: bool) -> f64 {
+    pub(super) fn cost_with_order(&self, path: &AccessPath, left: f64, limited: bool) -> f64 {
         match (path.ordered, limited) {
-            (true, true) => path.cost * (cost::LIMIT / left.max(1.0)).min(1.0),
+            (true, true) => path.cost * (cost::LIMIT_ROWS / left.max(1.0)).min(1.0),
             (true, false) => path.cost,
-            (false, _) => path.cost + cost::to_order(self.purpose, left, || left),
+            (false, _) => path.cost + cost::ordering_cost(self.purpose, left, || left),
         }
     }
 
     /// Estimate for a path by itself.
-    pub(super) fn estimate(&self, path: &Path) -> Estimate {
-        let part = match self.figures.shown() {
-            true => (self.left().max(1.0) / path.rows.max(1.0)).min(1.0),
+    pub(super) fn estimate(&self, path: &AccessPath) -> Estimate {
+        let part = match self.statistics.estimates_are_shown() {
+            true => (self.output_rows().max(1.0) / path.rows.max(1.0)).min(1.0),
             false => 1.0,
         };
         Estimate {
             rows: path.rows,
-            part,
+            selectivity: part,
             cost: path.cost,
-            total: path.rows,
+            join_rows: path.rows,
         }
     }
 
-    pub(super) fn usable(&self, position: usize, index: &Index) -> bool {
+    pub(super) fn is_usable(&self, position: usize, index: &Index) -> bool {
         index.state == IndexState::Public
             && !index.invisible
             && !index.parts.is_empty()
-            && self.hints.find(position)
+            && self.hints.allows_lookup(position)
     }
 
     /// Whether the index covers the columns that are needed.
@@ -221,8 +221,8 @@ impl<'a> AccessPlanner<'a> {
     }
 
     /// Cost of reading a row after its index entry was found.
-    fn row_cost(&self, position: usize, entries: bool) -> f64 {
-        match (position, entries) {
+    fn row_cost(&self, position: usize, covering: bool) -> f64 {
+        match (position, covering) {
             (_, true) => cost::ENTRY,
             (0, false) => cost::ROW,
             (_, false) => cost::ENTRY + cost::ROW_OF_ENTRY,
@@ -230,19 +230,25 @@ impl<'a> AccessPlanner<'a> {
     }
 
     /// A full scan of an index.
-    pub(super) fn whole(&self, position: usize, entries: bool, order: Option<bool>) -> Path {
+    pub(super) fn full_index_scan(
+        &self,
+        position: usize,
+        covering: bool,
+        order: Option<bool>,
+    ) -> AccessPath {
         let rows = self.rows();
-        let mut cost = cost::SEEK + rows.max(cost::LEAST_ROWS) * self.row_cost(position, entries);
-        if self.hints.forced && position == 0 {
-            cost *= FORCED;
+        let mut cost =
+            cost::SEEK + rows.max(cost::MIN_TABLE_ROWS) * self.row_cost(position, covering);
+        if self.hints.is_forced && position == 0 {
+            cost *= FORCED_SCAN_FACTOR;
         }
-        Path {
+        AccessPath {
             access: Access::FullScan {
                 index: position,
                 reverse: order == Some(true),
             },
             ordered: self.order.is_empty() || order.is_some(),
-            entries,
+            covering,
             rows,
             cost,
             implied: Vec::new(),
@@ -250,32 +256,37 @@ impl<'a> AccessPlanner<'a> {
     }
 
     /// The part of an index that the conditions select, if they do.
-    fn narrowed(
+    fn range_path(
         &self,
         position: usize,
         index: &Index,
         predicates: &[Sargable<'_>],
-    ) -> Option<Path> {
+    ) -> Option<AccessPath> {
         let entries = self.covers(position);
         let Some(restriction) = self.restriction(index, predicates, entries) else {
-            return self.of_set(position, index, predicates);
+            return self.subquery_lookup_path(position, index, predicates);
         };
-        if restriction.whole {
-            return Some(self.by_whole_keys(position, index, restriction.range.keys, predicates));
+        if restriction.is_unique_key {
+            return Some(self.unique_lookup_path(
+                position,
+                index,
+                restriction.range.keys,
+                predicates,
+            ));
         }
         let one = restriction.range.keys.len() == 1;
         let skip = if one { restriction.equal } else { 0 };
         let mut order = match self.order {
             [] => Some(false),
-            _ => self.order_of(position, index, skip, predicates),
+            _ => self.index_order(position, index, skip, predicates),
         };
-        if restriction.or_table() {
+        if restriction.may_scan_table() {
             order = order.filter(|_| self.order.is_empty());
         }
         let seeks = restriction.range.keys.len() as f64;
         let rows = self.rows_of(position, &restriction);
         let reverse = order == Some(true);
-        let access = match restriction.bounded {
+        let access = match restriction.bound_count {
             0 => Access::IndexLookup {
                 index: position,
                 keys: restriction.range.keys,
@@ -287,27 +298,27 @@ impl<'a> AccessPlanner<'a> {
                 reverse,
             },
         };
-        let mut path = self.of_ranges(position, access, order.is_some(), (seeks, rows));
-        if !restriction.null {
+        let mut path = self.ranges_path(position, access, order.is_some(), (seeks, rows));
+        if !restriction.includes_null {
             path.implied = implied(index, predicates, restriction.equal);
         }
         Some(path)
     }
 
     /// A path over a number of ranges of an index with an estimated number of rows.
-    pub(super) fn of_ranges(
+    pub(super) fn ranges_path(
         &self,
         position: usize,
         access: Access,
         ordered: bool,
         (seeks, rows): (f64, f64),
-    ) -> Path {
+    ) -> AccessPath {
         let entries = self.covers(position);
         let rows = rows.min(self.rows()).max(1.0);
-        Path {
+        AccessPath {
             access,
             ordered,
-            entries,
+            covering: entries,
             rows,
             cost: seeks * cost::SEEK + rows * self.row_cost(position, entries),
             implied: Vec::new(),
@@ -315,21 +326,21 @@ impl<'a> AccessPlanner<'a> {
     }
 
     /// Lookup by whole keys of a unique index: at most one row for each key.
-    fn by_whole_keys(
+    fn unique_lookup_path(
         &self,
         position: usize,
         index: &Index,
         keys: Vec<Vec<Expr>>,
         predicates: &[Sargable<'_>],
-    ) -> Path {
+    ) -> AccessPath {
         let rows = keys.len() as f64;
-        let order = || self.order_of(position, index, 0, predicates);
+        let order = || self.index_order(position, index, 0, predicates);
         let forwards = || self.order_of_whole_keys(order()) == Some(false);
-        Path {
+        AccessPath {
             ordered: self.order.is_empty()
-                || (keys.len() == 1 && self.orders_alone())
+                || (keys.len() == 1 && self.order_reads_only_this_table())
                 || forwards(),
-            entries: false,
+            covering: false,
             rows,
             cost: rows * self.whole_key_cost(position),
             implied: implied(index, predicates, index.parts.len()),
@@ -341,7 +352,7 @@ impl<'a> AccessPlanner<'a> {
     }
 
     /// Estimated number of rows with equal values in this many leading parts.
-    pub(super) fn of_keys(&self, position: usize, parts: usize) -> f64 {
+    pub(super) fn rows_of_equal_keys(&self, position: usize, parts: usize) -> f64 {
         match parts {
             0 => self.rows(),
             _ => self.rows() / self.statistics().distinct(position, parts),
@@ -350,21 +361,26 @@ impl<'a> AccessPlanner<'a> {
 
     /// Lookup by the keys that a subquery yields, whose number is unknown. Reads rows, not entries:
     /// with many keys it turns into a table scan.
-    fn of_set(&self, position: usize, index: &Index, predicates: &[Sargable<'_>]) -> Option<Path> {
+    fn subquery_lookup_path(
+        &self,
+        position: usize,
+        index: &Index,
+        predicates: &[Sargable<'_>],
+    ) -> Option<AccessPath> {
         let first = index.parts.first().filter(|p| p.prefix.is_none())?;
         let test = predicates
             .get(first.column)?
             .set
             .filter(|_| !index.using_hash)?;
         let keys = (self.rows() / 10.0).clamp(1.0, 100.0);
-        let rows = (keys * self.of_keys(position, 1)).min(self.rows());
-        Some(Path {
+        let rows = (keys * self.rows_of_equal_keys(position, 1)).min(self.rows());
+        Some(AccessPath {
             access: Access::SubqueryLookup {
                 index: position,
                 test: Box::new(test.clone()),
             },
             ordered: self.order.is_empty(),
-            entries: false,
+            covering: false,
             rows,
             cost: keys * cost::SEEK + rows * self.row_cost(position, false),
             implied: Vec::new(),
@@ -380,7 +396,9 @@ fn implied(index: &Index, predicates: &[Sargable<'_>], equal: usize) -> Vec<usiz
         let predicate = predicates.get(part.column)?;
         let is_null = |e: &&Expr| matches!(e.as_const(), Some(Value::Null));
         let null = predicate.equal.iter().flatten().any(is_null);
-        predicate.by.filter(|_| part.prefix.is_none() && !null)
+        predicate
+            .equal_condition
+            .filter(|_| part.prefix.is_none() && !null)
     });
     said.map(|condition| std::ptr::from_ref(condition).addr())
         .collect()

@@ -9,7 +9,7 @@ use crate::bind::{BindEnv, Binder, Origin, Scope, Source, SystemVariables};
 use crate::error::{Result, SqlError};
 use crate::expr::query::SubqueryPlan;
 use crate::parse::ast::{Query, TableName};
-use crate::statistics::Figures;
+use crate::statistics::StatisticsSource;
 use crate::virtual_tables;
 use porpoise_access::Privileges;
 use porpoise_rows::catalog::{Catalog, Table};
@@ -29,26 +29,26 @@ pub struct PlanCx<'a> {
     /// The enclosing queries.
     pub outer: Option<&'a Enclosing<'a>>,
     /// Whether this query is nested in another statement.
-    pub inner: bool,
+    pub is_nested: bool,
     /// Nesting depth.
     pub depth: usize,
     /// Common table expressions of the enclosing WITH clauses.
     pub ctes: &'a [CteEntry],
     /// Tables that nested queries read.
-    pub reads: &'a Reads,
+    pub reads: &'a NestedReads,
     /// Statistics of tables.
-    pub figures: &'a dyn Figures,
+    pub statistics: &'a dyn StatisticsSource,
     /// The view whose query is being planned.
     pub view: Option<&'a ViewFrame<'a>>,
 }
 
 /// Tables that the nested queries of a statement read, and whether they lock rows.
 #[derive(Debug, Default)]
-pub struct Reads {
+pub struct NestedReads {
     /// The stored tables.
     pub tables: RefCell<Vec<Arc<Table>>>,
     /// Whether one of them locks rows.
-    pub locks: Cell<bool>,
+    pub has_locks: Cell<bool>,
     /// All tables and views named by the statement and by its views, existing or not.
     pub uses: Uses,
 }
@@ -60,7 +60,7 @@ impl<'a> PlanCx<'a> {
         env: &'a BindEnv,
         system: &'a dyn SystemVariables,
         text: &'a str,
-        reads: &'a Reads,
+        reads: &'a NestedReads,
     ) -> PlanCx<'a> {
         PlanCx {
             catalog,
@@ -68,11 +68,11 @@ impl<'a> PlanCx<'a> {
             system,
             text,
             outer: None,
-            inner: false,
+            is_nested: false,
             depth: 0,
             ctes: &[],
             reads,
-            figures: system,
+            statistics: system,
             view: None,
         }
     }
@@ -90,7 +90,7 @@ impl SubqueryPlanner for PlanCx<'_> {
     ) -> Result<(Box<dyn SubqueryPlan>, bool)> {
         let inside = PlanCx {
             outer: Some(enclosing),
-            inner: true,
+            is_nested: true,
             depth: self.depth + 1,
             ..*self
         };
@@ -99,10 +99,10 @@ impl SubqueryPlanner for PlanCx<'_> {
         Ok((Box::new(plan), fixed))
     }
 
-    fn further_out(&self, level: usize) -> Option<Box<dyn SubqueryPlanner + '_>> {
+    fn outer_planner(&self, level: usize) -> Option<Box<dyn SubqueryPlanner + '_>> {
         let around = self.outer?.at(level)?;
         Some(Box::new(PlanCx {
-            outer: around.up,
+            outer: around.outer,
             depth: self.depth.saturating_sub(level),
             ..*self
         }))
@@ -121,7 +121,7 @@ impl PlanCx<'_> {
         columns: impl IntoIterator<Item = usize>,
         wanted: Privileges,
     ) {
-        if let Some(at) = source.named {
+        if let Some(at) = source.use_index {
             for column in columns {
                 self.reads.uses.note(at, column, wanted);
             }
@@ -133,12 +133,12 @@ impl PlanCx<'_> {
         Binder {
             scope,
             env: self.env,
-            place,
+            clause: place,
             aggregates: None,
             values_allowed: false,
             system: self.system,
             aliases: &[],
-            keys: None,
+            group_keys: None,
             plan: Some(self),
         }
     }
@@ -188,17 +188,19 @@ impl PlanCx<'_> {
             return super::views::source(view, alias, at, self);
         }
         if let Some(table) = self.catalog.table(database, name.name.name) {
-            if self.inner {
+            if self.is_nested {
                 self.reads.tables.borrow_mut().push(table.clone());
             }
-            self.reads.uses.found(at, Object::Table(table.clone()));
+            self.reads
+                .uses
+                .note_object(at, Object::Table(table.clone()));
             return Ok(Source {
-                named: Some(at),
+                use_index: Some(at),
                 ..Source::stored(table.clone(), alias)
             });
         }
         if let Some(table) = virtual_tables::find(database, name.name.name) {
-            self.reads.uses.found(at, Object::Virtual);
+            self.reads.uses.note_object(at, Object::Virtual);
             return Ok(Source {
                 alias: alias.unwrap_or(table.name).to_owned(),
                 database: table.database.to_owned(),
@@ -207,7 +209,7 @@ impl PlanCx<'_> {
                 partitions: None,
                 hints: Default::default(),
                 view: None,
-                named: None,
+                use_index: None,
             });
         }
         let known = self.catalog.database(database).is_some()
@@ -220,7 +222,7 @@ impl PlanCx<'_> {
 
     /// The stored table (or the updatable view of one) with this name, for statements that change
     /// rows.
-    pub fn changeable(
+    pub fn target_source(
         &self,
         name: &TableName<'_>,
         alias: Option<&str>,

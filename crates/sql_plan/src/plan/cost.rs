@@ -52,7 +52,7 @@ pub(super) const BUILD: f64 = 5.0;
 /// A hash table probe.
 pub(super) const PROBE: f64 = 2.4;
 /// A pair of rows compared.
-pub(super) const LOOK: f64 = 2.0;
+pub(super) const COMPARE_PAIR: f64 = 2.0;
 /// A row sorted, times the logarithm of their number.
 pub(super) const SORT: f64 = 0.3;
 /// A row found to belong to a group by a hash table.
@@ -62,34 +62,34 @@ const NEW_GROUP: f64 = 18.0;
 
 /// Minimum row count assumed for a table: a small table may grow before its
 /// statistics are sampled again.
-pub(super) const LEAST_ROWS: f64 = 1000.0;
+pub(super) const MIN_TABLE_ROWS: f64 = 1000.0;
 
 /// Assumed row count of a LIMIT.
-pub(super) const LIMIT: f64 = 100.0;
+pub(super) const LIMIT_ROWS: f64 = 100.0;
 
 /// Maximum number of rows materialized for a join if an index lookup is possible.
-pub(super) const MOST_HELD: f64 = 2_000_000.0;
+pub(super) const MAX_MATERIALIZED_ROWS: f64 = 2_000_000.0;
 
-const EQUAL: f64 = 0.1;
-const COMPARED: f64 = 1.0 / 3.0;
-const BETWEEN: f64 = 1.0 / 9.0;
-const UNKNOWN: f64 = 0.5;
+const EQUAL_SELECTIVITY: f64 = 0.1;
+const COMPARISON_SELECTIVITY: f64 = 1.0 / 3.0;
+const BETWEEN_SELECTIVITY: f64 = 1.0 / 9.0;
+const DEFAULT_SELECTIVITY: f64 = 0.5;
 
 /// Selectivity of an index range with one bound.
-const ONE_END: f64 = 0.2;
+const ONE_BOUND_SELECTIVITY: f64 = 0.2;
 
 /// The part of the rows that a range of an index with so many ends holds.
-pub(super) fn of_bounds(bounds: usize) -> f64 {
+pub(super) fn range_selectivity(bounds: usize) -> f64 {
     match bounds {
         0 => 1.0,
-        1 => ONE_END,
-        _ => BETWEEN,
+        1 => ONE_BOUND_SELECTIVITY,
+        _ => BETWEEN_SELECTIVITY,
     }
 }
 
 /// The cost of sorting rows, or of hashing them into `groups` groups, if their
 /// access path lacks the order.
-pub(super) fn to_order(purpose: Purpose, rows: f64, groups: impl FnOnce() -> f64) -> f64 {
+pub(super) fn ordering_cost(purpose: Purpose, rows: f64, groups: impl FnOnce() -> f64) -> f64 {
     match purpose {
         Purpose::Sort => SORT * rows * rows.max(2.0).log2(),
         Purpose::Groups | Purpose::SortedGroups => GROUP * rows + NEW_GROUP * rows.min(groups()),
@@ -98,9 +98,9 @@ pub(super) fn to_order(purpose: Purpose, rows: f64, groups: impl FnOnce() -> f64
 
 /// The combined selectivity of several ranges of one condition, given the sums
 /// for ranges with one bound and with two. Ranges with two bounds are assumed
-/// to be narrow: they raise the result to [`ONE_END`] at most.
-pub(super) fn of_ranges(one_end: f64, two_ends: f64) -> f64 {
-    (one_end + two_ends).min(one_end.max(ONE_END))
+/// to be narrow: they raise the result to [`ONE_BOUND_SELECTIVITY`] at most.
+pub(super) fn ranges_selectivity(one_end: f64, two_ends: f64) -> f64 {
+    (one_end + two_ends).min(one_end.max(ONE_BOUND_SELECTIVITY))
 }
 
 /// The part of the rows of the table in `slot` that a condition lets through,
@@ -109,32 +109,34 @@ pub(super) fn selectivity(
     condition: &Expr,
     slot: usize,
     table: &Table,
-    figures: &TableStatistics,
+    statistics: &TableStatistics,
 ) -> f64 {
-    let of = |e: &Expr| selectivity(e, slot, table, figures);
-    let equal = |e: &Expr| equal_to(e, slot, table, figures);
+    let of = |e: &Expr| selectivity(e, slot, table, statistics);
+    let equal = |e: &Expr| equality_selectivity(e, slot, table, statistics);
     match &condition.kind {
         ExprKind::Compare(CmpOp::Eq | CmpOp::NullSafe, _, args) => {
             let [a, b] = args.as_ref();
             match (equal(a), equal(b)) {
                 (Some(a), Some(b)) => a.min(b),
                 (Some(one), None) | (None, Some(one)) => one,
-                (None, None) => EQUAL,
+                (None, None) => EQUAL_SELECTIVITY,
             }
         }
-        ExprKind::Compare(CmpOp::Ne, ..) => 1.0 - EQUAL,
-        ExprKind::Compare(..) => COMPARED,
-        ExprKind::Between { negated, .. } => negate(BETWEEN, *negated),
+        ExprKind::Compare(CmpOp::Ne, ..) => 1.0 - EQUAL_SELECTIVITY,
+        ExprKind::Compare(..) => COMPARISON_SELECTIVITY,
+        ExprKind::Between { negated, .. } => negate(BETWEEN_SELECTIVITY, *negated),
         ExprKind::In { arg, list, negated } => {
-            let one = equal(arg).unwrap_or(EQUAL);
-            negate((one * list.len() as f64).min(UNKNOWN), *negated)
+            let one = equal(arg).unwrap_or(EQUAL_SELECTIVITY);
+            negate((one * list.len() as f64).min(DEFAULT_SELECTIVITY), *negated)
         }
-        ExprKind::Like { negated, .. } => negate(BETWEEN, *negated),
+        ExprKind::Like { negated, .. } => negate(BETWEEN_SELECTIVITY, *negated),
         ExprKind::Is {
             arg,
             truth,
             negated,
-        } if *truth == Truth::Null => negate(if arg.nullable { EQUAL } else { 0.0 }, *negated),
+        } if *truth == Truth::Null => {
+            negate(if arg.nullable { EQUAL_SELECTIVITY } else { 0.0 }, *negated)
+        }
         ExprKind::And(args) => args.iter().map(of).product(),
         ExprKind::Or(args) => {
             let (mut equal, mut one_end, mut two_ends) = (0.0, 0.0, 0.0);
@@ -148,10 +150,10 @@ pub(super) fn selectivity(
                 };
                 *sum += of(arm);
             }
-            (equal + of_ranges(one_end, two_ends)).min(1.0)
+            (equal + ranges_selectivity(one_end, two_ends)).min(1.0)
         }
         ExprKind::Not(arg) => 1.0 - of(arg).min(1.0),
-        _ => UNKNOWN,
+        _ => DEFAULT_SELECTIVITY,
     }
 }
 
@@ -160,7 +162,12 @@ fn negate(part: f64, negated: bool) -> f64 {
 }
 
 /// The selectivity of equality with a column, if an index has statistics for it.
-fn equal_to(e: &Expr, slot: usize, table: &Table, figures: &TableStatistics) -> Option<f64> {
+fn equality_selectivity(
+    e: &Expr,
+    slot: usize,
+    table: &Table,
+    statistics: &TableStatistics,
+) -> Option<f64> {
     let ExprKind::Column {
         slot: s, column, ..
     } = &e.kind
@@ -175,5 +182,5 @@ fn equal_to(e: &Expr, slot: usize, table: &Table, figures: &TableStatistics) -> 
         let first = index.parts.first();
         first.is_some_and(|p| p.column == *column && p.prefix.is_none())
     })?;
-    Some(1.0 / figures.distinct(index, 1))
+    Some(1.0 / statistics.distinct(index, 1))
 }

@@ -87,7 +87,7 @@ pub struct Recursive {
 
 impl DerivedPlan for TableOperator {
     fn could_be_merged(&self) -> bool {
-        matches!(self, TableOperator::Materialize(plan) if plan.mergeable)
+        matches!(self, TableOperator::Materialize(plan) if plan.is_mergeable)
     }
 }
 

@@ -2,12 +2,12 @@
 //! target table.
 
 use super::access::AccessPlanner;
-use super::finish::sent;
+use super::finish::result_operator;
 use super::physical::{ResultOperator, RowOperator};
-use super::placement::{chosen, settle_change};
+use super::placement::{named_partitions, set_change_placement};
 use super::query::with_ctes;
 use super::scan::{Busy, LockSpec, Scan, ScanMode};
-use super::select::{PlanCx, limits, split};
+use super::select::{PlanCx, limits, split_conjuncts};
 use super::sinks::{Change, ChangeKind, NewValue, Target, Targets, ViewCheck};
 use super::{OrderKey, QueryPlan};
 use crate::bind::hints::Hints;
@@ -24,7 +24,7 @@ use porpoise_rows::catalog::Table;
 use std::sync::Arc;
 
 /// Error 3105: a generated column can only be set to DEFAULT.
-pub(super) fn settable(table: &Table, column: usize, value: NewValue) -> Result<NewValue> {
+pub(super) fn check_settable(table: &Table, column: usize, value: NewValue) -> Result<NewValue> {
     let given = matches!(value, NewValue::Expr(_));
     match given.then(|| table.columns.get(column)).flatten() {
         Some(c) if c.generated.is_some() => Err(generated_value(table, &c.name)),
@@ -41,13 +41,13 @@ pub(super) fn generated_value(table: &Table, column: &str) -> SqlError {
 }
 
 /// The stored table of a source, if it can be changed.
-pub(super) fn stored(source: &Source) -> Result<Arc<Table>> {
+pub(super) fn target_table(source: &Source) -> Result<Arc<Table>> {
     let table = source.table().cloned();
     table.ok_or_else(|| SqlError::internal("rows of no table are changed"))
 }
 
 /// The WITH CHECK OPTION of the view that a statement writes through.
-pub(super) fn check_of(source: &Source) -> Option<ViewCheck> {
+pub(super) fn view_check_of(source: &Source) -> Option<ViewCheck> {
     let view = source.view.as_ref().filter(|v| !v.check.is_empty())?;
     Some(ViewCheck {
         name: format!("{}.{}", view.database, view.name),
@@ -66,7 +66,7 @@ pub(super) fn new_value(
     }
 }
 
-pub(super) fn assigned(
+pub(super) fn bind_assignments(
     assignments: &[Assignment<'_>],
     table: &Table,
     scope: &Scope,
@@ -89,7 +89,7 @@ pub(super) fn assigned(
         let mut binder = cx.binder(scope, "field list");
         binder.values_allowed = values_allowed;
         let value = new_value(&assignment.value, &mut binder)?;
-        set.push((column, settable(table, column, value)?));
+        set.push((column, check_settable(table, column, value)?));
     }
     Ok(set)
 }
@@ -118,9 +118,10 @@ pub(super) fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<Change
     };
     with_ctes(update.with, cx, |cx| {
         let which = (update.filter.as_ref(), update.order_by, update.limit);
-        let (input, mut target, source) = target(named, "UPDATE", which, LockMode::Update, cx)?;
+        let (input, mut target, source) =
+            plan_target(named, "UPDATE", which, LockMode::Update, cx)?;
         let scope = Scope::of(source);
-        target.set = assigned(update.set, &target.table, &scope, cx, false)?;
+        target.set = bind_assignments(update.set, &target.table, &scope, cx, false)?;
         let source = scope.sources.first();
         let columns = target.set.iter().map(|(column, _)| *column);
         source.inspect(|source| cx.note_writes(source, columns, Privileges::UPDATE));
@@ -128,10 +129,10 @@ pub(super) fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<Change
             kind: ChangeKind::Update,
             input,
             targets: Targets::Immediate(target),
-            check: source.and_then(check_of),
+            check: source.and_then(view_check_of),
             ignore: update.ignore,
         };
-        Ok(settled(change, cx))
+        Ok(finish_change(change, cx))
     })
 }
 
@@ -143,7 +144,7 @@ pub(super) fn plan_delete(
 ) -> Result<Change> {
     with_ctes(delete.with, cx, |cx| {
         let which = (delete.filter.as_ref(), delete.order_by, delete.limit);
-        let (input, target, _) = target(named, "DELETE", which, LockMode::Exclusive, cx)?;
+        let (input, target, _) = plan_target(named, "DELETE", which, LockMode::Exclusive, cx)?;
         let change = Change {
             kind: ChangeKind::Delete,
             input,
@@ -151,47 +152,47 @@ pub(super) fn plan_delete(
             check: None,
             ignore: delete.ignore,
         };
-        Ok(settled(change, cx))
+        Ok(finish_change(change, cx))
     })
 }
 
 /// Fills in what depends on the whole plan.
-fn settled(mut change: Change, cx: &PlanCx<'_>) -> Change {
+fn finish_change(mut change: Change, cx: &PlanCx<'_>) -> Change {
     let check = change.check.as_ref().map_or(&[][..], |c| &c.conditions);
     change.input.find_subqueries();
-    settle_change(&mut change.input, change.targets.all(), check);
-    change.input.inner_tables = cx.reads.tables.take();
+    set_change_placement(&mut change.input, change.targets.all(), check);
+    change.input.nested_tables = cx.reads.tables.take();
     change
 }
 
 /// WHERE, ORDER BY and LIMIT of an UPDATE or DELETE.
-type Which<'q, 'a> = (
+type RowSelection<'q, 'a> = (
     Option<&'q ast::Expr<'a>>,
     &'q [OrderItem<'a>],
     Option<&'q Limit<'a>>,
 );
 
 /// The rows of the table that a statement changes, and the table as it names it.
-fn target(
+fn plan_target(
     named: &ast::TableSource<'_>,
     verb: &str,
-    (filter, order, limit): Which<'_, '_>,
+    (filter, order, limit): RowSelection<'_, '_>,
     mode: LockMode,
     cx: &PlanCx<'_>,
 ) -> Result<(QueryPlan, Target, Source)> {
-    let mut source = cx.changeable(&named.name, named.alias.map(|a| a.name), verb)?;
+    let mut source = cx.target_source(&named.name, named.alias.map(|a| a.name), verb)?;
     let wanted = match mode {
         LockMode::Update => Privileges::UPDATE,
         _ => Privileges::DELETE,
     };
-    cx.reads.uses.want(source.named, wanted);
-    let table = stored(&source)?;
-    source.partitions = chosen(&table, named.partitions)?;
+    cx.reads.uses.require(source.use_index, wanted);
+    let table = target_table(&source)?;
+    source.partitions = named_partitions(&table, named.partitions)?;
     let scope = Scope::of(source.clone());
     let view = source.view.as_ref();
     let mut conditions = view.map_or_else(Vec::new, |v| v.conditions_at(0));
     if let Some(filter) = filter {
-        split(
+        split_conjuncts(
             cx.binder(&scope, "where clause").expr(filter)?,
             &mut conditions,
         );
@@ -206,9 +207,9 @@ fn target(
     let (limit, _) = limits(limit, cx)?;
     let narrowing: Vec<&Expr> = conditions.iter().collect();
     source.hints = Hints::of(&table, &source.alias, named.hints)?;
-    let mut planner = AccessPlanner::new(&table, 0, &narrowing, &source.hints, cx.figures);
+    let mut planner = AccessPlanner::new(&table, 0, &narrowing, &source.hints, cx.statistics);
     planner.order = &keys;
-    let path = planner.best(limit.is_some());
+    let path = planner.cheapest_path(limit.is_some());
     let estimate = planner.estimate(&path);
     if path.ordered {
         keys = Vec::new();
@@ -223,10 +224,10 @@ fn target(
         estimate,
         ..Scan::new(0, path.access)
     };
-    let rows = RowOperator::Scan(Box::new(scan)).filtered_once(constant);
-    let mut root = sent(rows, keys, None, true);
+    let rows = RowOperator::Scan(Box::new(scan)).with_one_time_filter(constant);
+    let mut root = result_operator(rows, keys, None, true);
     if limit.is_some() {
-        root = ResultOperator::limited(limit, None, root);
+        root = ResultOperator::with_limit(limit, None, root);
     }
     let target = Target {
         slot: 0,

@@ -2,9 +2,9 @@
 //! order, and the columns that are read.
 
 use super::columns::result_column;
-use super::from::{From, split};
+use super::from::{From, split_conjuncts};
 use super::group_order::{Purpose, order_of_groups};
-use super::join_tree::{Wanted, join_tree, lock_specs};
+use super::join_tree::{JoinRequirements, join_tree, lock_specs};
 use super::keys::{group_keys, order_keys};
 use super::physical::{
     Aggregate, AggregateMethod, Distinct, DistinctMethod, Filter, ResultOperator, RowOperator, Sort,
@@ -39,22 +39,22 @@ pub(super) fn finish_with(
     let mut result = bind_clauses(&mut from, items, &mut aggregates, &clauses, cx)?;
     let (count, offset) = limits(clauses.limit, cx)?;
     let lock = lock_specs(&from, clauses.locks)?;
-    from.locked |= locked_slots(&lock);
+    from.locked_slots |= locked_slots(&lock);
     let columns = result.columns(&from.scope);
-    super::rules::rewrite_from(&mut from, cx.figures);
+    super::rules::rewrite_from(&mut from, cx.statistics);
     let each_row = !result.grouped && !clauses.distinct;
-    let limited = count.is_some() && each_row && !clauses.counts_all;
+    let limited = count.is_some() && each_row && !clauses.calc_found_rows;
     let (mut rows, adjacent) = result.join(&from, (&aggregates, &clauses), limited, cx);
     rows.lock(&lock);
     let locks = lock.iter().any(Option::is_some);
-    if cx.inner && locks {
-        cx.reads.locks.set(true);
+    if cx.is_nested && locks {
+        cx.reads.has_locks.set(true);
     }
-    let inner_locks = !cx.inner && cx.reads.locks.get();
+    let inner_locks = !cx.is_nested && cx.reads.has_locks.get();
     rows = if result.grouped {
-        result.aggregated(rows, adjacent, (&from, aggregates.list, clauses.rollup))
+        result.add_aggregation(rows, adjacent, (&from, aggregates.list, clauses.rollup))
     } else {
-        rows.filtered_once(constant_part(&from))
+        rows.with_one_time_filter(constant_part(&from))
     };
     let distinct = match (clauses.distinct, adjacent && !result.grouped) {
         (false, _) => None,
@@ -62,29 +62,29 @@ pub(super) fn finish_with(
         (true, false) => Some(DistinctMethod::Hash),
     };
     let keeps = result.grouped || inner_locks || locks;
-    let mut root = sent(rows, result.order_by, distinct, keeps);
+    let mut root = result_operator(rows, result.order_by, distinct, keeps);
     let cut = count.is_some() || offset.is_some();
     if cut {
-        root = ResultOperator::limited(count, offset, root);
+        root = ResultOperator::with_limit(count, offset, root);
     }
     let items = result.items.into_iter().map(|i| i.expr).collect();
     let merges = !cut && !clauses.distinct && !result.grouped;
     let mut plan = QueryPlan {
-        hidden_items: clauses.behind,
+        hidden_items: clauses.hidden_items,
         columns,
-        mergeable: merges && !from.scope.sources.is_empty(),
-        inner_locks,
+        is_mergeable: merges && !from.scope.sources.is_empty(),
+        has_nested_locks: inner_locks,
         ..QueryPlan::new(from.scope.sources, items, root)
     };
-    if clauses.counts_all {
+    if clauses.calc_found_rows {
         plan.count_found_rows();
     }
-    settle(&mut plan, cx);
+    compute_plan_properties(&mut plan, cx);
     Ok(plan)
 }
 
 /// The result operator: sorts, removes duplicates, buffers, or sends the rows.
-pub(super) fn sent(
+pub(super) fn result_operator(
     input: RowOperator,
     keys: Vec<OrderKey>,
     distinct: Option<DistinctMethod>,
@@ -111,13 +111,13 @@ fn group_order(groups: &Option<(Vec<OrderKey>, Purpose)>) -> (&[OrderKey], Purpo
 }
 
 /// Computes what depends on the whole plan.
-fn settle(plan: &mut QueryPlan, cx: &PlanCx<'_>) {
+fn compute_plan_properties(plan: &mut QueryPlan, cx: &PlanCx<'_>) {
     plan.find_subqueries();
-    super::placement::settle(plan);
-    if !cx.inner {
-        plan.inner_tables = cx.reads.tables.take();
+    super::placement::set_placement(plan);
+    if !cx.is_nested {
+        plan.nested_tables = cx.reads.tables.take();
     }
-    super::rules::rewrite_plan(plan, cx.figures);
+    super::rules::rewrite_plan(plan, cx.statistics);
 }
 
 /// Expressions that are evaluated for each row, or for each group.
@@ -142,7 +142,7 @@ fn bind_clauses(
 ) -> Result<BoundClauses> {
     if let Some(filter) = clauses.filter {
         let filter = cx.binder(&from.scope, "where clause").expr(filter)?;
-        split(filter, &mut from.block.conditions);
+        split_conjuncts(filter, &mut from.block.conditions);
     }
     let aliases: Vec<(String, Expr)> = items
         .iter()
@@ -155,7 +155,7 @@ fn bind_clauses(
             let mut binder = cx.binder(&from.scope, "having clause");
             binder.aggregates = Some(aggregates);
             binder.aliases = &aliases;
-            binder.keys = Some(&group_by);
+            binder.group_keys = Some(&group_by);
             let having = binder.expr(having)?;
             grouping::check_having(&from.scope, &having, &items, &group_by)?;
             Some(having)
@@ -176,7 +176,7 @@ fn bind_clauses(
     // Without groups, HAVING is another condition on rows.
     let having = match (having, grouped) {
         (Some(having), false) => {
-            split(having, &mut from.block.conditions);
+            split_conjuncts(having, &mut from.block.conditions);
             None
         }
         (having, _) => having,
@@ -188,7 +188,7 @@ fn bind_clauses(
         having,
         order_by,
     };
-    result.prepare(aggregates.list.len(), clauses.rollup)?;
+    result.prepare_rollup(aggregates.list.len(), clauses.rollup)?;
     Ok(result)
 }
 
@@ -211,7 +211,7 @@ impl BoundClauses {
         match (self.group_by.as_slice(), clauses.distinct) {
             _ if clauses.rollup => None,
             ([], true) if !self.grouped => {
-                let shown = self.items.len().saturating_sub(clauses.behind);
+                let shown = self.items.len().saturating_sub(clauses.hidden_items);
                 let items = self.items.iter().take(shown);
                 order_of_groups(items.map(|i| &i.expr), &self.order_by)
             }
@@ -234,7 +234,7 @@ impl BoundClauses {
             return (RowOperator::SingleRow, false);
         }
         let read = self.expressions().chain(aggregates.expressions());
-        let needed = super::needed::needed(from, read);
+        let needed = super::needed::needed_columns(from, read);
         let each_row = !self.grouped && !clauses.distinct;
         let groups = self.order_of_groups(clauses);
         let (order, purpose) = if each_row {
@@ -242,13 +242,13 @@ impl BoundClauses {
         } else {
             group_order(&groups)
         };
-        let wanted = Wanted {
+        let wanted = JoinRequirements {
             order,
             purpose,
             groups: OnceCell::new(),
             limited,
             needed: &needed,
-            figures: cx.figures,
+            statistics: cx.statistics,
         };
         let (rows, ordered) = join_tree(from, &wanted);
         if ordered && (each_row || purpose == Purpose::SortedGroups) {
@@ -258,7 +258,7 @@ impl BoundClauses {
     }
 
     /// Adds aggregation, and HAVING on its rows.
-    fn aggregated(
+    fn add_aggregation(
         &mut self,
         input: RowOperator,
         adjacent: bool,
@@ -281,8 +281,8 @@ impl BoundClauses {
             group_by: std::mem::take(&mut self.group_by),
             rollup,
             calls,
-            carried,
-            input: input.filtered_once(constant_part(from)),
+            first_row_columns: carried,
+            input: input.with_one_time_filter(constant_part(from)),
         }));
         match self.having.take() {
             None => groups,
@@ -294,7 +294,7 @@ impl BoundClauses {
     }
 
     /// WITH ROLLUP: keys of GROUP BY read as NULL in super-aggregate rows.
-    fn prepare(&mut self, aggregates: usize, rollup: bool) -> Result<()> {
+    fn prepare_rollup(&mut self, aggregates: usize, rollup: bool) -> Result<()> {
         let keys = &self.group_by;
         let items = self.items.iter_mut().map(|i| &mut i.expr);
         let order = self.order_by.iter_mut().map(|k| &mut k.expr);

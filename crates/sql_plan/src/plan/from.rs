@@ -8,8 +8,8 @@
 //! 1. Slots are in textual order, however the joins are rearranged.
 //! 2. The ON of a join sees only the tables that it joins.
 
-use super::placement::chosen;
-use super::query::{derived_source, inside, inside_of, name_columns, plan_query};
+use super::placement::named_partitions;
+use super::query::{derived_source, name_columns, plan_lateral, plan_nested, plan_query};
 use super::scan::LockSpec;
 use super::select::PlanCx;
 use super::semi::SemiJoin;
@@ -23,7 +23,7 @@ use crate::plan::derived::materialized;
 use std::sync::Arc;
 
 /// A column: slot and position.
-type Place = (usize, usize);
+type ColumnRef = (usize, usize);
 
 /// Inner-joined tables with their conditions, and the outer joins on them.
 #[derive(Clone, Debug, Default)]
@@ -68,14 +68,14 @@ pub(super) struct From {
     /// STRAIGHT_JOIN: tables are read in textual order.
     pub(super) straight: bool,
     /// The columns that `*` expands to, in order.
-    pub(super) star: Vec<Place>,
+    pub(super) star_columns: Vec<ColumnRef>,
     /// Semi-joins made of conditions.
-    pub(super) semis: Vec<SemiJoin>,
+    pub(super) semi_joins: Vec<SemiJoin>,
     /// Slots whose rows are locked, as a bit set.
-    pub(super) locked: u64,
+    pub(super) locked_slots: u64,
     /// The lock of the slots whose rows the statement changes: these are read whole, beyond the
     /// columns in expressions.
-    pub(super) changes: Option<LockSpec>,
+    pub(super) change_lock: Option<LockSpec>,
 }
 
 impl From {
@@ -83,12 +83,12 @@ impl From {
     pub(super) fn add(&mut self, source: Source) -> Result<()> {
         let (block, star) = self.part(source)?;
         self.block.join(block);
-        self.star.extend(star);
+        self.star_columns.extend(star);
         Ok(())
     }
 
     fn part(&mut self, source: Source) -> Result<Part> {
-        let (places, view) = (source.places(), source.view.clone());
+        let (places, view) = (source.star_columns(), source.view.clone());
         let slot = self.scope.add(source)?;
         let block = Block {
             tables: vec![slot],
@@ -100,12 +100,12 @@ impl From {
 }
 
 /// A part of the clause: its tables, and the columns of `*`.
-type Part = (Block, Vec<Place>);
+type Part = (Block, Vec<ColumnRef>);
 
 /// Splits a condition into its conjuncts.
-pub fn split(condition: Expr, out: &mut Vec<Expr>) {
+pub fn split_conjuncts(condition: Expr, out: &mut Vec<Expr>) {
     match condition.kind {
-        ExprKind::And(parts) => parts.into_iter().for_each(|p| split(p, out)),
+        ExprKind::And(parts) => parts.into_iter().for_each(|p| split_conjuncts(p, out)),
         _ => out.push(condition),
     }
 }
@@ -116,7 +116,7 @@ pub(super) fn bind_from(tables: &[TableRef<'_>], cx: &PlanCx<'_>) -> Result<From
     for table in tables {
         let (block, star) = bind_table(table, &mut from, cx)?;
         from.block.join(block);
-        from.star.extend(star);
+        from.star_columns.extend(star);
     }
     Ok(from)
 }
@@ -138,7 +138,7 @@ fn bind_factor(factor: &TableFactor<'_>, from: &mut From, cx: &PlanCx<'_>) -> Re
             let mut found = cx.source(&source.name, alias)?;
             if let Some(table) = found.table() {
                 let hints = Hints::of(table, &found.alias, source.hints)?;
-                found.partitions = chosen(table, source.partitions)?;
+                found.partitions = named_partitions(table, source.partitions)?;
                 found.hints = hints;
             } else if !source.partitions.is_empty() {
                 let text = "PARTITION () clause on non partitioned table";
@@ -166,8 +166,8 @@ fn bind_factor(factor: &TableFactor<'_>, from: &mut From, cx: &PlanCx<'_>) -> Re
 fn bind_derived(derived: &ast::Derived<'_>, from: &From, cx: &PlanCx<'_>) -> Result<Source> {
     let plan = |cx: &PlanCx<'_>| plan_query(derived.query, cx);
     let (plan, free) = match derived.lateral {
-        true => inside_of(&from.scope, cx, plan)?,
-        false => inside(cx, plan)?,
+        true => plan_lateral(&from.scope, cx, plan)?,
+        false => plan_nested(cx, plan)?,
     };
     let mut columns = super::query::columns_of(&plan);
     name_columns(&mut columns, derived.columns)?;
@@ -182,7 +182,7 @@ fn bind_join(
     from: &mut From,
     cx: &PlanCx<'_>,
 ) -> Result<Part> {
-    let outside = std::mem::replace(&mut from.scope.first, first);
+    let outside = std::mem::replace(&mut from.scope.first_visible, first);
     let before = from.scope.sources.len();
     let right = bind_factor(&join.right, from, cx)?;
     let right_join = join.kind == JoinKind::Right;
@@ -191,11 +191,11 @@ fn bind_join(
     match (&join.condition, join.natural) {
         (JoinCondition::On(on), _) => {
             let on = cx.binder(&from.scope, "on clause").expr(on)?;
-            split(on, &mut conditions);
+            split_conjuncts(on, &mut conditions);
         }
         (JoinCondition::Using(names), _) => {
             let names: Vec<&str> = names.iter().map(|n| n.name).collect();
-            star = using(
+            star = merge_using_columns(
                 from,
                 (&left.1, &right.1),
                 &names,
@@ -207,7 +207,7 @@ fn bind_join(
         (JoinCondition::None, true) => {
             let names = common_names(from, &left.1, before);
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            star = using(
+            star = merge_using_columns(
                 from,
                 (&left.1, &right.1),
                 &names,
@@ -218,7 +218,7 @@ fn bind_join(
         }
         (JoinCondition::None, false) => {}
     }
-    from.scope.first = outside;
+    from.scope.first_visible = outside;
     let (mut left, right) = (left.0, right.0);
     let block = match join.kind {
         JoinKind::Inner | JoinKind::Straight => {
@@ -247,12 +247,12 @@ fn bind_join(
 }
 
 /// The name of a column in scope.
-fn name_at(from: &From, (slot, column): Place) -> &str {
+fn name_at(from: &From, (slot, column): ColumnRef) -> &str {
     from.scope.column(slot, column).map_or("", |c| &c.name)
 }
 
 /// Column names that both sides of a NATURAL JOIN have.
-fn common_names(from: &From, left: &[Place], before: usize) -> Vec<String> {
+fn common_names(from: &From, left: &[ColumnRef], before: usize) -> Vec<String> {
     let right = from.scope.sources.iter().skip(before);
     let right: Vec<&str> = right
         .flat_map(|s| s.columns.iter().map(|c| c.name.as_str()))
@@ -269,17 +269,17 @@ fn common_names(from: &From, left: &[Place], before: usize) -> Vec<String> {
 
 /// Merges columns of both sides by name. Returns the columns of `*`: the merged columns first, then
 /// the rest of either side.
-fn using(
+fn merge_using_columns(
     from: &mut From,
-    (left, right): (&[Place], &[Place]),
+    (left, right): (&[ColumnRef], &[ColumnRef]),
     names: &[&str],
     right_join: bool,
     cx: &PlanCx<'_>,
     conditions: &mut Vec<Expr>,
-) -> Result<Vec<Place>> {
-    let mut common: Vec<(Place, Place)> = Vec::with_capacity(names.len());
+) -> Result<Vec<ColumnRef>> {
+    let mut common: Vec<(ColumnRef, ColumnRef)> = Vec::with_capacity(names.len());
     for name in names {
-        let find = |side: &[Place]| -> Result<Place> {
+        let find = |side: &[ColumnRef]| -> Result<ColumnRef> {
             let mut found = side
                 .iter()
                 .filter(|p| name_at(from, **p).eq_ignore_ascii_case(name));
@@ -300,16 +300,18 @@ fn using(
     }
     // The merged column is that of the preserved side, which no outer join sets to NULL.
     for (l, r) in &common {
-        from.scope.hidden.push(if right_join { *l } else { *r });
+        from.scope
+            .merged_columns
+            .push(if right_join { *l } else { *r });
     }
     // The merged columns in the order of the first side.
     let (first, second) = match right_join {
         true => (right, left),
         false => (left, right),
     };
-    let joined = |p: &Place| common.iter().any(|(l, r)| l == p || r == p);
-    let mut star: Vec<Place> = first.iter().copied().filter(|p| joined(p)).collect();
-    star.extend(first.iter().copied().filter(|p| !joined(p)));
-    star.extend(second.iter().copied().filter(|p| !joined(p)));
-    Ok(star)
+    let joined = |p: &ColumnRef| common.iter().any(|(l, r)| l == p || r == p);
+    let mut star_columns: Vec<ColumnRef> = first.iter().copied().filter(|p| joined(p)).collect();
+    star_columns.extend(first.iter().copied().filter(|p| !joined(p)));
+    star_columns.extend(second.iter().copied().filter(|p| !joined(p)));
+    Ok(star_columns)
 }

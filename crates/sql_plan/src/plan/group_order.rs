@@ -13,7 +13,7 @@
 use super::OrderKey;
 use crate::bind::Source;
 use crate::expr::{Expr, ExprKind, Load};
-use crate::statistics::Figures;
+use crate::statistics::StatisticsSource;
 use porpoise_rows::catalog::Index;
 
 /// What an order of rows is used for.
@@ -66,13 +66,17 @@ pub(super) fn order_of_groups<'e>(
 }
 
 /// Estimated number of groups of these keys, which are columns of one table.
-pub(super) fn groups(keys: &[OrderKey], sources: &[Source], figures: &dyn Figures) -> f64 {
+pub(super) fn estimate_groups(
+    keys: &[OrderKey],
+    sources: &[Source],
+    statistics: &dyn StatisticsSource,
+) -> f64 {
     let columns: Vec<(usize, usize)> = keys.iter().filter_map(|k| column_of(&k.expr)).collect();
     let first = columns.first().and_then(|(slot, _)| sources.get(*slot));
     let Some(table) = first.and_then(Source::table) else {
         return 1.0;
     };
-    let known = figures.of(table);
+    let known = statistics.of(table);
     let has = |column: usize| columns.iter().any(|(_, c)| *c == column);
     let leads = |index: &Index, parts: usize| {
         let mut leading = index.parts.iter().take(parts);

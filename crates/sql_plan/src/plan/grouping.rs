@@ -21,7 +21,7 @@ use porpoise_types::{ColumnType, Value};
 use std::collections::HashSet;
 
 /// Whether two bound expressions are the same.
-pub(super) fn same(a: &Expr, b: &Expr) -> bool {
+pub(super) fn is_same_expr(a: &Expr, b: &Expr) -> bool {
     match (&a.kind, &b.kind) {
         (
             ExprKind::Column { slot, column, .. },
@@ -38,45 +38,46 @@ pub(super) fn same(a: &Expr, b: &Expr) -> bool {
 }
 
 /// The columns that are functionally dependent on the groups.
-pub(super) struct Determined<'f> {
+pub(super) struct DependentColumns<'f> {
     from: &'f From,
     keys: &'f [Expr],
     columns: HashSet<(usize, usize)>,
 }
 
-impl<'f> Determined<'f> {
-    pub(super) fn new(from: &'f From, keys: &'f [Expr]) -> Determined<'f> {
-        let mut found = Determined {
+impl<'f> DependentColumns<'f> {
+    pub(super) fn new(from: &'f From, keys: &'f [Expr]) -> DependentColumns<'f> {
+        let mut found = DependentColumns {
             from,
             keys,
             columns: keys.iter().filter_map(column_of).collect(),
         };
         loop {
             let before = found.columns.len();
-            found.by_block(&from.block);
-            found.by_keys();
+            found.add_block(&from.block);
+            found.add_by_unique_keys();
             if found.columns.len() == before {
                 return found;
             }
         }
     }
 
-    fn by_block(&mut self, block: &Block) {
+    fn add_block(&mut self, block: &Block) {
         for condition in &block.conditions {
-            self.by_condition(condition, u64::MAX);
+            self.add_by_condition(condition, u64::MAX);
         }
         for outer in &block.outers {
             let inside = outer.block.slots();
             for condition in outer.on.iter().chain(&outer.block.conditions) {
-                self.by_condition(condition, inside);
+                self.add_by_condition(condition, inside);
             }
         }
     }
 
     /// Adds the column of `column = value` if the value is dependent; only columns of `slots` can
     /// be added.
-    fn by_condition(&mut self, condition: &Expr, slots: u64) {
-        let (ExprKind::Compare(CmpOp::Eq, _, _), false) = (&condition.kind, condition.has_query())
+    fn add_by_condition(&mut self, condition: &Expr, slots: u64) {
+        let (ExprKind::Compare(CmpOp::Eq, _, _), false) =
+            (&condition.kind, condition.has_subquery())
         else {
             return;
         };
@@ -87,7 +88,7 @@ impl<'f> Determined<'f> {
         for (column, value) in [(a, b), (b, a)] {
             if let Some((slot, at)) = column_of(column)
                 && slots & (1 << (slot & 63)) != 0
-                && self.offending(value).is_none()
+                && self.first_independent_column(value).is_none()
                 && value.is_fixed()
             {
                 self.columns.insert((slot, at));
@@ -96,7 +97,7 @@ impl<'f> Determined<'f> {
     }
 
     /// Adds all columns of tables of which a unique key is dependent.
-    fn by_keys(&mut self) {
+    fn add_by_unique_keys(&mut self) {
         for (slot, source) in self.from.scope.sources.iter().enumerate() {
             let known = |at: &usize| self.columns.contains(&(slot, *at));
             let whole = match &source.origin {
@@ -111,7 +112,8 @@ impl<'f> Determined<'f> {
                 }),
                 Origin::Derived(derived) => match operator_of(derived) {
                     TableOperator::Materialize(plan) => {
-                        let place = |key: &Expr| plan.items.iter().position(|i| same(i, key));
+                        let place =
+                            |key: &Expr| plan.items.iter().position(|i| is_same_expr(i, key));
                         let is_known = |key: &Expr| place(key).is_some_and(|at| known(&at));
                         let aggregate = plan.rows().and_then(|rows| rows.aggregate());
                         aggregate.is_some_and(|a| a.group_by.iter().all(is_known))
@@ -130,8 +132,8 @@ impl<'f> Determined<'f> {
     }
 
     /// The first column in `e` that is not dependent on the groups.
-    pub(super) fn offending(&self, e: &Expr) -> Option<(usize, usize)> {
-        if self.keys.iter().any(|key| same(key, e)) {
+    pub(super) fn first_independent_column(&self, e: &Expr) -> Option<(usize, usize)> {
+        if self.keys.iter().any(|key| is_same_expr(key, e)) {
             return None;
         }
         match &e.kind {
@@ -142,7 +144,10 @@ impl<'f> Determined<'f> {
                 (!self.columns.contains(&place)).then_some(place)
             }
             ExprKind::Query(test) => {
-                let left = test.left.iter().find_map(|e| self.offending(e));
+                let left = test
+                    .left
+                    .iter()
+                    .find_map(|e| self.first_independent_column(e));
                 let here = |f: &&FreeRef| f.level == 1 && f.slot != AGGREGATES;
                 let free = test.query.free.iter().filter(here);
                 let mut free = free.map(|f| (f.slot, f.column));
@@ -152,7 +157,7 @@ impl<'f> Determined<'f> {
                 let mut found = None;
                 e.each_child(&mut |child| {
                     if found.is_none() {
-                        found = self.offending(child);
+                        found = self.first_independent_column(child);
                     }
                 });
                 found
@@ -192,14 +197,14 @@ pub(super) fn check(
                     of a non-aggregated query";
         return Err(SqlError::new(3029, "HY000", text));
     }
-    let determined = Determined::new(from, keys);
+    let determined = DependentColumns::new(from, keys);
     let items = items.iter().map(|i| &i.expr).enumerate();
     let order = order.iter().map(|k| &k.expr).enumerate();
     let clauses = items
         .map(|(at, e)| ("SELECT list", at, e))
         .chain(order.map(|(at, e)| ("ORDER BY clause", at, e)));
     for (clause, at, e) in clauses {
-        let Some(place) = determined.offending(e) else {
+        let Some(place) = determined.first_independent_column(e) else {
             continue;
         };
         let name = full_name(&from.scope, place);
@@ -225,7 +230,7 @@ pub(super) fn check(
 /// ORDER BY of a SELECT DISTINCT may only use the select list: error 3065.
 pub(super) fn check_distinct(scope: &Scope, items: &[Item], order: &[OrderKey]) -> Result<()> {
     for (at, key) in order.iter().enumerate() {
-        if items.iter().any(|i| same(&i.expr, &key.expr)) {
+        if items.iter().any(|i| is_same_expr(&i.expr, &key.expr)) {
             continue;
         }
         let mut missing = None;
@@ -257,7 +262,7 @@ pub(super) fn check_having(
     items: &[Item],
     keys: &[Expr],
 ) -> Result<()> {
-    fn unknown(e: &Expr, known: &dyn Fn(&Expr) -> bool) -> Option<(usize, usize)> {
+    fn first_unknown_column(e: &Expr, known: &dyn Fn(&Expr) -> bool) -> Option<(usize, usize)> {
         if known(e) {
             return None;
         }
@@ -267,16 +272,16 @@ pub(super) fn check_having(
         let mut found = None;
         e.each_child(&mut |child| {
             if found.is_none() {
-                found = unknown(child, known);
+                found = first_unknown_column(child, known);
             }
         });
         found
     }
     let known = |e: &Expr| {
         let items = items.iter().map(|i| &i.expr);
-        items.chain(keys).any(|shown| same(shown, e))
+        items.chain(keys).any(|shown| is_same_expr(shown, e))
     };
-    match unknown(having, &known) {
+    match first_unknown_column(having, &known) {
         None => Ok(()),
         Some((slot, at)) => {
             let name = scope.column(slot, at).map_or("", |c| c.name.as_str());
@@ -299,7 +304,7 @@ impl Rollup<'_> {
     /// Makes references to GROUP BY keys read the key of the group's row, which is NULL in
     /// super-aggregate rows.
     pub(super) fn replace(&self, e: &mut Expr) -> Result<()> {
-        if let Some(at) = self.keys.iter().position(|key| same(key, e)) {
+        if let Some(at) = self.keys.iter().position(|key| is_same_expr(key, e)) {
             e.kind = ExprKind::Aggregate(self.aggregates + at);
             e.nullable = true;
             return Ok(());
@@ -326,7 +331,7 @@ impl Rollup<'_> {
     fn grouping(&self, args: &[Expr]) -> Result<ExprKind> {
         let mut whole: Option<Expr> = None;
         for (at, arg) in args.iter().enumerate() {
-            let Some(key) = self.keys.iter().position(|key| same(key, arg)) else {
+            let Some(key) = self.keys.iter().position(|key| is_same_expr(key, arg)) else {
                 let text = format!("Argument #{at} of GROUPING function is not in GROUP BY");
                 return Err(SqlError::new(3625, "HY000", text));
             };

@@ -10,7 +10,7 @@ impl AccessPlanner<'_> {
     /// Whether index entries, after the first `skip` parts, have the required
     /// order; `Some(true)` for a reverse scan. Columns that the conditions hold
     /// constant do not affect the order.
-    pub(super) fn order_of(
+    pub(super) fn index_order(
         &self,
         position: usize,
         index: &Index,
@@ -19,9 +19,11 @@ impl AccessPlanner<'_> {
     ) -> Option<bool> {
         let hidden = position == 0 && index.parts.is_empty();
         let hinted = match self.purpose {
-            Purpose::Sort => self.hints.order(position),
-            Purpose::Groups => self.hints.group(position),
-            Purpose::SortedGroups => self.hints.order(position) && self.hints.group(position),
+            Purpose::Sort => self.hints.allows_order(position),
+            Purpose::Groups => self.hints.allows_group(position),
+            Purpose::SortedGroups => {
+                self.hints.allows_order(position) && self.hints.allows_group(position)
+            }
         };
         if index.using_hash || hidden || !hinted || index.invisible {
             return None;
@@ -31,11 +33,11 @@ impl AccessPlanner<'_> {
             .indexes
             .first()
             .filter(|_| index.kind == IndexKind::Plain);
-        let behind = key.map_or(&[][..], |key| &key.parts);
-        let parts = index.parts.iter().skip(skip).chain(behind);
+        let primary_key_suffix = key.map_or(&[][..], |key| &key.parts);
+        let parts = index.parts.iter().skip(skip).chain(primary_key_suffix);
         match self.purpose {
-            Purpose::Groups => self.any_order(parts, predicates).then_some(false),
-            Purpose::Sort | Purpose::SortedGroups => self.this_order(parts, predicates),
+            Purpose::Groups => self.covers_group_keys(parts, predicates).then_some(false),
+            Purpose::Sort | Purpose::SortedGroups => self.matches_sort_order(parts, predicates),
         }
     }
 
@@ -49,7 +51,7 @@ impl AccessPlanner<'_> {
 
     /// Whether these parts yield the sort keys in their order; `Some(true)` for a
     /// reverse scan.
-    fn this_order<'p>(
+    fn matches_sort_order<'p>(
         &self,
         mut parts: impl Iterator<Item = &'p IndexPart>,
         predicates: &[Sargable<'_>],
@@ -74,7 +76,7 @@ impl AccessPlanner<'_> {
     }
 
     /// Whether these parts begin with all the keys, in any order.
-    fn any_order<'p>(
+    fn covers_group_keys<'p>(
         &self,
         parts: impl Iterator<Item = &'p IndexPart>,
         predicates: &[Sargable<'_>],

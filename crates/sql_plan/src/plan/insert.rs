@@ -1,7 +1,9 @@
 //! Plans of INSERT and REPLACE.
 
-use super::dml::{assigned, check_of, generated_value, new_value, settable, stored};
-use super::placement::chosen;
+use super::dml::{
+    bind_assignments, check_settable, generated_value, new_value, target_table, view_check_of,
+};
+use super::placement::named_partitions;
 use super::select::PlanCx;
 use super::sinks::{self, InsertRows, NewValue};
 use super::upsert;
@@ -14,29 +16,31 @@ use porpoise_rows::catalog::Table;
 
 /// Plans INSERT and REPLACE.
 pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<sinks::Insert> {
-    let named = cx.changeable(&insert.table, None, "INSERT")?;
-    cx.reads.uses.insert_into(named.named, wanted(insert));
-    let table = stored(&named)?;
-    let partitions = chosen(&table, insert.partitions)?;
+    let named = cx.target_source(&insert.table, None, "INSERT")?;
+    cx.reads
+        .uses
+        .require_insert(named.use_index, needed_privileges(insert));
+    let table = target_table(&named)?;
+    let partitions = named_partitions(&table, insert.partitions)?;
     let scope = Scope::of(named.clone());
     let (mut known, mut beside) = (None, Vec::new());
     let (columns, rows) = match &insert.source {
         InsertSource::Values(rows) => {
-            let columns = given_columns(insert, &named)?;
+            let columns = target_columns(insert, &named)?;
             let rows = value_rows(rows, &columns, &table, &scope, cx)?;
             (columns, InsertRows::Values(rows))
         }
         InsertSource::Set(assignments) => {
-            let set = assigned(assignments, &table, &scope, cx, false)?;
+            let set = bind_assignments(assignments, &table, &scope, cx, false)?;
             let (columns, values): (Vec<usize>, Vec<NewValue>) = set.into_iter().unzip();
-            refuse_repeated(&columns, &table)?;
+            check_no_duplicates(&columns, &table)?;
             (columns, InsertRows::Values(vec![values]))
         }
         InsertSource::Query(query) => {
-            let columns = given_columns(insert, &named)?;
+            let columns = target_columns(insert, &named)?;
             let (plan, set) = upsert::with_query(insert, query, &table, &scope, cx)?;
             if plan.items.len() != columns.len() + plan.hidden_items {
-                return Err(wrong_count(1));
+                return Err(column_count_error(1));
             }
             if let Some((set, named)) = set {
                 (known, beside) = (Some(set), named);
@@ -59,21 +63,21 @@ pub fn plan_insert(insert: &Insert<'_>, cx: &PlanCx<'_>) -> Result<sinks::Insert
             Some(set) => set,
             None => upsert::assignments(insert, &table, &scope, cx)?,
         },
-        beside,
-        check: check_of(&named),
-        named,
+        select_columns: beside,
+        check: view_check_of(&named),
+        target_source: named,
         partitions,
         default_expressions: table.has_default_expressions(),
         table,
         columns,
         rows,
         mode,
-        inner_tables: cx.reads.tables.take(),
+        nested_tables: cx.reads.tables.take(),
     })
 }
 
 /// Privileges that the statement needs on the table or its columns.
-fn wanted(insert: &Insert<'_>) -> Privileges {
+fn needed_privileges(insert: &Insert<'_>) -> Privileges {
     let mut wanted = Privileges::INSERT;
     if insert.replace {
         wanted = wanted.with(Privileges::DELETE);
@@ -87,13 +91,16 @@ fn wanted(insert: &Insert<'_>) -> Privileges {
 /// Records the columns that get values.
 fn note_inserted(insert: &Insert<'_>, named: &Source, columns: &[usize], cx: &PlanCx<'_>) {
     let listed = insert.columns_given || matches!(insert.source, InsertSource::Set(_));
-    if let Some(at) = named.named.filter(|_| !listed && insert.columns.is_empty()) {
+    if let Some(at) = named
+        .use_index
+        .filter(|_| !listed && insert.columns.is_empty())
+    {
         cx.reads.uses.note_whole(at, Privileges::INSERT);
     }
     cx.note_writes(named, columns.iter().copied(), Privileges::INSERT);
 }
 
-pub(super) fn wrong_count(row: usize) -> SqlError {
+pub(super) fn column_count_error(row: usize) -> SqlError {
     let text = format!("Column count doesn't match value count at row {row}");
     SqlError::new(1136, "21S01", text)
 }
@@ -104,7 +111,7 @@ fn column_named(table: &Source, name: &str) -> Result<usize> {
     at.ok_or_else(|| SqlError::unknown_column(name, "field list"))
 }
 
-fn refuse_repeated(columns: &[usize], table: &Table) -> Result<()> {
+fn check_no_duplicates(columns: &[usize], table: &Table) -> Result<()> {
     for (at, column) in columns.iter().enumerate() {
         if columns.iter().take(at).any(|c| c == column) {
             let name = table.columns.get(*column).map_or("", |c| &c.name);
@@ -115,7 +122,7 @@ fn refuse_repeated(columns: &[usize], table: &Table) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn given_columns(insert: &Insert<'_>, table: &Source) -> Result<Vec<usize>> {
+pub(super) fn target_columns(insert: &Insert<'_>, table: &Source) -> Result<Vec<usize>> {
     let none_needed = matches!(&insert.source, InsertSource::Values([[]]));
     if insert.columns.is_empty() && insert.columns_given {
         return Ok(Vec::new());
@@ -123,7 +130,7 @@ pub(super) fn given_columns(insert: &Insert<'_>, table: &Source) -> Result<Vec<u
     if insert.columns.is_empty() {
         return Ok(match none_needed {
             true => Vec::new(),
-            false => table.places(),
+            false => table.star_columns(),
         });
     }
     let columns = insert
@@ -132,7 +139,7 @@ pub(super) fn given_columns(insert: &Insert<'_>, table: &Source) -> Result<Vec<u
         .map(|c| column_named(table, c.name.name))
         .collect::<Result<Vec<_>>>()?;
     if let Some(stored) = table.table() {
-        refuse_repeated(&columns, stored)?;
+        check_no_duplicates(&columns, stored)?;
     }
     Ok(columns)
 }
@@ -148,11 +155,11 @@ fn value_rows(
     let mut binder = cx.binder(scope, "field list");
     for (at, row) in rows.iter().enumerate() {
         if row.len() != columns.len() && !(row.is_empty() && columns.len() == table.columns.len()) {
-            return Err(wrong_count(at + 1));
+            return Err(column_count_error(at + 1));
         }
         let mut values = Vec::with_capacity(row.len());
         for (e, column) in row.iter().zip(columns) {
-            values.push(settable(table, *column, new_value(e, &mut binder)?)?);
+            values.push(check_settable(table, *column, new_value(e, &mut binder)?)?);
         }
         out.push(values);
     }

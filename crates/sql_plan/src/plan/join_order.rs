@@ -11,10 +11,10 @@
 //! be the same for all join orders of a set, which holds only if estimates are consistent; and
 //! application queries join few tables.
 
-use super::access::{AccessPlanner, Path};
+use super::access::{AccessPath, AccessPlanner};
 use super::from::From;
 use super::group_order;
-use super::join_tree::Wanted;
+use super::join_tree::JoinRequirements;
 use super::physical::{HashKey, JoinMethod};
 use super::scan::{Access, Estimate, IndexRange, Scan, ScanMode};
 use super::{OrderKey, cost};
@@ -24,27 +24,27 @@ use porpoise_base::interrupt;
 use porpoise_types::CompareAs;
 
 /// Number of steps after which only the most promising next table is tried.
-const BUDGET: u32 = 2_000;
+const SEARCH_BUDGET: u32 = 2_000;
 
 /// Number of tables above which the search ends with its budget: the number of untried orders grows
 /// exponentially with it.
-const MANY: usize = 10;
+const MANY_TABLES: usize = 10;
 
 /// Assumed number of rows of a derived table.
 const DERIVED_ROWS: f64 = 1_000.0;
 
 /// Estimated rows and cost of the tables joined so far.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SoFar {
+pub(super) struct PartialJoin {
     /// Estimated number of rows.
     pub(super) rows: f64,
     /// Estimated cost.
     pub(super) cost: f64,
 }
 
-impl Default for SoFar {
-    fn default() -> SoFar {
-        SoFar {
+impl Default for PartialJoin {
+    fn default() -> PartialJoin {
+        PartialJoin {
             rows: 1.0,
             cost: 0.0,
         }
@@ -65,20 +65,20 @@ pub(super) struct JoinChoice {
     /// Addresses of conditions that need not be checked.
     pub(super) implied: Vec<usize>,
     /// Estimate after this table is joined.
-    pub(super) after: SoFar,
+    pub(super) after: PartialJoin,
 }
 
 impl JoinChoice {
     /// The scan and join method of this choice.
-    pub(super) fn into_scan(self, slot: usize, before: SoFar) -> (Scan, Option<JoinMethod>) {
+    pub(super) fn into_scan(self, slot: usize, before: PartialJoin) -> (Scan, Option<JoinMethod>) {
         let looked = (before.rows * self.rows).max(1e-9);
         let scan = Scan {
             mode: self.mode,
             estimate: Estimate {
                 rows: self.rows,
-                part: (self.after.rows.max(1.0) / looked).clamp(0.0, 1.0),
+                selectivity: (self.after.rows.max(1.0) / looked).clamp(0.0, 1.0),
                 cost: self.after.cost,
-                total: self.after.rows,
+                join_rows: self.after.rows,
             },
             ..Scan::new(slot, self.access)
         };
@@ -89,29 +89,34 @@ impl JoinChoice {
 /// The search for the cheapest join order.
 pub(super) struct JoinSearch<'f> {
     pub(super) from: &'f From,
-    pub(super) wanted: &'f Wanted<'f>,
+    pub(super) requirements: &'f JoinRequirements<'f>,
     pub(super) conditions: &'f [&'f Expr],
     /// ORDER BY, until the first table is placed.
     pub(super) order: &'f [OrderKey],
 }
 
 /// The best order found so far.
-struct Best {
+struct BestOrder {
     cost: f64,
     order: Vec<usize>,
     budget: u32,
     /// Whether the search ends when the budget is used up and an order was found.
-    bounded: bool,
+    ends_with_budget: bool,
 }
 
 impl JoinSearch<'_> {
     /// Returns the tables in the cheapest order found.
-    pub(super) fn cheapest(&self, tables: &[usize], outside: u64, before: SoFar) -> Vec<usize> {
-        let mut best = Best {
+    pub(super) fn cheapest(
+        &self,
+        tables: &[usize],
+        outside: u64,
+        before: PartialJoin,
+    ) -> Vec<usize> {
+        let mut best = BestOrder {
             cost: f64::INFINITY,
             order: tables.to_vec(),
-            budget: BUDGET,
-            bounded: tables.len() > MANY,
+            budget: SEARCH_BUDGET,
+            ends_with_budget: tables.len() > MANY_TABLES,
         };
         let mut chosen = Vec::with_capacity(tables.len());
         let first = self.order.is_empty();
@@ -123,16 +128,16 @@ impl JoinSearch<'_> {
         &self,
         tables: &[usize],
         joined: u64,
-        (before, ordered): (SoFar, bool),
+        (before, ordered): (PartialJoin, bool),
         chosen: &mut Vec<usize>,
-        best: &mut Best,
+        best: &mut BestOrder,
     ) {
-        let ended = best.bounded && best.budget == 0 && best.cost.is_finite();
+        let ended = best.ends_with_budget && best.budget == 0 && best.cost.is_finite();
         if ended || interrupt::abandoned() {
             return;
         }
         if tables.is_empty() {
-            let total = self.total(before, ordered);
+            let total = self.total_cost(before, ordered);
             if total < best.cost {
                 best.cost = total;
                 best.order.clone_from(chosen);
@@ -141,7 +146,7 @@ impl JoinSearch<'_> {
         }
         let mut next: Vec<(usize, JoinChoice)> = Vec::with_capacity(tables.len());
         for slot in tables {
-            if self.waits(*slot, joined, tables) {
+            if self.must_wait(*slot, joined, tables) {
                 continue;
             }
             best.budget = best.budget.saturating_sub(1);
@@ -154,7 +159,7 @@ impl JoinSearch<'_> {
             next.truncate(1);
         }
         for (slot, choice) in next {
-            let least = match self.wanted.limited {
+            let least = match self.requirements.limited {
                 true => 0.0,
                 false => choice.after.cost,
             };
@@ -174,78 +179,96 @@ impl JoinSearch<'_> {
     }
 
     /// Cost of a complete order, including the sort, or reduced if a LIMIT may end it early.
-    fn total(&self, after: SoFar, ordered: bool) -> f64 {
+    fn total_cost(&self, after: PartialJoin, ordered: bool) -> f64 {
         let rows = after.rows.max(1.0);
-        match (ordered, self.wanted.limited) {
-            (true, true) => after.cost * (cost::LIMIT / rows).min(1.0),
+        match (ordered, self.requirements.limited) {
+            (true, true) => after.cost * (cost::LIMIT_ROWS / rows).min(1.0),
             (true, false) => after.cost,
-            (false, _) => after.cost + cost::to_order(self.wanted.purpose, rows, || self.groups()),
+            (false, _) => {
+                after.cost + cost::ordering_cost(self.requirements.purpose, rows, || self.groups())
+            }
         }
     }
 
     /// Estimated number of groups.
     fn groups(&self) -> f64 {
-        let Wanted { order, figures, .. } = self.wanted;
-        let groups = || group_order::groups(order, &self.from.scope.sources, *figures);
-        *self.wanted.groups.get_or_init(groups)
+        let JoinRequirements {
+            order, statistics, ..
+        } = self.requirements;
+        let groups = || group_order::estimate_groups(order, &self.from.scope.sources, *statistics);
+        *self.requirements.groups.get_or_init(groups)
     }
 
     /// Whether a LATERAL table must wait for tables that it reads.
-    fn waits(&self, slot: usize, joined: u64, tables: &[usize]) -> bool {
+    fn must_wait(&self, slot: usize, joined: u64, tables: &[usize]) -> bool {
         let source = self.from.scope.sources.get(slot);
         let needed = source.map_or(0, lateral_slots) & !joined;
         tables.iter().any(|t| needed & 1u64 << (t & 63) != 0)
     }
 
     /// The cheapest way to join a table next.
-    pub(super) fn best(&self, slot: usize, joined: u64, before: SoFar) -> JoinChoice {
+    pub(super) fn cheapest_choice(
+        &self,
+        slot: usize,
+        joined: u64,
+        before: PartialJoin,
+    ) -> JoinChoice {
         let mut choices = self.choices(slot, joined, before);
-        let total = |c: &JoinChoice| self.total(c.after, c.ordered);
+        let total = |c: &JoinChoice| self.total_cost(c.after, c.ordered);
         choices.sort_by(|a, b| total(a).total_cmp(&total(b)));
         let first = choices.into_iter().next();
-        first.unwrap_or_else(|| self.computed_table(slot, joined, before))
+        first.unwrap_or_else(|| self.computed_table_choice(slot, joined, before))
     }
 
     /// The ways to join a table next: the cheapest one, and if an order is wanted the cheapest one
     /// that gives it.
-    fn choices(&self, slot: usize, joined: u64, before: SoFar) -> Vec<JoinChoice> {
+    fn choices(&self, slot: usize, joined: u64, before: PartialJoin) -> Vec<JoinChoice> {
         let source = self.from.scope.sources.get(slot);
         let Some((source, table)) = source.and_then(|s| Some((s, s.table()?))) else {
-            return vec![self.computed_table(slot, joined, before)];
+            return vec![self.computed_table_choice(slot, joined, before)];
         };
-        let figures = self.wanted.figures;
-        let mut planner = AccessPlanner::new(table, slot, self.conditions, &source.hints, figures);
-        planner.needed = self.wanted.needed.get(slot).and_then(Option::as_deref);
+        let statistics = self.requirements.statistics;
+        let mut planner =
+            AccessPlanner::new(table, slot, self.conditions, &source.hints, statistics);
+        planner.needed = self
+            .requirements
+            .needed
+            .get(slot)
+            .and_then(Option::as_deref);
         if joined == 0 {
             planner.order = self.order;
-            planner.purpose = self.wanted.purpose;
-            return self.first(&planner, before);
+            planner.purpose = self.requirements.purpose;
+            return self.driving_scan_choices(&planner, before);
         }
-        let mut own = AccessPlanner::new(table, slot, self.conditions, &source.hints, figures);
+        let mut own = AccessPlanner::new(table, slot, self.conditions, &source.hints, statistics);
         own.needed = planner.needed;
         planner.joined = joined;
-        let locked = self.from.locked & 1u64 << (slot & 63) != 0;
-        let looked_up = self.looked_up(&planner, before);
-        let read_once = self.read_once(&planner, &own, joined, before);
+        let locked = self.from.locked_slots & 1u64 << (slot & 63) != 0;
+        let looked_up = self.index_lookup_choice(&planner, before);
+        let read_once = self.hash_or_loop_choice(&planner, &own, joined, before);
         match looked_up {
             None => vec![read_once],
             Some(lookup) if locked || lookup.after.cost <= read_once.after.cost => vec![lookup],
-            Some(lookup) if own.left() > cost::MOST_HELD => vec![lookup],
+            Some(lookup) if own.output_rows() > cost::MAX_MATERIALIZED_ROWS => vec![lookup],
             Some(_) => vec![read_once],
         }
     }
 
     /// The driving scan.
-    fn first(&self, planner: &AccessPlanner<'_>, before: SoFar) -> Vec<JoinChoice> {
+    fn driving_scan_choices(
+        &self,
+        planner: &AccessPlanner<'_>,
+        before: PartialJoin,
+    ) -> Vec<JoinChoice> {
         let paths = planner.paths();
-        let shown = planner.figures.shown();
+        let shown = planner.statistics.estimates_are_shown();
         let alone = self.from.scope.sources.len() == 1;
         let left = match paths.as_slice() {
             // There is no choice: statistics are not needed.
-            [path] if alone && !shown => path.rows_unasked(),
+            [path] if alone && !shown => path.rows_without_statistics(),
             // Small tables may grow: avoid a plan that reads a whole table for its first rows.
-            _ if self.wanted.limited && alone => planner.left_of_many(),
-            _ => planner.left(),
+            _ if self.requirements.limited && alone => planner.output_rows_of_large(),
+            _ => planner.output_rows(),
         };
         let mut out: Vec<JoinChoice> = Vec::new();
         for path in paths {
@@ -254,7 +277,7 @@ impl JoinSearch<'_> {
                 _ => left,
             };
             out.push(JoinChoice {
-                after: SoFar {
+                after: PartialJoin {
                     rows: before.rows * left,
                     cost: before.cost + path.cost,
                 },
@@ -278,22 +301,27 @@ impl JoinSearch<'_> {
     }
 
     /// Index lookup for each row joined before.
-    fn looked_up(&self, planner: &AccessPlanner<'_>, before: SoFar) -> Option<JoinChoice> {
-        let paths = planner.paths().into_iter().filter_map(independent);
+    fn index_lookup_choice(
+        &self,
+        planner: &AccessPlanner<'_>,
+        before: PartialJoin,
+    ) -> Option<JoinChoice> {
+        let paths = planner.paths().into_iter().filter_map(batch_path);
         let path = paths.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
         let most = match &path.access {
             Access::PointLookup { keys, .. } => keys.len() as f64,
             _ => f64::INFINITY,
         };
-        let matches = planner.left().min(most);
+        let matches = planner.output_rows().min(most);
         let several = match most.is_finite() {
             true => 0.0,
             false => cost::LOOKUP_OF_SEVERAL,
         };
         Some(JoinChoice {
-            after: SoFar {
+            after: PartialJoin {
                 rows: before.rows * matches,
-                cost: before.cost + before.rows * (path.cost + several + path.rows * cost::LOOK),
+                cost: before.cost
+                    + before.rows * (path.cost + several + path.rows * cost::COMPARE_PAIR),
             },
             method: Some(JoinMethod::IndexLookup),
             ordered: true,
@@ -305,23 +333,23 @@ impl JoinSearch<'_> {
     }
 
     /// Reads the table once; joins by hash table if there is an equality, else by nested loop.
-    fn read_once(
+    fn hash_or_loop_choice(
         &self,
         planner: &AccessPlanner<'_>,
         own: &AccessPlanner<'_>,
         joined: u64,
-        before: SoFar,
+        before: PartialJoin,
     ) -> JoinChoice {
-        let path = own.best(false);
+        let path = own.cheapest_path(false);
         let hash = hash_keys(planner.slot, self.conditions, joined);
-        let (rows, matches) = (own.left(), planner.left());
+        let (rows, matches) = (own.output_rows(), planner.output_rows());
         let each = match hash.is_empty() {
-            true => rows * cost::LOOK,
-            false => cost::PROBE + matches * cost::LOOK,
+            true => rows * cost::COMPARE_PAIR,
+            false => cost::PROBE + matches * cost::COMPARE_PAIR,
         };
         let build = path.cost + rows * cost::BUILD;
         JoinChoice {
-            after: SoFar {
+            after: PartialJoin {
                 rows: before.rows * matches,
                 cost: before.cost + build + before.rows * each,
             },
@@ -335,13 +363,13 @@ impl JoinSearch<'_> {
     }
 
     /// A derived or virtual table.
-    fn computed_table(&self, slot: usize, joined: u64, before: SoFar) -> JoinChoice {
+    fn computed_table_choice(&self, slot: usize, joined: u64, before: PartialJoin) -> JoinChoice {
         let hash = match joined {
             0 => Vec::new(),
             _ => hash_keys(slot, self.conditions, joined),
         };
         let each = match hash.is_empty() {
-            true => DERIVED_ROWS * cost::LOOK,
+            true => DERIVED_ROWS * cost::COMPARE_PAIR,
             false => cost::PROBE,
         };
         let matches = if hash.is_empty() { DERIVED_ROWS } else { 1.0 };
@@ -353,7 +381,7 @@ impl JoinSearch<'_> {
             _ => Some(hash_or_loop(hash)),
         };
         JoinChoice {
-            after: SoFar {
+            after: PartialJoin {
                 rows: before.rows * matches,
                 cost: before.cost + DERIVED_ROWS * cost::BUILD + before.rows * each,
             },
@@ -378,7 +406,7 @@ fn hash_or_loop(keys: Vec<HashKey>) -> JoinMethod {
 
 /// The part of a path that can serve a whole batch, which lookups can. Of a range that depends on
 /// the tables joined before, only the equal leading parts can be used.
-fn independent(mut path: Path) -> Option<Path> {
+fn batch_path(mut path: AccessPath) -> Option<AccessPath> {
     match path.access {
         Access::PointLookup { .. } | Access::IndexLookup { .. } => Some(path),
         Access::IndexRangeScan { index, ranges, .. } => {
@@ -429,12 +457,12 @@ fn hash_keys(slot: usize, conditions: &[&Expr], joined: u64) -> Vec<HashKey> {
                 && own.slots() == bit
                 && known.is_fixed()
                 && own.is_fixed()
-                && !own.has_query()
+                && !own.has_subquery()
             {
                 keys.push(HashKey {
                     probe: known.clone(),
                     build: own.clone(),
-                    how: *how,
+                    compare_as: *how,
                 });
                 break;
             }

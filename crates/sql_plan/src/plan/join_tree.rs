@@ -10,13 +10,13 @@ use super::OrderKey;
 use super::access::AccessPlanner;
 use super::from::{Block, From, OuterBlock};
 use super::group_order::Purpose;
-use super::join_order::{JoinSearch, SoFar};
+use super::join_order::{JoinSearch, PartialJoin};
 use super::physical::{Join, JoinKind, JoinMethod, NestedJoin, RowOperator};
 use super::scan::{Busy, LockSpec, Scan};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use crate::parse::ast::{LockClause, LockWait};
-use crate::statistics::Figures;
+use crate::statistics::StatisticsSource;
 use porpoise_kv::LockMode;
 use std::cell::OnceCell;
 
@@ -24,7 +24,10 @@ use std::cell::OnceCell;
 pub(super) fn lock_specs(from: &From, clauses: &[LockClause<'_>]) -> Result<Vec<Option<LockSpec>>> {
     let scope = &from.scope;
     let slots = 0..scope.sources.len();
-    let changed = slots.map(|slot| from.changes.filter(|_| from.locked & 1 << (slot & 63) != 0));
+    let changed = slots.map(|slot| {
+        from.change_lock
+            .filter(|_| from.locked_slots & 1 << (slot & 63) != 0)
+    });
     let mut specs: Vec<Option<LockSpec>> = changed.collect();
     for clause in clauses {
         let mode = match clause.exclusive {
@@ -63,7 +66,7 @@ pub(super) fn lock_specs(from: &From, clauses: &[LockClause<'_>]) -> Result<Vec<
 }
 
 /// Requirements of the clauses above the join.
-pub(super) struct Wanted<'f> {
+pub(super) struct JoinRequirements<'f> {
     /// The wanted order: ORDER BY if it applies to joined rows, or the grouping keys.
     pub(super) order: &'f [OrderKey],
     /// Purpose of the order.
@@ -74,18 +77,18 @@ pub(super) struct Wanted<'f> {
     pub(super) limited: bool,
     /// The columns that the query reads, by slot.
     pub(super) needed: &'f [Option<Vec<usize>>],
-    pub(super) figures: &'f dyn Figures,
+    pub(super) statistics: &'f dyn StatisticsSource,
 }
 
 /// Returns the join's operators, and whether the driving scan gives the wanted order.
-pub(super) fn join_tree(from: &From, wanted: &Wanted<'_>) -> (RowOperator, bool) {
+pub(super) fn join_tree(from: &From, requirements: &JoinRequirements<'_>) -> (RowOperator, bool) {
     let mut planner = Planner {
         from,
-        wanted,
-        ordered: wanted.order.is_empty(),
+        requirements,
+        ordered: requirements.order.is_empty(),
         started: false,
-        done: 0,
-        so_far: SoFar::default(),
+        placed_semi_joins: 0,
+        so_far: PartialJoin::default(),
         implied: Vec::new(),
     };
     let tree = planner.block(&from.block, &[], 0);
@@ -93,7 +96,7 @@ pub(super) fn join_tree(from: &From, wanted: &Wanted<'_>) -> (RowOperator, bool)
 }
 
 /// The next part of the tree.
-enum Next {
+enum JoinInput {
     /// The driving scan.
     First(Scan),
     /// A table of an inner join.
@@ -104,38 +107,40 @@ enum Next {
     Nested(RowOperator),
 }
 
-impl Next {
+impl JoinInput {
     fn slots(&self) -> u64 {
         match self {
-            Next::First(scan) | Next::Inner(scan, _) | Next::Left(scan, ..) => scan.bit(),
-            Next::Nested(right) => right.slots(),
+            JoinInput::First(scan) | JoinInput::Inner(scan, _) | JoinInput::Left(scan, ..) => {
+                scan.slot_bit()
+            }
+            JoinInput::Nested(right) => right.slots(),
         }
     }
 
     /// Whether it is an outer join, whose filter must not decide about matches.
     fn is_outer(&self) -> bool {
-        matches!(self, Next::Left(..) | Next::Nested(_))
+        matches!(self, JoinInput::Left(..) | JoinInput::Nested(_))
     }
 
     /// Joins it to the tree `left`, with the conditions to check on its rows and those that its
     /// path implies.
-    fn joined_to(self, left: RowOperator, filter: Vec<Expr>, implied: Vec<Expr>) -> RowOperator {
+    fn join_to(self, left: RowOperator, filter: Vec<Expr>, implied: Vec<Expr>) -> RowOperator {
         let join = match self {
-            Next::First(scan) => {
+            JoinInput::First(scan) => {
                 return RowOperator::Scan(Box::new(Scan {
                     filter,
                     implied,
                     ..scan
                 }));
             }
-            Next::Nested(right) => {
+            JoinInput::Nested(right) => {
                 return RowOperator::NestedJoin(Box::new(NestedJoin {
                     left,
                     right,
                     filter,
                 }));
             }
-            Next::Inner(scan, method) => Join {
+            JoinInput::Inner(scan, method) => Join {
                 kind: JoinKind::Inner,
                 method,
                 left,
@@ -143,7 +148,7 @@ impl Next {
                 on: filter,
                 filter: Vec::new(),
             },
-            Next::Left(right, method, on) => Join {
+            JoinInput::Left(right, method, on) => Join {
                 kind: JoinKind::Left,
                 method,
                 left,
@@ -159,13 +164,13 @@ impl Next {
 /// Places the tables of blocks, one after the other.
 struct Planner<'f> {
     from: &'f From,
-    wanted: &'f Wanted<'f>,
+    requirements: &'f JoinRequirements<'f>,
     /// Whether the driving scan gives the wanted order.
     ordered: bool,
     started: bool,
     /// Semi-joins that are placed, as a bit set.
-    done: usize,
-    so_far: SoFar,
+    placed_semi_joins: usize,
+    so_far: PartialJoin,
     /// Addresses of the conditions that the last path implies.
     implied: Vec<usize>,
 }
@@ -188,7 +193,7 @@ impl Planner<'_> {
         while !tables.is_empty() || !outers.is_empty() {
             let ready = outers
                 .iter()
-                .position(|o| needs(o) & !joined == 0 && self.may_place(o, &tables));
+                .position(|o| required_slots(o) & !joined == 0 && self.may_place_outer(o, &tables));
             let straight = self.from.straight;
             let next = match (ready, tables.is_empty()) {
                 (Some(at), _) if tables.is_empty() || straight => {
@@ -197,15 +202,15 @@ impl Planner<'_> {
                 (_, false) => {
                     let slot = tables.remove(0);
                     match self.table(slot, &conditions, joined, false) {
-                        (scan, None) => Next::First(scan),
-                        (scan, Some(method)) => Next::Inner(scan, method),
+                        (scan, None) => JoinInput::First(scan),
+                        (scan, Some(method)) => JoinInput::Inner(scan, method),
                     }
                 }
                 // No further table can be joined first: place it as it is.
                 (_, true) => self.outer(outers.remove(0), joined),
             };
             joined |= next.slots();
-            let locked = self.from.locked & next.slots() != 0;
+            let locked = self.from.locked_slots & next.slots() != 0;
             let checked = next.is_outer() || locked;
             let mut by_path = std::mem::take(&mut self.implied);
             by_path.retain(|_| !checked);
@@ -223,7 +228,7 @@ impl Planner<'_> {
                     }
                 }
             }
-            tree = next.joined_to(tree, filter, implied);
+            tree = next.join_to(tree, filter, implied);
             first = false;
             if top {
                 tree = self.place_semis(joined, tree);
@@ -246,18 +251,18 @@ impl Planner<'_> {
         let order = if self.started {
             &[][..]
         } else {
-            self.wanted.order
+            self.requirements.order
         };
         JoinSearch {
             from: self.from,
-            wanted: self.wanted,
+            requirements: self.requirements,
             conditions,
             order,
         }
     }
 
     /// Whether STRAIGHT_JOIN allows this outer join to be placed now.
-    fn may_place(&self, outer: &OuterBlock, tables: &[usize]) -> bool {
+    fn may_place_outer(&self, outer: &OuterBlock, tables: &[usize]) -> bool {
         let first = outer.block.slots().trailing_zeros() as usize;
         !self.from.straight || tables.iter().all(|t| *t > first)
     }
@@ -270,7 +275,9 @@ impl Planner<'_> {
         joined: u64,
         outer: bool,
     ) -> (Scan, Option<JoinMethod>) {
-        let mut choice = self.join_search(conditions).best(slot, joined, self.so_far);
+        let mut choice = self
+            .join_search(conditions)
+            .cheapest_choice(slot, joined, self.so_far);
         self.implied = std::mem::take(&mut choice.implied);
         if !self.started {
             self.ordered = choice.ordered;
@@ -285,28 +292,28 @@ impl Planner<'_> {
     }
 
     /// Plans the right side of a LEFT JOIN: one table, or a join.
-    fn outer(&mut self, outer: &OuterBlock, joined: u64) -> Next {
+    fn outer(&mut self, outer: &OuterBlock, joined: u64) -> JoinInput {
         if let ([slot], true) = (outer.block.tables.as_slice(), outer.block.outers.is_empty()) {
             let on: Vec<&Expr> = outer.on.iter().chain(&outer.block.conditions).collect();
             let (scan, method) = self.table(*slot, &on, joined, true);
             let method = method.unwrap_or(JoinMethod::Materialized);
-            return Next::Left(scan, method, on.into_iter().cloned().collect());
+            return JoinInput::Left(scan, method, on.into_iter().cloned().collect());
         }
         let before = self.so_far.rows;
         let right = self.block(&outer.block, &outer.on, joined);
         self.so_far.rows = self.so_far.rows.max(before);
-        Next::Nested(right)
+        JoinInput::Nested(right)
     }
 
     /// Places each semi-join as soon as its tables are joined.
     fn place_semis(&mut self, joined: u64, mut tree: RowOperator) -> RowOperator {
-        for (at, semi) in self.from.semis.iter().enumerate() {
+        for (at, semi) in self.from.semi_joins.iter().enumerate() {
             let bit = 1u64 << semi.slot;
             let needed = semi.on.iter().fold(0, |all, e| all | e.slots()) & !bit;
-            if self.done & (1 << at) != 0 || needed & !joined != 0 {
+            if self.placed_semi_joins & (1 << at) != 0 || needed & !joined != 0 {
                 continue;
             }
-            self.done |= 1 << at;
+            self.placed_semi_joins |= 1 << at;
             let on: Vec<&Expr> = semi.on.iter().collect();
             let before = self.so_far.rows;
             let (right, method) = self.table(semi.slot, &on, joined, false);
@@ -325,16 +332,16 @@ impl Planner<'_> {
 }
 
 /// Slots that must be joined before the right side of a LEFT JOIN.
-fn needs(outer: &OuterBlock) -> u64 {
-    fn read(block: &Block) -> u64 {
+fn required_slots(outer: &OuterBlock) -> u64 {
+    fn slots_read(block: &Block) -> u64 {
         let own = block.conditions.iter().fold(0, |all, e| all | e.slots());
         let outers = block.outers.iter();
-        outers.fold(own, |all, o| all | read(&o.block) | on_slots(o))
+        outers.fold(own, |all, o| all | slots_read(&o.block) | on_slots(o))
     }
     fn on_slots(outer: &OuterBlock) -> u64 {
         outer.on.iter().fold(0, |all, e| all | e.slots())
     }
-    (read(&outer.block) | on_slots(outer)) & !outer.block.slots()
+    (slots_read(&outer.block) | on_slots(outer)) & !outer.block.slots()
 }
 
 impl AccessPlanner<'_> {
@@ -347,7 +354,7 @@ impl AccessPlanner<'_> {
     }
 
     /// Whether the wanted order reads only columns of this table, so that a single row is in order.
-    pub(super) fn orders_alone(&self) -> bool {
+    pub(super) fn order_reads_only_this_table(&self) -> bool {
         let others = !(1 << (self.slot & 63));
         let alone = |e: &Expr| e.slots() & others == 0 && e.is_fixed();
         self.order.iter().all(|key| alone(&key.expr))

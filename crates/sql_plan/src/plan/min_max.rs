@@ -9,33 +9,33 @@
 
 use super::from::{Block, From};
 use super::group_order::Purpose;
-use super::join_tree::{Wanted, join_tree};
+use super::join_tree::{JoinRequirements, join_tree};
 use super::physical::{Aggregate, AggregateMethod, ResultOperator, RowOperator};
 use super::{OrderKey, QueryPlan};
 use crate::bind::{Aggregate as AggregateCall, AggregateKind, Scope, Source};
 use crate::expr::{Expr, ExprKind, Truth};
-use crate::statistics::Figures;
+use crate::statistics::StatisticsSource;
 use porpoise_types::{ColumnType, Kind};
 use std::cell::OnceCell;
 
 /// Rule: a suitable aggregation gets a single-row query for each of its calls, and the scan of the
 /// first of these as its input.
-pub(super) fn min_max_by_index(plan: &mut QueryPlan, figures: &dyn Figures) {
-    let Some(lookups) = lookups(plan, figures) else {
+pub(super) fn min_max_by_index(plan: &mut QueryPlan, statistics: &dyn StatisticsSource) {
+    let Some(lookups) = lookups(plan, statistics) else {
         return;
     };
     let scan = lookups.first().and_then(|first| first.rows()?.as_scan());
     let Some((scan, aggregate)) = scan.cloned().zip(plan.aggregate_mut()) else {
         return;
     };
-    *aggregate.input.below_once_mut() = RowOperator::Scan(Box::new(scan));
+    *aggregate.input.below_one_time_filter_mut() = RowOperator::Scan(Box::new(scan));
     aggregate.method = AggregateMethod::MinMaxByIndex(lookups);
 }
 
 /// The single-row queries; `None` if the plan is not suitable or a query has no index.
-fn lookups(plan: &QueryPlan, figures: &dyn Figures) -> Option<Vec<QueryPlan>> {
+fn lookups(plan: &QueryPlan, statistics: &dyn StatisticsSource) -> Option<Vec<QueryPlan>> {
     let aggregate = plan.rows()?.aggregate()?;
-    if !fits(aggregate) {
+    if !is_min_max_only(aggregate) {
         return None;
     }
     let [source] = plan.sources.as_slice() else {
@@ -45,34 +45,34 @@ fn lookups(plan: &QueryPlan, figures: &dyn Figures) -> Option<Vec<QueryPlan>> {
     source.table()?;
     let calls = aggregate.calls.iter();
     calls
-        .map(|call| lookup(source, &conditions, call, figures))
+        .map(|call| lookup(source, &conditions, call, statistics))
         .collect()
 }
 
 /// Whether the aggregation has only MIN and MAX of plain columns, and no groups.
-fn fits(aggregate: &Aggregate) -> bool {
+fn is_min_max_only(aggregate: &Aggregate) -> bool {
     let extreme = |call: &AggregateCall| {
         let extreme = matches!(call.kind, AggregateKind::Min | AggregateKind::Max);
-        extreme && call.args.iter().all(orders)
+        extreme && call.args.iter().all(has_index_order)
     };
     aggregate.group_by.is_empty()
         && !aggregate.rollup
-        && aggregate.carried.is_empty()
+        && aggregate.first_row_columns.is_empty()
         && !aggregate.calls.is_empty()
         && aggregate.calls.iter().all(extreme)
 }
 
 /// Whether it is a plain column whose indexes have the order of MIN and MAX.
-fn orders(e: &Expr) -> bool {
+fn has_index_order(e: &Expr) -> bool {
     let ordered = !matches!(e.ty.kind, Kind::Enum | Kind::Set | Kind::Json);
     ordered && matches!(e.kind, ExprKind::Column { .. })
 }
 
 /// The conditions of an aggregation over a plain scan of one table.
 fn conditions(aggregate: &Aggregate) -> Option<Vec<Expr>> {
-    let scan = aggregate.input.below_once().as_scan()?;
+    let scan = aggregate.input.below_one_time_filter().as_scan()?;
     let conditions = || scan.implied.iter().chain(&scan.filter);
-    let plain = conditions().all(|c| c.is_fixed() && !c.has_query());
+    let plain = conditions().all(|c| c.is_fixed() && !c.has_subquery());
     (plain && scan.lock().is_none()).then(|| conditions().cloned().collect())
 }
 
@@ -81,7 +81,7 @@ fn lookup(
     source: &Source,
     conditions: &[Expr],
     call: &AggregateCall,
-    figures: &dyn Figures,
+    statistics: &dyn StatisticsSource,
 ) -> Option<QueryPlan> {
     let [column] = call.args.as_slice() else {
         return None;
@@ -103,14 +103,14 @@ fn lookup(
         expr: column.clone(),
         desc: call.kind == AggregateKind::Max,
     }];
-    let needed = super::needed::needed(&from, std::iter::once(column));
-    let wanted = Wanted {
+    let needed = super::needed::needed_columns(&from, std::iter::once(column));
+    let wanted = JoinRequirements {
         order: &order,
         purpose: Purpose::Sort,
         groups: OnceCell::new(),
         limited: true,
         needed: &needed,
-        figures,
+        statistics,
     };
     let (rows, ordered) = join_tree(&from, &wanted);
     if !ordered {
@@ -118,7 +118,7 @@ fn lookup(
     }
     let root = ResultOperator::Project(rows);
     let mut plan = QueryPlan::new(from.scope.sources, vec![column.clone()], root);
-    super::placement::settle(&mut plan);
+    super::placement::set_placement(&mut plan);
     Some(plan)
 }
 

@@ -5,9 +5,9 @@
 //! matches several times is updated once). Child tables precede their parents, so that a DELETE of
 //! parents and children together meets no child left.
 
-use super::dml::{new_value, settable};
+use super::dml::{check_settable, new_value};
 use super::from::{From, bind_from};
-use super::placement::settle_change;
+use super::placement::set_change_placement;
 use super::query::with_ctes;
 use super::scan::{Busy, LockSpec};
 use super::select::{Clauses, PlanCx, finish};
@@ -35,17 +35,17 @@ pub(super) fn plan_update(update: &Update<'_>, cx: &PlanCx<'_>) -> Result<Change
         let targets = |from: &From| -> Result<Vec<Target>> {
             let mut targets: Vec<Target> = Vec::new();
             for assignment in update.set {
-                assign(assignment, from, &mut targets, cx)?;
+                bind_assignment(assignment, from, &mut targets, cx)?;
             }
             Ok(targets)
         };
         let filter = update.filter.as_ref();
         let kind = ChangeKind::Update;
-        plan((kind, update.ignore), update.tables, filter, targets, cx)
+        plan_change((kind, update.ignore), update.tables, filter, targets, cx)
     })
 }
 
-fn assign(
+fn bind_assignment(
     assignment: &Assignment<'_>,
     from: &From,
     targets: &mut Vec<Target>,
@@ -59,9 +59,9 @@ fn assign(
     let value = new_value(&assignment.value, &mut cx.binder(&from.scope, place))?;
     let source = from.scope.sources.get(slot);
     let source = source.ok_or_else(|| SqlError::internal("no table"))?;
-    let table = changeable(source)?;
+    let table = target_source(source)?;
     cx.note_writes(source, [column], Privileges::UPDATE);
-    let value = settable(&table, column, value)?;
+    let value = check_settable(&table, column, value)?;
     match targets.iter_mut().find(|t| t.slot == slot) {
         Some(target) => target.set.push((column, value)),
         None => targets.push(Target {
@@ -74,7 +74,7 @@ fn assign(
 }
 
 /// The stored table of a source.
-fn changeable(source: &Source) -> Result<Arc<Table>> {
+fn target_source(source: &Source) -> Result<Arc<Table>> {
     if source.view.as_ref().is_some_and(|v| !v.check.is_empty()) {
         let what = "UPDATE of several tables through a view WITH CHECK OPTION";
         return Err(SqlError::not_supported(what));
@@ -102,7 +102,7 @@ pub(super) fn plan_delete(
         let named = |from: &From| -> Result<Vec<Target>> {
             let mut found: Vec<Target> = Vec::new();
             for name in targets {
-                let target = deleted(name, from)?;
+                let target = delete_target(name, from)?;
                 if !found.iter().any(|t| t.slot == target.slot) {
                     found.push(target);
                 }
@@ -111,11 +111,11 @@ pub(super) fn plan_delete(
         };
         let filter = delete.filter.as_ref();
         let kind = ChangeKind::Delete;
-        plan((kind, delete.ignore), tables, filter, named, cx)
+        plan_change((kind, delete.ignore), tables, filter, named, cx)
     })
 }
 
-fn deleted(name: &TableName<'_>, from: &From) -> Result<Target> {
+fn delete_target(name: &TableName<'_>, from: &From) -> Result<Target> {
     let sources = from.scope.sources.iter().enumerate();
     let mut named = sources.filter(|(_, s)| {
         s.alias.eq_ignore_ascii_case(name.name.name)
@@ -139,7 +139,7 @@ fn deleted(name: &TableName<'_>, from: &From) -> Result<Target> {
     })
 }
 
-fn plan(
+fn plan_change(
     (kind, ignore): (ChangeKind, bool),
     tables: &[TableRef<'_>],
     filter: Option<&ast::Expr<'_>>,
@@ -157,13 +157,15 @@ fn plan(
     let mut targets = targets(&from)?;
     for target in &targets {
         let source = from.scope.sources.get(target.slot);
-        cx.reads.uses.want(source.and_then(|s| s.named), wanted);
+        cx.reads
+            .uses
+            .require(source.and_then(|s| s.use_index), wanted);
     }
-    from.changes = Some(LockSpec {
+    from.change_lock = Some(LockSpec {
         mode,
         busy: Busy::Wait,
     });
-    from.locked = targets.iter().fold(0, |all, t| all | 1u64 << (t.slot & 63));
+    from.locked_slots = targets.iter().fold(0, |all, t| all | 1u64 << (t.slot & 63));
     let clauses = Clauses {
         filter,
         ..Clauses::default()
@@ -180,7 +182,7 @@ fn plan(
         let at = targets.iter().position(|t| !referenced(t)).unwrap_or(0);
         ordered.push(targets.remove(at));
     }
-    settle_change(&mut input, &ordered, &[]);
+    set_change_placement(&mut input, &ordered, &[]);
     Ok(Change {
         kind,
         targets: Targets::Buffered(ordered),

@@ -8,7 +8,7 @@ use crate::bind::Origin;
 use crate::expr::Expr;
 
 /// The columns that the query reads, by slot, ascending; `None` if it needs whole rows.
-pub(super) fn needed<'e>(
+pub(super) fn needed_columns<'e>(
     from: &From,
     others: impl Iterator<Item = &'e Expr>,
 ) -> Vec<Option<Vec<usize>>> {
@@ -19,8 +19,8 @@ pub(super) fn needed<'e>(
         }
     };
     others.for_each(|e| e.columns(&mut note));
-    of_block(&from.block, &mut note);
-    for semi in &from.semis {
+    visit_block(&from.block, &mut note);
+    for semi in &from.semi_joins {
         semi.on.iter().for_each(|e| e.columns(&mut note));
     }
     for source in &from.scope.sources {
@@ -32,16 +32,16 @@ pub(super) fn needed<'e>(
     let listed = columns.into_iter().enumerate().map(|(slot, mut columns)| {
         columns.sort_unstable();
         columns.dedup();
-        let locked = from.locked & 1u64 << (slot & 63) != 0;
-        (!locked && from.changes.is_none()).then_some(columns)
+        let locked = from.locked_slots & 1u64 << (slot & 63) != 0;
+        (!locked && from.change_lock.is_none()).then_some(columns)
     });
     listed.collect()
 }
 
-fn of_block(block: &Block, note: &mut impl FnMut(usize, usize)) {
+fn visit_block(block: &Block, note: &mut impl FnMut(usize, usize)) {
     block.conditions.iter().for_each(|e| e.columns(note));
     for outer in &block.outers {
         outer.on.iter().for_each(|e| e.columns(note));
-        of_block(&outer.block, note);
+        visit_block(&outer.block, note);
     }
 }

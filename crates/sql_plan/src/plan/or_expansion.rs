@@ -14,7 +14,7 @@
 //! Rejected: index-merge intersection (for two conditions on one row the narrower index suffices,
 //! or one index of both columns).
 
-use super::access::{AccessPlanner, MAX_KEYS, Path};
+use super::access::{AccessPath, AccessPlanner, MAX_KEYS};
 use super::cost;
 use super::index_order::constant_parts;
 use super::restriction::Restriction;
@@ -24,45 +24,50 @@ use porpoise_rows::catalog::Index;
 use std::collections::BTreeMap;
 
 /// Number of rows of a union that may be collected of any table, however small.
-const FEW: usize = 1_000;
+const ALWAYS_ALLOWED_ROWS: usize = 1_000;
 
 /// The restrictions by the disjuncts so far, all on one index or each on its own.
 #[derive(Default)]
 struct Restrictions {
     /// Index position and restriction of each disjunct.
-    of_arms: Vec<(usize, Restriction)>,
+    by_arm: Vec<(usize, Restriction)>,
     /// Total number of keys.
     keys: usize,
 }
 
 impl Restrictions {
     /// Adds the restriction of a disjunct. Returns false if there is none or they are too many.
-    fn with(&mut self, restriction: Option<(usize, Restriction)>) -> bool {
+    fn add(&mut self, restriction: Option<(usize, Restriction)>) -> bool {
         let Some((position, restriction)) = restriction else {
             return false;
         };
         self.keys += restriction.range.keys.len();
-        self.of_arms.push((position, restriction));
+        self.by_arm.push((position, restriction));
         self.keys <= MAX_KEYS
     }
 }
 
 impl AccessPlanner<'_> {
     /// The paths that disjunctions give; `together` are the predicates of all conditions.
-    pub(super) fn or_paths(&self, together: &[Sargable<'_>]) -> Vec<Path> {
+    pub(super) fn or_paths(&self, together: &[Sargable<'_>]) -> Vec<AccessPath> {
         let mut paths = Vec::new();
         for condition in self.conditions {
             let arms = disjuncts(condition);
             if (2..=MAX_KEYS).contains(&arms.len()) {
-                self.of_arms(&arms, together, &mut paths);
+                self.add_arm_paths(&arms, together, &mut paths);
             }
         }
         paths
     }
 
-    fn of_arms(&self, arms: &[Disjunct<'_>], together: &[Sargable<'_>], paths: &mut Vec<Path>) {
+    fn add_arm_paths(
+        &self,
+        arms: &[Disjunct<'_>],
+        together: &[Sargable<'_>],
+        paths: &mut Vec<AccessPath>,
+    ) {
         let indexes = self.table.indexes.iter().enumerate();
-        let usable = indexes.filter(|(position, index)| self.usable(*position, index));
+        let usable = indexes.filter(|(position, index)| self.is_usable(*position, index));
         let mut alone: Vec<(usize, &Index, Restrictions)> = usable
             .map(|(position, index)| (position, index, Restrictions::default()))
             .collect();
@@ -72,10 +77,10 @@ impl AccessPlanner<'_> {
             let predicates = sargable_in(*arm, self.slot, together, self.joined);
             alone.retain_mut(|(position, index, restrictions)| {
                 let restriction = self.restriction(index, &predicates, self.covers(*position));
-                restrictions.with(restriction.map(|restriction| (*position, restriction)))
+                restrictions.add(restriction.map(|restriction| (*position, restriction)))
             });
             if let Some(restrictions) = &mut merged
-                && !restrictions.with(self.narrowest(&predicates))
+                && !restrictions.add(self.narrowest(&predicates))
             {
                 merged = None;
             }
@@ -84,55 +89,55 @@ impl AccessPlanner<'_> {
             }
         }
         if let (true, Some(restrictions)) = (alone.is_empty(), merged) {
-            paths.extend(self.by_several(restrictions, together));
+            paths.extend(self.index_merge_path(restrictions, together));
         }
         for (position, index, restrictions) in alone {
-            paths.extend(self.by_one(position, index, restrictions, together));
+            paths.extend(self.single_index_path(position, index, restrictions, together));
         }
     }
 
     /// A path that answers all disjuncts by ranges of one index.
-    fn by_one(
+    fn single_index_path(
         &self,
         position: usize,
         index: &Index,
-        Restrictions { of_arms, keys }: Restrictions,
+        Restrictions { by_arm, keys }: Restrictions,
         together: &[Sargable<'_>],
-    ) -> Option<Path> {
-        let restrictions: Vec<Restriction> = of_arms
+    ) -> Option<AccessPath> {
+        let restrictions: Vec<Restriction> = by_arm
             .into_iter()
             .map(|(_, restriction)| restriction)
             .collect();
-        let whole = restrictions.iter().all(|p| p.whole) && alike(&restrictions);
+        let whole = restrictions.iter().all(|p| p.is_unique_key) && have_same_shape(&restrictions);
         if index.using_hash && !whole {
             return None;
         }
         let mut order = match self.order {
             [] => Some(false),
-            _ => self.order_of(position, index, constant_parts(index, together), together),
+            _ => self.index_order(position, index, constant_parts(index, together), together),
         };
-        if restrictions.iter().any(Restriction::or_table) {
+        if restrictions.iter().any(Restriction::may_scan_table) {
             order = order.filter(|_| self.order.is_empty());
         }
         if whole {
             order = self.order_of_whole_keys(order);
         }
-        let rows = self.rows_of_all(restrictions.iter().map(|p| (position, p)));
+        let rows = self.total_rows(restrictions.iter().map(|p| (position, p)));
         let ordered = order.is_some();
         let access = access(position, restrictions, whole, order == Some(true));
-        let mut path = self.of_ranges(position, access, ordered, (keys as f64, rows));
+        let mut path = self.ranges_path(position, access, ordered, (keys as f64, rows));
         if whole {
-            path.entries = false;
+            path.covering = false;
             path.cost = rows * self.whole_key_cost(position);
         }
         Some(path)
     }
 
     /// Estimated number of rows of all restrictions.
-    fn rows_of_all<'p>(&self, restrictions: impl Iterator<Item = (usize, &'p Restriction)>) -> f64 {
+    fn total_rows<'p>(&self, restrictions: impl Iterator<Item = (usize, &'p Restriction)>) -> f64 {
         let (mut equal, mut one_end, mut two_ends) = (0.0, 0.0, 0.0);
         for (position, restriction) in restrictions {
-            let sum = match restriction.bounded {
+            let sum = match restriction.bound_count {
                 0 => &mut equal,
                 1 => &mut one_end,
                 _ => &mut two_ends,
@@ -140,47 +145,47 @@ impl AccessPlanner<'_> {
             *sum += self.rows_of(position, restriction);
         }
         let rows = self.rows();
-        equal + rows * cost::of_ranges(one_end / rows, two_ends / rows)
+        equal + rows * cost::ranges_selectivity(one_end / rows, two_ends / rows)
     }
 
     /// A path that answers each disjunct by the index that is best for it.
-    fn by_several(
+    fn index_merge_path(
         &self,
-        Restrictions { of_arms, keys }: Restrictions,
+        Restrictions { by_arm, keys }: Restrictions,
         together: &[Sargable<'_>],
-    ) -> Option<Path> {
-        let rows = self.rows_of_all(
-            of_arms
+    ) -> Option<AccessPath> {
+        let rows = self.total_rows(
+            by_arm
                 .iter()
                 .map(|(position, restriction)| (*position, restriction)),
         );
         let rows = rows.min(self.rows()).max(1.0);
         let primary = self.table.indexes.first()?;
-        let by_key = self.order_of(0, primary, 0, together) == Some(false);
+        let by_key = self.index_order(0, primary, 0, together) == Some(false);
         let found = keys as f64 * cost::SEEK + rows * cost::ENTRY;
         let sort = cost::SORT * rows * rows.max(2.0).log2();
         let mut cost = found + sort + rows * cost::ROW_OF_ENTRY;
         // Ranges with two ends may turn out to be large; then the table is read after all.
-        if of_arms
+        if by_arm
             .iter()
-            .all(|(_, restriction)| restriction.bounded != 1)
+            .all(|(_, restriction)| restriction.bound_count != 1)
         {
-            cost = cost.min(self.whole(0, false, None).cost * 0.9);
+            cost = cost.min(self.full_index_scan(0, false, None).cost * 0.9);
         }
         let mut by_index: BTreeMap<usize, Vec<Restriction>> = BTreeMap::new();
-        for (position, restriction) in of_arms {
+        for (position, restriction) in by_arm {
             by_index.entry(position).or_default().push(restriction);
         }
         let each = by_index.into_iter();
         let each =
             each.map(|(position, restrictions)| access(position, restrictions, false, false));
-        Some(Path {
+        Some(AccessPath {
             access: Access::IndexMergeUnion {
                 arms: each.collect(),
-                most: (self.rows() / 8.0) as usize + FEW,
+                most: (self.rows() / 8.0) as usize + ALWAYS_ALLOWED_ROWS,
             },
             ordered: self.order.is_empty() || by_key,
-            entries: false,
+            covering: false,
             rows,
             cost,
             implied: Vec::new(),
@@ -192,7 +197,7 @@ impl AccessPlanner<'_> {
         let indexes = self.table.indexes.iter().enumerate();
         let restrictions = indexes.filter_map(|(position, index)| {
             // An index declared USING HASH is not used for ranges.
-            let usable = self.usable(position, index) && !index.using_hash;
+            let usable = self.is_usable(position, index) && !index.using_hash;
             let restriction = self
                 .restriction(index, predicates, false)
                 .filter(|_| usable)?;
@@ -206,7 +211,7 @@ impl AccessPlanner<'_> {
 
 /// The access path for restrictions of one index.
 fn access(index: usize, restrictions: Vec<Restriction>, whole: bool, reverse: bool) -> Access {
-    if !alike(&restrictions) {
+    if !have_same_shape(&restrictions) {
         return Access::IndexRangeScan {
             index,
             ranges: restrictions.into_iter().map(|p| p.range).collect(),
@@ -229,9 +234,9 @@ fn access(index: usize, restrictions: Vec<Restriction>, whole: bool, reverse: bo
 }
 
 /// Whether all are equality lookups on the same number of parts, without ranges.
-fn alike(restrictions: &[Restriction]) -> bool {
+fn have_same_shape(restrictions: &[Restriction]) -> bool {
     let equal = restrictions.first().map_or(0, |p| p.equal);
     restrictions
         .iter()
-        .all(|p| p.bounded == 0 && p.equal == equal)
+        .all(|p| p.bound_count == 0 && p.equal == equal)
 }

@@ -90,13 +90,13 @@ pub struct QueryPlan {
     /// The operators.
     pub root: ResultOperator,
     /// Whether MySQL would merge the query into an outer one: it has no DISTINCT, LIMIT or groups.
-    pub mergeable: bool,
+    pub is_mergeable: bool,
     /// Whether expressions of this query contain subqueries.
     pub has_subqueries: bool,
     /// Stored tables that nested queries read; only for the outermost query.
-    pub inner_tables: Vec<Arc<Table>>,
+    pub nested_tables: Vec<Arc<Table>>,
     /// Whether a nested query locks rows; only for the outermost query.
-    pub inner_locks: bool,
+    pub has_nested_locks: bool,
 }
 
 /// An operator whose rows are values of the select list.
@@ -125,7 +125,7 @@ pub enum ResultOperator {
 #[derive(Clone, Debug)]
 pub struct PointLookup {
     /// Conditions that read no table.
-    pub once: Vec<Expr>,
+    pub constant_conditions: Vec<Expr>,
     /// The table; its access is [`super::scan::Access::PointLookup`].
     pub scan: Scan,
 }
@@ -246,7 +246,7 @@ pub struct HashKey {
     /// The build side: an expression over its row.
     pub build: Expr,
     /// How the two are compared.
-    pub how: CompareAs,
+    pub compare_as: CompareAs,
 }
 
 /// A left join whose right side is a join of several tables.
@@ -281,7 +281,7 @@ pub struct Aggregate {
     /// The aggregates of select list, HAVING and ORDER BY.
     pub calls: Vec<AggregateCall>,
     /// Columns that expressions above read of a group's first row.
-    pub carried: Vec<(usize, usize)>,
+    pub first_row_columns: Vec<(usize, usize)>,
     /// The rows.
     pub input: RowOperator,
 }
@@ -308,16 +308,16 @@ impl QueryPlan {
             hidden_items: 0,
             columns: Vec::new(),
             root,
-            mergeable: false,
+            is_mergeable: false,
             has_subqueries: false,
-            inner_tables: Vec::new(),
-            inner_locks: false,
+            nested_tables: Vec::new(),
+            has_nested_locks: false,
         }
     }
 
     /// The plan of `SELECT value`.
     pub fn of_value(value: Expr) -> QueryPlan {
-        let has_subqueries = value.has_query();
+        let has_subqueries = value.has_subquery();
         let root = ResultOperator::Project(RowOperator::SingleRow);
         QueryPlan {
             has_subqueries,
@@ -336,18 +336,18 @@ impl QueryPlan {
             ResultOperator::Limit(limit) | ResultOperator::CountFoundRows(limit) => {
                 limit.count.get_or_insert(count);
             }
-            _ => self.root.wrap(|input| {
+            _ => self.root.replace_with(|input| {
                 let (count, offset) = (Some(count), None);
-                ResultOperator::limited(count, offset, input)
+                ResultOperator::with_limit(count, offset, input)
             }),
         }
     }
 
     /// Makes the query compute and count all rows (SQL_CALC_FOUND_ROWS); a sort keeps all of them.
     pub(super) fn count_found_rows(&mut self) {
-        self.root.wrap(|root| match root {
+        self.root.replace_with(|root| match root {
             ResultOperator::Limit(mut limit) => {
-                limit.input.wrap(|input| match input {
+                limit.input.replace_with(|input| match input {
                     ResultOperator::TopN(sort) => ResultOperator::Sort(sort),
                     input => input,
                 });
@@ -372,8 +372,10 @@ impl QueryPlan {
 
     /// The only table of a query without groups, with the conditions that read no table.
     pub fn single_scan(&self) -> Option<(&Scan, &[Expr])> {
-        match self.root.bottom() {
-            ResultOperator::PointLookup(lookup) => Some((&lookup.scan, &lookup.once)),
+        match self.root.below_limit() {
+            ResultOperator::PointLookup(lookup) => {
+                Some((&lookup.scan, &lookup.constant_conditions))
+            }
             root => match root.input()? {
                 RowOperator::OneTimeFilter(filter) => {
                     Some((filter.input.as_scan()?, &filter.conditions))
@@ -385,7 +387,7 @@ impl QueryPlan {
 
     /// Visits the tables in the order of the join, each with the join that adds it.
     pub fn each_table<'p>(&'p self, visit: &mut dyn FnMut(&'p Scan, Option<&'p Join>)) {
-        match self.root.bottom() {
+        match self.root.below_limit() {
             ResultOperator::PointLookup(lookup) => visit(&lookup.scan, None),
             root => {
                 if let Some(rows) = root.input() {
@@ -402,7 +404,7 @@ impl QueryPlan {
 
     /// As [`QueryPlan::scans`], mutably.
     pub(super) fn scans_mut(&mut self, visit: &mut dyn FnMut(&mut Scan, &[Expr])) {
-        match self.root.bottom_mut() {
+        match self.root.below_limit_mut() {
             ResultOperator::PointLookup(lookup) => visit(&mut lookup.scan, &[]),
             root => {
                 if let Some(rows) = root.input_mut() {
@@ -421,26 +423,26 @@ impl QueryPlan {
 
     /// Whether rows are locked.
     pub fn locks(&self) -> bool {
-        self.inner_locks || self.any_scan(|scan| scan.lock().is_some())
+        self.has_nested_locks || self.any_scan(|scan| scan.lock().is_some())
     }
 
     /// The stored tables that the query reads, each marked as not written.
     pub fn tables(&self) -> Vec<(Arc<Table>, bool)> {
         let stored = self.sources.iter().filter_map(Source::table);
-        let all = stored.chain(&self.inner_tables);
+        let all = stored.chain(&self.nested_tables);
         all.map(|t| (t.clone(), false)).collect()
     }
 
     /// Whether it reads more than rows by whole unique keys.
     pub fn scans_ranges(&self) -> bool {
-        !self.inner_tables.is_empty() || self.any_scan(|scan| !scan.is_point_lookup())
+        !self.nested_tables.is_empty() || self.any_scan(|scan| !scan.is_point_lookup())
     }
 
     /// Whether it reads stored rows without locking them.
     pub fn reads_unlocked(&self) -> bool {
         let stored = |slot: usize| self.sources.get(slot).is_some_and(|s| s.table().is_some());
         let unlocked = |scan: &Scan| scan.lock().is_none() && stored(scan.slot);
-        !self.inner_tables.is_empty() || self.any_scan(unlocked)
+        !self.nested_tables.is_empty() || self.any_scan(unlocked)
     }
 
     /// Visits the expressions of this query, without those of nested queries.
@@ -456,7 +458,7 @@ impl QueryPlan {
     /// Notes whether its expressions hold subqueries.
     pub(super) fn find_subqueries(&mut self) {
         let mut found = false;
-        self.expressions(&mut |e| found |= e.has_query());
+        self.expressions(&mut |e| found |= e.has_subquery());
         self.has_subqueries = found;
     }
 
@@ -474,7 +476,7 @@ impl QueryPlan {
 
 impl ResultOperator {
     /// Adds LIMIT and OFFSET to an operator; a sort below becomes a top-N sort.
-    pub(super) fn limited(
+    pub(super) fn with_limit(
         count: Option<Expr>,
         offset: Option<Expr>,
         input: ResultOperator,
@@ -492,19 +494,19 @@ impl ResultOperator {
     }
 
     /// The operator below LIMIT.
-    pub fn bottom(&self) -> &ResultOperator {
+    pub fn below_limit(&self) -> &ResultOperator {
         match self {
             ResultOperator::Limit(limit) | ResultOperator::CountFoundRows(limit) => {
-                limit.input.bottom()
+                limit.input.below_limit()
             }
             other => other,
         }
     }
 
-    pub(super) fn bottom_mut(&mut self) -> &mut ResultOperator {
+    pub(super) fn below_limit_mut(&mut self) -> &mut ResultOperator {
         match self {
             ResultOperator::Limit(limit) | ResultOperator::CountFoundRows(limit) => {
-                limit.input.bottom_mut()
+                limit.input.below_limit_mut()
             }
             other => other,
         }
@@ -520,7 +522,7 @@ impl ResultOperator {
 
     /// ORDER BY.
     pub fn order(&self) -> &[OrderKey] {
-        match self.bottom() {
+        match self.below_limit() {
             ResultOperator::Sort(sort) | ResultOperator::TopN(sort) => &sort.keys,
             _ => &[],
         }
@@ -528,7 +530,7 @@ impl ResultOperator {
 
     /// DISTINCT.
     pub fn distinct(&self) -> Option<DistinctMethod> {
-        match self.bottom() {
+        match self.below_limit() {
             ResultOperator::Sort(sort) | ResultOperator::TopN(sort) => sort.distinct,
             ResultOperator::Distinct(distinct) => Some(distinct.method),
             _ => None,
@@ -561,15 +563,15 @@ impl ResultOperator {
     }
 
     /// Replaces the operator by one that is built from it.
-    pub(super) fn wrap(&mut self, make: impl FnOnce(ResultOperator) -> ResultOperator) {
+    pub(super) fn replace_with(&mut self, make: impl FnOnce(ResultOperator) -> ResultOperator) {
         let input = std::mem::replace(self, ResultOperator::Project(RowOperator::SingleRow));
         *self = make(input);
     }
 
     /// Visits the expressions of the result operators.
     fn expressions<'p>(&'p self, visit: &mut dyn FnMut(&'p Expr)) {
-        if let ResultOperator::PointLookup(lookup) = self.bottom() {
-            lookup.once.iter().for_each(&mut *visit);
+        if let ResultOperator::PointLookup(lookup) = self.below_limit() {
+            lookup.constant_conditions.iter().for_each(&mut *visit);
             lookup.scan.expressions(visit);
         }
         self.order().iter().for_each(|key| visit(&key.expr));
@@ -581,7 +583,7 @@ impl ResultOperator {
 
 impl RowOperator {
     /// Adds the conditions that read no table, if there are any.
-    pub(super) fn filtered_once(self, conditions: Vec<Expr>) -> RowOperator {
+    pub(super) fn with_one_time_filter(self, conditions: Vec<Expr>) -> RowOperator {
         if conditions.is_empty() {
             return self;
         }
@@ -600,14 +602,14 @@ impl RowOperator {
     }
 
     /// The operator below the conditions that read no table.
-    pub(super) fn below_once(&self) -> &RowOperator {
+    pub(super) fn below_one_time_filter(&self) -> &RowOperator {
         match self {
             RowOperator::OneTimeFilter(filter) => &filter.input,
             other => other,
         }
     }
 
-    pub(super) fn below_once_mut(&mut self) -> &mut RowOperator {
+    pub(super) fn below_one_time_filter_mut(&mut self) -> &mut RowOperator {
         match self {
             RowOperator::OneTimeFilter(filter) => &mut filter.input,
             other => other,
@@ -634,7 +636,7 @@ impl RowOperator {
     /// Slots that the tree fills beyond those of [`RowOperator::BatchInput`], as a bit set.
     pub(super) fn slots(&self) -> u64 {
         let mut slots = 0;
-        self.each_table(&mut |scan, _| slots |= scan.bit());
+        self.each_table(&mut |scan, _| slots |= scan.slot_bit());
         slots
     }
 

@@ -10,7 +10,7 @@
 //! 1. Pruning predicates hold for every row that the scan can yield; the
 //!    conditions are still evaluated on each row.
 //! 2. A value that is assigned, returned, compared or passed to a function other
-//!    than those of [`length_is_enough`] and [`start_of`] is fetched whole.
+//!    than those of [`needs_only_length`] and [`prefix_read_by`] is fetched whole.
 
 use super::QueryPlan;
 use super::sargable::{Sargable, sargable_predicates};
@@ -18,7 +18,7 @@ use super::scan::{Bound, Scan};
 use super::sinks::Target;
 use crate::bind::{Origin, Source};
 use crate::error::{Result, SqlError};
-use crate::expr::large::looks_at_start;
+use crate::expr::large::reads_only_prefix;
 use crate::expr::{Expr, ExprKind, Truth};
 use crate::parse::ast::Ident;
 use porpoise_rows::catalog::Table;
@@ -28,14 +28,14 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
     /// PARTITION (names): these positions only.
-    pub chosen: Option<Arc<[usize]>>,
+    pub named_partitions: Option<Arc<[usize]>>,
     /// Constants that partitioning columns are compared with, by column.
-    pub known: Vec<(usize, KnownExprs)>,
+    pub partition_constants: Vec<(usize, KnownExprs)>,
     /// Columns whose large values are needed whole; `None`: all.
-    pub whole: Option<Arc<[usize]>>,
+    pub whole_columns: Option<Arc<[usize]>>,
     /// Columns of which only a prefix is needed, with the function arguments that
     /// determine its length in characters.
-    pub starts: Vec<(usize, Vec<Expr>)>,
+    pub prefix_columns: Vec<(usize, Vec<Expr>)>,
 }
 
 /// Constants that a column is compared with.
@@ -54,7 +54,7 @@ pub struct KnownExprs {
 ///
 /// # Errors
 /// 1747 for a table without partitions, 1735 for an unknown partition.
-pub fn chosen(table: &Table, names: &[Ident<'_>]) -> Result<Option<Arc<[usize]>>> {
+pub fn named_partitions(table: &Table, names: &[Ident<'_>]) -> Result<Option<Arc<[usize]>>> {
     if names.is_empty() {
         return Ok(None);
     }
@@ -79,7 +79,11 @@ pub fn chosen(table: &Table, names: &[Ident<'_>]) -> Result<Option<Arc<[usize]>>
 }
 
 /// The conditions on a table's partitioning columns.
-fn known(table: &Table, slot: usize, conditions: &[&Expr]) -> Vec<(usize, KnownExprs)> {
+fn partition_constants(
+    table: &Table,
+    slot: usize,
+    conditions: &[&Expr],
+) -> Vec<(usize, KnownExprs)> {
     let Some(by) = &table.partitioning else {
         return Vec::new();
     };
@@ -110,51 +114,53 @@ fn of_predicates(predicates: &Sargable<'_>) -> Option<KnownExprs> {
 }
 
 /// Fills in the partitions of a scan, given the conditions of its join.
-fn place(scan: &mut Scan, on: &[Expr], sources: &[Source]) {
+fn place_partitions(scan: &mut Scan, on: &[Expr], sources: &[Source]) {
     let Some(source) = sources.get(scan.slot) else {
         return;
     };
-    scan.placement.chosen.clone_from(&source.partitions);
+    scan.placement
+        .named_partitions
+        .clone_from(&source.partitions);
     let Some(table) = source.table() else {
         return;
     };
     let narrowing: Vec<&Expr> = scan.implied.iter().chain(on).chain(&scan.filter).collect();
-    scan.placement.known = known(table, scan.slot, &narrowing);
-    let simple = |e: &Expr| e.is_fixed() && !e.has_query();
-    let reads = scan.lock().is_none() && scan.access.shows_rows();
-    scan.in_place = reads && scan.filter.iter().all(simple);
+    scan.placement.partition_constants = partition_constants(table, scan.slot, &narrowing);
+    let simple = |e: &Expr| e.is_fixed() && !e.has_subquery();
+    let reads = scan.lock().is_none() && scan.access.can_visit_in_place();
+    scan.filters_in_place = reads && scan.filter.iter().all(simple);
 }
 
 /// Sets the placement of all scans of a query, and whether their conditions are
 /// checked in place.
-pub(super) fn settle(plan: &mut QueryPlan) {
+pub(super) fn set_placement(plan: &mut QueryPlan) {
     let lateral = |s: &Source| matches!(&s.origin, Origin::Derived(d) if !d.free.is_empty());
     let all = plan.has_subqueries || plan.sources.iter().any(lateral);
-    let mut needed = Needed::of(&plan.sources);
+    let mut needed = NeededColumns::of(&plan.sources);
     if !all {
-        plan.expressions(&mut |e| needed.look(e));
+        plan.expressions(&mut |e| needed.visit(e));
     }
     let sources = std::mem::take(&mut plan.sources);
     plan.scans_mut(&mut |scan, on| {
-        place(scan, on, &sources);
+        place_partitions(scan, on, &sources);
         if !all {
-            needed.tell(scan);
+            needed.apply_to(scan);
         }
     });
     plan.sources = sources;
 }
 
-/// As [`settle`] for the rows of an UPDATE or DELETE: assigned columns are fetched whole to
+/// As [`set_placement`] for the rows of an UPDATE or DELETE: assigned columns are fetched whole to
 /// detect whether they change, and so are columns that new values or a view's check use.
-pub(super) fn settle_change(plan: &mut QueryPlan, targets: &[Target], check: &[Expr]) {
-    settle(plan);
-    let mut needed = Needed::of(&plan.sources);
+pub(super) fn set_change_placement(plan: &mut QueryPlan, targets: &[Target], check: &[Expr]) {
+    set_placement(plan);
+    let mut needed = NeededColumns::of(&plan.sources);
     let mut all = plan.has_subqueries;
-    plan.expressions(&mut |e| needed.look(e));
+    plan.expressions(&mut |e| needed.visit(e));
     let values = targets.iter().flat_map(|target| &target.set);
     for e in values.filter_map(|(_, value)| value.expr()).chain(check) {
-        all |= e.has_query();
-        needed.look(e);
+        all |= e.has_subquery();
+        needed.visit(e);
     }
     for target in targets {
         for (column, _) in &target.set {
@@ -163,26 +169,26 @@ pub(super) fn settle_change(plan: &mut QueryPlan, targets: &[Target], check: &[E
     }
     plan.scans_mut(&mut |scan, _| {
         if all {
-            scan.placement.whole = None;
+            scan.placement.whole_columns = None;
         } else {
-            needed.tell(scan);
+            needed.apply_to(scan);
         }
     });
 }
 
 /// Columns needed whole, by slot; only of tables that can have large values.
-struct Needed {
+struct NeededColumns {
     columns: Vec<Option<Vec<usize>>>,
     /// Slot, column, counts of characters.
-    starts: Vec<(usize, usize, Vec<Expr>)>,
+    prefix_columns: Vec<(usize, usize, Vec<Expr>)>,
 }
 
-impl Needed {
-    fn of(sources: &[Source]) -> Needed {
+impl NeededColumns {
+    fn of(sources: &[Source]) -> NeededColumns {
         let large = |s: &Source| s.table().is_some_and(|t| t.may_overflow());
-        Needed {
+        NeededColumns {
             columns: sources.iter().map(|s| large(s).then(Vec::new)).collect(),
-            starts: Vec::new(),
+            prefix_columns: Vec::new(),
         }
     }
 
@@ -195,29 +201,32 @@ impl Needed {
     }
 
     /// Notes the columns that an expression needs whole.
-    fn look(&mut self, e: &Expr) {
+    fn visit(&mut self, e: &Expr) {
         match &e.kind {
             ExprKind::Column { slot, column, .. } => self.add(*slot, *column),
-            _ if length_is_enough(e) => {}
-            ExprKind::Call(f, args) => match start_of(f.name, args) {
-                Some((slot, column, counts)) => self.starts.push((slot, column, counts)),
-                None => args.iter().for_each(|arg| self.look(arg)),
+            _ if needs_only_length(e) => {}
+            ExprKind::Call(f, args) => match prefix_read_by(f.name, args) {
+                Some((slot, column, counts)) => self.prefix_columns.push((slot, column, counts)),
+                None => args.iter().for_each(|arg| self.visit(arg)),
             },
-            _ => e.each_child(&mut |child| self.look(child)),
+            _ => e.each_child(&mut |child| self.visit(child)),
         }
     }
 
-    fn tell(&self, scan: &mut Scan) {
+    fn apply_to(&self, scan: &mut Scan) {
         if let Some(Some(columns)) = self.columns.get(scan.slot) {
-            scan.placement.whole = Some(columns.as_slice().into());
-            let starts = self.starts.iter().filter(|(slot, ..)| *slot == scan.slot);
-            scan.placement.starts = starts.map(|(_, c, e)| (*c, e.clone())).collect();
+            scan.placement.whole_columns = Some(columns.as_slice().into());
+            let starts = self
+                .prefix_columns
+                .iter()
+                .filter(|(slot, ..)| *slot == scan.slot);
+            scan.placement.prefix_columns = starts.map(|(_, c, e)| (*c, e.clone())).collect();
         }
     }
 }
 
 /// Functions computed from the value's length, which the row stores.
-pub const LENGTHS: &[&str] = &[
+pub const LENGTH_FUNCTIONS: &[&str] = &[
     "LENGTH",
     "OCTET_LENGTH",
     "CHAR_LENGTH",
@@ -227,7 +236,7 @@ pub const LENGTHS: &[&str] = &[
 
 /// Whether an expression needs only a column's NULL flag or length, not its
 /// value.
-fn length_is_enough(e: &Expr) -> bool {
+fn needs_only_length(e: &Expr) -> bool {
     let column = |e: &Expr| matches!(e.kind, ExprKind::Column { .. });
     match &e.kind {
         ExprKind::Is {
@@ -236,7 +245,7 @@ fn length_is_enough(e: &Expr) -> bool {
             ..
         } => column(arg),
         ExprKind::Call(f, args) => match args.as_slice() {
-            [arg] if LENGTHS.contains(&f.name) => column(arg),
+            [arg] if LENGTH_FUNCTIONS.contains(&f.name) => column(arg),
             _ => false,
         },
         _ => false,
@@ -245,10 +254,10 @@ fn length_is_enough(e: &Expr) -> bool {
 
 /// The column of a function that reads only a prefix of its argument: slot,
 /// column, and the arguments that bound the prefix.
-fn start_of(name: &str, args: &[Expr]) -> Option<(usize, usize, Vec<Expr>)> {
+fn prefix_read_by(name: &str, args: &[Expr]) -> Option<(usize, usize, Vec<Expr>)> {
     let (_, counts) = args
         .split_first()
-        .filter(|_| looks_at_start(name, args.len()))?;
+        .filter(|_| reads_only_prefix(name, args.len()))?;
     let plain = |e: &Expr| matches!(e.kind, ExprKind::Const(_) | ExprKind::Param(_));
     match args.first().map(|a| &a.kind) {
         Some(ExprKind::Column { slot, column, .. }) if counts.iter().all(plain) => {

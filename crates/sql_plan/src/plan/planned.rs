@@ -41,13 +41,13 @@ pub struct Planned {
     /// Its stored tables, and whether it writes to them.
     pub tables: Vec<(Arc<Table>, bool)>,
     /// Tables that it publishes as used.
-    pub used: Vec<TableId>,
+    pub used_tables: Vec<TableId>,
     /// Whether it reads more than whole unique keys of stored tables.
-    pub scans: bool,
+    pub scans_ranges: bool,
     /// Whether it reads stored rows without locking them.
-    pub unlocked: bool,
+    pub reads_unlocked: bool,
     /// Whether it writes to a table with table expressions.
-    pub expressions: bool,
+    pub writes_expressions: bool,
     /// Uses of tables and columns, including those inside views, for the check of privileges.
     pub uses: Box<[TableUse]>,
 }
@@ -56,18 +56,18 @@ impl Planned {
     /// Computes the properties of a plan.
     pub fn new(plan: Plan, uses: Box<[TableUse]>) -> Planned {
         let tables = plan.tables();
-        let mut used: Vec<TableId> = Vec::with_capacity(8);
+        let mut used_tables: Vec<TableId> = Vec::with_capacity(8);
         for (table, writes) in &tables {
             match writes {
-                true => used.extend(table.write_set.iter().copied()),
-                false => used.push(table.id),
+                true => used_tables.extend(table.write_set.iter().copied()),
+                false => used_tables.push(table.id),
             }
         }
         Planned {
-            scans: !tables.is_empty() && plan.scans_ranges(),
-            unlocked: plan.reads_unlocked(),
-            expressions: tables.iter().any(|(t, w)| *w && t.has_expressions()),
-            used,
+            scans_ranges: !tables.is_empty() && plan.scans_ranges(),
+            reads_unlocked: plan.reads_unlocked(),
+            writes_expressions: tables.iter().any(|(t, w)| *w && t.has_expressions()),
+            used_tables,
             tables,
             uses,
             plan,

@@ -6,10 +6,10 @@
 use super::derived::{CteEntry, Derived, SetOperation, SetTerm, TableOperator, materialized};
 use super::from::From;
 use super::recursive::recursive;
-use super::select::{Clauses, PlanCx, finish, plan_select, plan_table, star};
+use super::select::{Clauses, PlanCx, expand_star, finish, plan_select, plan_table};
 use super::{QueryPlan, ResultColumn};
 use crate::bind::query::Enclosing;
-use crate::bind::types::merged;
+use crate::bind::types::merged_type;
 use crate::bind::{Origin, Scope, ScopeColumn, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::query::FreeRef;
@@ -37,7 +37,7 @@ pub(super) fn with_ctes<T>(
 ) -> Result<T> {
     match with {
         Some(with) => {
-            let ctes = entries(with, cx)?;
+            let ctes = cte_entries(with, cx)?;
             plan(&PlanCx { ctes: &ctes, ..*cx })
         }
         None => plan(cx),
@@ -52,29 +52,29 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
             plan_query(inner, cx)
         }
         QueryBody::Nested(inner) => {
-            let (plan, free) = inside(cx, |cx| plan_query(inner, cx))?;
+            let (plan, free) = plan_nested(cx, |cx| plan_query(inner, cx))?;
             let shown = plan.columns.clone();
             let columns = columns_of(&plan);
-            over(materialized(plan, columns, free), shown, query, cx)
+            select_all_from(materialized(plan, columns, free), shown, query, cx)
         }
         QueryBody::Values(rows) => {
-            let (rows, free) = inside(cx, |cx| bound_rows(rows, cx))?;
-            let derived = values(rows, free, cx)?;
-            let shown = shown(&derived.columns);
-            over(derived, shown, query, cx)
+            let (rows, free) = plan_nested(cx, |cx| bound_rows(rows, cx))?;
+            let derived = values_table(rows, free, cx)?;
+            let shown = derived_result_columns(&derived.columns);
+            select_all_from(derived, shown, query, cx)
         }
         QueryBody::Set(chain) => {
-            let (set, free) = inside(cx, |cx| plan_set(chain, query, cx))?;
+            let (set, free) = plan_nested(cx, |cx| plan_set(chain, query, cx))?;
             let columns = columns_of(&set.first);
-            let shown = shown(&columns);
+            let shown = derived_result_columns(&columns);
             let derived = Derived {
                 rows: Box::new(TableOperator::Set(Box::new(set))),
                 columns,
                 free,
             };
-            let mut plan = over(derived, shown, query, cx)?;
+            let mut plan = select_all_from(derived, shown, query, cx)?;
             // SQL_CALC_FOUND_ROWS of the first operand applies to the whole.
-            if !cx.inner
+            if !cx.is_nested
                 && matches!(&chain.first, QueryBody::Select(s) if s.options.calc_found_rows)
             {
                 plan.count_found_rows();
@@ -85,15 +85,15 @@ fn plan_body(query: &Query<'_>, cx: &PlanCx<'_>) -> Result<QueryPlan> {
 }
 
 /// Plans a nested query that sees the enclosing queries of `cx`, but not the query of `cx` itself.
-pub(super) fn inside<T>(
+pub(super) fn plan_nested<T>(
     cx: &PlanCx<'_>,
     plan: impl FnOnce(&PlanCx<'_>) -> Result<T>,
 ) -> Result<(T, Vec<FreeRef>)> {
-    inside_of(&Scope::default(), cx, plan)
+    plan_lateral(&Scope::default(), cx, plan)
 }
 
-/// As [`inside`], with the tables of the enclosing query in scope (LATERAL).
-pub(super) fn inside_of<T>(
+/// As [`plan_nested`], with the tables of the enclosing query in scope (LATERAL).
+pub(super) fn plan_lateral<T>(
     scope: &Scope,
     cx: &PlanCx<'_>,
     plan: impl FnOnce(&PlanCx<'_>) -> Result<T>,
@@ -101,7 +101,7 @@ pub(super) fn inside_of<T>(
     let enclosing = Enclosing::new(scope, cx.outer);
     let planned = plan(&PlanCx {
         outer: Some(&enclosing),
-        inner: true,
+        is_nested: true,
         depth: cx.depth + 1,
         ..*cx
     })?;
@@ -146,7 +146,7 @@ fn unify(operands: &mut [&mut QueryPlan], cx: &PlanCx<'_>) -> Result<()> {
     }
     for at in 0..width {
         let column: Vec<&Expr> = operands.iter().filter_map(|p| p.items.get(at)).collect();
-        let ty = merged(&column, cx.env.collation);
+        let ty = merged_type(&column, cx.env.collation);
         let nullable = column.iter().any(|e| e.nullable);
         for plan in operands.iter_mut() {
             convert_item(plan, at, &ty, nullable);
@@ -195,7 +195,7 @@ pub(super) fn columns_of(plan: &QueryPlan) -> Vec<ScopeColumn> {
 }
 
 /// Metadata of columns that belong to no table.
-fn shown(columns: &[ScopeColumn]) -> Vec<ResultColumn> {
+fn derived_result_columns(columns: &[ScopeColumn]) -> Vec<ResultColumn> {
     let one = |c: &ScopeColumn| {
         let mut flags = super::columns::type_flags(&c.ty);
         if !c.nullable {
@@ -215,7 +215,7 @@ fn shown(columns: &[ScopeColumn]) -> Vec<ResultColumn> {
 }
 
 /// `SELECT *` over derived rows, with the ORDER BY and LIMIT of `query`.
-fn over(
+fn select_all_from(
     derived: Derived,
     shown: Vec<ResultColumn>,
     query: &Query<'_>,
@@ -224,7 +224,7 @@ fn over(
     let mut from = From::default();
     from.add(derived_source(Arc::new(derived), String::new()))?;
     let mut items = Vec::new();
-    star(&from, None, cx, &mut items)?;
+    expand_star(&from, None, cx, &mut items)?;
     let clauses = Clauses {
         order_by: query.order_by,
         limit: query.limit,
@@ -245,7 +245,7 @@ pub(super) fn derived_source(derived: Arc<Derived>, alias: String) -> Source {
         partitions: None,
         hints: Default::default(),
         view: None,
-        named: None,
+        use_index: None,
     }
 }
 
@@ -264,12 +264,12 @@ fn bound_rows(rows: &[&[crate::parse::ast::Expr<'_>]], cx: &PlanCx<'_>) -> Resul
 }
 
 /// VALUES ROW(...), ...: the columns are named column_0, column_1 and so on.
-fn values(mut rows: Vec<Vec<Expr>>, free: Vec<FreeRef>, cx: &PlanCx<'_>) -> Result<Derived> {
+fn values_table(mut rows: Vec<Vec<Expr>>, free: Vec<FreeRef>, cx: &PlanCx<'_>) -> Result<Derived> {
     let width = rows.first().map_or(0, Vec::len);
     let mut columns = Vec::with_capacity(width);
     for at in 0..width {
         let column: Vec<&Expr> = rows.iter().filter_map(|r| r.get(at)).collect();
-        let ty = merged(&column, cx.env.collation);
+        let ty = merged_type(&column, cx.env.collation);
         let nullable = column.iter().any(|e| e.nullable);
         for row in &mut rows {
             if let Some(e) = row.get_mut(at)
@@ -321,7 +321,7 @@ pub(super) fn name_columns(columns: &mut [ScopeColumn], names: &[Ident<'_>]) -> 
 }
 
 /// The entries of a WITH clause, appended to those of enclosing clauses.
-pub(super) fn entries(with: &With<'_>, cx: &PlanCx<'_>) -> Result<Vec<CteEntry>> {
+pub(super) fn cte_entries(with: &With<'_>, cx: &PlanCx<'_>) -> Result<Vec<CteEntry>> {
     let mut all = cx.ctes.to_vec();
     for (at, cte) in with.ctes.iter().enumerate() {
         let mut before = with.ctes.iter().take(at);
@@ -331,7 +331,7 @@ pub(super) fn entries(with: &With<'_>, cx: &PlanCx<'_>) -> Result<Vec<CteEntry>>
         }
         let derived = match with.recursive {
             true => recursive(cte, &all, cx)?,
-            false => ordinary(cte, &PlanCx { ctes: &all, ..*cx })?,
+            false => plan_cte(cte, &PlanCx { ctes: &all, ..*cx })?,
         };
         all.push(CteEntry {
             name: cte.name.name.to_owned(),
@@ -342,8 +342,8 @@ pub(super) fn entries(with: &With<'_>, cx: &PlanCx<'_>) -> Result<Vec<CteEntry>>
     Ok(all)
 }
 
-pub(super) fn ordinary(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<Derived> {
-    let (plan, free) = inside(cx, |cx| plan_query(cte.query, cx))?;
+pub(super) fn plan_cte(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<Derived> {
+    let (plan, free) = plan_nested(cx, |cx| plan_query(cte.query, cx))?;
     let mut columns = columns_of(&plan);
     name_columns(&mut columns, cte.columns)?;
     Ok(materialized(plan, columns, free))

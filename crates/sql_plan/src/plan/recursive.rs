@@ -7,7 +7,7 @@
 use super::QueryPlan;
 use super::derived::{CteEntry, Derived, Recursive, TableOperator, working_table};
 use super::query::{
-    body_only, columns_of, convert_item, inside, name_columns, ordinary, plan_query,
+    body_only, columns_of, convert_item, name_columns, plan_cte, plan_nested, plan_query,
 };
 use super::select::PlanCx;
 use crate::bind::ScopeColumn;
@@ -33,7 +33,7 @@ pub(super) fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> R
         all
     };
     let all = pending(None);
-    let whole = ordinary(cte, &PlanCx { ctes: &all, ..*cx });
+    let whole = plan_cte(cte, &PlanCx { ctes: &all, ..*cx });
     match whole {
         Err(error) if error.code == PENDING => {}
         other => return other,
@@ -45,8 +45,8 @@ pub(super) fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> R
         return Err(no_union(cte));
     }
     let (limit, offset) = recursive_limit(cte, cx)?;
-    let (parts, mut free) = inside(&PlanCx { ctes: &all, ..*cx }, |cx| {
-        seeds(cte, chain, cx).map_err(|e| match e.code {
+    let (parts, mut free) = plan_nested(&PlanCx { ctes: &all, ..*cx }, |cx| {
+        plan_seed(cte, chain, cx).map_err(|e| match e.code {
             PENDING => misplaced(cte),
             _ => e,
         })
@@ -60,7 +60,7 @@ pub(super) fn recursive(cte: &Cte<'_>, known: &[CteEntry], cx: &PlanCx<'_>) -> R
     let working = Arc::new(working_table(columns.clone()));
     let all = pending(Some(working.clone()));
     let terms = chain.rest.get(steps_from..).unwrap_or_default();
-    let steps = steps_of(
+    let steps = plan_steps(
         cte,
         terms,
         &columns,
@@ -101,7 +101,7 @@ fn no_union(cte: &Cte<'_>) -> SqlError {
 }
 
 /// Plans the recursive operands, converted to the types of the seed.
-fn steps_of(
+fn plan_steps(
     cte: &Cte<'_>,
     terms: &[SetTerm<'_>],
     columns: &[ScopeColumn],
@@ -111,7 +111,7 @@ fn steps_of(
     let mut steps = Vec::with_capacity(terms.len());
     for term in terms {
         let body = body_only(&term.body, cte.query);
-        let (mut plan, more) = inside(cx, |cx| plan_query(&body, cx))?;
+        let (mut plan, more) = plan_nested(cx, |cx| plan_query(&body, cx))?;
         for reference in more {
             if !free.contains(&reference) {
                 free.push(reference);
@@ -149,7 +149,7 @@ fn recursive_limit(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<(Option<Expr>, Opti
 
 /// Plans the operands without self-reference as one query. Also returns how many there are besides
 /// the first.
-fn seeds(cte: &Cte<'_>, chain: &SetChain<'_>, cx: &PlanCx<'_>) -> Result<(QueryPlan, usize)> {
+fn plan_seed(cte: &Cte<'_>, chain: &SetChain<'_>, cx: &PlanCx<'_>) -> Result<(QueryPlan, usize)> {
     let plain = |count: usize| -> Result<QueryPlan> {
         let rest = chain.rest.get(..count).unwrap_or_default();
         if rest.is_empty() {

@@ -14,18 +14,18 @@ pub(super) struct Restriction {
     /// Number of leading parts with an equality.
     pub(super) equal: usize,
     /// Whether NULL is among the values of an equality.
-    pub(super) null: bool,
+    pub(super) includes_null: bool,
     /// Number of ends of the range on the next part; a LIKE prefix counts as both.
-    pub(super) bounded: usize,
+    pub(super) bound_count: usize,
     /// Whether the keys are whole keys of a unique index without NULL.
-    pub(super) whole: bool,
+    pub(super) is_unique_key: bool,
 }
 
 impl Restriction {
     /// Whether execution may fall back to a table scan.
-    pub(super) fn or_table(&self) -> bool {
+    pub(super) fn may_scan_table(&self) -> bool {
         let pattern = self.range.low.as_ref().and_then(|b| b.pattern);
-        pattern.is_some_and(|p| p.or_table)
+        pattern.is_some_and(|p| p.may_scan_table)
     }
 }
 
@@ -45,11 +45,11 @@ impl AccessPlanner<'_> {
                 high: None,
             },
             equal,
-            null,
-            bounded: 0,
-            whole: equal == index.parts.len() && index.kind != IndexKind::Plain && !null,
+            includes_null: null,
+            bound_count: 0,
+            is_unique_key: equal == index.parts.len() && index.kind != IndexKind::Plain && !null,
         };
-        if restriction.whole {
+        if restriction.is_unique_key {
             return Some(restriction);
         }
         if index.using_hash {
@@ -60,24 +60,24 @@ impl AccessPlanner<'_> {
             .filter(|p| p.prefix.is_none())
             .and_then(|p| predicates.get(p.column));
         let (low, high) = bounds(predicate, next.is_some_and(|p| p.desc));
-        restriction.bounded = usize::from(low.is_some()) + usize::from(high.is_some());
+        restriction.bound_count = usize::from(low.is_some()) + usize::from(high.is_some());
         (restriction.range.low, restriction.range.high) = (low, high);
-        if restriction.bounded == 0 {
+        if restriction.bound_count == 0 {
             restriction.range.low = like_bound(predicate, equal == 0 && !entries);
             // A LIKE prefix is as narrow as a range with both ends.
-            restriction.bounded = 2 * usize::from(restriction.range.low.is_some());
+            restriction.bound_count = 2 * usize::from(restriction.range.low.is_some());
         }
-        (restriction.bounded > 0 || equal > 0).then_some(restriction)
+        (restriction.bound_count > 0 || equal > 0).then_some(restriction)
     }
 
     /// Estimated number of rows of a restriction.
     pub(super) fn rows_of(&self, position: usize, restriction: &Restriction) -> f64 {
         let keys = restriction.range.keys.len() as f64;
-        match restriction.whole {
+        match restriction.is_unique_key {
             true => keys,
             false => {
-                let each = self.of_keys(position, restriction.equal);
-                each * keys * cost::of_bounds(restriction.bounded)
+                let each = self.rows_of_equal_keys(position, restriction.equal);
+                each * keys * cost::range_selectivity(restriction.bound_count)
             }
         }
     }
@@ -101,14 +101,17 @@ fn bounds(predicate: Option<&Sargable<'_>>, desc: bool) -> (Option<Bound>, Optio
     }
 }
 
-/// The range of texts that a LIKE pattern may match. With `or_table`, a table scan is used if the
+/// The range of texts that a LIKE pattern may match. With `may_scan_table`, a table scan is used if the
 /// pattern turns out to begin with a wildcard.
-fn like_bound(predicate: Option<&Sargable<'_>>, or_table: bool) -> Option<Bound> {
+fn like_bound(predicate: Option<&Sargable<'_>>, may_scan_table: bool) -> Option<Bound> {
     let (value, escape) = predicate?.like?;
     Some(Bound {
         value: value.clone(),
         inclusive: true,
-        pattern: Some(Pattern { escape, or_table }),
+        pattern: Some(Pattern {
+            escape,
+            may_scan_table,
+        }),
     })
 }
 
@@ -132,13 +135,13 @@ fn equal_keys(
         else {
             break;
         };
-        let count = values.len() + usize::from(predicate.null);
+        let count = values.len() + usize::from(predicate.allows_null);
         if keys.len() * count > MAX_KEYS {
             break;
         }
         let mut longer = Vec::with_capacity(keys.len() * count);
         for key in keys {
-            let nothing = predicate.null.then(Expr::null);
+            let nothing = predicate.allows_null.then(Expr::null);
             let values = values.iter().map(|value| (*value).clone());
             longer.extend(values.chain(nothing).map(|value| {
                 let mut key = key.clone();
@@ -147,7 +150,7 @@ fn equal_keys(
             }));
         }
         keys = longer;
-        null |= predicate.null;
+        null |= predicate.allows_null;
         equal += 1;
     }
     (keys, equal, null)

@@ -19,13 +19,13 @@ use super::physical::{
 use super::scan::{Scan, ScanMode};
 use super::semi::semi_joins;
 use crate::bind::{Aggregate as AggregateCall, AggregateKind};
-use crate::statistics::Figures;
+use crate::statistics::StatisticsSource;
 
 /// A rewrite rule for the FROM clause and its conditions.
-type FromRule = fn(&mut From, &dyn Figures);
+type FromRule = fn(&mut From, &dyn StatisticsSource);
 
 /// A rewrite rule for a query's operator tree.
-type PlanRule = fn(&mut QueryPlan, &dyn Figures);
+type PlanRule = fn(&mut QueryPlan, &dyn StatisticsSource);
 
 /// Rules applied before the search for the join order.
 const FROM_RULES: [FromRule; 1] = [semi_joins];
@@ -35,18 +35,18 @@ const FROM_RULES: [FromRule; 1] = [semi_joins];
 const PLAN_RULES: [PlanRule; 4] = [min_max_by_index, point_lookup, count_rows, fused_scan];
 
 /// Applies the rules for the FROM clause.
-pub(super) fn rewrite_from(from: &mut From, figures: &dyn Figures) {
-    FROM_RULES.iter().for_each(|rule| rule(from, figures));
+pub(super) fn rewrite_from(from: &mut From, statistics: &dyn StatisticsSource) {
+    FROM_RULES.iter().for_each(|rule| rule(from, statistics));
 }
 
 /// Applies the rules for the operator tree.
-pub(super) fn rewrite_plan(plan: &mut QueryPlan, figures: &dyn Figures) {
-    PLAN_RULES.iter().for_each(|rule| rule(plan, figures));
+pub(super) fn rewrite_plan(plan: &mut QueryPlan, statistics: &dyn StatisticsSource) {
+    PLAN_RULES.iter().for_each(|rule| rule(plan, statistics));
 }
 
 /// `Project (Scan by whole keys)` becomes a point lookup. With a single key, which finds at most
 /// one row, so do a sort and a DISTINCT.
-fn point_lookup(plan: &mut QueryPlan, _: &dyn Figures) {
+fn point_lookup(plan: &mut QueryPlan, _: &dyn StatisticsSource) {
     let [source] = plan.sources.as_slice() else {
         return;
     };
@@ -54,7 +54,7 @@ fn point_lookup(plan: &mut QueryPlan, _: &dyn Figures) {
         return;
     };
     let large = table.may_overflow();
-    let root = plan.root.bottom_mut();
+    let root = plan.root.below_limit_mut();
     let fits = |scan: &Scan, in_order: bool| {
         let keys = if scan.is_point_lookup() {
             scan.access.keys()
@@ -62,14 +62,16 @@ fn point_lookup(plan: &mut QueryPlan, _: &dyn Figures) {
             None
         };
         let one = keys.is_some_and(|keys| keys.len() == 1);
-        let all = keys.is_some() && scan.mode == ScanMode::Row && scan.placement.chosen.is_none();
+        let all = keys.is_some()
+            && scan.mode == ScanMode::Row
+            && scan.placement.named_partitions.is_none();
         all && (one || (in_order && !large))
     };
     let in_order = matches!(root, ResultOperator::Project(_));
     let found = match (&*root, root.input()) {
         (ResultOperator::Collect(_), _) | (_, None) => false,
         (_, Some(rows)) => {
-            let scan = rows.below_once().as_scan();
+            let scan = rows.below_one_time_filter().as_scan();
             scan.is_some_and(|scan| fits(scan, in_order))
         }
     };
@@ -84,17 +86,20 @@ fn point_lookup(plan: &mut QueryPlan, _: &dyn Figures) {
         input => (Vec::new(), input),
     };
     if let RowOperator::Scan(scan) = input {
-        let lookup = PointLookup { once, scan: *scan };
+        let lookup = PointLookup {
+            constant_conditions: once,
+            scan: *scan,
+        };
         *root = ResultOperator::PointLookup(Box::new(lookup));
     }
 }
 
 /// COUNT(*) over index entries of which no column is read becomes a count in the engine.
-fn count_rows(plan: &mut QueryPlan, _: &dyn Figures) {
+fn count_rows(plan: &mut QueryPlan, _: &dyn StatisticsSource) {
     let Some(aggregate) = plan.aggregate_mut() else {
         return;
     };
-    let scan = aggregate.input.below_once().as_scan();
+    let scan = aggregate.input.below_one_time_filter().as_scan();
     let counts = |call: &AggregateCall| call.kind == AggregateKind::CountRows;
     if scan.is_some_and(|scan| scan.mode == ScanMode::CountOnly && scan.filter.is_empty())
         && aggregate.group_by.is_empty()
@@ -108,13 +113,13 @@ fn count_rows(plan: &mut QueryPlan, _: &dyn Figures) {
 
 /// The scan of a single-table query is fused with an operator that keeps its rows: a sort,
 /// aggregation, or DISTINCT without LIMIT. Rows that a LIMIT may end early are read in batches.
-fn fused_scan(plan: &mut QueryPlan, _: &dyn Figures) {
+fn fused_scan(plan: &mut QueryPlan, _: &dyn StatisticsSource) {
     let stored = matches!(plan.sources.as_slice(), [source] if source.table().is_some());
     if !stored || plan.has_subqueries || plan.locks() || !plan.is_fixed() {
         return;
     }
     let limited = plan.root.limit().is_some_and(|limit| limit.count.is_some());
-    let root = plan.root.bottom_mut();
+    let root = plan.root.below_limit_mut();
     let keeps_all = match root {
         ResultOperator::Sort(_) | ResultOperator::TopN(_) => true,
         ResultOperator::Distinct(_) => !limited,
@@ -136,7 +141,7 @@ fn fuse(rows: &mut RowOperator, keeps_all: bool) {
             );
             fuse(&mut aggregate.input, scans);
         }
-        RowOperator::Scan(scan) if keeps_all && scan.in_place => {
+        RowOperator::Scan(scan) if keeps_all && scan.filters_in_place => {
             if let RowOperator::Scan(scan) = std::mem::replace(rows, RowOperator::SingleRow) {
                 *rows = RowOperator::FusedScan(scan);
             }

@@ -16,9 +16,9 @@ pub(super) struct Sargable<'e> {
     /// Values that the column equals one of (one for `=`, several for IN).
     pub(super) equal: Option<Vec<&'e Expr>>,
     /// Whether the column may also be NULL.
-    pub(super) null: bool,
+    pub(super) allows_null: bool,
     /// The condition behind `equal`, if it compares integers: a whole key then implies it.
-    pub(super) by: Option<&'e Expr>,
+    pub(super) equal_condition: Option<&'e Expr>,
     /// The condition that the column is among the rows of a subquery.
     pub(super) set: Option<&'e Expr>,
     pub(super) low: Option<(&'e Expr, bool)>,
@@ -30,7 +30,7 @@ pub(super) struct Sargable<'e> {
 impl<'e> Sargable<'e> {
     /// The values that the column equals one of, if none of them is NULL.
     pub(super) fn values(&self) -> Option<&Vec<&'e Expr>> {
-        self.equal.as_ref().filter(|_| !self.null)
+        self.equal.as_ref().filter(|_| !self.allows_null)
     }
 }
 
@@ -46,7 +46,7 @@ pub(super) fn sargable_predicates<'e>(
         .map(|_| Sargable::default())
         .collect();
     for condition in conditions {
-        learn(condition, slot, joined, &mut predicates);
+        analyze(condition, slot, joined, &mut predicates);
     }
     predicates
 }
@@ -104,17 +104,17 @@ pub(super) fn sargable_in<'e>(
 ) -> Vec<Sargable<'e>> {
     let mut predicates: Vec<Sargable<'_>> = together.iter().map(|_| Sargable::default()).collect();
     match arm {
-        Disjunct::Condition(condition) => learn(condition, slot, joined, &mut predicates),
+        Disjunct::Condition(condition) => analyze(condition, slot, joined, &mut predicates),
         Disjunct::Comparison(op, how, a, b) => {
-            note(op, how, a, b, (slot, joined), &mut predicates);
-            note(flipped(op), how, b, a, (slot, joined), &mut predicates);
+            add_comparison(op, how, a, b, (slot, joined), &mut predicates);
+            add_comparison(flipped(op), how, b, a, (slot, joined), &mut predicates);
         }
     }
     for (own, all) in predicates.iter_mut().zip(together) {
         let single = all.values().is_some_and(|values| values.len() == 1);
         if single || own.equal.is_none() {
             own.equal.clone_from(&all.equal);
-            own.null = all.null;
+            own.allows_null = all.allows_null;
         }
         own.low = own.low.or(all.low);
         own.high = own.high.or(all.high);
@@ -124,14 +124,14 @@ pub(super) fn sargable_in<'e>(
 }
 
 /// Adds what `condition` implies for columns of `slot`.
-fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, predicates: &mut [Sargable<'e>]) {
+fn analyze<'e>(condition: &'e Expr, slot: usize, joined: u64, predicates: &mut [Sargable<'e>]) {
     match &condition.kind {
         ExprKind::Compare(op, how, args) => {
             let [a, b] = args.as_ref();
-            note(*op, *how, a, b, (slot, joined), predicates);
-            note(flipped(*op), *how, b, a, (slot, joined), predicates);
+            add_comparison(*op, *how, a, b, (slot, joined), predicates);
+            add_comparison(flipped(*op), *how, b, a, (slot, joined), predicates);
             if *op == CmpOp::Eq && *how == CompareAs::Int {
-                learn_exact(condition, args, slot, predicates);
+                add_exact(condition, args, slot, predicates);
             }
         }
         ExprKind::Between {
@@ -141,18 +141,19 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, predicates: &mut [Sa
         } => {
             let [arg, low, high] = args.as_ref();
             let [how_low, how_high] = *how;
-            note(CmpOp::Ge, how_low, arg, low, (slot, joined), predicates);
-            note(CmpOp::Le, how_high, arg, high, (slot, joined), predicates);
+            add_comparison(CmpOp::Ge, how_low, arg, low, (slot, joined), predicates);
+            add_comparison(CmpOp::Le, how_high, arg, high, (slot, joined), predicates);
         }
         ExprKind::In {
             arg,
             list,
             negated: false,
         } => {
-            let all =
-                |(how, item): &(CompareAs, Expr)| known(item, joined) && fits(arg, *how, item);
+            let all = |(how, item): &(CompareAs, Expr)| {
+                is_known(item, joined) && can_use_index(arg, *how, item)
+            };
             if list.iter().all(all) {
-                learn_list(condition, arg, list, slot, predicates);
+                add_list(condition, arg, list, slot, predicates);
             }
         }
         ExprKind::Is {
@@ -163,7 +164,7 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, predicates: &mut [Sa
             let predicate = bare_column(arg, slot).and_then(|column| predicates.get_mut(column));
             if let Some(predicate) = predicate.filter(|f| f.equal.is_none()) {
                 predicate.equal = Some(Vec::new());
-                predicate.null = true;
+                predicate.allows_null = true;
             }
         }
         ExprKind::Like {
@@ -175,26 +176,26 @@ fn learn<'e>(condition: &'e Expr, slot: usize, joined: u64, predicates: &mut [Sa
             let [arg, pattern] = args.as_ref();
             let orders = !matches!(arg.ty.kind, Kind::Enum | Kind::Set | Kind::Json);
             let same = arg.ty.is_string() && orders && arg.ty.collation == *collation;
-            let at = bare_column(arg, slot).filter(|_| same && known(pattern, joined));
+            let at = bare_column(arg, slot).filter(|_| same && is_known(pattern, joined));
             if let Some(predicate) = at.and_then(|at| predicates.get_mut(at)) {
                 predicate.like = Some((pattern, *escape));
             }
         }
         ExprKind::And(args) => {
             for arg in args {
-                learn(arg, slot, joined, predicates);
+                analyze(arg, slot, joined, predicates);
             }
         }
-        ExprKind::Or(arms) => learn_either(arms, slot, joined, predicates),
+        ExprKind::Or(arms) => add_disjunction(arms, slot, joined, predicates),
         ExprKind::Query(test) if test.kind == TestKind::Any(CmpOp::Eq) => {
-            learn_set(condition, test, slot, predicates);
+            add_subquery(condition, test, slot, predicates);
         }
         _ => {}
     }
 }
 
 /// Adds that a column's value is one of a list.
-fn learn_list<'e>(
+fn add_list<'e>(
     condition: &'e Expr,
     column: &'e Expr,
     list: &'e [(CompareAs, Expr)],
@@ -205,12 +206,12 @@ fn learn_list<'e>(
     if let Some(predicate) = predicate.filter(|p| p.equal.is_none()) {
         predicate.equal = Some(list.iter().map(|(_, item)| item).collect());
         let integers = list.iter().all(|(how, _)| *how == CompareAs::Int);
-        predicate.by = (integers && column.ty.is_integer()).then_some(condition);
+        predicate.equal_condition = (integers && column.ty.is_integer()).then_some(condition);
     }
 }
 
 /// Adds that a column's value is among the rows of an uncorrelated subquery.
-fn learn_set<'e>(
+fn add_subquery<'e>(
     condition: &'e Expr,
     test: &'e QueryTest,
     slot: usize,
@@ -218,7 +219,7 @@ fn learn_set<'e>(
 ) {
     let ([column], [how], [item]) = (
         test.left.as_slice(),
-        test.how.as_slice(),
+        test.compare_as.as_slice(),
         test.query.items(),
     ) else {
         return;
@@ -226,8 +227,8 @@ fn learn_set<'e>(
     let depends = test.query.free.iter().any(|f| f.level == 1);
     if let Some(at) = bare_column(column, slot)
         && !depends
-        && test.query.fixed
-        && fits(column, *how, item)
+        && test.query.is_deterministic
+        && can_use_index(column, *how, item)
         && let Some(predicate) = predicates.get_mut(at)
     {
         predicate.set = Some(condition);
@@ -235,7 +236,7 @@ fn learn_set<'e>(
 }
 
 /// Adds the integer equality that determines a column.
-fn learn_exact<'e>(
+fn add_exact<'e>(
     condition: &'e Expr,
     args: &'e [Expr; 2],
     slot: usize,
@@ -250,13 +251,18 @@ fn learn_exact<'e>(
             matches!(equal, Some([v]) if std::ptr::eq(*v, value))
         };
         if let Some(predicate) = predicate.filter(newest) {
-            predicate.by = Some(condition);
+            predicate.equal_condition = Some(condition);
         }
     }
 }
 
 /// A disjunction of equalities on one column is an IN list.
-fn learn_either<'e>(arms: &'e [Expr], slot: usize, joined: u64, predicates: &mut [Sargable<'e>]) {
+fn add_disjunction<'e>(
+    arms: &'e [Expr],
+    slot: usize,
+    joined: u64,
+    predicates: &mut [Sargable<'e>],
+) {
     let mut together: Option<usize> = None;
     let (mut values, mut null) = (Vec::new(), false);
     for arm in arms {
@@ -265,11 +271,11 @@ fn learn_either<'e>(arms: &'e [Expr], slot: usize, joined: u64, predicates: &mut
         }
         let mut own: Vec<Sargable<'e>> =
             (0..predicates.len()).map(|_| Sargable::default()).collect();
-        learn(arm, slot, joined, &mut own);
+        analyze(arm, slot, joined, &mut own);
         // A disjunct with equalities on two columns counts for the first.
         let said = own.into_iter().enumerate();
         let mut said =
-            said.filter_map(|(at, predicate)| Some((at, predicate.equal?, predicate.null)));
+            said.filter_map(|(at, predicate)| Some((at, predicate.equal?, predicate.allows_null)));
         let Some((at, equal, is_null)) = said.next() else {
             return;
         };
@@ -282,7 +288,7 @@ fn learn_either<'e>(arms: &'e [Expr], slot: usize, joined: u64, predicates: &mut
     let predicate = together.and_then(|at| predicates.get_mut(at));
     if let Some(predicate) = predicate.filter(|f| f.equal.is_none()) {
         predicate.equal = Some(values);
-        predicate.null = null;
+        predicate.allows_null = null;
     }
 }
 
@@ -306,13 +312,13 @@ pub(super) fn bare_column(e: &Expr, slot: usize) -> Option<usize> {
 }
 
 /// Whether the value is known before a row of the table is read.
-fn known(e: &Expr, joined: u64) -> bool {
+fn is_known(e: &Expr, joined: u64) -> bool {
     e.is_fixed() && !e.has_aggregate() && e.slots() & !joined == 0
 }
 
 /// Whether a comparison of the column with this value can use an index: the index order must be
 /// that of the comparison.
-fn fits(column: &Expr, how: CompareAs, value: &Expr) -> bool {
+fn can_use_index(column: &Expr, how: CompareAs, value: &Expr) -> bool {
     let ty = &column.ty;
     match how {
         CompareAs::Int => ty.is_integer() || matches!(ty.kind, Kind::Year),
@@ -332,7 +338,7 @@ fn fits(column: &Expr, how: CompareAs, value: &Expr) -> bool {
     }
 }
 
-fn note<'e>(
+fn add_comparison<'e>(
     op: CmpOp,
     how: CompareAs,
     column: &'e Expr,
@@ -343,7 +349,7 @@ fn note<'e>(
     let Some(at) = bare_column(column, slot) else {
         return;
     };
-    let usable = known(value, joined) && fits(column, how, value);
+    let usable = is_known(value, joined) && can_use_index(column, how, value);
     let ordered = column.ty.kind != Kind::Enum && column.ty.kind != Kind::Set;
     let Some(predicate) = predicates.get_mut(at).filter(|_| usable) else {
         return;
@@ -351,8 +357,8 @@ fn note<'e>(
     match op {
         CmpOp::Eq => {
             predicate.equal = Some(vec![value]);
-            predicate.null = false;
-            predicate.by = None;
+            predicate.allows_null = false;
+            predicate.equal_condition = None;
         }
         CmpOp::Lt | CmpOp::Le if ordered && predicate.high.is_none() => {
             predicate.high = Some((value, op == CmpOp::Le));

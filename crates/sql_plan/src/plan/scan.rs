@@ -16,7 +16,7 @@ pub struct Scan {
     /// Conditions on the rows; those on the right side of a join are in the join.
     pub filter: Vec<Expr>,
     /// Whether conditions are checked in place, so that only rows that pass are copied.
-    pub in_place: bool,
+    pub filters_in_place: bool,
     /// Conditions that hold for every row of the access path, and are not checked.
     pub implied: Vec<Expr>,
     /// Partition pruning, and the overflow values to fetch.
@@ -122,7 +122,7 @@ pub struct Pattern {
     pub escape: Option<u8>,
     /// Whether to read the table instead if the pattern begins with a wildcard, because a scan of
     /// the whole index is no better.
-    pub or_table: bool,
+    pub may_scan_table: bool,
 }
 
 /// The planner's estimate of a scan.
@@ -131,11 +131,11 @@ pub struct Estimate {
     /// Rows read for each row joined before.
     pub rows: f64,
     /// Selectivity of the conditions.
-    pub part: f64,
+    pub selectivity: f64,
     /// Cost of the join up to and including this table, in units of one row read in sequence.
     pub cost: f64,
     /// Rows of the join up to and including this table.
-    pub total: f64,
+    pub join_rows: f64,
 }
 
 /// A lock to take on the rows of a scan.
@@ -166,7 +166,7 @@ impl Scan {
             access,
             mode: ScanMode::Row,
             filter: Vec::new(),
-            in_place: false,
+            filters_in_place: false,
             implied: Vec::new(),
             placement: Placement::default(),
             estimate: Estimate::default(),
@@ -175,7 +175,7 @@ impl Scan {
 
     /// The slot as a bit set.
     #[inline]
-    pub fn bit(&self) -> u64 {
+    pub fn slot_bit(&self) -> u64 {
         1 << (self.slot & 63)
     }
 
@@ -255,7 +255,7 @@ impl Access {
     }
 
     /// Whether rows can be visited in place.
-    pub fn shows_rows(&self) -> bool {
+    pub fn can_visit_in_place(&self) -> bool {
         !matches!(
             self,
             Access::VirtualScan | Access::SubqueryLookup { .. } | Access::IndexMergeUnion { .. }

@@ -18,9 +18,9 @@ use crate::parse::ast::{
 use porpoise_access::Privileges;
 
 pub use super::columns::{column_flags, type_flags};
-pub use super::context::{PlanCx, Reads};
+pub use super::context::{NestedReads, PlanCx};
 pub(super) use super::finish::{finish, finish_with};
-pub use super::from::split;
+pub use super::from::split_conjuncts;
 pub use super::query::plan_query;
 
 /// TABLE t: all rows of a table.
@@ -32,7 +32,7 @@ pub(super) fn plan_table(
     let mut from = From::default();
     from.add(cx.source(name, None)?)?;
     let mut items = Vec::new();
-    star(&from, None, cx, &mut items)?;
+    expand_star(&from, None, cx, &mut items)?;
     let clauses = Clauses {
         order_by: query.order_by,
         limit: query.limit,
@@ -54,9 +54,9 @@ pub(super) struct Clauses<'q, 'a> {
     pub(super) limit: Option<&'q ast::Limit<'a>>,
     pub(super) locks: &'q [LockClause<'a>],
     /// SQL_CALC_FOUND_ROWS.
-    pub(super) counts_all: bool,
+    pub(super) calc_found_rows: bool,
     /// Number of hidden items at the end of the select list, which DISTINCT ignores.
-    pub(super) behind: usize,
+    pub(super) hidden_items: usize,
 }
 
 pub(super) fn plan_select(
@@ -68,14 +68,14 @@ pub(super) fn plan_select(
 }
 
 /// Returns further items (columns by slot and position) for the query's tables.
-pub(super) type More<'m> = dyn FnMut(&Scope) -> Result<Vec<(usize, usize)>> + 'm;
+pub(super) type ExtraItems<'m> = dyn FnMut(&Scope) -> Result<Vec<(usize, usize)>> + 'm;
 
 /// As [`plan_select`], with the items of `more`, which is not called for a query with aggregates.
 pub(super) fn plan_select_with(
     select: &Select<'_>,
     query: &Query<'_>,
     cx: &PlanCx<'_>,
-    more: &mut More<'_>,
+    more: &mut ExtraItems<'_>,
 ) -> Result<QueryPlan> {
     if !select.windows.is_empty() {
         return Err(SqlError::not_supported("window functions"));
@@ -90,9 +90,9 @@ pub(super) fn plan_select_with(
                 if from.scope.sources.is_empty() {
                     return Err(SqlError::new(1096, "HY000", "No tables used"));
                 }
-                star(&from, None, cx, &mut items)?;
+                expand_star(&from, None, cx, &mut items)?;
             }
-            SelectItem::TableWildcard(name) => star(&from, Some(name), cx, &mut items)?,
+            SelectItem::TableWildcard(name) => expand_star(&from, Some(name), cx, &mut items)?,
             SelectItem::Expr { expr, alias, span } => {
                 let mut binder = cx.binder(&from.scope, "field list");
                 binder.aggregates = Some(&mut aggregates);
@@ -101,7 +101,7 @@ pub(super) fn plan_select_with(
                 let name = match (alias, &expr.kind) {
                     (Some(alias), _) => alias.name.to_owned(),
                     (None, ast::ExprKind::Column(column)) => {
-                        let own = own_name(&from.scope, &bound);
+                        let own = defined_name(&from.scope, &bound);
                         own.unwrap_or(column.name.name).to_owned()
                     }
                     (None, ast::ExprKind::Literal(literal)) => literal_name(literal, text),
@@ -122,8 +122,8 @@ pub(super) fn plan_select_with(
         }
     }
     let clauses = Clauses {
-        behind: items.len() - shown,
-        counts_all: select.options.calc_found_rows && !cx.inner,
+        hidden_items: items.len() - shown,
+        calc_found_rows: select.options.calc_found_rows && !cx.is_nested,
         filter: select.filter.as_ref(),
         group_by: select.group_by,
         having: select.having.as_ref(),
@@ -152,7 +152,7 @@ fn literal_name(literal: &Literal<'_>, text: Option<&str>) -> String {
 
 /// The defined name of a column of a merged view or derived table, which a result shows instead of
 /// the name as written: `TABLE_NAME` for `table_name`.
-fn own_name<'s>(scope: &'s Scope, e: &Expr) -> Option<&'s str> {
+fn defined_name<'s>(scope: &'s Scope, e: &Expr) -> Option<&'s str> {
     let ExprKind::Column { slot, column, .. } = e.kind else {
         return None;
     };
@@ -171,7 +171,7 @@ pub(super) struct Item {
     pub(super) name: String,
 }
 
-pub(super) fn star(
+pub(super) fn expand_star(
     from: &From,
     only: Option<&TableName<'_>>,
     cx: &PlanCx<'_>,
@@ -185,13 +185,13 @@ pub(super) fn star(
         });
     };
     let whole = |source: &Source| {
-        if let Some(at) = source.named {
+        if let Some(at) = source.use_index {
             cx.reads.uses.note_whole(at, Privileges::SELECT);
         }
     };
     let Some(only) = only else {
         from.scope.sources.iter().for_each(whole);
-        for (slot, column) in &from.star {
+        for (slot, column) in &from.star_columns {
             let name = from.scope.column(*slot, *column).map_or("", |c| &c.name);
             show(*slot, *column, name);
         }
@@ -205,7 +205,7 @@ pub(super) fn star(
         {
             found = true;
             whole(source);
-            for position in source.places() {
+            for position in source.star_columns() {
                 let name = source.columns.get(position).map_or("", |c| &c.name);
                 show(slot, position, name);
             }

@@ -20,7 +20,7 @@ use crate::bind::nodes::compare;
 use crate::bind::{MAX_TABLES, Source};
 use crate::expr::query::{QueryTest, TestKind};
 use crate::expr::{CmpOp, Expr, ExprKind};
-use crate::statistics::Figures;
+use crate::statistics::StatisticsSource;
 
 /// A table that is only tested for a matching row.
 #[derive(Clone, Debug)]
@@ -34,21 +34,21 @@ pub(super) struct SemiJoin {
 }
 
 /// Rule: converts conditions of the outermost block to semi-joins where that is allowed.
-pub(super) fn semi_joins(from: &mut From, figures: &dyn Figures) {
+pub(super) fn semi_joins(from: &mut From, statistics: &dyn StatisticsSource) {
     let conditions = std::mem::take(&mut from.block.conditions);
     let mut kept: Vec<Expr> = Vec::with_capacity(conditions.len());
     let mut candidates = Vec::new();
     for condition in conditions {
-        match question(&condition) {
+        match subquery_test(&condition) {
             Some(_) => candidates.push(condition),
             None => kept.push(condition),
         }
     }
     from.block.conditions = kept;
     for condition in candidates {
-        let room = from.scope.sources.len() < MAX_TABLES && from.semis.len() < 32;
-        let semi = match question(&condition) {
-            Some((test, kind)) if room && worthwhile(test, from, figures) => {
+        let room = from.scope.sources.len() < MAX_TABLES && from.semi_joins.len() < 32;
+        let semi = match subquery_test(&condition) {
+            Some((test, kind)) if room && is_worthwhile(test, from, statistics) => {
                 conditions_of(test, from.scope.sources.len()).map(|on| (test, on, kind))
             }
             _ => None,
@@ -59,7 +59,7 @@ pub(super) fn semi_joins(from: &mut From, figures: &dyn Figures) {
                 let plan = plan_of(&test.query).ok();
                 let source = plan.and_then(|plan| plan.sources.first());
                 from.scope.sources.extend(source.cloned());
-                from.semis.push(SemiJoin { slot, on, kind });
+                from.semi_joins.push(SemiJoin { slot, on, kind });
             }
             None => from.block.conditions.push(condition),
         }
@@ -67,7 +67,7 @@ pub(super) fn semi_joins(from: &mut From, figures: &dyn Figures) {
 }
 
 /// The subquery test of a condition, and the kind of join that replaces it.
-fn question(condition: &Expr) -> Option<(&QueryTest, JoinKind)> {
+fn subquery_test(condition: &Expr) -> Option<(&QueryTest, JoinKind)> {
     let (test, negated) = match &condition.kind {
         ExprKind::Query(test) => (test.as_ref(), false),
         ExprKind::Not(arg) => match &arg.kind {
@@ -90,7 +90,7 @@ fn question(condition: &Expr) -> Option<(&QueryTest, JoinKind)> {
 }
 
 /// Whether the query is over one stored table without grouping, LIMIT or subqueries.
-fn plain(plan: &QueryPlan) -> bool {
+fn is_plain(plan: &QueryPlan) -> bool {
     let ([source], Some((scan, _))) = (plan.sources.as_slice(), plan.single_scan()) else {
         return false;
     };
@@ -102,8 +102,8 @@ fn plain(plan: &QueryPlan) -> bool {
         && plan.is_fixed()
 }
 
-fn worthwhile(test: &QueryTest, from: &From, figures: &dyn Figures) -> bool {
-    let Some(plan) = plan_of(&test.query).ok().filter(|plan| plain(plan)) else {
+fn is_worthwhile(test: &QueryTest, from: &From, statistics: &dyn StatisticsSource) -> bool {
+    let Some(plan) = plan_of(&test.query).ok().filter(|plan| is_plain(plan)) else {
         return false;
     };
     if test.query.free.iter().any(|f| f.level == 1) {
@@ -115,7 +115,9 @@ fn worthwhile(test: &QueryTest, from: &From, figures: &dyn Figures) -> bool {
         ExprKind::Column { slot, .. } => {
             let table = from.scope.sources.get(*slot).and_then(Source::table);
             let narrowing: Vec<&Expr> = from.block.conditions.iter().collect();
-            table.is_some_and(|t| by_key(&AccessPlanner::new(t, *slot, &narrowing, &any, figures)))
+            table.is_some_and(|t| {
+                uses_key(&AccessPlanner::new(t, *slot, &narrowing, &any, statistics))
+            })
         }
         _ => false,
     });
@@ -125,13 +127,13 @@ fn worthwhile(test: &QueryTest, from: &From, figures: &dyn Figures) -> bool {
         return false;
     };
     let narrowing: Vec<&Expr> = on.iter().collect();
-    let mut planner = AccessPlanner::new(table, slot, &narrowing, &any, figures);
+    let mut planner = AccessPlanner::new(table, slot, &narrowing, &any, statistics);
     planner.joined = (1u64 << slot) - 1;
-    few && !test.left.is_empty() && by_key(&planner)
+    few && !test.left.is_empty() && uses_key(&planner)
 }
 
 /// Whether an index finds the rows by equal values.
-fn by_key(planner: &AccessPlanner<'_>) -> bool {
+fn uses_key(planner: &AccessPlanner<'_>) -> bool {
     let paths = planner.paths();
     paths.iter().any(|p| p.access.keys().is_some())
 }

@@ -64,17 +64,17 @@ pub struct Insert {
     /// the rows.
     pub on_duplicate: Vec<(usize, NewValue)>,
     /// Columns of the tables of that query that `on_duplicate` names: slots there, and columns.
-    pub beside: Vec<(usize, usize)>,
+    pub select_columns: Vec<(usize, usize)>,
     /// PARTITION (names): rows must belong to one of these partitions.
     pub partitions: Option<Arc<[usize]>>,
     /// The table as the statement names it.
-    pub named: Source,
+    pub target_source: Source,
     /// The view's WITH CHECK OPTION, checked on new rows.
     pub check: Option<ViewCheck>,
     /// Whether columns without a value may have a DEFAULT expression.
     pub default_expressions: bool,
     /// Stored tables that queries inside read.
-    pub inner_tables: Vec<Arc<Table>>,
+    pub nested_tables: Vec<Arc<Table>>,
 }
 
 /// The rows of an INSERT.
@@ -82,7 +82,7 @@ pub struct Insert {
 pub enum InsertRows {
     /// VALUES, SET.
     Values(Vec<Vec<NewValue>>),
-    /// A query. Values behind those of the columns given are those of [`Insert::beside`].
+    /// A query. Values behind those of the columns given are those of [`Insert::select_columns`].
     Query(Box<QueryPlan>),
 }
 
@@ -169,7 +169,7 @@ impl Insert {
 
 impl Change {
     /// PARTITION (names) of a target: its changed rows must stay there.
-    pub fn chosen(&self, target: &Target) -> Option<&[usize]> {
+    pub fn named_partitions(&self, target: &Target) -> Option<&[usize]> {
         self.input.sources.get(target.slot)?.partitions.as_deref()
     }
 }
@@ -219,7 +219,7 @@ impl Plan {
         let mut tables = Vec::new();
         if let Plan::Insert(insert) = self {
             tables.push((insert.table.clone(), true));
-            tables.extend(insert.inner_tables.iter().map(|t| (t.clone(), false)));
+            tables.extend(insert.nested_tables.iter().map(|t| (t.clone(), false)));
         }
         tables.extend(self.input().into_iter().flat_map(QueryPlan::tables));
         if let Plan::Change(change) = self {
@@ -235,7 +235,7 @@ impl Plan {
     pub(super) fn scans_ranges(&self) -> bool {
         match self {
             Plan::Select(query) => query.scans_ranges(),
-            Plan::Insert(insert) => insert.query().is_some() || !insert.inner_tables.is_empty(),
+            Plan::Insert(insert) => insert.query().is_some() || !insert.nested_tables.is_empty(),
             Plan::Change(change) => change.input.scans_ranges(),
         }
     }
@@ -247,7 +247,7 @@ impl Plan {
 
     /// Whether it reads stored rows without locking them.
     pub(super) fn reads_unlocked(&self) -> bool {
-        let inner = matches!(self, Plan::Insert(insert) if !insert.inner_tables.is_empty());
+        let inner = matches!(self, Plan::Insert(insert) if !insert.nested_tables.is_empty());
         inner || self.input().is_some_and(QueryPlan::reads_unlocked)
     }
 

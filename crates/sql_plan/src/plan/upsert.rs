@@ -9,8 +9,8 @@
 
 use super::QueryPlan;
 use super::derived::working_table;
-use super::dml::assigned;
-use super::insert::{given_columns, wrong_count};
+use super::dml::bind_assignments;
+use super::insert::{column_count_error, target_columns};
 use super::query::with_ctes;
 use super::select::{PlanCx, plan_query, plan_select_with};
 use super::sinks::NewValue;
@@ -22,11 +22,11 @@ use porpoise_rows::catalog::Table;
 use std::sync::Arc;
 
 /// Positions of columns, and their new values.
-pub(super) type Set = Vec<(usize, NewValue)>;
+pub(super) type Assignments = Vec<(usize, NewValue)>;
 
 /// Columns of the SELECT's tables that assignments read, by slot and position, in the order of the
 /// items that are added to the SELECT for them.
-pub(super) type Beside = Vec<(usize, usize)>;
+pub(super) type SelectColumns = Vec<(usize, usize)>;
 
 /// Binds assignments that read no tables but the target and the new row.
 pub(super) fn assignments(
@@ -34,12 +34,12 @@ pub(super) fn assignments(
     table: &Arc<Table>,
     scope: &Scope,
     cx: &PlanCx<'_>,
-) -> Result<Set> {
+) -> Result<Assignments> {
     if insert.on_duplicate.is_empty() {
         return Ok(Vec::new());
     }
     let Some(alias) = insert.row_alias else {
-        return updated(insert, table, scope, cx);
+        return bind_on_duplicate(insert, table, scope, cx);
     };
     let mut new = Source {
         alias: alias.name.to_owned(),
@@ -51,11 +51,11 @@ pub(super) fn assignments(
     };
     new.database = String::new();
     // Reading the new row's values needs no privileges.
-    new.named = None;
+    new.use_index = None;
     if !insert.column_aliases.is_empty() {
-        let columns = given_columns(insert, &new)?;
+        let columns = target_columns(insert, &new)?;
         if columns.len() != insert.column_aliases.len() {
-            return Err(wrong_count(1));
+            return Err(column_count_error(1));
         }
         for column in &mut new.columns {
             column.name = String::new();
@@ -68,12 +68,17 @@ pub(super) fn assignments(
     }
     let mut both = scope.clone();
     both.add(new)?;
-    updated(insert, table, &both, cx)
+    bind_on_duplicate(insert, table, &both, cx)
 }
 
 /// Binds the assignments over a scope whose first table is the target.
-fn updated(insert: &Insert<'_>, table: &Arc<Table>, scope: &Scope, cx: &PlanCx<'_>) -> Result<Set> {
-    let set = assigned(insert.on_duplicate, table, scope, cx, true)?;
+fn bind_on_duplicate(
+    insert: &Insert<'_>,
+    table: &Arc<Table>,
+    scope: &Scope,
+    cx: &PlanCx<'_>,
+) -> Result<Assignments> {
+    let set = bind_assignments(insert.on_duplicate, table, scope, cx, true)?;
     if let Some(target) = scope.sources.first() {
         let columns = set.iter().map(|(column, _)| *column);
         cx.note_writes(target, columns, Privileges::UPDATE);
@@ -89,7 +94,7 @@ pub(super) fn with_query(
     table: &Arc<Table>,
     scope: &Scope,
     cx: &PlanCx<'_>,
-) -> Result<(QueryPlan, Option<(Set, Beside)>)> {
+) -> Result<(QueryPlan, Option<(Assignments, SelectColumns)>)> {
     let select = match &query.body {
         QueryBody::Select(select) if !insert.on_duplicate.is_empty() => select,
         _ => return Ok((plan_query(query, cx)?, None)),
@@ -98,25 +103,29 @@ pub(super) fn with_query(
         return Ok((plan_query(query, cx)?, None));
     }
     with_ctes(query.with, cx, |cx| {
-        naming_tables(insert, (select, query), table, scope, cx)
+        with_select_tables(insert, (select, query), table, scope, cx)
     })
 }
 
-fn naming_tables(
+fn with_select_tables(
     insert: &Insert<'_>,
     (select, query): (&Select<'_>, &Query<'_>),
     table: &Arc<Table>,
     scope: &Scope,
     cx: &PlanCx<'_>,
-) -> Result<(QueryPlan, Option<(Set, Beside)>)> {
+) -> Result<(QueryPlan, Option<(Assignments, SelectColumns)>)> {
     let mut found = None;
     let plan = plan_select_with(select, query, cx, &mut |read: &Scope| {
         let mut both = scope.clone();
-        both.sources.extend(read.sources.iter().map(read_before));
-        let hidden = read.hidden.iter().map(|(slot, column)| (slot + 1, *column));
-        both.hidden.extend(hidden);
-        let set = updated(insert, table, &both, cx)?;
-        let mut named: Beside = Vec::new();
+        both.sources
+            .extend(read.sources.iter().map(converted_source));
+        let hidden = read
+            .merged_columns
+            .iter()
+            .map(|(slot, column)| (slot + 1, *column));
+        both.merged_columns.extend(hidden);
+        let set = bind_on_duplicate(insert, table, &both, cx)?;
+        let mut named: SelectColumns = Vec::new();
         let mut note = |slot: usize, column: usize| {
             if let Some(slot) = slot.checked_sub(1)
                 && !named.contains(&(slot, column))
@@ -134,7 +143,7 @@ fn naming_tables(
 
 /// A table of the SELECT as assignments see it: the query has already converted its values to SQL
 /// values.
-fn read_before(source: &Source) -> Source {
+fn converted_source(source: &Source) -> Source {
     let rows = working_table(source.columns.clone());
     Source {
         origin: Origin::Derived(Arc::new(rows)),

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A use stands behind the view whose query names it: `within` and `beneath` point from
+//! 1. A use stands behind the view whose query names it: `via_view` and `base_use` point from
 //!    inner to outer and from outer to inner by position in one list.
 //! 2. A name is recorded before it is looked up, so that an error about it can be replaced by
 //!    the lack of a privilege. What has not been found needs the privilege on all of it.
@@ -56,13 +56,13 @@ pub struct TableUse {
     /// The object that the name refers to.
     pub object: Object,
     /// The view whose query names it; `None` if the statement does.
-    pub within: Option<usize>,
+    pub via_view: Option<usize>,
     /// The use of the table or view that a merged view selects from.
-    beneath: Option<usize>,
+    base_use: Option<usize>,
     /// Privileges needed on the table, or on any of its columns.
-    pub wanted: Privileges,
+    pub privileges: Privileges,
     /// Privileges needed on all columns, because the statement does not list them.
-    pub whole: Privileges,
+    pub privileges_on_all: Privileges,
     /// Privileges needed on single columns, by position: the lowest bits of [`Privileges`].
     columns: Vec<u8>,
 }
@@ -116,67 +116,67 @@ pub struct Uses {
 
 impl Uses {
     /// Records a name before it is looked up. Returns its position.
-    pub(super) fn add(&self, database: &str, name: &str, within: Option<usize>) -> usize {
+    pub(super) fn add(&self, database: &str, name: &str, via_view: Option<usize>) -> usize {
         let mut list = self.list.borrow_mut();
         list.push(TableUse {
             database: database.to_owned(),
             name: name.to_owned(),
             object: Object::Unknown,
-            within,
-            beneath: None,
-            wanted: Privileges::SELECT,
-            whole: Privileges::NONE,
+            via_view,
+            base_use: None,
+            privileges: Privileges::SELECT,
+            privileges_on_all: Privileges::NONE,
             columns: Vec::new(),
         });
         list.len() - 1
     }
 
     /// Records the object that a name resolved to.
-    pub(super) fn found(&self, at: usize, object: Object) {
+    pub(super) fn note_object(&self, at: usize, object: Object) {
         if let Some(used) = self.list.borrow_mut().get_mut(at) {
             used.object = object;
         }
     }
 
-    /// Records that a merged view selects from the use at `beneath`.
-    pub(super) fn merged(&self, at: usize, beneath: Option<usize>) {
+    /// Records that a merged view selects from the use at `base_use`.
+    pub(super) fn note_merged(&self, at: usize, base_use: Option<usize>) {
         if let Some(used) = self.list.borrow_mut().get_mut(at) {
-            used.beneath = beneath;
+            used.base_use = base_use;
         }
     }
 
     /// Records a privilege needed on a column.
-    pub fn note(&self, at: usize, column: usize, wanted: Privileges) {
+    pub fn note(&self, at: usize, column: usize, privileges: Privileges) {
         if let Some(used) = self.list.borrow_mut().get_mut(at) {
-            used.note(column, (wanted.0 & BITS) as u8);
+            used.note(column, (privileges.0 & BITS) as u8);
         }
     }
 
     /// Records that all columns are used without being listed.
-    pub(super) fn note_whole(&self, at: usize, wanted: Privileges) {
+    pub(super) fn note_whole(&self, at: usize, privileges: Privileges) {
         if let Some(used) = self.list.borrow_mut().get_mut(at) {
-            used.whole = used.whole.with(wanted);
+            used.privileges_on_all = used.privileges_on_all.with(privileges);
         }
     }
 
     /// Sets the privileges needed on a table, replacing SELECT, and on the tables beneath it.
-    pub(super) fn want(&self, at: Option<usize>, wanted: Privileges) {
-        self.beneath(at, |used| used.wanted = wanted);
+    pub(super) fn require(&self, at: Option<usize>, privileges: Privileges) {
+        self.update_chain(at, |used| used.privileges = privileges);
     }
 
     /// The same for the target of an INSERT: conditions of views are not evaluated.
-    pub(super) fn insert_into(&self, at: Option<usize>, wanted: Privileges) {
-        self.beneath(at, |used| {
-            used.wanted = wanted;
+    pub(super) fn require_insert(&self, at: Option<usize>, privileges: Privileges) {
+        self.update_chain(at, |used| {
+            used.privileges = privileges;
             used.columns.clear();
         });
     }
 
-    fn beneath(&self, mut at: Option<usize>, change: impl Fn(&mut TableUse)) {
+    fn update_chain(&self, mut at: Option<usize>, change: impl Fn(&mut TableUse)) {
         let mut list = self.list.borrow_mut();
         while let Some(used) = at.and_then(|at| list.get_mut(at)) {
             change(used);
-            at = used.beneath;
+            at = used.base_use;
         }
     }
 
@@ -194,7 +194,7 @@ impl Uses {
     pub fn take(&self) -> Box<[TableUse]> {
         let mut list = self.list.take();
         for at in 0..list.len() {
-            let found = list.get(at).and_then(|u| Some((u.beneath?, &u.columns)));
+            let found = list.get(at).and_then(|u| Some((u.base_use?, &u.columns)));
             let Some((beneath, columns)) = found else {
                 continue;
             };
@@ -211,7 +211,7 @@ impl Uses {
     /// Database and name of what the statement itself names.
     pub fn names(&self) -> Vec<(String, String)> {
         let list = self.list.borrow();
-        let own = list.iter().filter(|used| used.within.is_none());
+        let own = list.iter().filter(|used| used.via_view.is_none());
         own.map(|used| (used.database.clone(), used.name.clone()))
             .collect()
     }
@@ -233,16 +233,16 @@ mod tests {
         let inner = uses.add("d", "v", Some(outer));
         let table = uses.add("d", "t", Some(inner));
         uses.note(table, 1, Privileges::SELECT);
-        uses.merged(inner, Some(table));
-        uses.merged(outer, Some(inner));
-        uses.want(Some(outer), Privileges::UPDATE);
+        uses.note_merged(inner, Some(table));
+        uses.note_merged(outer, Some(inner));
+        uses.require(Some(outer), Privileges::UPDATE);
         uses.note(outer, 3, Privileges::UPDATE);
         assert_eq!(uses.names(), [("d".to_owned(), "w".to_owned())]);
         let list = uses.take();
         assert_eq!(noted(&list[outer]), [(3, 4)]);
         assert_eq!(noted(&list[inner]), [(3, 4)]);
         assert_eq!(noted(&list[table]), [(1, 1), (3, 4)]);
-        assert!(list.iter().all(|u| u.wanted == Privileges::UPDATE));
+        assert!(list.iter().all(|u| u.privileges == Privileges::UPDATE));
     }
 
     #[test]
@@ -251,8 +251,8 @@ mod tests {
         let view = uses.add("d", "v", None);
         let table = uses.add("d", "t", Some(view));
         uses.note(table, 1, Privileges::SELECT);
-        uses.merged(view, Some(table));
-        uses.insert_into(Some(view), Privileges::INSERT);
+        uses.note_merged(view, Some(table));
+        uses.require_insert(Some(view), Privileges::INSERT);
         uses.note(view, 0, Privileges::INSERT);
         let list = uses.take();
         assert_eq!(noted(&list[table]), [(0, 2)]);

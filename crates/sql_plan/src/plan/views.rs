@@ -15,8 +15,8 @@
 
 use super::derived::materialized;
 use super::from::bind_from;
-use super::query::{columns_of, derived_source, entries, inside, plan_query};
-use super::select::{PlanCx, split};
+use super::query::{columns_of, cte_entries, derived_source, plan_nested, plan_query};
+use super::select::{PlanCx, split_conjuncts};
 use super::uses::Object;
 use crate::bind::{BindEnv, MergedView, Scope, Source};
 use crate::error::{Result, SqlError};
@@ -57,7 +57,7 @@ fn invalid(view: &View) -> SqlError {
 }
 
 /// Converts errors that mean that a view's query is no longer valid.
-fn stale(error: SqlError, view: &View) -> SqlError {
+fn invalid_view_error(error: SqlError, view: &View) -> SqlError {
     match error.code {
         1049 | 1051 | 1052 | 1054 | 1060 | 1064 | 1146 | 1305 | 1353 | 1356 => invalid(view),
         _ => error,
@@ -104,15 +104,16 @@ pub(super) fn source(
         view: Some(&frame),
         ..*cx
     };
-    let mut source = bound(view, alias, &arena, &within).map_err(|e| stale(e, view))?;
+    let mut source =
+        bind_view(view, alias, &arena, &within).map_err(|e| invalid_view_error(e, view))?;
     let columns = source.columns.iter().map(|c| c.name.clone());
     let object = Object::View {
         columns: columns.collect(),
         definer: (!view.invoker).then(|| view.definer.clone()),
     };
-    cx.reads.uses.found(at, object);
-    cx.reads.uses.merged(at, source.named);
-    source.named = Some(at);
+    cx.reads.uses.note_object(at, object);
+    cx.reads.uses.note_merged(at, source.use_index);
+    source.use_index = Some(at);
     source.alias = alias.unwrap_or(&view.name).to_owned();
     if alias.is_none() {
         source.database.clone_from(&view.database);
@@ -120,17 +121,17 @@ pub(super) fn source(
     Ok(source)
 }
 
-fn bound(view: &View, alias: Option<&str>, arena: &Bump, cx: &PlanCx<'_>) -> Result<Source> {
+fn bind_view(view: &View, alias: Option<&str>, arena: &Bump, cx: &PlanCx<'_>) -> Result<Source> {
     let text = view.query.as_bytes();
     let parsed = parse_one(arena, text, 0, &ParseOptions::default());
     let parsed = parsed.map_err(|_| invalid(view))?;
     let Statement::Query(query) = &parsed.statement else {
         return Err(invalid(view));
     };
-    if let Some(merged) = merged(view, query, cx)? {
+    if let Some(merged) = merge_view(view, query, cx)? {
         return Ok(merged);
     }
-    let (plan, free) = inside(cx, |cx| plan_query(query, cx))?;
+    let (plan, free) = plan_nested(cx, |cx| plan_query(query, cx))?;
     let mut columns = columns_of(&plan);
     rename(&mut columns, view)?;
     let rows = Arc::new(materialized(plan, columns, free));
@@ -177,14 +178,14 @@ fn only_table<'q, 'a>(query: &'q Query<'a>) -> Option<(&'q Select<'a>, &'q ast::
 }
 
 /// The view as a source of its base table, if it shows plain columns of a single table.
-fn merged(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<Source>> {
+fn merge_view(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<Source>> {
     let Some((select, named)) = only_table(query).filter(|_| view.algorithm != "TEMPTABLE") else {
         return Ok(None);
     };
     let reads = cx.reads.tables.borrow().len();
     let uses = cx.reads.uses.len();
     let base = cx.source(&named.name, named.alias.map(|a| a.name))?;
-    let shown = shown(view, select, &base, cx);
+    let shown = simple_columns(view, select, &base, cx);
     let found = match base.table().is_some() {
         true => shown?,
         false => None,
@@ -223,7 +224,7 @@ fn merged(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<Sour
         view: Some(Arc::new(MergedView {
             database: view.database.clone(),
             name: view.name.clone(),
-            shown: shown.into_iter().map(|(_, position)| position).collect(),
+            base_columns: shown.into_iter().map(|(_, position)| position).collect(),
             conditions: all,
             check,
         })),
@@ -232,15 +233,15 @@ fn merged(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<Sour
 }
 
 /// Names and positions of the view's columns, and its conditions.
-type Shown = (Vec<(String, usize)>, Vec<Expr>);
+type ViewColumns = (Vec<(String, usize)>, Vec<Expr>);
 
 /// The columns of a simple query as columns of its table; `None` if one is computed.
-fn shown(
+fn simple_columns(
     view: &View,
     select: &Select<'_>,
     base: &Source,
     cx: &PlanCx<'_>,
-) -> Result<Option<Shown>> {
+) -> Result<Option<ViewColumns>> {
     let mut scope = Scope::default();
     scope.add(base.clone())?;
     let mut shown: Vec<(String, usize)> = Vec::new();
@@ -281,10 +282,10 @@ fn shown(
             return Ok(None);
         }
         let filter = cx.binder(&scope, "where clause").expr(filter)?;
-        if filter.has_query() {
+        if filter.has_subquery() {
             return Ok(None);
         }
-        split(filter, &mut conditions);
+        split_conjuncts(filter, &mut conditions);
     }
     Ok(Some((shown, conditions)))
 }
@@ -294,16 +295,20 @@ fn shown(
 ///
 /// # Errors
 /// Errors of binding the FROM clause.
-pub fn spelled_out<'a>(arena: &'a Bump, query: &Query<'a>, cx: &PlanCx<'_>) -> Result<Query<'a>> {
+pub fn with_explicit_columns<'a>(
+    arena: &'a Bump,
+    query: &Query<'a>,
+    cx: &PlanCx<'_>,
+) -> Result<Query<'a>> {
     let QueryBody::Select(select) = &query.body else {
         return Ok(*query);
     };
     if let Some(with) = query.with {
-        let ctes = entries(with, cx)?;
+        let ctes = cte_entries(with, cx)?;
         let within = PlanCx { ctes: &ctes, ..*cx };
-        return spelled_select(arena, query, select, &within);
+        return select_with_explicit_columns(arena, query, select, &within);
     }
-    spelled_select(arena, query, select, cx)
+    select_with_explicit_columns(arena, query, select, cx)
 }
 
 fn ident<'a>(arena: &'a Bump, name: &str) -> Ident<'a> {
@@ -313,7 +318,7 @@ fn ident<'a>(arena: &'a Bump, name: &str) -> Ident<'a> {
     }
 }
 
-fn spelled_select<'a>(
+fn select_with_explicit_columns<'a>(
     arena: &'a Bump,
     query: &Query<'a>,
     select: &Select<'a>,
@@ -340,7 +345,11 @@ fn spelled_select<'a>(
     for item in select.items {
         match item {
             SelectItem::Wildcard => {
-                items.extend(from.star.iter().filter_map(|(slot, at)| column(*slot, *at)));
+                items.extend(
+                    from.star_columns
+                        .iter()
+                        .filter_map(|(slot, at)| column(*slot, *at)),
+                );
             }
             SelectItem::TableWildcard(name) => {
                 let named = |s: &Source| {
@@ -349,7 +358,7 @@ fn spelled_select<'a>(
                 };
                 let sources = from.scope.sources.iter().enumerate();
                 for (slot, source) in sources.filter(|(_, s)| named(s)) {
-                    let places = source.places();
+                    let places = source.star_columns();
                     items.extend(places.into_iter().filter_map(|at| column(slot, at)));
                 }
             }
@@ -377,7 +386,7 @@ fn spelled_select<'a>(
 
 /// Columns and updatability of a view.
 #[derive(Clone, Debug)]
-pub struct Described {
+pub struct ViewDescription {
     /// Its columns.
     pub columns: Vec<crate::bind::ScopeColumn>,
     /// Whether rows can be changed through it.
@@ -387,7 +396,7 @@ pub struct Described {
 /// System variables for views, which cannot depend on any.
 struct NoVariables;
 
-impl crate::statistics::Figures for NoVariables {}
+impl crate::statistics::StatisticsSource for NoVariables {}
 
 impl crate::bind::SystemVariables for NoVariables {
     fn get(&self, _: bool, _: &str) -> Result<Expr> {
@@ -400,7 +409,7 @@ impl crate::bind::SystemVariables for NoVariables {
 ///
 /// # Errors
 /// 1356 if its query is no longer valid; 1462 for a recursive view.
-pub fn describe(catalog: &porpoise_rows::catalog::Catalog, view: &View) -> Result<Described> {
+pub fn describe(catalog: &porpoise_rows::catalog::Catalog, view: &View) -> Result<ViewDescription> {
     let env = BindEnv {
         mode: SqlMode::default(),
         collation: porpoise_types::Collation::UTF8MB4_0900_AI_CI,
@@ -408,13 +417,13 @@ pub fn describe(catalog: &porpoise_rows::catalog::Catalog, view: &View) -> Resul
         database: Some(view.database.clone()),
         div_precision: 4,
     };
-    let reads = super::select::Reads::default();
+    let reads = super::select::NestedReads::default();
     let cx = PlanCx::new(catalog, &env, &NoVariables, "", &reads);
     let at = reads.uses.add(&view.database, &view.name, None);
     let source = source(&Arc::new(view.clone()), None, at, &cx)?;
-    let places = source.places();
+    let places = source.star_columns();
     let columns = places.iter().filter_map(|at| source.columns.get(*at));
-    Ok(Described {
+    Ok(ViewDescription {
         columns: columns.cloned().collect(),
         updatable: source.view.is_some(),
     })

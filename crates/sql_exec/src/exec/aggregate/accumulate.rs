@@ -4,10 +4,10 @@
 //! the way of Welford: the mean so far and the sum of squared distances from
 //! it, which does not lose digits where values are large and close together.
 
-use super::best::is_better;
-use super::distinct::Seen;
+use super::distinct::DistinctValues;
 use super::documents::Document;
-use super::numbers::Taken;
+use super::extreme::replaces_extreme;
+use super::numbers::AggregateInput;
 use crate::bind::{Aggregate, AggregateKind};
 use crate::error::SqlError;
 use crate::exec::sort::order_keys;
@@ -15,7 +15,7 @@ use crate::exec::state::{States, size_of_row};
 use crate::exec::{ExecError, ExecResult};
 use crate::expr::convert;
 use crate::expr::eval::{Env, EvalCx, Slot, eval};
-use crate::expr::number::{Found, Unit, to_value};
+use crate::expr::number::{NumberResult, Unit, to_value};
 use porpoise_base::interrupt::Pacer;
 use porpoise_base::sorting;
 use porpoise_types::{Decimal, Kind, Level, Value, ValueRef, Warning, cast};
@@ -28,7 +28,7 @@ pub(super) enum State {
         count: u64,
     },
     /// A sum of integers or of decimals of one scale, times ten to it.
-    Whole {
+    ScaledInteger {
         sum: i128,
         scale: u8,
         count: u64,
@@ -37,19 +37,19 @@ pub(super) enum State {
         sum: f64,
         count: u64,
     },
-    Best(Value),
+    Extreme(Value),
     Bits(u64),
-    Spread {
+    Variance {
         count: u64,
         mean: f64,
         squares: f64,
     },
-    Texts(Vec<Piece>),
+    GroupConcat(Vec<ConcatPart>),
     Document(Document),
 }
 
 /// One row's part of GROUP_CONCAT.
-pub(super) struct Piece {
+pub(super) struct ConcatPart {
     pub(super) keys: Vec<Value>,
     pub(super) text: Vec<u8>,
 }
@@ -58,8 +58,8 @@ pub(super) struct Piece {
 pub(super) struct Accumulator {
     pub(super) state: State,
     /// The least or greatest of the numbers that were taken.
-    pub(super) best: Option<(i64, Unit)>,
-    pub(super) distinct: Option<Box<Seen>>,
+    pub(super) numeric_extreme: Option<(i64, Unit)>,
+    pub(super) distinct: Option<Box<DistinctValues>>,
 }
 
 impl Accumulator {
@@ -67,20 +67,20 @@ impl Accumulator {
     pub(super) fn new(aggregate: &Aggregate) -> Accumulator {
         let state = match aggregate.kind {
             AggregateKind::CountRows | AggregateKind::Count => State::Count(0),
-            AggregateKind::Min | AggregateKind::Max => State::Best(Value::Null),
+            AggregateKind::Min | AggregateKind::Max => State::Extreme(Value::Null),
             AggregateKind::BitAnd => State::Bits(u64::MAX),
             AggregateKind::BitOr | AggregateKind::BitXor => State::Bits(0),
-            AggregateKind::Deviation { .. } => State::Spread {
+            AggregateKind::Deviation { .. } => State::Variance {
                 count: 0,
                 mean: 0.0,
                 squares: 0.0,
             },
-            AggregateKind::Concat => State::Texts(Vec::new()),
+            AggregateKind::Concat => State::GroupConcat(Vec::new()),
             AggregateKind::JsonArray => State::Document(Document::Array(Vec::new())),
             AggregateKind::JsonObject => State::Document(Document::Object(Vec::new())),
             _ if aggregate.ty.kind == Kind::Double => State::Double { sum: 0.0, count: 0 },
-            _ => match whole(aggregate) {
-                Some(scale) => State::Whole {
+            _ => match scaled_integer_scale(aggregate) {
+                Some(scale) => State::ScaledInteger {
                     sum: 0,
                     scale,
                     count: 0,
@@ -93,7 +93,7 @@ impl Accumulator {
         };
         Accumulator {
             state,
-            best: None,
+            numeric_extreme: None,
             distinct: aggregate.distinct.then(Box::default),
         }
     }
@@ -107,7 +107,7 @@ impl Accumulator {
 
     /// Sets the value of MIN or MAX.
     pub(super) fn set_extreme(&mut self, value: Value) {
-        if let State::Best(best) = &mut self.state {
+        if let State::Extreme(best) = &mut self.state {
             *best = value;
         }
     }
@@ -123,12 +123,12 @@ impl Accumulator {
         if let ([arg], None, false) = (
             aggregate.args.as_slice(),
             &self.distinct,
-            matches!(self.state, State::Texts(_) | State::Document(_)),
+            matches!(self.state, State::GroupConcat(_) | State::Document(_)),
         ) {
             let value = eval(arg, row, cx)?;
             return match value.is_null() {
                 true => Ok(()),
-                false => self.take(aggregate, value, arg, cx),
+                false => self.add_value(aggregate, value, arg, cx),
             };
         }
         let mut values: smallvec::SmallVec<[ValueRef<'_>; 4]> = smallvec::SmallVec::new();
@@ -141,21 +141,21 @@ impl Accumulator {
             values.push(value);
         }
         if let Some(seen) = &mut self.distinct
-            && !seen.are_new(&values, &aggregate.args, states)?
+            && !seen.insert_values(&values, &aggregate.args, states)?
         {
             return Ok(());
         }
-        if let State::Texts(pieces) = &mut self.state {
-            let piece = piece(aggregate, &values, row, cx)?;
+        if let State::GroupConcat(parts) = &mut self.state {
+            let piece = concat_part(aggregate, &values, row, cx)?;
             states.hold(piece.text.len() as u64 + 48 + size_of_row(&piece.keys))?;
-            pieces.push(piece);
+            parts.push(piece);
             return Ok(());
         }
         if let State::Document(document) = &mut self.state {
             return document.add(aggregate, &values, states);
         }
         match (values.first(), aggregate.args.first()) {
-            (Some(value), Some(arg)) => self.take(aggregate, *value, arg, cx),
+            (Some(value), Some(arg)) => self.add_value(aggregate, *value, arg, cx),
             _ => {
                 if let State::Count(n) = &mut self.state {
                     *n += 1;
@@ -168,30 +168,32 @@ impl Accumulator {
     /// Takes a row into account whose value is a number; false where it is
     /// none, and nothing was done.
     #[inline]
-    pub(super) fn take_number(
+    pub(super) fn add_number(
         &mut self,
         aggregate: &Aggregate,
-        taken: &Taken<'_>,
+        input: &AggregateInput<'_>,
         row: &[Slot<'_>],
         states: &States,
     ) -> ExecResult<bool> {
-        let number = match taken {
-            Taken::Values => return Ok(false),
-            Taken::Row => {
+        let number = match input {
+            AggregateInput::Values => return Ok(false),
+            AggregateInput::Row => {
                 self.count(1);
                 return Ok(true);
             }
-            Taken::Present(e) | Taken::Number(e) | Taken::Distinct(e) => e,
+            AggregateInput::Present(e)
+            | AggregateInput::Number(e)
+            | AggregateInput::Distinct(e) => e,
         };
         let found = match number.eval(row) {
-            Found::Value(found) => found,
+            NumberResult::Value(found) => found,
             // NULL counts for none of them.
-            Found::Null => return Ok(true),
-            Found::Elsewhere => return Ok(false),
+            NumberResult::Null => return Ok(true),
+            NumberResult::NotApplicable => return Ok(false),
         };
         let fits = match &self.state {
-            State::Count(_) | State::Best(_) => true,
-            State::Whole { sum, scale, .. } => {
+            State::Count(_) | State::Extreme(_) => true,
+            State::ScaledInteger { sum, scale, .. } => {
                 number.scale() == Some(*scale) && sum.checked_add(i128::from(found)).is_some()
             }
             _ => false,
@@ -199,33 +201,33 @@ impl Accumulator {
         if !fits {
             return Ok(false);
         }
-        if let (Taken::Distinct(_), Some(arg), Some(seen)) =
-            (taken, aggregate.args.first(), &mut self.distinct)
-            && !seen.is_new((found, number.unit()), &arg.ty, states)?
+        if let (AggregateInput::Distinct(_), Some(arg), Some(seen)) =
+            (input, aggregate.args.first(), &mut self.distinct)
+            && !seen.insert_number((found, number.unit()), &arg.ty, states)?
         {
             return Ok(true);
         }
         match &mut self.state {
             State::Count(n) => *n += 1,
-            State::Whole { sum, count, .. } => {
+            State::ScaledInteger { sum, count, .. } => {
                 *sum += i128::from(found);
                 *count += 1;
             }
             _ => {
-                let better = match (self.best, aggregate.kind) {
+                let better = match (self.numeric_extreme, aggregate.kind) {
                     (None, _) => true,
                     (Some((best, _)), AggregateKind::Min) => found < best,
                     (Some((best, _)), _) => found > best,
                 };
                 if better {
-                    self.best = Some((found, number.unit()));
+                    self.numeric_extreme = Some((found, number.unit()));
                 }
             }
         }
         Ok(true)
     }
 
-    fn take(
+    fn add_value(
         &mut self,
         aggregate: &Aggregate,
         value: ValueRef<'_>,
@@ -234,7 +236,7 @@ impl Accumulator {
     ) -> ExecResult<()> {
         match &mut self.state {
             State::Count(n) => *n += 1,
-            State::Whole { sum, scale, count } => {
+            State::ScaledInteger { sum, scale, count } => {
                 let number = match value {
                     ValueRef::Int(v) => Some((i128::from(v), 0)),
                     ValueRef::UInt(v) => Some((i128::from(v), 0)),
@@ -246,8 +248,8 @@ impl Accumulator {
                     *count += 1;
                     return Ok(());
                 }
-                self.state = exact(*sum, *scale, *count)?;
-                return self.take(aggregate, value, arg, cx);
+                self.state = decimal_sum(*sum, *scale, *count)?;
+                return self.add_value(aggregate, value, arg, cx);
             }
             State::Exact { sum, count } => {
                 let number = convert::decimal(value, &arg.ty, cx)?;
@@ -262,7 +264,7 @@ impl Accumulator {
                 *sum += convert::double(value, &arg.ty, cx)?;
                 *count += 1;
             }
-            State::Spread {
+            State::Variance {
                 count,
                 mean,
                 squares,
@@ -283,12 +285,12 @@ impl Accumulator {
                     _ => *bits ^ new,
                 };
             }
-            State::Best(best) => {
-                if is_better(value, best, (aggregate.kind, &arg.ty)) {
+            State::Extreme(best) => {
+                if replaces_extreme(value, best, (aggregate.kind, &arg.ty)) {
                     *best = value.to_owned();
                 }
             }
-            State::Texts(_) | State::Document(_) => {}
+            State::GroupConcat(_) | State::Document(_) => {}
         }
         Ok(())
     }
@@ -297,18 +299,22 @@ impl Accumulator {
     pub(super) fn finish(self, aggregate: &Aggregate, env: &Env) -> ExecResult<Value> {
         let range = |_| ExecError::Error(SqlError::out_of_range("DECIMAL", "avg"));
         let state = match self.state {
-            State::Whole { sum, scale, count } => exact(sum, scale, count)?,
-            State::Best(value) => State::Best(better(value, self.best, aggregate)),
+            State::ScaledInteger { sum, scale, count } => decimal_sum(sum, scale, count)?,
+            State::Extreme(value) => {
+                State::Extreme(merge_extremes(value, self.numeric_extreme, aggregate))
+            }
             state => state,
         };
         Ok(match (state, aggregate.kind) {
-            (State::Whole { .. }, _) => Value::Null,
+            (State::ScaledInteger { .. }, _) => Value::Null,
             (State::Count(n), _) => Value::Int(n),
-            (State::Best(value), _) => value,
+            (State::Extreme(value), _) => value,
             (State::Bits(bits), _) => Value::UInt(bits),
-            (State::Texts(pieces), _) => concatenated(aggregate, pieces, env)?,
+            (State::GroupConcat(parts), _) => join_parts(aggregate, parts, env)?,
             (State::Document(document), _) => document.finish(),
-            (State::Spread { count, squares, .. }, kind) => spread(kind, count, squares),
+            (State::Variance { count, squares, .. }, kind) => {
+                variance_or_deviation(kind, count, squares)
+            }
             (State::Double { count: 0, .. }, _) | (State::Exact { sum: None, .. }, _) => {
                 Value::Null
             }
@@ -335,7 +341,7 @@ impl Accumulator {
 }
 
 /// A sum as a decimal.
-fn exact(sum: i128, scale: u8, count: u64) -> Result<State, SqlError> {
+fn decimal_sum(sum: i128, scale: u8, count: u64) -> Result<State, SqlError> {
     let range = |_| SqlError::out_of_range("DECIMAL", "sum");
     let sum = match count {
         0 => None,
@@ -346,7 +352,7 @@ fn exact(sum: i128, scale: u8, count: u64) -> Result<State, SqlError> {
 
 /// The scale of what an aggregate sums up, if that is integers or decimals
 /// that may all have one scale.
-fn whole(aggregate: &Aggregate) -> Option<u8> {
+fn scaled_integer_scale(aggregate: &Aggregate) -> Option<u8> {
     let sums = matches!(aggregate.kind, AggregateKind::Sum | AggregateKind::Avg);
     let arg = aggregate.args.first().filter(|_| sums)?;
     match arg.ty.kind {
@@ -357,18 +363,20 @@ fn whole(aggregate: &Aggregate) -> Option<u8> {
 }
 
 /// The least or greatest of a value and a number, as the aggregate wants it.
-fn better(value: Value, number: Option<(i64, Unit)>, aggregate: &Aggregate) -> Value {
+fn merge_extremes(value: Value, number: Option<(i64, Unit)>, aggregate: &Aggregate) -> Value {
     let number = number.zip(aggregate.args.first());
     let found = number.and_then(|((v, unit), arg)| Some((to_value(v, unit, &arg.ty)?, arg)));
     match found {
-        Some((number, arg)) if is_better(number.as_ref(), &value, (aggregate.kind, &arg.ty)) => {
+        Some((number, arg))
+            if replaces_extreme(number.as_ref(), &value, (aggregate.kind, &arg.ty)) =>
+        {
             number
         }
         _ => value,
     }
 }
 
-fn spread(kind: AggregateKind, count: u64, squares: f64) -> Value {
+fn variance_or_deviation(kind: AggregateKind, count: u64, squares: f64) -> Value {
     let AggregateKind::Deviation { sample, root } = kind else {
         return Value::Null;
     };
@@ -380,18 +388,18 @@ fn spread(kind: AggregateKind, count: u64, squares: f64) -> Value {
     Value::Double(if root { variance.sqrt() } else { variance })
 }
 
-fn piece(
+fn concat_part(
     aggregate: &Aggregate,
     values: &[ValueRef<'_>],
     row: &[Slot<'_>],
     cx: &EvalCx<'_>,
-) -> ExecResult<Piece> {
+) -> ExecResult<ConcatPart> {
     let mut text = Vec::new();
     for (value, arg) in values.iter().zip(&aggregate.args) {
         match value {
             ValueRef::Bytes(bytes) => {
                 let charset = aggregate.ty.collation.charset();
-                text.extend_from_slice(&convert::recoded(bytes, &arg.ty, charset));
+                text.extend_from_slice(&convert::recode(bytes, &arg.ty, charset));
             }
             value => {
                 cast::to_text(*value, &arg.ty, &mut text);
@@ -402,22 +410,23 @@ fn piece(
     for key in &aggregate.order {
         keys.push(eval(&key.expr, row, cx)?.to_owned());
     }
-    Ok(Piece { keys, text })
+    Ok(ConcatPart { keys, text })
 }
 
 /// The texts in order, joined, and cut at `group_concat_max_len`.
-fn concatenated(aggregate: &Aggregate, mut pieces: Vec<Piece>, env: &Env) -> ExecResult<Value> {
-    if pieces.is_empty() {
+fn join_parts(aggregate: &Aggregate, mut parts: Vec<ConcatPart>, env: &Env) -> ExecResult<Value> {
+    if parts.is_empty() {
         return Ok(Value::Null);
     }
     if !aggregate.order.is_empty() {
-        let by_keys = |a: &Piece, b: &Piece| order_keys(&aggregate.order, &a.keys, &b.keys);
-        sorting::sort_by(&mut pieces, sorting::DEAR, by_keys)?;
+        let by_keys =
+            |a: &ConcatPart, b: &ConcatPart| order_keys(&aggregate.order, &a.keys, &b.keys);
+        sorting::sort_by(&mut parts, sorting::RUN_EXPENSIVE, by_keys)?;
     }
     let most = usize::try_from(env.group_concat_max_len).unwrap_or(usize::MAX);
     let mut out: Vec<u8> = Vec::new();
     let mut pacer = Pacer::new();
-    for (at, piece) in pieces.iter().enumerate() {
+    for (at, piece) in parts.iter().enumerate() {
         pacer.tick()?;
         if at > 0 {
             out.extend_from_slice(&aggregate.separator);

@@ -8,14 +8,14 @@ use super::append_key;
 use crate::error::SqlError;
 use crate::exec::state::States;
 use crate::expr::Expr;
-use crate::expr::number::{Found, Unit, of_value, to_value};
+use crate::expr::number::{NumberResult, Unit, of_value, to_value};
 use foldhash::fast::RandomState;
 use porpoise_types::{ColumnType, ValueRef};
 use std::collections::HashSet;
 
 /// Values that DISTINCT has seen.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct DistinctValues {
     pub(super) keys: HashSet<Vec<u8>, RandomState>,
     /// Numbers that are not in `keys`.
     pub(super) numbers: HashSet<i64, RandomState>,
@@ -25,9 +25,9 @@ pub(super) struct Seen {
     key: Vec<u8>,
 }
 
-impl Seen {
+impl DistinctValues {
     /// Adds a number. Returns whether it is new.
-    pub(super) fn is_new(
+    pub(super) fn insert_number(
         &mut self,
         (number, unit): (i64, Unit),
         ty: &ColumnType,
@@ -52,7 +52,7 @@ impl Seen {
     }
 
     /// Adds values, one for each argument. Returns whether the combination is new.
-    pub(super) fn are_new(
+    pub(super) fn insert_values(
         &mut self,
         values: &[ValueRef<'_>],
         args: &[Expr],
@@ -64,9 +64,9 @@ impl Seen {
         }
         let number = match (self.unit, values.first()) {
             (Some(unit), Some(value)) => of_value(*value, unit),
-            _ => Found::Elsewhere,
+            _ => NumberResult::NotApplicable,
         };
-        let numbered = matches!(number, Found::Value(v) if self.numbers.contains(&v));
+        let numbered = matches!(number, NumberResult::Value(v) if self.numbers.contains(&v));
         if numbered || self.keys.contains(&self.key) {
             return Ok(false);
         }

@@ -90,7 +90,7 @@ fn member_name(value: ValueRef<'_>, arg: &Expr) -> Result<String> {
             let text = "JSON documents may not contain NULL member names.";
             return Err(SqlError::new(3158, "22032", text));
         }
-        ValueRef::Bytes(bytes) => convert::recoded(bytes, &arg.ty, Charset::Utf8mb4).into_owned(),
+        ValueRef::Bytes(bytes) => convert::recode(bytes, &arg.ty, Charset::Utf8mb4).into_owned(),
         value => {
             let mut text = Vec::new();
             cast::to_text(value, &arg.ty, &mut text);

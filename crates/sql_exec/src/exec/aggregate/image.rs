@@ -2,8 +2,8 @@
 //!
 //! Numbers are little-endian; lists and texts are prefixed with their length.
 
-use super::accumulate::{Accumulator, Piece, State};
-use super::distinct::Seen;
+use super::accumulate::{Accumulator, ConcatPart, State};
+use super::distinct::DistinctValues;
 use super::documents::Document;
 use crate::exec::rowstore;
 use crate::expr::number::Unit;
@@ -42,7 +42,7 @@ fn take_value(rest: &mut &[u8]) -> Option<Value> {
 fn append_unit(unit: Option<Unit>, out: &mut Vec<u8>) {
     let (tag, scale) = match unit {
         None => (0, 0),
-        Some(Unit::Whole) => (1, 0),
+        Some(Unit::Integer) => (1, 0),
         Some(Unit::Scaled(scale)) => (2, scale),
         Some(Unit::Date) => (3, 0),
         Some(Unit::DateTime) => (4, 0),
@@ -54,7 +54,7 @@ fn append_unit(unit: Option<Unit>, out: &mut Vec<u8>) {
 fn take_unit(rest: &mut &[u8]) -> Option<Option<Unit>> {
     Some(match take(rest)? {
         [0, _] => None,
-        [1, _] => Some(Unit::Whole),
+        [1, _] => Some(Unit::Integer),
         [2, scale] => Some(Unit::Scaled(scale)),
         [3, _] => Some(Unit::Date),
         [4, _] => Some(Unit::DateTime),
@@ -66,8 +66,8 @@ fn take_unit(rest: &mut &[u8]) -> Option<Option<Unit>> {
 impl Accumulator {
     /// Appends the serialized state.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        append_unit(self.best.map(|(_, unit)| unit), out);
-        let best = self.best.map_or(0, |(number, _)| number);
+        append_unit(self.numeric_extreme.map(|(_, unit)| unit), out);
+        let best = self.numeric_extreme.map_or(0, |(number, _)| number);
         out.extend_from_slice(&best.to_le_bytes());
         self.state.write(out);
         if let Some(seen) = &self.distinct {
@@ -79,10 +79,10 @@ impl Accumulator {
     pub(super) fn read(&mut self, rest: &mut &[u8]) -> Option<()> {
         let unit = take_unit(rest)?;
         let best = i64::from_le_bytes(take(rest)?);
-        self.best = unit.map(|unit| (best, unit));
+        self.numeric_extreme = unit.map(|unit| (best, unit));
         self.state = State::read(rest)?;
         if let Some(seen) = &mut self.distinct {
-            **seen = Seen::read(rest)?;
+            **seen = DistinctValues::read(rest)?;
         }
         Some(())
     }
@@ -90,12 +90,12 @@ impl Accumulator {
 
 const COUNT: u8 = 0;
 const EXACT: u8 = 1;
-const WHOLE: u8 = 2;
+const SCALED_INTEGER: u8 = 2;
 const DOUBLE: u8 = 3;
-const BEST: u8 = 4;
+const EXTREME: u8 = 4;
 const BITS: u8 = 5;
-const SPREAD: u8 = 6;
-const TEXTS: u8 = 7;
+const VARIANCE: u8 = 6;
+const GROUP_CONCAT: u8 = 7;
 const ARRAY: u8 = 8;
 const OBJECT: u8 = 9;
 
@@ -112,8 +112,8 @@ impl State {
                 let sum = sum.as_ref();
                 rowstore::write(sum.map_or(ValueRef::Null, |s| ValueRef::Decimal(*s)), out);
             }
-            State::Whole { sum, scale, count } => {
-                out.extend_from_slice(&[WHOLE, *scale]);
+            State::ScaledInteger { sum, scale, count } => {
+                out.extend_from_slice(&[SCALED_INTEGER, *scale]);
                 out.extend_from_slice(&sum.to_le_bytes());
                 out.extend_from_slice(&count.to_le_bytes());
             }
@@ -122,28 +122,28 @@ impl State {
                 out.extend_from_slice(&sum.to_le_bytes());
                 out.extend_from_slice(&count.to_le_bytes());
             }
-            State::Best(value) => {
-                out.push(BEST);
+            State::Extreme(value) => {
+                out.push(EXTREME);
                 rowstore::write(value.as_ref(), out);
             }
             State::Bits(bits) => {
                 out.push(BITS);
                 out.extend_from_slice(&bits.to_le_bytes());
             }
-            State::Spread {
+            State::Variance {
                 count,
                 mean,
                 squares,
             } => {
-                out.push(SPREAD);
+                out.push(VARIANCE);
                 out.extend_from_slice(&count.to_le_bytes());
                 out.extend_from_slice(&mean.to_le_bytes());
                 out.extend_from_slice(&squares.to_le_bytes());
             }
-            State::Texts(pieces) => {
-                out.push(TEXTS);
-                append_length(pieces.len(), out);
-                for piece in pieces {
+            State::GroupConcat(parts) => {
+                out.push(GROUP_CONCAT);
+                append_length(parts.len(), out);
+                for piece in parts {
                     append_bytes(&piece.text, out);
                     append_length(piece.keys.len(), out);
                     let keys = piece.keys.iter().map(Value::as_ref);
@@ -176,9 +176,9 @@ impl State {
                     _ => None,
                 },
             },
-            WHOLE => {
+            SCALED_INTEGER => {
                 let [scale] = take(rest)?;
-                State::Whole {
+                State::ScaledInteger {
                     sum: i128::from_le_bytes(take(rest)?),
                     scale,
                     count: take_number(rest)?,
@@ -188,22 +188,22 @@ impl State {
                 sum: f64::from_le_bytes(take(rest)?),
                 count: take_number(rest)?,
             },
-            BEST => State::Best(take_value(rest)?),
+            EXTREME => State::Extreme(take_value(rest)?),
             BITS => State::Bits(take_number(rest)?),
-            SPREAD => State::Spread {
+            VARIANCE => State::Variance {
                 count: take_number(rest)?,
                 mean: f64::from_le_bytes(take(rest)?),
                 squares: f64::from_le_bytes(take(rest)?),
             },
-            TEXTS => {
-                let mut pieces = Vec::new();
+            GROUP_CONCAT => {
+                let mut parts = Vec::new();
                 for _ in 0..take_number(rest)? {
                     let text = take_bytes(rest)?.to_vec();
                     let keys = take_number(rest)?;
                     let keys = (0..keys).map(|_| take_value(rest)).collect::<Option<_>>()?;
-                    pieces.push(Piece { keys, text });
+                    parts.push(ConcatPart { keys, text });
                 }
-                State::Texts(pieces)
+                State::GroupConcat(parts)
             }
             ARRAY => State::Document(Document::Array(take_bytes(rest)?.to_vec())),
             OBJECT => {
@@ -220,7 +220,7 @@ impl State {
     }
 }
 
-impl Seen {
+impl DistinctValues {
     fn write(&self, out: &mut Vec<u8>) {
         append_unit(self.unit, out);
         append_length(self.numbers.len(), out);
@@ -231,8 +231,8 @@ impl Seen {
         self.keys.iter().for_each(|key| append_bytes(key, out));
     }
 
-    fn read(rest: &mut &[u8]) -> Option<Seen> {
-        let mut seen = Seen::default();
+    fn read(rest: &mut &[u8]) -> Option<DistinctValues> {
+        let mut seen = DistinctValues::default();
         seen.unit = take_unit(rest)?;
         for _ in 0..take_number(rest)? {
             seen.numbers.insert(i64::from_le_bytes(take(rest)?));

@@ -12,9 +12,9 @@
 //! Groups that exceed the operator's share of memory go to temporary files ([`spill`]).
 
 mod accumulate;
-mod best;
 mod distinct;
 mod documents;
+mod extreme;
 mod image;
 mod numbers;
 mod spill;
@@ -24,7 +24,7 @@ use super::fetch::Cursor;
 use super::join::Consumer;
 use super::profile::Role;
 use super::pruning::Pruning;
-use super::query::{cx_of, run_some};
+use super::query::{cx_of, run_limited};
 use super::rows::{self, Demand};
 use super::rowstore;
 use super::state::{States, append_exact, size_of_row};
@@ -38,11 +38,11 @@ use crate::plan::physical::{Aggregate, AggregateMethod, RowOperator};
 use accumulate::Accumulator;
 use bumpalo::Bump;
 use foldhash::fast::RandomState;
-use numbers::{FIRST_ROWS, Numbers};
+use numbers::{INTERPRETED_ROWS, IntegerInputs};
 use porpoise_base::interrupt::Pacer;
 use porpoise_base::sorting;
 use porpoise_types::{ColumnType, Kind, Value, ValueRef, encode_key};
-use spill::{GroupResults, SpilledGroups, grows};
+use spill::{GroupResults, SpilledGroups, has_growing_state};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
@@ -91,12 +91,12 @@ pub fn append_key(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
 /// The first row of a group, from which expressions outside of aggregates are evaluated.
 #[derive(Default)]
 struct FirstRow {
-    /// The columns that are read, in the order of [`Read`].
+    /// The columns that are read, in the order of [`InputColumns`].
     values: Vec<Value>,
     /// The slots that are not empty, as bits.
     present: u64,
     /// Whether a row has been stored.
-    known: bool,
+    has_row: bool,
 }
 
 impl FirstRow {
@@ -116,28 +116,28 @@ impl FirstRow {
         Some(FirstRow {
             present: u64::from_be_bytes(*present),
             values: values.collect::<Option<_>>()?,
-            known: true,
+            has_row: true,
         })
     }
 }
 
 /// The columns that expressions outside of aggregates read, ordered by slot.
-struct Read {
+struct InputColumns {
     columns: Vec<(usize, usize)>,
     /// Number of columns of each slot, up to the last one read.
     widths: Vec<usize>,
 }
 
-impl Read {
-    fn of(aggregate: &Aggregate, slots: usize) -> Read {
-        let columns = aggregate.carried.clone();
+impl InputColumns {
+    fn of(aggregate: &Aggregate, slots: usize) -> InputColumns {
+        let columns = aggregate.first_row_columns.clone();
         let mut widths = vec![0; slots];
         for (slot, column) in &columns {
             if let Some(width) = widths.get_mut(*slot) {
                 *width = column + 1;
             }
         }
-        Read { columns, widths }
+        InputColumns { columns, widths }
     }
 
     /// The values of these columns in a row.
@@ -161,14 +161,14 @@ impl Read {
     fn first_row(&self, row: &[Slot<'_>]) -> FirstRow {
         FirstRow {
             values: self.values(row).map(ValueRef::to_owned).collect(),
-            present: Read::present(row),
-            known: true,
+            present: InputColumns::present(row),
+            has_row: true,
         }
     }
 
     /// Serializes these columns of a row; [`FirstRow::read`] reads them back.
     fn write(&self, row: &[Slot<'_>], out: &mut Vec<u8>) {
-        out.extend_from_slice(&Read::present(row).to_be_bytes());
+        out.extend_from_slice(&InputColumns::present(row).to_be_bytes());
         self.values(row)
             .for_each(|value| rowstore::write(value, out));
     }
@@ -210,9 +210,9 @@ pub(super) struct Groups<'p> {
     sources: &'p [Source],
     /// Whether the rows of a group are consecutive.
     stream: bool,
-    /// Created after [`FIRST_ROWS`] rows.
-    numbers: Option<Numbers<'p>>,
-    /// Number of rows so far, up to [`FIRST_ROWS`].
+    /// Created after [`INTERPRETED_ROWS`] rows.
+    numbers: Option<IntegerInputs<'p>>,
+    /// Number of rows so far, up to [`INTERPRETED_ROWS`].
     rows: u32,
     by_key: HashMap<Vec<u8>, usize, RandomState>,
     /// Groups by raw values, for keys whose encoding costs more than the lookup: texts under a
@@ -221,30 +221,30 @@ pub(super) struct Groups<'p> {
     list: Vec<Group>,
     /// The accumulators of all groups, those of one group next to each other for locality.
     accumulators: Vec<Accumulator>,
-    read: Read,
+    read: InputColumns,
     key: Vec<u8>,
     /// Stream aggregation: the key of the last row.
-    last: Vec<u8>,
+    last_key: Vec<u8>,
     held: u64,
     /// Whether the states of aggregates grow with the rows of their group.
-    grows: bool,
+    states_grow: bool,
     /// Bytes charged for groups and their states, if states grow.
-    grown: u64,
+    charged_bytes: u64,
     /// Whether the operator exceeds its share of memory.
-    over: bool,
+    is_over_share: bool,
     /// Groups that were spilled.
-    spilled: Option<Box<SpilledGroups>>,
+    spilled_groups: Option<Box<SpilledGroups>>,
     /// Stream aggregation: results of completed groups that were spilled.
-    finished: Option<GroupResults>,
-    /// Number of groups in `finished`.
-    written: u64,
+    spilled_results: Option<GroupResults>,
+    /// Number of groups in `spilled_results`.
+    spilled_result_count: u64,
 }
 
 /// Approximate memory of a group, without the data of its aggregates.
 const GROUP_SIZE: u64 = 128;
 
 /// Maximum number of raw keys in `by_values`.
-const SPELLINGS: usize = 1 << 16;
+const MAX_RAW_KEYS: usize = 1 << 16;
 
 impl<'p> Groups<'p> {
     /// Creates an empty set of groups; without GROUP BY it has one group with an empty key.
@@ -265,16 +265,18 @@ impl<'p> Groups<'p> {
             by_values: spelled.then(HashMap::default),
             list: Vec::new(),
             accumulators: Vec::new(),
-            read: Read::of(plan, sources.len()),
+            read: InputColumns::of(plan, sources.len()),
             key: Vec::new(),
-            last: Vec::new(),
+            last_key: Vec::new(),
             held: 0,
-            grows: !plan.group_by.is_empty() && !plan.rollup && plan.calls.iter().any(grows),
-            grown: 0,
-            over: false,
-            spilled: None,
-            finished: None,
-            written: 0,
+            states_grow: !plan.group_by.is_empty()
+                && !plan.rollup
+                && plan.calls.iter().any(has_growing_state),
+            charged_bytes: 0,
+            is_over_share: false,
+            spilled_groups: None,
+            spilled_results: None,
+            spilled_result_count: 0,
         };
         if plan.group_by.is_empty() {
             groups.push(Vec::new());
@@ -297,47 +299,51 @@ impl<'p> Groups<'p> {
 
     /// Number of groups.
     fn count(&self) -> u64 {
-        self.written + self.list.len() as u64
+        self.spilled_result_count + self.list.len() as u64
     }
 
     /// Adds a joined row to its group and, with ROLLUP, to the group's super-aggregates.
     fn add(&mut self, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> ExecResult<()> {
-        if self.over && states.may_spill() {
+        if self.is_over_share && states.may_spill() {
             self.begin_spilling(cx, states)?;
         }
-        if !self.grows || self.spilled.is_some() {
+        if !self.states_grow || self.spilled_groups.is_some() {
             return self.add_row(row, cx, states);
         }
         let before = states.used();
         self.add_row(row, cx, states)?;
-        self.grown += states.used().saturating_sub(before);
-        self.over |= states.hold_or_spill(0, self.grown)?;
+        self.charged_bytes += states.used().saturating_sub(before);
+        self.is_over_share |= states.hold_or_spill(0, self.charged_bytes)?;
         Ok(())
     }
 
     fn add_row(&mut self, row: &[Slot<'_>], cx: &EvalCx<'_>, states: &States) -> ExecResult<()> {
-        if self.rows < FIRST_ROWS {
+        if self.rows < INTERPRETED_ROWS {
             self.rows += 1;
-            if self.rows == FIRST_ROWS {
-                self.numbers = Some(Numbers::of((self.plan, self.stream), self.sources, cx));
+            if self.rows == INTERPRETED_ROWS {
+                self.numbers = Some(IntegerInputs::of(
+                    (self.plan, self.stream),
+                    self.sources,
+                    cx,
+                ));
             }
         }
         if self.plan.group_by.is_empty() {
             if self.rows == 1 {
-                self.stands_for(0, row, states)?;
+                self.store_first_row(0, row, states)?;
             }
-            return self.take(0, row, cx, states);
+            return self.accumulate(0, row, cx, states);
         }
         let key = self.numbers.as_ref().and_then(|n| n.key(row));
         let Some((numbers, key)) = self.numbers.as_mut().zip(key) else {
             return self.add_by_values(row, cx, states).map(|_| ());
         };
-        if let Some(at) = numbers.group(key) {
-            return self.take(at, row, cx, states);
+        if let Some(at) = numbers.cached_group(key) {
+            return self.accumulate(at, row, cx, states);
         }
         let at = self.add_by_values(row, cx, states)?;
         if let Some((numbers, at)) = self.numbers.as_mut().zip(at) {
-            let size = numbers.remember(key, at);
+            let size = numbers.cache_group(key, at);
             states.hold(size)?;
             self.held += size;
         }
@@ -364,17 +370,17 @@ impl<'p> Groups<'p> {
                 .for_each(|value| append_exact(*value, &mut key));
             let at = match self.by_values.as_ref().and_then(|known| known.get(&key)) {
                 Some(at) => Some(*at),
-                None => self.of_new_spelling((&values, &mut key), row, states)?,
+                None => self.find_or_create_by_values((&values, &mut key), row, states)?,
             };
-            self.take_or_spill(at, &key, row, cx, states)?;
+            self.accumulate_or_spill(at, &key, row, cx, states)?;
             self.key = key;
             return Ok(at);
         }
         for (e, value) in plan.group_by.iter().zip(&values) {
             append_key(*value, &e.ty, &mut key);
         }
-        let whole = self.of_key(&key, &[], row, states)?;
-        self.take_or_spill(whole, &key, row, cx, states)?;
+        let whole = self.find_or_create_by_key(&key, &[], row, states)?;
+        self.accumulate_or_spill(whole, &key, row, cx, states)?;
         if plan.rollup {
             let last = whole.and_then(|at| self.list.get_mut(at));
             if let Some(last) = last.filter(|g| g.keys.is_empty()) {
@@ -389,8 +395,8 @@ impl<'p> Groups<'p> {
                 }
                 key.push(u8::MAX);
                 let leading = values.get(..kept).unwrap_or_default();
-                let at = self.of_key(&key, leading, row, states)?;
-                self.take_or_spill(at, &key, row, cx, states)?;
+                let at = self.find_or_create_by_key(&key, leading, row, states)?;
+                self.accumulate_or_spill(at, &key, row, cx, states)?;
             }
         }
         self.key = key;
@@ -399,7 +405,7 @@ impl<'p> Groups<'p> {
 
     /// The group of raw values that `by_values` does not have yet, if it is in memory. `key`
     /// becomes the group's key.
-    fn of_new_spelling(
+    fn find_or_create_by_values(
         &mut self,
         (values, key): (&[ValueRef<'_>], &mut Vec<u8>),
         row: &[Slot<'_>],
@@ -410,9 +416,9 @@ impl<'p> Groups<'p> {
         for (e, value) in plan.group_by.iter().zip(values) {
             append_key(*value, &e.ty, key);
         }
-        let at = self.of_key(key, &[], row, states)?;
-        let known = self.by_values.as_mut().filter(|k| k.len() < SPELLINGS);
-        if let (Some(known), Some(at), None) = (known, at, &self.spilled) {
+        let at = self.find_or_create_by_key(key, &[], row, states)?;
+        let known = self.by_values.as_mut().filter(|k| k.len() < MAX_RAW_KEYS);
+        if let (Some(known), Some(at), None) = (known, at, &self.spilled_groups) {
             let size = spelling.len() as u64 + 48;
             states.hold(size)?;
             self.held += size;
@@ -422,7 +428,7 @@ impl<'p> Groups<'p> {
     }
 
     /// Adds a row to a group in memory, or writes it if its group was spilled.
-    fn take_or_spill(
+    fn accumulate_or_spill(
         &mut self,
         at: Option<usize>,
         key: &[u8],
@@ -430,15 +436,15 @@ impl<'p> Groups<'p> {
         cx: &EvalCx<'_>,
         states: &States,
     ) -> ExecResult<()> {
-        match (at, &mut self.spilled) {
-            (Some(at), _) => self.take(at, row, cx, states),
+        match (at, &mut self.spilled_groups) {
+            (Some(at), _) => self.accumulate(at, row, cx, states),
             (None, Some(spilled)) => spilled.add_row(key, (self.plan, &self.read), row, cx, states),
             (None, None) => Err(SqlError::internal("a row of no group").into()),
         }
     }
 
     /// Finds or creates the group of a key; `None` if new groups are spilled.
-    fn of_key(
+    fn find_or_create_by_key(
         &mut self,
         key: &[u8],
         keys: &[ValueRef<'_>],
@@ -446,19 +452,24 @@ impl<'p> Groups<'p> {
         states: &States,
     ) -> ExecResult<Option<usize>> {
         if self.stream {
-            if let Some(at) = self.list.len().checked_sub(1).filter(|_| self.last == key) {
+            if let Some(at) = self
+                .list
+                .len()
+                .checked_sub(1)
+                .filter(|_| self.last_key == key)
+            {
                 return Ok(Some(at));
             }
-            self.last.clear();
-            self.last.extend_from_slice(key);
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
         } else if let Some(at) = self.by_key.get(key) {
             return Ok(Some(*at));
-        } else if self.spilled.is_some() {
+        } else if self.spilled_groups.is_some() {
             return Ok(None);
         }
         let keys = keys.iter().map(|v| ValueRef::to_owned(*v)).collect();
         let at = self.push(keys);
-        self.stands_for(at, row, states)?;
+        self.store_first_row(at, row, states)?;
         let mut size = GROUP_SIZE;
         if !self.stream {
             self.by_key.insert(key.to_vec(), at);
@@ -467,7 +478,7 @@ impl<'p> Groups<'p> {
         if self.plan.rollup {
             states.hold(size)?;
         } else {
-            self.over |= states.hold_or_spill(size, self.held + size)?;
+            self.is_over_share |= states.hold_or_spill(size, self.held + size)?;
         }
         self.held += size;
         Ok(Some(at))
@@ -485,7 +496,7 @@ impl<'p> Groups<'p> {
     }
 
     /// Stores the columns that are read of a group's first row.
-    fn stands_for(&mut self, at: usize, row: &[Slot<'_>], states: &States) -> ExecResult<()> {
+    fn store_first_row(&mut self, at: usize, row: &[Slot<'_>], states: &States) -> ExecResult<()> {
         if let Some(group) = self.list.get_mut(at) {
             group.first = self.read.first_row(row);
             let size = size_of_row(&group.first.values);
@@ -496,7 +507,7 @@ impl<'p> Groups<'p> {
     }
 
     /// Adds a row to the accumulators of a group.
-    fn take(
+    fn accumulate(
         &mut self,
         at: usize,
         row: &[Slot<'_>],
@@ -513,8 +524,8 @@ impl<'p> Groups<'p> {
             }
             return Ok(());
         };
-        for ((aggregate, accumulator), taken) in accumulators.zip(&numbers.taken) {
-            if !accumulator.take_number(aggregate, taken, row, states)? {
+        for ((aggregate, accumulator), taken) in accumulators.zip(&numbers.inputs) {
+            if !accumulator.add_number(aggregate, taken, row, states)? {
                 accumulator.add(aggregate, row, cx, states)?;
             }
         }
@@ -524,7 +535,7 @@ impl<'p> Groups<'p> {
     /// Pushes a row for every group, with the results of the aggregates.
     fn finish(mut self, exec: &mut Exec<'_>, consume: &mut Consumer<'_>) -> ExecResult<()> {
         let plan = self.plan;
-        if let Some(finished) = self.finished.take()
+        if let Some(finished) = self.spilled_results.take()
             && !finished.send(plan, &self.read, exec, consume)?
         {
             return Ok(());
@@ -539,7 +550,7 @@ impl<'p> Groups<'p> {
         let groups: Box<dyn Iterator<Item = (Group, Vec<Accumulator>)>> = match plan.rollup {
             true => {
                 let mut groups: Vec<(Group, Vec<Accumulator>)> = with_own.collect();
-                sorting::sort_by(&mut groups, sorting::DEAR, |(a, _), (b, _)| {
+                sorting::sort_by(&mut groups, sorting::RUN_EXPENSIVE, |(a, _), (b, _)| {
                     rollup_order(plan, &a.keys, &b.keys)
                 })?;
                 Box::new(groups.into_iter())
@@ -548,7 +559,7 @@ impl<'p> Groups<'p> {
         };
         // The groups' memory is released: the rows built from them are charged instead.
         let states = exec.shared.states;
-        states.let_go(self.held);
+        states.release(self.held);
         self.by_key = HashMap::default();
         self.by_values = None;
         self.numbers = None;
@@ -575,7 +586,7 @@ impl<'p> Groups<'p> {
                 aggregates: &refs,
                 ..cx_of(exec, &arena)
             };
-            let present = if group.first.known {
+            let present = if group.first.has_row {
                 group.first.present
             } else {
                 u64::MAX
@@ -586,7 +597,7 @@ impl<'p> Groups<'p> {
                 return Ok(());
             }
         }
-        if let Some(spilled) = self.spilled {
+        if let Some(spilled) = self.spilled_groups {
             spilled.send((plan, &self.read), exec, consume)?;
         }
         Ok(())
@@ -615,12 +626,12 @@ pub(super) fn run(
             rows::run(plan, &aggregate.input, Demand::ALL, exec, &mut add)?;
         }
         AggregateMethod::CountRows => {
-            if let Some(input) = rows::below_once(&aggregate.input, exec)? {
+            if let Some(input) = rows::below_one_time_filter(&aggregate.input, exec)? {
                 groups.add_counted(count_rows(plan, input, exec)?);
             }
         }
         AggregateMethod::MinMaxByIndex(lookups) => {
-            if let Some(input) = rows::below_once(&aggregate.input, exec)? {
+            if let Some(input) = rows::below_one_time_filter(&aggregate.input, exec)? {
                 find_extremes(lookups, &mut groups, exec)?;
                 if let Some(scan) = input.as_scan() {
                     exec.end_part(scan, Role::Scan, (1, lookups.len() as u64), since);
@@ -660,7 +671,7 @@ fn find_extremes(
 ) -> ExecResult<()> {
     for (at, lookup) in lookups.iter().enumerate() {
         let mut found = Collect::new(exec.shared.states);
-        run_some(lookup, exec, 1, &mut found)?;
+        run_limited(lookup, exec, 1, &mut found)?;
         let row = found.rows.into_iter().next();
         if let Some(value) = row.and_then(|row| row.into_iter().next()) {
             groups.set_extreme(at, value);

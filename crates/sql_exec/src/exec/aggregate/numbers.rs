@@ -12,24 +12,24 @@ use crate::bind::{Aggregate, AggregateKind, Source};
 use crate::exec::join::tables_of;
 use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, Slot};
-use crate::expr::number::{Found, NumberExpr};
+use crate::expr::number::{NumberExpr, NumberResult};
 use crate::plan::physical::Aggregate as GroupBy;
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
 /// Number of rows that are processed through values before expressions are compiled.
-pub(super) const FIRST_ROWS: u32 = 64;
+pub(super) const INTERPRETED_ROWS: u32 = 64;
 
 /// Maximum number of cached keys.
-const REMEMBERED: usize = 1 << 20;
+const MAX_CACHED_KEYS: usize = 1 << 20;
 
 /// An integer group key; with one expression the second number is 0.
 type Key = (i64, i64);
 
 /// How an aggregate reads its argument from a row.
 #[derive(Debug)]
-pub(super) enum Taken<'t> {
+pub(super) enum AggregateInput<'t> {
     /// The row itself: COUNT(*).
     Row,
     /// COUNT: only whether the expression is NULL is read.
@@ -44,38 +44,38 @@ pub(super) enum Taken<'t> {
 
 /// Expressions of an aggregation, compiled to integer expressions.
 #[derive(Debug)]
-pub(super) struct Numbers<'t> {
+pub(super) struct IntegerInputs<'t> {
     /// Expressions of the group key; `None` if one is no plain integer.
     keys: Option<SmallVec<[NumberExpr<'t>; 2]>>,
-    known: HashMap<Key, usize, RandomState>,
+    cached_groups: HashMap<Key, usize, RandomState>,
     /// Whether the rows of a group are consecutive: caching the last key is enough then.
     is_consecutive: bool,
     /// The last key and its group.
-    last: Option<(Key, usize)>,
+    last_group: Option<(Key, usize)>,
     /// The input of each aggregate.
-    pub(super) taken: Vec<Taken<'t>>,
+    pub(super) inputs: Vec<AggregateInput<'t>>,
 }
 
-impl<'t> Numbers<'t> {
+impl<'t> IntegerInputs<'t> {
     /// Compiles the expressions of a query.
     pub(super) fn of(
         (plan, is_consecutive): (&'t GroupBy, bool),
         sources: &'t [Source],
         cx: &EvalCx<'_>,
-    ) -> Numbers<'t> {
+    ) -> IntegerInputs<'t> {
         let tables = tables_of(sources);
         let number = |e: &Expr| NumberExpr::of(e, &tables, cx);
         let keys: Option<SmallVec<[NumberExpr<'t>; 2]>> = match plan.group_by.len() {
             1 | 2 if !plan.rollup => plan.group_by.iter().map(number).collect(),
             _ => None,
         };
-        let taken = |aggregate: &Aggregate| taken(aggregate, &number);
-        Numbers {
+        let inputs = |aggregate: &Aggregate| aggregate_input(aggregate, &number);
+        IntegerInputs {
             keys,
-            known: HashMap::default(),
+            cached_groups: HashMap::default(),
             is_consecutive,
-            last: None,
-            taken: plan.calls.iter().map(taken).collect(),
+            last_group: None,
+            inputs: plan.calls.iter().map(inputs).collect(),
         }
     }
 
@@ -83,8 +83,8 @@ impl<'t> Numbers<'t> {
     #[inline]
     pub(super) fn key(&self, row: &[Slot<'_>]) -> Option<Key> {
         let part = |e: &NumberExpr<'_>| match e.eval(row) {
-            Found::Value(v) => Some(v),
-            Found::Null | Found::Elsewhere => None,
+            NumberResult::Value(v) => Some(v),
+            NumberResult::Null | NumberResult::NotApplicable => None,
         };
         match self.keys.as_deref()? {
             [one] => Some((part(one)?, 0)),
@@ -95,55 +95,58 @@ impl<'t> Numbers<'t> {
 
     /// The cached group of a key.
     #[inline]
-    pub(super) fn group(&mut self, key: Key) -> Option<usize> {
-        match self.last {
-            Some((last, at)) if last == key => Some(at),
+    pub(super) fn cached_group(&mut self, key: Key) -> Option<usize> {
+        match self.last_group {
+            Some((last_group, at)) if last_group == key => Some(at),
             _ => {
-                let at = *self.known.get(&key)?;
-                self.last = Some((key, at));
+                let at = *self.cached_groups.get(&key)?;
+                self.last_group = Some((key, at));
                 Some(at)
             }
         }
     }
 
     /// Clears the cache of groups.
-    pub(super) fn forget(&mut self) {
-        self.last = None;
-        self.known.clear();
+    pub(super) fn clear_cache(&mut self) {
+        self.last_group = None;
+        self.cached_groups.clear();
     }
 
     /// Caches the group of a key. Returns the memory that this takes, in bytes.
-    pub(super) fn remember(&mut self, key: Key, group: usize) -> u64 {
-        self.last = Some((key, group));
-        if self.is_consecutive || self.known.len() >= REMEMBERED {
+    pub(super) fn cache_group(&mut self, key: Key, group: usize) -> u64 {
+        self.last_group = Some((key, group));
+        if self.is_consecutive || self.cached_groups.len() >= MAX_CACHED_KEYS {
             return 0;
         }
-        self.known.insert(key, group);
+        self.cached_groups.insert(key, group);
         32
     }
 }
 
 /// The input of one aggregate.
-fn taken<'t>(aggregate: &Aggregate, number: &dyn Fn(&Expr) -> Option<NumberExpr<'t>>) -> Taken<'t> {
+fn aggregate_input<'t>(
+    aggregate: &Aggregate,
+    number: &dyn Fn(&Expr) -> Option<NumberExpr<'t>>,
+) -> AggregateInput<'t> {
     if aggregate.kind == AggregateKind::CountRows {
-        return Taken::Row;
+        return AggregateInput::Row;
     }
     let [arg] = aggregate.args.as_slice() else {
-        return Taken::Values;
+        return AggregateInput::Values;
     };
     let Some(number) = number(arg) else {
-        return Taken::Values;
+        return AggregateInput::Values;
     };
     match (aggregate.kind, aggregate.distinct) {
-        (AggregateKind::Count, true) => Taken::Distinct(number),
+        (AggregateKind::Count, true) => AggregateInput::Distinct(number),
         (AggregateKind::Sum | AggregateKind::Avg, true) if number.scale().is_some() => {
-            Taken::Distinct(number)
+            AggregateInput::Distinct(number)
         }
-        (AggregateKind::Count, false) => Taken::Present(number),
+        (AggregateKind::Count, false) => AggregateInput::Present(number),
         (AggregateKind::Sum | AggregateKind::Avg, false) if number.scale().is_some() => {
-            Taken::Number(number)
+            AggregateInput::Number(number)
         }
-        (AggregateKind::Min | AggregateKind::Max, false) => Taken::Number(number),
-        _ => Taken::Values,
+        (AggregateKind::Min | AggregateKind::Max, false) => AggregateInput::Number(number),
+        _ => AggregateInput::Values,
     }
 }

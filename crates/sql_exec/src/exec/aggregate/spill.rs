@@ -20,7 +20,7 @@
 //! memory limit).
 
 use super::accumulate::Accumulator;
-use super::{FirstRow, Groups, Read};
+use super::{FirstRow, Groups, InputColumns};
 use crate::bind::{Aggregate as AggregateCall, AggregateKind};
 use crate::error::SqlError;
 use crate::exec::join::Consumer;
@@ -40,11 +40,11 @@ use smallvec::SmallVec;
 use std::cmp::Ordering;
 
 /// The first byte of a record: a row of a group, or a partial state of a group.
-const ROW: u8 = 0;
-const STATE: u8 = 1;
+const ROW_RECORD: u8 = 0;
+const STATE_RECORD: u8 = 1;
 
 /// Size of a record's header: its kind and its number.
-const HEAD: usize = 9;
+const RECORD_HEADER: usize = 9;
 
 type ByBytes = fn(&[u8], &[u8]) -> Ordering;
 
@@ -85,7 +85,7 @@ impl GroupResults {
     pub(super) fn send(
         self,
         plan: &Aggregate,
-        read: &Read,
+        read: &InputColumns,
         exec: &Exec<'_>,
         consume: &mut Consumer<'_>,
     ) -> ExecResult<bool> {
@@ -97,7 +97,7 @@ impl GroupResults {
             arena.reset();
             let mut rest = groups.record().1;
             let present = number(&mut rest).ok_or_else(damaged)?;
-            let carried = plan.carried.len();
+            let carried = plan.first_row_columns.len();
             let values = values_of(rest, carried + plan.calls.len());
             let (first, results) = values.split_at_checked(carried).ok_or_else(damaged)?;
             let cx = EvalCx {
@@ -130,18 +130,18 @@ pub(super) struct SpilledGroups {
 }
 
 /// Whether an aggregate includes NULLs.
-fn takes_null(kind: AggregateKind) -> bool {
+fn includes_null(kind: AggregateKind) -> bool {
     matches!(kind, AggregateKind::JsonArray | AggregateKind::JsonObject)
 }
 
 /// Whether the state of an aggregate grows with the rows of its group.
-pub(super) fn grows(call: &AggregateCall) -> bool {
-    call.distinct || call.kind == AggregateKind::Concat || takes_null(call.kind)
+pub(super) fn has_growing_state(call: &AggregateCall) -> bool {
+    call.distinct || call.kind == AggregateKind::Concat || includes_null(call.kind)
 }
 
 /// The aggregates with columns of a record in place of arguments and sort keys.
-fn over_records(plan: &Aggregate) -> Vec<AggregateCall> {
-    let mut at = plan.carried.len();
+fn calls_over_records(plan: &Aggregate) -> Vec<AggregateCall> {
+    let mut at = plan.first_row_columns.len();
     let mut column = |e: &Expr| {
         at += 1;
         Expr {
@@ -167,14 +167,14 @@ impl SpilledGroups {
     /// Creates a list without groups.
     pub(super) fn new(plan: &Aggregate) -> SpilledGroups {
         SpilledGroups {
-            calls: over_records(plan),
+            calls: calls_over_records(plan),
             records: Sorter::new(by_bytes),
             next: 0,
             record: Vec::new(),
         }
     }
 
-    fn begin(&mut self, kind: u8) {
+    fn begin_record(&mut self, kind: u8) {
         self.record.clear();
         self.record.push(kind);
         self.record.extend_from_slice(&self.next.to_be_bytes());
@@ -185,12 +185,12 @@ impl SpilledGroups {
     pub(super) fn add_row(
         &mut self,
         key: &[u8],
-        (plan, read): (&Aggregate, &Read),
+        (plan, read): (&Aggregate, &InputColumns),
         row: &[Slot<'_>],
         cx: &EvalCx<'_>,
         states: &States,
     ) -> ExecResult<()> {
-        self.begin(ROW);
+        self.begin_record(ROW_RECORD);
         let out = &mut self.record;
         read.write(row, out);
         for call in &plan.calls {
@@ -207,7 +207,7 @@ impl SpilledGroups {
                 } else {
                     ValueRef::Null
                 };
-                counts &= !value.is_null() || takes_null(call.kind);
+                counts &= !value.is_null() || includes_null(call.kind);
                 rowstore::write(value, out);
             }
         }
@@ -222,7 +222,7 @@ impl SpilledGroups {
         own: &[Accumulator],
         states: &States,
     ) -> Result<(), SqlError> {
-        self.begin(STATE);
+        self.begin_record(STATE_RECORD);
         first.write(&mut self.record);
         for accumulator in own {
             accumulator.write(&mut self.record);
@@ -233,7 +233,7 @@ impl SpilledGroups {
     /// Aggregates the groups and pushes them to the consumer.
     pub(super) fn send(
         self,
-        (plan, read): (&Aggregate, &Read),
+        (plan, read): (&Aggregate, &InputColumns),
         exec: &Exec<'_>,
         consume: &mut Consumer<'_>,
     ) -> ExecResult<bool> {
@@ -254,7 +254,7 @@ impl SpilledGroups {
                 group = Some(SpilledGroup::new(key, record, plan, states)?);
             }
             if let Some(group) = &mut group {
-                group.take(record, (plan, &self.calls), exec)?;
+                group.add_record(record, (plan, &self.calls), exec)?;
             }
         }
         records.close(states);
@@ -274,7 +274,7 @@ struct SpilledGroup {
     first: FirstRow,
     accumulators: Vec<Accumulator>,
     /// Bytes charged to the statement before this group.
-    before: u64,
+    charged_before: u64,
 }
 
 impl SpilledGroup {
@@ -285,12 +285,14 @@ impl SpilledGroup {
         plan: &Aggregate,
         states: &States,
     ) -> Result<SpilledGroup, SqlError> {
-        let (head, mut rest) = record.split_first_chunk::<HEAD>().ok_or_else(damaged)?;
+        let (head, mut rest) = record
+            .split_first_chunk::<RECORD_HEADER>()
+            .ok_or_else(damaged)?;
         let [kind, number @ ..] = *head;
-        let first = FirstRow::read(&mut rest, plan.carried.len()).ok_or_else(damaged)?;
+        let first = FirstRow::read(&mut rest, plan.first_row_columns.len()).ok_or_else(damaged)?;
         let mut accumulators: Vec<Accumulator> = plan.calls.iter().map(Accumulator::new).collect();
         let before = states.used();
-        if kind == STATE {
+        if kind == STATE_RECORD {
             states.hold(rest.len() as u64)?;
             for accumulator in &mut accumulators {
                 accumulator.read(&mut rest).ok_or_else(damaged)?;
@@ -301,23 +303,24 @@ impl SpilledGroup {
             number,
             first,
             accumulators,
-            before,
+            charged_before: before,
         })
     }
 
     /// Adds a record to the group.
-    fn take(
+    fn add_record(
         &mut self,
         record: &[u8],
         (plan, calls): (&Aggregate, &[AggregateCall]),
         exec: &Exec<'_>,
     ) -> ExecResult<()> {
-        let Some((ROW, _)) = record.split_first().map(|(kind, rest)| (*kind, rest)) else {
+        let Some((ROW_RECORD, _)) = record.split_first().map(|(kind, rest)| (*kind, rest)) else {
             return Ok(());
         };
         let width = calls.iter().map(|call| call.args.len() + call.order.len());
-        let width = plan.carried.len() + width.sum::<usize>();
-        let values: Values<'_> = values_of(record.get(HEAD + 8..).unwrap_or_default(), width);
+        let width = plan.first_row_columns.len() + width.sum::<usize>();
+        let values: Values<'_> =
+            values_of(record.get(RECORD_HEADER + 8..).unwrap_or_default(), width);
         let arena = Bump::new();
         let cx = cx_of(exec, &arena);
         let row = [Slot::Values(&values)];
@@ -338,7 +341,7 @@ impl SpilledGroup {
         for (call, accumulator) in plan.calls.iter().zip(self.accumulators) {
             values.push(accumulator.finish(call, exec.env)?);
         }
-        states.let_go(states.used().saturating_sub(self.before));
+        states.release(states.used().saturating_sub(self.charged_before));
         Ok(results.add(self.number, &self.first, &values, states)?)
     }
 }
@@ -347,21 +350,21 @@ impl Groups<'_> {
     /// Starts spilling, because the groups in memory exceed their share.
     #[cold]
     pub(super) fn begin_spilling(&mut self, cx: &EvalCx<'_>, states: &States) -> ExecResult<()> {
-        self.over = false;
+        self.is_over_share = false;
         if self.stream {
             return self.write_finished(cx, states);
         }
-        if self.spilled.is_some() {
+        if self.spilled_groups.is_some() {
             return Ok(());
         }
         states.count_disk_table();
         let mut spilled = SpilledGroups::new(self.plan);
-        if self.grows {
+        if self.states_grow {
             let width = self.plan.calls.len();
             let mut keys: Vec<(&Vec<u8>, usize)> = Vec::with_capacity(self.by_key.len());
             keys.extend(self.by_key.iter().map(|(key, at)| (key, *at)));
             // In the order of their first rows, which determines their numbers.
-            sorting::sort_by(&mut keys, sorting::CHEAP, |a, b| a.1.cmp(&b.1))?;
+            sorting::sort_by(&mut keys, sorting::RUN_CHEAP, |a, b| a.1.cmp(&b.1))?;
             for (key, at) in keys {
                 let own = self.accumulators.get(at * width..(at + 1) * width);
                 if let Some(group) = self.list.get(at) {
@@ -370,7 +373,7 @@ impl Groups<'_> {
             }
             self.forget(states);
         }
-        self.spilled = Some(Box::new(spilled));
+        self.spilled_groups = Some(Box::new(spilled));
         Ok(())
     }
 
@@ -382,9 +385,9 @@ impl Groups<'_> {
         self.by_key.shrink_to_fit();
         self.by_values = None;
         self.numbers = None;
-        self.rows = super::FIRST_ROWS;
-        states.let_go(self.held.max(self.grown));
-        (self.held, self.grown) = (0, 0);
+        self.rows = super::INTERPRETED_ROWS;
+        states.release(self.held.max(self.charged_bytes));
+        (self.held, self.charged_bytes) = (0, 0);
     }
 
     /// Writes the results of completed groups: all but the last one.
@@ -393,7 +396,7 @@ impl Groups<'_> {
         let Some(finished) = self.list.len().checked_sub(1) else {
             return Ok(());
         };
-        let results = match &mut self.finished {
+        let results = match &mut self.spilled_results {
             Some(results) => results,
             none => {
                 states.count_disk_table();
@@ -409,14 +412,19 @@ impl Groups<'_> {
                     values.push(accumulator.finish(call, cx.env)?);
                 }
             }
-            results.add(self.written.to_be_bytes(), &group.first, &values, states)?;
-            self.written += 1;
+            results.add(
+                self.spilled_result_count.to_be_bytes(),
+                &group.first,
+                &values,
+                states,
+            )?;
+            self.spilled_result_count += 1;
         }
         drop(accumulators);
-        states.let_go(self.held.max(self.grown));
-        (self.held, self.grown) = (0, 0);
+        states.release(self.held.max(self.charged_bytes));
+        (self.held, self.charged_bytes) = (0, 0);
         if let Some(numbers) = &mut self.numbers {
-            numbers.forget();
+            numbers.clear_cache();
         }
         Ok(())
     }

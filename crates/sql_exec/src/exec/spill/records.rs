@@ -26,7 +26,7 @@ const TEMP_FORMAT_VERSION: u32 = 1;
 const FORMAT: u32 = 0x5054_0000 | TEMP_FORMAT_VERSION;
 
 /// Size of a block's header.
-const HEAD: usize = 12;
+const BLOCK_HEADER: usize = 12;
 
 /// Size of the blocks of records that are read sequentially.
 pub(in crate::exec) const BLOCK: usize = 32 << 10;
@@ -61,7 +61,7 @@ pub(in crate::exec) struct Position {
 
 impl Position {
     /// Whether both records are in the same block.
-    pub(in crate::exec) fn is_beside(self, other: Position) -> bool {
+    pub(in crate::exec) fn is_same_block(self, other: Position) -> bool {
         self.block == other.block
     }
 
@@ -111,7 +111,7 @@ impl RecordWriter {
         })?;
         Ok(RecordWriter {
             file,
-            block: vec![0; HEAD],
+            block: vec![0; BLOCK_HEADER],
             size,
             largest: 0,
         })
@@ -119,7 +119,7 @@ impl RecordWriter {
 
     /// Adds a record.
     pub(in crate::exec) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<Position, SqlError> {
-        let at = u32::try_from(self.block.len() - HEAD).map_err(|_| too_long())?;
+        let at = u32::try_from(self.block.len() - BLOCK_HEADER).map_err(|_| too_long())?;
         let block = self.file.length();
         for part in [key, value] {
             let length = u32::try_from(part.len()).map_err(|_| too_long())?;
@@ -136,7 +136,7 @@ impl RecordWriter {
     /// Writes the current block, if it has records.
     fn flush(&mut self) -> Result<(), SqlError> {
         check()?;
-        let Some((head, records)) = self.block.split_first_chunk_mut::<HEAD>() else {
+        let Some((head, records)) = self.block.split_first_chunk_mut::<BLOCK_HEADER>() else {
             return Ok(());
         };
         if records.is_empty() {
@@ -151,7 +151,7 @@ impl RecordWriter {
         let (file, block) = (&mut self.file, &self.block);
         let written = blocking(|| file.append(block));
         written.map_err(|e| failed(&self.file, (1026, "writing"), &e))?;
-        self.block.truncate(HEAD);
+        self.block.truncate(BLOCK_HEADER);
         self.block.shrink_to(self.size * 2);
         Ok(())
     }
@@ -277,7 +277,7 @@ impl RecordReader {
     fn read_block(&mut self, offset: u64) -> Result<u64, SqlError> {
         check()?;
         self.start = u64::MAX;
-        let mut head = [0; HEAD];
+        let mut head = [0; BLOCK_HEADER];
         let (file, block) = (&self.file, &mut self.block);
         let length = blocking(|| {
             file.read_at(offset, &mut head)?;
@@ -288,7 +288,7 @@ impl RecordReader {
             }
             block.clear();
             block.resize(length as usize, 0);
-            file.read_at(offset + HEAD as u64, block)?;
+            file.read_at(offset + BLOCK_HEADER as u64, block)?;
             Ok(length)
         })
         .map_err(|e| failed(file, (1024, "reading"), &e))?;
@@ -300,7 +300,7 @@ impl RecordReader {
             return Err(self.damaged("checksum"));
         }
         (self.start, self.at) = (offset, 0);
-        Ok(offset + HEAD as u64 + u64::from(length))
+        Ok(offset + BLOCK_HEADER as u64 + u64::from(length))
     }
 
     fn damaged(&self, what: &str) -> SqlError {
@@ -311,7 +311,7 @@ impl RecordReader {
 }
 
 /// The fields of a block header.
-fn fields(head: [u8; HEAD]) -> [u32; 3] {
+fn fields(head: [u8; BLOCK_HEADER]) -> [u32; 3] {
     let [a, b, c, d, e, f, g, h, i, j, k, l] = head;
     [[a, b, c, d], [e, f, g, h], [i, j, k, l]].map(u32::from_le_bytes)
 }

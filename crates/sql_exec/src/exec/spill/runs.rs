@@ -106,10 +106,10 @@ impl Runs {
 pub(in crate::exec) struct Merge<C> {
     /// Readers in descending order of their current records: the smallest is last.
     #[expect(clippy::vec_box, reason = "a reader is moved once a record")]
-    readers: Vec<Box<Numbered>>,
+    readers: Vec<Box<RunReader>>,
     compare: C,
     /// Whether the last reader's record has been returned.
-    given: bool,
+    is_last_returned: bool,
     /// Bytes charged to the statement, released by [`Merge::close`].
     held: u64,
     pacer: Pacer,
@@ -117,7 +117,7 @@ pub(in crate::exec) struct Merge<C> {
 
 /// A reader with the number of its run.
 #[derive(Debug)]
-struct Numbered {
+struct RunReader {
     number: usize,
     reader: RecordReader,
 }
@@ -127,7 +127,7 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering> Merge<C> {
         Merge {
             readers: Vec::new(),
             compare,
-            given: false,
+            is_last_returned: false,
             held: 0,
             pacer: Pacer::new(),
         }
@@ -137,13 +137,13 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering> Merge<C> {
         let mut merge = Merge::empty(compare);
         for (number, run) in runs.iter().enumerate() {
             let reader = file.run(run.clone());
-            merge.insert(Box::new(Numbered { number, reader }))?;
+            merge.insert(Box::new(RunReader { number, reader }))?;
         }
         Ok(merge)
     }
 
     /// Advances a reader and inserts it at its sorted position.
-    fn insert(&mut self, mut new: Box<Numbered>) -> Result<(), SqlError> {
+    fn insert(&mut self, mut new: Box<RunReader>) -> Result<(), SqlError> {
         if new.reader.advance()? {
             let at = self.readers.partition_point(|other| {
                 let order = (self.compare)(other.reader.key(), new.reader.key());
@@ -157,7 +157,7 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering> Merge<C> {
     /// Advances to the next record. Returns false at the end.
     pub(in crate::exec) fn advance(&mut self) -> Result<bool, SqlError> {
         self.pacer.tick()?;
-        if std::mem::replace(&mut self.given, true)
+        if std::mem::replace(&mut self.is_last_returned, true)
             && let Some(last) = self.readers.pop()
         {
             self.insert(last)?;
@@ -177,6 +177,6 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering> Merge<C> {
 
     /// Releases the memory.
     pub(in crate::exec) fn close(self, states: &States) {
-        states.let_go(self.held);
+        states.release(self.held);
     }
 }

@@ -57,7 +57,7 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering + Copy> Sorter<C> {
 
     fn sort(&mut self) -> Result<(), SqlError> {
         let (store, compare) = (&self.store, self.compare);
-        sorting::sort_by(&mut self.places, sorting::CHEAP, |a, b| {
+        sorting::sort_by(&mut self.places, sorting::RUN_CHEAP, |a, b| {
             compare(store.key(*a), store.key(*b)).then_with(|| a.cmp(b))
         })?;
         Ok(())
@@ -81,7 +81,7 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering + Copy> Sorter<C> {
         self.runs.write_run(records, states)?;
         self.store = RowStore::default();
         self.places = Vec::new();
-        states.let_go(std::mem::take(&mut self.counted));
+        states.release(std::mem::take(&mut self.counted));
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl<C: Fn(&[u8], &[u8]) -> Ordering> Sorted<C> {
     /// Releases the memory.
     pub(in crate::exec) fn close(self, states: &States) {
         match self {
-            Sorted::Kept { counted, .. } => states.let_go(counted),
+            Sorted::Kept { counted, .. } => states.release(counted),
             Sorted::Merged(merge) => merge.close(states),
         }
     }
