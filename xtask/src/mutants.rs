@@ -188,11 +188,11 @@ fn run_test(
         .output()
         .map_err(|e| format!("xtask: cargo test {test}: {e}"))?;
     let stdout = String::from_utf8_lossy(&done.stdout);
-    Ok(judge(done.status.success(), &stdout))
+    Ok(outcome_of(done.status.success(), &stdout))
 }
 
 /// What the output of `cargo test` says.
-fn judge(success: bool, stdout: &str) -> Outcome {
+fn outcome_of(success: bool, stdout: &str) -> Outcome {
     let failed = stdout.lines().find_map(|line| {
         let rest = line.strip_prefix("test ")?;
         rest.strip_suffix(" ... FAILED")
@@ -214,9 +214,12 @@ mod tests {
     #[test]
     fn a_fault_counts_as_caught_only_when_a_test_failed() {
         let caught = "running 2 tests\ntest a ... ok\ntest b::c ... FAILED\n";
-        assert_eq!(judge(false, caught), Outcome::Caught("b::c".to_owned()));
+        assert_eq!(
+            outcome_of(false, caught),
+            Outcome::Caught("b::c".to_owned())
+        );
         let passed = "running 1 test\ntest a ... ok\ntest result: ok. 1 passed\n";
-        assert_eq!(judge(true, passed), Outcome::Survived);
-        assert!(matches!(judge(false, ""), Outcome::Broken(_)));
+        assert_eq!(outcome_of(true, passed), Outcome::Survived);
+        assert!(matches!(outcome_of(false, ""), Outcome::Broken(_)));
     }
 }

@@ -17,14 +17,14 @@ use std::sync::Arc;
 pub(crate) static USERS: SystemTable = SystemTable {
     database: "mysql",
     name: "user",
-    columns: FIRST + attributes::COLUMNS,
+    column_count: BASE_COLUMNS + attributes::COLUMN_COUNT,
 };
 
 /// Number of columns that the table had before account attributes were added after them.
-const FIRST: usize = 6;
+const BASE_COLUMNS: usize = 6;
 
 impl Account {
-    fn row(&self) -> Vec<Value> {
+    fn to_row(&self) -> Vec<Value> {
         let text = |t: &str| Value::Bytes(t.as_bytes().to_vec());
         let changed = self.attributes.password.changed;
         let mut row = vec![
@@ -39,7 +39,7 @@ impl Account {
         row
     }
 
-    fn of(row: &RowRef<'_>) -> Account {
+    fn from_row(row: &RowRef<'_>) -> Account {
         let changed = match row.get(5) {
             ValueRef::DateTime(at) => Some(at),
             _ => None,
@@ -50,7 +50,7 @@ impl Account {
             plugin: text_of(row, 2),
             secret: bytes_of(row, 3),
             locked: row.get(4) == ValueRef::UInt(2),
-            attributes: Attributes::of(row, FIRST, changed),
+            attributes: Attributes::from_row(row, BASE_COLUMNS, changed),
         }
     }
 }
@@ -120,11 +120,11 @@ pub(crate) fn now(db: &Db) -> Option<DateTime> {
     now.and_then(|now| now.round(0, true))
 }
 
-/// Upgrades a table that has only the first [`FIRST`] columns: adds the attribute columns in
+/// Upgrades a table that has only the first [`BASE_COLUMNS`] columns: adds the attribute columns in
 /// one ALTER TABLE. Existing rows get the defaults.
 fn add_attributes(db: &Arc<Db>) -> Result<()> {
     let found = db.catalog().table(USERS.database, USERS.name).cloned();
-    if found.is_none_or(|table| table.columns.len() != FIRST) {
+    if found.is_none_or(|table| table.columns.len() != BASE_COLUMNS) {
         return Ok(());
     }
     let add = |column| AlterOp::AddColumn(column, Position::Default);
@@ -139,12 +139,12 @@ fn add_attributes(db: &Arc<Db>) -> Result<()> {
 /// # Errors
 /// Reading the table failed.
 pub(crate) fn load(db: &Arc<Db>) -> Result<Vec<Account>> {
-    USERS.rows(db, Account::of)
+    USERS.rows(db, Account::from_row)
 }
 
 /// Table change that inserts or replaces the accounts `put` and deletes the accounts `remove`.
 pub(crate) fn change(put: &[Account], remove: &[Account]) -> TableChange {
-    let rows = |accounts: &[Account]| accounts.iter().map(Account::row).collect();
+    let rows = |accounts: &[Account]| accounts.iter().map(Account::to_row).collect();
     TableChange {
         table: &USERS,
         put: rows(put),

@@ -127,7 +127,7 @@ impl PasswordPolicy {
     }
 
     /// Whether failed logins lock the account for a time.
-    pub fn locks(&self) -> bool {
+    pub fn locks_after_failures(&self) -> bool {
         self.failed_logins > 0 && self.lock_days != 0
     }
 }
@@ -153,7 +153,7 @@ pub struct Attributes {
 }
 
 /// Number of columns returned by [`columns`].
-pub(crate) const COLUMNS: usize = 16;
+pub(crate) const COLUMN_COUNT: usize = 16;
 
 fn text(t: &str) -> Value {
     Value::Bytes(t.as_bytes().to_vec())
@@ -251,7 +251,11 @@ impl Attributes {
     }
 
     /// Reads the values of [`columns`], of which the first is column `first`.
-    pub(crate) fn of(row: &RowRef<'_>, first: usize, changed: Option<DateTime>) -> Attributes {
+    pub(crate) fn from_row(
+        row: &RowRef<'_>,
+        first: usize,
+        changed: Option<DateTime>,
+    ) -> Attributes {
         let string = |at| text_of(row, first + at);
         let unsigned = |at| match row.get(first + at) {
             ValueRef::UInt(n) => Some(n),

@@ -60,7 +60,7 @@ pub struct ColumnRights {
 
 impl ColumnRights {
     /// Privileges of the accounts `ids`, one entry for each table.
-    pub(crate) fn of(grants: &[ColumnGrant], ids: &[AuthId]) -> Vec<ColumnRights> {
+    pub(crate) fn from_row(grants: &[ColumnGrant], ids: &[AuthId]) -> Vec<ColumnRights> {
         let mut tables: Vec<ColumnRights> = Vec::new();
         let own = |g: &&ColumnGrant| ids.iter().any(|id| g.is_of(&id.user, &id.host));
         for grant in grants.iter().filter(own) {
@@ -115,7 +115,7 @@ impl ColumnRights {
 pub(crate) static COLUMN_GRANTS: SystemTable = SystemTable {
     database: "mysql",
     name: "column_grants",
-    columns: 6,
+    column_count: 6,
 };
 
 fn spec() -> TableSpec {
@@ -162,10 +162,10 @@ pub(crate) fn create_if_missing(db: &Arc<Db>) -> crate::Result<()> {
 /// # Errors
 /// Reading the table failed.
 pub(crate) fn load(db: &Arc<Db>) -> crate::Result<Vec<ColumnGrant>> {
-    COLUMN_GRANTS.rows(db, of)
+    COLUMN_GRANTS.rows(db, from_row)
 }
 
-fn of(row: &RowRef<'_>) -> ColumnGrant {
+fn from_row(row: &RowRef<'_>) -> ColumnGrant {
     let text = |column| text_of(row, column);
     let names = text(5);
     let known = names.split(',').filter_map(Privileges::named);
@@ -180,7 +180,7 @@ fn of(row: &RowRef<'_>) -> ColumnGrant {
     }
 }
 
-fn row(grant: &ColumnGrant) -> Vec<Value> {
+fn to_row(grant: &ColumnGrant) -> Vec<Value> {
     let text = |t: &str| Value::Bytes(t.as_bytes().to_vec());
     let names: Vec<&str> = grant.privileges.names().collect();
     vec![
@@ -195,7 +195,7 @@ fn row(grant: &ColumnGrant) -> Vec<Value> {
 
 /// Table change that inserts or replaces the grants `put` and deletes the grants `remove`.
 pub(crate) fn change(put: &[ColumnGrant], remove: &[ColumnGrant]) -> TableChange {
-    let rows = |grants: &[ColumnGrant]| grants.iter().map(row).collect();
+    let rows = |grants: &[ColumnGrant]| grants.iter().map(to_row).collect();
     TableChange {
         table: &COLUMN_GRANTS,
         put: rows(put),

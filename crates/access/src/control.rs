@@ -64,7 +64,7 @@ pub struct Rename {
 }
 
 /// Maximum number of renames kept: sessions with an older name lose their privileges.
-const RENAMES: usize = 10_000;
+const MAX_RENAMES: usize = 10_000;
 
 impl AccessData {
     /// Current name of the account that had the name `id` at `version`.
@@ -228,11 +228,11 @@ pub struct AccessControl {
     /// Value of [`TableChanges::changes`] at the last load.
     loaded: AtomicU64,
     /// Serializes changes and loads.
-    changing: Mutex<()>,
+    change_lock: Mutex<()>,
     is_new: bool,
     /// The variable `partial_revokes`.
     partial_revokes: AtomicBool,
-    watch: Arc<TableChanges>,
+    table_changes: Arc<TableChanges>,
     /// Failed logins.
     pub(crate) guard: LoginGuard,
     /// Usage of accounts with limits.
@@ -257,22 +257,22 @@ impl AccessControl {
             &GRANTS,
             &COLUMN_GRANTS,
             &roles::EDGES,
-            &roles::DEFAULTS,
+            &roles::DEFAULT_ROLES,
         ];
         let mut watched = Vec::new();
         for table in tables {
             watched.push(table.find(&db)?.id);
         }
-        let watch = db.subscribe(&watched);
+        let table_changes = db.subscribe(&watched);
         let control = AccessControl {
             db,
             data: ArcSwap::default(),
             version: AtomicU64::new(0),
             loaded: AtomicU64::new(0),
-            changing: Mutex::new(()),
+            change_lock: Mutex::new(()),
             is_new,
             partial_revokes: AtomicBool::new(false),
-            watch,
+            table_changes,
             guard: LoginGuard::default(),
             usage: UsageTable::default(),
         };
@@ -325,7 +325,7 @@ impl AccessControl {
     /// Reading the tables failed.
     pub fn current(&self) -> Result<Arc<AccessData>> {
         if self.is_stale() {
-            self.reload_if_stale(&self.changing.lock())?;
+            self.reload_if_stale(&self.change_lock.lock())?;
         }
         Ok(self.data())
     }
@@ -335,7 +335,7 @@ impl AccessControl {
     /// # Errors
     /// 3896 for turning it off while an account has restrictions; reading the tables failed.
     pub fn set_partial_revokes(&self, on: bool) -> Result<()> {
-        let held = self.changing.lock();
+        let held = self.change_lock.lock();
         self.reload_if_stale(&held)?;
         self.data.load().check_partial_revokes(on)?;
         self.partial_revokes.store(on, Ordering::Relaxed);
@@ -357,7 +357,7 @@ impl AccessControl {
         &self,
         compute: impl FnOnce(&AccessData) -> std::result::Result<Change, E>,
     ) -> std::result::Result<CommitPosition, E> {
-        let held = self.changing.lock();
+        let held = self.change_lock.lock();
         self.reload_if_stale(&held)?;
         let change = compute(&self.data.load())?;
         if change.is_empty() {
@@ -390,12 +390,12 @@ impl AccessControl {
     /// # Errors
     /// Reading the tables failed.
     pub fn reload(&self) -> Result<()> {
-        self.load(&self.changing.lock())
+        self.load(&self.change_lock.lock())
     }
 
     /// Whether the tables were written to since they were loaded.
     fn is_stale(&self) -> bool {
-        self.watch.changes() != self.loaded.load(Ordering::Acquire)
+        self.table_changes.changes() != self.loaded.load(Ordering::Acquire)
     }
 
     fn reload_if_stale(&self, held: &MutexGuard<'_, ()>) -> Result<()> {
@@ -412,8 +412,10 @@ impl AccessControl {
     /// Loads the tables after a change that renamed accounts.
     fn load_renamed(&self, renamed: &[(AuthId, AuthId)], _held: &MutexGuard<'_, ()>) -> Result<()> {
         // Read the counter before the tables: a commit in between causes another load.
-        let changes = self.watch.changes();
-        self.db.engine().wait_durable(self.watch.position())?;
+        let changes = self.table_changes.changes();
+        self.db
+            .engine()
+            .wait_durable(self.table_changes.position())?;
         let version = self.version() + 1;
         let rename = |(from, to): &(AuthId, AuthId)| Rename {
             version,
@@ -422,7 +424,7 @@ impl AccessControl {
         };
         let mut renames = self.data.load().renames.clone();
         renames.extend(renamed.iter().map(rename));
-        renames.drain(..renames.len().saturating_sub(RENAMES));
+        renames.drain(..renames.len().saturating_sub(MAX_RENAMES));
         let mut data = AccessData {
             version,
             accounts: account_table::load(&self.db)?,

@@ -28,11 +28,11 @@ use std::sync::Arc;
 pub(crate) static GRANTS: SystemTable = SystemTable {
     database: "mysql",
     name: "grants",
-    columns: 5,
+    column_count: 5,
 };
 
 /// Maximum length of the `Privileges` column.
-const LENGTH: u32 = 1024;
+const PRIVILEGES_LENGTH: u32 = 1024;
 
 fn table_spec() -> TableSpec {
     let columns = vec![
@@ -40,7 +40,7 @@ fn table_spec() -> TableSpec {
         text_column("User", 32),
         text_column("Db", 64),
         text_column("Table_name", 64),
-        text_column("Privileges", LENGTH),
+        text_column("Privileges", PRIVILEGES_LENGTH),
     ];
     let key = IndexSpec::primary(&["Host", "User", "Db", "Table_name"]);
     let options = TableOptions {
@@ -77,7 +77,7 @@ pub(crate) fn create_if_missing(db: &Arc<Db>, accounts: &[Account]) -> Result<()
     Ok(())
 }
 
-fn of(row: &RowRef<'_>) -> Grant {
+fn from_row(row: &RowRef<'_>) -> Grant {
     let text = |column| text_of(row, column);
     let (privileges, grantable) = parse(&text(4));
     Grant {
@@ -129,7 +129,7 @@ fn print(grant: &Grant) -> String {
     names.join(",")
 }
 
-fn row(grant: &Grant) -> Vec<Value> {
+fn to_row(grant: &Grant) -> Vec<Value> {
     let text = |t: &str| Value::Bytes(t.as_bytes().to_vec());
     vec![
         text(&grant.host),
@@ -145,13 +145,13 @@ fn row(grant: &Grant) -> Vec<Value> {
 /// # Errors
 /// Reading the table failed.
 pub(crate) fn load(db: &Arc<Db>) -> Result<Vec<Grant>> {
-    GRANTS.rows(db, of)
+    GRANTS.rows(db, from_row)
 }
 
 /// The change that puts grants in place of those of the same account and object, and
 /// removes others.
 pub(crate) fn change(put: &[Grant], remove: &[Grant]) -> TableChange {
-    let rows = |grants: &[Grant]| grants.iter().map(row).collect();
+    let rows = |grants: &[Grant]| grants.iter().map(to_row).collect();
     TableChange {
         table: &GRANTS,
         put: rows(put),
@@ -198,6 +198,6 @@ mod tests {
             }
         }
         let longest = grant(Privileges(u64::MAX), Privileges::NONE);
-        assert!(print(&longest).len() <= LENGTH as usize);
+        assert!(print(&longest).len() <= PRIVILEGES_LENGTH as usize);
     }
 }

@@ -30,7 +30,7 @@ use std::time::Duration;
 const CAPACITY: usize = 8192;
 
 /// Microseconds after which failures without a further one are forgotten.
-const FORGOTTEN: i64 = 30 * 60 * 1_000_000;
+const FORGET_AFTER_MICROS: i64 = 30 * 60 * 1_000_000;
 
 /// The policy of delays after failed logins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl FailureTable {
     fn count(&self, key: u64, now: i64) -> u32 {
         let failures = self.failures.get(&key);
         failures
-            .filter(|f| now - f.last < FORGOTTEN)
+            .filter(|f| now - f.last < FORGET_AFTER_MICROS)
             .map_or(0, |f| f.count)
     }
 
@@ -110,7 +110,7 @@ impl FailureTable {
     fn set(&mut self, key: u64, count: u32, now: i64) {
         self.remove(key);
         while let Some((last, old)) = self.by_age.first().copied()
-            && now - last >= FORGOTTEN
+            && now - last >= FORGET_AFTER_MICROS
         {
             self.remove(old);
         }
@@ -172,14 +172,14 @@ impl LoginGuard {
 
     /// Counts the result of proving an account's password, and returns the lock that the
     /// account is under, this failure's included.
-    pub fn proved(
+    pub fn record_password_result(
         &self,
         account: &AuthId,
         policy: &PasswordPolicy,
         now: i64,
         granted: bool,
     ) -> Option<TemporaryLock> {
-        if !policy.locks() {
+        if !policy.locks_after_failures() {
             return None;
         }
         let mut locks = self.locks.lock();
@@ -263,10 +263,10 @@ mod tests {
         for now in 0..8 {
             guard.record("u", "h", now, false, POLICY);
         }
-        let late = 7 + FORGOTTEN;
+        let late = 7 + FORGET_AFTER_MICROS;
         assert_eq!(guard.record("u", "h", late, false, POLICY), Duration::ZERO);
         assert_eq!(guard.delays.lock().failures.len(), 1);
-        guard.record("v", "h", late + FORGOTTEN, false, POLICY);
+        guard.record("v", "h", late + FORGET_AFTER_MICROS, false, POLICY);
         assert_eq!(guard.delays.lock().failures.len(), 1, "u is forgotten");
     }
 
@@ -296,30 +296,43 @@ mod tests {
             lock_days: 3,
             ..PasswordPolicy::default()
         };
-        assert_eq!(guard.proved(&id, &policy, 0, false), None);
-        assert_eq!(guard.proved(&id, &policy, 0, true), None);
-        assert_eq!(guard.proved(&id, &policy, 0, false), None);
-        let lock = guard.proved(&id, &policy, 1, false).unwrap();
+        assert_eq!(guard.record_password_result(&id, &policy, 0, false), None);
+        assert_eq!(guard.record_password_result(&id, &policy, 0, true), None);
+        assert_eq!(guard.record_password_result(&id, &policy, 0, false), None);
+        let lock = guard
+            .record_password_result(&id, &policy, 1, false)
+            .unwrap();
         assert_eq!(
             (lock.days, lock.remaining, lock.failures),
             (Some(3), Some(3), 2)
         );
-        let lock = guard.proved(&id, &policy, 2 * DAY, true).unwrap();
+        let lock = guard
+            .record_password_result(&id, &policy, 2 * DAY, true)
+            .unwrap();
         assert_eq!(lock.remaining, Some(2));
         assert!(
             lock.message("u", "h")
                 .contains("for 3 day(s) (2 day(s) remaining) due to 2")
         );
-        assert_eq!(guard.proved(&id, &policy, 1 + 3 * DAY, true), None);
+        assert_eq!(
+            guard.record_password_result(&id, &policy, 1 + 3 * DAY, true),
+            None
+        );
         let unbounded = PasswordPolicy {
             lock_days: -1,
             ..policy
         };
-        guard.proved(&id, &unbounded, 0, false);
-        let lock = guard.proved(&id, &unbounded, 0, false).unwrap();
+        guard.record_password_result(&id, &unbounded, 0, false);
+        let lock = guard
+            .record_password_result(&id, &unbounded, 0, false)
+            .unwrap();
         assert_eq!(lock.remaining, None);
-        assert!(guard.proved(&id, &unbounded, 1000 * DAY, true).is_some());
+        assert!(
+            guard
+                .record_password_result(&id, &unbounded, 1000 * DAY, true)
+                .is_some()
+        );
         guard.unlock(&id);
-        assert_eq!(guard.proved(&id, &unbounded, 0, true), None);
+        assert_eq!(guard.record_password_result(&id, &unbounded, 0, true), None);
     }
 }

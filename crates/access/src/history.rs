@@ -35,13 +35,13 @@ pub struct ReusePolicy {
 
 impl ReusePolicy {
     /// Whether the policy covers any former password.
-    pub fn looks_back(self) -> bool {
+    pub fn covers_former_passwords(self) -> bool {
         self.history > 0 || self.days > 0
     }
 
     /// Splits an account's passwords, of any order, into those that the policy covers and
     /// the rest. A covered one may not be set again at `now`.
-    pub fn split(
+    pub fn split_by_coverage(
         self,
         mut list: Vec<OldPassword>,
         now: i64,
@@ -64,7 +64,7 @@ impl ReusePolicy {
 pub(crate) static HISTORY: SystemTable = SystemTable {
     database: "mysql",
     name: "password_history",
-    columns: 4,
+    column_count: 4,
 };
 
 fn spec() -> TableSpec {
@@ -150,7 +150,8 @@ mod tests {
         };
         let list = vec![old(1), old(9), old(5), old(8)];
         let kept = |history, days| {
-            let (covered, rest) = ReusePolicy { history, days }.split(list.clone(), 10 * DAY);
+            let (covered, rest) =
+                ReusePolicy { history, days }.split_by_coverage(list.clone(), 10 * DAY);
             assert_eq!(covered.len() + rest.len(), 4);
             covered.iter().map(|o| o.secret[0]).collect::<Vec<_>>()
         };

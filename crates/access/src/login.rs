@@ -106,7 +106,8 @@ impl AccessControl {
     /// Counts a wrong password for an account.
     pub fn password_failed(&self, account: &Account, now: i64) {
         let policy = &account.attributes.password;
-        self.guard.proved(&account.id(), policy, now, false);
+        self.guard
+            .record_password_result(&account.id(), policy, now, false);
     }
 
     /// Decides a login to `account` whose password was proved.
@@ -121,7 +122,10 @@ impl AccessControl {
         policy: LoginPolicy,
     ) -> Result<Admission, Denial> {
         let password = &account.attributes.password;
-        if let Some(lock) = self.guard.proved(&account.id(), password, now, true) {
+        if let Some(lock) = self
+            .guard
+            .record_password_result(&account.id(), password, now, true)
+        {
             return Err(Denial::TemporarilyLocked(lock));
         }
         if !account.attributes.require.permits(tls) {

@@ -105,7 +105,7 @@ impl Privileges {
     pub const COLUMN: Privileges = Privileges(0b111 | 1 << 10);
 
     /// Whether the sets intersect.
-    pub const fn meets(self, other: Privileges) -> bool {
+    pub const fn intersects(self, other: Privileges) -> bool {
         self.0 & other.0 != 0
     }
 

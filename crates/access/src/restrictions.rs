@@ -23,7 +23,7 @@ pub struct Restrictions(Vec<(String, Privileges)>);
 
 impl Restrictions {
     /// The privileges that can be restricted.
-    pub const POSSIBLE: Privileges = Privileges::DATABASE.with(Privileges::GRANT_OPTION);
+    pub const RESTRICTABLE: Privileges = Privileges::DATABASE.with(Privileges::GRANT_OPTION);
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
@@ -49,7 +49,7 @@ impl Restrictions {
 
     /// Replaces the restriction of a database.
     pub fn set(&mut self, database: &str, privileges: Privileges) {
-        let privileges = privileges.intersection(Restrictions::POSSIBLE);
+        let privileges = privileges.intersection(Restrictions::RESTRICTABLE);
         self.0.retain(|(name, _)| name != database);
         if privileges != Privileges::NONE {
             let at = self.0.partition_point(|(name, _)| name.as_str() < database);

@@ -120,7 +120,7 @@ impl Rights {
 
     /// Adds the grants on columns of the same accounts.
     pub(crate) fn with_columns(self, grants: &[ColumnGrant], ids: &[AuthId]) -> Rights {
-        let columns = ColumnRights::of(grants, ids);
+        let columns = ColumnRights::from_row(grants, ids);
         Rights { columns, ..self }
     }
 
@@ -180,14 +180,14 @@ impl Rights {
     /// Whether the account has any privilege in a database.
     pub fn sees_database(&self, database: &str) -> bool {
         database.eq_ignore_ascii_case("information_schema")
-            || self.on_database(database).meets(Privileges::DATABASE)
+            || self.on_database(database).intersects(Privileges::DATABASE)
             || self.tables.iter().any(|(d, ..)| d == database)
             || self.columns.iter().any(|c| c.is_in(database))
     }
 
     /// Whether the account has any privilege on a table or view, or on one of its columns.
     pub fn sees_table(&self, database: &str, table: &str) -> bool {
-        self.on_table(database, table).meets(Privileges::TABLE)
+        self.on_table(database, table).intersects(Privileges::TABLE)
             || self.on_columns(database, table).is_some()
     }
 

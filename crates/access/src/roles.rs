@@ -36,22 +36,22 @@ pub struct DefaultRole {
 pub(crate) static EDGES: SystemTable = SystemTable {
     database: "mysql",
     name: "role_edges",
-    columns: 5,
+    column_count: 5,
 };
 
 /// `mysql.default_roles`
-pub(crate) static DEFAULTS: SystemTable = SystemTable {
+pub(crate) static DEFAULT_ROLES: SystemTable = SystemTable {
     database: "mysql",
     name: "default_roles",
-    columns: 4,
+    column_count: 4,
 };
 
 fn specs() -> [TableSpec; 2] {
-    let words = vec![Box::from(&b"N"[..]), Box::from(&b"Y"[..])];
-    let switch = ColumnType::enumeration(words, Collation::UTF8MB4_GENERAL_CI);
+    let labels = vec![Box::from(&b"N"[..]), Box::from(&b"Y"[..])];
+    let yes_or_no = ColumnType::enumeration(labels, Collation::UTF8MB4_GENERAL_CI);
     let admin = ColumnSpec {
         default: Some(ColumnDefault::Literal(Value::UInt(1))),
-        ..ColumnSpec::new("WITH_ADMIN_OPTION", switch).not_null()
+        ..ColumnSpec::new("WITH_ADMIN_OPTION", yes_or_no).not_null()
     };
     let options = |comment: &str| TableOptions {
         comment: comment.to_owned(),
@@ -75,7 +75,7 @@ fn specs() -> [TableSpec; 2] {
     [
         spec(&EDGES, columns, &edges, "Roles and their grantees"),
         spec(
-            &DEFAULTS,
+            &DEFAULT_ROLES,
             names(defaults),
             &defaults,
             "Default roles of accounts",
@@ -88,7 +88,7 @@ fn specs() -> [TableSpec; 2] {
 /// # Errors
 /// Creating them failed.
 pub(crate) fn create_if_missing(db: &Arc<Db>) -> crate::Result<()> {
-    for (table, spec) in [&EDGES, &DEFAULTS].into_iter().zip(specs()) {
+    for (table, spec) in [&EDGES, &DEFAULT_ROLES].into_iter().zip(specs()) {
         if !table.exists(db) {
             let done = db.define(|cx| db.create_table(cx, &spec))?;
             db.engine().wait_durable(done.position)?;
@@ -101,7 +101,7 @@ fn text(t: &str) -> Value {
     Value::Bytes(t.as_bytes().to_vec())
 }
 
-fn pair(row: &RowRef<'_>, first: usize) -> AuthId {
+fn auth_id_at(row: &RowRef<'_>, first: usize) -> AuthId {
     let text = |column| text_of(row, column);
     AuthId {
         host: text(first),
@@ -115,8 +115,8 @@ fn pair(row: &RowRef<'_>, first: usize) -> AuthId {
 /// Reading the table failed.
 pub(crate) fn load_edges(db: &Arc<Db>) -> crate::Result<Vec<RoleEdge>> {
     EDGES.rows(db, |row| RoleEdge {
-        role: pair(row, 0),
-        grantee: pair(row, 2),
+        role: auth_id_at(row, 0),
+        grantee: auth_id_at(row, 2),
         admin: row.get(4) == ValueRef::UInt(2),
     })
 }
@@ -126,9 +126,9 @@ pub(crate) fn load_edges(db: &Arc<Db>) -> crate::Result<Vec<RoleEdge>> {
 /// # Errors
 /// Reading the table failed.
 pub(crate) fn load_defaults(db: &Arc<Db>) -> crate::Result<Vec<DefaultRole>> {
-    DEFAULTS.rows(db, |row| DefaultRole {
-        account: pair(row, 0),
-        role: pair(row, 2),
+    DEFAULT_ROLES.rows(db, |row| DefaultRole {
+        account: auth_id_at(row, 0),
+        role: auth_id_at(row, 2),
     })
 }
 
@@ -167,7 +167,7 @@ pub(crate) fn change_defaults(put: &[DefaultRole], remove: &[DefaultRole]) -> Ta
         list.iter().map(row).collect()
     };
     TableChange {
-        table: &DEFAULTS,
+        table: &DEFAULT_ROLES,
         put: rows(put),
         remove: rows(remove),
     }

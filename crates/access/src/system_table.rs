@@ -35,7 +35,7 @@ pub(crate) struct SystemTable {
     pub(crate) database: &'static str,
     pub(crate) name: &'static str,
     /// Number of columns.
-    pub(crate) columns: usize,
+    pub(crate) column_count: usize,
 }
 
 impl SystemTable {
@@ -47,7 +47,7 @@ impl SystemTable {
     pub(crate) fn find(&self, db: &Db) -> Result<Arc<Table>> {
         let found = db.catalog().table(self.database, self.name).cloned();
         let found = found.ok_or_else(|| no_table(self))?;
-        if found.columns.len() == self.columns {
+        if found.columns.len() == self.column_count {
             Ok(found)
         } else {
             Err(internal(&format!(
@@ -121,8 +121,8 @@ pub(crate) fn write(db: &Arc<Db>, changes: Vec<TableChange>) -> Result<CommitPos
             let mut keys: Vec<Vec<u8>> = keys.collect();
             keys.sort_unstable();
             keys.dedup();
-            let gone = txn.lock_present(&table, &keys, |_| true)?;
-            txn.delete(&table, gone)?;
+            let to_delete = txn.lock_present(&table, &keys, |_| true)?;
+            txn.delete(&table, to_delete)?;
         }
         if !change.put.is_empty() {
             txn.insert(&table, change.put, InsertMode::Replace)?;

@@ -49,7 +49,7 @@ const CHANGES: Privileges = Privileges::INSERT
 /// A change of [`MEMCACHED_CONFIGURATION`] can map any table, so the privileges on the
 /// configuration alone are not enough.
 pub fn administration(wanted: Privileges, database: &str, table: &str) -> Option<Administration> {
-    let is_configuration = wanted.meets(CHANGES)
+    let is_configuration = wanted.intersects(CHANGES)
         && database.eq_ignore_ascii_case(MEMCACHED_DATABASE)
         && MEMCACHED_CONFIGURATION.contains(&table);
     is_configuration.then_some(MAPPING_ADMINISTRATION)

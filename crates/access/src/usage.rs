@@ -29,7 +29,7 @@ pub type Exceeded = (&'static str, u32);
 
 impl Usage {
     /// Begins a new hour if the last one is over.
-    fn at(&self, now: i64) {
+    fn roll_window(&self, now: i64) {
         let began = self.hour.load(Ordering::Relaxed);
         let over = now.saturating_sub(began) >= HOUR || began == 0;
         let begin = || {
@@ -64,7 +64,7 @@ impl Usage {
     /// # Errors
     /// The limit that it exceeds.
     pub fn query(&self, limits: Limits, now: i64) -> Result<(), Exceeded> {
-        self.at(now);
+        self.roll_window(now);
         Usage::add(&self.queries, limits.queries, "max_questions")
     }
 
@@ -73,7 +73,7 @@ impl Usage {
     /// # Errors
     /// The limit that it exceeds.
     pub fn update(&self, limits: Limits, now: i64) -> Result<(), Exceeded> {
-        self.at(now);
+        self.roll_window(now);
         Usage::add(&self.updates, limits.updates, "max_updates")
     }
 
@@ -82,7 +82,7 @@ impl Usage {
     /// # Errors
     /// The limit that it exceeds; then it is not counted.
     pub fn connect(&self, limits: Limits, now: i64) -> Result<(), Exceeded> {
-        self.at(now);
+        self.roll_window(now);
         let order = Ordering::Relaxed;
         let limit = limits.concurrent;
         let more = |n: u32| (limit == 0 || n < limit).then(|| n.saturating_add(1));

@@ -34,14 +34,14 @@ impl Clock for SystemClock {
 /// A clock that advances only when told to, for simulations.
 #[derive(Debug)]
 pub struct ManualClock {
-    began: Instant,
+    start: Instant,
     micros: std::sync::atomic::AtomicU64,
 }
 
 impl Default for ManualClock {
     fn default() -> ManualClock {
         ManualClock {
-            began: Instant::now(),
+            start: Instant::now(),
             micros: std::sync::atomic::AtomicU64::new(0),
         }
     }
@@ -55,7 +55,7 @@ impl ManualClock {
             .fetch_add(micros, std::sync::atomic::Ordering::SeqCst);
     }
 
-    fn passed(&self) -> Duration {
+    fn elapsed(&self) -> Duration {
         Duration::from_micros(self.micros.load(std::sync::atomic::Ordering::SeqCst))
     }
 }
@@ -63,12 +63,12 @@ impl ManualClock {
 impl Clock for ManualClock {
     /// Starts at 2001-09-09 01:46:40 UTC (10^15 microseconds).
     fn unix_micros(&self) -> i64 {
-        let passed = i64::try_from(self.passed().as_micros()).unwrap_or(i64::MAX);
+        let passed = i64::try_from(self.elapsed().as_micros()).unwrap_or(i64::MAX);
         1_000_000_000_000_000_i64.saturating_add(passed)
     }
 
     fn now(&self) -> Instant {
-        self.began + self.passed()
+        self.start + self.elapsed()
     }
 }
 

@@ -32,12 +32,12 @@ struct Block<const N: usize>([AtomicU64; N]);
 pub struct Cells<const N: usize>([Block<N>; BLOCKS]);
 
 thread_local! {
-    static MINE: Cell<usize> = const { Cell::new(BLOCKS - 1) };
+    static CURRENT_BLOCK: Cell<usize> = const { Cell::new(BLOCKS - 1) };
 }
 
 /// Makes this thread count in the block of group `index`.
 pub fn use_block(index: usize) {
-    MINE.with(|m| m.set(index % BLOCKS));
+    CURRENT_BLOCK.with(|m| m.set(index % BLOCKS));
 }
 
 impl<const N: usize> Cells<N> {
@@ -50,7 +50,7 @@ impl<const N: usize> Cells<N> {
     /// Adds `n` to the counter at position `at`.
     #[inline]
     pub fn add(&self, at: usize, n: u64) {
-        let block = self.0.get(MINE.with(Cell::get));
+        let block = self.0.get(CURRENT_BLOCK.with(Cell::get));
         if let Some(cell) = block.and_then(|b| b.0.get(at)) {
             cell.fetch_add(n, Ordering::Relaxed);
         }

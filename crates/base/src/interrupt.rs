@@ -17,7 +17,7 @@
 //! 1. A loop whose length depends on input passes a checkpoint at least every
 //!    millisecond of CPU: [`check`] once per iteration that costs
 //!    microseconds, a [`Pacer`] in loops of nanoseconds.
-//! 2. A loop that cannot return an error ends when [`abandoned`] is true, with
+//! 2. A loop that cannot return an error ends when [`should_abandon`] is true, with
 //!    any value. That value is never used: the scope records that a loop was
 //!    abandoned, and [`outcome`] fails before the statement's result is final.
 //! 3. A reason to stop is not cleared while the statement's scope is open
@@ -66,7 +66,7 @@ impl std::error::Error for Interrupted {}
 #[derive(Debug)]
 pub struct Scope {
     /// State of the enclosing scope.
-    around: Option<Cancel>,
+    enclosing: Option<Cancel>,
     abandoned: bool,
     /// Makes the guard `!Send`: it restores its own thread's state.
     _thread: std::marker::PhantomData<*const ()>,
@@ -76,7 +76,7 @@ impl Scope {
     /// Lets the checkpoints of this thread observe `cancel`.
     pub fn enter(cancel: &Cancel) -> Scope {
         Scope {
-            around: CURRENT.with(|c| c.replace(Some(cancel.clone()))),
+            enclosing: CURRENT.with(|c| c.replace(Some(cancel.clone()))),
             abandoned: ABANDONED.replace(false),
             _thread: std::marker::PhantomData,
         }
@@ -85,7 +85,7 @@ impl Scope {
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        let around = self.around.take();
+        let around = self.enclosing.take();
         let _ = CURRENT.try_with(|c| c.replace(around));
         ABANDONED.set(self.abandoned);
     }
@@ -109,7 +109,7 @@ pub fn check() -> Result<(), Interrupted> {
 
 /// A checkpoint for code that returns no error. When true, the caller returns
 /// at once with any value.
-pub fn abandoned() -> bool {
+pub fn should_abandon() -> bool {
     let pending = HELD.get() == 0 && reason().is_some();
     if pending {
         ABANDONED.set(true);
@@ -117,7 +117,7 @@ pub fn abandoned() -> bool {
     pending
 }
 
-/// A guard under which [`abandoned`] is false on this thread.
+/// A guard under which [`should_abandon`] is false on this thread.
 #[must_use = "loops are abandoned again once it is dropped"]
 #[derive(Debug)]
 pub struct Hold(std::marker::PhantomData<*const ()>);
@@ -149,7 +149,7 @@ pub fn outcome() -> Result<(), Interrupted> {
 pub fn leaves() -> bool {
     let work = WORK.get().wrapping_add(1);
     WORK.set(work);
-    work.is_multiple_of(STRIDE) && abandoned()
+    work.is_multiple_of(STRIDE) && should_abandon()
 }
 
 /// Counts units of work and passes a checkpoint every [`STRIDE`] of them.
@@ -180,7 +180,7 @@ impl Pacer {
         if self.is_due(units) { check() } else { Ok(()) }
     }
 
-    /// Counts one unit of work of code that returns no error; see [`abandoned`].
+    /// Counts one unit of work of code that returns no error; see [`should_abandon`].
     #[inline]
     pub fn leaves(&mut self) -> bool {
         self.leaves_by(1)
@@ -189,7 +189,7 @@ impl Pacer {
     /// Counts several units of work of code that returns no error.
     #[inline]
     pub fn leaves_by(&mut self, units: usize) -> bool {
-        self.is_due(units) && abandoned()
+        self.is_due(units) && should_abandon()
     }
 
     #[inline]
@@ -233,11 +233,11 @@ mod tests {
         let within = Scope::enter(&inner);
         inner.cancel(Reason::Timeout);
         assert_eq!(outcome(), Ok(()), "nothing was abandoned");
-        assert!(abandoned());
+        assert!(should_abandon());
         assert_eq!(outcome(), Err(Interrupted(Reason::Timeout)));
         drop(within);
         assert_eq!(outcome(), Ok(()));
-        assert!(!abandoned());
+        assert!(!should_abandon());
     }
 
     #[test]
@@ -246,10 +246,10 @@ mod tests {
         let _scope = Scope::enter(&cancel);
         cancel.cancel(Reason::Query);
         let held = hold();
-        assert!(!abandoned());
+        assert!(!should_abandon());
         assert!(check().is_err(), "`check` still fails");
         drop(held);
-        assert!(abandoned());
+        assert!(should_abandon());
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub fn sort_by<T>(
         let mut pairs = runs.into_iter();
         while let Some(first) = pairs.next() {
             longer.push(match pairs.next() {
-                Some(second) => merged(first, second, &mut compare, &mut pacer)?,
+                Some(second) => merge_runs(first, second, &mut compare, &mut pacer)?,
                 None => first,
             });
         }
@@ -59,7 +59,7 @@ pub fn sort_by<T>(
 }
 
 /// Merges two sorted runs stably: of equal items those of `first` come first.
-fn merged<T>(
+fn merge_runs<T>(
     first: Vec<T>,
     second: Vec<T>,
     compare: &mut impl FnMut(&T, &T) -> Ordering,

@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! 1. The result never exceeds the space that is left above the guard pages.
-//! 2. If the bounds are unavailable, [`ASSUMED`] bytes below the frame of the thread's first call
+//! 2. If the bounds are unavailable, [`ASSUMED_STACK`] bytes below the frame of the thread's first call
 //!    are assumed. Every thread of this server and of the standard library has that much.
 //!
 //! Rejected: counting depth only; frames differ by a factor of ten between builds.
@@ -14,11 +14,11 @@
 use std::cell::Cell;
 
 /// Stack assumed below the first caller when the bounds are unknown.
-const ASSUMED: usize = 256 * 1024;
+const ASSUMED_STACK: usize = 256 * 1024;
 
 thread_local! {
     /// Lowest usable address of this thread's stack, 0 while unknown.
-    static LOW: Cell<usize> = const { Cell::new(0) };
+    static STACK_LOW: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Bytes between the caller's frame and the end of the current thread's stack.
@@ -27,7 +27,7 @@ thread_local! {
 pub fn remaining() -> usize {
     let marker = 0_u8;
     let here = std::ptr::from_ref(&marker).addr();
-    let low = LOW.with(Cell::get);
+    let low = STACK_LOW.with(Cell::get);
     let low = if low == 0 { find_low(here) } else { low };
     here.saturating_sub(low)
 }
@@ -35,9 +35,9 @@ pub fn remaining() -> usize {
 #[cold]
 fn find_low(here: usize) -> usize {
     let low = bounds::lowest_address()
-        .unwrap_or_else(|| here.saturating_sub(ASSUMED))
+        .unwrap_or_else(|| here.saturating_sub(ASSUMED_STACK))
         .max(1);
-    LOW.with(|cell| cell.set(low));
+    STACK_LOW.with(|cell| cell.set(low));
     low
 }
 

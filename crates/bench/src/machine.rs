@@ -63,7 +63,7 @@ impl Machine {
     ///
     /// # Errors
     /// A file could not be written there.
-    pub fn look(directory: &Path, command: &str, fsync_delay_micros: u64) -> Result<Machine> {
+    pub fn describe(directory: &Path, command: &str, fsync_delay_micros: u64) -> Result<Machine> {
         let pressure = cpu_pressure();
         Ok(Machine {
             host: one_line("/proc/sys/kernel/hostname"),
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn the_machine_is_described() {
         let home = tempfile::tempdir().unwrap();
-        let machine = Machine::look(home.path(), "porpoise bench kv", 1000).unwrap();
+        let machine = Machine::describe(home.path(), "porpoise bench kv", 1000).unwrap();
         assert!(machine.calibration > 1.0 && machine.fsync_micros > 0.0);
         assert!(machine.memory > 0 && machine.cores > 0 && !machine.kernel.is_empty());
         assert!(machine.lines().iter().any(|l| l.contains("1000 us added")));

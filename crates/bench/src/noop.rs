@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use memchr::memchr;
 use porpoise_kv::CommitPosition;
 use porpoise_server::net::{
-    Bound, DurabilityWatermark, End, Input, Listening, Net, NetConfig, Next, Output, Peer,
+    BoundSocket, DurabilityWatermark, End, Input, Listening, Net, NetConfig, Next, Output, Peer,
     Protocol, Refusal, Session,
 };
 use porpoise_server::sys::Signals;
@@ -30,7 +30,7 @@ const LINE: usize = 2048;
 /// The address cannot be listened at, or workers cannot be started.
 pub fn serve(address: SocketAddr) -> Result<()> {
     let signals = Signals::take()?;
-    let bound = Bound::tcp(address).map_err(|e| Error::usage(format!("{address}: {e}")))?;
+    let bound = BoundSocket::tcp(address).map_err(|e| Error::usage(format!("{address}: {e}")))?;
     let place = match bound.at() {
         Listening::Tcp(place) => *place,
         Listening::Unix(_) => address,
@@ -39,7 +39,7 @@ pub fn serve(address: SocketAddr) -> Result<()> {
         NetConfig::default(),
         DurabilityWatermark::new(CommitPosition(0)),
     )?;
-    net.serve(vec![bound.behind(Arc::new(Noop))])?;
+    net.serve(vec![bound.serving(Arc::new(Noop))])?;
     println!("ready noop {place}\nporpoise ready");
     signals.next()?;
     net.shutdown(GRACE);

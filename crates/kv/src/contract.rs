@@ -202,21 +202,21 @@ macro_rules! contract_suite {
 crate::contract_list! { contract_registry }
 
 /// A test fixture: an engine, a space of its own, and helpers.
-pub struct Bed {
+pub struct Fixture {
     /// The engine.
     pub engine: Arc<dyn Engine>,
     /// A fresh space.
     pub space: SpaceId,
 }
 
-impl Bed {
+impl Fixture {
     /// A new engine and a new space.
-    pub fn new(new: New<'_>) -> Bed {
-        Bed::on(new())
+    pub fn new(new: New<'_>) -> Fixture {
+        Fixture::on(new())
     }
 
     /// A new space on an engine.
-    pub fn on(engine: Arc<dyn Engine>) -> Bed {
+    pub fn on(engine: Arc<dyn Engine>) -> Fixture {
         let space = engine
             .create_spaces(&[SpaceSpec {
                 group: 1,
@@ -224,7 +224,7 @@ impl Bed {
                 ..SpaceSpec::default()
             }])
             .unwrap()[0];
-        Bed { engine, space }
+        Fixture { engine, space }
     }
 
     /// Begins a transaction with the usual options.

@@ -34,7 +34,7 @@ pub(crate) use counted::{Pinned, RecordAddress, RecordRef};
 use crossbeam_epoch::{Atomic, Guard, Pointer, Shared};
 use porpoise_base::sync::RawLatch as _;
 use porpoise_base::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use porpoise_base::sync::{RawMutex, point, spin_loop};
+use porpoise_base::sync::{RawMutex, scheduling_point, spin_loop};
 use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut};
 pub(crate) use version::{NewVersion, VERSION_BYTES, Version};
@@ -121,7 +121,7 @@ impl Record {
     pub(crate) fn visible<'g>(&'g self, upto: u64, guard: &'g Guard) -> Option<&'g Version> {
         let mut link = &self.head;
         loop {
-            point();
+            scheduling_point();
             // SAFETY: versions are freed through the epoch after they were
             // unlinked, or with the record; `guard` is pinned and `self`
             // borrowed for 'g, so whatever is loaded here lives for 'g.
@@ -277,7 +277,7 @@ impl Latch<'_> {
         version.ts = ts;
         version.next.store(below, Ordering::Relaxed);
         let bytes = version.bytes();
-        point();
+        scheduling_point();
         link.store(version, Ordering::Release);
         (bytes, !below.is_null())
     }

@@ -12,9 +12,9 @@ use tikv_client::TransactionClient;
 
 /// An event counter.
 #[derive(Default)]
-pub(crate) struct Meter(AtomicU64);
+pub(crate) struct EventCounter(AtomicU64);
 
-impl Meter {
+impl EventCounter {
     pub(crate) fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
@@ -26,15 +26,15 @@ impl Meter {
 
 /// The engine's event counters.
 #[derive(Default)]
-pub(crate) struct Meters {
-    pub(crate) commits: Meter,
-    pub(crate) conflicts: Meter,
-    pub(crate) unknown: Meter,
-    pub(crate) deadlocks: Meter,
-    pub(crate) lock_timeouts: Meter,
-    pub(crate) lock_retries: Meter,
-    pub(crate) heartbeats_failed: Meter,
-    pub(crate) keys_read: Meter,
+pub(crate) struct ClusterMetrics {
+    pub(crate) commits: EventCounter,
+    pub(crate) conflicts: EventCounter,
+    pub(crate) unknown: EventCounter,
+    pub(crate) deadlocks: EventCounter,
+    pub(crate) lock_timeouts: EventCounter,
+    pub(crate) lock_retries: EventCounter,
+    pub(crate) heartbeats_failed: EventCounter,
+    pub(crate) keys_read: EventCounter,
 }
 
 /// The spaces that this server knows, with the prefixes of their keys.
@@ -81,10 +81,10 @@ pub(crate) struct Cluster {
     pub(crate) spaces: Spaces,
     pub(crate) limits: Limits,
     pub(crate) commit_lock_wait: Duration,
-    pub(crate) meters: Meters,
+    pub(crate) metrics: ClusterMetrics,
     /// Lock calls that wait in the store although their deadline has passed.
     pub(crate) abandoned: Arc<AtomicUsize>,
-    pub(crate) meta_turn: tokio::sync::Mutex<()>,
+    pub(crate) meta_lock: tokio::sync::Mutex<()>,
     pub(crate) closed: AtomicBool,
 }
 

@@ -55,7 +55,10 @@ fn value_checks<'a>(finals: &[Final<'a>], locks: &Locks) -> Vec<ValueCheck<'a>> 
         .collect()
 }
 
-async fn all_hold(w: &Waiter<'_>, checks: &[ValueCheck<'_>]) -> std::result::Result<bool, Failure> {
+async fn all_checks_hold(
+    w: &Waiter<'_>,
+    checks: &[ValueCheck<'_>],
+) -> std::result::Result<bool, Failure> {
     let all = checks.iter().map(|p| p.key.to_vec()).collect();
     let mut by_snapshot: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
     for p in checks {
@@ -92,7 +95,7 @@ pub(crate) fn commit(w: &Waiter<'_>, locks: &mut Locks, writes: &Writes) -> Resu
     for f in &finals {
         w.cluster.spaces.check(f.space)?;
     }
-    locks.settle(w)?;
+    locks.await_pending_call(w)?;
     let keys: Vec<Vec<u8>> = finals.iter().map(|f| f.key.to_vec()).collect();
     let parts = batches(keys.clone(), BATCH_KEYS);
     let all = || finals.iter().map(mutation).collect();
@@ -111,13 +114,15 @@ pub(crate) fn commit(w: &Waiter<'_>, locks: &mut Locks, writes: &Writes) -> Resu
     };
     if !checks.is_empty() {
         let holds = w.cluster.io.wait_result(w.cancel, async {
-            all_hold(w, &checks).await.map_err(Failure::reading)
+            all_checks_hold(w, &checks)
+                .await
+                .map_err(Failure::into_read_error)
         })?;
         if !holds {
             return Err(Error::Conflict);
         }
     }
-    if locks.dead() {
+    if locks.may_have_expired() {
         return Err(Error::Conflict);
     }
     if let Some(reason) = w.cancel.reason() {
@@ -139,5 +144,5 @@ fn send(w: &Waiter<'_>, locks: &mut Locks, locked: Vec<Vec<u8>>) -> Result<()> {
         Some(Err(e)) => Failure::new(Fault::Undetermined, format!("the TiKV client failed: {e}")),
         None => Failure::new(Fault::Undetermined, "no answer in 120 s"),
     };
-    Err(failure.committing())
+    Err(failure.into_commit_error())
 }

@@ -1,7 +1,7 @@
 //! The contract's engine: connecting, and the functions of [`Engine`].
 
-use crate::cluster::{Cluster, Meter, Meters, Spaces};
-use crate::io::{Io, Waited};
+use crate::cluster::{Cluster, ClusterMetrics, EventCounter, Spaces};
+use crate::io::{Io, WaitOutcome};
 use crate::keys::Layout;
 use crate::meta;
 use crate::txn::{LONGEST_KEY, TikvTxn};
@@ -105,8 +105,8 @@ impl KvTikv {
         let mut last = String::from("no answer");
         let connecting = keep_trying(&options, &mut last);
         let clients = match io.wait(&never, Some(deadline), connecting) {
-            Waited::Done(clients) => clients,
-            Waited::Deadline | Waited::Cancelled(_) => {
+            WaitOutcome::Done(clients) => clients,
+            WaitOutcome::Deadline | WaitOutcome::Cancelled(_) => {
                 return Err(Error::Unavailable(format!(
                     "no placement driver of a TiKV cluster could be reached at {named} within \
                      {:?}: {last}",
@@ -127,9 +127,9 @@ impl KvTikv {
                 transaction: LARGEST_TRANSACTION,
             },
             commit_lock_wait: options.commit_lock_wait,
-            meters: Meters::default(),
+            metrics: ClusterMetrics::default(),
             abandoned: Arc::default(),
-            meta_turn: tokio::sync::Mutex::new(()),
+            meta_lock: tokio::sync::Mutex::new(()),
             closed: AtomicBool::new(false),
         });
         let client = cluster.client();
@@ -137,8 +137,8 @@ impl KvTikv {
         // Extends the deadline: the placement driver has responded, so a store may, too.
         let deadline = deadline.max(Instant::now() + options.request_timeout);
         match cluster.io.wait(&never, Some(deadline), opening) {
-            Waited::Done(result) => result?,
-            Waited::Deadline | Waited::Cancelled(_) => {
+            WaitOutcome::Done(result) => result?,
+            WaitOutcome::Deadline | WaitOutcome::Cancelled(_) => {
                 return Err(Error::Unavailable(format!(
                     "the placement driver at {named} answers, but no store of the cluster does"
                 )));
@@ -225,8 +225,8 @@ impl Engine for KvTikv {
     }
 
     fn stats(&self) -> Vec<Stat> {
-        let m = &self.cluster.meters;
-        let counter = |name, help, meter: &Meter| Stat {
+        let m = &self.cluster.metrics;
+        let counter = |name, help, meter: &EventCounter| Stat {
             name,
             help,
             counter: true,

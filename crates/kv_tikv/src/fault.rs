@@ -128,12 +128,12 @@ impl Failure {
     }
 
     /// Converts to the error of a read or of connecting.
-    pub(crate) fn reading(self) -> Error {
+    pub(crate) fn into_read_error(self) -> Error {
         Error::Unavailable(self.text)
     }
 
     /// Converts to the error of a lock call that is not retried.
-    pub(crate) fn locking(self) -> Error {
+    pub(crate) fn into_lock_error(self) -> Error {
         match self.fault {
             Fault::Deadlock => Error::Deadlock,
             Fault::Busy => Error::LockTimeout,
@@ -143,12 +143,12 @@ impl Failure {
     }
 
     /// Whether a commit with this failure has certainly changed nothing.
-    pub(crate) fn committing_is_refused(&self) -> bool {
+    pub(crate) fn is_commit_refused(&self) -> bool {
         matches!(self.fault, Fault::Conflict | Fault::Gone | Fault::Deadlock)
     }
 
     /// Converts to the error of a commit that was sent.
-    pub(crate) fn committing(self) -> Error {
+    pub(crate) fn into_commit_error(self) -> Error {
         match self.fault {
             Fault::Deadlock => Error::Deadlock,
             Fault::Conflict | Fault::Gone => Error::Conflict,
@@ -161,7 +161,7 @@ impl Failure {
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
-        failure.reading()
+        failure.into_read_error()
     }
 }
 
@@ -177,7 +177,12 @@ mod tests {
 
     fn all_three(e: TikvError) -> [String; 3] {
         let f = Failure::from(e);
-        [f.clone().reading(), f.clone().locking(), f.committing()].map(|e| {
+        [
+            f.clone().into_read_error(),
+            f.clone().into_lock_error(),
+            f.into_commit_error(),
+        ]
+        .map(|e| {
             let name = format!("{e:?}");
             name.split(['(', ' ']).next().unwrap_or_default().to_owned()
         })

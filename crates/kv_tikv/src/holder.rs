@@ -12,12 +12,12 @@
 //! 3. A failed heartbeat marks the holder dead permanently; a dead one is not committed.
 //!
 //! Other clients read the state of a transaction at its primary key. The time to live of the lock there
-//! counts from the *start* of the transaction (20 s, heartbeats prolong it). Therefore a [`Holder::stale`]
+//! counts from the *start* of the transaction (20 s, heartbeats prolong it). Therefore a [`Holder::is_too_old`]
 //! holder without locks is replaced, not used.
 
 use crate::fault::{Failure, Fault};
 use crate::orphans;
-use crate::reads::REGION;
+use crate::reads::REGION_BACKOFF;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -96,7 +96,7 @@ impl Holder {
             .drop_check(CheckLevel::None)
             .heartbeat_option(HeartbeatOption::NoHeartbeat)
             .retry_options(RetryOptions {
-                region_backoff: REGION,
+                region_backoff: REGION_BACKOFF,
                 lock_backoff: ONE_ATTEMPT,
             });
         let started = Instant::now();
@@ -116,12 +116,12 @@ impl Holder {
     }
 
     /// Whether it is too old to take its first lock, which would expire soon.
-    pub(crate) fn stale(&self) -> bool {
+    pub(crate) fn is_too_old(&self) -> bool {
         self.started.elapsed() > HEARTBEAT
     }
 
     /// Whether its locks may have expired.
-    pub(crate) fn dead(&self) -> bool {
+    pub(crate) fn may_have_expired(&self) -> bool {
         self.dead.load(Ordering::Acquire)
     }
 
@@ -155,7 +155,7 @@ impl Holder {
     }
 
     /// Records that the caller of the pending call has given up.
-    pub(crate) fn abandon(&self) {
+    pub(crate) fn note_abandoned(&self) {
         if let Some(running) = self.running.upgrade()
             && !running.abandoned.swap(true, Ordering::AcqRel)
         {
@@ -164,7 +164,7 @@ impl Holder {
     }
 
     /// Records that the pending call has ended.
-    pub(crate) fn ended(&mut self) {
+    pub(crate) fn record_end(&mut self) {
         self.pending = None;
     }
 
@@ -189,9 +189,9 @@ impl Holder {
             return Ok(());
         };
         let failure = Failure::from(e);
-        if failure.committing_is_refused() {
+        if failure.is_commit_refused() {
             let owner = transaction.start_timestamp().version();
-            give_up(&self.client, owner, &keys).await;
+            remove_prewrites(&self.client, owner, &keys).await;
         }
         Err(failure)
     }
@@ -200,7 +200,7 @@ impl Holder {
 /// Removes the prewrites of a refused commit, which the library's own rollback of a pessimistic
 /// transaction leaves to expire. If the primary was committed after all, the same requests complete
 /// the commit.
-async fn give_up(client: &TransactionClient, owner: u64, keys: &[Vec<u8>]) {
+async fn remove_prewrites(client: &TransactionClient, owner: u64, keys: &[Vec<u8>]) {
     let (start, end) = orphans::span(keys);
     if let Err(e) = orphans::rollback(client, owner, &start, &end).await {
         tracing::warn!(

@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
 
 /// Outcome of a wait.
-pub(crate) enum Waited<T> {
+pub(crate) enum WaitOutcome<T> {
     Done(T),
     Deadline,
     Cancelled(Reason),
@@ -64,7 +64,7 @@ impl Io {
         cancel: &Cancel,
         deadline: Option<Instant>,
         future: F,
-    ) -> Waited<F::Output> {
+    ) -> WaitOutcome<F::Output> {
         let notify = Arc::new(Notify::new());
         let wake = notify.clone();
         let _registration = cancel.register(Arc::new(move || wake.notify_one()));
@@ -79,13 +79,13 @@ impl Io {
             let mut sleep = pin!(sleep);
             loop {
                 if let Some(reason) = cancel.reason() {
-                    return Waited::Cancelled(reason);
+                    return WaitOutcome::Cancelled(reason);
                 }
                 tokio::select! {
                     biased;
-                    value = &mut future => return Waited::Done(value),
+                    value = &mut future => return WaitOutcome::Done(value),
                     () = notify.notified() => {}
-                    () = &mut sleep => return Waited::Deadline,
+                    () = &mut sleep => return WaitOutcome::Deadline,
                 }
             }
         })
@@ -98,9 +98,9 @@ impl Io {
         future: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         match self.wait(cancel, None, future) {
-            Waited::Done(result) => result,
-            Waited::Cancelled(reason) => Err(Error::Cancelled(reason)),
-            Waited::Deadline => Err(Error::LockTimeout),
+            WaitOutcome::Done(result) => result,
+            WaitOutcome::Cancelled(reason) => Err(Error::Cancelled(reason)),
+            WaitOutcome::Deadline => Err(Error::LockTimeout),
         }
     }
 
@@ -129,11 +129,14 @@ mod tests {
         let cancel = Cancel::new();
         assert!(matches!(
             io.wait(&cancel, None, async { 3 }),
-            Waited::Done(3)
+            WaitOutcome::Done(3)
         ));
         let soon = Some(Instant::now() + Duration::from_millis(20));
         let never = std::future::pending::<()>;
-        assert!(matches!(io.wait(&cancel, soon, never()), Waited::Deadline));
+        assert!(matches!(
+            io.wait(&cancel, soon, never()),
+            WaitOutcome::Deadline
+        ));
         let other = cancel.clone();
         let thread = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(30));
@@ -141,12 +144,12 @@ mod tests {
         });
         assert!(matches!(
             io.wait(&cancel, None, never()),
-            Waited::Cancelled(Reason::Query)
+            WaitOutcome::Cancelled(Reason::Query)
         ));
         thread.join().unwrap();
         assert!(matches!(
             io.wait(&cancel, None, never()),
-            Waited::Cancelled(Reason::Query)
+            WaitOutcome::Cancelled(Reason::Query)
         ));
     }
 

@@ -18,7 +18,7 @@
 use crate::cluster::Cluster;
 use crate::fault::{Failure, Fault};
 use crate::holder::{Call, Holder, Outcome, outcome};
-use crate::io::Waited;
+use crate::io::WaitOutcome;
 use crate::orphans;
 use crate::reads;
 use porpoise_base::cancel::Cancel;
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Time for which a reported deadlock may be false: longer than a call lasts after its deadline.
 const FALSE_DEADLOCK_TIME: Duration = Duration::from_millis(1500);
 /// Minimum time for a lock request: a free lock is granted even if the deadline is nearer.
-const GRACE: Duration = Duration::from_millis(250);
+const MIN_LOCK_REQUEST_TIME: Duration = Duration::from_millis(250);
 
 /// A lock that the transaction has.
 pub(crate) struct Held {
@@ -59,12 +59,12 @@ pub(crate) struct Waiter<'a> {
 impl Waiter<'_> {
     fn wait<F: Future>(&self, deadline: Instant, future: F) -> Result<F::Output> {
         match self.cluster.io.wait(self.cancel, Some(deadline), future) {
-            Waited::Done(value) => Ok(value),
-            Waited::Deadline => {
-                self.cluster.meters.lock_timeouts.add(1);
+            WaitOutcome::Done(value) => Ok(value),
+            WaitOutcome::Deadline => {
+                self.cluster.metrics.lock_timeouts.add(1);
                 Err(Error::LockTimeout)
             }
-            Waited::Cancelled(reason) => Err(Error::Cancelled(reason)),
+            WaitOutcome::Cancelled(reason) => Err(Error::Cancelled(reason)),
         }
     }
 
@@ -83,24 +83,26 @@ impl Waiter<'_> {
                 if self.cluster.abandoned.load(Ordering::Acquire) == 0
                     || since.elapsed() > FALSE_DEADLOCK_TIME
                 {
-                    self.cluster.meters.deadlocks.add(1);
+                    self.cluster.metrics.deadlocks.add(1);
                     return Err(Error::Deadlock);
                 }
             }
             _ => {
                 tracing::debug!("a lock was refused: {failure}");
-                return Err(failure.locking());
+                return Err(failure.into_lock_error());
             }
         }
-        self.cluster.meters.lock_retries.add(1);
+        self.cluster.metrics.lock_retries.add(1);
         if Instant::now() >= self.deadline {
-            self.cluster.meters.lock_timeouts.add(1);
+            self.cluster.metrics.lock_timeouts.add(1);
             return Err(Error::LockTimeout);
         }
         if let Some(owner) = failure.orphan {
             let (start, end) = orphans::span(keys);
             let removed = orphans::remove(self.client, owner, &start, &end);
-            return self.wait(self.deadline, removed)?.map_err(Failure::reading);
+            return self
+                .wait(self.deadline, removed)?
+                .map_err(Failure::into_read_error);
         }
         if failure.fault != Fault::Conflict && began.elapsed() < 2 * PAUSE {
             self.wait(self.deadline, async { tokio::time::sleep(PAUSE).await })?;
@@ -137,8 +139,8 @@ impl Locks {
     }
 
     /// Whether held locks may have expired.
-    pub(crate) fn dead(&self) -> bool {
-        self.holder.as_ref().is_some_and(Holder::dead)
+    pub(crate) fn may_have_expired(&self) -> bool {
+        self.holder.as_ref().is_some_and(Holder::may_have_expired)
     }
 
     /// Takes the library's transaction out, for commit or release.
@@ -148,12 +150,12 @@ impl Locks {
     }
 
     fn record_outcome(&mut self, snapshots: u64, result: Outcome) -> Outcome {
-        let asked = std::mem::take(&mut self.requested);
+        let requested = std::mem::take(&mut self.requested);
         if let Some(holder) = &mut self.holder {
-            holder.ended();
+            holder.record_end();
         }
         let mut values = result?;
-        for key in asked {
+        for key in requested {
             let held = Held {
                 value: values.remove(&key),
                 snapshots,
@@ -165,11 +167,14 @@ impl Locks {
     }
 
     /// Waits for a call that outlived its deadline, and records its outcome.
-    pub(crate) fn settle(&mut self, w: &Waiter<'_>) -> Result<()> {
+    pub(crate) fn await_pending_call(&mut self, w: &Waiter<'_>) -> Result<()> {
         let Some(pending) = self.holder.as_mut().and_then(Holder::pending) else {
             return Ok(());
         };
-        let joined = w.wait(w.deadline.max(Instant::now() + GRACE), pending)?;
+        let joined = w.wait(
+            w.deadline.max(Instant::now() + MIN_LOCK_REQUEST_TIME),
+            pending,
+        )?;
         // A failure was reported as a timeout already.
         let _ = self.record_outcome(w.snapshots, outcome(joined));
         Ok(())
@@ -178,29 +183,29 @@ impl Locks {
     /// Returns a library transaction that can take locks.
     fn holder(&mut self, w: &Waiter<'_>) -> Result<&mut Holder> {
         if self.held.is_empty()
-            && self.holder.as_ref().is_some_and(Holder::stale)
+            && self.holder.as_ref().is_some_and(Holder::is_too_old)
             && let Some(old) = self.holder.take()
         {
             old.release(w.cluster.io.handle());
         }
         if self.holder.is_none() {
             let begun = Holder::begin(w.client.clone());
-            let deadline = w.deadline.max(Instant::now() + GRACE);
+            let deadline = w.deadline.max(Instant::now() + MIN_LOCK_REQUEST_TIME);
             let begun = w.wait(deadline, begun)?;
-            self.holder = Some(begun.map_err(Failure::reading)?);
+            self.holder = Some(begun.map_err(Failure::into_read_error)?);
         }
         match &mut self.holder {
-            Some(holder) if !holder.dead() => Ok(holder),
+            Some(holder) if !holder.may_have_expired() => Ok(holder),
             _ => Err(Error::Conflict),
         }
     }
 
     /// Makes one call and waits for it, until the deadline.
-    fn call(&mut self, w: &Waiter<'_>, call: Call, asked: Vec<Vec<u8>>) -> Result<Outcome> {
+    fn call(&mut self, w: &Waiter<'_>, call: Call, requested: Vec<Vec<u8>>) -> Result<Outcome> {
         let holder = self.holder(w)?;
         holder.start(w.cluster.io.handle(), call, &w.cluster.abandoned);
-        self.requested = asked;
-        let deadline = w.deadline.max(Instant::now() + GRACE);
+        self.requested = requested;
+        let deadline = w.deadline.max(Instant::now() + MIN_LOCK_REQUEST_TIME);
         let Some(pending) = self.holder.as_mut().and_then(Holder::pending) else {
             return Err(Error::Ended);
         };
@@ -208,7 +213,7 @@ impl Locks {
             Ok(joined) => Ok(self.record_outcome(w.snapshots, outcome(joined))),
             Err(e) => {
                 if let Some(holder) = &self.holder {
-                    holder.abandon();
+                    holder.note_abandoned();
                 }
                 // The store may still grant the lock. If nothing else is held, the transaction is
                 // released, so that others need not wait for it.
@@ -224,7 +229,7 @@ impl Locks {
 
     /// Locks those of `keys` that are not held. They must be sorted.
     pub(crate) fn acquire(&mut self, w: &Waiter<'_>, keys: Vec<Vec<u8>>) -> Result<()> {
-        self.settle(w)?;
+        self.await_pending_call(w)?;
         let mut deadlocked = None;
         for mut batch in reads::batches(keys, reads::FIRST_KEYS) {
             loop {
@@ -237,7 +242,7 @@ impl Locks {
                     Ok(_) => break,
                     Err(failure) => w.check_retry(failure, began, &mut deadlocked, &batch)?,
                 }
-                self.settle(w)?;
+                self.await_pending_call(w)?;
             }
         }
         Ok(())
@@ -266,9 +271,9 @@ impl Locks {
         let outcome = self.write_once(w, mutations)?;
         outcome.map(|_| ()).map_err(|failure| {
             if failure.fault == Fault::Deadlock {
-                w.cluster.meters.deadlocks.add(1);
+                w.cluster.metrics.deadlocks.add(1);
             }
-            match failure.locking() {
+            match failure.into_lock_error() {
                 Error::LockTimeout => Error::Conflict,
                 e => e,
             }

@@ -18,7 +18,7 @@ use crate::keys::{
     unframe_u64, unframe_version,
 };
 use crate::orphans;
-use crate::reads::{REGION, page, page_of_keys};
+use crate::reads::{REGION_BACKOFF, page, page_of_keys};
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::{CounterId, Error, Full, Result, SpaceId, SpaceSpec};
 use std::ops::Range;
@@ -28,7 +28,7 @@ use tikv_client::transaction::Mutation;
 use tikv_client::{Backoff, CheckLevel, Key, RetryOptions, TransactionClient, TransactionOptions};
 
 /// Time for which a change is retried.
-const PATIENCE: Duration = Duration::from_secs(45);
+const RETRY_TIME: Duration = Duration::from_secs(45);
 /// Maximum number of rows that one transaction of a drop deletes.
 const DELETE_BATCH: u32 = 1000;
 /// Entries of one page of specifications.
@@ -38,7 +38,7 @@ fn options() -> TransactionOptions {
     TransactionOptions::new_optimistic()
         .drop_check(CheckLevel::None)
         .retry_options(RetryOptions {
-            region_backoff: REGION,
+            region_backoff: REGION_BACKOFF,
             lock_backoff: Backoff::no_jitter_backoff(2, 500, 16),
         })
 }
@@ -49,7 +49,7 @@ async fn change_once<T>(
     keys: &[Vec<u8>],
     decide: &mut impl FnMut(&[Option<Vec<u8>>]) -> Result<(Vec<Mutation>, T)>,
 ) -> std::result::Result<T, std::result::Result<Failure, Error>> {
-    let away = |e: tikv_client::Error| Err(Failure::from(e).reading());
+    let away = |e: tikv_client::Error| Err(Failure::from(e).into_read_error());
     let mut txn = client.begin_with_options(options()).await.map_err(away)?;
     let mut values: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
     let found = match txn.batch_get(keys.to_vec()).await {
@@ -59,7 +59,7 @@ async fn change_once<T>(
             let _ = txn.rollback().await;
             return Err(match failure.orphan {
                 Some(_) => Ok(failure),
-                None => Err(failure.reading()),
+                None => Err(failure.into_read_error()),
             });
         }
     };
@@ -80,11 +80,11 @@ async fn change_once<T>(
         return Ok(result);
     };
     let failure = Failure::from(e);
-    if failure.committing_is_refused() {
+    if failure.is_commit_refused() {
         let _ = txn.rollback().await;
         return Err(Ok(failure));
     }
-    Err(Err(failure.committing()))
+    Err(Err(failure.into_commit_error()))
 }
 
 /// Reads `keys`, calls `decide` to turn their values into writes of some of them and a result, and
@@ -94,18 +94,18 @@ async fn change<T>(
     keys: Vec<Vec<u8>>,
     mut decide: impl FnMut(&[Option<Vec<u8>>]) -> Result<(Vec<Mutation>, T)>,
 ) -> Result<T> {
-    let give_up = Instant::now() + PATIENCE;
+    let give_up = Instant::now() + RETRY_TIME;
     let mut pause = Duration::from_millis(2);
     loop {
         match change_once(client, &keys, &mut decide).await {
             Ok(result) => return Ok(result),
             Err(Err(e)) => return Err(e),
-            Err(Ok(failure)) if Instant::now() > give_up => return Err(failure.reading()),
+            Err(Ok(failure)) if Instant::now() > give_up => return Err(failure.into_read_error()),
             Err(Ok(failure)) => {
                 if let Some(owner) = failure.orphan {
                     let (start, end) = orphans::span(&keys);
                     let removed = orphans::remove(client, owner, &start, &end).await;
-                    removed.map_err(Failure::reading)?;
+                    removed.map_err(Failure::into_read_error)?;
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_millis(200));
@@ -122,25 +122,27 @@ fn delete(key: Vec<u8>) -> Mutation {
     Mutation::Delete(Key::from(key))
 }
 
-fn value(values: &[Option<Vec<u8>>], i: usize) -> Option<&[u8]> {
+fn value_at(values: &[Option<Vec<u8>>], i: usize) -> Option<&[u8]> {
     values.get(i).and_then(Option::as_deref)
 }
 
 /// Writes the layout version into a new cluster, or checks that of an existing one.
 pub(crate) async fn open(client: &TransactionClient, layout: &Layout, tenant: u32) -> Result<()> {
     let key = layout.version();
-    change(client, vec![key.clone()], |values| match value(values, 0) {
-        None => Ok((
-            vec![put(key.clone(), frame_version(KEY_FORMAT_VERSION))],
-            (),
-        )),
-        Some(found) => match unframe_version(found)? {
-            KEY_FORMAT_VERSION => Ok((Vec::new(), ())),
-            found => Err(Error::Unavailable(format!(
-                "the data of tenant {tenant} in this cluster has key layout version {found}; \
+    change(client, vec![key.clone()], |values| {
+        match value_at(values, 0) {
+            None => Ok((
+                vec![put(key.clone(), frame_version(KEY_FORMAT_VERSION))],
+                (),
+            )),
+            Some(found) => match unframe_version(found)? {
+                KEY_FORMAT_VERSION => Ok((Vec::new(), ())),
+                found => Err(Error::Unavailable(format!(
+                    "the data of tenant {tenant} in this cluster has key layout version {found}; \
                  this program reads and writes version {KEY_FORMAT_VERSION}"
-            ))),
-        },
+                ))),
+            },
+        }
     })
     .await
 }
@@ -151,9 +153,9 @@ async fn specs(
     layout: &Layout,
     (mut start, end): (Vec<u8>, Vec<u8>),
 ) -> Result<Vec<(SpaceId, SpaceSpec)>> {
-    let away = |f: Failure| f.reading();
+    let away = |f: Failure| f.into_read_error();
     let ts = client.current_timestamp().await;
-    let ts = ts.map_err(|e| Failure::from(e).reading())?;
+    let ts = ts.map_err(|e| Failure::from(e).into_read_error())?;
     let mut out = Vec::new();
     loop {
         let found = page(client, &ts, start.clone(), end.clone(), PAGE, false).await;
@@ -182,7 +184,7 @@ impl Cluster {
         }
         self.io.run(async {
             // One at a time in this process, because concurrent changes would conflict.
-            let _turn = self.meta_turn.lock().await;
+            let _turn = self.meta_lock.lock().await;
             future.await
         })
     }
@@ -194,7 +196,7 @@ impl Cluster {
         let client = self.client();
         let next_key = self.layout.next_space();
         let ids = self.meta(change(&client, vec![next_key.clone()], |values| {
-            let next = match value(values, 0) {
+            let next = match value_at(values, 0) {
                 Some(v) => unframe_u64(v)?,
                 None => SpaceId::FIRST_FREE.0,
             };
@@ -327,7 +329,7 @@ impl Cluster {
 }
 
 fn counter_value(values: &[Option<Vec<u8>>]) -> Result<u64> {
-    value(values, 0).map_or(Ok(1), unframe_u64)
+    value_at(values, 0).map_or(Ok(1), unframe_u64)
 }
 
 /// The specification of one space, if there is such a space.
@@ -336,11 +338,11 @@ pub(crate) async fn spec(
     layout: &Layout,
     space: SpaceId,
 ) -> Result<Option<SpaceSpec>> {
-    let away = |e: tikv_client::Error| Failure::from(e).reading();
+    let away = |e: tikv_client::Error| Failure::from(e).into_read_error();
     let ts = client.current_timestamp().await.map_err(away)?;
     let key = layout.spec(space);
     let found = crate::reads::get_many(client, &ts, vec![key.clone()]).await;
-    let found = found.map_err(Failure::reading)?;
+    let found = found.map_err(Failure::into_read_error)?;
     found.get(&key).map(|v| unframe_spec(v)).transpose()
 }
 
@@ -360,12 +362,12 @@ pub(crate) async fn sweep(client: &TransactionClient, layout: &Layout) -> Result
 
 async fn delete_range(client: &TransactionClient, prefix: &[u8]) -> Result<()> {
     let end = end_of(prefix);
-    let away = |e: tikv_client::Error| Failure::from(e).reading();
-    let give_up = Instant::now() + PATIENCE;
+    let away = |e: tikv_client::Error| Failure::from(e).into_read_error();
+    let give_up = Instant::now() + RETRY_TIME;
     loop {
         let ts = client.current_timestamp().await.map_err(away)?;
         let keys = page_of_keys(client, &ts, prefix.to_vec(), end.clone(), DELETE_BATCH).await;
-        let keys = keys.map_err(Failure::reading)?;
+        let keys = keys.map_err(Failure::into_read_error)?;
         if keys.is_empty() {
             return Ok(());
         }
@@ -378,7 +380,7 @@ async fn delete_range(client: &TransactionClient, prefix: &[u8]) -> Result<()> {
             // A transaction that began before the drop still locks rows: try again later.
             let passing = matches!(failure.fault, Fault::Busy | Fault::Conflict | Fault::Gone);
             if !passing || Instant::now() > give_up {
-                return Err(failure.reading());
+                return Err(failure.into_read_error());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

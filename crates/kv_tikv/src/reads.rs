@@ -25,18 +25,18 @@ const ANSWER_BYTES: usize = 4 << 20;
 const BATCH_BYTES: usize = 512 * 1024;
 
 /// Maximum time that a read waits for orphaned locks to expire.
-const ORPHANS: Duration = Duration::from_secs(45);
+const ORPHAN_WAIT: Duration = Duration::from_secs(45);
 /// Backoff on locks: 2 to 500 ms, 31 s in all.
-const LOCKED: Backoff = Backoff::no_jitter_backoff(2, 500, 70);
+const LOCK_BACKOFF: Backoff = Backoff::no_jitter_backoff(2, 500, 70);
 /// Backoff while regions move or stores restart: 2 to 500 ms, 4.5 s in all.
-pub(crate) const REGION: Backoff = Backoff::no_jitter_backoff(2, 500, 16);
+pub(crate) const REGION_BACKOFF: Backoff = Backoff::no_jitter_backoff(2, 500, 16);
 
 fn snapshot(client: &TransactionClient, ts: &Timestamp) -> Snapshot {
     let options = TransactionOptions::new_optimistic()
         .drop_check(CheckLevel::None)
         .retry_options(RetryOptions {
-            region_backoff: REGION,
-            lock_backoff: LOCKED,
+            region_backoff: REGION_BACKOFF,
+            lock_backoff: LOCK_BACKOFF,
         });
     client.snapshot(ts.clone(), options)
 }
@@ -61,15 +61,15 @@ pub(crate) fn batches(keys: Vec<Vec<u8>>, most: usize) -> Vec<Vec<Vec<u8>>> {
 }
 
 /// Measures the time for which orphaned locks delay a read.
-struct Patience(Instant);
+struct OrphanTimeout(Instant);
 
-impl Patience {
-    fn new() -> Patience {
-        Patience(Instant::now() + ORPHANS)
+impl OrphanTimeout {
+    fn new() -> OrphanTimeout {
+        OrphanTimeout(Instant::now() + ORPHAN_WAIT)
     }
 
     /// Returns `Ok` if the read should be retried.
-    async fn after(
+    async fn check_retry(
         &self,
         client: &TransactionClient,
         failure: Failure,
@@ -92,7 +92,7 @@ pub(crate) async fn get_many(
     keys: Vec<Vec<u8>>,
 ) -> Result<HashMap<Vec<u8>, Vec<u8>>, Failure> {
     let mut found = HashMap::with_capacity(keys.len());
-    let patience = Patience::new();
+    let orphan_timeout = OrphanTimeout::new();
     let (mut rest, mut most) = (keys.as_slice(), FIRST_KEYS);
     while !rest.is_empty() {
         let (batch, later) = split(rest, most);
@@ -107,7 +107,7 @@ pub(crate) async fn get_many(
             Err(f) if f.fault == Fault::TooLarge && batch.len() > 1 => most = batch.len() / 2,
             Err(f) => {
                 let (start, end) = orphans::span(batch);
-                patience.after(client, f, &start, &end).await?;
+                orphan_timeout.check_retry(client, f, &start, &end).await?;
             }
         }
     }
@@ -152,7 +152,7 @@ pub(crate) async fn page(
     limit: u32,
     reverse: bool,
 ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
-    let patience = Patience::new();
+    let orphan_timeout = OrphanTimeout::new();
     let pair = |pair: tikv_client::KvPair| (Vec::from(pair.0), pair.1);
     loop {
         let mut snapshot = snapshot(client, ts);
@@ -166,7 +166,11 @@ pub(crate) async fn page(
         };
         match result {
             Ok(pairs) => return Ok(pairs),
-            Err(e) => patience.after(client, e.into(), &start, &end).await?,
+            Err(e) => {
+                orphan_timeout
+                    .check_retry(client, e.into(), &start, &end)
+                    .await?
+            }
         }
     }
 }
@@ -179,13 +183,17 @@ pub(crate) async fn page_of_keys(
     end: Vec<u8>,
     limit: u32,
 ) -> Result<Vec<Vec<u8>>, Failure> {
-    let patience = Patience::new();
+    let orphan_timeout = OrphanTimeout::new();
     loop {
         let range = start.clone()..end.clone();
         let keys = snapshot(client, ts).scan_keys(range, limit).await;
         match keys {
             Ok(keys) => return Ok(keys.map(Vec::from).collect()),
-            Err(e) => patience.after(client, e.into(), &start, &end).await?,
+            Err(e) => {
+                orphan_timeout
+                    .check_retry(client, e.into(), &start, &end)
+                    .await?
+            }
         }
     }
 }

@@ -88,7 +88,7 @@ impl Source<'_> {
                     return Ok((pairs, more));
                 }
                 Err(f) if f.fault == Fault::TooLarge && limit > 1 => page_size.0 = limit / 4 + 1,
-                Err(f) => return Err(Failure::reading(f)),
+                Err(f) => return Err(Failure::into_read_error(f)),
             }
             if page_size.0 >= limit {
                 page_size.0 = limit - 1;

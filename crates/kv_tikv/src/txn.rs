@@ -56,19 +56,19 @@ impl TikvTxn {
         })
     }
 
-    fn alive(&mut self) -> Result<()> {
+    fn check_not_ended(&mut self) -> Result<()> {
         if self.ended || self.cluster.is_closed() {
             return Err(Error::Ended);
         }
-        if self.locks.dead() {
-            self.cluster.meters.heartbeats_failed.add(1);
-            return Err(self.failed(Error::Conflict));
+        if self.locks.may_have_expired() {
+            self.cluster.metrics.heartbeats_failed.add(1);
+            return Err(self.end_on_error(Error::Conflict));
         }
         Ok(())
     }
 
     /// Ends the transaction if the error requires it.
-    fn failed(&mut self, e: Error) -> Error {
+    fn end_on_error(&mut self, e: Error) -> Error {
         if e.ends_transaction() {
             self.end();
         }
@@ -86,7 +86,7 @@ impl TikvTxn {
     fn now(&self) -> Result<Timestamp> {
         self.cluster.io.wait_result(&self.options.cancel, async {
             let ts = self.client.current_timestamp().await;
-            ts.map_err(|e| Failure::from(e).reading())
+            ts.map_err(|e| Failure::from(e).into_read_error())
         })
     }
 
@@ -130,15 +130,15 @@ impl TikvTxn {
         if keys.is_empty() {
             return Ok(HashMap::new());
         }
-        self.cluster.meters.keys_read.add(keys.len() as u64);
+        self.cluster.metrics.keys_read.add(keys.len() as u64);
         self.cluster.io.wait_result(&self.options.cancel, async {
             let found = get_many(&self.client, ts, keys).await;
-            found.map_err(Failure::reading)
+            found.map_err(Failure::into_read_error)
         })
     }
 
     fn write(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) -> Result<()> {
-        self.alive()?;
+        self.check_not_ended()?;
         let limits = self.cluster.limits;
         if let Some(value) = value.filter(|v| v.len() > limits.value) {
             return Err(Error::TooLarge {
@@ -209,7 +209,7 @@ impl TikvTxn {
 
 impl Txn for TikvTxn {
     fn refresh(&mut self) -> Result<()> {
-        self.alive()?;
+        self.check_not_ended()?;
         if self.pinned {
             return Ok(());
         }
@@ -217,7 +217,7 @@ impl Txn for TikvTxn {
     }
 
     fn pin(&mut self) -> Result<()> {
-        self.alive()?;
+        self.check_not_ended()?;
         if self.snapshot.is_none() {
             self.take_snapshot()?;
         }
@@ -235,7 +235,7 @@ impl Txn for TikvTxn {
         keys: &[Key<'_>],
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        self.alive()?;
+        self.check_not_ended()?;
         let encoded = keys
             .iter()
             .map(|&key| self.encode(key))
@@ -272,7 +272,7 @@ impl Txn for TikvTxn {
         limit: usize,
         visit: &mut ScanVisitor<'_>,
     ) -> Result<ScanEnd> {
-        self.alive()?;
+        self.check_not_ended()?;
         let mut key_ranges = Vec::with_capacity(ranges.len());
         for range in ranges {
             let prefix = self.cluster.prefix(range.space, &self.options.cancel)?;
@@ -302,7 +302,7 @@ impl Txn for TikvTxn {
         wait: Wait,
         visit: &mut dyn FnMut(usize, Locked<'_>),
     ) -> Result<()> {
-        self.alive()?;
+        self.check_not_ended()?;
         let deadline = match wait {
             Wait::Until(deadline) => deadline,
             Wait::NoWait => return Err(Error::Unsupported("NOWAIT")),
@@ -313,7 +313,7 @@ impl Txn for TikvTxn {
             .map(|request| self.encode(request.key))
             .collect::<Result<Vec<_>>>()?;
         if let Err(e) = self.lock_all(&keys, deadline) {
-            return Err(self.failed(e));
+            return Err(self.end_on_error(e));
         }
         for (i, key) in keys.iter().enumerate() {
             let Some(held) = self.locks.get(key) else {
@@ -368,7 +368,7 @@ impl Txn for TikvTxn {
     }
 
     fn commit(mut self: Box<Self>) -> Result<Commit> {
-        self.alive()?;
+        self.check_not_ended()?;
         let done = Commit {
             position: CommitPosition::NONE,
         };
@@ -377,11 +377,11 @@ impl Txn for TikvTxn {
             return Ok(done);
         }
         let result = self.commit_writes();
-        let meters = &self.cluster.meters;
+        let metrics = &self.cluster.metrics;
         match &result {
-            Ok(()) => meters.commits.add(1),
-            Err(Error::Conflict) => meters.conflicts.add(1),
-            Err(Error::Unknown(_)) => meters.unknown.add(1),
+            Ok(()) => metrics.commits.add(1),
+            Err(Error::Conflict) => metrics.conflicts.add(1),
+            Err(Error::Unknown(_)) => metrics.unknown.add(1),
             Err(_) => {}
         }
         self.end();

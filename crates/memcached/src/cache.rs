@@ -55,7 +55,7 @@ impl Item {
 
 /// Change of an item.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum CacheAction {
     /// The item is left unchanged.
     Keep,
     /// The item is removed.
@@ -184,26 +184,26 @@ impl Cache {
         &self,
         key: &[u8],
         now: i64,
-        decide: impl FnOnce(Option<&Item>) -> (R, Step),
+        decide: impl FnOnce(Option<&Item>) -> (R, CacheAction),
     ) -> Result<(R, u64), TooLarge> {
         let items = self.items();
-        let _turn = self.turn(key);
+        let _turn = self.lock_key(key);
         let found = items.get(key).filter(|item| !item.expired(now));
         let (result, change) = decide(found.as_ref());
         let version = match (change, found) {
-            (Step::Keep, found) => found.map_or(0, |item| item.version),
-            (Step::Remove, _) => {
+            (CacheAction::Keep, found) => found.map_or(0, |item| item.version),
+            (CacheAction::Remove, _) => {
                 items.remove(key);
                 0
             }
-            (Step::Touch(expires), Some(item)) => {
+            (CacheAction::Touch(expires), Some(item)) => {
                 let version = item.version;
                 items.insert(key.into(), Item { expires, ..item });
                 version
             }
-            (Step::Touch(_), None) => 0,
+            (CacheAction::Touch(_), None) => 0,
             (
-                Step::Put {
+                CacheAction::Put {
                     value,
                     flags,
                     expires,
@@ -211,7 +211,7 @@ impl Cache {
                 },
                 _,
             ) => {
-                if !self.fits(items, key.len(), value.len()) {
+                if !self.fits_in_shard(items, key.len(), value.len()) {
                     items.remove(key);
                     return Err(TooLarge);
                 }
@@ -231,11 +231,11 @@ impl Cache {
     }
 
     /// Whether an item of that size fits into a shard.
-    fn fits(&self, items: &Items, key: usize, value: usize) -> bool {
+    fn fits_in_shard(&self, items: &Items, key: usize, value: usize) -> bool {
         weight(key, value) <= items.shard_capacity() / 4
     }
 
-    fn turn(&self, key: &[u8]) -> Option<parking_lot::MutexGuard<'_, ()>> {
+    fn lock_key(&self, key: &[u8]) -> Option<parking_lot::MutexGuard<'_, ()>> {
         let hash = usize::try_from(self.hash.hash_one(key)).unwrap_or(0);
         Some(self.locks.get(hash % LOCKS)?.lock())
     }
@@ -270,7 +270,7 @@ mod tests {
     }
 
     fn put(cache: &Cache, key: &[u8], value: &[u8], expires: i64) -> Result<u64, TooLarge> {
-        let put = Step::Put {
+        let put = CacheAction::Put {
             value: value.into(),
             flags: 7,
             expires,
@@ -288,10 +288,12 @@ mod tests {
         assert!(second > first && second < 1 << 53);
         assert_eq!(&*cache.get(b"b", 149).unwrap().value, b"2");
         assert_eq!(cache.get(b"b", 150), None);
-        let touched = cache.change(b"b", 149, |_| ((), Step::Touch(500)));
+        let touched = cache.change(b"b", 149, |_| ((), CacheAction::Touch(500)));
         assert_eq!(touched, Ok(((), second)));
         assert_eq!(cache.get(b"b", 499).unwrap().version, second);
-        cache.change(b"a", 100, |_| ((), Step::Remove)).unwrap();
+        cache
+            .change(b"a", 100, |_| ((), CacheAction::Remove))
+            .unwrap();
         assert_eq!(cache.get(b"a", 100), None);
         cache.clear();
         assert_eq!(cache.size(), (0, 0));
@@ -328,7 +330,7 @@ mod tests {
                     for _ in 0..5_000 {
                         let done = cache.change(b"n", 100, |item| {
                             let longer = item.map_or(1, |i| i.flags + 1);
-                            let put = Step::Put {
+                            let put = CacheAction::Put {
                                 value: Arc::from(&b"v"[..]),
                                 flags: longer,
                                 expires: 0,

@@ -16,15 +16,15 @@ fn text(text: &str) -> Value {
 }
 
 /// State of a key.
-struct Found {
+struct KeyState {
     state: String,
     /// Seconds since 1970; 0: never.
     expires: i64,
 }
 
-impl Found {
-    fn of(state: impl Into<String>) -> Found {
-        Found {
+impl KeyState {
+    fn of(state: impl Into<String>) -> KeyState {
+        KeyState {
             state: state.into(),
             expires: 0,
         }
@@ -94,15 +94,15 @@ fn find(
     container: Option<&Container>,
     key: &[u8],
     rest: &[u8],
-) -> Found {
+) -> KeyState {
     let micros = shared.db.clock().unix_micros();
     match rule.access(Operation::Get) {
-        Access::Disabled => return Found::of("disabled"),
+        Access::Disabled => return KeyState::of("disabled"),
         Access::CacheOnly => {
             let item = shared.cache.get(key, micros.div_euclid(1_000_000));
             return match item {
-                None => Found::of("not in the cache"),
-                Some(item) => Found {
+                None => KeyState::of("not in the cache"),
+                Some(item) => KeyState {
                     state: "in the cache".to_owned(),
                     expires: item.expires,
                 },
@@ -112,21 +112,21 @@ fn find(
     }
     let Some(container) = container else {
         let why = rule.target.as_ref().err();
-        return Found::of(format!("disabled: {}", why.map_or("", String::as_str)));
+        return KeyState::of(format!("disabled: {}", why.map_or("", String::as_str)));
     };
     let mut encoded = Vec::new();
-    let mut convert = Conversion::timeless();
+    let mut convert = Conversion::for_keys();
     if let Err(error) = container.append_key(rest, &mut convert, &mut encoded) {
-        return Found::of(format!("no such key: {error}"));
+        return KeyState::of(format!("no such key: {error}"));
     }
     match read(shared, container, &encoded, micros) {
         Ok(found) => found,
-        Err(error) => Found::of(format!("cannot be read: {error}")),
+        Err(error) => KeyState::of(format!("cannot be read: {error}")),
     }
 }
 
-fn read(shared: &ListenerState, container: &Container, key: &[u8], now: i64) -> Result<Found> {
-    let mut found = Found::of("no row");
+fn read(shared: &ListenerState, container: &Container, key: &[u8], now: i64) -> Result<KeyState> {
+    let mut found = KeyState::of("no row");
     let mut txn = shared.db.begin(BeginOptions::default())?;
     let (table, index) = (&container.table, container.index());
     let keys = [key];

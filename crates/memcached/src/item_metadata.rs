@@ -8,7 +8,7 @@
 //! row.
 //!
 //! Invariants:
-//! 1. Bounded: at most [`MOST_MARKS`] marks and [`MOST_ACCESSES`] access times. Access times that
+//! 1. Bounded: at most [`MAX_MARKS`] marks and [`MAX_ACCESSES`] access times. Access times that
 //!    were not used lately are dropped to make room. A mark is never dropped for another: where
 //!    there is no room the command falls back to a safe behaviour (an item that cannot be marked
 //!    as stale is deleted, a placeholder is not made, a chosen version is refused).
@@ -31,9 +31,9 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 /// Maximum number of marks.
-pub const MOST_MARKS: usize = 1 << 18;
+pub const MAX_MARKS: usize = 1 << 18;
 /// Maximum number of access times.
-pub const MOST_ACCESSES: usize = 1 << 18;
+pub const MAX_ACCESSES: usize = 1 << 18;
 const SHARDS: usize = 16;
 
 /// Identifies an item: hash of table and primary key.
@@ -42,7 +42,7 @@ pub struct ItemId(u64, u64);
 
 /// Metadata of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
+pub struct ItemMark {
     /// Version of the row to which this belongs; 0: a placeholder without a row.
     pub version: u64,
     /// Whether the value is out of date.
@@ -55,7 +55,7 @@ pub struct Mark {
     pub expires: i64,
 }
 
-impl Mark {
+impl ItemMark {
     fn is_placeholder(&self, now: i64) -> bool {
         self.version == 0 && (self.expires == 0 || self.expires > now)
     }
@@ -84,10 +84,10 @@ struct Access {
 
 #[derive(Default)]
 struct Shard {
-    marks: HashMap<ItemId, Mark, RandomState>,
+    marks: HashMap<ItemId, ItemMark, RandomState>,
     /// Used since the last turn, and before.
-    young: HashMap<ItemId, Access, RandomState>,
-    old: HashMap<ItemId, Access, RandomState>,
+    recent_accesses: HashMap<ItemId, Access, RandomState>,
+    older_accesses: HashMap<ItemId, Access, RandomState>,
 }
 
 /// See the module.
@@ -95,9 +95,9 @@ pub struct ItemMetadata {
     seeds: (RandomState, RandomState),
     shards: Vec<Mutex<Shard>>,
     marks: AtomicUsize,
-    tracks: AtomicBool,
+    tracks_accesses: AtomicBool,
     /// Second of the last sweep of expired placeholders.
-    swept: AtomicI64,
+    last_sweep: AtomicI64,
 }
 
 impl ItemMetadata {
@@ -107,8 +107,8 @@ impl ItemMetadata {
             seeds: (RandomState::default(), RandomState::default()),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             marks: AtomicUsize::new(0),
-            tracks: AtomicBool::new(false),
-            swept: AtomicI64::new(i64::MIN),
+            tracks_accesses: AtomicBool::new(false),
+            last_sweep: AtomicI64::new(i64::MIN),
         }
     }
 
@@ -120,7 +120,7 @@ impl ItemMetadata {
         )
     }
 
-    fn with<T>(&self, id: ItemId, act: impl FnOnce(&mut Shard) -> T) -> Option<T> {
+    fn with_shard<T>(&self, id: ItemId, act: impl FnOnce(&mut Shard) -> T) -> Option<T> {
         let at = usize::try_from(id.0 % SHARDS as u64).unwrap_or(0);
         Some(act(&mut self.shards.get(at)?.lock()))
     }
@@ -134,22 +134,22 @@ impl ItemMetadata {
     /// Whether access times are recorded.
     #[inline]
     pub fn tracks_accesses(&self) -> bool {
-        self.tracks.load(Ordering::Relaxed)
+        self.tracks_accesses.load(Ordering::Relaxed)
     }
 
     /// Starts recording access times.
     pub fn track_accesses(&self) {
         if !self.tracks_accesses() {
-            self.tracks.store(true, Ordering::Relaxed);
+            self.tracks_accesses.store(true, Ordering::Relaxed);
         }
     }
 
     /// Returns the mark of a row of this version.
-    pub fn mark(&self, id: ItemId, version: u64) -> Option<Mark> {
+    pub fn mark(&self, id: ItemId, version: u64) -> Option<ItemMark> {
         if !self.any_marks() {
             return None;
         }
-        let found = self.with(id, |shard| shard.marks.get(&id).copied())??;
+        let found = self.with_shard(id, |shard| shard.marks.get(&id).copied())??;
         (found.version == version).then_some(found)
     }
 
@@ -164,26 +164,26 @@ impl ItemMetadata {
     }
 
     /// Returns the placeholder of an absent row, unless it has expired.
-    pub fn placeholder(&self, id: ItemId, now: i64) -> Option<Mark> {
+    pub fn placeholder(&self, id: ItemId, now: i64) -> Option<ItemMark> {
         self.mark(id, 0).filter(|mark| mark.is_placeholder(now))
     }
 
     /// Changes the mark of a row of this version, or creates one. Returns false if the table of
     /// marks is full.
-    pub fn change(&self, id: ItemId, version: u64, act: impl FnOnce(&mut Mark)) -> bool {
-        let done = self.with(id, |shard| {
-            let room = shard.marks.len() < MOST_MARKS / SHARDS;
+    pub fn change(&self, id: ItemId, version: u64, act: impl FnOnce(&mut ItemMark)) -> bool {
+        let done = self.with_shard(id, |shard| {
+            let room = shard.marks.len() < MAX_MARKS / SHARDS;
             if !room && !shard.marks.contains_key(&id) {
                 return false;
             }
             let mark = shard.marks.entry(id).or_insert_with(|| {
                 self.marks.fetch_add(1, Ordering::Relaxed);
-                Mark::default()
+                ItemMark::default()
             });
             if mark.version != version {
-                *mark = Mark {
+                *mark = ItemMark {
                     version,
-                    ..Mark::default()
+                    ..ItemMark::default()
                 };
             }
             act(mark);
@@ -194,26 +194,26 @@ impl ItemMetadata {
 
     /// Creates a placeholder if there is none. Returns true and the new placeholder, or false and
     /// the existing one; `None` if the table of marks is full.
-    pub fn vivify(&self, id: ItemId, now: i64, new: Mark) -> Option<(bool, Mark)> {
+    pub fn vivify(&self, id: ItemId, now: i64, new: ItemMark) -> Option<(bool, ItemMark)> {
         let mut held = None;
         let room = self.change(id, 0, |mark| {
             // `shown` is 0 in a mark that was just created.
             if mark.shown != 0 && mark.is_placeholder(now) {
                 held = Some((false, *mark));
             } else {
-                *mark = Mark { version: 0, ..new };
+                *mark = ItemMark { version: 0, ..new };
                 held = Some((true, new));
             }
         });
         // At most once a second, because a sweep visits all marks.
-        if !room && self.swept.swap(now, Ordering::Relaxed) != now {
+        if !room && self.last_sweep.swap(now, Ordering::Relaxed) != now {
             self.sweep(now);
         }
         held
     }
 
     /// Chooses this client to recache an item, if no other has been chosen.
-    pub fn win(&self, id: ItemId, version: u64) -> bool {
+    pub fn claim_refresh(&self, id: ItemId, version: u64) -> bool {
         let mut won = false;
         let room = self.change(id, version, |mark| {
             won = !mark.sent;
@@ -226,15 +226,15 @@ impl ItemMetadata {
     /// Whether there is room for a mark of this item, with a reserve for concurrent callers.
     pub fn has_room(&self, id: ItemId) -> bool {
         const SPARE: usize = 64;
-        let room = self.with(id, |shard| {
-            shard.marks.len() + SPARE < MOST_MARKS / SHARDS || shard.marks.contains_key(&id)
+        let room = self.with_shard(id, |shard| {
+            shard.marks.len() + SPARE < MAX_MARKS / SHARDS || shard.marks.contains_key(&id)
         });
         room.unwrap_or(false)
     }
 
     /// Applies the change of an item's mark after the commit.
     #[inline]
-    pub fn settle(&self, after: &MetadataUpdate) {
+    pub fn apply_update(&self, after: &MetadataUpdate) {
         let Some(id) = after.id else { return };
         if after.stale || after.shown != 0 {
             self.change(id, after.version, |mark| {
@@ -248,7 +248,7 @@ impl ItemMetadata {
     }
 
     fn remove(&self, id: ItemId) {
-        self.with(id, |shard| {
+        self.with_shard(id, |shard| {
             if shard.marks.remove(&id).is_some() {
                 self.marks.fetch_sub(1, Ordering::Relaxed);
             }
@@ -260,7 +260,7 @@ impl ItemMetadata {
         for shard in &self.shards {
             let mut shard = shard.lock();
             let before = shard.marks.len();
-            let useful = |mark: &Mark| mark.version != 0 || mark.is_placeholder(now);
+            let useful = |mark: &ItemMark| mark.version != 0 || mark.is_placeholder(now);
             shard.marks.retain(|_, mark| useful(mark));
             let gone = before - shard.marks.len();
             self.marks.fetch_sub(gone, Ordering::Relaxed);
@@ -279,8 +279,11 @@ impl ItemMetadata {
 
     /// Returns the time of the last access to a row of this version, if known.
     pub fn last_access(&self, id: ItemId, version: u64) -> Option<i64> {
-        let found = self.with(id, |shard| {
-            let found = shard.young.get(&id).or_else(|| shard.old.get(&id));
+        let found = self.with_shard(id, |shard| {
+            let found = shard
+                .recent_accesses
+                .get(&id)
+                .or_else(|| shard.older_accesses.get(&id));
             found.copied()
         })??;
         (found.version == version).then_some(found.at)
@@ -288,12 +291,12 @@ impl ItemMetadata {
 
     /// Records an access to a row of this version.
     pub fn note_access(&self, id: ItemId, version: u64, now: i64) {
-        self.with(id, |shard| {
-            if shard.young.len() >= MOST_ACCESSES / SHARDS / 2 {
-                shard.old = std::mem::take(&mut shard.young);
+        self.with_shard(id, |shard| {
+            if shard.recent_accesses.len() >= MAX_ACCESSES / SHARDS / 2 {
+                shard.older_accesses = std::mem::take(&mut shard.recent_accesses);
             }
             let look = Access { version, at: now };
-            shard.young.insert(id, look);
+            shard.recent_accesses.insert(id, look);
         });
     }
 }
@@ -308,12 +311,12 @@ impl Default for ItemMetadata {
 mod tests {
     use super::*;
 
-    fn placeholder(expires: i64, shown: u64) -> Mark {
-        Mark {
+    fn placeholder(expires: i64, shown: u64) -> ItemMark {
+        ItemMark {
             sent: true,
             shown,
             expires,
-            ..Mark::default()
+            ..ItemMark::default()
         }
     }
 
@@ -325,7 +328,7 @@ mod tests {
         assert!(metadata.mark(id, 7).unwrap().stale);
         assert!(metadata.mark(id, 8).is_none());
         assert!(metadata.change(id, 8, |mark| assert!(!mark.stale)));
-        metadata.settle(&MetadataUpdate {
+        metadata.apply_update(&MetadataUpdate {
             id: Some(id),
             ..MetadataUpdate::default()
         });
@@ -336,9 +339,9 @@ mod tests {
     fn one_wins() {
         let metadata = ItemMetadata::new();
         let id = metadata.id(TableId(1), b"k");
-        assert!(metadata.win(id, 3));
-        assert!(!metadata.win(id, 3));
-        assert!(metadata.win(id, 4));
+        assert!(metadata.claim_refresh(id, 3));
+        assert!(!metadata.claim_refresh(id, 3));
+        assert!(metadata.claim_refresh(id, 4));
     }
 
     #[test]
@@ -357,16 +360,18 @@ mod tests {
     fn marks_and_looks_are_bounded() {
         let metadata = ItemMetadata::new();
         let mut refused = 0;
-        for n in 0..u64::try_from(2 * MOST_MARKS).unwrap() {
+        for n in 0..u64::try_from(2 * MAX_MARKS).unwrap() {
             let id = metadata.id(TableId(1), &n.to_be_bytes());
             refused += usize::from(metadata.vivify(id, 0, placeholder(9, 1)).is_none());
             metadata.note_access(id, 1, 0);
         }
-        assert!(refused >= MOST_MARKS);
-        assert!(metadata.marks.load(Ordering::Relaxed) <= MOST_MARKS);
+        assert!(refused >= MAX_MARKS);
+        assert!(metadata.marks.load(Ordering::Relaxed) <= MAX_MARKS);
         for shard in &metadata.shards {
             let shard = shard.lock();
-            assert!(shard.young.len() + shard.old.len() <= MOST_ACCESSES / SHARDS);
+            assert!(
+                shard.recent_accesses.len() + shard.older_accesses.len() <= MAX_ACCESSES / SHARDS
+            );
         }
         metadata.sweep(100);
         assert!(!metadata.any_marks());

@@ -5,7 +5,7 @@ use crate::connection::{Client, Connection};
 use crate::context::ListenerState;
 use crate::context::delay::Delayed;
 use crate::context::identity::Authentication;
-use crate::context::stats::{Figures, Traffic};
+use crate::context::stats::{ListenerStatistics, Traffic};
 use crate::explain;
 use crate::item_metadata::ItemMetadata;
 use crate::mapping::mapping_cache::MappingCache;
@@ -91,12 +91,12 @@ impl Memcached {
             max_item: settings.max_value,
             ..Limits::default()
         };
-        let figures = Figures::new(db.clock().as_ref(), settings.traffic);
+        let figures = ListenerStatistics::new(db.clock().as_ref(), settings.traffic);
         Ok(Memcached {
             state: Arc::new(ListenerState {
                 db,
                 mapping,
-                figures,
+                statistics: figures,
                 limits,
                 metadata: ItemMetadata::new(),
                 authentication: settings.authentication,

@@ -9,7 +9,7 @@
 //! 1. A row is checked again under its lock: one that was touched or stored again meanwhile stays.
 //! 2. A row referenced by a RESTRICT foreign key stays, and does not keep other rows from being
 //!    deleted.
-//! 3. A table is scanned at most once every [`PAUSE`], and scans use no more than about a twentieth
+//! 3. A table is scanned at most once every [`MIN_SCAN_INTERVAL`], and scans use no more than about a twentieth
 //!    of one core.
 //!
 //! If several servers share an engine, the thread also checks whether another server has changed
@@ -30,9 +30,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Minimum time between two scans.
-pub const PAUSE: Duration = Duration::from_secs(5);
+pub const MIN_SCAN_INTERVAL: Duration = Duration::from_secs(5);
 /// Rows scanned between two readings of the clock.
-const LOOK: usize = 1000;
+const ROWS_PER_CLOCK_READ: usize = 1000;
 /// Rows per transaction.
 const BATCH: usize = 100;
 
@@ -50,7 +50,7 @@ struct Signal {
 
 impl Signal {
     /// Waits for `time`. Returns true if the thread should end.
-    fn pause(&self, time: Duration) -> bool {
+    fn wait_for_stop(&self, time: Duration) -> bool {
         let mut stop = self.stop.lock();
         if !*stop {
             self.wake.wait_for(&mut stop, time);
@@ -74,7 +74,7 @@ impl Reaper {
         let heard = signal.clone();
         let thread = threads::spawn_restarting(Role::MemcachedReaper, move || {
             let mut rest = pause;
-            while !heard.pause(rest) {
+            while !heard.wait_for_stop(rest) {
                 let start = Instant::now();
                 for protocol in &listeners {
                     if poll && let Err(error) = protocol.mapping.poll() {
@@ -82,7 +82,7 @@ impl Reaper {
                             "the memcached configuration cannot be read; the mapping in force stays: {error}"
                         );
                     }
-                    match walk(protocol, &heard) {
+                    match scan_all_tables(protocol, &heard) {
                         Ok(0) => {}
                         Ok(rows) => tracing::debug!("{rows} expired rows were deleted"),
                         Err(error) => tracing::debug!(
@@ -118,7 +118,7 @@ impl Drop for Reaper {
 }
 
 /// Scans all tables of a listener once. Returns the number of rows deleted.
-fn walk(protocol: &ListenerState, signal: &Signal) -> Result<u64> {
+fn scan_all_tables(protocol: &ListenerState, signal: &Signal) -> Result<u64> {
     let current = protocol.mapping.load();
     let mut deleted = 0;
     let mut done: Vec<(u64, usize)> = Vec::new();
@@ -131,12 +131,12 @@ fn walk(protocol: &ListenerState, signal: &Signal) -> Result<u64> {
             continue;
         }
         done.push(own);
-        deleted += walk_container(protocol, container, current.mapping.catalog_version, signal)?;
+        deleted += scan_container(protocol, container, current.mapping.catalog_version, signal)?;
     }
     Ok(deleted)
 }
 
-fn walk_container(
+fn scan_container(
     protocol: &ListenerState,
     container: &Container,
     catalog_version: u64,
@@ -168,10 +168,10 @@ fn walk_container(
         let more = txn.scan_with(
             table,
             &spec(start),
-            Fetch::STARTS,
+            Fetch::PREFIXES,
             view,
             &mut position,
-            LOOK,
+            ROWS_PER_CLOCK_READ,
             &mut |key, row| {
                 last.clear();
                 last.extend_from_slice(key);

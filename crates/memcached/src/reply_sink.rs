@@ -17,7 +17,7 @@ pub trait ReplySink {
     fn position(&self) -> usize;
 
     /// Defers everything appended at or after `from` until `position` is durable.
-    fn hold_from(&mut self, from: usize, position: CommitPosition);
+    fn defer_from(&mut self, from: usize, position: CommitPosition);
 
     /// Notes that one request has been answered completely.
     fn request_done(&mut self);

@@ -35,7 +35,7 @@ use porpoise_types::Value;
 use std::ops::Range;
 use std::sync::Arc;
 
-use column::explicit;
+use column::explicit_value;
 use reserved::Reserved;
 use series::Series;
 
@@ -77,7 +77,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    fn of(&self, id: CounterId) -> Arc<Mutex<Reserved>> {
+    fn counter(&self, id: CounterId) -> Arc<Mutex<Reserved>> {
         if let Some(counter) = self.all.read().get(&id) {
             return counter.clone();
         }
@@ -104,17 +104,17 @@ impl Counters {
         let mut first = None;
         if options.first != 0 && wanted > 0 {
             first = Some(options.first);
-            series.number(rows, options.first)?;
+            series.fill_from_insert_id(rows, options.first)?;
             wanted = 0;
         }
-        let counter = self.of(table.counter);
+        let counter = self.counter(table.counter);
         let mut reserved = counter.lock();
         let mut pushed = false;
         for row in rows {
             let Some(value) = row.get_mut(position) else {
                 continue;
             };
-            if let Some(given) = explicit(value, options.no_auto_value_on_zero) {
+            if let Some(given) = explicit_value(value, options.no_auto_value_on_zero) {
                 if given >= reserved.next && given <= series.max {
                     reserved.next = given + 1;
                     pushed |= reserved.next > reserved.end;
@@ -135,13 +135,18 @@ impl Counters {
     }
 
     /// Raises the counter above a value that an UPDATE stored.
-    pub(crate) fn push(&self, engine: &dyn Engine, table: &Table, value: &Value) -> Result<()> {
-        let given = explicit(value, true).unwrap_or(0);
+    pub(crate) fn raise_above(
+        &self,
+        engine: &dyn Engine,
+        table: &Table,
+        value: &Value,
+    ) -> Result<()> {
+        let given = explicit_value(value, true).unwrap_or(0);
         let max = table
             .auto_increment()
             .and_then(|p| table.columns.get(p))
             .map_or(0, column_max);
-        let counter = self.of(table.counter);
+        let counter = self.counter(table.counter);
         let mut reserved = counter.lock();
         if given >= reserved.next && given <= max {
             if given + 1 < reserved.end {
@@ -154,10 +159,15 @@ impl Counters {
     }
 
     /// Takes `count` hidden row ids, and returns the first.
-    pub(crate) fn hidden(&self, engine: &dyn Engine, table: &Table, count: u64) -> Result<u64> {
+    pub(crate) fn take_hidden_ids(
+        &self,
+        engine: &dyn Engine,
+        table: &Table,
+        count: u64,
+    ) -> Result<u64> {
         const PREFETCH: u64 = 4096;
         let id = hidden_counter(table);
-        let counter = self.of(id);
+        let counter = self.counter(id);
         let mut reserved = counter.lock();
         if reserved.end - reserved.next < count || reserved.next == 0 {
             let at_least = reserved.next;
@@ -170,7 +180,7 @@ impl Counters {
 
     /// Returns the next id without taking it.
     pub(crate) fn peek(&self, engine: &dyn Engine, table: &Table) -> Result<u64> {
-        let counter = self.of(table.counter);
+        let counter = self.counter(table.counter);
         let reserved = counter.lock();
         if reserved.next != 0 && reserved.next < reserved.end {
             return Ok(reserved.next);
@@ -180,7 +190,7 @@ impl Counters {
 
     /// Sets the next id, upwards or downwards.
     pub(crate) fn set_next(&self, engine: &dyn Engine, id: CounterId, next: u64) -> Result<()> {
-        let counter = self.of(id);
+        let counter = self.counter(id);
         let mut reserved = counter.lock();
         *reserved = Reserved::default();
         Ok(engine.set_next_id(id, next.max(1))?)

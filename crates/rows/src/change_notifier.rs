@@ -41,7 +41,7 @@ impl TableChanges {
         CommitPosition(self.position.load(Ordering::Acquire))
     }
 
-    fn count(&self, position: CommitPosition) {
+    fn record_commit(&self, position: CommitPosition) {
         self.position.fetch_max(position.0, Ordering::Release);
         self.changes.fetch_add(1, Ordering::Release);
     }
@@ -89,7 +89,7 @@ impl ChangeNotifier {
             if let Some(changes) = entry.changes.upgrade()
                 && entry.tables.iter().any(|t| tables.contains(t))
             {
-                changes.count(position);
+                changes.record_commit(position);
             }
         }
     }

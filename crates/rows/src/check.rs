@@ -32,11 +32,11 @@ pub struct Problem {
     /// The table, as `` `db`.`name` ``.
     pub table: String,
     /// Description of the inconsistency, with the key in hexadecimal.
-    pub what: String,
+    pub description: String,
 }
 
 /// Maximum number of problems reported for one table.
-const MOST: usize = 100;
+const MAX_PROBLEMS: usize = 100;
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -79,22 +79,22 @@ impl Db {
             txn,
             problems: Vec::new(),
         };
-        let rows = checker.all();
+        let rows = checker.check_all();
         checker.txn.rollback();
         Ok((rows?, checker.problems))
     }
 }
 
 impl Checker<'_> {
-    fn all(&mut self) -> Result<u64> {
+    fn check_all(&mut self) -> Result<u64> {
         let table = self.table;
-        let rows = self.rows()?;
+        let rows = self.check_rows()?;
         for index in table
             .indexes
             .iter()
             .filter(|i| i.kind != IndexKind::Primary)
         {
-            let entries = self.entries(index)?;
+            let entries = self.count_entries(index)?;
             if entries != rows {
                 self.report(format!(
                     "index `{}` has {entries} entries for {rows} rows",
@@ -102,23 +102,23 @@ impl Checker<'_> {
                 ));
             }
         }
-        self.placement()?;
-        self.expressions()?;
-        self.parents()?;
+        self.check_placement()?;
+        self.check_expressions()?;
+        self.check_parents()?;
         Ok(rows)
     }
 
-    fn report(&mut self, what: String) {
-        if self.problems.len() < MOST {
+    fn report(&mut self, description: String) {
+        if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(Problem {
                 table: self.table.quoted_name(),
-                what,
+                description,
             });
         }
     }
 
     /// Hands every batch of a space to `each`.
-    fn each_batch(
+    fn for_each_batch(
         &mut self,
         space: SpaceId,
         mut each: impl FnMut(&mut Self, &Batch) -> Result<()>,
@@ -134,21 +134,24 @@ impl Checker<'_> {
     }
 
     /// Hands every batch of rows to `each`.
-    fn each_rows(&mut self, mut each: impl FnMut(&mut Self, &Batch) -> Result<()>) -> Result<()> {
+    fn for_each_row_batch(
+        &mut self,
+        mut each: impl FnMut(&mut Self, &Batch) -> Result<()>,
+    ) -> Result<()> {
         let spaces = self.table.index_spaces(0);
         spaces
             .iter()
-            .try_for_each(|s| self.each_batch(*s, &mut each))
+            .try_for_each(|s| self.for_each_batch(*s, &mut each))
     }
 
     /// Checks that each row can be decoded, is stored under its primary key, and has all its
     /// index entries. Returns the number of rows. Returns their number.
-    fn rows(&mut self) -> Result<u64> {
+    fn check_rows(&mut self) -> Result<u64> {
         let table = self.table;
         let auto = table.auto_increment();
         let mut count = 0u64;
         let mut highest = 0u64;
-        self.each_rows(|checker, batch| {
+        self.for_each_row_batch(|checker, batch| {
             count += batch.len() as u64;
             let mut entries: Vec<Entry<'_>> = Vec::new();
             for (pk, bytes) in batch {
@@ -226,11 +229,11 @@ impl Checker<'_> {
     }
 
     /// Counts the entries of `index`. With one entry a row guaranteed by
-    /// [`Checker::rows`], an equal count means that no entry is left over.
-    fn entries(&mut self, index: &Index) -> Result<u64> {
+    /// [`Checker::check_rows`], an equal count means that no entry is left over.
+    fn count_entries(&mut self, index: &Index) -> Result<u64> {
         let mut count = 0;
         for space in &index.spaces {
-            self.each_batch(*space, |checker, batch| {
+            self.for_each_batch(*space, |checker, batch| {
                 count += batch.len() as u64;
                 for (key, value) in batch {
                     if index.primary_of(key, value).is_err() {
@@ -245,10 +248,10 @@ impl Checker<'_> {
     }
 
     /// Reports rows without a parent.
-    fn parents(&mut self) -> Result<()> {
+    fn check_parents(&mut self) -> Result<()> {
         let (db, table) = (self.db, self.table);
         for key in &table.foreign_keys {
-            self.each_rows(|checker, batch| {
+            self.for_each_row_batch(|checker, batch| {
                 let mut orphans = Vec::new();
                 let (txn, read) = (checker.txn.as_mut(), Read::SNAPSHOT);
                 db.orphans(table, key, batch, txn, read, &mut |pk| {
@@ -265,29 +268,32 @@ impl Checker<'_> {
     }
 
     /// Reports rows in wrong partitions, and chunks that are missing or left over.
-    fn placement(&mut self) -> Result<()> {
+    fn check_placement(&mut self) -> Result<()> {
         let table = self.table;
         if table.partitioning.is_none() && table.overflow_spaces.is_empty() {
             return Ok(());
         }
         for (partition, space) in table.index_spaces(0).iter().enumerate() {
-            let mut named: HashSet<Vec<u8>> = HashSet::new();
+            let mut referenced_chunks: HashSet<Vec<u8>> = HashSet::new();
             let overflow = table.overflow_spaces.get(partition).copied();
-            self.each_batch(*space, |checker, batch| {
+            self.for_each_batch(*space, |checker, batch| {
                 for (key, value) in batch {
                     // A row that cannot be read is reported with the rows.
                     if let Ok(row) = RowRef::new(table, value) {
-                        checker.partition(partition, key, &row);
+                        checker.check_partition(partition, key, &row);
                         if let Some(space) = overflow {
-                            checker.chunks(space, key, &row, &mut named)?;
+                            checker.check_chunks(space, key, &row, &mut referenced_chunks)?;
                         }
                     }
                 }
                 Ok(())
             })?;
             let Some(overflow) = overflow else { continue };
-            self.each_batch(overflow, |checker, batch| {
-                for (key, _) in batch.iter().filter(|(key, _)| !named.contains(key)) {
+            self.for_each_batch(overflow, |checker, batch| {
+                for (key, _) in batch
+                    .iter()
+                    .filter(|(key, _)| !referenced_chunks.contains(key))
+                {
                     checker.report(format!(
                         "chunk {} of a large value belongs to no row",
                         hex(key)
@@ -299,7 +305,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn partition(&mut self, partition: usize, key: &[u8], row: &RowRef<'_>) {
+    fn check_partition(&mut self, partition: usize, key: &[u8], row: &RowRef<'_>) {
         let table = self.table;
         if table.partition_of_columns(row).ok() != Some(partition)
             || table.partition_of(0, key) != partition
@@ -314,13 +320,13 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports chunks of a row that are missing, and adds the keys of all to `named`.
-    fn chunks(
+    /// Reports chunks of a row that are missing, and adds the keys of all to `referenced_chunks`.
+    fn check_chunks(
         &mut self,
         space: SpaceId,
         key: &[u8],
         row: &RowRef<'_>,
-        named: &mut HashSet<Vec<u8>>,
+        referenced_chunks: &mut HashSet<Vec<u8>>,
     ) -> Result<()> {
         for column in row.overflow_columns() {
             let keys: Vec<_> = (0..column.head.chunks())
@@ -342,14 +348,14 @@ impl Checker<'_> {
                     column.head.len()
                 ));
             }
-            named.extend(keys.iter().map(|k| k.to_vec()));
+            referenced_chunks.extend(keys.iter().map(|k| k.to_vec()));
         }
         Ok(())
     }
 
     /// Reports rows that violate a check, or whose generated columns have other values
     /// than their expressions.
-    fn expressions(&mut self) -> Result<()> {
+    fn check_expressions(&mut self) -> Result<()> {
         let table = self.table;
         if !table.evaluates_expressions() || depends_on_zone(table) {
             return Ok(());
@@ -365,7 +371,7 @@ impl Checker<'_> {
         };
         let mut env = RowContext::plain(DateTime::ZERO);
         env.strict = false;
-        self.each_rows(|checker, batch| {
+        self.for_each_row_batch(|checker, batch| {
             for (primary, bytes) in batch {
                 let (txn, read) = (checker.txn.as_mut(), Read::SNAPSHOT);
                 let whole = match overflow::complete_row(txn, read, table, primary, bytes) {
@@ -377,7 +383,8 @@ impl Checker<'_> {
                 let Ok(row) = RowRef::new(table, whole.as_deref().unwrap_or(bytes)) else {
                     continue;
                 };
-                for problem in problems(table, expressions.as_ref(), &row.values(), &env) {
+                for problem in expression_problems(table, expressions.as_ref(), &row.values(), &env)
+                {
                     checker.report(format!("row {} {problem}", hex(primary)));
                 }
             }
@@ -405,7 +412,7 @@ fn text(value: &Value, column: &Column) -> Vec<u8> {
 }
 
 /// Problems of one row, each worded to follow "row KEY" in the message.
-fn problems(
+fn expression_problems(
     table: &Table,
     expressions: &dyn RowExpressions,
     row: &[Value],

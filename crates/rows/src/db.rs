@@ -16,7 +16,7 @@ use crate::fk::FkCounters;
 use crate::metadata_lock::MetadataLocks;
 use crate::row::overflow::MAX_ROW_BYTES;
 use crate::table::Table;
-use crate::version::{OVERFLOW_IDS, ROW_VERSIONS, Versions};
+use crate::version::{IdAllocator, OVERFLOW_IDS, ROW_VERSIONS};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
@@ -37,9 +37,9 @@ pub struct Db {
     catalog: ArcSwap<Catalog>,
     /// Version of the newest catalog, which most statements check.
     version: AtomicU64,
-    pub(crate) versions: Versions,
+    pub(crate) versions: IdAllocator,
     /// Ids of overflow values.
-    pub(crate) overflow_ids: Versions,
+    pub(crate) overflow_ids: IdAllocator,
     pub(crate) counters: Counters,
     pub(crate) change_notifier: ChangeNotifier,
     pub(crate) fk_counters: FkCounters,
@@ -66,8 +66,8 @@ impl Db {
             clock,
             version: AtomicU64::new(catalog.version),
             catalog: ArcSwap::from_pointee(catalog),
-            versions: Versions::new(ROW_VERSIONS),
-            overflow_ids: Versions::new(OVERFLOW_IDS),
+            versions: IdAllocator::new(ROW_VERSIONS),
+            overflow_ids: IdAllocator::new(OVERFLOW_IDS),
             counters: Counters::default(),
             change_notifier: ChangeNotifier::default(),
             fk_counters: FkCounters::default(),

@@ -23,9 +23,9 @@ use smallvec::SmallVec;
 
 /// Treatment of one key part.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum PartAction {
     /// Skips a fixed number of bytes.
-    Pass(usize),
+    SkipBytes(usize),
     /// Skips a part of variable length.
     Skip,
     /// Reads the column at this position.
@@ -37,7 +37,7 @@ struct Part<'t> {
     ty: &'t ColumnType,
     nullable: bool,
     desc: bool,
-    step: Step,
+    step: PartAction,
 }
 
 type Parts<'t> = SmallVec<[Part<'t>; 4]>;
@@ -47,9 +47,9 @@ type Parts<'t> = SmallVec<[Part<'t>; 4]>;
 pub struct EntryReader<'t> {
     index: &'t Index,
     /// The index's own parts.
-    own: Parts<'t>,
+    index_parts: Parts<'t>,
     /// Parts of the primary key that follow; empty if the index is the primary key.
-    primary: Parts<'t>,
+    primary_parts: Parts<'t>,
 }
 
 /// Takes ownership of decoded bytes that cannot be borrowed from the key.
@@ -66,11 +66,11 @@ fn parts<'t>(table: &'t Table, index: &'t Index, wanted: &mut Vec<usize>) -> Res
         let step = if readable(part, ty) && wanted.contains(&part.column) {
             wanted.retain(|c| *c != part.column);
             used = at + 1;
-            Step::Read(part.column)
+            PartAction::Read(part.column)
         } else {
             match key_width(ty, nullable) {
-                Some(width) => Step::Pass(width),
-                None => Step::Skip,
+                Some(width) => PartAction::SkipBytes(width),
+                None => PartAction::Skip,
             }
         };
         parts.push(Part {
@@ -96,12 +96,12 @@ fn read<'a>(
 ) -> Option<()> {
     for part in parts {
         match part.step {
-            Step::Pass(width) => key = key.get(width..)?,
-            Step::Skip => {
+            PartAction::SkipBytes(width) => key = key.get(width..)?,
+            PartAction::Skip => {
                 let mut skipped = Vec::new();
                 take_key_part(part.ty, part.nullable, part.desc, &mut key, &mut skipped)?;
             }
-            Step::Read(column) => {
+            PartAction::Read(column) => {
                 let value = match part.desc {
                     false => match decode_key_borrowed(part.ty, part.nullable, &mut key)? {
                         Decoded::Borrowed(value) => value,
@@ -109,7 +109,7 @@ fn read<'a>(
                     },
                     true => match decode_key_part(part.ty, part.nullable, true, &mut key)? {
                         Value::Bytes(bytes) => ValueRef::Bytes(keep(bytes)),
-                        value => unborrowed(&value)?,
+                        value => without_bytes(&value)?,
                     },
                 };
                 if let Some(place) = out.get_mut(column) {
@@ -122,7 +122,7 @@ fn read<'a>(
 }
 
 /// Converts a value without bytes to any lifetime; `None` for values with bytes.
-fn unborrowed<'a>(value: &Value) -> Option<ValueRef<'a>> {
+fn without_bytes<'a>(value: &Value) -> Option<ValueRef<'a>> {
     Some(match value.as_ref() {
         ValueRef::Null => ValueRef::Null,
         ValueRef::Int(v) => ValueRef::Int(v),
@@ -150,8 +150,8 @@ impl Table {
         let own = parts(self, named, &mut wanted)?;
         Ok(EntryReader {
             index: named,
-            own,
-            primary: match index {
+            index_parts: own,
+            primary_parts: match index {
                 0 => Parts::new(),
                 _ => parts(self, primary, &mut wanted)?,
             },
@@ -173,10 +173,10 @@ impl EntryReader<'_> {
         out: &mut [ValueRef<'a>],
         keep: &mut KeepBytes<'_, 'a>,
     ) -> Result<()> {
-        let mut done = read(&self.own, key, out, keep);
-        if done.is_some() && !self.primary.is_empty() {
+        let mut done = read(&self.index_parts, key, out, keep);
+        if done.is_some() && !self.primary_parts.is_empty() {
             let rest = self.index.primary_of(key, value)?;
-            done = read(&self.primary, rest, out, keep);
+            done = read(&self.primary_parts, rest, out, keep);
         }
         done.ok_or_else(|| Error::Corrupt(format!("an entry of index {}", self.index.name)))
     }

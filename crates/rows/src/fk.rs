@@ -212,7 +212,7 @@ pub(crate) fn constraint_text(child: &TableDef, fk: &ForeignKey) -> String {
 
 /// Whether a column of the type can hold a parent's value: the types of the two
 /// may differ in length, fractional digits and last members.
-pub(crate) fn fits(value: &Value, ty: &ColumnType) -> bool {
+pub(crate) fn can_hold(value: &Value, ty: &ColumnType) -> bool {
     let digits = |micros: u32| micros.is_multiple_of(10u32.pow(6 - u32::from(ty.decimals.min(6))));
     match (value, ty.kind) {
         (Value::Null, _) => true,

@@ -162,7 +162,7 @@ impl Table {
 
     /// Appends the key prefix of all texts in the column of `part` that begin with these
     /// characters, which must not end in a space. `out` has the encoding of the parts before.
-    pub fn append_text_start(&self, index: usize, part: usize, text: &[u8], out: &mut Vec<u8>) {
+    pub fn append_text_prefix(&self, index: usize, part: usize, text: &[u8], out: &mut Vec<u8>) {
         let part = self.indexes.get(index).and_then(|i| i.parts.get(part));
         let column = part.and_then(|p| Some((p, self.columns.get(p.column)?)));
         if let Some((part, column)) = column {

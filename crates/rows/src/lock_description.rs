@@ -11,7 +11,7 @@ use porpoise_types::{Value, decode_key_part, write_text};
 use std::sync::Arc;
 
 /// Maximum number of bytes of a key that are shown.
-const SHOWN: usize = 64;
+const MAX_SHOWN_BYTES: usize = 64;
 
 /// A locked key in terms of the catalog.
 #[derive(Clone, Debug)]
@@ -85,10 +85,10 @@ fn values(table: &Table, index: usize, key: &[u8]) -> Option<String> {
 
 fn hexadecimal(key: &[u8]) -> String {
     let mut shown = "0x".to_owned();
-    for byte in key.iter().take(SHOWN) {
+    for byte in key.iter().take(MAX_SHOWN_BYTES) {
         shown.push_str(&format!("{byte:02X}"));
     }
-    if key.len() > SHOWN {
+    if key.len() > MAX_SHOWN_BYTES {
         shown.push_str("...");
     }
     shown
@@ -103,6 +103,6 @@ mod tests {
         let found = LockDescription::of(&Catalog::default(), SpaceId(7), &[0xab; 70]);
         assert!(found.table.is_none() && found.index_name().is_empty());
         assert!(found.values.starts_with("0xABAB") && found.values.ends_with("..."));
-        assert_eq!(found.values.len(), 2 + 2 * SHOWN + 3);
+        assert_eq!(found.values.len(), 2 + 2 * MAX_SHOWN_BYTES + 3);
     }
 }

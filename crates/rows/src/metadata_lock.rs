@@ -194,10 +194,10 @@ impl MetadataLockSession {
         if added.is_empty() || self.metadata_locks.standing.load(Ordering::SeqCst) == 0 {
             return Ok(());
         }
-        self.share_slowly(&added, deadline, cancel)
+        self.share_blocking(&added, deadline, cancel)
     }
 
-    fn share_slowly(
+    fn share_blocking(
         &self,
         added: &[TableId],
         deadline: Instant,

@@ -30,7 +30,7 @@ use smallvec::SmallVec;
 /// Bytes of values fetched in one call, unless a single row has more.
 pub(crate) const FETCH_BYTES: usize = 16 << 20;
 /// Attempts at a row that changes while it is read without a lock.
-const ATTEMPTS: usize = 16;
+const MAX_ATTEMPTS: usize = 16;
 
 /// Overflow values to be fetched with rows. Rows contain only the first [`format::PREFIX`] bytes of
 /// others.
@@ -99,7 +99,7 @@ impl IncompleteRow {
 }
 
 /// A value to be assembled: its row, its column, and the range of its chunks among those fetched.
-struct WantedValue {
+struct RequestedValue {
     row: usize,
     position: usize,
     first: usize,
@@ -139,7 +139,7 @@ fn try_complete(
     fetch: OverflowFetch<'_>,
     read: Read,
 ) -> Result<Vec<usize>> {
-    let mut wanted: Vec<WantedValue> = Vec::new();
+    let mut wanted: Vec<RequestedValue> = Vec::new();
     let mut keys: Vec<ChunkKey> = Vec::new();
     for (n, row) in batch.iter().enumerate() {
         let Some(bytes) = &row.bytes else { continue };
@@ -151,7 +151,7 @@ fn try_complete(
             }
             let space = table.overflow_space(&row.primary);
             let space = space.ok_or_else(|| missing_chunk(table))?;
-            wanted.push(WantedValue {
+            wanted.push(RequestedValue {
                 row: n,
                 position: column.position,
                 first: keys.len(),
@@ -214,7 +214,7 @@ fn complete_batch(
     fetch: OverflowFetch<'_>,
     read: Read,
 ) -> Result<()> {
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         let torn = try_complete(txn, table, batch, fetch, read)?;
         if torn.is_empty() {
             return Ok(());
@@ -267,7 +267,7 @@ pub(crate) fn write_changed(
 ) -> Result<OverflowHeads> {
     let mut heads = OverflowHeads::new();
     let had = old.is_some_and(|(_, row)| row.has_overflow());
-    let overflowing = format::overflowing(table, values);
+    let overflowing = format::overflowing_columns(table, values);
     if !had && overflowing.is_empty() {
         return Ok(heads);
     }
@@ -376,7 +376,7 @@ pub(crate) fn new_chunks(
     let Some(space) = table.overflow_space(primary) else {
         return Ok((heads, chunks));
     };
-    for position in format::overflowing(table, values) {
+    for position in format::overflowing_columns(table, values) {
         let Some(Value::Bytes(value)) = values.get(position) else {
             continue;
         };
@@ -390,7 +390,7 @@ pub(crate) fn new_chunks(
 
 /// Returns a committed row with its complete values; `None` if it has no overflow values. For DDL,
 /// which excludes writers.
-pub(crate) fn whole_row(
+pub(crate) fn read_complete_row(
     db: &Db,
     table: &Table,
     primary: &[u8],

@@ -43,9 +43,9 @@ use porpoise_types::{Date, DateTime, Decimal, Time, Value, ValueRef};
 /// Version of the row format.
 pub const ROW_FORMAT_VERSION: u8 = 1;
 /// Variable offsets have four bytes.
-const WIDE: u8 = 1;
+const WIDE_OFFSETS: u8 = 1;
 /// An expiry follows the row version.
-const EXPIRY: u8 = 2;
+const HAS_EXPIRY: u8 = 2;
 /// At least one variable column has an overflow value; a bitmap shows which.
 const OVERFLOW: u8 = 4;
 /// Bytes before the body without an expiry.
@@ -96,7 +96,7 @@ impl std::fmt::Debug for RowRef<'_> {
     }
 }
 
-fn little<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+fn read_le<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk::<N>().copied()
 }
 
@@ -123,13 +123,13 @@ impl<'a> RowRef<'a> {
         if first >> 4 != ROW_FORMAT_VERSION {
             return Err(bad());
         }
-        let version = little::<4>(bytes, 0).ok_or_else(bad)?;
+        let version = read_le::<4>(bytes, 0).ok_or_else(bad)?;
         let version = u32::from_le_bytes(version) >> 8;
         if version > table.version {
             return Err(Error::DefinitionChanged);
         }
         let layout = table.derived().of_version(version).ok_or_else(bad)?;
-        let mut body = if first & EXPIRY == 0 {
+        let mut body = if first & HAS_EXPIRY == 0 {
             HEADER
         } else {
             HEADER + 8
@@ -185,7 +185,7 @@ impl<'a> RowRef<'a> {
     #[inline]
     fn offset_width(&self) -> usize {
         match self.bytes.first() {
-            Some(first) if first & WIDE != 0 => 4,
+            Some(first) if first & WIDE_OFFSETS != 0 => 4,
             _ => 2,
         }
     }
@@ -200,10 +200,10 @@ impl<'a> RowRef<'a> {
     fn offset(&self, number: usize) -> Option<usize> {
         let at = self.body + self.layout.fixed + number * self.offset_width();
         if self.offset_width() == 4 {
-            let end = u32::from_le_bytes(little::<4>(self.bytes, at)?);
+            let end = u32::from_le_bytes(read_le::<4>(self.bytes, at)?);
             usize::try_from(end).ok()
         } else {
-            let end = u16::from_le_bytes(little::<2>(self.bytes, at)?);
+            let end = u16::from_le_bytes(read_le::<2>(self.bytes, at)?);
             Some(usize::from(end))
         }
     }
@@ -249,7 +249,9 @@ impl<'a> RowRef<'a> {
 
     #[inline]
     fn expires(&self) -> bool {
-        self.bytes.first().is_some_and(|first| first & EXPIRY != 0)
+        self.bytes
+            .first()
+            .is_some_and(|first| first & HAS_EXPIRY != 0)
     }
 
     /// Returns the value of the column at `position` of the table's definition: the backfill value
@@ -289,10 +291,10 @@ impl<'a> RowRef<'a> {
             }
             Storage::UInt(_) => ValueRef::UInt(read_uint(bytes)),
             Storage::Float => {
-                ValueRef::Double(f64::from(f32::from_le_bytes(little::<4>(bytes, 0)?)))
+                ValueRef::Double(f64::from(f32::from_le_bytes(read_le::<4>(bytes, 0)?)))
             }
-            Storage::Double => ValueRef::Double(f64::from_le_bytes(little::<8>(bytes, 0)?)),
-            Storage::Date => ValueRef::Date(Date::from_packed(u32::from_le_bytes(little::<4>(
+            Storage::Double => ValueRef::Double(f64::from_le_bytes(read_le::<8>(bytes, 0)?)),
+            Storage::Date => ValueRef::Date(Date::from_packed(u32::from_le_bytes(read_le::<4>(
                 bytes, 0,
             )?))?),
             Storage::DateTime => ValueRef::DateTime(DateTime::from_packed(read_uint(bytes))?),
@@ -314,7 +316,7 @@ impl<'a> RowRef<'a> {
     /// The row version: changes with every change of the row; memcached's CAS.
     #[inline]
     pub fn version(&self) -> u64 {
-        little::<8>(self.bytes, 4).map_or(0, u64::from_le_bytes)
+        read_le::<8>(self.bytes, 4).map_or(0, u64::from_le_bytes)
     }
 
     /// When the row expires, in microseconds since 1970 UTC; 0: never.
@@ -323,7 +325,7 @@ impl<'a> RowRef<'a> {
         if !self.expires() {
             return 0;
         }
-        little::<8>(self.bytes, HEADER).map_or(0, u64::from_le_bytes)
+        read_le::<8>(self.bytes, HEADER).map_or(0, u64::from_le_bytes)
     }
 
     /// The table.

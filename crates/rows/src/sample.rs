@@ -71,23 +71,23 @@ pub struct Sample {
 
 /// Observations of the runs over one index.
 #[derive(Default)]
-struct Seen {
+struct RunObservations {
     pairs: u64,
     entries: u64,
     /// Runs that ended before their first part changed.
-    broken: u64,
+    incomplete_runs: u64,
     /// Number of changes by number of leading parts, less one.
     changes: Vec<u64>,
     values: Vec<HashSet<Vec<u8>>>,
     before: Option<Vec<u8>>,
 }
 
-impl Seen {
-    fn new(parts: usize) -> Seen {
-        Seen {
+impl RunObservations {
+    fn new(parts: usize) -> RunObservations {
+        RunObservations {
             changes: vec![0; parts],
             values: vec![HashSet::new(); parts],
-            ..Seen::default()
+            ..RunObservations::default()
         }
     }
 
@@ -114,23 +114,23 @@ impl Seen {
     fn distinct(&self, entries: u64, whole: bool) -> Vec<u64> {
         let each = self.changes.iter().zip(&self.values);
         each.map(|(changes, values)| {
-            let seen = values.len() as u64;
+            let observations = values.len() as u64;
             let guess = match (whole, self.pairs) {
-                (true, _) | (_, 0) => seen,
+                (true, _) | (_, 0) => observations,
                 (false, pairs) => {
                     // Runs that reached the limit and showed different values may have been close
                     // to a change.
-                    let about = if 2 * seen > self.broken {
-                        self.broken
+                    let about = if 2 * observations > self.incomplete_runs {
+                        self.incomplete_runs
                     } else {
                         0
                     };
                     let least = entries as f64 * *changes as f64 / pairs as f64;
                     let most = entries as f64 * (changes + about) as f64 / pairs as f64;
-                    (least.max(seen as f64) * most.max(seen as f64)).sqrt() as u64
+                    (least.max(observations as f64) * most.max(observations as f64)).sqrt() as u64
                 }
             };
-            guess.max(seen).min(entries).max(1)
+            guess.max(observations).min(entries).max(1)
         })
         .collect()
     }
@@ -181,15 +181,15 @@ fn run(
     table: &Table,
     spec: &ScanSpec,
     (usual, most): (u64, u64),
-    seen: &mut Seen,
+    observations: &mut RunObservations,
 ) -> Result<(bool, Option<Vec<u8>>)> {
     let mut position = ScanPosition::default();
-    let (mut read, changes) = (0, seen.first_changes());
+    let (mut read, changes) = (0, observations.first_changes());
     let mut last: Option<Vec<u8>> = None;
     let mut ends = Vec::new();
-    seen.before = None;
+    observations.before = None;
     let mut more = true;
-    while more && read < most && (read < usual || seen.first_changes() == changes) {
+    while more && read < most && (read < usual || observations.first_changes() == changes) {
         interrupt::check().map_err(|ended| Error::Kv(porpoise_kv::Error::Cancelled(ended.0)))?;
         let limit = usize::try_from(usual.clamp(1, 1024)).unwrap_or(1024);
         let mut got = 0;
@@ -198,7 +198,7 @@ fn run(
             got += 1;
             ends.clear();
             if table.part_ends(spec.index, key, &mut ends) {
-                seen.add(key, &ends);
+                observations.add(key, &ends);
             }
             match &mut last {
                 Some(last) => {
@@ -211,7 +211,7 @@ fn run(
         })?;
         read += got;
     }
-    seen.broken += u64::from(more && seen.first_changes() == changes);
+    observations.incomplete_runs += u64::from(more && observations.first_changes() == changes);
     Ok((more, last))
 }
 
@@ -228,27 +228,27 @@ fn sample_index(
         Some(n) if n > effort.whole => (effort.length, effort.longest),
         _ => (effort.whole, effort.whole),
     };
-    let mut seen = Seen::new(parts);
+    let mut observations = RunObservations::new(parts);
     let all = spec(index, KeyRange::ALL, false);
-    let (more, end_of_first) = run(txn, table, &all, most, &mut seen)?;
+    let (more, end_of_first) = run(txn, table, &all, most, &mut observations)?;
     if !more {
-        let entries = seen.entries;
-        let distinct = seen.distinct(entries, true);
+        let entries = observations.entries;
+        let distinct = observations.distinct(entries, true);
         return Ok((entries, distinct));
     }
-    let mut ignored = Seen::new(0);
+    let mut ignored = RunObservations::new(0);
     let backwards = spec(index, KeyRange::ALL, true);
     let (_, highest) = run(txn, table, &backwards, (1, 1), &mut ignored)?;
     let (Some(low), Some(high)) = (end_of_first, highest) else {
-        let entries = counted.unwrap_or(seen.entries);
-        return Ok((entries, seen.distinct(entries, false)));
+        let entries = counted.unwrap_or(observations.entries);
+        return Ok((entries, observations.distinct(entries, false)));
     };
-    let line = Line::new(&low, &high);
-    let before = seen.entries;
+    let line = KeyInterpolation::new(&low, &high);
+    let before = observations.entries;
     let mut covered = 0.0;
     for at in 0..effort.runs {
-        let start = line.at(at, effort.runs);
-        let from = line.place(&start);
+        let start = line.key_at(at, effort.runs);
+        let from = line.relative_position(&start);
         let range = KeyRange { start, end: None };
         let spec = spec(index, range, false);
         let (_, last) = run(
@@ -256,32 +256,32 @@ fn sample_index(
             table,
             &spec,
             (effort.length, effort.longest),
-            &mut seen,
+            &mut observations,
         )?;
         if let Some(last) = last {
-            covered += (line.place(&last) - from).max(0.0);
+            covered += (line.relative_position(&last) - from).max(0.0);
         }
     }
     let entries = counted.unwrap_or_else(|| {
-        let density = (seen.entries - before) as f64 / covered.max(1e-9);
+        let density = (observations.entries - before) as f64 / covered.max(1e-9);
         before.saturating_add((density.min(1e18)) as u64)
     });
-    Ok((entries, seen.distinct(entries, false)))
+    Ok((entries, observations.distinct(entries, false)))
 }
 
 /// Linear interpolation between two keys.
-struct Line {
+struct KeyInterpolation {
     common: Vec<u8>,
     low: u64,
     high: u64,
 }
 
-impl Line {
-    fn new(low: &[u8], high: &[u8]) -> Line {
+impl KeyInterpolation {
+    fn new(low: &[u8], high: &[u8]) -> KeyInterpolation {
         let common = low.iter().zip(high).take_while(|(a, b)| a == b).count();
         let common = low.get(..common).unwrap_or_default().to_vec();
         let number = |key: &[u8]| number(key.get(common.len()..).unwrap_or_default());
-        Line {
+        KeyInterpolation {
             low: number(low),
             high: number(high).max(number(low)),
             common,
@@ -290,7 +290,7 @@ impl Line {
 
     /// Returns a key in step `step` of `steps` equal steps, at a varying offset, to avoid aliasing
     /// with regularities of the keys.
-    fn at(&self, step: u64, steps: u64) -> Vec<u8> {
+    fn key_at(&self, step: u64, steps: u64) -> Vec<u8> {
         let whole = u128::from(self.high - self.low);
         let aside = u128::from(step * 618 % 1000);
         let way = whole * (u128::from(step) * 1000 + aside) / (u128::from(steps.max(1)) * 1000);
@@ -301,7 +301,7 @@ impl Line {
     }
 
     /// Relative position of a key between the two, from 0 to 1.
-    fn place(&self, key: &[u8]) -> f64 {
+    fn relative_position(&self, key: &[u8]) -> f64 {
         let number = match key.strip_prefix(self.common.as_slice()) {
             Some(rest) => number(rest),
             None => self.high,
@@ -322,23 +322,23 @@ mod tests {
 
     #[test]
     fn places_lie_between_the_ends_in_order() {
-        let line = Line::new(b"user0001", b"user9999");
-        let keys: Vec<Vec<u8>> = (0..10).map(|n| line.at(n, 10)).collect();
+        let line = KeyInterpolation::new(b"user0001", b"user9999");
+        let keys: Vec<Vec<u8>> = (0..10).map(|n| line.key_at(n, 10)).collect();
         assert!(keys.windows(2).all(|w| w[0] < w[1]));
         assert!(keys.iter().all(|k| k.as_slice() < b"user9999".as_slice()));
-        let places: Vec<f64> = keys.iter().map(|k| line.place(k)).collect();
+        let places: Vec<f64> = keys.iter().map(|k| line.relative_position(k)).collect();
         assert!((places[5] - 0.5).abs() < 0.01);
     }
 
     #[test]
-    fn changes_between_neighbours_tell_how_many_values_there_are() {
-        let mut seen = Seen::new(1);
+    fn changes_between_foreign_key_relatives_tell_how_many_values_there_are() {
+        let mut observations = RunObservations::new(1);
         for n in 0..100u8 {
-            seen.add(&[n / 10, n], &[1]);
+            observations.add(&[n / 10, n], &[1]);
         }
-        assert_eq!(seen.distinct(100, true), [10]);
+        assert_eq!(observations.distinct(100, true), [10]);
         // 9 changes in 99 pairs.
-        assert_eq!(seen.distinct(1_000_000, false), [90_909]);
-        assert_eq!(seen.distinct(5, false), [5]);
+        assert_eq!(observations.distinct(1_000_000, false), [90_909]);
+        assert_eq!(observations.distinct(5, false), [5]);
     }
 }

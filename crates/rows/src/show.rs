@@ -206,7 +206,7 @@ fn partition_clause(table: &TableDef) -> String {
     let (words, gap) = match by.method {
         Method::RangeColumns => ("RANGE  COLUMNS", ""),
         Method::ListColumns => ("LIST  COLUMNS", ""),
-        method => (method.words(), " "),
+        method => (method.sql_keywords(), " "),
     };
     let algorithm = by
         .algorithm

@@ -27,7 +27,7 @@ const END: u64 = 1 << 53;
 /// Number of ids reserved in the engine at a time.
 const RESERVE: u64 = 1 << 18;
 /// Number of ids moved from the pool to a slot at a time.
-const CHUNK: u64 = 256;
+const REFILL: u64 = 256;
 const SLOTS: usize = 16;
 
 #[derive(Default)]
@@ -35,7 +35,7 @@ const SLOTS: usize = 16;
 struct Slot(Mutex<Range<u64>>);
 
 /// Allocator of row versions, or of the ids of another counter.
-pub(crate) struct Versions {
+pub(crate) struct IdAllocator {
     counter: CounterId,
     pool: Mutex<Range<u64>>,
     slots: [Slot; SLOTS],
@@ -57,9 +57,9 @@ fn slot_number() -> usize {
     })
 }
 
-impl Versions {
-    pub(crate) fn new(counter: CounterId) -> Versions {
-        Versions {
+impl IdAllocator {
+    pub(crate) fn new(counter: CounterId) -> IdAllocator {
+        IdAllocator {
             counter,
             pool: Mutex::new(0..0),
             slots: Default::default(),
@@ -72,18 +72,18 @@ impl Versions {
     /// The engine's error if it cannot reserve a range; [`kv::Full::Ids`] past the bound.
     pub(crate) fn next(&self, engine: &dyn Engine) -> Result<u64> {
         let Some(slot) = self.slots.get(slot_number()) else {
-            return self.chunk(engine, 1).map(|r| r.start);
+            return self.refill(engine, 1).map(|r| r.start);
         };
         let mut range = slot.0.lock();
         if range.is_empty() {
-            *range = self.chunk(engine, CHUNK)?;
+            *range = self.refill(engine, REFILL)?;
         }
         let version = range.start;
         range.start += 1;
         Ok(version)
     }
 
-    fn chunk(&self, engine: &dyn Engine, size: u64) -> Result<Range<u64>> {
+    fn refill(&self, engine: &dyn Engine, size: u64) -> Result<Range<u64>> {
         let mut pool = self.pool.lock();
         if pool.end - pool.start < size {
             let fresh = engine.reserve_ids(self.counter, RESERVE, 1)?;
@@ -109,7 +109,7 @@ mod tests {
         let model = Model::new();
         let mut all = HashSet::new();
         for _ in 0..2 {
-            let versions = Versions::new(ROW_VERSIONS);
+            let versions = IdAllocator::new(ROW_VERSIONS);
             let got: Vec<u64> = std::thread::scope(|s| {
                 let threads: Vec<_> = (0..4)
                     .map(|_| s.spawn(|| (0..700).map(|_| versions.next(&model).unwrap()).collect()))

@@ -414,13 +414,13 @@ fn random_changes_agree_with_a_model() {
         assert!(
             problems
                 .iter()
-                .any(|p| p.what.contains("1 chunks of column")),
+                .any(|p| p.description.contains("1 chunks of column")),
             "{problems:?}"
         );
         assert!(
             problems
                 .iter()
-                .any(|p| p.what.contains("belongs to no row")),
+                .any(|p| p.description.contains("belongs to no row")),
             "{problems:?}"
         );
     }

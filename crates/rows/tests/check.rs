@@ -39,7 +39,7 @@ fn family() -> Arc<Db> {
 fn problems(db: &Arc<Db>, name: &str) -> Vec<String> {
     let table = get(db, name);
     let (_, found) = db.define(|cx| db.check_table(cx, &table)).unwrap();
-    found.into_iter().map(|p| p.what).collect()
+    found.into_iter().map(|p| p.description).collect()
 }
 
 /// Deletes a key of an index straight from the engine, or puts it.

@@ -15,7 +15,7 @@ use porpoise_kv::{LockMode, Read};
 use porpoise_rows::catalog::{FkAction, Table};
 use porpoise_rows::partition::expr::{PartitionExpr, PartitionOp};
 use porpoise_rows::partition::{Method, Partition, PartitionBound, Partitioning};
-use porpoise_rows::routing::prune::Known;
+use porpoise_rows::routing::prune::KnownCondition;
 use porpoise_rows::{
     Db, Error, InsertMode, KeyRange, Lookup, RowBuf, RowChange, ScanPosition, ScanSpec, Txn,
     UpdateMode,
@@ -408,16 +408,16 @@ fn pruning_leaves_out_no_partition_with_a_match() {
                 unreachable!()
             };
             let (a, b) = (rng.i64(0..9), rng.i64(0..400));
-            let equal = |v: &Value| Known {
+            let equal = |v: &Value| KnownCondition {
                 equal: Some(vec![
                     random_row(&mut fastrand::Rng::new())[1].clone(),
                     v.clone(),
                 ]),
-                ..Known::default()
+                ..KnownCondition::default()
             };
-            let text_equal = Known {
+            let text_equal = KnownCondition {
                 equal: Some(vec![row[3].clone()]),
-                ..Known::default()
+                ..KnownCondition::default()
             };
             let cases = [
                 vec![(1, equal(&row[1]))],
@@ -425,17 +425,17 @@ fn pruning_leaves_out_no_partition_with_a_match() {
                 vec![(3, text_equal)],
                 vec![(
                     1,
-                    Known {
+                    KnownCondition {
                         low: Some(Value::Int(p - a)),
                         high: Some(Value::Int(p + b)),
-                        ..Known::default()
+                        ..KnownCondition::default()
                     },
                 )],
                 vec![(
                     1,
-                    Known {
+                    KnownCondition {
                         high: Some(Value::Int(p)),
-                        ..Known::default()
+                        ..KnownCondition::default()
                     },
                 )],
             ];
@@ -453,10 +453,10 @@ fn pruning_leaves_out_no_partition_with_a_match() {
     // And it does leave some out.
     let by = schemes().swap_remove(4);
     let db = common::model_database(&[def("t", Some(by), false)]);
-    let known = Known {
+    let known = KnownCondition {
         low: Some(Value::Int(3)),
         high: Some(Value::Int(400)),
-        ..Known::default()
+        ..KnownCondition::default()
     };
     assert_eq!(get(&db, "t").prune(&[(1, known)]), Some(vec![2, 3]));
 }

@@ -36,14 +36,14 @@ enum Failure {
     /// The store is damaged, which is a result of the check.
     Damage(String),
     /// The check itself failed: files that cannot be read, no memory.
-    Unchecked(String),
+    CheckFailed(String),
 }
 
 impl Failure {
     fn of(what: &str, error: &Error) -> Failure {
         let text = format!("{what}: {error}");
         match error {
-            Error::Io(_) | Error::Full(_) | Error::Unavailable(_) => Failure::Unchecked(text),
+            Error::Io(_) | Error::Full(_) | Error::Unavailable(_) => Failure::CheckFailed(text),
             _ => Failure::Damage(text),
         }
     }
@@ -81,7 +81,7 @@ pub fn check(data_dir: &Path) -> Result<Report, StartError> {
     match check_store(store, &mut report) {
         Ok(()) => {}
         Err(Failure::Damage(problem)) => report.problems.push(problem),
-        Err(Failure::Unchecked(error)) => return Err(unusable(&error)),
+        Err(Failure::CheckFailed(error)) => return Err(unusable(&error)),
     }
     Ok(report)
 }
@@ -102,7 +102,9 @@ fn check_store(store: PathBuf, report: &mut Report) -> Result<(), Failure> {
             .map_err(|e| Failure::of_rows(&table.quoted_name(), &e))?;
         report.tables += 1;
         report.rows += rows;
-        let lines = problems.iter().map(|p| format!("{}: {}", p.table, p.what));
+        let lines = problems
+            .iter()
+            .map(|p| format!("{}: {}", p.table, p.description));
         report.problems.extend(lines);
     }
     engine.reclaim();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Command of the command line.
 #[derive(Debug)]
-pub enum Asked {
+pub enum CliCommand {
     /// Run the server.
     Serve(Box<Config>),
     /// Check the store in this data directory.
@@ -97,7 +97,7 @@ fn command() -> Command {
 pub fn parse(
     args: impl IntoIterator<Item = OsString>,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Asked, StartError> {
+) -> Result<CliCommand, StartError> {
     let matches = match command().try_get_matches_from(args) {
         Ok(matches) => matches,
         Err(error)
@@ -106,7 +106,7 @@ pub fn parse(
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
             ) =>
         {
-            return Ok(Asked::Print(error.to_string()));
+            return Ok(CliCommand::Print(error.to_string()));
         }
         Err(error) => return Err(StartError::usage(one_line(&error, NO_COMMAND))),
     };
@@ -114,11 +114,11 @@ pub fn parse(
         Some(("serve", given)) => given,
         Some(("check", given)) => {
             let dir = given.get_one::<PathBuf>("data-dir").cloned();
-            return Ok(Asked::Check(dir.unwrap_or_default()));
+            return Ok(CliCommand::Check(dir.unwrap_or_default()));
         }
         Some(("bench", given)) => {
             let arguments = given.get_many("arguments").unwrap_or_default().cloned();
-            return Ok(Asked::Bench(arguments.collect()));
+            return Ok(CliCommand::Bench(arguments.collect()));
         }
         _ => return Err(StartError::usage(NO_COMMAND)),
     };
@@ -138,7 +138,7 @@ pub fn parse(
         .or_else(|| variable("PORPOISE_CONFIG"))
         .map(PathBuf::from);
     let config = config::resolve(&options, variable, file.as_deref())?;
-    Ok(Asked::Serve(Box::new(config)))
+    Ok(CliCommand::Serve(Box::new(config)))
 }
 
 /// Error message for a command line without a command.
@@ -160,14 +160,14 @@ pub fn one_line(error: &clap::Error, no_command: &str) -> String {
 mod tests {
     use super::*;
 
-    fn ask(args: &[&str]) -> Result<Asked, StartError> {
+    fn ask(args: &[&str]) -> Result<CliCommand, StartError> {
         parse(args.iter().map(OsString::from), &|_| None)
     }
 
     #[test]
     fn options_reach_the_configuration() {
         let asked = ask(&["porpoise", "serve", "--mysql-listen", "off", "--pick-ports"]).unwrap();
-        let Asked::Serve(config) = asked else {
+        let CliCommand::Serve(config) = asked else {
             panic!("{asked:?}");
         };
         assert_eq!(config.mysql_listen, None);
@@ -179,7 +179,7 @@ mod tests {
     fn what_follows_bench_is_passed_on_untouched() {
         for words in [&[][..], &["kv", "--rows", "9"], &["--help"], &["fk", "-h"]] {
             let asked = ask(&[&["porpoise", "bench"][..], words].concat()).unwrap();
-            let Asked::Bench(arguments) = asked else {
+            let CliCommand::Bench(arguments) = asked else {
                 panic!("{asked:?}");
             };
             assert_eq!(arguments, words);
@@ -204,11 +204,11 @@ mod tests {
 
     #[test]
     fn version_and_help_are_printed() {
-        let Ok(Asked::Print(text)) = ask(&["porpoise", "--version"]) else {
+        let Ok(CliCommand::Print(text)) = ask(&["porpoise", "--version"]) else {
             panic!();
         };
         assert_eq!(text, format!("porpoise {}\n", env!("CARGO_PKG_VERSION")));
-        let Ok(Asked::Print(text)) = ask(&["porpoise", "serve", "--help"]) else {
+        let Ok(CliCommand::Print(text)) = ask(&["porpoise", "serve", "--help"]) else {
             panic!();
         };
         for setting in SETTINGS {

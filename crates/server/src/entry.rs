@@ -4,7 +4,7 @@
 //! one with faults. Load generators are in `porpoise-bench`, found beside this binary.
 
 use crate::check;
-use crate::cli::{self, Asked};
+use crate::cli::{self, CliCommand};
 use crate::config::{Config, StartError};
 use crate::serve;
 use porpoise_base::disk::Disk;
@@ -39,16 +39,16 @@ fn run(
     disk: Arc<dyn Disk>,
 ) -> Result<(), StartError> {
     match cli::parse(arguments, &|name| std::env::var(name).ok())? {
-        Asked::Print(text) => {
+        CliCommand::Print(text) => {
             print!("{text}");
             Ok(())
         }
-        Asked::Serve(config) => {
+        CliCommand::Serve(config) => {
             start_logging(&config)?;
             serve::run(&config, disk)
         }
-        Asked::Check(data_dir) => check::run(&data_dir),
-        Asked::Bench(arguments) => Err(execute_bench(&arguments)),
+        CliCommand::Check(data_dir) => check::run(&data_dir),
+        CliCommand::Bench(arguments) => Err(execute_bench(&arguments)),
     }
 }
 

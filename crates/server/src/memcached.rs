@@ -130,7 +130,7 @@ impl Session for MemcachedSession {
         input.consume(progress.consumed);
         if progress.missing > 0 {
             let want = input.len().saturating_add(progress.missing);
-            input.want(want);
+            input.request_bytes(want);
         }
         progress.next.into()
     }
@@ -180,8 +180,8 @@ impl ReplySink for Output {
     }
 
     #[inline]
-    fn hold_from(&mut self, from: usize, position: CommitPosition) {
-        Output::hold_from(self, from, position);
+    fn defer_from(&mut self, from: usize, position: CommitPosition) {
+        Output::defer_from(self, from, position);
     }
 
     #[inline]

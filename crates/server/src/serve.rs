@@ -12,7 +12,7 @@ use crate::engine;
 use crate::http::metrics_page;
 use crate::http::{Health, Http, Pages};
 use crate::net::{
-    Bound, DurabilityWatermark, Listener, Listening, Net, NetConfig, NetProbe, Protocol,
+    BoundSocket, DurabilityWatermark, Listener, Listening, Net, NetConfig, NetMonitor, Protocol,
 };
 use crate::services::Services;
 use crate::sys::{self, Signals};
@@ -28,16 +28,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Number of file descriptors needed besides those of connections: log, checkpoints, listeners,
 /// some spare.
-const OTHER_FILES: u64 = 256;
+const RESERVED_FILE_DESCRIPTORS: u64 = 256;
 
 /// The listening sockets, by protocol.
 struct Sockets {
-    mysql: Option<Bound>,
-    mysql_unix: Option<Bound>,
-    memcached: Option<Bound>,
-    memcached_unix: Option<Bound>,
-    memcached_more: Vec<Option<Bound>>,
-    http: Option<Bound>,
+    mysql: Option<BoundSocket>,
+    mysql_unix: Option<BoundSocket>,
+    memcached: Option<BoundSocket>,
+    memcached_unix: Option<BoundSocket>,
+    memcached_more: Vec<Option<BoundSocket>>,
+    http: Option<BoundSocket>,
 }
 
 impl Sockets {
@@ -59,11 +59,15 @@ impl Sockets {
 }
 
 /// Binds a TCP listener. The error message suggests a free port.
-fn tcp(option: &str, address: Option<SocketAddr>, pick: bool) -> Result<Option<Bound>, StartError> {
+fn tcp(
+    option: &str,
+    address: Option<SocketAddr>,
+    pick: bool,
+) -> Result<Option<BoundSocket>, StartError> {
     let Some(address) = address else {
         return Ok(None);
     };
-    let error = match Bound::tcp(address) {
+    let error = match BoundSocket::tcp(address) {
         Ok(bound) => return Ok(Some(bound)),
         Err(error) => error,
     };
@@ -71,11 +75,11 @@ fn tcp(option: &str, address: Option<SocketAddr>, pick: bool) -> Result<Option<B
         let message = format!("--{option}: cannot listen at {address}: {error}");
         return Err(StartError::usage(message));
     }
-    let any = Bound::tcp(SocketAddr::new(address.ip(), 0)).ok();
+    let any = BoundSocket::tcp(SocketAddr::new(address.ip(), 0)).ok();
     if pick && any.is_some() {
         return Ok(any);
     }
-    let free = match any.as_ref().map(Bound::at) {
+    let free = match any.as_ref().map(BoundSocket::at) {
         Some(Listening::Tcp(free)) => format!("; {free} is free: --{option} {free}"),
         _ => String::new(),
     };
@@ -83,11 +87,11 @@ fn tcp(option: &str, address: Option<SocketAddr>, pick: bool) -> Result<Option<B
     Err(StartError::usage(message))
 }
 
-fn unix(option: &str, path: Option<&Path>) -> Result<Option<Bound>, StartError> {
+fn unix(option: &str, path: Option<&Path>) -> Result<Option<BoundSocket>, StartError> {
     let Some(path) = path else {
         return Ok(None);
     };
-    match Bound::unix(path) {
+    match BoundSocket::unix(path) {
         Ok(bound) => Ok(Some(bound)),
         Err(error) => {
             let message = format!("--{option}: cannot listen at {}: {error}", path.display());
@@ -101,7 +105,8 @@ fn unix(option: &str, path: Option<&Path>) -> Result<Option<Bound>, StartError> 
 fn fit_open_files(config: &Config) -> Result<usize, StartError> {
     let files = sys::raise_open_files()
         .map_err(|e| StartError::failure(format!("cannot read the limit of open files: {e}")))?;
-    let room = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
+    let room =
+        usize::try_from(files.saturating_sub(RESERVED_FILE_DESCRIPTORS)).unwrap_or(usize::MAX);
     if config.max_connections <= room {
         return Ok(config.max_connections);
     }
@@ -110,7 +115,7 @@ fn fit_open_files(config: &Config) -> Result<usize, StartError> {
             "--max-connections {} needs {} open files, and the system allows {files}: raise \
              the limit (ulimit -n) or ask for at most {room}",
             config.max_connections,
-            config.max_connections as u64 + OTHER_FILES,
+            config.max_connections as u64 + RESERVED_FILE_DESCRIPTORS,
         )));
     }
     tracing::warn!(
@@ -138,19 +143,19 @@ fn net_config(config: &Config, max_connections: usize, memory: Arc<MemoryBudget>
 }
 
 /// Source of the HTTP pages: the state of the server.
-struct Look {
+struct PageSource {
     services: Arc<Services>,
-    net: NetProbe,
+    net: NetMonitor,
     durability: Arc<DurabilityWatermark>,
     ending: AtomicBool,
 }
 
-impl Pages for Look {
-    fn ask(&self) -> Vec<u64> {
-        self.net.ask()
+impl Pages for PageSource {
+    fn send_probes(&self) -> Vec<u64> {
+        self.net.send_probes()
     }
 
-    fn health(&self, asked: &[u64]) -> Health {
+    fn health(&self, probes: &[u64]) -> Health {
         let mut health = Health::default();
         if self.ending.load(Ordering::Relaxed) {
             health.failed.push("shutting down".into());
@@ -160,7 +165,7 @@ impl Pages for Look {
             health.failed.push(reason.into());
         }
         health.failed.extend(self.services.engine.stalled());
-        let groups = self.net.unanswered(asked);
+        let groups = self.net.unanswered(probes);
         health.unanswered = groups
             .iter()
             .map(|n| format!("worker group {n}: no answer; its clients wait"))
@@ -199,7 +204,7 @@ pub fn run(config: &Config, disk: Arc<dyn Disk>) -> Result<(), StartError> {
         durability.clone(),
     )
     .map_err(|e| failed("cannot start workers", e))?;
-    let look = Arc::new(Look {
+    let look = Arc::new(PageSource {
         services: services.clone(),
         net: net.probe(),
         durability,
@@ -273,12 +278,12 @@ impl Listeners {
     fn add(
         &mut self,
         name: &'static str,
-        bound: Option<Bound>,
+        bound: Option<BoundSocket>,
         protocol: Option<&Arc<dyn Protocol>>,
     ) {
         if let (Some(bound), Some(protocol)) = (bound, protocol) {
             self.lines.push((name, place(bound.at())));
-            self.listeners.push(bound.behind(protocol.clone()));
+            self.listeners.push(bound.serving(protocol.clone()));
         }
     }
 }

@@ -90,7 +90,7 @@ impl Services {
         };
         let authentication = memcached_authentication(config, &sql)?;
         let listeners = MemcachedListeners::open(config, &db, &authentication)?;
-        listeners.tell(&sql);
+        listeners.register_with_sql(&sql);
         let reaper = listeners.start_reaper(config)?;
         let tls = TlsSettings {
             config: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
@@ -299,7 +299,7 @@ impl MemcachedListeners {
     }
 
     /// Registers callbacks with SQL, through which statements query the memcached listeners.
-    fn tell(&self, sql: &SqlServer) {
+    fn register_with_sql(&self, sql: &SqlServer) {
         let all = self.all();
         if let Some(protocol) = all.first().cloned() {
             let rows = Box::new(move |rights: &Rights| protocol.status_rows(rights));

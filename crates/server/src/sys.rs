@@ -271,7 +271,7 @@ struct SchedAttr {
 }
 
 /// Sets the nice value and the time slice of a thread (`sched_setattr`).
-fn schedule(thread: libc::pid_t, nice: i32, slice: Duration) -> io::Result<()> {
+fn set_scheduling(thread: libc::pid_t, nice: i32, slice: Duration) -> io::Result<()> {
     let attr = SchedAttr {
         size: 48,
         policy: libc::SCHED_OTHER.unsigned_abs(),
@@ -300,7 +300,7 @@ const DEMOTION: i32 = 10;
 /// Requests short time slices for the current thread, so that it runs soon after a wake-up.
 pub fn shorten_slice() {
     // A kernel or sandbox may refuse the call; then scheduling does not change.
-    let _ = schedule(0, nice(), SLICE);
+    let _ = set_scheduling(0, nice(), SLICE);
 }
 
 /// Time slice requested for calls that compute for long: a woken thread with a shorter slice
@@ -310,16 +310,16 @@ const LONG_SLICE: Duration = Duration::from_millis(10);
 /// Requests long time slices for a thread.
 pub fn lengthen_slice(thread: ThreadId) {
     // If the call is refused, scheduling does not change.
-    let _ = schedule(thread.0, nice(), LONG_SLICE);
+    let _ = set_scheduling(thread.0, nice(), LONG_SLICE);
 }
 
 /// Lowers the priority of a thread and requests long time slices.
 pub fn demote(thread: ThreadId) {
     let nice = (nice() + DEMOTION).min(19);
-    if schedule(thread.0, nice, LONG_SLICE).is_err() {
-        let who = libc::id_t::try_from(thread.0).unwrap_or(0);
+    if set_scheduling(thread.0, nice, LONG_SLICE).is_err() {
+        let id = libc::id_t::try_from(thread.0).unwrap_or(0);
         // SAFETY: no pointers are passed. If the call is refused, the priority stays.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, who, nice) };
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, id, nice) };
     }
 }
 
@@ -327,5 +327,5 @@ pub fn demote(thread: ThreadId) {
 /// [`demote`]; false if the
 /// system does not permit it.
 pub fn restore(thread: ThreadId, nice: i32) -> bool {
-    schedule(thread.0, nice, SLICE).is_ok()
+    set_scheduling(thread.0, nice, SLICE).is_ok()
 }

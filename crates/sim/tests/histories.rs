@@ -9,7 +9,7 @@
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::{Check, Engine, Error, Isolation, Key, Read, SpaceId, Txn, TxnOptions};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use porpoise_sim::history::{Allowed, Op, Outcome, Transaction, judge};
+use porpoise_sim::history::{Allowed, Op, Outcome, Transaction, check_history};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -132,7 +132,7 @@ fn expect(isolation: Isolation, allowed: Allowed) {
         "{committed} of {} committed",
         history.len()
     );
-    let anomalies = judge(&history, allowed);
+    let anomalies = check_history(&history, allowed);
     assert!(anomalies.is_empty(), "{}", anomalies.join("\n"));
 }
 

@@ -163,5 +163,8 @@ fn without_a_compiler_rows_are_read_and_not_written() {
     let checked = plain.define(|cx| plain.check_table(cx, &table(&plain)));
     let (rows, problems) = checked.unwrap();
     assert_eq!((rows, problems.len()), (1, 1));
-    assert!(problems[0].what.contains("No compiler"), "{problems:?}");
+    assert!(
+        problems[0].description.contains("No compiler"),
+        "{problems:?}"
+    );
 }

@@ -3,7 +3,7 @@
 use super::token::Span;
 
 /// Maximum number of bytes of the text that an error message quotes.
-const NEAR: usize = 80;
+const MAX_QUOTED_LEN: usize = 80;
 
 /// Kinds of parse errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,9 +95,9 @@ impl ParseError {
     }
 }
 
-/// Number of bytes to quote: at most [`NEAR`], without splitting a character.
+/// Number of bytes to quote: at most [`MAX_QUOTED_LEN`], without splitting a character.
 fn quoted_length(rest: &[u8]) -> usize {
-    let mut length = rest.len().min(NEAR);
+    let mut length = rest.len().min(MAX_QUOTED_LEN);
     if length < rest.len() {
         while length > 0 && rest.get(length).is_some_and(|&b| b & 0xC0 == 0x80) {
             length -= 1;

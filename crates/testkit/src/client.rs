@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::fail;
 
 /// Read timeout of an exchange.
-const SILENCE: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Output of the `mariadb` program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,9 +69,9 @@ pub fn sql(address: SocketAddr, statements: &str) -> SqlOutput {
 /// Sends bytes, closes the sending half and reads to the end, like `nc -N`.
 pub fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
     let talk = || -> std::io::Result<Vec<u8>> {
-        let mut stream = TcpStream::connect_timeout(&address, SILENCE)?;
-        stream.set_read_timeout(Some(SILENCE))?;
-        stream.set_write_timeout(Some(SILENCE))?;
+        let mut stream = TcpStream::connect_timeout(&address, READ_TIMEOUT)?;
+        stream.set_read_timeout(Some(READ_TIMEOUT))?;
+        stream.set_write_timeout(Some(READ_TIMEOUT))?;
         let mut reader = stream.try_clone()?;
         // Reads while writing, so that a long reply cannot block a long request.
         let answer = std::thread::spawn(move || {
@@ -93,8 +93,8 @@ pub fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
 /// Requests a path over HTTP; returns the status and the body.
 pub fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
     let talk = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&address, SILENCE)?;
-        stream.set_read_timeout(Some(SILENCE))?;
+        let mut stream = TcpStream::connect_timeout(&address, READ_TIMEOUT)?;
+        stream.set_read_timeout(Some(READ_TIMEOUT))?;
         // Keeps the sending half open: a server may take its end for a disconnect.
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");

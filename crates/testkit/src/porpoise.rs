@@ -23,7 +23,7 @@ const LAST_LINE: &str = "porpoise ready";
 const START: Duration = Duration::from_secs(60);
 const STOP: Duration = Duration::from_secs(60);
 /// Address of a listener that is off.
-const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Options of a [`Porpoise`].
 pub struct PorpoiseBuilder {
@@ -339,9 +339,9 @@ impl Addresses {
     /// Reads the lines `ready LISTENER ADDRESS`.
     fn read(output: &str) -> Self {
         let mut addresses = Self {
-            mysql: NOWHERE,
-            memcached: NOWHERE,
-            http: NOWHERE,
+            mysql: NO_ADDRESS,
+            memcached: NO_ADDRESS,
+            http: NO_ADDRESS,
             sockets: Vec::new(),
         };
         for line in output.lines() {
@@ -406,7 +406,7 @@ mod tests {
         );
         assert_eq!(addresses.mysql.port(), 4001);
         assert_eq!(addresses.http.port(), 4002);
-        assert_eq!(addresses.memcached, NOWHERE);
+        assert_eq!(addresses.memcached, NO_ADDRESS);
         let socket = ("mysql-socket".to_owned(), PathBuf::from("/tmp/a b.sock"));
         assert_eq!(addresses.sockets, [socket]);
     }

@@ -80,7 +80,7 @@ pub fn encode_text_start(
     out: &mut Vec<u8>,
 ) {
     encode_key(ValueRef::Bytes(text), ty, nullable, desc, out);
-    out.truncate(out.len().saturating_sub(ty.collation.end_len()));
+    out.truncate(out.len().saturating_sub(ty.collation.end_symbol_len()));
 }
 
 /// Length of the type's keys, including the flag byte, if it is the same for all values.

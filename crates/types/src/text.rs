@@ -148,7 +148,7 @@ pub fn write_double(v: f64, out: &mut Vec<u8>) {
         return;
     }
     let mut buffer = zmij::Buffer::new();
-    layout(buffer.format_finite(v).as_bytes(), out);
+    format_like_gcvt(buffer.format_finite(v).as_bytes(), out);
 }
 
 /// Appends a float with at most six digits.
@@ -159,13 +159,13 @@ pub fn write_float(v: f32, out: &mut Vec<u8>) {
     let mut buffer = zmij::Buffer::new();
     let shortest = buffer.format_finite(v);
     if shortest.bytes().filter(u8::is_ascii_digit).count() <= 6 {
-        return layout(shortest.as_bytes(), out);
+        return format_like_gcvt(shortest.as_bytes(), out);
     }
-    layout(format!("{v:.5e}").as_bytes(), out);
+    format_like_gcvt(format!("{v:.5e}").as_bytes(), out);
 }
 
 /// Formats the digits of any decimal text of a number like `my_gcvt`.
-fn layout(text: &[u8], out: &mut Vec<u8>) {
+fn format_like_gcvt(text: &[u8], out: &mut Vec<u8>) {
     let (text, negative) = match text.split_first() {
         Some((b'-', rest)) => (rest, true),
         _ => (text, false),

@@ -22,7 +22,7 @@ use porpoise_wire::mysql::client;
 use porpoise_wire::mysql::command::{self, Command};
 use porpoise_wire::mysql::frame::PacketReader;
 use porpoise_wire::mysql::handshake::parse_hello;
-use porpoise_wire::mysql::params::{Param, ParamTypes, parse_execute, recycle};
+use porpoise_wire::mysql::params::{Param, ParamTypes, parse_execute, reuse_allocation};
 use porpoise_wire::mysql::reply as mysql_reply;
 use porpoise_wire::mysql::row::RowEncoder;
 use support::Random;
@@ -153,10 +153,10 @@ fn executions_allocate_nothing_after_the_first() {
         let Ok(Command::StmtExecute(execute)) = command::parse(&packet[4..], caps) else {
             panic!("no execution");
         };
-        let mut params = recycle(std::mem::take(&mut list));
+        let mut params = reuse_allocation(std::mem::take(&mut list));
         parse_execute(&execute, caps, 2, &mut types, |_| None, &mut params).expect("parameters");
         assert_eq!(params.len(), 2);
-        list = recycle(params);
+        list = reuse_allocation(params);
     };
     once();
     let (calls, _) = counted(|| (0..100).for_each(|_| once()));

@@ -112,9 +112,9 @@ fn render_meta(meta: &Meta<'_>) {
         fetched: true,
         idle: u64::MAX,
         refresh: RefreshState {
-            won: true,
+            is_winner: true,
             stale: true,
-            sent: true,
+            is_sent: true,
         },
     };
     match meta {
@@ -169,7 +169,7 @@ fn ascii_event(parser: &mut Parser, buf: &[u8]) -> Event {
             ..
         } => {
             let text = format!("{fault:?} {silent}");
-            (text, Some(consumed), !fault.closes())
+            (text, Some(consumed), !fault.closes_connection())
         }
         Parsed::Swallow { consumed } => ("swallow".to_owned(), Some(consumed), true),
     }

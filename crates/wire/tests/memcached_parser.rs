@@ -42,7 +42,7 @@ fn events(stream: &[u8], cut: impl FnMut(usize) -> usize, limits: Limits) -> Vec
                 consumed,
             } => {
                 events.push(format!("{fault:?} {silent} {key:?}"));
-                if fault.closes() {
+                if fault.closes_connection() {
                     return events;
                 }
                 start += consumed;
@@ -263,7 +263,7 @@ fn feed(stream: &[u8], piece: usize) -> (Vec<String>, usize) {
                 Parsed::Refused {
                     fault, consumed, ..
                 } => {
-                    assert!(!fault.closes());
+                    assert!(!fault.closes_connection());
                     seen.push(fault.reply().escape_ascii().to_string());
                     consumed
                 }

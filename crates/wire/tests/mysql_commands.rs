@@ -10,7 +10,7 @@ mod support;
 use porpoise_types::{Date, DateTime, Decimal, Time, ValueRef};
 use porpoise_wire::mysql::capability::type_code;
 use porpoise_wire::mysql::command::{self, Command, StmtExecute, code};
-use porpoise_wire::mysql::params::{Param, ParamTypes, parse_execute, recycle};
+use porpoise_wire::mysql::params::{Param, ParamTypes, parse_execute, reuse_allocation};
 use porpoise_wire::mysql::{Capabilities, ProtocolError, client};
 use support::Random;
 
@@ -332,7 +332,7 @@ fn malformed_parameters_are_errors_and_never_panics() {
 fn a_list_of_parameters_keeps_its_memory() {
     let list: Vec<Param<'_>> = Vec::with_capacity(10);
     let at = list.as_ptr().addr();
-    let again: Vec<Param<'static>> = recycle(list);
+    let again: Vec<Param<'static>> = reuse_allocation(list);
     assert_eq!((again.capacity(), again.as_ptr().addr()), (10, at));
 }
 

@@ -8,7 +8,7 @@
 mod support;
 
 use porpoise_wire::mysql::ProtocolError;
-use porpoise_wire::mysql::frame::{self, LOGIN_LIMIT, MAX_PIECE, PacketReader, Step};
+use porpoise_wire::mysql::frame::{self, LOGIN_LIMIT, MAX_PACKET_PAYLOAD, PacketReader, Step};
 use support::Random;
 
 fn logged_in(limit: usize) -> PacketReader {
@@ -29,7 +29,7 @@ fn packets(
     loop {
         match reader.next(&mut buf)? {
             Step::NeedMore(missing) => {
-                assert!(missing > 0 && missing <= MAX_PIECE);
+                assert!(missing > 0 && missing <= MAX_PACKET_PAYLOAD);
                 if given == stream.len() {
                     return Ok(found);
                 }
@@ -66,15 +66,20 @@ fn payloads_around_the_split_round_trip() {
     for (length, pieces) in [
         (0, 1),
         (1, 1),
-        (MAX_PIECE - 1, 1),
-        (MAX_PIECE, 2),
-        (MAX_PIECE + 1, 2),
-        (2 * MAX_PIECE, 3),
-        (2 * MAX_PIECE + 7, 3),
+        (MAX_PACKET_PAYLOAD - 1, 1),
+        (MAX_PACKET_PAYLOAD, 2),
+        (MAX_PACKET_PAYLOAD + 1, 2),
+        (2 * MAX_PACKET_PAYLOAD, 3),
+        (2 * MAX_PACKET_PAYLOAD + 7, 3),
     ] {
         let mut payload = vec![7u8; length];
         // Marks at the seams.
-        for at in [0, MAX_PIECE - 1, MAX_PIECE, 2 * MAX_PIECE] {
+        for at in [
+            0,
+            MAX_PACKET_PAYLOAD - 1,
+            MAX_PACKET_PAYLOAD,
+            2 * MAX_PACKET_PAYLOAD,
+        ] {
             if let Some(byte) = payload.get_mut(at) {
                 *byte = at as u8 ^ 0x55;
             }
@@ -91,7 +96,7 @@ fn payloads_around_the_split_round_trip() {
 
 #[test]
 fn an_answer_continues_the_sequence() {
-    let (mut stream, _) = written(&vec![1; MAX_PIECE]);
+    let (mut stream, _) = written(&vec![1; MAX_PACKET_PAYLOAD]);
     let mut reader = logged_in(1 << 30);
     assert!(matches!(reader.next(&mut stream), Ok(Step::Packet { .. })));
     assert_eq!(reader.sequence(), 2);
@@ -135,17 +140,18 @@ fn before_login_a_large_packet_is_an_error_at_its_header() {
 
 #[test]
 fn after_login_a_large_packet_is_dropped_and_the_next_one_read() {
-    let (large, _) = written(&vec![9; MAX_PIECE + 100]);
+    let (large, _) = written(&vec![9; MAX_PACKET_PAYLOAD + 100]);
     let stream = [large, written(b"next").0].concat();
-    for limit in [10, MAX_PIECE, MAX_PIECE + 99] {
+    for limit in [10, MAX_PACKET_PAYLOAD, MAX_PACKET_PAYLOAD + 99] {
         let found = packets(&stream, logged_in(limit), |_| 3_000_001).expect("packets");
         assert!(found == [None, Some(b"next".to_vec())], "{limit}");
     }
-    let found = packets(&stream, logged_in(MAX_PIECE + 100), |left| left).expect("packets");
+    let found =
+        packets(&stream, logged_in(MAX_PACKET_PAYLOAD + 100), |left| left).expect("packets");
     assert!(
         found[0]
             .as_ref()
-            .is_some_and(|p| p.len() == MAX_PIECE + 100)
+            .is_some_and(|p| p.len() == MAX_PACKET_PAYLOAD + 100)
     );
 }
 

@@ -10,7 +10,7 @@ mod support;
 use porpoise_types::{Collation, ColumnType, Date, DateTime, Decimal, Kind, Time, ValueRef};
 use porpoise_wire::mysql::client::result::{self, Event, ResultReader, Row};
 use porpoise_wire::mysql::column::{ColumnDefinition, write_column, write_param};
-use porpoise_wire::mysql::frame::{MAX_PIECE, PacketReader, Step};
+use porpoise_wire::mysql::frame::{MAX_PACKET_PAYLOAD, PacketReader, Step};
 use porpoise_wire::mysql::reply::{self, Ok, SessionChange};
 use porpoise_wire::mysql::row::RowEncoder;
 use porpoise_wire::mysql::{Capabilities, Status};
@@ -367,7 +367,7 @@ fn loosely_typed_values_keep_the_form_of_the_column() {
 
 #[test]
 fn a_row_of_more_than_a_packet_round_trips() {
-    let big = vec![b'x'; MAX_PIECE + 10];
+    let big = vec![b'x'; MAX_PACKET_PAYLOAD + 10];
     let types = [ColumnType::blob(Kind::LongBlob)];
     for caps in [NEW, OLD] {
         let stream = answer(caps, &types, &[vec![ValueRef::Bytes(&big)]], false);

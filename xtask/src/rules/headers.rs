@@ -13,11 +13,11 @@ const RULE: &str = "module-header";
 
 /// Checks the first line of all source files.
 pub fn check(tree: &Tree) -> Vec<Violation> {
-    let told = packages_told(tree);
+    let documented = documented_packages(tree);
     tree.files
         .iter()
-        .filter(|file| !(is_go(file) && told.contains(directory(file))))
-        .filter_map(judge)
+        .filter(|file| !(is_go(file) && documented.contains(directory(file))))
+        .filter_map(check_file)
         .collect()
 }
 
@@ -32,15 +32,15 @@ fn directory(file: &SourceFile) -> &str {
 }
 
 /// Directories of Go packages in which a file has a header.
-fn packages_told(tree: &Tree) -> BTreeSet<&str> {
+fn documented_packages(tree: &Tree) -> BTreeSet<&str> {
     tree.files
         .iter()
-        .filter(|file| is_go(file) && judge(file).is_none())
+        .filter(|file| is_go(file) && check_file(file).is_none())
         .map(directory)
         .collect()
 }
 
-fn judge(file: &SourceFile) -> Option<Violation> {
+fn check_file(file: &SourceFile) -> Option<Violation> {
     let suffix = file.path.rsplit('.').next()?;
     let first = file
         .text
@@ -77,43 +77,55 @@ fn judge(file: &SourceFile) -> Option<Violation> {
 mod tests {
     use super::*;
 
-    fn judge(path: &str, text: &str) -> usize {
+    fn check_file(path: &str, text: &str) -> usize {
         check(&Tree::of(&[(path, text)])).len()
     }
 
     #[test]
     fn a_module_without_a_header_is_caught() {
         assert_eq!(
-            judge("crates/kv/src/a.rs", "//! What a is for.\nfn a() {}\n"),
+            check_file("crates/kv/src/a.rs", "//! What a is for.\nfn a() {}\n"),
             0
         );
-        assert_eq!(judge("crates/kv/src/a.rs", "fn a() {}\n"), 1);
-        assert_eq!(judge("crates/kv/src/a.rs", "// Plain.\nfn a() {}\n"), 1);
-        assert_eq!(judge("crates/kv/src/a.rs", "//!\nfn a() {}\n"), 1);
-        assert_eq!(judge("crates/kv/src/a.rs", ""), 1);
+        assert_eq!(check_file("crates/kv/src/a.rs", "fn a() {}\n"), 1);
+        assert_eq!(
+            check_file("crates/kv/src/a.rs", "// Plain.\nfn a() {}\n"),
+            1
+        );
+        assert_eq!(check_file("crates/kv/src/a.rs", "//!\nfn a() {}\n"), 1);
+        assert_eq!(check_file("crates/kv/src/a.rs", ""), 1);
     }
 
     #[test]
     fn a_test_file_says_which_behaviour_it_shows() {
-        assert_eq!(judge("crates/kv/tests/a.rs", "// Lost updates fail.\n"), 0);
-        assert_eq!(judge("crates/kv/tests/a.rs", "use kv;\n"), 1);
+        assert_eq!(
+            check_file("crates/kv/tests/a.rs", "// Lost updates fail.\n"),
+            0
+        );
+        assert_eq!(check_file("crates/kv/tests/a.rs", "use kv;\n"), 1);
     }
 
     #[test]
     fn scripts_are_judged_past_their_first_line() {
-        assert_eq!(judge("scripts/a.sh", "#!/usr/bin/env bash\n# Does a.\n"), 0);
-        assert_eq!(judge("scripts/a.sh", "#!/usr/bin/env bash\nset -e\n"), 1);
-        assert_eq!(judge("tests/clients/a.py", "import os\n"), 1);
-        assert_eq!(judge("tests/clients/a.go", "package main\n"), 1);
-        assert_eq!(judge("docs/a.md", "Anything.\n"), 0);
+        assert_eq!(
+            check_file("scripts/a.sh", "#!/usr/bin/env bash\n# Does a.\n"),
+            0
+        );
+        assert_eq!(
+            check_file("scripts/a.sh", "#!/usr/bin/env bash\nset -e\n"),
+            1
+        );
+        assert_eq!(check_file("tests/clients/a.py", "import os\n"), 1);
+        assert_eq!(check_file("tests/clients/a.go", "package main\n"), 1);
+        assert_eq!(check_file("docs/a.md", "Anything.\n"), 0);
     }
 
     #[test]
     fn one_go_file_speaks_for_its_directory() {
-        let told = ("tests/x/main.go", "// A stand-in for y.\npackage main\n");
+        let documented = ("tests/x/main.go", "// A stand-in for y.\npackage main\n");
         let other = ("tests/x/more.go", "package main\n");
         let elsewhere = ("tests/z/more.go", "package main\n");
-        assert!(check(&Tree::of(&[told, other])).is_empty());
-        assert_eq!(check(&Tree::of(&[told, other, elsewhere])).len(), 1);
+        assert!(check(&Tree::of(&[documented, other])).is_empty());
+        assert_eq!(check(&Tree::of(&[documented, other, elsewhere])).len(), 1);
     }
 }

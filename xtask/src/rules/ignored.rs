@@ -117,29 +117,38 @@ mod tests {
 
     const PATH: &str = "crates/kv_mem/tests/long.rs";
 
-    fn judge(text: &str, list: &str) -> usize {
+    fn violation_count(text: &str, list: &str) -> usize {
         check(&Tree::of(&[(PATH, text), (LIST, list)])).len()
     }
 
     #[test]
     fn an_ignored_test_needs_a_reason_and_a_place_in_the_list() {
         let good = "#[test]\n#[ignore = \"runs ten minutes\"]\nfn long() {}\n";
-        assert_eq!(judge(good, "# comment\nporpoise-kv-mem deep::long\n"), 0);
-        assert_eq!(judge(good, ""), 1);
-        assert_eq!(judge(good, "porpoise-rows long\n"), 2);
+        assert_eq!(
+            violation_count(good, "# comment\nporpoise-kv-mem deep::long\n"),
+            0
+        );
+        assert_eq!(violation_count(good, ""), 1);
+        assert_eq!(violation_count(good, "porpoise-rows long\n"), 2);
         let bare = "#[test]\n#[ignore]\nfn long() {}\n";
-        assert_eq!(judge(bare, "porpoise-kv-mem long\n"), 1);
+        assert_eq!(violation_count(bare, "porpoise-kv-mem long\n"), 1);
         let empty = "#[test]\n#[ignore = \"\"]\nfn long() {}\n";
-        assert_eq!(judge(empty, "porpoise-kv-mem long\n"), 1);
+        assert_eq!(violation_count(empty, "porpoise-kv-mem long\n"), 1);
     }
 
     #[test]
     fn a_name_without_a_test_is_caught() {
-        assert_eq!(judge("fn other() {}\n", "porpoise-kv-mem gone\n"), 1);
+        assert_eq!(
+            violation_count("fn other() {}\n", "porpoise-kv-mem gone\n"),
+            1
+        );
     }
 
     #[test]
     fn the_word_in_a_string_is_no_attribute() {
-        assert_eq!(judge("const A: &str = \"#[ignore]\nfn x\";\n", ""), 0);
+        assert_eq!(
+            violation_count("const A: &str = \"#[ignore]\nfn x\";\n", ""),
+            0
+        );
     }
 }

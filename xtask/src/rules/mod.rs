@@ -88,11 +88,11 @@ fn measured(tree: &Tree) -> Ratchet {
     }
 }
 
-/// Rewrites the record; with `anew`, from the present numbers alone.
-pub fn rewrite_ratchet(anew: bool) -> Result<(), String> {
+/// Rewrites the record; with `reset`, from the present numbers alone.
+pub fn rewrite_ratchet(reset: bool) -> Result<(), String> {
     let tree = Tree::read()?;
     let measured = measured(&tree);
-    let record = if anew {
+    let record = if reset {
         measured
     } else {
         Ratchet::of(&tree)?.lowered(&measured)

@@ -112,7 +112,7 @@ impl MappingEditor<'_> {
         let table =
             table.ok_or_else(|| MappingError::NoTable(database.to_owned(), name.to_owned()))?;
         let ((key, value), role) = (columns(table, def)?, self.role_number(def)?);
-        self.may_map(database, name, &role, def.prefix)?;
+        self.check_may_map(database, name, &role, def.prefix)?;
         let policy = self.policy_name(def)?;
         let container = container_name(database, name, def.prefix);
         let mut txn = self.begin_synced()?;
@@ -124,12 +124,12 @@ impl MappingEditor<'_> {
         if let Some(row) = find(&mut txn, &prefixes, &wanted)? {
             let has = row.text(&prefixes, "container").unwrap_or_default();
             if !self.is_container_of(&mut txn, has, database, name)? {
-                return Err(taken(&role, def.prefix));
+                return Err(prefix_taken_error(&role, def.prefix));
             }
         }
         let column = |c: Option<&str>| c.map(|c| c.as_bytes().to_vec());
         let (flags, cas, expires) = (column(def.flags), column(def.cas), column(def.expires));
-        self.put(
+        self.write_row(
             &mut txn,
             "containers",
             &[
@@ -144,7 +144,7 @@ impl MappingEditor<'_> {
             ],
         )?;
         let format: &[u8] = if def.json { b"json" } else { b"text" };
-        self.put(
+        self.write_row(
             &mut txn,
             "container_options",
             &[
@@ -155,7 +155,7 @@ impl MappingEditor<'_> {
                 ("null_token", def.null_token),
             ],
         )?;
-        self.put(
+        self.write_row(
             &mut txn,
             "key_prefixes",
             &[
@@ -217,10 +217,10 @@ impl MappingEditor<'_> {
         if self.administers_memcached() {
             return Ok(());
         }
-        self.need_table(database, name)
+        self.check_table_exists(database, name)
     }
 
-    fn need_table(&self, database: &str, name: &str) -> Result<()> {
+    fn check_table_exists(&self, database: &str, name: &str) -> Result<()> {
         if (self.may_use)(database, name) {
             Ok(())
         } else {
@@ -231,7 +231,7 @@ impl MappingEditor<'_> {
     /// Checks whether the account may map keys of `prefix` to a table. A prefix that hides
     /// keys of another mapping, or is hidden by one, also needs the privileges on that
     /// mapping's table.
-    fn may_map(&self, database: &str, name: &str, role: &[u8], prefix: &[u8]) -> Result<()> {
+    fn check_may_map(&self, database: &str, name: &str, role: &[u8], prefix: &[u8]) -> Result<()> {
         if is_system_table(database, name) {
             let text = format!("Access to system table '{database}.{name}' is rejected.");
             return Err(refused(3554, "HY000", text));
@@ -239,7 +239,7 @@ impl MappingEditor<'_> {
         if self.administers_memcached() {
             return Ok(());
         }
-        self.need_table(database, name)?;
+        self.check_table_exists(database, name)?;
         let (prefixes, containers) = (
             configuration(self.db, "key_prefixes")?,
             configuration(self.db, "containers")?,
@@ -279,7 +279,7 @@ impl MappingEditor<'_> {
         let mut txn = self.db.begin(BeginOptions::default())?;
         let found = find(&mut txn, &table, &[("role_name", name)])?;
         let number = found.and_then(|row| row.text(&table, "role_id").map(<[u8]>::to_vec));
-        number.ok_or_else(|| unknown("role", name, "memcache_server_roles"))
+        number.ok_or_else(|| unknown_name_error("role", name, "memcache_server_roles"))
     }
 
     /// The policy that is named, which exists.
@@ -289,7 +289,7 @@ impl MappingEditor<'_> {
         let mut txn = self.db.begin(BeginOptions::default())?;
         match find(&mut txn, &table, &[("policy_name", name)])? {
             Some(_) => Ok(name),
-            None => Err(unknown("policy", name, "cache_policies")),
+            None => Err(unknown_name_error("policy", name, "cache_policies")),
         }
     }
 
@@ -311,7 +311,7 @@ impl MappingEditor<'_> {
     }
 
     /// Writes a row of the configuration; columns not named get defaults.
-    fn put(&self, txn: &mut Txn, name: &str, cells: &[Cell<'_>]) -> Result<()> {
+    fn write_row(&self, txn: &mut Txn, name: &str, cells: &[Cell<'_>]) -> Result<()> {
         let table = configuration(self.db, name)?;
         let row = new_row(&table, cells, self.now)?;
         txn.insert(&table, vec![row], InsertMode::Replace)?;
@@ -320,14 +320,14 @@ impl MappingEditor<'_> {
 }
 
 /// Another table has the prefix.
-fn taken(role: &[u8], prefix: &[u8]) -> MappingError {
+fn prefix_taken_error(role: &[u8], prefix: &[u8]) -> MappingError {
     let role = String::from_utf8_lossy(role);
     let prefix = String::from_utf8_lossy(prefix);
     let text = format!("Duplicate entry '{role}-{prefix}' for key 'key_prefixes.PRIMARY'");
     refused(1062, "23000", text)
 }
 
-fn unknown(what: &str, name: &[u8], table: &str) -> MappingError {
+fn unknown_name_error(what: &str, name: &[u8], table: &str) -> MappingError {
     let name = String::from_utf8_lossy(name);
     let text = format!("Unknown {what} '{name}': it is not in {DATABASE}.{table}");
     refused(1210, "HY000", text)
@@ -419,7 +419,7 @@ fn columns(table: &Table, def: &PrefixMapping<'_>) -> Result<(String, Option<Str
 /// The first row with these texts, own writes included.
 fn find(txn: &mut Txn, table: &Arc<Table>, wanted: &[(&str, &[u8])]) -> Result<Option<StoredRow>> {
     let rows = stored_rows(txn, table, Read::CURRENT)?;
-    Ok(rows.into_iter().find(|row| row.has(table, wanted)))
+    Ok(rows.into_iter().find(|row| row.matches(table, wanted)))
 }
 
 /// Deletes the row with this primary key as it is once it is locked, if it is there still.

@@ -47,7 +47,7 @@ fn number(name: &'static str, default: Option<u64>) -> Col {
     Col(name, ColumnType::uint(Kind::Int), false, default)
 }
 
-fn or_null(column: Col) -> Col {
+fn nullable(column: Col) -> Col {
     Col(column.0, column.1, true, None)
 }
 
@@ -116,7 +116,7 @@ fn server_tables() -> Vec<Definition> {
             "Clusters: 0 is this server; other clusters are not supported",
             vec![
                 cluster,
-                or_null(text("ndb_connectstring", 128)),
+                nullable(text("ndb_connectstring", 128)),
                 number("microsec_rtt", Some(250)),
             ],
             &["cluster_id"],
@@ -176,17 +176,17 @@ fn mapping_tables() -> Vec<Definition> {
                 text("db_schema", 250),
                 text("db_table", 250),
                 text("key_columns", 250),
-                or_null(text("value_columns", 250)),
+                nullable(text("value_columns", 250)),
                 Col(
                     "flags",
                     ColumnType::varchar(250, LATIN1),
                     false,
                     Some(ColumnDefault::Literal(Value::Bytes(b"0".to_vec()))),
                 ),
-                or_null(text("increment_column", 250)),
-                or_null(text("cas_column", 250)),
-                or_null(text("expire_time_column", 250)),
-                or_null(text("large_values_table", 250)),
+                nullable(text("increment_column", 250)),
+                nullable(text("cas_column", 250)),
+                nullable(text("expire_time_column", 250)),
+                nullable(text("large_values_table", 250)),
             ],
             &["name"],
         ),
@@ -211,7 +211,7 @@ fn mapping_tables() -> Vec<Definition> {
                 prefix,
                 number("cluster_id", Some(0)),
                 text("policy", 40),
-                or_null(text("container", 50)),
+                nullable(text("container", 50)),
             ],
             &["server_role_id", "key_prefix"],
         ),
@@ -241,7 +241,7 @@ fn data_tables() -> Vec<Definition> {
 
 fn demonstration_tables() -> Vec<Definition> {
     let binary = |name, length| Col(name, ColumnType::varbinary(length), true, None);
-    let big = |name| or_null(Col(name, ColumnType::bigint_unsigned(), true, None));
+    let big = |name| nullable(Col(name, ColumnType::bigint_unsigned(), true, None));
     vec![
         Definition {
             name: "demo_table",
@@ -262,8 +262,8 @@ fn demonstration_tables() -> Vec<Definition> {
                 text("mkey", 250),
                 big("cas_value"),
                 binary("string_value", 2_000),
-                or_null(number("ext_id", None)),
-                or_null(number("ext_size", None)),
+                nullable(number("ext_id", None)),
+                nullable(number("ext_size", None)),
             ],
             key: &["mkey"],
             using_hash: true,
@@ -284,10 +284,10 @@ fn demonstration_tables() -> Vec<Definition> {
             comment: "demonstration: three value columns, expiry",
             columns: vec![
                 Col("mkey", ColumnType::int(Kind::Int), false, None),
-                or_null(text("val1", 60)),
-                or_null(text("val2", 10)),
+                nullable(text("val1", 60)),
+                nullable(text("val2", 10)),
                 Col("val3", ColumnType::int(Kind::Int), true, None),
-                or_null(number("flags", None)),
+                nullable(number("flags", None)),
                 Col("expire_time", ColumnType::timestamp(0), true, None),
             ],
             key: &["mkey"],
@@ -353,7 +353,7 @@ pub fn ensure(db: &Arc<Db>) -> Result<CommitPosition> {
         ..BeginOptions::default()
     })?;
     let catalog = db.catalog();
-    for (name, columns, rows) in ROWS {
+    for (name, columns, rows) in DEFAULT_ROWS {
         let Some(table) = catalog.table(DATABASE, name) else {
             continue;
         };
@@ -388,7 +388,7 @@ fn is_complete(db: &Arc<Db>) -> Result<bool> {
     let mut txn = db.begin(BeginOptions::default())?;
     let rows = stored_rows(&mut txn, meta, Read::SNAPSHOT)?;
     let complete = [("application", DATABASE.as_bytes())];
-    Ok(rows.iter().any(|row| row.has(meta, &complete)))
+    Ok(rows.iter().any(|row| row.matches(meta, &complete)))
 }
 
 /// Records in `last_memcached_signon` that a listener was opened.
@@ -424,7 +424,7 @@ pub fn sign_on(db: &Arc<Db>, role: &str) -> Result<()> {
 /// They are those of NDB's memcached, except that under `caching` `flush_all` deletes rows. With
 /// NDB it emptied the copies of each memcached, and every row came back with the next `get`.
 /// There are no copies here. The policy `ndb-only`, or `flush_from_db` = `false`, keeps the rows.
-const ROWS: &[(&str, &str, &[&str])] = &[
+const DEFAULT_ROWS: &[(&str, &str, &[&str])] = &[
     ("ndb_clusters", "cluster_id ndb_connectstring", &["0 NULL"]),
     (
         "memcache_server_roles",
@@ -487,7 +487,7 @@ mod tests {
     #[test]
     fn every_first_row_has_a_word_for_each_column_of_a_defined_table() {
         let tables = configuration_tables();
-        for (name, columns, rows) in ROWS {
+        for (name, columns, rows) in DEFAULT_ROWS {
             let table = tables.iter().find(|t| t.name == *name).unwrap();
             for column in columns.split_whitespace() {
                 assert!(table.columns.iter().any(|c| c.0 == column), "{column}");
@@ -500,6 +500,6 @@ mod tests {
         for name in CONFIGURATION {
             assert!(tables.iter().any(|t| t.name == *name), "{name}");
         }
-        assert_eq!(ROWS.last().unwrap().0, "meta");
+        assert_eq!(DEFAULT_ROWS.last().unwrap().0, "meta");
     }
 }

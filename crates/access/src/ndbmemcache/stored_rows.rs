@@ -26,7 +26,7 @@ impl StoredRow {
     }
 
     /// Whether columns have these texts.
-    pub(super) fn has(&self, table: &Table, wanted: &[(&str, &[u8])]) -> bool {
+    pub(super) fn matches(&self, table: &Table, wanted: &[(&str, &[u8])]) -> bool {
         let mut wanted = wanted.iter();
         wanted.all(|(column, text)| self.text(table, column) == Some(*text))
     }

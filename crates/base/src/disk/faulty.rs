@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const SECTOR: usize = 512;
-const ASIDE: &str = ".aside-";
+const HIDDEN_PREFIX: &str = ".aside-";
 
 /// Which faults to inject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl UndoName {
         }
     }
 
-    fn aside(&self) -> Option<&Path> {
+    fn hidden_path(&self) -> Option<&Path> {
         match self {
             UndoName::Created(_) => None,
             UndoName::Renamed { aside, .. } => aside.as_deref(),
@@ -144,21 +144,21 @@ impl FaultyDisk {
     }
 
     /// Undoes unsynced operations except those that the seed lets survive.
-    fn lose(&self, state: &mut State) {
+    fn undo_unsynced(&self, state: &mut State) {
         let mut rng = fastrand::Rng::with_seed(self.faults.seed);
         let all = self.faults.seed == 0;
         for (file, writes) in state.files.values() {
             // 0: nothing survives, 1: everything, 2: any sectors.
-            let fate = if all { 0 } else { rng.u8(0..3) };
-            for write in writes.iter().rev().filter(|_| fate != 1) {
+            let survival = if all { 0 } else { rng.u8(0..3) };
+            for write in writes.iter().rev().filter(|_| survival != 1) {
                 let len = file.metadata().map_or(0, |m| m.len());
                 for (n, old) in write.old.chunks(SECTOR).enumerate() {
-                    if fate == 0 || rng.bool() {
+                    if survival == 0 || rng.bool() {
                         // Best effort: the process is about to abort, so the error is ignored.
                         let _ = File::write_at(&**file, write.at + (n * SECTOR) as u64, old);
                     }
                 }
-                if fate == 0 && write.at + write.written as u64 > write.len && len > write.len {
+                if survival == 0 && write.at + write.written as u64 > write.len && len > write.len {
                     let _ = file.set_len(write.len);
                 }
             }
@@ -175,18 +175,18 @@ impl FaultyDisk {
         state.names.clear();
     }
 
-    fn step(&self, state: &mut State) {
+    fn count_operation(&self, state: &mut State) {
         state.operations += 1;
         if Some(state.operations) == self.faults.cut_at {
-            self.lose(state);
+            self.undo_unsynced(state);
             std::process::abort()
         }
     }
 
     /// Renames a file to a hidden name, so that its removal can be undone.
-    fn put_aside(state: &mut State, path: &Path) -> io::Result<PathBuf> {
+    fn hide_file(state: &mut State, path: &Path) -> io::Result<PathBuf> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let aside = path.with_file_name(format!("{ASIDE}{}-{name}", state.operations));
+        let aside = path.with_file_name(format!("{HIDDEN_PREFIX}{}-{name}", state.operations));
         std::fs::rename(path, &aside)?;
         Ok(aside)
     }
@@ -218,7 +218,7 @@ impl File for FaultyFile {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.disk.state.lock();
-        self.disk.step(&mut state);
+        self.disk.count_operation(&mut state);
         let len = File::len(&*self.file)?;
         let growth = (offset + bytes.len() as u64).saturating_sub(len);
         if self
@@ -258,7 +258,7 @@ impl File for FaultyFile {
             std::thread::sleep(self.disk.faults.sync_delay);
         }
         let mut state = self.disk.state.lock();
-        self.disk.step(&mut state);
+        self.disk.count_operation(&mut state);
         state.syncs += 1;
         if let Some(at) = self.disk.faults.stuck_sync_at
             && state.syncs >= at
@@ -299,7 +299,7 @@ impl Drop for FaultyFile {
 impl Disk for FaultyDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
         let mut state = self.state.lock();
-        self.step(&mut state);
+        self.count_operation(&mut state);
         let mut options = std::fs::File::options();
         let file = options.read(true).write(true).create_new(true).open(path)?;
         state.names.push(UndoName::Created(path.to_owned()));
@@ -314,9 +314,9 @@ impl Disk for FaultyDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
-        self.step(&mut state);
+        self.count_operation(&mut state);
         let replaces = to.exists();
-        let aside = replaces.then(|| FaultyDisk::put_aside(&mut state, to));
+        let aside = replaces.then(|| FaultyDisk::hide_file(&mut state, to));
         std::fs::rename(from, to)?;
         state.names.push(UndoName::Renamed {
             from: from.to_owned(),
@@ -328,8 +328,8 @@ impl Disk for FaultyDisk {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
-        self.step(&mut state);
-        let aside = FaultyDisk::put_aside(&mut state, path)?;
+        self.count_operation(&mut state);
+        let aside = FaultyDisk::hide_file(&mut state, path)?;
         let path = path.to_owned();
         state.names.push(UndoName::Removed { path, aside });
         Ok(())
@@ -337,7 +337,7 @@ impl Disk for FaultyDisk {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut names = RealDisk.list(dir)?;
-        names.retain(|name| !name.starts_with(ASIDE));
+        names.retain(|name| !name.starts_with(HIDDEN_PREFIX));
         Ok(names)
     }
 
@@ -347,10 +347,10 @@ impl Disk for FaultyDisk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
-        self.step(&mut state);
+        self.count_operation(&mut state);
         let all = std::mem::take(&mut state.names);
         let (done, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|u| u.dir() == Some(dir));
-        for aside in done.iter().filter_map(UndoName::aside) {
+        for aside in done.iter().filter_map(UndoName::hidden_path) {
             std::fs::remove_file(aside)?;
         }
         state.names = rest;
@@ -381,7 +381,7 @@ mod tests {
         disk.rename(&kept, &renamed).unwrap();
         disk.remove(&renamed).unwrap();
         assert_eq!(disk.list(&dir).unwrap(), ["lost"]);
-        disk.lose(&mut disk.state.lock());
+        disk.undo_unsynced(&mut disk.state.lock());
         assert_eq!(RealDisk.list(&dir).unwrap(), ["kept"]);
         assert_eq!(std::fs::read(&kept).unwrap(), b"synced");
         std::fs::remove_dir_all(&dir).unwrap();

@@ -44,7 +44,7 @@ const SECTOR: usize = 512;
 
 #[derive(Default, Clone)]
 struct Inode {
-    now: Vec<u8>,
+    current: Vec<u8>,
     durable: Vec<u8>,
     unsynced: Vec<(usize, Vec<u8>)>,
 }
@@ -67,7 +67,7 @@ struct State {
 impl State {
     /// Counts an operation that changes something or syncs, and returns the fault injected
     /// into it. Fails when the power is off, or when the fault is [`DiskFault::Error`].
-    fn step(&mut self) -> io::Result<Option<DiskFault>> {
+    fn count_operation(&mut self) -> io::Result<Option<DiskFault>> {
         self.operations += 1;
         if self.stop_after.is_some_and(|last| self.operations > last) {
             return Err(io::Error::other("power is off"));
@@ -84,11 +84,11 @@ impl State {
 
     fn used(&self) -> usize {
         let all = self.names.values().filter_map(|n| self.inodes.get(*n));
-        all.map(|inode| inode.now.len()).sum()
+        all.map(|inode| inode.current.len()).sum()
     }
 }
 
-fn put(into: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+fn write_bytes(into: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     if into.len() < at + bytes.len() {
         into.resize(at + bytes.len(), 0);
     }
@@ -167,7 +167,7 @@ impl MemDisk {
         let mut state = self.0.lock();
         let n = *state.names.get(path).ok_or(io::ErrorKind::NotFound)?;
         let inode = state.inode(n)?;
-        for bytes in [&mut inode.now, &mut inode.durable] {
+        for bytes in [&mut inode.current, &mut inode.durable] {
             if let Some(byte) = bytes.get_mut(offset) {
                 *byte ^= 1 << (bit & 7);
             }
@@ -179,7 +179,7 @@ impl MemDisk {
     pub fn synced(&self) -> MemDisk {
         let state = self.0.lock();
         let inodes = state.inodes.iter().map(|inode| Inode {
-            now: inode.durable.clone(),
+            current: inode.durable.clone(),
             durable: inode.durable.clone(),
             unsynced: Vec::new(),
         });
@@ -202,16 +202,16 @@ impl MemDisk {
         for inode in &state.inodes {
             let mut bytes = inode.durable.clone();
             // 0: no unsynced write survives, 1: all do, 2: any sectors.
-            let fate = rng.u8(0..3);
+            let survival = rng.u8(0..3);
             for (at, write) in &inode.unsynced {
                 for (n, sector) in write.chunks(SECTOR).enumerate() {
-                    if fate == 1 || fate == 2 && rng.bool() {
-                        put(&mut bytes, at + n * SECTOR, sector);
+                    if survival == 1 || survival == 2 && rng.bool() {
+                        write_bytes(&mut bytes, at + n * SECTOR, sector);
                     }
                 }
             }
             inodes.push(Inode {
-                now: bytes.clone(),
+                current: bytes.clone(),
                 durable: bytes,
                 unsynced: Vec::new(),
             });
@@ -232,10 +232,10 @@ impl MemDisk {
         found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, path.display().to_string()))
     }
 
-    fn names(&self, op: NameOp) -> io::Result<()> {
+    fn apply_name_op(&self, op: NameOp) -> io::Result<()> {
         self.announce(op.path());
         let mut state = self.0.lock();
-        refuse_short(state.step()?)?;
+        refuse_short(state.count_operation()?)?;
         op.apply(&mut state.names);
         state.unsynced_names.push(op);
         Ok(())
@@ -252,7 +252,7 @@ struct MemFile {
 impl File for MemFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut state = self.disk.0.lock();
-        let bytes = &state.inode(self.inode)?.now;
+        let bytes = &state.inode(self.inode)?.current;
         let at = usize::try_from(offset)
             .unwrap_or(usize::MAX)
             .min(bytes.len());
@@ -267,7 +267,7 @@ impl File for MemFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.disk.announce(&self.path);
         let mut state = self.disk.0.lock();
-        let fault = state.step()?;
+        let fault = state.count_operation()?;
         let short = match fault {
             Some(DiskFault::ShortWrite(len)) => bytes.get(..len.min(bytes.len())),
             _ => None,
@@ -276,11 +276,11 @@ impl File for MemFile {
         let at = usize::try_from(offset).map_err(io::Error::other)?;
         let (used, capacity) = (state.used(), state.capacity);
         let inode = state.inode(self.inode)?;
-        let growth = (at + bytes.len()).saturating_sub(inode.now.len());
+        let growth = (at + bytes.len()).saturating_sub(inode.current.len());
         if capacity.is_some_and(|capacity| growth > 0 && used + growth > capacity) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        put(&mut inode.now, at, bytes);
+        write_bytes(&mut inode.current, at, bytes);
         inode.unsynced.push((at, bytes.to_vec()));
         match short {
             Some(_) => Err(io::Error::other("injected short write")),
@@ -289,13 +289,13 @@ impl File for MemFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.disk.0.lock().inode(self.inode)?.now.len() as u64)
+        Ok(self.disk.0.lock().inode(self.inode)?.current.len() as u64)
     }
 
     fn sync_data(&self) -> io::Result<()> {
         self.disk.announce(&self.path);
         let mut state = self.disk.0.lock();
-        let lies = refuse_short(state.step()?)?.is_some();
+        let lies = refuse_short(state.count_operation()?)?.is_some();
         if state.fail_syncs {
             return Err(io::Error::other("sync failed"));
         }
@@ -304,7 +304,7 @@ impl File for MemFile {
         }
         let inode = state.inode(self.inode)?;
         for (at, write) in std::mem::take(&mut inode.unsynced) {
-            put(&mut inode.durable, at, &write);
+            write_bytes(&mut inode.durable, at, &write);
         }
         Ok(())
     }
@@ -330,7 +330,7 @@ impl Disk for MemDisk {
             state.inodes.push(Inode::default());
             state.inodes.len() - 1
         };
-        self.names(NameOp::Link(path.to_owned(), inode))?;
+        self.apply_name_op(NameOp::Link(path.to_owned(), inode))?;
         self.open(path)
     }
 
@@ -344,12 +344,12 @@ impl Disk for MemDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let inode = self.find(from)?;
-        self.names(NameOp::Rename(from.to_owned(), to.to_owned(), inode))
+        self.apply_name_op(NameOp::Rename(from.to_owned(), to.to_owned(), inode))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let inode = self.find(path)?;
-        self.names(NameOp::Unlink(path.to_owned(), inode))
+        self.apply_name_op(NameOp::Unlink(path.to_owned(), inode))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -366,7 +366,7 @@ impl Disk for MemDisk {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.announce(dir);
         let mut state = self.0.lock();
-        if refuse_short(state.step()?)?.is_some() {
+        if refuse_short(state.count_operation()?)?.is_some() {
             return Ok(());
         }
         let all = std::mem::take(&mut state.unsynced_names);

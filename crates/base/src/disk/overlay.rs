@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 /// Location of a file's bytes.
 enum Bytes {
-    Beneath(fs::File),
-    Own(Vec<u8>),
+    OnDisk(fs::File),
+    InMemory(Vec<u8>),
 }
 
 /// A file, shared by all that opened it.
@@ -37,13 +37,13 @@ struct Opened(Shared);
 
 impl Bytes {
     fn own(&mut self) -> io::Result<&mut Vec<u8>> {
-        if let Bytes::Beneath(file) = self {
+        if let Bytes::OnDisk(file) = self {
             let bytes = File::read_all(file)?;
-            *self = Bytes::Own(bytes);
+            *self = Bytes::InMemory(bytes);
         }
         match self {
-            Bytes::Own(bytes) => Ok(bytes),
-            Bytes::Beneath(_) => Err(io::ErrorKind::Other.into()),
+            Bytes::InMemory(bytes) => Ok(bytes),
+            Bytes::OnDisk(_) => Err(io::ErrorKind::Other.into()),
         }
     }
 }
@@ -55,8 +55,8 @@ fn position(offset: u64) -> io::Result<usize> {
 impl File for Opened {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         match &*self.0.lock() {
-            Bytes::Beneath(file) => File::read_at(file, offset, buffer),
-            Bytes::Own(bytes) => {
+            Bytes::OnDisk(file) => File::read_at(file, offset, buffer),
+            Bytes::InMemory(bytes) => {
                 let rest = bytes.get(position(offset)?..).unwrap_or(&[]);
                 let mut read = 0;
                 for (to, from) in buffer.iter_mut().zip(rest) {
@@ -86,8 +86,8 @@ impl File for Opened {
 
     fn len(&self) -> io::Result<u64> {
         match &*self.0.lock() {
-            Bytes::Beneath(file) => File::len(file),
-            Bytes::Own(bytes) => Ok(bytes.len() as u64),
+            Bytes::OnDisk(file) => File::len(file),
+            Bytes::InMemory(bytes) => Ok(bytes.len() as u64),
         }
     }
 
@@ -108,7 +108,7 @@ impl Overlay {
             Some(Some(file)) => Ok(file.clone()),
             Some(None) => Err(io::ErrorKind::NotFound.into()),
             None => {
-                let file = Arc::new(Mutex::new(Bytes::Beneath(fs::File::open(path)?)));
+                let file = Arc::new(Mutex::new(Bytes::OnDisk(fs::File::open(path)?)));
                 names.insert(path.to_owned(), Some(file.clone()));
                 Ok(file)
             }
@@ -125,7 +125,7 @@ impl Disk for Overlay {
         if self.find(path).is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let file = Arc::new(Mutex::new(Bytes::Own(Vec::new())));
+        let file = Arc::new(Mutex::new(Bytes::InMemory(Vec::new())));
         let mut names = self.names.lock();
         names.insert(path.to_owned(), Some(file.clone()));
         Ok(Box::new(Opened(file)))

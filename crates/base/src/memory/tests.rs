@@ -65,7 +65,7 @@ fn small_statements_go_on_when_the_budget_is_used_up() {
 }
 
 #[test]
-fn what_cannot_be_given_up_is_counted_beyond_the_limit() {
+fn hold_always_may_exceed_the_limit() {
     let server = Arc::new(MemoryBudget::new(100_000));
     let output = tracker(&server);
     output.hold_always(500_000);
@@ -92,7 +92,7 @@ fn a_charge_is_returned_with_its_owner() {
 }
 
 #[test]
-fn many_threads_leave_nothing_behind_and_stay_within_the_limit() {
+fn concurrent_reservations_are_all_released() {
     let server = Arc::new(MemoryBudget::new(1 << 20));
     std::thread::scope(|scope| {
         for thread in 0..4u64 {

@@ -11,7 +11,7 @@ pub type Sha256 = [u8; 32];
 pub const MAX_PASSWORD: usize = 256;
 
 /// Length of the encoded digest in characters.
-pub const ENCODED: usize = 43;
+pub const ENCODED_LEN: usize = 43;
 
 /// SHA-256 of the parts one after another.
 pub fn sha256(parts: &[&[u8]]) -> Sha256 {
@@ -31,7 +31,7 @@ fn finish(context: Context) -> Sha256 {
 }
 
 /// The encoded digest of `password` under `salt`.
-pub fn sha256_crypt(password: &[u8], salt: &[u8], rounds: u32) -> [u8; ENCODED] {
+pub fn sha256_crypt(password: &[u8], salt: &[u8], rounds: u32) -> [u8; ENCODED_LEN] {
     let b = sha256(&[password, salt, password]);
     let mut context = Context::new(&SHA256);
     context.update(password);
@@ -93,7 +93,7 @@ const ORDER: [[usize; 3]; 10] = [
     [9, 19, 29],
 ];
 
-fn encode(digest: &Sha256) -> [u8; ENCODED] {
+fn encode(digest: &Sha256) -> [u8; ENCODED_LEN] {
     const ALPHABET: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let byte = |i: usize| u32::from(digest.get(i).copied().unwrap_or_default());
     let groups = ORDER
@@ -101,7 +101,7 @@ fn encode(digest: &Sha256) -> [u8; ENCODED] {
         .map(|&[x, y, z]| (byte(x) << 16 | byte(y) << 8 | byte(z), 4))
         .chain([(byte(31) << 8 | byte(30), 3)]);
     let characters = groups.flat_map(|(word, count)| (0..count).map(move |i| word >> (6 * i) & 63));
-    let mut text = [0; ENCODED];
+    let mut text = [0; ENCODED_LEN];
     for (slot, index) in text.iter_mut().zip(characters) {
         *slot = ALPHABET.get(index as usize).copied().unwrap_or_default();
     }

@@ -47,7 +47,7 @@ mod plain {
 
     /// A scheduling point, for operations that are atomic by means other than [`atomic`].
     #[inline(always)]
-    pub fn point() {}
+    pub fn scheduling_point() {}
 }
 #[cfg(not(shuttle))]
 pub use plain::*;

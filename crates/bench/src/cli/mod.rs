@@ -16,8 +16,8 @@ use crate::sys;
 use crate::url::{Target, masked};
 use clap::{Arg, ArgMatches, Command, error::ErrorKind};
 use options::{
-    bench_options, common, duration, of_memcached, of_native, option, published, published_options,
-    refuse_unused, text,
+    add_fk_options, add_memcached_options, add_native_options, bench_options, common, duration,
+    option, read_fk_options, refuse_unused, text,
 };
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Peers that `--start-peers` starts when it is given without a list.
-const USUAL_PEERS: &str = "porpoise,mariadb,postgres,memcached";
+const DEFAULT_PEERS: &str = "porpoise,mariadb,postgres,memcached";
 
 /// Name and help text of each experiment.
 const EXPERIMENTS: &[(&str, &str)] = &[
@@ -88,14 +88,14 @@ fn command() -> Command {
     for (name, about) in EXPERIMENTS {
         let command = Command::new(*name).about(*about);
         let command = if *name == "fk" {
-            published(command)
+            add_fk_options(command)
         } else {
             command
         };
         let command = common(command);
         bench = bench.subcommand(match *name {
-            "memcached" => of_memcached(command),
-            "native" => of_native(command),
+            "memcached" => add_memcached_options(command),
+            "native" => add_native_options(command),
             _ => command,
         });
     }
@@ -179,9 +179,9 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
         .map(|url| Target::parse(url))
         .collect::<Result<Vec<_>>>()?;
     let mut options = options;
-    let mut limit = None;
+    let mut rows_per_connection = None;
     if name == "fk" {
-        limit = published_options(given, &mut targets, &mut options)?;
+        rows_per_connection = read_fk_options(given, &mut targets, &mut options)?;
     }
     // Declared before the servers, so that it outlives them.
     let home = home(given)?;
@@ -196,7 +196,7 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
         ));
     }
     targets.splice(0..0, started.iter().map(|s| s.target.clone()));
-    tell_apart(&mut targets);
+    number_duplicate_names(&mut targets);
     let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
     let password = if name == "fk" {
         text(given, "password")
@@ -204,18 +204,18 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
         None
     };
     let shown = command_line(std::env::args(), password);
-    let machine = Machine::look(home.path(), &shown, micros)?;
+    let machine = Machine::describe(home.path(), &shown, micros)?;
     let settings: Vec<(String, String)> = started
         .iter()
         .map(|s| (s.target.name.clone(), s.settings.clone()))
         .collect();
     let mut bench = Bench::new(targets, &settings, options, progress, machine);
     bench.report.notes = left_out;
-    let within = |bench: &mut Bench| native::native(bench, home.path());
+    let run_native = |bench: &mut Bench| native::native(bench, home.path());
     let done = match name {
-        "native" => within(&mut bench),
-        "all" => all_of_them(&mut bench, &within),
-        _ => dispatch(name, &mut bench, limit),
+        "native" => run_native(&mut bench),
+        "all" => run_all(&mut bench, &run_native),
+        _ => dispatch(name, &mut bench, rows_per_connection),
     };
     drop(started);
     bench.report.failure = done.as_ref().err().map(|e| e.message.clone());
@@ -224,7 +224,7 @@ fn experiment(name: &str, given: &ArgMatches) -> Result<()> {
     done
 }
 
-fn dispatch(name: &str, bench: &mut Bench, limit: Option<u64>) -> Result<()> {
+fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> Result<()> {
     use Operation::{Delete, Insert, Select, Update};
     let all = [Insert, Update, Select, Delete];
     let is_quick = bench.options.is_quick;
@@ -237,7 +237,7 @@ fn dispatch(name: &str, bench: &mut Bench, limit: Option<u64>) -> Result<()> {
             let options = bench.options.memcached.clone();
             memcached_runs::memcached(bench, &options)
         }
-        "fk" => fk::fk(bench, limit),
+        "fk" => fk::fk(bench, rows_per_connection),
         "autoinc" => inserts::autoinc(bench),
         "blob" => inserts::blob(bench),
         "sysbench" => sysbench::sysbench(bench),
@@ -251,7 +251,7 @@ fn dispatch(name: &str, bench: &mut Bench, limit: Option<u64>) -> Result<()> {
 
 /// Runs all experiments but `first`. After a failure the next one runs, unless the program
 /// was interrupted (Ctrl-C); the first failure is returned.
-fn all_of_them(bench: &mut Bench, within: &dyn Fn(&mut Bench) -> Result<()>) -> Result<()> {
+fn run_all(bench: &mut Bench, run_native: &dyn Fn(&mut Bench) -> Result<()>) -> Result<()> {
     if bench.options.is_quick {
         // Shorter runs and smaller tables than --quick alone, to stay below five minutes.
         let options = &mut bench.options;
@@ -281,7 +281,7 @@ fn all_of_them(bench: &mut Bench, within: &dyn Fn(&mut Bench) -> Result<()>) -> 
                 kv_runs::kv(bench, &[8, 64], &[Select, Update, Insert])
             }
             "connections" if bench.options.is_quick => kv_runs::connections(bench, &[8, 64]),
-            "native" => within(bench),
+            "native" => run_native(bench),
             "memcached" | "sysbench" | "contention" | "analytics" if bench.options.is_quick => {
                 continue;
             }
@@ -381,7 +381,7 @@ fn start_peers(
 }
 
 /// Numbers targets with the same name.
-fn tell_apart(targets: &mut [Target]) {
+fn number_duplicate_names(targets: &mut [Target]) {
     let mut seen = std::collections::HashMap::new();
     for target in targets {
         let count: &mut u32 = seen.entry(target.name.clone()).or_default();
@@ -464,7 +464,7 @@ mod tests {
             Target::parse("mysql://a").unwrap(),
             Target::parse("mysql://b").unwrap(),
         ];
-        tell_apart(&mut targets);
+        number_duplicate_names(&mut targets);
         assert_eq!(targets[1].name, "MySQL 2");
     }
 }

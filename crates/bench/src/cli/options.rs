@@ -1,6 +1,6 @@
 //! Options of the subcommands, and what they say.
 
-use super::USUAL_PEERS;
+use super::DEFAULT_PEERS;
 use crate::error::{Error, Result};
 use crate::experiments::BenchOptions;
 use crate::experiments::kv::Operation;
@@ -24,7 +24,7 @@ pub(super) fn option(name: &'static str, value: &'static str, help: &'static str
 }
 
 /// Options of the published experiment's tool.
-pub(super) fn published(command: Command) -> Command {
+pub(super) fn add_fk_options(command: Command) -> Command {
     let short = |name: &'static str, short: char, value: &'static str, help: &'static str| {
         Arg::new(name).short(short).value_name(value).help(help)
     };
@@ -59,7 +59,7 @@ pub(super) fn published(command: Command) -> Command {
 }
 
 /// Options that `bench memcached` has besides.
-pub(super) fn of_memcached(command: Command) -> Command {
+pub(super) fn add_memcached_options(command: Command) -> Command {
     command
         .mut_arg("ops", |arg| arg.help("get, set, incr, delete, mget"))
         .arg(option("protocol", "LIST", "ascii, meta, binary"))
@@ -90,7 +90,7 @@ pub(super) fn memcached_options(given: &ArgMatches) -> Result<MemcachedOptions> 
 }
 
 /// Options that `bench native` has besides.
-pub(super) fn of_native(command: Command) -> Command {
+pub(super) fn add_native_options(command: Command) -> Command {
     command
         .mut_arg("ops", |arg| {
             arg.help("mget, get, hot, scan, update, modify, insert")
@@ -159,7 +159,7 @@ pub(super) fn common(command: Command) -> Command {
             option("start-peers", "LIST", "Start these on free ports and stop them at the end [default: porpoise,mariadb,postgres,memcached; also: noop]")
                 .num_args(0..=1)
                 .require_equals(true)
-                .default_missing_value(USUAL_PEERS),
+                .default_missing_value(DEFAULT_PEERS),
         )
         .arg(option("durability", "MODE", "Of started servers: sync, interval, memory").default_value("sync"))
         .arg(option("fsync-delay", "TIME", "Add this to every fsync of started servers, like 1ms"))
@@ -220,7 +220,7 @@ pub(super) fn refuse_unused(experiment: &str, given: &ArgMatches) -> Result<()> 
 }
 
 /// Reads the options of the published tool; the rows for each connection.
-pub(super) fn published_options(
+pub(super) fn read_fk_options(
     given: &ArgMatches,
     targets: &mut Vec<Target>,
     options: &mut BenchOptions,
@@ -362,7 +362,7 @@ mod tests {
         let matches = command.try_get_matches_from(words).unwrap();
         let given = matches.subcommand().unwrap().1;
         let (mut targets, mut options) = (Vec::new(), bench_options("fk", given).unwrap());
-        let limit = published_options(given, &mut targets, &mut options).unwrap();
+        let limit = read_fk_options(given, &mut targets, &mut options).unwrap();
         assert_eq!((limit, options.clients), (Some(99), vec![4]));
         assert_eq!(targets[0].port, 3307);
         assert_eq!(

@@ -27,12 +27,12 @@ impl Messages {
                 return Ok((kind, contents));
             }
             let mut piece = [0; 4096];
-            let came = self.stream.read(&mut piece)?;
-            if came == 0 {
+            let count = self.stream.read(&mut piece)?;
+            if count == 0 {
                 return Err(Error::failed("the server closed the connection"));
             }
             self.buf
-                .extend_from_slice(piece.get(..came).unwrap_or_default());
+                .extend_from_slice(piece.get(..count).unwrap_or_default());
         }
     }
 

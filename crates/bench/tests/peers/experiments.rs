@@ -35,7 +35,7 @@ fn all_of_them_on_small_tables() {
         seed: 1,
         is_quick: true,
     };
-    let machine = Machine::look(mariadb.home.path(), "porpoise bench all", 0).unwrap();
+    let machine = Machine::describe(mariadb.home.path(), "porpoise bench all", 0).unwrap();
     let mut bench = Bench::new(targets, &[], options, Progress::quiet(), machine);
     let operations = [
         Operation::Select,

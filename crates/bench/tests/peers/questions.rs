@@ -33,7 +33,7 @@ fn every_question_is_answered_alike() {
         seed: 1,
         is_quick: true,
     };
-    let machine = Machine::look(mariadb.home.path(), "porpoise bench analytics", 0).unwrap();
+    let machine = Machine::describe(mariadb.home.path(), "porpoise bench analytics", 0).unwrap();
     let mut bench = Bench::new(targets, &[], options, Progress::quiet(), machine);
     analytics::analytics(&mut bench).unwrap();
     let [experiment] = bench.report.experiments.as_slice() else {

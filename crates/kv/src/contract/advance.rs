@@ -1,11 +1,11 @@
 //! Guarantee 14: snapshot refresh.
 
-use super::{Bed, New, dump};
+use super::{Fixture, New, dump};
 use crate::{CommitPosition, LockMode, Read, ScanRange, StatementMark, Txn};
 use std::ops::ControlFlow;
 
 /// Begins a transaction with a pinned snapshot and tracked reads.
-fn keeping(bed: &Bed) -> Box<dyn Txn> {
+fn begin_tracking(bed: &Fixture) -> Box<dyn Txn> {
     let mut txn = bed.begin();
     txn.track_reads();
     txn.pin().unwrap();
@@ -14,10 +14,10 @@ fn keeping(bed: &Bed) -> Box<dyn Txn> {
 
 /// After the refresh, the snapshot is one later state.
 pub fn guarantee_14_an_advanced_snapshot_is_a_later_state(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "1");
     bed.set("b", "1");
-    let mut txn = keeping(&bed);
+    let mut txn = begin_tracking(&bed);
     assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("1"));
     bed.set("b", "2");
     bed.set("c", "2");
@@ -37,17 +37,17 @@ pub fn guarantee_14_an_advanced_snapshot_is_a_later_state(new: New<'_>) {
 
 /// Changes of a key, of an absent key, and of ranges by an insertion and a deletion.
 pub fn guarantee_14_a_snapshot_stays_where_what_was_read_has_changed(new: New<'_>) {
-    let changes: [fn(&Bed) -> CommitPosition; 4] = [
+    let changes: [fn(&Fixture) -> CommitPosition; 4] = [
         |bed| bed.set("key", "2"),
         |bed| bed.set("absent", "2"),
         |bed| bed.set("r2", "2"),
         |bed| bed.delete("r1"),
     ];
     for change in changes {
-        let bed = Bed::new(new);
+        let bed = Fixture::new(new);
         bed.set("key", "1");
         bed.set("r1", "1");
-        let mut txn = keeping(&bed);
+        let mut txn = begin_tracking(&bed);
         bed.at_snapshot(&mut *txn, "key");
         bed.at_snapshot(&mut *txn, "absent");
         let range = ScanRange {
@@ -70,7 +70,7 @@ pub fn guarantee_14_a_snapshot_stays_where_what_was_read_has_changed(new: New<'_
 
 /// With untracked reads, or reads of a key whose lock was released, the refresh is refused.
 pub fn guarantee_14_a_snapshot_stays_where_not_all_is_known(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "1");
     bed.set("b", "1");
     let mut late = bed.begin();
@@ -82,7 +82,7 @@ pub fn guarantee_14_a_snapshot_stays_where_not_all_is_known(new: New<'_>) {
     bed.at_snapshot(&mut *unpinned, "a");
     assert!(!unpinned.advance().unwrap());
     // The key was locked and unlocked, so it may change, and it was read.
-    let mut txn = keeping(&bed);
+    let mut txn = begin_tracking(&bed);
     let mark = txn.mark();
     super::lock_one(&mut *txn, bed.key("a"), LockMode::Update).unwrap();
     txn.unlock(&[bed.key("a")], mark);

@@ -1,17 +1,17 @@
 //! Guarantees 1, 5 and 13: commits are atomic, no update is lost, rollbacks leave no trace.
 
-use super::{Bed, New, PAUSE, dump, lock_one};
+use super::{Fixture, New, PAUSE, dump, lock_one};
 use crate::{Check, CommitPosition, Error, Key, LockMode, Read, Txn};
 use std::sync::mpsc;
 
-fn write(bed: &Bed, txn: &mut dyn Txn, key: &str, value: &str) {
+fn write(bed: &Fixture, txn: &mut dyn Txn, key: &str, value: &str) {
     txn.put(bed.key(key), value.as_bytes(), Check::FirstCommitter)
         .unwrap();
 }
 
 /// One conflicting key fails the whole commit.
 pub fn guarantee_1_a_refused_commit_changes_nothing(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("b", "0");
     let mut txn = bed.begin();
     txn.pin().unwrap();
@@ -28,7 +28,7 @@ pub fn guarantee_1_a_refused_commit_changes_nothing(new: New<'_>) {
 
 /// Several writes to one key in one transaction leave the last.
 pub fn guarantee_1_the_last_write_of_a_key_wins(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("gone", "x");
     let mut txn = bed.begin();
     for key in ["a", "b", "gone"] {
@@ -46,7 +46,7 @@ pub fn guarantee_1_the_last_write_of_a_key_wins(new: New<'_>) {
 
 /// Some thousand keys become visible in one step.
 pub fn guarantee_1_large_transactions_are_whole(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let (send, receive) = mpsc::channel();
     std::thread::scope(|scope| {
         let bed = &bed;
@@ -78,7 +78,7 @@ pub fn guarantee_1_large_transactions_are_whole(new: New<'_>) {
 
 /// Two transactions read the same version and write it: one is refused.
 pub fn guarantee_5_no_lost_update(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "0");
     let mut one = bed.begin();
     let mut two = bed.begin();
@@ -95,7 +95,7 @@ pub fn guarantee_5_no_lost_update(new: New<'_>) {
 
 /// A key that was inserted or deleted since the snapshot has changed.
 pub fn guarantee_5_inserts_and_deletions_conflict_too(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("gone", "0");
     for key in ["came", "gone"] {
         let mut txn = bed.begin();
@@ -113,7 +113,7 @@ pub fn guarantee_5_inserts_and_deletions_conflict_too(new: New<'_>) {
 
 /// After a refresh, the newer version counts as read.
 pub fn guarantee_5_a_refreshed_snapshot_does_not_conflict(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "0");
     let mut txn = bed.begin();
     assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("0"));
@@ -126,7 +126,7 @@ pub fn guarantee_5_a_refreshed_snapshot_does_not_conflict(new: New<'_>) {
 
 /// A transaction that never took a snapshot is not refused.
 pub fn guarantee_5_without_a_snapshot_there_is_nothing_to_compare(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let mut txn = bed.begin();
     bed.set("a", "0");
     write(&bed, &mut *txn, "a", "1");
@@ -136,7 +136,7 @@ pub fn guarantee_5_without_a_snapshot_there_is_nothing_to_compare(new: New<'_>) 
 
 /// The commit of an unlocked write waits for another transaction's lock, and checks after the wait.
 pub fn guarantee_5_a_commit_waits_for_the_holder_of_a_lock(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     for commits in [true, false] {
         bed.set("a", "0");
         let mut holder = bed.begin();
@@ -169,7 +169,7 @@ pub fn guarantee_5_a_commit_waits_for_the_holder_of_a_lock(new: New<'_>) {
 
 /// Read at the snapshot, increment, commit, and retry on conflict.
 pub fn guarantee_5_counting_with_retries_loses_nothing(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("n", "0");
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -198,7 +198,7 @@ pub fn guarantee_5_counting_with_retries_loses_nothing(new: New<'_>) {
 
 /// Lock, increment the value returned by the grant, commit: never refused.
 pub fn guarantee_5_counting_under_locks_loses_nothing(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("n", "0");
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -219,7 +219,7 @@ pub fn guarantee_5_counting_under_locks_loses_nothing(new: New<'_>) {
 
 /// Transfers between accounts, by locks and by retries, with concurrent readers.
 pub fn guarantee_5_transfers_keep_the_sum(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let account = |n: u64| format!("account{n}");
     for n in 0..5 {
         bed.set(&account(n), "100");
@@ -291,7 +291,7 @@ pub fn guarantee_5_transfers_keep_the_sum(new: New<'_>) {
 
 /// A blind write is covered by another key's lock.
 pub fn guarantee_5_blind_writes_are_not_checked(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let mut txn = bed.begin();
     txn.pin().unwrap();
     lock_one(&mut *txn, bed.key("row"), LockMode::Update).unwrap();
@@ -302,7 +302,7 @@ pub fn guarantee_5_blind_writes_are_not_checked(new: New<'_>) {
 }
 
 fn leave_no_trace(new: New<'_>, end: impl Fn(Box<dyn Txn>)) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "0");
     let mut txn = bed.begin();
     txn.pin().unwrap();
@@ -330,7 +330,7 @@ pub fn guarantee_13_rollback_leaves_no_trace(new: New<'_>) {
 
 /// An empty commit does not wait, and oversized writes fail with the documented error.
 pub fn empty_commits_and_sizes_beyond_the_limits(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let empty = bed.begin();
     assert!(!empty.has_writes());
     assert_eq!(empty.seen(), CommitPosition::NONE);

@@ -1,17 +1,17 @@
 //! Guarantee 10: ids from counters are never given out twice.
 
-use super::{Bed, New};
+use super::{Fixture, New};
 use crate::{CounterId, Error};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-fn counter(bed: &Bed) -> CounterId {
+fn counter(bed: &Fixture) -> CounterId {
     CounterId(bed.space.0)
 }
 
 /// The first id is 1, each range follows the one before.
 pub fn guarantee_10_ranges_are_consecutive_and_begin_at_one(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let id = counter(&bed);
     assert_eq!(bed.engine.next_id(id).unwrap(), 1);
     assert_eq!(bed.engine.reserve_ids(id, 1, 1).unwrap(), 1..2);
@@ -22,7 +22,7 @@ pub fn guarantee_10_ranges_are_consecutive_and_begin_at_one(new: New<'_>) {
 
 /// Explicit values raise the counter.
 pub fn guarantee_10_at_least_is_respected(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let id = counter(&bed);
     assert_eq!(bed.engine.reserve_ids(id, 2, 500).unwrap(), 500..502);
     assert_eq!(bed.engine.reserve_ids(id, 2, 100).unwrap(), 502..504);
@@ -34,7 +34,7 @@ pub fn guarantee_10_at_least_is_respected(new: New<'_>) {
 
 /// Four threads, ranges of many sizes, no id twice.
 pub fn guarantee_10_concurrent_reservations_never_overlap(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let id = counter(&bed);
     let all = Mutex::new(BTreeSet::new());
     std::thread::scope(|scope| {
@@ -56,7 +56,7 @@ pub fn guarantee_10_concurrent_reservations_never_overlap(new: New<'_>) {
 
 /// An unused end can be returned only while no later range was reserved.
 pub fn guarantee_10_an_unused_end_can_be_given_back(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let id = counter(&bed);
     let engine = &bed.engine;
     assert_eq!(engine.reserve_ids(id, 10, 1).unwrap(), 1..11);
@@ -72,7 +72,7 @@ pub fn guarantee_10_an_unused_end_can_be_given_back(new: New<'_>) {
 
 /// ALTER TABLE ... AUTO_INCREMENT, and exhaustion of a counter.
 pub fn guarantee_10_the_next_id_can_be_set_and_ends_somewhere(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let id = counter(&bed);
     let engine = &bed.engine;
     engine.reserve_ids(id, 5, 1).unwrap();

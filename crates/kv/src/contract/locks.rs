@@ -1,6 +1,6 @@
 //! Guarantees 6 and 7: locks exclude, grants return correct values, deadlocks end.
 
-use super::{Bed, Found, New, PATIENCE, PAUSE, Rng, lock_one, lock_until};
+use super::{Fixture, Found, New, PATIENCE, PAUSE, Rng, lock_one, lock_until};
 use crate::{Check, Error, LockMode, LockRequest, TxnOptions, Wait};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -15,7 +15,7 @@ const MODES: [LockMode; 4] = [
 
 /// All sixteen pairs, on a present key.
 pub fn guarantee_6_modes_exclude_as_stated(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "1");
     let share_locks = bed.engine.capabilities().share_locks;
     for held in MODES {
@@ -35,7 +35,7 @@ pub fn guarantee_6_modes_exclude_as_stated(new: New<'_>) {
 
 /// A lock of an absent key prevents others from creating it.
 pub fn guarantee_6_absent_keys_are_locked(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let mut one = bed.begin();
     let found = lock_one(&mut *one, bed.key("a"), LockMode::Exclusive).unwrap();
     assert_eq!((found.granted, found.value), (true, None));
@@ -52,7 +52,7 @@ pub fn guarantee_6_absent_keys_are_locked(new: New<'_>) {
 
 /// Weaker, equal and stronger modes on a key already held.
 pub fn guarantee_6_reentrant_and_upgrades(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "1");
     for first in MODES {
         for second in MODES {
@@ -78,7 +78,7 @@ pub fn guarantee_6_reentrant_and_upgrades(new: New<'_>) {
 
 /// A grant returns the value at the time of the grant, not of the call, or the own write.
 pub fn guarantee_6_a_grant_shows_the_newest_value(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "old");
     let mut holder = bed.begin();
     lock_one(&mut *holder, bed.key("a"), LockMode::Update).unwrap();
@@ -107,7 +107,7 @@ pub fn guarantee_6_a_grant_shows_the_newest_value(new: New<'_>) {
 
 /// `newer` refers to the snapshot: false without one, true for deletions.
 pub fn guarantee_6_a_grant_shows_what_is_newer_than_the_snapshot(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     for key in ["same", "changed", "gone"] {
         bed.set(key, "0");
     }
@@ -134,7 +134,7 @@ pub fn guarantee_6_a_grant_shows_what_is_newer_than_the_snapshot(new: New<'_>) {
 
 /// Every end of a transaction releases its locks.
 pub fn guarantee_6_released_by_commit_rollback_and_drop(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     for end in 0..3 {
         let mut txn = bed.begin();
         lock_one(&mut *txn, bed.key("a"), LockMode::Exclusive).unwrap();
@@ -152,7 +152,7 @@ pub fn guarantee_6_released_by_commit_rollback_and_drop(new: New<'_>) {
 
 /// No waiter is passed over: waiters are served in the order of their arrival.
 pub fn guarantee_6_waiters_get_the_lock_one_after_the_other(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let mut holder = bed.begin();
     lock_one(&mut *holder, bed.key("a"), LockMode::Exclusive).unwrap();
     let inside = AtomicU32::new(0);
@@ -181,7 +181,7 @@ pub fn guarantee_6_waiters_get_the_lock_one_after_the_other(new: New<'_>) {
 
 /// Otherwise a stream of foreign-key checks would starve a delete.
 pub fn guarantee_6_a_waiting_exclusive_holds_off_later_key_shares(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     if !bed.engine.capabilities().share_locks {
         return guarantee_6_waiters_get_the_lock_one_after_the_other(new);
     }
@@ -211,7 +211,7 @@ pub fn guarantee_6_a_waiting_exclusive_holds_off_later_key_shares(new: New<'_>) 
 
 /// SKIP LOCKED and NOWAIT, or the documented error of engines without them.
 pub fn guarantee_6_skip_and_nowait(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "1");
     bed.set("b", "2");
     let mut holder = bed.begin();
@@ -248,7 +248,7 @@ pub fn guarantee_6_skip_and_nowait(new: New<'_>) {
 
 /// Batches with keys in opposite orders do not deadlock.
 pub fn guarantee_6_a_batch_is_locked_in_key_order(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     std::thread::scope(|scope| {
         for n in 0..3usize {
             let bed = &bed;
@@ -276,7 +276,7 @@ pub fn guarantee_6_a_batch_is_locked_in_key_order(new: New<'_>) {
 }
 
 /// Ends a wait in a cycle: either transaction may be the victim, but one must be.
-fn crosswise(bed: &Bed, first: LockMode, keys: [&str; 2]) {
+fn crosswise(bed: &Fixture, first: LockMode, keys: [&str; 2]) {
     let deadline = Instant::now() + Duration::from_secs(3);
     let mut one = bed.begin();
     let mut two = bed.begin();
@@ -308,14 +308,14 @@ fn crosswise(bed: &Bed, first: LockMode, keys: [&str; 2]) {
 
 /// Two transactions lock two keys in opposite orders.
 pub fn guarantee_7_two_transactions_crosswise(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     crosswise(&bed, LockMode::Exclusive, ["a", "b"]);
     crosswise(&bed, LockMode::Update, ["c", "d"]);
 }
 
 /// Two holders of a weak lock that both want the strong one.
 pub fn guarantee_7_two_upgrades_of_one_key(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     if bed.engine.capabilities().share_locks {
         crosswise(&bed, LockMode::KeyShare, ["a", "a"]);
         crosswise(&bed, LockMode::Share, ["b", "b"]);
@@ -326,7 +326,7 @@ pub fn guarantee_7_two_upgrades_of_one_key(new: New<'_>) {
 
 /// Random modes in random order: every transaction ends, and every lock is free afterwards.
 pub fn guarantee_7_many_random_lockers_all_end(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let names = ["a", "b", "c", "d", "e"];
     std::thread::scope(|scope| {
         for seed in 0..6 {

@@ -1,6 +1,6 @@
 //! Guarantee 8: statement marks and savepoints.
 
-use super::{Bed, New, lock_one, read, scan_all, text};
+use super::{Fixture, New, lock_one, read, scan_all, text};
 use crate::{Check, LockMode, Read, ScanRange, StatementMark};
 
 fn at(mark: StatementMark) -> Read {
@@ -12,7 +12,7 @@ fn at(mark: StatementMark) -> Read {
 
 /// The same key before, between and after two writes.
 pub fn guarantee_8_reads_see_own_writes_below_the_mark(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "0");
     let mut txn = bed.begin();
     let before = txn.mark();
@@ -35,7 +35,7 @@ pub fn guarantee_8_reads_see_own_writes_below_the_mark(new: New<'_>) {
 
 /// A scan that writes into its own range ends.
 pub fn guarantee_8_scans_see_own_writes_below_the_mark(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     for key in ["b", "d"] {
         bed.set(key, key);
     }
@@ -72,7 +72,7 @@ pub fn guarantee_8_scans_see_own_writes_below_the_mark(new: New<'_>) {
 
 /// Savepoints: the earlier own write is visible again, the later ones are gone.
 pub fn guarantee_8_rollback_to_takes_back_exactly_the_later_writes(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "0");
     let mut txn = bed.begin();
     let start = txn.mark();
@@ -110,7 +110,7 @@ pub fn guarantee_8_rollback_to_takes_back_exactly_the_later_writes(new: New<'_>)
 
 /// MySQL's savepoints keep locks, too.
 pub fn guarantee_8_rollback_to_keeps_locks(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let mut txn = bed.begin();
     let mark = txn.mark();
     lock_one(&mut *txn, bed.key("a"), LockMode::Exclusive).unwrap();

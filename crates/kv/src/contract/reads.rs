@@ -1,12 +1,12 @@
 //! Guarantees 2 to 4: what reads see.
 
-use super::{Bed, New, dump, read};
+use super::{Fixture, New, dump, read};
 use crate::{Check, Key, LockMode, Read, ReadMode};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A batch visits every key once, with its index, including repeated keys.
 pub fn guarantee_2_get_shows_each_key_once(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "1");
     bed.set("c", "3");
     let mut txn = bed.begin();
@@ -38,7 +38,7 @@ pub fn guarantee_2_get_shows_each_key_once(new: New<'_>) {
 
 /// REPEATABLE READ: the snapshot stays, whatever others commit.
 pub fn guarantee_2_a_pinned_snapshot_does_not_move(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "old");
     bed.set("gone", "here");
     let mut txn = bed.begin();
@@ -63,7 +63,7 @@ pub fn guarantee_2_a_pinned_snapshot_does_not_move(new: New<'_>) {
 
 /// READ COMMITTED: each refresh sees earlier commits, and the snapshot does not change in between.
 pub fn guarantee_2_refresh_moves_an_unpinned_snapshot(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "1");
     let mut txn = bed.begin();
     assert_eq!(bed.at_snapshot(&mut *txn, "a").as_deref(), Some("1"));
@@ -79,7 +79,7 @@ pub fn guarantee_2_refresh_moves_an_unpinned_snapshot(new: New<'_>) {
 
 /// Neither begin nor locking takes a snapshot.
 pub fn guarantee_2_no_snapshot_is_taken_before_it_is_needed(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let mut txn = bed.begin();
     super::lock_one(&mut *txn, bed.key("other"), LockMode::Exclusive).unwrap();
     txn.put(bed.key("other"), b"x", Check::Locked).unwrap();
@@ -89,7 +89,7 @@ pub fn guarantee_2_no_snapshot_is_taken_before_it_is_needed(new: New<'_>) {
 
 /// Two keys that always change together are always seen equal.
 pub fn guarantee_2_a_snapshot_is_one_committed_state(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "0");
     bed.set("b", "0");
     let stop = AtomicBool::new(false);
@@ -126,7 +126,7 @@ pub fn guarantee_2_a_snapshot_is_one_committed_state(new: New<'_>) {
 
 /// A deletion is a committed state like any other.
 pub fn guarantee_2_deleted_and_absent_keys_read_as_none(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "1");
     bed.set("empty", "");
     bed.delete("a");
@@ -145,7 +145,7 @@ pub fn guarantee_2_deleted_and_absent_keys_read_as_none(new: New<'_>) {
 
 /// Current reads see newer commits even if the snapshot is pinned.
 pub fn guarantee_3_current_reads_see_the_newest_commit(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "old");
     let mut txn = bed.begin();
     txn.pin().unwrap();
@@ -159,7 +159,7 @@ pub fn guarantee_3_current_reads_see_the_newest_commit(new: New<'_>) {
 
 /// No dirty reads, in either read mode.
 pub fn guarantee_3_no_transaction_sees_uncommitted_writes(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "old");
     let mut writer = bed.begin();
     for key in ["a", "b"] {
@@ -182,7 +182,7 @@ pub fn guarantee_3_no_transaction_sees_uncommitted_writes(new: New<'_>) {
 
 /// Every transaction that begins after a commit was reported sees it.
 pub fn guarantee_4_begin_sees_what_was_reported(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let (send, receive) = std::sync::mpsc::sync_channel::<u32>(0);
     std::thread::scope(|scope| {
         let bed = &bed;
@@ -202,7 +202,7 @@ pub fn guarantee_4_begin_sees_what_was_reported(new: New<'_>) {
 /// A reply with results of current reads may be sent once `seen` is durable, and then every new
 /// transaction sees those results.
 pub fn guarantee_4_seen_covers_what_current_reads_showed(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     for round in 0..20 {
         let value = round.to_string();
         let mut writer = bed.begin();

@@ -1,7 +1,7 @@
 //! Guarantees across a restart. These functions take one that opens the same store again; the
 //! previous engine was shut down and dropped.
 
-use super::{Bed, New};
+use super::{Fixture, New};
 use crate::{Check, CounterId, SpaceSpec};
 
 /// Committed rows, and spaces with their specifications, survive.
@@ -12,7 +12,7 @@ pub fn guarantee_11_commits_and_spaces_survive(open: New<'_>) {
         ..SpaceSpec::default()
     };
     let (bed, dropped, kept) = {
-        let bed = Bed::new(open);
+        let bed = Fixture::new(open);
         for n in 0..200 {
             bed.set(&format!("k{n:03}"), &n.to_string());
         }
@@ -28,7 +28,7 @@ pub fn guarantee_11_commits_and_spaces_survive(open: New<'_>) {
         bed.engine.shutdown().unwrap();
         (bed.space, made[0], made[1])
     };
-    let again = Bed {
+    let again = Fixture {
         engine: open(),
         space: bed,
     };
@@ -48,7 +48,7 @@ pub fn guarantee_11_commits_and_spaces_survive(open: New<'_>) {
 /// A clean shutdown neither loses nor repeats an id.
 pub fn guarantee_10_counters_are_exact_after_a_clean_shutdown(open: New<'_>) {
     let id = {
-        let bed = Bed::new(open);
+        let bed = Fixture::new(open);
         let id = CounterId(bed.space.0);
         assert_eq!(bed.engine.reserve_ids(id, 3, 1).unwrap(), 1..4);
         bed.engine.shutdown().unwrap();
@@ -72,7 +72,7 @@ pub fn guarantee_10_ids_never_repeat_without_a_shutdown(open: New<'_>) {
     let mut id = None;
     for _ in 0..4 {
         let engine = open();
-        let counter = *id.get_or_insert_with(|| CounterId(Bed::on(engine.clone()).space.0));
+        let counter = *id.get_or_insert_with(|| CounterId(Fixture::on(engine.clone()).space.0));
         for n in [1, 3, 70_000] {
             let got = engine.reserve_ids(counter, n, 1).unwrap();
             assert!(got.start > last, "{got:?} after {last}");

@@ -1,6 +1,6 @@
 //! Guarantee 9: scans are exact, ordered both ways, and resumable.
 
-use super::{Bed, New, Rng, dump, scan_all, text};
+use super::{Fixture, New, Rng, dump, scan_all, text};
 use crate::{Check, LockMode, Read, ScanEnd, ScanRange, SpaceId, SpaceSpec};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -25,7 +25,7 @@ fn names(found: &[(Vec<u8>, Vec<u8>)]) -> Vec<String> {
 }
 
 /// Fills the space by blind writes in one transaction.
-fn fill(bed: &Bed, keys: &[&[u8]]) {
+fn fill(bed: &Fixture, keys: &[&[u8]]) {
     let mut txn = bed.begin();
     for key in keys {
         txn.put(crate::Key::new(bed.space, key), key, Check::Blind)
@@ -36,7 +36,7 @@ fn fill(bed: &Bed, keys: &[&[u8]]) {
 
 /// Bytewise order, shorter before longer.
 pub fn guarantee_9_in_order_both_ways(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let sorted: [&[u8]; 8] = [
         b"",
         b"\0",
@@ -64,7 +64,7 @@ pub fn guarantee_9_in_order_both_ways(new: New<'_>) {
 
 /// Empty and inverted ranges contain nothing.
 pub fn guarantee_9_bounds_are_start_included_end_excluded(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     fill(&bed, &[b"a", b"b", b"c", b"d"]);
     let mut txn = bed.begin();
     for reverse in [false, true] {
@@ -91,7 +91,7 @@ pub fn guarantee_9_bounds_are_start_included_end_excluded(new: New<'_>) {
 
 /// Every batch size gives the same result.
 pub fn guarantee_9_resumes_without_gap_or_repetition(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let keys: Vec<Vec<u8>> = (0..60u8)
         .map(|n| vec![b'k', n, 0][..2 + usize::from(n % 2)].to_vec())
         .collect();
@@ -121,7 +121,7 @@ pub fn guarantee_9_resumes_without_gap_or_repetition(new: New<'_>) {
 
 /// Own insertions, changes and deletions are merged in.
 pub fn guarantee_9_own_writes_are_merged_in(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     fill(&bed, &[b"b", b"d", b"f"]);
     let mut txn = bed.begin();
     for (key, value) in [
@@ -154,7 +154,7 @@ pub fn guarantee_9_own_writes_are_merged_in(new: New<'_>) {
 
 /// The entry on which it breaks counts as visited.
 pub fn guarantee_9_the_visitor_may_break_off(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     fill(&bed, &[b"a", b"b", b"c"]);
     let mut txn = bed.begin();
     let mut seen = Vec::new();
@@ -185,7 +185,7 @@ pub fn guarantee_9_the_visitor_may_break_off(new: New<'_>) {
 
 /// Two hundred random ranges, compared with a sorted map.
 pub fn guarantee_9_random_ranges_against_a_sorted_map(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let mut rng = Rng::new(7);
     let mut map = BTreeMap::new();
     let random_key = |rng: &mut Rng| -> Vec<u8> {
@@ -240,7 +240,7 @@ pub fn guarantee_9_random_ranges_against_a_sorted_map(new: New<'_>) {
 
 /// One writer moves a token from key to key; every scan finds it once.
 pub fn guarantee_9_a_snapshot_scans_one_state_beside_writers(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("t00", "token");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -272,10 +272,10 @@ pub fn guarantee_9_a_snapshot_scans_one_state_beside_writers(new: New<'_>) {
 
 /// Ranges are walked in the order given, each tagged with its index.
 pub fn guarantee_9_several_ranges_and_spaces(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     fill(&bed, &[b"a", b"b", b"c"]);
     let second = bed.engine.create_spaces(&[SpaceSpec::default()]).unwrap()[0];
-    let other = Bed {
+    let other = Fixture {
         engine: bed.engine.clone(),
         space: second,
     };

@@ -1,12 +1,12 @@
 //! Guarantee 11: spaces are created and dropped, and ids are not reused.
 
-use super::{Bed, New, dump};
+use super::{Fixture, New, dump};
 use crate::{Check, Error, Key, Read, SpaceDurability, SpaceId, SpaceSpec};
 use std::collections::BTreeSet;
 
 /// New spaces are listed with the specification that they were created with.
 pub fn guarantee_11_new_spaces_are_distinct_listed_and_empty(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let specs = [
         SpaceSpec {
             group: 7,
@@ -31,7 +31,7 @@ pub fn guarantee_11_new_spaces_are_distinct_listed_and_empty(new: New<'_>) {
 
 /// Its rows are gone, its use is an error, and its id is not reused.
 pub fn guarantee_11_a_dropped_space_is_gone_for_good(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "1");
     let mut late = bed.begin();
     late.put(bed.key("b"), b"1", Check::FirstCommitter).unwrap();
@@ -52,7 +52,7 @@ pub fn guarantee_11_a_dropped_space_is_gone_for_good(new: New<'_>) {
             .any(|(id, _)| *id == bed.space)
     );
     for _ in 0..3 {
-        let again = Bed::on(bed.engine.clone());
+        let again = Fixture::on(bed.engine.clone());
         assert_ne!(again.space, bed.space);
         assert_eq!(again.get("a"), None);
     }
@@ -60,7 +60,7 @@ pub fn guarantee_11_a_dropped_space_is_gone_for_good(new: New<'_>) {
 
 /// Spaces below the first free id need not be created.
 pub fn guarantee_11_the_catalogs_spaces_always_exist(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     for id in [SpaceId(1), SpaceId(SpaceId::FIRST_FREE.0 - 1)] {
         let key = format!("contract{}", bed.space.0);
         let mut txn = bed.begin();
@@ -80,8 +80,8 @@ pub fn guarantee_11_the_catalogs_spaces_always_exist(new: New<'_>) {
 
 /// The same bytes in two spaces are different keys for reads, scans and locks.
 pub fn guarantee_11_spaces_do_not_mix(new: New<'_>) {
-    let one = Bed::new(new);
-    let two = Bed::on(one.engine.clone());
+    let one = Fixture::new(new);
+    let two = Fixture::on(one.engine.clone());
     one.set("a", "one");
     two.set("a", "two");
     two.set("b", "two");

@@ -1,6 +1,6 @@
 //! Optional capabilities: validated reads and SERIALIZABLE.
 
-use super::{Bed, New, scan_all};
+use super::{Fixture, New, scan_all};
 use crate::{Check, Error, Isolation, Read, ReadMode, ScanRange, TxnOptions};
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ fn validated(mode: ReadMode) -> Read {
 
 /// A key inserted into a range that was scanned with validation fails the commit.
 pub fn capability_validated_ranges_refuse_phantoms(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("b", "1");
     let range = ScanRange {
         space: bed.space,
@@ -64,7 +64,7 @@ pub fn capability_validated_ranges_refuse_phantoms(new: New<'_>) {
 
 /// Reads of a restarted statement's discarded run do not count.
 pub fn capability_forgotten_reads_refuse_nothing(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     if !bed.engine.capabilities().range_validation {
         let mut txn = bed.begin();
         txn.untrack_reads(0);
@@ -97,7 +97,7 @@ pub fn capability_forgotten_reads_refuse_nothing(new: New<'_>) {
 
 /// Changes of present and of absent keys fail the commit.
 pub fn capability_validated_keys_refuse_changes(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "1");
     if !bed.engine.capabilities().range_validation {
         let outcome = bed.begin().get(
@@ -125,7 +125,7 @@ pub fn capability_validated_keys_refuse_changes(new: New<'_>) {
 
 /// Two transactions each read what the other writes.
 pub fn capability_serializable_refuses_write_skew(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let options = || TxnOptions {
         isolation: Isolation::Serializable,
         ..TxnOptions::default()

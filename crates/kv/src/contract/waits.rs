@@ -1,6 +1,6 @@
 //! Guarantee 12: waits end at their deadline and on cancellation.
 
-use super::{Bed, New, PATIENCE, PAUSE, lock_one, lock_until};
+use super::{Fixture, New, PATIENCE, PAUSE, lock_one, lock_until};
 use crate::{Error, LockMode, TxnOptions};
 use porpoise_base::cancel::{Cancel, Reason};
 use std::sync::mpsc;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Neither before it nor long after it; the transaction keeps its locks and continues.
 pub fn guarantee_12_a_wait_ends_at_its_deadline(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let mut holder = bed.begin();
     lock_one(&mut *holder, bed.key("a"), LockMode::Exclusive).unwrap();
     let mut txn = bed.begin();
@@ -28,7 +28,7 @@ pub fn guarantee_12_a_wait_ends_at_its_deadline(new: New<'_>) {
 
 /// A cancellation before the wait, and one during it.
 pub fn guarantee_12_a_wait_ends_on_cancel(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let mut holder = bed.begin();
     lock_one(&mut *holder, bed.key("a"), LockMode::Exclusive).unwrap();
     for early in [true, false] {
@@ -69,7 +69,7 @@ pub fn guarantee_12_a_wait_ends_on_cancel(new: New<'_>) {
 
 /// A waiter that gave up does not block the waiters behind it.
 pub fn guarantee_12_a_timed_out_waiter_leaves_the_queue(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     let mut holder = bed.begin();
     lock_one(&mut *holder, bed.key("a"), LockMode::KeyShare).unwrap();
     let mut impatient = bed.begin();
@@ -100,7 +100,7 @@ pub fn guarantee_12_a_timed_out_waiter_leaves_the_queue(new: New<'_>) {
 
 /// Reads, other locks and commits continue while a transaction waits.
 pub fn guarantee_12_waiting_does_not_stop_others(new: New<'_>) {
-    let bed = Bed::new(new);
+    let bed = Fixture::new(new);
     bed.set("a", "0");
     let mut holder = bed.begin();
     lock_one(&mut *holder, bed.key("a"), LockMode::Exclusive).unwrap();

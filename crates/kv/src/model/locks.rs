@@ -50,7 +50,7 @@ pub(super) struct Locks {
 
 impl Locks {
     /// Whether `txn` holds `mode` on `key`, or a mode that includes it.
-    pub(super) fn covered(&self, txn: u64, key: &FullKey, mode: LockMode) -> bool {
+    pub(super) fn is_covered(&self, txn: u64, key: &FullKey, mode: LockMode) -> bool {
         self.table
             .get(key)
             .and_then(|lock| lock.held(txn))
@@ -75,7 +75,7 @@ impl Locks {
     }
 
     /// Joins the queue of `key`.
-    pub(super) fn join(&mut self, txn: u64, key: &FullKey, mode: LockMode) {
+    pub(super) fn join_queue(&mut self, txn: u64, key: &FullKey, mode: LockMode) {
         let lock = self.table.entry(key.clone()).or_default();
         match lock.held(txn) {
             None => lock.queue.push((txn, mode)),

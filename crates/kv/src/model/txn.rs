@@ -42,6 +42,16 @@ impl Tracked {
     }
 }
 
+/// Tracking of snapshot reads for [`Txn::advance`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tracking {
+    Off,
+    /// All snapshot reads are tracked.
+    Complete,
+    /// Requested after the snapshot was taken: `advance` returns false.
+    Incomplete,
+}
+
 pub(super) struct ModelTxn {
     shared: Arc<Shared>,
     id: u64,
@@ -49,12 +59,10 @@ pub(super) struct ModelTxn {
     cancel: Cancel,
     snapshot: Option<u64>,
     pinned: bool,
-    /// Whether snapshot reads are tracked for [`Txn::advance`]. `None`: tracking was requested
-    /// after the snapshot was taken, so it is incomplete and `advance` returns false.
-    keeps: Option<bool>,
+    tracking: Tracking,
     writes: Vec<Write>,
     tracked: Vec<Tracked>,
-    seen: u64,
+    newest_seen: u64,
     ended: bool,
     commit_wait: Duration,
 }
@@ -74,16 +82,16 @@ impl ModelTxn {
             cancel,
             snapshot: None,
             pinned: false,
-            keeps: Some(false),
+            tracking: Tracking::Off,
             writes: Vec::new(),
             tracked: Vec::new(),
-            seen: 0,
+            newest_seen: 0,
             ended: false,
             commit_wait,
         }
     }
 
-    fn alive(&self) -> Result<()> {
+    fn check_not_ended(&self) -> Result<()> {
         if self.ended {
             Err(Error::Ended)
         } else {
@@ -92,7 +100,7 @@ impl ModelTxn {
     }
 
     /// Number of the newest commit that a read sees; takes the snapshot if there is none.
-    fn upto(&mut self, mode: ReadMode, state: &State) -> u64 {
+    fn read_horizon(&mut self, mode: ReadMode, state: &State) -> u64 {
         match mode {
             ReadMode::Current => state.last_commit,
             ReadMode::Snapshot => {
@@ -104,7 +112,7 @@ impl ModelTxn {
 
     /// Whether [`Txn::refresh`] keeps the snapshot: it is pinned, or the transaction is
     /// serializable and has one.
-    fn fixed(&self) -> bool {
+    fn snapshot_is_fixed(&self) -> bool {
         self.pinned || (self.serializable && self.snapshot.is_some())
     }
 
@@ -121,7 +129,7 @@ impl ModelTxn {
 
     fn track(&mut self, read: Read, mut tracked: Tracked) {
         tracked.validate = read.validate || self.serializable;
-        let kept = read.mode == ReadMode::Snapshot && self.keeps == Some(true);
+        let kept = read.mode == ReadMode::Snapshot && self.tracking == Tracking::Complete;
         if tracked.validate || kept {
             self.tracked.push(tracked);
         }
@@ -146,7 +154,7 @@ impl ModelTxn {
                 continue;
             };
             if read.mode == ReadMode::Current {
-                self.seen = self.seen.max(*commit);
+                self.newest_seen = self.newest_seen.max(*commit);
             }
             if let Some(value) = value {
                 all.insert(key.1.clone(), value.clone());
@@ -179,7 +187,7 @@ impl ModelTxn {
             Wait::NoWait => return (state, Err(Error::LockBusy)),
             Wait::Until(deadline) => deadline,
         };
-        state.locks.join(self.id, key, mode);
+        state.locks.join_queue(self.id, key, mode);
         loop {
             if state.locks.try_grant(self.id, key, mode) {
                 shared.changed.notify_all();
@@ -213,7 +221,7 @@ impl ModelTxn {
     }
 
     /// Runs `work` with a waker registered, so that a cancellation ends waits.
-    fn waiting<T>(&mut self, work: impl FnOnce(&mut ModelTxn, &Shared) -> T) -> T {
+    fn with_cancel_waker<T>(&mut self, work: impl FnOnce(&mut ModelTxn, &Shared) -> T) -> T {
         let shared = self.shared.clone();
         let cancel = self.cancel.clone();
         let wake = self.shared.clone();
@@ -225,7 +233,7 @@ impl ModelTxn {
     }
 
     fn write(&mut self, key: Key<'_>, value: Option<&[u8]>, check: Check) -> Result<()> {
-        self.alive()?;
+        self.check_not_ended()?;
         self.shared.state().check_space(key.space)?;
         let (what, size, limit) = ("key", key.bytes.len(), 8192);
         if size > limit {
@@ -242,8 +250,8 @@ impl ModelTxn {
 
 impl Txn for ModelTxn {
     fn refresh(&mut self) -> Result<()> {
-        self.alive()?;
-        if !self.fixed() {
+        self.check_not_ended()?;
+        if !self.snapshot_is_fixed() {
             self.snapshot = Some(self.shared.state().snapshot());
             // Reads tracked under the previous snapshot no longer matter: exclude them from checks.
             for one in self.tracked.iter_mut().filter(|t| !t.validate) {
@@ -254,7 +262,7 @@ impl Txn for ModelTxn {
     }
 
     fn pin(&mut self) -> Result<()> {
-        self.alive()?;
+        self.check_not_ended()?;
         let last = self.shared.state().snapshot();
         self.snapshot.get_or_insert(last);
         self.pinned = true;
@@ -266,14 +274,18 @@ impl Txn for ModelTxn {
     }
 
     fn track_reads(&mut self) {
-        if self.keeps == Some(false) {
-            self.keeps = self.snapshot.is_none().then_some(true);
+        if self.tracking == Tracking::Off {
+            self.tracking = if self.snapshot.is_none() {
+                Tracking::Complete
+            } else {
+                Tracking::Incomplete
+            };
         }
     }
 
     fn advance(&mut self) -> Result<bool> {
-        self.alive()?;
-        if !self.fixed() || self.keeps != Some(true) {
+        self.check_not_ended()?;
+        if !self.snapshot_is_fixed() || self.tracking != Tracking::Complete {
             return Ok(false);
         }
         let shared = self.shared.clone();
@@ -300,10 +312,10 @@ impl Txn for ModelTxn {
         keys: &[Key<'_>],
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        self.alive()?;
+        self.check_not_ended()?;
         let shared = self.shared.clone();
         let state = shared.state();
-        let upto = self.upto(read.mode, &state);
+        let upto = self.read_horizon(read.mode, &state);
         for (index, key) in keys.iter().enumerate() {
             state.check_space(key.space)?;
             let full = (key.space, key.bytes.to_vec());
@@ -326,7 +338,7 @@ impl Txn for ModelTxn {
             let versions = state.data.get(&full);
             let found = versions.and_then(|all| all.iter().rev().find(|(c, _)| *c <= upto));
             if let (ReadMode::Current, Some((commit, _))) = (read.mode, found) {
-                self.seen = self.seen.max(*commit);
+                self.newest_seen = self.newest_seen.max(*commit);
             }
             visit(index, found.and_then(|(_, value)| value.as_deref()));
         }
@@ -340,10 +352,10 @@ impl Txn for ModelTxn {
         limit: usize,
         visit: &mut ScanVisitor<'_>,
     ) -> Result<ScanEnd> {
-        self.alive()?;
+        self.check_not_ended()?;
         let shared = self.shared.clone();
         let state = shared.state();
-        let upto = self.upto(read.mode, &state);
+        let upto = self.read_horizon(read.mode, &state);
         let mut left = limit;
         for (index, range) in ranges.iter().enumerate() {
             state.check_space(range.space)?;
@@ -391,10 +403,10 @@ impl Txn for ModelTxn {
         wait: Wait,
         visit: &mut dyn FnMut(usize, Locked<'_>),
     ) -> Result<()> {
-        self.alive()?;
+        self.check_not_ended()?;
         let mut order: Vec<(usize, &LockRequest<'_>)> = requests.iter().enumerate().collect();
         order.sort_by_key(|(_, request)| request.key);
-        self.waiting(|txn, shared| {
+        self.with_cancel_waker(|txn, shared| {
             let mut state = shared.state();
             for (index, request) in order {
                 state.check_space(request.key.space)?;
@@ -412,7 +424,7 @@ impl Txn for ModelTxn {
                     continue;
                 }
                 let newest = state.newest(&key);
-                txn.seen = txn.seen.max(newest.map_or(0, |(c, _)| *c));
+                txn.newest_seen = txn.newest_seen.max(newest.map_or(0, |(c, _)| *c));
                 let own = txn.own(&key, StatementMark::ALL);
                 let value = match own {
                     Some(own) => own.as_deref(),
@@ -467,16 +479,16 @@ impl Txn for ModelTxn {
     }
 
     fn seen(&self) -> CommitPosition {
-        CommitPosition(self.seen)
+        CommitPosition(self.newest_seen)
     }
 
     fn commit(mut self: Box<Self>) -> Result<Commit> {
-        self.alive()?;
+        self.check_not_ended()?;
         debug_assert!(self.writes.iter().all(|w| {
-            let held = |mode| self.shared.state().locks.covered(self.id, &w.key, mode);
+            let held = |mode| self.shared.state().locks.is_covered(self.id, &w.key, mode);
             w.check != Check::Locked || held(LockMode::Update)
         }));
-        self.waiting(|txn, shared| txn.check_and_install(shared))
+        self.with_cancel_waker(|txn, shared| txn.check_and_install(shared))
     }
 
     fn rollback(self: Box<Self>) {}

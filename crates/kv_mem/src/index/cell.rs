@@ -13,7 +13,7 @@
 use crate::record::{Pinned, RecordAddress, RecordHead, RecordRef};
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 use porpoise_base::sync::atomic::{AtomicPtr, Ordering};
-use porpoise_base::sync::point;
+use porpoise_base::sync::scheduling_point;
 
 /// A pointer to a record, which owns a count of it; may be null.
 #[derive(Default)]
@@ -107,7 +107,7 @@ impl<T> Link<T> {
 
     /// Returns the target.
     pub(super) fn load<'g>(&self, guard: &'g Guard) -> Option<&'g T> {
-        point();
+        scheduling_point();
         // SAFETY: invariant 3: a target that was loaded under the pin lives as long as the pin.
         unsafe { self.0.load(Ordering::Acquire, guard).as_ref() }
     }
@@ -119,7 +119,7 @@ impl<T> Link<T> {
 
     /// Sets a new target. The old one is not freed.
     pub(super) fn set_new<'g>(&self, new: T, guard: &'g Guard) -> &'g T {
-        point();
+        scheduling_point();
         let shared = Owned::new(new).into_shared(guard);
         self.0.store(shared, Ordering::Release);
         // SAFETY: it was allocated above, and is freed through the epoch only (invariant 3).
@@ -128,14 +128,14 @@ impl<T> Link<T> {
 
     /// Sets the target to that of another link. The old target is not freed.
     pub(super) fn copy_from(&self, from: &Link<T>, guard: &Guard) {
-        point();
+        scheduling_point();
         let shared = from.0.load(Ordering::Relaxed, guard);
         self.0.store(shared, Ordering::Release);
     }
 
     /// Sets the link to null. The target is not freed.
     pub(super) fn clear(&self) {
-        point();
+        scheduling_point();
         self.0.store(Shared::null(), Ordering::Release);
     }
 

@@ -4,14 +4,14 @@
 //! Nothing here waits for the log or for locks of the engine, and commands fail only if a value is
 //! too large. Rolling back a transaction over several keys does not undo these changes.
 
-use super::store::hindrance;
+use super::store::failure_status;
 use super::table;
-use super::touch::Touched;
-use crate::cache::{Item as Kept, Step};
-use crate::container::{moment, number};
+use super::touch::TouchedRow;
+use crate::cache::{CacheAction, Item as Kept};
+use crate::container::{expiry_time, number};
 use crate::context::{CommandContext, Done};
 use crate::item_metadata::{ItemId, ItemMetadata, MetadataUpdate};
-use crate::read::request::CACHED;
+use crate::read::request::CACHE_TABLE;
 use porpoise_kv::CommitPosition;
 use porpoise_wire::memcached::command::{
     Change, Count, Delete, Mode, Outcome, Status, Store, Touch,
@@ -27,7 +27,7 @@ pub(super) struct CachedItem<'a> {
     /// Maximum length of a value in bytes.
     max_value: usize,
     /// Change of the item's metadata.
-    after: MetadataUpdate,
+    metadata_update: MetadataUpdate,
 }
 
 /// Executes a command on an item of the cache.
@@ -35,7 +35,7 @@ pub(crate) fn apply(context: &CommandContext, command: &Change<'_>) -> Done<Outc
     let now = context.shared.unix_seconds();
     let max_value = context.shared.limits.max_value;
     let metadata = &context.shared.metadata;
-    let id = metadata.id(CACHED, command.key());
+    let id = metadata.id(CACHE_TABLE, command.key());
     let mut after = MetadataUpdate {
         id: metadata.any_marks().then_some(id),
         ..MetadataUpdate::default()
@@ -47,10 +47,10 @@ pub(crate) fn apply(context: &CommandContext, command: &Change<'_>) -> Done<Outc
             metadata,
             now,
             max_value,
-            after,
+            metadata_update: after,
         };
         let decided = table::run_cached(&mut cached, command);
-        after = cached.after;
+        after = cached.metadata_update;
         decided
     };
     let changed = context.shared.cache.change(command.key(), now, decide);
@@ -60,7 +60,7 @@ pub(crate) fn apply(context: &CommandContext, command: &Change<'_>) -> Done<Outc
             after.version = version;
             match outcome.status {
                 Status::Stored | Status::Counted | Status::Deleted => {
-                    metadata.settle(&after);
+                    metadata.apply_update(&after);
                     Outcome { version, ..outcome }
                 }
                 Status::Touched => Outcome { version, ..outcome },
@@ -75,22 +75,22 @@ pub(crate) fn apply(context: &CommandContext, command: &Change<'_>) -> Done<Outc
 }
 
 /// Sets the expiry time of an item, and returns the item.
-pub(crate) fn touch(context: &CommandContext, key: &[u8], exptime: i64) -> Option<Touched> {
+pub(crate) fn touch(context: &CommandContext, key: &[u8], exptime: i64) -> Option<TouchedRow> {
     let now = context.shared.unix_seconds();
-    let expires = moment(exptime, now);
-    let decide = |item: Option<&Kept>| (item.cloned(), Step::Touch(expires));
+    let expires = expiry_time(exptime, now);
+    let decide = |item: Option<&Kept>| (item.cloned(), CacheAction::Touch(expires));
     let (item, version) = context.shared.cache.change(key, now, decide).ok()?;
-    item.map(|item| Touched {
+    item.map(|item| TouchedRow {
         flags: item.flags,
         version,
         row_version: version,
-        before: item.expires,
+        previous_expiry: item.expires,
         expires,
         value: item.value.to_vec(),
     })
 }
 
-pub(super) fn store(cached: &mut CachedItem<'_>, command: &Store<'_>) -> (Outcome, Step) {
+pub(super) fn store(cached: &mut CachedItem<'_>, command: &Store<'_>) -> (Outcome, CacheAction) {
     let (item, now, id) = (cached.item, cached.now, cached.id);
     // A placeholder matches too, for clients that know its version.
     let held = match (item, command.compare) {
@@ -98,16 +98,16 @@ pub(super) fn store(cached: &mut CachedItem<'_>, command: &Store<'_>) -> (Outcom
         (item, _) => item.map(|i| i.version),
     };
     let older = command.compare.zip(held).is_some_and(|(w, h)| w < h);
-    let mut stale = cached.after.stale;
+    let mut stale = cached.metadata_update.stale;
     if let Some(item) = item.filter(|_| command.invalidate && older) {
         stale = true;
-        cached.after.id = Some(id);
-        cached.after.stale = true;
+        cached.metadata_update.id = Some(id);
+        cached.metadata_update.stale = true;
         let mark = cached.metadata.mark(id, item.version);
-        cached.after.sent = mark.is_some_and(|mark| mark.sent);
+        cached.metadata_update.sent = mark.is_some_and(|mark| mark.sent);
     }
-    if !stale && let Some(status) = hindrance(command, held) {
-        return (Outcome::of(status), Step::Keep);
+    if !stale && let Some(status) = failure_status(command, held) {
+        return (Outcome::of(status), CacheAction::Keep);
     }
     let (value, flags, expires) = match item.filter(|_| command.mode.extends()) {
         None => {
@@ -118,13 +118,13 @@ pub(super) fn store(cached: &mut CachedItem<'_>, command: &Store<'_>) -> (Outcom
             // Storing a stale value keeps the expiry time.
             let expires = match item.filter(|_| stale) {
                 Some(item) => item.expires,
-                None => moment(exptime, now),
+                None => expiry_time(exptime, now),
             };
             (command.value.into(), command.flags, expires)
         }
         Some(item) => {
             if item.value.len() + command.value.len() > cached.max_value {
-                return (Outcome::of(Status::TooLarge), Step::Keep);
+                return (Outcome::of(Status::TooLarge), CacheAction::Keep);
             }
             let joined = match command.mode {
                 Mode::Append => [&item.value, command.value].concat(),
@@ -133,7 +133,7 @@ pub(super) fn store(cached: &mut CachedItem<'_>, command: &Store<'_>) -> (Outcom
             (joined.into(), item.flags, item.expires)
         }
     };
-    let put = Step::Put {
+    let put = CacheAction::Put {
         value,
         flags,
         expires,
@@ -142,14 +142,14 @@ pub(super) fn store(cached: &mut CachedItem<'_>, command: &Store<'_>) -> (Outcom
     (Outcome::of(Status::Stored), put)
 }
 
-pub(super) fn count(cached: &mut CachedItem<'_>, command: &Count<'_>) -> (Outcome, Step) {
+pub(super) fn count(cached: &mut CachedItem<'_>, command: &Count<'_>) -> (Outcome, CacheAction) {
     let (item, now) = (cached.item, cached.now);
     let Some(item) = item else {
         let Some(seed) = command.seed else {
-            return (Outcome::of(Status::NotFound), Step::Keep);
+            return (Outcome::of(Status::NotFound), CacheAction::Keep);
         };
-        let expires = moment(seed.exptime, now);
-        let put = Step::Put {
+        let expires = expiry_time(seed.exptime, now);
+        let put = CacheAction::Put {
             value: seed.value.to_string().into_bytes().into(),
             flags: 0,
             expires,
@@ -164,10 +164,10 @@ pub(super) fn count(cached: &mut CachedItem<'_>, command: &Count<'_>) -> (Outcom
         return (outcome, put);
     };
     if command.compare.is_some_and(|wanted| wanted != item.version) {
-        return (Outcome::of(Status::Exists), Step::Keep);
+        return (Outcome::of(Status::Exists), CacheAction::Keep);
     }
     let Some(old) = number(&item.value) else {
-        return (Outcome::of(Status::NotNumeric), Step::Keep);
+        return (Outcome::of(Status::NotNumeric), CacheAction::Keep);
     };
     let new = if command.decrement {
         old.saturating_sub(command.delta)
@@ -178,10 +178,10 @@ pub(super) fn count(cached: &mut CachedItem<'_>, command: &Count<'_>) -> (Outcom
     let mut text = new.to_string().into_bytes();
     text.resize(text.len().max(item.value.len()), b' ');
     let expires = match command.touch {
-        Some(exptime) => moment(exptime, now),
+        Some(exptime) => expiry_time(exptime, now),
         None => item.expires,
     };
-    let put = Step::Put {
+    let put = CacheAction::Put {
         value: text.into(),
         flags: item.flags,
         expires,
@@ -195,41 +195,44 @@ pub(super) fn count(cached: &mut CachedItem<'_>, command: &Count<'_>) -> (Outcom
     (outcome, put)
 }
 
-pub(super) fn delete(cached: &mut CachedItem<'_>, command: &Delete<'_>) -> (Outcome, Step) {
+pub(super) fn delete(cached: &mut CachedItem<'_>, command: &Delete<'_>) -> (Outcome, CacheAction) {
     let now = cached.now;
     let Some(item) = cached.item else {
-        return (Outcome::of(Status::NotFound), Step::Keep);
+        return (Outcome::of(Status::NotFound), CacheAction::Keep);
     };
     if command.invalidate {
-        cached.after.id = Some(cached.id);
-        cached.after.stale = true;
+        cached.metadata_update.id = Some(cached.id);
+        cached.metadata_update.stale = true;
     }
     if command.compare.is_some_and(|wanted| wanted != item.version) {
-        return (Outcome::of(Status::Exists), Step::Keep);
+        return (Outcome::of(Status::Exists), CacheAction::Keep);
     }
     let step = if command.invalidate || command.empty {
-        Step::Put {
+        CacheAction::Put {
             value: match command.empty {
                 true => [].into(),
                 false => item.value.clone(),
             },
             flags: if command.empty { 0 } else { item.flags },
             expires: match command.touch {
-                Some(exptime) => moment(exptime, now),
+                Some(exptime) => expiry_time(exptime, now),
                 None => item.expires,
             },
             version: command.version,
         }
     } else {
-        Step::Remove
+        CacheAction::Remove
     };
     (Outcome::of(Status::Deleted), step)
 }
 
-pub(super) fn touch_item(cached: &mut CachedItem<'_>, command: &Touch<'_>) -> (Outcome, Step) {
+pub(super) fn touch_item(
+    cached: &mut CachedItem<'_>,
+    command: &Touch<'_>,
+) -> (Outcome, CacheAction) {
     if cached.item.is_none() {
-        return (Outcome::of(Status::NotFound), Step::Keep);
+        return (Outcome::of(Status::NotFound), CacheAction::Keep);
     }
-    let step = Step::Touch(moment(command.exptime, cached.now));
+    let step = CacheAction::Touch(expiry_time(command.exptime, cached.now));
     (Outcome::of(Status::Touched), step)
 }

@@ -6,7 +6,7 @@
 use crate::commands::CommandOutcome;
 use crate::commands::store::{change, insert_row, lock};
 use crate::container::chunked_values;
-use crate::container::{Stored, moment, number, owned};
+use crate::container::{Stored, copy_values, expiry_time, number};
 use crate::context::{Failure, Place};
 use crate::item_metadata::MetadataUpdate;
 use porpoise_kv::LockMode;
@@ -32,17 +32,17 @@ pub(crate) fn run_count(
             let gone = vec![(place.primary.to_vec(), row.row)];
             chunked_values::delete(place.container, txn, gone)?;
         }
-        return plant(txn, place, command, seed);
+        return insert_counter(txn, place, command, seed);
     };
     let there = place.shown(found.version);
     if command.compare.is_some_and(|wanted| wanted != there) {
         return Ok(Status::Exists.into());
     }
-    add(txn, place, command, found.row)
+    add_to_row(txn, place, command, found.row)
 }
 
 /// Adds to the number of a locked row.
-fn add(
+fn add_to_row(
     txn: &mut Txn,
     place: &mut Place<'_>,
     command: &Count<'_>,
@@ -69,7 +69,7 @@ fn add(
     };
     let version = txn.row_version()?;
     let mut expires = container.expires_of(&row);
-    let mut values = owned(&container.table, &row, &[]);
+    let mut values = copy_values(&container.table, &row, &[]);
     if in_column {
         container.apply_count(&mut values, new, version, &mut place.convert)?;
     } else {
@@ -92,7 +92,7 @@ fn add(
         )?;
     }
     if let Some(exptime) = command.touch {
-        let moment = moment(exptime, place.convert.unix_seconds());
+        let moment = expiry_time(exptime, place.convert.unix_seconds());
         if container.apply_expiry(&mut values, moment, &mut place.convert)? {
             expires = moment;
         }
@@ -106,12 +106,12 @@ fn add(
             expires,
             created: false,
         },
-        after: place.after(version, false, command.version)?,
+        metadata_update: place.after(version, false, command.version)?,
     })
 }
 
 /// Inserts the row of a counter.
-fn plant(
+fn insert_counter(
     txn: &mut Txn,
     place: &mut Place<'_>,
     command: &Count<'_>,
@@ -119,7 +119,7 @@ fn plant(
 ) -> Result<CommandOutcome, Failure> {
     let version = txn.row_version()?;
     let text = seed.value.to_string();
-    let expires = moment(seed.exptime, place.convert.unix_seconds());
+    let expires = expiry_time(seed.exptime, place.convert.unix_seconds());
     let what = Stored {
         value: text.as_bytes(),
         flags: Some(0),
@@ -139,7 +139,7 @@ fn plant(
             expires: shown,
             created: true,
         },
-        after: place.after(version, false, command.version)?,
+        metadata_update: place.after(version, false, command.version)?,
     })
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn run_delete(
     command: &Delete<'_>,
 ) -> Result<CommandOutcome, Failure> {
     let Some(found) = lock(txn, place, LockMode::Exclusive)? else {
-        return Ok(of_placeholder(place, command).into());
+        return Ok(delete_placeholder(place, command).into());
     };
     let there = place.shown(found.version);
     if !found.expired && command.compare.is_some_and(|wanted| wanted != there) {
@@ -158,16 +158,16 @@ pub(crate) fn run_delete(
     }
     let stays = command.empty || (command.invalidate && place.metadata.has_room(place.id()));
     if stays && !found.expired {
-        return keep(txn, place, command, found.row);
+        return keep_row(txn, place, command, found.row);
     }
     let gone = vec![(place.primary.to_vec(), found.row)];
     let taken = chunked_values::delete(place.container, txn, gone);
     match (taken, found.expired) {
         (Ok(_), false) => Ok(CommandOutcome {
             outcome: Outcome::of(Status::Deleted),
-            after: place.after(0, false, None)?,
+            metadata_update: place.after(0, false, None)?,
         }),
-        (Ok(_), true) => Ok(of_placeholder(place, command).into()),
+        (Ok(_), true) => Ok(delete_placeholder(place, command).into()),
         // Other rows reference it: the expired row stays.
         (Err(error), true) if !error.ends_transaction() => Ok(Status::NotFound.into()),
         (Err(error), _) => Err(Failure::Rows(error)),
@@ -175,7 +175,7 @@ pub(crate) fn run_delete(
 }
 
 /// Deletes a placeholder, or lets another client recache the item.
-fn of_placeholder(place: &Place<'_>, command: &Delete<'_>) -> Status {
+fn delete_placeholder(place: &Place<'_>, command: &Delete<'_>) -> Status {
     let Some(mark) = place.placeholder() else {
         return Status::NotFound;
     };
@@ -188,7 +188,7 @@ fn of_placeholder(place: &Place<'_>, command: &Delete<'_>) -> Status {
             mark.sent = false;
         });
     } else {
-        place.metadata.settle(&MetadataUpdate {
+        place.metadata.apply_update(&MetadataUpdate {
             id: Some(place.id()),
             ..MetadataUpdate::default()
         });
@@ -197,7 +197,7 @@ fn of_placeholder(place: &Place<'_>, command: &Delete<'_>) -> Status {
 }
 
 /// Gives a row that is kept a new version, and applies the command's other flags.
-fn keep(
+fn keep_row(
     txn: &mut Txn,
     place: &mut Place<'_>,
     command: &Delete<'_>,
@@ -207,8 +207,8 @@ fn keep(
     let row = old.row(&container.table)?;
     let version = txn.row_version()?;
     let now = place.convert.unix_seconds();
-    let expires = command.touch.map(|exptime| moment(exptime, now));
-    let mut values = owned(&container.table, &row, &[]);
+    let expires = command.touch.map(|exptime| expiry_time(exptime, now));
+    let mut values = copy_values(&container.table, &row, &[]);
     if command.empty {
         let what = Stored {
             value: &[],
@@ -232,6 +232,6 @@ fn keep(
     change(txn, place, old, values, UpdateMode::Rewrite)?;
     Ok(CommandOutcome {
         outcome: Outcome::at(Status::Deleted, command.version.unwrap_or(version)),
-        after: place.after(version, command.invalidate, command.version)?,
+        metadata_update: place.after(version, command.invalidate, command.version)?,
     })
 }

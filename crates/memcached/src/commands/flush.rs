@@ -7,10 +7,10 @@
 //! deleted. Rows stored while it runs may or may not be deleted.
 
 use crate::container::chunked_values;
-use crate::container::{Container, moment};
+use crate::container::{Container, expiry_time};
 use crate::context::delay::Caller;
 use crate::context::requirement::Requirement;
-use crate::context::{CommandContext, Done, Failure, ListenerState, repeatable};
+use crate::context::{CommandContext, Done, Failure, ListenerState, is_retryable};
 use crate::counters::{self, Counter};
 use crate::mapping::Mapping;
 use crate::mapping::mapping_cache::CurrentMapping;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Rows per transaction.
 const BATCH: usize = 500;
 /// Attempts at one batch before its conflict is reported.
-const TRIES: usize = 16;
+const MAX_ATTEMPTS: usize = 16;
 
 /// Deletes the rows. Returns their number, and the commit position that the reply waits for.
 ///
@@ -43,7 +43,7 @@ pub fn flush(
         context.shared.cache.clear();
     }
     let (mut rows, mut position) = (0, CommitPosition::NONE);
-    for at in held.mapping.flushed() {
+    for at in held.mapping.flushed_containers() {
         let Some(container) = held.mapping.containers.get(at) else {
             continue;
         };
@@ -52,13 +52,13 @@ pub fn flush(
         position = position.max(last);
     }
     context.shared.metadata.clear();
-    context.note_own(position);
+    context.note_commit(position);
     Ok((rows, position))
 }
 
 /// Checks the account's DELETE privilege on every table concerned, before the first row is deleted.
 fn authorize(context: &mut CommandContext, mapping: &Mapping) -> Result<(), Failure> {
-    let mut positions = mapping.flushed().into_iter();
+    let mut positions = mapping.flushed_containers().into_iter();
     positions.try_for_each(|at| context.identity.check(mapping, at, Requirement::FLUSH))
 }
 
@@ -73,7 +73,7 @@ fn flush_container(
     loop {
         context.share(&container.write_set)?;
         let done = if context.shared.db.catalog_version() == mapping.catalog_version {
-            one_batch(context, container, &start)
+            flush_batch(context, container, &start)
         } else {
             Err(Error::DefinitionChanged)
         };
@@ -93,7 +93,7 @@ fn flush_container(
                 }
             }
             Err(Error::DefinitionChanged) => return Err(Error::DefinitionChanged.into()),
-            Err(error) if repeatable(&error) && tries < TRIES => tries += 1,
+            Err(error) if is_retryable(&error) && tries < MAX_ATTEMPTS => tries += 1,
             Err(error) => return Err(error.into()),
         }
     }
@@ -109,7 +109,7 @@ pub(crate) fn flush_or_schedule(
     let shared = context.shared.clone();
     let (outcome, position) = if delay > 0 {
         let now = shared.unix_seconds();
-        let at = moment(delay, now);
+        let at = expiry_time(delay, now);
         let allowed = authorize(context, &current.mapping);
         let identity = context.identity.clone();
         let outcome = allowed.and_then(|()| {
@@ -121,7 +121,7 @@ pub(crate) fn flush_or_schedule(
     } else {
         shared.delayed.forget();
         let done = flush(context, current);
-        tell(&done.clone().map(|(rows, _)| rows), from);
+        log_outcome(&done.clone().map(|(rows, _)| rows), from);
         let position = done
             .as_ref()
             .map_or(CommitPosition::NONE, |(_, position)| *position);
@@ -135,11 +135,11 @@ fn flush_delayed(shared: Arc<ListenerState>, caller: Caller) {
     let mut current = shared.mapping.load();
     let mut context = CommandContext::new(shared, caller.identity, Cancel::new());
     let done = flush(&mut context, &mut current).map(|(rows, _)| rows);
-    tell(&done, &caller.from);
+    log_outcome(&done, &caller.from);
 }
 
 /// Logs the outcome.
-fn tell(done: &Result<u64, Failure>, from: &str) {
+fn log_outcome(done: &Result<u64, Failure>, from: &str) {
     match done {
         Ok(rows) => tracing::info!("flush_all from {from} deleted {rows} rows"),
         Err(failure) => tracing::info!("flush_all from {from} failed: {failure}"),
@@ -153,7 +153,7 @@ struct Batch {
     last: Option<Vec<u8>>,
 }
 
-fn one_batch(
+fn flush_batch(
     context: &CommandContext,
     container: &Container,
     start: &[u8],
@@ -174,7 +174,7 @@ fn one_batch(
     let more = txn.scan_with(
         table,
         &spec,
-        Fetch::STARTS,
+        Fetch::PREFIXES,
         Read::CURRENT,
         &mut position,
         BATCH,

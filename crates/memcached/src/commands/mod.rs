@@ -51,7 +51,7 @@ pub fn apply(
         context.shared.note_error(&rule.prefix, failure.to_string());
     }
     if let Ok(ran) = &done.outcome {
-        context.shared.metadata.settle(&ran.after);
+        context.shared.metadata.apply_update(&ran.metadata_update);
         count(command, ran.outcome.status);
     } else if let Change::Store(_) = command {
         counters::add(Counter::Set, 1);
@@ -66,7 +66,7 @@ pub fn apply(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommandOutcome {
     pub(crate) outcome: Outcome,
-    pub(crate) after: MetadataUpdate,
+    pub(crate) metadata_update: MetadataUpdate,
 }
 
 impl From<Outcome> for CommandOutcome {
@@ -74,7 +74,7 @@ impl From<Outcome> for CommandOutcome {
     fn from(outcome: Outcome) -> CommandOutcome {
         CommandOutcome {
             outcome,
-            after: MetadataUpdate::default(),
+            metadata_update: MetadataUpdate::default(),
         }
     }
 }

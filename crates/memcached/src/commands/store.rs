@@ -9,7 +9,7 @@
 
 use crate::commands::CommandOutcome;
 use crate::container::chunked_values;
-use crate::container::{Stored, moment, owned};
+use crate::container::{Stored, copy_values, expiry_time};
 use crate::context::{Failure, Place};
 use crate::item_metadata::MetadataUpdate;
 use porpoise_kv::LockMode;
@@ -21,7 +21,7 @@ use porpoise_wire::memcached::command::{Mode, Outcome, Status, Store};
 use std::borrow::Cow;
 
 /// A locked row: its bytes, its version, and whether it has expired.
-pub(crate) struct Found {
+pub(crate) struct LockedItem {
     pub(crate) row: RowBuf,
     pub(crate) version: u64,
     pub(crate) expired: bool,
@@ -32,14 +32,14 @@ pub(crate) fn lock(
     txn: &mut Txn,
     place: &mut Place<'_>,
     mode: LockMode,
-) -> Result<Option<Found>, Error> {
+) -> Result<Option<LockedItem>, Error> {
     let mut found = None;
     let now = place.convert.unix_micros();
     let wait = txn.wait();
     let container = place.container;
     let table = &container.table;
     let mut show = |row: Option<RowRef<'_>>| {
-        found = row.map(|row| Found {
+        found = row.map(|row| LockedItem {
             row: RowBuf::from(row.bytes().to_vec()),
             version: row.version(),
             expired: container.expired(&row, || now),
@@ -99,7 +99,7 @@ pub(crate) fn run(
     };
     let older = |(wanted, there): (u64, u64)| command.invalidate && wanted < there;
     let stale = command.compare.zip(there).is_some_and(older);
-    if !stale && let Some(status) = hindrance(command, there) {
+    if !stale && let Some(status) = failure_status(command, there) {
         return Ok(status.into());
     }
     if stale && !place.metadata.has_room(place.id()) {
@@ -112,7 +112,7 @@ pub(crate) fn run(
         .is_some_and(|mark| mark.sent);
     let version = txn.row_version()?;
     match found {
-        Some(Found {
+        Some(LockedItem {
             row,
             expired: false,
             ..
@@ -121,7 +121,7 @@ pub(crate) fn run(
                 return Ok(Status::TooLarge.into());
             }
         }
-        Some(Found { row, .. }) => {
+        Some(LockedItem { row, .. }) => {
             let expired = vec![(place.primary.to_vec(), row)];
             chunked_values::delete(place.container, txn, expired)?;
             insert(txn, place, command, version)?;
@@ -131,7 +131,7 @@ pub(crate) fn run(
     let shown = command.version.unwrap_or(version);
     Ok(CommandOutcome {
         outcome: Outcome::at(Status::Stored, shown),
-        after: MetadataUpdate {
+        metadata_update: MetadataUpdate {
             sent,
             ..place.after(version, stale, command.version)?
         },
@@ -140,7 +140,7 @@ pub(crate) fn run(
 
 /// Returns the status of a command that does not store, given the version of the existing item;
 /// `None` if it stores.
-pub(crate) fn hindrance(command: &Store<'_>, there: Option<u64>) -> Option<Status> {
+pub(crate) fn failure_status(command: &Store<'_>, there: Option<u64>) -> Option<Status> {
     match (command.mode, there, command.compare) {
         (Mode::Add, Some(_), _) => Some(Status::NotStored),
         (Mode::Add, None, _) => None,
@@ -157,7 +157,7 @@ fn stored<'a>(place: &Place<'_>, command: &Store<'a>) -> Stored<'a> {
     Stored {
         value: command.value,
         flags: Some(command.flags),
-        expires: Some(moment(command.exptime, place.convert.unix_seconds())),
+        expires: Some(expiry_time(command.exptime, place.convert.unix_seconds())),
     }
 }
 
@@ -171,7 +171,7 @@ fn insert(
     if command.mode.extends()
         && let Some(exptime) = command.create
     {
-        what.expires = Some(moment(exptime, place.convert.unix_seconds()));
+        what.expires = Some(expiry_time(exptime, place.convert.unix_seconds()));
     }
     insert_row(txn, place, what, version)
 }
@@ -187,7 +187,7 @@ pub(crate) fn insert_row(
     let mut row = container.new_row(place.key, &mut place.convert)?;
     chunked_values::apply(container, txn, &mut row, what, version, &mut place.convert)?;
     if container.table.has_default_expressions() {
-        let given = container.given(&row, what.value)?;
+        let given = container.columns_with_value(&row, what.value)?;
         let given = |at: usize| given.get(at).copied().unwrap_or(true);
         txn.fill_default_expressions(&container.table, &mut row, &given)?;
     }
@@ -238,7 +238,7 @@ fn overwrite(
             expires: None,
         };
     }
-    let mut new = owned(&container.table, &row, container.replaced());
+    let mut new = copy_values(&container.table, &row, container.replaced_columns());
     chunked_values::apply(container, txn, &mut new, what, version, &mut place.convert)?;
     change(txn, place, old, new, UpdateMode::Rewrite)?;
     Ok(true)

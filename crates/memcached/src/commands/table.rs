@@ -18,7 +18,7 @@
 
 use super::cache_commands::{self, CachedItem};
 use super::{CommandOutcome, count_delete, store, touch};
-use crate::cache::Step;
+use crate::cache::CacheAction;
 use crate::context::requirement::Requirement;
 use crate::context::{Failure, Place};
 use crate::counters::{self, Counter};
@@ -64,7 +64,7 @@ macro_rules! commands {
         pub(super) fn run_cached(
             item: &mut CachedItem<'_>,
             change: &Change<'_>,
-        ) -> (Outcome, Step) {
+        ) -> (Outcome, CacheAction) {
             match change {
                 $(Change::$variant(command) => $cache(item, command),)*
             }

@@ -13,7 +13,7 @@ use crate::commands::CommandOutcome;
 use crate::commands::store::{change, lock};
 use crate::container::chunked_values;
 use crate::container::convert::Conversion;
-use crate::container::{Container, moment, owned};
+use crate::container::{Container, copy_values, expiry_time};
 use crate::context::requirement::Requirement;
 use crate::context::{Attempt, CommandContext, Done, Failure, Place};
 use crate::counters::{self, Counter};
@@ -31,7 +31,7 @@ const GAT_BYTES: usize = 256 << 20;
 
 /// A row that was touched, for `gat`.
 #[derive(Clone, Debug)]
-pub struct Touched {
+pub struct TouchedRow {
     /// The client's flags.
     pub flags: u32,
     /// Version that replies report.
@@ -39,14 +39,14 @@ pub struct Touched {
     /// The version of the row itself.
     pub row_version: u64,
     /// Previous expiry time in seconds since 1970; 0: never.
-    pub before: i64,
+    pub previous_expiry: i64,
     /// New expiry time.
     pub expires: i64,
     /// The value.
     pub value: Vec<u8>,
 }
 
-impl Touched {
+impl TouchedRow {
     /// Returns the row as an item.
     pub fn item(&self) -> Item<'_> {
         Item {
@@ -75,8 +75,8 @@ pub(crate) fn run_touch(
     let container = place.container;
     let row = found.row.row(&container.table)?;
     let version = row.version();
-    let mut values = owned(&container.table, &row, &[]);
-    let expires = moment(command.exptime, place.convert.unix_seconds());
+    let mut values = copy_values(&container.table, &row, &[]);
+    let expires = expiry_time(command.exptime, place.convert.unix_seconds());
     if container.apply_expiry(&mut values, expires, &mut place.convert)? {
         change(txn, place, found.row, values, UpdateMode::KeepVersion)?;
     }
@@ -96,8 +96,8 @@ pub fn get_and_touch(
     current: &mut Arc<CurrentMapping>,
     keys: &[&[u8]],
     exptime: i64,
-) -> Done<Vec<Option<Touched>>> {
-    let done = context.repeat(current, |context, current| {
+) -> Done<Vec<Option<TouchedRow>>> {
+    let done = context.retry_until_final(current, |context, current| {
         attempt(context, current, keys, exptime)
     });
     if let Ok(rows) = &done.outcome {
@@ -114,7 +114,7 @@ fn attempt(
     current: &CurrentMapping,
     keys: &[&[u8]],
     exptime: i64,
-) -> Attempt<Vec<Option<Touched>>> {
+) -> Attempt<Vec<Option<TouchedRow>>> {
     let db = context.shared.db.clone();
     let mut convert = Conversion::new(db.clock().as_ref());
     let mut rows = Vec::new();
@@ -138,11 +138,11 @@ fn attempt(
         Err(error) => return Attempt::failed(error.into(), CommitPosition::NONE),
     };
     let shared = context.shared.clone();
-    let mut job = Job {
+    let mut job = TouchJob {
         metadata: &shared.metadata,
         convert,
         exptime,
-        room: GAT_BYTES,
+        bytes_left: GAT_BYTES,
     };
     for (at, group) in &groups {
         let Some(container) = current.mapping.containers.get(*at) else {
@@ -163,7 +163,7 @@ fn group(
     keys: &[&[u8]],
     exptime: i64,
     convert: &mut Conversion,
-    rows: &mut [Option<Touched>],
+    rows: &mut [Option<TouchedRow>],
 ) -> Result<BTreeMap<usize, Group>, Failure> {
     let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
     for (n, key) in keys.iter().enumerate() {
@@ -193,62 +193,66 @@ fn too_large() -> Failure {
     Failure::Refused("the reply is too large: request fewer keys".to_owned())
 }
 
-struct Job<'d> {
+struct TouchJob<'d> {
     metadata: &'d ItemMetadata,
     convert: Conversion,
     exptime: i64,
     /// Bytes left for values of the reply.
-    room: usize,
+    bytes_left: usize,
 }
 
-impl Job<'_> {
+impl TouchJob<'_> {
     fn touch_group(
         &mut self,
         txn: &mut Txn,
         container: &Container,
         group: &Group,
-        rows: &mut [Option<Touched>],
+        rows: &mut [Option<TouchedRow>],
     ) -> Result<(), Failure> {
         let keys: Vec<&[u8]> = group.primaries.iter().map(Vec::as_slice).collect();
         let wait = txn.wait();
         let mut found: Vec<(usize, RowBuf)> = Vec::new();
         let table = &container.table;
         let now = self.convert.unix_micros();
-        let mut room = Some(self.room);
+        let mut bytes_left = Some(self.bytes_left);
         let mut primaries: Vec<Vec<u8>> = vec![Vec::new(); keys.len()];
         let lookup = Lookup::unique(table, container.index(), &keys);
         txn.lock(&lookup, LockMode::Update, wait, &mut |n, locked| {
             let Some(row) = locked.row.filter(|row| !container.expired(row, || now)) else {
                 return;
             };
-            room = room.and_then(|room| room.checked_sub(row.bytes().len()));
-            if let (Some(place), true) = (primaries.get_mut(n), room.is_some()) {
+            bytes_left =
+                bytes_left.and_then(|bytes_left| bytes_left.checked_sub(row.bytes().len()));
+            if let (Some(place), true) = (primaries.get_mut(n), bytes_left.is_some()) {
                 *place = locked.primary.unwrap_or_default().to_vec();
                 found.push((n, RowBuf::from(row.bytes().to_vec())));
             }
         })?;
-        self.room = room.ok_or_else(too_large)?;
-        let expires = moment(self.exptime, self.convert.unix_seconds());
+        self.bytes_left = bytes_left.ok_or_else(too_large)?;
+        let expires = expiry_time(self.exptime, self.convert.unix_seconds());
         let mut changes = Vec::new();
         let mut scratch = Vec::new();
         for (n, old) in found {
             let row = old.row(table)?;
             let value = chunked_values::text(container, txn, &row, &mut scratch)?.into_owned();
-            if container.large().is_some() {
-                self.room = self.room.checked_sub(value.len()).ok_or_else(too_large)?;
+            if container.chunked_values().is_some() {
+                self.bytes_left = self
+                    .bytes_left
+                    .checked_sub(value.len())
+                    .ok_or_else(too_large)?;
             }
             let key = group.primaries.get(n).ok_or(Error::DefinitionChanged)?;
-            let touched = Touched {
+            let touched = TouchedRow {
                 flags: container.flags_of(&row),
                 version: self
                     .metadata
                     .shown(|| self.metadata.id(table.id, key), row.version()),
                 row_version: row.version(),
-                before: container.expires_of(&row),
+                previous_expiry: container.expires_of(&row),
                 expires: if container.can_expire() { expires } else { 0 },
                 value,
             };
-            let mut new = owned(table, &row, &[]);
+            let mut new = copy_values(table, &row, &[]);
             let place = group.places.get(n).and_then(|p| rows.get_mut(*p));
             *place.ok_or(Error::DefinitionChanged)? = Some(touched);
             let key = primaries.get(n).ok_or(Error::DefinitionChanged)?;

@@ -3,16 +3,16 @@
 
 use crate::commands;
 use crate::commands::touch;
-use crate::connection::login::Handled;
+use crate::connection::login::LoginStep;
 use crate::connection::{ConnectionState, ParseProgress, finish};
 use crate::context::Failure;
-use crate::context::stats::{self, Answer};
+use crate::context::stats::{self, StatsReply};
 use crate::read::request::{ReadBatch, ReadRequest, RequestKeys, Style};
 use crate::reply_sink::{Next, ReplySink};
 use porpoise_wire::memcached::{Fault, Keys, Parsed, Parser, Request, reply};
 
 /// Minimum of `cache_memlimit` in megabytes, as in memcached.
-const LEAST_CACHE: u64 = 8;
+const MIN_CACHE_MEGABYTES: u64 = 8;
 
 /// Executes all complete requests at the start of `bytes`.
 pub(crate) fn run_requests(
@@ -24,7 +24,7 @@ pub(crate) fn run_requests(
     let mut at = 0;
     let mut batch = ReadBatch::new();
     loop {
-        if let Some(next) = state.answer_gathered(&mut batch, out) {
+        if let Some(next) = state.answer_if_ready(&mut batch, out) {
             return ParseProgress::end(at, next);
         }
         let rest = bytes.get(at..).unwrap_or_default();
@@ -44,7 +44,7 @@ pub(crate) fn run_requests(
                 parser.set_limits(state.limits());
                 at += consumed;
                 out.request_done();
-                if let Handled::Next(next) = handled {
+                if let LoginStep::Next(next) = handled {
                     return ParseProgress::end(at, next);
                 }
                 continue;
@@ -58,7 +58,7 @@ pub(crate) fn run_requests(
                     continue;
                 }
                 let raw = rest.get(..consumed).unwrap_or_default();
-                let goes_on = state.answer(&mut batch, out) && state.carry_out(request, raw, out);
+                let goes_on = state.answer(&mut batch, out) && state.execute(request, raw, out);
                 (consumed, goes_on)
             }
             Parsed::Refused {
@@ -108,18 +108,18 @@ impl ConnectionState {
             out.buf().extend_from_slice(fault.reply());
         }
         if let Some(transaction) = &mut self.transaction {
-            transaction.spoil();
+            transaction.mark_failed();
         }
-        !fault.closes()
+        !fault.closes_connection()
     }
 
     /// Executes a request. Returns false if the connection must end. `raw` are its bytes.
-    fn carry_out(&mut self, request: Request<'_>, raw: &[u8], out: &mut impl ReplySink) -> bool {
+    fn execute(&mut self, request: Request<'_>, raw: &[u8], out: &mut impl ReplySink) -> bool {
         if let Request::Meta(meta) = &request {
             return self.meta(meta, raw, out);
         }
         if let Some(transaction) = &mut self.transaction {
-            transaction.spoil();
+            transaction.mark_failed();
             let text = "only meta commands are allowed between mn begin and mn";
             reply::client_error(out.buf(), text);
             return true;
@@ -160,11 +160,11 @@ impl ConnectionState {
                     },
                 )
             }
-            other => self.about_the_server(other, out),
+            other => self.run_server_command(other, out),
         }
     }
 
-    fn about_the_server(&mut self, request: Request<'_>, out: &mut impl ReplySink) -> bool {
+    fn run_server_command(&mut self, request: Request<'_>, out: &mut impl ReplySink) -> bool {
         let buf = out.buf();
         match request {
             Request::Stats { args } => {
@@ -172,16 +172,16 @@ impl ConnectionState {
                     reply::stat(buf, name, value);
                 });
                 match end {
-                    Answer::Figures => buf.extend_from_slice(reply::END),
-                    Answer::Text(text) => buf.extend_from_slice(text),
-                    Answer::Unknown => buf.extend_from_slice(reply::ERROR),
+                    StatsReply::ListenerStatistics => buf.extend_from_slice(reply::END),
+                    StatsReply::Text(text) => buf.extend_from_slice(text),
+                    StatsReply::Unknown => buf.extend_from_slice(reply::ERROR),
                 }
             }
             Request::Version => reply::version(buf, crate::VERSION),
             Request::Verbosity { noreply, .. } => ok(noreply, buf),
             // No effect: rows are not a cache that could shrink.
             Request::CacheLimit { megabytes, noreply } => {
-                if megabytes >= LEAST_CACHE {
+                if megabytes >= MIN_CACHE_MEGABYTES {
                     ok(noreply, buf);
                 } else if !noreply {
                     buf.extend_from_slice(reply::CACHE_TOO_SMALL);
@@ -203,7 +203,7 @@ impl ConnectionState {
         let (context, current) = (&mut self.context, &mut self.current);
         let list: Vec<&[u8]> = keys.collect();
         let done = touch::get_and_touch(context, current, &list, exptime);
-        let show = |rows: Vec<Option<touch::Touched>>, buf: &mut Vec<u8>| {
+        let show = |rows: Vec<Option<touch::TouchedRow>>, buf: &mut Vec<u8>| {
             for (key, row) in list.iter().zip(rows) {
                 if let Some(row) = row {
                     let version = cas.then_some(row.version);

@@ -2,10 +2,10 @@
 
 use crate::commands;
 use crate::commands::touch;
-use crate::connection::login::Handled;
+use crate::connection::login::LoginStep;
 use crate::connection::{ConnectionState, ParseProgress, finish};
 use crate::context::Failure;
-use crate::context::stats::{self, Answer};
+use crate::context::stats::{self, StatsReply};
 use crate::read::request::{ReadBatch, ReadRequest, Style};
 use crate::reply_sink::{Next, ReplySink};
 use porpoise_kv as kv;
@@ -25,7 +25,7 @@ pub(crate) fn run_requests(
     let mut at = 0;
     let mut batch = ReadBatch::new();
     loop {
-        if let Some(next) = state.answer_gathered(&mut batch, out) {
+        if let Some(next) = state.answer_if_ready(&mut batch, out) {
             return ParseProgress::end(at, next);
         }
         let rest = bytes.get(at..).unwrap_or_default();
@@ -40,7 +40,7 @@ pub(crate) fn run_requests(
                 parser.set_limits(state.limits());
                 at += consumed;
                 out.request_done();
-                if let Handled::Next(next) = handled {
+                if let LoginStep::Next(next) = handled {
                     return ParseProgress::end(at, next);
                 }
                 continue;
@@ -66,7 +66,7 @@ pub(crate) fn run_requests(
                 continue;
             }
             Parsed::Request { request, consumed } => {
-                (consumed, state.carry_out_binary(&request, out))
+                (consumed, state.execute_binary(&request, out))
             }
             Parsed::Refused {
                 head,
@@ -107,7 +107,7 @@ fn fail(head: &ReplyHeader, failure: &Failure, out: &mut Vec<u8>) {
 
 impl ConnectionState {
     /// Executes a request. Returns false if the connection must end.
-    fn carry_out_binary(&mut self, request: &Request<'_>, out: &mut impl ReplySink) -> bool {
+    fn execute_binary(&mut self, request: &Request<'_>, out: &mut impl ReplySink) -> bool {
         match request {
             Request::Change(change, head) => {
                 let done = commands::apply(&mut self.context, &mut self.current, change);
@@ -162,7 +162,7 @@ impl ConnectionState {
     fn binary_touch(&mut self, get: &Get<'_>, exptime: i64, out: &mut impl ReplySink) -> bool {
         let (context, current) = (&mut self.context, &mut self.current);
         let done = touch::get_and_touch(context, current, &[get.key], exptime);
-        let show = |rows: Vec<Option<touch::Touched>>, buf: &mut Vec<u8>| match rows
+        let show = |rows: Vec<Option<touch::TouchedRow>>, buf: &mut Vec<u8>| match rows
             .into_iter()
             .next()
             .flatten()
@@ -184,10 +184,10 @@ impl ConnectionState {
             binary_reply::stat(buf, head, name.as_bytes(), value);
         });
         match end {
-            Answer::Figures | Answer::Text(reply::RESET) => {
+            StatsReply::ListenerStatistics | StatsReply::Text(reply::RESET) => {
                 binary_reply::stat(buf, head, &[], &[]);
             }
-            Answer::Text(_) | Answer::Unknown => {
+            StatsReply::Text(_) | StatsReply::Unknown => {
                 binary_reply::status(buf, head, StatusCode::NotFound);
             }
         }

@@ -10,7 +10,7 @@
 //! Invariants:
 //! 1. Before authentication only `version` and `quit` (binary: also SASL) are executed, and
 //!    requests longer than [`UNAUTHENTICATED`] are rejected.
-//! 2. After [`crate::context::identity::MOST_FAILURES`] failures the connection closes; every reply
+//! 2. After [`crate::context::identity::MAX_FAILURES`] failures the connection closes; every reply
 //!    to a failure is delayed as over MySQL's protocol.
 
 use crate::connection::ConnectionState;
@@ -32,19 +32,19 @@ pub(crate) const UNAUTHENTICATED: Limits = Limits {
 const PLAIN: &str = "PLAIN";
 
 /// The connection's next action after a request that was handled here.
-pub(crate) enum Handled {
+pub(crate) enum LoginStep {
     /// The next request is processed.
     Continue,
     /// The connection continues, or ends, in this way.
     Next(Next),
 }
 
-fn after(attempt: Attempt) -> Handled {
+fn login_step(attempt: Attempt) -> LoginStep {
     let (delay, close) = (attempt.delay, attempt.close);
     match (delay.is_zero(), close) {
-        (true, false) => Handled::Continue,
-        (true, true) => Handled::Next(Next::Close),
-        (false, close) => Handled::Next(Next::Delay { delay, close }),
+        (true, false) => LoginStep::Continue,
+        (true, true) => LoginStep::Next(Next::Close),
+        (false, close) => LoginStep::Next(Next::Delay { delay, close }),
     }
 }
 
@@ -60,13 +60,13 @@ impl ConnectionState {
         &mut self,
         request: &Request<'_>,
         out: &mut impl ReplySink,
-    ) -> Handled {
+    ) -> LoginStep {
         match request {
             Request::Version => {
                 reply::version(out.buf(), crate::VERSION);
-                Handled::Continue
+                LoginStep::Continue
             }
-            Request::Quit => Handled::Next(Next::Close),
+            Request::Quit => LoginStep::Next(Next::Close),
             Request::Change {
                 change:
                     Change::Store(Store {
@@ -87,11 +87,11 @@ impl ConnectionState {
                     b"CLIENT_ERROR authentication failure\r\n"
                 };
                 out.buf().extend_from_slice(text);
-                after(attempt)
+                login_step(attempt)
             }
             _ => {
                 reply::client_error(out.buf(), "unauthenticated");
-                Handled::Continue
+                LoginStep::Continue
             }
         }
     }
@@ -102,11 +102,11 @@ impl ConnectionState {
         &mut self,
         request: &BinaryRequest<'_>,
         out: &mut impl ReplySink,
-    ) -> Option<Handled> {
+    ) -> Option<LoginStep> {
         match request {
             BinaryRequest::SaslMechanisms(head) => {
                 binary_reply::version(out.buf(), head, PLAIN);
-                Some(Handled::Continue)
+                Some(LoginStep::Continue)
             }
             BinaryRequest::SaslAuth {
                 mechanism,
@@ -117,7 +117,7 @@ impl ConnectionState {
             BinaryRequest::Version(_) | BinaryRequest::Quit(_) => None,
             other => {
                 binary_reply::status(out.buf(), &head_of(other), StatusCode::Auth);
-                Some(Handled::Continue)
+                Some(LoginStep::Continue)
             }
         }
     }
@@ -128,16 +128,16 @@ impl ConnectionState {
         response: &[u8],
         head: &ReplyHeader,
         out: &mut impl ReplySink,
-    ) -> Handled {
+    ) -> LoginStep {
         let mut parts = response.splitn(3, |b| *b == 0);
         let (_authorization, user, password) = (parts.next(), parts.next(), parts.next());
         let (Some(user), Some(password)) = (user, password) else {
             binary_reply::status(out.buf(), head, StatusCode::Auth);
-            return Handled::Continue;
+            return LoginStep::Continue;
         };
         if mechanism != PLAIN.as_bytes() {
             binary_reply::status(out.buf(), head, StatusCode::Auth);
-            return Handled::Continue;
+            return LoginStep::Continue;
         }
         let attempt = self.authenticate(user, password);
         if attempt.granted {
@@ -145,7 +145,7 @@ impl ConnectionState {
         } else {
             binary_reply::status(out.buf(), head, StatusCode::Auth);
         }
-        after(attempt)
+        login_step(attempt)
     }
 }
 

@@ -1,15 +1,15 @@
 //! Meta commands: converts requests to commands, and outcomes to reply lines.
 
 use crate::commands;
-use crate::commands::touch::{self, Touched};
+use crate::commands::touch::{self, TouchedRow};
 use crate::connection::ascii;
 use crate::connection::meta_transaction::MetaTransaction;
 use crate::connection::{ConnectionState, finish};
 use crate::container::convert::Conversion;
-use crate::container::moment;
+use crate::container::expiry_time;
 use crate::item_metadata::ItemId;
 use crate::mapping::Operation;
-use crate::read::request::{ReadRequest, Style, wins};
+use crate::read::request::{ReadRequest, Style, refresh_state};
 use crate::reply_sink::ReplySink;
 use porpoise_wire::memcached::command::Change;
 use porpoise_wire::memcached::meta::{Get, Meta, ReplyFormat};
@@ -60,7 +60,7 @@ impl ConnectionState {
                 true
             }
             (b"begin", Some(mut transaction)) => {
-                transaction.spoil();
+                transaction.mark_failed();
                 self.transaction = Some(transaction);
                 reply::client_error(out.buf(), "mn begin within a transaction");
                 true
@@ -69,7 +69,7 @@ impl ConnectionState {
                 out.buf().extend_from_slice(b"MN R\r\n");
                 true
             }
-            (_, Some(transaction)) => transaction.carry_out(self, out),
+            (_, Some(transaction)) => transaction.execute(self, out),
             (_, None) => {
                 out.buf().extend_from_slice(meta_reply::NOOP);
                 true
@@ -151,7 +151,7 @@ impl ConnectionState {
     fn id_of(&self, key: &[u8]) -> Option<ItemId> {
         let (_, container, rest) = self.current.mapping.find(key, Operation::Get).ok()?;
         let mut primary = Vec::new();
-        let mut convert = Conversion::timeless();
+        let mut convert = Conversion::for_keys();
         container
             .append_key(rest, &mut convert, &mut primary)
             .ok()?;
@@ -163,13 +163,13 @@ impl ConnectionState {
 fn touched<'r>(
     metadata: &crate::item_metadata::ItemMetadata,
     get: &Get<'_>,
-    row: &'r Touched,
+    row: &'r TouchedRow,
     id: Option<ItemId>,
     now: i64,
 ) -> Hit<'r> {
     let mut hit = Hit {
         item: row.item(),
-        expired_before: row.before,
+        expired_before: row.previous_expiry,
         now,
         fetched: false,
         idle: 0,
@@ -183,8 +183,8 @@ fn touched<'r>(
     let mark = metadata.mark(id, row.row_version).unwrap_or_default();
     let due = get
         .recache
-        .is_some_and(|limit| row.expires != 0 && row.expires < moment(limit, now));
-    hit.refresh = wins(metadata, id, row.row_version, &mark, due);
+        .is_some_and(|limit| row.expires != 0 && row.expires < expiry_time(limit, now));
+    hit.refresh = refresh_state(metadata, id, row.row_version, &mark, due);
     if get.history {
         metadata.track_accesses();
     }

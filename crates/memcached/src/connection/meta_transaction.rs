@@ -47,20 +47,20 @@ use porpoise_wire::memcached::{Limits, Parsed, Parser, Request, reply};
 use std::borrow::Cow;
 
 /// Maximum number of commands in a transaction.
-pub const MOST_COMMANDS: usize = 1000;
+pub const MAX_COMMANDS: usize = 1000;
 /// Maximum size of its commands in bytes.
-pub const MOST_BYTES: usize = 16 << 20;
+pub const MAX_BYTES: usize = 16 << 20;
 
 /// Commands that wait for `mn`.
 #[derive(Debug, Default)]
 pub(crate) struct MetaTransaction {
     raw: Vec<u8>,
     count: usize,
-    why_not: Option<&'static str>,
+    failure_reason: Option<&'static str>,
 }
 
 /// Result of executing a command.
-struct Carried {
+struct ExecutionResult {
     answers: Vec<u8>,
     committed: bool,
     /// Changes of item metadata, to be applied after the commit.
@@ -73,12 +73,12 @@ impl MetaTransaction {
     }
 
     /// Makes the transaction fail, after an error that was already reported.
-    pub(crate) fn spoil(&mut self) {
+    pub(crate) fn mark_failed(&mut self) {
         self.refuse("");
     }
 
     fn refuse(&mut self, why: &'static str) {
-        self.why_not.get_or_insert(why);
+        self.failure_reason.get_or_insert(why);
         self.raw = Vec::new();
     }
 
@@ -93,16 +93,16 @@ impl MetaTransaction {
         };
         if !kept {
             self.refuse("this command cannot be part of a transaction");
-        } else if self.count > MOST_COMMANDS || self.raw.len() + raw.len() > MOST_BYTES {
+        } else if self.count > MAX_COMMANDS || self.raw.len() + raw.len() > MAX_BYTES {
             self.refuse("the transaction is too large");
-        } else if self.why_not.is_none() {
+        } else if self.failure_reason.is_none() {
             self.raw.extend_from_slice(raw);
         }
     }
 
     /// Executes the commands and replies to them. Returns false if the connection must end.
-    pub(crate) fn carry_out(self, state: &mut ConnectionState, out: &mut impl ReplySink) -> bool {
-        if let Some(why) = self.why_not {
+    pub(crate) fn execute(self, state: &mut ConnectionState, out: &mut impl ReplySink) -> bool {
+        if let Some(why) = self.failure_reason {
             if !why.is_empty() {
                 reply::client_error(out.buf(), why);
             }
@@ -113,20 +113,20 @@ impl MetaTransaction {
         let shared = state.shared.clone();
         let done = state
             .context
-            .repeat(&mut state.current, |context, current| {
+            .retry_until_final(&mut state.current, |context, current| {
                 attempt(context, current, &commands)
             });
         finish(
             done,
             out,
-            |carried, buf| {
-                if carried.committed {
-                    for after in &carried.metadata {
-                        shared.metadata.settle(after);
+            |result, buf| {
+                if result.committed {
+                    for after in &result.metadata {
+                        shared.metadata.apply_update(after);
                     }
                 }
-                buf.extend_from_slice(&carried.answers);
-                let end: &[u8] = if carried.committed {
+                buf.extend_from_slice(&result.answers);
+                let end: &[u8] = if result.committed {
                     b"MN C\r\n"
                 } else {
                     b"MN R\r\n"
@@ -195,7 +195,7 @@ fn attempt(
     context: &mut CommandContext,
     current: &CurrentMapping,
     commands: &[Meta<'_>],
-) -> Attempt<Carried> {
+) -> Attempt<ExecutionResult> {
     let shared = context.shared.clone();
     let convert = Conversion::new(shared.db.clock().as_ref());
     let mut resolved = Vec::with_capacity(commands.len());
@@ -219,7 +219,7 @@ fn attempt(
         Ok(txn) => txn,
         Err(error) => return Attempt::failed(error.into(), CommitPosition::NONE),
     };
-    let mut carried = Carried {
+    let mut result = ExecutionResult {
         answers: Vec::new(),
         committed: false,
         metadata: Vec::new(),
@@ -237,35 +237,38 @@ fn attempt(
             max_value: shared.limits.max_value,
             metadata: &shared.metadata,
         };
-        match one(&mut txn, &mut place, command.meta, &mut carried) {
+        match execute_command(&mut txn, &mut place, command.meta, &mut result) {
             Ok(true) => {}
-            Ok(false) => return Attempt::given_up(txn, carried),
+            Ok(false) => return Attempt::rolled_back(txn, result),
             Err(failure) => return Attempt::end(txn, Err(failure)),
         }
-        if carried.answers.len() > MOST_BYTES {
+        if result.answers.len() > MAX_BYTES {
             let why = "the replies of the transaction are too large".to_owned();
             return Attempt::end(txn, Err(Failure::Refused(why)));
         }
     }
-    carried.committed = true;
-    Attempt::end(txn, Ok(carried))
+    result.committed = true;
+    Attempt::end(txn, Ok(result))
 }
 
 /// Executes one command. Returns false if the transaction must fail.
-fn one(
+fn execute_command(
     txn: &mut Txn,
     place: &mut Place<'_>,
     meta: &Meta<'_>,
-    carried: &mut Carried,
+    result: &mut ExecutionResult,
 ) -> Result<bool, Failure> {
     match meta {
-        Meta::Get(get) => read(txn, place, get, &mut carried.answers).map(|()| true),
+        Meta::Get(get) => read(txn, place, get, &mut result.answers).map(|()| true),
         Meta::Change(change, format) => {
-            let commands::CommandOutcome { outcome, after } = commands::run(txn, place, change)?;
+            let commands::CommandOutcome {
+                outcome,
+                metadata_update: after,
+            } = commands::run(txn, place, change)?;
             commands::count(change, outcome.status);
             let now = place.convert.unix_seconds();
-            carried.metadata.push(after);
-            meta_reply::outcome(&mut carried.answers, format, &outcome, now);
+            result.metadata.push(after);
+            meta_reply::outcome(&mut result.answers, format, &outcome, now);
             Ok(matches!(
                 outcome.status,
                 Status::Stored | Status::Counted | Status::Deleted | Status::Touched

@@ -10,7 +10,7 @@
 //!    removes everything that it appended.
 //! 2. The mapping is the newest one at the start of each batch.
 //! 3. No more reads are gathered than would fill a buffer if they are as large
-//!    as the last ones ([`ConnectionState::gather`]).
+//!    as the last ones ([`ConnectionState::max_batch_reads`]).
 
 mod ascii;
 mod binary;
@@ -23,7 +23,7 @@ use crate::context::identity::Identity;
 use crate::context::{CommandContext, Done, Failure, ListenerState};
 use crate::mapping::mapping_cache::CurrentMapping;
 use crate::read;
-use crate::read::request::{MOST_GATHERED, ReadBatch, Style};
+use crate::read::request::{MAX_BATCHED_READS, ReadBatch, Style};
 use crate::reply_sink::{Next, ReplySink};
 use login::UNAUTHENTICATED;
 use meta_transaction::MetaTransaction;
@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Target size in bytes of the replies to one batch of reads.
-const GATHERED_BYTES: usize = 256 * 1024;
+const TARGET_BATCH_BYTES: usize = 256 * 1024;
 
 /// The client of a new connection.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ pub(crate) struct ConnectionState {
     /// Meta commands that wait for their `mn`.
     pub(crate) transaction: Option<MetaTransaction>,
     /// Maximum number of reads in the next batch.
-    gather: usize,
+    max_batch_reads: usize,
     /// Properties of the encryption, once the first request has arrived.
     tls: Option<TlsPeer>,
     client: Client,
@@ -112,7 +112,7 @@ impl ParseProgress {
 
 impl Connection {
     pub(crate) fn new(shared: Arc<ListenerState>, client: Client) -> Connection {
-        let figures = &shared.figures;
+        let figures = &shared.statistics;
         figures.connections.fetch_add(1, Ordering::Relaxed);
         let number = figures.total.fetch_add(1, Ordering::Relaxed) + 1;
         let shown = match client.address {
@@ -130,7 +130,7 @@ impl Connection {
                 tls: None,
                 current,
                 transaction: None,
-                gather: MOST_GATHERED,
+                max_batch_reads: MAX_BATCHED_READS,
                 shared,
                 client,
             },
@@ -183,7 +183,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let figures = &self.state.shared.figures;
+        let figures = &self.state.shared.statistics;
         figures.connections.fetch_sub(1, Ordering::Relaxed);
         figures.open.remove(self.number);
     }
@@ -211,19 +211,19 @@ impl ConnectionState {
 
     /// Whether the batch of reads should be answered before another read joins it.
     #[inline]
-    fn is_gathered(&self, batch: &ReadBatch<'_>) -> bool {
-        batch.len() >= self.gather
+    fn is_batch_ready(&self, batch: &ReadBatch<'_>) -> bool {
+        batch.len() >= self.max_batch_reads
     }
 
     /// Answers the batch of reads if it is large enough, or if other connections wait for their
     /// turn; `None`: the next request is processed.
     #[inline]
-    pub(crate) fn answer_gathered(
+    pub(crate) fn answer_if_ready(
         &mut self,
         batch: &mut ReadBatch<'_>,
         out: &mut impl ReplySink,
     ) -> Option<Next> {
-        if !self.is_gathered(batch) && !out.should_yield() {
+        if !self.is_batch_ready(batch) && !out.should_yield() {
             return None;
         }
         if !self.answer(batch, out) {
@@ -245,7 +245,7 @@ impl ConnectionState {
             out.request_done();
         }
         let each = out.position().saturating_sub(start) / batch.len();
-        self.gather = (GATHERED_BYTES / each.max(1)).clamp(1, MOST_GATHERED);
+        self.max_batch_reads = (TARGET_BATCH_BYTES / each.max(1)).clamp(1, MAX_BATCHED_READS);
         batch.clear();
         goes_on
     }
@@ -314,6 +314,6 @@ pub(crate) fn finish<T>(
     };
     // Deferred even without a reply: later output, or the end of the connection, reveals that the
     // command was executed.
-    out.hold_from(start, done.position);
+    out.defer_from(start, done.position);
     goes_on
 }

@@ -16,8 +16,8 @@ use crate::container::{Container, Stored, refused};
 use porpoise_kv::Read;
 use porpoise_rows::catalog::Table;
 use porpoise_rows::{
-    AutoIncOptions, DeleteDone, Error, InsertMode, KeyRange, Result, RowBuf, RowRef, ScanPosition,
-    ScanSpec, Txn,
+    AutoIncOptions, DeleteOutcome, Error, InsertMode, KeyRange, Result, RowBuf, RowRef,
+    ScanPosition, ScanSpec, Txn,
 };
 use porpoise_types::{Value, ValueRef};
 use std::borrow::Cow;
@@ -178,7 +178,7 @@ pub(crate) fn values<'r>(
     rows: impl IntoIterator<Item = &'r RowBuf>,
     read: Read,
 ) -> Result<Vec<Option<Vec<u8>>>> {
-    let Some(large) = container.large() else {
+    let Some(large) = container.chunked_values() else {
         return Ok(Vec::new());
     };
     let mut wanted: Vec<Option<(u64, u64)>> = Vec::new();
@@ -215,7 +215,10 @@ pub(crate) fn value(
     txn: &mut Txn,
     row: &RowRef<'_>,
 ) -> Result<Option<Vec<u8>>> {
-    let Some((large, _)) = container.large().and_then(|l| Some((l, l.of(row)?))) else {
+    let Some((large, _)) = container
+        .chunked_values()
+        .and_then(|l| Some((l, l.of(row)?)))
+    else {
         return Ok(None);
     };
     let found = values(container, txn, [&row.to_buf()], Read::CURRENT)?;
@@ -257,7 +260,7 @@ pub(crate) fn apply(
     version: u64,
     convert: &mut Conversion,
 ) -> Result<()> {
-    let (Some(large), [column]) = (container.large(), container.values.as_slice()) else {
+    let (Some(large), [column]) = (container.chunked_values(), container.values.as_slice()) else {
         return container.apply(row, what, version, convert);
     };
     if let Some(old) = row.get(large.ext_id).and_then(|v| number(v.as_ref())) {
@@ -276,15 +279,15 @@ pub(crate) fn delete(
     container: &Container,
     txn: &mut Txn,
     gone: Vec<(Vec<u8>, RowBuf)>,
-) -> Result<DeleteDone> {
+) -> Result<DeleteOutcome> {
     let mut ids = Vec::new();
-    if let Some(large) = container.large() {
+    if let Some(large) = container.chunked_values() {
         for (_, row) in &gone {
             ids.extend(large.of(&row.row(&container.table)?).map(|(id, _)| id));
         }
     }
     let done = txn.delete(&container.table, gone)?;
-    if let Some(large) = container.large() {
+    if let Some(large) = container.chunked_values() {
         for id in ids {
             large.remove(txn, id)?;
         }

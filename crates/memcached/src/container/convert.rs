@@ -42,7 +42,7 @@ impl Conversion {
     }
 
     /// Creates conversions of keys, which do not depend on the time.
-    pub fn timeless() -> Conversion {
+    pub fn for_keys() -> Conversion {
         Conversion { now: 0 }
     }
 
@@ -74,7 +74,7 @@ impl Conversion {
         let Some(column) = table.columns.get(position) else {
             return Err(Error::DefinitionChanged);
         };
-        if let (ValueRef::Bytes(bytes), true) = (value, takes_bytes(column, value)) {
+        if let (ValueRef::Bytes(bytes), true) = (value, stores_bytes_unchanged(column, value)) {
             return Ok(Value::Bytes(bytes.to_vec()));
         }
         let (stored, warning) = self.convert(column, value)?;
@@ -137,7 +137,7 @@ impl Conversion {
 }
 
 /// Fast path: whether a column stores these bytes unchanged.
-fn takes_bytes(column: &Column, value: ValueRef<'_>) -> bool {
+fn stores_bytes_unchanged(column: &Column, value: ValueRef<'_>) -> bool {
     use porpoise_types::Kind;
     let ValueRef::Bytes(bytes) = value else {
         return false;
@@ -176,14 +176,14 @@ mod tests {
     #[test]
     fn bytes_pass_uncut_or_not_at_all() {
         let column = column(ColumnType::varbinary(3));
-        assert!(takes_bytes(&column, ValueRef::Bytes(b"abc")));
-        assert!(!takes_bytes(&column, ValueRef::Bytes(b"abcd")));
-        assert!(!takes_bytes(&column, ValueRef::Int(1)));
+        assert!(stores_bytes_unchanged(&column, ValueRef::Bytes(b"abc")));
+        assert!(!stores_bytes_unchanged(&column, ValueRef::Bytes(b"abcd")));
+        assert!(!stores_bytes_unchanged(&column, ValueRef::Int(1)));
     }
 
     #[test]
     fn a_key_is_a_number_as_it_stands_or_none() {
-        let convert = Conversion::timeless();
+        let convert = Conversion::for_keys();
         let column = column(ColumnType::int(porpoise_types::Kind::Int));
         assert_eq!(convert.key(&column, b"-12").unwrap(), Value::Int(-12));
         for text in [&b"1.4"[..], b"1e0", b" 1", b"1 ", b"", b"-", b"99999999999"] {

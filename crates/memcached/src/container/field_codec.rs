@@ -84,7 +84,7 @@ impl FieldCodec {
     }
 
     /// Whether NULL is distinguishable from text.
-    pub fn tells_null(&self) -> bool {
+    pub fn distinguishes_null(&self) -> bool {
         self.null_token.is_some()
     }
 

@@ -18,7 +18,7 @@ impl Container {
     /// # Errors
     /// A column would have no value (1364); as [`Container::append_key`].
     pub fn new_row(&self, key: &[u8], convert: &mut Conversion) -> Result<Vec<Value>> {
-        if let Some(column) = &self.lacking {
+        if let Some(column) = &self.column_without_value {
             return Err(lacks_default(column));
         }
         let mut row = convert.defaults(&self.table);
@@ -60,7 +60,7 @@ impl Container {
     ///
     /// # Errors
     /// The value is not a JSON object where one is required.
-    pub(crate) fn given(&self, row: &[Value], value: &[u8]) -> Result<Vec<bool>> {
+    pub(crate) fn columns_with_value(&self, row: &[Value], value: &[u8]) -> Result<Vec<bool>> {
         let members: Vec<usize> = match self.format {
             ValueFormat::Text => self.values.clone(),
             ValueFormat::Json => {
@@ -139,7 +139,7 @@ impl Container {
             }
             [] => Ok(()),
             [only] if self.is_generated(*only) => Ok(()),
-            [only] if self.form.is_plain() => {
+            [only] if self.value_codec.is_plain() => {
                 let value = convert.store(&self.table, *only, ValueRef::Bytes(value))?;
                 put(row, *only, value);
                 Ok(())
@@ -156,8 +156,12 @@ impl Container {
         convert: &mut Conversion,
     ) -> Result<()> {
         let pieces: Vec<Piece<'_>> = match columns {
-            [_] => vec![self.form.single(value)],
-            _ => self.form.split(value).take(columns.len() + 1).collect(),
+            [_] => vec![self.value_codec.single(value)],
+            _ => self
+                .value_codec
+                .split(value)
+                .take(columns.len() + 1)
+                .collect(),
         };
         let mut pieces = pieces.iter();
         for position in columns {
@@ -189,7 +193,7 @@ impl Container {
     }
 
     fn empty_is_null(&self, ty: &ColumnType) -> bool {
-        !ty.is_string() && !self.form.tells_null()
+        !ty.is_string() && !self.value_codec.distinguishes_null()
     }
 
     fn apply_object(

@@ -85,9 +85,9 @@ pub struct Container {
     /// The parts of that index, in its order.
     pub(crate) key: Vec<KeyPart>,
     /// Codec of several key columns in one key.
-    pub(crate) key_form: FieldCodec,
+    pub(crate) key_codec: FieldCodec,
     /// Codec of value columns in one value.
-    pub(crate) form: FieldCodec,
+    pub(crate) value_codec: FieldCodec,
     pub(crate) format: ValueFormat,
     /// Positions of the value columns.
     pub(crate) values: Vec<usize>,
@@ -98,9 +98,9 @@ pub struct Container {
     /// Tables that a write may read or change.
     pub(crate) write_set: Vec<TableId>,
     /// Table for values that are too long for the value column.
-    pub(crate) large: Option<ChunkedValues>,
+    pub(crate) chunked_values: Option<ChunkedValues>,
     /// A column for which new rows would have no value.
-    pub(crate) lacking: Option<String>,
+    pub(crate) column_without_value: Option<String>,
 }
 
 /// Values that a storage command writes.
@@ -117,7 +117,7 @@ pub struct Stored<'a> {
 /// Converts a client's expiry time (protocol.txt) to seconds since 1970, or 0 for never: 0 is
 /// never, negative values have expired already, values up to 30 days are relative to now, larger
 /// ones are seconds since 1970.
-pub fn moment(exptime: i64, now: i64) -> i64 {
+pub fn expiry_time(exptime: i64, now: i64) -> i64 {
     const MONTH: i64 = 30 * 24 * 3600;
     match exptime {
         0 => 0,
@@ -155,8 +155,8 @@ impl Container {
 
     /// Returns the table of chunked values, if the container has one.
     #[inline]
-    pub fn large(&self) -> Option<&ChunkedValues> {
-        self.large.as_ref()
+    pub fn chunked_values(&self) -> Option<&ChunkedValues> {
+        self.chunked_values.as_ref()
     }
 
     /// Encodes a client's key (without prefix) as a key of the container's index, and appends it.
@@ -170,7 +170,7 @@ impl Container {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         if let [part] = self.key.as_slice()
-            && self.key_form.is_plain()
+            && self.key_codec.is_plain()
         {
             return self.append_part(part, key, convert, out);
         }
@@ -184,22 +184,22 @@ impl Container {
     pub(crate) fn append_key_text(&self, row: &RowRef<'_>, out: &mut Vec<u8>) {
         for n in 0..self.key.len() {
             if n > 0 {
-                self.key_form.append_separator(out);
+                self.key_codec.append_separator(out);
             }
             let start = out.len();
             if let Some(part) = self.key.iter().find(|part| part.piece == n) {
                 self.append_column(row, part.column, out);
             }
-            self.key_form.finish_part(start, false, out);
+            self.key_codec.finish_part(start, false, out);
         }
     }
 
     /// Splits a key into its parts, in the order of the index.
     pub(crate) fn pieces<'a>(&'a self, key: &'a [u8]) -> Result<Vec<(&'a KeyPart, Piece<'a>)>> {
         let pieces: Vec<Piece<'a>> = if self.key.len() == 1 {
-            vec![self.key_form.single(key)]
+            vec![self.key_codec.single(key)]
         } else {
-            self.key_form.split(key).collect()
+            self.key_codec.split(key).collect()
         };
         if pieces.len() != self.key.len() {
             return Err(refused(format!(
@@ -241,7 +241,7 @@ impl Container {
     }
 
     /// Returns the columns that every storage command sets.
-    pub fn replaced(&self) -> &[usize] {
+    pub fn replaced_columns(&self) -> &[usize] {
         match self.format {
             ValueFormat::Text => &self.values,
             // A JSON object may omit some.
@@ -320,7 +320,7 @@ impl Container {
     #[inline]
     pub fn value_of<'a>(&self, row: &RowRef<'a>, scratch: &'a mut Vec<u8>) -> &'a [u8] {
         if let ([only], ValueFormat::Text) = (self.values.as_slice(), self.format)
-            && self.form.is_plain()
+            && self.value_codec.is_plain()
             && let ValueRef::Bytes(bytes) = row.get(*only)
             && self
                 .table
@@ -343,11 +343,11 @@ impl Container {
         let mut all_null = true;
         for (n, position) in self.values.iter().enumerate() {
             if n > 0 {
-                self.form.append_separator(out);
+                self.value_codec.append_separator(out);
             }
             let start = out.len();
             let is_null = self.append_column(row, *position, out);
-            self.form.finish_part(start, is_null, out);
+            self.value_codec.finish_part(start, is_null, out);
             all_null &= is_null;
         }
         if let (true, Some(position)) = (all_null, self.increment) {
@@ -397,7 +397,7 @@ impl Container {
 }
 
 /// Returns the name of a column of `table` that has no default, is NOT NULL and is not in `given`.
-pub(crate) fn lacking(table: &Table, given: &[usize]) -> Option<String> {
+pub(crate) fn column_without_default(table: &Table, given: &[usize]) -> Option<String> {
     let lacks = |(n, c): (usize, &porpoise_rows::catalog::Column)| {
         let open = !c.nullable
             && !c.auto_increment
@@ -409,7 +409,7 @@ pub(crate) fn lacking(table: &Table, given: &[usize]) -> Option<String> {
 }
 
 /// Copies a row's values. Columns in `replaced`, which are about to be set, are NULL instead.
-pub fn owned(table: &Table, row: &RowRef<'_>, replaced: &[usize]) -> Vec<Value> {
+pub fn copy_values(table: &Table, row: &RowRef<'_>, replaced: &[usize]) -> Vec<Value> {
     let copy = |n: usize| {
         if replaced.contains(&n) {
             Value::Null
@@ -456,12 +456,12 @@ mod tests {
 
     #[test]
     fn expiry_times_are_relative_up_to_thirty_days() {
-        assert_eq!(moment(0, 1000), 0);
-        assert_eq!(moment(-1, 1000), 1);
-        assert_eq!(moment(60, 1000), 1060);
-        assert_eq!(moment(2_592_000, 1000), 2_593_000);
-        assert_eq!(moment(2_592_001, 1000), 2_592_001);
-        assert_eq!(moment(i64::MIN, i64::MAX), 1);
+        assert_eq!(expiry_time(0, 1000), 0);
+        assert_eq!(expiry_time(-1, 1000), 1);
+        assert_eq!(expiry_time(60, 1000), 1060);
+        assert_eq!(expiry_time(2_592_000, 1000), 2_593_000);
+        assert_eq!(expiry_time(2_592_001, 1000), 2_592_001);
+        assert_eq!(expiry_time(i64::MIN, i64::MAX), 1);
     }
 
     #[test]

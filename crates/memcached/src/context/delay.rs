@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Longest wait before the clock is read again.
-const NAP: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// The client that requested it: its address for the log, and its account, whose privileges are
 /// checked again at execution.
@@ -25,7 +25,7 @@ pub(crate) struct Caller {
 
 /// The delayed `flush_all`.
 #[derive(Default)]
-struct Due {
+struct DelayedFlush {
     /// Seconds since 1970, and the client.
     at: Option<(i64, Caller)>,
     has_thread: bool,
@@ -34,7 +34,7 @@ struct Due {
 
 #[derive(Default)]
 struct Timer {
-    due: Mutex<Due>,
+    due: Mutex<DelayedFlush>,
     changed: Condvar,
 }
 
@@ -89,10 +89,10 @@ impl Drop for Delayed {
 }
 
 /// Next action of the thread.
-enum Todo {
+enum TimerAction {
     Nothing,
     /// Wait.
-    Later(Duration),
+    WaitFor(Duration),
     Now(Arc<ListenerState>, Caller),
 }
 
@@ -112,15 +112,15 @@ fn wait(timer: &Timer, shared: &Weak<ListenerState>, flush: fn(Arc<ListenerState
         };
         // This may drop the last reference to the listener, and with it the timer, whose lock must
         // not be locked then.
-        match look(shared, at, caller) {
-            Todo::Nothing => return,
-            Todo::Later(nap) => {
+        match next_action(shared, at, caller) {
+            TimerAction::Nothing => return,
+            TimerAction::WaitFor(nap) => {
                 let mut due = timer.due.lock();
                 if !due.ended && due.at.as_ref().is_some_and(|(then, _)| *then == at) {
                     timer.changed.wait_for(&mut due, nap);
                 }
             }
-            Todo::Now(protocol, caller) => {
+            TimerAction::Now(protocol, caller) => {
                 let mine = timer.due.lock().at.take_if(|(then, _)| *then == at);
                 if mine.is_some() {
                     flush(protocol, caller);
@@ -130,14 +130,14 @@ fn wait(timer: &Timer, shared: &Weak<ListenerState>, flush: fn(Arc<ListenerState
     }
 }
 
-fn look(shared: &Weak<ListenerState>, at: i64, caller: Caller) -> Todo {
+fn next_action(shared: &Weak<ListenerState>, at: i64, caller: Caller) -> TimerAction {
     let Some(protocol) = shared.upgrade() else {
-        return Todo::Nothing;
+        return TimerAction::Nothing;
     };
     let now = protocol.db.clock().unix_micros();
     let left = at.saturating_mul(1_000_000).saturating_sub(now);
     if left > 0 {
-        return Todo::Later(Duration::from_micros(left.cast_unsigned()).min(NAP));
+        return TimerAction::WaitFor(Duration::from_micros(left.cast_unsigned()).min(MAX_WAIT));
     }
-    Todo::Now(protocol, caller)
+    TimerAction::Now(protocol, caller)
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Failed authentications after which a connection is closed.
-pub(crate) const MOST_FAILURES: u32 = 3;
+pub(crate) const MAX_FAILURES: u32 = 3;
 
 /// Settings of authentication, shared by all connections of the listener.
 pub struct Authentication {
@@ -131,7 +131,9 @@ impl Identity {
             .map(|a| data.rights(&a.name()))
             .unwrap_or_default();
         let containers = mapping.containers.iter();
-        self.granted = containers.map(|c| requirement::held(&rights, c)).collect();
+        self.granted = containers
+            .map(|c| requirement::privileges_held(&rights, c))
+            .collect();
     }
 
     #[cold]
@@ -185,7 +187,7 @@ impl Identity {
         let attempt = Attempt {
             granted: granted.is_some(),
             delay,
-            close: granted.is_none() && self.failures + 1 >= MOST_FAILURES,
+            close: granted.is_none() && self.failures + 1 >= MAX_FAILURES,
         };
         match granted {
             Some(account) => self.become_account(account.id(), data.version),

@@ -2,7 +2,7 @@
 
 use super::delay::Delayed;
 use super::identity::Authentication;
-use super::stats::Figures;
+use super::stats::ListenerStatistics;
 use crate::cache::Cache;
 use crate::item_metadata::ItemMetadata;
 use crate::mapping::mapping_cache::MappingCache;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(crate) struct ListenerState {
     pub(crate) db: Arc<Db>,
     pub(crate) mapping: MappingCache,
-    pub(crate) figures: Figures,
+    pub(crate) statistics: ListenerStatistics,
     pub(crate) limits: Limits,
     pub(crate) metadata: ItemMetadata,
     pub(crate) authentication: Arc<Authentication>,

@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //! 1. A write is one autocommit transaction. After a conflict or deadlock it is run again from its
-//!    start, at most [`TRIES`] times in all (transactions.md, rule 2), because no part of it has
+//!    start, at most [`MAX_ATTEMPTS`] times in all (transactions.md, rule 2), because no part of it has
 //!    been answered.
 //! 2. A write holds the metadata locks of its table and of tables connected by foreign keys from
 //!    before it reads the definition to its end (rule 41). Reads hold none: they detect a changed
@@ -26,7 +26,7 @@ use crate::container::Container;
 use crate::container::convert::Conversion;
 use crate::context::identity::Identity;
 use crate::context::requirement::Requirement;
-use crate::item_metadata::{ItemId, ItemMetadata, Mark, MetadataUpdate};
+use crate::item_metadata::{ItemId, ItemMark, ItemMetadata, MetadataUpdate};
 use crate::mapping::Target;
 use crate::mapping::mapping_cache::CurrentMapping;
 use porpoise_base::blocking::blocking;
@@ -38,7 +38,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Attempts at a write before its conflict is reported.
-const TRIES: usize = 16;
+const MAX_ATTEMPTS: usize = 16;
 
 /// Failure of a command.
 #[derive(Clone, Debug)]
@@ -108,7 +108,7 @@ impl<T> Attempt<T> {
     }
 
     /// Rolls back and returns an outcome.
-    pub(crate) fn given_up(txn: Txn, outcome: T) -> Attempt<T> {
+    pub(crate) fn rolled_back(txn: Txn, outcome: T) -> Attempt<T> {
         let position = txn.seen();
         txn.rollback();
         Attempt::Done(Done {
@@ -163,7 +163,7 @@ impl Place<'_> {
     }
 
     /// Returns the placeholder of an absent row.
-    pub(crate) fn placeholder(&self) -> Option<Mark> {
+    pub(crate) fn placeholder(&self) -> Option<ItemMark> {
         if !self.metadata.any_marks() {
             return None;
         }
@@ -216,7 +216,7 @@ pub struct CommandContext {
     /// `read/innodb_containers.rs`).
     pub(crate) selected: Option<Box<[u8]>>,
     /// The newest commit of this connection.
-    own: CommitPosition,
+    newest_commit: CommitPosition,
 }
 
 impl CommandContext {
@@ -234,7 +234,7 @@ impl CommandContext {
             text: Vec::new(),
             reader: None,
             selected: None,
-            own: CommitPosition::NONE,
+            newest_commit: CommitPosition::NONE,
         }
     }
 
@@ -261,19 +261,19 @@ impl CommandContext {
     }
 
     /// Returns the snapshot of this batch's reads, and the read mode for `count` keys. The caller
-    /// returns the transaction with [`CommandContext::give_back`].
+    /// returns the transaction with [`CommandContext::return_reader`].
     pub(crate) fn reader(&mut self, count: usize) -> Result<(Txn, Read), Failure> {
         let engine = self.shared.db.engine();
         let mut read = Read::SNAPSHOT;
-        if self.own != CommitPosition::NONE {
-            if engine.durable_position() >= self.own {
-                self.own = CommitPosition::NONE;
+        if self.newest_commit != CommitPosition::NONE {
+            if engine.durable_position() >= self.newest_commit {
+                self.newest_commit = CommitPosition::NONE;
             } else if count == 1 {
                 read = Read::CURRENT;
             } else {
-                let own = self.own;
+                let own = self.newest_commit;
                 blocking(|| engine.wait_durable(own)).map_err(Error::from)?;
-                self.own = CommitPosition::NONE;
+                self.newest_commit = CommitPosition::NONE;
             }
         }
         let txn = match self.reader.take() {
@@ -284,18 +284,19 @@ impl CommandContext {
     }
 
     /// Keeps the snapshot for the next read of the batch.
-    pub(crate) fn give_back(&mut self, reader: Txn) {
+    pub(crate) fn return_reader(&mut self, reader: Txn) {
         self.reader = Some(reader);
     }
 
     /// Whether a commit of this connection may not be durable yet.
-    pub(crate) fn has_pending_own(&self) -> bool {
-        self.own != CommitPosition::NONE && self.shared.db.engine().durable_position() < self.own
+    pub(crate) fn has_pending_commit(&self) -> bool {
+        self.newest_commit != CommitPosition::NONE
+            && self.shared.db.engine().durable_position() < self.newest_commit
     }
 
     /// Records a commit of this connection.
-    pub(crate) fn note_own(&mut self, position: CommitPosition) {
-        self.own = self.own.max(position);
+    pub(crate) fn note_commit(&mut self, position: CommitPosition) {
+        self.newest_commit = self.newest_commit.max(position);
     }
 
     /// Runs a write on the row of a client's key.
@@ -306,13 +307,13 @@ impl CommandContext {
         key: &[u8],
         mut run: impl FnMut(&mut Txn, &mut Place<'_>) -> Result<T, Failure>,
     ) -> Done<T> {
-        self.repeat(current, |context, current| {
+        self.retry_until_final(current, |context, current| {
             context.attempt(current, requirement, key, &mut run)
         })
     }
 
     /// Runs attempts at a write until one is final.
-    pub(crate) fn repeat<T>(
+    pub(crate) fn retry_until_final<T>(
         &mut self,
         current: &mut Arc<CurrentMapping>,
         mut attempt: impl FnMut(&mut CommandContext, &CurrentMapping) -> Attempt<T>,
@@ -325,13 +326,13 @@ impl CommandContext {
             self.metadata_locks.release();
             match ended {
                 Attempt::Done(done) => {
-                    let again = matches!(&done.outcome, Err(Failure::Rows(e)) if repeatable(e));
-                    if !again || tries >= TRIES {
-                        self.note_own(done.position);
+                    let again = matches!(&done.outcome, Err(Failure::Rows(e)) if is_retryable(e));
+                    if !again || tries >= MAX_ATTEMPTS {
+                        self.note_commit(done.position);
                         return done;
                     }
                 }
-                Attempt::Stale if tries >= TRIES => {
+                Attempt::Stale if tries >= MAX_ATTEMPTS => {
                     let outcome = Err(Failure::Rows(Error::DefinitionChanged));
                     let position = CommitPosition::NONE;
                     return Done { outcome, position };
@@ -410,7 +411,7 @@ impl CommandContext {
 }
 
 /// Whether a single autocommit command may be retried: nothing of it was committed or answered.
-pub(crate) fn repeatable(error: &Error) -> bool {
+pub(crate) fn is_retryable(error: &Error) -> bool {
     matches!(
         error,
         Error::SnapshotConflict

@@ -46,7 +46,7 @@ impl Requirement {
 /// The privileges on a container that an account with these rights holds: those on its table,
 /// and those on all of its columns that commands use. Where long values are in a second table,
 /// the same privileges are needed there.
-pub(crate) fn held(rights: &Rights, container: &Container) -> Privileges {
+pub(crate) fn privileges_held(rights: &Rights, container: &Container) -> Privileges {
     let on = |table: &Table| rights.on_table(&table.database, &table.name);
     let table = &container.table;
     let mut held = on(table);
@@ -63,7 +63,7 @@ pub(crate) fn held(rights: &Rights, container: &Container) -> Privileges {
             }
         }
     }
-    match &container.large {
+    match &container.chunked_values {
         Some(large) => held.intersection(on(&large.table)),
         None => held,
     }

@@ -17,11 +17,11 @@ pub type Traffic = fn() -> (u64, u64);
 
 /// The open connections: number and peer.
 #[derive(Default)]
-pub(crate) struct Open {
+pub(crate) struct OpenConnections {
     peers: Mutex<BTreeMap<u64, String>>,
 }
 
-impl Open {
+impl OpenConnections {
     /// Adds a connection that was opened.
     pub(crate) fn add(&self, number: u64, peer: String) {
         self.peers.lock().insert(number, peer);
@@ -40,36 +40,36 @@ impl Open {
 }
 
 /// Figures of the listener.
-pub struct Figures {
+pub struct ListenerStatistics {
     started: Instant,
     /// Open connections of this listener.
     pub(crate) connections: AtomicU64,
     /// Which they are.
-    pub(crate) open: Open,
+    pub(crate) open: OpenConnections,
     /// Connections so far.
     pub(crate) total: AtomicU64,
     traffic: Traffic,
-    /// Values of the counters at the last reset, in the order of [`Figures::totals`].
-    base: Mutex<Vec<u64>>,
+    /// Values of the counters at the last reset, in the order of [`ListenerStatistics::totals`].
+    counters_at_reset: Mutex<Vec<u64>>,
 }
 
-impl Figures {
+impl ListenerStatistics {
     /// Creates the statistics, all zero.
-    pub fn new(clock: &dyn Clock, traffic: Traffic) -> Figures {
-        Figures {
+    pub fn new(clock: &dyn Clock, traffic: Traffic) -> ListenerStatistics {
+        ListenerStatistics {
             started: clock.now(),
             connections: AtomicU64::new(0),
-            open: Open::default(),
+            open: OpenConnections::default(),
             total: AtomicU64::new(0),
             traffic,
-            base: Mutex::new(Vec::new()),
+            counters_at_reset: Mutex::new(Vec::new()),
         }
     }
 
     /// Executes `stats reset`.
     pub fn reset(&self) {
         let now = self.totals().map(|(_, total)| total).collect();
-        *self.base.lock() = now;
+        *self.counters_at_reset.lock() = now;
     }
 
     /// All counters since the start.
@@ -81,7 +81,7 @@ impl Figures {
 
     /// All counters since the last reset.
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let base = self.base.lock();
+        let base = self.counters_at_reset.lock();
         let base = base.iter().copied().chain(std::iter::repeat(0));
         let since = self.totals().zip(base);
         since
@@ -91,9 +91,9 @@ impl Figures {
 }
 
 /// Answer to `stats`.
-pub(crate) enum Answer {
+pub(crate) enum StatsReply {
     /// Figures, which were shown.
-    Figures,
+    ListenerStatistics,
     /// A line of the ASCII dialect in place of figures.
     Text(&'static [u8]),
     /// The figures are unknown.
@@ -111,24 +111,24 @@ pub(crate) fn answer<'a>(
     shared: &ListenerState,
     mut args: impl Iterator<Item = &'a [u8]>,
     show: &mut Show<'_>,
-) -> Answer {
+) -> StatsReply {
     match args.next() {
         None => general(shared, show),
         Some(b"reset") => {
-            shared.figures.reset();
-            return Answer::Text(reply::RESET);
+            shared.statistics.reset();
+            return StatsReply::Text(reply::RESET);
         }
         Some(b"settings") => settings(shared, show),
         Some(b"items") => items(shared, show),
         // There are no slab classes here.
         Some(b"slabs") => number(show, "active_slabs", 0),
         Some(b"sizes") => show("sizes_status", b"disabled"),
-        Some(b"conns") => shared.figures.open.show(show),
-        Some(b"cachedump") => return Answer::Text(cachedump(args.next(), args.next())),
-        Some(b"detail") => return Answer::Text(detail(args.next())),
-        Some(_) => return Answer::Unknown,
+        Some(b"conns") => shared.statistics.open.show(show),
+        Some(b"cachedump") => return StatsReply::Text(cachedump(args.next(), args.next())),
+        Some(b"detail") => return StatsReply::Text(detail(args.next())),
+        Some(_) => return StatsReply::Unknown,
     }
-    Answer::Figures
+    StatsReply::ListenerStatistics
 }
 
 /// Number of slab classes of memcached.
@@ -157,7 +157,7 @@ fn detail(what: Option<&[u8]>) -> &'static [u8] {
 }
 
 fn general(shared: &ListenerState, show: &mut Show<'_>) {
-    let figures = &shared.figures;
+    let figures = &shared.statistics;
     let clock = shared.db.clock();
     let uptime = clock.now().saturating_duration_since(figures.started);
     let time = clock.unix_micros().div_euclid(1_000_000);

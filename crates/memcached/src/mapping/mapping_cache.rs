@@ -31,9 +31,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct CurrentMapping {
     /// The mapping.
     pub mapping: Mapping,
-    watch: Arc<TableChanges>,
-    watched: Vec<TableId>,
-    seen: u64,
+    table_changes: Arc<TableChanges>,
+    watched_tables: Vec<TableId>,
+    seen_changes: u64,
     /// Number of changes of other servers that it includes.
     polled: u64,
 }
@@ -43,7 +43,7 @@ pub struct MappingCache {
     db: Arc<Db>,
     role: String,
     current: ArcSwap<CurrentMapping>,
-    making: Mutex<()>,
+    rebuild_lock: Mutex<()>,
     /// Changes that other servers made, as far as noticed.
     polled: AtomicU64,
 }
@@ -54,11 +54,11 @@ impl MappingCache {
     /// # Errors
     /// Those of reading.
     pub fn open(db: Arc<Db>, role: &str) -> Result<MappingCache> {
-        let first = make(&db, role, None, None, 0)?;
+        let first = build_mapping(&db, role, None, None, 0)?;
         Ok(MappingCache {
             role: role.to_owned(),
             current: ArcSwap::from_pointee(first),
-            making: Mutex::new(()),
+            rebuild_lock: Mutex::new(()),
             polled: AtomicU64::new(0),
             db,
         })
@@ -82,7 +82,7 @@ impl MappingCache {
         if !self.is_stale(held) {
             return;
         }
-        self.renew_slowly(held);
+        self.refresh_if_stale(held);
     }
 
     /// Reads the configuration, and replaces the mapping if its rows have changed, on this server
@@ -91,13 +91,13 @@ impl MappingCache {
     /// # Errors
     /// Those of reading; the mapping in force stays.
     pub fn poll(&self) -> Result<()> {
-        let _one_at_a_time = self.making.lock();
+        let _one_at_a_time = self.rebuild_lock.lock();
         let held = self.current.load_full();
         let last = held.mapping.roles.get(&self.role).copied();
         let polled = held.polled + 1;
-        let new = make(&self.db, &self.role, last, Some(&held), polled)?;
+        let new = build_mapping(&self.db, &self.role, last, Some(&held), polled)?;
         if new.mapping.fingerprint != held.mapping.fingerprint {
-            tell(&held.mapping, &new.mapping);
+            log_status_changes(&held.mapping, &new.mapping);
             self.current.store(Arc::new(new));
             self.polled.store(polled, Ordering::Release);
         }
@@ -105,27 +105,27 @@ impl MappingCache {
     }
 
     fn is_stale(&self, held: &CurrentMapping) -> bool {
-        held.watch.changes() != held.seen
+        held.table_changes.changes() != held.seen_changes
             || held.mapping.catalog_version != self.db.catalog_version()
             || held.polled != self.polled.load(Ordering::Acquire)
     }
 
     #[cold]
-    fn renew_slowly(&self, held: &mut Arc<CurrentMapping>) {
-        let _one_at_a_time = self.making.lock();
+    fn refresh_if_stale(&self, held: &mut Arc<CurrentMapping>) {
+        let _one_at_a_time = self.rebuild_lock.lock();
         *held = self.current.load_full();
         if !self.is_stale(held) {
             return;
         }
         let definitions = held.mapping.catalog_version != self.db.catalog_version();
-        if !definitions && self.db.engine().durable_position() < held.watch.position() {
+        if !definitions && self.db.engine().durable_position() < held.table_changes.position() {
             return;
         }
         let last = held.mapping.roles.get(&self.role).copied();
         let polled = self.polled.load(Ordering::Acquire);
-        match make(&self.db, &self.role, last, Some(held), polled) {
+        match build_mapping(&self.db, &self.role, last, Some(held), polled) {
             Ok(new) => {
-                tell(&held.mapping, &new.mapping);
+                log_status_changes(&held.mapping, &new.mapping);
                 *held = Arc::new(new);
                 self.current.store(held.clone());
             }
@@ -137,7 +137,7 @@ impl MappingCache {
 }
 
 /// Logs changes of the configuration's status.
-fn tell(old: &Mapping, new: &Mapping) {
+fn log_status_changes(old: &Mapping, new: &Mapping) {
     if old.status == new.status {
         return;
     }
@@ -152,7 +152,7 @@ fn tell(old: &Mapping, new: &Mapping) {
     }
 }
 
-fn make(
+fn build_mapping(
     db: &Arc<Db>,
     role: &str,
     last: Option<i64>,
@@ -162,18 +162,18 @@ fn make(
     let mut tries = 0;
     loop {
         let watched = Mapping::watched(&db.catalog());
-        let watch = match old.filter(|old| old.watched == watched) {
-            Some(old) => old.watch.clone(),
+        let table_changes = match old.filter(|old| old.watched_tables == watched) {
+            Some(old) => old.table_changes.clone(),
             None => db.subscribe(&watched),
         };
-        let seen = watch.changes();
+        let seen = table_changes.changes();
         match Mapping::read(db, role, last) {
             Ok(mapping) => {
                 return Ok(CurrentMapping {
                     mapping,
-                    watch,
-                    watched,
-                    seen,
+                    table_changes,
+                    watched_tables: watched,
+                    seen_changes: seen,
                     polled,
                 });
             }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The next mapping's [`Mapping::serial`]; 0 is none.
-static SERIAL: AtomicU64 = AtomicU64::new(1);
+static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
 
 /// Operation of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,9 +121,9 @@ pub struct Mapping {
     /// Lengths of the prefixes that are not empty, longest first.
     lengths: Vec<usize>,
     /// Position of the rule of keys without a configured prefix.
-    fallback: usize,
+    default_rule: usize,
     /// Whether a rule uses the memory cache.
-    caches: bool,
+    uses_cache: bool,
     /// Hash of all rows of the configuration, to detect changes.
     pub fingerprint: u64,
     /// One line for every configured prefix.
@@ -143,7 +143,7 @@ impl Mapping {
                 return self.rules.get(*at);
             }
         }
-        self.rules.get(self.fallback)
+        self.rules.get(self.default_rule)
     }
 
     /// Place of an operation on a key.
@@ -189,7 +189,7 @@ impl Mapping {
     /// Whether an operation on a key takes place in the memory cache.
     #[inline]
     pub fn is_cached(&self, key: &[u8], operation: Operation) -> bool {
-        self.caches
+        self.uses_cache
             && self
                 .rule(key)
                 .is_some_and(|r| r.access(operation) == Access::CacheOnly)
@@ -197,7 +197,7 @@ impl Mapping {
 
     /// A container by its name, and its position, if a prefix of the role
     /// names it; with the policy of that prefix.
-    pub fn named(
+    pub fn container_named(
         &self,
         name: &[u8],
         operation: Operation,
@@ -214,11 +214,11 @@ impl Mapping {
 
     /// Whether some prefix of the role uses the memory cache.
     pub fn uses_cache(&self) -> bool {
-        self.caches
+        self.uses_cache
     }
 
     /// Positions of the containers whose rows `flush_all` deletes.
-    pub fn flushed(&self) -> Vec<usize> {
+    pub fn flushed_containers(&self) -> Vec<usize> {
         let targets: BTreeSet<usize> = self
             .rules
             .iter()
@@ -250,7 +250,7 @@ impl Mapping {
         let hash = foldhash::fast::FixedState::default();
         let all: Vec<&[Row]> = CONFIGURATION.iter().map(|name| of(name)).collect();
         let mut mapping = Mapping {
-            serial: SERIAL.fetch_add(1, Ordering::Relaxed),
+            serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
             catalog_version: catalog.version,
             fingerprint: hash.hash_one(all),
             ..Mapping::default()
@@ -299,7 +299,7 @@ impl Mapping {
                 _ => reason,
             };
             if own == role {
-                let target = target.map(|c| self.share(c));
+                let target = target.map(|c| self.add_or_share(c));
                 self.rules.push(Rule {
                     prefix: prefix.as_bytes().into(),
                     policy,
@@ -326,7 +326,7 @@ impl Mapping {
     }
 
     /// The position of a container, which prefixes share by name.
-    fn share(&mut self, container: Container) -> usize {
+    fn add_or_share(&mut self, container: Container) -> usize {
         let known = self
             .containers
             .iter()
@@ -339,7 +339,7 @@ impl Mapping {
 
     fn finish(&mut self, catalog: &Catalog) {
         if !self.rules.iter().any(|r| r.prefix.is_empty()) {
-            let target = resolve::default_container(catalog).map(|c| self.share(c));
+            let target = resolve::default_container(catalog).map(|c| self.add_or_share(c));
             self.rules.push(Rule {
                 prefix: Box::default(),
                 policy: Policy {
@@ -350,10 +350,10 @@ impl Mapping {
                 target,
             });
         }
-        self.caches = self.rules.iter().any(|r| r.policy.uses_cache());
+        self.uses_cache = self.rules.iter().any(|r| r.policy.uses_cache());
         for (at, rule) in self.rules.iter().enumerate() {
             if rule.prefix.is_empty() {
-                self.fallback = at;
+                self.default_rule = at;
             } else {
                 self.by_prefix.insert(rule.prefix.clone(), at);
                 self.lengths.push(rule.prefix.len());

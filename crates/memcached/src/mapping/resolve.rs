@@ -6,7 +6,9 @@
 
 use crate::container::chunked_values::ChunkedValues;
 use crate::container::field_codec::FieldCodec;
-use crate::container::{Container, ExpiryForm, Flags, KeyPart, ValueFormat, lacking};
+use crate::container::{
+    Container, ExpiryForm, Flags, KeyPart, ValueFormat, column_without_default,
+};
 use crate::mapping::{Access, Policy};
 use porpoise_access::is_system_table;
 use porpoise_access::ndbmemcache::DATABASE;
@@ -37,7 +39,7 @@ impl Row {
     }
 
     /// The text of a column, if there is anything in it.
-    fn given(&self, column: &str) -> Option<&str> {
+    fn nonempty(&self, column: &str) -> Option<&str> {
         self.text(column).map(str::trim).filter(|t| !t.is_empty())
     }
 }
@@ -98,7 +100,7 @@ pub(crate) fn prefix(
     if !uses_table {
         return Ok((policy, None));
     }
-    let name = row.given("container").ok_or("no container is named")?;
+    let name = row.nonempty("container").ok_or("no container is named")?;
     let found = containers.iter().find(|c| c.text("name") == Some(name));
     let found = found.ok_or_else(|| format!("container '{name}' is not in containers"))?;
     let none = Row::default();
@@ -155,7 +157,7 @@ impl Columns<'_> {
     }
 
     /// A column that the container fills itself: `what` says for what.
-    fn written(&mut self, what: &str, name: &str) -> Resolved<usize> {
+    fn filled_column(&mut self, what: &str, name: &str) -> Resolved<usize> {
         let position = self.find(name)?;
         let column = self.table.columns.get(position);
         match column.is_some_and(|c| c.generated.is_some()) {
@@ -186,7 +188,7 @@ fn container(
     options: &Row,
     catalog: &Catalog,
 ) -> Resolved<(Container, String)> {
-    let (database, table) = (row.given("db_schema"), row.given("db_table"));
+    let (database, table) = (row.nonempty("db_schema"), row.nonempty("db_table"));
     let (Some(database), Some(table_name)) = (database, table) else {
         return Err("db_schema and db_table must be given".to_owned());
     };
@@ -203,9 +205,9 @@ fn container(
         named: Vec::new(),
     };
     let mut note = String::new();
-    let (form, key_form, format) = forms(options)?;
+    let (value_codec, key_codec, format) = codecs(options)?;
     let (index, key) = key_parts(row, table, &mut columns)?;
-    let mut values = match row.given("value_columns") {
+    let mut values = match row.nonempty("value_columns") {
         Some(names) => columns.list(names)?,
         None => Vec::new(),
     };
@@ -217,7 +219,7 @@ fn container(
     let flags = flags(row, &mut columns)?;
     let cas = cas(row, &mut columns, &mut note)?;
     let expiry = expiry(row, &mut columns)?;
-    let large = large(row, catalog, &values, &mut columns)?;
+    let chunked_values = chunked_values(row, catalog, &values, &mut columns)?;
     if all {
         let apart = |n: &usize| {
             flags == Flags::Column(*n) || cas == Some(*n) || expiry.map(|e| e.0) == Some(*n)
@@ -230,19 +232,19 @@ fn container(
         table: Arc::clone(table),
         index,
         key,
-        key_form,
-        form,
+        key_codec,
+        value_codec,
         format,
         values,
         flags,
         increment,
         cas,
         expiry,
-        write_set: write_set(table, large.as_ref()),
-        large,
-        lacking: lacking(table, &columns.named),
+        write_set: write_set(table, chunked_values.as_ref()),
+        chunked_values,
+        column_without_value: column_without_default(table, &columns.named),
     };
-    if let Some(column) = &container.lacking {
+    if let Some(column) = &container.column_without_value {
         let text = format!("new rows are refused: column '{column}' has no default");
         add_note(&mut note, &text);
     }
@@ -258,13 +260,13 @@ fn write_set(table: &Table, large: Option<&ChunkedValues>) -> Vec<TableId> {
 }
 
 /// The table of parts that `large_values_table` names, `schema.table`.
-fn large(
+fn chunked_values(
     row: &Row,
     catalog: &Catalog,
     values: &[usize],
     columns: &mut Columns<'_>,
 ) -> Resolved<Option<ChunkedValues>> {
-    let Some(name) = row.given("large_values_table") else {
+    let Some(name) = row.nonempty("large_values_table") else {
         return Ok(None);
     };
     let parts = name.split_once('.');
@@ -306,8 +308,8 @@ fn large(
         id,
         part,
         content,
-        ext_id: columns.written("large_values_table column", "ext_id")?,
-        ext_size: columns.written("large_values_table column", "ext_size")?,
+        ext_id: columns.filled_column("large_values_table column", "ext_id")?,
+        ext_size: columns.filled_column("large_values_table column", "ext_size")?,
         inline,
         // A part is cut for the smaller of the column and 1 MiB.
         part_size: part_size.min(1 << 20),
@@ -315,7 +317,7 @@ fn large(
 }
 
 /// The forms of values and of keys, and whether values are objects.
-fn forms(options: &Row) -> Resolved<(FieldCodec, FieldCodec, ValueFormat)> {
+fn codecs(options: &Row) -> Resolved<(FieldCodec, FieldCodec, ValueFormat)> {
     let bytes = |column| options.text(column).map(str::as_bytes);
     let escape = bytes("escape");
     let form = FieldCodec::new(bytes("separator"), escape, bytes("null_token"))?;
@@ -334,7 +336,9 @@ fn key_parts(
     table: &Table,
     columns: &mut Columns<'_>,
 ) -> Resolved<(usize, Vec<KeyPart>)> {
-    let names = row.given("key_columns").ok_or("no key_columns are given")?;
+    let names = row
+        .nonempty("key_columns")
+        .ok_or("no key_columns are given")?;
     let given = columns.list(names)?;
     let of = |(n, index): (usize, &Index)| Some((n, parts_of(n, index, table, &given)?));
     let mut fitting = table.indexes.iter().enumerate().filter_map(of);
@@ -368,10 +372,10 @@ fn parts_of(n: usize, index: &Index, table: &Table, given: &[usize]) -> Option<V
 }
 
 fn increment(row: &Row, columns: &mut Columns<'_>) -> Resolved<Option<usize>> {
-    let Some(name) = row.given("increment_column") else {
+    let Some(name) = row.nonempty("increment_column") else {
         return Ok(None);
     };
-    let position = columns.written("increment_column", name)?;
+    let position = columns.filled_column("increment_column", name)?;
     if !columns.is_integer(position) {
         return Err(format!("increment_column '{name}' is no integer"));
     }
@@ -379,14 +383,14 @@ fn increment(row: &Row, columns: &mut Columns<'_>) -> Resolved<Option<usize>> {
 }
 
 fn flags(row: &Row, columns: &mut Columns<'_>) -> Resolved<Flags> {
-    let Some(text) = row.given("flags") else {
+    let Some(text) = row.nonempty("flags") else {
         return Ok(Flags::Constant(0));
     };
     if text.bytes().all(|b| b.is_ascii_digit()) {
         let constant = text.parse().map(Flags::Constant);
         return constant.map_err(|_| format!("flags '{text}' do not fit into 32 bits"));
     }
-    let position = columns.written("flags column", text)?;
+    let position = columns.filled_column("flags column", text)?;
     if !columns.is_integer(position) {
         return Err(format!("flags column '{text}' is no integer"));
     }
@@ -394,10 +398,10 @@ fn flags(row: &Row, columns: &mut Columns<'_>) -> Resolved<Flags> {
 }
 
 fn cas(row: &Row, columns: &mut Columns<'_>, note: &mut String) -> Resolved<Option<usize>> {
-    let Some(name) = row.given("cas_column") else {
+    let Some(name) = row.nonempty("cas_column") else {
         return Ok(None);
     };
-    let position = columns.written("cas_column", name)?;
+    let position = columns.filled_column("cas_column", name)?;
     if columns.kind(position) == Kind::BigInt {
         return Ok(Some(position));
     }
@@ -407,10 +411,10 @@ fn cas(row: &Row, columns: &mut Columns<'_>, note: &mut String) -> Resolved<Opti
 }
 
 fn expiry(row: &Row, columns: &mut Columns<'_>) -> Resolved<Option<(usize, ExpiryForm)>> {
-    let Some(name) = row.given("expire_time_column") else {
+    let Some(name) = row.nonempty("expire_time_column") else {
         return Ok(None);
     };
-    let position = columns.written("expire_time_column", name)?;
+    let position = columns.filled_column("expire_time_column", name)?;
     let nullable = columns
         .table
         .columns

@@ -14,7 +14,7 @@ use crate::context::{CommandContext, Failure};
 use crate::counters::{self, Counter};
 use crate::item_metadata::ItemMetadata;
 use crate::mapping::{self, Mapping};
-use crate::read::request::{ReadRequest, RequestKeys, Style, View};
+use crate::read::request::{ItemFormatter, ReadRequest, RequestKeys, Style};
 use crate::reply_sink::ReplySink;
 use porpoise_kv::Read;
 use porpoise_rows::Txn;
@@ -33,7 +33,7 @@ enum Target {
     /// The memory cache.
     Cache,
     /// No row can have this key.
-    Nowhere,
+    NoRow,
 }
 
 /// A key, resolved.
@@ -49,12 +49,12 @@ impl ResolvedKey<'_, '_> {
     fn container(&self) -> Option<usize> {
         match self.target {
             Target::Row(at, _) => Some(at),
-            Target::Cache | Target::Nowhere => None,
+            Target::Cache | Target::NoRow => None,
         }
     }
 
     /// Whether this key is not a row of the container that the first key is of.
-    fn differs(&self, first: Option<&ResolvedKey<'_, '_>>) -> bool {
+    fn is_other_container(&self, first: Option<&ResolvedKey<'_, '_>>) -> bool {
         !matches!(self.target, Target::Row(..))
             || first.is_some_and(|first| first.container() != self.container())
     }
@@ -62,30 +62,30 @@ impl ResolvedKey<'_, '_> {
     fn primary<'a>(&self, arena: &'a [u8]) -> &'a [u8] {
         match &self.target {
             Target::Row(_, range) => arena.get(range.clone()).unwrap_or_default(),
-            Target::Cache | Target::Nowhere => &[],
+            Target::Cache | Target::NoRow => &[],
         }
     }
 }
 
 /// The keys of all requests of a batch, one after the other.
 #[derive(Clone)]
-pub(crate) struct Walk<'p, 'k> {
+pub(crate) struct KeyWalk<'p, 'k> {
     batch: &'p [ReadRequest<'k>],
     /// What is left of the first of them.
     keys: RequestKeys<'k>,
 }
 
-impl<'p, 'k> Walk<'p, 'k> {
-    pub(crate) fn new(batch: &'p [ReadRequest<'k>]) -> Walk<'p, 'k> {
+impl<'p, 'k> KeyWalk<'p, 'k> {
+    pub(crate) fn new(batch: &'p [ReadRequest<'k>]) -> KeyWalk<'p, 'k> {
         let keys = batch
             .first()
             .map_or(RequestKeys::One(None), |request| request.keys);
-        Walk { batch, keys }
+        KeyWalk { batch, keys }
     }
 
     /// The next key, how it is shown, and whether its request ends with it.
     #[inline]
-    pub(crate) fn step(&mut self) -> Option<(&'k [u8], &'p Style<'k>, bool)> {
+    pub(crate) fn next_key(&mut self) -> Option<(&'k [u8], &'p Style<'k>, bool)> {
         loop {
             let first = self.batch.first()?;
             if let Some(key) = self.keys.next() {
@@ -106,7 +106,7 @@ struct Formatted {
 
 /// Continues while there is room.
 #[inline]
-fn while_room(room: bool) -> ControlFlow<()> {
+fn continue_if(room: bool) -> ControlFlow<()> {
     if room {
         ControlFlow::Continue(())
     } else {
@@ -116,7 +116,7 @@ fn while_room(room: bool) -> ControlFlow<()> {
 
 /// Number of keys that were answered and found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answered {
+pub(crate) struct AnswerCounts {
     pub(crate) keys: usize,
     pub(crate) hits: usize,
 }
@@ -125,20 +125,20 @@ pub(crate) struct Answered {
 pub(crate) struct ReadChunk<'m, 'p, 'k> {
     mapping: &'m Mapping,
     /// Whether showing an item may change what others are shown: then keys of one container only
-    /// make a chunk. See [`ReadRequest::marks`].
-    marks: bool,
+    /// make a chunk. See [`ReadRequest::changes_marks`].
+    changes_marks: bool,
     keys: SmallVec<[ResolvedKey<'p, 'k>; 8]>,
     /// Whether the keys are not all rows of one container.
-    several: bool,
+    is_mixed: bool,
 }
 
 impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
-    pub(crate) fn new(mapping: &'m Mapping, marks: bool) -> ReadChunk<'m, 'p, 'k> {
+    pub(crate) fn new(mapping: &'m Mapping, changes_marks: bool) -> ReadChunk<'m, 'p, 'k> {
         ReadChunk {
             mapping,
-            marks,
+            changes_marks,
             keys: SmallVec::new(),
-            several: false,
+            is_mixed: false,
         }
     }
 
@@ -150,15 +150,15 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
     pub(crate) fn resolve(
         &mut self,
         context: &mut CommandContext,
-        walk: &mut Walk<'p, 'k>,
+        walk: &mut KeyWalk<'p, 'k>,
         wanted: usize,
     ) -> Result<(), Failure> {
         context.keys.clear();
         self.keys.clear();
-        self.several = false;
-        let mut convert = Conversion::timeless();
+        self.is_mixed = false;
+        let mut convert = Conversion::for_keys();
         for _ in 0..wanted {
-            let Some((text, style, last)) = walk.step() else {
+            let Some((text, style, last)) = walk.next_key() else {
                 break;
             };
             let start = context.keys.len();
@@ -169,7 +169,7 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
                         Target::Row(at, start..context.keys.len())
                     } else {
                         context.keys.truncate(start);
-                        Target::Nowhere
+                        Target::NoRow
                     }
                 }
                 mapping::Target::Cache => Target::Cache,
@@ -180,11 +180,11 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
                 last,
                 target,
             };
-            let differs = key.differs(self.keys.first());
-            if differs && self.marks && self.ends_before(&key) {
+            let differs = key.is_other_container(self.keys.first());
+            if differs && self.changes_marks && self.ends_before(&key) {
                 break;
             }
-            self.several |= differs;
+            self.is_mixed |= differs;
             self.keys.push(key);
         }
         Ok(())
@@ -195,7 +195,7 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         match key.target {
             // A key of the memory cache may stand behind others that are no rows.
             Target::Cache => self.keys.first().is_some_and(|k| k.container().is_some()),
-            Target::Row(..) | Target::Nowhere => !self.keys.is_empty(),
+            Target::Row(..) | Target::NoRow => !self.keys.is_empty(),
         }
     }
 
@@ -209,10 +209,10 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         txn: &mut Txn,
         read: Read,
         arena: &[u8],
-        view: &mut View<'_>,
+        view: &mut ItemFormatter<'_>,
         out: &mut impl ReplySink,
-    ) -> Result<Answered, Failure> {
-        if self.several {
+    ) -> Result<AnswerCounts, Failure> {
+        if self.is_mixed {
             self.answer_several(txn, read, arena, view, out)
         } else {
             self.answer_one(txn, read, arena, view, out)
@@ -226,7 +226,7 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         key: &ResolvedKey<'_, '_>,
         primary: &[u8],
         shown: Shown<'_>,
-        view: &mut View<'_>,
+        view: &mut ItemFormatter<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
         let there = shown.is_some();
@@ -237,11 +237,11 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         match &shown {
             Some((row, value)) => {
                 let place = (container, primary);
-                view.found(key.text, key.style, place, (row, *value), out);
+                view.append_found(key.text, key.style, place, (row, *value), out);
             }
             None => {
                 let id = |metadata: &ItemMetadata| Some(metadata.id(container.table.id, primary));
-                view.missing(key.style, id, out);
+                view.append_missing(key.style, id, out);
             }
         }
         shown.is_some()
@@ -261,12 +261,12 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         txn: &mut Txn,
         read: Read,
         arena: &[u8],
-        view: &mut View<'_>,
+        view: &mut ItemFormatter<'_>,
         out: &mut impl ReplySink,
-    ) -> Result<Answered, Failure> {
+    ) -> Result<AnswerCounts, Failure> {
         let first = self.keys.first().and_then(ResolvedKey::container);
         let Some(container) = first.and_then(|at| self.mapping.containers.get(at)) else {
-            return Ok(Answered {
+            return Ok(AnswerCounts {
                 keys: self.keys.len(),
                 hits: 0,
             });
@@ -282,9 +282,9 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
                 hits += usize::from(there);
                 Self::finish(key, buf);
             }
-            while_room(buf.len() < end)
+            continue_if(buf.len() < end)
         })?;
-        Ok(Answered { keys, hits })
+        Ok(AnswerCounts { keys, hits })
     }
 
     /// Answers keys of several containers: each container's batch is formatted aside, then the
@@ -294,9 +294,9 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         txn: &mut Txn,
         read: Read,
         arena: &[u8],
-        view: &mut View<'_>,
+        view: &mut ItemFormatter<'_>,
         out: &mut impl ReplySink,
-    ) -> Result<Answered, Failure> {
+    ) -> Result<AnswerCounts, Failure> {
         let mut containers: SmallVec<[usize; 8]> = self
             .keys
             .iter()
@@ -330,22 +330,22 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
                     text: start..text.len(),
                     found,
                 });
-                while_room(text.len() < end)
+                continue_if(text.len() < end)
             })?;
         }
-        Ok(self.put_together(answers, &text, view, out))
+        Ok(self.append_in_order(answers, &text, view, out))
     }
 
     /// Appends what was formatted aside in the order of the keys, up to the first that was not
     /// reached.
-    fn put_together(
+    fn append_in_order(
         &self,
         answers: Vec<Option<Formatted>>,
         text: &[u8],
-        view: &mut View<'_>,
+        view: &mut ItemFormatter<'_>,
         out: &mut impl ReplySink,
-    ) -> Answered {
-        let mut answered = Answered { keys: 0, hits: 0 };
+    ) -> AnswerCounts {
+        let mut answered = AnswerCounts { keys: 0, hits: 0 };
         let end = out.position() + CHUNK_BYTES;
         for (key, answer) in self.keys.iter().zip(answers) {
             let buf = out.buf();
@@ -355,9 +355,9 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
                     answer.found
                 }
                 (Target::Row(..), None) => break,
-                (Target::Cache, _) => view.cached(key.text, key.style, buf),
-                (Target::Nowhere, _) => {
-                    view.missing(key.style, |_| None, buf);
+                (Target::Cache, _) => view.append_cached(key.text, key.style, buf),
+                (Target::NoRow, _) => {
+                    view.append_missing(key.style, |_| None, buf);
                     false
                 }
             };

@@ -31,14 +31,14 @@ use porpoise_wire::memcached::reply;
 use std::sync::Arc;
 
 /// Rows of the first step of a range; later ones follow from their size.
-const STEP: usize = 8;
+const FIRST_STEP_ROWS: usize = 8;
 /// Most rows of a step.
-const MOST: usize = 256;
+const MAX_STEP_ROWS: usize = 256;
 /// Bytes that a step should come to.
 const STEP_BYTES: usize = 1 << 20;
 
 /// Two ends as two keys could as well be meant for two ranges.
-const NOT_ALONE: &str =
+const RANGE_NOT_ALONE: &str =
     "a range must be the only key of a get; write both ends as one key, as in @>1@<5";
 
 /// `@@name.key`, or `@@name`.
@@ -84,13 +84,13 @@ impl CommandContext {
         operation: Operation,
     ) -> Result<Target<'m, 'k>, String> {
         if let Some((name, Some(rest))) = named(key)
-            && let Some(found) = mapping.named(name, operation)
+            && let Some(found) = mapping.container_named(name, operation)
         {
             self.selected = Some(name.into());
             return found.map(|(at, container)| Target::Row(at, container, rest));
         }
         let selected = self.selected.as_deref();
-        match selected.and_then(|name| mapping.named(name, operation)) {
+        match selected.and_then(|name| mapping.container_named(name, operation)) {
             Some(found) => found.map(|(at, container)| Target::Row(at, container, key)),
             None => mapping.target(key, operation),
         }
@@ -104,7 +104,7 @@ impl CommandContext {
             && self.selected.is_none()
             && mapping.is_cached(key, operation)
             && !named(key).is_some_and(|(name, rest)| {
-                rest.is_some() && mapping.named(name, operation).is_some()
+                rest.is_some() && mapping.container_named(name, operation).is_some()
             })
     }
 }
@@ -129,24 +129,27 @@ pub(crate) fn get(
         let mut selected = context.selected.is_some();
         for mut key in request.keys {
             if let Some((name, Some(rest))) = named(key)
-                && current.mapping.named(name, Operation::Get).is_some()
+                && current
+                    .mapping
+                    .container_named(name, Operation::Get)
+                    .is_some()
             {
                 (selected, key) = (true, rest);
             }
             if selected && bounds(key).is_some() {
-                return Err(Failure::Refused(NOT_ALONE.to_owned()));
+                return Err(Failure::Refused(RANGE_NOT_ALONE.to_owned()));
             }
         }
         return Ok(false);
     };
-    let done = one(context, current, key, cas, out)?;
+    let done = read_one(context, current, key, cas, out)?;
     if done {
         out.buf().extend_from_slice(reply::END);
     }
     Ok(done)
 }
 
-fn one(
+fn read_one(
     context: &mut CommandContext,
     current: &CurrentMapping,
     mut key: &[u8],
@@ -158,7 +161,7 @@ fn one(
         return Ok(context.selected.take().is_some());
     }
     if let Some((name, rest)) = named(key)
-        && let Some(found) = mapping.named(name, Operation::Get)
+        && let Some(found) = mapping.container_named(name, Operation::Get)
     {
         let (at, container) = found.map_err(Failure::Refused)?;
         let privileges = Requirement::GET.privileges;
@@ -175,13 +178,15 @@ fn one(
     let Some(name) = context.selected.clone() else {
         return Ok(false);
     };
-    let (Some(bounds), Some(found)) = (bounds(key), mapping.named(&name, Operation::Get)) else {
+    let (Some(check_bounds), Some(found)) =
+        (bounds(key), mapping.container_named(&name, Operation::Get))
+    else {
         return Ok(false);
     };
     let (at, container) = found.map_err(Failure::Refused)?;
     let privileges = Requirement::GET.privileges;
     context.identity.check(mapping, at, privileges)?;
-    range(context, container, &bounds, cas, out)?;
+    range(context, container, &check_bounds, cas, out)?;
     Ok(true)
 }
 
@@ -203,7 +208,7 @@ fn bounds(text: &[u8]) -> Option<Vec<Bound<'_>>> {
         return None;
     }
     let second = (2..text.len()).find(|at| starts(*at)).unwrap_or(text.len());
-    let one = |part: &'_ [u8]| -> Option<(bool, bool, usize)> {
+    let parse_bound = |part: &'_ [u8]| -> Option<(bool, bool, usize)> {
         let lower = part.get(1) == Some(&b'>');
         let inclusive = part.get(2) == Some(&b'=');
         Some((lower, inclusive, 2 + usize::from(inclusive)))
@@ -212,7 +217,7 @@ fn bounds(text: &[u8]) -> Option<Vec<Bound<'_>>> {
     for (from, to) in [(0, second), (second, text.len())] {
         let part = text.get(from..to).filter(|p| !p.is_empty());
         let Some(part) = part else { continue };
-        let (lower, inclusive, skip) = one(part)?;
+        let (lower, inclusive, skip) = parse_bound(part)?;
         let key = part.get(skip..)?;
         bounds.push(Bound {
             lower,
@@ -234,7 +239,7 @@ fn key_range(container: &Container, bounds: &[Bound<'_>]) -> Result<KeyRange, Fa
     let mut range = KeyRange::ALL;
     for bound in bounds {
         let mut key = Vec::new();
-        let mut convert = Conversion::timeless();
+        let mut convert = Conversion::for_keys();
         container.append_key(bound.key, &mut convert, &mut key)?;
         // The key right behind is the first one above it.
         if bound.lower != bound.inclusive {
@@ -267,7 +272,7 @@ fn range(
     let mut position = ScanPosition::default();
     let mut scratch = Vec::new();
     let (mut more, mut sent) = (true, false);
-    let mut count = STEP;
+    let mut count = FIRST_STEP_ROWS;
     let table = &container.table;
     while more {
         let mut rows: Vec<RowBuf> = Vec::new();
@@ -301,13 +306,13 @@ fn range(
             reply::value(out.buf(), &key, flags, value, version);
         }
         let each = (out.position() - start) / rows.len().max(1);
-        count = (STEP_BYTES / each.max(1)).clamp(1, MOST);
+        count = (STEP_BYTES / each.max(1)).clamp(1, MAX_STEP_ROWS);
         if more && out.is_full() {
             sent = true;
             out.drain().map_err(|_| Failure::Gone)?;
         }
     }
-    context.give_back(txn);
+    context.return_reader(txn);
     Ok(())
 }
 

@@ -17,18 +17,18 @@
 //! 3. Not much more than [`CHUNK_BYTES`] of answers are held for a client
 //!    that does not read, but for a single value that is larger.
 //! 4. What was marked as shown to a client is shown to it: where showing has
-//!    effects ([`ReadRequest::marks`]), keys of one container only make a chunk.
+//!    effects ([`ReadRequest::changes_marks`]), keys of one container only make a chunk.
 
 mod chunk;
 mod innodb_containers;
 pub(crate) mod request;
 mod rows;
 
-use crate::context::{CommandContext, Failure, repeatable};
+use crate::context::{CommandContext, Failure, is_retryable};
 use crate::mapping::Mapping;
 use crate::mapping::mapping_cache::CurrentMapping;
-use chunk::{CHUNK_BYTES, ReadChunk, Walk};
-use request::{ReadRequest, Style, View};
+use chunk::{CHUNK_BYTES, KeyWalk, ReadChunk};
+use request::{ItemFormatter, ReadRequest, Style};
 
 use crate::counters::{self, Counter};
 use crate::reply_sink::ReplySink;
@@ -38,11 +38,11 @@ use std::sync::Arc;
 /// Keys of the first chunk; later ones follow from the size of the values.
 const FIRST_CHUNK_KEYS: usize = 256;
 /// Greatest ratio of a chunk to the one before it, in keys.
-const GROWTH: usize = 4;
+const MAX_GROWTH: usize = 4;
 /// Most keys of a chunk.
-const MOST: usize = 65_536;
+const MAX_CHUNK_KEYS: usize = 65_536;
 /// Attempts while definitions change.
-const TRIES: usize = 16;
+const MAX_ATTEMPTS: usize = 16;
 
 /// Answers reads; false when the connection must end. `refuse` answers a refused one and decides
 /// whether the connection continues.
@@ -60,7 +60,7 @@ pub(crate) fn answer<O: ReplySink>(
         let begins = keys.next().is_some_and(|key| key.starts_with(b"@"));
         begins || (selected && keys.len() > 0)
     };
-    if batch.len() > 1 && !context.has_pending_own() && !batch.iter().any(special) {
+    if batch.len() > 1 && !context.has_pending_commit() && !batch.iter().any(special) {
         match get(context, current, batch, out) {
             Ok(()) => return true,
             // Part of the answers was sent.
@@ -111,8 +111,8 @@ fn get(
         }
         out.buf().truncate(start);
         tries += 1;
-        let again = matches!(&failure, Failure::Rows(error) if repeatable(error));
-        if !again || tries >= TRIES {
+        let again = matches!(&failure, Failure::Rows(error) if is_retryable(error));
+        if !again || tries >= MAX_ATTEMPTS {
             return Err(failure);
         }
         context.end_batch();
@@ -134,33 +134,33 @@ fn run(
     } else {
         0
     };
-    let mut walk = Walk::new(batch);
+    let mut walk = KeyWalk::new(batch);
     let (mut done, mut hits, mut next) = (0, 0, FIRST_CHUNK_KEYS);
     let marks = batch
         .iter()
-        .any(|request| request.marks(&context.shared.metadata));
+        .any(|request| request.changes_marks(&context.shared.metadata));
     let mut chunk = ReadChunk::new(mapping, marks);
     while done < count {
         let start = out.position();
         let wanted = next.min(count - done);
         let before = walk.clone();
         chunk.resolve(context, &mut walk, wanted)?;
-        let mut view = View::new(&context.shared, &mut context.text, spare);
+        let mut view = ItemFormatter::new(&context.shared, &mut context.text, spare);
         let answered = chunk.answer(&mut txn, read, &context.keys, &mut view, out)?;
         if answered.keys < wanted {
             walk = before;
             (0..answered.keys).for_each(|_| {
-                walk.step();
+                walk.next_key();
             });
         }
         done += answered.keys;
         hits += answered.hits;
         if txn.seen() != porpoise_kv::CommitPosition::NONE {
-            out.hold_from(start, txn.seen());
+            out.defer_from(start, txn.seen());
         }
         if done < count {
             let each = (out.position() - start) / answered.keys.max(1);
-            let most = wanted.saturating_mul(GROWTH).min(MOST);
+            let most = wanted.saturating_mul(MAX_GROWTH).min(MAX_CHUNK_KEYS);
             next = (CHUNK_BYTES / each.max(16)).clamp(1, most);
             if out.is_full() {
                 *sent = true;
@@ -170,7 +170,7 @@ fn run(
     }
     // A current read is no snapshot for those that follow.
     if read.mode == Read::SNAPSHOT.mode {
-        context.give_back(txn);
+        context.return_reader(txn);
     }
     let hits = u64::try_from(hits).unwrap_or(0);
     counters::add(Counter::GetHit, hits);

@@ -6,7 +6,7 @@
 use crate::cache::Cache;
 use crate::container::Container;
 use crate::context::ListenerState;
-use crate::item_metadata::{ItemId, ItemMetadata, Mark};
+use crate::item_metadata::{ItemId, ItemMark, ItemMetadata};
 use porpoise_base::clock::Clock;
 use porpoise_rows::RowRef;
 use porpoise_rows::catalog::TableId;
@@ -17,10 +17,10 @@ use porpoise_wire::memcached::{Keys, binary, binary_reply, reply};
 use smallvec::SmallVec;
 
 /// Stands for the memory cache instead of a table's number.
-pub(crate) const CACHED: TableId = TableId(u64::MAX);
+pub(crate) const CACHE_TABLE: TableId = TableId(u64::MAX);
 
 /// Reads gathered before they are answered.
-pub const MOST_GATHERED: usize = 64;
+pub const MAX_BATCHED_READS: usize = 64;
 
 /// Reads that are answered together.
 pub type ReadBatch<'a> = SmallVec<[ReadRequest<'a>; 4]>;
@@ -91,7 +91,7 @@ impl<'a> ReadRequest<'a> {
 
     /// Whether showing an item may change what others are shown: one client is
     /// chosen to recache it.
-    pub(crate) fn marks(&self, metadata: &ItemMetadata) -> bool {
+    pub(crate) fn changes_marks(&self, metadata: &ItemMetadata) -> bool {
         match &self.style {
             Style::Meta(get) => {
                 get.vivify.is_some() || get.recache.is_some() || metadata.any_marks()
@@ -108,24 +108,28 @@ impl<'a> ReadRequest<'a> {
 
 /// State for formatting items: the time, read once and only if it matters, and a buffer for values
 /// that are put together.
-pub(crate) struct View<'d> {
+pub(crate) struct ItemFormatter<'d> {
     clock: &'d dyn Clock,
     metadata: &'d ItemMetadata,
     cache: &'d Cache,
     now: Option<i64>,
     /// The version of a placeholder that may have to be made.
-    spare: u64,
+    placeholder_version: u64,
     pub(crate) scratch: &'d mut Vec<u8>,
 }
 
-impl<'d> View<'d> {
-    pub(crate) fn new(shared: &'d ListenerState, scratch: &'d mut Vec<u8>, spare: u64) -> Self {
-        View {
+impl<'d> ItemFormatter<'d> {
+    pub(crate) fn new(
+        shared: &'d ListenerState,
+        scratch: &'d mut Vec<u8>,
+        placeholder_version: u64,
+    ) -> Self {
+        ItemFormatter {
             clock: shared.db.clock().as_ref(),
             metadata: &shared.metadata,
             cache: &shared.cache,
             now: None,
-            spare,
+            placeholder_version,
             scratch,
         }
     }
@@ -141,7 +145,7 @@ impl<'d> View<'d> {
 
     /// Appends the answer for a row that is there.
     #[inline]
-    pub(crate) fn found(
+    pub(crate) fn append_found(
         &mut self,
         key: &[u8],
         style: &Style<'_>,
@@ -177,7 +181,7 @@ impl<'d> View<'d> {
             Style::Meta(_) | Style::Debug(_) => {
                 let now = self.seconds();
                 let item = container.item_of(row, self.scratch);
-                return by_meta(metadata, now, style, id(), item, out);
+                return append_meta_hit(metadata, now, style, id(), item, out);
             }
         }
         if metadata.tracks_accesses() {
@@ -208,7 +212,7 @@ impl<'d> View<'d> {
             }
             Style::Meta(_) | Style::Debug(_) => {
                 let now = self.seconds();
-                return by_meta(metadata, now, style, id, item, out);
+                return append_meta_hit(metadata, now, style, id, item, out);
             }
         }
         if metadata.tracks_accesses() {
@@ -219,10 +223,15 @@ impl<'d> View<'d> {
 
     /// Appends the answer for a key of the memory cache; true when there is an
     /// item.
-    pub(crate) fn cached(&mut self, key: &[u8], style: &Style<'_>, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn append_cached(
+        &mut self,
+        key: &[u8],
+        style: &Style<'_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let now = self.seconds();
         let Some(found) = self.cache.get(key, now) else {
-            self.missing(style, |metadata| Some(metadata.id(CACHED, key)), out);
+            self.append_missing(style, |metadata| Some(metadata.id(CACHE_TABLE, key)), out);
             return false;
         };
         let item = Item {
@@ -231,7 +240,7 @@ impl<'d> View<'d> {
             value: &found.value,
             expires: found.expires,
         };
-        let id = self.metadata.id(CACHED, key);
+        let id = self.metadata.id(CACHE_TABLE, key);
         self.item(key, style, id, item, out);
         true
     }
@@ -239,7 +248,7 @@ impl<'d> View<'d> {
     /// Appends the answer where there is no row; `id` names the item that
     /// could be there.
     #[inline]
-    pub(crate) fn missing(
+    pub(crate) fn append_missing(
         &mut self,
         style: &Style<'_>,
         id: impl FnOnce(&ItemMetadata) -> Option<ItemId>,
@@ -248,7 +257,7 @@ impl<'d> View<'d> {
         match style {
             Style::Ascii { .. } => {}
             Style::Binary(get) => binary_reply::miss(out, get),
-            Style::Debug(_) => meta_reply::absent(out),
+            Style::Debug(_) => meta_reply::missing(out),
             Style::Meta(get) => {
                 let held = self.placeholder(get, id);
                 match held {
@@ -272,12 +281,12 @@ impl<'d> View<'d> {
         let now = self.seconds();
         let id = id(metadata)?;
         let (made, mark) = match get.vivify {
-            Some(exptime) if self.spare != 0 => {
-                let new = Mark {
+            Some(exptime) if self.placeholder_version != 0 => {
+                let new = ItemMark {
                     sent: true,
-                    shown: get.version.unwrap_or(self.spare),
-                    expires: crate::container::moment(exptime, now),
-                    ..Mark::default()
+                    shown: get.version.unwrap_or(self.placeholder_version),
+                    expires: crate::container::expiry_time(exptime, now),
+                    ..ItemMark::default()
                 };
                 metadata.vivify(id, now, new)?
             }
@@ -299,16 +308,16 @@ impl<'d> View<'d> {
             fetched: false,
             idle: 0,
             refresh: RefreshState {
-                won,
+                is_winner: won,
                 stale: mark.stale,
-                sent: !won,
+                is_sent: !won,
             },
         })
     }
 }
 
 /// Appends the answer of a meta command for an item that is there.
-fn by_meta(
+fn append_meta_hit(
     metadata: &ItemMetadata,
     now: i64,
     style: &Style<'_>,
@@ -342,9 +351,9 @@ fn by_meta(
         _ => return,
     };
     let due = get.recache.is_some_and(|limit| {
-        item.expires != 0 && item.expires < crate::container::moment(limit, now)
+        item.expires != 0 && item.expires < crate::container::expiry_time(limit, now)
     });
-    hit.refresh = wins(metadata, id, row_version, &mark, due);
+    hit.refresh = refresh_state(metadata, id, row_version, &mark, due);
     meta_reply::hit(out, &get.format, &hit);
     if get.history {
         metadata.track_accesses();
@@ -355,17 +364,17 @@ fn by_meta(
 }
 
 /// Recaching flags of an item; `due` where its time runs out.
-pub(crate) fn wins(
+pub(crate) fn refresh_state(
     metadata: &ItemMetadata,
     id: ItemId,
     version: u64,
-    mark: &Mark,
+    mark: &ItemMark,
     due: bool,
 ) -> RefreshState {
-    let won = (mark.stale || due) && !mark.sent && metadata.win(id, version);
+    let won = (mark.stale || due) && !mark.sent && metadata.claim_refresh(id, version);
     RefreshState {
-        won,
+        is_winner: won,
         stale: mark.stale,
-        sent: !won && (mark.sent || mark.stale || due),
+        is_sent: !won && (mark.sent || mark.stale || due),
     }
 }

@@ -8,7 +8,7 @@
 //! Invariants:
 //! 1. The receiver of rows says when to stop, and no key behind that one is
 //!    shown.
-//! 2. Not much more than [`HELD`] bytes of rows and values are held at a time,
+//! 2. Not much more than [`MAX_HELD_BYTES`] bytes of rows and values are held at a time,
 //!    however many keys there are, but for a single value that is larger.
 
 use crate::container::Container;
@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 /// Bytes of rows that wait for their values, and of values fetched at a time.
-const HELD: usize = 1 << 20;
+const MAX_HELD_BYTES: usize = 1 << 20;
 
 /// Keys of a unique index looked up at a time.
 const STEP: usize = 256;
@@ -43,20 +43,20 @@ pub(crate) fn rows(
     visit: &mut Visitor<'_>,
 ) -> Result<usize> {
     let table = &container.table;
-    let mut later = Later {
+    let mut later = PendingRows {
         container,
         keys,
         rows: VecDeque::new(),
-        held: 0,
+        held_bytes: 0,
         next: 0,
-        over: false,
+        is_stopped: false,
     };
     if container.index() != 0 {
-        while !later.over && later.next < keys.len() {
+        while !later.is_stopped && later.next < keys.len() {
             later.by_unique_key(txn, read)?;
             later.show_all(txn, read, visit)?;
         }
-    } else if keys.len() == 1 && container.large().is_none() {
+    } else if keys.len() == 1 && container.chunked_values().is_none() {
         // It may have to be read at its newest state, for which the engine's
         // rows find a value's parts even while it changes.
         let lookup = Lookup::primary(table, keys).in_order();
@@ -64,7 +64,7 @@ pub(crate) fn rows(
             later.show(n, found.map(|found| (found.row, None)), visit);
         })?;
     } else {
-        let apart = container.large().is_some();
+        let apart = container.chunked_values().is_some();
         let lookup = Lookup::primary(table, keys).overflow(OverflowFetch::Prefixes);
         txn.look_up(&lookup.in_order(), read, &mut |n, found| {
             let row = found.map(|found| found.row);
@@ -81,31 +81,31 @@ pub(crate) fn rows(
 }
 
 /// Rows that have yet to be shown, and how far that went.
-struct Later<'c> {
+struct PendingRows<'c> {
     container: &'c Container,
     keys: &'c [&'c [u8]],
     /// Rows of the keys behind those shown: primary key and row.
     rows: VecDeque<Option<(Vec<u8>, RowBuf)>>,
     /// Their size in bytes.
-    held: usize,
+    held_bytes: usize,
     /// Keys that were shown.
     next: usize,
     /// No more rows are wanted.
-    over: bool,
+    is_stopped: bool,
 }
 
-impl Later<'_> {
+impl PendingRows<'_> {
     #[inline]
     fn show(&mut self, n: usize, shown: Shown<'_>, visit: &mut Visitor<'_>) {
-        if !self.over {
-            self.over = visit(n, shown).is_break();
+        if !self.is_stopped {
+            self.is_stopped = visit(n, shown).is_break();
             self.next = n + 1;
         }
     }
 
     /// Keeps the row of the next key, unless too much is held already.
     fn keep(&mut self, row: Option<RowRef<'_>>) {
-        if self.over || self.held > HELD {
+        if self.is_stopped || self.held_bytes > MAX_HELD_BYTES {
             return;
         }
         let primary = self.keys.get(self.next + self.rows.len());
@@ -114,7 +114,7 @@ impl Later<'_> {
     }
 
     fn push(&mut self, row: Option<(Vec<u8>, RowBuf)>) {
-        self.held += row
+        self.held_bytes += row
             .as_ref()
             .map_or(0, |(key, row)| key.len() + row.bytes().len());
         self.rows.push_back(row);
@@ -144,13 +144,13 @@ impl Later<'_> {
 
     /// Passes on the buffered rows with their values.
     fn show_all(&mut self, txn: &mut Txn, read: Read, visit: &mut Visitor<'_>) -> Result<()> {
-        while !self.over && !self.rows.is_empty() {
+        while !self.is_stopped && !self.rows.is_empty() {
             self.show_some(txn, read, visit)?;
         }
         Ok(())
     }
 
-    /// As [`Later::show_all`], for as many rows as have [`HELD`] bytes.
+    /// As [`PendingRows::show_all`], for as many rows as have [`MAX_HELD_BYTES`] bytes.
     fn show_some(&mut self, txn: &mut Txn, read: Read, visit: &mut Visitor<'_>) -> Result<()> {
         let table = &self.container.table;
         let mut bytes = 0;
@@ -158,11 +158,16 @@ impl Later<'_> {
         for row in &self.rows {
             if let Some((_, row)) = row {
                 let row = row.row(table)?;
-                let apart = self.container.large().and_then(|large| large.of(&row));
-                let apart = apart.map_or(0, |(_, size)| usize::try_from(size).unwrap_or(HELD));
+                let apart = self
+                    .container
+                    .chunked_values()
+                    .and_then(|large| large.of(&row));
+                let apart = apart.map_or(0, |(_, size)| {
+                    usize::try_from(size).unwrap_or(MAX_HELD_BYTES)
+                });
                 bytes += OverflowFetch::All.missing(&row) + apart;
             }
-            if count > 0 && bytes > HELD {
+            if count > 0 && bytes > MAX_HELD_BYTES {
                 break;
             }
             count += 1;

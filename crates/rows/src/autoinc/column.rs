@@ -53,7 +53,7 @@ pub(crate) fn column_value(column: &Column, id: u64) -> Value {
 
 /// Returns an explicit value as a number; `None` if an id is to be generated. Negative values do
 /// not raise the counter.
-pub(super) fn explicit(value: &Value, zero_is_a_value: bool) -> Option<u64> {
+pub(super) fn explicit_value(value: &Value, zero_is_a_value: bool) -> Option<u64> {
     let number = match value {
         Value::UInt(v) => *v,
         Value::Int(v) if *v < 0 => return Some(0),

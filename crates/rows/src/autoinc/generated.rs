@@ -4,7 +4,7 @@
 //! 1. Ids are given in ascending order, each at most once.
 //! 2. After an explicit value, smaller left-over ids are not used, as in MySQL.
 
-use super::{column_value, explicit};
+use super::{column_value, explicit_value};
 use crate::table::Table;
 use porpoise_types::Value;
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ pub struct GeneratedIds {
     /// Position of the auto-increment column; `None` if the table has none.
     position: Option<usize>,
     /// For each row, whether it needs a generated id.
-    asked: Vec<bool>,
+    needs_id: Vec<bool>,
     /// Unused ids, ascending.
     ids: VecDeque<u64>,
     /// The first one used.
@@ -27,15 +27,15 @@ pub struct GeneratedIds {
 
 impl GeneratedIds {
     /// Records which rows need an id. Called before [`crate::Txn::assign_auto_increment`].
-    pub fn before(table: &Table, rows: &[Vec<Value>]) -> GeneratedIds {
+    pub fn from_input(table: &Table, rows: &[Vec<Value>]) -> GeneratedIds {
         let position = table.auto_increment();
         let asks = |at: usize, row: &Vec<Value>| {
             row.get(at)
-                .is_none_or(|v| explicit(v, true).is_none_or(|n| n == 0 && !is_negative(v)))
+                .is_none_or(|v| explicit_value(v, true).is_none_or(|n| n == 0 && !is_negative(v)))
         };
         GeneratedIds {
             position,
-            asked: match position {
+            needs_id: match position {
                 Some(at) => rows.iter().map(|row| asks(at, row)).collect(),
                 None => Vec::new(),
             },
@@ -44,12 +44,12 @@ impl GeneratedIds {
     }
 
     /// Records the ids that were assigned. A row whose 0 was kept had the explicit value 0.
-    pub fn after(mut self, rows: &[Vec<Value>]) -> GeneratedIds {
+    pub fn with_assigned(mut self, rows: &[Vec<Value>]) -> GeneratedIds {
         if let Some(at) = self.position {
-            for (row, asked) in rows.iter().zip(&mut self.asked) {
-                let id = row.get(at).and_then(|v| explicit(v, false));
-                *asked &= id.is_some();
-                self.ids.extend(id.filter(|_| *asked));
+            for (row, needs_id) in rows.iter().zip(&mut self.needs_id) {
+                let id = row.get(at).and_then(|v| explicit_value(v, false));
+                *needs_id &= id.is_some();
+                self.ids.extend(id.filter(|_| *needs_id));
             }
         }
         self
@@ -58,32 +58,37 @@ impl GeneratedIds {
     /// Removes rows that are not inserted. Their ids remain available for later rows.
     pub fn keep_rows(&mut self, kept: impl Fn(usize) -> bool) {
         let mut at = 0;
-        self.asked.retain(|_| {
+        self.needs_id.retain(|_| {
             at += 1;
             kept(at - 1)
         });
     }
 
     /// Whether the row's id is generated.
-    pub fn generated(&self, row: usize) -> bool {
-        self.asked.get(row).copied().unwrap_or(false)
+    pub fn is_generated(&self, row: usize) -> bool {
+        self.needs_id.get(row).copied().unwrap_or(false)
     }
 
     /// Returns the value of the auto-increment column as an id; `None` for tables without one and
     /// for negative values.
     pub fn id_of(&self, row: &[Value]) -> Option<u64> {
         let value = row.get(self.position?)?;
-        explicit(value, true).filter(|_| !is_negative(value))
+        explicit_value(value, true).filter(|_| !is_negative(value))
     }
 
     /// Returns the left-over id of an earlier row that replaces this row's id, if there is one,
     /// with the column's position.
-    pub fn left_over(&mut self, table: &Table, n: usize, row: &[Value]) -> Option<(usize, Value)> {
+    pub fn reassigned_id(
+        &mut self,
+        table: &Table,
+        n: usize,
+        row: &[Value],
+    ) -> Option<(usize, Value)> {
         let position = self.position?;
         let own = self.id_of(row)?;
-        if !self.generated(n) {
+        if !self.is_generated(n) {
             // Left-over ids below an explicit value are not used.
-            self.leave_behind(own);
+            self.drop_reusable_up_to(own);
             return None;
         }
         let id = *self.ids.front().filter(|id| **id < own)?;
@@ -91,24 +96,24 @@ impl GeneratedIds {
     }
 
     /// Records that a row was inserted.
-    pub fn used(&mut self, n: usize, row: &[Value]) {
+    pub fn note_inserted(&mut self, n: usize, row: &[Value]) {
         let Some(id) = self.id_of(row) else {
             return;
         };
-        self.leave_behind(id);
-        if self.generated(n) {
+        self.drop_reusable_up_to(id);
+        if self.is_generated(n) {
             self.first.get_or_insert(id);
         }
         self.last = Some(id);
     }
 
     /// Records that a row with this id was changed in place of an insertion.
-    pub fn changed(&mut self, id: Option<u64>) {
+    pub fn note_updated(&mut self, id: Option<u64>) {
         self.last = id.or(self.last);
     }
 
     /// Drops left-over ids up to this one.
-    fn leave_behind(&mut self, up_to: u64) {
+    fn drop_reusable_up_to(&mut self, up_to: u64) {
         while self.ids.front().is_some_and(|id| *id <= up_to) {
             self.ids.pop_front();
         }

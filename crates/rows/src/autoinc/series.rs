@@ -1,7 +1,7 @@
 //! The ids of one statement: `offset, offset + increment, ...`.
 
 use super::AutoIncOptions;
-use super::column::{column_max, column_value, exhausted, explicit};
+use super::column::{column_max, column_value, exhausted, explicit_value};
 use super::reserved::Reserved;
 use crate::Result;
 use crate::definition::Column;
@@ -63,11 +63,11 @@ impl<'a> Series<'a> {
     pub(super) fn is_generated(&self, row: &[Value]) -> bool {
         let zero = self.options.no_auto_value_on_zero;
         row.get(self.position)
-            .is_none_or(|v| explicit(v, zero).is_none())
+            .is_none_or(|v| explicit_value(v, zero).is_none())
     }
 
     /// Fills in ids from `insert_id` on, which then count as explicit values.
-    pub(super) fn number(&self, rows: &mut [Vec<Value>], first: u64) -> Result<()> {
+    pub(super) fn fill_from_insert_id(&self, rows: &mut [Vec<Value>], first: u64) -> Result<()> {
         let mut next = first;
         for row in rows.iter_mut().filter(|r| self.is_generated(r)) {
             if next > self.max {

@@ -73,7 +73,8 @@ impl Catalog {
                     .tables
                     .get(child)
                     .and_then(|c| c.foreign_keys.get(*position));
-                let changes = key.is_some_and(|k| changes(k.on_delete) || changes(k.on_update));
+                let changes =
+                    key.is_some_and(|k| changes_child(k.on_delete) || changes_child(k.on_update));
                 if changes && written.insert(*child) {
                     queue.push(*child);
                 }
@@ -85,7 +86,7 @@ impl Catalog {
     }
 }
 
-fn changes(action: FkAction) -> bool {
+fn changes_child(action: FkAction) -> bool {
     matches!(action, FkAction::Cascade | FkAction::SetNull)
 }
 

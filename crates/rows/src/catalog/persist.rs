@@ -24,7 +24,7 @@ use table::{read_table, write_table};
 /// Version of the rows of the catalog space.
 pub const CATALOG_FORMAT_VERSION: u8 = 3;
 /// The oldest version that is still read.
-const OLDEST: u8 = 1;
+const OLDEST_READABLE_VERSION: u8 = 1;
 
 /// The space that holds the catalog.
 pub const CATALOG_SPACE: SpaceId = SpaceId(1);
@@ -94,9 +94,9 @@ fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
     };
     let mut r = Reader::new(value);
     let version = r.u8()?;
-    if !(OLDEST..=CATALOG_FORMAT_VERSION).contains(&version) {
+    if !(OLDEST_READABLE_VERSION..=CATALOG_FORMAT_VERSION).contains(&version) {
         return Err(Error::corrupt(&format!(
-            "catalog format version {version}; this server reads versions {OLDEST} to {CATALOG_FORMAT_VERSION}"
+            "catalog format version {version}; this server reads versions {OLDEST_READABLE_VERSION} to {CATALOG_FORMAT_VERSION}"
         )));
     }
     match *kind {
@@ -148,19 +148,19 @@ pub fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<
     let mut w = Writer::new();
     w.u8(CATALOG_FORMAT_VERSION);
     w.u64(new.version);
-    put(txn, &[KEY_META], Some(w.as_slice()))?;
+    put_or_delete(txn, &[KEY_META], Some(w.as_slice()))?;
     for (name, database) in &new.databases {
         let before = old.databases.get(name);
         if before.is_none_or(|b| b.collation != database.collation) {
             let mut w = Writer::new();
             w.u8(CATALOG_FORMAT_VERSION);
             w.u16(database.collation.0);
-            put(txn, &database_key(name), Some(w.as_slice()))?;
+            put_or_delete(txn, &database_key(name), Some(w.as_slice()))?;
         }
     }
     for name in old.databases.keys() {
         if !new.databases.contains_key(name) {
-            put(txn, &database_key(name), None)?;
+            put_or_delete(txn, &database_key(name), None)?;
         }
     }
     for (id, table) in &new.tables {
@@ -169,7 +169,7 @@ pub fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<
             let mut w = Writer::new();
             w.u8(CATALOG_FORMAT_VERSION);
             write_table(&mut w, table);
-            put(txn, &table_key(*id), Some(w.as_slice()))?;
+            put_or_delete(txn, &table_key(*id), Some(w.as_slice()))?;
         }
     }
     for ((database, name), view) in &new.views {
@@ -178,18 +178,18 @@ pub fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<
             let mut w = Writer::new();
             w.u8(CATALOG_FORMAT_VERSION);
             write_view(&mut w, view);
-            put(txn, &view_key(database, name), Some(w.as_slice()))?;
+            put_or_delete(txn, &view_key(database, name), Some(w.as_slice()))?;
         }
     }
     for (database, name) in old.views.keys() {
         let key = (database.clone(), name.clone());
         if !new.views.contains_key(&key) {
-            put(txn, &view_key(database, name), None)?;
+            put_or_delete(txn, &view_key(database, name), None)?;
         }
     }
     for id in old.tables.keys() {
         if !new.tables.contains_key(id) {
-            put(txn, &table_key(*id), None)?;
+            put_or_delete(txn, &table_key(*id), None)?;
         }
     }
     Ok(())
@@ -197,7 +197,7 @@ pub fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<
 
 /// Writes or deletes a row without a lock of its own: the caller's lock on the version row
 /// serializes changes of the catalog.
-fn put(txn: &mut dyn Txn, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+fn put_or_delete(txn: &mut dyn Txn, key: &[u8], value: Option<&[u8]>) -> Result<()> {
     let key = Key::new(CATALOG_SPACE, key);
     match value {
         Some(value) => txn.put(key, value, Check::Blind)?,

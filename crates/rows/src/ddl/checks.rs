@@ -24,7 +24,7 @@ pub(super) fn add(catalog: &Catalog, table: &mut TableDef, spec: &CheckSpec) -> 
         }
         None => generated_name(table),
     };
-    if taken(catalog, table, table.id, &name) {
+    if is_name_taken(catalog, table, table.id, &name) {
         return Err(errors::check_duplicate(&name));
     }
     if let Some(own) = &spec.of_column {
@@ -49,7 +49,7 @@ fn generated_name(table: &TableDef) -> String {
     format!("{start}{}", greatest.saturating_add(1))
 }
 
-fn taken(catalog: &Catalog, table: &TableDef, id: TableId, name: &str) -> bool {
+fn is_name_taken(catalog: &Catalog, table: &TableDef, id: TableId, name: &str) -> bool {
     let named = |c: &CheckConstraint| c.name.eq_ignore_ascii_case(name);
     let others = catalog.tables.values();
     let mut others = others.filter(|t| t.id != id && t.database == table.database);
@@ -162,7 +162,7 @@ fn foreign_key(table: &TableDef, key: &ForeignKey) -> Result<()> {
 /// Checks that a column can be dropped or renamed: 3108 and 3766 while other columns depend on it,
 /// 3959 while a CHECK constraint that also reads others does. A CHECK constraint that reads only
 /// the dropped column is dropped with it (`drops`).
-pub(super) fn column_leaves(
+pub(super) fn check_column_removal(
     table: &mut TableDef,
     columns: &[Column],
     name: &str,

@@ -1,6 +1,6 @@
 //! CREATE, ALTER and DROP DATABASE.
 
-use super::{DdlCx, DdlDone, check_name, errors, tables};
+use super::{DdlCx, DdlOutcome, check_name, errors, tables};
 use crate::catalog::{Catalog, Database};
 use crate::db::Db;
 use crate::definition::TableId;
@@ -18,15 +18,15 @@ impl Db {
         name: &str,
         collation: Collation,
         if_not_exists: bool,
-    ) -> Result<DdlDone> {
+    ) -> Result<DdlOutcome> {
         check_name(name)?;
         if name.is_empty() || name.ends_with(' ') {
             return Err(errors::bad_database_name(name));
         }
         if self.catalog().database(name).is_some() && if_not_exists {
-            return Ok(DdlDone {
-                note: true,
-                ..DdlDone::default()
+            return Ok(DdlOutcome {
+                is_note: true,
+                ..DdlOutcome::default()
             });
         }
         let position = self.change_catalog(cx, |draft| {
@@ -42,9 +42,9 @@ impl Db {
             databases.insert(name.to_owned(), Arc::new(database));
             Ok(())
         })?;
-        Ok(DdlDone {
+        Ok(DdlOutcome {
             position,
-            ..DdlDone::default()
+            ..DdlOutcome::default()
         })
     }
 
@@ -54,7 +54,7 @@ impl Db {
         cx: &DdlCx<'_>,
         name: &str,
         collation: Collation,
-    ) -> Result<DdlDone> {
+    ) -> Result<DdlOutcome> {
         let position = self.change_catalog(cx, |draft| {
             let Some(database) = draft.catalog.databases.get_mut(name) else {
                 return Err(errors::no_database(name));
@@ -62,9 +62,9 @@ impl Db {
             Arc::make_mut(database).collation = collation;
             Ok(())
         })?;
-        Ok(DdlDone {
+        Ok(DdlOutcome {
             position,
-            ..DdlDone::default()
+            ..DdlOutcome::default()
         })
     }
 
@@ -74,14 +74,14 @@ impl Db {
         cx: &DdlCx<'_>,
         name: &str,
         if_exists: bool,
-    ) -> Result<(DdlDone, usize)> {
+    ) -> Result<(DdlOutcome, usize)> {
         if self.catalog().database(name).is_none() {
             if !if_exists {
                 return Err(errors::cannot_drop_database(name));
             }
-            let done = DdlDone {
-                note: true,
-                ..DdlDone::default()
+            let done = DdlOutcome {
+                is_note: true,
+                ..DdlOutcome::default()
             };
             return Ok((done, 0));
         }
@@ -91,7 +91,10 @@ impl Db {
         };
         let _barrier = self.barrier(cx, |catalog| {
             let tables = inside(catalog);
-            Ok(tables.iter().flat_map(|t| super::neighbours(t)).collect())
+            Ok(tables
+                .iter()
+                .flat_map(|t| super::foreign_key_relatives(t))
+                .collect())
         })?;
         let mut spaces: Vec<SpaceId> = Vec::new();
         let mut gone = Vec::new();
@@ -119,9 +122,9 @@ impl Db {
         for table in &gone {
             self.forget_counters(table);
         }
-        let done = DdlDone {
+        let done = DdlOutcome {
             position,
-            ..DdlDone::default()
+            ..DdlOutcome::default()
         };
         Ok((done, gone.len()))
     }

@@ -10,8 +10,8 @@
 //! Rejected: naming the table first and dropping it if the query fails, because other sessions see
 //! it without rows, and a crash leaves it so.
 
-use super::tables::{draft_table, future_neighbours};
-use super::{DdlCx, DdlDone, TableSpec, check_name, errors, spaces};
+use super::tables::{draft_table, future_relatives};
+use super::{DdlCx, DdlOutcome, TableSpec, check_name, errors, spaces};
 use crate::catalog::persist;
 use crate::db::Db;
 use crate::definition::TableId;
@@ -30,7 +30,7 @@ impl Db {
         if spec.name.is_empty() || spec.name.ends_with(' ') {
             return Err(errors::bad_table_name(&spec.name));
         }
-        if self.taken(spec)? {
+        if self.is_name_taken(spec)? {
             return match spec.if_not_exists {
                 true => Ok(None),
                 false => Err(errors::table_exists(&spec.name)),
@@ -40,7 +40,7 @@ impl Db {
         let mut table = draft_table(&self.catalog(), cx, spec, id)?;
         self.check_expressions(&table)?;
         table.foreign_keys.clear();
-        self.give_spaces(&mut table)?;
+        self.create_spaces_for(&mut table)?;
         if let Some(first) = spec.auto_increment {
             self.engine().set_next_id(table.counter, first.max(1))?;
         }
@@ -53,7 +53,12 @@ impl Db {
     /// # Errors
     /// As CREATE TABLE, because other definitions may have changed since; 1452 for a row without
     /// parent.
-    pub fn name_table(&self, cx: &DdlCx<'_>, spec: &TableSpec, table: &Table) -> Result<DdlDone> {
+    pub fn name_table(
+        &self,
+        cx: &DdlCx<'_>,
+        spec: &TableSpec,
+        table: &Table,
+    ) -> Result<DdlOutcome> {
         let made: Vec<_> = table.all_spaces().collect();
         let named = self.name_filled(cx, spec, table);
         if let Err(error) = &named {
@@ -62,11 +67,11 @@ impl Db {
         named
     }
 
-    fn name_filled(&self, cx: &DdlCx<'_>, spec: &TableSpec, filled: &Table) -> Result<DdlDone> {
-        let _barrier = self.barrier(cx, |catalog| Ok(future_neighbours(catalog, spec)))?;
+    fn name_filled(&self, cx: &DdlCx<'_>, spec: &TableSpec, filled: &Table) -> Result<DdlOutcome> {
+        let _barrier = self.barrier(cx, |catalog| Ok(future_relatives(catalog, spec)))?;
         // Parents may have changed since; the rows' own definition has not.
         let mut table = draft_table(&self.catalog(), cx, spec, filled.id)?;
-        if spaces::of_table(&table).len() != filled.all_spaces().count() {
+        if spaces::table_spaces(&table).len() != filled.all_spaces().count() {
             return Err(crate::Error::DefinitionChanged);
         }
         let made: Vec<_> = filled
@@ -88,9 +93,9 @@ impl Db {
             auto_increment: None,
             ..spec.clone()
         };
-        Ok(DdlDone {
+        Ok(DdlOutcome {
             position: self.commit_new_table(cx, &spec, table.definition().clone())?,
-            ..DdlDone::default()
+            ..DdlOutcome::default()
         })
     }
 

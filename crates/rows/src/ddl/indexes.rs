@@ -143,7 +143,7 @@ fn part_bytes(ty: &ColumnType, prefix: Option<u32>) -> u64 {
 /// Returns the prefix length to which a part that exceeds the maximum key length is shortened: in
 /// characters for texts, in bytes for others. Without strict mode MySQL shortens such parts of
 /// non-unique keys (manual, "CREATE INDEX Statement").
-pub fn shortened(ty: &ColumnType, prefix: Option<u32>) -> Option<u32> {
+pub fn shortened_prefix(ty: &ColumnType, prefix: Option<u32>) -> Option<u32> {
     let texts = ty.is_string() || ty.is_binary() || ty.is_blob();
     let whole_blob = prefix.is_none() && ty.is_blob();
     if !texts || whole_blob || ty.kind == Kind::Json || part_bytes(ty, prefix) <= MAX_KEY_BYTES {

@@ -54,7 +54,7 @@ use std::time::{Duration, Instant};
 
 pub use alter::{Algorithm, MAX_LAYOUTS, Position, implicit_default};
 pub use errors::{no_database, no_table};
-pub use indexes::shortened;
+pub use indexes::shortened_prefix;
 pub use rename::QualifiedName;
 pub use spec::{CheckSpec, ColumnSpec, FkSpec, IndexSpec, Placement, TableSpec};
 pub use views::ViewMode;
@@ -76,11 +76,11 @@ pub struct DdlCx<'a> {
 
 /// The outcome of a data definition statement.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct DdlDone {
+pub struct DdlOutcome {
     /// Commit that must be durable before the reply is sent.
     pub position: CommitPosition,
     /// Whether `IF [NOT] EXISTS` turned an error into a note; then nothing changed.
-    pub note: bool,
+    pub is_note: bool,
     /// Rows that were copied.
     pub rows: u64,
 }
@@ -143,11 +143,11 @@ pub enum AlterOp {
 }
 
 /// Working copy of the catalog during a change.
-pub(crate) struct Draft {
+pub(crate) struct CatalogDraft {
     pub(crate) catalog: Catalog,
 }
 
-impl Draft {
+impl CatalogDraft {
     /// Changes a table's definition; `None` when there is no such table.
     pub(crate) fn edit<T>(
         &mut self,
@@ -157,7 +157,7 @@ impl Draft {
         let table = self.catalog.tables.get_mut(&id)?;
         let mut def = table.definition().clone();
         let done = change(&mut def);
-        *table = Arc::new(table.redefined(def));
+        *table = Arc::new(table.with_definition(def));
         Some(done)
     }
 }
@@ -180,9 +180,9 @@ impl Db {
     pub(crate) fn change_catalog(
         &self,
         cx: &DdlCx<'_>,
-        change: impl FnOnce(&mut Draft) -> Result<()>,
+        change: impl FnOnce(&mut CatalogDraft) -> Result<()>,
     ) -> Result<CommitPosition> {
-        let _one_at_a_time = self.one_change_at_a_time(cx)?;
+        let _change_lock = self.lock_catalog_changes(cx)?;
         let mut txn = self.engine().begin(TxnOptions {
             sync: true,
             cancel: cx.cancel.clone(),
@@ -194,7 +194,7 @@ impl Db {
         };
         txn.lock(&[request], Wait::Until(cx.deadline), &mut |_, _| ())?;
         let old = self.catalog();
-        let mut draft = Draft {
+        let mut draft = CatalogDraft {
             catalog: Catalog::clone(&old),
         };
         change(&mut draft)?;
@@ -211,7 +211,7 @@ impl Db {
 
     /// Acquires the catalog change lock, until the deadline or a cancellation
     /// (polled every 50 ms; the lock is held only briefly).
-    fn one_change_at_a_time(&self, cx: &DdlCx<'_>) -> Result<MutexGuard<'_, ()>> {
+    fn lock_catalog_changes(&self, cx: &DdlCx<'_>) -> Result<MutexGuard<'_, ()>> {
         if let Some(turn) = self.catalog_change.try_lock() {
             return Ok(turn);
         }
@@ -294,7 +294,7 @@ pub fn metadata_lock_error(error: MetadataLockError) -> Error {
 
 /// The tables whose place in foreign keys changes with `table`: itself, its
 /// parents, its children.
-pub(crate) fn neighbours(table: &Table) -> Vec<TableId> {
+pub(crate) fn foreign_key_relatives(table: &Table) -> Vec<TableId> {
     let parents = table.foreign_keys.iter().filter_map(|k| k.parent.as_ref());
     std::iter::once(table.id)
         .chain(parents.map(|p| p.table))

@@ -4,7 +4,7 @@
 //! keep referencing the renamed parent, and generated constraint names (`old_ibfk_1`) change with
 //! their table, as in MySQL 8.
 
-use super::{DdlCx, DdlDone, Draft, check_name, checks, errors, foreign};
+use super::{CatalogDraft, DdlCx, DdlOutcome, check_name, checks, errors, foreign};
 use crate::catalog::Catalog;
 use crate::db::Db;
 use crate::definition::TableId;
@@ -23,12 +23,12 @@ impl Db {
         &self,
         cx: &DdlCx<'_>,
         pairs: &[(QualifiedName, QualifiedName)],
-    ) -> Result<DdlDone> {
+    ) -> Result<DdlOutcome> {
         let _barrier = self.barrier(cx, |catalog| {
             let mut all = Vec::new();
             for ((database, name), (new_database, new_name)) in pairs {
                 all.extend(catalog.table(database, name).map(|t| t.id));
-                all.extend(waiting_children(catalog, new_database, new_name));
+                all.extend(unresolved_children(catalog, new_database, new_name));
             }
             Ok(all)
         })?;
@@ -41,15 +41,15 @@ impl Db {
             }
             Ok(())
         })?;
-        Ok(DdlDone {
+        Ok(DdlOutcome {
             position,
-            ..DdlDone::default()
+            ..DdlOutcome::default()
         })
     }
 }
 
 /// Returns children whose constraints refer to a table that does not exist yet.
-pub(super) fn waiting_children<'a>(
+pub(super) fn unresolved_children<'a>(
     catalog: &'a Catalog,
     database: &'a str,
     name: &'a str,
@@ -63,7 +63,12 @@ pub(super) fn waiting_children<'a>(
 }
 
 /// Renames one table of a draft.
-pub(super) fn rename_in(draft: &mut Draft, id: TableId, database: &str, name: &str) -> Result<()> {
+pub(super) fn rename_in(
+    draft: &mut CatalogDraft,
+    id: TableId,
+    database: &str,
+    name: &str,
+) -> Result<()> {
     check_name(name)?;
     if name.is_empty() || name.ends_with(' ') {
         return Err(errors::bad_table_name(name));
@@ -78,7 +83,7 @@ pub(super) fn rename_in(draft: &mut Draft, id: TableId, database: &str, name: &s
     if draft.catalog.database(database).is_none() {
         return Err(errors::no_database(database));
     }
-    let waiting: Vec<TableId> = waiting_children(&draft.catalog, database, name).collect();
+    let waiting: Vec<TableId> = unresolved_children(&draft.catalog, database, name).collect();
     if let Some(old) = draft.catalog.databases.get_mut(&table.database) {
         Arc::make_mut(old).tables.remove(&table.name);
     }
@@ -116,7 +121,7 @@ pub(super) fn rename_in(draft: &mut Draft, id: TableId, database: &str, name: &s
         checks::check_names(&draft.catalog, table)?;
     }
     check_constraint_names(&draft.catalog, id)?;
-    check_waiting(&draft.catalog, id, &waiting)
+    check_unresolved(&draft.catalog, id, &waiting)
 }
 
 /// 1826: a constraint's name is taken in the new database.
@@ -135,7 +140,7 @@ fn check_constraint_names(catalog: &Catalog, id: TableId) -> Result<()> {
 }
 
 /// Checks that constraints that referred to the new name before fit the renamed table.
-fn check_waiting(catalog: &Catalog, id: TableId, waiting: &[TableId]) -> Result<()> {
+fn check_unresolved(catalog: &Catalog, id: TableId, waiting: &[TableId]) -> Result<()> {
     let Some(table) = catalog.table_by_id(id) else {
         return Ok(());
     };

@@ -21,34 +21,36 @@ fn spec(table: &TableDef, partition: usize, point_lookups: bool) -> SpaceSpec {
 }
 
 /// One space of an index, in a partition.
-pub(super) fn of_partition(table: &TableDef, index: &Index, partition: usize) -> SpaceSpec {
+pub(super) fn partition_space(table: &TableDef, index: &Index, partition: usize) -> SpaceSpec {
     spec(table, partition, index.kind != IndexKind::Plain)
 }
 
 /// One space of overflow values, in a partition.
-pub(super) fn of_overflow(table: &TableDef, partition: usize) -> SpaceSpec {
+pub(super) fn overflow_space(table: &TableDef, partition: usize) -> SpaceSpec {
     spec(table, partition, true)
 }
 
 /// Specifications of the spaces of an index, one per partition.
-pub(super) fn of_index(table: &TableDef, index: &Index) -> Vec<SpaceSpec> {
+pub(super) fn index_spaces(table: &TableDef, index: &Index) -> Vec<SpaceSpec> {
     let partitions = 0..table.partition_count();
-    partitions.map(|p| of_partition(table, index, p)).collect()
+    partitions
+        .map(|p| partition_space(table, index, p))
+        .collect()
 }
 
 /// All spaces of a table: its indexes in order, then the overflow values.
-pub(super) fn of_table(table: &TableDef) -> Vec<SpaceSpec> {
-    let indexes = table.indexes.iter().flat_map(|i| of_index(table, i));
+pub(super) fn table_spaces(table: &TableDef) -> Vec<SpaceSpec> {
+    let indexes = table.indexes.iter().flat_map(|i| index_spaces(table, i));
     let overflow = match table.may_overflow() {
         true => 0..table.partition_count(),
         false => 0..0,
     };
     indexes
-        .chain(overflow.map(|p| of_overflow(table, p)))
+        .chain(overflow.map(|p| overflow_space(table, p)))
         .collect()
 }
 
-/// Assigns to a table the spaces created for [`of_table`].
+/// Assigns to a table the spaces created for [`table_spaces`].
 pub(super) fn assign(table: &mut TableDef, spaces: &[SpaceId]) {
     let mut given = spaces.chunks(table.partition_count().max(1));
     for index in &mut table.indexes {

@@ -1,8 +1,8 @@
 //! CREATE, DROP and TRUNCATE TABLE.
 
 use super::{
-    DdlCx, DdlDone, TableSpec, check_name, checks, columns, errors, foreign, indexes, neighbours,
-    partition, spaces,
+    DdlCx, DdlOutcome, TableSpec, check_name, checks, columns, errors, foreign,
+    foreign_key_relatives, indexes, partition, spaces,
 };
 use crate::catalog::{Catalog, persist};
 use crate::db::Db;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Result of DROP TABLE.
 #[derive(Clone, Debug, Default)]
-pub struct DropDone {
+pub struct DropOutcome {
     /// Commit position that the reply waits for.
     pub position: CommitPosition,
     /// With IF EXISTS: tables that did not exist, as `db.name`.
@@ -23,36 +23,36 @@ pub struct DropDone {
 
 impl Db {
     /// CREATE TABLE.
-    pub fn create_table(&self, cx: &DdlCx<'_>, spec: &TableSpec) -> Result<DdlDone> {
+    pub fn create_table(&self, cx: &DdlCx<'_>, spec: &TableSpec) -> Result<DdlOutcome> {
         check_name(&spec.name)?;
         if spec.name.is_empty() || spec.name.ends_with(' ') {
             return Err(errors::bad_table_name(&spec.name));
         }
-        if self.taken(spec)? {
+        if self.is_name_taken(spec)? {
             if !spec.if_not_exists {
                 return Err(errors::table_exists(&spec.name));
             }
-            return Ok(DdlDone {
-                note: true,
-                ..DdlDone::default()
+            return Ok(DdlOutcome {
+                is_note: true,
+                ..DdlOutcome::default()
             });
         }
-        let _barrier = self.barrier(cx, |catalog| Ok(future_neighbours(catalog, spec)))?;
+        let _barrier = self.barrier(cx, |catalog| Ok(future_relatives(catalog, spec)))?;
         let id = TableId(self.engine().reserve_ids(persist::TABLE_IDS, 1, 1)?.start);
         let mut table = draft_table(&self.catalog(), cx, spec, id)?;
         self.check_expressions(&table)?;
-        let spaces = self.give_spaces(&mut table)?;
+        let spaces = self.create_spaces_for(&mut table)?;
         let result = self.commit_new_table(cx, spec, table);
         if let Err(error) = &result {
             self.abandon_spaces(&spaces, error);
         }
-        Ok(DdlDone {
+        Ok(DdlOutcome {
             position: result?,
-            ..DdlDone::default()
+            ..DdlOutcome::default()
         })
     }
 
-    pub(super) fn taken(&self, spec: &TableSpec) -> Result<bool> {
+    pub(super) fn is_name_taken(&self, spec: &TableSpec) -> Result<bool> {
         let catalog = self.catalog();
         if catalog.database(&spec.database).is_none() {
             return Err(errors::no_database(&spec.database));
@@ -91,8 +91,8 @@ impl Db {
     }
 
     /// Creates the table's spaces and sets the counter.
-    pub(super) fn give_spaces(&self, table: &mut TableDef) -> Result<Vec<SpaceId>> {
-        let specs = spaces::of_table(table);
+    pub(super) fn create_spaces_for(&self, table: &mut TableDef) -> Result<Vec<SpaceId>> {
+        let specs = spaces::table_spaces(table);
         let spaces = self.engine().create_spaces(&specs)?;
         spaces::assign(table, &spaces);
         if let Some(first) = spaces.first() {
@@ -107,7 +107,7 @@ impl Db {
         cx: &DdlCx<'_>,
         names: &[(String, String)],
         if_exists: bool,
-    ) -> Result<DropDone> {
+    ) -> Result<DropOutcome> {
         let found = |catalog: &Catalog| -> Vec<Arc<Table>> {
             let tables = names.iter().filter_map(|(d, t)| catalog.table(d, t));
             tables.cloned().collect()
@@ -121,13 +121,16 @@ impl Db {
             return Err(errors::unknown_tables(&absent));
         }
         if absent.len() == names.len() {
-            return Ok(DropDone {
+            return Ok(DropOutcome {
                 missing: absent,
-                ..DropDone::default()
+                ..DropOutcome::default()
             });
         }
         let _barrier = self.barrier(cx, |catalog| {
-            Ok(found(catalog).iter().flat_map(|t| neighbours(t)).collect())
+            Ok(found(catalog)
+                .iter()
+                .flat_map(|t| foreign_key_relatives(t))
+                .collect())
         })?;
         let mut spaces: Vec<SpaceId> = Vec::new();
         let mut absent = Vec::new();
@@ -156,19 +159,19 @@ impl Db {
         for table in &gone {
             self.forget_counters(table);
         }
-        Ok(DropDone {
+        Ok(DropOutcome {
             position,
             missing: absent,
         })
     }
 
     /// TRUNCATE TABLE: replaces the spaces and the counter by new ones.
-    pub fn truncate(&self, cx: &DdlCx<'_>, database: &str, name: &str) -> Result<DdlDone> {
+    pub fn truncate(&self, cx: &DdlCx<'_>, database: &str, name: &str) -> Result<DdlOutcome> {
         let find = |catalog: &Catalog| {
             let table = catalog.table(database, name).cloned();
             table.ok_or_else(|| errors::no_table(database, name))
         };
-        let _barrier = self.barrier(cx, |catalog| Ok(neighbours(&*find(catalog)?)))?;
+        let _barrier = self.barrier(cx, |catalog| Ok(foreign_key_relatives(&*find(catalog)?)))?;
         let table = find(&self.catalog())?;
         let outsider = table.referenced_by.iter().find(|(c, _)| *c != table.id);
         if let Some((child, at)) = outsider.filter(|_| cx.foreign_key_checks) {
@@ -181,7 +184,7 @@ impl Db {
             return Err(errors::cannot_truncate(&text));
         }
         let mut fresh = table.definition().clone();
-        let spaces = self.give_spaces(&mut fresh)?;
+        let spaces = self.create_spaces_for(&mut fresh)?;
         let position = self.change_catalog(cx, |draft| {
             let version = draft.catalog.version + 1;
             let changed = draft.edit(table.id, |now| {
@@ -202,16 +205,16 @@ impl Db {
         let old: Vec<SpaceId> = table.all_spaces().collect();
         self.retire_spaces(&old);
         self.forget_counters(&table);
-        Ok(DdlDone {
+        Ok(DdlOutcome {
             position,
-            ..DdlDone::default()
+            ..DdlOutcome::default()
         })
     }
 }
 
 /// Returns the tables that gain or lose a foreign key with the new table: the parents it
 /// references, and children that referenced its name before.
-pub(super) fn future_neighbours(catalog: &Catalog, spec: &TableSpec) -> Vec<TableId> {
+pub(super) fn future_relatives(catalog: &Catalog, spec: &TableSpec) -> Vec<TableId> {
     let parents = spec.foreign_keys.iter().filter_map(|k| {
         let database = k.parent_database.as_ref().unwrap_or(&spec.database);
         catalog.table(database, &k.parent_table)

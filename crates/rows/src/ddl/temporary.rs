@@ -36,7 +36,7 @@ impl Db {
         let mut table = tables::draft_table(&Catalog::default(), cx, spec, id)?;
         table.options.memory = true;
         self.check_expressions(&table)?;
-        self.give_spaces(&mut table)?;
+        self.create_spaces_for(&mut table)?;
         if let Some(first) = spec.auto_increment {
             self.engine().set_next_id(table.counter, first.max(1))?;
         }
@@ -49,7 +49,7 @@ impl Db {
     /// The engine's.
     pub fn renew_temporary(&self, table: &Table) -> Result<Arc<Table>> {
         let mut fresh = table.definition().clone();
-        self.give_spaces(&mut fresh)?;
+        self.create_spaces_for(&mut fresh)?;
         Ok(Arc::new(Table::new(fresh)))
     }
 

@@ -4,7 +4,7 @@
 //! view. Views share a name space with the tables of their database. They have no rows, so no
 //! metadata barrier is needed: a running statement continues with the definition that it found.
 
-use super::{DdlCx, DdlDone, check_name, errors};
+use super::{DdlCx, DdlOutcome, check_name, errors};
 use crate::catalog::{Catalog, View};
 use crate::db::Db;
 use crate::error::Result;
@@ -26,7 +26,7 @@ impl Db {
     ///
     /// # Errors
     /// 1050 for a name in use, 1347 for the name of a table, 1146 if there is no view to alter.
-    pub fn create_view(&self, cx: &DdlCx<'_>, view: &View, mode: ViewMode) -> Result<DdlDone> {
+    pub fn create_view(&self, cx: &DdlCx<'_>, view: &View, mode: ViewMode) -> Result<DdlOutcome> {
         check_name(&view.name)?;
         if view.name.is_empty() || view.name.ends_with(' ') {
             return Err(errors::bad_table_name(&view.name));
@@ -50,9 +50,9 @@ impl Db {
             draft.catalog.views.insert(key, Arc::new(view.clone()));
             Ok(())
         })?;
-        Ok(DdlDone {
+        Ok(DdlOutcome {
             position,
-            ..DdlDone::default()
+            ..DdlOutcome::default()
         })
     }
 
@@ -66,7 +66,7 @@ impl Db {
         cx: &DdlCx<'_>,
         names: &[(String, String)],
         if_exists: bool,
-    ) -> Result<(DdlDone, Vec<String>)> {
+    ) -> Result<(DdlOutcome, Vec<String>)> {
         let missing = |catalog: &Catalog| -> Result<Vec<String>> {
             let mut missing = Vec::new();
             for (database, name) in names {
@@ -84,7 +84,7 @@ impl Db {
         };
         let absent = missing(&self.catalog())?;
         if absent.len() == names.len() {
-            return Ok((DdlDone::default(), absent));
+            return Ok((DdlOutcome::default(), absent));
         }
         let mut absent = Vec::new();
         let position = self.change_catalog(cx, |draft| {
@@ -94,9 +94,9 @@ impl Db {
             }
             Ok(())
         })?;
-        let done = DdlDone {
+        let done = DdlOutcome {
             position,
-            ..DdlDone::default()
+            ..DdlOutcome::default()
         };
         Ok((done, absent))
     }

@@ -109,7 +109,7 @@ pub enum Monotone {
     /// Strictly increasing.
     Strict,
     /// Non-decreasing.
-    Weak,
+    NonDecreasing,
     /// Not known to be monotonic.
     No,
 }
@@ -118,7 +118,7 @@ impl PartitionExpr {
     /// The value for a row; `None` is NULL.
     pub fn eval<'v>(&self, column: &dyn Fn(usize) -> ValueRef<'v>) -> Option<i128> {
         match self {
-            PartitionExpr::Column(at) => whole(column(*at)),
+            PartitionExpr::Column(at) => to_integer(column(*at)),
             PartitionExpr::Int(v) => Some(i128::from(*v)),
             PartitionExpr::Op(op, a, b) => {
                 let (a, b) = (a.eval(column)?, b.eval(column)?);
@@ -173,7 +173,7 @@ impl PartitionExpr {
                     | PartitionFunction::Ceiling
                     | PartitionFunction::Ceil,
                     [PartitionExpr::Column(_)],
-                ) => Monotone::Weak,
+                ) => Monotone::NonDecreasing,
                 _ => Monotone::No,
             },
             _ => Monotone::No,
@@ -253,7 +253,7 @@ impl PartitionExpr {
 }
 
 /// A column's value as a whole number.
-fn whole(value: ValueRef<'_>) -> Option<i128> {
+fn to_integer(value: ValueRef<'_>) -> Option<i128> {
     match value {
         ValueRef::Int(v) => Some(i128::from(v)),
         ValueRef::UInt(v) => Some(i128::from(v)),
@@ -261,7 +261,7 @@ fn whole(value: ValueRef<'_>) -> Option<i128> {
     }
 }
 
-fn moment(value: ValueRef<'_>) -> Option<DateTime> {
+fn to_datetime(value: ValueRef<'_>) -> Option<DateTime> {
     match value {
         ValueRef::Date(d) => Some(d.at_midnight()),
         ValueRef::DateTime(d) => Some(d),
@@ -270,13 +270,13 @@ fn moment(value: ValueRef<'_>) -> Option<DateTime> {
 }
 
 /// Returns a date with nonzero month and day, so that days can be counted.
-fn real(value: ValueRef<'_>) -> Option<Date> {
-    let date = moment(value)?.date();
+fn countable_date(value: ValueRef<'_>) -> Option<Date> {
+    let date = to_datetime(value)?.date();
     (date.month() > 0 && date.day() > 0).then_some(date)
 }
 
 /// Hours, minutes, seconds, microseconds.
-fn clock(value: ValueRef<'_>) -> Option<(i128, i128, i128, i128, bool)> {
+fn time_fields(value: ValueRef<'_>) -> Option<(i128, i128, i128, i128, bool)> {
     if let ValueRef::Time(t) = value {
         return Some((
             t.hour().into(),
@@ -286,7 +286,7 @@ fn clock(value: ValueRef<'_>) -> Option<(i128, i128, i128, i128, bool)> {
             t.is_negative(),
         ));
     }
-    let d = moment(value)?;
+    let d = to_datetime(value)?;
     Some((
         d.hour().into(),
         d.minute().into(),
@@ -306,8 +306,8 @@ fn call<'v>(
     if let F::Abs | F::Ceil | F::Ceiling | F::Floor = function {
         let v = match first {
             PartitionExpr::Column(at) => match column(*at) {
-                ValueRef::Decimal(d) => return rounded(function, d),
-                value => whole(value)?,
+                ValueRef::Decimal(d) => return round_decimal(function, d),
+                value => to_integer(value)?,
             },
             e => e.eval(column)?,
         };
@@ -323,34 +323,34 @@ fn call<'v>(
     let value = value_of(first);
     Some(match function {
         F::DateDiff => {
-            let other = real(value_of(args.get(1)?))?;
-            i128::from(real(value)?.to_days() - other.to_days())
+            let other = countable_date(value_of(args.get(1)?))?;
+            i128::from(countable_date(value)?.to_days() - other.to_days())
         }
-        F::Day | F::DayOfMonth => moment(value)?.day().into(),
-        F::DayOfWeek => (i128::from(real(value)?.weekday()) + 1) % 7 + 1,
-        F::DayOfYear => real(value)?.day_of_year().into(),
-        F::Hour => clock(value)?.0,
-        F::Minute => clock(value)?.1,
-        F::Second => clock(value)?.2,
-        F::Microsecond => clock(value)?.3,
-        F::Month => moment(value)?.month().into(),
-        F::Quarter => (i128::from(moment(value)?.month()) + 2) / 3,
+        F::Day | F::DayOfMonth => to_datetime(value)?.day().into(),
+        F::DayOfWeek => (i128::from(countable_date(value)?.weekday()) + 1) % 7 + 1,
+        F::DayOfYear => countable_date(value)?.day_of_year().into(),
+        F::Hour => time_fields(value)?.0,
+        F::Minute => time_fields(value)?.1,
+        F::Second => time_fields(value)?.2,
+        F::Microsecond => time_fields(value)?.3,
+        F::Month => to_datetime(value)?.month().into(),
+        F::Quarter => (i128::from(to_datetime(value)?.month()) + 2) / 3,
         F::TimeToSec => {
-            let (h, m, s, _, negative) = clock(value)?;
+            let (h, m, s, _, negative) = time_fields(value)?;
             let seconds = h * 3600 + m * 60 + s;
             if negative { -seconds } else { seconds }
         }
-        F::ToDays => real(value)?.to_days().into(),
+        F::ToDays => countable_date(value)?.to_days().into(),
         F::ToSeconds => {
-            let days = i128::from(real(value)?.to_days());
-            let (h, m, s, ..) = clock(value)?;
+            let days = i128::from(countable_date(value)?.to_days());
+            let (h, m, s, ..) = time_fields(value)?;
             days * 86_400 + h * 3600 + m * 60 + s
         }
-        F::UnixTimestamp => i128::from(moment(value)?.to_unix_micros().div_euclid(1_000_000)),
-        F::Weekday => real(value)?.weekday().into(),
-        F::Year => moment(value)?.year().into(),
+        F::UnixTimestamp => i128::from(to_datetime(value)?.to_unix_micros().div_euclid(1_000_000)),
+        F::Weekday => countable_date(value)?.weekday().into(),
+        F::Year => to_datetime(value)?.year().into(),
         F::YearWeek => {
-            let (year, week) = real(value)?.week(2);
+            let (year, week) = countable_date(value)?.week(2);
             i128::from(year) * 100 + i128::from(week)
         }
         F::Abs | F::Ceil | F::Ceiling | F::Floor => return None,
@@ -358,7 +358,7 @@ fn call<'v>(
 }
 
 /// Rounding functions of a decimal. ABS of decimals is refused when a table is created.
-fn rounded(function: PartitionFunction, d: porpoise_types::Decimal) -> Option<i128> {
+fn round_decimal(function: PartitionFunction, d: porpoise_types::Decimal) -> Option<i128> {
     let cut = d.truncate(0);
     let exact = cut.cmp_value(&d).is_eq();
     let v = i128::from(cut.to_i64()?);

@@ -73,7 +73,7 @@ pub enum Method {
 
 impl Method {
     /// The words of PARTITION BY, as information_schema has them.
-    pub fn words(self) -> &'static str {
+    pub fn sql_keywords(self) -> &'static str {
         match self {
             Method::Hash { linear: false } => "HASH",
             Method::Hash { linear: true } => "LINEAR HASH",

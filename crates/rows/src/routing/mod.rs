@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::keys::Columns;
 use crate::partition::Method;
 use crate::table::Table;
-use crate::table::router::{Canon, Places, Router};
+use crate::table::router::{CanonicalKeys, ColumnLocation, Router};
 use porpoise_kv::SpaceId;
 use porpoise_types::{Value, take_key_part};
 use smallvec::SmallVec;
@@ -54,7 +54,7 @@ impl Table {
         };
         let columns = router.columns.iter().map(|(c, _)| row.column(*c));
         router
-            .of_values(columns)
+            .partition_of_values(columns)
             .ok_or_else(|| self.no_partition(row))
     }
 
@@ -85,21 +85,21 @@ impl Table {
             return Some(0);
         };
         match router.places.get(index)? {
-            Places::Parts(parts) => {
+            ColumnLocation::Parts(parts) => {
                 self.route_parts(router, self.indexes.get(index)?, parts, prefix)
             }
-            Places::Hidden | Places::Primary => None,
+            ColumnLocation::Hidden | ColumnLocation::Primary => None,
         }
     }
 
     fn route(&self, router: &Router, index: usize, key: &[u8]) -> Option<usize> {
         match router.places.get(index)? {
-            Places::Hidden => self.hidden_partition(key),
-            Places::Parts(parts) => {
+            ColumnLocation::Hidden => self.hidden_partition(key),
+            ColumnLocation::Parts(parts) => {
                 let index = self.indexes.get(index)?;
                 self.route_parts(router, index, parts, key)
             }
-            Places::Primary => {
+            ColumnLocation::Primary => {
                 let index = self.indexes.get(index)?;
                 let mut rest = key;
                 let mut scrap = Vec::new();
@@ -133,11 +133,11 @@ impl Table {
             };
             bytes.get(start..*ends.get(n)?)
         };
-        let mut canon = Canon::new();
+        let mut canon = CanonicalKeys::new();
         for n in parts {
             canon.extend_from_slice(slice(*n)?);
         }
-        router.of_canon(&canon)
+        router.partition_of_canonical(&canon)
     }
 
     fn take_part(&self, part: &IndexPart, rest: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {

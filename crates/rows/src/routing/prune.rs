@@ -16,13 +16,13 @@ use crate::table::Table;
 use porpoise_types::{Value, ValueRef, encode_key};
 
 /// Maximum number of combinations of values; beyond it nothing is pruned.
-const MOST: usize = 4096;
+const MAX_COMBINATIONS: usize = 4096;
 /// Maximum number of integers of a range that are enumerated.
-const SHORT: i128 = 256;
+const MAX_ENUMERATED: i128 = 256;
 
 /// Known condition on a column.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct KnownCondition {
     /// The column equals one of these (storage values of the column; NULL for IS NULL).
     pub equal: Option<Vec<Value>>,
     /// Lower bound (an exclusive bound is treated as inclusive).
@@ -34,7 +34,7 @@ pub struct Known {
 impl Table {
     /// Returns the partitions, in order, that may have rows with these conditions on columns (by
     /// position); `None` for all.
-    pub fn prune(&self, known: &[(usize, Known)]) -> Option<Vec<usize>> {
+    pub fn prune(&self, known: &[(usize, KnownCondition)]) -> Option<Vec<usize>> {
         let by = self.partitioning.as_ref()?;
         let of = |column: &usize| known.iter().find(|(c, _)| c == column).map(|(_, k)| k);
         if let Some(found) = self.prune_equal(by, &of) {
@@ -50,7 +50,7 @@ impl Table {
     fn prune_equal<'k>(
         &self,
         by: &Partitioning,
-        of: &dyn Fn(&usize) -> Option<&'k Known>,
+        of: &dyn Fn(&usize) -> Option<&'k KnownCondition>,
     ) -> Option<Vec<usize>> {
         let mut tuples: Vec<Vec<Value>> = vec![Vec::new()];
         for column in &by.columns {
@@ -63,7 +63,7 @@ impl Table {
                     &short
                 }
             };
-            if tuples.len() * values.len() > MOST {
+            if tuples.len() * values.len() > MAX_COMBINATIONS {
                 return None;
             }
             tuples = tuples
@@ -80,18 +80,18 @@ impl Table {
         let router = self.router()?;
         let mut found: Vec<usize> = tuples
             .iter()
-            .filter_map(|tuple| router.of_values(tuple.iter().map(Value::as_ref)))
+            .filter_map(|tuple| router.partition_of_values(tuple.iter().map(Value::as_ref)))
             .collect();
         found.sort_unstable();
         found.dedup();
         Some(found)
     }
 
-    fn prune_range(&self, by: &Partitioning, known: &Known) -> Option<Vec<usize>> {
+    fn prune_range(&self, by: &Partitioning, known: &KnownCondition) -> Option<Vec<usize>> {
         let column = *by.columns.first()?;
         let ty = &self.columns.get(column)?.ty;
         let router = self.router()?;
-        let (low, high) = ends(known);
+        let (low, high) = lowest_and_highest(known);
         match by.method {
             Method::RangeColumns => {
                 let key = |v: &Value| {
@@ -100,7 +100,8 @@ impl Table {
                     key
                 };
                 let (low, high) = (low.map(key), high.map(key));
-                let (first, last) = router.of_first_column(low.as_deref(), high.as_deref())?;
+                let (first, last) =
+                    router.partitions_of_first_column(low.as_deref(), high.as_deref())?;
                 Some((first..=last).collect())
             }
             Method::Range if by.columns.len() == 1 => {
@@ -111,17 +112,19 @@ impl Table {
                 }
                 let at = |v: &Value| expr.eval(&|_| v.as_ref());
                 let first = match low.map(at) {
-                    Some(Some(v)) => router.of_number(Some(v)).unwrap_or(router.bounds()),
+                    Some(Some(v)) => router
+                        .partition_of_number(Some(v))
+                        .unwrap_or(router.bounds()),
                     _ => 0,
                 };
                 let last = match high.map(at) {
-                    Some(Some(v)) => router.of_number(Some(v)),
+                    Some(Some(v)) => router.partition_of_number(Some(v)),
                     _ => None,
                 };
                 let last = last.unwrap_or(router.bounds().saturating_sub(1));
                 let mut found: Vec<usize> = (first..=last).collect();
                 // Values for which the expression is NULL are in the first partition.
-                if how == Monotone::Weak && first > 0 {
+                if how == Monotone::NonDecreasing && first > 0 {
                     found.insert(0, 0);
                 }
                 Some(found)
@@ -152,7 +155,7 @@ impl Table {
 }
 
 /// Returns the lower and upper bound, or the least and greatest value of a list.
-fn ends(known: &Known) -> (Option<&Value>, Option<&Value>) {
+fn lowest_and_highest(known: &KnownCondition) -> (Option<&Value>, Option<&Value>) {
     match known.equal.as_deref() {
         Some([one]) if *one != Value::Null => (Some(one), Some(one)),
         Some(_) => (None, None),
@@ -161,7 +164,7 @@ fn ends(known: &Known) -> (Option<&Value>, Option<&Value>) {
 }
 
 /// The values of a range of few whole numbers.
-fn short_range(known: &Known) -> Option<Vec<Value>> {
+fn short_range(known: &KnownCondition) -> Option<Vec<Value>> {
     let (low, high) = (known.low.as_ref()?, known.high.as_ref()?);
     let number = |v: &Value| match v.as_ref() {
         ValueRef::Int(v) => Some(i128::from(v)),
@@ -169,7 +172,7 @@ fn short_range(known: &Known) -> Option<Vec<Value>> {
         _ => None,
     };
     let (from, to) = (number(low)?, number(high)?);
-    if to - from >= SHORT {
+    if to - from >= MAX_ENUMERATED {
         return None;
     }
     (from..=to)

@@ -1,7 +1,7 @@
 //! Encoding of a row of storage values, in the format of [`super`].
 
 use super::overflow::{HEAD_BYTES, OverflowHead, too_big};
-use super::{EXPIRY, HEADER, MAX_TABLE_VERSION, OVERFLOW, ROW_FORMAT_VERSION, WIDE};
+use super::{HAS_EXPIRY, HEADER, MAX_TABLE_VERSION, OVERFLOW, ROW_FORMAT_VERSION, WIDE_OFFSETS};
 use crate::table::Table;
 use crate::table::layout::{Layout, Storage};
 use crate::{Error, Result};
@@ -38,14 +38,14 @@ pub(crate) fn encode_with(
     let new = NewRow { values, heads };
     let variable = layout.variable_positions.iter().flatten();
     let data: usize =
-        variable.map(|p| new.kept(*p).len()).sum::<usize>() + heads.len() * HEAD_BYTES;
+        variable.map(|p| new.stored_bytes(*p).len()).sum::<usize>() + heads.len() * HEAD_BYTES;
     if u32::try_from(data).is_err() {
         return Err(too_big(data));
     }
     let wide = data > usize::from(u16::MAX);
     let flags = ROW_FORMAT_VERSION << 4
-        | if wide { WIDE } else { 0 }
-        | if stamp.expiry != 0 { EXPIRY } else { 0 }
+        | if wide { WIDE_OFFSETS } else { 0 }
+        | if stamp.expiry != 0 { HAS_EXPIRY } else { 0 }
         | if heads.is_empty() { 0 } else { OVERFLOW };
     let offsets = layout.variable * if wide { 4 } else { 2 };
     out.reserve(HEADER + 8 + layout.fixed + offsets + data);
@@ -64,7 +64,7 @@ pub(crate) fn encode_with(
         if let Some(head) = new.head(*position) {
             head.append(out);
         }
-        out.extend_from_slice(new.kept(*position));
+        out.extend_from_slice(new.stored_bytes(*position));
     }
     Ok(())
 }
@@ -87,7 +87,7 @@ impl<'a> NewRow<'a> {
 
     /// The bytes of a variable column that the row stores, without the head.
     #[inline]
-    fn kept(&self, position: usize) -> &'a [u8] {
+    fn stored_bytes(&self, position: usize) -> &'a [u8] {
         match self.values.get(position) {
             Some(Value::Bytes(b)) => match self.head(position) {
                 Some(head) => b.get(..head.prefix()).unwrap_or(b),
@@ -145,7 +145,7 @@ impl<'a> NewRow<'a> {
         for position in &layout.variable_positions {
             if let Some(position) = position {
                 match self.values.get(*position) {
-                    Some(Value::Bytes(_)) => end += self.kept(*position).len(),
+                    Some(Value::Bytes(_)) => end += self.stored_bytes(*position).len(),
                     None | Some(Value::Null) => {}
                     Some(_) => return Err(bad_value(table, *position)),
                 }

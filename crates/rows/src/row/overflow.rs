@@ -27,7 +27,7 @@
 //! primary key (a change of the key would rewrite them); content hashes as ids (rows would share
 //! chunks, which would need reference counts).
 
-use super::{RowRef, WIDE};
+use super::{RowRef, WIDE_OFFSETS};
 use crate::definition::TableDef;
 use crate::error::{Error, Result};
 use porpoise_types::{Kind, Value};
@@ -219,7 +219,7 @@ pub(crate) fn chars(table: &TableDef, position: usize, value: &[u8]) -> u32 {
 
 /// Returns the columns whose new values overflow the row: all above [`IN_ROW`], and, if the row
 /// would still be too large, the largest of the others.
-pub(crate) fn overflowing(table: &TableDef, values: &[Value]) -> SmallVec<[usize; 2]> {
+pub(crate) fn overflowing_columns(table: &TableDef, values: &[Value]) -> SmallVec<[usize; 2]> {
     let mut out: SmallVec<[usize; 2]> = SmallVec::new();
     let mut total = 0usize;
     for (position, value) in values.iter().enumerate() {
@@ -302,7 +302,7 @@ pub(crate) fn with_values(
     // The bytes before the offsets do not change.
     out.extend_from_slice(row.bytes.get(..row.body + row.layout.fixed).unwrap_or(&[]));
     if let Some(first) = out.first_mut() {
-        *first |= WIDE;
+        *first |= WIDE_OFFSETS;
     }
     let columns = || {
         let positions = row.layout.variable_positions.iter();

@@ -38,7 +38,7 @@ pub(crate) struct Derived {
     /// Older layouts, in order of version.
     older: Vec<Layout>,
     /// Positions of the unique indexes, the primary one excluded.
-    pub(crate) uniques: Vec<usize>,
+    pub(crate) unique_indexes: Vec<usize>,
     /// Positions of NOT NULL columns.
     pub(crate) not_null: Vec<usize>,
     /// Router of a partitioned table's rows.
@@ -70,7 +70,7 @@ impl Derived {
             expressions: table.evaluates_expressions(),
             compiled: OnceLock::new(),
             router: table.partitioning.as_ref().map(|by| Router::new(table, by)),
-            uniques: (0..table.indexes.len())
+            unique_indexes: (0..table.indexes.len())
                 .filter(|i| {
                     table
                         .indexes
@@ -121,7 +121,7 @@ impl Table {
     }
 
     /// The table with another definition and the same relations.
-    pub(crate) fn redefined(&self, def: TableDef) -> Table {
+    pub(crate) fn with_definition(&self, def: TableDef) -> Table {
         Table {
             referenced_by: self.referenced_by.clone(),
             write_set: self.write_set.clone(),

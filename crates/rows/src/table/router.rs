@@ -19,7 +19,7 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 /// The concatenated canonical keys of the partitioning columns, and the end of each.
-pub(crate) type Canon = SmallVec<[u8; 32]>;
+pub(crate) type CanonicalKeys = SmallVec<[u8; 32]>;
 
 /// Routing rules derived from a table's partitioning.
 #[derive(Clone, Debug)]
@@ -27,12 +27,12 @@ pub(crate) struct Router {
     pub(crate) columns: Vec<(usize, ColumnType)>,
     rule: Rule,
     /// Location of the partitioning columns in the keys of each index.
-    pub(crate) places: Vec<Places>,
+    pub(crate) places: Vec<ColumnLocation>,
 }
 
 /// Location of the partitioning columns in a key of an index.
 #[derive(Clone, Debug)]
-pub(crate) enum Places {
+pub(crate) enum ColumnLocation {
     /// In the parts with these numbers, one per partitioning column.
     Parts(Vec<usize>),
     /// In the primary key behind the parts.
@@ -56,7 +56,7 @@ enum Rule {
 /// Byte that sorts above every key of a value.
 const MAXVALUE: u8 = 0xFF;
 
-fn whole(value: &Value) -> Option<i128> {
+fn to_integer(value: &Value) -> Option<i128> {
     match value {
         Value::Int(v) => Some(i128::from(*v)),
         Value::UInt(v) => Some(i128::from(*v)),
@@ -85,8 +85,8 @@ impl Router {
             Method::Key { linear } => Rule::Key(n, linear),
             Method::Range => Rule::Range(expr, range_bounds(by)),
             Method::RangeColumns => Rule::RangeColumns(encoded_bounds(by, &columns)),
-            Method::List => Rule::List(expr, listed(by)),
-            Method::ListColumns => Rule::ListColumns(listed_columns(by, &columns)),
+            Method::List => Rule::List(expr, list_values(by)),
+            Method::ListColumns => Rule::ListColumns(list_column_values(by, &columns)),
         };
         let places = table
             .indexes
@@ -102,7 +102,7 @@ impl Router {
     }
 
     /// Returns the partition of concatenated canonical keys, one per column.
-    pub(crate) fn of_canon(&self, canon: &[u8]) -> Option<usize> {
+    pub(crate) fn partition_of_canonical(&self, canon: &[u8]) -> Option<usize> {
         match &self.rule {
             Rule::Key(n, is_linear) => {
                 let v = hash(canon);
@@ -125,13 +125,13 @@ impl Router {
                     let found = values.iter().find(|(p, _)| *p == at);
                     found.map_or(ValueRef::Null, |(_, v)| v.as_ref())
                 });
-                self.of_number(value)
+                self.partition_of_number(value)
             }
         }
     }
 
     /// The partition of the expression's value.
-    pub(crate) fn of_number(&self, value: Option<i128>) -> Option<usize> {
+    pub(crate) fn partition_of_number(&self, value: Option<i128>) -> Option<usize> {
         match &self.rule {
             Rule::Hash(_, n, is_linear) => {
                 // The absolute value, as in MySQL; NULL counts as 0.
@@ -153,23 +153,23 @@ impl Router {
     }
 
     /// Returns the partition of values, one per partitioning column.
-    pub(crate) fn of_values<'v>(
+    pub(crate) fn partition_of_values<'v>(
         &self,
         values: impl Iterator<Item = ValueRef<'v>>,
     ) -> Option<usize> {
-        let mut canon = Canon::new();
+        let mut canon = CanonicalKeys::new();
         let mut one = Vec::new();
         for ((_, ty), value) in self.columns.iter().zip(values) {
             one.clear();
             encode_key(value, ty, true, false, &mut one);
             canon.extend_from_slice(&one);
         }
-        self.of_canon(&canon)
+        self.partition_of_canonical(&canon)
     }
 
     /// Returns the first and last partition (RANGE COLUMNS) for values of the first column between
     /// two keys, both inclusive.
-    pub(crate) fn of_first_column(
+    pub(crate) fn partitions_of_first_column(
         &self,
         low: Option<&[u8]>,
         high: Option<&[u8]>,
@@ -211,7 +211,7 @@ impl Router {
 
 fn range_bounds(by: &Partitioning) -> Vec<Option<i128>> {
     let bound = |p: &Partition| match &p.bound {
-        PartitionBound::LessThan(values) => values.first()?.as_ref().and_then(whole),
+        PartitionBound::LessThan(values) => values.first()?.as_ref().and_then(to_integer),
         _ => None,
     };
     by.partitions.iter().map(bound).collect()
@@ -241,19 +241,22 @@ fn encoded_bounds(by: &Partitioning, columns: &[(usize, ColumnType)]) -> Vec<Vec
     by.partitions.iter().map(bound).collect()
 }
 
-fn listed(by: &Partitioning) -> HashMap<Option<i128>, usize> {
+fn list_values(by: &Partitioning) -> HashMap<Option<i128>, usize> {
     let mut map = HashMap::new();
     for (at, p) in by.partitions.iter().enumerate() {
         if let PartitionBound::In(tuples) = &p.bound {
             for value in tuples.iter().filter_map(|t| t.first()) {
-                map.insert(whole(value), at);
+                map.insert(to_integer(value), at);
             }
         }
     }
     map
 }
 
-fn listed_columns(by: &Partitioning, columns: &[(usize, ColumnType)]) -> HashMap<Vec<u8>, usize> {
+fn list_column_values(
+    by: &Partitioning,
+    columns: &[(usize, ColumnType)],
+) -> HashMap<Vec<u8>, usize> {
     let mut map = HashMap::new();
     for (at, p) in by.partitions.iter().enumerate() {
         if let PartitionBound::In(tuples) = &p.bound {
@@ -269,7 +272,7 @@ fn listed_columns(by: &Partitioning, columns: &[(usize, ColumnType)]) -> HashMap
     map
 }
 
-fn places(table: &TableDef, number: usize, index: &Index, columns: &[usize]) -> Places {
+fn places(table: &TableDef, number: usize, index: &Index, columns: &[usize]) -> ColumnLocation {
     let place = |c: &usize| {
         index
             .parts
@@ -277,10 +280,10 @@ fn places(table: &TableDef, number: usize, index: &Index, columns: &[usize]) -> 
             .position(|p| p.column == *c && p.prefix.is_none())
     };
     match columns.iter().map(place).collect::<Option<Vec<_>>>() {
-        Some(parts) if !columns.is_empty() => Places::Parts(parts),
-        _ if number == 0 && table.hidden_key => Places::Hidden,
-        _ if index.kind == IndexKind::Plain || number > 0 => Places::Primary,
-        _ => Places::Parts(Vec::new()),
+        Some(parts) if !columns.is_empty() => ColumnLocation::Parts(parts),
+        _ if number == 0 && table.hidden_key => ColumnLocation::Hidden,
+        _ if index.kind == IndexKind::Plain || number > 0 => ColumnLocation::Primary,
+        _ => ColumnLocation::Parts(Vec::new()),
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Result of a DELETE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeleteDone {
+pub struct DeleteOutcome {
     /// Rows of the call that were deleted, not counting those that a cascade from an earlier row
     /// had deleted (as in MySQL).
     pub deleted: u64,
@@ -25,8 +25,8 @@ pub struct DeleteDone {
 }
 
 /// Adds the unique entries of a deleted row to the keys to lock exclusively.
-pub(crate) fn gather_gone(table: &Table, old: &RowRef<'_>, keys: &mut KeySet) {
-    for position in &table.derived().uniques {
+pub(crate) fn gather_deleted(table: &Table, old: &RowRef<'_>, keys: &mut KeySet) {
+    for position in &table.derived().unique_indexes {
         gather_unique(table, *position, old, keys);
     }
 }
@@ -37,30 +37,30 @@ impl Statement<'_> {
         &mut self,
         table: &Arc<Table>,
         rows: Vec<(Vec<u8>, RowBuf)>,
-    ) -> Result<DeleteDone> {
+    ) -> Result<DeleteOutcome> {
         for (primary, old) in &rows {
             // Without referencing tables, the caller's lock is enough.
             if !table.referenced_by.is_empty() {
                 self.keys
                     .add(table.space(0, primary), primary, LockMode::Exclusive);
             }
-            gather_gone(table, &old.row(table)?, &mut self.keys);
+            gather_deleted(table, &old.row(table)?, &mut self.keys);
         }
         self.lock_keys()?;
         if !self.txn.foreign_key_checks || table.referenced_by.is_empty() {
             for (primary, old) in &rows {
-                self.write_gone(table, primary, old.row(table)?)?;
+                self.write_deletion(table, primary, old.row(table)?)?;
             }
-            return Ok(DeleteDone {
+            return Ok(DeleteOutcome {
                 deleted: rows.len() as u64,
                 cascaded: 0,
             });
         }
         let mut fx = Effects::of_delete(table, rows);
         self.expand(&mut fx)?;
-        let deleted = fx.judge()?;
+        let deleted = fx.simulate()?;
         let roots = fx.roots() as u64;
         let cascaded = self.apply(fx)? + (roots - deleted);
-        Ok(DeleteDone { deleted, cascaded })
+        Ok(DeleteOutcome { deleted, cascaded })
     }
 }

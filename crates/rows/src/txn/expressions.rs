@@ -153,7 +153,7 @@ pub(crate) fn prepare_change(
     mode: UpdateMode,
     number: u64,
 ) -> Result<()> {
-    make_whole(
+    fetch_overflow_values(
         txn.kv.as_mut(),
         table,
         &change.key,
@@ -175,7 +175,7 @@ pub(crate) fn prepare_change(
 
 /// Fetches what a row lacks of its large values, into the row and into the
 /// values that are to replace it and are still the old ones.
-pub(crate) fn make_whole(
+pub(crate) fn fetch_overflow_values(
     kv: &mut dyn kv::Txn,
     table: &Table,
     primary: &[u8],

@@ -169,7 +169,7 @@ pub(super) fn gather_own(
         Some(table.space(0, out.get(start..).unwrap_or(&[])))
     });
     ids.push(primary.unwrap_or(NO_KEY));
-    for position in &table.derived().uniques {
+    for position in &table.derived().unique_indexes {
         ids.push(gather_unique(table, *position, row, keys));
     }
 }
@@ -188,7 +188,7 @@ pub(super) fn judge(
         if *id != NO_KEY && keys.present(*id) {
             let index = match place.checked_sub(1) {
                 None => 0,
-                Some(u) => table.derived().uniques.get(u).copied().unwrap_or(0),
+                Some(u) => table.derived().unique_indexes.get(u).copied().unwrap_or(0),
             };
             return Err(table.duplicate(index, row));
         }

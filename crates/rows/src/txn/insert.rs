@@ -51,7 +51,7 @@ pub enum InsertMode {
 
 /// Result of an INSERT.
 #[derive(Clone, Debug, Default)]
-pub struct InsertDone {
+pub struct InsertOutcome {
     /// Rows inserted.
     pub inserted: u64,
     /// Rows that REPLACE deleted.
@@ -86,14 +86,14 @@ impl Statement<'_> {
         mut rows: Vec<Vec<Value>>,
         mode: InsertMode,
         (refused, ids): (Refused, &mut GeneratedIds),
-    ) -> Result<InsertDone> {
+    ) -> Result<InsertOutcome> {
         let catalog = self.txn.db.catalog_guard();
         let constraints = if self.txn.foreign_key_checks {
             constraints(&catalog, table)
         } else {
             SmallVec::new()
         };
-        let uniques = table.derived().uniques.len();
+        let uniques = table.derived().unique_indexes.len();
         let mut new = NewRows {
             table,
             mode,
@@ -107,26 +107,26 @@ impl Statement<'_> {
         if mode == InsertMode::Replace {
             self.lock_replaced(table, &new.plan, usable)?;
         }
-        let mut done = InsertDone::default();
+        let mut done = InsertOutcome::default();
         for (n, row) in rows.iter_mut().enumerate().take(usable) {
             let mut refusal = unfit.get_mut(n).and_then(Option::take);
-            if let Some((position, id)) = ids.left_over(table, n, row)
+            if let Some((position, id)) = ids.reassigned_id(table, n, row)
                 && let Some(value) = row.get_mut(position)
             {
                 *value = id;
                 refusal = refusal.or_else(|| table.partition_of_row(row).err());
                 if refusal.is_none() {
-                    self.gather_again(row, n, &mut new)?;
+                    self.regather(row, n, &mut new)?;
                 }
             }
             let judged = match refusal {
                 Some(e) => Err(e),
-                None => self.judge_new(row, n, &new),
+                None => self.check_new_row(row, n, &new),
             };
             match judged {
                 Ok(replaced) => {
                     self.write_new(table, &new.plan.primary(n, &self.keys), row)?;
-                    ids.used(n, row);
+                    ids.note_inserted(n, row);
                     done.inserted += 1;
                     done.replaced += replaced;
                 }
@@ -144,7 +144,7 @@ impl Statement<'_> {
 
     /// Gathers and locks the keys of a row whose id has changed. If the id alone is the primary
     /// key, its keys are locked already, for the row that did not use it.
-    fn gather_again(&mut self, row: &[Value], n: usize, new: &mut NewRows<'_>) -> Result<()> {
+    fn regather(&mut self, row: &[Value], n: usize, new: &mut NewRows<'_>) -> Result<()> {
         let mut ids = Vec::with_capacity(new.plan.stride);
         new.gather_row(row, n, &mut self.keys, &mut ids);
         new.plan.set(n, &ids);
@@ -153,9 +153,9 @@ impl Statement<'_> {
 
     /// Judges a row; with REPLACE, deletes the conflicting rows first. Returns the number of rows
     /// deleted.
-    fn judge_new(&mut self, row: &[Value], n: usize, new: &NewRows<'_>) -> Result<u64> {
+    fn check_new_row(&mut self, row: &[Value], n: usize, new: &NewRows<'_>) -> Result<u64> {
         let replaced = match new.mode {
-            InsertMode::Replace => self.clear_the_way(new.table, new.plan.own(n))?,
+            InsertMode::Replace => self.delete_conflicting(new.table, new.plan.own(n))?,
             InsertMode::Plain | InsertMode::Ignore => 0,
         };
         judge(new.table, row, &new.plan, n, new.constraints, &self.keys)?;
@@ -183,7 +183,7 @@ impl Statement<'_> {
     }
 
     /// Deletes the rows that conflict with one. Returns their number.
-    fn clear_the_way(&mut self, table: &Arc<Table>, own: &[KeyId]) -> Result<u64> {
+    fn delete_conflicting(&mut self, table: &Arc<Table>, own: &[KeyId]) -> Result<u64> {
         let Some((row, entries)) = own.split_first() else {
             return Ok(0);
         };
@@ -194,7 +194,7 @@ impl Statement<'_> {
         // The entries as they are now, own writes of this statement included.
         let entries: SmallVec<[Key<'_>; 4]> = entries
             .iter()
-            .zip(&table.derived().uniques)
+            .zip(&table.derived().unique_indexes)
             .filter(|(id, _)| self.keys.present(**id))
             .map(|(id, position)| {
                 Key::new(
@@ -238,7 +238,7 @@ impl Statement<'_> {
         check_not_null(table, row)?;
         table.partition_of_row(row)?;
         let hidden = self.txn.hidden_ids(table, 1)?;
-        let uniques = table.derived().uniques.len();
+        let uniques = table.derived().unique_indexes.len();
         let mut plan = Plan::new(1, uniques, 0);
         gather_own(table, row, hidden, &mut self.keys, &mut plan.ids);
         self.keys.keep_values = true;
@@ -246,7 +246,7 @@ impl Statement<'_> {
         let taken = plan.own(0).iter().enumerate();
         let taken = taken.map(|(n, id)| (n, *id));
         if let Some((place, id)) = taken.into_iter().find(|(_, id)| self.keys.present(*id)) {
-            return self.found(table, place, id);
+            return self.find_duplicate_row(table, place, id);
         }
         if self.txn.foreign_key_checks && !table.foreign_keys.is_empty() {
             let catalog = self.txn.db.catalog_guard();
@@ -263,7 +263,7 @@ impl Statement<'_> {
     }
 
     /// Returns the row that has a duplicate key.
-    fn found(&mut self, table: &Table, place: usize, id: KeyId) -> Result<Inserted> {
+    fn find_duplicate_row(&mut self, table: &Table, place: usize, id: KeyId) -> Result<Inserted> {
         let (index, row_id) = if place == 0 {
             (0, id)
         } else {
@@ -272,7 +272,7 @@ impl Statement<'_> {
                 .keys
                 .add(table.space(0, &primary), &primary, LockMode::Exclusive);
             self.lock_keys()?;
-            let index = table.derived().uniques.get(place - 1).copied();
+            let index = table.derived().unique_indexes.get(place - 1).copied();
             (index.unwrap_or(0), row_id)
         };
         let Some(row) = self.keys.value(row_id) else {

@@ -24,7 +24,7 @@ pub(crate) struct KeyChanges {
 
 impl KeyChanges {
     /// Returns the index in which the new value is a duplicate.
-    pub(crate) fn taken(&self, keys: &KeySet) -> Option<usize> {
+    pub(crate) fn duplicate_index(&self, keys: &KeySet) -> Option<usize> {
         self.created
             .iter()
             .find(|(_, id)| keys.present(*id))
@@ -32,7 +32,7 @@ impl KeyChanges {
     }
 
     /// Returns the constraint whose parent is missing.
-    pub(crate) fn orphaned(&self, keys: &KeySet) -> Option<usize> {
+    pub(crate) fn missing_parent(&self, keys: &KeySet) -> Option<usize> {
         self.parents
             .iter()
             .find(|(_, id)| {
@@ -44,7 +44,7 @@ impl KeyChanges {
 }
 
 /// Whether a column of an index changes by value.
-pub(crate) fn touched(parts: &[IndexPart], old: &RowRef<'_>, new: &[Value]) -> bool {
+pub(crate) fn is_key_changed(parts: &[IndexPart], old: &RowRef<'_>, new: &[Value]) -> bool {
     parts
         .iter()
         .any(|p| new.get(p.column).map(Value::as_ref) != Some(old.get(p.column)))
@@ -59,7 +59,7 @@ fn entry_touched(
     new: &[Value],
 ) -> bool {
     let index = table.indexes.get(constraint.fk.child_index);
-    index.is_some_and(|index| touched(&index.parts, old, new))
+    index.is_some_and(|index| is_key_changed(&index.parts, old, new))
 }
 
 /// Gathers the key changes of an update from `old` to `new`.
@@ -83,11 +83,11 @@ pub(crate) fn gather_change(
         let id = keys.add(space, new_primary, LockMode::Exclusive);
         changes.created.push((0, id));
     }
-    for position in &table.derived().uniques {
+    for position in &table.derived().unique_indexes {
         let Some(index) = table.indexes.get(*position) else {
             continue;
         };
-        if !moved && !touched(&index.parts, old, new) {
+        if !moved && !is_key_changed(&index.parts, old, new) {
             continue;
         }
         let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -137,7 +137,7 @@ pub(crate) fn referenced_change(
         return false;
     };
     let parts = parent.indexes.get(at.index).map_or(&[][..], |i| &i.parts);
-    touched(parts, old, new)
+    is_key_changed(parts, old, new)
 }
 
 /// Adds the referenced key of a row to the keys to lock exclusively.

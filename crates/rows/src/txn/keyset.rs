@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hash, Hasher};
 
 /// Number of keys up to which the set is searched linearly.
-const FEW: usize = 8;
+const MAX_LINEAR_SEARCH: usize = 8;
 
 /// Index of a key in its set.
 pub(crate) type KeyId = usize;
@@ -68,8 +68,9 @@ fn stronger(a: LockMode, b: LockMode) -> LockMode {
 impl KeySet {
     /// Empties the set and keeps its buffers, unless they have grown large.
     pub(crate) fn clear(&mut self) {
-        const LARGE: usize = 1 << 20;
-        if self.bytes.capacity() > LARGE || self.values.capacity() > LARGE {
+        const MAX_RETAINED_BYTES: usize = 1 << 20;
+        if self.bytes.capacity() > MAX_RETAINED_BYTES || self.values.capacity() > MAX_RETAINED_BYTES
+        {
             *self = KeySet::default();
             return;
         }
@@ -93,7 +94,7 @@ impl KeySet {
     pub(crate) fn find(&self, space: SpaceId, key: &[u8]) -> Option<KeyId> {
         let is =
             |item: &Item| item.space == space && self.bytes.get(item.start..item.end) == Some(key);
-        if self.items.len() <= FEW {
+        if self.items.len() <= MAX_LINEAR_SEARCH {
             return self.items.iter().position(is);
         }
         self.index
@@ -104,7 +105,7 @@ impl KeySet {
     /// Indexes a new key, and all before it when they are no longer few.
     fn index(&mut self, id: KeyId) {
         let (items, bytes) = (&self.items, &self.bytes);
-        if items.len() <= FEW {
+        if items.len() <= MAX_LINEAR_SEARCH {
             return;
         }
         let rehash = |id: &KeyId| {
@@ -168,7 +169,7 @@ impl KeySet {
     }
 
     /// Makes the next lock call include the key again, even if it is locked.
-    pub(crate) fn ask_again(&mut self, id: KeyId) {
+    pub(crate) fn request_again(&mut self, id: KeyId) {
         if let Some(item) = self.items.get_mut(id) {
             item.locked = None;
         }
@@ -235,7 +236,7 @@ impl KeySet {
     }
 
     /// Records an own write, if the key is in the set.
-    pub(crate) fn note(&mut self, space: SpaceId, key: &[u8], present: bool) {
+    pub(crate) fn record_own_write(&mut self, space: SpaceId, key: &[u8], present: bool) {
         if self.items.is_empty() {
             return;
         }
@@ -245,7 +246,7 @@ impl KeySet {
     }
 
     /// A position for [`KeySet::undo_to`].
-    pub(crate) fn journal(&self) -> usize {
+    pub(crate) fn journal_position(&self) -> usize {
         self.journal.len()
     }
 
@@ -285,10 +286,10 @@ mod tests {
     fn undo_takes_back_notes_in_reverse() {
         let mut set = KeySet::default();
         let a = set.add(SpaceId(1), b"a", LockMode::Exclusive);
-        let at = set.journal();
-        set.note(SpaceId(1), b"a", true);
-        set.note(SpaceId(1), b"a", false);
-        set.note(SpaceId(1), b"a", true);
+        let at = set.journal_position();
+        set.record_own_write(SpaceId(1), b"a", true);
+        set.record_own_write(SpaceId(1), b"a", false);
+        set.record_own_write(SpaceId(1), b"a", true);
         assert!(set.present(a));
         set.undo_to(at);
         assert!(!set.present(a));

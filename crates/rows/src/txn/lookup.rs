@@ -130,14 +130,14 @@ pub type LockedVisitor<'v> = dyn FnMut(usize, LockedRow<'_>) + 'v;
 /// copy.
 struct InOrder<T> {
     next: usize,
-    early: Vec<Option<T>>,
+    out_of_order: Vec<Option<T>>,
 }
 
 impl<T> InOrder<T> {
     fn new() -> InOrder<T> {
         InOrder {
             next: 0,
-            early: Vec::new(),
+            out_of_order: Vec::new(),
         }
     }
 
@@ -151,16 +151,16 @@ impl<T> InOrder<T> {
     }
 
     fn keep(&mut self, n: usize, value: T) {
-        if self.early.len() <= n {
-            self.early.resize_with(n + 1, || None);
+        if self.out_of_order.len() <= n {
+            self.out_of_order.resize_with(n + 1, || None);
         }
-        if let Some(place) = self.early.get_mut(n) {
+        if let Some(place) = self.out_of_order.get_mut(n) {
             *place = Some(value);
         }
     }
 
     fn drain(&mut self, mut show: impl FnMut(usize, T)) {
-        while let Some(value) = self.early.get_mut(self.next).and_then(Option::take) {
+        while let Some(value) = self.out_of_order.get_mut(self.next).and_then(Option::take) {
             show(self.next, value);
             self.next += 1;
         }

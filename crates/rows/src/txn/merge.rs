@@ -21,9 +21,9 @@ use porpoise_kv::{self as kv, Read, ScanEnd, ScanVisitor, SpaceId};
 use std::ops::ControlFlow;
 
 /// Maximum number of entries of a chunk.
-const MOST: usize = 512;
+const MAX_CHUNK_ENTRIES: usize = 512;
 /// Minimum number of entries of a chunk.
-const LEAST: usize = 8;
+const MIN_CHUNK_ENTRIES: usize = 8;
 
 /// One partition's entries.
 #[derive(Clone, Debug, Default)]
@@ -107,7 +107,7 @@ pub(super) fn walk_merged(
     limit: usize,
     visit: &mut ScanVisitor<'_>,
 ) -> Result<()> {
-    let chunk = (limit / spaces.len() + 1).clamp(LEAST, MOST);
+    let chunk = (limit / spaces.len() + 1).clamp(MIN_CHUNK_ENTRIES, MAX_CHUNK_ENTRIES);
     let mut merge = position.merge.take().unwrap_or_default();
     let mut shown = 0;
     while shown < limit {

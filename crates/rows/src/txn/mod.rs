@@ -38,9 +38,9 @@ use crate::overflow::OverflowFetch;
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
 use crate::{AutoIncOptions, Error, Result};
-use delete::DeleteDone;
+use delete::DeleteOutcome;
 use expressions::RowEvaluator;
-use insert::{InsertDone, InsertMode, Inserted};
+use insert::{InsertMode, InsertOutcome, Inserted};
 use keyset::KeySet;
 use lookup::{FoundVisitor, LockedVisitor, Lookup};
 use porpoise_base::cancel::Cancel;
@@ -53,7 +53,7 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
-use update::{RowChange, UpdateDone, UpdateMode};
+use update::{RowChange, UpdateMode, UpdateOutcome};
 
 /// Options for [`Db::begin`](crate::Db::begin).
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        const KEPT: usize = 8;
+        const MAX_POOLED: usize = 8;
         let mut keys = std::mem::take(&mut self.keys);
         keys.clear();
         let (row, entry) = (
@@ -143,7 +143,7 @@ impl Drop for Scratch {
         // While a thread ends, its pool is gone: the buffers are freed.
         let _ = POOL.try_with(|pool| {
             if let Ok(mut pool) = pool.try_borrow_mut()
-                && pool.len() < KEPT
+                && pool.len() < MAX_POOLED
             {
                 // Its own drop finds nothing to keep once the pool drops it.
                 pool.push(Scratch { keys, row, entry });
@@ -498,7 +498,7 @@ impl Txn {
         table: &Arc<Table>,
         rows: Vec<Vec<Value>>,
         mode: InsertMode,
-    ) -> Result<InsertDone> {
+    ) -> Result<InsertOutcome> {
         self.insert_with_ids(table, rows, mode, &mut GeneratedIds::default())
     }
 
@@ -513,7 +513,7 @@ impl Txn {
         mut rows: Vec<Vec<Value>>,
         mode: InsertMode,
         ids: &mut GeneratedIds,
-    ) -> Result<InsertDone> {
+    ) -> Result<InsertOutcome> {
         let refused = self.evaluator().prepare_new(table, &mut rows, mode);
         self.statement(table, |statement| {
             statement.insert_rows(table, rows, mode, (refused, ids))
@@ -548,7 +548,7 @@ impl Txn {
         table: &Arc<Table>,
         mut changes: Vec<RowChange>,
         mode: UpdateMode,
-    ) -> Result<UpdateDone> {
+    ) -> Result<UpdateOutcome> {
         let refused = match table.evaluates_expressions() {
             true => expressions::prepare_changes(self, table, &mut changes, mode)?,
             false => expressions::Refused::new(),
@@ -569,7 +569,7 @@ impl Txn {
         &mut self,
         table: &Arc<Table>,
         rows: Vec<(Vec<u8>, RowBuf)>,
-    ) -> Result<DeleteDone> {
+    ) -> Result<DeleteOutcome> {
         self.statement(table, |statement| statement.delete_rows(table, rows))
     }
 
@@ -633,7 +633,7 @@ impl Txn {
             return Ok(0);
         }
         let engine = self.db.engine().as_ref();
-        self.db.counters.hidden(engine, table, rows as u64)
+        self.db.counters.take_hidden_ids(engine, table, rows as u64)
     }
 
     /// The evaluator of expressions for rows of this transaction.

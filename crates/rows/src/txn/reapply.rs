@@ -13,25 +13,26 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct CascadedRows {
     /// Current primary key, by the primary key at the start of the statement.
-    now: HashMap<Vec<u8>, Vec<u8>>,
-    /// Inverse of `now`, for rows whose primary key has changed.
-    first: HashMap<Vec<u8>, Vec<u8>>,
+    current_keys: HashMap<Vec<u8>, Vec<u8>>,
+    /// Inverse of `current_keys`, for rows whose primary key has changed.
+    original_keys: HashMap<Vec<u8>, Vec<u8>>,
 }
 
 impl CascadedRows {
     pub(crate) fn is_empty(&self) -> bool {
-        self.now.is_empty()
+        self.current_keys.is_empty()
     }
 
     /// Notes that a row was changed, and where it is now.
-    pub(crate) fn note(&mut self, primary: &[u8], now: &[u8]) {
+    pub(crate) fn note(&mut self, primary: &[u8], current_keys: &[u8]) {
         // A row that a cascade changed before is recorded under its original key.
-        let first = self.first.remove(primary);
+        let first = self.original_keys.remove(primary);
         let first = first.unwrap_or_else(|| primary.to_vec());
-        if first != now {
-            self.first.insert(now.to_vec(), first.clone());
+        if first != current_keys {
+            self.original_keys
+                .insert(current_keys.to_vec(), first.clone());
         }
-        self.now.insert(first, now.to_vec());
+        self.current_keys.insert(first, current_keys.to_vec());
     }
 
     /// Rebases a change on the current row if a cascade of this statement changed
@@ -42,7 +43,7 @@ impl CascadedRows {
         table: &Arc<Table>,
         change: &RowChange,
     ) -> Result<Option<RowChange>> {
-        let Some(primary) = self.now.get(&change.key) else {
+        let Some(primary) = self.current_keys.get(&change.key) else {
             return Ok(None);
         };
         let key = Key::new(table.space(0, primary), primary);
@@ -56,9 +57,9 @@ impl CascadedRows {
         let was = change.old.row(table)?;
         let now = RowRef::new(table, &bytes)?;
         let mut new = now.values();
-        for (n, (place, asked)) in new.iter_mut().zip(&change.new).enumerate() {
-            if asked.as_ref() != was.get(n) {
-                place.clone_from(asked);
+        for (n, (place, requested)) in new.iter_mut().zip(&change.new).enumerate() {
+            if requested.as_ref() != was.get(n) {
+                place.clone_from(requested);
             }
         }
         Ok(Some(RowChange {

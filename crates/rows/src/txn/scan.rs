@@ -94,7 +94,7 @@ pub struct Fetch<'a> {
 
 impl Fetch<'_> {
     /// All partitions, and only the prefixes of overflow values.
-    pub const STARTS: Fetch<'static> = Fetch {
+    pub const PREFIXES: Fetch<'static> = Fetch {
         overflow: OverflowFetch::Prefixes,
         partitions: None,
     };

@@ -66,7 +66,7 @@ pub enum UpdateMode {
 
 /// Result of an UPDATE.
 #[derive(Clone, Debug, Default)]
-pub struct UpdateDone {
+pub struct UpdateOutcome {
     /// Rows whose values changed.
     pub changed: u64,
     /// Rows that cascades changed or deleted.
@@ -76,7 +76,7 @@ pub struct UpdateDone {
 }
 
 /// A row to be changed, with its gathered keys.
-struct Planned {
+struct PlannedChange {
     primary: Vec<u8>,
     keys: KeyChanges,
     /// Whether a referenced value changes.
@@ -86,10 +86,10 @@ struct Planned {
 }
 
 /// Work to be done for a row.
-enum Step {
-    Same,
+enum RowAction {
+    Unchanged,
     Refuse(Error),
-    Change(Box<Planned>),
+    Change(Box<PlannedChange>),
 }
 
 impl Statement<'_> {
@@ -100,7 +100,7 @@ impl Statement<'_> {
         changes: &[RowChange],
         mode: UpdateMode,
         mut refused: Refused,
-    ) -> Result<UpdateDone> {
+    ) -> Result<UpdateOutcome> {
         let catalog = self.txn.db.catalog_guard();
         let (constraints, referrers) = if self.txn.foreign_key_checks {
             (constraints(&catalog, table), fk::referrers(&catalog, table))
@@ -110,7 +110,7 @@ impl Statement<'_> {
         let mut steps = Vec::with_capacity(changes.len());
         for (n, change) in changes.iter().enumerate() {
             let step = match refusal(&mut refused, n) {
-                Some(error) => Step::Refuse(error),
+                Some(error) => RowAction::Refuse(error),
                 None => plan_change(
                     table,
                     change,
@@ -120,7 +120,7 @@ impl Statement<'_> {
                     &mut self.keys,
                 )?,
             };
-            let stop = matches!(step, Step::Refuse(_)) && mode != UpdateMode::Ignore;
+            let stop = matches!(step, RowAction::Refuse(_)) && mode != UpdateMode::Ignore;
             steps.push(step);
             if stop {
                 break;
@@ -128,22 +128,21 @@ impl Statement<'_> {
         }
         self.lock_keys()?;
         self.find_followed(table, changes, &referrers, &mut steps)?;
-        let mut done = UpdateDone::default();
+        let mut done = UpdateOutcome::default();
         // Rows of this table that cascades of earlier rows have changed.
         let mut moved = CascadedRows::default();
         for (n, (mut step, change)) in steps.into_iter().zip(changes).enumerate() {
-            let (mark, journal) = (self.txn.kv.mark(), self.keys.journal());
+            let (mark, journal) = (self.txn.kv.mark(), self.keys.journal_position());
             let mut change = Cow::Borrowed(change);
             if !moved.is_empty()
                 && let Some(now) = moved.reapply(self.txn.kv.as_mut(), table, &change)?
             {
-                (change, step) =
-                    self.plan_again(table, now, (n, mode), &constraints, &referrers)?;
+                (change, step) = self.replan(table, now, (n, mode), &constraints, &referrers)?;
             }
             let result = match step {
-                Step::Same => continue,
-                Step::Refuse(e) => Err(e),
-                Step::Change(planned) => {
+                RowAction::Unchanged => continue,
+                RowAction::Refuse(e) => Err(e),
+                RowAction::Change(planned) => {
                     self.change_row(table, &change, &planned, &constraints, &mut moved)
                 }
             };
@@ -165,23 +164,23 @@ impl Statement<'_> {
     }
 
     /// Plans a row again that cascades of earlier rows have changed, and locks the keys it needs.
-    fn plan_again(
+    fn replan(
         &mut self,
         table: &Arc<Table>,
         mut now: RowChange,
         (n, mode): (usize, UpdateMode),
         constraints: &[Constraint<'_>],
         referrers: &[Referrer],
-    ) -> Result<(Cow<'static, RowChange>, Step)> {
+    ) -> Result<(Cow<'static, RowChange>, RowAction)> {
         let allowed = match table.evaluates_expressions() {
             true => prepare_change(self.txn, table, &mut now, mode, n as u64 + 1),
             false => Ok(()),
         };
         let mut step = match allowed {
             Ok(()) => plan_change(table, &now, mode, constraints, referrers, &mut self.keys)?,
-            Err(error) => Step::Refuse(error),
+            Err(error) => RowAction::Refuse(error),
         };
-        if let Step::Change(planned) = &mut step {
+        if let RowAction::Change(planned) = &mut step {
             planned.followed = planned.referenced;
         }
         self.lock_keys()?;
@@ -193,15 +192,15 @@ impl Statement<'_> {
         &mut self,
         table: &Arc<Table>,
         change: &RowChange,
-        planned: &Planned,
+        planned: &PlannedChange,
         constraints: &[Constraint<'_>],
         moved: &mut CascadedRows,
     ) -> Result<u64> {
         let old = change.old.row(table)?;
-        if let Some(index) = planned.keys.taken(&self.keys) {
+        if let Some(index) = planned.keys.duplicate_index(&self.keys) {
             return Err(table.duplicate(index, change.new.as_slice()));
         }
-        if let Some(fk) = planned.keys.orphaned(&self.keys)
+        if let Some(fk) = planned.keys.missing_parent(&self.keys)
             && let Some(constraint) = constraints.get(fk)
         {
             return Err(Error::NoReferencedRow {
@@ -214,8 +213,8 @@ impl Statement<'_> {
         }
         let mut fx = Effects::of_update(table, change);
         self.expand(&mut fx)?;
-        fx.judge()?;
-        let (new, primary) = match fx.root_again(table, constraints, &self.keys)? {
+        fx.simulate()?;
+        let (new, primary) = match fx.rechecked_root(table, constraints, &self.keys)? {
             Some((new, primary)) => {
                 self.txn.evaluator().check(table, &new)?;
                 (new, primary)
@@ -234,11 +233,11 @@ impl Statement<'_> {
         table: &Arc<Table>,
         changes: &[RowChange],
         referrers: &[Referrer],
-        steps: &mut [Step],
+        steps: &mut [RowAction],
     ) -> Result<()> {
         let mut probes = Vec::new();
         for (n, (step, change)) in steps.iter_mut().zip(changes).enumerate() {
-            let Step::Change(planned) = step else {
+            let RowAction::Change(planned) = step else {
                 continue;
             };
             if !planned.referenced {
@@ -285,7 +284,7 @@ impl Statement<'_> {
                 break;
             };
             if let Some((n, ..)) = probes.get(from + range)
-                && let Some(Step::Change(planned)) = steps.get_mut(*n)
+                && let Some(RowAction::Change(planned)) = steps.get_mut(*n)
             {
                 planned.followed = true;
             }
@@ -307,7 +306,7 @@ impl Statement<'_> {
                 self.txn
                     .db
                     .counters
-                    .push(self.txn.db.engine().as_ref(), table, new)?;
+                    .raise_above(self.txn.db.engine().as_ref(), table, new)?;
             }
         }
         Ok(())
@@ -321,18 +320,18 @@ fn plan_change(
     constraints: &[Constraint<'_>],
     referrers: &[Referrer],
     keys: &mut KeySet,
-) -> Result<Step> {
+) -> Result<RowAction> {
     let old = change.old.row(table)?;
     let same = |(n, v): (usize, &Value)| v.as_ref() == old.get(n);
     if mode != UpdateMode::Rewrite && change.new.iter().enumerate().all(same) {
-        return Ok(Step::Same);
+        return Ok(RowAction::Unchanged);
     }
     if let Err(e) = check_not_null(table, &change.new) {
-        return Ok(Step::Refuse(e));
+        return Ok(RowAction::Refuse(e));
     }
     let primary = match table.changed_key(&change.key, &change.new) {
         Ok(primary) => primary,
-        Err(e) => return Ok(Step::Refuse(e)),
+        Err(e) => return Ok(RowAction::Refuse(e)),
     };
     let gathered = gather_change(
         table,
@@ -352,7 +351,7 @@ fn plan_change(
             lock_referenced(table, referrer, &change.key, &old, keys);
         }
     }
-    Ok(Step::Change(Box::new(Planned {
+    Ok(RowAction::Change(Box::new(PlannedChange {
         primary,
         keys: gathered,
         referenced,

@@ -4,7 +4,7 @@
 //! Writes are recorded in the statement's key set, so that checks of later rows see them.
 
 use super::Statement;
-use super::key_changes::touched;
+use super::key_changes::is_key_changed;
 use crate::overflow;
 use crate::row::overflow::OverflowHead;
 use crate::row::{RowRef, RowStamp, encode_with};
@@ -39,7 +39,7 @@ impl Statement<'_> {
             self.txn
                 .kv
                 .put(Key::new(space, primary), &row, Check::Locked)?;
-            self.keys.note(space, primary, true);
+            self.keys.record_own_write(space, primary, true);
             Ok(())
         });
         if row.capacity() <= 1 << 20 {
@@ -94,13 +94,13 @@ impl Statement<'_> {
             None => self.txn.kv.delete(Key::new(space, key), check)?,
         }
         if exclusive {
-            self.keys.note(space, key, value.is_some());
+            self.keys.record_own_write(space, key, value.is_some());
         }
         Ok(())
     }
 
     /// Deletes a row and its entries.
-    pub(crate) fn write_gone(
+    pub(crate) fn write_deletion(
         &mut self,
         table: &Table,
         primary: &[u8],
@@ -112,7 +112,7 @@ impl Statement<'_> {
         self.txn
             .kv
             .delete(Key::new(space, primary), Check::Locked)?;
-        self.keys.note(space, primary, false);
+        self.keys.record_own_write(space, primary, false);
         overflow::delete(self.txn.kv.as_mut(), table, primary, &old)?;
         let mut entry = std::mem::take(&mut self.txn.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
@@ -139,7 +139,7 @@ impl Statement<'_> {
             self.txn
                 .kv
                 .delete(Key::new(space, primary), Check::Locked)?;
-            self.keys.note(space, primary, false);
+            self.keys.record_own_write(space, primary, false);
         }
         let version = if self.keep_version {
             old.version()
@@ -156,7 +156,7 @@ impl Statement<'_> {
         self.put_row(table, new_primary, new, &heads, stamp)?;
         let mut entry = std::mem::take(&mut self.txn.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
-            if !moved && !touched(&index.parts, &old, new) {
+            if !moved && !is_key_changed(&index.parts, &old, new) {
                 continue;
             }
             entry.clear();

@@ -422,7 +422,7 @@ pub fn update(
     table: &Arc<Table>,
     ids: &[i64],
     set: impl Fn(&mut Vec<Value>),
-) -> Result<porpoise_rows::UpdateDone, Error> {
+) -> Result<porpoise_rows::UpdateOutcome, Error> {
     use porpoise_kv::LockMode;
     use porpoise_rows::{RowChange, UpdateMode};
     let keys = primary_keys(table, ids);

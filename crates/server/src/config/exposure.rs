@@ -7,7 +7,7 @@
 use super::{Config, StartError, TlsMode};
 use std::net::SocketAddr;
 
-fn beyond(address: Option<SocketAddr>) -> Option<SocketAddr> {
+fn non_loopback(address: Option<SocketAddr>) -> Option<SocketAddr> {
     address.filter(|a| !a.ip().to_canonical().is_loopback())
 }
 
@@ -21,7 +21,7 @@ pub fn check(config: &Config, root_has_password: bool) -> Result<(), StartError>
     let more = config.memcached_listeners.iter();
     let more = more.map(|(_, at)| ("--memcached-listeners", Some(*at)));
     for (option, address) in listeners.into_iter().chain(more) {
-        if let Some(address) = beyond(address)
+        if let Some(address) = non_loopback(address)
             && !root_has_password
         {
             return Err(StartError::usage(format!(
@@ -40,7 +40,7 @@ pub fn check_memcached(config: &Config) -> Result<(), StartError> {
     let more = more.map(|(_, at)| ("--memcached-listeners", Some(*at)));
     for (option, address) in std::iter::once(first).chain(more) {
         let consent = config.insecure_memcached || config.memcached_tls == TlsMode::Required;
-        let Some(address) = beyond(address).filter(|_| !consent) else {
+        let Some(address) = non_loopback(address).filter(|_| !consent) else {
             continue;
         };
         return Err(StartError::usage(format!(

@@ -1,7 +1,7 @@
 //! The metrics page, in Prometheus' text form.
 
 use crate::metrics;
-use crate::net::NetProbe;
+use crate::net::NetMonitor;
 use porpoise_base::counters::Entry;
 use porpoise_kv::Stat;
 use porpoise_memcached::counters as memcached;
@@ -17,7 +17,7 @@ fn single(page: &mut String, name: &str, help: &str, kind: &str, value: impl std
 
 /// Renders the page: counters, gauges of the network, statistics of engine and SQL, and process
 /// metrics.
-pub fn render(net: &NetProbe, engine: &[Stat], sql: &[Stat]) -> String {
+pub fn render(net: &NetMonitor, engine: &[Stat], sql: &[Stat]) -> String {
     let mut page = String::with_capacity(8 * 1024);
     counters(&mut page);
     let gauges = net.gauges();

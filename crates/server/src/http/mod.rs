@@ -32,10 +32,10 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Time in which a worker group must answer a probe.
-const PATIENCE: Duration = Duration::from_millis(800);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// Pause between two polls for answers.
-const POLL: Duration = Duration::from_millis(5);
+const PROBE_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Longest time for rendering the metrics.
 const METRICS_TIME: Duration = Duration::from_secs(5);
@@ -55,9 +55,9 @@ pub struct Health {
 /// Content of the pages.
 pub trait Pages: Send + Sync + 'static {
     /// Sends a liveness probe to every worker group; returns the numbers of the probes.
-    fn ask(&self) -> Vec<u64>;
+    fn send_probes(&self) -> Vec<u64>;
     /// State of the server, given the probes sent before. Never waits.
-    fn health(&self, asked: &[u64]) -> Health;
+    fn health(&self, probes: &[u64]) -> Health;
     /// The metrics page. May wait.
     fn metrics(&self) -> String;
 }
@@ -190,14 +190,14 @@ async fn serve_connection(connection: Connection, pages: Router) {
 
 /// Replies 200 and `ok`, or 503 and one reason per line.
 async fn health_page(pages: &dyn Pages) -> Response {
-    let asked = pages.ask();
-    let limit = Instant::now() + PATIENCE;
+    let probes = pages.send_probes();
+    let limit = Instant::now() + PROBE_TIMEOUT;
     let health = loop {
-        let health = pages.health(&asked);
+        let health = pages.health(&probes);
         if health.unanswered.is_empty() || !health.failed.is_empty() || Instant::now() >= limit {
             break health;
         }
-        sleep(POLL).await;
+        sleep(PROBE_POLL_INTERVAL).await;
     };
     let reasons = [health.failed, health.unanswered].concat();
     if reasons.is_empty() {

@@ -12,7 +12,7 @@ struct Planted {
 }
 
 impl Pages for Planted {
-    fn ask(&self) -> Vec<u64> {
+    fn send_probes(&self) -> Vec<u64> {
         vec![1]
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Answer<'o> {
     /// Sequence number of the packet at `start`.
     start_sequence: u8,
     /// Whether a part of the reply has been sent already.
-    pub(super) departed: bool,
+    pub(super) is_partly_sent: bool,
 }
 
 impl<'o> Answer<'o> {
@@ -39,7 +39,7 @@ impl<'o> Answer<'o> {
             sequence,
             start,
             start_sequence: sequence,
-            departed: false,
+            is_partly_sent: false,
         }
     }
 
@@ -47,13 +47,13 @@ impl<'o> Answer<'o> {
     pub(super) fn next_part(&mut self) {
         self.start = self.out.position();
         self.start_sequence = self.sequence;
-        self.departed = false;
+        self.is_partly_sent = false;
     }
 
     /// Discards the unsent part of the current result; `sequence` becomes the next packet's number.
     /// Returns false if some of the result has been sent.
-    pub(super) fn take_back(&mut self, sequence: u8) -> bool {
-        if self.departed {
+    pub(super) fn discard_unsent(&mut self, sequence: u8) -> bool {
+        if self.is_partly_sent {
             return false;
         }
         self.out.buf().truncate(self.start);
@@ -62,9 +62,9 @@ impl<'o> Answer<'o> {
     }
 
     /// Defers the reply until `position` is durable.
-    pub(super) fn hold(&mut self, position: CommitPosition) {
+    pub(super) fn defer_until_durable(&mut self, position: CommitPosition) {
         if position != CommitPosition::NONE {
-            self.out.hold_from(self.start, position);
+            self.out.defer_from(self.start, position);
         }
     }
 
@@ -73,7 +73,7 @@ impl<'o> Answer<'o> {
         self.out.drain()?;
         self.start = self.out.position();
         self.start_sequence = self.sequence;
-        self.departed = true;
+        self.is_partly_sent = true;
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl<'o> Answer<'o> {
     }
 
     /// Whether the end of a result can carry session changes: an EOF packet cannot.
-    pub(super) fn tells_changes(&self, had_rows: bool) -> bool {
+    pub(super) fn can_carry_changes(&self, had_rows: bool) -> bool {
         !had_rows || self.caps.has(Capabilities::DEPRECATE_EOF)
     }
 
@@ -134,13 +134,13 @@ impl<'o> Answer<'o> {
         } else {
             reply::write_ok(self.out.buf(), &mut self.sequence, self.caps, &ok);
         }
-        self.hold(outcome.position);
+        self.defer_until_durable(outcome.position);
     }
 
     /// Ends the reply with a statement's error.
     pub(super) fn error(&mut self, error: &SqlError) {
         self.raw_error(error.code, error.sqlstate, &error.message);
-        self.hold(error.position);
+        self.defer_until_durable(error.position);
     }
 
     /// Ends the reply with an error of the protocol.

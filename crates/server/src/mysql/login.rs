@@ -32,16 +32,16 @@ use std::time::Duration;
 pub(super) struct FastPath(Mutex<HashMap<Vec<u8>, Sha2Stage2>>);
 
 /// Maximum number of cached secrets.
-const REMEMBERED: usize = 10_000;
+const MAX_CACHED_SECRETS: usize = 10_000;
 
 impl FastPath {
     fn find(&self, secret: &[u8]) -> Option<Sha2Stage2> {
         self.0.lock().get(secret).copied()
     }
 
-    fn remember(&self, secret: Vec<u8>, proof: Sha2Stage2) {
+    fn cache_secret(&self, secret: Vec<u8>, proof: Sha2Stage2) {
         let mut all = self.0.lock();
-        if all.len() >= REMEMBERED {
+        if all.len() >= MAX_CACHED_SECRETS {
             all.clear();
         }
         all.insert(secret, proof);
@@ -196,18 +196,18 @@ impl Authentication {
             .login
             .start(plugin, reply, answer.out.buf(), &mut answer.sequence);
         if next == Next::Wait && !switches {
-            let _ = answer.take_back(answer.sequence.wrapping_sub(1));
+            let _ = answer.discard_unsent(answer.sequence.wrapping_sub(1));
             let text = "Client does not support authentication protocol requested by server; \
                         consider upgrading MySQL client";
             answer.raw_error(1251, *b"08004", text);
             return Verdict::Refused(Duration::ZERO);
         }
-        self.judge(shared, peer, next, answer)
+        self.conclude(shared, peer, next, answer)
     }
 
     /// Sends a new challenge and ignores the response in the request: at a change of user, clients
     /// differ in which challenge they respond to.
-    pub(super) fn start_anew(
+    pub(super) fn restart_with_new_challenge(
         &mut self,
         shared: &Shared,
         peer: &Peer,
@@ -217,7 +217,7 @@ impl Authentication {
     }
 
     /// Processes the client's next packet.
-    pub(super) fn more(
+    pub(super) fn next_packet(
         &mut self,
         shared: &Shared,
         peer: &Peer,
@@ -234,10 +234,10 @@ impl Authentication {
                 &mut answer.sequence,
             )
         });
-        self.judge(shared, peer, next, answer)
+        self.conclude(shared, peer, next, answer)
     }
 
-    fn judge(
+    fn conclude(
         &mut self,
         shared: &Shared,
         peer: &Peer,
@@ -258,7 +258,7 @@ impl Authentication {
                     let second = account.attributes.second_secret.as_ref();
                     let second = second.filter(|_| self.login.is_proved_by_second());
                     let secret = second.map_or(&account.secret[..], |s| s.as_bytes());
-                    shared.fast_path.remember(secret.to_vec(), proof);
+                    shared.fast_path.cache_secret(secret.to_vec(), proof);
                 }
                 self.admit(shared, peer, &account, answer)
             }
@@ -366,11 +366,11 @@ mod tests {
     #[test]
     fn the_fast_path_forgets_rather_than_grows() {
         let fast = FastPath::default();
-        for n in 0..REMEMBERED as u32 {
-            fast.remember(n.to_le_bytes().to_vec(), [1; 32]);
+        for n in 0..MAX_CACHED_SECRETS as u32 {
+            fast.cache_secret(n.to_le_bytes().to_vec(), [1; 32]);
         }
         assert_eq!(fast.find(&7u32.to_le_bytes()), Some([1; 32]));
-        fast.remember(b"one more".to_vec(), [2; 32]);
+        fast.cache_secret(b"one more".to_vec(), [2; 32]);
         assert_eq!(fast.find(&7u32.to_le_bytes()), None);
         assert_eq!(fast.find(b"one more"), Some([2; 32]));
     }

@@ -9,21 +9,21 @@
 
 use super::Shared;
 use super::answer::{Answer, client_gone, status_of};
-use super::session::{Open, Then};
+use super::session::{Flow, LoggedIn};
 use super::sink::{Form, WireSink, definition};
 use porpoise_sql::{Outcome, ResultColumn, SqlError};
 use porpoise_wire::mysql::command::Command;
 use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::{Status, column};
 
-impl Open {
+impl LoggedIn {
     /// Runs a command and appends its reply.
     pub(super) fn run(
         &mut self,
         shared: &Shared,
         command: Command<'_>,
         answer: &mut Answer<'_>,
-    ) -> Then {
+    ) -> Flow {
         match command {
             Command::Query { text, .. } => self.query(text, answer),
             Command::StmtExecute(execute) => self.execute(&execute, answer),
@@ -31,23 +31,23 @@ impl Open {
             Command::StmtClose(id) => {
                 self.sql.close_statement(id);
                 self.statements.close(id);
-                Then::Continue
+                Flow::Continue
             }
             Command::StmtReset(id) => self.reset_statement(id, answer),
             Command::StmtFetch { id, rows } => self.fetch(id, rows, answer),
             Command::StmtSendLongData { id, param, data } => {
                 self.statements
                     .add_long_data(id, param, data, self.max_packet);
-                Then::Continue
+                Flow::Continue
             }
             Command::Ping => self.ok(answer),
-            Command::Quit => Then::Close,
+            Command::Quit => Flow::Close,
             Command::InitDb(name) => self.init_db(name, answer),
             Command::FieldList { table, wildcard } => self.field_list(table, wildcard, answer),
             Command::Statistics => {
                 let line = shared.sql.statistics_line();
                 reply::write_statistics(answer.out.buf(), &mut answer.sequence, &line);
-                Then::Continue
+                Flow::Continue
             }
             Command::ProcessInfo => self.query(b"SHOW PROCESSLIST", answer),
             Command::ProcessKill(id) => {
@@ -55,9 +55,9 @@ impl Open {
                 self.query(text.as_bytes(), answer)
             }
             Command::SetMultiStatements(on) => {
-                self.multi = on;
+                self.allows_multiple_statements = on;
                 answer.eof(status_of(&self.sql), 0);
-                Then::Continue
+                Flow::Continue
             }
             Command::ResetConnection => self.reset(answer),
             Command::Debug => self.refuse(SqlError::not_supported("COM_DEBUG"), answer),
@@ -66,15 +66,15 @@ impl Open {
         }
     }
 
-    fn ok(&mut self, answer: &mut Answer<'_>) -> Then {
+    fn ok(&mut self, answer: &mut Answer<'_>) -> Flow {
         let changes = self.sql.take_changes();
         answer.plain_ok(status_of(&self.sql), &changes);
-        Then::Continue
+        Flow::Continue
     }
 
     /// Ends the reply of a statement that succeeded.
     pub(super) fn finish(&mut self, outcome: &Outcome, status: Status, answer: &mut Answer<'_>) {
-        let changes = if answer.tells_changes(outcome.had_rows) {
+        let changes = if answer.can_carry_changes(outcome.had_rows) {
             self.sql.take_changes()
         } else {
             Vec::new()
@@ -83,22 +83,24 @@ impl Open {
     }
 
     /// Ends the reply with an error.
-    pub(super) fn refuse(&mut self, error: SqlError, answer: &mut Answer<'_>) -> Then {
+    pub(super) fn refuse(&mut self, error: SqlError, answer: &mut Answer<'_>) -> Flow {
         answer.error(&error);
         if error.fatal {
-            Then::Close
+            Flow::Close
         } else {
-            Then::Continue
+            Flow::Continue
         }
     }
 
-    fn query(&mut self, text: &[u8], answer: &mut Answer<'_>) -> Then {
+    fn query(&mut self, text: &[u8], answer: &mut Answer<'_>) -> Flow {
         let mut text = text;
         loop {
             let before = status_of(&self.sql);
             let sink = WireSink::new(answer, Form::Text, before);
             let mut sink = sink.definitions(self.sql.sends_metadata());
-            let result = self.sql.query(text, self.multi, &mut sink);
+            let result = self
+                .sql
+                .query(text, self.allows_multiple_statements, &mut sink);
             let outcome = match result {
                 Ok(outcome) => outcome,
                 Err(error) => return self.refuse(error, answer),
@@ -110,7 +112,7 @@ impl Open {
             self.finish(&outcome, status, answer);
             match rest {
                 Some(rest) if more => text = rest,
-                _ => return after(&outcome),
+                _ => return flow_after(&outcome),
             }
             if answer.out.is_full() && answer.drain().is_err() {
                 return self.refuse(client_gone(), answer);
@@ -119,7 +121,7 @@ impl Open {
         }
     }
 
-    fn init_db(&mut self, name: &[u8], answer: &mut Answer<'_>) -> Then {
+    fn init_db(&mut self, name: &[u8], answer: &mut Answer<'_>) -> Flow {
         let name = String::from_utf8_lossy(name);
         if let Err(error) = self.sql.use_db(&name) {
             return self.refuse(error, answer);
@@ -127,7 +129,7 @@ impl Open {
         self.ok(answer)
     }
 
-    fn field_list(&mut self, table: &[u8], wildcard: &[u8], answer: &mut Answer<'_>) -> Then {
+    fn field_list(&mut self, table: &[u8], wildcard: &[u8], answer: &mut Answer<'_>) -> Flow {
         let table = String::from_utf8_lossy(table);
         let columns = match self.sql.field_list(&table) {
             Ok(columns) => columns,
@@ -139,10 +141,10 @@ impl Open {
             column::write_listed_column(out, sequence, &definition(c), None, None);
         }
         answer.eof(status_of(&self.sql), 0);
-        Then::Continue
+        Flow::Continue
     }
 
-    fn reset(&mut self, answer: &mut Answer<'_>) -> Then {
+    fn reset(&mut self, answer: &mut Answer<'_>) -> Flow {
         self.statements.clear();
         match self.sql.reset() {
             Ok(()) => self.ok(answer),
@@ -152,11 +154,11 @@ impl Open {
 }
 
 /// Effect of a successful statement on the connection.
-pub(super) fn after(outcome: &Outcome) -> Then {
+pub(super) fn flow_after(outcome: &Outcome) -> Flow {
     if outcome.disconnect {
-        Then::Close
+        Flow::Close
     } else {
-        Then::Continue
+        Flow::Continue
     }
 }
 

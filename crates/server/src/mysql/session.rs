@@ -31,22 +31,22 @@ use std::time::Duration;
 /// Kind of the next packet.
 enum State {
     /// A TLS request or a login request.
-    Greeted,
+    AwaitLogin,
     /// A response of the authentication plugin.
-    Proving(Box<Authentication>),
+    Authenticating(Box<Authentication>),
     /// A command.
-    Open(Box<Open>),
+    LoggedIn(Box<LoggedIn>),
     /// None: the connection is being closed.
-    Over,
+    Closed,
 }
 
 /// A logged-in session.
-pub(super) struct Open {
+pub(super) struct LoggedIn {
     pub(super) sql: SqlSession,
     pub(super) statements: Statements,
     pub(super) caps: Capabilities,
     /// Whether several statements in one text are allowed.
-    pub(super) multi: bool,
+    pub(super) allows_multiple_statements: bool,
     /// `max_allowed_packet` as it was at login.
     pub(super) max_packet: usize,
     request: Request,
@@ -54,7 +54,7 @@ pub(super) struct Open {
 
 /// Effect of a command on the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum Flow {
     /// The next command is awaited.
     Continue,
     /// The connection closes.
@@ -103,7 +103,7 @@ impl MysqlSession {
             shared,
             peer,
             reader: PacketReader::before_login(),
-            state: State::Greeted,
+            state: State::AwaitLogin,
             salt: salt.unwrap_or([0; 20]),
             caps: offered,
             idle: Duration::from_secs(28_800),
@@ -112,7 +112,7 @@ impl MysqlSession {
             let mut answer = Answer::new(out, offered, 0);
             let text = "The operating system returned no random bytes for the login challenge";
             answer.raw_error(1041, *b"HY000", text);
-            session.state = State::Over;
+            session.state = State::Closed;
             return session;
         }
         let mut sequence = 0;
@@ -133,26 +133,28 @@ impl MysqlSession {
     /// Processes one packet.
     fn packet(&mut self, payload: &[u8], out: &mut Output) -> Next {
         let sequence = self.reader.sequence();
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::Greeted => self.hello(payload, out, sequence),
-            State::Proving(proof) => self.prove(proof, payload, out, sequence),
-            State::Open(open) => self.command(open, payload, out, sequence),
-            State::Over => Next::Close,
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::AwaitLogin => self.handle_hello(payload, out, sequence),
+            State::Authenticating(proof) => {
+                self.continue_authentication(proof, payload, out, sequence)
+            }
+            State::LoggedIn(open) => self.command(open, payload, out, sequence),
+            State::Closed => Next::Close,
         }
     }
 
-    fn hello(&mut self, payload: &[u8], out: &mut Output, sequence: u8) -> Next {
+    fn handle_hello(&mut self, payload: &[u8], out: &mut Output, sequence: u8) -> Next {
         match parse_hello(payload, self.caps) {
             Ok(ClientHello::Tls { .. }) => match &self.shared.tls {
                 Some(tls) if !self.secure => {
                     self.secure = true;
-                    self.state = State::Greeted;
+                    self.state = State::AwaitLogin;
                     Next::StartTls(tls.clone())
                 }
-                _ => self.broken(ProtocolError::BadHandshake, out, sequence),
+                _ => self.close_on_protocol_error(ProtocolError::BadHandshake, out, sequence),
             },
             Ok(ClientHello::Login(login)) => self.login(&login, out, sequence),
-            Err(error) => self.broken(error, out, sequence),
+            Err(error) => self.close_on_protocol_error(error, out, sequence),
         }
     }
 
@@ -170,7 +172,7 @@ impl MysqlSession {
             login.auth,
             &mut answer,
         );
-        self.proceed(verdict, proof, answer)
+        self.apply_verdict(verdict, proof, answer)
     }
 
     /// Starts authentication. Returns `None` after sending an error.
@@ -190,7 +192,7 @@ impl MysqlSession {
         }
     }
 
-    fn prove(
+    fn continue_authentication(
         &mut self,
         mut proof: Box<Authentication>,
         payload: &[u8],
@@ -198,12 +200,12 @@ impl MysqlSession {
         sequence: u8,
     ) -> Next {
         let mut answer = Answer::new(out, self.caps, sequence);
-        let verdict = proof.more(&self.shared, &self.peer, payload, &mut answer);
-        self.proceed(verdict, proof, answer)
+        let verdict = proof.next_packet(&self.shared, &self.peer, payload, &mut answer);
+        self.apply_verdict(verdict, proof, answer)
     }
 
     /// Applies the verdict of an authentication step.
-    fn proceed(
+    fn apply_verdict(
         &mut self,
         verdict: Verdict,
         proof: Box<Authentication>,
@@ -212,7 +214,7 @@ impl MysqlSession {
         match verdict {
             Verdict::Wait => {
                 self.reader.expect(answer.sequence);
-                self.state = State::Proving(proof);
+                self.state = State::Authenticating(proof);
                 Next::Wait
             }
             Verdict::Refused(delay) => after(delay, true),
@@ -231,7 +233,7 @@ impl MysqlSession {
                     self.reader.set_limit(open.max_packet);
                     self.reader.expect(0);
                     self.idle = open.sql.idle_timeout();
-                    self.state = State::Open(Box::new(open));
+                    self.state = State::LoggedIn(Box::new(open));
                     after(granted.delay, false)
                 }
                 Err(error) => {
@@ -243,7 +245,7 @@ impl MysqlSession {
     }
 
     /// Opens the SQL session of an authenticated client.
-    fn connect(&self, account: String, request: Request) -> Result<Open, SqlError> {
+    fn connect(&self, account: String, request: Request) -> Result<LoggedIn, SqlError> {
         let caps = request.capabilities;
         let info = ClientInfo {
             connection_id: self.peer.id,
@@ -258,11 +260,11 @@ impl MysqlSession {
         let sql = self.shared.sql.connect_with(info, cancel, memory)?;
         let limit = self.shared.sql.variable("max_allowed_packet");
         let limit = limit.and_then(|text| text.parse().ok());
-        Ok(Open {
+        Ok(LoggedIn {
             sql,
             statements: Statements::new(memory),
             caps,
-            multi: caps.has(Capabilities::MULTI_STATEMENTS),
+            allows_multiple_statements: caps.has(Capabilities::MULTI_STATEMENTS),
             max_packet: limit.unwrap_or(DEFAULT_PACKET).min(LARGEST_PACKET),
             request,
         })
@@ -270,7 +272,7 @@ impl MysqlSession {
 
     fn command(
         &mut self,
-        mut open: Box<Open>,
+        mut open: Box<LoggedIn>,
         payload: &[u8],
         out: &mut Output,
         sequence: u8,
@@ -285,7 +287,7 @@ impl MysqlSession {
             Err(error) => {
                 let mut answer = Answer::new(out, self.caps, sequence);
                 answer.protocol_error(error);
-                return self.next_command(open, Then::Continue, out);
+                return self.next_command(open, Flow::Continue, out);
             }
         };
         let mut answer = Answer::new(out, self.caps, sequence);
@@ -293,15 +295,15 @@ impl MysqlSession {
         self.next_command(open, then, out)
     }
 
-    fn next_command(&mut self, open: Box<Open>, then: Then, out: &mut Output) -> Next {
+    fn next_command(&mut self, open: Box<LoggedIn>, then: Flow, out: &mut Output) -> Next {
         out.request_done();
         let ended = self.peer.cancel.reason();
-        if then == Then::Close || ended == Some(Reason::Connection) {
+        if then == Flow::Close || ended == Some(Reason::Connection) {
             return Next::Close;
         }
         self.reader.expect(0);
         self.idle = open.sql.idle_timeout();
-        self.state = State::Open(open);
+        self.state = State::LoggedIn(open);
         Next::Wait
     }
 
@@ -319,29 +321,34 @@ impl MysqlSession {
             return Next::Close;
         };
         let verdict = if self.caps.has(Capabilities::PLUGIN_AUTH) {
-            proof.start_anew(&self.shared, &self.peer, &mut answer)
+            proof.restart_with_new_challenge(&self.shared, &self.peer, &mut answer)
         } else {
             let (shared, peer) = (&self.shared, &self.peer);
             proof.start(shared, peer, change.plugin, change.auth, &mut answer)
         };
-        self.proceed(verdict, proof, answer)
+        self.apply_verdict(verdict, proof, answer)
     }
 
     /// Closes the connection after a protocol error: the bytes that follow cannot be interpreted.
-    fn broken(&mut self, error: ProtocolError, out: &mut Output, sequence: u8) -> Next {
+    fn close_on_protocol_error(
+        &mut self,
+        error: ProtocolError,
+        out: &mut Output,
+        sequence: u8,
+    ) -> Next {
         Answer::new(out, self.caps, sequence).protocol_error(error);
-        self.state = State::Over;
+        self.state = State::Closed;
         Next::Close
     }
 
     fn is_open(&self) -> bool {
-        matches!(self.state, State::Open(_))
+        matches!(self.state, State::LoggedIn(_))
     }
 }
 
 impl Session for MysqlSession {
     fn on_input(&mut self, input: &mut Input, out: &mut Output) -> Next {
-        if matches!(self.state, State::Over) {
+        if matches!(self.state, State::Closed) {
             return Next::Close;
         }
         loop {
@@ -350,7 +357,7 @@ impl Session for MysqlSession {
             }
             match self.reader.next(input.bytes_mut()) {
                 Ok(Step::NeedMore(more)) => {
-                    input.want(input.len().saturating_add(more));
+                    input.request_bytes(input.len().saturating_add(more));
                     return Next::Wait;
                 }
                 Ok(Step::Packet { payload, consumed }) => {
@@ -371,7 +378,7 @@ impl Session for MysqlSession {
                 }
                 Err(error) => {
                     let sequence = self.reader.sequence();
-                    return self.broken(error, out, sequence);
+                    return self.close_on_protocol_error(error, out, sequence);
                 }
             }
         }
@@ -410,7 +417,7 @@ impl Session for MysqlSession {
             _ => 0,
         };
         Answer::new(out, self.caps, sequence).raw_error(code, state, text);
-        self.state = State::Over;
+        self.state = State::Closed;
     }
 
     fn logged_in(&self) -> bool {
@@ -423,7 +430,7 @@ impl Session for MysqlSession {
 
     fn holds_locks(&self) -> bool {
         match &self.state {
-            State::Open(open) => open.sql.holds_locks(),
+            State::LoggedIn(open) => open.sql.holds_locks(),
             _ => false,
         }
     }

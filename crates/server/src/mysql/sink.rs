@@ -13,7 +13,7 @@ use porpoise_base::memory::{MemoryCharge, MemoryTracker};
 use porpoise_sql::{ResultColumn, ResultSink, SqlError};
 use porpoise_types::ValueRef;
 use porpoise_wire::mysql::column::{self, ColumnDefinition};
-use porpoise_wire::mysql::frame::{HEADER, MAX_PIECE};
+use porpoise_wire::mysql::frame::{HEADER, MAX_PACKET_PAYLOAD};
 use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::row::RowEncoder;
 use porpoise_wire::mysql::{Capabilities, Status};
@@ -77,9 +77,9 @@ pub(super) struct WireSink<'a, 'o> {
     definitions: bool,
     /// Number of columns announced when the statement was prepared or last executed; 0 if preparing
     /// announces none.
-    announced: Option<usize>,
-    /// Whether the number of columns differs from `announced`.
-    pub(super) changed: bool,
+    announced_columns: Option<usize>,
+    /// Whether the number of columns differs from `announced_columns`.
+    pub(super) is_column_count_changed: bool,
     /// Number of columns of the result.
     pub(super) columns: usize,
 }
@@ -100,8 +100,8 @@ impl<'a, 'o> WireSink<'a, 'o> {
             limit: 0,
             memory: None,
             definitions: true,
-            announced: None,
-            changed: false,
+            announced_columns: None,
+            is_column_count_changed: false,
             columns: 0,
         }
     }
@@ -114,20 +114,20 @@ impl<'a, 'o> WireSink<'a, 'o> {
     }
 
     /// Limits buffered rows to `bytes`, charged to `memory`.
-    pub(super) fn keeps(mut self, bytes: usize, memory: &'a Arc<MemoryTracker>) -> Self {
+    pub(super) fn limit_buffered(mut self, bytes: usize, memory: &'a Arc<MemoryTracker>) -> Self {
         self.limit = bytes;
         self.memory = Some(memory);
         self
     }
 
     /// Sets the number of columns that were announced to the client.
-    pub(super) fn announced(mut self, columns: usize) -> Self {
-        self.announced = Some(columns);
+    pub(super) fn announced_columns(mut self, columns: usize) -> Self {
+        self.announced_columns = Some(columns);
         self
     }
 
     /// Buffers a row as the payload of its packet, without packet headers.
-    fn keep(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
+    fn buffer_row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
         let start = self.kept.bytes.len();
         self.encoder
             .write_binary(&mut self.kept.bytes, &mut 0, values);
@@ -139,7 +139,7 @@ impl<'a, 'o> WireSink<'a, 'o> {
         let mut at = start;
         while at < self.kept.bytes.len() {
             self.kept.bytes.drain(at..at + HEADER);
-            at += MAX_PIECE;
+            at += MAX_PACKET_PAYLOAD;
         }
         self.kept.ends.push(self.kept.bytes.len());
         match self.memory {
@@ -165,7 +165,7 @@ pub(super) fn definition(column: &ResultColumn) -> ColumnDefinition<'_> {
 impl ResultSink for WireSink<'_, '_> {
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
         if self.begun {
-            if !self.answer.take_back(self.first) {
+            if !self.answer.discard_unsent(self.first) {
                 let what = "a statement restarted after part of its result had been sent";
                 return Err(SqlError::internal(what));
             }
@@ -173,8 +173,12 @@ impl ResultSink for WireSink<'_, '_> {
         }
         self.begun = true;
         self.columns = columns.len();
-        self.changed = self.announced.is_some_and(|n| n != 0 && n != columns.len());
-        self.status = self.status.with(Status::METADATA_CHANGED, self.changed);
+        self.is_column_count_changed = self
+            .announced_columns
+            .is_some_and(|n| n != 0 && n != columns.len());
+        self.status = self
+            .status
+            .with(Status::METADATA_CHANGED, self.is_column_count_changed);
         let caps = self.answer.caps;
         let sequence = &mut self.answer.sequence;
         let out = self.answer.out.buf();
@@ -202,7 +206,7 @@ impl ResultSink for WireSink<'_, '_> {
                 self.encoder
                     .write_binary(self.answer.out.buf(), sequence, values);
             }
-            Form::Cursor => return self.keep(values),
+            Form::Cursor => return self.buffer_row(values),
         }
         if !self.answer.out.is_full() {
             return Ok(());

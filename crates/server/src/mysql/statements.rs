@@ -12,8 +12,8 @@
 //!    connection use at most [`CURSOR_LIMIT`] bytes together.
 
 use super::answer::{Answer, client_gone, status_of};
-use super::query::after;
-use super::session::{Open, Then};
+use super::query::flow_after;
+use super::session::{Flow, LoggedIn};
 use super::sink::{Form, KeptRows, WireSink, definition};
 use porpoise_base::memory::{ConnectionMemory, MemoryClass, MemoryRefused, MemoryTracker};
 use porpoise_sql::{Outcome, Param, SqlError};
@@ -33,12 +33,12 @@ const LONG_DATA_LIMIT: usize = 1 << 30;
 const CURSOR_LIMIT: usize = 1 << 30;
 
 /// Maximum number of parameters, and of columns, of a prepared statement.
-const MOST: usize = u16::MAX as usize;
+const MAX_PARAMETERS: usize = u16::MAX as usize;
 
 /// The prepared statements of a connection.
 pub(super) struct Statements {
     all: HashMap<u32, Statement>,
-    long_bytes: usize,
+    long_data_bytes: usize,
     /// Tracks long data and the rows of cursors.
     memory: Arc<MemoryTracker>,
 }
@@ -50,13 +50,13 @@ struct Statement {
     columns: usize,
     types: ParamTypes,
     long: HashMap<u16, Vec<u8>>,
-    long_error: Option<LongError>,
+    long_data_error: Option<LongDataError>,
     cursor: Option<Cursor>,
 }
 
 /// Reason for which long data was dropped; the next execution reports it.
 #[derive(Clone, Copy, Debug)]
-enum LongError {
+enum LongDataError {
     /// The statement has no parameter with that number.
     NoParameter,
     /// The value would be too long.
@@ -65,25 +65,25 @@ enum LongError {
     Refused(MemoryRefused),
 }
 
-impl From<LongError> for SqlError {
-    fn from(error: LongError) -> SqlError {
+impl From<LongDataError> for SqlError {
+    fn from(error: LongDataError) -> SqlError {
         match error {
-            LongError::NoParameter => {
+            LongDataError::NoParameter => {
                 let text = "Incorrect arguments to mysqld_stmt_send_long_data";
                 SqlError::new(1210, "HY000", text)
             }
-            LongError::TooLong => {
+            LongDataError::TooLong => {
                 let text = "Parameter of prepared statement which is set through \
                             mysql_send_long_data() is longer than 'max_allowed_packet' bytes";
                 SqlError::new(1105, "HY000", text)
             }
-            LongError::Refused(refused) => porpoise_sql::memory::refused(refused),
+            LongDataError::Refused(refused) => porpoise_sql::memory::refused(refused),
         }
     }
 }
 
 /// State kept from the last execution.
-struct Kept {
+struct ExecutionState {
     rows: KeptRows,
     /// Columns of the result, and whether the client knew of as many.
     columns: usize,
@@ -103,7 +103,7 @@ impl Statements {
         let memory = MemoryTracker::new(connection.clone(), MemoryClass::Session);
         Statements {
             all: HashMap::new(),
-            long_bytes: 0,
+            long_data_bytes: 0,
             memory: Arc::new(memory),
         }
     }
@@ -111,8 +111,8 @@ impl Statements {
     /// Drops all statements.
     pub(super) fn clear(&mut self) {
         self.all = HashMap::new();
-        self.memory.release(self.long_bytes as u64);
-        self.long_bytes = 0;
+        self.memory.release(self.long_data_bytes as u64);
+        self.long_data_bytes = 0;
     }
 
     /// Drops one statement.
@@ -128,26 +128,26 @@ impl Statements {
             return;
         };
         if usize::from(param) >= statement.params {
-            statement.long_error = Some(LongError::NoParameter);
+            statement.long_data_error = Some(LongDataError::NoParameter);
             return;
         }
         let value = statement.long.entry(param).or_default();
         let length = value.len().saturating_add(data.len());
-        let total = self.long_bytes.saturating_add(data.len());
+        let total = self.long_data_bytes.saturating_add(data.len());
         if length > limit || total > LONG_DATA_LIMIT {
-            statement.long_error = Some(LongError::TooLong);
+            statement.long_data_error = Some(LongDataError::TooLong);
             return;
         }
         if let Err(refused) = self.memory.hold(data.len() as u64) {
-            statement.long_error = Some(LongError::Refused(refused));
+            statement.long_data_error = Some(LongDataError::Refused(refused));
             return;
         }
         value.extend_from_slice(data);
-        self.long_bytes = total;
+        self.long_data_bytes = total;
     }
 
     /// Returns the number of bytes that one more cursor may buffer.
-    fn cursor_room(&self) -> usize {
+    fn cursor_bytes_left(&self) -> usize {
         let cursors = self.all.values().filter_map(|s| s.cursor.as_ref());
         let taken: usize = cursors.map(|c| c.rows.size()).sum();
         CURSOR_LIMIT.saturating_sub(taken)
@@ -155,19 +155,19 @@ impl Statements {
 
     fn drop_long_data(&mut self, id: u32) {
         if let Some(statement) = self.all.get_mut(&id)
-            && (statement.long_error.is_some() || !statement.long.is_empty())
+            && (statement.long_data_error.is_some() || !statement.long.is_empty())
         {
             let bytes: usize = statement.long.values().map(Vec::len).sum();
-            self.long_bytes = self.long_bytes.saturating_sub(bytes);
+            self.long_data_bytes = self.long_data_bytes.saturating_sub(bytes);
             self.memory.release(bytes as u64);
             statement.long = HashMap::new();
-            statement.long_error = None;
+            statement.long_data_error = None;
         }
     }
 }
 
-impl Open {
-    pub(super) fn prepare(&mut self, text: &[u8], answer: &mut Answer<'_>) -> Then {
+impl LoggedIn {
+    pub(super) fn prepare(&mut self, text: &[u8], answer: &mut Answer<'_>) -> Flow {
         let info = match self.sql.prepare(text) {
             Ok(info) => info,
             Err(error) => return self.refuse(error, answer),
@@ -181,7 +181,7 @@ impl Open {
             return self.refuse(SqlError::new(1390, "HY000", text), answer);
         };
         let statement = Statement {
-            params: info.params.min(MOST),
+            params: info.params.min(MAX_PARAMETERS),
             columns: info.columns.len(),
             ..Statement::default()
         };
@@ -200,7 +200,7 @@ impl Open {
         };
         reply::write_prepare_ok(out, sequence, caps, ok);
         if !definitions {
-            return Then::Continue;
+            return Flow::Continue;
         }
         if params > 0 {
             for _ in 0..params {
@@ -214,24 +214,24 @@ impl Open {
             }
             reply::write_end_of_columns(out, sequence, caps, 0, status);
         }
-        Then::Continue
+        Flow::Continue
     }
 
-    pub(super) fn execute(&mut self, execute: &StmtExecute<'_>, answer: &mut Answer<'_>) -> Then {
+    pub(super) fn execute(&mut self, execute: &StmtExecute<'_>, answer: &mut Answer<'_>) -> Flow {
         let id = execute.id;
         let Some(statement) = self.statements.all.get_mut(&id) else {
             return self.refuse(unknown(id, "mysqld_stmt_execute"), answer);
         };
         statement.cursor = None;
         let room = if execute.wants_cursor() {
-            self.statements.cursor_room()
+            self.statements.cursor_bytes_left()
         } else {
             0
         };
         let Some(statement) = self.statements.all.get_mut(&id) else {
             return self.refuse(unknown(id, "mysqld_stmt_execute"), answer);
         };
-        if let Some(error) = statement.long_error {
+        if let Some(error) = statement.long_data_error {
             self.statements.drop_long_data(id);
             return self.refuse(error.into(), answer);
         }
@@ -253,7 +253,7 @@ impl Open {
         if let Err(error) = parsed {
             answer.protocol_error(error);
             self.statements.drop_long_data(id);
-            return Then::Continue;
+            return Flow::Continue;
         }
         let text_as = self.sql.collation();
         let values: Vec<Param<'_>> = sent
@@ -271,30 +271,30 @@ impl Open {
         let before = status_of(&self.sql);
         let announced = statement.columns;
         let memory = self.statements.memory.clone();
-        let sink = WireSink::new(answer, form, before).announced(announced);
-        let sink = sink.keeps(room, &memory);
+        let sink = WireSink::new(answer, form, before).announced_columns(announced);
+        let sink = sink.limit_buffered(room, &memory);
         let mut sink = sink.definitions(self.sql.sends_metadata());
         let result = self.sql.execute(id, &values, &mut sink);
-        let rows = Kept {
+        let rows = ExecutionState {
             rows: std::mem::take(&mut sink.kept),
-            changed: sink.changed,
+            changed: sink.is_column_count_changed,
             columns: sink.columns,
         };
         self.statements.drop_long_data(id);
         match result {
-            Ok(outcome) => self.executed(id, &outcome, form, rows, answer),
+            Ok(outcome) => self.finish_execution(id, &outcome, form, rows, answer),
             Err(error) => self.refuse(error, answer),
         }
     }
 
-    fn executed(
+    fn finish_execution(
         &mut self,
         id: u32,
         outcome: &Outcome,
         form: Form,
-        kept: Kept,
+        kept: ExecutionState,
         answer: &mut Answer<'_>,
-    ) -> Then {
+    ) -> Flow {
         let opens = form == Form::Cursor && outcome.had_rows;
         if let Some(statement) = self.statements.all.get_mut(&id) {
             if outcome.had_rows {
@@ -310,10 +310,10 @@ impl Open {
             .with(Status::CURSOR_EXISTS, opens)
             .with(Status::METADATA_CHANGED, kept.changed);
         self.finish(outcome, status, answer);
-        after(outcome)
+        flow_after(outcome)
     }
 
-    pub(super) fn fetch(&mut self, id: u32, wanted: u32, answer: &mut Answer<'_>) -> Then {
+    pub(super) fn fetch(&mut self, id: u32, wanted: u32, answer: &mut Answer<'_>) -> Flow {
         let Some(statement) = self.statements.all.get_mut(&id) else {
             return self.refuse(unknown(id, "mysqld_stmt_fetch"), answer);
         };
@@ -340,10 +340,10 @@ impl Open {
             .with(Status::CURSOR_EXISTS, !over)
             .with(Status::LAST_ROW_SENT, over);
         answer.eof(status, warnings);
-        Then::Continue
+        Flow::Continue
     }
 
-    pub(super) fn reset_statement(&mut self, id: u32, answer: &mut Answer<'_>) -> Then {
+    pub(super) fn reset_statement(&mut self, id: u32, answer: &mut Answer<'_>) -> Flow {
         self.statements.drop_long_data(id);
         if let Some(statement) = self.statements.all.get_mut(&id) {
             statement.cursor = None;
@@ -352,7 +352,7 @@ impl Open {
             Ok(()) => {
                 let changes = self.sql.take_changes();
                 answer.plain_ok(status_of(&self.sql), &changes);
-                Then::Continue
+                Flow::Continue
             }
             Err(error) => self.refuse(error, answer),
         }

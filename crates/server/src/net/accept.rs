@@ -36,13 +36,13 @@ use std::time::{Duration, Instant};
 const BACKLOG: i32 = 4096;
 
 /// Time between two checks of a paused listener.
-const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Divisor of `max_connections`: the sum of all listeners' guaranteed shares.
-const SHARES: usize = 10;
+const SHARE_DIVISOR: usize = 10;
 
 /// Maximum number of connections accepted from one listener before the next one is polled.
-const TURN: usize = 256;
+const MAX_ACCEPTS_PER_TURN: usize = 256;
 
 /// Address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,20 +54,20 @@ pub enum Listening {
 }
 
 /// A bound listening socket from which no connection is accepted yet.
-pub struct Bound {
+pub struct BoundSocket {
     socket: Socket,
     at: Listening,
 }
 
-impl Bound {
+impl BoundSocket {
     /// Listens at a TCP address; port 0 selects a free port.
     ///
     /// # Errors
     /// The system's error, as when the address is in use.
-    pub fn tcp(address: SocketAddr) -> io::Result<Bound> {
+    pub fn tcp(address: SocketAddr) -> io::Result<BoundSocket> {
         let socket = bind_tcp(address)?;
         let bound = socket.local_addr()?.as_socket().unwrap_or(address);
-        Ok(Bound {
+        Ok(BoundSocket {
             socket,
             at: Listening::Tcp(bound),
         })
@@ -77,7 +77,7 @@ impl Bound {
     ///
     /// # Errors
     /// The system's error, as when another process listens at the socket.
-    pub fn unix(path: &Path) -> io::Result<Bound> {
+    pub fn unix(path: &Path) -> io::Result<BoundSocket> {
         let address = SockAddr::unix(path)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         if let Err(error) = socket.bind(&address) {
@@ -87,7 +87,7 @@ impl Bound {
             std::fs::remove_file(path)?;
             socket.bind(&address)?;
         }
-        let bound = Bound {
+        let bound = BoundSocket {
             socket,
             at: Listening::Unix(path.to_owned()),
         };
@@ -102,7 +102,7 @@ impl Bound {
     }
 
     /// Adds the protocol that the listener serves.
-    pub fn behind(self, protocol: Arc<dyn Protocol>) -> Listener {
+    pub fn serving(self, protocol: Arc<dyn Protocol>) -> Listener {
         Listener {
             bound: self,
             protocol,
@@ -120,7 +120,7 @@ impl Bound {
     }
 }
 
-impl Drop for Bound {
+impl Drop for BoundSocket {
     fn drop(&mut self) {
         if let Listening::Unix(path) = &self.at {
             let _ = std::fs::remove_file(path);
@@ -130,7 +130,7 @@ impl Drop for Bound {
 
 /// A bound socket and its protocol.
 pub struct Listener {
-    bound: Bound,
+    bound: BoundSocket,
     protocol: Arc<dyn Protocol>,
     budget: Arc<Budget>,
     /// Whether the listener is not polled, because too many of its connections have not logged in.
@@ -182,7 +182,7 @@ impl Acceptor {
             listeners,
             epoll,
             stop: stop.clone(),
-            reserve: File::open("/dev/null").ok(),
+            reserve_fd: File::open("/dev/null").ok(),
             last_line: None,
             suppressed: 0,
         };
@@ -196,10 +196,10 @@ impl Acceptor {
 
     /// Closes the listeners and waits for the thread's end.
     pub(super) fn stop(mut self) {
-        self.halt();
+        self.stop_thread();
     }
 
-    fn halt(&mut self) {
+    fn stop_thread(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         self.alarm.signal();
         if let Some(thread) = self.thread.take() {
@@ -210,7 +210,7 @@ impl Acceptor {
 
 impl Drop for Acceptor {
     fn drop(&mut self) {
-        self.halt();
+        self.stop_thread();
     }
 }
 
@@ -227,7 +227,7 @@ struct AcceptLoop {
     listeners: Vec<Listener>,
     epoll: Epoll,
     stop: Arc<AtomicBool>,
-    reserve: Option<File>,
+    reserve_fd: Option<File>,
     last_line: Option<Instant>,
     suppressed: u64,
 }
@@ -236,7 +236,11 @@ impl AcceptLoop {
     fn run(&mut self) {
         let mut buf = EventBuf::new(16);
         while !self.stop.load(Ordering::SeqCst) {
-            let timeout = self.listeners.iter().any(|l| l.paused).then_some(PAUSE);
+            let timeout = self
+                .listeners
+                .iter()
+                .any(|l| l.paused)
+                .then_some(PAUSE_CHECK_INTERVAL);
             let n = match self.epoll.wait(&mut buf, timeout) {
                 Ok(n) => n,
                 Err(error) => {
@@ -288,7 +292,7 @@ impl AcceptLoop {
     }
 
     fn accept_from(&mut self, index: usize) {
-        for _ in 0..TURN {
+        for _ in 0..MAX_ACCEPTS_PER_TURN {
             let Some(listener) = self.listeners.get(index) else {
                 return;
             };
@@ -323,7 +327,7 @@ impl AcceptLoop {
     /// listeners.
     fn is_full(&self, budget: &Arc<Budget>) -> bool {
         let max = self.shared.config.max_connections;
-        let share = max / (SHARES * self.listeners.len().max(1));
+        let share = max / (SHARE_DIVISOR * self.listeners.len().max(1));
         let others = self
             .listeners
             .iter()
@@ -385,14 +389,14 @@ impl AcceptLoop {
             reserved,
             budget,
         };
-        group.leave(|inbox| inbox.new_connections.push(connection));
+        group.send(|inbox| inbox.new_connections.push(connection));
         Ok(())
     }
 
     /// Accepts one connection on the reserve descriptor, refuses and closes it.
     fn refuse_on_reserve(&mut self, index: usize) {
         metrics::add(Counter::RefusedResources, 1);
-        let had_reserve = self.reserve.take().is_some();
+        let had_reserve = self.reserve_fd.take().is_some();
         if let Some(listener) = self.listeners.get(index)
             && let Ok((socket, _)) = listener.bound.socket.accept()
         {
@@ -401,7 +405,7 @@ impl AcceptLoop {
         } else {
             std::thread::sleep(Duration::from_millis(20));
         }
-        self.reserve = File::open("/dev/null").ok();
+        self.reserve_fd = File::open("/dev/null").ok();
         if !had_reserve {
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -30,12 +30,12 @@ impl EventLoop {
         };
         let group = self.group.clone();
         let cancel = Cancel::owned(Arc::new(move || {
-            group.leave(|inbox| inbox.kicked.push(token));
+            group.send(|inbox| inbox.kicked.push(token));
         }));
         slot.fd = fd;
-        slot.flags = flag::TAKEN | flag::BEFORE_LOGIN;
+        slot.flags = flag::IN_USE | flag::BEFORE_LOGIN;
         if !connection.protocol.half_closes() {
-            slot.flags |= flag::NEVER_HALF;
+            slot.flags |= flag::NEVER_HALF_CLOSES;
         }
         slot.deadline = u64::MAX;
         slot.hang_up = u64::MAX;
@@ -49,7 +49,7 @@ impl EventLoop {
             self.forget_connection(&connection.budget, connection.reserved);
             return None;
         }
-        self.live += 1;
+        self.connection_count += 1;
         self.now = self.shared.now();
         let address = connection.peer.map(|a| a.ip());
         connection

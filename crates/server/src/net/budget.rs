@@ -47,21 +47,21 @@ struct Evictions {
     /// By connection number: the oldest comes first.
     candidates: BTreeMap<u64, Candidate>,
     /// Newcomers whose eviction found no candidate, in the order of their numbers.
-    owed: Vec<(u64, Option<IpAddr>)>,
+    owed_evictions: Vec<(u64, Option<IpAddr>)>,
 }
 
 impl Evictions {
     /// Executes one owed eviction, if there is a candidate for it.
-    fn make_up(&mut self) {
+    fn execute_owed(&mut self) {
         let Some((oldest, _)) = self.candidates.first_key_value() else {
             return;
         };
         // Earlier newcomers have lower numbers than every candidate, so none of these is older.
-        let place = self.owed.partition_point(|(id, _)| id < oldest);
-        if let Some((id, address)) = self.owed.get(place).copied()
+        let place = self.owed_evictions.partition_point(|(id, _)| id < oldest);
+        if let Some((id, address)) = self.owed_evictions.get(place).copied()
             && self.evict_for(id, address)
         {
-            self.owed.remove(place);
+            self.owed_evictions.remove(place);
         }
     }
 
@@ -75,7 +75,7 @@ impl Evictions {
             return false;
         };
         if let Some(Candidate { group, token, .. }) = self.candidates.remove(&evicted) {
-            group.leave(|inbox| inbox.evicted.push(token));
+            group.send(|inbox| inbox.evicted.push(token));
         }
         true
     }
@@ -97,7 +97,7 @@ impl Budget {
         };
         let mut evictions = self.evictions.lock();
         evictions.candidates.insert(id, candidate);
-        evictions.make_up();
+        evictions.execute_owed();
     }
 
     /// Removes a connection from the count before login: it has logged in, or ends.
@@ -126,9 +126,9 @@ impl Budget {
     pub(super) fn make_room(&self, id: u64, address: Option<IpAddr>, limit: usize) {
         let mut evictions = self.evictions.lock();
         if self.half_open() < limit {
-            evictions.owed.clear();
+            evictions.owed_evictions.clear();
         } else if !evictions.evict_for(id, address) {
-            evictions.owed.push((id, address));
+            evictions.owed_evictions.push((id, address));
         }
     }
 }

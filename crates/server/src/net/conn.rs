@@ -48,7 +48,7 @@ pub(crate) struct Conn {
     /// Whether the client has shut down its writing side.
     pub(super) eof: bool,
     /// Whether the session yielded with requests left.
-    pub(super) more: bool,
+    pub(super) has_pending_requests: bool,
     /// Whether the client has not logged in.
     pub(super) before_login: bool,
     /// Whether this is the connection reserved for an administrator: it is never deferred.
@@ -59,7 +59,7 @@ pub(crate) struct Conn {
     /// session computed for long.
     pub(super) long_until: u64,
     /// Whether epoll watches the socket for space to write.
-    pub(super) watching_room: bool,
+    pub(super) is_watching_writable: bool,
     /// Nothing is sent or read before this time; 0: no delay.
     pub(super) delayed_until: u64,
     /// Commit position of its entry in the group's heap of connections with deferred replies; 0: no
@@ -118,7 +118,7 @@ impl Conn {
             connection = self.id,
             "internal error (panic): the session was ended: {what}"
         );
-        if !self.out.take_back_unfinished() {
+        if !self.out.discard_unfinished() {
             return;
         }
         if let Some(session) = &mut self.session {
@@ -127,7 +127,7 @@ impl Conn {
                 session.on_end(End::InternalError, out);
             }));
             if reported.is_err() {
-                self.out.take_back_unfinished();
+                self.out.discard_unfinished();
             }
         }
     }

@@ -25,8 +25,8 @@ use std::sync::atomic::Ordering;
 /// The deferred requests of one group, as indexes into its table.
 #[derive(Default)]
 pub(super) struct Deferred {
-    waiting: VecDeque<u32>,
-    computing: VecDeque<u32>,
+    waiting_requests: VecDeque<u32>,
+    long_requests: VecDeque<u32>,
 }
 
 /// Wakes the groups in which requests are deferred.
@@ -48,15 +48,15 @@ impl EventLoop {
         if !(full || long) || exempt {
             return Step::Run(Call::Input);
         }
-        conn.more = true;
+        conn.has_pending_requests = true;
         metrics::add(Counter::Deferred, 1);
         if let Some(slot) = self.slots.get_mut(index as usize) {
             slot.flags |= flag::QUEUED | flag::DEFERRED;
         }
         if full {
-            self.deferred.waiting.push_back(index);
+            self.deferred.waiting_requests.push_back(index);
         } else {
-            self.deferred.computing.push_back(index);
+            self.deferred.long_requests.push_back(index);
         }
         self.group.deferring.store(true, Ordering::SeqCst);
         Step::Rest
@@ -65,8 +65,8 @@ impl EventLoop {
     /// Whether a deferred request may run.
     pub(super) fn can_resume(&self) -> bool {
         let workers = &self.shared.workers;
-        (!self.deferred.waiting.is_empty() && !workers.is_full())
-            || (!self.deferred.computing.is_empty() && !workers.is_busy())
+        (!self.deferred.waiting_requests.is_empty() && !workers.is_full())
+            || (!self.deferred.long_requests.is_empty() && !workers.is_busy())
     }
 
     /// Queues the deferred requests that may run now: all that were deferred because of too many
@@ -76,12 +76,12 @@ impl EventLoop {
             return;
         }
         if !self.shared.workers.is_full() {
-            for index in std::mem::take(&mut self.deferred.waiting) {
+            for index in std::mem::take(&mut self.deferred.waiting_requests) {
                 self.resume(index);
             }
         }
         if !self.shared.workers.is_busy()
-            && let Some(index) = self.deferred.computing.pop_front()
+            && let Some(index) = self.deferred.long_requests.pop_front()
         {
             let slot = self.slots.get_mut(index as usize);
             if let Some(conn) = slot.and_then(|s| s.conn.as_mut()) {
@@ -89,7 +89,8 @@ impl EventLoop {
             }
             self.resume(index);
         }
-        let left = !self.deferred.waiting.is_empty() || !self.deferred.computing.is_empty();
+        let left =
+            !self.deferred.waiting_requests.is_empty() || !self.deferred.long_requests.is_empty();
         self.group.deferring.store(left, Ordering::SeqCst);
     }
 
@@ -97,8 +98,8 @@ impl EventLoop {
     pub(super) fn enqueue_now(&mut self, index: u32) {
         let deferred = |s: &super::event_loop::Slot| s.flags & flag::DEFERRED != 0;
         if self.slots.get(index as usize).is_some_and(deferred) {
-            self.deferred.waiting.retain(|i| *i != index);
-            self.deferred.computing.retain(|i| *i != index);
+            self.deferred.waiting_requests.retain(|i| *i != index);
+            self.deferred.long_requests.retain(|i| *i != index);
             self.resume(index);
         } else {
             self.enqueue(index);

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 /// Milliseconds for which a session continues to wait after its client has shut down its
 /// writing side, on protocols whose clients do not half-close.
-const GRACE: u64 = 2_000;
+const HALF_CLOSE_GRACE_MS: u64 = 2_000;
 
 /// Maximum of events fetched at once.
 const EVENTS: usize = 128;
@@ -48,11 +48,11 @@ pub(super) mod flag {
     /// In the ready queue or deferred.
     pub const QUEUED: u16 = 8;
     /// The connection's cancel handle was used, or the server shuts down.
-    pub const KICKED: u16 = 16;
+    pub const CANCELLED: u16 = 16;
     /// The entry belongs to a connection.
-    pub const TAKEN: u16 = 32;
+    pub const IN_USE: u16 = 32;
     /// Clients of this protocol do not half-close.
-    pub const NEVER_HALF: u16 = 64;
+    pub const NEVER_HALF_CLOSES: u16 = 64;
     /// The session has not logged in.
     pub const BEFORE_LOGIN: u16 = 128;
     /// The connection's request is deferred.
@@ -128,7 +128,7 @@ pub(crate) struct EventLoop {
     events: EventBuf,
     pub(super) now: u64,
     pub(super) next_deadline: u64,
-    pub(super) live: usize,
+    pub(super) connection_count: usize,
     pub(super) serving: Option<u32>,
     pub(super) tally: Tally,
     phase: Phase,
@@ -154,7 +154,7 @@ impl EventLoop {
             events: EventBuf::new(EVENTS),
             now: 0,
             next_deadline: u64::MAX,
-            live: 0,
+            connection_count: 0,
             serving: None,
             tally: Tally::default(),
             phase: Phase::Serve,
@@ -191,11 +191,11 @@ impl EventLoop {
                 }
                 continue;
             }
-            if self.phase != Phase::Serve && self.live == 0 {
+            if self.phase != Phase::Serve && self.connection_count == 0 {
                 self.publish();
                 return Job::Exit;
             }
-            self.look_around();
+            self.poll_all();
             self.round = self.ready.len() + self.ready_logins.len();
         }
     }
@@ -225,7 +225,7 @@ impl EventLoop {
     /// connection's client cancels its call. The round ends, so that the next worker
     /// polls sockets and inbox first: requests have arrived during a long call, or
     /// during many hand-overs in a row.
-    pub(super) fn part_with_served(&mut self) {
+    pub(super) fn prepare_hand_over(&mut self) {
         self.round = 0;
         if let Some(index) = self.serving.take() {
             self.watch_waiting(index);
@@ -248,8 +248,8 @@ impl EventLoop {
             }
         } else if slot.flags & flag::ENDED != 0 {
             sys::probe_peer(slot.fd);
-            if slot.flags & flag::NEVER_HALF != 0 && slot.hang_up == u64::MAX {
-                slot.hang_up = now + GRACE;
+            if slot.flags & flag::NEVER_HALF_CLOSES != 0 && slot.hang_up == u64::MAX {
+                slot.hang_up = now + HALF_CLOSE_GRACE_MS;
                 self.next_deadline = self.next_deadline.min(slot.hang_up);
             }
         }
@@ -282,7 +282,7 @@ impl EventLoop {
     }
 
     /// Checks log, sockets, inbox, deadlines and shutdown.
-    fn look_around(&mut self) {
+    fn poll_all(&mut self) {
         self.release_deferred_replies();
         self.publish();
         let mut timeout = Some(Duration::ZERO);
@@ -304,12 +304,12 @@ impl EventLoop {
             if let Some((bits, data)) = self.events.get(i)
                 && data != WAKE
             {
-                self.note(bits, Token::unpack(data));
+                self.record_event(bits, Token::unpack(data));
             }
         }
         if self.group.is_dirty() {
             let inbox = self.group.take_inbox();
-            self.take_in(inbox);
+            self.process_inbox(inbox);
         }
         self.resume_deferred();
         if self.now >= self.next_deadline {
@@ -349,11 +349,11 @@ impl EventLoop {
     }
 
     /// Records an event of epoll.
-    fn note(&mut self, bits: u32, token: Token) {
+    fn record_event(&mut self, bits: u32, token: Token) {
         let Some(slot) = self.slots.get_mut(token.index as usize) else {
             return;
         };
-        if slot.generation != token.generation || slot.flags & flag::TAKEN == 0 {
+        if slot.generation != token.generation || slot.flags & flag::IN_USE == 0 {
             return;
         }
         if bits & (events::IN | events::RDHUP | events::HUP | events::ERR) != 0 {
@@ -372,8 +372,8 @@ impl EventLoop {
         }
     }
 
-    fn take_in(&mut self, inbox: Inbox) {
-        self.group.answer(inbox.asked);
+    fn process_inbox(&mut self, inbox: Inbox) {
+        self.group.note_probe_seen(inbox.probe_requested);
         self.new_connections.extend(inbox.new_connections);
         for (conn, verdict) in inbox.returned {
             self.settle(conn, verdict);
@@ -382,7 +382,7 @@ impl EventLoop {
             if let Some(slot) = self.slots.get_mut(token.index as usize)
                 && slot.generation == token.generation
             {
-                slot.flags |= flag::KICKED;
+                slot.flags |= flag::CANCELLED;
                 self.enqueue_now(token.index);
             }
         }
@@ -430,7 +430,7 @@ impl EventLoop {
         let (mut late, mut gone) = (Vec::new(), Vec::new());
         for (index, slot) in self.slots.iter().enumerate() {
             if slot.conn.is_none() {
-                if slot.flags & flag::TAKEN == 0 {
+                if slot.flags & flag::IN_USE == 0 {
                     continue;
                 }
                 if slot.hang_up <= now {
@@ -457,10 +457,10 @@ impl EventLoop {
     fn kick_all(&mut self, phase: Phase) {
         let mut taken = Vec::new();
         for (index, slot) in self.slots.iter_mut().enumerate() {
-            if slot.flags & flag::TAKEN == 0 {
+            if slot.flags & flag::IN_USE == 0 {
                 continue;
             }
-            slot.flags |= flag::KICKED;
+            slot.flags |= flag::CANCELLED;
             if phase >= Phase::Cancel
                 && let Some(cancel) = slot.cancel.clone()
             {
@@ -487,7 +487,7 @@ impl EventLoop {
     pub(super) fn settle(&mut self, mut conn: Box<Conn>, verdict: Verdict) {
         self.tally.requests += conn.out.take_requests();
         if self.apply(&mut conn, verdict) {
-            self.rest(conn);
+            self.put_back(conn);
         } else {
             self.close_connection(conn);
         }

@@ -76,7 +76,7 @@ pub(super) struct Inbox {
     pub(super) returned: Vec<(Box<Conn>, Verdict)>,
     pub(super) kicked: Vec<Token>,
     /// Number of the last liveness probe; 0: none.
-    pub(super) asked: u64,
+    pub(super) probe_requested: u64,
     /// Connections before login that are evicted to make room for others.
     pub(super) evicted: Vec<Token>,
 }
@@ -94,9 +94,9 @@ pub(crate) struct Group {
     /// Whether requests of this group are deferred.
     pub(super) deferring: AtomicBool,
     /// Number of liveness probes sent.
-    asked: AtomicU64,
+    probe_requested: AtomicU64,
     /// Number of the last liveness probe that the worker has seen.
-    answered: AtomicU64,
+    probe_seen: AtomicU64,
     /// The worker that runs the event loop, for the supervisor.
     worker: Mutex<Option<Arc<WorkerSlot>>>,
     /// Time of the event loop's last poll of its sockets, in the server's
@@ -118,8 +118,8 @@ impl Group {
             inbox: Mutex::new(Inbox::default()),
             connections: AtomicUsize::new(0),
             deferring: AtomicBool::new(false),
-            asked: AtomicU64::new(0),
-            answered: AtomicU64::new(0),
+            probe_requested: AtomicU64::new(0),
+            probe_seen: AtomicU64::new(0),
             worker: Mutex::new(None),
             last_progress: AtomicU64::new(0),
         };
@@ -179,27 +179,27 @@ impl Group {
     }
 
     /// Puts a message into the inbox and wakes the worker.
-    pub(super) fn leave(&self, put: impl FnOnce(&mut Inbox)) {
+    pub(super) fn send(&self, put: impl FnOnce(&mut Inbox)) {
         put(&mut self.inbox.lock());
         self.dirty.store(true, Ordering::SeqCst);
         self.wake();
     }
 
     /// Sends a liveness probe to the worker. Returns the number of the probe.
-    pub(super) fn ask(&self) -> u64 {
-        let question = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
-        self.leave(|inbox| inbox.asked = inbox.asked.max(question));
-        question
+    pub(super) fn send_probe(&self) -> u64 {
+        let probe = self.probe_requested.fetch_add(1, Ordering::SeqCst) + 1;
+        self.send(|inbox| inbox.probe_requested = inbox.probe_requested.max(probe));
+        probe
     }
 
     /// Records that the worker has seen a probe.
-    pub(super) fn answer(&self, question: u64) {
-        self.answered.fetch_max(question, Ordering::SeqCst);
+    pub(super) fn note_probe_seen(&self, probe: u64) {
+        self.probe_seen.fetch_max(probe, Ordering::SeqCst);
     }
 
     /// Whether the worker has seen a probe.
-    pub(super) fn has_answered(&self, question: u64) -> bool {
-        self.answered.load(Ordering::SeqCst) >= question
+    pub(super) fn has_seen_probe(&self, probe: u64) -> bool {
+        self.probe_seen.load(Ordering::SeqCst) >= probe
     }
 
     /// Empties the inbox.

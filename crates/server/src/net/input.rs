@@ -58,7 +58,7 @@ impl Input {
 
     /// Requests `n` bytes, counted from the first unread one, before the next call of the
     /// session. The caller has checked `n` against its own limits.
-    pub fn want(&mut self, n: usize) {
+    pub fn request_bytes(&mut self, n: usize) {
         self.want = n;
     }
 
@@ -72,8 +72,8 @@ impl Input {
         self.start == self.end
     }
 
-    /// Bytes requested by [`Input::want`].
-    pub(crate) fn wanted(&self) -> usize {
+    /// Bytes requested by [`Input::request_bytes`].
+    pub(crate) fn requested_bytes(&self) -> usize {
         self.want
     }
 
@@ -88,7 +88,7 @@ impl Input {
     }
 
     /// Returns space for the next read; empty if the session must consume first.
-    pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
+    pub(crate) fn read_space(&mut self, pool: &mut Pool) -> &mut [u8] {
         if self.is_empty() {
             self.start = 0;
             self.end = 0;
@@ -128,13 +128,13 @@ impl Input {
         self.buf.get_mut(self.end..).unwrap_or_default()
     }
 
-    /// Records that `n` bytes were read into [`Input::room`].
-    pub(crate) fn filled(&mut self, n: usize) {
+    /// Records that `n` bytes were read into [`Input::read_space`].
+    pub(crate) fn note_read(&mut self, n: usize) {
         self.end = (self.end + n).min(self.buf.len());
     }
 
     /// Returns the buffer to the pool if nothing is unread; shrinks it if only a few bytes are.
-    pub(crate) fn settle(&mut self, pool: &mut Pool) {
+    pub(crate) fn return_buffer(&mut self, pool: &mut Pool) {
         if self.is_empty() {
             if !self.buf.is_empty() {
                 pool.give_input(std::mem::take(&mut self.buf));
@@ -156,10 +156,10 @@ mod tests {
     use super::*;
 
     fn fill(input: &mut Input, pool: &mut Pool, n: usize) -> usize {
-        let room = input.room(pool);
+        let room = input.read_space(pool);
         let n = n.min(room.len());
         room[..n].fill(7);
-        input.filled(n);
+        input.note_read(n);
         n
     }
 
@@ -168,11 +168,11 @@ mod tests {
         let (mut input, mut pool) = (Input::default(), Pool::default());
         assert_eq!(fill(&mut input, &mut pool, usize::MAX), BUFFER);
         assert_eq!(fill(&mut input, &mut pool, usize::MAX), 0);
-        input.want(1 << 30);
+        input.request_bytes(1 << 30);
         assert_eq!(fill(&mut input, &mut pool, usize::MAX), BUFFER);
         assert_eq!(input.buf.len(), 2 * BUFFER);
         input.begin();
-        input.want(2 * BUFFER + 1);
+        input.request_bytes(2 * BUFFER + 1);
         assert_eq!(fill(&mut input, &mut pool, usize::MAX), BUFFER);
         assert_eq!(fill(&mut input, &mut pool, usize::MAX), 0);
         assert_eq!(input.bytes().len(), 3 * BUFFER);
@@ -195,12 +195,12 @@ mod tests {
         let (mut input, mut pool) = (Input::default(), Pool::default());
         fill(&mut input, &mut pool, 100);
         input.consume(90);
-        input.settle(&mut pool);
+        input.return_buffer(&mut pool);
         assert_eq!((input.bytes(), input.buf.len()), (&[7; 10][..], 10));
         assert_eq!(fill(&mut input, &mut pool, 4), 4);
         assert_eq!(input.bytes(), [7; 14]);
         input.consume(14);
-        input.settle(&mut pool);
+        input.return_buffer(&mut pool);
         assert!(input.buf.is_empty());
     }
 }

@@ -52,7 +52,7 @@ mod supervisor;
 mod transport;
 pub(crate) mod worker;
 
-pub use accept::{Bound, Listener, Listening};
+pub use accept::{BoundSocket, Listener, Listening};
 pub use durability::DurabilityWatermark;
 pub use input::Input;
 pub use output::{FLUSH_AT, Gone, Output};
@@ -135,7 +135,7 @@ pub(crate) struct Shared {
     /// Number of reserved connections in use: 0 or 1.
     pub(crate) reserved: AtomicUsize,
     pub(crate) next_id: AtomicU64,
-    pub(crate) finished: AtomicUsize,
+    pub(crate) finished_groups: AtomicUsize,
     started: Instant,
 }
 
@@ -185,9 +185,9 @@ pub struct NetGauges {
 
 /// Reads [`NetGauges`]; cheap to clone.
 #[derive(Clone)]
-pub struct NetProbe(Arc<Shared>);
+pub struct NetMonitor(Arc<Shared>);
 
-impl NetProbe {
+impl NetMonitor {
     /// Current gauges.
     pub fn gauges(&self) -> NetGauges {
         NetGauges {
@@ -200,16 +200,20 @@ impl NetProbe {
     }
 
     /// Sends a liveness probe to every group. Returns the numbers of the probes, for
-    /// [`NetProbe::unanswered`].
-    pub fn ask(&self) -> Vec<u64> {
-        self.0.groups.iter().map(|group| group.ask()).collect()
+    /// [`NetMonitor::unanswered`].
+    pub fn send_probes(&self) -> Vec<u64> {
+        self.0
+            .groups
+            .iter()
+            .map(|group| group.send_probe())
+            .collect()
     }
 
     /// Indexes of the groups that have not answered these probes yet. Never waits.
-    pub fn unanswered(&self, asked: &[u64]) -> Vec<usize> {
-        let groups = self.0.groups.iter().zip(asked).enumerate();
+    pub fn unanswered(&self, probes: &[u64]) -> Vec<usize> {
+        let groups = self.0.groups.iter().zip(probes).enumerate();
         groups
-            .filter(|(_, (group, question))| !group.has_answered(**question))
+            .filter(|(_, (group, question))| !group.has_seen_probe(**question))
             .map(|(index, _)| index)
             .collect()
     }
@@ -238,7 +242,7 @@ impl Net {
             before_login: AtomicUsize::new(0),
             reserved: AtomicUsize::new(0),
             next_id: AtomicU64::new(1),
-            finished: AtomicUsize::new(0),
+            finished_groups: AtomicUsize::new(0),
             started: Instant::now(),
         });
         for (group, epoll) in shared.groups.iter().zip(sets) {
@@ -259,8 +263,8 @@ impl Net {
     }
 
     /// A handle for the metrics page.
-    pub fn probe(&self) -> NetProbe {
-        NetProbe(self.shared.clone())
+    pub fn probe(&self) -> NetMonitor {
+        NetMonitor(self.shared.clone())
     }
 
     /// Stops accepting connections, ends idle sessions, and gives the others `grace` to finish;
@@ -271,24 +275,24 @@ impl Net {
             acceptor.stop();
         }
         self.shared.enter_phase(Phase::Drain);
-        let mut over = self.settled(grace);
+        let mut over = self.wait_until_ended(grace);
         if !over {
             self.shared.enter_phase(Phase::Cancel);
-            over = self.settled(Duration::from_secs(5));
+            over = self.wait_until_ended(Duration::from_secs(5));
         }
         if !over {
             self.shared.enter_phase(Phase::Drop);
-            over = self.settled(Duration::from_secs(2));
+            over = self.wait_until_ended(Duration::from_secs(2));
         }
         self.shared.workers.close();
         self.shared.supervisor.close();
         over
     }
 
-    fn settled(&self, within: Duration) -> bool {
+    fn wait_until_ended(&self, within: Duration) -> bool {
         let deadline = Instant::now() + within;
         loop {
-            let groups = self.shared.finished.load(Ordering::SeqCst);
+            let groups = self.shared.finished_groups.load(Ordering::SeqCst);
             let detached = self.shared.workers.waiting() + self.shared.workers.running();
             if groups == self.shared.groups.len() && detached == 0 {
                 return true;

@@ -35,9 +35,9 @@ use std::time::{Duration, Instant};
 pub const FLUSH_AT: usize = 256 * 1024;
 
 /// Maximum number of requests of one connection per turn.
-const TURN: u32 = 64;
+const MAX_REQUESTS_PER_TURN: u32 = 64;
 
-struct Hold {
+struct DeferredRange {
     from: usize,
     commit: CommitPosition,
 }
@@ -48,7 +48,7 @@ pub(crate) enum Flushed {
     /// Everything is written.
     All,
     /// The remaining bytes are deferred until the log is durable.
-    Held,
+    Deferred,
     /// The socket accepts no more for now.
     Blocked,
 }
@@ -63,7 +63,7 @@ pub struct Output {
     pub(crate) transport: Transport,
     buf: Vec<u8>,
     written: usize,
-    holds: VecDeque<Hold>,
+    deferred_ranges: VecDeque<DeferredRange>,
     durability: Arc<DurabilityWatermark>,
     cancel: Cancel,
     write_timeout: Duration,
@@ -87,7 +87,7 @@ impl Output {
             transport,
             buf: Vec::new(),
             written: 0,
-            holds: VecDeque::new(),
+            deferred_ranges: VecDeque::new(),
             durability,
             cancel,
             write_timeout,
@@ -111,19 +111,19 @@ impl Output {
     }
 
     /// Returns the position of the next byte. Read before a reply is appended, it is the start of
-    /// the reply for [`Output::hold_from`] and for patching headers.
+    /// the reply for [`Output::defer_from`] and for patching headers.
     pub fn position(&self) -> usize {
         self.buf.len()
     }
 
     /// Defers everything appended at or after `from` (an [`Output::position`]) until `commit` is
     /// durable.
-    pub fn hold_from(&mut self, from: usize, commit: CommitPosition) {
+    pub fn defer_from(&mut self, from: usize, commit: CommitPosition) {
         if commit <= self.durability.durable_position() {
             return;
         }
         if self
-            .holds
+            .deferred_ranges
             .back()
             .is_some_and(|h| h.from <= from && h.commit >= commit)
         {
@@ -131,14 +131,15 @@ impl Output {
         }
         // Later holds that begin within these bytes are merged into this one.
         let mut commit = commit;
-        while let Some(last) = self.holds.back() {
+        while let Some(last) = self.deferred_ranges.back() {
             if last.from < from {
                 break;
             }
             commit = commit.max(last.commit);
-            self.holds.pop_back();
+            self.deferred_ranges.pop_back();
         }
-        self.holds.push_back(Hold { from, commit });
+        self.deferred_ranges
+            .push_back(DeferredRange { from, commit });
     }
 
     /// Notes that one request has been answered completely.
@@ -150,7 +151,7 @@ impl Output {
 
     /// Whether the session should return `Next::Yield` before the next request.
     pub fn should_yield(&self) -> bool {
-        self.requests >= TURN || self.unsent() >= FLUSH_AT || worker::is_detached()
+        self.requests >= MAX_REQUESTS_PER_TURN || self.unsent() >= FLUSH_AT || worker::is_detached()
     }
 
     /// Whether a long result should be drained before more rows are appended.
@@ -193,7 +194,7 @@ impl Output {
                     self.memory.resize_always(0);
                     return Ok(());
                 }
-                Flushed::Held => self.await_log()?,
+                Flushed::Deferred => self.await_log()?,
                 Flushed::Blocked => self.await_client(deadline)?,
             }
         }
@@ -239,7 +240,7 @@ impl Output {
 
     /// Position of the log that the first deferred reply waits for.
     pub(crate) fn first_deferred_reply(&self) -> Option<CommitPosition> {
-        self.holds.front().map(|h| h.commit)
+        self.deferred_ranges.front().map(|h| h.commit)
     }
 
     /// Prepares for a call of the session: takes a buffer from the pool, starts a new turn.
@@ -259,19 +260,19 @@ impl Output {
     }
 
     /// Returns the buffer to the pool if it is empty.
-    pub(crate) fn settle(&mut self, pool: &mut Pool) {
+    pub(crate) fn return_buffer(&mut self, pool: &mut Pool) {
         if self.buf.is_empty() && self.buf.capacity() > 0 {
             pool.give_output(std::mem::take(&mut self.buf));
         }
         self.charge_large();
-        if self.holds.is_empty() && self.holds.capacity() > 8 {
-            self.holds = VecDeque::new();
+        if self.deferred_ranges.is_empty() && self.deferred_ranges.capacity() > 8 {
+            self.deferred_ranges = VecDeque::new();
         }
     }
 
     /// Discards the reply that a panic interrupted. Returns false if part of it has been sent
     /// already: the connection cannot continue then.
-    pub(crate) fn take_back_unfinished(&mut self) -> bool {
+    pub(crate) fn discard_unfinished(&mut self) -> bool {
         if self.reply_start < self.written {
             return false;
         }
@@ -280,10 +281,10 @@ impl Output {
     }
 
     /// Discards everything from the first deferred reply on.
-    pub(crate) fn take_back_deferred_replies(&mut self) {
-        if let Some(first) = self.holds.front() {
+    pub(crate) fn discard_deferred_replies(&mut self) {
+        if let Some(first) = self.deferred_ranges.front() {
             self.buf.truncate(first.from.max(self.written));
-            self.holds.clear();
+            self.deferred_ranges.clear();
             self.reply_start = self.buf.len();
         }
     }
@@ -307,7 +308,7 @@ impl Output {
             }
         }
         self.compact();
-        match self.transport.push() {
+        match self.transport.flush_ciphertext() {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Ok(Flushed::Blocked);
@@ -317,19 +318,19 @@ impl Output {
         Ok(if self.unsent() == 0 {
             Flushed::All
         } else {
-            Flushed::Held
+            Flushed::Deferred
         })
     }
 
     /// Returns the position up to which bytes may be written now; removes holds that are durable.
     fn limit(&mut self) -> usize {
-        if !self.holds.is_empty() {
+        if !self.deferred_ranges.is_empty() {
             let mark = self.durability.durable_position();
-            while let Some(first) = self.holds.front() {
+            while let Some(first) = self.deferred_ranges.front() {
                 if first.commit > mark {
                     return first.from;
                 }
-                self.holds.pop_front();
+                self.deferred_ranges.pop_front();
             }
         }
         self.buf.len()
@@ -347,7 +348,7 @@ impl Output {
         let gone = self.written;
         self.written = 0;
         self.reply_start = self.reply_start.saturating_sub(gone);
-        for hold in &mut self.holds {
+        for hold in &mut self.deferred_ranges {
             hold.from -= gone;
         }
     }

@@ -8,10 +8,10 @@
 pub(crate) const BUFFER: usize = 16 * 1024;
 
 /// Maximum number of pooled buffers; more are freed.
-const STOCK: usize = 64;
+const MAX_POOLED: usize = 64;
 
 /// Output buffers of more bytes are freed instead of pooled.
-const OUTPUT_KEPT: usize = 64 * 1024;
+const MAX_POOLED_OUTPUT_BYTES: usize = 64 * 1024;
 
 /// See the module.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl Pool {
 
     /// Returns an input buffer to the pool.
     pub(crate) fn give_input(&mut self, buf: Vec<u8>) {
-        if buf.len() == BUFFER && self.input.len() < STOCK {
+        if buf.len() == BUFFER && self.input.len() < MAX_POOLED {
             self.input.push(buf);
         }
     }
@@ -40,7 +40,10 @@ impl Pool {
 
     /// Returns an output buffer to the pool.
     pub(crate) fn give_output(&mut self, mut buf: Vec<u8>) {
-        if buf.capacity() > 0 && buf.capacity() <= OUTPUT_KEPT && self.output.len() < STOCK {
+        if buf.capacity() > 0
+            && buf.capacity() <= MAX_POOLED_OUTPUT_BYTES
+            && self.output.len() < MAX_POOLED
+        {
             buf.clear();
             self.output.push(buf);
         }

@@ -1,7 +1,7 @@
 //! Serves one connection: from readiness to a call of its session, and from the end of the call
 //! until the connection is idle again.
 //!
-//! Invariant: a connection becomes idle only through [`EventLoop::rest`], which queues it again if
+//! Invariant: a connection becomes idle only through [`EventLoop::put_back`], which queues it again if
 //! work is left and sets its deadline otherwise.
 
 use super::Phase;
@@ -50,12 +50,12 @@ impl Conn {
             closing: false,
             lingering: false,
             eof: false,
-            more: false,
+            has_pending_requests: false,
             before_login: true,
             reserved: false,
             budget,
             long_until: 0,
-            watching_room: false,
+            is_watching_writable: false,
             delayed_until: 0,
             waiting_for: 0,
             opened: 0,
@@ -68,7 +68,7 @@ impl Conn {
 
     /// Whether no request or reply is in progress.
     fn is_idle(&self) -> bool {
-        !self.more && self.input.is_empty() && self.out.is_clear()
+        !self.has_pending_requests && self.input.is_empty() && self.out.is_clear()
     }
 
     pub(super) fn holds_locks(&self) -> bool {
@@ -88,7 +88,7 @@ impl EventLoop {
                 Some((conn, call))
             }
             Step::Rest => {
-                self.rest(conn);
+                self.put_back(conn);
                 None
             }
             Step::Gone => {
@@ -116,16 +116,16 @@ impl EventLoop {
             return self.linger(conn, index);
         }
         if conn.delayed_until != 0
-            && let Some(step) = self.while_delayed(conn, index)
+            && let Some(step) = self.serve_delayed(conn, index)
         {
             return step;
         }
         if !conn.out.is_clear() {
             match self.flush(conn) {
                 Err(_) => return Step::Gone,
-                Ok(Flushed::Blocked) => return self.while_blocked(conn),
-                Ok(Flushed::Held) if self.shared.durability.has_failed() => {
-                    conn.out.take_back_deferred_replies();
+                Ok(Flushed::Blocked) => return self.serve_blocked(conn),
+                Ok(Flushed::Deferred) if self.shared.durability.has_failed() => {
+                    conn.out.discard_deferred_replies();
                     if conn.session.is_none() {
                         return Step::Rest;
                     }
@@ -139,9 +139,9 @@ impl EventLoop {
             return Step::Rest;
         }
         let flags = self.flags(index);
-        if flags & flag::KICKED != 0 {
-            self.clear(index, flag::KICKED);
-            if let Some(end) = self.kicked(conn, flags) {
+        if flags & flag::CANCELLED != 0 {
+            self.clear(index, flag::CANCELLED);
+            if let Some(end) = self.cancelled_end(conn, flags) {
                 return Step::Run(Call::End(end));
             }
         }
@@ -152,7 +152,7 @@ impl EventLoop {
         if conn.out.unsent() >= FLUSH_AT {
             return Step::Rest;
         }
-        if conn.more {
+        if conn.has_pending_requests {
             return self.run_or_defer(conn, index);
         }
         let mut fresh = false;
@@ -168,14 +168,14 @@ impl EventLoop {
         if conn.eof {
             return Step::Run(Call::End(End::Eof));
         }
-        match self.overdue(conn, index) {
+        match self.expired_end(conn, index) {
             Some(end) => Step::Run(Call::End(end)),
             None => Step::Rest,
         }
     }
 
     /// Serves a connection whose reply is delayed; `None` once the delay is over.
-    fn while_delayed(&mut self, conn: &mut Conn, index: u32) -> Option<Step> {
+    fn serve_delayed(&mut self, conn: &mut Conn, index: u32) -> Option<Step> {
         let ended = conn.cancel.reason().is_some_and(|r| r.ends_session());
         let hung_up = self.flags(index) & (flag::HUNG_UP | flag::EVICTED) != 0;
         if ended || hung_up || self.phase() != Phase::Serve {
@@ -189,7 +189,7 @@ impl EventLoop {
     }
 
     /// Handles a connection whose client does not read its replies.
-    fn while_blocked(&mut self, conn: &mut Conn) -> Step {
+    fn serve_blocked(&mut self, conn: &mut Conn) -> Step {
         let limit = u64::try_from(self.shared.config.net_write_timeout.as_millis());
         let until = conn.blocked_since.saturating_add(limit.unwrap_or(u64::MAX));
         if conn.blocked_since != 0 && self.now >= until {
@@ -204,7 +204,7 @@ impl EventLoop {
     }
 
     /// Returns the reason for which a cancelled connection ends, if it ends now.
-    fn kicked(&mut self, conn: &Conn, flags: u16) -> Option<End> {
+    fn cancelled_end(&mut self, conn: &Conn, flags: u16) -> Option<End> {
         if self.phase() >= Phase::Cancel {
             return Some(End::Shutdown);
         }
@@ -216,7 +216,7 @@ impl EventLoop {
     }
 
     /// Returns the reason to end if a deadline has passed.
-    fn overdue(&mut self, conn: &Conn, index: u32) -> Option<End> {
+    fn expired_end(&mut self, conn: &Conn, index: u32) -> Option<End> {
         let deadline = self
             .slots
             .get(index as usize)
@@ -240,13 +240,13 @@ impl EventLoop {
         let mut got_any = false;
         loop {
             let ended = self.flags(index) & flag::ENDED != 0;
-            let room = conn.input.room(&mut self.pool);
+            let room = conn.input.read_space(&mut self.pool);
             if room.is_empty() {
                 let what = "the session takes no more input";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
             let got = conn.out.transport.read(room, ended)?;
-            conn.input.filled(got.bytes);
+            conn.input.note_read(got.bytes);
             self.tally.received += got.bytes as u64;
             got_any |= got.bytes > 0;
             if got.eof {
@@ -256,14 +256,14 @@ impl EventLoop {
                 self.clear(index, flag::READABLE);
                 break;
             }
-            if conn.input.len() >= conn.input.wanted() {
+            if conn.input.len() >= conn.input.requested_bytes() {
                 break;
             }
         }
         if conn.out.transport.pending() {
             self.flush(conn)?;
         }
-        Ok(got_any && conn.input.len() >= conn.input.wanted())
+        Ok(got_any && conn.input.len() >= conn.input.requested_bytes())
     }
 
     /// Discards input of a closed connection.
@@ -277,7 +277,7 @@ impl EventLoop {
             }
             let length = conn.input.len();
             conn.input.consume(length);
-            let room = conn.input.room(&mut self.pool);
+            let room = conn.input.read_space(&mut self.pool);
             match conn.out.transport.read(room, true) {
                 Ok(got) if got.eof => return Step::Gone,
                 Ok(got) if got.drained => self.clear(index, flag::READABLE),
@@ -299,29 +299,29 @@ impl EventLoop {
         } else if !blocked {
             conn.blocked_since = 0;
         }
-        if blocked != conn.watching_room {
+        if blocked != conn.is_watching_writable {
             let mut interest = events::IN | events::RDHUP | events::EDGE;
             if blocked {
                 interest |= events::OUT;
             }
             let fd = conn.out.transport.fd();
             self.epoll.modify(fd, interest, conn.token.pack())?;
-            conn.watching_room = blocked;
+            conn.is_watching_writable = blocked;
         }
         Ok(flushed)
     }
 
     /// Applies the session's verdict. Returns false if the connection has ended.
     pub(super) fn apply(&mut self, conn: &mut Conn, verdict: Verdict) -> bool {
-        conn.more = false;
+        conn.has_pending_requests = false;
         match verdict {
             Verdict::Next(Next::Wait) => {}
-            Verdict::Next(Next::Yield) => conn.more = true,
+            Verdict::Next(Next::Yield) => conn.has_pending_requests = true,
             Verdict::Next(Next::Close) | Verdict::Ended => conn.closing = true,
             Verdict::Next(Next::Delay { delay, close }) => {
                 let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
                 conn.closing = close;
-                conn.more = !close;
+                conn.has_pending_requests = !close;
                 conn.delayed_until = self.shared.now().saturating_add(delay.max(1));
             }
             Verdict::Next(Next::StartTls(config)) => {
@@ -350,11 +350,11 @@ impl EventLoop {
     }
 
     /// Returns a connection to its table entry.
-    pub(super) fn rest(&mut self, mut conn: Box<Conn>) {
+    pub(super) fn put_back(&mut self, mut conn: Box<Conn>) {
         if conn.closing && !conn.lingering && conn.out.is_clear() {
             let evicted = self.flags(conn.token.index) & flag::EVICTED != 0;
             if conn.eof || evicted || self.phase() != Phase::Serve {
-                conn.out.transport.say_goodbye();
+                conn.out.transport.send_close_notify();
                 return self.close_connection(conn);
             }
             conn.out.transport.end_writing();
@@ -365,11 +365,11 @@ impl EventLoop {
         }
         let index = conn.token.index;
         self.note_deferred_reply(&mut conn);
-        conn.input.settle(&mut self.pool);
-        conn.out.settle(&mut self.pool);
+        conn.input.return_buffer(&mut self.pool);
+        conn.out.return_buffer(&mut self.pool);
         let deadline = self.deadline(&mut conn);
         let flags = self.flags(index);
-        let blocked = conn.watching_room;
+        let blocked = conn.is_watching_writable;
         let delayed = conn.delayed_until != 0;
         let again = if conn.lingering {
             flags & flag::READABLE != 0
@@ -380,15 +380,16 @@ impl EventLoop {
         } else {
             let full = conn.out.unsent() >= FLUSH_AT;
             let stranded = conn.waiting_for != 0 && self.shared.durability.has_failed();
-            stranded || (!full && (conn.more || conn.eof || flags & flag::READABLE != 0))
+            stranded
+                || (!full && (conn.has_pending_requests || conn.eof || flags & flag::READABLE != 0))
         };
         let draining = self.phase() == Phase::Drain && !conn.closing && conn.is_idle();
         if let Some(slot) = self.slots.get_mut(index as usize) {
             slot.deadline = deadline;
             if draining && !conn.holds_locks() {
-                slot.flags |= flag::KICKED;
+                slot.flags |= flag::CANCELLED;
             }
-            let kicked = slot.flags & flag::KICKED != 0 && !conn.closing && !delayed;
+            let kicked = slot.flags & flag::CANCELLED != 0 && !conn.closing && !delayed;
             let evicted = slot.flags & flag::EVICTED != 0 && (!conn.closing || delayed);
             let kicked = (kicked || evicted) && !blocked;
             slot.conn = Some(conn);
@@ -417,7 +418,7 @@ impl EventLoop {
     fn deadline(&self, conn: &mut Conn) -> u64 {
         let config = &self.shared.config;
         let millis = |d: std::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
-        if conn.input.is_empty() || conn.more {
+        if conn.input.is_empty() || conn.has_pending_requests {
             conn.request_since = 0;
         } else if conn.input.take_progress() || conn.request_since == 0 {
             conn.request_since = self.now.max(1);
@@ -433,7 +434,7 @@ impl EventLoop {
                 .blocked_since
                 .saturating_add(millis(config.net_write_timeout));
         }
-        if !conn.out.is_clear() || conn.more {
+        if !conn.out.is_clear() || conn.has_pending_requests {
             return u64::MAX;
         }
         if conn.before_login {
@@ -446,7 +447,7 @@ impl EventLoop {
                 .saturating_add(millis(config.connect_timeout));
         }
         if conn.request_since != 0 {
-            let size = conn.input.wanted().max(conn.input.len()) as u64;
+            let size = conn.input.requested_bytes().max(conn.input.len()) as u64;
             let allowed = millis(config.net_read_timeout).saturating_add(size / 64);
             return conn.request_since.saturating_add(allowed);
         }
@@ -469,7 +470,7 @@ impl EventLoop {
             slot.generation = slot.generation.wrapping_add(1);
         }
         self.free.push(index);
-        self.live -= 1;
+        self.connection_count -= 1;
         let (budget, reserved) = (conn.budget.clone(), conn.reserved);
         drop(conn);
         self.forget_connection(&budget, reserved);

@@ -52,7 +52,7 @@ const STALL: Duration = Duration::from_micros(750);
 pub(super) const LONG_CPU: Duration = Duration::from_millis(10);
 
 /// Ticks without work after which the supervisor parks.
-const PATIENCE: u32 = 20;
+const IDLE_TICKS_TO_PARK: u32 = 20;
 
 /// Wakes and parks the supervisor thread; shared by all groups.
 #[derive(Default)]
@@ -118,10 +118,14 @@ pub(super) fn start(shared: &Arc<Shared>) -> io::Result<()> {
 }
 
 fn run(shared: &Arc<Shared>) {
-    let mut watches: Vec<Watch> = shared.groups.iter().map(|_| Watch::default()).collect();
+    let mut watches: Vec<LoanObserver> = shared
+        .groups
+        .iter()
+        .map(|_| LoanObserver::default())
+        .collect();
     let mut idle = 0;
     loop {
-        let open = if idle < PATIENCE {
+        let open = if idle < IDLE_TICKS_TO_PARK {
             shared.supervisor.tick()
         } else {
             idle = 0;
@@ -146,11 +150,11 @@ fn run(shared: &Arc<Shared>) {
 
 /// The loan last seen in the cell of a group's worker, and since when.
 #[derive(Default)]
-struct Watch {
+struct LoanObserver {
     loan: Option<(Arc<WorkerSlot>, u64, Instant)>,
 }
 
-impl Watch {
+impl LoanObserver {
     /// The worker's slot, if the same loan has lasted too long.
     fn observe(&mut self, slot: Option<Arc<WorkerSlot>>, now: Instant) -> Option<Arc<WorkerSlot>> {
         let Some(slot) = slot.filter(|s| !s.cell.is_empty()) else {
@@ -176,6 +180,6 @@ fn retake(shared: &Arc<Shared>, slot: &WorkerSlot) {
         return;
     };
     metrics::add(Counter::Retakes, 1);
-    event_loop.part_with_served();
+    event_loop.prepare_hand_over();
     worker::assign_or_keep(shared, event_loop);
 }

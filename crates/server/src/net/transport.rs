@@ -45,7 +45,7 @@ fn openssl_name(suite: rustls::CipherSuite) -> String {
 }
 
 /// Result of one read.
-pub(crate) struct Got {
+pub(crate) struct ReadOutcome {
     /// Plain bytes placed into the buffer.
     pub(crate) bytes: usize,
     /// Whether the socket has no more data for now.
@@ -54,15 +54,15 @@ pub(crate) struct Got {
     pub(crate) eof: bool,
 }
 
-impl Got {
+impl ReadOutcome {
     /// The client has shut down its writing side.
-    const END: Got = Got {
+    const END: ReadOutcome = ReadOutcome {
         bytes: 0,
         drained: true,
         eof: true,
     };
     /// No data is available for now.
-    const NOTHING: Got = Got {
+    const NOTHING: ReadOutcome = ReadOutcome {
         bytes: 0,
         drained: true,
         eof: false,
@@ -76,12 +76,12 @@ pub(crate) struct Transport {
 }
 
 /// Records whether the socket was read to its end.
-struct Tap<'a> {
+struct DrainTracker<'a> {
     socket: &'a Socket,
     drained: bool,
 }
 
-impl Read for Tap<'_> {
+impl Read for DrainTracker<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.socket.read(buf)?;
         self.drained = n < buf.len();
@@ -90,7 +90,7 @@ impl Read for Tap<'_> {
 }
 
 /// Runs TLS code and turns a panic into an error, which ends the connection.
-fn contained<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+fn catch_panic<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         metrics::add(Counter::PanicsCaught, 1);
         let what = panic_message(&*panic);
@@ -100,7 +100,7 @@ fn contained<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
 }
 
 fn push_tls(tls: &mut ServerConnection, mut socket: &Socket) -> io::Result<()> {
-    contained(|| {
+    catch_panic(|| {
         while tls.wants_write() {
             match tls.write_tls(&mut socket) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -147,19 +147,19 @@ impl Transport {
     }
 
     /// Sends `close_notify` on TLS: the client sees that nothing was truncated.
-    pub(crate) fn say_goodbye(&mut self) {
+    pub(crate) fn send_close_notify(&mut self) {
         if let Some(tls) = &mut self.tls {
-            let queued = contained(|| {
+            let queued = catch_panic(|| {
                 tls.send_close_notify();
                 Ok(())
             });
-            let _ = queued.and_then(|()| self.push());
+            let _ = queued.and_then(|()| self.flush_ciphertext());
         }
     }
 
     /// Shuts down the server's writing side; the client may still send.
     pub(crate) fn end_writing(&mut self) {
-        self.say_goodbye();
+        self.send_close_notify();
         let _ = self.socket.shutdown(std::net::Shutdown::Write);
     }
 
@@ -170,7 +170,7 @@ impl Transport {
         config: Arc<rustls::ServerConfig>,
         early: &[u8],
     ) -> io::Result<()> {
-        contained(|| self.begin_handshake(config, early))
+        catch_panic(|| self.begin_handshake(config, early))
     }
 
     fn begin_handshake(
@@ -185,7 +185,7 @@ impl Transport {
             }
             if let Err(error) = tls.process_new_packets() {
                 self.tls = Some(tls);
-                let _ = self.push();
+                let _ = self.flush_ciphertext();
                 return Err(bad_tls(error));
             }
         }
@@ -200,7 +200,7 @@ impl Transport {
 
     /// Writes waiting ciphertext; `WouldBlock` when the socket is full.
     #[inline]
-    pub(crate) fn push(&mut self) -> io::Result<()> {
+    pub(crate) fn flush_ciphertext(&mut self) -> io::Result<()> {
         match &mut self.tls {
             None => Ok(()),
             Some(tls) => push_tls(tls, &self.socket),
@@ -209,30 +209,32 @@ impl Transport {
 
     /// Reads once (with TLS: until there are plain bytes or nothing more).
     /// `ended`: the end of the stream has been reported already.
-    pub(crate) fn read(&mut self, buf: &mut [u8], ended: bool) -> io::Result<Got> {
+    pub(crate) fn read(&mut self, buf: &mut [u8], ended: bool) -> io::Result<ReadOutcome> {
         if self.tls.is_some() {
-            return contained(|| self.read_tls(buf));
+            return catch_panic(|| self.read_tls(buf));
         }
         loop {
             match (&self.socket).read(buf) {
-                Ok(0) => return Ok(Got::END),
+                Ok(0) => return Ok(ReadOutcome::END),
                 // A short read has emptied the socket, unless its end follows.
                 Ok(n) => {
                     let drained = n < buf.len() && !ended;
-                    return Ok(Got {
+                    return Ok(ReadOutcome {
                         bytes: n,
                         drained,
                         eof: false,
                     });
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Got::NOTHING),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(ReadOutcome::NOTHING);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn read_tls(&mut self, buf: &mut [u8]) -> io::Result<Got> {
+    fn read_tls(&mut self, buf: &mut [u8]) -> io::Result<ReadOutcome> {
         let Some(tls) = &mut self.tls else {
             return Err(io::ErrorKind::NotConnected.into());
         };
@@ -240,28 +242,32 @@ impl Transport {
         loop {
             // Plain bytes first: TLS takes no more while these are waiting.
             match tls.reader().read(buf) {
-                Ok(0) => return Ok(Got::END),
+                Ok(0) => return Ok(ReadOutcome::END),
                 Ok(n) => {
-                    return Ok(Got {
+                    return Ok(ReadOutcome {
                         bytes: n,
                         drained: false,
                         eof: false,
                     });
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Got::END),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Ok(ReadOutcome::END);
+                }
                 Err(error) => return Err(error),
             }
             if ended {
-                return Ok(Got::END);
+                return Ok(ReadOutcome::END);
             }
-            let mut tap = Tap {
+            let mut tap = DrainTracker {
                 socket: &self.socket,
                 drained: false,
             };
             match tls.read_tls(&mut tap) {
                 Ok(n) => ended = n == 0,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Got::NOTHING),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(ReadOutcome::NOTHING);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
@@ -275,7 +281,7 @@ impl Transport {
 
     /// Writes some of `bytes`; `WouldBlock` if none could be accepted.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.push()?;
+        self.flush_ciphertext()?;
         let Some(tls) = &mut self.tls else {
             loop {
                 match (&self.socket).write(bytes) {
@@ -285,8 +291,8 @@ impl Transport {
             }
         };
         let chunk = bytes.get(..TLS_CHUNK.min(bytes.len())).unwrap_or_default();
-        let taken = contained(|| tls.writer().write(chunk))?;
-        match self.push() {
+        let taken = catch_panic(|| tls.writer().write(chunk))?;
+        match self.flush_ciphertext() {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(taken),
         }

@@ -32,7 +32,7 @@
 //!    Connections before login and the administrator's reserved one
 //!    are never deferred.
 //! 3. Computing workers are counted apart from waiting ones. A connection whose
-//!    last call became `Long` is deferred while [`LONG_PER_GROUP`] calls per group
+//!    last call became `Long` is deferred while [`MAX_LONG_CALLS_PER_GROUP`] calls per group
 //!    are `Long`, so that a flood of CPU-bound statements runs one after another
 //!    and other statements go on. Past `max_running_statements` detached computing
 //!    workers nothing is retaken.
@@ -71,10 +71,10 @@ const SPARE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Long-running calls per group beyond which connections that make such calls
 /// are deferred.
-const LONG_PER_GROUP: usize = 2;
+const MAX_LONG_CALLS_PER_GROUP: usize = 2;
 
 /// Milliseconds for which a connection is deferred as one that makes such calls.
-const LONG_MEMORY_MS: u64 = 1_000;
+const LONG_CALL_DEFERRAL_MS: u64 = 1_000;
 
 thread_local! {
     static SLOT: OnceCell<Arc<WorkerSlot>> = const { OnceCell::new() };
@@ -88,10 +88,10 @@ pub(crate) fn is_detached() -> bool {
 
 /// State of a worker's current call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum CallState {
     /// With its event loop, or a spare.
     Attached,
-    /// Detached, in a blocking section; `long` is whether it was [`Class::Long`] before.
+    /// Detached, in a blocking section; `long` is whether it was [`CallState::Long`] before.
     Waiting { long: bool },
     /// Detached, running; `since` is its CPU time when the supervisor first saw it
     /// in this state.
@@ -104,7 +104,7 @@ enum Class {
 pub(crate) struct WorkerSlot {
     pub(super) cell: LendCell<EventLoop>,
     thread: sys::ThreadId,
-    class: Mutex<Class>,
+    call_state: Mutex<CallState>,
 }
 
 #[derive(Default)]
@@ -166,7 +166,7 @@ impl WorkerPool {
 
     /// Whether requests of connections that compute for long are deferred.
     pub(crate) fn is_busy(&self) -> bool {
-        self.long.load(Ordering::SeqCst) >= self.groups * LONG_PER_GROUP
+        self.long.load(Ordering::SeqCst) >= self.groups * MAX_LONG_CALLS_PER_GROUP
     }
 
     /// Whether an event loop has no worker.
@@ -181,7 +181,7 @@ impl WorkerPool {
     }
 
     /// Waits for an event loop to run; `None` ends the thread.
-    fn stand_by(&self) -> Option<Box<EventLoop>> {
+    fn wait_for_event_loop(&self) -> Option<Box<EventLoop>> {
         let mut roster = self.roster.lock();
         roster.idle += 1;
         let event_loop = loop {
@@ -209,9 +209,9 @@ impl WorkerPool {
         if self.running() >= self.soft {
             return None;
         }
-        let mut class = slot.class.lock();
+        let mut class = slot.call_state.lock();
         let event_loop = slot.cell.take()?;
-        *class = Class::Running { since: None };
+        *class = CallState::Running { since: None };
         self.running.fetch_add(1, Ordering::SeqCst);
         sys::lengthen_slice(slot.thread);
         Some(event_loop)
@@ -221,8 +221,8 @@ impl WorkerPool {
     pub(super) fn demote_long(&self) {
         let slots = self.roster.lock().slots.clone();
         for slot in slots {
-            let mut class = slot.class.lock();
-            let Class::Running { since } = &mut *class else {
+            let mut class = slot.call_state.lock();
+            let CallState::Running { since } = &mut *class else {
                 continue;
             };
             let Ok(used) = sys::cpu_time(slot.thread) else {
@@ -230,7 +230,7 @@ impl WorkerPool {
             };
             let since = *since.get_or_insert(used);
             if used.saturating_sub(since) >= LONG_CPU {
-                *class = Class::Long;
+                *class = CallState::Long;
                 self.long.fetch_add(1, Ordering::SeqCst);
                 sys::demote(slot.thread);
                 metrics::add(Counter::Demotions, 1);
@@ -240,20 +240,21 @@ impl WorkerPool {
 
     /// Ends the detached state of a worker that has finished its call. Returns the state that it
     /// had.
-    fn rejoin(&self, slot: &WorkerSlot, shared: &Shared) -> Class {
-        let was = std::mem::replace(&mut *slot.class.lock(), Class::Attached);
+    fn rejoin(&self, slot: &WorkerSlot, shared: &Shared) -> CallState {
+        let was = std::mem::replace(&mut *slot.call_state.lock(), CallState::Attached);
         let mut room = false;
         match was {
-            Class::Attached => {}
-            Class::Waiting { .. } => {
+            CallState::Attached => {}
+            CallState::Waiting { .. } => {
                 room = self.waiting.fetch_sub(1, Ordering::SeqCst) == self.soft;
             }
-            Class::Running { .. } | Class::Long => {
+            CallState::Running { .. } | CallState::Long => {
                 self.running.fetch_sub(1, Ordering::SeqCst);
             }
         }
-        if was == Class::Long {
-            room |= self.long.fetch_sub(1, Ordering::SeqCst) == self.groups * LONG_PER_GROUP;
+        if was == CallState::Long {
+            room |=
+                self.long.fetch_sub(1, Ordering::SeqCst) == self.groups * MAX_LONG_CALLS_PER_GROUP;
         }
         if room {
             wake_deferring(shared);
@@ -339,20 +340,20 @@ impl blocking::Hook for BlockingHook {
     fn enter(&self) {
         match self.slot.cell.take() {
             Some(event_loop) => self.hand_over(event_loop),
-            None => self.suspend(),
+            None => self.note_waiting(),
         }
     }
 
     fn leave(&self) {
         let pool = &self.shared.workers;
-        let mut class = self.slot.class.lock();
-        let Class::Waiting { long } = *class else {
+        let mut class = self.slot.call_state.lock();
+        let CallState::Waiting { long } = *class else {
             return;
         };
         *class = if long {
-            Class::Long
+            CallState::Long
         } else {
-            Class::Running { since: None }
+            CallState::Running { since: None }
         };
         if long {
             pool.long.fetch_add(1, Ordering::SeqCst);
@@ -375,10 +376,10 @@ impl BlockingHook {
             self.slot.cell.lend(event_loop);
             return;
         }
-        event_loop.part_with_served();
+        event_loop.prepare_hand_over();
         match assign(&self.shared, event_loop) {
             Ok(()) => {
-                *self.slot.class.lock() = Class::Waiting { long: false };
+                *self.slot.call_state.lock() = CallState::Waiting { long: false };
                 metrics::add(Counter::HandOvers, 1);
             }
             Err((error, event_loop)) => {
@@ -392,17 +393,19 @@ impl BlockingHook {
     }
 
     /// Records that a detached worker waits (again).
-    fn suspend(&self) {
+    fn note_waiting(&self) {
         let pool = &self.shared.workers;
-        let mut class = self.slot.class.lock();
-        let long = *class == Class::Long;
-        if !long && !matches!(*class, Class::Running { .. }) {
+        let mut class = self.slot.call_state.lock();
+        let long = *class == CallState::Long;
+        if !long && !matches!(*class, CallState::Running { .. }) {
             return;
         }
-        *class = Class::Waiting { long };
+        *class = CallState::Waiting { long };
         pool.waiting.fetch_add(1, Ordering::SeqCst);
         pool.running.fetch_sub(1, Ordering::SeqCst);
-        if long && pool.long.fetch_sub(1, Ordering::SeqCst) == pool.groups * LONG_PER_GROUP {
+        if long
+            && pool.long.fetch_sub(1, Ordering::SeqCst) == pool.groups * MAX_LONG_CALLS_PER_GROUP
+        {
             wake_deferring(&self.shared);
         }
     }
@@ -414,7 +417,7 @@ fn run_worker(shared: &Arc<Shared>) {
     let slot = Arc::new(WorkerSlot {
         cell: LendCell::default(),
         thread: sys::thread_id(),
-        class: Mutex::new(Class::Attached),
+        call_state: Mutex::new(CallState::Attached),
     });
     let _ = SLOT.with(|s| s.set(slot.clone()));
     shared.workers.roster.lock().slots.push(slot.clone());
@@ -422,10 +425,10 @@ fn run_worker(shared: &Arc<Shared>) {
         slot: slot.clone(),
         shared: shared.clone(),
     })));
-    while let Some(event_loop) = shared.workers.stand_by() {
+    while let Some(event_loop) = shared.workers.wait_for_event_loop() {
         metrics::use_block(event_loop.group_index());
         let was = run_event_loop(&slot, shared, event_loop);
-        if was != Class::Attached && !sys::restore(slot.thread, shared.workers.nice) {
+        if was != CallState::Attached && !sys::restore(slot.thread, shared.workers.nice) {
             break;
         }
     }
@@ -440,19 +443,19 @@ fn run_event_loop(
     slot: &Arc<WorkerSlot>,
     shared: &Arc<Shared>,
     mut event_loop: Box<EventLoop>,
-) -> Class {
+) -> CallState {
     event_loop.attach(slot);
     loop {
         let left = match event_loop.next() {
             Job::Exit => {
                 event_loop.detach();
                 drop(event_loop);
-                shared.finished.fetch_add(1, Ordering::SeqCst);
-                return Class::Attached;
+                shared.finished_groups.fetch_add(1, Ordering::SeqCst);
+                return CallState::Attached;
             }
             Job::Serve(mut conn, call) => {
                 let (verdict, left) = call_detachable(slot, event_loop, || conn.call(call));
-                deliver(slot, shared, left, conn, verdict.unwrap_or(Verdict::Ended))
+                return_connection(slot, shared, left, conn, verdict.unwrap_or(Verdict::Ended))
             }
             Job::DropSession(session) => {
                 call_detachable(slot, event_loop, || drop::<Box<dyn Session>>(session)).1
@@ -480,7 +483,7 @@ fn call_detachable<R>(
 
 /// Hands the connection back to its group: directly, or through the inbox if
 /// another worker runs the event loop now.
-fn deliver(
+fn return_connection(
     slot: &WorkerSlot,
     shared: &Shared,
     left: Option<Box<EventLoop>>,
@@ -492,8 +495,8 @@ fn deliver(
         event_loop.settle(conn, verdict);
         return Some(event_loop);
     }
-    conn.long_until = if *slot.class.lock() == Class::Long {
-        shared.now() + LONG_MEMORY_MS
+    conn.long_until = if *slot.call_state.lock() == CallState::Long {
+        shared.now() + LONG_CALL_DEFERRAL_MS
     } else {
         0
     };
@@ -503,6 +506,6 @@ fn deliver(
         let _ = conn.out.flush();
     }
     let group = conn.group.clone();
-    group.leave(|inbox| inbox.returned.push((conn, verdict)));
+    group.send(|inbox| inbox.returned.push((conn, verdict)));
     None
 }

@@ -9,7 +9,7 @@ use porpoise_rows::{Db, DbOptions};
 use porpoise_server::memcached::{MemcachedProtocol, TlsSettings, traffic};
 use porpoise_server::mysql::MysqlProtocol;
 use porpoise_server::net::{
-    Bound, DurabilityWatermark, Listener, Listening, Net, NetConfig, Protocol,
+    BoundSocket, DurabilityWatermark, Listener, Listening, Net, NetConfig, Protocol,
 };
 use porpoise_sql::{SqlConfig, SqlServer};
 use porpoise_testkit::{exchange, sql};
@@ -42,11 +42,11 @@ struct Server {
 }
 
 fn listen(protocol: Arc<dyn Protocol>) -> (Listener, SocketAddr) {
-    let bound = Bound::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+    let bound = BoundSocket::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
     let Listening::Tcp(address) = *bound.at() else {
         unreachable!()
     };
-    (bound.behind(protocol), address)
+    (bound.serving(protocol), address)
 }
 
 fn start() -> Server {

@@ -5,7 +5,7 @@ use super::eventually;
 use porpoise_base::threads::PANIC_EXIT_STATUS;
 use porpoise_kv::CommitPosition;
 use porpoise_server::net::{
-    Bound, DurabilityWatermark, End, Input, Listening, Net, NetConfig, Next, Output, Peer,
+    BoundSocket, DurabilityWatermark, End, Input, Listening, Net, NetConfig, Next, Output, Peer,
     Protocol, Refusal, Session,
 };
 use std::io::Write;
@@ -88,11 +88,11 @@ impl Protocol for Planted {
 
 fn start(config: NetConfig, protocol: Planted) -> (Net, SocketAddr) {
     let mut net = Net::start(config, DurabilityWatermark::new(CommitPosition(0))).unwrap();
-    let bound = Bound::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+    let bound = BoundSocket::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
     let Listening::Tcp(address) = *bound.at() else {
         unreachable!()
     };
-    net.serve(vec![bound.behind(Arc::new(protocol))]).unwrap();
+    net.serve(vec![bound.serving(Arc::new(protocol))]).unwrap();
     (net, address)
 }
 
@@ -152,7 +152,7 @@ fn a_group_answers_while_one_worker_is_busy_and_not_while_all_are() {
     let (net, address) = start(config, protocol);
     let probe = net.probe();
     let all_answer = |when: &str| {
-        let asked = probe.ask();
+        let asked = probe.send_probes();
         eventually(when, || probe.unanswered(&asked).is_empty());
     };
     let occupy = |workers: usize| {
@@ -167,7 +167,7 @@ fn a_group_answers_while_one_worker_is_busy_and_not_while_all_are() {
     let _first = occupy(1);
     all_answer("another worker answers");
     let _second = occupy(2);
-    let asked = probe.ask();
+    let asked = probe.send_probes();
     eventually("the other group answers", || {
         probe.unanswered(&asked).len() == 1
     });

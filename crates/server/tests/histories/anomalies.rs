@@ -2,7 +2,7 @@
 //! allows, provoked on the running server.
 
 use crate::support::{Sql, server};
-use porpoise_sim::history::{Allowed, Op, Outcome, Transaction, judge};
+use porpoise_sim::history::{Allowed, Op, Outcome, Transaction, check_history};
 
 /// Takes a sound history, a list and its last number; gives a faulty one.
 type Fault = fn(Vec<Transaction>, u64, u64) -> Vec<Transaction>;
@@ -23,7 +23,7 @@ pub fn still_found(history: &[Transaction], allowed: Allowed) {
     }
     for (what, plant) in faults {
         let faulty = plant(history.to_vec(), list, last);
-        let found = judge(&faulty, allowed).join("\n");
+        let found = check_history(&faulty, allowed).join("\n");
         assert!(found.contains(what), "{what} was planted, found: {found}");
     }
 }
@@ -165,7 +165,7 @@ impl Two {
             ops: std::mem::take(&mut self.ops[0]),
             outcome: Outcome::Committed,
         });
-        judge(&history, allowed).join("\n")
+        check_history(&history, allowed).join("\n")
     }
 }
 

@@ -2,7 +2,7 @@
 //! commands of memcached. A list is the text of a row, `,1,4,2`.
 
 use crate::support::{Cache, Failure, Random, Sql, map_prefix, server};
-use porpoise_sim::history::{Allowed, Op, Outcome, Transaction, judge};
+use porpoise_sim::history::{Allowed, Op, Outcome, Transaction, check_history};
 use porpoise_testkit::{Porpoise, exchange};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -337,7 +337,7 @@ fn expect(level: Level, seed: u64) {
         "{committed} of {} committed",
         history.len()
     );
-    let found = judge(&history, level.allowed);
+    let found = check_history(&history, level.allowed);
     assert!(found.is_empty(), "{}", found.join("\n"));
     crate::anomalies::still_found(&history, level.allowed);
 }
@@ -375,7 +375,7 @@ fn histories_are_in_order_for_long() {
                 time: end + Duration::from_secs(10),
             };
             let history = round(run, seed, until);
-            let found = judge(&history, run.level.allowed);
+            let found = check_history(&history, run.level.allowed);
             let level = run.level.name;
             assert!(found.is_empty(), "{level}, seed {seed}: {found:?}");
             judged += history.len();

@@ -57,8 +57,8 @@ impl Run {
                     let (from, to) = (known[&register], self.value());
                     let swap = format!("UPDATE h.r SET v = {to} {at} AND v = {from}");
                     match sql.run(&swap).affected {
-                        0 => Access::Missed(from),
-                        _ => Access::Swap(from, to),
+                        0 => Access::SwapFailed(from),
+                        _ => Access::Swapped(from, to),
                     }
                 }
                 what => {
@@ -87,8 +87,8 @@ impl Run {
                 let length = to.len();
                 let request = format!("cas r:{register} 0 0 {length} {version}\r\n{to}\r\n");
                 match cache.run(&request).as_str() {
-                    "STORED" => Access::Swap(from, to.parse().unwrap()),
-                    "EXISTS" => Access::Missed(from),
+                    "STORED" => Access::Swapped(from, to.parse().unwrap()),
+                    "EXISTS" => Access::SwapFailed(from),
                     other => panic!("{other}"),
                 }
             }
@@ -126,9 +126,9 @@ fn calls_on_a_row_by_two_protocols_have_one_order() {
             .flat_map(|client| client.join().unwrap());
         calls.collect()
     });
-    let swapped = |(_, call): &&(u64, Call)| matches!(call.access, Access::Swap(..));
+    let swapped = |(_, call): &&(u64, Call)| matches!(call.access, Access::Swapped(..));
     let swaps = all.iter().filter(swapped).count();
-    let missed = |(_, call): &&(u64, Call)| matches!(call.access, Access::Missed(_));
+    let missed = |(_, call): &&(u64, Call)| matches!(call.access, Access::SwapFailed(_));
     let misses = all.iter().filter(missed).count();
     assert!(swaps > 10 && misses > 10, "{swaps} swaps, {misses} misses");
     for register in 0..REGISTERS {

@@ -11,7 +11,7 @@ use porpoise_rows::catalog::{ColumnDefault, FkAction, Table, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
 use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode, Lookup};
 use porpoise_server::memcached::{MemcachedProtocol, TlsSettings, traffic};
-use porpoise_server::net::{Bound, DurabilityWatermark, Listening, Net, NetConfig};
+use porpoise_server::net::{BoundSocket, DurabilityWatermark, Listening, Net, NetConfig};
 use porpoise_testkit::exchange;
 use porpoise_types::{Collation, ColumnType, Value, ValueRef, write_text};
 use std::net::SocketAddr;
@@ -80,11 +80,11 @@ impl Services {
         let marks = DurabilityWatermark::new(engine.durable_position());
         engine.subscribe(marks.clone());
         let mut net = Net::start(NetConfig::default(), marks).unwrap();
-        let bound = Bound::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+        let bound = BoundSocket::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
         let Listening::Tcp(address) = *bound.at() else {
             unreachable!()
         };
-        net.serve(vec![bound.behind(Arc::new(protocol))]).unwrap();
+        net.serve(vec![bound.serving(Arc::new(protocol))]).unwrap();
         Services {
             db,
             listener,

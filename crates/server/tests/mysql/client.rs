@@ -10,7 +10,7 @@ use porpoise_wire::mysql::client::login::{
 };
 use porpoise_wire::mysql::client::result::{Event, ResultReader, Row, ServerError, parse_error};
 use porpoise_wire::mysql::client::{self, result};
-use porpoise_wire::mysql::frame::{HEADER, MAX_PIECE, PacketReader, Step};
+use porpoise_wire::mysql::frame::{HEADER, MAX_PACKET_PAYLOAD, PacketReader, Step};
 use porpoise_wire::mysql::params::Param;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -249,7 +249,7 @@ impl Client {
     pub fn all(&mut self, text: &str) -> Vec<Answer> {
         let bytes = self.query_bytes(text);
         self.send(&bytes);
-        let pieces = (bytes.len() - HEADER) / (HEADER + MAX_PIECE) + 1;
+        let pieces = (bytes.len() - HEADER) / (HEADER + MAX_PACKET_PAYLOAD) + 1;
         self.answers_from(pieces as u8, false)
     }
 

@@ -13,9 +13,9 @@ fn rows_and_statements_over_16_mib() {
     // that long; then more than two.
     let statement = "SELECT '' AS a".len() + 1 + 2;
     for size in [
-        frame::MAX_PIECE - 4,
-        frame::MAX_PIECE - statement,
-        frame::MAX_PIECE,
+        frame::MAX_PACKET_PAYLOAD - 4,
+        frame::MAX_PACKET_PAYLOAD - statement,
+        frame::MAX_PACKET_PAYLOAD,
         40 << 20,
     ] {
         let answer = c.query(&format!("SELECT '{}' AS a", "x".repeat(size)));
@@ -48,12 +48,12 @@ fn too_large_a_packet_is_an_error_and_the_connection_lives() {
     let mut root = Client::root(server.mysql_addr);
     root.good("SET GLOBAL max_allowed_packet = 1048576");
     let mut c = Client::root(server.mysql_addr);
-    for size in [1 << 20, 20 << 20, frame::MAX_PIECE - 1] {
+    for size in [1 << 20, 20 << 20, frame::MAX_PACKET_PAYLOAD - 1] {
         let mut out = Vec::new();
         let text = "x".repeat(size);
         client::query(&mut out, c.caps, text.as_bytes(), &[]);
         c.send(&out);
-        let pieces = (out.len() - frame::HEADER) / (frame::HEADER + frame::MAX_PIECE) + 1;
+        let pieces = (out.len() - frame::HEADER) / (frame::HEADER + frame::MAX_PACKET_PAYLOAD) + 1;
         c.expect(pieces as u8);
         let packet = c.packet().unwrap();
         let error = client::result::parse_error(&packet).unwrap();

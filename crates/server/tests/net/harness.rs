@@ -10,7 +10,7 @@ use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::CommitPosition;
 use porpoise_server::net::{
-    Bound, DurabilityWatermark, End, Input, Listening, Net, NetConfig, Next, Output, Peer,
+    BoundSocket, DurabilityWatermark, End, Input, Listening, Net, NetConfig, Next, Output, Peer,
     Protocol, Refusal, Session,
 };
 use std::io::{BufRead, BufReader, Write};
@@ -155,7 +155,7 @@ impl Line {
             "commit" => {
                 out.buf()
                     .extend_from_slice(format!("done {n}\n").as_bytes());
-                out.hold_from(from, CommitPosition(n));
+                out.defer_from(from, CommitPosition(n));
             }
             "wait" => {
                 let said = self.wait();
@@ -223,7 +223,7 @@ impl Session for Line {
                 .and_then(|n| n.parse::<usize>().ok());
             if let Some(n) = put {
                 if rest < n {
-                    input.want(end + 1 + n);
+                    input.request_bytes(end + 1 + n);
                     return Next::Wait;
                 }
                 let sum: u64 = input.bytes()[end + 1..][..n]
@@ -307,13 +307,13 @@ impl Server {
         });
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lines.sock");
-        let unix = Bound::unix(&path).unwrap().behind(protocol.clone());
-        let listener = Bound::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+        let unix = BoundSocket::unix(&path).unwrap().serving(protocol.clone());
+        let listener = BoundSocket::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
         let Listening::Tcp(address) = *listener.at() else {
             panic!("not TCP");
         };
         let mut net = Net::start(config, durability.clone()).unwrap();
-        net.serve(vec![listener.behind(protocol), unix]).unwrap();
+        net.serve(vec![listener.serving(protocol), unix]).unwrap();
         Server {
             net: Some(net),
             durability,

@@ -47,7 +47,7 @@ pub(super) struct ExpectedState {
     /// The space whose drop is in progress or has an unknown outcome.
     pub(super) dropping: Option<usize>,
     /// Whether the disk has reported syncs that it did not do.
-    pub(super) lied: bool,
+    pub(super) has_lied: bool,
 }
 
 impl ExpectedState {
@@ -69,20 +69,20 @@ impl ExpectedState {
             last_ts: 0,
             last_space: 0,
             dropping: None,
-            lied: false,
+            has_lied: false,
         }
     }
 
     /// Returns the model's number of the newest commit up to a commit position of the engine.
-    pub(super) fn upto(&self, mark: CommitPosition) -> u64 {
+    pub(super) fn commit_at(&self, mark: CommitPosition) -> u64 {
         let upto = self.commits.partition_point(|(ts, _)| *ts <= mark.0);
         let last = upto.checked_sub(1).and_then(|n| self.commits.get(n));
         last.map_or(self.floor, |(_, commit)| *commit)
     }
 
     /// Records a durable LSN that the store has shown: commits below it may be known to clients.
-    pub(super) fn saw(&mut self, mark: CommitPosition, plan: &Plan) {
-        let upto = self.upto(mark);
+    pub(super) fn note_durable(&mut self, mark: CommitPosition, plan: &Plan) {
+        let upto = self.commit_at(mark);
         self.model.set_durable(CommitPosition(upto));
         if plan.durability == Durability::Sync {
             self.floor = self.floor.max(upto);
@@ -100,7 +100,7 @@ impl ExpectedState {
     }
 
     /// Records that a space was dropped, and that clients know it.
-    pub(super) fn gone(&mut self, at: usize) {
+    pub(super) fn note_space_dropped(&mut self, at: usize) {
         if let Some(pair) = self.spaces.get_mut(at) {
             pair.dropped = true;
             // Dropping in the model cannot fail: it is open.
@@ -110,10 +110,10 @@ impl ExpectedState {
     }
 
     /// Records that a store recovered to a commit, which must survive from then on.
-    pub(super) fn came_up(&mut self, commit: u64, dropped: bool) {
+    pub(super) fn note_recovered(&mut self, commit: u64, dropped: bool) {
         self.model = Arc::new(self.model.cut_back_to(CommitPosition(commit)));
         match self.dropping.take() {
-            Some(at) if dropped => self.gone(at),
+            Some(at) if dropped => self.note_space_dropped(at),
             _ => {}
         }
         self.floor = commit;
@@ -134,7 +134,7 @@ impl ExpectedState {
 }
 
 /// A recovered store.
-pub(super) struct Found {
+pub(super) struct RecoveredStore {
     pub(super) engine: Arc<KvMem>,
     /// The model's commit whose rows it has.
     pub(super) commit: u64,
@@ -142,7 +142,7 @@ pub(super) struct Found {
     pub(super) dropped: bool,
     /// Whether a broken disk has lost or restored spaces, so that the store can no longer be
     /// compared with the model.
-    pub(super) astray: bool,
+    pub(super) is_incomparable: bool,
 }
 
 /// Options with which the store is opened.
@@ -164,16 +164,16 @@ pub(super) fn options(plan: &Plan, disk: &MemDisk, clock: &Arc<ManualClock>) -> 
 ///
 /// # Errors
 /// A description of the fault.
-pub(super) fn bring_up(
+pub(super) fn recover_and_check(
     plan: &Plan,
     known: &ExpectedState,
     disk: &MemDisk,
     clock: &Arc<ManualClock>,
-) -> Result<Option<Found>, String> {
+) -> Result<Option<RecoveredStore>, String> {
     let engine = match KvMem::open(options(plan, disk, clock)) {
         Ok(engine) => engine,
         Err(Error::Corrupt(_)) if plan.faults == Faults::BitFlips => return Ok(None),
-        Err(Error::Corrupt(_) | Error::Io(_)) if known.lied => return Ok(None),
+        Err(Error::Corrupt(_) | Error::Io(_)) if known.has_lied => return Ok(None),
         Err(Error::Full(_) | Error::Io(_)) if plan.faults == Faults::Full => return Ok(None),
         Err(Error::Full(_) | Error::Io(_)) if plan.faults == Faults::Errors => return Ok(None),
         Err(error) => return Err(format!("the start was refused: {error}")),
@@ -184,8 +184,8 @@ pub(super) fn bring_up(
         let spaces = engine.spaces().map_err(|error| error.to_string())?;
         Ok(spaces.iter().any(|(space, _)| *space == id))
     };
-    let broken = known.lied || plan.faults == Faults::BitFlips;
-    let (mut dropped, mut astray) = (false, false);
+    let broken = known.has_lied || plan.faults == Faults::BitFlips;
+    let (mut dropped, mut is_incomparable) = (false, false);
     for (n, pair) in known.spaces.iter().enumerate().skip(BUILT_IN.len()) {
         let is_there = there(pair.engine)?;
         if known.dropping == Some(n) {
@@ -194,21 +194,21 @@ pub(super) fn bring_up(
             if !broken {
                 return Err(format!("space {pair:?} is there: {is_there}"));
             }
-            astray = true;
+            is_incomparable = true;
         }
     }
-    let (commit, exact) = which_commit(known, &rows, dropped, broken)?;
-    astray |= !exact;
-    Ok(Some(Found {
+    let (commit, exact) = find_commit(known, &rows, dropped, broken)?;
+    is_incomparable |= !exact;
+    Ok(Some(RecoveredStore {
         engine,
         commit,
         dropped,
-        astray,
+        is_incomparable,
     }))
 }
 
 /// Finds the commit after which the rows were these.
-fn which_commit(
+fn find_commit(
     known: &ExpectedState,
     rows: &Rows,
     dropped: bool,
@@ -223,7 +223,7 @@ fn which_commit(
             return Ok((commit, true));
         }
         // Spaces are created and dropped independently of commits: a broken disk may have lost them.
-        if broken && same_where_both_have(&expected, rows) {
+        if broken && agree_on_common_spaces(&expected, rows) {
             return Ok((commit, false));
         }
     }
@@ -239,7 +239,7 @@ fn which_commit(
     })
 }
 
-fn same_where_both_have(expected: &Rows, found: &Rows) -> bool {
+fn agree_on_common_spaces(expected: &Rows, found: &Rows) -> bool {
     let built_in = |rows: &Rows| -> Rows {
         let mut own = rows.clone();
         own.retain(|(space, _), _| BUILT_IN.contains(space));
@@ -290,7 +290,7 @@ pub(super) fn rows_of(engine: &KvMem) -> Result<Rows, Error> {
 
 /// Checks that a recovered store assigns no id, space or timestamp twice. Called on copies
 /// that are discarded.
-pub(super) fn gives_nothing_twice(known: &ExpectedState, engine: &KvMem) -> Result<(), String> {
+pub(super) fn check_nothing_repeats(known: &ExpectedState, engine: &KvMem) -> Result<(), String> {
     let io = |error: Error| format!("a store that came up refuses: {error}");
     let ids = engine.reserve_ids(COUNTER, 1, 1).map_err(io)?;
     if ids.start <= known.last_id {

@@ -1,9 +1,11 @@
 //! The main loop of a run: the next step, and the disk's callbacks.
 
-use super::judge::{COUNTER, ExpectedState, Found, SpacePair, bring_up, gives_nothing_twice};
+use super::judge::{
+    COUNTER, ExpectedState, RecoveredStore, SpacePair, check_nothing_repeats, recover_and_check,
+};
 use super::plan::{Faults, Plan};
 use super::report::Report;
-use super::steps::of_the_disk;
+use super::steps::is_disk_error;
 use super::transactions::{RunningStore, note};
 use parking_lot::Mutex;
 use porpoise_base::clock::ManualClock;
@@ -24,7 +26,7 @@ pub(super) struct Observer {
     failure: Option<String>,
     pub(super) report: Report,
     /// Whether the last start recovered a store that can no longer be compared with the model.
-    strayed: bool,
+    is_incomparable: bool,
     /// Whether a copy is being checked.
     judging: bool,
 }
@@ -51,13 +53,13 @@ pub fn simulate(plan: &Plan) -> Result<Report, String> {
             rng: fastrand::Rng::with_seed(plan.seed ^ 0xE7E),
             failure: None,
             report: Report::default(),
-            strayed: false,
+            is_incomparable: false,
             judging: false,
         }),
         store: Mutex::new(None),
     });
     let mut disk = MemDisk::new();
-    let outcome = simulation.live(&mut disk);
+    let outcome = simulation.run_until_crash(&mut disk);
     disk.watch(None);
     let store = simulation.store.lock().take();
     outcome.map_err(|what| {
@@ -68,7 +70,7 @@ pub fn simulate(plan: &Plan) -> Result<Report, String> {
 }
 
 impl Simulation {
-    fn live(self: &Arc<Simulation>, disk: &mut MemDisk) -> Result<(), String> {
+    fn run_until_crash(self: &Arc<Simulation>, disk: &mut MemDisk) -> Result<(), String> {
         let mut rng = fastrand::Rng::with_seed(self.plan.seed);
         self.start(disk, &mut rng, VecDeque::new())?;
         for n in 0..self.plan.steps {
@@ -82,14 +84,16 @@ impl Simulation {
                     return Ok(());
                 }
             } else {
-                self.happen(disk, &mut rng)?;
+                self.random_action(disk, &mut rng)?;
             }
             let mut observer = self.observer.lock();
             if let Some(failure) = observer.failure.take() {
                 return Err(failure);
             }
             if let Some(engine) = observer.engine.as_ref().and_then(Weak::upgrade) {
-                observer.known.saw(engine.durable_position(), &self.plan);
+                observer
+                    .known
+                    .note_durable(engine.durable_position(), &self.plan);
             }
         }
         Ok(())
@@ -115,23 +119,23 @@ impl Simulation {
         })));
         // The disk may call back during recovery, and check a copy.
         let known = self.observer.lock().known.copy();
-        let found = bring_up(&self.plan, &known, disk, &self.clock)?;
+        let found = recover_and_check(&self.plan, &known, disk, &self.clock)?;
         let mut observer = self.observer.lock();
         if let Some(failure) = observer.failure.take() {
             return Err(failure);
         }
-        observer.strayed = found.as_ref().is_some_and(|found| found.astray);
-        let Some(Found {
+        observer.is_incomparable = found.as_ref().is_some_and(|found| found.is_incomparable);
+        let Some(RecoveredStore {
             engine,
             commit,
             dropped,
-            astray: false,
+            is_incomparable: false,
         }) = found
         else {
             observer.report.refused += 1;
             return Ok(false);
         };
-        observer.known.came_up(commit, dropped);
+        observer.known.note_recovered(commit, dropped);
         observer.engine = Some(Arc::downgrade(&engine));
         let mut store = RunningStore::new(rng.fork(), engine, trace);
         store.begin_some(self.plan.transactions, &observer.known.model)?;
@@ -158,7 +162,9 @@ impl Simulation {
         {
             let mut observer = self.observer.lock();
             if let Some(engine) = &engine {
-                observer.known.saw(engine.durable_position(), &self.plan);
+                observer
+                    .known
+                    .note_durable(engine.durable_position(), &self.plan);
             }
             observer.engine = None;
             observer.report.crashes += 1;
@@ -172,9 +178,9 @@ impl Simulation {
         *disk = after;
         let flips = self.flip_bits(disk, rng);
         // A tail that no later group confirms as durable may be removed as torn.
-        self.observer.lock().known.lied |= !flips.is_empty();
+        self.observer.lock().known.has_lied |= !flips.is_empty();
         let up = self.start(disk, rng, trace.clone())?;
-        if self.observer.lock().strayed {
+        if self.observer.lock().is_incomparable {
             // The store started with a part of its data, and may have changed or removed files.
             return Ok(false);
         }
@@ -185,14 +191,14 @@ impl Simulation {
                     .map_err(|e| format!("the refused start removed a file: {e}"))?;
             }
             let known = ExpectedState {
-                lied: false,
+                has_lied: false,
                 ..self.observer.lock().known.copy()
             };
             let plan = Plan {
                 faults: Faults::None,
                 ..self.plan.clone()
             };
-            bring_up(&plan, &known, disk, &self.clock)?;
+            recover_and_check(&plan, &known, disk, &self.clock)?;
             return Ok(false);
         }
         if !up && self.plan.faults == Faults::Errors {
@@ -240,7 +246,7 @@ impl Simulation {
     }
 
     /// Performs a random action other than a crash.
-    fn happen(&self, disk: &MemDisk, rng: &mut fastrand::Rng) -> Result<(), String> {
+    fn random_action(&self, disk: &MemDisk, rng: &mut fastrand::Rng) -> Result<(), String> {
         self.schedule_fault(disk, rng);
         let engine = self.store.lock().as_ref().map(|w| w.engine.clone());
         let Some(engine) = engine else {
@@ -286,7 +292,7 @@ impl Simulation {
                 disk.inject(soon, fault);
             }
             Faults::LyingSyncs if rng.u8(0..30) == 0 => {
-                self.observer.lock().known.lied = true;
+                self.observer.lock().known.has_lied = true;
                 self.note(&format!("a sync at operation {soon} will be a lie"));
                 disk.inject(soon, DiskFault::LyingSync);
             }
@@ -311,7 +317,7 @@ impl Simulation {
 
     /// Accepts an error of the disk if the disk has faults.
     fn failed(&self, error: &Error) -> Result<(), String> {
-        if !of_the_disk(error) || matches!(self.plan.faults, Faults::None | Faults::BitFlips) {
+        if !is_disk_error(error) || matches!(self.plan.faults, Faults::None | Faults::BitFlips) {
             return Err(format!("on a sound disk: {error}"));
         }
         if let Some(store) = self.store.lock().as_mut() {
@@ -331,7 +337,7 @@ impl Simulation {
         match engine.reserve_ids(COUNTER, count, 1) {
             Ok(ids) => {
                 let known = &mut self.observer.lock().known;
-                if ids.start <= known.last_id && !known.lied {
+                if ids.start <= known.last_id && !known.has_lied {
                     return Err(format!("ids {ids:?} after {}", known.last_id));
                 }
                 known.last_id = known.last_id.max(ids.end - 1);
@@ -349,7 +355,7 @@ impl Simulation {
                 let ours = known.model.create_spaces(&[Default::default()]);
                 let ours = ours.map_err(|e| e.to_string())?;
                 for (engine, model) in made.into_iter().zip(ours) {
-                    if engine.0 <= known.last_space && !known.lied {
+                    if engine.0 <= known.last_space && !known.has_lied {
                         return Err(format!("space {engine:?} after {}", known.last_space));
                     }
                     known.last_space = engine.0;
@@ -381,7 +387,7 @@ impl Simulation {
         self.note(&format!("drop space {pair:?}"));
         match engine.drop_spaces(&[pair.engine]) {
             Ok(()) => {
-                self.observer.lock().known.gone(at);
+                self.observer.lock().known.note_space_dropped(at);
                 Ok(())
             }
             // The space may exist or not; it is not used until the next start.
@@ -424,9 +430,9 @@ impl Simulation {
         let store = self.store.lock();
         let after = store.as_ref().map(|store| store.engine.next_id(COUNTER));
         match after {
-            Some(Ok(after)) if after != next && !self.observer.lock().known.lied => Err(format!(
-                "the next id was {next} at a clean shutdown and is {after}"
-            )),
+            Some(Ok(after)) if after != next && !self.observer.lock().known.has_lied => Err(
+                format!("the next id was {next} at a clean shutdown and is {after}"),
+            ),
             _ => Ok(true),
         }
     }
@@ -447,18 +453,20 @@ impl Simulation {
                 }
             }
         }
-        self.judge_copy(disk, operation);
+        self.check_copy(disk, operation);
     }
 
     /// Sometimes recovers and checks the state that a power cut now would leave.
-    fn judge_copy(&self, disk: &MemDisk, operation: u64) {
+    fn check_copy(&self, disk: &MemDisk, operation: u64) {
         let (known, seed) = {
             let mut observer = self.observer.lock();
             if observer.judging || observer.rng.u32(0..self.plan.crash_one_in) > 0 {
                 return;
             }
             if let Some(engine) = observer.engine.as_ref().and_then(Weak::upgrade) {
-                observer.known.saw(engine.durable_position(), &self.plan);
+                observer
+                    .known
+                    .note_durable(engine.durable_position(), &self.plan);
             }
             observer.judging = true;
             observer.report.copies += 1;
@@ -473,9 +481,9 @@ impl Simulation {
             },
             ..self.plan.clone()
         };
-        let outcome = bring_up(&plan, &known, &copy, &self.clock);
+        let outcome = recover_and_check(&plan, &known, &copy, &self.clock);
         let outcome = outcome.and_then(|found| match found {
-            Some(found) if !known.lied => gives_nothing_twice(&known, &found.engine),
+            Some(found) if !known.has_lied => check_nothing_repeats(&known, &found.engine),
             _ => Ok(()),
         });
         let mut observer = self.observer.lock();

@@ -191,7 +191,7 @@ pub(super) fn text(outcome: Result<String>) -> String {
 }
 
 /// Whether an error is one of the disk, which the model does not have.
-pub(super) fn of_the_disk(error: &Error) -> bool {
+pub(super) fn is_disk_error(error: &Error) -> bool {
     matches!(
         error,
         Error::Full(_)

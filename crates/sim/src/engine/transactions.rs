@@ -3,7 +3,7 @@
 use super::judge::SpacePair;
 use super::plan::{Faults, Plan};
 use super::simulation::Observer;
-use super::steps::{Step, of_the_disk, perform, random, text};
+use super::steps::{Step, is_disk_error, perform, random, text};
 use parking_lot::Mutex;
 use porpoise_kv::model::Model;
 use porpoise_kv::{Engine, Error, Isolation, SpaceId, Txn, TxnOptions};
@@ -12,10 +12,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Number of the last steps that are printed.
-const TRACE: usize = 120;
+const MAX_TRACE_STEPS: usize = 120;
 
 /// A transaction in both stores.
-pub(super) struct Pair {
+pub(super) struct TxnPair {
     engine: Box<dyn Txn>,
     model: Box<dyn Txn>,
 }
@@ -23,7 +23,7 @@ pub(super) struct Pair {
 /// State of one start of the store.
 pub(super) struct RunningStore {
     pub(super) rng: fastrand::Rng,
-    pub(super) open: Vec<Pair>,
+    pub(super) open: Vec<TxnPair>,
     pub(super) engine: Arc<KvMem>,
     pub(super) trace: VecDeque<String>,
     /// Whether the store refuses writes.
@@ -34,7 +34,7 @@ pub(super) struct RunningStore {
 /// Adds a line to the trace, and drops old ones.
 pub(super) fn note(trace: &mut VecDeque<String>, what: String) {
     trace.push_back(what);
-    if trace.len() > TRACE {
+    if trace.len() > MAX_TRACE_STEPS {
         trace.pop_front();
     }
 }
@@ -63,7 +63,7 @@ impl RunningStore {
         Ok(())
     }
 
-    fn begin(&mut self, model: &Model) -> Result<Pair, String> {
+    fn begin(&mut self, model: &Model) -> Result<TxnPair, String> {
         let options = TxnOptions {
             isolation: match self.rng.u8(0..6) {
                 0 => Isolation::Serializable,
@@ -72,7 +72,7 @@ impl RunningStore {
             ..TxnOptions::default()
         };
         let failed = |error: Error| format!("no transaction begins: {error}");
-        let mut pair = Pair {
+        let mut pair = TxnPair {
             engine: self.engine.begin(options.clone()).map_err(failed)?,
             model: model.begin(options).map_err(failed)?,
         };
@@ -93,7 +93,7 @@ impl RunningStore {
     ) -> Result<(), String> {
         let (model, spaces, dropping) = {
             let known = &mut observer.lock().known;
-            known.saw(self.engine.durable_position(), plan);
+            known.note_durable(self.engine.durable_position(), plan);
             (known.model.clone(), known.spaces.clone(), known.dropping)
         };
         let at = self.rng.usize(0..self.open.len().max(1));
@@ -129,7 +129,7 @@ impl RunningStore {
         let model_space = |n: usize| spaces.get(n).map_or(SpaceId(0), |p: &SpacePair| p.model);
         let engine = perform(&mut *pair.engine, &step, engine_space);
         if let Err(error) = &engine
-            && of_the_disk(error)
+            && is_disk_error(error)
         {
             self.disk_failed(error, plan)?;
             // The model has no disk: both begin another transaction.
@@ -160,13 +160,13 @@ impl RunningStore {
 
     fn commit(
         &mut self,
-        pair: Pair,
+        pair: TxnPair,
         plan: &Plan,
         observer: &Mutex<Observer>,
     ) -> Result<(), String> {
         let engine = pair.engine.commit();
         if let Err(error) = &engine
-            && of_the_disk(error)
+            && is_disk_error(error)
         {
             pair.model.rollback();
             return self.disk_failed(error, plan);
@@ -184,7 +184,7 @@ impl RunningStore {
             return Err(format!("engine: {engine_text}\nmodel:  {model_text}"));
         }
         if let (Ok(commit), true) = (engine, after > before) {
-            if commit.position.0 <= known.last_ts && !known.lied {
+            if commit.position.0 <= known.last_ts && !known.has_lied {
                 let (ts, last) = (commit.position.0, known.last_ts);
                 return Err(format!("timestamp {ts} after {last}"));
             }

@@ -34,7 +34,7 @@ impl Graph {
 
     /// Returns a shortest path between two transactions over edges of these kinds, with at least
     /// one edge.
-    fn way(&self, from: usize, to: usize, kinds: &[Edge]) -> Option<Vec<usize>> {
+    fn shortest_path(&self, from: usize, to: usize, kinds: &[Edge]) -> Option<Vec<usize>> {
         let mut before = vec![None; self.next.len()];
         let mut open = VecDeque::from([from]);
         while let Some(at) = open.pop_front() {
@@ -43,17 +43,17 @@ impl Graph {
                     continue;
                 }
                 if *next == to {
-                    let mut way = vec![to];
+                    let mut shortest_path = vec![to];
                     let mut back = at;
                     loop {
-                        way.push(back);
+                        shortest_path.push(back);
                         match before.get(back).copied().flatten() {
                             Some(b) if back != from => back = b,
                             _ => break,
                         }
                     }
-                    way.reverse();
-                    return Some(way);
+                    shortest_path.reverse();
+                    return Some(shortest_path);
                 }
                 if let Some(place @ None) = before.get_mut(*next)
                     && *next != from
@@ -77,8 +77,8 @@ impl Graph {
                     if !begins {
                         continue;
                     }
-                    if let Some(way) = self.way(*to, from, kinds) {
-                        found.push(format!("{name}: {from} -{edge:?}-> then {way:?}"));
+                    if let Some(shortest_path) = self.shortest_path(*to, from, kinds) {
+                        found.push(format!("{name}: {from} -{edge:?}-> then {shortest_path:?}"));
                         return true;
                     }
                 }

@@ -93,7 +93,7 @@ impl Allowed {
 }
 
 /// Checks a history, and describes every anomaly that the isolation level does not allow.
-pub fn judge(history: &[Transaction], allowed: Allowed) -> Vec<String> {
+pub fn check_history(history: &[Transaction], allowed: Allowed) -> Vec<String> {
     let mut found = Vec::new();
     let writers = writers(history, &mut found);
     let orders = orders(history, &mut found);
@@ -109,7 +109,7 @@ pub fn judge(history: &[Transaction], allowed: Allowed) -> Vec<String> {
         let known = history.get(*writer);
         if lost
             && known.is_some_and(|t| {
-                t.outcome == Outcome::Committed && read_later(history, t, number.0)
+                t.outcome == Outcome::Committed && is_read_later(history, t, number.0)
             })
         {
             found.push(format!(
@@ -128,7 +128,7 @@ type Writers = BTreeMap<(u64, u64), usize>;
 type Orders = BTreeMap<u64, Vec<u64>>;
 
 /// Whether a transaction that began after `txn` had ended has read the list.
-fn read_later(history: &[Transaction], txn: &Transaction, list: u64) -> bool {
+fn is_read_later(history: &[Transaction], txn: &Transaction, list: u64) -> bool {
     history.iter().any(|later| {
         later.began > txn.ended
             && later.outcome != Outcome::Aborted
@@ -217,14 +217,14 @@ fn check_reads(
                         Some(_) => {}
                     }
                 }
-                intermediate(n, *list, numbers, history, writers, found);
+                check_intermediate_read(n, *list, numbers, history, writers, found);
             }
         }
     }
 }
 
 /// G1b: the list ends amid another transaction's appends to it.
-fn intermediate(
+fn check_intermediate_read(
     n: usize,
     list: u64,
     numbers: &[u64],

@@ -26,9 +26,9 @@ pub enum Access {
     /// Wrote this value unconditionally.
     Write(u64),
     /// A successful compare-and-swap: expected value, new value.
-    Swap(u64, u64),
+    Swapped(u64, u64),
     /// A failed compare-and-swap that expected this value.
-    Missed(u64),
+    SwapFailed(u64),
 }
 
 /// A call and when it was made: times are of one clock.
@@ -43,12 +43,12 @@ pub struct Call {
 }
 
 /// The value after a call, or `None` when it cannot have happened.
-fn after(value: u64, access: Access) -> Option<u64> {
+fn value_after(value: u64, access: Access) -> Option<u64> {
     match access {
         Access::Read(seen) => (seen == value).then_some(value),
         Access::Write(new) => Some(new),
-        Access::Swap(from, to) => (from == value).then_some(to),
-        Access::Missed(not) => (not != value).then_some(value),
+        Access::Swapped(from, to) => (from == value).then_some(to),
+        Access::SwapFailed(not) => (not != value).then_some(value),
     }
 }
 
@@ -57,14 +57,14 @@ struct State {
     /// So many of the first calls have happened,
     first: usize,
     /// and these beyond them.
-    beyond: Vec<usize>,
+    later_calls: Vec<usize>,
     value: u64,
 }
 
 impl State {
     /// The state after the call at `at` happened.
-    fn with(&self, at: usize, value: u64) -> State {
-        let mut beyond = self.beyond.clone();
+    fn with_call(&self, at: usize, value: u64) -> State {
+        let mut beyond = self.later_calls.clone();
         let place = beyond.partition_point(|other| *other < at);
         beyond.insert(place, at);
         let mut first = self.first;
@@ -79,7 +79,7 @@ impl State {
         beyond.drain(..gone);
         State {
             first,
-            beyond,
+            later_calls: beyond,
             value,
         }
     }
@@ -94,7 +94,7 @@ pub fn linearizable(calls: &[Call], initial: u64) -> Result<(), String> {
     calls.sort_by_key(|call| call.began);
     let start = State {
         first: 0,
-        beyond: Vec::new(),
+        later_calls: Vec::new(),
         value: initial,
     };
     let mut known = BTreeSet::from([start.clone()]);
@@ -109,15 +109,15 @@ pub fn linearizable(calls: &[Call], initial: u64) -> Result<(), String> {
             .iter()
             .enumerate()
             .skip(state.first)
-            .filter(|(at, _)| state.beyond.binary_search(at).is_err());
+            .filter(|(at, _)| state.later_calls.binary_search(at).is_err());
         let mut first_answer = u64::MAX;
         for (at, call) in waiting {
             if call.began > first_answer {
                 break;
             }
             first_answer = first_answer.min(call.ended);
-            if let Some(value) = after(state.value, call.access) {
-                let next = state.with(at, value);
+            if let Some(value) = value_after(state.value, call.access) {
+                let next = state.with_call(at, value);
                 if known.insert(next.clone()) {
                     open.push(next);
                 }
@@ -157,8 +157,8 @@ mod tests {
             call(1, 9, Access::Write(2)),
             call(2, 3, Access::Read(2)),
             call(4, 5, Access::Read(1)),
-            call(11, 12, Access::Swap(1, 3)),
-            call(11, 13, Access::Missed(1)),
+            call(11, 12, Access::Swapped(1, 3)),
+            call(11, 13, Access::SwapFailed(1)),
         ];
         linearizable(&calls, 0).unwrap();
     }
@@ -189,13 +189,13 @@ mod tests {
     #[test]
     fn two_cannot_both_swap_the_same_value() {
         let calls = [
-            call(0, 5, Access::Swap(0, 1)),
-            call(0, 5, Access::Swap(0, 2)),
+            call(0, 5, Access::Swapped(0, 1)),
+            call(0, 5, Access::Swapped(0, 2)),
         ];
         assert!(linearizable(&calls, 0).is_err());
         let calls = [
-            call(0, 5, Access::Swap(0, 1)),
-            call(0, 5, Access::Missed(0)),
+            call(0, 5, Access::Swapped(0, 1)),
+            call(0, 5, Access::SwapFailed(0)),
         ];
         linearizable(&calls, 0).unwrap();
     }

@@ -20,7 +20,7 @@ fn read(list: u64, numbers: &[u64]) -> Op {
 }
 
 fn names(history: &[Transaction], allowed: Allowed) -> String {
-    judge(history, allowed).join("; ")
+    check_history(history, allowed).join("; ")
 }
 
 #[test]

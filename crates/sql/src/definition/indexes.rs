@@ -12,7 +12,7 @@ use crate::parse::ast::{
     IndexOption, IndexPartKey,
 };
 use porpoise_rows::catalog::{FkAction, IndexKind, Table};
-use porpoise_rows::ddl::{AlterOp, ColumnSpec, FkSpec, IndexSpec, shortened};
+use porpoise_rows::ddl::{AlterOp, ColumnSpec, FkSpec, IndexSpec, shortened_prefix};
 use porpoise_types::{ColumnType, Level};
 
 /// Converts the definition of an index.
@@ -165,7 +165,7 @@ fn shorten<'a>(
         return;
     }
     for (name, prefix, _) in &mut index.parts {
-        if let Some(fits) = ty(name).and_then(|ty| shortened(ty, *prefix)) {
+        if let Some(fits) = ty(name).and_then(|ty| shortened_prefix(ty, *prefix)) {
             *prefix = Some(fits);
             let text = "Specified key was too long; max key length is 3072 bytes".to_owned();
             warn(cx, Level::Warning, 1071, text);

@@ -67,7 +67,7 @@ fn data_type(ty: &ColumnType) -> String {
     sql.get(..end).unwrap_or_default().to_owned()
 }
 
-struct ViewDescription<'c> {
+struct ColumnDescription<'c> {
     database: &'c str,
     table: &'c str,
     name: &'c str,
@@ -81,7 +81,7 @@ struct ViewDescription<'c> {
     generation: &'c str,
 }
 
-fn row(at: u64, c: ViewDescription<'_>) -> Vec<Value> {
+fn row(at: u64, c: ColumnDescription<'_>) -> Vec<Value> {
     let textual = has_collation(c.ty);
     let mut row = vec![
         text("def"),
@@ -121,7 +121,7 @@ pub(super) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
             if privileges.is_empty() {
                 continue;
             }
-            let described = ViewDescription {
+            let described = ColumnDescription {
                 database: &table.database,
                 table: &table.name,
                 name: &column.name,
@@ -140,7 +140,7 @@ pub(super) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
     view_rows(cx, &mut rows);
     for table in virtual_tables::all() {
         for (at, column) in (1u64..).zip((table.columns)()) {
-            let described = ViewDescription {
+            let described = ColumnDescription {
                 database: table.database,
                 table: table.name,
                 name: &column.name,
@@ -172,7 +172,7 @@ fn view_rows(cx: &StatementContext, rows: &mut Vec<Vec<Value>>) {
             if privileges.is_empty() {
                 continue;
             }
-            let described = ViewDescription {
+            let described = ColumnDescription {
                 database: &view.database,
                 table: &view.name,
                 name: &column.name,

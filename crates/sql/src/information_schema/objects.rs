@@ -167,7 +167,7 @@ pub(super) fn partitions(cx: &StatementContext) -> Vec<Vec<Value>> {
                 Value::Null,
                 Value::UInt(at),
                 Value::Null,
-                text(by.method.words()),
+                text(by.method.sql_keywords()),
                 Value::Null,
                 text(show::quoted_expression(table, by)),
                 Value::Null,

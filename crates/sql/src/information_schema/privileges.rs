@@ -35,7 +35,7 @@ fn rows(
         };
         for name in names {
             let privilege = Privileges::named(name).unwrap_or_default();
-            let option = if Privileges::DYNAMIC.meets(privilege) {
+            let option = if Privileges::DYNAMIC.intersects(privilege) {
                 grant.grantable.has(privilege)
             } else {
                 option

@@ -81,10 +81,10 @@ pub(super) fn enabled(cx: &StatementContext) -> Vec<Vec<Value>> {
 /// Rows of USER_ATTRIBUTES: the session's own account, or all if it may administer them.
 pub(super) fn attributes(cx: &StatementContext) -> Vec<Vec<Value>> {
     let rights = cx.rights();
-    let all = rights.global().meets(Privileges::CREATE_USER)
+    let all = rights.global().intersects(Privileges::CREATE_USER)
         || rights
             .on_database("mysql")
-            .meets(Privileges::SELECT.with(Privileges::UPDATE));
+            .intersects(Privileges::SELECT.with(Privileges::UPDATE));
     let data = cx.server.access.data();
     let own = |a: &&porpoise_access::Account| all || a.name() == cx.client.account;
     let row = |a: &porpoise_access::Account| {

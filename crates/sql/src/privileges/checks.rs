@@ -60,7 +60,7 @@ fn first_missing<'u>(rights: &Rights, used: &'u TableUse) -> Option<Missing<'u>>
         let held = granted.map_or(Privileges::NONE, |columns| columns.on(column));
         let lacking = wanted.without(own).without(held);
         if let Some(name) = lacking.names().next() {
-            let listed = granted.is_none() || !used.privileges_on_all.meets(lacking);
+            let listed = granted.is_none() || !used.privileges_on_all.intersects(lacking);
             return Some(if listed {
                 Missing::Column(name, column)
             } else {
@@ -183,7 +183,7 @@ impl StatementContext {
         match wanted {
             Requirement::Global(wanted, shown) => self.need_global(*wanted, shown),
             Requirement::OneOfGlobal(some, shown) => {
-                if self.rights().global().meets(*some) {
+                if self.rights().global().intersects(*some) {
                     return Ok(());
                 }
                 self.need_global(*some, shown)
@@ -236,7 +236,9 @@ impl StatementContext {
     fn need_definition(&self, database: &str, table: &str) -> Result<()> {
         let rights = self.rights();
         let hidden = rights.on_columns(database, table).is_some()
-            && !rights.on_table(database, table).meets(Privileges::TABLE);
+            && !rights
+                .on_table(database, table)
+                .intersects(Privileges::TABLE);
         if hidden {
             Err(self.table_denied("SHOW", table))
         } else {
@@ -313,7 +315,11 @@ impl StatementContext {
         let named = planned.uses.iter().filter(|used| used.via_view.is_none());
         for used in named.filter(|used| !self.needs_no_privilege(used)) {
             let (database, table) = (&used.database, &used.name);
-            if !self.rights().on_any_column(database, table).meets(some) {
+            if !self
+                .rights()
+                .on_any_column(database, table)
+                .intersects(some)
+            {
                 return Err(self.table_denied("SELECT with locking clause", table));
             }
         }

@@ -12,7 +12,7 @@ impl StatementContext {
     pub(crate) fn visible_catalog(&self) -> Arc<Catalog> {
         let catalog = self.server.db.catalog();
         let rights = self.rights();
-        if rights.everywhere().meets(Privileges::TABLE) {
+        if rights.everywhere().intersects(Privileges::TABLE) {
             return catalog;
         }
         let mut seen = Catalog::clone(&catalog);

@@ -46,7 +46,7 @@ impl SqlSession {
         }
         let db = self.cx.server.db.clone();
         let done = db.create_table(&self.ddl_cx(), &spec)?;
-        if done.note {
+        if done.is_note {
             self.cx.note(1050, format!("Table '{name}' already exists"));
         }
         Ok(Outcome {

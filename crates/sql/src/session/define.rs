@@ -13,7 +13,7 @@ use crate::parse::ast::{
 };
 use crate::results::table::{Rows, text_column};
 use porpoise_rows::catalog::Table;
-use porpoise_rows::ddl::{AlterOp, DdlCx, DdlDone};
+use porpoise_rows::ddl::{AlterOp, DdlCx, DdlOutcome};
 use porpoise_types::{CastCx, Collation, Value};
 
 impl SqlSession {
@@ -34,7 +34,7 @@ impl SqlSession {
                 let db = self.cx.server.db.clone();
                 let done =
                     db.create_database(&self.ddl_cx(), name, collation, create.if_not_exists)?;
-                if done.note {
+                if done.is_note {
                     let text = format!("Can't create database '{name}'; database exists");
                     self.cx.note(1007, text);
                 }
@@ -108,7 +108,7 @@ impl SqlSession {
                 let spec =
                     definition::table(&self.cx, &Naming::of(&self.cx, &database)?, create, text)?;
                 let done = db.create_table(&self.ddl_cx(), &spec)?;
-                if done.note {
+                if done.is_note {
                     self.cx.note(1050, format!("Table '{name}' already exists"));
                 }
                 Ok(ddl_outcome(done))
@@ -244,9 +244,9 @@ impl SqlSession {
         let altered = match self.cx.temporary.table(database, name).cloned() {
             Some(table) => {
                 let rows = self.alter_temporary(&table, &ops, &mut cast);
-                rows.map(|rows| DdlDone {
+                rows.map(|rows| DdlOutcome {
                     rows,
-                    ..DdlDone::default()
+                    ..DdlOutcome::default()
                 })
             }
             None => db
@@ -337,7 +337,7 @@ impl SqlSession {
         }
         let db = self.cx.server.db.clone();
         let (done, tables) = db.drop_database(&self.ddl_cx(), name, if_exists)?;
-        if done.note {
+        if done.is_note {
             let text = format!("Can't drop database '{name}'; database doesn't exist");
             self.cx.note(1008, text);
         }
@@ -434,7 +434,11 @@ impl SqlSession {
         match kind {
             MaintainKind::Check => {
                 let found = self.cx.server.db.check_table(&self.ddl_cx(), table)?;
-                let mut lines: Vec<_> = found.1.iter().map(|p| ("error", p.what.clone())).collect();
+                let mut lines: Vec<_> = found
+                    .1
+                    .iter()
+                    .map(|p| ("error", p.description.clone()))
+                    .collect();
                 if lines.is_empty() {
                     lines.push(ok);
                 } else {
@@ -462,7 +466,7 @@ impl SqlSession {
     }
 }
 
-fn ddl_outcome(done: DdlDone) -> Outcome {
+fn ddl_outcome(done: DdlOutcome) -> Outcome {
     Outcome {
         position: done.position,
         ..Outcome::default()

@@ -113,7 +113,7 @@ impl SqlSession {
         let definer = format!("{}@{}", id.user, id.host);
         if definer != self.cx.client.account {
             let some = Privileges::SET_ANY_DEFINER.with(Privileges::SET_USER_ID);
-            if !self.cx.rights().global().meets(some) {
+            if !self.cx.rights().global().intersects(some) {
                 self.cx.need_global(some, "SUPER or SET_ANY_DEFINER")?;
             }
         }

@@ -264,7 +264,7 @@ pub fn charsets() -> Rows {
 
 /// MySQL's Sortlen: a factor for the memory that sorting takes.
 fn sort_length(collation: Collation) -> u64 {
-    match (collation.weighs_by_character(), collation.pad_space()) {
+    match (collation.has_one_weight_per_char(), collation.pad_space()) {
         (true, _) => 1,
         (false, true) => 8,
         (false, false) => 0,

@@ -230,7 +230,8 @@ impl PasswordChange<'_> {
         let id = account.id();
         let own = self.data.history.iter().filter(|old| old.account == id);
         let now = self.cx.server.access.now();
-        self.policy(account).split(own.cloned().collect(), now)
+        self.policy(account)
+            .split_by_coverage(own.cloned().collect(), now)
     }
 
     /// The second password of an account that gets a new one.
@@ -291,7 +292,7 @@ impl PasswordChange<'_> {
         let now = self.cx.server.access.now();
         let (covered, rest) = self.split_history(account);
         change.remove_history.extend(rest);
-        if policy.looks_back() && !secret.is_empty() {
+        if policy.covers_former_passwords() && !secret.is_empty() {
             // Entries of one account need distinct times.
             let last = covered.iter().map(|old| old.set_at + 1).max();
             change.put_history.push(OldPassword {

@@ -127,7 +127,7 @@ fn check_definer(cx: &StatementContext, id: &AuthId) -> Result<()> {
     let name = quoted(&id.user, &id.host);
     let text = format!("User {name} is referenced as a definer account in a view.");
     let some = Privileges::SET_ANY_DEFINER.with(Privileges::SET_USER_ID);
-    if cx.rights().global().meets(some) {
+    if cx.rights().global().intersects(some) {
         cx.warn(4005, text);
         return Ok(());
     }

@@ -93,7 +93,7 @@ impl IndexMerge {
     ) -> ExecResult<bool> {
         let fetch = Fetch {
             partitions: pruning.partitions(),
-            ..Fetch::STARTS
+            ..Fetch::PREFIXES
         };
         for spec in std::mem::take(&mut self.scans) {
             let mut position = ScanPosition::default();

@@ -21,10 +21,10 @@ pub(super) fn run(plan: &Insert, exec: &mut Exec<'_>, ids: AutoIncOptions) -> Ex
         InsertRows::Values(given) => value_rows(plan, given, exec)?,
     };
     let records = rows.len() as u64;
-    let generated = GeneratedIds::before(&plan.table, &rows);
+    let generated = GeneratedIds::from_input(&plan.table, &rows);
     exec.txn()
         .assign_auto_increment(&plan.table, &mut rows, ids)?;
-    let mut ids = generated.after(&rows);
+    let mut ids = generated.with_assigned(&rows);
     let mut changes = Changes {
         records,
         ..Changes::default()

@@ -347,7 +347,7 @@ fn encode_like_prefix<'a>(
     let Some(mut key) = prefix(table, index, equal, row, cx)? else {
         return Ok(EncodedBound::Empty);
     };
-    table.append_text_start(index, equal.len(), &start, &mut key);
+    table.append_text_prefix(index, equal.len(), &start, &mut key);
     Ok(EncodedBound::Key(key))
 }
 

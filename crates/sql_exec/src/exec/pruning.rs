@@ -10,7 +10,7 @@ use crate::expr::eval::{EvalCx, eval};
 use crate::plan::placement::{KnownExprs, Placement};
 use crate::plan::scan::{Bound, Scan};
 use porpoise_rows::catalog::Table;
-use porpoise_rows::routing::prune::Known;
+use porpoise_rows::routing::prune::KnownCondition;
 use porpoise_rows::{Fetch, OverflowFetch};
 use porpoise_types::{ColumnType, Date, DateTime, Value, ValueRef};
 use std::sync::Arc;
@@ -125,8 +125,8 @@ fn evaluate_known<'a>(
     exprs: &'a KnownExprs,
     ty: &ColumnType,
     cx: &EvalCx<'a>,
-) -> ExecResult<Known> {
-    let mut known = Known::default();
+) -> ExecResult<KnownCondition> {
+    let mut known = KnownCondition::default();
     if let Some(list) = &exprs.equal {
         let mut values = Vec::with_capacity(list.len());
         for e in list {

@@ -19,14 +19,14 @@ pub(super) fn insert_or_update_all(
     changes: &mut Changes,
 ) -> ExecResult<()> {
     for (at, mut row) in rows.into_iter().enumerate() {
-        if let Some((position, id)) = ids.left_over(&plan.table, at, &row)
+        if let Some((position, id)) = ids.reassigned_id(&plan.table, at, &row)
             && let Some(value) = row.get_mut(position)
         {
             *value = id;
         }
         let select_values = select_values.get(at).map_or(&[][..], Vec::as_slice);
         if insert_or_update(plan, (&mut row, select_values), at, exec, (ids, changes))? {
-            ids.used(at, &row);
+            ids.note_inserted(at, &row);
         }
     }
     Ok(())
@@ -98,7 +98,7 @@ fn insert_or_update(
     changes.affected += 2 * done.changed;
     match done.changed {
         0 => changes.matched += 1,
-        _ => ids.changed(id),
+        _ => ids.note_updated(id),
     }
     Ok(false)
 }

@@ -10,7 +10,7 @@ mod tag {
     pub const KEYWORD: u8 = 64;
     pub const KEYWORD_CALL: u8 = 65;
     pub const CALL: u8 = 66;
-    pub const RAW: u8 = 67;
+    pub const VERBATIM: u8 = 67;
     pub const LITERAL: u8 = 68;
 }
 
@@ -113,7 +113,7 @@ impl<'d, 't> Pass<'d, 't> {
     fn end_raw(&mut self) {
         if let Some((start, _)) = self.raw.take() {
             let text = self.text.get(start as usize..self.end).unwrap_or_default();
-            self.put_sized(tag::RAW, text);
+            self.put_sized(tag::VERBATIM, text);
         }
     }
 

@@ -23,7 +23,7 @@ pub const VERSION: u32 = 80_400;
 
 /// Comments for this version, which every MySQL skips, are lexed if they begin with a keyword of
 /// this server's own grammar.
-const OWN: u32 = 99_999;
+const PORPOISE_COMMENT_VERSION: u32 = 99_999;
 
 /// The flags of sql_mode that affect lexing and parsing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -187,7 +187,9 @@ impl<'a> Lexer<'a> {
             let digits = if digits < 5 { 0 } else { digits };
             let version =
                 (0..digits).fold(0, |v, n| v * 10 + u32::from(self.byte_at(at + n) - b'0'));
-            if version <= VERSION || (version == OWN && self.own_comment(at + digits)) {
+            if version <= VERSION
+                || (version == PORPOISE_COMMENT_VERSION && self.is_porpoise_comment(at + digits))
+            {
                 self.in_comment = true;
                 self.at = at + digits;
                 return Some(());
@@ -201,7 +203,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Whether the comment contains one of this server's own clauses.
-    fn own_comment(&self, at: usize) -> bool {
+    fn is_porpoise_comment(&self, at: usize) -> bool {
         const WORD: &[u8] = b"COLOCATE";
         let mut start = at;
         while matches!(self.byte_at(start), b' ' | b'\t' | b'\r' | b'\n') {

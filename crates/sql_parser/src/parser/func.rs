@@ -242,7 +242,7 @@ impl<'a> Parser<'a> {
     fn call_suffix(&mut self, func: &mut Func<'a>) -> PResult<()> {
         if self.is_kw(Kw::FROM)
             && matches!(self.peek().keyword, Kw::FIRST | Kw::LAST)
-            && is_window_name(func.name)
+            && takes_from_first_last(func.name)
         {
             self.advance();
             func.from_last = self.is_kw(Kw::LAST);
@@ -430,6 +430,6 @@ fn needs_adjacent_paren(keyword: Kw) -> bool {
     )
 }
 
-fn is_window_name(name: Ident<'_>) -> bool {
+fn takes_from_first_last(name: Ident<'_>) -> bool {
     name.name.eq_ignore_ascii_case("NTH_VALUE")
 }

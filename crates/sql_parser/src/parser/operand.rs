@@ -114,7 +114,7 @@ impl<'a> Parser<'a> {
                 self.nested(|p| p.special_call(keyword))
             }
             Kw::MATCH => self.nested(|p| p.match_against()),
-            _ if called && calls_though_reserved(keyword) => {
+            _ if called && is_callable_reserved_word(keyword) => {
                 let name = self.any_word()?;
                 self.call(None, name, start)
             }
@@ -152,7 +152,7 @@ impl<'a> Parser<'a> {
 }
 
 /// Reserved words that are function names if a parenthesis follows.
-fn calls_though_reserved(keyword: Kw) -> bool {
+fn is_callable_reserved_word(keyword: Kw) -> bool {
     matches!(
         keyword,
         Kw::IF

@@ -139,16 +139,16 @@ impl<'a> Parser<'a> {
         let next = self.peek().keyword;
         let keyword = self.token.keyword;
         if next == Kw::KEY && self.is_word("MEMCACHED") {
-            self.two();
+            self.advance_two();
             return Ok(ShowWhat::KeyMapping(self.string()?));
         }
         match keyword {
             Kw::TABLE if next == Kw::STATUS => {
-                self.two();
+                self.advance_two();
                 return Ok(ShowWhat::TableStatus(self.opt_from_schema()?));
             }
             Kw::OPEN if next == Kw::TABLES => {
-                self.two();
+                self.advance_two();
                 return Ok(ShowWhat::OpenTables(self.opt_from_schema()?));
             }
             Kw::TABLES | Kw::COLUMNS | Kw::FIELDS => return self.show_tables_columns(false, false),
@@ -181,7 +181,7 @@ impl<'a> Parser<'a> {
             }
             Kw::PROCEDURE | Kw::FUNCTION => return self.show_program(),
             Kw::STORAGE if next == Kw::ENGINES => {
-                self.two();
+                self.advance_two();
                 return Ok(ShowWhat::Engines);
             }
             Kw::MASTER | Kw::BINARY | Kw::REPLICA | Kw::SLAVE => return self.show_replication(),
@@ -204,7 +204,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Consumes two tokens that have been examined.
-    fn two(&mut self) {
+    fn advance_two(&mut self) {
         self.advance();
         self.advance();
     }

@@ -133,7 +133,7 @@ impl JoinSearch<'_> {
         best: &mut BestOrder,
     ) {
         let ended = best.ends_with_budget && best.budget == 0 && best.cost.is_finite();
-        if ended || interrupt::abandoned() {
+        if ended || interrupt::should_abandon() {
             return;
         }
         if tables.is_empty() {

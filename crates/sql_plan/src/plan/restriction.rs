@@ -160,5 +160,5 @@ fn equal_keys(
 /// characters is the same for equal texts, unless the collation has contractions.
 fn finds_equal(table: &Table, part: &IndexPart) -> bool {
     let ty = table.columns.get(part.column).map(|c| &c.ty);
-    part.prefix.is_none() || ty.is_some_and(|ty| ty.collation.weighs_by_character())
+    part.prefix.is_none() || ty.is_some_and(|ty| ty.collation.has_one_weight_per_char())
 }

@@ -2,7 +2,7 @@
 //! times, which also return `None` for an invalid value.
 
 use super::number::{double_prefix, int_prefix, only_spaces_from, round_to_i64, round_to_u64};
-use super::{CastCx, shown, text_of};
+use super::{CastCx, format_for_message, text_of};
 use crate::column_type::{ColumnType, Kind};
 use crate::decimal::{Decimal, DecimalError};
 use crate::error::{ER_TRUNCATED_WRONG_VALUE, ER_UNKNOWN_ERROR};
@@ -384,7 +384,7 @@ fn datetime_or_warn(
         }
         None => {
             let text = text_of(sql, ty).unwrap_or_default();
-            let message = format!("Incorrect {what} value: '{}'", shown(&text));
+            let message = format!("Incorrect {what} value: '{}'", format_for_message(&text));
             cx.warn(ER_TRUNCATED_WRONG_VALUE, message);
             None
         }

@@ -66,13 +66,16 @@ impl CastCx<'_> {
 
     /// Warning 1292 of an expression: "Truncated incorrect {what} value: '{value}'".
     pub fn truncated_incorrect(&mut self, what: &str, value: &[u8]) {
-        let message = format!("Truncated incorrect {what} value: '{}'", shown(value));
+        let message = format!(
+            "Truncated incorrect {what} value: '{}'",
+            format_for_message(value)
+        );
         self.warn(crate::error::ER_TRUNCATED_WRONG_VALUE, message);
     }
 
     /// Warning 1292 of an expression: "Incorrect {what} value: '{value}'".
     pub fn incorrect(&mut self, what: &str, value: &[u8]) {
-        let message = format!("Incorrect {what} value: '{}'", shown(value));
+        let message = format!("Incorrect {what} value: '{}'", format_for_message(value));
         self.warn(crate::error::ER_TRUNCATED_WRONG_VALUE, message);
     }
 
@@ -100,7 +103,7 @@ pub(crate) fn fail_or_warn(cx: &mut CastCx<'_>, error: TypeError) -> Result<(), 
 }
 
 /// Formats a value for messages: at most 128 bytes, with invalid UTF-8 as `\xNN`.
-pub(crate) fn shown(value: &[u8]) -> String {
+pub(crate) fn format_for_message(value: &[u8]) -> String {
     let value = value.get(..128).unwrap_or(value);
     let mut out = String::with_capacity(value.len());
     for chunk in value.utf8_chunks() {

@@ -1,6 +1,8 @@
 //! Assignment to a column.
 
-use super::{CastCx, fail_or_warn, shown, store_number, store_string, store_temporal, text_of};
+use super::{
+    CastCx, fail_or_warn, format_for_message, store_number, store_string, store_temporal, text_of,
+};
 use crate::collation::Charset;
 use crate::column_type::{ColumnType, Kind};
 use crate::error::{
@@ -59,7 +61,7 @@ impl Target<'_> {
         value: &[u8],
         cx: &mut CastCx<'_>,
     ) -> Result<(), TypeError> {
-        self.incorrect_shown(what, &shown(value), cx)
+        self.incorrect_shown(what, &format_for_message(value), cx)
     }
 
     /// As [`Target::incorrect`], for a value that is printable text already.
@@ -88,7 +90,7 @@ impl Target<'_> {
         if cx.strict {
             let message = format!(
                 "Incorrect {what} value: '{}' {}",
-                shown(value),
+                format_for_message(value),
                 self.place()
             );
             return Err(TypeError::new(ER_TRUNCATED_WRONG_VALUE, message));

@@ -49,13 +49,21 @@ fn target_text<'a>(
         (Cow::Borrowed(_), _) => text,
         (Cow::Owned(converted), lossy) => {
             if lossy {
-                to.incorrect_shown("string", &hex_shown(first_lost(from, charset, &text)), cx)?;
+                to.incorrect_shown(
+                    "string",
+                    &format_invalid_bytes(first_unconvertible(from, charset, &text)),
+                    cx,
+                )?;
             }
             Cow::Owned(converted)
         }
     };
     if let Err(at) = charset.validate(&text) {
-        to.incorrect_shown("string", &hex_shown(text.get(at..).unwrap_or_default()), cx)?;
+        to.incorrect_shown(
+            "string",
+            &format_invalid_bytes(text.get(at..).unwrap_or_default()),
+            cx,
+        )?;
         match &mut text {
             Cow::Borrowed(b) => *b = b.get(..at).unwrap_or_default(),
             Cow::Owned(b) => b.truncate(at),
@@ -65,9 +73,9 @@ fn target_text<'a>(
 }
 
 /// Returns the text from the first character that `to` lacks.
-fn first_lost(from: Charset, to: Charset, text: &[u8]) -> &[u8] {
+fn first_unconvertible(from: Charset, to: Charset, text: &[u8]) -> &[u8] {
     let mut rest = text;
-    while let Some((_, len)) = from.step(rest) {
+    while let Some((_, len)) = from.decode_char(rest) {
         let (char, after) = rest.split_at(len);
         if from.convert(to, char).1 {
             break;
@@ -79,7 +87,7 @@ fn first_lost(from: Charset, to: Charset, text: &[u8]) -> &[u8] {
 
 /// Formats bytes for "Incorrect string value": ASCII unchanged, others as `\xNN`, at most six and
 /// then `...`.
-fn hex_shown(text: &[u8]) -> String {
+fn format_invalid_bytes(text: &[u8]) -> String {
     let mut out = String::new();
     for byte in text.iter().take(6) {
         if (0x20..0x7F).contains(byte) {
@@ -193,7 +201,7 @@ fn is_number(value: ValueRef<'_>) -> bool {
 }
 
 /// Whether the value is the storage value of a SET or an ENUM.
-fn from_members(to: &Target<'_>) -> bool {
+fn is_member_value(to: &Target<'_>) -> bool {
     to.source
         .is_some_and(|s| matches!(s.kind, Kind::Enum | Kind::Set))
 }
@@ -204,7 +212,7 @@ pub(super) fn store_enum(
     cx: &mut CastCx<'_>,
 ) -> Result<Value, TypeError> {
     let count = u64::try_from(to.ty.members.len()).unwrap_or(0);
-    if is_number(value) && !from_members(to) {
+    if is_number(value) && !is_member_value(to) {
         if let Some(index @ 1..) = small_number(value)
             && index <= count
         {
@@ -242,7 +250,7 @@ pub(super) fn store_set(
     } else {
         u64::MAX >> (64 - count)
     };
-    if is_number(value) && !from_members(to) {
+    if is_number(value) && !is_member_value(to) {
         let bits = set_bits(value);
         if bits.is_none_or(|b| b & !all != 0) {
             to.truncated(cx)?;

@@ -121,7 +121,7 @@ impl Charset {
     /// Decodes the first character: its code and length. The code is the code point, the byte for
     /// `binary`, or a number from 0x11_0000 up for an invalid byte, which equals nothing else.
     /// Returns `None` for empty text.
-    pub(crate) fn step(self, text: &[u8]) -> Option<(u32, usize)> {
+    pub(crate) fn decode_char(self, text: &[u8]) -> Option<(u32, usize)> {
         let first = *text.first()?;
         let invalid = (0x11_0000 + u32::from(first), 1);
         Some(match self {
@@ -167,7 +167,7 @@ impl Charset {
                 }
                 let mut rest = text;
                 let mut count = 0;
-                while let Some((_, len)) = self.step(rest) {
+                while let Some((_, len)) = self.decode_char(rest) {
                     count += 1;
                     rest = rest.get(len..).unwrap_or_default();
                 }
@@ -185,7 +185,7 @@ impl Charset {
         }
         let mut at = 0;
         for _ in 0..chars {
-            let Some((_, len)) = text.get(at..).and_then(|rest| self.step(rest)) else {
+            let Some((_, len)) = text.get(at..).and_then(|rest| self.decode_char(rest)) else {
                 break;
             };
             at += len;
@@ -208,7 +208,7 @@ impl Charset {
         let mut lossy = false;
         let mut rest = text;
         let mut pacer = Pacer::new();
-        while let Some((code, len)) = self.step(rest) {
+        while let Some((code, len)) = self.decode_char(rest) {
             if pacer.leaves() {
                 break;
             }

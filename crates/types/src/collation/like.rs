@@ -15,9 +15,11 @@ enum Item {
 }
 
 fn next_item(charset: Charset, pattern: &[u8], escape: Option<u32>) -> Option<(Item, usize)> {
-    let (code, len) = charset.step(pattern)?;
+    let (code, len) = charset.decode_char(pattern)?;
     if Some(code) == escape
-        && let Some((next, more)) = pattern.get(len..).and_then(|rest| charset.step(rest))
+        && let Some((next, more)) = pattern
+            .get(len..)
+            .and_then(|rest| charset.decode_char(rest))
     {
         return Some((Item::Char(next), len + more));
     }
@@ -56,7 +58,7 @@ pub(super) fn like(
             }
             None if text.is_empty() => return true,
             None => None,
-            Some((item, len)) => match charset.step(text) {
+            Some((item, len)) => match charset.decode_char(text) {
                 None => return false,
                 Some((code, text_len)) => match item {
                     Item::Char(c) if !collation.same_char(c, code) => None,
@@ -72,7 +74,7 @@ pub(super) fn like(
         let Some((from, after)) = retry else {
             return false;
         };
-        let Some((_, len)) = charset.step(from) else {
+        let Some((_, len)) = charset.decode_char(from) else {
             return false;
         };
         text = from.get(len..).unwrap_or_default();
@@ -91,7 +93,7 @@ pub(super) fn start(collation: Collation, pattern: &[u8], escape: Option<char>) 
     while let Some((Item::Char(_), len)) = next_item(charset, rest, escape) {
         let (item, behind) = rest.split_at_checked(len).unwrap_or((rest, &[]));
         // The escape byte is not a part of an escaped character.
-        let first = charset.step(item).map_or(0, |(_, first)| first);
+        let first = charset.decode_char(item).map_or(0, |(_, first)| first);
         out.extend_from_slice(if first < len {
             item.get(first..).unwrap_or_default()
         } else {

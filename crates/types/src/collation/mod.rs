@@ -212,7 +212,7 @@ impl Collation {
     /// Whether every character has one weight, so that equal texts have equally many characters
     /// (but for spaces at the end), and their first characters are equal, too.
     #[must_use]
-    pub fn weighs_by_character(self) -> bool {
+    pub fn has_one_weight_per_char(self) -> bool {
         !matches!(self.scheme(), Scheme::Uca(_) | Scheme::UcaPad(_))
     }
 
@@ -319,7 +319,7 @@ impl Collation {
     }
 
     /// Number of bytes of the end symbol of a self-delimiting key.
-    pub(crate) fn end_len(self) -> usize {
+    pub(crate) fn end_symbol_len(self) -> usize {
         match self.scheme() {
             Scheme::Bytes => BINARY_END.len(),
             Scheme::UcaPad(_) => uca_pad::END_LEN,

@@ -209,7 +209,7 @@ impl Iterator for Weights {
 }
 
 /// Unified ideographs among the compatibility ideographs (UTS #10, table of implicit weights).
-fn is_unified_there(code: u32) -> bool {
+fn is_unified_in_compatibility_block(code: u32) -> bool {
     matches!(
         code,
         0xFA0E | 0xFA0F | 0xFA11 | 0xFA13 | 0xFA14 | 0xFA1F | 0xFA21 | 0xFA23 | 0xFA24 | 0xFA27
@@ -225,7 +225,7 @@ fn implicit_13(code: u32) -> [u16; 2] {
     }
     let base: u32 = match code {
         0x4E00..=0x9FEF => 0xFB40,
-        _ if is_unified_there(code) => 0xFB40,
+        _ if is_unified_in_compatibility_block(code) => 0xFB40,
         0x3400..=0x4DB5
         | 0x2_0000..=0x2_A6D6
         | 0x2_A700..=0x2_B734
@@ -242,7 +242,7 @@ fn implicit_13(code: u32) -> [u16; 2] {
 fn implicit_old(code: u32) -> [u16; 2] {
     let base: u32 = match code {
         0x4E00..=0x9FA5 => 0xFB40,
-        _ if is_unified_there(code) => 0xFB40,
+        _ if is_unified_in_compatibility_block(code) => 0xFB40,
         0x3400..=0x4DB5 => 0xFB80,
         _ => 0xFBC0,
     };

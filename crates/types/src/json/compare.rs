@@ -93,9 +93,9 @@ pub fn contains(target: &Json, candidate: &Json) -> bool {
         (Json::Object(target), Json::Object(candidate)) => candidate
             .iter()
             .all(|(key, value)| target.get(key).is_some_and(|t| contains(t, value))),
-        (Json::Array(items), Json::Array(candidate)) => candidate
-            .iter()
-            .all(|one| !interrupt::abandoned() && items.iter().any(|item| contains(item, one))),
+        (Json::Array(items), Json::Array(candidate)) => candidate.iter().all(|one| {
+            !interrupt::should_abandon() && items.iter().any(|item| contains(item, one))
+        }),
         (Json::Array(items), one) => items.iter().any(|item| contains(item, one)),
         _ => equal(target, candidate),
     }
@@ -108,7 +108,7 @@ pub fn overlaps(a: &Json, b: &Json) -> bool {
     match (a, b) {
         (Json::Array(a), Json::Array(b)) => a
             .iter()
-            .any(|x| interrupt::abandoned() || b.iter().any(|y| equal(x, y))),
+            .any(|x| interrupt::should_abandon() || b.iter().any(|y| equal(x, y))),
         (Json::Array(items), other) | (other, Json::Array(items)) => {
             items.iter().any(|item| equal(item, other))
         }

@@ -282,21 +282,21 @@ impl Parser<'_> {
     }
 
     fn unicode(&mut self, start: usize) -> Parsed<char> {
-        const BROKEN: &str = "The surrogate pair in string is invalid.";
+        const BROKEN_SURROGATE: &str = "The surrogate pair in string is invalid.";
         let mut code = self.hex4(start)?;
         if (0xd800..0xdc00).contains(&code) {
             if !(self.eat(b'\\') && self.eat(b'u')) {
-                return self.fail_at(BROKEN, start);
+                return self.fail_at(BROKEN_SURROGATE, start);
             }
             let low = self.hex4(start)?;
             if !(0xdc00..0xe000).contains(&low) {
-                return self.fail_at(BROKEN, start);
+                return self.fail_at(BROKEN_SURROGATE, start);
             }
             code = 0x10000 + ((code - 0xd800) << 10 | (low - 0xdc00));
         }
         match char::from_u32(code) {
             Some(character) => Ok(character),
-            None => self.fail_at(BROKEN, start),
+            None => self.fail_at(BROKEN_SURROGATE, start),
         }
     }
 }

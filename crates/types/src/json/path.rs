@@ -68,7 +68,7 @@ impl Path {
             Ok(text) => text,
             Err(e) => return Err(e.valid_up_to()),
         };
-        let mut p = Scan { text, at: 0 };
+        let mut p = PathParser { text, at: 0 };
         p.skip_space();
         if !p.eat('$') {
             return Err(p.at);
@@ -120,7 +120,7 @@ fn select<'j>(steps: &[Step], document: &'j Json, found: &mut Vec<&'j Json>) {
             if interrupt::leaves() {
                 return;
             }
-            leg_of(step, value, &mut next);
+            select_step(step, value, &mut next);
         }
         if repeats {
             let mut seen = HashSet::with_capacity(next.len());
@@ -130,7 +130,7 @@ fn select<'j>(steps: &[Step], document: &'j Json, found: &mut Vec<&'j Json>) {
     }
 }
 
-fn leg_of<'j>(step: &Step, value: &'j Json, next: &mut Vec<&'j Json>) {
+fn select_step<'j>(step: &Step, value: &'j Json, next: &mut Vec<&'j Json>) {
     match (step, value) {
         (Step::Member(name), Json::Object(members)) => next.extend(members.get(name)),
         (Step::AnyMember, Json::Object(members)) => next.extend(members.iter().map(|(_, v)| v)),
@@ -227,12 +227,12 @@ fn continues_name(c: char) -> bool {
     starts_name(c) || c.is_numeric() || matches!(c, '\u{200c}' | '\u{200d}')
 }
 
-struct Scan<'t> {
+struct PathParser<'t> {
     text: &'t str,
     at: usize,
 }
 
-impl Scan<'_> {
+impl PathParser<'_> {
     fn rest(&self) -> &str {
         self.text.get(self.at..).unwrap_or_default()
     }
@@ -268,7 +268,7 @@ impl Scan<'_> {
             };
         }
         if self.eat('[') {
-            let step = self.cell()?;
+            let step = self.array_step()?;
             self.skip_space();
             return if self.eat(']') {
                 Ok(step)
@@ -310,7 +310,7 @@ impl Scan<'_> {
         Ok(name)
     }
 
-    fn cell(&mut self) -> Result<Step, usize> {
+    fn array_step(&mut self) -> Result<Step, usize> {
         self.skip_space();
         if self.eat('*') {
             return Ok(Step::AnyElement);

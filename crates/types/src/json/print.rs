@@ -66,7 +66,7 @@ const ESCAPED_PART: usize = 64 * 1024;
 pub fn quote(s: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     for (n, part) in s.as_bytes().chunks(ESCAPED_PART).enumerate() {
-        if n > 0 && interrupt::abandoned() {
+        if n > 0 && interrupt::should_abandon() {
             return;
         }
         escape(part, out);

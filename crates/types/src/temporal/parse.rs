@@ -205,12 +205,12 @@ fn assemble(fields: &Fields, micros: u32) -> Option<DateTime> {
 }
 
 /// Fields, their count, digits of the year, microseconds.
-type Found = (Fields, usize, usize, u32);
+type ParsedFields = (Fields, usize, usize, u32);
 
 /// Parses the fields of both forms. In the internal form `fixed` is the width of the year, and
 /// every other field has two digits; in the other form, a field is as long as its digits.
 /// Punctuation between fields is skipped in both.
-fn fields(cursor: &mut Cursor<'_>, fixed: Option<usize>) -> Option<Found> {
+fn fields(cursor: &mut Cursor<'_>, fixed: Option<usize>) -> Option<ParsedFields> {
     let mut fields = [0; 6];
     let mut count = 0;
     let mut year_len = 0;

@@ -14,7 +14,7 @@ fn digits(v: u32, width: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(text);
 }
 
-fn two(v: u8, out: &mut Vec<u8>) {
+fn two_digits(v: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'0' + v / 10 % 10, b'0' + v % 10]);
 }
 
@@ -31,9 +31,9 @@ impl Date {
     pub fn write_text(self, out: &mut Vec<u8>) {
         digits(u32::from(self.year()), 4, out);
         out.push(b'-');
-        two(self.month(), out);
+        two_digits(self.month(), out);
         out.push(b'-');
-        two(self.day(), out);
+        two_digits(self.day(), out);
     }
 }
 
@@ -42,11 +42,11 @@ impl DateTime {
     pub fn write_text(self, fsp: u8, out: &mut Vec<u8>) {
         self.date().write_text(out);
         out.push(b' ');
-        two(self.hour(), out);
+        two_digits(self.hour(), out);
         out.push(b':');
-        two(self.minute(), out);
+        two_digits(self.minute(), out);
         out.push(b':');
-        two(self.second(), out);
+        two_digits(self.second(), out);
         fraction(self.micros(), fsp, out);
     }
 }
@@ -59,9 +59,9 @@ impl Time {
         }
         digits(self.hour(), 2, out);
         out.push(b':');
-        two(self.minute(), out);
+        two_digits(self.minute(), out);
         out.push(b':');
-        two(self.second(), out);
+        two_digits(self.second(), out);
         fraction(self.micros(), fsp, out);
     }
 }
@@ -73,7 +73,7 @@ fn display(f: &mut fmt::Formatter<'_>, write: impl Fn(&mut Vec<u8>)) -> fmt::Res
 }
 
 /// Number of fractional digits in `Display`: none or all six.
-fn shown(micros: u32) -> u8 {
+fn display_digits(micros: u32) -> u8 {
     if micros == 0 { 0 } else { 6 }
 }
 
@@ -85,13 +85,13 @@ impl fmt::Display for Date {
 
 impl fmt::Display for DateTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        display(f, |out| self.write_text(shown(self.micros()), out))
+        display(f, |out| self.write_text(display_digits(self.micros()), out))
     }
 }
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        display(f, |out| self.write_text(shown(self.micros()), out))
+        display(f, |out| self.write_text(display_digits(self.micros()), out))
     }
 }
 

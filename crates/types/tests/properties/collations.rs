@@ -117,7 +117,7 @@ fn equalities_of_the_older_unicode_collations() {
             let order = c.compare(a.as_bytes(), b.as_bytes());
             assert_eq!(order, Ordering::Less, "{a} {b}");
         }
-        assert!(!c.weighs_by_character());
+        assert!(!c.has_one_weight_per_char());
     }
     // All characters beyond the basic plane are equal, but not for LIKE.
     let (a, b) = ("😀".as_bytes(), "😁".as_bytes());

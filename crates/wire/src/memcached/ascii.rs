@@ -142,7 +142,7 @@ impl Fault {
     }
 
     /// Whether the connection must end, because the start of the next request is unknown.
-    pub fn closes(self) -> bool {
+    pub fn closes_connection(self) -> bool {
         matches!(self, Fault::ForeignProtocol | Fault::BinaryDialect)
     }
 }
@@ -160,7 +160,7 @@ pub enum Parsed<'a> {
         consumed: usize,
     },
     /// A rejected request: the caller replies [`Fault::reply`] unless `silent`, drops `consumed`
-    /// bytes, and continues unless [`Fault::closes`].
+    /// bytes, and continues unless [`Fault::closes_connection`].
     Refused {
         /// The error.
         fault: Fault,

@@ -289,13 +289,13 @@ impl BinaryParser {
 }
 
 /// A number of 64 bits at the start of some bytes.
-fn long(bytes: &[u8]) -> Option<u64> {
+fn read_u64(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*bytes.first_chunk()?))
 }
 
 /// Reads an expiry time: 32 unsigned bits, so that a time that is negative in other
 /// dialects is in the year 2106.
-fn time(bytes: &[u8]) -> Option<i64> {
+fn read_expiry(bytes: &[u8]) -> Option<i64> {
     Some(i64::from(u32::from_be_bytes(*bytes.first_chunk()?)))
 }
 
@@ -318,8 +318,8 @@ fn request<'a>(
     let count = |decrement| count(decrement, header, extras, key);
     Some(match opcode.command {
         Command::Get => Request::Get(get),
-        Command::Gat => Request::GetAndTouch(get, time(extras)?),
-        Command::Touch => Request::Touch(get, time(extras)?),
+        Command::Gat => Request::GetAndTouch(get, read_expiry(extras)?),
+        Command::Touch => Request::Touch(get, read_expiry(extras)?),
         Command::Set => Request::Change(store(Mode::Set)?, head),
         Command::Add => Request::Change(store(Mode::Add)?, head),
         Command::Replace => Request::Change(store(Mode::Replace)?, head),
@@ -335,7 +335,7 @@ fn request<'a>(
             Request::Change(Change::Delete(delete), head)
         }
         Command::Flush => Request::Flush {
-            delay: time(extras).unwrap_or(0),
+            delay: read_expiry(extras).unwrap_or(0),
             head,
         },
         Command::Stats => Request::Stat { key, head },
@@ -372,7 +372,7 @@ fn store<'a>(
         (0, 0)
     } else {
         let (flags, exptime) = extras.split_first_chunk()?;
-        (u32::from_be_bytes(*flags), time(exptime)?)
+        (u32::from_be_bytes(*flags), read_expiry(exptime)?)
     };
     Some(Change::Store(Store {
         flags,
@@ -388,12 +388,12 @@ fn count<'a>(decrement: bool, header: &Header, extras: &[u8], key: &'a [u8]) -> 
     // All bits set: nothing is made where there is no item.
     let makes = exptime != [0xff; 4];
     let seed = Seed {
-        value: long(initial)?,
-        exptime: time(exptime)?,
+        value: read_u64(initial)?,
+        exptime: read_expiry(exptime)?,
     };
     Some(Change::Count(Count {
         compare: header.compare(),
         seed: makes.then_some(seed),
-        ..Count::new(key, long(delta)?, decrement)
+        ..Count::new(key, read_u64(delta)?, decrement)
     }))
 }

@@ -56,35 +56,35 @@ pub(super) fn parse_line(line: &[u8]) -> Line<'_> {
         Command::Version => Line::Request(Request::Version),
         Command::Quit => Line::Request(Request::Quit),
         Command::Shutdown => Line::Refused(Fault::ShutdownRefused, false),
-        Command::Set => fixed(Command::Set.arguments(), words, |a, n| {
+        Command::Set => parse_fixed(Command::Set.arguments(), words, |a, n| {
             store(Mode::Set, a, None, n)
         }),
-        Command::Add => fixed(Command::Add.arguments(), words, |a, n| {
+        Command::Add => parse_fixed(Command::Add.arguments(), words, |a, n| {
             store(Mode::Add, a, None, n)
         }),
-        Command::Replace => fixed(Command::Replace.arguments(), words, |a, n| {
+        Command::Replace => parse_fixed(Command::Replace.arguments(), words, |a, n| {
             store(Mode::Replace, a, None, n)
         }),
-        Command::Append => fixed(Command::Append.arguments(), words, |a, n| {
+        Command::Append => parse_fixed(Command::Append.arguments(), words, |a, n| {
             store(Mode::Append, a, None, n)
         }),
-        Command::Prepend => fixed(Command::Prepend.arguments(), words, |a, n| {
+        Command::Prepend => parse_fixed(Command::Prepend.arguments(), words, |a, n| {
             store(Mode::Prepend, a, None, n)
         }),
-        Command::Cas => fixed(Command::Cas.arguments(), words, |a, n| {
+        Command::Cas => parse_fixed(Command::Cas.arguments(), words, |a, n| {
             store(Mode::Set, a, a.get(4).copied(), n)
         }),
-        Command::Increment => fixed(Command::Increment.arguments(), words, |a, n| {
+        Command::Increment => parse_fixed(Command::Increment.arguments(), words, |a, n| {
             arithmetic(a, false, n)
         }),
-        Command::Decrement => fixed(Command::Decrement.arguments(), words, |a, n| {
+        Command::Decrement => parse_fixed(Command::Decrement.arguments(), words, |a, n| {
             arithmetic(a, true, n)
         }),
-        Command::Delete => fixed(Command::Delete.arguments(), words, delete),
-        Command::Touch => fixed(Command::Touch.arguments(), words, touch),
-        Command::Flush => fixed(Command::Flush.arguments(), words, flush_all),
-        Command::Verbosity => fixed(Command::Verbosity.arguments(), words, verbosity),
-        Command::CacheLimit => fixed(Command::CacheLimit.arguments(), words, cache_memlimit),
+        Command::Delete => parse_fixed(Command::Delete.arguments(), words, delete),
+        Command::Touch => parse_fixed(Command::Touch.arguments(), words, touch),
+        Command::Flush => parse_fixed(Command::Flush.arguments(), words, flush_all),
+        Command::Verbosity => parse_fixed(Command::Verbosity.arguments(), words, verbosity),
+        Command::CacheLimit => parse_fixed(Command::CacheLimit.arguments(), words, cache_memlimit),
         // These have no word.
         Command::SaslMechanisms | Command::SaslAuth => unknown(word, words),
     }
@@ -121,16 +121,16 @@ fn get(mut words: Words<'_>, cas: bool, touch: bool) -> Line<'_> {
 }
 
 /// More words than any command with a fixed form has.
-const MOST_WORDS: usize = 7;
+const MAX_WORDS: usize = 7;
 
 /// A command with at least and at most so many words after its name: `parse` gets them, and
 /// whether the last one is `noreply`.
-fn fixed<'a>(
+fn parse_fixed<'a>(
     (least, most): (usize, usize),
     mut words: Words<'a>,
     parse: impl FnOnce(&[&'a [u8]], bool) -> Line<'a>,
 ) -> Line<'a> {
-    let mut room: [&[u8]; MOST_WORDS] = [&[]; MOST_WORDS];
+    let mut room: [&[u8]; MAX_WORDS] = [&[]; MAX_WORDS];
     let mut count = 0;
     for slot in &mut room {
         let Some(word) = words.next() else { break };
@@ -182,7 +182,7 @@ fn store<'a>(mode: Mode, args: &[&'a [u8]], version: Option<&[u8]>, noreply: boo
     }
 }
 
-fn changed(change: Change<'_>, noreply: bool) -> Line<'_> {
+fn change_request(change: Change<'_>, noreply: bool) -> Line<'_> {
     Line::Request(Request::Change { change, noreply })
 }
 
@@ -196,7 +196,7 @@ fn arithmetic<'a>(args: &[&'a [u8]], decrement: bool, noreply: bool) -> Line<'a>
     let Some(delta) = unsigned(delta) else {
         return Line::Refused(Fault::BadDelta, noreply);
     };
-    changed(Change::Count(Count::new(key, delta, decrement)), noreply)
+    change_request(Change::Count(Count::new(key, delta, decrement)), noreply)
 }
 
 fn delete<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
@@ -217,7 +217,7 @@ fn delete<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
     if !key_fits(key) {
         return Line::Refused(Fault::BadFormat, noreply);
     }
-    changed(Change::Delete(Delete::new(key)), noreply)
+    change_request(Change::Delete(Delete::new(key)), noreply)
 }
 
 fn touch<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
@@ -230,7 +230,7 @@ fn touch<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
     let Some(exptime) = signed(time) else {
         return Line::Refused(Fault::BadExptime, noreply);
     };
-    changed(Change::Touch(Touch { key, exptime }), noreply)
+    change_request(Change::Touch(Touch { key, exptime }), noreply)
 }
 
 fn flush_all<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {

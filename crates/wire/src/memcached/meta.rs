@@ -27,7 +27,7 @@ use super::number::{client_flags, signed, unsigned};
 use super::tokens::Words;
 
 /// Maximum number of flags in a line.
-const MOST_FLAGS: usize = 17;
+const MAX_FLAGS: usize = 17;
 /// Longest opaque, its letter included.
 const MAX_OPAQUE: usize = 32;
 
@@ -211,7 +211,7 @@ impl Flags {
                 return Err(MetaFault::Duplicate);
             }
             flags.seen |= 1 << (letter & 127);
-            if let Err(why) = flags.one(*letter, argument, key) {
+            if let Err(why) = flags.set_flag(*letter, argument, key) {
                 if why == MetaFault::UnknownFlag {
                     return Err(why);
                 }
@@ -222,7 +222,7 @@ impl Flags {
     }
 
     #[inline]
-    fn one(&mut self, letter: u8, argument: &[u8], key: &[u8]) -> Result<(), MetaFault> {
+    fn set_flag(&mut self, letter: u8, argument: &[u8], key: &[u8]) -> Result<(), MetaFault> {
         let time = || signed(argument).ok_or(MetaFault::BadToken);
         let number = |fault| unsigned(argument).ok_or(fault);
         match letter {
@@ -280,7 +280,7 @@ fn key_of<'a>(words: &mut Words<'a>, too_many: MetaFault) -> Result<&'a [u8], Me
         return Err(MetaFault::BadFormat);
     }
     // A flag takes at least two bytes, so short remainders need no counting.
-    if words.rest().len() > 2 * MOST_FLAGS && (*words).count() > MOST_FLAGS {
+    if words.rest().len() > 2 * MAX_FLAGS && (*words).count() > MAX_FLAGS {
         return Err(too_many);
     }
     Ok(key)
@@ -317,7 +317,7 @@ pub(super) fn delete(words: Words<'_>) -> MetaLine<'_> {
 
 fn parse_delete(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
     let key = key_of(&mut words, MetaFault::TooManyFlags)?;
-    let flags = Flags::read(words, key).map_err(told_by_change)?;
+    let flags = Flags::read(words, key).map_err(fault_of_change)?;
     let keeps = flags.has(b'I') || flags.has(b'x');
     let change = Delete {
         compare: flags.compare,
@@ -340,7 +340,7 @@ pub(super) fn count(words: Words<'_>) -> MetaLine<'_> {
 
 fn parse_count(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
     let key = key_of(&mut words, MetaFault::TooManyFlags)?;
-    let flags = Flags::read(words, key).map_err(told_by_change)?;
+    let flags = Flags::read(words, key).map_err(fault_of_change)?;
     let decrement = match flags.mode {
         None | Some(b'I' | b'i' | b'+') => false,
         Some(b'D' | b'd' | b'-') => true,
@@ -363,7 +363,7 @@ fn parse_count(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
     ))
 }
 
-fn told_by_change(fault: MetaFault) -> MetaFault {
+fn fault_of_change(fault: MetaFault) -> MetaFault {
     match fault {
         MetaFault::Opaque => fault,
         _ => MetaFault::FlagsOfChange,
@@ -383,7 +383,7 @@ pub(super) fn store(mut words: Words<'_>) -> MetaLine<'_> {
         return refused(MetaFault::BadFormat);
     };
     // The length counts as one of the words that may follow the key.
-    if words.count() >= MOST_FLAGS {
+    if words.count() >= MAX_FLAGS {
         return refused(MetaFault::TooManyFlags);
     }
     let length = signed(length).and_then(|n| usize::try_from(n).ok());

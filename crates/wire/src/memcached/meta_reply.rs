@@ -12,11 +12,11 @@ use super::meta::ReplyFormat;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RefreshState {
     /// Whether this client is to recache the item (`W`).
-    pub won: bool,
+    pub is_winner: bool,
     /// Whether the item is stale (`X`).
     pub stale: bool,
     /// Whether another client has been chosen to refresh the item (`Z`).
-    pub sent: bool,
+    pub is_sent: bool,
 }
 
 /// An item that `mg` found, with its metadata.
@@ -100,9 +100,9 @@ pub fn hit(out: &mut Vec<u8>, format: &ReplyFormat<'_>, hit: &Hit<'_>) {
         }
     }
     for (set, mark) in [
-        (hit.refresh.sent, b" Z"),
+        (hit.refresh.is_sent, b" Z"),
         (hit.refresh.stale, b" X"),
-        (hit.refresh.won, b" W"),
+        (hit.refresh.is_winner, b" W"),
     ] {
         if set {
             out.extend_from_slice(mark);
@@ -223,7 +223,7 @@ pub fn debug(out: &mut Vec<u8>, format: &ReplyFormat<'_>, hit: &Hit<'_>) {
 }
 
 /// Appends `EN`, the reply of `me` for a missing item.
-pub fn absent(out: &mut Vec<u8>) {
+pub fn missing(out: &mut Vec<u8>) {
     out.extend_from_slice(b"EN\r\n");
 }
 

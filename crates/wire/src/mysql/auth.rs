@@ -21,7 +21,7 @@ use aws_lc_rs::rsa::{
 };
 
 use porpoise_base::base64;
-use porpoise_base::password::sha_crypt::{ENCODED, MAX_PASSWORD, sha256, sha256_crypt};
+use porpoise_base::password::sha_crypt::{ENCODED_LEN, MAX_PASSWORD, sha256, sha256_crypt};
 
 use super::handshake::Salt;
 
@@ -145,7 +145,7 @@ pub fn sha2_verify_full(password: &[u8], stored: &[u8]) -> bool {
 struct Stored<'a> {
     rounds: u32,
     salt: &'a [u8],
-    hash: &'a [u8; ENCODED],
+    hash: &'a [u8; ENCODED_LEN],
 }
 
 /// Splits a stored hash. The rounds are three hexadecimal digits that count
@@ -156,7 +156,7 @@ fn split_stored(stored: &[u8]) -> Option<Stored<'_>> {
     let rounds = u32::from_str_radix(std::str::from_utf8(rounds).ok()?, 16).ok()?;
     let rest = rest.strip_prefix(b"$")?;
     let (salt, hash) = rest.split_first_chunk::<20>()?;
-    let hash: &[u8; ENCODED] = hash.try_into().ok()?;
+    let hash: &[u8; ENCODED_LEN] = hash.try_into().ok()?;
     (rounds > 0).then_some(Stored {
         rounds: rounds * 1000,
         salt,

@@ -146,7 +146,7 @@ pub fn parse(payload: &[u8], caps: Capabilities) -> Result<Command<'_>, Protocol
             Ok(Command::Query { text, attributes })
         }
         code::STMT_EXECUTE => execute(body).ok_or(ProtocolError::Malformed("statement execution")),
-        _ => rare(code, body, caps),
+        _ => parse_rare(code, body, caps),
     }
 }
 
@@ -163,7 +163,7 @@ fn execute(body: &[u8]) -> Option<Command<'_>> {
     }))
 }
 
-fn rare(code: u8, body: &[u8], caps: Capabilities) -> Result<Command<'_>, ProtocolError> {
+fn parse_rare(code: u8, body: &[u8], caps: Capabilities) -> Result<Command<'_>, ProtocolError> {
     let mut cursor = Cursor::new(body);
     let number = |what| {
         Cursor::new(body)

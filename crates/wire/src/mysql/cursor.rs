@@ -120,7 +120,7 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 /// Appends a length-encoded string whose bytes `write` appends; cheap where
 /// they are at most 250, as those of numbers and dates are.
 #[inline]
-pub(super) fn put_written(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn put_lenenc_with(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.push(0);
     write(out);
@@ -167,7 +167,7 @@ mod tests {
     fn long_texts_get_their_length_too() {
         for n in [0usize, 1, 250, 251, 340, 70_000] {
             let mut out = vec![9];
-            put_written(&mut out, |o| o.resize(o.len() + n, b'1'));
+            put_lenenc_with(&mut out, |o| o.resize(o.len() + n, b'1'));
             let mut cursor = Cursor::new(&out[1..]);
             assert_eq!(cursor.lenenc_bytes().map(<[u8]>::len), Some(n));
             assert!(cursor.is_empty());

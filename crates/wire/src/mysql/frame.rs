@@ -24,7 +24,7 @@ use std::ops::Range;
 use super::error::ProtocolError;
 
 /// Greatest length of one piece of a payload.
-pub const MAX_PIECE: usize = 0xff_ffff;
+pub const MAX_PACKET_PAYLOAD: usize = 0xff_ffff;
 
 /// Length of a packet's header.
 pub const HEADER: usize = 4;
@@ -121,7 +121,7 @@ impl PacketReader {
         if number != self.sequence {
             return Err(ProtocolError::OutOfOrder);
         }
-        if length == MAX_PIECE || length > self.limit {
+        if length == MAX_PACKET_PAYLOAD || length > self.limit {
             return self.large(buf);
         }
         let end = HEADER + length;
@@ -156,7 +156,7 @@ impl PacketReader {
                 self.sequence = expected;
                 self.skipping = Some(Skipping {
                     left: length,
-                    more: length == MAX_PIECE,
+                    more: length == MAX_PACKET_PAYLOAD,
                 });
                 return Ok(Step::Skip {
                     consumed: at + HEADER,
@@ -167,13 +167,13 @@ impl PacketReader {
                 return Ok(Step::NeedMore(end - buf.len()));
             }
             at = end;
-            if length < MAX_PIECE {
+            if length < MAX_PACKET_PAYLOAD {
                 break;
             }
         }
         self.sequence = expected;
         Ok(Step::Packet {
-            payload: HEADER..join(buf, at),
+            payload: HEADER..join_payload(buf, at),
             consumed: at,
         })
     }
@@ -203,7 +203,7 @@ impl PacketReader {
         }
         self.sequence = number.wrapping_add(1);
         state.left = length;
-        state.more = length == MAX_PIECE;
+        state.more = length == MAX_PACKET_PAYLOAD;
         Ok(Step::Skip { consumed: HEADER })
     }
 }
@@ -217,7 +217,7 @@ fn header(buf: &[u8], at: usize) -> Option<(usize, u8)> {
 
 /// Moves the pieces in `buf[..end]` together after the first header; returns the end of the
 /// joined payload.
-fn join(buf: &mut [u8], end: usize) -> usize {
+fn join_payload(buf: &mut [u8], end: usize) -> usize {
     let mut read = 0;
     let mut write = HEADER;
     while read < end {
@@ -237,22 +237,22 @@ fn join(buf: &mut [u8], end: usize) -> usize {
 /// Place of a packet begun in an output buffer.
 #[must_use = "a packet that was begun must be finished"]
 #[derive(Debug)]
-pub struct Begun(usize);
+pub struct PacketStart(usize);
 
 /// Reserves a packet's header at the end of `out`.
 #[inline]
-pub fn begin(out: &mut Vec<u8>) -> Begun {
+pub fn begin(out: &mut Vec<u8>) -> PacketStart {
     let at = out.len();
     out.extend_from_slice(&[0; HEADER]);
-    Begun(at)
+    PacketStart(at)
 }
 
 /// Fills in the header of a packet whose payload was appended after
 /// [`begin`], splits it if it is long, and advances `sequence`.
 #[inline]
-pub fn finish(out: &mut Vec<u8>, begun: Begun, sequence: &mut u8) {
+pub fn finish(out: &mut Vec<u8>, begun: PacketStart, sequence: &mut u8) {
     let length = out.len().saturating_sub(begun.0 + HEADER);
-    if length >= MAX_PIECE {
+    if length >= MAX_PACKET_PAYLOAD {
         split(out, begun.0, length, sequence);
         return;
     }
@@ -260,7 +260,7 @@ pub fn finish(out: &mut Vec<u8>, begun: Begun, sequence: &mut u8) {
 }
 
 /// Discards a packet that was begun and not finished.
-pub fn cancel(out: &mut Vec<u8>, begun: Begun) {
+pub fn cancel(out: &mut Vec<u8>, begun: PacketStart) {
     out.truncate(begun.0);
 }
 
@@ -284,15 +284,15 @@ fn put_header(out: &mut [u8], at: usize, length: usize, sequence: &mut u8) {
 /// backwards so that nothing is overwritten.
 #[cold]
 fn split(out: &mut Vec<u8>, at: usize, length: usize, sequence: &mut u8) {
-    let pieces = length / MAX_PIECE + 1;
+    let pieces = length / MAX_PACKET_PAYLOAD + 1;
     out.resize(out.len() + (pieces - 1) * HEADER, 0);
     for i in (1..pieces).rev() {
-        let from = at + HEADER + i * MAX_PIECE;
-        let size = (length - i * MAX_PIECE).min(MAX_PIECE);
+        let from = at + HEADER + i * MAX_PACKET_PAYLOAD;
+        let size = (length - i * MAX_PACKET_PAYLOAD).min(MAX_PACKET_PAYLOAD);
         out.copy_within(from..from + size, from + i * HEADER);
     }
     for i in 0..pieces {
-        let size = (length - i * MAX_PIECE).min(MAX_PIECE);
-        put_header(out, at + i * (HEADER + MAX_PIECE), size, sequence);
+        let size = (length - i * MAX_PACKET_PAYLOAD).min(MAX_PACKET_PAYLOAD);
+        put_header(out, at + i * (HEADER + MAX_PACKET_PAYLOAD), size, sequence);
     }
 }

@@ -59,14 +59,14 @@ enum State {
     Switched,
     AwaitPassword,
     AwaitEncrypted,
-    Over,
+    Finished,
 }
 
 /// Messages of `caching_sha2_password` to the client.
 const FAST_OK: u8 = 3;
 const FULL_AUTH: u8 = 4;
 /// And from it: the public key is wanted.
-const WANT_KEY: &[u8] = &[2];
+const REQUEST_PUBLIC_KEY: &[u8] = &[2];
 
 /// Secret of a decoy for an unknown user; no password has this hash.
 const DECOY: &[u8] = b"$A$005$aaaaaaaaaaaaaaaaaaaa...........................................";
@@ -79,7 +79,7 @@ pub struct Login {
     remembered: Option<Sha2Stage2>,
     second: Option<(Vec<u8>, Option<Sha2Stage2>)>,
     proved_by_second: bool,
-    known: bool,
+    is_known: bool,
     salt: Salt,
     secure: bool,
     state: State,
@@ -104,7 +104,7 @@ impl Login {
             remembered: account.remembered,
             second: second.map(|s| (s.secret.to_vec(), s.remembered)),
             proved_by_second: false,
-            known,
+            is_known: known,
             salt,
             secure,
             state: State::Start,
@@ -125,13 +125,13 @@ impl Login {
     }
 
     /// Whether the account's password, or else its second one, passes a check.
-    fn either(&mut self, check: impl Fn(&[u8], Option<Sha2Stage2>) -> bool) -> bool {
+    fn check_passwords(&mut self, check: impl Fn(&[u8], Option<Sha2Stage2>) -> bool) -> bool {
         if check(&self.secret, self.remembered) {
-            return self.known;
+            return self.is_known;
         }
         let second = self.second.as_ref();
         self.proved_by_second = second.is_some_and(|(s, remembered)| check(s, *remembered));
-        self.proved_by_second && self.known
+        self.proved_by_second && self.is_known
     }
 
     /// Processes plugin and answer of a login request or a change of user. An empty plugin name
@@ -149,7 +149,7 @@ impl Login {
             Plugin::by_name(plugin)
         };
         if plugin == Some(self.plugin) {
-            return self.answered(answer, out, sequence);
+            return self.verify_response(answer, out, sequence);
         }
         if let Some(salt) = random_salt() {
             self.salt = salt;
@@ -168,57 +168,57 @@ impl Login {
         sequence: &mut u8,
     ) -> Next {
         match self.state {
-            State::Switched => self.answered(payload, out, sequence),
+            State::Switched => self.verify_response(payload, out, sequence),
             State::AwaitPassword if self.secure => match payload.split_last() {
-                Some((0, password)) => self.judge(password),
-                _ => self.over(Next::Denied),
+                Some((0, password)) => self.verify_clear_password(password),
+                _ => self.finish_login(Next::Denied),
             },
-            State::AwaitPassword if payload == WANT_KEY => match rsa {
+            State::AwaitPassword if payload == REQUEST_PUBLIC_KEY => match rsa {
                 Some(rsa) => {
                     write_auth_more(out, sequence, rsa.public_pem().as_bytes());
                     self.state = State::AwaitEncrypted;
                     Next::Wait
                 }
-                None => self.over(Next::Denied),
+                None => self.finish_login(Next::Denied),
             },
             State::AwaitPassword | State::AwaitEncrypted => {
                 match rsa.and_then(|rsa| rsa.decrypt_password(payload, &self.salt)) {
-                    Some(password) => self.judge(&password),
-                    None => self.over(Next::Denied),
+                    Some(password) => self.verify_clear_password(&password),
+                    None => self.finish_login(Next::Denied),
                 }
             }
-            State::Start | State::Over => self.over(Next::Denied),
+            State::Start | State::Finished => self.finish_login(Next::Denied),
         }
     }
 
-    fn over(&mut self, next: Next) -> Next {
-        self.state = State::Over;
+    fn finish_login(&mut self, next: Next) -> Next {
+        self.state = State::Finished;
         next
     }
 
     /// An answer to the challenge, made for the account's plugin.
-    fn answered(&mut self, answer: &[u8], out: &mut Vec<u8>, sequence: &mut u8) -> Next {
+    fn verify_response(&mut self, answer: &[u8], out: &mut Vec<u8>, sequence: &mut u8) -> Next {
         // Clients say "no password" with nothing or with one NUL.
         let empty = matches!(answer, [] | [0]);
         if empty {
-            let granted = self.secret.is_empty() && self.known;
-            return self.over(if granted {
+            let granted = self.secret.is_empty() && self.is_known;
+            return self.finish_login(if granted {
                 Next::Granted(None)
             } else {
                 Next::Denied
             });
         }
         if self.secret.is_empty() {
-            self.known = false;
+            self.is_known = false;
             self.secret = DECOY.to_vec();
         }
         match self.plugin {
             Plugin::Native => {
                 let salt = self.salt;
-                let proved = self.either(|secret, _| {
+                let proved = self.check_passwords(|secret, _| {
                     parse_native_text(secret).is_some_and(|s| native_verify(answer, &salt, &s))
                 });
-                self.over(if proved {
+                self.finish_login(if proved {
                     Next::Granted(None)
                 } else {
                     Next::Denied
@@ -226,12 +226,12 @@ impl Login {
             }
             Plugin::CachingSha2 => {
                 let salt = self.salt;
-                let proved = self.either(|_, remembered| {
+                let proved = self.check_passwords(|_, remembered| {
                     remembered.is_some_and(|s| sha2_verify_fast(answer, &salt, &s))
                 });
                 if proved {
                     write_auth_more(out, sequence, &[FAST_OK]);
-                    return self.over(Next::Granted(None));
+                    return self.finish_login(Next::Granted(None));
                 }
                 // A wrong answer may also mean that the password was changed.
                 write_auth_more(out, sequence, &[FULL_AUTH]);
@@ -241,9 +241,9 @@ impl Login {
         }
     }
 
-    fn judge(&mut self, password: &[u8]) -> Next {
-        let proved = self.either(|secret, _| sha2_verify_full(password, secret));
-        self.over(if proved {
+    fn verify_clear_password(&mut self, password: &[u8]) -> Next {
+        let proved = self.check_passwords(|secret, _| sha2_verify_full(password, secret));
+        self.finish_login(if proved {
             Next::Granted(Some(sha2_stage2(password)))
         } else {
             Next::Denied

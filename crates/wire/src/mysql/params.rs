@@ -139,7 +139,7 @@ pub fn parse_execute<'a>(
 /// Empties a list of parameters for use with another packet, keeping its
 /// memory: the values in it borrow from the packet, so that the list itself
 /// cannot outlive it.
-pub fn recycle<'to>(mut params: Vec<Param<'_>>) -> Vec<Param<'to>> {
+pub fn reuse_allocation<'to>(mut params: Vec<Param<'_>>) -> Vec<Param<'to>> {
     params.clear();
     // The list is empty; collecting it in place changes its lifetime only.
     params

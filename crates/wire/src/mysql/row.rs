@@ -10,7 +10,7 @@
 use porpoise_types::{ColumnType, Kind, ValueRef, write_text};
 
 use super::column::code_of;
-use super::cursor::{put_bytes, put_written};
+use super::cursor::{put_bytes, put_lenenc_with};
 use super::frame;
 use super::row_binary::put_binary;
 
@@ -120,7 +120,7 @@ fn put_text(out: &mut Vec<u8>, column: &Column, value: ValueRef<'_>) {
         ValueRef::UInt(n) if column.text == Text::Plain => {
             put_digits(out, itoa::Buffer::new().format(n))
         }
-        _ => put_written(out, |out| write_text(value, &column.ty, out)),
+        _ => put_lenenc_with(out, |out| write_text(value, &column.ty, out)),
     }
 }
 

@@ -3,7 +3,7 @@
 use porpoise_types::{ColumnType, Date, DateTime, Decimal, Time, ValueRef, write_text};
 
 use super::capability::type_code as t;
-use super::cursor::{put_bytes, put_written};
+use super::cursor::{put_bytes, put_lenenc_with};
 
 /// Appends a value that is not NULL in the form of `code`.
 #[inline]
@@ -24,7 +24,7 @@ pub(super) fn put_binary(out: &mut Vec<u8>, code: u8, ty: &ColumnType, value: Va
         t::TIME => put_time(out, time(value)),
         _ => match value {
             ValueRef::Bytes(bytes) => put_bytes(out, bytes),
-            _ => put_written(out, |out| write_text(value, ty, out)),
+            _ => put_lenenc_with(out, |out| write_text(value, ty, out)),
         },
     }
 }

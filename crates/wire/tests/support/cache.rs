@@ -57,7 +57,7 @@ impl Connection {
                     if !silent {
                         self.output.extend_from_slice(fault.reply());
                     }
-                    self.closed = fault.closes();
+                    self.closed = fault.closes_connection();
                     at += consumed;
                 }
                 Parsed::Request { request, consumed } => {

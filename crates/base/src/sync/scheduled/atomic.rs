@@ -1,6 +1,6 @@
-//! Atomics with a [`point`] before each operation.
+//! Atomics with a [`scheduling_point`] before each operation.
 
-use super::point;
+use super::scheduling_point;
 use std::sync::atomic as inner;
 pub use std::sync::atomic::Ordering;
 
@@ -23,19 +23,19 @@ macro_rules! atomics {
 
             /// Reads.
             pub fn load(&self, order: Ordering) -> $value {
-                point();
+                scheduling_point();
                 self.0.load(order)
             }
 
             /// Writes.
             pub fn store(&self, value: $value, order: Ordering) {
-                point();
+                scheduling_point();
                 self.0.store(value, order);
             }
 
             /// Stores a value and returns the previous one.
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
-                point();
+                scheduling_point();
                 self.0.swap(value, order)
             }
 
@@ -47,7 +47,7 @@ macro_rules! atomics {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$value, $value> {
-                point();
+                scheduling_point();
                 self.0.compare_exchange(current, new, success, failure)
             }
 
@@ -58,7 +58,7 @@ macro_rules! atomics {
                 fetch: Ordering,
                 change: impl FnMut($value) -> Option<$value>,
             ) -> Result<$value, $value> {
-                point();
+                scheduling_point();
                 self.0.fetch_update(set, fetch, change)
             }
         }
@@ -71,19 +71,19 @@ macro_rules! integers {
         $(impl $name {
             /// Adds to the value and returns the previous one.
             pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
-                point();
+                scheduling_point();
                 self.0.fetch_add(value, order)
             }
 
             /// Subtracts from the value and returns the previous one.
             pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
-                point();
+                scheduling_point();
                 self.0.fetch_sub(value, order)
             }
 
             /// Stores the maximum of both values and returns the previous one.
             pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
-                point();
+                scheduling_point();
                 self.0.fetch_max(value, order)
             }
         })*
@@ -118,19 +118,19 @@ impl<T> AtomicPtr<T> {
 
     /// Reads.
     pub fn load(&self, order: Ordering) -> *mut T {
-        point();
+        scheduling_point();
         self.0.load(order)
     }
 
     /// Writes.
     pub fn store(&self, to: *mut T, order: Ordering) {
-        point();
+        scheduling_point();
         self.0.store(to, order);
     }
 
     /// Stores a pointer and returns the previous one.
     pub fn swap(&self, to: *mut T, order: Ordering) -> *mut T {
-        point();
+        scheduling_point();
         self.0.swap(to, order)
     }
 

@@ -1,6 +1,6 @@
 //! Synchronization primitives under the shuttle scheduler (`--cfg shuttle`).
 //!
-//! Atomics are the standard library's with a scheduling point ([`point`]) before each
+//! Atomics are the standard library's with a scheduling point ([`scheduling_point`]) before each
 //! operation. So they keep their size, and may be used outside of a schedule, as by
 //! destructors that run after the test.
 
@@ -107,7 +107,7 @@ impl Condvar {
     /// Sleeps until woken; the mutex is free meanwhile.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         // Lets other threads run between the caller's last check and the sleep.
-        point();
+        scheduling_point();
         if let Some(held) = guard.held.take() {
             let woken = self.0.wait(held);
             guard.held = Some(woken.unwrap_or_else(PoisonError::into_inner));
@@ -180,7 +180,7 @@ impl RawLatch for RawMutex {
     const INIT: RawMutex = RawMutex(std::sync::atomic::AtomicBool::new(false));
 
     fn lock(&self) {
-        point();
+        scheduling_point();
         while self.0.swap(true, std::sync::atomic::Ordering::SeqCst) {
             // Lets the thread that holds the lock run.
             if shuttle::current::try_get_current_task().is_some() {
@@ -191,7 +191,7 @@ impl RawLatch for RawMutex {
 
     unsafe fn unlock(&self) {
         self.0.store(false, std::sync::atomic::Ordering::SeqCst);
-        point();
+        scheduling_point();
     }
 }
 
@@ -201,12 +201,12 @@ fn number(variable: &str) -> Option<u64> {
 
 /// Runs a model under many schedules: half of them random, half by probabilistic concurrency
 /// testing (PCT, Burckhardt et al., 2010), which switches threads only at `changes` chosen
-/// points and so finds faults in which one thread is delayed for long. `usual` is the number
+/// points and so finds faults in which one thread is delayed for long. `default_count` is the number
 /// of schedules of each kind, unless `SCHEDULES` is set; `SCHEDULE_SEED` is the first seed.
 /// A deadlock, a panic or a run without end fails the test and prints the schedule.
-pub fn explore(usual: usize, changes: usize, model: fn()) {
-    let asked = number("SCHEDULES").and_then(|n| usize::try_from(n).ok());
-    let times = asked.unwrap_or(usual);
+pub fn explore(default_count: usize, changes: usize, model: fn()) {
+    let requested = number("SCHEDULES").and_then(|n| usize::try_from(n).ok());
+    let times = requested.unwrap_or(default_count);
     let seed = number("SCHEDULE_SEED").unwrap_or(1);
     let mut config = Config::new();
     config.stack_size = 1 << 18;
@@ -224,11 +224,11 @@ pub fn explore(usual: usize, changes: usize, model: fn()) {
 /// One round of a bounded spin. A scheduling point, but not a yield as shuttle's `spin_loop`
 /// is, so that schedules also reach the code after the spin.
 pub fn spin_loop() {
-    point();
+    scheduling_point();
 }
 
 /// A scheduling point: the scheduler may switch threads here.
-pub fn point() {
+pub fn scheduling_point() {
     if shuttle::current::try_get_current_task().is_some() {
         let place = inner::atomic::AtomicBool::new(false);
         place.load(std::sync::atomic::Ordering::SeqCst);

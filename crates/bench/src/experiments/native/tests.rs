@@ -70,7 +70,7 @@ fn bench() -> Bench {
         is_quick: true,
     };
     let home = tempfile::tempdir().unwrap();
-    let machine = Machine::look(home.path(), "porpoise bench native", 0).unwrap();
+    let machine = Machine::describe(home.path(), "porpoise bench native", 0).unwrap();
     Bench::new(Vec::new(), &[], options, Progress::quiet(), machine)
 }
 

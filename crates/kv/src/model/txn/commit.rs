@@ -18,7 +18,7 @@ impl ModelTxn {
         }
         if last.is_empty() {
             return Ok(Commit {
-                position: CommitPosition(self.seen),
+                position: CommitPosition(self.newest_seen),
             });
         }
         let mut state = shared.state();
@@ -51,7 +51,7 @@ impl ModelTxn {
         }
         if last.is_empty() {
             return Ok(Commit {
-                position: CommitPosition(self.seen),
+                position: CommitPosition(self.newest_seen),
             });
         }
         for key in last.keys() {
@@ -66,7 +66,7 @@ impl ModelTxn {
             listener.durable(CommitPosition(commit));
         }
         Ok(Commit {
-            position: CommitPosition(commit.max(self.seen)),
+            position: CommitPosition(commit.max(self.newest_seen)),
         })
     }
 }

@@ -38,14 +38,14 @@ pub(super) fn apply(
     }
     for op in ops {
         if let AlterOp::DropColumn(name) = op {
-            checks::column_leaves(&mut plan.table, &columns, name, true)?;
+            checks::check_column_removal(&mut plan.table, &columns, name, true)?;
         }
     }
     let mut moves: Vec<(ColumnId, &Position)> = Vec::new();
     for op in ops {
         match op {
             AlterOp::ChangeColumn(old, spec, to) => {
-                let id = known(before, &columns, old)?;
+                let id = existing_column(before, &columns, old)?;
                 if !spec.name.eq_ignore_ascii_case(old) {
                     refuse_partitioning_column(before, old)?;
                 }
@@ -53,13 +53,13 @@ pub(super) fn apply(
                 moves.push((id, to));
             }
             AlterOp::RenameColumn(old, new) => {
-                let id = known(before, &columns, old)?;
+                let id = existing_column(before, &columns, old)?;
                 specs::check_column_name(new)?;
                 refuse_partitioning_column(before, old)?;
                 rename(plan, &mut columns, id, new);
             }
             AlterOp::SetDefault(name, ty, default) => {
-                let id = known(before, &columns, name)?;
+                let id = existing_column(before, &columns, name)?;
                 set_default(&mut columns, id, ty.as_ref(), default.as_ref())?;
             }
             AlterOp::AddColumn(spec, to) => {
@@ -74,7 +74,7 @@ pub(super) fn apply(
     }
     for (old, new) in plan.renamed.clone() {
         if !old.eq_ignore_ascii_case(&new) {
-            checks::column_leaves(&mut plan.table, &columns, &old, false)?;
+            checks::check_column_removal(&mut plan.table, &columns, &old, false)?;
         }
     }
     for (id, to) in moves {
@@ -85,13 +85,13 @@ pub(super) fn apply(
     Ok(())
 }
 
-fn by_id(columns: &mut [Column], id: ColumnId) -> Option<&mut Column> {
+fn find_by_id(columns: &mut [Column], id: ColumnId) -> Option<&mut Column> {
     columns.iter_mut().find(|c| c.id == id)
 }
 
 /// Returns the id of a column by its name before the statement; 1054 if it does not exist (any
 /// more).
-fn known(before: &Table, columns: &[Column], name: &str) -> Result<ColumnId> {
+fn existing_column(before: &Table, columns: &[Column], name: &str) -> Result<ColumnId> {
     let found = before.column(name).and_then(|at| before.columns.get(at));
     found
         .map(|c| c.id)
@@ -190,17 +190,17 @@ fn add_column(
     cast: &CastCx<'_>,
 ) -> Result<Column> {
     let mut column = specs::column(id, spec, specs::in_primary_key(spec, primary))?;
-    column.backfill = fill::exist_default(&column, cx.now, cast);
+    column.backfill = fill::default_for_existing_rows(&column, cx.now, cast);
     if column.auto_increment {
-        plan.generate = Some(id);
+        plan.generated_column = Some(id);
         plan.rewrite = true;
     }
     let computed = matches!(column.default, ColumnDefault::Expr(_));
     plan.rewrite |= computed || column.generated.is_some();
     if fill::check_zero_date(&column, cast).is_err() {
-        plan.no_rows.push(id);
+        plan.requires_empty_table.push(id);
     }
-    plan.relayout = true;
+    plan.changes_layout = true;
     Ok(column)
 }
 
@@ -211,7 +211,7 @@ fn change_column(
     spec: &ColumnSpec,
     primary: &[IndexSpec],
 ) -> Result<()> {
-    let Some(column) = by_id(columns, id) else {
+    let Some(column) = find_by_id(columns, id) else {
         return Ok(());
     };
     let mut new = specs::column(id, spec, specs::in_primary_key(spec, primary))?;
@@ -220,7 +220,7 @@ fn change_column(
     }
     new.backfill = column.backfill.clone();
     if new.auto_increment && !column.auto_increment {
-        plan.generate = Some(id);
+        plan.generated_column = Some(id);
         plan.rewrite = true;
     }
     let stored = |g: &Option<Generated>| g.as_ref().map(|g| g.stored);
@@ -239,7 +239,7 @@ fn change_column(
 fn note_change(plan: &mut Plan, old: &Column, new: &Column) {
     if old.ty != new.ty {
         plan.retyped.push(old.id);
-        if !same_bytes(&old.ty, &new.ty) {
+        if !have_same_encoding(&old.ty, &new.ty) {
             plan.rewrite = true;
             plan.converts = true;
         }
@@ -255,7 +255,7 @@ fn note_change(plan: &mut Plan, old: &Column, new: &Column) {
 
 /// Whether every value of type `a` is also one of type `b`, with the same encoding in rows and in
 /// keys.
-pub(super) fn same_bytes(a: &ColumnType, b: &ColumnType) -> bool {
+pub(super) fn have_same_encoding(a: &ColumnType, b: &ColumnType) -> bool {
     if a == b {
         return true;
     }
@@ -293,7 +293,7 @@ fn text_rank(kind: Kind) -> Option<(u8, u8)> {
 }
 
 fn rename(plan: &mut Plan, columns: &mut [Column], id: ColumnId, new: &str) {
-    if let Some(column) = by_id(columns, id) {
+    if let Some(column) = find_by_id(columns, id) {
         plan.renamed.push((column.name.clone(), new.to_owned()));
         new.clone_into(&mut column.name);
     }
@@ -305,7 +305,7 @@ fn set_default(
     ty: Option<&ColumnType>,
     default: Option<&ColumnDefault>,
 ) -> Result<()> {
-    let Some(column) = by_id(columns, id) else {
+    let Some(column) = find_by_id(columns, id) else {
         return Ok(());
     };
     if ty.is_some_and(|ty| *ty != column.ty) {
@@ -403,8 +403,11 @@ fn set_columns(plan: &mut Plan, columns: Vec<Column>) {
         let id = old.get(position)?.id;
         table.columns.iter().position(|c| c.id == id)
     };
-    if old.len() != table.columns.len() || plan.relayout || old.iter().any(|c| !still(c, table)) {
-        plan.relayout = true;
+    if old.len() != table.columns.len()
+        || plan.changes_layout
+        || old.iter().any(|c| !is_unchanged(c, table))
+    {
+        plan.changes_layout = true;
     }
     for key in &mut table.foreign_keys {
         for column in &mut key.columns {
@@ -453,15 +456,15 @@ fn set_columns(plan: &mut Plan, columns: Vec<Column>) {
             }
         } else if empty {
             let index = plan.table.indexes.remove(at);
-            plan.leaving.extend(index.spaces);
+            plan.spaces_to_drop.extend(index.spaces);
         } else if let Some(index) = plan.table.indexes.get(at) {
-            plan.leaving.extend(index.spaces.iter().copied());
-            plan.build.push(id);
+            plan.spaces_to_drop.extend(index.spaces.iter().copied());
+            plan.indexes_to_build.push(id);
         }
     }
 }
 
-fn still(column: &Column, table: &TableDef) -> bool {
+fn is_unchanged(column: &Column, table: &TableDef) -> bool {
     table.columns.iter().any(|c| c.id == column.id)
 }
 

@@ -32,11 +32,11 @@ const BATCH_BYTES: usize = 16 << 20;
 /// Source of a column's value in the new rows.
 enum Source {
     /// The column of the old rows at a position, unchanged.
-    Same(usize),
+    Unchanged(usize),
     /// The column of the old rows at a position, converted.
     Converted(usize),
     /// The value of an added column.
-    Filled(Value),
+    Added(Value),
     /// Computed from the row.
     Generated,
     /// An added column whose default is an expression.
@@ -49,7 +49,7 @@ struct Entry {
     key: Vec<u8>,
     value: Vec<u8>,
     /// Positions of the row in the batch and of the index, if the key must be unique.
-    exclusive: Option<(usize, usize)>,
+    unique_position: Option<(usize, usize)>,
 }
 
 /// The state of a copy.
@@ -58,12 +58,12 @@ struct Copy<'a> {
     after: &'a Table,
     sources: Vec<Source>,
     /// The column that gets generated ids, and the next one.
-    generate: Option<usize>,
+    generated_column: Option<usize>,
     next_id: u64,
     generated: bool,
     /// Whether NULL in a NOT NULL column is reported as "data truncated", not as "invalid use of
     /// NULL".
-    converts: bool,
+    reports_truncation: bool,
     rows: u64,
     /// The expressions of the new definition, if it has any, and their context.
     expressions: Option<(Arc<dyn RowExpressions>, RowContext)>,
@@ -79,8 +79,10 @@ fn sources(before: &Table, after: &Table) -> Vec<Source> {
             return Source::Default;
         }
         match old.and_then(|at| Some((at, before.columns.get(at)?))) {
-            None => Source::Filled(column.backfill.clone()),
-            Some((at, old)) if super::columns::same_bytes(&old.ty, &column.ty) => Source::Same(at),
+            None => Source::Added(column.backfill.clone()),
+            Some((at, old)) if super::columns::have_same_encoding(&old.ty, &column.ty) => {
+                Source::Unchanged(at)
+            }
             Some((at, _)) => Source::Converted(at),
         }
     };
@@ -96,8 +98,8 @@ impl Copy<'_> {
             let column = self.after.columns.get(position);
             let Some(column) = column else { continue };
             let mut value = match source {
-                Source::Same(at) => row.get(*at).to_owned(),
-                Source::Filled(value) => value.clone(),
+                Source::Unchanged(at) => row.get(*at).to_owned(),
+                Source::Added(value) => value.clone(),
                 Source::Generated | Source::Default => {
                     values.push(Value::Null);
                     continue;
@@ -112,10 +114,10 @@ impl Copy<'_> {
                     }
                 }
             };
-            if self.generate == Some(position) {
+            if self.generated_column == Some(position) {
                 let zero = cast.mode.contains(SqlMode::NO_AUTO_VALUE_ON_ZERO);
-                let added = matches!(source, Source::Filled(_));
-                if added || fill::asks_for_id(&value, zero) {
+                let added = matches!(source, Source::Added(_));
+                if added || fill::needs_generated_id(&value, zero) {
                     if self.next_id > column_max(column) {
                         return Err(Error::AutoIncrementExhausted);
                     }
@@ -127,7 +129,7 @@ impl Copy<'_> {
                     self.next_id = self.next_id.max(used);
                 }
             } else if value.is_null() && !column.nullable {
-                value = self.no_null(column, cast)?;
+                value = self.null_replacement(column, cast)?;
             }
             values.push(value);
         }
@@ -144,7 +146,7 @@ impl Copy<'_> {
             if let (Source::Default, Some(column)) = (source, self.after.columns.get(position)) {
                 let mut value = expressions.default(position, values, env)?;
                 if value.is_null() && !column.nullable {
-                    value = self.no_null(column, cast)?;
+                    value = self.null_replacement(column, cast)?;
                 }
                 if let Some(place) = values.get_mut(position) {
                     *place = value;
@@ -156,16 +158,20 @@ impl Copy<'_> {
             if let (false, Some(place)) = (column.nullable, values.get_mut(position))
                 && place.is_null()
             {
-                *place = self.no_null(column, cast)?;
+                *place = self.null_replacement(column, cast)?;
             }
         }
         expressions.check(values, env)
     }
 
     /// Handles a NULL in a column that is NOT NULL now.
-    fn no_null(&self, column: &crate::definition::Column, cast: &mut CastCx<'_>) -> Result<Value> {
+    fn null_replacement(
+        &self,
+        column: &crate::definition::Column,
+        cast: &mut CastCx<'_>,
+    ) -> Result<Value> {
         if cast.strict {
-            return Err(match self.converts {
+            return Err(match self.reports_truncation {
                 true => errors::null_truncated(&column.name, self.rows),
                 false => errors::invalid_null(),
             });
@@ -179,7 +185,7 @@ impl Copy<'_> {
     }
 
     /// The error for a duplicate key of a row with these values.
-    fn duplicate(&self, index: usize, values: &[Value]) -> Error {
+    fn duplicate_error(&self, index: usize, values: &[Value]) -> Error {
         let error = self.after.duplicate(index, values);
         match error {
             Error::Duplicate { entry, key } if self.generated => errors::resequencing(&entry, &key),
@@ -204,10 +210,10 @@ impl Db {
             before,
             after,
             sources: sources(before, after),
-            generate: plan.generate.and_then(position),
+            generated_column: plan.generated_column.and_then(position),
             next_id: plan.auto_increment.unwrap_or(1).max(1),
             generated: false,
-            converts: plan.converts,
+            reports_truncation: plan.converts,
             rows: 0,
             expressions: match after.has_expressions() {
                 true => Some((self.expressions(after)?, fill::row_context(cx, cast))),
@@ -219,13 +225,15 @@ impl Db {
             let mut hidden = 0;
             if after.hidden_key && !keeps_hidden {
                 let engine = self.engine().as_ref();
-                hidden = self.counters.hidden(engine, after, batch.len() as u64)?;
+                hidden = self
+                    .counters
+                    .take_hidden_ids(engine, after, batch.len() as u64)?;
             }
             let mut entries = Vec::with_capacity(batch.len() * after.indexes.len());
             let mut rows = Vec::with_capacity(batch.len());
             let mut held = 0;
             for (n, (pk, bytes)) in batch.iter().enumerate() {
-                let whole = overflow::whole_row(self, before, pk, bytes)?;
+                let whole = overflow::read_complete_row(self, before, pk, bytes)?;
                 let row = RowRef::new(before, whole.as_deref().unwrap_or(bytes))?;
                 let values = copy.convert(&row, cast)?;
                 let mut primary = Vec::new();
@@ -253,7 +261,7 @@ impl Db {
             }
             self.write_batch(&copy, &rows, &entries)
         })?;
-        if copy.generate.is_some() {
+        if copy.generated_column.is_some() {
             self.set_auto_increment(after, copy.next_id)?;
         }
         Ok(copy.rows)
@@ -274,7 +282,7 @@ impl Db {
             space,
             key,
             value,
-            exclusive: None,
+            unique_position: None,
         }));
         for (position, index) in table.indexes.iter().enumerate() {
             let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -297,7 +305,7 @@ impl Db {
                 space: table.space(position, &key),
                 key,
                 value,
-                exclusive: exclusive.then_some((n, position)),
+                unique_position: exclusive.then_some((n, position)),
             });
         }
         let added = out.get(before..).unwrap_or(&[]);
@@ -309,7 +317,7 @@ impl Db {
         let mut txn = self.engine().begin(TxnOptions::default())?;
         let exclusive: Vec<(&Entry, (usize, usize))> = entries
             .iter()
-            .filter_map(|e| Some((e, e.exclusive?)))
+            .filter_map(|e| Some((e, e.unique_position?)))
             .collect();
         let keys: Vec<Key<'_>> = exclusive
             .iter()
@@ -325,7 +333,7 @@ impl Db {
         for ((entry, (row, index)), taken) in exclusive.iter().zip(taken) {
             if taken || !seen.insert((entry.space, &entry.key)) {
                 let values = rows.get(*row).map_or(&[][..], |v| v);
-                return Err(copy.duplicate(*index, values));
+                return Err(copy.duplicate_error(*index, values));
             }
         }
         for entry in entries {

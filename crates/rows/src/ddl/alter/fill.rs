@@ -31,7 +31,7 @@ pub fn implicit_default(ty: &porpoise_types::ColumnType) -> Value {
 
 /// Returns the value of an added column in existing rows: its present default, evaluated once
 /// (`utc` is the statement's time in microseconds).
-pub(super) fn exist_default(column: &Column, utc: i64, cast: &CastCx<'_>) -> Value {
+pub(super) fn default_for_existing_rows(column: &Column, utc: i64, cast: &CastCx<'_>) -> Value {
     match &column.default {
         ColumnDefault::Literal(value) => value.clone(),
         ColumnDefault::Null => Value::Null,
@@ -83,7 +83,7 @@ pub(super) fn check_zero_date(column: &Column, cast: &CastCx<'_>) -> Result<()> 
 }
 
 /// Whether a value asks for a generated id.
-pub(super) fn asks_for_id(value: &Value, zero_is_a_value: bool) -> bool {
+pub(super) fn needs_generated_id(value: &Value, zero_is_a_value: bool) -> bool {
     match value.as_ref() {
         ValueRef::Null => true,
         ValueRef::Int(0) | ValueRef::UInt(0) => !zero_is_a_value,

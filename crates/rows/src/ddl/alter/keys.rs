@@ -1,7 +1,7 @@
 //! Indexes and foreign keys in ALTER TABLE.
 
 use super::Plan;
-use super::columns::{referencing, same_bytes};
+use super::columns::{have_same_encoding, referencing};
 use crate::catalog::{Catalog, derive};
 use crate::ddl::{AlterOp, DdlCx, FkSpec, IndexSpec, check_name, checks, errors, foreign, indexes};
 use crate::definition::{Index, IndexKind, TableDef};
@@ -34,7 +34,7 @@ pub(super) fn add_all(
         match op {
             AlterOp::RenameIndex(old, new) => rename_index(before, plan, old, new)?,
             AlterOp::SetIndexVisible(name, visible) => {
-                let at = declared(&plan.table, name);
+                let at = declared_index(&plan.table, name);
                 if at == Some(0) && !visible {
                     return Err(errors::primary_invisible());
                 }
@@ -55,12 +55,12 @@ pub(super) fn add_all(
             AlterOp::AddForeignKey(spec) => add_foreign_key(catalog, plan, cx, spec)?,
             AlterOp::AddCheck(spec) => {
                 checks::add(catalog, &mut plan.table, spec)?;
-                plan.checks |= spec.enforced;
+                plan.validates_checks |= spec.enforced;
             }
             AlterOp::SetCheckEnforced(name, enforced) => {
                 let at = checks::position(&plan.table, name)?;
                 if let Some(check) = plan.table.checks.get_mut(at) {
-                    plan.checks |= *enforced && !check.enforced;
+                    plan.validates_checks |= *enforced && !check.enforced;
                     check.enforced = *enforced;
                 }
             }
@@ -71,7 +71,7 @@ pub(super) fn add_all(
 }
 
 /// Returns the position of a declared index. The hidden key cannot be named.
-fn declared(table: &TableDef, name: &str) -> Option<usize> {
+fn declared_index(table: &TableDef, name: &str) -> Option<usize> {
     table.index(name).filter(|at| *at != 0 || !table.hidden_key)
 }
 
@@ -84,12 +84,12 @@ fn drop_foreign_key(table: &mut TableDef, name: &str) -> Result<()> {
 }
 
 fn drop_index(plan: &mut Plan, name: &str) -> Result<()> {
-    let at = declared(&plan.table, name).ok_or_else(|| errors::cannot_drop(name))?;
+    let at = declared_index(&plan.table, name).ok_or_else(|| errors::cannot_drop(name))?;
     if at == 0 {
         return drop_primary(plan);
     }
     let index = plan.table.indexes.remove(at);
-    plan.leaving.extend(index.spaces);
+    plan.spaces_to_drop.extend(index.spaces);
     Ok(())
 }
 
@@ -152,7 +152,7 @@ fn rename_index(before: &Table, plan: &mut Plan, old: &str, new: &str) -> Result
     if old.eq_ignore_ascii_case("PRIMARY") {
         return Err(errors::bad_index_name(old));
     }
-    let id = declared(before, old).and_then(|at| before.indexes.get(at));
+    let id = declared_index(before, old).and_then(|at| before.indexes.get(at));
     let id = id.map(|i| i.id);
     let at = plan.table.indexes.iter().position(|i| Some(i.id) == id);
     let at = at.ok_or_else(|| errors::no_such_key(old, &before.name))?;
@@ -173,7 +173,7 @@ fn add_index(plan: &mut Plan, spec: &IndexSpec, implicit: bool) -> Result<()> {
         // A new id, so that it differs from those of indexes that this statement drops.
         index.id = plan.next_index;
         plan.next_index += 1;
-        plan.build.push(index.id);
+        plan.indexes_to_build.push(index.id);
     }
     Ok(())
 }
@@ -185,19 +185,19 @@ fn drop_superseded(plan: &mut Plan) {
         return;
     };
     let goes = |i: &Index| {
-        i.implicit && i.id != added.id && i.kind == IndexKind::Plain && begins_like(&added, i)
+        i.implicit && i.id != added.id && i.kind == IndexKind::Plain && has_prefix_parts(&added, i)
     };
     let (leaving, kept): (Vec<Index>, Vec<Index>) = std::mem::take(&mut plan.table.indexes)
         .into_iter()
         .partition(goes);
     plan.table.indexes = kept;
     for index in leaving {
-        plan.build.retain(|id| *id != index.id);
-        plan.leaving.extend(index.spaces);
+        plan.indexes_to_build.retain(|id| *id != index.id);
+        plan.spaces_to_drop.extend(index.spaces);
     }
 }
 
-fn begins_like(longer: &Index, shorter: &Index) -> bool {
+fn has_prefix_parts(longer: &Index, shorter: &Index) -> bool {
     longer.parts.len() >= shorter.parts.len()
         && longer
             .parts
@@ -288,7 +288,7 @@ fn check_types(catalog: &Catalog, before: &Table, plan: &Plan, cx: &DdlCx<'_>) -
     let changed = |position: usize| {
         let old = before.columns.get(position)?;
         let new = plan.table.columns.iter().find(|c| c.id == old.id)?;
-        (!same_bytes(&old.ty, &new.ty)).then_some(old)
+        (!have_same_encoding(&old.ty, &new.ty)).then_some(old)
     };
     for key in &before.foreign_keys {
         if !plan.table.foreign_keys.iter().any(|k| k.name == key.name) {

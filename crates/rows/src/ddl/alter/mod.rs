@@ -23,7 +23,7 @@ mod fill;
 mod keys;
 
 use super::{
-    AlterOp, DdlCx, DdlDone, check_name, checks, columns as specs, errors, indexes, partition,
+    AlterOp, DdlCx, DdlOutcome, check_name, checks, columns as specs, errors, indexes, partition,
     rename, spaces,
 };
 use crate::catalog::Catalog;
@@ -75,9 +75,9 @@ struct Plan {
     /// Whether the copy changes the keys of rows.
     rekeys_rows: bool,
     /// Whether the set of columns changes.
-    relayout: bool,
+    changes_layout: bool,
     /// Ids of the indexes to be built.
-    build: Vec<u32>,
+    indexes_to_build: Vec<u32>,
     /// Id of the next index.
     next_index: u32,
     /// Columns that become NOT NULL.
@@ -87,17 +87,17 @@ struct Plan {
     /// Columns whose encoding in keys changes.
     rekeyed: Vec<ColumnId>,
     /// Added columns that are possible only in an empty table (1292).
-    no_rows: Vec<ColumnId>,
+    requires_empty_table: Vec<ColumnId>,
     /// The column that gets generated ids.
-    generate: Option<ColumnId>,
+    generated_column: Option<ColumnId>,
     /// Columns' old and new names.
     renamed: Vec<(String, String)>,
     /// Whether the rows must be validated against the CHECK constraints.
-    checks: bool,
+    validates_checks: bool,
     /// Names of foreign keys to be validated.
     validate: Vec<String>,
     /// Spaces to be dropped after the commit of the catalog.
-    leaving: Vec<SpaceId>,
+    spaces_to_drop: Vec<SpaceId>,
     auto_increment: Option<u64>,
     rename_to: Option<(String, String)>,
 }
@@ -121,7 +121,7 @@ impl Db {
         database: &str,
         name: &str,
         ops: &[AlterOp],
-    ) -> Result<DdlDone> {
+    ) -> Result<DdlOutcome> {
         let mut ignore = |_| ();
         let now = porpoise_types::DateTime::from_unix_micros(cx.now);
         let mut cast = CastCx {
@@ -145,7 +145,7 @@ impl Db {
         name: &str,
         ops: &[AlterOp],
         cast: &mut CastCx<'_>,
-    ) -> Result<DdlDone> {
+    ) -> Result<DdlOutcome> {
         let _barrier = self.barrier(cx, |catalog| {
             let table = find(catalog, database, name)?;
             let mut all = vec![table.id];
@@ -156,13 +156,13 @@ impl Db {
         let before = find(&catalog, database, name)?;
         let mut plan = plan(&catalog, &before, cx, ops, cast)?;
         check_algorithm(&plan, ops)?;
-        let (rows, position) = self.carry_out(cx, &before, &mut plan, cast, |plan| {
+        let (rows, position) = self.rewrite_and_commit(cx, &before, &mut plan, cast, |plan| {
             cx.metadata_locks.progress().begin(Stage::Committing, "");
             self.commit_definition(cx, &before, plan)
         })?;
-        Ok(DdlDone {
+        Ok(DdlOutcome {
             position,
-            note: false,
+            is_note: false,
             rows,
         })
     }
@@ -196,7 +196,7 @@ impl Db {
             }
         }
         check_algorithm(&plan, ops)?;
-        let (rows, ()) = self.carry_out(cx, before, &mut plan, cast, |_| Ok(()))?;
+        let (rows, ()) = self.rewrite_and_commit(cx, before, &mut plan, cast, |_| Ok(()))?;
         let mut table = plan.table;
         if plan.rewrite {
             columns::forget_backfills(&mut table);
@@ -224,11 +224,11 @@ impl Db {
         Ok(Table::new(plan(&catalog, &before, cx, ops, cast)?.table))
     }
 
-    fn give_index_spaces(&self, plan: &mut Plan) -> Result<Vec<SpaceId>> {
+    fn create_index_spaces(&self, plan: &mut Plan) -> Result<Vec<SpaceId>> {
         let Plan {
             table,
-            build,
-            leaving,
+            indexes_to_build: build,
+            spaces_to_drop: leaving,
             rewrite,
             ..
         } = plan;
@@ -242,13 +242,13 @@ impl Db {
             .indexes
             .iter()
             .filter(|i| wanted(i))
-            .flat_map(|i| spaces::of_index(table, i))
+            .flat_map(|i| spaces::index_spaces(table, i))
             .collect();
         // The statement may have added a column whose values may overflow.
         let overflow = table.may_overflow() && (*rewrite || table.overflow_spaces.is_empty());
         if overflow {
             let partitions = 0..table.partition_count();
-            specs.extend(partitions.map(|p| spaces::of_overflow(table, p)));
+            specs.extend(partitions.map(|p| spaces::overflow_space(table, p)));
         }
         if specs.is_empty() {
             return Ok(Vec::new());
@@ -267,7 +267,7 @@ impl Db {
     }
 
     /// Does a plan's work on the rows, then `commit`. Returns how many rows were copied.
-    fn carry_out<T>(
+    fn rewrite_and_commit<T>(
         &self,
         cx: &DdlCx<'_>,
         before: &Table,
@@ -276,21 +276,21 @@ impl Db {
         commit: impl FnOnce(&Plan) -> Result<T>,
     ) -> Result<(u64, T)> {
         self.check_expressions(&plan.table)?;
-        let fresh = self.give_index_spaces(plan)?;
+        let fresh = self.create_index_spaces(plan)?;
         let after = Table::new(plan.table.clone());
         let done = self
-            .work_on_rows(cx, before, &after, plan, cast)
+            .apply_to_rows(cx, before, &after, plan, cast)
             .and_then(|rows| Ok((rows, commit(plan)?)));
         cx.metadata_locks.progress().end();
         match &done {
-            Ok(_) => self.retire_spaces(&plan.leaving),
+            Ok(_) => self.retire_spaces(&plan.spaces_to_drop),
             Err(error) => self.abandon_spaces(&fresh, error),
         }
         done
     }
 
     /// Checks rows, builds indexes, copies rows. Returns the number of rows copied.
-    fn work_on_rows(
+    fn apply_to_rows(
         &self,
         cx: &DdlCx<'_>,
         before: &Table,
@@ -307,11 +307,11 @@ impl Db {
         } else {
             progress.begin(Stage::Validating, "");
             self.check_not_null(cx, after, plan)?;
-            if plan.checks {
-                self.hold_checks(cx, before, after, cast)?;
+            if plan.validates_checks {
+                self.validate_checks(cx, before, after, cast)?;
             }
             for (position, index) in after.indexes.iter().enumerate() {
-                if plan.build.contains(&index.id) {
+                if plan.indexes_to_build.contains(&index.id) {
                     progress.begin(Stage::BuildingIndex, &index.name);
                     self.build_index(cx, before, after, position)?;
                 }
@@ -325,7 +325,10 @@ impl Db {
                 }
             }
         }
-        if let Some(next) = plan.auto_increment.filter(|_| plan.generate.is_none()) {
+        if let Some(next) = plan
+            .auto_increment
+            .filter(|_| plan.generated_column.is_none())
+        {
             self.raise_auto_increment(cx, after, next)?;
         }
         Ok(rows)
@@ -340,7 +343,7 @@ impl Db {
         cast: &CastCx<'_>,
     ) -> Result<()> {
         let added = |id: &ColumnId| plan.table.columns.iter().find(|c| c.id == *id);
-        let Some(column) = plan.no_rows.iter().find_map(added) else {
+        let Some(column) = plan.requires_empty_table.iter().find_map(added) else {
             return Ok(());
         };
         self.for_each_batch(cx, before, |batch| match batch.is_empty() {
@@ -368,7 +371,7 @@ impl Db {
     }
 
     /// 3819 if a row violates a new or newly enforced CHECK constraint.
-    fn hold_checks(
+    fn validate_checks(
         &self,
         cx: &DdlCx<'_>,
         before: &Table,
@@ -379,7 +382,7 @@ impl Db {
         let env = fill::row_context(cx, cast);
         self.for_each_batch(cx, before, |batch| {
             for (primary, row) in batch {
-                let whole = overflow::whole_row(self, before, primary, row)?;
+                let whole = overflow::read_complete_row(self, before, primary, row)?;
                 let row = RowRef::new(after, whole.as_deref().unwrap_or(row))?;
                 expressions.check(&row.values(), &env)?;
             }
@@ -403,7 +406,7 @@ impl Db {
                 if plan.rewrite {
                     columns::forget_backfills(table);
                 }
-                if plan.rewrite || !plan.build.is_empty() {
+                if plan.rewrite || !plan.indexes_to_build.is_empty() {
                     // Older snapshots do not see the rows in the new spaces.
                     table.incompatible_since = version;
                 }
@@ -454,7 +457,7 @@ fn new_relatives(catalog: &Catalog, table: &Table, ops: &[AlterOp]) -> Vec<Table
                 all.extend(parent.map(|t| t.id));
             }
             AlterOp::RenameTo(database, name) => {
-                all.extend(rename::waiting_children(catalog, database, name));
+                all.extend(rename::unresolved_children(catalog, database, name));
             }
             _ => {}
         }
@@ -474,22 +477,22 @@ fn plan(
         rewrite: false,
         converts: false,
         rekeys_rows: false,
-        relayout: false,
-        build: Vec::new(),
+        changes_layout: false,
+        indexes_to_build: Vec::new(),
         next_index: before.indexes.iter().map(|i| i.id + 1).max().unwrap_or(1),
         not_null: Vec::new(),
         retyped: Vec::new(),
         rekeyed: Vec::new(),
-        no_rows: Vec::new(),
-        generate: None,
+        requires_empty_table: Vec::new(),
+        generated_column: None,
         renamed: Vec::new(),
-        checks: false,
+        validates_checks: false,
         validate: Vec::new(),
-        leaving: Vec::new(),
+        spaces_to_drop: Vec::new(),
         auto_increment: None,
         rename_to: None,
     };
-    options(&mut plan, ops);
+    apply_options(&mut plan, ops);
     keys::drop_all(&mut plan, ops)?;
     columns::apply(catalog, before, &mut plan, ops, cx, cast)?;
     keys::add_all(catalog, before, &mut plan, cx, ops)?;
@@ -505,14 +508,14 @@ fn plan(
             plan.rewrite = true;
         }
     }
-    settle_layout(&mut plan);
+    update_layout(&mut plan);
     let table = &mut plan.table;
     indexes::sort(&mut table.indexes, &table.columns);
     partition::check(table)?;
     Ok(plan)
 }
 
-fn options(plan: &mut Plan, ops: &[AlterOp]) {
+fn apply_options(plan: &mut Plan, ops: &[AlterOp]) {
     let options = &mut plan.table.options;
     for op in ops {
         match op {
@@ -535,12 +538,12 @@ fn options(plan: &mut Plan, ops: &[AlterOp]) {
 }
 
 /// Sets the table version and the layout of rows written from now on.
-fn settle_layout(plan: &mut Plan) {
+fn update_layout(plan: &mut Plan) {
     let table = &mut plan.table;
-    if plan.relayout && table.layouts.len() >= MAX_LAYOUTS {
+    if plan.changes_layout && table.layouts.len() >= MAX_LAYOUTS {
         plan.rewrite = true;
     }
-    if !plan.rewrite && !plan.relayout {
+    if !plan.rewrite && !plan.changes_layout {
         return;
     }
     table.version += 1;
@@ -558,12 +561,14 @@ fn check_algorithm(plan: &Plan, ops: &[AlterOp]) -> Result<()> {
         AlterOp::Algorithm(algorithm) => Some(*algorithm),
         _ => None,
     });
-    let validates = !plan.validate.is_empty() || !plan.not_null.is_empty() || plan.checks;
+    let validates = !plan.validate.is_empty() || !plan.not_null.is_empty() || plan.validates_checks;
     match asked {
         Some(Algorithm::Instant) if plan.converts => {
             Err(errors::algorithm_refused("INSTANT", "COPY"))
         }
-        Some(Algorithm::Instant) if plan.rewrite || !plan.build.is_empty() || validates => {
+        Some(Algorithm::Instant)
+            if plan.rewrite || !plan.indexes_to_build.is_empty() || validates =>
+        {
             Err(errors::algorithm_refused("INSTANT", "COPY/INPLACE"))
         }
         Some(Algorithm::Inplace) if plan.converts => Err(errors::type_change_in_place()),

@@ -11,7 +11,7 @@
 //! 2. A row's bytes, including its version, are copied unchanged. Only a hidden key changes,
 //!    because it contains the partition number.
 
-use super::super::{DdlCx, DdlDone, errors, neighbours, spaces};
+use super::super::{DdlCx, DdlOutcome, errors, foreign_key_relatives, spaces};
 use super::check::check;
 use super::plan::{Plan, plan};
 use crate::catalog::Catalog;
@@ -57,12 +57,12 @@ impl Db {
         database: &str,
         name: &str,
         change: &PartitionChange,
-    ) -> Result<DdlDone> {
+    ) -> Result<DdlOutcome> {
         let find = |catalog: &Catalog| -> Result<Arc<Table>> {
             let table = catalog.table(database, name).cloned();
             table.ok_or_else(|| errors::no_table(database, name))
         };
-        let _barrier = self.barrier(cx, |catalog| Ok(neighbours(&*find(catalog)?)))?;
+        let _barrier = self.barrier(cx, |catalog| Ok(foreign_key_relatives(&*find(catalog)?)))?;
         let catalog = self.catalog();
         let before = find(&catalog)?;
         let mut plan = plan(&before, change)?;
@@ -73,9 +73,9 @@ impl Db {
             refuse_if_referenced(&catalog, cx, &before)?;
         }
         check(&plan.after)?;
-        let fresh = self.give_new_spaces(&before, &mut plan)?;
+        let fresh = self.create_partition_spaces(&before, &mut plan)?;
         let after = Table::new(plan.after);
-        let done = self.deal_and_commit(cx, &before, &after, &plan.dealt);
+        let done = self.redistribute_and_commit(cx, &before, &after, &plan.redistributed);
         if let Err(error) = &done {
             self.abandon_spaces(&fresh, error);
         }
@@ -85,28 +85,32 @@ impl Db {
             .filter(|s| !after.all_spaces().any(|kept| kept == *s))
             .collect();
         self.retire_spaces(&leaving);
-        Ok(DdlDone {
+        Ok(DdlOutcome {
             position,
-            note: false,
+            is_note: false,
             rows: 0,
         })
     }
 
     /// Creates the spaces of new partitions, and assigns new and kept spaces to the plan's table.
     /// Returns the new ones.
-    fn give_new_spaces(&self, before: &Table, plan: &mut Plan) -> Result<Vec<SpaceId>> {
+    fn create_partition_spaces(&self, before: &Table, plan: &mut Plan) -> Result<Vec<SpaceId>> {
         let mut specs = Vec::new();
         let new = |kept: &[Option<usize>]| -> Vec<usize> {
             let all = kept.iter().enumerate();
             all.filter(|(_, k)| k.is_none()).map(|(n, _)| n).collect()
         };
-        let fresh = new(&plan.kept);
+        let fresh = new(&plan.kept_from);
         for index in &plan.after.indexes {
-            let of = |n: &usize| spaces::of_partition(&plan.after, index, *n);
+            let of = |n: &usize| spaces::partition_space(&plan.after, index, *n);
             specs.extend(fresh.iter().map(of));
         }
         if !before.overflow_spaces.is_empty() {
-            specs.extend(fresh.iter().map(|n| spaces::of_overflow(&plan.after, *n)));
+            specs.extend(
+                fresh
+                    .iter()
+                    .map(|n| spaces::overflow_space(&plan.after, *n)),
+            );
         }
         let made = match specs.as_slice() {
             [] => Vec::new(),
@@ -114,7 +118,7 @@ impl Db {
         };
         let mut given = made.iter().copied();
         let mut arrange = |old: &[SpaceId]| -> Vec<SpaceId> {
-            let kept = plan.kept.iter();
+            let kept = plan.kept_from.iter();
             kept.filter_map(|kept| match kept {
                 Some(at) => old.get(*at).copied(),
                 None => given.next(),
@@ -132,15 +136,15 @@ impl Db {
         Ok(made)
     }
 
-    fn deal_and_commit(
+    fn redistribute_and_commit(
         &self,
         cx: &DdlCx<'_>,
         before: &Table,
         after: &Table,
-        dealt: &[usize],
+        redistributed: &[usize],
     ) -> Result<porpoise_kv::CommitPosition> {
-        for partition in dealt {
-            self.deal_out(cx, before, after, *partition)?;
+        for partition in redistributed {
+            self.redistribute(cx, before, after, *partition)?;
         }
         self.change_catalog(cx, |draft| {
             let version = draft.catalog.version + 1;
@@ -155,7 +159,7 @@ impl Db {
     }
 
     /// Copies the rows of an old partition to their new partitions.
-    fn deal_out(
+    fn redistribute(
         &self,
         cx: &DdlCx<'_>,
         before: &Table,

@@ -30,13 +30,13 @@ pub(crate) fn check(table: &TableDef) -> Result<()> {
             "Too many partitions (including subpartitions) were defined",
         ));
     }
-    columns(table, by)?;
+    check_columns(table, by)?;
     unique_keys(table, by)?;
-    names(by)?;
-    bounds(table, by)
+    check_names(by)?;
+    check_bounds(table, by)
 }
 
-fn columns(table: &TableDef, by: &Partitioning) -> Result<()> {
+fn check_columns(table: &TableDef, by: &Partitioning) -> Result<()> {
     if by.columns.is_empty() {
         return match &by.expr {
             Some(_) => Err(constant()),
@@ -70,7 +70,7 @@ fn columns(table: &TableDef, by: &Partitioning) -> Result<()> {
             ));
         }
     }
-    expression(table, by)
+    check_expression(table, by)
 }
 
 fn constant() -> Error {
@@ -82,7 +82,7 @@ fn constant() -> Error {
 }
 
 /// The expression must be of integer type, and must not depend on a time zone.
-fn expression(table: &TableDef, by: &Partitioning) -> Result<()> {
+fn check_expression(table: &TableDef, by: &Partitioning) -> Result<()> {
     let Some(expr) = &by.expr else {
         return Ok(());
     };
@@ -101,10 +101,10 @@ fn expression(table: &TableDef, by: &Partitioning) -> Result<()> {
             None => Err(wrong_type()),
         };
     }
-    operands(table, expr, &wrong_type)
+    check_operands(table, expr, &wrong_type)
 }
 
-fn operands(table: &TableDef, expr: &PartitionExpr, wrong: &dyn Fn() -> Error) -> Result<()> {
+fn check_operands(table: &TableDef, expr: &PartitionExpr, wrong: &dyn Fn() -> Error) -> Result<()> {
     use crate::partition::expr::PartitionFunction as F;
     let kind = |e: &PartitionExpr| match e {
         PartitionExpr::Column(at) => table.columns.get(*at).map(|c| &c.ty),
@@ -118,29 +118,33 @@ fn operands(table: &TableDef, expr: &PartitionExpr, wrong: &dyn Fn() -> Error) -
         PartitionExpr::Column(_) => Err(wrong()),
         PartitionExpr::Int(_) => Ok(()),
         PartitionExpr::Op(_, a, b) => {
-            operands(table, a, wrong)?;
-            operands(table, b, wrong)
+            check_operands(table, a, wrong)?;
+            check_operands(table, b, wrong)
         }
         PartitionExpr::Call(function, args) => match function {
-            F::Abs => args.iter().try_for_each(|a| operands(table, a, wrong)),
+            F::Abs => args
+                .iter()
+                .try_for_each(|a| check_operands(table, a, wrong)),
             F::Ceil | F::Ceiling | F::Floor => {
                 args.iter()
                     .try_for_each(|a| match kind(a).map(|ty| ty.kind) {
                         Some(Kind::Decimal) => Ok(()),
-                        _ => operands(table, a, wrong),
+                        _ => check_operands(table, a, wrong),
                     })
             }
             F::UnixTimestamp => match args.first().and_then(kind).map(|ty| ty.kind) {
                 Some(Kind::Timestamp) => Ok(()),
                 _ => Err(constant()),
             },
-            _ => args.iter().try_for_each(|a| dated(kind(a), *function)),
+            _ => args
+                .iter()
+                .try_for_each(|a| check_date_argument(kind(a), *function)),
         },
     }
 }
 
 /// A date function's argument.
-fn dated(
+fn check_date_argument(
     ty: Option<&ColumnType>,
     function: crate::partition::expr::PartitionFunction,
 ) -> Result<()> {
@@ -183,7 +187,7 @@ fn unique_keys(table: &TableDef, by: &Partitioning) -> Result<()> {
     Ok(())
 }
 
-fn names(by: &Partitioning) -> Result<()> {
+fn check_names(by: &Partitioning) -> Result<()> {
     let mut seen = HashSet::new();
     for partition in &by.partitions {
         super::super::check_name(&partition.name)?;
@@ -200,11 +204,11 @@ fn names(by: &Partitioning) -> Result<()> {
     Ok(())
 }
 
-fn bounds(table: &TableDef, by: &Partitioning) -> Result<()> {
+fn check_bounds(table: &TableDef, by: &Partitioning) -> Result<()> {
     match by.method {
         Method::Hash { .. } | Method::Key { .. } => Ok(()),
-        Method::Range | Method::RangeColumns => ranges(table, by),
-        Method::List | Method::ListColumns => lists(table, by),
+        Method::Range | Method::RangeColumns => check_ranges(table, by),
+        Method::List | Method::ListColumns => check_lists(table, by),
     }
 }
 
@@ -219,9 +223,9 @@ fn types(table: &TableDef, by: &Partitioning) -> Vec<ColumnType> {
         .collect()
 }
 
-fn ranges(table: &TableDef, by: &Partitioning) -> Result<()> {
+fn check_ranges(table: &TableDef, by: &Partitioning) -> Result<()> {
     let types = types(table, by);
-    let rising = || {
+    let not_increasing = || {
         refuse(
             1493,
             "VALUES LESS THAN value must be strictly increasing for each partition",
@@ -257,21 +261,21 @@ fn ranges(table: &TableDef, by: &Partitioning) -> Result<()> {
                 ));
             }
             if bound.is_some() && number_before.is_some_and(|b| bound <= Some(b)) {
-                return Err(rising());
+                return Err(not_increasing());
             }
             number_before = bound;
             continue;
         }
         let bound = encode_bound(bounds, &types);
         if before.as_ref().is_some_and(|b| bound <= *b) {
-            return Err(rising());
+            return Err(not_increasing());
         }
         before = Some(bound);
     }
     Ok(())
 }
 
-fn lists(table: &TableDef, by: &Partitioning) -> Result<()> {
+fn check_lists(table: &TableDef, by: &Partitioning) -> Result<()> {
     let types = types(table, by);
     let mut seen: HashSet<Vec<u8>> = HashSet::new();
     for partition in &by.partitions {

@@ -11,9 +11,9 @@ use crate::partition::{Method, Partition, PartitionBound, Partitioning};
 pub(super) struct Plan {
     pub(super) after: TableDef,
     /// For each new partition, the position of the old one whose spaces it keeps.
-    pub(super) kept: Vec<Option<usize>>,
+    pub(super) kept_from: Vec<Option<usize>>,
     /// Positions of old partitions whose rows are redistributed.
-    pub(super) dealt: Vec<usize>,
+    pub(super) redistributed: Vec<usize>,
 }
 
 fn not_partitioned() -> Error {
@@ -23,7 +23,7 @@ fn not_partitioned() -> Error {
     )
 }
 
-fn only_on(what: &str) -> Error {
+fn wrong_method_error(what: &str) -> Error {
     refuse(
         1512,
         format!("{what} PARTITION can only be used on RANGE/LIST partitions"),
@@ -55,7 +55,7 @@ fn positions(by: &Partitioning, names: &[String], what: &str) -> Result<Vec<usiz
 pub(super) fn plan(before: &TableDef, change: &PartitionChange) -> Result<Plan> {
     let mut after = before.clone();
     let old = before.partition_count();
-    let (by, kept, dealt) = match (change, &before.partitioning) {
+    let (by, kept, redistributed) = match (change, &before.partitioning) {
         (PartitionChange::By(by), _) => {
             let fresh = vec![None; by.partitions.len()];
             (Some(by.clone()), fresh, (0..old).collect())
@@ -63,34 +63,38 @@ pub(super) fn plan(before: &TableDef, change: &PartitionChange) -> Result<Plan> 
         (_, None) => return Err(not_partitioned()),
         (PartitionChange::Remove, Some(_)) => (None, vec![None], (0..old).collect()),
         (change, Some(by)) => {
-            let (by, kept, dealt) = rearranged(by.clone(), change)?;
-            (Some(by), kept, dealt)
+            let (by, kept, redistributed) = rearrange(by.clone(), change)?;
+            (Some(by), kept, redistributed)
         }
     };
     after.partitioning = by;
-    Ok(Plan { after, kept, dealt })
+    Ok(Plan {
+        after,
+        kept_from: kept,
+        redistributed,
+    })
 }
 
-type Rearranged = (Partitioning, Vec<Option<usize>>, Vec<usize>);
+type Rearrangement = (Partitioning, Vec<Option<usize>>, Vec<usize>);
 
-fn rearranged(by: Partitioning, change: &PartitionChange) -> Result<Rearranged> {
+fn rearrange(by: Partitioning, change: &PartitionChange) -> Result<Rearrangement> {
     match change {
-        PartitionChange::Add(new) => added(by, new),
-        PartitionChange::AddCount(count) => added_by_count(by, *count),
-        PartitionChange::Coalesce(count) => coalesced(by, *count),
-        PartitionChange::Drop(names) => dropped(by, names),
-        PartitionChange::Truncate(names) => truncated(by, names),
-        PartitionChange::Reorganize(names, new) => reorganized(by, names, new),
+        PartitionChange::Add(new) => add_partitions(by, new),
+        PartitionChange::AddCount(count) => add_partition_count(by, *count),
+        PartitionChange::Coalesce(count) => coalesce(by, *count),
+        PartitionChange::Drop(names) => drop_partitions(by, names),
+        PartitionChange::Truncate(names) => truncate_partitions(by, names),
+        PartitionChange::Reorganize(names, new) => reorganize(by, names, new),
         PartitionChange::By(_) | PartitionChange::Remove => Err(not_partitioned()),
     }
 }
 
-fn added(mut by: Partitioning, new: &[Partition]) -> Result<Rearranged> {
+fn add_partitions(mut by: Partitioning, new: &[Partition]) -> Result<Rearrangement> {
     let old = by.partitions.len();
     if by.method.is_hash() {
         // Definitions of HASH and KEY partitions have only names.
         insert(&mut by, old, new);
-        return Ok(dealt_anew(by, old));
+        return Ok(redistribute_all(by, old));
     }
     refuse_after_maxvalue(&by)?;
     let mut kept: Vec<Option<usize>> = (0..old).map(Some).collect();
@@ -99,7 +103,7 @@ fn added(mut by: Partitioning, new: &[Partition]) -> Result<Rearranged> {
     Ok((by, kept, Vec::new()))
 }
 
-fn added_by_count(mut by: Partitioning, count: usize) -> Result<Rearranged> {
+fn add_partition_count(mut by: Partitioning, count: usize) -> Result<Rearrangement> {
     let old = by.partitions.len();
     if !by.method.is_hash() {
         let method = if by.method.is_range() {
@@ -118,10 +122,10 @@ fn added_by_count(mut by: Partitioning, count: usize) -> Result<Rearranged> {
     let names = free_names(&by, count);
     let new: Vec<Partition> = names.into_iter().map(unbounded).collect();
     insert(&mut by, old, &new);
-    Ok(dealt_anew(by, old))
+    Ok(redistribute_all(by, old))
 }
 
-fn coalesced(mut by: Partitioning, count: usize) -> Result<Rearranged> {
+fn coalesce(mut by: Partitioning, count: usize) -> Result<Rearrangement> {
     let old = by.partitions.len();
     if !by.method.is_hash() {
         return Err(refuse(
@@ -136,12 +140,12 @@ fn coalesced(mut by: Partitioning, count: usize) -> Result<Rearranged> {
         return Err(cannot_remove_all());
     }
     by.partitions.truncate(old - count);
-    Ok(dealt_anew(by, old))
+    Ok(redistribute_all(by, old))
 }
 
-fn dropped(mut by: Partitioning, names: &[String]) -> Result<Rearranged> {
+fn drop_partitions(mut by: Partitioning, names: &[String]) -> Result<Rearrangement> {
     if by.method.is_hash() {
-        return Err(only_on("DROP"));
+        return Err(wrong_method_error("DROP"));
     }
     let gone = positions(&by, names, "DROP")?;
     if gone.len() == by.partitions.len() {
@@ -151,7 +155,7 @@ fn dropped(mut by: Partitioning, names: &[String]) -> Result<Rearranged> {
     Ok((by, kept, Vec::new()))
 }
 
-fn truncated(by: Partitioning, names: &[String]) -> Result<Rearranged> {
+fn truncate_partitions(by: Partitioning, names: &[String]) -> Result<Rearrangement> {
     let old = by.partitions.len();
     let emptied = match names {
         [] => (0..old).collect(),
@@ -225,14 +229,14 @@ fn insert(by: &mut Partitioning, at: usize, new: &[Partition]) {
 }
 
 /// Redistributes all rows to all partitions.
-fn dealt_anew(by: Partitioning, old: usize) -> Rearranged {
+fn redistribute_all(by: Partitioning, old: usize) -> Rearrangement {
     let kept = vec![None; by.partitions.len()];
     (by, kept, (0..old).collect())
 }
 
-fn reorganized(mut by: Partitioning, names: &[String], new: &[Partition]) -> Result<Rearranged> {
+fn reorganize(mut by: Partitioning, names: &[String], new: &[Partition]) -> Result<Rearrangement> {
     if by.method.is_hash() {
-        return Err(only_on("REORGANIZE"));
+        return Err(wrong_method_error("REORGANIZE"));
     }
     let gone = positions(&by, names, "REORGANIZE")?;
     let (Some(first), Some(last)) = (gone.first().copied(), gone.last().copied()) else {

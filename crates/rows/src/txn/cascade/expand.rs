@@ -8,8 +8,8 @@
 //!    in the statement could remove them, one is enough.
 
 use super::super::Statement;
-use super::super::delete::gather_gone;
-use super::super::expressions::make_whole;
+use super::super::delete::gather_deleted;
+use super::super::expressions::fetch_overflow_values;
 use super::super::gather::constraints;
 use super::super::key_changes::{gather_change, lock_referenced, referenced_change};
 use super::super::keyset::KeyId;
@@ -36,12 +36,12 @@ impl Statement<'_> {
             let mut probes = Vec::new();
             for parent in &level {
                 if let Some(change) = fx.list.get_mut(*parent) {
-                    change.queued = false;
+                    change.is_queued = false;
                 }
                 fx.probes_of(&catalog, *parent, &mut probes)?;
             }
             let found = self.scan_children(&probes)?;
-            level = self.take_children(fx, &probes, found)?;
+            level = self.lock_and_add_children(fx, &probes, found)?;
             self.lock_changes(fx, &level, &catalog)?;
         }
         Ok(())
@@ -79,7 +79,7 @@ impl Statement<'_> {
                             return ControlFlow::Break(());
                         }
                     }
-                    if probe.fatal {
+                    if probe.is_fatal {
                         ControlFlow::Break(())
                     } else {
                         ControlFlow::Continue(())
@@ -91,7 +91,7 @@ impl Statement<'_> {
             let ScanEnd::Stopped { range, mut key } = end else {
                 break;
             };
-            if rest.get(range).is_some_and(|p| p.fatal) {
+            if rest.get(range).is_some_and(|p| p.is_fatal) {
                 from += range + 1;
                 resume = None;
             } else {
@@ -105,7 +105,7 @@ impl Statement<'_> {
 
     /// Locks the affected children, rereads them, and adds those that still reference their parent.
     /// Returns the positions to be expanded next.
-    fn take_children(
+    fn lock_and_add_children(
         &mut self,
         fx: &mut Effects,
         probes: &[Probe],
@@ -119,7 +119,7 @@ impl Statement<'_> {
                 let child = &probe.referrer.child;
                 let id = self.keys.add(child.space(0, primary), primary, mode);
                 // An earlier row of the statement may have changed it since.
-                self.keys.ask_again(id);
+                self.keys.request_again(id);
                 Some(id)
             });
             ids.push(id.unwrap_or(KeyId::MAX));
@@ -167,7 +167,7 @@ impl Statement<'_> {
             if null || named != named_by_parent {
                 continue;
             }
-            next.extend(fx.follow(probe, &primary, &row, &bytes));
+            next.extend(fx.apply_to_child(probe, &primary, &row, &bytes));
         }
         Ok(next)
     }
@@ -189,12 +189,12 @@ impl Statement<'_> {
                 && table.evaluates_expressions()
             {
                 let kv = self.txn.kv.as_mut();
-                make_whole(kv, &table, &change.primary, &mut change.old, new)?;
+                fetch_overflow_values(kv, &table, &change.primary, &mut change.old, new)?;
                 self.txn.evaluator().generate(&table, new, 1)?;
             }
             let old = change.old.row(&table)?;
             let Some(new) = &change.new else {
-                gather_gone(&table, &old, &mut self.keys);
+                gather_deleted(&table, &old, &mut self.keys);
                 continue;
             };
             let constraints = constraints(catalog, &table);

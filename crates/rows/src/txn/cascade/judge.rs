@@ -21,7 +21,7 @@ use foldhash::{HashSet, HashSetExt};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deleted {
     No,
-    UnderWay,
+    InProgress,
     Done,
 }
 
@@ -42,7 +42,7 @@ impl Walk {
 
     fn enter(&mut self, node: usize, deletes: bool) {
         if deletes {
-            self.set(node, Deleted::UnderWay);
+            self.set(node, Deleted::InProgress);
         }
     }
 
@@ -56,7 +56,7 @@ impl Walk {
 impl Effects {
     /// Walks the graph like InnoDB, and fails where it does. Returns how many of the statement's
     /// rows still existed at their turn.
-    pub(crate) fn judge(&self) -> Result<u64> {
+    pub(crate) fn simulate(&self) -> Result<u64> {
         let mut walk = Walk {
             deleted: vec![Deleted::No; self.list.len()],
             changed: HashSet::new(),
@@ -121,7 +121,7 @@ impl Effects {
             let same = new.is_some_and(|new| new.as_ref() == old.get(*column));
             let ty = change.table.columns.get(*column).map(|c| &c.ty);
             if let (false, Some(new), Some(ty)) = (same, new, ty)
-                && !fk::fits(new, ty)
+                && !fk::can_hold(new, ty)
             {
                 return Err(Error::RowIsReferenced {
                     constraint: fk::constraint_text(&change.table, fk),

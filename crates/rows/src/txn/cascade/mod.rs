@@ -56,9 +56,9 @@ struct Change {
     /// Constraints (position in the table) by which a cascade changed it.
     via: SmallVec<[usize; 2]>,
     /// Whether the statement itself names the row.
-    root: bool,
+    is_root: bool,
     /// Whether the row is in the level to be expanded next.
-    queued: bool,
+    is_queued: bool,
     /// Changes of its keys; `None` for a row that is deleted.
     keys: Option<Box<KeyChanges>>,
     /// New primary key, if it changes.
@@ -139,7 +139,7 @@ struct Probe {
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     /// Whether a single child is enough to refuse the change.
-    fatal: bool,
+    is_fatal: bool,
 }
 
 impl Change {
@@ -151,8 +151,8 @@ impl Change {
             old,
             new: None,
             via: SmallVec::new(),
-            root: false,
-            queued: false,
+            is_root: false,
+            is_queued: false,
             keys: None,
             edges: Vec::new(),
         }
@@ -172,13 +172,13 @@ impl Change {
     }
 
     /// Returns the index in which the new value is a duplicate.
-    fn taken(&self, keys: &KeySet) -> Option<usize> {
-        self.keys.as_ref()?.taken(keys)
+    fn duplicate_index(&self, keys: &KeySet) -> Option<usize> {
+        self.keys.as_ref()?.duplicate_index(keys)
     }
 
     /// Returns a constraint whose parent is missing, except those by which a cascade changed the
     /// row.
-    fn orphaned(&self, keys: &KeySet) -> Option<usize> {
+    fn missing_parent(&self, keys: &KeySet) -> Option<usize> {
         let own = self.keys.as_ref()?;
         let missing = |(fk, id): &&(usize, KeyId)| {
             !self.via.contains(fk)
@@ -190,7 +190,7 @@ impl Change {
     }
 
     /// Whether one of these columns has already been changed to another value.
-    fn has_left(&self, news: &[(usize, Value)]) -> bool {
+    fn is_already_changed(&self, news: &[(usize, Value)]) -> bool {
         let (Some(new), Ok(old)) = (&self.new, self.old.row(&self.table)) else {
             return false;
         };
@@ -206,7 +206,7 @@ impl Effects {
         let mut by_row = RowMap::default();
         let mut list: Vec<Change> = Vec::with_capacity(changes.len());
         for mut change in changes {
-            change.root = true;
+            change.is_root = true;
             if by_row
                 .find(&list, change.table.id, &change.primary)
                 .is_none()
@@ -239,7 +239,7 @@ impl Effects {
 
     /// Returns the new values and primary key of the updated root row if its cascade has changed
     /// it, after checking them again.
-    pub(crate) fn root_again(
+    pub(crate) fn rechecked_root(
         &self,
         table: &Table,
         constraints: &[Constraint<'_>],
@@ -251,10 +251,10 @@ impl Effects {
         let Some(new) = &root.new else {
             return Ok(None);
         };
-        if let Some(index) = root.taken(keys) {
+        if let Some(index) = root.duplicate_index(keys) {
             return Err(table.duplicate(index, new.as_slice()));
         }
-        if let Some(fk) = root.orphaned(keys)
+        if let Some(fk) = root.missing_parent(keys)
             && let Some(constraint) = constraints.get(fk)
         {
             return Err(Error::NoReferencedRow {
@@ -267,7 +267,7 @@ impl Effects {
     /// Records the new primary keys of a table's rows that the cascade changes.
     pub(crate) fn note_cascaded(&self, table: TableId, moved: &mut CascadedRows) {
         for change in &self.list {
-            if change.root || change.table.id != table || change.new.is_none() {
+            if change.is_root || change.table.id != table || change.new.is_none() {
                 continue;
             }
             moved.note(&change.primary, change.new_primary());
@@ -345,7 +345,7 @@ impl Effects {
                     space,
                     end: prefix_end(&start),
                     start: start.clone(),
-                    fatal,
+                    is_fatal: fatal,
                     referrer: referrer.clone(),
                 });
             }
@@ -355,7 +355,7 @@ impl Effects {
 
     /// Applies a parent's change to a locked child. Returns the child's position in the list if it
     /// must be expanded.
-    fn follow(
+    fn apply_to_child(
         &mut self,
         probe: &Probe,
         primary: &[u8],
@@ -370,7 +370,7 @@ impl Effects {
         let news = if deletes {
             SmallVec::new()
         } else {
-            follow_values(probe, fk, at, parent)?
+            child_values(probe, fk, at, parent)?
         };
         let at = known.unwrap_or(self.list.len());
         if known.is_none() {
@@ -382,7 +382,7 @@ impl Effects {
             self.by_row.add_last(&self.list);
         }
         let change = self.list.get_mut(at)?;
-        if !deletes && change.has_left(&news) {
+        if !deletes && change.is_already_changed(&news) {
             return None;
         }
         let mut again = known.is_none();
@@ -417,14 +417,14 @@ impl Effects {
         };
         self.list.get_mut(probe.parent)?.add_edge(edge);
         let change = self.list.get_mut(at)?;
-        let queue = again && !change.queued;
-        change.queued |= queue;
+        let queue = again && !change.is_queued;
+        change.is_queued |= queue;
         queue.then_some(at)
     }
 }
 
 /// Returns the new values of a constraint's columns in an updated child.
-fn follow_values(
+fn child_values(
     probe: &Probe,
     fk: &ForeignKey,
     at: &FkParent,
@@ -452,20 +452,20 @@ impl Statement<'_> {
         for change in &fx.list {
             if change.new.is_none() {
                 let old = change.old.row(&change.table)?;
-                self.write_gone(&change.table, &change.primary, old)?;
-                deleted += u64::from(!change.root);
+                self.write_deletion(&change.table, &change.primary, old)?;
+                deleted += u64::from(!change.is_root);
             }
         }
         for change in &fx.list {
-            let (Some(new), false) = (&change.new, change.root) else {
+            let (Some(new), false) = (&change.new, change.is_root) else {
                 continue;
             };
             let table = &change.table;
             let old = change.old.row(table)?;
-            if let Some(index) = change.taken(&self.keys) {
+            if let Some(index) = change.duplicate_index(&self.keys) {
                 return Err(cascade_duplicate(&fx, change, index));
             }
-            if let Some(fk) = change.orphaned(&self.keys)
+            if let Some(fk) = change.missing_parent(&self.keys)
                 && let Some(fk) = table.foreign_keys.get(fk)
             {
                 return Err(Error::NoReferencedRow {

@@ -93,7 +93,7 @@ pub struct ClientLogin {
     secure: bool,
     salt: Salt,
     plugin: Option<Plugin>,
-    key_asked: bool,
+    is_key_requested: bool,
 }
 
 /// Capabilities that this client wants, where the server has them too.
@@ -141,7 +141,7 @@ impl ClientLogin {
             secure,
             salt: greeting.salt,
             plugin: Plugin::by_name(greeting.plugin),
-            key_asked: false,
+            is_key_requested: false,
         }
     }
 
@@ -222,12 +222,12 @@ impl ClientLogin {
 
     /// A message of `caching_sha2_password`.
     fn message(&mut self, data: &[u8], out: &mut Vec<u8>, sequence: &mut u8) -> Step {
-        if self.key_asked {
+        if self.is_key_requested {
             let password = &self.credentials.password;
             return match encrypt_password(password, &self.salt, data) {
                 Some(message) => {
                     frame::packet(out, sequence, &message);
-                    self.key_asked = false;
+                    self.is_key_requested = false;
                     Step::Wait
                 }
                 None => Step::Unsupported("a public key that cannot be read"),
@@ -243,7 +243,7 @@ impl ClientLogin {
             }
             [4] => {
                 frame::packet(out, sequence, &[2]);
-                self.key_asked = true;
+                self.is_key_requested = true;
                 Step::Wait
             }
             _ => Step::Unsupported("an unknown message of the plugin"),
