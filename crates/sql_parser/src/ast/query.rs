@@ -446,15 +446,41 @@ pub struct WindowSpec<'a> {
     pub frame: Option<Frame<'a>>,
 }
 
+/// Unit of a frame's bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameUnit {
+    /// ROWS: numbers of rows.
+    Rows,
+    /// RANGE: differences of the sort key.
+    Range,
+    /// GROUPS: numbers of groups of peers.
+    Groups,
+}
+
+/// Rows that a frame leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameExclusion {
+    /// EXCLUDE CURRENT ROW
+    CurrentRow,
+    /// EXCLUDE GROUP
+    Group,
+    /// EXCLUDE TIES
+    Ties,
+    /// EXCLUDE NO OTHERS
+    NoOthers,
+}
+
 /// `ROWS BETWEEN start AND end`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frame<'a> {
-    /// RANGE; otherwise ROWS.
-    pub range: bool,
+    /// The unit.
+    pub unit: FrameUnit,
     /// The start of the frame.
     pub start: FrameBound<'a>,
     /// The end of the frame; CURRENT ROW if not given.
     pub end: Option<FrameBound<'a>>,
+    /// EXCLUDE
+    pub exclude: Option<FrameExclusion>,
 }
 
 /// A bound of a frame.

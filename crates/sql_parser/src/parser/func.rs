@@ -261,7 +261,15 @@ impl<'a> Parser<'a> {
             };
             func.over = Some(self.alloc(window));
         }
-        Ok(())
+        let fits = match WindowUse::of(func) {
+            WindowUse::Required => func.over.is_some() && is_stable(func),
+            WindowUse::Allowed => true,
+            WindowUse::Refused => func.over.is_none(),
+        };
+        match fits {
+            true => Ok(()),
+            false => self.error(),
+        }
     }
 
     /// Parses CASE; the current token is the keyword.
@@ -432,4 +440,76 @@ fn needs_adjacent_paren(keyword: Kw) -> bool {
 
 fn takes_from_first_last(name: Ident<'_>) -> bool {
     name.name.eq_ignore_ascii_case("NTH_VALUE")
+}
+
+/// Whether a function takes OVER.
+enum WindowUse {
+    /// A window function.
+    Required,
+    /// An aggregate function.
+    Allowed,
+    /// Any other function.
+    Refused,
+}
+
+impl WindowUse {
+    fn of(func: &Func<'_>) -> WindowUse {
+        const WINDOW: &[&str] = &[
+            "CUME_DIST",
+            "DENSE_RANK",
+            "FIRST_VALUE",
+            "LAG",
+            "LAST_VALUE",
+            "LEAD",
+            "NTH_VALUE",
+            "NTILE",
+            "PERCENT_RANK",
+            "RANK",
+            "ROW_NUMBER",
+        ];
+        const AGGREGATE: &[&str] = &[
+            "AVG",
+            "BIT_AND",
+            "BIT_OR",
+            "BIT_XOR",
+            "COUNT",
+            "GROUP_CONCAT",
+            "JSON_ARRAYAGG",
+            "JSON_OBJECTAGG",
+            "MAX",
+            "MIN",
+            "STD",
+            "STDDEV",
+            "STDDEV_POP",
+            "STDDEV_SAMP",
+            "SUM",
+            "VARIANCE",
+            "VAR_POP",
+            "VAR_SAMP",
+        ];
+        let within = |names: &[&str]| names.iter().any(|n| func.name.name.eq_ignore_ascii_case(n));
+        match func.schema {
+            None if within(WINDOW) => WindowUse::Required,
+            None if within(AGGREGATE) => WindowUse::Allowed,
+            _ => WindowUse::Refused,
+        }
+    }
+}
+
+/// Whether the numbers that MySQL's grammar restricts are literals or variables: those of NTILE,
+/// LAG and LEAD.
+fn is_stable(func: &Func<'_>) -> bool {
+    let at = match func.name.name.to_ascii_uppercase().as_str() {
+        "NTILE" => 0,
+        "LAG" | "LEAD" => 1,
+        _ => return true,
+    };
+    func.args.get(at).is_none_or(|number| {
+        matches!(
+            number.kind,
+            ExprKind::Literal(Literal::Int(_) | Literal::Null)
+                | ExprKind::Param(_)
+                | ExprKind::UserVar(_)
+        )
+    })
 }

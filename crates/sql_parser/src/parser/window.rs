@@ -1,6 +1,8 @@
 //! Window specifications, in OVER and in the WINDOW clause.
 
-use super::super::ast::{Expr, Frame, FrameBound, OrderItem, WindowSpec};
+use super::super::ast::{
+    Expr, ExprKind, Frame, FrameBound, FrameExclusion, FrameUnit, Literal, OrderItem, WindowSpec,
+};
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
@@ -24,8 +26,10 @@ impl<'a> Parser<'a> {
         } else {
             &[]
         };
-        let frame = match self.eat_any_kw(&[Kw::ROWS, Kw::RANGE]) {
-            Some(word) => Some(self.frame(word == Kw::RANGE)?),
+        let frame = match self.eat_any_kw(&[Kw::ROWS, Kw::RANGE, Kw::GROUPS]) {
+            Some(Kw::ROWS) => Some(self.frame(FrameUnit::Rows)?),
+            Some(Kw::RANGE) => Some(self.frame(FrameUnit::Range)?),
+            Some(_) => Some(self.frame(FrameUnit::Groups)?),
             None => None,
         };
         self.expect(K::RightParen)?;
@@ -37,21 +41,47 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn frame(&mut self, range: bool) -> PResult<Frame<'a>> {
-        if self.eat_kw(Kw::BETWEEN) {
+    fn frame(&mut self, unit: FrameUnit) -> PResult<Frame<'a>> {
+        let (start, end) = if self.eat_kw(Kw::BETWEEN) {
             let start = self.frame_bound()?;
             self.expect_kw(Kw::AND)?;
-            return Ok(Frame {
-                range,
+            (start, Some(self.frame_bound()?))
+        } else {
+            let start = self.frame_bound()?;
+            if matches!(
                 start,
-                end: Some(self.frame_bound()?),
-            });
-        }
+                FrameBound::Following(..) | FrameBound::UnboundedFollowing
+            ) {
+                return self.error();
+            }
+            (start, None)
+        };
+        let exclude = match self.eat_kw(Kw::EXCLUDE) {
+            true => Some(self.frame_exclusion()?),
+            false => None,
+        };
         Ok(Frame {
-            range,
-            start: self.frame_bound()?,
-            end: None,
+            unit,
+            start,
+            end,
+            exclude,
         })
+    }
+
+    fn frame_exclusion(&mut self) -> PResult<FrameExclusion> {
+        if self.eat_kw(Kw::CURRENT) {
+            self.expect_kw(Kw::ROW)?;
+            return Ok(FrameExclusion::CurrentRow);
+        }
+        if self.eat_kw(Kw::NO) {
+            self.expect_kw(Kw::OTHERS)?;
+            return Ok(FrameExclusion::NoOthers);
+        }
+        match self.eat_any_kw(&[Kw::GROUP, Kw::TIES]) {
+            Some(Kw::GROUP) => Ok(FrameExclusion::Group),
+            Some(_) => Ok(FrameExclusion::Ties),
+            None => self.error(),
+        }
     }
 
     fn frame_bound(&mut self) -> PResult<FrameBound<'a>> {
@@ -66,17 +96,20 @@ impl<'a> Parser<'a> {
                 None => self.error(),
             };
         }
-        let interval = self.eat_kw(Kw::INTERVAL);
-        let amount = if interval {
-            self.expr()?
+        let span = self.token.span();
+        let (amount, unit) = if self.eat_kw(Kw::INTERVAL) {
+            (self.expr()?, Some(self.interval_unit()?))
         } else {
-            self.simple_expr()?
+            (self.simple_expr()?, None)
         };
-        let unit = if interval {
-            Some(self.interval_unit()?)
-        } else {
-            None
-        };
+        let is_number = matches!(
+            amount.kind,
+            ExprKind::Literal(Literal::Int(_) | Literal::Decimal(_) | Literal::Float(_))
+                | ExprKind::Param(_)
+        );
+        if unit.is_none() && !is_number {
+            return self.error_at(span);
+        }
         match self.eat_any_kw(&[Kw::PRECEDING, Kw::FOLLOWING]) {
             Some(Kw::PRECEDING) => Ok(FrameBound::Preceding(amount, unit)),
             Some(_) => Ok(FrameBound::Following(amount, unit)),

@@ -1,8 +1,9 @@
 //! Function calls, windows, and functions with their own syntax.
 
 use super::super::ast::{
-    ColumnName, DataType, Expr, ExprKind, Frame, FrameBound, Func, IntervalUnit, JsonOnResponse,
-    JsonValue, MatchMode, TemporalKind, TrimSide, TypeKind, Window, WindowSpec,
+    ColumnName, DataType, Expr, ExprKind, Frame, FrameBound, FrameExclusion, FrameUnit, Func,
+    IntervalUnit, JsonOnResponse, JsonValue, MatchMode, TemporalKind, TrimSide, TypeKind, Window,
+    WindowSpec,
 };
 use super::Printer;
 use super::expr::{PREDICATE, UNARY};
@@ -50,7 +51,11 @@ impl Printer {
     }
 
     fn frame(&mut self, frame: &Frame<'_>) {
-        self.put(if frame.range { " RANGE " } else { " ROWS " });
+        self.put(match frame.unit {
+            FrameUnit::Rows => " ROWS ",
+            FrameUnit::Range => " RANGE ",
+            FrameUnit::Groups => " GROUPS ",
+        });
         if let Some(end) = &frame.end {
             self.put("BETWEEN ");
             self.frame_bound(&frame.start);
@@ -58,6 +63,14 @@ impl Printer {
             self.frame_bound(end);
         } else {
             self.frame_bound(&frame.start);
+        }
+        if let Some(exclude) = frame.exclude {
+            self.put(match exclude {
+                FrameExclusion::CurrentRow => " EXCLUDE CURRENT ROW",
+                FrameExclusion::Group => " EXCLUDE GROUP",
+                FrameExclusion::Ties => " EXCLUDE TIES",
+                FrameExclusion::NoOthers => " EXCLUDE NO OTHERS",
+            });
         }
     }
 
