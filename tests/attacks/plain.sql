@@ -10,6 +10,9 @@ sorted by documents: SELECT CAST(CONCAT('[', x.a, ']') AS JSON) q FROM n x JOIN 
 distinct of a cross join: SELECT DISTINCT x.a + y.a FROM n x, n y
 groups of a cross join: SELECT x.a + y.a s, COUNT(*) FROM n x, n y GROUP BY s
 rollup of a cross join: SELECT x.b, y.x, COUNT(*) FROM n x, e y GROUP BY x.b, y.x WITH ROLLUP
+windows over a cross join: SELECT x.id, RANK() OVER (ORDER BY x.b, y.x), SUM(x.a) OVER (PARTITION BY y.x) FROM n x, e y ORDER BY MD5(x.b)
+moving frames computed again: SELECT SUM(x.a + 0e0) OVER (ORDER BY x.id ROWS BETWEEN 30000 PRECEDING AND CURRENT ROW) FROM n x
+range frames: SELECT COUNT(*) OVER (ORDER BY x.d RANGE BETWEEN INTERVAL 9 YEAR PRECEDING AND INTERVAL 9 YEAR FOLLOWING), JSON_ARRAYAGG(x.id) OVER (ORDER BY x.a) FROM n x
 hash join with one key: SELECT COUNT(*) FROM n x JOIN n y ON x.id % 2 = y.id % 2 JOIN n z ON z.id % 2 = y.id % 2
 inequality join: SELECT COUNT(*) FROM n x JOIN n y ON x.a < y.a JOIN n z ON y.a < z.a
 outer join without index: SELECT COUNT(*) FROM n x LEFT JOIN n y ON x.a + y.a = -1 LEFT JOIN n z ON x.b = CONCAT(z.b, 'q')

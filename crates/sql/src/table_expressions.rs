@@ -216,6 +216,7 @@ fn bind(table: &Arc<Table>, expression: &Expression, owner: ExpressionOwner<'_>)
         env: &env,
         clause: place,
         aggregates: None,
+        windows_allowed: false,
         values_allowed: false,
         system: &system,
         aliases: &[],

@@ -154,6 +154,26 @@ fn groups_spill() {
 }
 
 #[test]
+fn windows_spill() {
+    let (server, mut sql) = start();
+    for statement in [
+        "SELECT id, ROW_NUMBER() OVER (ORDER BY words, id) FROM t",
+        "SELECT id, SUM(small) OVER (), words FROM t",
+        "SELECT id, COUNT(*) OVER (ORDER BY id), FIRST_VALUE(words) OVER (ORDER BY id), LAG(words, 100) OVER (ORDER BY id), \
+         LEAD(words, 3000, 'none') OVER (ORDER BY id), NTH_VALUE(exact, 500) OVER (ORDER BY id) FROM t",
+        "SELECT id, SUM(exact) OVER (ORDER BY id ROWS BETWEEN 70 PRECEDING AND 5 FOLLOWING), MAX(words) OVER (ORDER BY id ROWS 20 PRECEDING), \
+         SUM(approx) OVER (ORDER BY id ROWS BETWEEN 3 PRECEDING AND 2 PRECEDING) FROM t",
+        "SELECT id, COUNT(*) OVER (ORDER BY id RANGE BETWEEN 100 PRECEDING AND 100 FOLLOWING), LAST_VALUE(words) OVER (ORDER BY id DESC RANGE \
+         BETWEEN 5 FOLLOWING AND 9 FOLLOWING), MIN(general) OVER (ORDER BY small) FROM t",
+        "SELECT id, RANK() OVER (PARTITION BY kind ORDER BY words), NTILE(7) OVER (PARTITION BY kind ORDER BY id), CUME_DIST() OVER (PARTITION BY kind \
+         ORDER BY day, id) FROM t ORDER BY id",
+        "SELECT other, COUNT(*), SUM(COUNT(*)) OVER (ORDER BY other), DENSE_RANK() OVER (ORDER BY MIN(words)) FROM t GROUP BY other",
+    ] {
+        assert_spills(&server, &mut sql, statement);
+    }
+}
+
+#[test]
 fn joins_spill() {
     let (server, mut sql) = start();
     for statement in [

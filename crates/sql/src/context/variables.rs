@@ -94,6 +94,7 @@ impl StatementContext {
             env: &env,
             clause: "field list",
             aggregates: None,
+            windows_allowed: false,
             values_allowed: false,
             system: self,
             aliases: &[],

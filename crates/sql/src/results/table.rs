@@ -130,6 +130,7 @@ impl Rows {
                     env: &env,
                     clause: "where clause",
                     aggregates: None,
+                    windows_allowed: false,
                     values_allowed: false,
                     system: context,
                     aliases: &[],

@@ -273,7 +273,8 @@ impl RowBuilder<'_> {
         if tables.is_empty() {
             self.push(id, table_row(kind, None, None, "No tables used"));
         }
-        let sorted = !plan.root.order().is_empty();
+        let passes = plan.window().map_or(&[][..], |window| &window.passes);
+        let sorted = !plan.root.order().is_empty() || passes.iter().any(|p| !p.sort.is_empty());
         let temporary = uses_temporary(plan);
         let mut derived: Vec<(u64, &Derived)> = Vec::new();
         for (at, (scan, join)) in tables.into_iter().enumerate() {
@@ -344,12 +345,14 @@ impl RowBuilder<'_> {
     }
 }
 
-/// Whether grouping or DISTINCT uses a hash table.
+/// Whether grouping or DISTINCT uses a hash table, or a window function a buffer.
 fn uses_temporary(plan: &QueryPlan) -> bool {
     let aggregate = plan.rows().and_then(|rows| rows.aggregate());
     let groups = aggregate
         .is_some_and(|a| !a.group_by.is_empty() && matches!(a.method, AggregateMethod::Hash));
-    groups || plan.root.distinct() == Some(DistinctMethod::Hash)
+    let passes = plan.window().map_or(&[][..], |window| &window.passes);
+    let mut windows = passes.iter().flat_map(|pass| &pass.windows);
+    groups || windows.any(|w| !w.streams()) || plan.root.distinct() == Some(DistinctMethod::Hash)
 }
 
 fn extra((scan, join): (&Scan, Option<&Join>), sorted: bool, temporary: bool) -> String {

@@ -4,9 +4,10 @@
 //! literals in SQL syntax.
 
 use crate::bind::Source;
+use crate::bind::window::{FrameBound, Window, WindowFrame};
 use crate::expr::query::{QueryTest, TestKind};
-use crate::expr::{ArithOp, BitOp, CmpOp, Expr, ExprKind, Truth};
-use crate::plan::physical::Limit;
+use crate::expr::{ArithOp, BitOp, CmpOp, Expr, ExprKind, Truth, Unit};
+use crate::plan::physical::{Limit, WindowCalls};
 use crate::plan::scan::{Access, Bound, IndexRange};
 use porpoise_types::{ColumnType, Value, ValueRef, write_text};
 
@@ -28,6 +29,18 @@ fn compared(op: CmpOp) -> &'static str {
         CmpOp::Ge => ">=",
         CmpOp::NullSafe => "<=>",
     }
+}
+
+/// The keyword of a unit: `DAY_HOUR` for `DayHour`.
+fn unit_name(unit: Unit) -> String {
+    let mut name = String::new();
+    for c in format!("{unit:?}").chars() {
+        if c.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(c.to_ascii_uppercase());
+    }
+    name
 }
 
 fn literal(value: ValueRef<'_>, ty: &ColumnType) -> String {
@@ -71,6 +84,60 @@ impl Printer<'_> {
         parts.join(", ")
     }
 
+    /// The calls of a window: `rank() OVER (PARTITION BY t.a ORDER BY t.b )`.
+    pub fn window_calls(&self, planned: &WindowCalls) -> String {
+        let over = self.window(&planned.window);
+        let calls = planned.calls.iter().map(|call| {
+            let mut args: Vec<String> = call.function.args().map(|e| self.expr(e)).collect();
+            if let Some(number) = call.function.number() {
+                args.insert(args.len().min(1), self.expr(number));
+            }
+            if args.is_empty() && call.name == "count" {
+                args.push("0".to_owned());
+            }
+            format!("{}({}) OVER ({over})", call.name, args.join(", "))
+        });
+        calls.collect::<Vec<String>>().join(", ")
+    }
+
+    fn window(&self, window: &Window) -> String {
+        let mut parts = Vec::new();
+        if !window.partition.is_empty() {
+            parts.push(format!("PARTITION BY {}", self.list(&window.partition)));
+        }
+        if !window.order.is_empty() {
+            parts.push(format!("ORDER BY {}", self.keys(&window.order)));
+        }
+        let WindowFrame { range, start, end } = &window.frame;
+        let default = matches!((start, end), (FrameBound::Unbounded, FrameBound::Current));
+        if !(*range && default) {
+            let unit = if *range { "RANGE" } else { "ROWS" };
+            let (start, end) = (self.bound(start, "PRECEDING"), self.bound(end, "FOLLOWING"));
+            parts.push(format!("{unit} BETWEEN {start} AND {end}"));
+        }
+        parts.join(" ")
+    }
+
+    fn bound(&self, bound: &FrameBound, unbounded: &str) -> String {
+        match bound {
+            FrameBound::Unbounded => format!("UNBOUNDED {unbounded}"),
+            FrameBound::Current => "CURRENT ROW".to_owned(),
+            FrameBound::Offset {
+                following,
+                amount,
+                unit,
+                ..
+            } => {
+                let way = if *following { "FOLLOWING" } else { "PRECEDING" };
+                let amount = self.expr(amount);
+                match unit {
+                    Some(unit) => format!("INTERVAL {amount} {} {way}", unit_name(*unit)),
+                    None => format!("{amount} {way}"),
+                }
+            }
+        }
+    }
+
     fn joined(&self, list: &[Expr], by: &str) -> String {
         let parts: Vec<String> = list.iter().map(|e| self.expr(e)).collect();
         format!("({})", parts.join(by))
@@ -108,6 +175,7 @@ impl Printer<'_> {
             ExprKind::Query(test) => self.test(test),
             ExprKind::Grouping(args) => format!("grouping({})", self.list(args)),
             ExprKind::Aggregate(at) => format!("<aggregate {}>", at + 1),
+            ExprKind::Window(at) => format!("<window {}>", at + 1),
             ExprKind::Call(function, args) => {
                 format!("{}({})", function.name.to_lowercase(), self.list(args))
             }

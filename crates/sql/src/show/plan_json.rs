@@ -5,11 +5,12 @@
 
 use super::explain_columns::{indexes_used, lengths, names, reference, union_kind};
 use super::expression::Printer;
+use crate::bind::window::shown_name;
 use crate::bind::{Origin, Source};
 use crate::expr::query::Subquery;
 use crate::expr::{Expr, ExprKind};
 use crate::plan::derived::{Derived, TableOperator, operator_of};
-use crate::plan::physical::{AggregateMethod, DistinctMethod, Join, JoinKind};
+use crate::plan::physical::{AggregateMethod, DistinctMethod, Join, JoinKind, Window};
 use crate::plan::scan::{Access, Scan};
 use crate::plan::sinks::{Change, ChangeKind, Plan};
 use crate::plan::{QueryPlan, plan_of};
@@ -165,6 +166,15 @@ impl<'d> Document<'d> {
             ];
             grouping.append(&mut inner);
             inner = vec![("grouping_operation", Json::Object(grouping))];
+        }
+        if let Some(window) = plan.window() {
+            let printer = Printer {
+                sources: &plan.sources,
+                params: self.params,
+            };
+            let mut windowing = vec![("windows", windows(window, &printer))];
+            windowing.append(&mut inner);
+            inner = vec![("windowing", Json::Object(windowing))];
         }
         if let Some(method) = plan.root.distinct() {
             let hashes = method == DistinctMethod::Hash;
@@ -330,6 +340,34 @@ impl<'d> Document<'d> {
             (None, _) => Json::Object(vec![dependent, ("message", text("No tables used"))]),
         }
     }
+}
+
+/// The windows in the order of execution.
+fn windows(window: &Window, printer: &Printer<'_>) -> Json {
+    let mut list = Vec::new();
+    for pass in &window.passes {
+        for (at, planned) in pass.windows.iter().enumerate() {
+            let name = planned.window.name.as_deref();
+            let sorts = at == 0 && !pass.sort.is_empty();
+            let mut members = vec![
+                ("name", text(shown_name(name))),
+                ("using_filesort", Json::Bool(sorts)),
+            ];
+            if sorts {
+                let keys = pass.sort.iter();
+                let keys = keys.map(|key| text(printer.keys(std::slice::from_ref(key))));
+                members.push(("filesort_key", Json::List(keys.collect())));
+            }
+            if !planned.streams() {
+                let buffer = vec![("using_temporary_table", Json::Bool(true))];
+                members.push(("frame_buffer", Json::Object(buffer)));
+            }
+            let names = planned.calls.iter().map(|call| text(&call.name));
+            members.push(("functions", Json::List(names.collect())));
+            list.push(Json::Object(members));
+        }
+    }
+    Json::List(list)
 }
 
 fn queries_of(e: &Expr, found: &mut Vec<Arc<Subquery>>) {

@@ -13,6 +13,7 @@ use crate::parse::ast::SetOp;
 use crate::plan::derived::{SetOperation, TableOperator, operator_of};
 use crate::plan::physical::{
     Aggregate, AggregateMethod, Join, JoinKind, JoinMethod, ResultOperator, RowOperator, Sort,
+    Window,
 };
 use crate::plan::scan::{Access, Scan};
 use crate::plan::sinks::{Change, ChangeKind, Plan, Targets};
@@ -226,7 +227,28 @@ impl<'t> Tree<'t> {
                 filtered(node, &filter.conditions, &printer)
             }
             RowOperator::Aggregate(aggregate) => self.aggregate(aggregate, sources),
+            RowOperator::Window(window) => self.window(window, sources),
         }
+    }
+
+    fn window(&mut self, window: &Window, sources: &[Source]) -> Node {
+        let mut node = self.rows(&window.input, sources);
+        for pass in &window.passes {
+            let printer = self.printer(sources);
+            if !pass.sort.is_empty() {
+                node = Node::new(format!("Sort: {}", printer.keys(&pass.sort)), vec![node]);
+            }
+            for planned in &pass.windows {
+                let how = match planned.streams() {
+                    true => "Window aggregate",
+                    false => "Window aggregate with buffering",
+                };
+                let text = format!("{how}: {}", printer.window_calls(planned));
+                node = Node::new(text, vec![node]);
+            }
+        }
+        node.actual = self.actual(window, Role::Group);
+        node
     }
 
     fn aggregate(&mut self, aggregate: &Aggregate, sources: &[Source]) -> Node {

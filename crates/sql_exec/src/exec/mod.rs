@@ -16,6 +16,7 @@
 //!    collect          rows kept, told apart, sorted (sort_buffer)
 //!      rows         row operators: calls its consumer for each joined row
 //!        aggregate    groups
+//!        window       window functions
 //!        fused_scan   rows of one table where they lie
 //!        join         driving_scan -> index_lookup | materialized, join_hash_table -> ...
 //! ```
@@ -64,6 +65,7 @@ pub mod state;
 pub mod statement;
 mod subquery;
 mod upsert;
+mod window;
 
 use crate::error::SqlError;
 use crate::expr::eval::Env;

@@ -5,7 +5,7 @@
 
 use super::join::{self, Consumer};
 use super::query::{all_true, cx_of};
-use super::{Exec, ExecResult, aggregate, fused_scan};
+use super::{Exec, ExecResult, aggregate, fused_scan, window};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot};
 use crate::plan::QueryPlan;
@@ -66,6 +66,7 @@ pub(super) fn run(
             run(plan, &filter.input, Demand::ALL, exec, &mut consume)
         }
         RowOperator::Aggregate(aggregate) => aggregate::run(plan, aggregate, demand, exec, consume),
+        RowOperator::Window(operator) => window::run(plan, operator, exec, consume),
         RowOperator::BatchInput => Err(SqlError::internal("a batch out of its join").into()),
     }
 }

@@ -43,6 +43,16 @@ impl RowStore {
         self.bytes
     }
 
+    /// Removes all rows; the first chunk is kept for the next ones.
+    pub(super) fn clear(&mut self) {
+        self.chunks.truncate(1);
+        self.bytes = 0;
+        if let Some(first) = self.chunks.first_mut() {
+            first.clear();
+            self.bytes = first.capacity() as u64;
+        }
+    }
+
     /// Adds a row. Returns `None` after four billion chunks.
     pub(super) fn add(&mut self, key: &[u8], values: &[ValueRef<'_>]) -> Option<Place> {
         let size = 4 + key.len() + values.iter().map(size_of).sum::<usize>();

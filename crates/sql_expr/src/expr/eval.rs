@@ -260,7 +260,7 @@ pub struct EvalCx<'a> {
     pub env: &'a Env,
     /// Parameters and extracted literals.
     pub params: &'a [ValueRef<'a>],
-    /// Results of this query's aggregates.
+    /// Results of this query's aggregates, then those of its window functions.
     pub aggregates: &'a [ValueRef<'a>],
     /// The row to be inserted, for VALUES(column).
     pub new_row: &'a [ValueRef<'a>],
@@ -447,7 +447,9 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
 /// rows.
 fn eval_state<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<ValueRef<'a>> {
     match &e.kind {
-        ExprKind::Aggregate(at) => Ok(cx.aggregates.get(*at).copied().unwrap_or(ValueRef::Null)),
+        ExprKind::Aggregate(at) | ExprKind::Window(at) => {
+            Ok(cx.aggregates.get(*at).copied().unwrap_or(ValueRef::Null))
+        }
         ExprKind::UserVariable(name) => {
             let variables = cx.env.user_variables.borrow();
             let value = variables.get(name).map_or(Value::Null, |(v, _)| v.clone());

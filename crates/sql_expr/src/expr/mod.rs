@@ -198,6 +198,9 @@ pub enum ExprKind {
     Grouping(Vec<Expr>),
     /// The result of an aggregate of this query, by number.
     Aggregate(usize),
+    /// The result of a window function of this query, by number; behind the aggregates once the
+    /// query is planned.
+    Window(usize),
     /// A call of a registered function.
     Call(&'static Function, Vec<Expr>),
     /// A comparison.
@@ -368,6 +371,7 @@ impl Expr {
             | ExprKind::Outer { .. }
             | ExprKind::Query(_)
             | ExprKind::Aggregate(_)
+            | ExprKind::Window(_)
             | ExprKind::NewValue { .. }
             | ExprKind::UserVariable(_)
             | ExprKind::AssignVariable(..) => constant = false,
@@ -433,6 +437,13 @@ impl Expr {
         found
     }
 
+    /// Whether it contains a window function of this query.
+    pub fn has_window(&self) -> bool {
+        let mut found = false;
+        self.walk(&mut |e| found |= matches!(e.kind, ExprKind::Window(_)));
+        found
+    }
+
     /// Visits this node and all nodes below it.
     pub fn walk(&self, visit: &mut impl FnMut(&Expr)) {
         visit(self);
@@ -447,6 +458,7 @@ impl Expr {
             | ExprKind::Column { .. }
             | ExprKind::Outer { .. }
             | ExprKind::Aggregate(_)
+            | ExprKind::Window(_)
             | ExprKind::UserVariable(_)
             | ExprKind::NewValue { .. } => {}
             ExprKind::Query(test) => test.left.iter().for_each(f),

@@ -17,6 +17,7 @@ impl Expr {
             | ExprKind::Column { .. }
             | ExprKind::Outer { .. }
             | ExprKind::Aggregate(_)
+            | ExprKind::Window(_)
             | ExprKind::UserVariable(_)
             | ExprKind::NewValue { .. } => {}
             ExprKind::Query(test) => test.left.iter_mut().for_each(f),

@@ -69,7 +69,7 @@ pub struct Aggregate {
 type Parts = (Vec<Expr>, Vec<OrderKey>);
 
 /// The aggregate function with this name.
-fn kind_named(name: &str, star: bool) -> Option<AggregateKind> {
+pub(super) fn kind_named(name: &str, star: bool) -> Option<AggregateKind> {
     let deviation = |sample, root| AggregateKind::Deviation { sample, root };
     Some(match name.to_ascii_uppercase().as_str() {
         "COUNT" if star => AggregateKind::CountRows,
@@ -143,6 +143,7 @@ impl Binder<'_> {
             env: self.env,
             clause: self.clause,
             aggregates: None,
+            windows_allowed: false,
             values_allowed: false,
             system: self.system,
             aliases: &[],
@@ -205,9 +206,22 @@ fn add(
     list: &mut Aggregates,
     kind: AggregateKind,
     f: &Func<'_>,
-    (args, order): Parts,
+    parts: Parts,
     connection: Collation,
 ) -> Result<Expr> {
+    let (aggregate, mut e) = bound(kind, f, parts, connection)?;
+    e.kind = ExprKind::Aggregate(list.list.len());
+    list.list.push(aggregate);
+    Ok(e)
+}
+
+/// Creates an aggregate, and an expression with the properties of its result.
+pub(super) fn bound(
+    kind: AggregateKind,
+    f: &Func<'_>,
+    (args, order): Parts,
+    connection: Collation,
+) -> Result<(Aggregate, Expr)> {
     let several = kind == AggregateKind::Concat || (kind == AggregateKind::Count && f.distinct);
     match (kind, args.len()) {
         (AggregateKind::JsonObject, 2) | (AggregateKind::CountRows, 0) => {}
@@ -226,14 +240,14 @@ fn add(
     };
     let ty = type_of(kind, &args, connection);
     let coercibility = args.iter().map(|a| a.coercibility).min();
-    list.list.push(Aggregate {
+    let aggregate = Aggregate {
         kind,
         args,
         distinct: f.distinct,
         order,
         separator: f.separator.unwrap_or(b",").to_vec(),
         ty: ty.clone(),
-    });
+    };
     let never_null = matches!(
         kind,
         AggregateKind::CountRows
@@ -242,10 +256,9 @@ fn add(
             | AggregateKind::BitOr
             | AggregateKind::BitXor
     );
-    let at = list.list.len() - 1;
-    let mut e = node(ExprKind::Aggregate(at), ty, !never_null);
+    let mut e = node(ExprKind::Aggregate(0), ty, !never_null);
     e.coercibility = coercibility.unwrap_or(Coercibility::Implicit);
-    Ok(e)
+    Ok((aggregate, e))
 }
 
 /// The nearest query whose columns the arguments and sort keys read; 0, the function's own query,

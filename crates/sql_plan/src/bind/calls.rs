@@ -14,8 +14,8 @@ impl Binder<'_> {
     /// registered function.
     pub(super) fn function(&mut self, f: &Func<'_>) -> Result<Expr> {
         let name = f.name.name;
-        if f.over.is_some() {
-            return Err(SqlError::not_supported("window functions"));
+        if let Some(over) = f.over {
+            return self.window_function(f, over);
         }
         if let Some(aggregate) = self.aggregate(f)? {
             return Ok(aggregate);

@@ -170,7 +170,10 @@ impl Binder<'_> {
         match self.scope.resolve(database, table, column, self.clause) {
             Ok((slot, position)) => {
                 let found = self.column_at(slot, position);
-                Ok(self.preferred_alias(name, &found).unwrap_or(found))
+                match self.preferred_alias(name, &found) {
+                    Some(e) => self.without_window(e, column),
+                    None => Ok(found),
+                }
             }
             Err(error) => {
                 let alias = self
@@ -178,7 +181,7 @@ impl Binder<'_> {
                     .iter()
                     .find(|(alias, _)| table.is_none() && alias.eq_ignore_ascii_case(column));
                 match alias {
-                    Some((_, e)) => Ok(e.clone()),
+                    Some((_, e)) => self.without_window(e.clone(), column),
                     None if error.code == 1054 => self.outer_column(name)?.ok_or(error),
                     None => Err(error),
                 }

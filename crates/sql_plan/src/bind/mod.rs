@@ -20,6 +20,7 @@ mod rows;
 mod source;
 mod special;
 pub mod types;
+pub mod window;
 
 pub use crate::virtual_tables::ScopeColumn;
 pub use aggregate::{Aggregate, AggregateKind};
@@ -28,6 +29,7 @@ pub use source::{Derived, DerivedPlan, MergedView, Origin, Source};
 use crate::error::{Result, SqlError};
 use porpoise_types::{Collation, ColumnType, SqlMode};
 use query::SubqueryPlanner;
+use window::Windows;
 
 /// A sort key.
 #[derive(Clone, Debug)]
@@ -140,18 +142,21 @@ pub struct BindEnv {
     pub div_precision: u8,
 }
 
-/// Aggregates found while binding.
+/// Aggregates and window functions found while binding.
 #[derive(Clone, Debug, Default)]
 pub struct Aggregates {
     /// The aggregates, in the order in which they were found.
     pub list: Vec<Aggregate>,
+    /// The window functions.
+    pub windows: Windows,
 }
 
 impl Aggregates {
-    /// The arguments and sort keys of all aggregates.
+    /// The arguments and sort keys of all aggregates and window functions.
     pub fn expressions(&self) -> impl Iterator<Item = &crate::expr::Expr> {
         let all = self.list.iter();
-        all.flat_map(|a| a.args.iter().chain(a.order.iter().map(|k| &k.expr)))
+        let own = all.flat_map(|a| a.args.iter().chain(a.order.iter().map(|k| &k.expr)));
+        own.chain(self.windows.expressions())
     }
 }
 
@@ -165,6 +170,9 @@ pub struct Binder<'s> {
     pub clause: &'static str,
     /// The list to which aggregates are added; `None` where they are not allowed (1111).
     pub aggregates: Option<&'s mut Aggregates>,
+    /// Whether window functions are allowed where aggregates are (3593): in the select list and
+    /// ORDER BY.
+    pub windows_allowed: bool,
     /// Whether VALUES(col) is allowed; it reads column `col` of slot 0, the row to be inserted.
     pub values_allowed: bool,
     /// Values of system variables.

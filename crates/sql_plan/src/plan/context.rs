@@ -135,6 +135,7 @@ impl PlanCx<'_> {
             env: self.env,
             clause: place,
             aggregates: None,
+            windows_allowed: false,
             values_allowed: false,
             system: self.system,
             aliases: &[],

@@ -12,6 +12,7 @@ use super::physical::{
 use super::scan::LockSpec;
 use super::select::{Clauses, Item, PlanCx, limits};
 use super::{OrderKey, QueryPlan, ResultColumn, grouping};
+use crate::bind::window::Windows;
 use crate::bind::{Aggregate as AggregateCall, Aggregates, Scope};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
@@ -42,7 +43,7 @@ pub(super) fn finish_with(
     from.locked_slots |= locked_slots(&lock);
     let columns = result.columns(&from.scope);
     super::rules::rewrite_from(&mut from, cx.statistics);
-    let each_row = !result.grouped && !clauses.distinct;
+    let each_row = result.yields_rows(&clauses);
     let limited = count.is_some() && each_row && !clauses.calc_found_rows;
     let (mut rows, adjacent) = result.join(&from, (&aggregates, &clauses), limited, cx);
     rows.lock(&lock);
@@ -51,11 +52,18 @@ pub(super) fn finish_with(
         cx.reads.has_locks.set(true);
     }
     let inner_locks = !cx.is_nested && cx.reads.has_locks.get();
-    rows = if result.grouped {
-        result.add_aggregation(rows, adjacent, (&from, aggregates.list, clauses.rollup))
+    let (grouped, windows) = (result.grouped, aggregates.windows);
+    rows = if grouped {
+        let calls = (aggregates.list, clauses.rollup);
+        result.add_aggregation(rows, adjacent, (&from, &windows, calls))
     } else {
         rows.with_one_time_filter(constant_part(&from))
     };
+    let windowed = result.windowed;
+    if windowed {
+        let exprs = (&mut result.items, &mut result.order_by);
+        rows = super::windows::windowed(rows, windows, exprs, clauses.distinct);
+    }
     let distinct = match (clauses.distinct, adjacent && !result.grouped) {
         (false, _) => None,
         (true, true) => Some(DistinctMethod::Adjacent),
@@ -68,7 +76,7 @@ pub(super) fn finish_with(
         root = ResultOperator::with_limit(count, offset, root);
     }
     let items = result.items.into_iter().map(|i| i.expr).collect();
-    let merges = !cut && !clauses.distinct && !result.grouped;
+    let merges = !cut && !clauses.distinct && !result.grouped && !windowed;
     let mut plan = QueryPlan {
         hidden_items: clauses.hidden_items,
         columns,
@@ -126,6 +134,8 @@ struct BoundClauses {
     group_by: Vec<Expr>,
     /// Whether there is a GROUP BY or an aggregate.
     grouped: bool,
+    /// Whether there is a window function.
+    windowed: bool,
     /// HAVING of a grouped query.
     having: Option<Expr>,
     order_by: Vec<OrderKey>,
@@ -167,7 +177,8 @@ fn bind_clauses(
     if cx.env.mode.contains(SqlMode::ONLY_FULL_GROUP_BY) {
         if grouped {
             let implicit = group_by.is_empty() && before == 0;
-            grouping::check(from, &items, &group_by, &order_by, implicit)?;
+            let windows = (&aggregates.windows, implicit);
+            grouping::check(from, &items, &group_by, &order_by, windows)?;
         }
         if clauses.distinct {
             grouping::check_distinct(&from.scope, &items, &order_by)?;
@@ -185,10 +196,11 @@ fn bind_clauses(
         items,
         group_by,
         grouped,
+        windowed: !aggregates.windows.calls.is_empty(),
         having,
         order_by,
     };
-    result.prepare_rollup(aggregates.list.len(), clauses.rollup)?;
+    result.prepare_rollup(aggregates, clauses.rollup)?;
     Ok(result)
 }
 
@@ -206,10 +218,17 @@ impl BoundClauses {
         items.chain(&self.group_by).chain(&self.having).chain(order)
     }
 
+    /// Whether the result has the rows of the join, in their order.
+    fn yields_rows(&self, clauses: &Clauses<'_, '_>) -> bool {
+        !self.grouped && !clauses.distinct && !self.windowed
+    }
+
     /// The row order in which GROUP BY or DISTINCT needs no hash table; see [`order_of_groups`].
     fn order_of_groups(&self, clauses: &Clauses<'_, '_>) -> Option<(Vec<OrderKey>, Purpose)> {
         match (self.group_by.as_slice(), clauses.distinct) {
             _ if clauses.rollup => None,
+            ([], _) if self.windowed => None,
+            (keys, _) if self.windowed => order_of_groups(keys.iter(), &[]),
             ([], true) if !self.grouped => {
                 let shown = self.items.len().saturating_sub(clauses.hidden_items);
                 let items = self.items.iter().take(shown);
@@ -235,7 +254,7 @@ impl BoundClauses {
         }
         let read = self.expressions().chain(aggregates.expressions());
         let needed = super::needed::needed_columns(from, read);
-        let each_row = !self.grouped && !clauses.distinct;
+        let each_row = self.yields_rows(clauses);
         let groups = self.order_of_groups(clauses);
         let (order, purpose) = if each_row {
             (self.order_by.as_slice(), Purpose::Sort)
@@ -262,7 +281,7 @@ impl BoundClauses {
         &mut self,
         input: RowOperator,
         adjacent: bool,
-        (from, calls, rollup): (&From, Vec<AggregateCall>, bool),
+        (from, windows, (calls, rollup)): (&From, &Windows, (Vec<AggregateCall>, bool)),
     ) -> RowOperator {
         let method = match adjacent {
             true => AggregateMethod::Stream,
@@ -271,7 +290,7 @@ impl BoundClauses {
         let mut carried = Vec::new();
         let order = self.order_by.iter().map(|key| &key.expr);
         let above = self.items.iter().map(|i| &i.expr).chain(order);
-        for e in above.chain(&self.having) {
+        for e in above.chain(&self.having).chain(windows.expressions()) {
             e.columns(&mut |slot, column| carried.push((slot, column)));
         }
         carried.sort_unstable();
@@ -294,11 +313,12 @@ impl BoundClauses {
     }
 
     /// WITH ROLLUP: keys of GROUP BY read as NULL in super-aggregate rows.
-    fn prepare_rollup(&mut self, aggregates: usize, rollup: bool) -> Result<()> {
-        let keys = &self.group_by;
+    fn prepare_rollup(&mut self, calls: &mut Aggregates, rollup: bool) -> Result<()> {
+        let (keys, aggregates) = (&self.group_by, calls.list.len());
         let items = self.items.iter_mut().map(|i| &mut i.expr);
         let order = self.order_by.iter_mut().map(|k| &mut k.expr);
-        for e in items.chain(order).chain(&mut self.having) {
+        let windows = calls.windows.expressions_mut();
+        for e in items.chain(order).chain(&mut self.having).chain(windows) {
             if rollup {
                 grouping::Rollup { keys, aggregates }.replace(e)?;
             }

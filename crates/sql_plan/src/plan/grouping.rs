@@ -10,6 +10,7 @@
 
 use super::from::{Block, From};
 use super::select::Item;
+use crate::bind::window::Windows;
 use crate::bind::{Origin, Scope};
 use crate::error::{Result, SqlError};
 use crate::expr::query::{AGGREGATES, FreeRef, TestKind};
@@ -41,14 +42,20 @@ pub(super) fn is_same_expr(a: &Expr, b: &Expr) -> bool {
 pub(super) struct DependentColumns<'f> {
     from: &'f From,
     keys: &'f [Expr],
+    windows: &'f Windows,
     columns: HashSet<(usize, usize)>,
 }
 
 impl<'f> DependentColumns<'f> {
-    pub(super) fn new(from: &'f From, keys: &'f [Expr]) -> DependentColumns<'f> {
+    pub(super) fn new(
+        from: &'f From,
+        keys: &'f [Expr],
+        windows: &'f Windows,
+    ) -> DependentColumns<'f> {
         let mut found = DependentColumns {
             from,
             keys,
+            windows,
             columns: keys.iter().filter_map(column_of).collect(),
         };
         loop {
@@ -138,6 +145,10 @@ impl<'f> DependentColumns<'f> {
         }
         match &e.kind {
             ExprKind::Aggregate(_) => None,
+            ExprKind::Window(call) => {
+                let mut parts = self.windows.expressions_of(*call);
+                parts.find_map(|e| self.first_independent_column(e))
+            }
             ExprKind::Call(f, _) if f.name == "ANY_VALUE" => None,
             ExprKind::Column { slot, column, .. } => {
                 let place = (*slot, *column);
@@ -190,14 +201,14 @@ pub(super) fn check(
     items: &[Item],
     keys: &[Expr],
     order: &[OrderKey],
-    implicit: bool,
+    (windows, implicit): (&Windows, bool),
 ) -> Result<()> {
     if implicit {
         let text = "Expression #1 of ORDER BY contains aggregate function and applies to the result \
                     of a non-aggregated query";
         return Err(SqlError::new(3029, "HY000", text));
     }
-    let determined = DependentColumns::new(from, keys);
+    let determined = DependentColumns::new(from, keys, windows);
     let items = items.iter().map(|i| &i.expr).enumerate();
     let order = order.iter().map(|k| &k.expr).enumerate();
     let clauses = items

@@ -26,7 +26,7 @@ pub(super) fn group_keys(
                 binder.expr(&item.expr)?
             }
         };
-        if key.has_aggregate() {
+        if key.has_aggregate() || key.has_window() {
             return Err(SqlError::new(1056, "42000", "Can't group on an aggregate"));
         }
         keys.push(key);
@@ -91,6 +91,7 @@ fn order_expr(
     }
     let mut binder = cx.binder(scope, "order clause");
     binder.aggregates = Some(aggregates);
+    binder.windows_allowed = true;
     binder.aliases = aliases;
     binder.expr(&item.expr)
 }

@@ -45,6 +45,7 @@ pub mod sinks;
 mod upsert;
 pub mod uses;
 pub mod views;
+mod windows;
 
 use porpoise_types::ColumnType;
 

@@ -5,9 +5,10 @@
 //! their rows are made of:
 //!
 //! - A [`RowOperator`] yields joined rows: one slot for each table of the
-//!   query, of which those not joined yet are empty. Scans, joins, aggregation
-//!   and HAVING are of this kind. The row of a group has its first row's columns
-//!   in the slots, and the results of aggregates beside them.
+//!   query, of which those not joined yet are empty. Scans, joins, aggregation,
+//!   HAVING and window functions are of this kind. The row of a group has its
+//!   first row's columns in the slots, and the results of aggregates beside
+//!   them; window functions add their results behind those.
 //! - A [`ResultOperator`] yields rows of the result: it evaluates the select list
 //!   ([`QueryPlan::items`]) for every joined row and sends, keeps, sorts or
 //!   counts what comes out.
@@ -68,6 +69,7 @@
 use super::ResultColumn;
 use super::derived::operator_of;
 use super::scan::{LockSpec, Scan, ScanMode};
+use crate::bind::window::{FrameBound, Window as BoundWindow, WindowCall, WindowFunction};
 use crate::bind::{Aggregate as AggregateCall, OrderKey, Origin, Source};
 use crate::error::SqlError;
 use crate::expr::Expr;
@@ -192,6 +194,8 @@ pub enum RowOperator {
     Filter(Box<Filter>),
     /// GROUP BY and aggregates.
     Aggregate(Box<Aggregate>),
+    /// Window functions.
+    Window(Box<Window>),
 }
 
 /// A join of the rows so far with one table.
@@ -299,6 +303,53 @@ pub enum AggregateMethod {
     MinMaxByIndex(Vec<QueryPlan>),
 }
 
+/// Window functions: rows are sorted once for each pass, and each window of the pass adds the
+/// results of its calls, partition by partition.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// The sorts, in the order of execution.
+    pub passes: Vec<WindowPass>,
+    /// Columns that expressions above read of a row.
+    pub carried: Vec<(usize, usize)>,
+    /// Number of results of the aggregation below, which precede those of window functions.
+    pub aggregates: usize,
+    /// The rows.
+    pub input: RowOperator,
+}
+
+/// Windows that one sort serves.
+#[derive(Clone, Debug)]
+pub struct WindowPass {
+    /// The sort keys; none where the order of the input will do.
+    pub sort: Vec<OrderKey>,
+    /// The windows: partition and order of each are the leading sort keys.
+    pub windows: Vec<WindowCalls>,
+}
+
+/// A window, with the functions that are computed over it.
+#[derive(Clone, Debug)]
+pub struct WindowCalls {
+    /// The window.
+    pub window: BoundWindow,
+    /// The functions, in the order of their results.
+    pub calls: Vec<WindowCall>,
+}
+
+impl WindowCalls {
+    /// Whether each row's results depend only on the rows before it: no partition is buffered.
+    pub fn streams(&self) -> bool {
+        let frame = &self.window.frame;
+        let running = !frame.range
+            && matches!(frame.start, FrameBound::Unbounded)
+            && matches!(frame.end, FrameBound::Current);
+        self.calls.iter().all(|call| match call.function {
+            WindowFunction::RowNumber | WindowFunction::Rank | WindowFunction::DenseRank => true,
+            WindowFunction::Aggregate(_) => running,
+            _ => false,
+        })
+    }
+}
+
 impl QueryPlan {
     /// A query of these operators, of which nothing else is known.
     pub(super) fn new(sources: Vec<Source>, items: Vec<Expr>, root: ResultOperator) -> QueryPlan {
@@ -368,6 +419,14 @@ impl QueryPlan {
 
     pub(super) fn aggregate_mut(&mut self) -> Option<&mut Aggregate> {
         self.root.input_mut()?.aggregate_mut()
+    }
+
+    /// The window functions.
+    pub fn window(&self) -> Option<&Window> {
+        match self.rows() {
+            Some(RowOperator::Window(window)) => Some(window),
+            _ => None,
+        }
     }
 
     /// The only table of a query without groups, with the conditions that read no table.
@@ -621,6 +680,7 @@ impl RowOperator {
         match self {
             RowOperator::Aggregate(aggregate) => Some(aggregate),
             RowOperator::Filter(filter) => filter.input.aggregate(),
+            RowOperator::Window(window) => window.input.aggregate(),
             _ => None,
         }
     }
@@ -629,6 +689,7 @@ impl RowOperator {
         match self {
             RowOperator::Aggregate(aggregate) => Some(aggregate),
             RowOperator::Filter(filter) => filter.input.aggregate_mut(),
+            RowOperator::Window(window) => window.input.aggregate_mut(),
             _ => None,
         }
     }
@@ -657,6 +718,7 @@ impl RowOperator {
                 filter.input.each_table(visit);
             }
             RowOperator::Aggregate(aggregate) => aggregate.input.each_table(visit),
+            RowOperator::Window(window) => window.input.each_table(visit),
         }
     }
 
@@ -678,6 +740,7 @@ impl RowOperator {
                 filter.input.scans_mut(visit);
             }
             RowOperator::Aggregate(aggregate) => aggregate.input.scans_mut(visit),
+            RowOperator::Window(window) => window.input.scans_mut(visit),
         }
     }
 
@@ -717,6 +780,21 @@ impl RowOperator {
                 }
                 aggregate.group_by.iter().for_each(visit);
             }
+            RowOperator::Window(window) => {
+                window.input.expressions(visit);
+                window.expressions(visit);
+            }
+        }
+    }
+}
+
+impl Window {
+    /// Visits the expressions that are evaluated for each row.
+    fn expressions<'p>(&'p self, visit: &mut dyn FnMut(&'p Expr)) {
+        for pass in &self.passes {
+            pass.sort.iter().for_each(|key| visit(&key.expr));
+            let calls = pass.windows.iter().flat_map(|window| &window.calls);
+            calls.for_each(|call| call.function.args().for_each(&mut *visit));
         }
     }
 }

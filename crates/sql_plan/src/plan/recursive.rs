@@ -121,7 +121,7 @@ fn plan_steps(
             let text = "The used SELECT statements have a different number of columns";
             return Err(SqlError::new(1222, "21000", text));
         }
-        if plan.aggregates() {
+        if plan.aggregates() || plan.window().is_some() {
             let text = format!(
                 "Recursive Common Table Expression '{}' can contain neither aggregation nor window \
                  functions in recursive query block",

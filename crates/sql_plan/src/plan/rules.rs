@@ -141,6 +141,8 @@ fn fuse(rows: &mut RowOperator, keeps_all: bool) {
             );
             fuse(&mut aggregate.input, scans);
         }
+        // A window writes temporary files while its input runs.
+        RowOperator::Window(window) => fuse(&mut window.input, false),
         RowOperator::Scan(scan) if keeps_all && scan.filters_in_place => {
             if let RowOperator::Scan(scan) = std::mem::replace(rows, RowOperator::SingleRow) {
                 *rows = RowOperator::FusedScan(scan);

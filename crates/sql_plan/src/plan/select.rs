@@ -77,12 +77,14 @@ pub(super) fn plan_select_with(
     cx: &PlanCx<'_>,
     more: &mut ExtraItems<'_>,
 ) -> Result<QueryPlan> {
-    if !select.windows.is_empty() {
-        return Err(SqlError::not_supported("window functions"));
-    }
     let mut from = bind_from(select.from, cx)?;
     from.straight |= select.options.straight_join;
     let mut aggregates = Aggregates::default();
+    if !select.windows.is_empty() {
+        let mut binder = cx.binder(&from.scope, "field list");
+        binder.aggregates = Some(&mut aggregates);
+        binder.define_windows(select.windows)?;
+    }
     let mut items: Vec<Item> = Vec::new();
     for item in select.items {
         match item {
@@ -96,6 +98,7 @@ pub(super) fn plan_select_with(
             SelectItem::Expr { expr, alias, span } => {
                 let mut binder = cx.binder(&from.scope, "field list");
                 binder.aggregates = Some(&mut aggregates);
+                binder.windows_allowed = true;
                 let bound = binder.expr(expr)?;
                 let text = cx.text.get(span.start as usize..span.end as usize);
                 let name = match (alias, &expr.kind) {

@@ -5,7 +5,7 @@ use super::query::Scope;
 use super::{Gen, Ty};
 
 impl Gen {
-    fn column(&mut self, scope: &Scope<'_>, ty: Ty) -> Option<String> {
+    pub fn column(&mut self, scope: &Scope<'_>, ty: Ty) -> Option<String> {
         let mut found = Vec::new();
         let mut level = Some(scope);
         let mut weight = 4;

@@ -188,16 +188,65 @@ impl Gen {
         if self.one_in(3) {
             return self.grouped(&scope, types, from, condition);
         }
-        let distinct = self.one_in(5);
-        let items = types.iter().map(|ty| self.expr(&scope, *ty, 2)).collect();
+        // MariaDB moves conditions on the result of an IN subquery below its windows.
+        let windowed = outer.sources.is_empty() && self.one_in(4);
+        // A part of a query's rows has other frames: such a query is not one of parts.
+        let distinct = !windowed && self.one_in(5);
+        let items = types.iter().map(|ty| match windowed && self.rng.bool() {
+            true => self.windowed(&scope, *ty),
+            false => self.expr(&scope, *ty, 2),
+        });
+        let items = items.collect();
         Select {
             from,
             condition,
             items,
             distinct,
             groups: String::new(),
-            grouped: false,
+            grouped: windowed,
         }
+    }
+
+    /// A window function that does not depend on the order of peers.
+    fn windowed(&mut self, scope: &Scope<'_>, ty: Ty) -> String {
+        // MariaDB errs about outer columns in windows.
+        let scope = &Scope {
+            sources: scope.sources.clone(),
+            ..Scope::default()
+        };
+        let mut keys = || {
+            let ty = *self.pick(&[Ty::Int, Ty::Dec, Ty::Date]);
+            self.column(scope, ty)
+        };
+        let (partition, order) = (keys(), keys());
+        let call = match ty {
+            Ty::Int if order.is_some() && self.one_in(3) => {
+                (*self.pick(&["RANK()", "DENSE_RANK()"])).to_owned()
+            }
+            Ty::Int => match self.column(scope, Ty::Int) {
+                Some(column) => format!("{}({column})", self.pick(&["COUNT", "MIN", "MAX"])),
+                None => "COUNT(*)".to_owned(),
+            },
+            Ty::Dec => {
+                let arg = self.expr(scope, Ty::Int, 0);
+                format!("{}({arg})", self.pick(&["SUM", "AVG"]))
+            }
+            Ty::Str | Ty::Date => {
+                let arg = self.expr(scope, ty, 0);
+                format!("{}({arg})", self.pick(&["MIN", "MAX"]))
+            }
+        };
+        let mut over = String::new();
+        if let Some(key) = partition.filter(|_| self.rng.bool()) {
+            over += &format!("PARTITION BY {key}");
+        }
+        if let Some(key) = order.filter(|_| call.contains("RANK") || self.rng.bool()) {
+            over += &format!(" ORDER BY {key}{}", self.pick(&["", " DESC"]));
+            if !call.contains("RANK") && self.one_in(3) {
+                over += " RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING";
+            }
+        }
+        format!("{call} OVER ({over})")
     }
 
     fn grouped(

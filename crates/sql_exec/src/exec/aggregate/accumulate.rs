@@ -21,7 +21,8 @@ use porpoise_base::sorting;
 use porpoise_types::{Decimal, Kind, Level, Value, ValueRef, Warning, cast};
 
 /// The state of an aggregate; [`super::image`] writes and reads it.
-pub(super) enum State {
+#[derive(Clone)]
+pub(in crate::exec) enum State {
     Count(i64),
     Exact {
         sum: Option<Decimal>,
@@ -49,13 +50,14 @@ pub(super) enum State {
 }
 
 /// One row's part of GROUP_CONCAT.
-pub(super) struct ConcatPart {
+#[derive(Clone)]
+pub(in crate::exec) struct ConcatPart {
     pub(super) keys: Vec<Value>,
     pub(super) text: Vec<u8>,
 }
 
 /// An aggregate at work.
-pub(super) struct Accumulator {
+pub(in crate::exec) struct Accumulator {
     pub(super) state: State,
     /// The least or greatest of the numbers that were taken.
     pub(super) numeric_extreme: Option<(i64, Unit)>,
@@ -64,7 +66,7 @@ pub(super) struct Accumulator {
 
 impl Accumulator {
     /// One that has seen nothing.
-    pub(super) fn new(aggregate: &Aggregate) -> Accumulator {
+    pub(in crate::exec) fn new(aggregate: &Aggregate) -> Accumulator {
         let state = match aggregate.kind {
             AggregateKind::CountRows | AggregateKind::Count => State::Count(0),
             AggregateKind::Min | AggregateKind::Max => State::Extreme(Value::Null),
@@ -113,7 +115,7 @@ impl Accumulator {
     }
 
     /// Takes a row into account.
-    pub(super) fn add(
+    pub(in crate::exec) fn add(
         &mut self,
         aggregate: &Aggregate,
         row: &[Slot<'_>],
@@ -237,11 +239,7 @@ impl Accumulator {
         match &mut self.state {
             State::Count(n) => *n += 1,
             State::ScaledInteger { sum, scale, count } => {
-                let number = match value {
-                    ValueRef::Int(v) => Some((i128::from(v), 0)),
-                    ValueRef::UInt(v) => Some((i128::from(v), 0)),
-                    other => convert::decimal(other, &arg.ty, cx)?.unscaled(),
-                };
+                let number = whole_number(value, arg, cx)?;
                 let number = number.filter(|(_, own)| own == scale);
                 if let Some(more) = number.and_then(|(number, _)| sum.checked_add(number)) {
                     *sum = more;
@@ -295,6 +293,64 @@ impl Accumulator {
         Ok(())
     }
 
+    /// Whether [`Accumulator::remove`] takes rows back without a loss of digits.
+    pub(in crate::exec) fn is_invertible(&self, aggregate: &Aggregate) -> bool {
+        match self.state {
+            State::Count(_) | State::ScaledInteger { .. } | State::Exact { .. } => true,
+            State::Bits(_) => aggregate.kind == AggregateKind::BitXor,
+            _ => false,
+        }
+    }
+
+    /// Takes a row back that was added.
+    pub(in crate::exec) fn remove(
+        &mut self,
+        aggregate: &Aggregate,
+        row: &[Slot<'_>],
+        cx: &EvalCx<'_>,
+    ) -> ExecResult<()> {
+        let value = match aggregate.args.first() {
+            Some(arg) => Some((eval(arg, row, cx)?, arg)),
+            None => None,
+        };
+        if value.is_some_and(|(value, _)| value.is_null()) {
+            return Ok(());
+        }
+        match (&mut self.state, value) {
+            (State::Count(n), _) => *n -= 1,
+            (State::ScaledInteger { sum, scale, count }, Some((value, arg))) => {
+                let (number, own) = whole_number(value, arg, cx)?.unwrap_or((0, *scale));
+                debug_assert_eq!(own, *scale, "a number of another scale was added");
+                *sum -= number;
+                *count -= 1;
+            }
+            (State::Exact { sum, count }, Some((value, arg))) => {
+                let number = convert::decimal(value, &arg.ty, cx)?;
+                let range = |_| SqlError::out_of_range("DECIMAL", "sum");
+                *count -= 1;
+                *sum = match sum.take() {
+                    Some(sum) if *count > 0 => Some(sum.sub(number).map_err(range)?),
+                    _ => None,
+                };
+            }
+            (State::Bits(bits), Some((value, arg))) => {
+                *bits ^= convert::bits(value, &arg.ty, cx)?.unwrap_or(0);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The result so far.
+    pub(in crate::exec) fn result(&self, aggregate: &Aggregate, env: &Env) -> ExecResult<Value> {
+        let copy = Accumulator {
+            state: self.state.clone(),
+            numeric_extreme: self.numeric_extreme,
+            distinct: None,
+        };
+        copy.finish(aggregate, env)
+    }
+
     /// The result.
     pub(super) fn finish(self, aggregate: &Aggregate, env: &Env) -> ExecResult<Value> {
         let range = |_| ExecError::Error(SqlError::out_of_range("DECIMAL", "avg"));
@@ -338,6 +394,19 @@ impl Accumulator {
             (State::Exact { sum: Some(sum), .. }, _) => Value::Decimal(sum),
         })
     }
+}
+
+/// A number as an integer and its scale, if it is small enough.
+fn whole_number(
+    value: ValueRef<'_>,
+    arg: &crate::expr::Expr,
+    cx: &EvalCx<'_>,
+) -> ExecResult<Option<(i128, u8)>> {
+    Ok(match value {
+        ValueRef::Int(v) => Some((i128::from(v), 0)),
+        ValueRef::UInt(v) => Some((i128::from(v), 0)),
+        other => convert::decimal(other, &arg.ty, cx)?.unscaled(),
+    })
 }
 
 /// A sum as a decimal.

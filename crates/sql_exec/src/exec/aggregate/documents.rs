@@ -16,7 +16,8 @@ use porpoise_types::{Charset, Value, ValueRef, cast};
 const VALUE_SIZE: u64 = 48;
 
 /// State of a JSON aggregate.
-pub(super) enum Document {
+#[derive(Clone)]
+pub(in crate::exec) enum Document {
     /// The array's text so far, without the closing bracket.
     Array(Vec<u8>),
     /// The members so far, in the order of rows; empty texts where there was no row.

@@ -5,7 +5,7 @@ use porpoise_types::{ColumnType, CompareAs, Kind, Value, ValueRef, compare};
 use std::cmp::Ordering;
 
 /// Whether `value` replaces the best one so far: it is less (MIN) or greater (MAX).
-pub(super) fn replaces_extreme(
+pub(in crate::exec) fn replaces_extreme(
     value: ValueRef<'_>,
     best: &Value,
     (kind, ty): (AggregateKind, &ColumnType),

@@ -11,10 +11,10 @@
 //!
 //! Groups that exceed the operator's share of memory go to temporary files ([`spill`]).
 
-mod accumulate;
+pub(super) mod accumulate;
 mod distinct;
 mod documents;
-mod extreme;
+pub(super) mod extreme;
 mod image;
 mod numbers;
 mod spill;
@@ -121,16 +121,16 @@ impl FirstRow {
     }
 }
 
-/// The columns that expressions outside of aggregates read, ordered by slot.
-struct InputColumns {
+/// The columns of rows that are kept for expressions above an operator, ordered by slot.
+pub(super) struct InputColumns {
     columns: Vec<(usize, usize)>,
     /// Number of columns of each slot, up to the last one read.
     widths: Vec<usize>,
 }
 
 impl InputColumns {
-    fn of(aggregate: &Aggregate, slots: usize) -> InputColumns {
-        let columns = aggregate.first_row_columns.clone();
+    pub(super) fn of(columns: &[(usize, usize)], slots: usize) -> InputColumns {
+        let columns = columns.to_vec();
         let mut widths = vec![0; slots];
         for (slot, column) in &columns {
             if let Some(width) = widths.get_mut(*slot) {
@@ -167,14 +167,14 @@ impl InputColumns {
     }
 
     /// Serializes these columns of a row; [`FirstRow::read`] reads them back.
-    fn write(&self, row: &[Slot<'_>], out: &mut Vec<u8>) {
+    pub(super) fn write(&self, row: &[Slot<'_>], out: &mut Vec<u8>) {
         out.extend_from_slice(&InputColumns::present(row).to_be_bytes());
         self.values(row)
             .for_each(|value| rowstore::write(value, out));
     }
 
-    /// Rebuilds the slots of a group's first row.
-    fn slots<'a>(
+    /// Rebuilds the slots of a row.
+    pub(super) fn slots<'a>(
         &self,
         present: u64,
         values: impl Iterator<Item = ValueRef<'a>>,
@@ -265,7 +265,7 @@ impl<'p> Groups<'p> {
             by_values: spelled.then(HashMap::default),
             list: Vec::new(),
             accumulators: Vec::new(),
-            read: InputColumns::of(plan, sources.len()),
+            read: InputColumns::of(&plan.first_row_columns, sources.len()),
             key: Vec::new(),
             last_key: Vec::new(),
             held: 0,

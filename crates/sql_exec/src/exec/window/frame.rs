@@ -1,0 +1,230 @@
+//! Frames: the rows of its partition that a window function sees from a row.
+//!
+//! Both ends of a frame only move forward from one row to the next, so that finding them costs one
+//! comparison for each row in all (RANGE), or none (ROWS).
+
+use super::Work;
+use super::partition::{Cursor, Partition};
+use crate::bind::OrderKey;
+use crate::bind::window::{FrameBound, RangeLimit, Window, illegal_frame};
+use crate::exec::ExecResult;
+use crate::expr::ExprKind;
+use crate::expr::eval::{EvalCx, Slot, eval};
+use porpoise_types::{Value, ValueRef, compare};
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// One end of the frames.
+enum Edge<'p> {
+    Unbounded,
+    Current,
+    /// A number of rows.
+    Rows {
+        following: bool,
+        count: usize,
+    },
+    /// A value of the sort key.
+    Key(KeyEdge<'p>),
+}
+
+/// An end of the frames that is a value of the sort key.
+struct KeyEdge<'p> {
+    following: bool,
+    limit: &'p RangeLimit,
+    /// The first row that is not before (start), or is behind (end) the last limit.
+    at: usize,
+    cursor: Cursor,
+}
+
+/// The frames of a window.
+pub(super) struct Frames<'p> {
+    range: bool,
+    /// Position of the only sort key among a record's inputs, and whether it is descending.
+    key: Option<(usize, bool)>,
+    start: Edge<'p>,
+    end: Edge<'p>,
+}
+
+impl<'p> Frames<'p> {
+    /// The frames of a window, whose sort keys are columns of a record.
+    ///
+    /// # Errors
+    /// 3586 for a number that is negative, NULL or not whole.
+    pub(super) fn new(
+        window: &'p Window,
+        order: &[OrderKey],
+        cx: &EvalCx<'_>,
+    ) -> ExecResult<Frames<'p>> {
+        let key = order.first().and_then(|key| match key.expr.kind {
+            ExprKind::Column { column, .. } => Some((column, key.desc)),
+            _ => None,
+        });
+        Ok(Frames {
+            range: window.frame.range,
+            key,
+            start: Edge::new(window, &window.frame.start, cx)?,
+            end: Edge::new(window, &window.frame.end, cx)?,
+        })
+    }
+
+    /// Starts another partition.
+    pub(super) fn reset(&mut self) {
+        for edge in [&mut self.start, &mut self.end] {
+            if let Edge::Key(edge) = edge {
+                edge.at = 0;
+                edge.cursor.reset();
+            }
+        }
+    }
+
+    /// The frame of a row, given its peers; the end may lie before the start.
+    pub(super) fn of(
+        &mut self,
+        (at, record): (usize, &[u8]),
+        peers: &Range<usize>,
+        partition: &Partition,
+        work: Work<'_>,
+    ) -> ExecResult<Range<usize>> {
+        let own = match self.range {
+            true => peers.clone(),
+            false => at..at + 1,
+        };
+        let key = self.key;
+        let start = match &mut self.start {
+            Edge::Unbounded => 0,
+            Edge::Current => own.start,
+            Edge::Rows { following, count } => moved(at, *following, *count),
+            Edge::Key(edge) => match edge.limit_of(record, key, work)? {
+                None => own.start,
+                Some(Value::Null) if edge.following => partition.len(),
+                Some(Value::Null) => edge.at,
+                Some(limit) => {
+                    edge.advance(&limit, key, |order| order.is_lt(), (partition, work))?
+                }
+            },
+        };
+        let end = match &mut self.end {
+            Edge::Unbounded => partition.len(),
+            Edge::Current => own.end,
+            Edge::Rows { following, count } => moved(at + 1, *following, *count),
+            Edge::Key(edge) => match edge.limit_of(record, key, work)? {
+                None => own.end,
+                Some(Value::Null) if edge.following => partition.len(),
+                Some(Value::Null) => edge.at,
+                Some(limit) => {
+                    edge.advance(&limit, key, |order| order.is_le(), (partition, work))?
+                }
+            },
+        };
+        Ok(start.min(partition.len())..end.min(partition.len()))
+    }
+}
+
+fn moved(at: usize, following: bool, count: usize) -> usize {
+    match following {
+        true => at.saturating_add(count),
+        false => at.saturating_sub(count),
+    }
+}
+
+impl<'p> Edge<'p> {
+    fn new(window: &'p Window, bound: &'p FrameBound, cx: &EvalCx<'_>) -> ExecResult<Edge<'p>> {
+        let FrameBound::Offset {
+            following,
+            amount,
+            limit,
+            ..
+        } = bound
+        else {
+            return Ok(match bound {
+                FrameBound::Current => Edge::Current,
+                _ => Edge::Unbounded,
+            });
+        };
+        let following = *following;
+        let illegal = || illegal_frame(window.name.as_deref());
+        let amount = eval(amount, &[], cx)?;
+        if let Some(limit) = limit {
+            if is_negative(amount) {
+                return Err(illegal().into());
+            }
+            return Ok(Edge::Key(KeyEdge {
+                following,
+                limit,
+                at: 0,
+                cursor: Cursor::default(),
+            }));
+        }
+        let count = match amount {
+            ValueRef::Int(n) => u64::try_from(n).ok(),
+            ValueRef::UInt(n) => Some(n),
+            _ => None,
+        };
+        let count = usize::try_from(count.ok_or_else(illegal)?).unwrap_or(usize::MAX);
+        Ok(Edge::Rows { following, count })
+    }
+}
+
+/// Whether the distance of a RANGE frame is negative or NULL.
+fn is_negative(amount: ValueRef<'_>) -> bool {
+    match amount {
+        ValueRef::Null => true,
+        ValueRef::Int(n) => n < 0,
+        ValueRef::Double(n) => n < 0.0,
+        ValueRef::Decimal(n) => n.is_negative(),
+        ValueRef::Bytes(text) => text.trim_ascii_start().starts_with(b"-"),
+        _ => false,
+    }
+}
+
+impl KeyEdge<'_> {
+    /// The limit for a row; `None` if its sort key is NULL. A limit beyond the range of dates is
+    /// NULL.
+    fn limit_of(
+        &self,
+        record: &[u8],
+        key: Option<(usize, bool)>,
+        work: Work<'_>,
+    ) -> ExecResult<Option<Value>> {
+        let column = key.map_or(0, |(column, _)| column);
+        work.on(record, |row, cx| {
+            let key = row.first().map_or(ValueRef::Null, |slot| slot.get(column));
+            if key.is_null() {
+                return Ok(None);
+            }
+            let keys = [key];
+            let limit = eval(&self.limit.limit, &[Slot::Values(&keys)], cx)?;
+            Ok(Some(limit.to_owned()))
+        })
+    }
+
+    /// Moves forward past the rows whose key satisfies `passes`, compared with the limit.
+    fn advance(
+        &mut self,
+        limit: &Value,
+        key: Option<(usize, bool)>,
+        passes: impl Fn(Ordering) -> bool,
+        (partition, work): (&Partition, Work<'_>),
+    ) -> ExecResult<usize> {
+        let (column, desc) = key.unwrap_or_default();
+        while self.at < partition.len() {
+            let record = self.cursor.row(partition, self.at)?;
+            let order = work.on(record, |row, cx| {
+                let keys = [row.first().map_or(ValueRef::Null, |slot| slot.get(column))];
+                let key = eval(&self.limit.key, &[Slot::Values(&keys)], cx)?;
+                // NULL sorts first.
+                let order = match key.is_null() {
+                    true => Ordering::Less,
+                    false => compare::compare_direct(key, limit.as_ref(), self.limit.how)
+                        .unwrap_or(Ordering::Equal),
+                };
+                Ok(if desc { order.reverse() } else { order })
+            })?;
+            if !passes(order) {
+                break;
+            }
+            self.at += 1;
+        }
+        Ok(self.at)
+    }
+}

@@ -1,0 +1,159 @@
+//! Planning of window functions: which windows share a sort.
+//!
+//! A sort serves a window if its leading keys are those of the window's PARTITION BY, in any order
+//! and direction, and the next ones its ORDER BY:
+//!
+//! ```text
+//!  RANK() OVER (PARTITION BY a ORDER BY b, c)      sort: a, b, c
+//!  SUM(x) OVER (PARTITION BY a ORDER BY b)             the same
+//!  COUNT(*) OVER (PARTITION BY a)                      the same
+//!  ROW_NUMBER() OVER (ORDER BY c)                  sort: c
+//! ```
+//!
+//! Windows with more keys are assigned first. A query's ORDER BY that the last sort provides is
+//! removed.
+
+use super::OrderKey;
+use super::grouping::is_same_expr;
+use super::physical::{RowOperator, Window, WindowCalls, WindowPass};
+use super::select::Item;
+use crate::bind::window::{Window as BoundWindow, Windows};
+use crate::expr::{Expr, ExprKind};
+
+/// Adds window functions above the rows or groups, and makes the select list and ORDER BY read
+/// their results.
+pub(super) fn windowed(
+    input: RowOperator,
+    windows: Windows,
+    (items, order_by): (&mut Vec<Item>, &mut Vec<OrderKey>),
+    distinct: bool,
+) -> RowOperator {
+    let aggregates = input.aggregate().map_or(0, |aggregate| {
+        let keys = if aggregate.rollup {
+            2 * aggregate.group_by.len()
+        } else {
+            0
+        };
+        aggregate.calls.len() + keys
+    });
+    let mut passes = passes(&windows.windows);
+    if let Some(at) = passes.iter().rposition(|pass| provides(pass, order_by)) {
+        let last = passes.remove(at);
+        passes.push(last);
+        if !distinct {
+            order_by.clear();
+        }
+    }
+    let (passes, places) = with_calls(passes, windows);
+    let items = items.iter_mut().map(|item| &mut item.expr);
+    let exprs = items.chain(order_by.iter_mut().map(|key| &mut key.expr));
+    let mut carried = Vec::new();
+    for e in exprs {
+        e.columns(&mut |slot, column| carried.push((slot, column)));
+        e.rewrite(&mut |e| {
+            if let ExprKind::Window(call) = &mut e.kind {
+                *call = aggregates + places.get(*call).copied().unwrap_or_default();
+            }
+        });
+    }
+    carried.sort_unstable();
+    carried.dedup();
+    RowOperator::Window(Box::new(Window {
+        passes,
+        carried,
+        aggregates,
+        input,
+    }))
+}
+
+/// A sort, and the positions of the windows that it serves.
+struct Shared {
+    sort: Vec<OrderKey>,
+    windows: Vec<usize>,
+}
+
+/// The sorts, in the order of the first windows that they serve.
+fn passes(windows: &[BoundWindow]) -> Vec<Shared> {
+    let keys = |window: &BoundWindow| window.partition.len() + window.order.len();
+    let mut longest: Vec<(usize, &BoundWindow)> = windows.iter().enumerate().collect();
+    longest.sort_by_key(|(_, window)| std::cmp::Reverse(keys(window)));
+    let mut passes: Vec<Shared> = Vec::new();
+    for (at, window) in longest {
+        match passes.iter_mut().find(|pass| serves(&pass.sort, window)) {
+            Some(pass) => pass.windows.push(at),
+            None => passes.push(Shared {
+                sort: sort_of(window),
+                windows: vec![at],
+            }),
+        }
+    }
+    for pass in &mut passes {
+        pass.windows.sort_unstable();
+    }
+    passes.sort_by_key(|pass| pass.windows.first().copied());
+    passes
+}
+
+/// The sort keys of a window.
+fn sort_of(window: &BoundWindow) -> Vec<OrderKey> {
+    let partition = window.partition.iter().map(|e| OrderKey {
+        expr: e.clone(),
+        desc: false,
+    });
+    partition.chain(window.order.iter().cloned()).collect()
+}
+
+/// Whether rows sorted so have the order that a window needs.
+fn serves(sort: &[OrderKey], window: &BoundWindow) -> bool {
+    let Some((partition, rest)) = sort.split_at_checked(window.partition.len()) else {
+        return false;
+    };
+    let is_key = |e: &Expr| partition.iter().any(|key| is_same_expr(&key.expr, e));
+    let is_partition = |key: &OrderKey| window.partition.iter().any(|e| is_same_expr(e, &key.expr));
+    window.partition.iter().all(is_key)
+        && partition.iter().all(is_partition)
+        && begins_with(rest, &window.order)
+        && sort.iter().all(|key| key.expr.is_fixed())
+}
+
+fn begins_with(sort: &[OrderKey], order: &[OrderKey]) -> bool {
+    let mut pairs = sort.iter().zip(order);
+    sort.len() >= order.len()
+        && pairs.all(|(a, b)| is_same_expr(&a.expr, &b.expr) && a.desc == b.desc)
+}
+
+/// Whether rows sorted so have the order of an ORDER BY.
+fn provides(pass: &Shared, order_by: &[OrderKey]) -> bool {
+    let fixed = order_by.iter().all(|key| key.expr.is_fixed());
+    !order_by.is_empty() && fixed && begins_with(&pass.sort, order_by)
+}
+
+/// The sorts with the calls of their windows, and the place of each call among all results.
+fn with_calls(passes: Vec<Shared>, windows: Windows) -> (Vec<WindowPass>, Vec<usize>) {
+    let mut places = vec![0; windows.calls.len()];
+    let mut next = 0;
+    let mut of_window = |window: usize| {
+        let mut calls = Vec::new();
+        let pairs = windows.calls.iter().zip(&mut places);
+        for (call, place) in pairs.filter(|(call, _)| call.window == window) {
+            calls.push(call.clone());
+            *place = next;
+            next += 1;
+        }
+        calls
+    };
+    let mut all = Vec::with_capacity(passes.len());
+    for pass in passes {
+        let own = pass.windows.iter().filter_map(|at| {
+            Some(WindowCalls {
+                window: windows.windows.get(*at)?.clone(),
+                calls: of_window(*at),
+            })
+        });
+        all.push(WindowPass {
+            windows: own.collect(),
+            sort: pass.sort,
+        });
+    }
+    (all, places)
+}
