@@ -133,6 +133,26 @@ pub(super) const QUESTIONS: &[Question] = &[
         "scan filter",
         "select id, label from sale where city = 'City 123' and quantity < 10 order by id",
     ),
+    ordered(
+        "rank of groups",
+        "select count(*), max(r) from (select rank() over (partition by shop order by amount desc) r \
+         from sale) x",
+    ),
+    ordered(
+        "running sum",
+        "select max(s), sum(n) from (select sum(amount) over (partition by customer order by id) s, \
+         row_number() over (partition by customer order by id) n from sale) x",
+    ),
+    ordered(
+        "moving average",
+        "select count(*), max(m) from (select avg(quantity) over (order by id rows between 9 preceding \
+         and current row) m from sale) x",
+    ),
+    ordered(
+        "difference to the row before",
+        "select count(*) from (select quantity - lag(quantity) over (partition by shop order by day, id) d \
+         from sale) x where d > 0",
+    ),
     set(
         "month",
         "select date_format(day, '%Y-%m') m, sum(amount) from sale group by m",
