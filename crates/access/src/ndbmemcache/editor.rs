@@ -111,11 +111,12 @@ impl MappingEditor<'_> {
         let table = catalog.table(database, name);
         let table =
             table.ok_or_else(|| MappingError::NoTable(database.to_owned(), name.to_owned()))?;
-        let ((key, value), role) = (columns(table, def)?, self.role_number(def)?);
+        let (key, value) = columns(table, def)?;
+        let mut txn = self.begin_synced()?;
+        let role = self.lock_role(&mut txn, def)?;
         self.check_may_map(database, name, &role, def.prefix)?;
         let policy = self.policy_name(def)?;
         let container = container_name(database, name, def.prefix);
-        let mut txn = self.begin_synced()?;
         let prefixes = configuration(self.db, "key_prefixes")?;
         let wanted = [
             ("server_role_id", role.as_slice()),
@@ -175,10 +176,10 @@ impl MappingEditor<'_> {
     /// The table has no such prefix, or writing failed.
     pub fn drop(&self, def: &PrefixMapping<'_>) -> Result<CommitPosition> {
         let (database, name) = (def.database, def.table);
-        let role = self.role_number(def)?;
         self.owns_or_administers(database, name)?;
         let prefixes = configuration(self.db, "key_prefixes")?;
         let mut txn = self.begin_synced()?;
+        let role = self.lock_role(&mut txn, def)?;
         let wanted = [
             ("server_role_id", role.as_slice()),
             ("key_prefix", def.prefix),
@@ -272,13 +273,19 @@ impl MappingEditor<'_> {
         Ok(self.db.begin(options)?)
     }
 
-    /// The number of the role that is named, as text.
-    fn role_number(&self, def: &PrefixMapping<'_>) -> Result<Vec<u8>> {
+    /// Locks the named role's row and returns its number as text. The lock is held until the end
+    /// of the transaction, so that the checks of one change of a role's prefixes see every other
+    /// change.
+    fn lock_role(&self, txn: &mut Txn, def: &PrefixMapping<'_>) -> Result<Vec<u8>> {
         let name = def.role.unwrap_or(b"default_role");
         let table = configuration(self.db, "memcache_server_roles")?;
-        let mut txn = self.db.begin(BeginOptions::default())?;
-        let found = find(&mut txn, &table, &[("role_name", name)])?;
-        let number = found.and_then(|row| row.text(&table, "role_id").map(<[u8]>::to_vec));
+        let mut number = None;
+        if let Some(row) = find(txn, &table, &[("role_name", name)])? {
+            let locked = txn.lock_present(&table, &[&row.key], |_| true)?;
+            if !locked.is_empty() {
+                number = row.text(&table, "role_id").map(<[u8]>::to_vec);
+            }
+        }
         number.ok_or_else(|| unknown_name_error("role", name, "memcache_server_roles"))
     }
 

@@ -276,13 +276,23 @@ fn range(
     let table = &container.table;
     while more {
         let mut rows: Vec<RowBuf> = Vec::new();
+        let mut ids = Vec::new();
+        let metadata = &context.shared.metadata;
         let read = Read::SNAPSHOT;
         let start = out.position();
-        let step = txn.scan(table, &spec, read, &mut position, count, &mut |_, row| {
-            if !container.expired(&row, || now) {
-                rows.push(row.to_buf());
-            }
-        });
+        let step = txn.scan(
+            table,
+            &spec,
+            read,
+            &mut position,
+            count,
+            &mut |primary, row| {
+                if !container.expired(&row, || now) {
+                    ids.push(metadata.id(table.id, primary));
+                    rows.push(row.to_buf());
+                }
+            },
+        );
         let values = step.and_then(|goes_on| {
             more = goes_on;
             chunked_values::values(container, &mut txn, &rows, read)
@@ -293,11 +303,11 @@ fn range(
             Err(error) => return Err(error.into()),
         };
         let mut key = Vec::new();
-        for (n, row) in rows.iter().enumerate() {
+        for (n, (row, id)) in rows.iter().zip(ids).enumerate() {
             let row = row.row(table)?;
             key.clear();
             container.append_key_text(&row, &mut key);
-            let version = cas.then(|| row.version());
+            let version = cas.then(|| metadata.shown(|| id, row.version()));
             let flags = container.flags_of(&row);
             let value = match values.get(n).and_then(Option::as_deref) {
                 Some(value) => value,

@@ -41,6 +41,29 @@ fn one_statement_maps_a_prefix_and_another_takes_it_away() {
 }
 
 #[test]
+fn of_two_tables_that_ask_for_a_prefix_at_once_one_gets_it() {
+    let server = Porpoise::builder().start();
+    sql(&server, USERS);
+    for round in 0..20 {
+        let start = std::sync::Barrier::new(2);
+        let mapped = std::thread::scope(|scope| {
+            let threads = ["users", "other"].map(|table| {
+                let (server, start) = (&server, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    let text = format!("ALTER TABLE t.{table} MEMCACHED PREFIX 'r{round}:'");
+                    server.sql(&text).error_number()
+                })
+            });
+            threads.map(|t| t.join().unwrap())
+        });
+        let refused = mapped.iter().filter(|n| **n == Some(1062)).count();
+        let done = mapped.iter().filter(|n| n.is_none()).count();
+        assert_eq!((done, refused), (1, 1), "{mapped:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_served_is_refused_and_nothing_is_written() {
     let server = Porpoise::builder().start();
     sql(&server, USERS);

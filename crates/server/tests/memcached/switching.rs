@@ -66,6 +66,18 @@ fn ranges_come_in_the_order_of_the_key() {
 }
 
 #[test]
+fn a_range_reports_the_cas_values_that_single_keys_report() {
+    let server = start();
+    let answer =
+        server.memcached("get @@city\r\nms B 3 E4711\r\nx|y\r\ngets B\r\ngets @>=B@<C\r\n");
+    let values: Vec<&str> = answer
+        .lines()
+        .filter(|l| l.starts_with("VALUE B"))
+        .collect();
+    assert_eq!(values, ["VALUE B 0 3 4711", "VALUE B 0 3 4711"], "{answer}");
+}
+
+#[test]
 fn for_whoever_has_not_switched_every_key_is_just_a_key() {
     let server = start();
     assert_eq!(
