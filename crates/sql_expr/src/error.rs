@@ -89,6 +89,12 @@ impl SqlError {
         SqlError::new(1146, "42S02", text)
     }
 
+    /// 1792: a change in a read-only transaction.
+    pub fn read_only_transaction() -> SqlError {
+        let text = "Cannot execute statement in a READ ONLY transaction.";
+        SqlError::new(1792, "25006", text)
+    }
+
     /// 1046: no default database.
     pub fn no_database_selected() -> SqlError {
         SqlError::new(1046, "3D000", "No database selected")

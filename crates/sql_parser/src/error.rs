@@ -12,6 +12,8 @@ pub enum ParseErrorKind {
     Syntax,
     /// The text has only white space and comments.
     Empty,
+    /// A derived table has no alias.
+    DerivedAlias,
     /// The tree has more nodes than the limit allows.
     TooLarge,
     /// The text is nested more deeply than the limit or the stack allows.
@@ -41,6 +43,7 @@ impl ParseError {
                 1064
             }
             ParseErrorKind::Empty => 1065,
+            ParseErrorKind::DerivedAlias => 1248,
             ParseErrorKind::TooDeep { .. } => 1436,
         }
     }
@@ -52,6 +55,7 @@ impl ParseError {
             ParseErrorKind::Syntax
             | ParseErrorKind::TooLarge
             | ParseErrorKind::NotParametric
+            | ParseErrorKind::DerivedAlias
             | ParseErrorKind::Empty => "42000",
             ParseErrorKind::TooDeep { .. } => "HY000",
         }
@@ -62,6 +66,9 @@ impl ParseError {
     pub fn message(&self, text: &[u8]) -> String {
         match self.kind {
             ParseErrorKind::Empty => "Query was empty".to_owned(),
+            ParseErrorKind::DerivedAlias => {
+                "Every derived table must have its own alias".to_owned()
+            }
             ParseErrorKind::TooDeep { left } => format!(
                 "Thread stack overrun:  the statement is nested too deeply, {left} bytes of stack were left"
             ),

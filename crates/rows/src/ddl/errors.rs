@@ -432,6 +432,11 @@ pub fn fk_virtual(key: &str, column: &str) -> Error {
     refuse(3733, "HY000", text)
 }
 
+pub fn view_changes_database(old: &str, new: &str) -> Error {
+    let text = format!("Changing schema from '{old}' to '{new}' is not allowed.");
+    refuse(1450, "HY000", text)
+}
+
 pub fn not_a_view(database: &str, name: &str) -> Error {
     refuse(1347, "HY000", format!("'{database}.{name}' is not VIEW"))
 }

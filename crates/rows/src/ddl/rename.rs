@@ -15,10 +15,10 @@ use std::sync::Arc;
 pub type QualifiedName = (String, String);
 
 impl Db {
-    /// RENAME TABLE: all pairs from left to right, or none.
+    /// RENAME TABLE: all pairs, tables or views, from left to right, or none.
     ///
     /// # Errors
-    /// 1146, 1049, 1050, and those of constraints whose parent did not exist until now.
+    /// 1146, 1049, 1050, 1450 for a view that is to change its database, and those of constraints whose parent did not exist until now.
     pub fn rename_tables(
         &self,
         cx: &DdlCx<'_>,
@@ -34,6 +34,10 @@ impl Db {
         })?;
         let position = self.change_catalog(cx, |draft| {
             for ((database, name), (new_database, new_name)) in pairs {
+                if draft.catalog.view(database, name).is_some() {
+                    rename_view(draft, (database, name), (new_database, new_name))?;
+                    continue;
+                }
                 let table = draft.catalog.table(database, name);
                 let id = table.map(|t| t.id);
                 let id = id.ok_or_else(|| errors::no_table(database, name))?;
@@ -60,6 +64,35 @@ pub(super) fn unresolved_children<'a>(
             .any(|k| k.parent_database == database && k.parent_table == name)
     };
     catalog.tables.values().filter(waits).map(|t| t.id)
+}
+
+/// Renames one view of a draft.
+fn rename_view(
+    draft: &mut Draft,
+    (database, name): (&str, &str),
+    (new_database, new_name): (&str, &str),
+) -> Result<()> {
+    check_name(new_name)?;
+    if new_name.is_empty() || new_name.ends_with(' ') {
+        return Err(errors::bad_table_name(new_name));
+    }
+    if database != new_database {
+        return Err(errors::view_changes_database(database, new_database));
+    }
+    let catalog = &mut draft.catalog;
+    if catalog.view(database, new_name).is_some() || catalog.table(database, new_name).is_some() {
+        return Err(errors::table_exists(new_name));
+    }
+    if let Some(mut view) = catalog
+        .views
+        .remove(&(database.to_owned(), name.to_owned()))
+    {
+        new_name.clone_into(&mut Arc::make_mut(&mut view).name);
+        catalog
+            .views
+            .insert((database.to_owned(), new_name.to_owned()), view);
+    }
+    Ok(())
 }
 
 /// Renames one table of a draft.

@@ -57,6 +57,8 @@ impl Default for How {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     pub columns: Vec<String>,
+    /// Flags of the columns.
+    pub flags: Vec<u16>,
     pub rows: Vec<Vec<Option<Vec<u8>>>>,
     pub affected: u64,
     pub id: u64,
@@ -291,7 +293,10 @@ impl Client {
             let packet = self.packet().expect("closed within an answer");
             match reader.next(&packet).expect("malformed") {
                 Event::Columns(_) | Event::EndOfColumns => {}
-                Event::Column(c) => now.columns.push(String::from_utf8_lossy(c.name).into()),
+                Event::Column(c) => {
+                    now.columns.push(String::from_utf8_lossy(c.name).into());
+                    now.flags.push(c.flags);
+                }
                 Event::Row(row) => now.rows.push(values(row)),
                 Event::Ok(ok) | Event::End(ok) => {
                     now.affected = ok.affected_rows;

@@ -207,3 +207,33 @@ fn columns_of_a_table_as_old_clients_ask() {
         assert_eq!(c.packet().unwrap().first(), Some(&0xfe));
     }
 }
+
+#[test]
+fn columns_have_the_flags_that_drivers_decide_by() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    c.good("CREATE DATABASE d");
+    c.good(
+        "CREATE TABLE d.t (id INT AUTO_INCREMENT PRIMARY KEY, b BIT(1), t TINYINT(1), d DATE,
+                           x VARBINARY(4))",
+    );
+    // As mysql --column-type-info shows them: NOT_NULL PRI_KEY AUTO_INCREMENT PART_KEY; UNSIGNED;
+    // none; BINARY; BINARY.
+    let answer = c.query("SELECT * FROM d.t");
+    assert_eq!(answer.flags, [16_899, 32, 0, 128, 128]);
+    // NOT_NULL BINARY.
+    assert_eq!(c.query("SELECT 1").flags, [129]);
+}
+
+#[test]
+fn a_text_of_comments_alone_is_a_statement_without_effect() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    for text in ["-- nothing", " /* nothing */ ", "# nothing\n"] {
+        let answer = c.query(text);
+        assert_eq!((answer.code(), answer.affected), (0, 0), "{text}");
+    }
+    for text in ["", "  ", ";"] {
+        assert_eq!(c.query(text).code(), 1065, "{text}");
+    }
+}

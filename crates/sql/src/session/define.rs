@@ -22,7 +22,7 @@ impl SqlSession {
         if let Some(done) = self.define_temporary(statement, text)? {
             return Ok(done);
         }
-        let before = self.commit()?;
+        let before = self.commit_implicitly()?;
         let mut outcome = match statement {
             Statement::CreateDatabase(create) => {
                 let collation = self.database_collation(create.options, None)?;
@@ -142,6 +142,18 @@ impl SqlSession {
         actions: &[AlterAction<'_>],
     ) -> Result<Option<Outcome>> {
         let temporary = self.cx.temporary.table(database, name).is_some();
+        if let [AlterAction::Rename(to)] = actions
+            && !temporary
+            && self.cx.catalog().view(database, name).is_some()
+        {
+            let pair = (
+                (database.to_owned(), name.to_owned()),
+                self.cx.qualified(to)?,
+            );
+            let db = self.cx.server.db.clone();
+            let done = db.rename_tables(&self.ddl_cx(), &[pair])?;
+            return Ok(Some(ddl_outcome(done)));
+        }
         let mut clauses = actions
             .iter()
             .map(definition::partition::is_partition_clause);

@@ -7,7 +7,7 @@ use crate::exec::ResultSink;
 use crate::parse::ast::{
     Expr, Flush, FlushWhat, MaintainKind, ProgramKind, ShowWhat, Statement, TableName,
 };
-use crate::parse::{ParseOptions, parse_one};
+use crate::parse::{ParseErrorKind, ParseOptions, parse_one};
 use crate::plan::planned::Planned;
 use crate::{privileges, users};
 use bumpalo::Bump;
@@ -33,7 +33,14 @@ impl SqlSession {
             mode: lex_mode(self.cx.settings.mode),
             ..ParseOptions::default()
         };
-        let parsed = parse_one(arena, text, 0, &options).map_err(|e| SqlError::syntax(&e, text))?;
+        let parsed = match parse_one(arena, text, 0, &options) {
+            Ok(parsed) => parsed,
+            // As in MySQL, a text of nothing but comments is a statement without effect.
+            Err(error) if error.kind == ParseErrorKind::Empty && has_comment(text) => {
+                return Ok(Outcome::default());
+            }
+            Err(error) => return Err(SqlError::syntax(&error, text)),
+        };
         self.cx.env.memory.note_arena(arena)?;
         if let (false, Some(rest)) = (multi, parsed.rest) {
             return Err(SqlError::syntax_at(text, rest));
@@ -200,7 +207,7 @@ impl SqlSession {
         statement: &Statement<'_>,
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
-        let before = self.commit()?;
+        let before = self.commit_implicitly()?;
         let cx = &mut self.cx;
         let mut outcome = match statement {
             Statement::User(user) => users::user_statement(cx, user, sink),
@@ -376,4 +383,10 @@ fn unsupported(cx: &StatementContext, statement: &Statement<'_>) -> SqlError {
         _ => "this statement",
     };
     SqlError::not_supported(what)
+}
+
+/// Whether a text without tokens has a comment.
+fn has_comment(text: &[u8]) -> bool {
+    let first = text.iter().find(|b| !b.is_ascii_whitespace());
+    first.is_some_and(|b| *b != b';')
 }

@@ -407,8 +407,7 @@ impl SqlSession {
 /// Errors 1792 (read-only transaction) and 1412 (definition changed).
 fn check_open(plan: &Plan, tables: &[(Arc<Table>, bool)], open: &OpenTxn) -> Result<()> {
     if open.read_only && plan.writes() {
-        let text = "Cannot execute statement in a READ ONLY transaction.";
-        return Err(SqlError::new(1792, "25006", text));
+        return Err(SqlError::read_only_transaction());
     }
     let newer = |t: &Arc<Table>| t.incompatible_since > open.snapshot_version;
     if open.txn.borrow().pinned() && tables.iter().any(|(t, _)| newer(t)) {

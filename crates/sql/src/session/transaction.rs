@@ -122,7 +122,19 @@ impl SqlSession {
         })
     }
 
-    /// Commits the open transaction, also as the implicit commit of data definition.
+    /// The implicit commit before data definition.
+    ///
+    /// # Errors
+    /// 1792 in a read-only transaction, 1180 and others if the commit fails.
+    pub(super) fn commit_implicitly(&mut self) -> Result<CommitPosition> {
+        let default = self.next.read_only.unwrap_or(self.cx.settings.read_only);
+        if self.open.as_ref().map_or(default, |open| open.read_only) {
+            return Err(SqlError::read_only_transaction());
+        }
+        self.commit()
+    }
+
+    /// Commits the open transaction.
     pub(crate) fn commit(&mut self) -> Result<CommitPosition> {
         let Some(open) = self.open.take() else {
             self.metadata_locks.release();

@@ -43,7 +43,7 @@ pub fn table_constraints(catalog: &Catalog) -> Vec<Vec<Value>> {
             let kind = if primary { "PRIMARY KEY" } else { "UNIQUE" };
             add(&index.name, kind, true);
         }
-        for key in &table.foreign_keys {
+        for key in foreign_keys_by_name(table) {
             add(&key.name, "FOREIGN KEY", true);
         }
         for check in &table.checks {
@@ -82,6 +82,13 @@ fn key_usage_row(table: &Table, constraint: &str, column: usize, ordinal: usize)
     ]
 }
 
+/// The foreign keys of a table in the order of their names, as MySQL lists them.
+fn foreign_keys_by_name(table: &Table) -> Vec<&ForeignKey> {
+    let mut keys: Vec<&ForeignKey> = table.foreign_keys.iter().collect();
+    keys.sort_by(|a, b| a.name.cmp(&b.name));
+    keys
+}
+
 /// Rows of KEY_COLUMN_USAGE.
 pub fn key_column_usage(catalog: &Catalog) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
@@ -93,7 +100,7 @@ pub fn key_column_usage(catalog: &Catalog) -> Vec<Vec<Value>> {
                 rows.push(row);
             }
         }
-        for key in &table.foreign_keys {
+        for key in foreign_keys_by_name(table) {
             for (ordinal, column) in key.columns.iter().enumerate() {
                 let mut row = key_usage_row(table, &key.name, *column, ordinal);
                 row.push(Value::UInt(unique_position(key, ordinal) as u64 + 1));
@@ -127,7 +134,7 @@ fn rule(action: FkAction) -> Value {
 pub fn referential_constraints(catalog: &Catalog) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for table in tables(catalog) {
-        for key in &table.foreign_keys {
+        for key in foreign_keys_by_name(table) {
             let unique = key.parent.as_ref().and_then(|p| {
                 let index = catalog.table_by_id(p.table)?.indexes.get(p.index)?;
                 Some(text(&index.name))

@@ -191,6 +191,7 @@ pub fn create_table(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows>
         None => None,
     };
     let mut shown = table.definition().clone();
+    shown.foreign_keys.sort_by(|a, b| a.name.cmp(&b.name));
     for column in &mut shown.columns {
         if let (Kind::Timestamp, ColumnDefault::Literal(Value::DateTime(at))) =
             (column.ty.kind, &mut column.default)
@@ -448,6 +449,10 @@ pub fn indexes(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows> {
         text_column("Visible", 3),
         long_column("Expression"),
     ]);
+    let database = database_of(cx, name.schema.map(|s| s.name))?;
+    if cx.catalog().view(&database, name.name.name).is_some() {
+        return Ok(rows);
+    }
     let table = stored(cx, name)?;
     let statistics = cx.server.statistics.of(&cx.server.db, &table);
     for (position, index) in table.indexes.iter().enumerate() {

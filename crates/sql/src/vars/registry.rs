@@ -51,6 +51,8 @@ pub const VARIABLES: &[Variable] = &[
         "Accepted; without effect."),
     v("bind_address", Fixed, Text, "127.0.0.1",
         "The address of the MySQL listener."),
+    v("binlog_format", Both, Enum(&["MIXED", "STATEMENT", "ROW"]), "ROW",
+        "Accepted; without effect."),
     v("block_encryption_mode", Both, Text, "aes-128-ecb",
         "Accepted; without effect."),
     v("bulk_insert_buffer_size", Both, Int(0, u64::MAX), "8388608",

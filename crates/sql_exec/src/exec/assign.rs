@@ -85,6 +85,8 @@ impl<'x> ValueConverter<'x> {
             _ if column.generated.is_some() => Ok(Value::Null),
             ColumnDefault::Now => Ok(now_for(column, self.env)),
             ColumnDefault::None if column.auto_increment => Ok(Value::Null),
+            // The first member, in strict mode too.
+            ColumnDefault::None if column.ty.kind == Kind::Enum => Ok(implicit_default(&column.ty)),
             ColumnDefault::None => {
                 let text = format!("Field '{}' doesn't have a default value", column.name);
                 if self.strict {

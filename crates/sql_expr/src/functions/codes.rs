@@ -235,11 +235,25 @@ fn inet6_ntoa<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let text = if let Ok(four) = <[u8; 4]>::try_from(bytes) {
         Some(Ipv4Addr::from(four).to_string())
     } else if let Ok(sixteen) = <[u8; 16]>::try_from(bytes) {
-        Some(Ipv6Addr::from(sixteen).to_string())
+        Some(ipv6_text(Ipv6Addr::from(sixteen)))
     } else {
         None
     };
     Ok(text.map_or(ValueRef::Null, |t| c.keep(t.as_bytes())))
+}
+
+/// The text of an address; one that ends in an IPv4 address after 96 zero bits is printed with
+/// dots, which Rust does for mapped addresses only.
+fn ipv6_text(address: Ipv6Addr) -> String {
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0, high, low] if high != 0 => {
+            format!(
+                "::{}",
+                Ipv4Addr::from(u32::from(high) << 16 | u32::from(low))
+            )
+        }
+        _ => address.to_string(),
+    }
 }
 
 fn test_bytes<'a>(c: &Call<'_, 'a>, f: fn(&[u8]) -> bool) -> Result<ValueRef<'a>> {

@@ -167,9 +167,11 @@ fn round_to_integer<'a>(c: &Call<'_, 'a>, up: bool) -> Result<ValueRef<'a>> {
 
 fn round<'a>(c: &Call<'_, 'a>, cut: bool) -> Result<ValueRef<'a>> {
     let places = match c.len() {
-        2 => match c.int(1)? {
-            Some(places) => places.clamp(-70, 30),
-            None => return Ok(ValueRef::Null),
+        2 => match (c.values.get(1), c.int(1)?) {
+            // Beyond the range of signed integers, too.
+            (Some(ValueRef::UInt(places)), _) => i64::try_from(*places).map_or(30, |p| p.min(30)),
+            (_, Some(places)) => places.clamp(-70, 30),
+            (_, None) => return Ok(ValueRef::Null),
         },
         _ => 0,
     };

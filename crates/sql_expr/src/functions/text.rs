@@ -23,9 +23,11 @@ fn elt<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 
 /// FIELD compares as text when all arguments are text, else as numbers.
 fn field<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    // A NULL literal equals nothing and does not decide how the others are compared.
+    let null = |e: &Expr| e.ty.kind == Kind::Null;
     let textual = |e: &Expr| e.ty.is_string() || e.ty.is_binary() || e.ty.is_blob();
-    let all_text = c.args.iter().all(textual);
-    let all_integer = c.args.iter().all(|e| e.ty.is_integer());
+    let all_text = c.args.iter().all(|e| null(e) || textual(e));
+    let all_integer = c.args.iter().all(|e| null(e) || e.ty.is_integer());
     let collation = common_collation(c.args, Collation::BINARY);
     let mut pacer = Pacer::new();
     for at in 1..c.len() {
@@ -358,7 +360,11 @@ fn in_base<'a>(c: &Call<'_, 'a>, base: i64) -> Result<ValueRef<'a>> {
 }
 
 fn weight_string<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let Some(text) = c.text(0)? else {
+    let textual = c
+        .args
+        .first()
+        .is_some_and(|e| e.ty.is_string() || e.ty.is_blob());
+    let Some(text) = c.text(0)?.filter(|_| textual) else {
         return Ok(ValueRef::Null);
     };
     let mut key = Vec::new();
@@ -392,6 +398,6 @@ pub const FUNCTIONS: &[Function] = &[
     f!("CONV", (3, 3), |_, c| text_of(64, c), Always, conv, "A number in another base.", "CONV(-17, 10, -18)" => "-H"),
     f!("BIN", (1, 1), |_, c| text_of(64, c), IfArgument, |c| in_base(c, 2), "A number in base 2.", "BIN(12)" => "1100"),
     f!("OCT", (1, 1), |_, c| text_of(64, c), IfArgument, |c| in_base(c, 8), "A number in base 8.", "OCT(12)" => "14"),
-    f!("WEIGHT_STRING", (1, 1), binary_text, IfArgument, weight_string, "The bytes by which a text is ordered.", "HEX(WEIGHT_STRING(_binary'AB'))" => "4142"),
+    f!("WEIGHT_STRING", (1, 1), binary_text, Always, weight_string, "The bytes by which a text is ordered; NULL for other types.", "HEX(WEIGHT_STRING(_binary'AB'))" => "4142"),
     f!("LOAD_FILE", (1, 1), binary_text, Always, |_| Ok(ValueRef::Null), "NULL: this server reads no files for clients.", "LOAD_FILE('/etc/passwd') IS NULL" => "1"),
 ];

@@ -135,7 +135,7 @@ impl<'a> Parser<'a> {
     /// A literal with an optional sign, or a synonym of NOW.
     pub(super) fn default_literal(&mut self) -> PResult<Expr<'a>> {
         let signed = matches!(self.token.kind, K::Minus | K::Plus);
-        let expr = self.simple_expr()?;
+        let expr = self.uncollated_operand()?;
         let valid = match expr.kind {
             ExprKind::Literal(_) => true,
             ExprKind::Unary(UnaryOp::Neg | UnaryOp::Plus, inner) => {

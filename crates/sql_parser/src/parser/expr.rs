@@ -93,6 +93,11 @@ impl<'a> Parser<'a> {
         self.expr_at(level::UNARY)
     }
 
+    /// An operand that ends before COLLATE, which is a column attribute there.
+    pub(super) fn uncollated_operand(&mut self) -> PResult<Expr<'a>> {
+        self.expr_at(level::COLLATE + 1)
+    }
+
     /// An expression whose operators have level `min` or higher.
     pub(super) fn expr_at(&mut self, min: u8) -> PResult<Expr<'a>> {
         self.enter()?;

@@ -11,6 +11,7 @@ use super::super::ast::{
     Derived, Ident, IndexHint, IndexHintFor, IndexHintKind, Join, JoinCondition, JoinKind,
     JsonTable, JsonTableColumn, Query, Sample, TableFactor, TableName, TableRef, TableSource,
 };
+use super::super::error::{ParseError, ParseErrorKind};
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
@@ -203,7 +204,10 @@ impl<'a> Parser<'a> {
     }
 
     fn derived(&mut self, query: &'a Query<'a>, lateral: bool) -> PResult<TableFactor<'a>> {
-        self.eat_kw(Kw::AS);
+        if !self.eat_kw(Kw::AS) && !self.is_ident() {
+            let span = self.token.span();
+            return Err(ParseError::new(ParseErrorKind::DerivedAlias, span));
+        }
         let alias = self.ident()?;
         let columns = self.opt_paren_idents()?;
         Ok(TableFactor::Derived(self.alloc(Derived {

@@ -104,8 +104,11 @@ impl Binder<'_> {
         let nearest = self.plan.and_then(|planner| planner.outer());
         let noted = nearest.map(Enclosing::reference_counts);
         let mut own = self.aggregates.take();
-        // Aggregates of one query cannot be nested.
+        // Aggregates of one query cannot be nested. In their arguments, columns take precedence over
+        // select-list aliases in HAVING, too.
+        let keys = self.group_keys.take();
         let bound = self.aggregate_parts(kind, f);
+        self.group_keys = keys;
         let result = bound.and_then(|parts| {
             let level = nearest_level(&parts);
             let further = nearest.filter(|_| level > 0 && kind != AggregateKind::CountRows);

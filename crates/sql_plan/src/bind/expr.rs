@@ -460,6 +460,11 @@ impl Binder<'_> {
     fn cast(&mut self, cast: &Cast<'_>) -> Result<Expr> {
         let arg = self.expr(&cast.expr)?;
         let ty = cast_type(&cast.ty, &arg, self.env.collation)?;
+        let arg = if ty.is_numeric() {
+            numeric_operand(&arg)
+        } else {
+            arg
+        };
         Ok(cast_to(arg, ty))
     }
 

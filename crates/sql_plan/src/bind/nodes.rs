@@ -1,6 +1,6 @@
 //! Constructors of bound nodes, and conversion of the syntax tree's enums.
 
-use super::types::comparison;
+use super::types::{comparison, is_text};
 use crate::error::{Result, SqlError};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, Load, Unit};
 use crate::functions::{self, text_of};
@@ -118,7 +118,11 @@ pub(super) fn cast_type(
         TypeKind::Json => ColumnType::json(),
         TypeKind::Binary => match length {
             Some(length) => ColumnType::binary(length),
-            None => ColumnType::varbinary(arg.ty.max_bytes()),
+            None if is_text(&arg.ty) => {
+                let bytes = arg.ty.collation.charset().max_len();
+                ColumnType::varbinary(functions::width(arg).saturating_mul(bytes))
+            }
+            None => ColumnType::varbinary(functions::width(arg)),
         },
         TypeKind::Char => {
             let collation = match &ty.charset {

@@ -114,6 +114,12 @@ pub fn comparison(a: &Expr, b: &Expr, operation: &str) -> Result<CompareAs> {
 pub(super) fn between_as(arg: &Expr, low: &Expr, high: &Expr) -> Result<[CompareAs; 2]> {
     let mut by_low = comparison(arg, low, "between")?;
     let mut by_high = comparison(arg, high, "between")?;
+    // A text between a number and a text is compared as a number with both.
+    if let (CompareAs::Double, CompareAs::Bytes(_)) | (CompareAs::Bytes(_), CompareAs::Double) =
+        (by_low, by_high)
+    {
+        (by_low, by_high) = (CompareAs::Double, CompareAs::Double);
+    }
     let how = &mut [&mut by_low, &mut by_high];
     compare_alike(&[arg, low, high], how, "between")?;
     Ok([by_low, by_high])

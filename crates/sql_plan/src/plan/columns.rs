@@ -28,6 +28,10 @@ pub(super) fn result_column(scope: &Scope, item: &Item) -> ResultColumn {
     else {
         return column;
     };
+    if e.ty.is_numeric() || matches!(e.ty.kind, Kind::Bit | Kind::Year) {
+        // MySQL sets this flag for numeric expressions, but not for columns.
+        column.flags &= !flag::BINARY;
+    }
     let Some(source) = scope.sources.get(*slot) else {
         return column;
     };
@@ -78,6 +82,9 @@ pub fn column_flags(table: &Table, at: usize) -> u16 {
             (_, Some(0)) => flag::MULTIPLE_KEY,
             _ => 0,
         };
+        if place.is_some() {
+            all |= flag::PART_KEY;
+        }
     }
     if let Some(column) = table.columns.get(at) {
         if column.auto_increment {

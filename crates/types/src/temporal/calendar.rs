@@ -112,22 +112,25 @@ impl Date {
         let mode = if mode & 1 == 0 { mode ^ 4 } else { mode };
         let (monday_first, first_weekday) = (mode & 1 != 0, mode & 4 != 0);
         let mut week_year = mode & 2 != 0;
-        let mut year = self.year();
+        let mut year = i32::from(self.year());
         let day = self.to_days();
-        let mut first = Date::new(year, 1, 1).unwrap_or(Date::ZERO).to_days();
+        let mut first = Date::new(self.year(), 1, 1).unwrap_or(Date::ZERO).to_days();
         let weekday_of = |d: i64| {
             // Sunday first shifts the week by a day.
             (d + if monday_first { 5 } else { 6 }).rem_euclid(7)
         };
+        // The year before 0 has 365 days.
+        let of_calendar = |year: i32| u16::try_from(year).unwrap_or(0);
+        let days_of = |year: i32| 365 + i64::from(u16::try_from(year).is_ok_and(is_leap_year));
         let mut weekday = weekday_of(first);
         let first_not_counted = |w: i64| if first_weekday { w != 0 } else { w >= 4 };
         if self.month() == 1 && i64::from(self.day()) <= 7 - weekday {
             if !week_year && first_not_counted(weekday) {
-                return (year, 0);
+                return (self.year(), 0);
             }
             week_year = true;
-            year = year.saturating_sub(1);
-            let days = 365 + i64::from(is_leap_year(year));
+            year -= 1;
+            let days = days_of(year);
             first -= days;
             weekday = (weekday + 53 * 7 - days).rem_euclid(7);
         }
@@ -137,12 +140,12 @@ impl Date {
             day - (first - weekday)
         };
         if week_year && days >= 52 * 7 {
-            let weekday = (weekday + 365 + i64::from(is_leap_year(year))).rem_euclid(7);
+            let weekday = (weekday + days_of(year)).rem_euclid(7);
             if !first_not_counted(weekday) {
-                return (year + 1, 1);
+                return (of_calendar(year + 1), 1);
             }
         }
-        (year, u8::try_from(days / 7 + 1).unwrap_or(0))
+        (of_calendar(year), u8::try_from(days / 7 + 1).unwrap_or(0))
     }
 }
 

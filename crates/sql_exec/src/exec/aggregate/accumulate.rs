@@ -454,7 +454,9 @@ fn variance_or_deviation(kind: AggregateKind, count: u64, squares: f64) -> Value
         return Value::Null;
     }
     let variance = squares / divisor as f64;
-    Value::Double(if root { variance.sqrt() } else { variance })
+    let result = if root { variance.sqrt() } else { variance };
+    // MySQL prints numbers that are not finite as 0.
+    Value::Double(if result.is_finite() { result } else { 0.0 })
 }
 
 fn concat_part(
