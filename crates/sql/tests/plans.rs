@@ -64,6 +64,11 @@ fn query(rng: &mut Rng) -> String {
         "x.s = y.s",
         "x.u = y.u",
         "x.a = y.a AND x.b > y.b",
+        "x.a = y.a AND x.a = 3",
+        "x.b = y.b AND y.b = 7 AND x.a = y.a",
+        "(x.a = y.a AND x.b = 5 OR y.a = x.a AND y.b < 20 OR x.a = y.a AND x.s = 'v3')",
+        "(x.a = y.a OR x.a = y.a AND x.b = 5)",
+        "(x.a = 2 AND y.a = 4 OR x.a = 4 AND y.a IN (2, 3) AND x.b > 3)",
     ];
     let on = on[rng.below(on.len() as u64) as usize];
     match rng.below(16) {
@@ -194,5 +199,90 @@ fn answers_do_not_depend_on_plans() {
         }
         let template = query(&mut rng);
         compare(&mut session, &template, round % 4 == 0);
+    }
+}
+
+/// The conditions of a join of `count` tables `t0`, `t1`, ...: a chain, a star or a clique.
+fn join_conditions(shape: &str, count: usize) -> Vec<String> {
+    let pairs: Vec<(usize, usize)> = match shape {
+        "chain" => (1..count).map(|n| (n - 1, n)).collect(),
+        "star" => (1..count).map(|n| (0, n)).collect(),
+        _ => (0..count)
+            .flat_map(|n| (n + 1..count).map(move |m| (n, m)))
+            .collect(),
+    };
+    let column = |n: usize| {
+        if shape == "clique" {
+            "id"
+        } else {
+            ["a", "b"][n % 2]
+        }
+    };
+    let of = |(n, m): &(usize, usize)| format!("t{n}.{}=t{m}.id", column(*m));
+    pairs.iter().map(of).collect()
+}
+
+fn join_of(shape: &str, count: usize, straight: bool) -> String {
+    let tables: Vec<String> = (0..count).map(|n| format!("m t{n}")).collect();
+    format!(
+        "SELECT {}COUNT(*), SUM(t0.id), SUM(t{}.id) FROM {} WHERE {} AND t{}.a < 4",
+        if straight { "STRAIGHT_JOIN " } else { "" },
+        count - 1,
+        tables.join(", "),
+        join_conditions(shape, count).join(" AND "),
+        count - 1,
+    )
+}
+
+fn many_tables() -> SqlSession {
+    let mut session = session();
+    run(&mut session, "CREATE DATABASE d");
+    run(&mut session, "USE d");
+    run(
+        &mut session,
+        "CREATE TABLE m (id INT PRIMARY KEY, a INT, b INT, KEY a (a))",
+    );
+    let row = |id: u64| format!("({id}, {}, {})", id * 5 % 17, id * 3 % 19);
+    let rows: Vec<String> = (0..20).map(row).collect();
+    run(
+        &mut session,
+        &format!("INSERT INTO m VALUES {}", rows.join(",")),
+    );
+    session
+}
+
+#[test]
+fn joins_of_many_tables_answer_as_in_textual_order() {
+    let mut session = many_tables();
+    for shape in ["chain", "star", "clique"] {
+        for count in [9, 11, 14, 24] {
+            let expected = run(&mut session, &join_of(shape, count, true));
+            assert_ne!(
+                expected[0].split('|').next(),
+                Some("0"),
+                "{shape} of {count}"
+            );
+            let found = run(&mut session, &join_of(shape, count, false));
+            assert_eq!(found, expected, "{shape} of {count}");
+        }
+    }
+}
+
+/// Prints the time of EXPLAIN, which is almost only planning.
+#[test]
+#[ignore = "prints times, for an optimized build on a quiet machine"]
+fn planning_time_of_joins_of_many_tables() {
+    let mut session = many_tables();
+    for shape in ["chain", "star", "clique"] {
+        for count in [8, 10, 12, 24, 40, 61] {
+            let sql = format!("EXPLAIN {}", join_of(shape, count, false));
+            let time = |session: &mut SqlSession| {
+                let start = std::time::Instant::now();
+                run(session, &sql);
+                start.elapsed().as_micros()
+            };
+            let best = (0..5).map(|_| time(&mut session)).min().unwrap();
+            println!("{shape} of {count} tables: {best} us");
+        }
     }
 }

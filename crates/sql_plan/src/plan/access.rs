@@ -63,6 +63,14 @@ pub(super) struct AccessPlanner<'a> {
 }
 
 impl AccessPath {
+    /// Maximum number of rows that the path finds.
+    pub(super) fn max_rows(&self) -> f64 {
+        match &self.access {
+            Access::PointLookup { keys, .. } => keys.len() as f64,
+            _ => f64::INFINITY,
+        }
+    }
+
     /// Row estimate that reads no statistics.
     pub(super) fn rows_without_statistics(&self) -> f64 {
         match &self.access {
@@ -92,6 +100,11 @@ impl<'a> AccessPlanner<'a> {
             statistics,
             known: OnceCell::new(),
         }
+    }
+
+    /// Sets the statistics of the table, if they are known.
+    pub(super) fn set_statistics(&self, statistics: Arc<TableStatistics>) {
+        self.known.get_or_init(|| statistics);
     }
 
     /// Statistics of the table.

@@ -1,34 +1,20 @@
-//! Cost of joining the next table, and search for the cheapest join order.
+//! The ways to join the next table, and their costs.
 //!
 //! A table is joined in one of two ways: by an index lookup for every row joined before, in
 //! batches; or by reading it once and building a hash table. The cheaper is taken, given the number
-//! of rows joined before. Orders are searched depth first with branch and bound: the most promising
-//! next table is tried first, and an order is abandoned once it costs more than the best one so
-//! far. After a number of steps only the most promising table is followed. For joins of many tables
-//! the search ends there: one greedy order and the variants tried so far.
-//!
-//! Rejected: dynamic programming over sets of tables. It needs the number of rows and the order to
-//! be the same for all join orders of a set, which holds only if estimates are consistent; and
-//! application queries join few tables.
+//! of rows joined before. The search among orders is in [`super::join_search`].
 
 use super::access::{AccessPath, AccessPlanner};
 use super::from::From;
 use super::group_order;
+use super::join_steps::{Lookup, conditions_on};
 use super::join_tree::JoinRequirements;
 use super::physical::{HashKey, JoinMethod};
 use super::scan::{Access, Estimate, IndexRange, Scan, ScanMode};
 use super::{OrderKey, cost};
 use crate::bind::{Origin, Source};
 use crate::expr::{CmpOp, Expr, ExprKind};
-use porpoise_base::interrupt;
 use porpoise_types::CompareAs;
-
-/// Number of steps after which only the most promising next table is tried.
-const SEARCH_BUDGET: u32 = 2_000;
-
-/// Number of tables above which the search ends with its budget: the number of untried orders grows
-/// exponentially with it.
-const MANY_TABLES: usize = 10;
 
 /// Assumed number of rows of a derived table.
 const DERIVED_ROWS: f64 = 1_000.0;
@@ -95,91 +81,9 @@ pub(super) struct JoinSearch<'f> {
     pub(super) order: &'f [OrderKey],
 }
 
-/// The best order found so far.
-struct BestOrder {
-    cost: f64,
-    order: Vec<usize>,
-    budget: u32,
-    /// Whether the search ends when the budget is used up and an order was found.
-    ends_with_budget: bool,
-}
-
 impl JoinSearch<'_> {
-    /// Returns the tables in the cheapest order found.
-    pub(super) fn cheapest(
-        &self,
-        tables: &[usize],
-        outside: u64,
-        before: PartialJoin,
-    ) -> Vec<usize> {
-        let mut best = BestOrder {
-            cost: f64::INFINITY,
-            order: tables.to_vec(),
-            budget: SEARCH_BUDGET,
-            ends_with_budget: tables.len() > MANY_TABLES,
-        };
-        let mut chosen = Vec::with_capacity(tables.len());
-        let first = self.order.is_empty();
-        self.search(tables, outside, (before, first), &mut chosen, &mut best);
-        best.order
-    }
-
-    fn search(
-        &self,
-        tables: &[usize],
-        joined: u64,
-        (before, ordered): (PartialJoin, bool),
-        chosen: &mut Vec<usize>,
-        best: &mut BestOrder,
-    ) {
-        let ended = best.ends_with_budget && best.budget == 0 && best.cost.is_finite();
-        if ended || interrupt::should_abandon() {
-            return;
-        }
-        if tables.is_empty() {
-            let total = self.total_cost(before, ordered);
-            if total < best.cost {
-                best.cost = total;
-                best.order.clone_from(chosen);
-            }
-            return;
-        }
-        let mut next: Vec<(usize, JoinChoice)> = Vec::with_capacity(tables.len());
-        for slot in tables {
-            if self.must_wait(*slot, joined, tables) {
-                continue;
-            }
-            best.budget = best.budget.saturating_sub(1);
-            let choices = self.choices(*slot, joined, before);
-            next.extend(choices.into_iter().map(|choice| (*slot, choice)));
-        }
-        let promise = |c: &JoinChoice| c.after.cost + c.after.rows;
-        next.sort_by(|a, b| promise(&a.1).total_cmp(&promise(&b.1)));
-        if best.budget == 0 {
-            next.truncate(1);
-        }
-        for (slot, choice) in next {
-            let least = match self.requirements.limited {
-                true => 0.0,
-                false => choice.after.cost,
-            };
-            if least >= best.cost {
-                continue;
-            }
-            let left: Vec<usize> = tables.iter().copied().filter(|t| *t != slot).collect();
-            let ordered = match joined {
-                0 => choice.ordered,
-                _ => ordered,
-            };
-            chosen.push(slot);
-            let joined = joined | 1u64 << (slot & 63);
-            self.search(&left, joined, (choice.after, ordered), chosen, best);
-            chosen.pop();
-        }
-    }
-
     /// Cost of a complete order, including the sort, or reduced if a LIMIT may end it early.
-    fn total_cost(&self, after: PartialJoin, ordered: bool) -> f64 {
+    pub(super) fn total_cost(&self, after: PartialJoin, ordered: bool) -> f64 {
         let rows = after.rows.max(1.0);
         match (ordered, self.requirements.limited) {
             (true, true) => after.cost * (cost::LIMIT_ROWS / rows).min(1.0),
@@ -200,7 +104,7 @@ impl JoinSearch<'_> {
     }
 
     /// Whether a LATERAL table must wait for tables that it reads.
-    fn must_wait(&self, slot: usize, joined: u64, tables: &[usize]) -> bool {
+    pub(super) fn must_wait(&self, slot: usize, joined: u64, tables: &[usize]) -> bool {
         let source = self.from.scope.sources.get(slot);
         let needed = source.map_or(0, lateral_slots) & !joined;
         tables.iter().any(|t| needed & 1u64 << (t & 63) != 0)
@@ -222,14 +126,14 @@ impl JoinSearch<'_> {
 
     /// The ways to join a table next: the cheapest one, and if an order is wanted the cheapest one
     /// that gives it.
-    fn choices(&self, slot: usize, joined: u64, before: PartialJoin) -> Vec<JoinChoice> {
+    pub(super) fn choices(&self, slot: usize, joined: u64, before: PartialJoin) -> Vec<JoinChoice> {
         let source = self.from.scope.sources.get(slot);
         let Some((source, table)) = source.and_then(|s| Some((s, s.table()?))) else {
             return vec![self.computed_table_choice(slot, joined, before)];
         };
         let statistics = self.requirements.statistics;
-        let mut planner =
-            AccessPlanner::new(table, slot, self.conditions, &source.hints, statistics);
+        let conditions = &conditions_on(self.conditions, slot);
+        let mut planner = AccessPlanner::new(table, slot, conditions, &source.hints, statistics);
         planner.needed = self
             .requirements
             .needed
@@ -240,18 +144,16 @@ impl JoinSearch<'_> {
             planner.purpose = self.requirements.purpose;
             return self.driving_scan_choices(&planner, before);
         }
-        let mut own = AccessPlanner::new(table, slot, self.conditions, &source.hints, statistics);
+        let mut own = AccessPlanner::new(table, slot, conditions, &source.hints, statistics);
         own.needed = planner.needed;
         planner.joined = joined;
         let locked = self.from.locked_slots & 1u64 << (slot & 63) != 0;
         let looked_up = self.index_lookup_choice(&planner, before);
         let read_once = self.hash_or_loop_choice(&planner, &own, joined, before);
-        match looked_up {
-            None => vec![read_once],
-            Some(lookup) if locked || lookup.after.cost <= read_once.after.cost => vec![lookup],
-            Some(lookup) if own.output_rows() > cost::MAX_MATERIALIZED_ROWS => vec![lookup],
-            Some(_) => vec![read_once],
-        }
+        let rows = own.output_rows();
+        let preferred =
+            |lookup: &JoinChoice| prefers_lookup(locked, lookup.after, read_once.after, rows);
+        vec![looked_up.filter(preferred).unwrap_or(read_once)]
     }
 
     /// The driving scan.
@@ -308,21 +210,8 @@ impl JoinSearch<'_> {
     ) -> Option<JoinChoice> {
         let paths = planner.paths().into_iter().filter_map(batch_path);
         let path = paths.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
-        let most = match &path.access {
-            Access::PointLookup { keys, .. } => keys.len() as f64,
-            _ => f64::INFINITY,
-        };
-        let matches = planner.output_rows().min(most);
-        let several = match most.is_finite() {
-            true => 0.0,
-            false => cost::LOOKUP_OF_SEVERAL,
-        };
         Some(JoinChoice {
-            after: PartialJoin {
-                rows: before.rows * matches,
-                cost: before.cost
-                    + before.rows * (path.cost + several + path.rows * cost::COMPARE_PAIR),
-            },
+            after: looked_up_after(before, Lookup::of(&path), planner.output_rows()),
             method: Some(JoinMethod::IndexLookup),
             ordered: true,
             rows: path.rows,
@@ -341,18 +230,10 @@ impl JoinSearch<'_> {
         before: PartialJoin,
     ) -> JoinChoice {
         let path = own.cheapest_path(false);
-        let hash = hash_keys(planner.slot, self.conditions, joined);
-        let (rows, matches) = (own.output_rows(), planner.output_rows());
-        let each = match hash.is_empty() {
-            true => rows * cost::COMPARE_PAIR,
-            false => cost::PROBE + matches * cost::COMPARE_PAIR,
-        };
-        let build = path.cost + rows * cost::BUILD;
+        let hash = hash_keys(planner.slot, planner.conditions, joined);
+        let once = (path.cost, own.output_rows());
         JoinChoice {
-            after: PartialJoin {
-                rows: before.rows * matches,
-                cost: before.cost + build + before.rows * each,
-            },
+            after: read_once_after(before, once, !hash.is_empty(), planner.output_rows()),
             method: Some(hash_or_loop(hash)),
             ordered: true,
             rows: path.rows,
@@ -368,11 +249,7 @@ impl JoinSearch<'_> {
             0 => Vec::new(),
             _ => hash_keys(slot, self.conditions, joined),
         };
-        let each = match hash.is_empty() {
-            true => DERIVED_ROWS * cost::COMPARE_PAIR,
-            false => cost::PROBE,
-        };
-        let matches = if hash.is_empty() { DERIVED_ROWS } else { 1.0 };
+        let after = computed_after(before, !hash.is_empty());
         let source = self.from.scope.sources.get(slot);
         let lateral = source.is_some_and(|source| lateral_slots(source) != 0);
         let method = match joined {
@@ -381,10 +258,7 @@ impl JoinSearch<'_> {
             _ => Some(hash_or_loop(hash)),
         };
         JoinChoice {
-            after: PartialJoin {
-                rows: before.rows * matches,
-                cost: before.cost + DERIVED_ROWS * cost::BUILD + before.rows * each,
-            },
+            after,
             access: Access::VirtualScan,
             method,
             ordered: joined != 0 || self.order.is_empty(),
@@ -392,6 +266,60 @@ impl JoinSearch<'_> {
             implied: Vec::new(),
             mode: ScanMode::Row,
         }
+    }
+}
+
+/// Whether an index lookup is better than reading the table once, which leaves `rows` rows.
+pub(super) fn prefers_lookup(
+    locked: bool,
+    lookup: PartialJoin,
+    read_once: PartialJoin,
+    rows: f64,
+) -> bool {
+    locked || lookup.cost <= read_once.cost || rows > cost::MAX_MATERIALIZED_ROWS
+}
+
+/// The estimate after an index lookup for each row joined before; `left` rows pass the conditions.
+pub(super) fn looked_up_after(before: PartialJoin, path: Lookup, left: f64) -> PartialJoin {
+    let several = match path.most.is_finite() {
+        true => 0.0,
+        false => cost::LOOKUP_OF_SEVERAL,
+    };
+    PartialJoin {
+        rows: before.rows * left.min(path.most),
+        cost: before.cost + before.rows * (path.cost + several + path.rows * cost::COMPARE_PAIR),
+    }
+}
+
+/// The estimate after joining a table that is read once, at a cost, with a number of rows; `left`
+/// of them match each row joined before.
+pub(super) fn read_once_after(
+    before: PartialJoin,
+    (cost, rows): (f64, f64),
+    hashed: bool,
+    left: f64,
+) -> PartialJoin {
+    let each = match hashed {
+        false => rows * cost::COMPARE_PAIR,
+        true => cost::PROBE + left * cost::COMPARE_PAIR,
+    };
+    let build = cost + rows * cost::BUILD;
+    PartialJoin {
+        rows: before.rows * left,
+        cost: before.cost + build + before.rows * each,
+    }
+}
+
+/// The estimate after joining a derived or virtual table.
+pub(super) fn computed_after(before: PartialJoin, hashed: bool) -> PartialJoin {
+    let each = match hashed {
+        false => DERIVED_ROWS * cost::COMPARE_PAIR,
+        true => cost::PROBE,
+    };
+    let matches = if hashed { 1.0 } else { DERIVED_ROWS };
+    PartialJoin {
+        rows: before.rows * matches,
+        cost: before.cost + DERIVED_ROWS * cost::BUILD + before.rows * each,
     }
 }
 
@@ -406,7 +334,7 @@ fn hash_or_loop(keys: Vec<HashKey>) -> JoinMethod {
 
 /// The part of a path that can serve a whole batch, which lookups can. Of a range that depends on
 /// the tables joined before, only the equal leading parts can be used.
-fn batch_path(mut path: AccessPath) -> Option<AccessPath> {
+pub(super) fn batch_path(mut path: AccessPath) -> Option<AccessPath> {
     match path.access {
         Access::PointLookup { .. } | Access::IndexLookup { .. } => Some(path),
         Access::IndexRangeScan { index, ranges, .. } => {
@@ -438,35 +366,39 @@ fn lateral_slots(source: &Source) -> u64 {
 
 /// Equalities that can be keys of a hash join: probe side, build side and kind of comparison.
 fn hash_keys(slot: usize, conditions: &[&Expr], joined: u64) -> Vec<HashKey> {
-    let bit = 1u64 << slot;
-    let mut keys = Vec::new();
-    for condition in conditions {
-        let ExprKind::Compare(CmpOp::Eq, how, args) = &condition.kind else {
-            continue;
-        };
-        let hashable = matches!(
-            how,
-            CompareAs::Int | CompareAs::Decimal | CompareAs::Double | CompareAs::Bytes(_)
-        );
-        let [a, b] = args.as_ref();
-        for (known, own) in [(a, b), (b, a)] {
-            let outside = known.slots();
-            if hashable
-                && outside != 0
-                && outside & !joined == 0
-                && own.slots() == bit
-                && known.is_fixed()
-                && own.is_fixed()
-                && !own.has_subquery()
-            {
-                keys.push(HashKey {
-                    probe: known.clone(),
-                    build: own.clone(),
-                    compare_as: *how,
-                });
-                break;
-            }
-        }
+    let sides = conditions.iter().filter_map(|c| hash_side(c, slot));
+    let known = sides.filter(|(probe, ..)| probe.slots() & !joined == 0);
+    let keys = known.map(|(probe, build, how)| HashKey {
+        probe: probe.clone(),
+        build: build.clone(),
+        compare_as: how,
+    });
+    keys.collect()
+}
+
+/// The sides of an equality that a hash join of the table in `slot` can use, the probe side first.
+pub(super) fn hash_side(condition: &Expr, slot: usize) -> Option<(&Expr, &Expr, CompareAs)> {
+    let ExprKind::Compare(CmpOp::Eq, how, args) = &condition.kind else {
+        return None;
+    };
+    let hashable = matches!(
+        how,
+        CompareAs::Int | CompareAs::Decimal | CompareAs::Double | CompareAs::Bytes(_)
+    );
+    let bit = 1u64 << (slot & 63);
+    let [a, b] = args.as_ref();
+    let fits = |known: &Expr, own: &Expr| {
+        let outside = known.slots();
+        outside != 0
+            && outside & bit == 0
+            && own.slots() == bit
+            && known.is_fixed()
+            && own.is_fixed()
+            && !own.has_subquery()
+    };
+    match hashable {
+        true if fits(a, b) => Some((a, b, *how)),
+        true if fits(b, a) => Some((b, a, *how)),
+        _ => None,
     }
-    keys
 }

@@ -24,6 +24,8 @@ mod grouping;
 mod index_order;
 mod insert;
 mod join_order;
+mod join_search;
+mod join_steps;
 mod join_tree;
 mod keys;
 mod min_max;
