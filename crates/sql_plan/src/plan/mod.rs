@@ -13,6 +13,7 @@
 
 pub mod access;
 mod columns;
+mod constants;
 mod context;
 mod cost;
 pub mod derived;
@@ -32,6 +33,7 @@ mod min_max;
 mod multi;
 mod needed;
 mod or_expansion;
+mod or_factors;
 pub mod physical;
 pub mod placement;
 pub mod planned;

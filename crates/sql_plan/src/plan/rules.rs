@@ -11,8 +11,10 @@
 //! Every rule has a test in `crates/sql/tests/sql/explain_rules.slt`: a plan in which it applies,
 //! and one in which its precondition fails.
 
+use super::constants::constants_through_equalities;
 use super::from::From;
 use super::min_max::min_max_by_index;
+use super::or_factors::{or_factors, or_parts_of_tables};
 use super::physical::{
     AggregateMethod, Filter, PointLookup, QueryPlan, ResultOperator, RowOperator,
 };
@@ -27,8 +29,15 @@ type FromRule = fn(&mut From, &dyn StatisticsSource);
 /// A rewrite rule for a query's operator tree.
 type PlanRule = fn(&mut QueryPlan, &dyn StatisticsSource);
 
-/// Rules applied before the search for the join order.
-const FROM_RULES: [FromRule; 1] = [semi_joins];
+/// Rules applied before the search for the join order. `or_factors` is first, because it brings to
+/// light the equalities that the others use; `semi_joins` is last, because it looks at the
+/// conditions of the tables that it tests.
+const FROM_RULES: [FromRule; 4] = [
+    or_factors,
+    or_parts_of_tables,
+    constants_through_equalities,
+    semi_joins,
+];
 
 /// Rules applied after it. `min_max_by_index` is first, because it replaces the scan that the
 /// others match. `fused_scan` is last, because the others match plain scans.
