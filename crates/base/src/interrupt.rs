@@ -10,7 +10,7 @@
 //!                                        │       │       │       │        ▲
 //! loops                               Pacer::tick: every STRIDE units one load of the state
 //!                                        │ pending                        │
-//!                                        └─ Err(Interrupted), or abandoned() = true
+//!                                        └─ Err(Interrupted), or should_abandon() = true
 //! ```
 //!
 //! Invariants:

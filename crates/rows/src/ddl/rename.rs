@@ -68,7 +68,7 @@ pub(super) fn unresolved_children<'a>(
 
 /// Renames one view of a draft.
 fn rename_view(
-    draft: &mut Draft,
+    draft: &mut CatalogDraft,
     (database, name): (&str, &str),
     (new_database, new_name): (&str, &str),
 ) -> Result<()> {

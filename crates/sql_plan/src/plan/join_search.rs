@@ -120,7 +120,7 @@ impl JoinSearch<'_> {
         chosen: &mut Vec<usize>,
         best: &mut Best,
     ) {
-        if interrupt::abandoned() {
+        if interrupt::should_abandon() {
             return;
         }
         if tables.is_empty() {
@@ -187,7 +187,7 @@ impl JoinSearch<'_> {
         for _ in tables {
             let mut sets: BTreeMap<(u64, bool), (Partial, usize)> = BTreeMap::new();
             for partial in &level {
-                if interrupt::abandoned() {
+                if interrupt::should_abandon() {
                     return;
                 }
                 ways.clear();
