@@ -51,7 +51,7 @@ use porpoise_types::{Collation, ColumnType};
 
 /// Every registered function.
 pub fn all() -> impl Iterator<Item = &'static Function> {
-    let files: [&'static [Function]; 13] = [
+    let files: [&'static [Function]; 15] = [
         strings::FUNCTIONS,
         numbers::FUNCTIONS,
         times::FUNCTIONS,
@@ -60,6 +60,8 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
         json::read::FUNCTIONS,
         json::search::FUNCTIONS,
         json::make::FUNCTIONS,
+        json::storage::FUNCTIONS,
+        json::value::FUNCTIONS,
         regexp::FUNCTIONS,
         text::FUNCTIONS,
         codes::FUNCTIONS,

@@ -1,12 +1,12 @@
 //! Binding of LIKE, IN over a list, and CASE.
 
 use super::Binder;
-use super::nodes::{compare, enum_as_number, node};
+use super::nodes::{cast_to, compare, enum_as_number, node};
 use super::types::{collation_of_two, compare_alike, comparison, merged_type};
 use crate::error::{Result, SqlError};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, When};
 use crate::parse::ast;
-use porpoise_types::{CompareAs, Value};
+use porpoise_types::{Collation, ColumnType, CompareAs, Kind, Value};
 
 impl Binder<'_> {
     pub(super) fn like(&mut self, like: &ast::Like<'_>) -> Result<Expr> {
@@ -71,7 +71,8 @@ impl Binder<'_> {
         for (when, then) in case.arms {
             let mut condition = self.expr(when)?;
             if let Some(operand) = &case.operand {
-                condition = compare(CmpOp::Eq, self.expr(operand)?, condition)?;
+                let (operand, value) = json_as_scalar(self.expr(operand)?, condition);
+                condition = compare(CmpOp::Eq, operand, value)?;
             }
             let result = self.expr(then)?;
             whens.push(When { condition, result });
@@ -103,6 +104,21 @@ impl Binder<'_> {
         e.coercibility = coercibility.unwrap_or(Coercibility::Literal);
         e
     }
+}
+
+/// The operand of CASE and a value after WHEN. Unlike other comparisons, CASE compares JSON as its
+/// text, or as a number with numbers.
+fn json_as_scalar(operand: Expr, value: Expr) -> (Expr, Expr) {
+    let scalar = |e: Expr, numeric: bool| match (e.ty.kind, numeric) {
+        (Kind::Json, true) => cast_to(e, ColumnType::double()),
+        (Kind::Json, false) => cast_to(e, ColumnType::text(Kind::LongText, Collation::UTF8MB4_BIN)),
+        _ => e,
+    };
+    let (operand_is_number, value_is_number) = (operand.ty.is_numeric(), value.ty.is_numeric());
+    (
+        scalar(operand, value_is_number),
+        scalar(value, operand_is_number),
+    )
 }
 
 /// Number of arms from which on an OR of equalities of one column becomes an IN, which uses a hash

@@ -2,10 +2,13 @@
 //! TIMESTAMPDIFF, GET_FORMAT, WEIGHT_STRING, DEFAULT.
 
 use super::Binder;
+use super::literal;
 use super::nodes::{cast_to, cast_type, charset_named, unit_of};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, ExprKind, Unit};
-use crate::functions::{json::path_literal, text_of};
+use crate::functions::json::path_literal;
+use crate::functions::json::value::{RESPOND_DEFAULT, RESPOND_ERROR};
+use crate::functions::text_of;
 use crate::parse::ast::{self, IntervalUnit};
 use porpoise_types::{Charset, Collation, ColumnType, Value};
 
@@ -85,13 +88,18 @@ impl Binder<'_> {
     }
 
     fn json_value(&mut self, value: &ast::JsonValue<'_>) -> Result<Expr> {
-        let defaults = |r: Option<ast::JsonOnResponse<'_>>| {
-            !matches!(r, None | Some(ast::JsonOnResponse::Null))
-        };
-        if defaults(value.on_empty) || defaults(value.on_error) {
-            return Err(SqlError::not_supported("JSON_VALUE with ERROR or DEFAULT"));
+        let mut args = vec![self.expr(&value.doc)?, path_literal(value.path)];
+        for response in [value.on_empty, value.on_error] {
+            let (code, default) = match response {
+                None | Some(ast::JsonOnResponse::Null) => (0, Expr::null()),
+                Some(ast::JsonOnResponse::Error) => (RESPOND_ERROR, Expr::null()),
+                Some(ast::JsonOnResponse::Default(default)) => {
+                    let default = literal::literal(&default, self.env.collation, self.env.mode)?;
+                    (RESPOND_DEFAULT, default)
+                }
+            };
+            args.extend([literal::integer(code), default]);
         }
-        let args = vec![self.expr(&value.doc)?, path_literal(value.path)];
         let mut call = self.call("JSON_VALUE", args)?;
         if let Some(ty) = &value.returning {
             call.ty = cast_type(ty, &call, self.env.collation)?;

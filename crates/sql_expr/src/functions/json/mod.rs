@@ -8,6 +8,8 @@
 pub mod make;
 pub mod read;
 pub mod search;
+pub mod storage;
+pub mod value;
 
 use super::Call;
 use crate::error::{Result, SqlError};

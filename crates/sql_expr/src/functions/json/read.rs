@@ -3,9 +3,8 @@
 use super::super::{Call, Function, Nullable, bigint, text_of};
 use super::{json, long_text, truth, yes};
 use crate::error::{Result, SqlError};
-use crate::expr::convert;
 use porpoise_types::json::{self as doc, Json};
-use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
+use porpoise_types::{Collation, Kind, ValueRef};
 
 fn extract<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let Some(document) = c.document(0, "json_extract")? else {
@@ -166,46 +165,6 @@ fn pretty<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     }))
 }
 
-/// The scalar at a path, converted to the call's type; NULL if there is none, or it cannot be
-/// converted without loss.
-fn value<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
-    let Some(document) = c.document(0, "json_value")? else {
-        return Ok(ValueRef::Null);
-    };
-    let Some(path) = c.single_path(1)? else {
-        return Ok(ValueRef::Null);
-    };
-    let Some(found) = path.select(&document).first().copied() else {
-        return Ok(ValueRef::Null);
-    };
-    if c.ty.kind == Kind::Json {
-        return c.give(found);
-    }
-    let text = match found {
-        Json::Null | Json::Array(_) | Json::Object(_) => return Ok(ValueRef::Null),
-        Json::String(text) => text.as_bytes().to_vec(),
-        Json::Bool(b) if c.ty.is_numeric() => vec![b'0' + u8::from(*b)],
-        other => other.to_text(),
-    };
-    let chars = String::from_utf8_lossy(&text).chars().count();
-    let limited = matches!(
-        c.ty.kind,
-        Kind::Char | Kind::VarChar | Kind::Binary | Kind::VarBinary
-    );
-    if limited && chars > c.ty.length as usize {
-        return Ok(ValueRef::Null);
-    }
-    let before = c.cx.env.warnings.borrow().len();
-    let from = ColumnType::text(Kind::LongText, Collation::UTF8MB4_BIN);
-    let converted = convert::cast(c.keep(&text), &from, c.ty, c.cx)?;
-    let mut warnings = c.cx.env.warnings.borrow_mut();
-    if warnings.len() > before {
-        warnings.truncate(before);
-        return Ok(ValueRef::Null);
-    }
-    Ok(converted)
-}
-
 /// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     Function {
@@ -300,18 +259,5 @@ pub const FUNCTIONS: &[Function] = &[
         run: pretty,
         doc: "A document with an item a line.",
         example: ("JSON_PRETTY('[1]')", "[\n  1\n]"),
-    },
-    Function {
-        name: "JSON_VALUE",
-        args: (2, 2),
-        constant: true,
-        nullable: Nullable::Always,
-        ty: |_, _| ColumnType::varchar(512, Collation::UTF8MB4_BIN),
-        run: value,
-        doc: "The scalar at a path, as a value of SQL.",
-        example: (
-            "JSON_VALUE('{\"a\": \"7\"}', '$.a' RETURNING SIGNED) + 1",
-            "8",
-        ),
     },
 ];
