@@ -3,7 +3,7 @@
 
 use crate::error::{Result, SqlError};
 pub use crate::expr::types::{merged_type, precision};
-use crate::expr::{ArithOp, Coercibility, Expr};
+use crate::expr::{ArithOp, Coercibility, Expr, ExprKind};
 use porpoise_types::{Collation, ColumnType, CompareAs, Kind, comparison_type};
 
 /// Whether a value of this type is a character or binary string.
@@ -103,11 +103,23 @@ fn stronger_claim(a: Claim, b: Claim, operation: &str) -> Result<Claim> {
 /// How two operands are compared.
 pub fn comparison(a: &Expr, b: &Expr, operation: &str) -> Result<CompareAs> {
     let how = comparison_type(&a.ty, &b.ty);
+    if how == CompareAs::Double && (is_decimal_with_text(a, b) || is_decimal_with_text(b, a)) {
+        return Ok(CompareAs::Decimal);
+    }
     if !matches!(how, CompareAs::Bytes(_)) {
         return Ok(how);
     }
     let (collation, _) = collation_of_two(a, b, operation)?;
     Ok(CompareAs::Bytes(collation))
+}
+
+/// Whether a DECIMAL column is compared with a constant text, which is converted to the column's
+/// type: a double has too few digits.
+fn is_decimal_with_text(column: &Expr, constant: &Expr) -> bool {
+    column.ty.kind == Kind::Decimal
+        && matches!(column.kind, ExprKind::Column { .. })
+        && is_text(&constant.ty)
+        && matches!(constant.kind, ExprKind::Const(_) | ExprKind::Param(_))
 }
 
 /// The comparisons of BETWEEN with its bounds; texts use the common collation of all three.

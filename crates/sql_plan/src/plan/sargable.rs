@@ -323,8 +323,8 @@ fn can_use_index(column: &Expr, how: CompareAs, value: &Expr) -> bool {
     match how {
         CompareAs::Int => ty.is_integer() || matches!(ty.kind, Kind::Year),
         CompareAs::Decimal | CompareAs::Double => {
-            // A number and a text constant are compared as doubles; the constant is converted to
-            // the column's type if that is exact.
+            // A number and a text constant are compared as doubles, or as decimals if the column is
+            // DECIMAL; the constant is converted to the column's type if that is exact.
             ty.is_integer() || matches!(ty.kind, Kind::Decimal | Kind::Double)
         }
         CompareAs::Bytes(collation) => {
