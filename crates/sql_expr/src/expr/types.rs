@@ -75,6 +75,14 @@ pub fn precision(ty: &ColumnType) -> (u8, u8) {
     }
 }
 
+/// Whether values of this type are dates, times, or both.
+pub fn is_temporal(ty: &ColumnType) -> bool {
+    matches!(
+        ty.kind,
+        Kind::Date | Kind::DateTime | Kind::Timestamp | Kind::Time
+    )
+}
+
 /// The common type of several branches (CASE, IF, COALESCE, UNION).
 pub fn merged_type(branches: &[&Expr], collation: Collation) -> ColumnType {
     let mut known = branches.iter().filter(|e| e.ty.kind != Kind::Null);
@@ -116,13 +124,13 @@ pub fn merged_type(branches: &[&Expr], collation: Collation) -> ColumnType {
         ty.decimals = shown.unwrap_or(ty.decimals).min(ty.decimals);
         return ty;
     }
-    if all(|t| matches!(t.kind, Kind::Date | Kind::DateTime | Kind::Timestamp)) {
-        let fsp = branches
-            .iter()
-            .map(|e| e.ty.decimals.min(6))
-            .max()
-            .unwrap_or(0);
-        return ColumnType::datetime(fsp);
+    if all(is_temporal) {
+        let fsp = known_types().map(|t| t.decimals.min(6)).max().unwrap_or(0);
+        return if all(|t| t.kind == Kind::Time) {
+            ColumnType::time(fsp)
+        } else {
+            ColumnType::datetime(fsp)
+        };
     }
     let owned: Vec<Expr> = branches.iter().map(|e| (*e).clone()).collect();
     let chars = branches.iter().map(|e| width(e)).max().unwrap_or(0);

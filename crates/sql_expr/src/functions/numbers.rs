@@ -3,10 +3,10 @@
 use super::{Call, Function, Nullable, bigint, common_collation, double, joined};
 use crate::error::{Result, SqlError};
 use crate::expr::eval::Seeded;
-use crate::expr::types::merged_type;
+use crate::expr::types::{is_temporal, merged_type};
 use crate::expr::{Expr, convert};
 use porpoise_types::{
-    Collation, ColumnType, CompareAs, Decimal, Kind, ValueRef, comparison_type, round_f64,
+    Collation, ColumnType, CompareAs, DateTime, Decimal, Kind, ValueRef, comparison_type, round_f64,
 };
 use std::cmp::Ordering;
 
@@ -278,8 +278,11 @@ fn rand<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 }
 
 fn common_type(args: &[Expr], collation: Collation) -> ColumnType {
-    let numeric = |e: &Expr| e.ty.is_numeric() || e.ty.kind == Kind::Null;
-    if args.iter().all(numeric) {
+    let all = |test: fn(&ColumnType) -> bool| {
+        let passes = |e: &Expr| test(&e.ty) || e.ty.kind == Kind::Null;
+        args.iter().all(passes)
+    };
+    if all(ColumnType::is_numeric) || all(is_temporal) {
         let branches: Vec<&Expr> = args.iter().collect();
         return merged_type(&branches, collation);
     }
@@ -289,6 +292,11 @@ fn common_type(args: &[Expr], collation: Collation) -> ColumnType {
 }
 
 fn extreme<'a>(c: &Call<'_, 'a>, wanted: Ordering) -> Result<ValueRef<'a>> {
+    let number = |a: &Expr| a.ty.is_numeric();
+    let dated = c.args.iter().any(|a| has_date(&a.ty)) && !c.args.iter().any(number);
+    if dated && c.ty.is_string() {
+        return extreme_moment(c, wanted);
+    }
     let mut best: Option<(ValueRef<'a>, &Expr)> = None;
     for (value, arg) in c.values.iter().copied().zip(c.args) {
         if value.is_null() {
@@ -315,6 +323,39 @@ fn extreme<'a>(c: &Call<'_, 'a>, wanted: Ordering) -> Result<ValueRef<'a>> {
         Some((value, arg)) => convert::cast(value, &arg.ty, c.ty, c.cx),
         None => Ok(ValueRef::Null),
     }
+}
+
+fn has_date(ty: &ColumnType) -> bool {
+    is_temporal(ty) && ty.kind != Kind::Time
+}
+
+/// GREATEST and LEAST of dates and texts: compared as dates with times, and returned as text in the
+/// form of the argument that is no text. NULL if a text is no date.
+fn extreme_moment<'a>(c: &Call<'_, 'a>, wanted: Ordering) -> Result<ValueRef<'a>> {
+    let mut best: Option<DateTime> = None;
+    for (value, arg) in c.values.iter().copied().zip(c.args) {
+        if value.is_null() {
+            return Ok(ValueRef::Null);
+        }
+        let Some(moment) = convert::datetime(value, &arg.ty, c.cx)? else {
+            return Ok(ValueRef::Null);
+        };
+        best = match best {
+            Some(before) if moment.cmp(&before) != wanted => Some(before),
+            _ => Some(moment),
+        };
+    }
+    let timed = |a: &&Expr| matches!(a.ty.kind, Kind::DateTime | Kind::Timestamp);
+    let shown = match c.args.iter().find(timed) {
+        Some(arg) => arg.ty.clone(),
+        None => ColumnType::date(),
+    };
+    let Some(moment) = best else {
+        return Ok(ValueRef::Null);
+    };
+    let from = ColumnType::datetime(6);
+    let value = convert::cast(ValueRef::DateTime(moment), &from, &shown, c.cx)?;
+    convert::cast(value, &shown, c.ty, c.cx)
 }
 
 /// The registry entries.
