@@ -375,8 +375,20 @@ impl Txn {
     /// Releases rows that were locked since `since`, did not match, and were not written. An engine
     /// may ignore it.
     pub fn unlock_rows(&mut self, table: &Table, keys: &[&[u8]], since: StatementMark) {
-        self.kv
-            .unlock(&Lookup::primary(table, keys).engine_keys(), since);
+        self.unlock_keys(table, 0, keys, since);
+    }
+
+    /// Releases whole keys of a unique index that were locked since `since`, have no row, and were
+    /// not written. An engine may ignore it.
+    pub fn unlock_keys(
+        &mut self,
+        table: &Table,
+        index: usize,
+        keys: &[&[u8]],
+        since: StatementMark,
+    ) {
+        let lookup = Lookup::unique(table, index, keys);
+        self.kv.unlock(&lookup.engine_keys(), since);
     }
 
     /// Fetches the missing overflow values of rows (primary key and row), with a bounded number of

@@ -385,6 +385,7 @@ impl SqlSession {
             mark: run.mark,
             conflicts: run.conflicts,
             validate: run.validate,
+            lock_gaps: open.isolation != IsolationLevel::ReadCommitted,
             lock_wait: self.cx.settings.lock_wait,
             server: &self.cx,
             batches: Cell::new(0),

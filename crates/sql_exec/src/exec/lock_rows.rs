@@ -93,6 +93,8 @@ struct GrantedRows<'a> {
     table: &'a Table,
     arena: &'a Bump,
     found: Vec<Option<Fetched<'a>>>,
+    /// Positions of keys that were locked and have no row.
+    absent: Vec<usize>,
     newer: bool,
     error: Option<SqlError>,
 }
@@ -103,6 +105,7 @@ impl<'a> GrantedRows<'a> {
             table,
             arena,
             found: vec![None; requested],
+            absent: Vec::new(),
             newer: false,
             error: None,
         }
@@ -111,6 +114,9 @@ impl<'a> GrantedRows<'a> {
     fn record(&mut self, at: usize, key: Option<&[u8]>, locked: LockedRow<'_>) {
         self.newer |= locked.granted && locked.newer;
         let Some((key, row)) = key.zip(locked.row) else {
+            if locked.granted {
+                self.absent.push(at);
+            }
             return;
         };
         match (
@@ -121,6 +127,12 @@ impl<'a> GrantedRows<'a> {
             (Err(error), _) => self.error = Some(error),
             _ => {}
         }
+    }
+
+    /// The requested keys that were locked and have no row.
+    fn absent_keys<'k>(&self, requested: &[&'k [u8]]) -> Vec<&'k [u8]> {
+        let keys = self.absent.iter().filter_map(|at| requested.get(*at));
+        keys.copied().collect()
     }
 
     fn rows(self, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> ExecResult<Vec<Fetched<'a>>> {
@@ -144,7 +156,14 @@ fn lock_keys<'a>(
     let mut granted = GrantedRows::new(table, wanted.len(), arena);
     let visit = &mut |at, row: LockedRow<'_>| granted.record(at, row.primary, row);
     let lookup = Lookup::unique(table, index, wanted).overflow(pruning.overflow());
+    let since = exec.txn().mark();
     exec.txn().lock(&lookup, lock.mode, wait, visit)?;
+    if !exec.shared.lock_gaps {
+        let absent = granted.absent_keys(wanted);
+        if !absent.is_empty() {
+            exec.txn().unlock_keys(table, index, &absent, since);
+        }
+    }
     granted.rows(false, lock.busy, exec)
 }
 

@@ -140,6 +140,9 @@ pub struct Shared<'x> {
     /// Ranges that are scanned for rows to lock must not have changed when the
     /// transaction commits (transactions.md, rule 5).
     pub validate: bool,
+    /// Locks of unique keys without a row are kept, so that no other transaction creates
+    /// such a row. READ COMMITTED has no gap locks.
+    pub lock_gaps: bool,
     /// `innodb_lock_wait_timeout`.
     pub lock_wait: Duration,
     /// Contents of virtual tables.

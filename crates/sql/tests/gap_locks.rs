@@ -1,0 +1,44 @@
+//! Locks of unique keys without a row: READ COMMITTED does not keep them, REPEATABLE READ does.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+mod common;
+
+use common::{ask, connect, good};
+use porpoise_kv::Durability;
+use porpoise_kv_mem::{KvMem, KvMemOptions};
+
+/// Reads absent keys FOR UPDATE in one transaction at this level, and inserts a row with them in
+/// another. Returns the latter's error; 0 without one.
+fn insert_beside_locked_absent_keys(level: &str) -> u16 {
+    let engine = KvMem::open(KvMemOptions {
+        durability: Durability::Memory,
+        ..KvMemOptions::default()
+    });
+    let server = common::server(engine.unwrap());
+    let (mut a, mut b) = (connect(&server, 1), connect(&server, 2));
+    good(&mut a, "CREATE DATABASE d");
+    good(&mut a, "USE d");
+    good(&mut b, "USE d");
+    good(&mut a, "CREATE TABLE t (id INT PRIMARY KEY, u INT UNIQUE)");
+    good(
+        &mut a,
+        &format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}"),
+    );
+    good(&mut b, "SET innodb_lock_wait_timeout = 1");
+    good(&mut a, "BEGIN");
+    good(&mut a, "SELECT * FROM t WHERE u = 7 FOR UPDATE");
+    good(&mut a, "UPDATE t SET u = 9 WHERE id = 1");
+    let inserted = ask(&mut b, "INSERT INTO t VALUES (1, 7)");
+    inserted.err().map_or(0, |(code, _)| code)
+}
+
+#[test]
+fn read_committed_keeps_no_lock_of_an_absent_key() {
+    assert_eq!(insert_beside_locked_absent_keys("READ COMMITTED"), 0);
+}
+
+#[test]
+fn repeatable_read_keeps_locks_of_absent_keys() {
+    assert_eq!(insert_beside_locked_absent_keys("REPEATABLE READ"), 1205);
+}
