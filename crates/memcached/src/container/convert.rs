@@ -60,12 +60,6 @@ impl Conversion {
         DateTime::from_unix_micros(self.now)
     }
 
-    /// Returns the time as a value without fractional seconds.
-    pub fn now_value(&self) -> Value {
-        let now = self.now().and_then(|n| n.round(0, true));
-        now.map_or(Value::Null, Value::DateTime)
-    }
-
     /// Converts to the stored value of the column at `position`, which exists.
     ///
     /// # Errors

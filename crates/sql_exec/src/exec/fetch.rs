@@ -123,21 +123,9 @@ impl Cursor {
         }
     }
 
-    /// Returns the next rows, at most `limit`, at the statement's snapshot and without their keys;
-    /// `None` at the end. Rows come in index order, those of whole keys in key order.
+    /// Returns the next rows, at most `limit`, with their keys if `keyed`; `None` at the end. Rows
+    /// come in index order, those of whole keys in key order.
     pub fn next<'a>(
-        &mut self,
-        table: &'a Table,
-        pruning: &Pruning,
-        exec: &mut Exec<'_>,
-        limit: usize,
-        arena: &'a Bump,
-    ) -> ExecResult<Option<Vec<Fetched<'a>>>> {
-        let read = exec.read();
-        self.next_as((read, false), table, pruning, exec, limit, arena)
-    }
-
-    pub(super) fn next_as<'a>(
         &mut self,
         (read, keyed): (Read, bool),
         table: &'a Table,

@@ -33,15 +33,16 @@ impl Cursor {
             *done = true;
             keys.retain(|key| pruning.allows(table, *index, key));
             let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-            return lock_keys(table, *index, &wanted, (lock, pruning), exec, arena).map(Some);
+            let lookup = Lookup::unique(table, *index, &wanted).overflow(pruning.overflow());
+            let granted = GrantedRows::new(table, wanted.len(), arena);
+            return lock_rows(granted, &lookup, false, lock, exec).map(Some);
         }
         // SKIP LOCKED does not validate the range it scanned.
         let read = Read {
             validate: exec.shared.validate && lock.busy != Busy::Skip,
             ..exec.read()
         };
-        let Some(candidates) = self.next_as((read, true), table, pruning, exec, limit, arena)?
-        else {
+        let Some(candidates) = self.next((read, true), table, pruning, exec, limit, arena)? else {
             return Ok(None);
         };
         let mut wanted: Vec<&[u8]> = Vec::with_capacity(candidates.len());
@@ -53,7 +54,9 @@ impl Cursor {
         if wanted.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        lock_rows(table, &wanted, (lock, pruning), exec, arena).map(Some)
+        let lookup = Lookup::primary(table, &wanted).overflow(pruning.overflow());
+        let granted = GrantedRows::new(table, wanted.len(), arena);
+        lock_rows(granted, &lookup, true, lock, exec).map(Some)
     }
 }
 
@@ -168,18 +171,16 @@ fn lock_keys<'a>(
 }
 
 fn lock_rows<'a>(
-    table: &'a Table,
-    wanted: &[&[u8]],
-    (lock, pruning): (LockSpec, &Pruning),
+    mut granted: GrantedRows<'a>,
+    lookup: &Lookup<'_>,
+    by_scan: bool,
+    lock: LockSpec,
     exec: &mut Exec<'_>,
-    arena: &'a Bump,
 ) -> ExecResult<Vec<Fetched<'a>>> {
     let wait = wait_of(lock, exec);
-    let mut granted = GrantedRows::new(table, wanted.len(), arena);
     let visit = &mut |at, row: LockedRow<'_>| granted.record(at, row.primary, row);
-    let lookup = Lookup::primary(table, wanted).overflow(pruning.overflow());
-    exec.txn().lock(&lookup, lock.mode, wait, visit)?;
-    granted.rows(true, lock.busy, exec)
+    exec.txn().lock(lookup, lock.mode, wait, visit)?;
+    granted.rows(by_scan, lock.busy, exec)
 }
 
 /// Unlocks rows that were locked since `since` and did not match.

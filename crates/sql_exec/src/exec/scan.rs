@@ -55,7 +55,7 @@ pub fn fetch_rows<'a, 'x: 'a>(
     let cx = cx_of(exec, arena);
     let pruning = Pruning::of(scan, table, &cx)?;
     let Some(lock) = scan.lock() else {
-        return cursor.next(table, &pruning, exec, limit, arena);
+        return cursor.next((exec.read(), false), table, &pruning, exec, limit, arena);
     };
     let since = exec.txn().mark();
     let mut matches = |candidate: RowRef<'a>| -> ExecResult<bool> {

@@ -493,18 +493,12 @@ impl<'p> SortBuffer<'p> {
         states: &States,
     ) -> ExecResult<u64> {
         let (keys, width) = (self.keys, self.plan.items.len());
-        let is_sorted = !self.order.keys.is_empty();
-        if !is_sorted {
+        if self.order.keys.is_empty() {
             self.runs.concatenate();
         }
-        let compare = |a: &[u8], b: &[u8]| match is_sorted {
-            true => keys.compare(a, b),
-            false => Ordering::Equal,
-        };
-        let mut rows = Sorted::Merged(self.runs.merge(compare, states)?);
-        let sent = send_window(&mut rows, |value| values_of(value, width), sink, window)?;
-        rows.close(states);
-        Ok(sent)
+        let compare = |a: &[u8], b: &[u8]| keys.compare(a, b);
+        let rows = Sorted::Merged(self.runs.merge(compare, states)?);
+        send_window(rows, width, (sink, window), states)
     }
 
     /// Merges the runs, sorts the first row of each set of equal rows, and sends the LIMIT window.
@@ -515,16 +509,11 @@ impl<'p> SortBuffer<'p> {
         states: &States,
     ) -> ExecResult<u64> {
         let (keys, width) = (self.keys, self.plan.items.len());
-        let is_sorted = !self.order.keys.is_empty();
         // A key is the row's number followed by its sort key.
         let compare = |a: &[u8], b: &[u8]| {
             let parts = |key| <[u8]>::split_at_checked(key, ROW_NUMBER_LEN).unwrap_or_default();
             let ((first, a), (second, b)) = (parts(a), parts(b));
-            let order = match is_sorted {
-                true => keys.compare(a, b),
-                false => Ordering::Equal,
-            };
-            order.then_with(|| first.cmp(second))
+            keys.compare(a, b).then_with(|| first.cmp(second))
         };
         let mut sorter = Sorter::new(compare);
         let mut merge = self.runs.merge(|a: &[u8], b: &[u8]| a.cmp(b), states)?;
@@ -549,19 +538,16 @@ impl<'p> SortBuffer<'p> {
             last.extend_from_slice(merge.key());
         }
         merge.close(states);
-        let mut rows = sorter.finish(states)?;
-        let sent = send_window(&mut rows, |value| values_of(value, width), sink, window)?;
-        rows.close(states);
-        Ok(sent)
+        send_window(sorter.finish(states)?, width, (sink, window), states)
     }
 }
 
-/// Sends the LIMIT window of sorted rows. Returns the number of rows sent.
+/// Sends the LIMIT window of sorted rows of `width` columns. Returns the number of rows sent.
 fn send_window<C: Fn(&[u8], &[u8]) -> Ordering>(
-    rows: &mut Sorted<C>,
-    values: impl Fn(&[u8]) -> Values<'_>,
-    sink: &mut dyn ResultSink,
-    window: LimitWindow,
+    mut rows: Sorted<C>,
+    width: usize,
+    (sink, window): (&mut dyn ResultSink, LimitWindow),
+    states: &States,
 ) -> ExecResult<u64> {
     let (mut passed, mut sent) = (0, 0);
     while sent < window.count && rows.advance()? {
@@ -569,9 +555,10 @@ fn send_window<C: Fn(&[u8], &[u8]) -> Ordering>(
             passed += 1;
             continue;
         }
-        sink.row(&values(rows.record().1))?;
+        sink.row(&values_of(rows.record().1, width))?;
         sent += 1;
     }
+    rows.close(states);
     Ok(sent)
 }
 

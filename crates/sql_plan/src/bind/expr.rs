@@ -2,8 +2,8 @@
 
 pub use super::nodes::charset_named;
 use super::nodes::{
-    cast_to, cast_type, compare, enum_as_number, fold_negation, node, numeric_operand, unit_of,
-    variable_name,
+    cast_to, cast_type, compare, comparison_operator, enum_as_number, fold_negation, node,
+    numeric_operand, unit_of, variable_name,
 };
 use super::types::{arithmetic, between_as, is_text, number_like};
 use super::{Binder, Scope, literal};
@@ -373,25 +373,20 @@ impl Binder<'_> {
                 nullable,
             ));
         }
-        let cmp = match op {
-            BinaryOp::Eq => CmpOp::Eq,
-            BinaryOp::NullSafeEq => CmpOp::NullSafe,
-            BinaryOp::NotEq => CmpOp::Ne,
-            BinaryOp::Less => CmpOp::Lt,
-            BinaryOp::LessEq => CmpOp::Le,
-            BinaryOp::Greater => CmpOp::Gt,
-            BinaryOp::GreaterEq => CmpOp::Ge,
-            BinaryOp::Concat => return self.call("CONCAT", vec![a, b]),
+        if let Some(cmp) = comparison_operator(op) {
+            return compare(cmp, a, b);
+        }
+        match op {
+            BinaryOp::Concat => self.call("CONCAT", vec![a, b]),
             BinaryOp::SoundsLike => {
                 let (a, b) = (
                     self.call("SOUNDEX", vec![a])?,
                     self.call("SOUNDEX", vec![b])?,
                 );
-                return compare(CmpOp::Eq, a, b);
+                compare(CmpOp::Eq, a, b)
             }
-            _ => return Err(SqlError::internal("an operator that binds nowhere")),
-        };
-        compare(cmp, a, b)
+            _ => Err(SqlError::internal("an operator that binds nowhere")),
+        }
     }
 
     fn logical(&mut self, op: LogicalOp, args: &[ast::Expr<'_>]) -> Result<Expr> {

@@ -4,7 +4,7 @@ use super::types::{comparison, is_text};
 use crate::error::{Result, SqlError};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, Load, Unit};
 use crate::functions::{self, text_of};
-use crate::parse::ast::{self, IntervalUnit, TypeKind};
+use crate::parse::ast::{self, BinaryOp, IntervalUnit, TypeKind};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, Value};
 
 /// Creates a node that is neither a column nor a literal.
@@ -15,6 +15,20 @@ pub fn node(kind: ExprKind, ty: ColumnType, nullable: bool) -> Expr {
         nullable,
         coercibility: Coercibility::Literal,
     }
+}
+
+/// Returns the comparison that an operator stands for, if it is one.
+pub fn comparison_operator(op: BinaryOp) -> Option<CmpOp> {
+    Some(match op {
+        BinaryOp::Eq => CmpOp::Eq,
+        BinaryOp::NullSafeEq => CmpOp::NullSafe,
+        BinaryOp::NotEq => CmpOp::Ne,
+        BinaryOp::Less => CmpOp::Lt,
+        BinaryOp::LessEq => CmpOp::Le,
+        BinaryOp::Greater => CmpOp::Gt,
+        BinaryOp::GreaterEq => CmpOp::Ge,
+        _ => return None,
+    })
 }
 
 /// Creates a comparison of two bound expressions.

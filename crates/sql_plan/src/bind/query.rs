@@ -9,7 +9,7 @@
 //! (manual, "Aggregate Function Descriptions"). Inner queries read its result from the row of the
 //! outer query's group.
 
-use super::nodes::node;
+use super::nodes::{comparison_operator, node};
 use super::types::comparison;
 use super::{Aggregates, Binder, Scope};
 use crate::error::{Result, SqlError};
@@ -254,7 +254,7 @@ impl Binder<'_> {
 
     /// Binds `op ANY (SELECT ...)` and `op ALL (SELECT ...)`.
     pub(super) fn quantified(&mut self, test: &ast::Quantified<'_>) -> Result<Expr> {
-        let op = comparison_operator(test.op)?;
+        let op = comparison_operator(test.op).ok_or_else(|| SqlError::operand_columns(1))?;
         if matches!(test.left.kind, ast::ExprKind::Row(_))
             && !matches!((op, test.all), (CmpOp::Eq, false) | (CmpOp::Ne, true))
         {
@@ -274,20 +274,7 @@ impl Binder<'_> {
         row: &ast::Expr<'_>,
         query: &Query<'_>,
     ) -> Result<Expr> {
-        let op = comparison_operator(op)?;
+        let op = comparison_operator(op).ok_or_else(|| SqlError::operand_columns(1))?;
         self.bind_query_test(row, query, TestKind::Row(op), "=")
     }
-}
-
-fn comparison_operator(op: BinaryOp) -> Result<CmpOp> {
-    Ok(match op {
-        BinaryOp::Eq => CmpOp::Eq,
-        BinaryOp::NullSafeEq => CmpOp::NullSafe,
-        BinaryOp::NotEq => CmpOp::Ne,
-        BinaryOp::Less => CmpOp::Lt,
-        BinaryOp::LessEq => CmpOp::Le,
-        BinaryOp::Greater => CmpOp::Gt,
-        BinaryOp::GreaterEq => CmpOp::Ge,
-        _ => return Err(SqlError::operand_columns(1)),
-    })
 }

@@ -188,35 +188,29 @@ fn bind_join(
     let right_join = join.kind == JoinKind::Right;
     let mut conditions = Vec::new();
     let mut star = [left.1.as_slice(), right.1.as_slice()].concat();
-    match (&join.condition, join.natural) {
+    let common;
+    let names: Option<Vec<&str>> = match (&join.condition, join.natural) {
         (JoinCondition::On(on), _) => {
             let on = cx.binder(&from.scope, "on clause").expr(on)?;
             split_conjuncts(on, &mut conditions);
+            None
         }
-        (JoinCondition::Using(names), _) => {
-            let names: Vec<&str> = names.iter().map(|n| n.name).collect();
-            star = merge_using_columns(
-                from,
-                (&left.1, &right.1),
-                &names,
-                right_join,
-                cx,
-                &mut conditions,
-            )?;
-        }
+        (JoinCondition::Using(names), _) => Some(names.iter().map(|n| n.name).collect()),
         (JoinCondition::None, true) => {
-            let names = common_names(from, &left.1, before);
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            star = merge_using_columns(
-                from,
-                (&left.1, &right.1),
-                &names,
-                right_join,
-                cx,
-                &mut conditions,
-            )?;
+            common = common_names(from, &left.1, before);
+            Some(common.iter().map(String::as_str).collect())
         }
-        (JoinCondition::None, false) => {}
+        (JoinCondition::None, false) => None,
+    };
+    if let Some(names) = names {
+        star = merge_using_columns(
+            from,
+            (&left.1, &right.1),
+            &names,
+            right_join,
+            cx,
+            &mut conditions,
+        )?;
     }
     from.scope.first_visible = outside;
     let (mut left, right) = (left.0, right.0);
