@@ -242,9 +242,10 @@ impl Index {
         match &self.hash {
             Some(path) => {
                 let (hashed, len) = (path.check(&guard)?, self.tree.len());
-                match hashed == len {
-                    true => Ok(()),
-                    false => Err(format!("the tree has {len} keys, the hash table {hashed}")),
+                if hashed == len {
+                    Ok(())
+                } else {
+                    Err(format!("the tree has {len} keys, the hash table {hashed}"))
                 }
             }
             None => Ok(()),

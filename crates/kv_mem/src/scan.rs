@@ -64,9 +64,10 @@ impl RangeScan {
         visit: &mut ScanVisitor<'_>,
         stopped: &mut Option<InlineKey>,
     ) -> ControlFlow<()> {
-        let before = match reverse {
-            false => Ordering::Less,
-            true => Ordering::Greater,
+        let before = if reverse {
+            Ordering::Greater
+        } else {
+            Ordering::Less
         };
         while let Some((key, value)) = own.next_if(|(key, _)| (*key).cmp(record.key()) == before) {
             if let Some(value) = value {
@@ -137,23 +138,15 @@ impl RangeScan {
                 ),
             };
             let reverse = range.reverse;
-            let walk =
-                space
-                    .index
-                    .walk(lower, upper, reverse, RECORDS_PER_CALL, &guard, |record| {
-                        let record = record.record();
-                        match alone {
-                            true => self.visit_committed(record, &guard, visit, &mut stopped),
-                            false => self.visit_record(
-                                record,
-                                &mut own,
-                                reverse,
-                                &guard,
-                                visit,
-                                &mut stopped,
-                            ),
-                        }
-                    });
+            let index = &space.index;
+            let walk = index.walk(lower, upper, reverse, RECORDS_PER_CALL, &guard, |record| {
+                let record = record.record();
+                if alone {
+                    self.visit_committed(record, &guard, visit, &mut stopped)
+                } else {
+                    self.visit_record(record, &mut own, reverse, &guard, visit, &mut stopped)
+                }
+            });
             match walk {
                 WalkOutcome::Done => break,
                 WalkOutcome::Stopped => return Ok(stopped),

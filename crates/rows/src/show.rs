@@ -252,9 +252,10 @@ fn partition(table: &TableDef, by: &Partitioning, p: &Partition) -> String {
 fn plain_name(name: &str) -> String {
     let simple = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$';
     let digits = name.chars().all(|c| c.is_ascii_digit());
-    match !name.is_empty() && name.chars().all(simple) && !digits {
-        true => name.to_owned(),
-        false => quote(name),
+    if !name.is_empty() && name.chars().all(simple) && !digits {
+        name.to_owned()
+    } else {
+        quote(name)
     }
 }
 
@@ -348,8 +349,9 @@ fn value(value: &Value, ty: Option<&ColumnType>) -> String {
     let mut out = Vec::new();
     write_text(value.as_ref(), ty, &mut out);
     let text = String::from_utf8_lossy(&out);
-    match ty.is_integer() {
-        true => text.into_owned(),
-        false => literal(&text),
+    if ty.is_integer() {
+        text.into_owned()
+    } else {
+        literal(&text)
     }
 }

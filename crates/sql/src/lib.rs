@@ -30,19 +30,12 @@ mod timer;
 pub mod users;
 pub mod vars;
 
-use porpoise_sql_expr::expr;
-use porpoise_sql_parser as parse;
-use porpoise_sql_plan::{bind, statistics, virtual_tables};
-
-pub use porpoise_sql_exec::exec;
-pub use porpoise_sql_expr::{error, functions, memory};
-pub use porpoise_sql_plan::plan;
-
 pub use client::{ClientInfo, Encryption};
-pub use error::SqlError;
-pub use exec::ResultSink;
-pub use functions::info::VERSION;
-pub use plan::ResultColumn;
+pub use porpoise_sql_exec::exec::ResultSink;
+pub use porpoise_sql_expr::error::SqlError;
+pub use porpoise_sql_expr::functions::info::VERSION;
+pub use porpoise_sql_expr::memory;
+pub use porpoise_sql_plan::plan::ResultColumn;
 pub use results::Outcome;
 pub use server::{SqlConfig, SqlServer};
 pub use session::{Param, PreparedInfo, SessionChange, SqlSession};

@@ -1,10 +1,7 @@
 //! The SQL server: state shared by all sessions.
 
 use crate::deadlocks::DeadlockLog;
-use crate::error::{Result, SqlError};
-use crate::expr::named_locks::NamedLocks;
 use crate::processes::{Process, Processes};
-use crate::statistics::Statistics;
 use crate::table_expressions::ExpressionCompiler;
 use crate::timer::Timer;
 use crate::vars::{Settings, Values, VarValue};
@@ -13,6 +10,9 @@ use porpoise_access::{AccessControl, Account, Rights};
 use porpoise_base::memory::MemoryBudget;
 use porpoise_kv::Stat;
 use porpoise_rows::Db;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_expr::expr::named_locks::NamedLocks;
+use porpoise_sql_plan::statistics::Statistics;
 use porpoise_types::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -157,7 +157,7 @@ impl SqlServer {
         Ok(self.access.find(user, host)?)
     }
 
-    /// Sets the source of rows of a virtual table in [`crate::virtual_tables::all`].
+    /// Sets the source of rows of a virtual table in [`porpoise_sql_plan::virtual_tables::all`].
     pub fn provide_rows(&self, database: &str, table: &str, rows: RowsProvider) {
         let entry = (database.to_owned(), table.to_owned(), rows);
         self.providers.write().push(entry);
@@ -277,7 +277,7 @@ impl SqlServer {
                 value: self.prepared_statements(),
             },
         ];
-        stats.extend(crate::memory::stats(&self.memory));
+        stats.extend(porpoise_sql_expr::memory::stats(&self.memory));
         stats
     }
 

@@ -10,19 +10,19 @@
 //!    defined.
 //! 2. Texts are parsed in the default SQL mode, in which they were printed.
 
-use crate::bind::{BindEnv, Binder, Scope, Source, SystemVariables};
-use crate::error::{Result, SqlError};
-use crate::expr::eval::{Env, EvalCx, Slot, eval};
-use crate::expr::named_locks::NamedLocks;
-use crate::expr::{Expr, ExprKind, convert};
-use crate::memory::SessionMemory;
-use crate::parse::{ParseOptions, ast, parse_expr};
-use crate::statistics::StatisticsSource;
 use bumpalo::Bump;
 use porpoise_base::cancel::Cancel;
 use porpoise_rows::Error;
 use porpoise_rows::catalog::{Column, ColumnDefault, Expression, Table, TableDef};
 use porpoise_rows::expressions::{CompileExpressions, RowContext, RowExpressions};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_expr::expr::eval::{Env, EvalCx, Slot, eval};
+use porpoise_sql_expr::expr::named_locks::NamedLocks;
+use porpoise_sql_expr::expr::{Expr, ExprKind, convert};
+use porpoise_sql_expr::memory::SessionMemory;
+use porpoise_sql_parser::{ParseOptions, ast, parse_expr};
+use porpoise_sql_plan::bind::{BindEnv, Binder, Scope, Source, SystemVariables};
+use porpoise_sql_plan::statistics::StatisticsSource;
 use porpoise_types::{CastCx, Collation, SqlMode, Value, ValueRef, store};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -9,9 +9,9 @@ mod common;
 
 use porpoise_kv::Durability;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use porpoise_sql::error::SqlError;
-use porpoise_sql::exec::ResultSink;
-use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::ResultColumn;
+use porpoise_sql::ResultSink;
+use porpoise_sql::SqlError;
 use porpoise_sql::session::{Param, SqlSession};
 use porpoise_types::{ColumnType, ValueRef};
 use std::alloc::{GlobalAlloc, Layout, System};

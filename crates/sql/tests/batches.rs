@@ -15,9 +15,9 @@ mod counting;
 
 use counting::{Calls, Counting};
 use porpoise_kv::model::Model;
-use porpoise_sql::error::SqlError;
-use porpoise_sql::exec::ResultSink;
-use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::ResultColumn;
+use porpoise_sql::ResultSink;
+use porpoise_sql::SqlError;
 use porpoise_sql::session::SqlSession;
 use porpoise_types::ValueRef;
 use std::sync::Arc;

@@ -4,10 +4,10 @@
 
 mod common;
 
-use porpoise_sql::error::SqlError;
-use porpoise_sql::exec::ResultSink;
-use porpoise_sql::functions;
-use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::ResultColumn;
+use porpoise_sql::ResultSink;
+use porpoise_sql::SqlError;
+use porpoise_sql_expr::functions;
 use porpoise_types::{ColumnType, ValueRef, write_text};
 
 #[derive(Default)]

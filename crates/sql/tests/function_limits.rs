@@ -5,11 +5,11 @@
 mod common;
 
 use porpoise_kv::model::Model;
-use porpoise_sql::error::SqlError;
-use porpoise_sql::exec::ResultSink;
-use porpoise_sql::functions::{self, Function};
-use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::ResultColumn;
+use porpoise_sql::ResultSink;
+use porpoise_sql::SqlError;
 use porpoise_sql::session::SqlSession;
+use porpoise_sql_expr::functions::{self, Function};
 use porpoise_types::ValueRef;
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,7 +7,7 @@ mod common;
 use common::{Nothing, connect};
 use porpoise_kv::Durability;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use porpoise_sql::error::SqlError;
+use porpoise_sql::SqlError;
 use porpoise_sql::server::SqlServer;
 use porpoise_sql::session::SqlSession;
 use std::sync::Arc;

@@ -5,9 +5,9 @@
 mod common;
 
 use common::Nothing;
-use porpoise_sql::error::SqlError;
-use porpoise_sql::exec::ResultSink;
-use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::ResultColumn;
+use porpoise_sql::ResultSink;
+use porpoise_sql::SqlError;
 use porpoise_sql::session::SqlSession;
 use porpoise_types::{Value, ValueRef};
 use std::time::{Duration, Instant};

@@ -24,9 +24,9 @@ mod common;
 
 use porpoise_kv::Engine;
 use porpoise_kv::model::Model;
-use porpoise_sql::error::SqlError;
-use porpoise_sql::exec::ResultSink;
-use porpoise_sql::plan::ResultColumn;
+use porpoise_sql::ResultColumn;
+use porpoise_sql::ResultSink;
+use porpoise_sql::SqlError;
 use porpoise_sql::server::SqlServer;
 use porpoise_sql::session::{Outcome, Param, SqlSession};
 use porpoise_types::{ColumnType, Kind, Value, ValueRef, write_text};

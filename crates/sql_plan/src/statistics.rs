@@ -69,9 +69,10 @@ impl TableStatistics {
     /// As shown by `SHOW INDEX`: distinct values of the first `parts` parts; 0 for an empty table.
     pub fn cardinality(&self, index: usize, parts: u64) -> u64 {
         let parts = usize::try_from(parts).unwrap_or(usize::MAX);
-        match self.rows < 1.0 {
-            true => 0,
-            false => self.distinct(index, parts).round() as u64,
+        if self.rows < 1.0 {
+            0
+        } else {
+            self.distinct(index, parts).round() as u64
         }
     }
 }

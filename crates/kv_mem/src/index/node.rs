@@ -119,9 +119,10 @@ impl Node {
 
     fn record_insertion(&self, at: usize) {
         let before = self.insertion_run.load(Ordering::Relaxed);
-        let run = match usize::from(before & 0xff) + 1 == at {
-            true => (before >> 8).saturating_add(1).min(0xff),
-            false => 0,
+        let run = if usize::from(before & 0xff) + 1 == at {
+            (before >> 8).saturating_add(1).min(0xff)
+        } else {
+            0
         };
         self.insertion_run
             .store(run << 8 | at as u16, Ordering::Relaxed);

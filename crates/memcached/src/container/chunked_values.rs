@@ -52,9 +52,10 @@ fn number(value: ValueRef<'_>) -> Option<u64> {
 
 fn integer(table: &Table, column: usize, n: u64) -> Value {
     let unsigned = table.columns.get(column).is_some_and(|c| c.ty.unsigned);
-    match unsigned {
-        true => Value::UInt(n),
-        false => Value::Int(i64::try_from(n).unwrap_or(i64::MAX)),
+    if unsigned {
+        Value::UInt(n)
+    } else {
+        Value::Int(i64::try_from(n).unwrap_or(i64::MAX))
     }
 }
 

@@ -96,9 +96,10 @@ pub fn part(column: &str, ty: &ColumnType, value: &RawValue) -> Result<Value> {
             }
             let charset = ty.collation.charset();
             let (bytes, lost) = Charset::Utf8mb4.convert(charset, string.as_bytes());
-            match lost {
-                false => Ok(Value::Bytes(bytes.into_owned())),
-                true => Err(wrong()),
+            if lost {
+                Err(wrong())
+            } else {
+                Ok(Value::Bytes(bytes.into_owned()))
             }
         }
         Some(b't') if !binary => Ok(Value::UInt(1)),

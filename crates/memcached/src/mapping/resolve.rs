@@ -160,9 +160,10 @@ impl Columns<'_> {
     fn filled_column(&mut self, what: &str, name: &str) -> Resolved<usize> {
         let position = self.find(name)?;
         let column = self.table.columns.get(position);
-        match column.is_some_and(|c| c.generated.is_some()) {
-            true => Err(format!("{what} '{name}' is a generated column")),
-            false => Ok(position),
+        if column.is_some_and(|c| c.generated.is_some()) {
+            Err(format!("{what} '{name}' is a generated column"))
+        } else {
+            Ok(position)
         }
     }
 

@@ -245,9 +245,10 @@ fn key_range(container: &Container, bounds: &[Bound<'_>]) -> Result<KeyRange, Fa
         if bound.lower != bound.inclusive {
             key.push(0);
         }
-        match bound.lower {
-            true => range.start = key,
-            false => range.end = Some(key),
+        if bound.lower {
+            range.start = key
+        } else {
+            range.end = Some(key)
         }
     }
     Ok(range)

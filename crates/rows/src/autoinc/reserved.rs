@@ -26,9 +26,10 @@ impl Reserved {
         let range = match engine.reserve_ids(id, wished.max(needed), at_least) {
             // Near `u64::MAX` the rest of the previous range may still suffice.
             Err(kv::Error::Full(kv::Full::Ids)) => {
-                let left = match self.next >= at_least {
-                    true => self.end.saturating_sub(self.next),
-                    false => 0,
+                let left = if self.next >= at_least {
+                    self.end.saturating_sub(self.next)
+                } else {
+                    0
                 };
                 engine.reserve_ids(id, needed.saturating_sub(left).max(1), at_least)
             }

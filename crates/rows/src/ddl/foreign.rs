@@ -99,9 +99,10 @@ pub(super) fn check_parent(table: &TableDef, parent: &TableDef, key: &ForeignKey
             .indexes
             .iter()
             .any(|i| derive::starts_with(i, &positions));
-        return Err(match some {
-            true => errors::fk_not_unique(&key.name, &parent.name),
-            false => errors::fk_no_parent_index(&key.name, &parent.name),
+        return Err(if some {
+            errors::fk_not_unique(&key.name, &parent.name)
+        } else {
+            errors::fk_no_parent_index(&key.name, &parent.name)
         });
     }
     if parent.options.memory && !table.options.memory {

@@ -77,9 +77,10 @@ impl Db {
                     missing.push(format!("{database}.{name}"));
                 }
             }
-            match missing.is_empty() || if_exists {
-                true => Ok(missing),
-                false => Err(errors::unknown_tables(&missing)),
+            if missing.is_empty() || if_exists {
+                Ok(missing)
+            } else {
+                Err(errors::unknown_tables(&missing))
             }
         };
         let absent = missing(&self.catalog())?;

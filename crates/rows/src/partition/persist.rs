@@ -78,9 +78,10 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Result<Option<Partitioning>> {
     Ok(Some(Partitioning {
         method: method(r.u8()?)?,
         columns: r.list(|r| Ok(r.u32()? as usize))?,
-        expr: match r.bool()? {
-            true => Some(PartitionExpr::read(r, 0)?),
-            false => None,
+        expr: if r.bool()? {
+            Some(PartitionExpr::read(r, 0)?)
+        } else {
+            None
         },
         algorithm: Some(r.u8()?).filter(|a| *a != 0),
         by_number: r.bool()?,
@@ -96,9 +97,12 @@ fn read_partition(r: &mut Reader<'_>) -> Result<Partition> {
         comment: r.str()?,
         bound: match r.u8()? {
             0 => PartitionBound::None,
-            1 => PartitionBound::LessThan(r.list(|r| match r.bool()? {
-                true => Ok(Some(r.value()?)),
-                false => Ok(None),
+            1 => PartitionBound::LessThan(r.list(|r| {
+                if r.bool()? {
+                    Ok(Some(r.value()?))
+                } else {
+                    Ok(None)
+                }
             })?),
             2 => PartitionBound::In(r.list(|r| r.list(|r| r.value()))?),
             other => return Err(Error::corrupt(&format!("partition bound of kind {other}"))),

@@ -204,9 +204,10 @@ impl ScanSpec {
             }
             held += missing + value.len();
             waiting.push(IncompleteRow::new(waiting.len(), key, value));
-            match held > overflow::FETCH_BYTES {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if held > overflow::FETCH_BYTES {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         })?;
         if let Some(e) = failure {

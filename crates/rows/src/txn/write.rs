@@ -85,9 +85,10 @@ impl Statement<'_> {
         exclusive: bool,
     ) -> Result<()> {
         let space = table.space(index, key);
-        let check = match exclusive {
-            true => Check::Locked,
-            false => Check::Blind,
+        let check = if exclusive {
+            Check::Locked
+        } else {
+            Check::Blind
         };
         match value {
             Some(value) => self.txn.kv.put(Key::new(space, key), value, check)?,

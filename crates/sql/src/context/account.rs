@@ -6,8 +6,8 @@
 //! 2. A session keeps its account when RENAME USER changes the account's name.
 
 use super::StatementContext;
-use crate::parse::ast::Account as AstAccount;
 use porpoise_access::{AuthId, Rights};
+use porpoise_sql_parser::ast::Account as AstAccount;
 use std::sync::Arc;
 
 impl StatementContext {

@@ -3,7 +3,7 @@
 //! The list is kept until the next statement that does not itself read conditions (manual, "SHOW
 //! WARNINGS Statement"). An error is its last entry.
 
-use crate::error::SqlError;
+use porpoise_sql_expr::error::SqlError;
 use porpoise_types::{Level, Warning};
 use std::cell::Cell;
 

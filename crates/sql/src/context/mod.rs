@@ -12,12 +12,12 @@ mod temporary;
 mod variables;
 
 use crate::client::{ClientInfo, Encryption};
-use crate::error::{Result, SqlError};
-use crate::expr::eval::Env;
-use crate::parse::ast::TableName;
 use crate::server::SqlServer;
 use crate::vars::{Settings, Values};
 use porpoise_access::{AuthId, Rights};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_expr::expr::eval::Env;
+use porpoise_sql_parser::ast::TableName;
 use porpoise_types::{Level, Warning};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

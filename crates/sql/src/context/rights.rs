@@ -3,8 +3,8 @@
 //! Invariant: for an account with all privileges on `*.*` a check costs one comparison.
 
 use super::StatementContext;
-use crate::error::{Result, SqlError};
 use porpoise_access::{AccessData, AuthId, Privileges, Rights, administration};
+use porpoise_sql_expr::error::{Result, SqlError};
 use std::sync::Arc;
 
 impl StatementContext {
@@ -33,7 +33,8 @@ impl StatementContext {
         if let Some(needed) = administration(wanted, database, table) {
             self.need_global(needed.privilege, needed.shown)?;
         }
-        if rights.everywhere().has(wanted) || crate::virtual_tables::find(database, table).is_some()
+        if rights.everywhere().has(wanted)
+            || porpoise_sql_plan::virtual_tables::find(database, table).is_some()
         {
             return Ok(());
         }

@@ -1,16 +1,16 @@
 //! System variables as expressions read them, and evaluation of expressions outside of queries.
 
 use super::StatementContext;
-use crate::bind::types::is_text;
-use crate::bind::{BindEnv, Binder, Scope, SystemVariables};
-use crate::error::{Result, SqlError};
-use crate::expr::Expr;
-use crate::expr::eval::{EvalCx, eval};
-use crate::parse::ast;
-use crate::statistics::{StatisticsSource, TableStatistics};
 use crate::vars::{self, VarValue};
 use bumpalo::Bump;
 use porpoise_rows::catalog::Table;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_expr::expr::Expr;
+use porpoise_sql_expr::expr::eval::{EvalCx, eval};
+use porpoise_sql_parser::ast;
+use porpoise_sql_plan::bind::types::is_text;
+use porpoise_sql_plan::bind::{BindEnv, Binder, Scope, SystemVariables};
+use porpoise_sql_plan::statistics::{StatisticsSource, TableStatistics};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, Value, ValueRef};
 use std::sync::Arc;
 

@@ -4,14 +4,14 @@ use super::expressions::{self, check};
 use super::partition::may_be_combined;
 use super::{Naming, column, default, foreign_key, index, is_engine};
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::parse::ast::{
-    AlterAction, AlterTable, ColumnDef, ColumnPosition, Expr, Ident, OptionValue, TableElement,
-    TableOption,
-};
 use crate::table_expressions::ExpressionOwner;
 use porpoise_rows::catalog::{CheckConstraint, ColumnDefault, ForeignKey, Index, IndexKind, Table};
 use porpoise_rows::ddl::{Algorithm, AlterOp, ColumnSpec, Position};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{
+    AlterAction, AlterTable, ColumnDef, ColumnPosition, Expr, Ident, OptionValue, TableElement,
+    TableOption,
+};
 use porpoise_types::Collation;
 use std::sync::Arc;
 
@@ -258,7 +258,7 @@ impl Clauses<'_> {
             .transpose()?;
         let new = match (charset, collation) {
             (Some(Some(name)), collation) => {
-                let charset = crate::bind::expr::charset_named(name.name)?;
+                let charset = porpoise_sql_plan::bind::expr::charset_named(name.name)?;
                 match collation {
                     Some(c) if c.charset() != charset => {
                         return Err(super::collation_mismatch(c, charset));

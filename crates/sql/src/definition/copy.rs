@@ -1,13 +1,13 @@
 //! CREATE TABLE ... LIKE and CREATE TABLE ... SELECT (manual, both sections of "CREATE TABLE
 //! Statement").
 
-use crate::bind::Source;
-use crate::expr::{Expr, ExprKind};
-use crate::plan::QueryPlan;
 use porpoise_rows::catalog::{CheckConstraint, Column, ColumnDefault, IndexKind, Table};
 use porpoise_rows::ddl::{
     CheckSpec, ColumnSpec, IndexSpec, Placement, TableSpec, implicit_default,
 };
+use porpoise_sql_expr::expr::{Expr, ExprKind};
+use porpoise_sql_plan::bind::Source;
+use porpoise_sql_plan::plan::QueryPlan;
 use porpoise_types::{ColumnType, Kind};
 
 /// A definition with a table's columns, indexes and options, but without its foreign keys and

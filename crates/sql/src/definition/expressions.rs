@@ -4,18 +4,18 @@
 //! so that it has the same meaning under every SQL mode, and the names of the columns that it
 //! reads.
 //!
-//! [`print`]: crate::parse::print
+//! [`print`]: porpoise_sql_parser::print
 
 use super::text;
-use crate::error::Result;
-use crate::parse::LexMode;
-use crate::parse::ast::{CheckDef, Expr, ExprKind, UnaryOp};
-use crate::parse::lexer::Lexer;
-use crate::parse::print::expr_shape;
-use crate::parse::token::TokenKind;
 use crate::table_expressions::ExpressionOwner;
 use porpoise_rows::catalog::Expression;
 use porpoise_rows::ddl::CheckSpec;
+use porpoise_sql_expr::error::Result;
+use porpoise_sql_parser::LexMode;
+use porpoise_sql_parser::ast::{CheckDef, Expr, ExprKind, UnaryOp};
+use porpoise_sql_parser::lexer::Lexer;
+use porpoise_sql_parser::print::expr_shape;
+use porpoise_sql_parser::token::TokenKind;
 
 /// Converts an expression to its form in the catalog.
 ///

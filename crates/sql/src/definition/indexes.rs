@@ -6,13 +6,13 @@
 
 use super::{text, warn};
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::parse::ast::{
+use porpoise_rows::catalog::{FkAction, IndexKind, Table};
+use porpoise_rows::ddl::{AlterOp, ColumnSpec, FkSpec, IndexSpec, shortened_prefix};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{
     ForeignKeyAction, ForeignKeyDef, IndexAlgorithm, IndexDef, IndexKind as AstIndexKind,
     IndexOption, IndexPartKey,
 };
-use porpoise_rows::catalog::{FkAction, IndexKind, Table};
-use porpoise_rows::ddl::{AlterOp, ColumnSpec, FkSpec, IndexSpec, shortened_prefix};
 use porpoise_types::{ColumnType, Level};
 
 /// Converts the definition of an index.
@@ -103,7 +103,7 @@ pub fn foreign_key(def: &ForeignKeyDef<'_>) -> Result<FkSpec> {
         );
         return Err(SqlError::new(1239, "42000", text));
     }
-    let names = |list: &[crate::parse::ast::Ident<'_>]| -> Vec<String> {
+    let names = |list: &[porpoise_sql_parser::ast::Ident<'_>]| -> Vec<String> {
         list.iter().map(|i| i.name.to_owned()).collect()
     };
     Ok(FkSpec {

@@ -12,16 +12,16 @@ pub mod partition;
 mod types;
 
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::parse::ast::{
-    ColumnAttr, ColumnDef, CreateTable, Expr, ExprKind, OptionValue, PartitionBy, TableElement,
-    TableOption, TypeKind,
-};
 use crate::table_expressions::ExpressionOwner;
 use crate::vars::check::{engine_name, is_engine};
 use porpoise_rows::catalog::{ColumnDefault, Generated, IndexKind, TableOptions};
 use porpoise_rows::ddl::{CheckSpec, ColumnSpec, IndexSpec, TableSpec};
 use porpoise_rows::partition::Partitioning;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{
+    ColumnAttr, ColumnDef, CreateTable, Expr, ExprKind, OptionValue, PartitionBy, TableElement,
+    TableOption, TypeKind,
+};
 use porpoise_types::{CastCx, Collation, ColumnType, Kind, Level, SqlMode, store};
 
 pub use indexes::{foreign_key, index, shorten_added};
@@ -169,7 +169,7 @@ fn table_options(
             }
             TableOption::AutoIncrement(n) => auto_increment = Some(*n),
             TableOption::Charset(Some(name)) => {
-                charset = Some(crate::bind::expr::charset_named(name.name)?);
+                charset = Some(porpoise_sql_plan::bind::expr::charset_named(name.name)?);
             }
             TableOption::Collate(Some(name)) => collation = Some(collation_named(name.name)?),
             TableOption::Charset(None) | TableOption::Collate(None) => {}
@@ -427,7 +427,7 @@ fn now_digits(e: &Expr<'_>) -> Option<u64> {
     match call.args {
         [] => Some(0),
         [digits] => match &digits.kind {
-            ExprKind::Literal(crate::parse::ast::Literal::Int(n)) => Some(*n),
+            ExprKind::Literal(porpoise_sql_parser::ast::Literal::Int(n)) => Some(*n),
             _ => None,
         },
         _ => None,

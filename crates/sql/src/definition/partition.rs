@@ -7,16 +7,16 @@
 //! created.
 
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::parse::ast::{
-    AlterAction, BinaryOp, Expr, ExprKind, Ident, IntervalUnit, Literal, PartitionBy, PartitionDef,
-    PartitionMaintenance, PartitionScheme, PartitionValues, TableOption, UnaryOp,
-};
 use porpoise_rows::catalog::Table;
 use porpoise_rows::ddl::AlterOp;
 use porpoise_rows::ddl::partition::PartitionChange;
 use porpoise_rows::partition::expr::{PartitionExpr, PartitionFunction, PartitionOp};
 use porpoise_rows::partition::{MAX_PARTITIONS, Method, Partition, PartitionBound, Partitioning};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{
+    AlterAction, BinaryOp, Expr, ExprKind, Ident, IntervalUnit, Literal, PartitionBy, PartitionDef,
+    PartitionMaintenance, PartitionScheme, PartitionValues, TableOption, UnaryOp,
+};
 use porpoise_types::{CastCx, ColumnType, Level, Value, store};
 
 /// The table's columns as partitioning sees them: names, types and the primary key.

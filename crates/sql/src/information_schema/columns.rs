@@ -3,8 +3,8 @@
 use crate::context::StatementContext;
 use crate::results::table::{text, text_or_null};
 use crate::show::schema::{default_of, extra_of, has_collation, key_of};
-use crate::virtual_tables;
 use porpoise_rows::catalog::IndexKind;
+use porpoise_sql_plan::virtual_tables;
 use porpoise_types::{ColumnType, Kind, TimeZone, Value};
 
 fn number(n: impl Into<u64>) -> Value {
@@ -164,7 +164,7 @@ fn view_rows(cx: &StatementContext, rows: &mut Vec<Vec<Value>>) {
     let everything = cx.server.db().catalog();
     let rights = cx.rights();
     for view in catalog.views.values() {
-        let Ok(described) = crate::plan::views::describe(&everything, view) else {
+        let Ok(described) = porpoise_sql_plan::plan::views::describe(&everything, view) else {
             continue;
         };
         for (at, column) in (1u64..).zip(described.columns) {

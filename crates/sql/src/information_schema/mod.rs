@@ -1,4 +1,4 @@
-//! Rows of the information_schema tables, which [`crate::virtual_tables`] defines.
+//! Rows of the information_schema tables, which [`porpoise_sql_plan::virtual_tables`] defines.
 //!
 //! Rows are computed for each statement that reads them, from the objects of the catalog and server
 //! that its session may see, and are queried like those of any other table. Constraints are in
@@ -15,11 +15,11 @@ mod server;
 mod tools;
 
 use crate::context::StatementContext;
-use crate::error::Result;
 use crate::show::constraints;
-use crate::virtual_tables::{self, VirtualRows};
 use porpoise_access::Privileges;
 use porpoise_rows::catalog::{Catalog, Table};
+use porpoise_sql_expr::error::Result;
+use porpoise_sql_plan::virtual_tables::{self, VirtualRows};
 use porpoise_types::Value;
 use std::sync::Arc;
 

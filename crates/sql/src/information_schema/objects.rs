@@ -2,13 +2,13 @@
 //! does not have.
 
 use crate::context::StatementContext;
-use crate::plan::views::describe;
 use crate::results::table::text;
 use crate::show::schema::{database_names, virtual_type};
-use crate::virtual_tables;
 use porpoise_access::Privileges;
 use porpoise_rows::catalog::{CheckOption, Table, View};
 use porpoise_rows::show;
+use porpoise_sql_plan::plan::views::describe;
+use porpoise_sql_plan::virtual_tables;
 use porpoise_types::{Collation, DateTime, Value};
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Tables that tools query when they connect or dump: KEYWORDS, PLUGINS, and FILES, PARAMETERS,
 //! COLUMN_STATISTICS and PROFILING, which are empty.
 
-use crate::parse::keyword;
 use crate::results::table::text;
+use porpoise_sql_parser::keyword;
 use porpoise_types::Value;
 
 /// Rows of KEYWORDS, in alphabetical order.

@@ -1,8 +1,8 @@
 //! Checks of statements against the rights of the session's account.
 //!
 //! Statements that run a plan are checked at each execution, by the uses of tables and columns
-//! recorded when the plan was made ([`crate::plan::uses`]); all others when they are dispatched, by
-//! the table of [`super::requirements`].
+//! recorded when the plan was made ([`porpoise_sql_plan::plan::uses`]); all others when they are
+//! dispatched, by the table of [`super::requirements`].
 //!
 //! A use is allowed in one of two ways (manual, "Privileges Provided by MySQL", and the sections of
 //! the statements):
@@ -18,14 +18,14 @@
 use super::requirements::Requirement;
 use crate::context::StatementContext;
 use crate::context::rights::denied_globally;
-use crate::error::{Result, SqlError};
-use crate::parse::ast::Statement;
-use crate::plan::planned::Planned;
-use crate::plan::scan::Scan;
-use crate::plan::sinks::Plan;
-use crate::plan::uses::{Object, TableUse};
 use porpoise_access::{Administration, Privileges, Rights, administration};
 use porpoise_kv::LockMode;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::Statement;
+use porpoise_sql_plan::plan::planned::Planned;
+use porpoise_sql_plan::plan::scan::Scan;
+use porpoise_sql_plan::plan::sinks::Plan;
+use porpoise_sql_plan::plan::uses::{Object, TableUse};
 use std::sync::Arc;
 
 /// A missing privilege.
@@ -265,7 +265,8 @@ impl StatementContext {
             return error;
         }
         let stored = |(d, t): &&(String, String)| {
-            self.temporary.table(d, t).is_none() && !crate::virtual_tables::is_database(d)
+            self.temporary.table(d, t).is_none()
+                && !porpoise_sql_plan::virtual_tables::is_database(d)
         };
         let names = names.iter().filter(stored);
         let mut denied = names.map(|(d, t)| self.need_visible(d, t));

@@ -9,12 +9,12 @@
 //! 4. Revoking a privilege on the table revokes it on all of its columns, too.
 
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::parse::ast;
-use crate::plan::views;
 use porpoise_access::{AccessData, AuthId, Change, ColumnGrant, Grant, Privileges};
 use porpoise_rows::catalog::Catalog;
 use porpoise_rows::show::quote;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast;
+use porpoise_sql_plan::plan::views;
 
 /// Error 1144: illegal GRANT or REVOKE.
 pub(super) fn illegal() -> SqlError {

@@ -3,13 +3,13 @@
 
 use super::columns::{self, Columns, no_grant};
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::parse::ast::{self, GrantOn};
 use crate::privileges::partial;
 use crate::results::Outcome;
 use crate::users;
 use porpoise_access::{AccessData, AuthId, Change, ColumnGrant, Grant, Privileges};
 use porpoise_rows::show::quote;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{self, GrantOn};
 
 /// The database and table of a GRANT or REVOKE; both are empty for `*.*`.
 fn grant_target(cx: &StatementContext, on: &GrantOn<'_>) -> Result<(String, String)> {

@@ -9,7 +9,7 @@
 //! `shop.goods (id PRIMARY KEY, n)`, `shop.orders (id PRIMARY KEY)`, a view of `goods`
 //! `shop.v` (SQL SECURITY DEFINER) and `shop.vi` (INVOKER), and an account `bob`.
 
-use crate::parse::ast::Statement;
+use porpoise_sql_parser::ast::Statement;
 
 /// An example statement.
 #[derive(Clone, Copy, Debug)]

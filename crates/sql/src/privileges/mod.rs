@@ -10,9 +10,9 @@
 //! 2. An account without grants may connect, and nothing else.
 //! 3. For an account with all privileges on `*.*`, the check of a statement costs one comparison.
 //!
-//! The columns that a plan uses are recorded during binding ([`crate::plan::uses`]), so column
-//! privileges are checked without the statement's text. Visibility of objects is in [`visible`],
-//! partial revokes are in [`partial`].
+//! The columns that a plan uses are recorded during binding ([`porpoise_sql_plan::plan::uses`]), so
+//! column privileges are checked without the statement's text. Visibility of objects is in
+//! [`visible`], partial revokes are in [`partial`].
 
 mod checks;
 mod columns;

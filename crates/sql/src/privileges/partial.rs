@@ -13,11 +13,11 @@
 //! [`porpoise_access::Restrictions`] has the rules by which a grantor's restrictions are passed on.
 
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::parse::ast;
 use porpoise_access::{
     AccessData, Account, AuthId, Change, Grant, Privileges, Restrictions, literal,
 };
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast;
 
 /// Error 3879: the grantor is restricted where the account is not.
 fn denied(cx: &StatementContext, database: &str) -> SqlError {

@@ -9,13 +9,13 @@
 //! [`super::checks`] checks the tables of the plan at every execution.
 
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::parse::ast::{
+use porpoise_access::{AuthId, Privileges};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{
     Account, AlterAction, AlterTable, CreateTable, CreateView, ForeignKeyDef, GrantOn,
     HandlerAction, Maintain, MaintainKind, PartitionMaintenance, ProgramKind, ShowWhat, Statement,
     TableElement, TableName, VarScope, Xa,
 };
-use porpoise_access::{AuthId, Privileges};
 
 /// Privileges on one object.
 #[derive(Clone, Debug)]

@@ -2,14 +2,14 @@
 
 pub mod table;
 
-use crate::error::Result;
-use crate::exec::ResultSink;
-use crate::plan::ResultColumn;
-use crate::plan::select::column_flags;
 use crate::vars::Settings;
 use bumpalo::Bump;
 use porpoise_kv::CommitPosition;
 use porpoise_rows::catalog::Table;
+use porpoise_sql_exec::exec::ResultSink;
+use porpoise_sql_expr::error::Result;
+use porpoise_sql_plan::plan::ResultColumn;
+use porpoise_sql_plan::plan::select::column_flags;
 use porpoise_types::{Charset, Collation, ColumnType, Kind, ValueRef};
 
 /// The result of a statement, besides its rows.

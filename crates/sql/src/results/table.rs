@@ -2,16 +2,16 @@
 //! WHERE.
 
 use super::{Outcome, RecodingSink};
-use crate::bind::{Binder, Origin, Scope, ScopeColumn, Source};
 use crate::context::StatementContext;
-use crate::error::Result;
-use crate::exec::ResultSink;
-use crate::expr::eval::{EvalCx, Slot, eval};
-use crate::parse::ast::{Limit, ShowFilter};
-use crate::plan::ResultColumn;
-use crate::plan::select::type_flags;
-use crate::virtual_tables::VirtualTable;
 use bumpalo::Bump;
+use porpoise_sql_exec::exec::ResultSink;
+use porpoise_sql_expr::error::Result;
+use porpoise_sql_expr::expr::eval::{EvalCx, Slot, eval};
+use porpoise_sql_parser::ast::{Limit, ShowFilter};
+use porpoise_sql_plan::bind::{Binder, Origin, Scope, ScopeColumn, Source};
+use porpoise_sql_plan::plan::ResultColumn;
+use porpoise_sql_plan::plan::select::type_flags;
+use porpoise_sql_plan::virtual_tables::VirtualTable;
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 
 /// The result of a SHOW as a virtual table, for name resolution in WHERE.
@@ -153,7 +153,7 @@ impl Rows {
                     let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
                     let slots = [Slot::Values(&values)];
                     let truth = eval(&condition, &slots, &cx)?;
-                    let truth = crate::expr::convert::truth(truth, &condition.ty, &cx)?;
+                    let truth = porpoise_sql_expr::expr::convert::truth(truth, &condition.ty, &cx)?;
                     if truth == Some(true) {
                         kept.push(row);
                     }

@@ -5,10 +5,10 @@
 //! 2. With an expired password a session may change the password and set variables, nothing else.
 
 use super::{ClientInfo, Encryption, SqlSession};
-use crate::error::{Result, SqlError};
-use crate::parse::ast::{Account as AstAccount, Statement};
 use crate::server::SqlServer;
 use porpoise_access::{AuthId, Exceeded, Limits, Usage};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{Account as AstAccount, Statement};
 use std::sync::Arc;
 
 /// Usage counters of an account with limits; its connection is counted until this is dropped.

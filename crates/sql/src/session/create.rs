@@ -1,17 +1,17 @@
 //! CREATE TABLE ... LIKE and CREATE TABLE ... SELECT.
 
 use super::{Outcome, SqlSession};
-use crate::bind::Source;
 use crate::definition::{self, Naming, copy};
-use crate::error::{Result, SqlError};
-use crate::exec::ResultSink;
-use crate::parse::ast::{CreateTable, OnDuplicateRow, Query};
-use crate::plan::planned::Planned;
-use crate::plan::select::{NestedReads, PlanCx, plan_query};
-use crate::plan::sinks::{Insert, InsertRows, Plan};
-use crate::plan::{QueryPlan, ResultColumn};
 use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::{Catalog, Table};
+use porpoise_sql_exec::exec::ResultSink;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{CreateTable, OnDuplicateRow, Query};
+use porpoise_sql_plan::bind::Source;
+use porpoise_sql_plan::plan::planned::Planned;
+use porpoise_sql_plan::plan::select::{NestedReads, PlanCx, plan_query};
+use porpoise_sql_plan::plan::sinks::{Insert, InsertRows, Plan};
+use porpoise_sql_plan::plan::{QueryPlan, ResultColumn};
 use porpoise_types::ValueRef;
 use std::sync::Arc;
 

@@ -5,15 +5,15 @@
 
 use super::{Outcome, SqlSession};
 use crate::definition::{self, Naming};
-use crate::error::{Result, SqlError};
-use crate::exec::ResultSink;
-use crate::parse::ast::{
-    AlterAction, CreateIndex, DatabaseOption, DropTables, Maintain, MaintainKind, Statement,
-    TableName,
-};
 use crate::results::table::{Rows, text_column};
 use porpoise_rows::catalog::Table;
 use porpoise_rows::ddl::{AlterOp, DdlCx, DdlOutcome};
+use porpoise_sql_exec::exec::ResultSink;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{
+    AlterAction, CreateIndex, DatabaseOption, DropTables, Maintain, MaintainKind, Statement,
+    TableName,
+};
 use porpoise_types::{CastCx, Collation, Value};
 
 impl SqlSession {
@@ -315,7 +315,7 @@ impl SqlSession {
         for option in options {
             match option {
                 DatabaseOption::Charset(Some(name)) => {
-                    charset = Some(crate::bind::expr::charset_named(name.name)?);
+                    charset = Some(porpoise_sql_plan::bind::expr::charset_named(name.name)?);
                 }
                 DatabaseOption::Collate(Some(name)) => {
                     collation = Some(definition::collation_named(name.name)?);

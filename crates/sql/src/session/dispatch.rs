@@ -2,16 +2,16 @@
 
 use super::{Outcome, SqlSession, lex_mode};
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::exec::ResultSink;
-use crate::parse::ast::{
-    Expr, Flush, FlushWhat, MaintainKind, ProgramKind, ShowWhat, Statement, TableName,
-};
-use crate::parse::{ParseErrorKind, ParseOptions, parse_one};
-use crate::plan::planned::Planned;
 use crate::{privileges, users};
 use bumpalo::Bump;
 use porpoise_access::Privileges;
+use porpoise_sql_exec::exec::ResultSink;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{
+    Expr, Flush, FlushWhat, MaintainKind, ProgramKind, ShowWhat, Statement, TableName,
+};
+use porpoise_sql_parser::{ParseErrorKind, ParseOptions, parse_one};
+use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_types::{ColumnType, ValueRef};
 use std::sync::Arc;
 

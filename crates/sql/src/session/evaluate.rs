@@ -4,17 +4,17 @@
 //! `SELECT expr`, with the transaction rules of any other query.
 
 use super::SqlSession;
-use crate::bind::Scope;
-use crate::error::{Result, SqlError};
-use crate::exec::ResultSink;
-use crate::expr::Expr;
-use crate::parse::ast;
-use crate::plan::planned::Planned;
-use crate::plan::select::{NestedReads, PlanCx};
-use crate::plan::sinks::Plan;
-use crate::plan::uses::TableUse;
-use crate::plan::{QueryPlan, ResultColumn};
 use porpoise_rows::catalog::Catalog;
+use porpoise_sql_exec::exec::ResultSink;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_expr::expr::Expr;
+use porpoise_sql_parser::ast;
+use porpoise_sql_plan::bind::Scope;
+use porpoise_sql_plan::plan::planned::Planned;
+use porpoise_sql_plan::plan::select::{NestedReads, PlanCx};
+use porpoise_sql_plan::plan::sinks::Plan;
+use porpoise_sql_plan::plan::uses::TableUse;
+use porpoise_sql_plan::plan::{QueryPlan, ResultColumn};
 use porpoise_types::{ColumnType, Value, ValueRef};
 use std::sync::Arc;
 

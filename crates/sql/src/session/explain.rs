@@ -2,14 +2,14 @@
 //! plan ([`crate::show::explain`]).
 
 use super::{Outcome, SqlSession};
-use crate::error::{Result, SqlError};
-use crate::exec::ResultSink;
-use crate::exec::profile::Profile;
-use crate::parse::ast::{Explain, ExplainTarget};
-use crate::plan::ResultColumn;
-use crate::plan::planned::Planned;
-use crate::plan::sinks::{Change, Plan, Targets};
 use crate::show::explain;
+use porpoise_sql_exec::exec::ResultSink;
+use porpoise_sql_exec::exec::profile::Profile;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{Explain, ExplainTarget};
+use porpoise_sql_plan::plan::ResultColumn;
+use porpoise_sql_plan::plan::planned::Planned;
+use porpoise_sql_plan::plan::sinks::{Change, Plan, Targets};
 use porpoise_types::{ColumnType, ValueRef};
 use std::sync::Arc;
 

@@ -2,13 +2,13 @@
 
 use super::transaction::OpenTxn;
 use super::{CLIENT_FOUND_ROWS, Outcome, SqlSession};
-use crate::error::Result;
-use crate::exec::Changes;
-use crate::exec::statement::StatementOutcome;
-use crate::plan::sinks::{Change, ChangeKind, Plan};
 use crate::server::Counters;
 use crate::vars::VarValue;
 use porpoise_kv::CommitPosition;
+use porpoise_sql_exec::exec::Changes;
+use porpoise_sql_exec::exec::statement::StatementOutcome;
+use porpoise_sql_expr::error::Result;
+use porpoise_sql_plan::plan::sinks::{Change, ChangeKind, Plan};
 
 impl SqlSession {
     /// Commits an autocommit transaction, or keeps the open one.

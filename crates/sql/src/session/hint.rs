@@ -4,7 +4,7 @@
 //! The lexer treats optimizer hints as comments, so that texts with and without hints share a plan;
 //! the hint is parsed from the text at each execution. Other hints are ignored.
 
-use crate::exec::profile::Profile;
+use porpoise_sql_exec::exec::profile::Profile;
 use std::time::Duration;
 
 /// State of the current statement, besides its plan.

@@ -1,11 +1,11 @@
 //! SELECT ... INTO @variables.
 
 use super::{Outcome, SqlSession};
-use crate::bind::nodes::variable_name;
-use crate::error::{Result, SqlError};
-use crate::exec::ResultSink;
-use crate::parse::ast::{Into, IntoVar, Query, Statement};
-use crate::plan::ResultColumn;
+use porpoise_sql_exec::exec::ResultSink;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{Into, IntoVar, Query, Statement};
+use porpoise_sql_plan::bind::nodes::variable_name;
+use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_types::{ColumnType, Level, Value, ValueRef, Warning};
 use std::sync::Arc;
 

@@ -2,10 +2,10 @@
 //! [`porpoise_access::ndbmemcache`] applies.
 
 use super::{Outcome, SqlSession};
-use crate::error::{Result, SqlError};
-use crate::parse::ast::{Ident, KeyPrefix};
 use porpoise_access::ndbmemcache::{KEY_PRIVILEGES, MappingEditor, MappingError, PrefixMapping};
 use porpoise_kv::CommitPosition;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{Ident, KeyPrefix};
 
 type Change =
     fn(&MappingEditor<'_>, &PrefixMapping<'_>) -> std::result::Result<CommitPosition, MappingError>;

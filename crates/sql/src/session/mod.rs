@@ -40,11 +40,6 @@ mod transaction;
 mod views;
 
 use crate::context::{Diagnostics, StatementContext, Temporary};
-use crate::error::{Result, SqlError};
-use crate::exec::ResultSink;
-use crate::memory::SessionMemory;
-use crate::parse::LexMode;
-use crate::plan::ResultColumn;
 use crate::processes::{self, Process};
 use crate::results;
 use crate::server::{Counters, SqlServer};
@@ -56,6 +51,11 @@ use porpoise_base::interrupt::{self, Scope};
 use porpoise_base::memory::ConnectionMemory;
 use porpoise_kv::CommitPosition;
 use porpoise_rows::metadata_lock::MetadataLockSession;
+use porpoise_sql_exec::exec::ResultSink;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_expr::memory::SessionMemory;
+use porpoise_sql_parser::LexMode;
+use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_types::{Charset, Collation, DateTime, SqlMode};
 use prepared::Prepared;
 use std::borrow::Cow;
@@ -278,7 +278,7 @@ impl SqlSession {
         let killed = self.has_more_statements && self.cx.env.cancel.reason() == Some(Reason::Query);
         let now = self.begin_statement("Query", None);
         if killed {
-            return self.end_statement(Err(crate::error::cancelled(Reason::Query)));
+            return self.end_statement(Err(porpoise_sql_expr::error::cancelled(Reason::Query)));
         }
         let sent = text;
         let text = self.decode(sent);
@@ -306,7 +306,7 @@ impl SqlSession {
     fn check_alive(&self) -> Result<()> {
         match self.cx.env.cancel.reason() {
             None => self.count_query(),
-            Some(reason) => Err(crate::error::cancelled(reason)),
+            Some(reason) => Err(porpoise_sql_expr::error::cancelled(reason)),
         }
     }
 

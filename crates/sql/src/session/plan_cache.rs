@@ -1,8 +1,9 @@
 //! Plan cache for statements sent as text, keyed by the text without its literals.
 //!
-//! One pass of the lexer normalizes a text ([`crate::parse::digest`]). The key is the normalized
-//! form, with everything else that a plan depends on (transactions.md, rule 42). A hit costs that
-//! pass, a lookup, and the conversion of literals to parameters; the statement is not parsed.
+//! One pass of the lexer normalizes a text ([`porpoise_sql_parser::digest`]). The key is the
+//! normalized form, with everything else that a plan depends on (transactions.md, rule 42). A hit
+//! costs that pass, a lookup, and the conversion of literals to parameters; the statement is not
+//! parsed.
 //!
 //! Invariants:
 //! 1. The whole normalized form is compared, not only its hash.
@@ -18,18 +19,18 @@
 use super::lex_mode;
 use super::prepared::size_of_plan;
 use super::{Outcome, SqlSession};
-use crate::bind::literal;
 use crate::context::StatementContext;
-use crate::error::Result;
-use crate::exec::ResultSink;
-use crate::memory::SessionMemory;
-use crate::parse::ast::Literal;
-use crate::parse::digest::{Digest, LiteralKind, LiteralToken, Normalized};
-use crate::parse::{LexMode, Literals, ParseOptions, parse_literal, parse_one};
-use crate::plan::planned::Planned;
 use bumpalo::Bump;
 use porpoise_base::interrupt;
 use porpoise_base::memory::MemoryCharge;
+use porpoise_sql_exec::exec::ResultSink;
+use porpoise_sql_expr::error::Result;
+use porpoise_sql_expr::memory::SessionMemory;
+use porpoise_sql_parser::ast::Literal;
+use porpoise_sql_parser::digest::{Digest, LiteralKind, LiteralToken, Normalized};
+use porpoise_sql_parser::{LexMode, Literals, ParseOptions, parse_literal, parse_one};
+use porpoise_sql_plan::bind::literal;
+use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_types::{Charset, Collation, ColumnType, SqlMode, ValueRef};
 use std::collections::HashMap;
 use std::sync::Arc;

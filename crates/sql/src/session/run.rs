@@ -17,14 +17,6 @@
 
 use super::transaction::OpenTxn;
 use super::{Outcome, SqlSession};
-use crate::error::{Result, SqlError};
-use crate::exec::state::States;
-use crate::exec::statement::{self, StatementOutcome};
-use crate::exec::{self, ConflictPolicy, Exec, ExecError, ResultSink, Shared};
-use crate::parse::ast::Statement;
-use crate::plan::planned::{Planned, plan_statement};
-use crate::plan::select::{NestedReads, PlanCx};
-use crate::plan::sinks::Plan;
 use crate::results;
 use crate::server::Counters;
 use crate::timer::ArmedDeadline;
@@ -34,6 +26,14 @@ use porpoise_base::interrupt;
 use porpoise_kv::StatementMark;
 use porpoise_rows::catalog::{Catalog, Table};
 use porpoise_rows::expressions::RowContext;
+use porpoise_sql_exec::exec::state::States;
+use porpoise_sql_exec::exec::statement::{self, StatementOutcome};
+use porpoise_sql_exec::exec::{self, ConflictPolicy, Exec, ExecError, ResultSink, Shared};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::Statement;
+use porpoise_sql_plan::plan::planned::{Planned, plan_statement};
+use porpoise_sql_plan::plan::select::{NestedReads, PlanCx};
+use porpoise_sql_plan::plan::sinks::Plan;
 use porpoise_types::{ColumnType, ValueRef};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl SqlSession {
         let mut plan = plan_statement(statement, cx)?;
         if let (Some(Plan::Select(query)), Some(limit)) = (&mut plan, self.cx.settings.select_limit)
         {
-            query.limit_to(crate::bind::literal::integer(limit));
+            query.limit_to(porpoise_sql_plan::bind::literal::integer(limit));
         }
         // If planning was interrupted, its result must not be used.
         interrupt::outcome()?;

@@ -4,11 +4,11 @@
 //! all variables or none.
 
 use super::{Outcome, SqlSession};
-use crate::bind::expr::charset_named;
-use crate::error::{Result, SqlError};
-use crate::parse::ast::{Expr, ExprKind, Ident, SetItem, VarScope};
 use crate::vars::settings::IsolationLevel;
 use crate::vars::{self, Scope, VarValue, Variable, check};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{Expr, ExprKind, Ident, SetItem, VarScope};
+use porpoise_sql_plan::bind::expr::charset_named;
 use porpoise_types::{Charset, Collation, ColumnType, Value, ValueRef};
 use std::sync::Arc;
 

@@ -5,12 +5,12 @@ use super::track::Tracker;
 use super::transaction::TxnCharacteristics;
 use super::{ClientInfo, SqlSession};
 use crate::context::Diagnostics;
-use crate::error::{Result, SqlError};
-use crate::expr::eval::Env;
-use crate::expr::named_locks::NamedLocks;
-use crate::memory::SessionMemory;
 use crate::vars::Settings;
 use porpoise_base::cancel::Cancel;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_expr::expr::eval::Env;
+use porpoise_sql_expr::expr::named_locks::NamedLocks;
+use porpoise_sql_expr::memory::SessionMemory;
 use porpoise_types::{Charset, Collation, DateTime};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -38,7 +38,9 @@ impl SqlSession {
         let catalog = self.cx.server.db.catalog();
         let collation = match catalog.database(name) {
             Some(database) => database.collation,
-            None if crate::virtual_tables::is_database(name) => Collation::UTF8MB3_GENERAL_CI,
+            None if porpoise_sql_plan::virtual_tables::is_database(name) => {
+                Collation::UTF8MB3_GENERAL_CI
+            }
             None => return Err(SqlError::unknown_database(name)),
         };
         if !self.cx.rights().sees_database(name) {

@@ -1,10 +1,10 @@
 //! LOCK TABLES and UNLOCK TABLES (manual, "LOCK TABLES and UNLOCK TABLES Statements").
 
 use super::{Outcome, SqlSession};
-use crate::error::{Result, SqlError};
-use crate::parse::ast::{LockTable, TableLock};
 use porpoise_rows::catalog::{Table, TableId};
 use porpoise_rows::metadata_lock::MetadataBarrier;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{LockTable, TableLock};
 
 /// State of LOCK TABLES: the tables, whether they may be written, and the barrier that excludes
 /// other sessions.

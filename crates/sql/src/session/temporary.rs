@@ -14,10 +14,10 @@
 use super::plan_cache::PlanCache;
 use super::{Outcome, SqlSession};
 use crate::definition::{self, Naming};
-use crate::error::{Result, SqlError};
-use crate::parse::ast::{DropTables, Statement, TableName};
 use porpoise_rows::catalog::Table;
 use porpoise_rows::ddl::{AlterOp, TableSpec};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{DropTables, Statement, TableName};
 use porpoise_types::CastCx;
 use std::sync::Arc;
 

@@ -2,14 +2,14 @@
 
 use super::track::TxnActivity;
 use super::{Outcome, SqlSession};
-use crate::error::{Result, SqlError};
-use crate::parse::ast::{
-    Completion, Isolation as AstIsolation, SetTransaction, StartTransaction, VarScope,
-};
 use crate::server::Counters;
 use crate::vars::settings::{self, IsolationLevel};
 use porpoise_kv::{CommitPosition, Isolation, StatementMark};
 use porpoise_rows::{BeginOptions, Txn};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{
+    Completion, Isolation as AstIsolation, SetTransaction, StartTransaction, VarScope,
+};
 use std::cell::RefCell;
 
 /// A transaction that stays open after the statement that began it.

@@ -1,17 +1,17 @@
 //! CREATE, ALTER and DROP VIEW.
 
 use super::{Outcome, SqlSession};
-use crate::error::{Result, SqlError};
-use crate::parse::LexMode;
-use crate::parse::ast::{CreateView, DropTables};
-use crate::parse::print;
-use crate::plan::QueryPlan;
-use crate::plan::select::{NestedReads, PlanCx, plan_query};
-use crate::plan::views;
 use bumpalo::Bump;
 use porpoise_access::Privileges;
 use porpoise_rows::catalog::{CheckOption, View};
 use porpoise_rows::ddl::ViewMode;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::LexMode;
+use porpoise_sql_parser::ast::{CreateView, DropTables};
+use porpoise_sql_parser::print;
+use porpoise_sql_plan::plan::QueryPlan;
+use porpoise_sql_plan::plan::select::{NestedReads, PlanCx, plan_query};
+use porpoise_sql_plan::plan::views;
 
 impl SqlSession {
     /// CREATE [OR REPLACE] VIEW and ALTER VIEW.
@@ -60,7 +60,9 @@ impl SqlSession {
         let query = print::query(&spelled, LexMode::default());
         let mut columns: Vec<String> = create.columns.iter().map(|c| c.name.to_owned()).collect();
         let shown = || plan.columns.iter().map(|c| c.name.clone());
-        if columns.is_empty() && !matches!(spelled.body, crate::parse::ast::QueryBody::Select(_)) {
+        if columns.is_empty()
+            && !matches!(spelled.body, porpoise_sql_parser::ast::QueryBody::Select(_))
+        {
             columns = shown().collect();
         }
         let names: Vec<String> = if columns.is_empty() {
@@ -125,7 +127,7 @@ impl SqlSession {
         let mut found = self.cx.volatile.get();
         plan.expressions(&mut |e| {
             e.walk(&mut |e| {
-                use crate::expr::ExprKind as E;
+                use porpoise_sql_expr::expr::ExprKind as E;
                 found |= matches!(
                     e.kind,
                     E::UserVariable(_) | E::AssignVariable(..) | E::Param(_)

@@ -2,9 +2,9 @@
 
 use super::table::{Rows, text, text_column};
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::parse::ast::Account as AstAccount;
 use porpoise_access::{Account, AuthId, PasswordPolicy, Require};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::Account as AstAccount;
 
 /// SHOW GRANTS. Error 1141 if the account does not exist, 3530 for a USING role that is not
 /// granted.

@@ -1,6 +1,6 @@
 //! EXPLAIN: the tables of a plan in MySQL's columns.
 //!
-//! `rows` and `filtered` are the planner's estimates ([`crate::statistics`]);
+//! `rows` and `filtered` are the planner's estimates ([`porpoise_sql_plan::statistics`]);
 //! those of a virtual table are NULL, because they are not estimated.
 
 use super::explain_columns::{indexes_used, lengths, names, reference, union_kind};
@@ -8,23 +8,25 @@ use super::explain_keys;
 use super::plan_json::Document;
 use super::table::{Rows, number_column, text, text_column, typed_column};
 use super::tree::Tree;
-use crate::bind::{Origin, Source};
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::exec::profile::Profile;
-use crate::exec::pruning::Pruning;
-use crate::expr::eval::{Env, EvalCx};
-use crate::expr::query::Subquery;
-use crate::expr::{Expr, ExprKind};
-use crate::parse::ast::{Explain, SetOp};
-use crate::plan::derived::{Derived, TableOperator, operator_of};
-use crate::plan::physical::{AggregateMethod, DistinctMethod, Join, JoinKind, JoinMethod};
-use crate::plan::scan::{Access, Scan};
-use crate::plan::sinks::{ChangeKind, Plan};
-use crate::plan::{QueryPlan, plan_of};
 use bumpalo::Bump;
 use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::{Catalog, Table};
+use porpoise_sql_exec::exec::profile::Profile;
+use porpoise_sql_exec::exec::pruning::Pruning;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_expr::expr::eval::{Env, EvalCx};
+use porpoise_sql_expr::expr::query::Subquery;
+use porpoise_sql_expr::expr::{Expr, ExprKind};
+use porpoise_sql_parser::ast::{Explain, SetOp};
+use porpoise_sql_plan::bind::{Origin, Source};
+use porpoise_sql_plan::plan::derived::{Derived, TableOperator, operator_of};
+use porpoise_sql_plan::plan::physical::{
+    AggregateMethod, DistinctMethod, Join, JoinKind, JoinMethod,
+};
+use porpoise_sql_plan::plan::scan::{Access, Scan};
+use porpoise_sql_plan::plan::sinks::{ChangeKind, Plan};
+use porpoise_sql_plan::plan::{QueryPlan, plan_of};
 use porpoise_types::{ColumnType, Value, ValueRef};
 use std::sync::Arc;
 
@@ -329,9 +331,10 @@ impl RowBuilder<'_> {
             }
         });
         for query in found {
-            let kind = match query.free.is_empty() {
-                true => "SUBQUERY",
-                false => "DEPENDENT SUBQUERY",
+            let kind = if query.free.is_empty() {
+                "SUBQUERY"
+            } else {
+                "DEPENDENT SUBQUERY"
             };
             if self.shown.iter().any(|q| Arc::ptr_eq(q, &query)) {
                 continue;

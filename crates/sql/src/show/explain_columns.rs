@@ -1,8 +1,8 @@
 //! EXPLAIN's columns that describe an access path, for all formats.
 
-use crate::expr::{Expr, ExprKind};
-use crate::plan::scan::{Access, IndexRange};
 use porpoise_rows::catalog::{Index, IndexKind, Table};
+use porpoise_sql_expr::expr::{Expr, ExprKind};
+use porpoise_sql_plan::plan::scan::{Access, IndexRange};
 use porpoise_types::Kind;
 
 /// The `ref` column for an index part.
@@ -56,9 +56,10 @@ pub(super) fn union_kind(access: &Access, table: &Table) -> Option<String> {
         Access::IndexRangeScan { index, .. } => *index == 0,
         _ => false,
     };
-    let kind = match arms.iter().all(by_key) {
-        true => "union",
-        false => "sort_union",
+    let kind = if arms.iter().all(by_key) {
+        "union"
+    } else {
+        "sort_union"
     };
     Some(format!("{kind}({})", names(&indexes_used(access, table))))
 }

@@ -3,12 +3,12 @@
 //! The text is for readers: only the parentheses that help, columns with their table's name,
 //! literals in SQL syntax.
 
-use crate::bind::Source;
-use crate::bind::window::{FrameBound, Window, WindowFrame};
-use crate::expr::query::{QueryTest, TestKind};
-use crate::expr::{ArithOp, BitOp, CmpOp, Expr, ExprKind, Truth, Unit};
-use crate::plan::physical::{Limit, WindowCalls};
-use crate::plan::scan::{Access, Bound, IndexRange};
+use porpoise_sql_expr::expr::query::{QueryTest, TestKind};
+use porpoise_sql_expr::expr::{ArithOp, BitOp, CmpOp, Expr, ExprKind, Truth, Unit};
+use porpoise_sql_plan::bind::Source;
+use porpoise_sql_plan::bind::window::{FrameBound, Window, WindowFrame};
+use porpoise_sql_plan::plan::physical::{Limit, WindowCalls};
+use porpoise_sql_plan::plan::scan::{Access, Bound, IndexRange};
 use porpoise_types::{ColumnType, Value, ValueRef, write_text};
 
 /// Prints expressions of a query.
@@ -75,8 +75,8 @@ impl Printer<'_> {
     }
 
     /// Sort keys separated by commas.
-    pub fn keys(&self, keys: &[crate::plan::OrderKey]) -> String {
-        let one = |key: &crate::plan::OrderKey| {
+    pub fn keys(&self, keys: &[porpoise_sql_plan::plan::OrderKey]) -> String {
+        let one = |key: &porpoise_sql_plan::plan::OrderKey| {
             let desc = if key.desc { " DESC" } else { "" };
             format!("{}{desc}", self.expr(&key.expr))
         };

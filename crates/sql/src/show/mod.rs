@@ -16,11 +16,11 @@ pub mod server;
 mod tree;
 
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::exec::ResultSink;
-use crate::parse::ast::{EngineReport, ProgramKind, Show, ShowFilter, ShowWhat, TableName};
 use crate::results::Outcome;
 use crate::results::table::{self, Rows, number_column, text_column, typed_column};
+use porpoise_sql_exec::exec::ResultSink;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{EngineReport, ProgramKind, Show, ShowFilter, ShowWhat, TableName};
 use porpoise_types::{ColumnType, ValueRef};
 
 /// Executes SHOW. LIKE applies to the first column unless noted otherwise.

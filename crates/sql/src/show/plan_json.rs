@@ -5,15 +5,15 @@
 
 use super::explain_columns::{indexes_used, lengths, names, reference, union_kind};
 use super::expression::Printer;
-use crate::bind::window::shown_name;
-use crate::bind::{Origin, Source};
-use crate::expr::query::Subquery;
-use crate::expr::{Expr, ExprKind};
-use crate::plan::derived::{Derived, TableOperator, operator_of};
-use crate::plan::physical::{AggregateMethod, DistinctMethod, Join, JoinKind, Window};
-use crate::plan::scan::{Access, Scan};
-use crate::plan::sinks::{Change, ChangeKind, Plan};
-use crate::plan::{QueryPlan, plan_of};
+use porpoise_sql_expr::expr::query::Subquery;
+use porpoise_sql_expr::expr::{Expr, ExprKind};
+use porpoise_sql_plan::bind::window::shown_name;
+use porpoise_sql_plan::bind::{Origin, Source};
+use porpoise_sql_plan::plan::derived::{Derived, TableOperator, operator_of};
+use porpoise_sql_plan::plan::physical::{AggregateMethod, DistinctMethod, Join, JoinKind, Window};
+use porpoise_sql_plan::plan::scan::{Access, Scan};
+use porpoise_sql_plan::plan::sinks::{Change, ChangeKind, Plan};
+use porpoise_sql_plan::plan::{QueryPlan, plan_of};
 use porpoise_types::ValueRef;
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -4,12 +4,12 @@ use super::table::{
     Rows, long_column, number_column, text, text_column, text_or_null, typed_column,
 };
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::parse::ast::TableName;
-use crate::virtual_tables::{self, VirtualTable};
 use porpoise_access::Privileges;
 use porpoise_rows::catalog::{Catalog, Column, ColumnDefault, IndexKind, Table, View};
 use porpoise_rows::show as ddl;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::TableName;
+use porpoise_sql_plan::virtual_tables::{self, VirtualTable};
 use porpoise_types::{Collation, ColumnType, DateTime, Kind, TimeZone, Value, write_text};
 use std::sync::Arc;
 
@@ -42,9 +42,10 @@ fn database_of(cx: &StatementContext, given: Option<&str>) -> Result<String> {
     let name = given.map(str::to_owned).or_else(|| cx.env.database.clone());
     let name = name.ok_or_else(SqlError::no_database_selected)?;
     let catalog = cx.server.db.catalog();
-    match catalog.database(&name).is_some() || virtual_tables::is_database(&name) {
-        true => Ok(name),
-        false => Err(SqlError::unknown_database(&name)),
+    if catalog.database(&name).is_some() || virtual_tables::is_database(&name) {
+        Ok(name)
+    } else {
+        Err(SqlError::unknown_database(&name))
     }
 }
 
@@ -223,7 +224,7 @@ pub fn create_view(cx: &StatementContext, name: &TableName<'_>) -> Result<Option
     ]);
     rows.push(vec![
         text(&view.name),
-        text(crate::plan::views::create_text(view)),
+        text(porpoise_sql_plan::plan::views::create_text(view)),
         text(&view.charset),
         text(&view.collation),
     ]);
@@ -242,9 +243,10 @@ pub fn create_database(cx: &StatementContext, name: &str, if_not_exists: bool) -
     };
     let collation = database.collation;
     let charset = collation.charset();
-    let collate = match charset.default_collation() == collation && charset.name() != "utf8mb4" {
-        true => String::new(),
-        false => format!(" COLLATE {}", collation.name()),
+    let collate = if charset.default_collation() == collation && charset.name() != "utf8mb4" {
+        String::new()
+    } else {
+        format!(" COLLATE {}", collation.name())
     };
     let create = format!(
         "CREATE DATABASE {clause}{} /*!40100 DEFAULT CHARACTER SET {}{collate} */ /*!80016 \
@@ -382,9 +384,10 @@ pub fn columns(cx: &StatementContext, name: &TableName<'_>, full: bool) -> Resul
     let table = stored(cx, name)?;
     let own = cx.temporary.contains_id(table.id);
     for (at, column) in table.columns.iter().enumerate() {
-        let privileges = match own {
-            true => "select,insert,update,references".to_owned(),
-            false => rights.column_privileges(&table.database, &table.name, &column.name),
+        let privileges = if own {
+            "select,insert,update,references".to_owned()
+        } else {
+            rights.column_privileges(&table.database, &table.name, &column.name)
         };
         if privileges.is_empty() {
             continue;
@@ -410,7 +413,7 @@ pub fn columns(cx: &StatementContext, name: &TableName<'_>, full: bool) -> Resul
 
 fn view_columns(cx: &StatementContext, view: &View, full: bool, rows: &mut Rows) -> Result<()> {
     let rights = cx.rights();
-    for column in crate::plan::views::describe(&cx.catalog(), view)?.columns {
+    for column in porpoise_sql_plan::plan::views::describe(&cx.catalog(), view)?.columns {
         let privileges = rights.column_privileges(&view.database, &view.name, &column.name);
         if privileges.is_empty() {
             continue;

@@ -5,11 +5,11 @@ use super::table::{
     Rows, long_column, number_column, text, text_column, text_or_null, typed_column,
 };
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::parse::ast::VarScope;
 use crate::vars::VARIABLES;
 use porpoise_access::{Privileges, ndbmemcache};
 use porpoise_base::temp_files::TempDir;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::VarScope;
 use porpoise_types::{Charset, Collation, Level, Value};
 use std::sync::atomic::Ordering;
 
@@ -137,9 +137,10 @@ pub fn conditions(cx: &StatementContext, errors: bool) -> Rows {
 
 /// SHOW COUNT(*) WARNINGS, ERRORS.
 pub fn condition_count(cx: &StatementContext, errors: bool) -> Rows {
-    let name = match errors {
-        true => "@@session.error_count",
-        false => "@@session.warning_count",
+    let name = if errors {
+        "@@session.error_count"
+    } else {
+        "@@session.warning_count"
     };
     let mut rows = Rows::new(vec![number_column(name)]);
     rows.push(vec![Value::UInt(cx.diagnostics.count(errors))]);
@@ -164,9 +165,12 @@ pub fn processes(cx: &StatementContext, full: bool) -> Rows {
     let visible = list.iter().filter(|p| all || p.user == cx.client.user);
     for process in visible {
         let (command, seconds, info) = process.state(now);
-        let info = info.map(|text| match full {
-            true => text,
-            false => text.chars().take(100).collect(),
+        let info = info.map(|text| {
+            if full {
+                text
+            } else {
+                text.chars().take(100).collect()
+            }
         });
         let state = match command {
             "Sleep" => String::new(),

@@ -5,20 +5,20 @@
 //! to the first and to the last row in milliseconds, and rows, as averages for a loop.
 
 use super::expression::{Printer, limit_text};
-use crate::bind::{Origin, Source};
-use crate::exec::profile::{Actual, Profile, Role};
-use crate::expr::query::Subquery;
-use crate::expr::{Expr, ExprKind};
-use crate::parse::ast::SetOp;
-use crate::plan::derived::{SetOperation, TableOperator, operator_of};
-use crate::plan::physical::{
+use porpoise_rows::catalog::Table;
+use porpoise_sql_exec::exec::profile::{Actual, Profile, Role};
+use porpoise_sql_expr::expr::query::Subquery;
+use porpoise_sql_expr::expr::{Expr, ExprKind};
+use porpoise_sql_parser::ast::SetOp;
+use porpoise_sql_plan::bind::{Origin, Source};
+use porpoise_sql_plan::plan::derived::{SetOperation, TableOperator, operator_of};
+use porpoise_sql_plan::plan::physical::{
     Aggregate, AggregateMethod, Join, JoinKind, JoinMethod, ResultOperator, RowOperator, Sort,
     Window,
 };
-use crate::plan::scan::{Access, Scan};
-use crate::plan::sinks::{Change, ChangeKind, Plan, Targets};
-use crate::plan::{QueryPlan, plan_of};
-use porpoise_rows::catalog::Table;
+use porpoise_sql_plan::plan::scan::{Access, Scan};
+use porpoise_sql_plan::plan::sinks::{Change, ChangeKind, Plan, Targets};
+use porpoise_sql_plan::plan::{QueryPlan, plan_of};
 use porpoise_types::ValueRef;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -59,9 +59,10 @@ impl Node {
                 let (first, last) = (each(actual.time_to_first_row), each(actual.time));
                 let rows = actual.rows as f64 / loops;
                 let _ = write!(out, " (actual time={:.3}..{last:.3}", first.min(last));
-                let _ = match rows.fract() == 0.0 {
-                    true => write!(out, " rows={rows:.0}"),
-                    false => write!(out, " rows={rows:.2}"),
+                let _ = if rows.fract() == 0.0 {
+                    write!(out, " rows={rows:.0}")
+                } else {
+                    write!(out, " rows={rows:.2}")
                 };
                 let _ = write!(out, " loops={})", actual.loops);
                 if let (parts @ 1.., bytes) = actual.spilled {
@@ -143,9 +144,10 @@ impl<'t> Tree<'t> {
             }
             self.shown.push(query.clone());
             self.next += 1;
-            let how = match query.free.is_empty() {
-                true => "run only once",
-                false => "dependent",
+            let how = if query.free.is_empty() {
+                "run only once"
+            } else {
+                "dependent"
             };
             let text = format!("Select #{} (subquery; {how})", self.next);
             let child = plan_of(&query).map(|plan| self.select(plan));
@@ -358,9 +360,10 @@ impl<'t> Tree<'t> {
         let mut children = vec![self.select(&set.first)];
         for term in &set.rest {
             let node = self.select(&term.plan);
-            children.push(match same {
-                true => node,
-                false => Node::new(set_text(term.op, term.all), vec![node]),
+            children.push(if same {
+                node
+            } else {
+                Node::new(set_text(term.op, term.all), vec![node])
             });
         }
         match first.filter(|_| same) {

@@ -11,15 +11,15 @@ pub(crate) mod roles;
 mod secrets;
 
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::exec::ResultSink;
-use crate::parse::ast::{
-    Account as AstAccount, Identified, SetPassword, UserOption, UserSpec, UserStatement,
-};
 use crate::results::Outcome;
 use passwords::PasswordChange;
 use porpoise_access::{AccessData, Account, AuthId, Change, Grant, Privileges};
 use porpoise_kv::CommitPosition;
+use porpoise_sql_exec::exec::ResultSink;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{
+    Account as AstAccount, Identified, SetPassword, UserOption, UserSpec, UserStatement,
+};
 
 pub use rename::rename_users;
 pub use secrets::mentions_password;

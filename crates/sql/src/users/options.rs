@@ -1,9 +1,9 @@
 //! Options of CREATE USER and ALTER USER, applied to an account (manual, "CREATE USER
 //! Statement").
 
-use crate::error::{Result, SqlError};
-use crate::parse::ast::UserOption;
 use porpoise_access::{Account, Require};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::UserOption;
 use porpoise_types::json::{self, Json};
 
 /// Maximum value of FAILED_LOGIN_ATTEMPTS and PASSWORD_LOCK_TIME.

@@ -3,13 +3,13 @@
 
 use super::quoted;
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::parse::ast::Identified;
 use crate::results::table::{Rows, text, text_column};
 use porpoise_access::{
     AccessData, Account, AuthId, Change, DEFAULT_PLUGIN, NATIVE_PLUGIN, OldPassword, Privileges,
     ReusePolicy, hash_password, verify_password,
 };
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::Identified;
 use porpoise_types::{DateTime, Value};
 
 /// A generated password, for the statement's result.

@@ -8,13 +8,13 @@
 
 use super::{failed, quoted};
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::parse::ast::Account as AstAccount;
 use crate::results::Outcome;
 use porpoise_access::{
     AccessData, Account, AuthId, Change, ColumnGrant, DefaultRole, Grant, OldPassword, Privileges,
     RoleEdge,
 };
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::Account as AstAccount;
 
 /// Accounts, by their names before and after the statement.
 struct AccountNames(Vec<(AuthId, AuthId)>);

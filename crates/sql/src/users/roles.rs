@@ -3,10 +3,10 @@
 
 use super::{accounts_dropped, failed, quoted};
 use crate::context::StatementContext;
-use crate::error::{Result, SqlError};
-use crate::parse::ast::{Account as AstAccount, Grant, Roles, SetRole};
 use crate::results::Outcome;
 use porpoise_access::{AccessData, Account, AuthId, Change, DefaultRole, Privileges, RoleEdge};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{Account as AstAccount, Grant, Roles, SetRole};
 
 fn unknown(id: &AuthId) -> SqlError {
     SqlError::new(3523, "HY000", format!("Unknown authorization ID {id}"))
@@ -93,7 +93,7 @@ fn need_admin(cx: &StatementContext, data: &AccessData, role: &AuthId) -> Result
 
 /// The roles that a GRANT or REVOKE names.
 fn named_roles(cx: &StatementContext, grant: &Grant<'_>) -> Vec<AuthId> {
-    let one = |p: &crate::parse::ast::Privilege<'_>| {
+    let one = |p: &porpoise_sql_parser::ast::Privilege<'_>| {
         let account = AstAccount::Named {
             user: p.name.as_bytes(),
             host: p.host,

@@ -1,7 +1,7 @@
 //! Validation of new values of variables.
 
 use super::{VarKind, VarValue, Variable};
-use crate::error::{Result, SqlError};
+use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_types::{Charset, Collation, Level, SqlMode, TimeZone, ValueRef, Warning};
 use std::sync::Arc;
 

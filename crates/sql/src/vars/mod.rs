@@ -16,8 +16,8 @@ pub mod check;
 pub mod registry;
 pub mod settings;
 
-use crate::error::{Result, SqlError};
-use crate::expr::Expr;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_expr::expr::Expr;
 use porpoise_types::{Collation, ColumnType, Value};
 use std::sync::Arc;
 
@@ -140,7 +140,7 @@ impl VarValue {
             VarValue::Double(n) => Expr::constant(Value::Double(*n), ColumnType::double()),
             VarValue::Text(t) => Expr::constant(Value::Bytes(t.as_bytes().to_vec()), text(t)),
         };
-        expr.coercibility = crate::expr::Coercibility::System;
+        expr.coercibility = porpoise_sql_expr::expr::Coercibility::System;
         expr
     }
 }

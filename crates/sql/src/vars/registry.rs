@@ -10,7 +10,7 @@ use super::VarKind::{
     Text, TimeZone,
 };
 use super::{Scope, VarKind, Variable};
-use crate::functions::info::VERSION;
+use porpoise_sql_expr::functions::info::VERSION;
 
 const fn v(
     name: &'static str,

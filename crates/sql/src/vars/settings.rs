@@ -1,8 +1,8 @@
 //! Typed settings of a session, computed from its list of values whenever one changes.
 
 use super::{Values, VarValue};
-use crate::error::Result;
 use porpoise_rows::AutoIncOptions;
+use porpoise_sql_expr::error::Result;
 use porpoise_types::{Charset, Collation, SqlMode, TimeZone};
 use std::time::Duration;
 

@@ -29,9 +29,10 @@ pub(super) fn run(
 ) -> ExecResult<u64> {
     let mut buffer = SortBuffer::new(plan, order, window);
     let states = exec.shared.states;
-    let enough = match order.keys.is_empty() {
-        true => window.end(),
-        false => u64::MAX,
+    let enough = if order.keys.is_empty() {
+        window.end()
+    } else {
+        u64::MAX
     };
     let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> ExecResult<bool> {
         buffer.offer(row, cx, states)?;

@@ -77,10 +77,7 @@ impl<'e> Conditions<'e> {
                 ConditionResult::NotApplicable => undecided = true,
             }
         }
-        let left = match undecided {
-            true => &self.all,
-            false => &self.others,
-        };
+        let left = if undecided { &self.all } else { &self.others };
         for condition in left {
             if logic::truth(condition, row, cx)? != Some(true) {
                 return Ok(false);

@@ -50,9 +50,10 @@ fn locked_rows(
     while sorts || found.len() < limit {
         exec.check_cancelled()?;
         arena.reset();
-        let wanted = match sorts {
-            true => BATCH,
-            false => BATCH.min(limit - found.len()),
+        let wanted = if sorts {
+            BATCH
+        } else {
+            BATCH.min(limit - found.len())
         };
         let empty: &[Slot<'_>] = &[Slot::Null];
         let at = (empty, true);

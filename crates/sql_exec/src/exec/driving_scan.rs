@@ -97,20 +97,23 @@ impl<'p> DrivingScan<'p> {
         let cx = cx_of(exec, &arena);
         let cursor = Cursor::open(table, &scan.access, &[], &cx)?;
         let few = rows_wanted < BATCH as u64;
-        let batch = match few {
-            true => usize::try_from(rows_wanted).unwrap_or(BATCH),
-            false => BATCH,
+        let batch = if few {
+            usize::try_from(rows_wanted).unwrap_or(BATCH)
+        } else {
+            BATCH
         };
-        let shown = match scan.filters_in_place {
-            true => Some((
+        let shown = if scan.filters_in_place {
+            Some((
                 Conditions::new(&scan.filter),
                 Pruning::of(scan, table, &cx)?,
-            )),
-            false => None,
+            ))
+        } else {
+            None
         };
-        let columns = match scan.mode == ScanMode::Covering {
-            true => columns_of_entries(plan, scan.slot, (table, cursor.index())),
-            false => Vec::new(),
+        let columns = if scan.mode == ScanMode::Covering {
+            columns_of_entries(plan, scan.slot, (table, cursor.index()))
+        } else {
+            Vec::new()
         };
         Ok(DrivingScan::Stored(Box::new(Stored {
             table,
@@ -211,12 +214,11 @@ impl<'p> Stored<'p> {
             Ok(true)
         };
         let cursor = &mut self.cursor;
-        let progress = match scan.is_covering() {
-            true => {
-                let (columns, cx) = (&self.columns, (&*exec, arena));
-                show_entries(table, columns, cursor, pruning, cx, limit, &mut visit)?
-            }
-            false => show_rows(table, cursor, pruning, exec, limit, &mut visit)?,
+        let progress = if scan.is_covering() {
+            let (columns, cx) = (&self.columns, (&*exec, arena));
+            show_entries(table, columns, cursor, pruning, cx, limit, &mut visit)?
+        } else {
+            show_rows(table, cursor, pruning, exec, limit, &mut visit)?
         };
         Ok((progress == VisitOutcome::More || shown > 0).then_some(out))
     }

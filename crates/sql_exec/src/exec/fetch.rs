@@ -339,16 +339,15 @@ fn set_cursor<'a>(
         .indexes
         .get(index)
         .is_some_and(|i| i.parts.len() == 1 && i.kind != IndexKind::Plain);
-    Ok(match whole {
-        true => Cursor::Keys {
+    Ok(if whole {
+        Cursor::Keys {
             index,
             keys: encoded,
             done: false,
-        },
-        false => {
-            let ranges = encoded.into_iter().map(KeyRange::prefix).collect();
-            Cursor::scan(index, ranges, false)
         }
+    } else {
+        let ranges = encoded.into_iter().map(KeyRange::prefix).collect();
+        Cursor::scan(index, ranges, false)
     })
 }
 

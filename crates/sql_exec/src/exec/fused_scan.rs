@@ -46,9 +46,10 @@ pub(super) fn run(
     let mut arena = Bump::new();
     let mut cursor = Cursor::open(table, &scan.access, &[], &cx_of(exec, &arena))?;
     let pruning = Pruning::of(scan, table, &cx_of(exec, &arena))?;
-    let columns = match scan.is_covering() {
-        true => columns_of_entries(plan, 0, (table, cursor.index())),
-        false => Vec::new(),
+    let columns = if scan.is_covering() {
+        columns_of_entries(plan, 0, (table, cursor.index()))
+    } else {
+        Vec::new()
     };
     let since = exec.begin_part();
     let states = exec.shared.states;
@@ -78,9 +79,12 @@ pub(super) fn run(
         };
         let at = (&*exec, &arena);
         let cursor = &mut cursor;
-        let progress = states.while_in_visitor(|| match scan.is_covering() {
-            true => show_entries(table, &columns, cursor, &pruning, at, batch, &mut visit),
-            false => show_rows(table, cursor, &pruning, exec, batch, &mut visit),
+        let progress = states.while_in_visitor(|| {
+            if scan.is_covering() {
+                show_entries(table, &columns, cursor, &pruning, at, batch, &mut visit)
+            } else {
+                show_rows(table, cursor, &pruning, exec, batch, &mut visit)
+            }
         })?;
         let mut wants_more = true;
         for slot in copied {

@@ -128,9 +128,10 @@ fn fill_expressions(
 fn default_row(plan: &Insert, converter: &ValueConverter<'_>) -> ExecResult<Vec<Value>> {
     let mut row = Vec::with_capacity(plan.table.columns.len());
     for (position, column) in plan.table.columns.iter().enumerate() {
-        row.push(match plan.columns.contains(&position) {
-            true => Value::Null,
-            false => converter.default(column)?,
+        row.push(if plan.columns.contains(&position) {
+            Value::Null
+        } else {
+            converter.default(column)?
         });
     }
     Ok(row)

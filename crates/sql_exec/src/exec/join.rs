@@ -473,9 +473,10 @@ fn join_spilled<'a, 'h: 'a>(
         if matches!(join.kind, JoinKind::Semi | JoinKind::Anti) {
             return Ok(Decision::Enough);
         }
-        Ok(match conditions.filter.hold(&joined, cx)? {
-            true => Decision::Kept,
-            false => Decision::Rejected,
+        Ok(if conditions.filter.hold(&joined, cx)? {
+            Decision::Kept
+        } else {
+            Decision::Rejected
         })
     };
     let mut keep = |candidate: Slot<'a>| {

@@ -407,9 +407,10 @@ impl<'h> MaterializedTables<'h> {
         let cx = cx_of(exec, arena);
         conditions.compile(&self.tables, &cx);
         let pruning = Pruning::of(scan, table, &cx)?;
-        let columns = match scan.mode == ScanMode::Covering {
-            true => table.columns_in_entries(cursor.index()),
-            false => Vec::new(),
+        let columns = if scan.mode == ScanMode::Covering {
+            table.columns_in_entries(cursor.index())
+        } else {
+            Vec::new()
         };
         let mut rows: Vec<Slot<'h>> = Vec::new();
         let width = self.empty().len();
@@ -428,20 +429,19 @@ impl<'h> MaterializedTables<'h> {
                 }
                 Ok(true)
             };
-            progress = match scan.is_covering() {
-                true => {
-                    let at = (exec, arena);
-                    show_entries(
-                        table,
-                        &columns,
-                        cursor,
-                        &pruning,
-                        at,
-                        VISIT_BATCH,
-                        &mut visit,
-                    )?
-                }
-                false => show_rows(table, cursor, &pruning, exec, VISIT_BATCH, &mut visit)?,
+            progress = if scan.is_covering() {
+                let at = (exec, arena);
+                show_entries(
+                    table,
+                    &columns,
+                    cursor,
+                    &pruning,
+                    at,
+                    VISIT_BATCH,
+                    &mut visit,
+                )?
+            } else {
+                show_rows(table, cursor, &pruning, exec, VISIT_BATCH, &mut visit)?
             };
             if self.must_spill(rows.len() - before, &rows, true, exec)? {
                 return Ok(None);

@@ -52,15 +52,19 @@ pub(super) fn run(
             join::run(plan, operator, demand, exec, consume)
         }
         RowOperator::FusedScan(scan) => fused_scan::run(plan, scan, exec, consume),
-        RowOperator::OneTimeFilter(filter) => match one_time_filter_passes(filter, exec)? {
-            true => run(plan, &filter.input, demand, exec, consume),
-            false => Ok(()),
-        },
+        RowOperator::OneTimeFilter(filter) => {
+            if one_time_filter_passes(filter, exec)? {
+                run(plan, &filter.input, demand, exec, consume)
+            } else {
+                Ok(())
+            }
+        }
         RowOperator::Filter(filter) => {
             let mut consume = |row: &[Slot<'_>], cx: &EvalCx<'_>| -> ExecResult<bool> {
-                match all_true(&filter.conditions, row, cx)? {
-                    true => consume(row, cx),
-                    false => Ok(true),
+                if all_true(&filter.conditions, row, cx)? {
+                    consume(row, cx)
+                } else {
+                    Ok(true)
                 }
             };
             run(plan, &filter.input, Demand::ALL, exec, &mut consume)

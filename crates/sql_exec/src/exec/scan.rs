@@ -72,9 +72,10 @@ pub fn fetch_rows<'a, 'x: 'a>(
     let mut kept = Vec::with_capacity(rows.len());
     let mut lost: Vec<&[u8]> = Vec::new();
     for row in rows {
-        match matches(row.row)? {
-            true => kept.push(row),
-            false => lost.push(row.key),
+        if matches(row.row)? {
+            kept.push(row)
+        } else {
+            lost.push(row.key)
         }
     }
     unlock(table, &lost, since, exec);

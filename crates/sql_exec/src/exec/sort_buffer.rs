@@ -111,9 +111,10 @@ impl<'p> CompiledExprs<'p> {
         let number = |e: &Expr| NumberExpr::of(e, &tables, cx);
         CompiledExprs {
             first: first.and_then(|key| Some((number(&key.expr)?, key.desc))),
-            items: match distinct {
-                true => plan.items.iter().map(number).collect(),
-                false => None,
+            items: if distinct {
+                plan.items.iter().map(number).collect()
+            } else {
+                None
             },
         }
     }
@@ -153,9 +154,10 @@ impl<'p> SortBuffer<'p> {
         window: LimitWindow,
     ) -> SortBuffer<'p> {
         let wanted = window.end();
-        let limit = match order.keys.is_empty() {
-            true => usize::MAX,
-            false => usize::try_from(wanted).unwrap_or(usize::MAX),
+        let limit = if order.keys.is_empty() {
+            usize::MAX
+        } else {
+            usize::try_from(wanted).unwrap_or(usize::MAX)
         };
         SortBuffer {
             plan,
@@ -235,9 +237,12 @@ impl<'p> SortBuffer<'p> {
         }
         let same = compiled.distinct_numbers_of(row);
         let follow = self.order.distinct == Some(DistinctMethod::Adjacent);
-        let is_seen = |same: &[i64; 2]| match follow {
-            true => self.last_distinct_numbers.as_ref() == Some(same),
-            false => self.distinct_numbers.contains(same),
+        let is_seen = |same: &[i64; 2]| {
+            if follow {
+                self.last_distinct_numbers.as_ref() == Some(same)
+            } else {
+                self.distinct_numbers.contains(same)
+            }
         };
         if same.as_ref().is_some_and(is_seen) {
             return Ok(());
@@ -431,9 +436,10 @@ impl<'p> SortBuffer<'p> {
 
     fn sort(&mut self) -> Result<(), SqlError> {
         let (store, keys) = (&self.store, self.keys);
-        let run = match keys.are_memcomparable() {
-            true => sorting::RUN_CHEAP,
-            false => sorting::RUN_EXPENSIVE,
+        let run = if keys.are_memcomparable() {
+            sorting::RUN_CHEAP
+        } else {
+            sorting::RUN_EXPENSIVE
         };
         sorting::sort_by(&mut self.entries, run, |a, b| {
             a.prefix

@@ -111,10 +111,10 @@ impl<'a> Call<'_, 'a> {
             return result;
         };
         let longer = |v: &ValueRef<'_>| matches!(v, ValueRef::Bytes(a) if a.len() >= text.len());
-        match text.len() as u64 > self.cx.env.max_allowed_packet && !self.values.iter().any(longer)
-        {
-            true => self.too_long(text.len()).unwrap_or(result),
-            false => result,
+        if text.len() as u64 > self.cx.env.max_allowed_packet && !self.values.iter().any(longer) {
+            self.too_long(text.len()).unwrap_or(result)
+        } else {
+            result
         }
     }
 

@@ -102,10 +102,12 @@ pub fn probe<'a>(
     if !encode((value, arg), how, cx, &mut key)? {
         return Ok(None);
     }
-    Ok(Some(match set.keys.contains(&key) {
-        true => Some(true),
-        false if set.with_null => None,
-        false => Some(false),
+    Ok(Some(if set.keys.contains(&key) {
+        Some(true)
+    } else if set.with_null {
+        None
+    } else {
+        Some(false)
     }))
 }
 

@@ -294,10 +294,12 @@ fn arithmetic<'t>(
         ArithOp::IntDiv if whole => (Op::Divide, 0, [x.node, y.node]),
         ArithOp::Div | ArithOp::IntDiv | ArithOp::Mod => return None,
     };
-    let unit = match whole {
-        true => Unit::Integer,
-        false if e.ty.kind == Kind::Decimal && e.ty.decimals == scale => Unit::Scaled(scale),
-        false => return None,
+    let unit = if whole {
+        Unit::Integer
+    } else if e.ty.kind == Kind::Decimal && e.ty.decimals == scale {
+        Unit::Scaled(scale)
+    } else {
+        return None;
     };
     let node = Node::Arith(op, Box::new(nodes));
     Some(NumberExpr { node, unit })

@@ -141,10 +141,11 @@ fn change_case<'a>(c: &Call<'_, 'a>, upper: bool) -> Result<ValueRef<'a>> {
     let text = &*charset.convert(Charset::Utf8mb4, text).0;
     let one = |ch: char| {
         // A character maps to one character, as in MySQL's simple case mapping.
-        let mut mapped: Vec<char> = match upper {
-            true => ch.to_uppercase().collect(),
+        let mut mapped: Vec<char> = if upper {
+            ch.to_uppercase().collect()
+        } else {
             // The simple mapping has no second character.
-            false => ch.to_lowercase().take(1).collect(),
+            ch.to_lowercase().take(1).collect()
         };
         match (mapped.pop(), mapped.is_empty()) {
             (Some(one), true) => one,

@@ -306,9 +306,10 @@ fn type_of(kind: AggregateKind, args: &[Expr], connection: Collation) -> ColumnT
             let binary = args
                 .iter()
                 .any(|a| is_text(&a.ty) && a.ty.collation == Collation::BINARY);
-            match binary {
-                true => ColumnType::text(Kind::LongBlob, Collation::BINARY),
-                false => text_of(u32::MAX, common_collation(args, connection)),
+            if binary {
+                ColumnType::text(Kind::LongBlob, Collation::BINARY)
+            } else {
+                text_of(u32::MAX, common_collation(args, connection))
             }
         }
         _ if number.kind == Kind::Double => {

@@ -162,12 +162,13 @@ fn in_one_charset(args: Vec<Expr>, connection: Collation) -> Vec<Expr> {
     if common.charset() == Charset::Binary {
         return args;
     }
-    let convert = |e: Expr| match text(&e) && charset(&e) != common.charset() {
-        true => {
+    let convert = |e: Expr| {
+        if text(&e) && charset(&e) != common.charset() {
             let ty = functions::text_of(functions::width(&e), common);
             cast_to(e, ty)
+        } else {
+            e
         }
-        false => e,
     };
     args.into_iter().map(convert).collect()
 }

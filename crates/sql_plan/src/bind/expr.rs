@@ -141,9 +141,10 @@ impl Binder<'_> {
     fn param(&self, at: usize) -> Expr {
         let unknown = || ColumnType::varchar(255, self.env.collation);
         let ty = self.env.params.get(at).cloned().unwrap_or_else(unknown);
-        let coercibility = match is_text(&ty) {
-            true => Coercibility::Literal,
-            false => Coercibility::Numeric,
+        let coercibility = if is_text(&ty) {
+            Coercibility::Literal
+        } else {
+            Coercibility::Numeric
         };
         Expr {
             kind: ExprKind::Param(at),
@@ -242,9 +243,10 @@ impl Binder<'_> {
             sources: self.scope.sources.iter().take(1).cloned().collect(),
             ..Scope::default()
         };
-        let seen = match self.values_allowed {
-            true => &own,
-            false => self.scope,
+        let seen = if self.values_allowed {
+            &own
+        } else {
+            self.scope
         };
         let (slot, position) = seen.resolve(None, table, name.name.name, self.clause)?;
         let column = self.column_at(slot, position);

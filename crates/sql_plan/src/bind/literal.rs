@@ -113,9 +113,10 @@ fn date(text: &[u8], mode: SqlMode) -> Result<Expr> {
 
 fn fsp_of(text: &[u8]) -> u8 {
     let digits = text.rsplit(|b| *b == b'.').next().unwrap_or_default();
-    match text.contains(&b'.') {
-        true => u8::try_from(digits.len().min(6)).unwrap_or(6),
-        false => 0,
+    if text.contains(&b'.') {
+        u8::try_from(digits.len().min(6)).unwrap_or(6)
+    } else {
+        0
     }
 }
 

@@ -128,9 +128,10 @@ impl Binder<'_> {
                 Ok((slot, column)) => {
                     self.note(enclosing.scope, slot, column);
                     return Ok(enclosing.scope.column(slot, column).map(|found| {
-                        let load = match enclosing.scope.is_stored(slot) {
-                            true => load_of(&found.ty),
-                            false => crate::expr::Load::Plain,
+                        let load = if enclosing.scope.is_stored(slot) {
+                            load_of(&found.ty)
+                        } else {
+                            crate::expr::Load::Plain
                         };
                         nearest.note_reference(FreeRef {
                             level,
@@ -245,9 +246,10 @@ impl Binder<'_> {
 
     /// Binds `[NOT] IN (SELECT ...)`.
     pub(super) fn in_query(&mut self, test: &ast::InQuery<'_>) -> Result<Expr> {
-        let kind = match test.not {
-            false => TestKind::Any(CmpOp::Eq),
-            true => TestKind::All(CmpOp::Ne),
+        let kind = if test.not {
+            TestKind::All(CmpOp::Ne)
+        } else {
+            TestKind::Any(CmpOp::Eq)
         };
         self.bind_query_test(&test.expr, test.query, kind, "IN")
     }
@@ -260,9 +262,10 @@ impl Binder<'_> {
         {
             return Err(SqlError::operand_columns(1));
         }
-        let kind = match test.all {
-            true => TestKind::All(op),
-            false => TestKind::Any(op),
+        let kind = if test.all {
+            TestKind::All(op)
+        } else {
+            TestKind::Any(op)
         };
         self.bind_query_test(&test.left, test.query, kind, "=")
     }

@@ -83,9 +83,10 @@ impl Binder<'_> {
         }
         let nullable = any.iter().any(|e| e.nullable);
         let found = Expr::boolean(ExprKind::Or(any), nullable);
-        Ok(match negated {
-            true => Expr::boolean(ExprKind::Not(Box::new(found)), nullable),
-            false => found,
+        Ok(if negated {
+            Expr::boolean(ExprKind::Not(Box::new(found)), nullable)
+        } else {
+            found
         })
     }
 }

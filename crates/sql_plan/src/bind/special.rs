@@ -28,20 +28,20 @@ impl Binder<'_> {
             A::Regexp(r) => {
                 let args = vec![self.expr(&r.expr)?, self.expr(&r.pattern)?];
                 let found = self.call("REGEXP_LIKE", args)?;
-                Ok(match r.not {
-                    false => found,
-                    true => {
-                        let nullable = found.nullable;
-                        Expr::boolean(ExprKind::Not(Box::new(found)), nullable)
-                    }
+                Ok(if r.not {
+                    let nullable = found.nullable;
+                    Expr::boolean(ExprKind::Not(Box::new(found)), nullable)
+                } else {
+                    found
                 })
             }
             A::JsonPath(path) => {
                 let column = self.column(path.column)?;
                 let found = self.call("JSON_EXTRACT", vec![column, path_literal(path.path)])?;
-                match path.unquote {
-                    true => self.call("JSON_UNQUOTE", vec![found]),
-                    false => Ok(found),
+                if path.unquote {
+                    self.call("JSON_UNQUOTE", vec![found])
+                } else {
+                    Ok(found)
                 }
             }
             A::MemberOf(m) => {
@@ -65,9 +65,10 @@ impl Binder<'_> {
                 let mut arg = self.expr(&w.expr)?;
                 if let Some(length) = w.length {
                     let length = u32::try_from(length).unwrap_or(u32::MAX);
-                    let ty = match w.binary {
-                        true => ColumnType::binary(length),
-                        false => ColumnType::char(length, arg.ty.collation),
+                    let ty = if w.binary {
+                        ColumnType::binary(length)
+                    } else {
+                        ColumnType::char(length, arg.ty.collation)
                     };
                     arg = cast_to(arg, ty);
                 }

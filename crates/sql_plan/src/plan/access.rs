@@ -183,9 +183,10 @@ impl<'a> AccessPlanner<'a> {
     pub(super) fn cheapest_path(&self, limited: bool) -> AccessPath {
         let mut paths = self.paths();
         if paths.len() > 1 {
-            let left = match limited {
-                true => self.output_rows_of_large(),
-                false => self.output_rows(),
+            let left = if limited {
+                self.output_rows_of_large()
+            } else {
+                self.output_rows()
             };
             let whole = |path: &AccessPath| self.cost_with_order(path, left, limited);
             paths.sort_by(|a, b| whole(a).total_cmp(&whole(b)));
@@ -206,9 +207,10 @@ impl<'a> AccessPlanner<'a> {
 
     /// Estimate for a path by itself.
     pub(super) fn estimate(&self, path: &AccessPath) -> Estimate {
-        let part = match self.statistics.estimates_are_shown() {
-            true => (self.output_rows().max(1.0) / path.rows.max(1.0)).min(1.0),
-            false => 1.0,
+        let part = if self.statistics.estimates_are_shown() {
+            (self.output_rows().max(1.0) / path.rows.max(1.0)).min(1.0)
+        } else {
+            1.0
         };
         Estimate {
             rows: path.rows,

@@ -215,9 +215,10 @@ impl PlanCx<'_> {
         }
         let known = self.catalog.database(database).is_some()
             || database.eq_ignore_ascii_case("information_schema");
-        match known {
-            true => Err(SqlError::no_table(database, name.name.name)),
-            false => Err(SqlError::unknown_database(database)),
+        if known {
+            Err(SqlError::no_table(database, name.name.name))
+        } else {
+            Err(SqlError::unknown_database(database))
         }
     }
 

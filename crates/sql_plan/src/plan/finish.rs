@@ -283,9 +283,10 @@ impl BoundClauses {
         adjacent: bool,
         (from, windows, (calls, rollup)): (&From, &Windows, (Vec<AggregateCall>, bool)),
     ) -> RowOperator {
-        let method = match adjacent {
-            true => AggregateMethod::Stream,
-            false => AggregateMethod::Hash,
+        let method = if adjacent {
+            AggregateMethod::Stream
+        } else {
+            AggregateMethod::Hash
         };
         let mut carried = Vec::new();
         let order = self.order_by.iter().map(|key| &key.expr);

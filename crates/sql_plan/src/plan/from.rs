@@ -165,9 +165,10 @@ fn bind_factor(factor: &TableFactor<'_>, from: &mut From, cx: &PlanCx<'_>) -> Re
 
 fn bind_derived(derived: &ast::Derived<'_>, from: &From, cx: &PlanCx<'_>) -> Result<Source> {
     let plan = |cx: &PlanCx<'_>| plan_query(derived.query, cx);
-    let (plan, free) = match derived.lateral {
-        true => plan_lateral(&from.scope, cx, plan)?,
-        false => plan_nested(cx, plan)?,
+    let (plan, free) = if derived.lateral {
+        plan_lateral(&from.scope, cx, plan)?
+    } else {
+        plan_nested(cx, plan)?
     };
     let mut columns = super::query::columns_of(&plan);
     name_columns(&mut columns, derived.columns)?;
@@ -299,9 +300,10 @@ fn merge_using_columns(
             .push(if right_join { *l } else { *r });
     }
     // The merged columns in the order of the first side.
-    let (first, second) = match right_join {
-        true => (right, left),
-        false => (left, right),
+    let (first, second) = if right_join {
+        (right, left)
+    } else {
+        (left, right)
     };
     let joined = |p: &ColumnRef| common.iter().any(|(l, r)| l == p || r == p);
     let mut star_columns: Vec<ColumnRef> = first.iter().copied().filter(|p| joined(p)).collect();

@@ -128,9 +128,10 @@ pub(super) fn target_columns(insert: &Insert<'_>, table: &Source) -> Result<Vec<
         return Ok(Vec::new());
     }
     if insert.columns.is_empty() {
-        return Ok(match none_needed {
-            true => Vec::new(),
-            false => table.star_columns(),
+        return Ok(if none_needed {
+            Vec::new()
+        } else {
+            table.star_columns()
         });
     }
     let columns = insert

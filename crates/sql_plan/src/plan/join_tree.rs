@@ -30,9 +30,10 @@ pub(super) fn lock_specs(from: &From, clauses: &[LockClause<'_>]) -> Result<Vec<
     });
     let mut specs: Vec<Option<LockSpec>> = changed.collect();
     for clause in clauses {
-        let mode = match clause.exclusive {
-            true => LockMode::Exclusive,
-            false => LockMode::Share,
+        let mode = if clause.exclusive {
+            LockMode::Exclusive
+        } else {
+            LockMode::Share
         };
         let busy = match clause.wait {
             LockWait::Wait => Busy::Wait,

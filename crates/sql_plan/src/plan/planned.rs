@@ -58,9 +58,10 @@ impl Planned {
         let tables = plan.tables();
         let mut used_tables: Vec<TableId> = Vec::with_capacity(8);
         for (table, writes) in &tables {
-            match writes {
-                true => used_tables.extend(table.write_set.iter().copied()),
-                false => used_tables.push(table.id),
+            if *writes {
+                used_tables.extend(table.write_set.iter().copied())
+            } else {
+                used_tables.push(table.id)
             }
         }
         Planned {

@@ -329,9 +329,10 @@ pub(super) fn cte_entries(with: &With<'_>, cx: &PlanCx<'_>) -> Result<Vec<CteEnt
             let text = format!("Not unique table/alias: '{}'", cte.name.name);
             return Err(SqlError::new(1066, "42000", text));
         }
-        let derived = match with.recursive {
-            true => recursive(cte, &all, cx)?,
-            false => plan_cte(cte, &PlanCx { ctes: &all, ..*cx })?,
+        let derived = if with.recursive {
+            recursive(cte, &all, cx)?
+        } else {
+            plan_cte(cte, &PlanCx { ctes: &all, ..*cx })?
         };
         all.push(CteEntry {
             name: cte.name.name.to_owned(),

@@ -139,11 +139,12 @@ fn plan_steps(
 
 /// LIMIT and OFFSET of the whole expression; ORDER BY is rejected, as in MySQL.
 fn recursive_limit(cte: &Cte<'_>, cx: &PlanCx<'_>) -> Result<(Option<Expr>, Option<Expr>)> {
-    match cte.query.order_by.is_empty() {
-        true => super::select::limits(cte.query.limit, cx),
-        false => Err(SqlError::not_supported(
+    if cte.query.order_by.is_empty() {
+        super::select::limits(cte.query.limit, cx)
+    } else {
+        Err(SqlError::not_supported(
             "ORDER BY over UNION in recursive Common Table Expression",
-        )),
+        ))
     }
 }
 

@@ -73,12 +73,11 @@ impl AccessPlanner<'_> {
     /// Estimated number of rows of a restriction.
     pub(super) fn rows_of(&self, position: usize, restriction: &Restriction) -> f64 {
         let keys = restriction.range.keys.len() as f64;
-        match restriction.is_unique_key {
-            true => keys,
-            false => {
-                let each = self.rows_of_equal_keys(position, restriction.equal);
-                each * keys * cost::range_selectivity(restriction.bound_count)
-            }
+        if restriction.is_unique_key {
+            keys
+        } else {
+            let each = self.rows_of_equal_keys(position, restriction.equal);
+            each * keys * cost::range_selectivity(restriction.bound_count)
         }
     }
 }
@@ -95,9 +94,10 @@ fn bounds(predicate: Option<&Sargable<'_>>, desc: bool) -> (Option<Bound>, Optio
             pattern: None,
         })
     };
-    match desc {
-        false => (bound(&predicate.low), bound(&predicate.high)),
-        true => (bound(&predicate.high), bound(&predicate.low)),
+    if desc {
+        (bound(&predicate.high), bound(&predicate.low))
+    } else {
+        (bound(&predicate.low), bound(&predicate.high))
     }
 }
 

@@ -214,12 +214,11 @@ pub(super) fn expand_star(
             }
         }
     }
-    match found {
-        true => Ok(()),
-        false => {
-            let text = format!("Unknown table '{}'", only.name.name);
-            Err(SqlError::new(1051, "42S02", text))
-        }
+    if found {
+        Ok(())
+    } else {
+        let text = format!("Unknown table '{}'", only.name.name);
+        Err(SqlError::new(1051, "42S02", text))
     }
 }
 

@@ -186,10 +186,7 @@ fn merge_view(view: &View, query: &Query<'_>, cx: &PlanCx<'_>) -> Result<Option<
     let uses = cx.reads.uses.len();
     let base = cx.source(&named.name, named.alias.map(|a| a.name))?;
     let shown = simple_columns(view, select, &base, cx);
-    let found = match base.table().is_some() {
-        true => shown?,
-        false => None,
-    };
+    let found = if base.table().is_some() { shown? } else { None };
     let Some((shown, conditions)) = found else {
         // The view is bound again, as a derived table.
         cx.reads.tables.borrow_mut().truncate(reads);
@@ -435,9 +432,10 @@ pub fn create_text(view: &View) -> String {
     let (user, host) = view.definer.rsplit_once('@').unwrap_or((&view.definer, ""));
     let security = if view.invoker { "INVOKER" } else { "DEFINER" };
     let columns: Vec<String> = view.columns.iter().map(|c| quote(c)).collect();
-    let columns = match columns.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", columns.join(",")),
+    let columns = if columns.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", columns.join(","))
     };
     let check = match view.check {
         CheckOption::None => "",

@@ -52,10 +52,11 @@ pub(super) fn sort_key(uca: &'static Uca, text: &[u8], out: &mut Vec<u8>) {
     let space = uca.ascii(b' ');
     out.reserve(2 * text.len() + 2);
     without_end(uca, text, |spaces, weight| {
-        let (filling, symbol) = match weight < space {
-            true => (space, weight),
+        let (filling, symbol) = if weight < space {
+            (space, weight)
+        } else {
             // No weight is above 0xFFFD.
-            false => (space + 2, weight.saturating_add(2)),
+            (space + 2, weight.saturating_add(2))
         };
         for _ in 0..spaces {
             out.extend_from_slice(&filling.to_be_bytes());

@@ -164,9 +164,10 @@ fn refuse_partitioning_column(before: &Table, name: &str) -> Result<()> {
     let uses = by
         .zip(before.column(name))
         .is_some_and(|(by, at)| by.columns.contains(&at));
-    match uses {
-        true => Err(errors::partitioning_column(name)),
-        false => Ok(()),
+    if uses {
+        Err(errors::partitioning_column(name))
+    } else {
+        Ok(())
     }
 }
 

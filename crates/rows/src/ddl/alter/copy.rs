@@ -215,9 +215,10 @@ impl Db {
             generated: false,
             reports_truncation: plan.converts,
             rows: 0,
-            expressions: match after.has_expressions() {
-                true => Some((self.expressions(after)?, fill::row_context(cx, cast))),
-                false => None,
+            expressions: if after.has_expressions() {
+                Some((self.expressions(after)?, fill::row_context(cx, cast)))
+            } else {
+                None
             },
         };
         let keeps_hidden = before.hidden_key && after.hidden_key && !plan.rekeys_rows;

@@ -346,9 +346,12 @@ impl Db {
         let Some(column) = plan.requires_empty_table.iter().find_map(added) else {
             return Ok(());
         };
-        self.for_each_batch(cx, before, |batch| match batch.is_empty() {
-            true => Ok(()),
-            false => fill::check_zero_date(column, cast),
+        self.for_each_batch(cx, before, |batch| {
+            if batch.is_empty() {
+                Ok(())
+            } else {
+                fill::check_zero_date(column, cast)
+            }
         })
     }
 

@@ -27,9 +27,10 @@ pub(super) fn colocation(catalog: &Catalog, spec: &TableSpec) -> Result<Option<C
     let Some(table) = catalog.table(database, name) else {
         return Err(errors::no_table(database, name));
     };
-    let with = match *database == spec.database {
-        true => format!("`{name}`"),
-        false => format!("`{database}`.`{name}`"),
+    let with = if *database == spec.database {
+        format!("`{name}`")
+    } else {
+        format!("`{database}`.`{name}`")
     };
     Ok(Some(Colocate {
         with,

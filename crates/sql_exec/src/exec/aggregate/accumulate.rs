@@ -128,9 +128,10 @@ impl Accumulator {
             matches!(self.state, State::GroupConcat(_) | State::Document(_)),
         ) {
             let value = eval(arg, row, cx)?;
-            return match value.is_null() {
-                true => Ok(()),
-                false => self.add_value(aggregate, value, arg, cx),
+            return if value.is_null() {
+                Ok(())
+            } else {
+                self.add_value(aggregate, value, arg, cx)
             };
         }
         let mut values: smallvec::SmallVec<[ValueRef<'_>; 4]> = smallvec::SmallVec::new();

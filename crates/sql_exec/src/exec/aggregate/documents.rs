@@ -79,9 +79,10 @@ impl Document {
 
 fn item(value: ValueRef<'_>, arg: &Expr) -> Result<Json> {
     let item = to_json(value, &arg.ty)?;
-    match item.depth() > MAX_DEPTH {
-        true => Err(too_deep()),
-        false => Ok(item),
+    if item.depth() > MAX_DEPTH {
+        Err(too_deep())
+    } else {
+        Ok(item)
     }
 }
 

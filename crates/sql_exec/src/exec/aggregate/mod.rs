@@ -189,9 +189,10 @@ impl InputColumns {
                     *place = value;
                 }
             }
-            slots.push(match present & 1 << (at & 63) != 0 {
-                true => Slot::Values(values),
-                false => Slot::Null,
+            slots.push(if present & 1 << (at & 63) != 0 {
+                Slot::Values(values)
+            } else {
+                Slot::Null
             });
         }
         slots
@@ -547,15 +548,14 @@ impl<'p> Groups<'p> {
             let own: Vec<Accumulator> = accumulators.by_ref().take(width).collect();
             (group, own)
         });
-        let groups: Box<dyn Iterator<Item = (Group, Vec<Accumulator>)>> = match plan.rollup {
-            true => {
-                let mut groups: Vec<(Group, Vec<Accumulator>)> = with_own.collect();
-                sorting::sort_by(&mut groups, sorting::RUN_EXPENSIVE, |(a, _), (b, _)| {
-                    rollup_order(plan, &a.keys, &b.keys)
-                })?;
-                Box::new(groups.into_iter())
-            }
-            false => Box::new(with_own),
+        let groups: Box<dyn Iterator<Item = (Group, Vec<Accumulator>)>> = if plan.rollup {
+            let mut groups: Vec<(Group, Vec<Accumulator>)> = with_own.collect();
+            sorting::sort_by(&mut groups, sorting::RUN_EXPENSIVE, |(a, _), (b, _)| {
+                rollup_order(plan, &a.keys, &b.keys)
+            })?;
+            Box::new(groups.into_iter())
+        } else {
+            Box::new(with_own)
         };
         // The groups' memory is released: the rows built from them are charged instead.
         let states = exec.shared.states;

@@ -270,10 +270,12 @@ impl ResultReader {
                 let optional = self.caps.has(Capabilities::OPTIONAL_RESULTSET_METADATA);
                 let left_out = optional && cursor.u8()? == 0;
                 self.types.clear();
-                self.state = match left_out {
-                    false => State::Columns(columns),
-                    true if self.caps.has(Capabilities::DEPRECATE_EOF) => State::Rows,
-                    true => State::EndOfColumns,
+                self.state = if !left_out {
+                    State::Columns(columns)
+                } else if self.caps.has(Capabilities::DEPRECATE_EOF) {
+                    State::Rows
+                } else {
+                    State::EndOfColumns
                 };
                 Some(Event::Columns(columns))
             }
