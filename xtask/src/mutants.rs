@@ -25,7 +25,7 @@ pub const LIST: &str = "xtask/mutants.toml";
 /// One planted fault.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Mutant {
-    /// What it does wrong.
+    /// Description of the planted fault.
     pub name: String,
     /// The file that it changes, from the root.
     pub file: String,
@@ -51,7 +51,7 @@ pub fn parse(text: &str) -> Result<Vec<Mutant>, String> {
     Ok(list.mutant)
 }
 
-/// What came of a fault.
+/// Outcome of the tests with a planted fault.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Caught(String),
@@ -191,7 +191,7 @@ fn run_test(
     Ok(outcome_of(done.status.success(), &stdout))
 }
 
-/// What the output of `cargo test` says.
+/// Classifies the output of `cargo test`.
 fn outcome_of(success: bool, stdout: &str) -> Outcome {
     let failed = stdout.lines().find_map(|line| {
         let rest = line.strip_prefix("test ")?;

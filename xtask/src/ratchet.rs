@@ -18,7 +18,7 @@ const HEAD: &str = "# Functions longer than the limit, with the most lines that 
 
 ";
 
-/// What is allowed beyond the limits.
+/// Exceptions from the limits.
 #[derive(Default, Serialize, Deserialize, Debug, PartialEq, Eq)]
 #[serde(default)]
 pub struct Ratchet {

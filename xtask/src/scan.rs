@@ -64,7 +64,7 @@ impl Scan {
     }
 }
 
-/// Where a byte goes.
+/// Destination of a byte of the source.
 #[derive(Clone, Copy)]
 enum To {
     Code,

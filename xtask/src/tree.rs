@@ -1,4 +1,4 @@
-//! What the rules judge: the files, the commit messages and the crate graph, read once.
+//! Input of the rules: files, commit messages and the crate graph, read once.
 //!
 //! Files are those that git tracks plus new ones that it does not ignore; only UTF-8 text is kept.
 
@@ -85,7 +85,7 @@ pub struct Package {
     pub name: String,
     /// Cargo's id of it.
     pub id: String,
-    /// What its manifest depends on.
+    /// Dependencies of its manifest.
     pub dependencies: Vec<Dependency>,
     /// Features by name, with what they switch on.
     pub features: std::collections::BTreeMap<String, Vec<String>>,

@@ -30,7 +30,7 @@ pub struct Administration {
     pub shown: &'static str,
 }
 
-/// What changing the mapping of any table to memcached keys needs.
+/// Privilege required for changing the mapping of any table to memcached keys.
 pub const MAPPING_ADMINISTRATION: Administration = Administration {
     privilege: Privileges::MEMCACHED_ADMIN,
     shown: "SUPER or MEMCACHED_ADMIN",
@@ -45,9 +45,9 @@ const CHANGES: Privileges = Privileges::INSERT
     .with(Privileges::ALTER)
     .with(Privileges::INDEX);
 
-/// What the use of a table that needs these privileges needs beside them; `None` for most tables.
-/// A change of [`MEMCACHED_CONFIGURATION`] can map any table, so the privileges on the
-/// configuration alone are not enough.
+/// Returns the privilege that using a table requires in addition to `wanted`; `None` for most
+/// tables. A change of [`MEMCACHED_CONFIGURATION`] can map any table, so privileges on the
+/// configuration alone are not sufficient.
 pub fn administration(wanted: Privileges, database: &str, table: &str) -> Option<Administration> {
     let is_configuration = wanted.intersects(CHANGES)
         && database.eq_ignore_ascii_case(MEMCACHED_DATABASE)

@@ -126,7 +126,7 @@ impl Count {
 
 impl Drop for Count {
     fn drop(&mut self) {
-        // Where the counted run could not begin: a tool that stays attached slows the server.
+        // If the measured run did not start, the tool is still attached and slows the server down.
         if matches!(self.child.try_wait(), Ok(None)) {
             sys::signal(&self.child, Signal::Terminate);
             let _ = self.child.wait();

@@ -84,8 +84,8 @@ impl Machine {
         })
     }
 
-    /// What the fsync median was measured on. Files in memory are said aloud:
-    /// an fsync there costs nothing and keeps nothing.
+    /// Describes how and where the fsync median was measured. Says so if the file system is in
+    /// memory, where an fsync costs nothing and makes nothing durable.
     pub fn disk(&self) -> String {
         let system = match self.file_system.as_str() {
             "" => String::new(),

@@ -188,9 +188,9 @@ impl Reading {
         }
     }
 
-    /// What was spent in so many seconds that lie between this reading and the
-    /// later one: looking takes its time, during which the same work goes on
-    /// and is not counted.
+    /// Cost of `seconds` of measured work between this reading and the later one. Taking the
+    /// readings takes time, during which the work continues uncounted; the cost is scaled down
+    /// accordingly.
     pub fn within(&self, later: &Reading, seconds: f64) -> Spent {
         let between = self.at.zip(later.at);
         let between = between.map_or(0.0, |(a, b)| b.saturating_duration_since(a).as_secs_f64());

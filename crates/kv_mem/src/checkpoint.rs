@@ -6,10 +6,10 @@
 //! removed. Rows of spaces that did not change stay in the files of an earlier checkpoint ([`mod@plan`]).
 //!
 //! Invariants:
-//! 1. Every commit above the snapshot, and every chunk that belongs to one, is in the log at or behind
-//!    the manifest's position.
-//! 2. Spaces, counters and the timestamp limit in a manifest are those of one moment, and what changed
-//!    them later is in the log behind the position.
+//! 1. Every commit above the snapshot, and every chunk that belongs to one, is in the log at or
+//!    after the manifest's position.
+//! 2. Spaces, counters and the timestamp limit in a manifest are those of one moment, and later
+//!    changes to them are in the log after the position.
 //! 3. A file that no manifest names is garbage; the next start removes it.
 //! 4. Numbers of checkpoints are not used twice in a run, and the files of a checkpoint whose manifest
 //!    may be in place stay until a later manifest is in place for certain.

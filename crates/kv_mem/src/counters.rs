@@ -180,8 +180,8 @@ impl Counters {
         Ok(last)
     }
 
-    /// Appends the exact counters to the log; no id is given out afterwards. Returns the position
-    /// behind the last record.
+    /// Appends the exact counters to the log; no id is given out afterwards. Returns the log
+    /// position after the last record.
     pub(crate) fn freeze(&self, log: &Log) -> u64 {
         let mut table = self.lock();
         table.frozen = true;

@@ -42,7 +42,7 @@ const CHECKPOINT_RETRY: Duration = Duration::from_secs(2);
 /// The lock file of a data directory.
 const LOCK_NAME: &str = "LOCK";
 
-/// Where background work (log writing, segment preparation, reclamation, checkpoints) runs.
+/// Threads that run background work (log writing, segment preparation, reclamation, checkpoints).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Background {
     /// In threads of the engine.
@@ -76,7 +76,7 @@ pub struct KvMemOptions {
     pub checkpoint_bytes: u64,
     /// The source of time.
     pub clock: Arc<dyn Clock>,
-    /// Where background work runs.
+    /// Threads that run background work.
     pub background: Background,
 }
 
@@ -348,7 +348,7 @@ enum LogStart {
     Waiting(SegmentStart),
 }
 
-/// Recovers a store and begins a segment behind the end of its log.
+/// Recovers a store and begins a new segment after the end of its log.
 fn recover_into(store: &RecordStore, log: &Log) -> Result<(Table, Manifest, LogStart)> {
     let found = recover(store, &*log.disk, &log.dir)?;
     if found.rows && !log.logs_rows() {

@@ -5,13 +5,13 @@
 //! and write nothing that others read; they hold an epoch pin.
 //!
 //! Invariants:
-//! 1. The tree is the authority: a record is in the hash index if it is in the tree, save for the moment
-//!    in which the writer changes both. It is inserted into the tree first and removed from the hash
-//!    index first.
+//! 1. The tree is authoritative: a record is in the hash index if it is in the tree, except while
+//!    the writer changes both. It is inserted into the tree first and removed from the hash index
+//!    first.
 //! 2. A record leaves the index only after it was marked dead under its own latch; a thread that meets a
 //!    dead record removes it and searches again.
-//! 3. One mutex, the tree's, makes the writer; no record latch is taken inside. While no transaction
-//!    runs (recovery), the hash index may lag behind the tree.
+//! 3. The holder of the tree's mutex is the only writer; it takes no record latch. While no
+//!    transaction runs (recovery), the hash index may lag behind the tree.
 //! 4. The index holds one count of each record in it, and gives it up through the epoch.
 //!
 //! Rejected: a latched `BTreeMap` beside latched hash shards (a million rows were 340 MB instead of 198,

@@ -71,7 +71,7 @@ pub(crate) struct Queue {
 
 /// Outcome of a request.
 pub(crate) enum Request {
-    /// Granted; true when the transaction held nothing on the record before.
+    /// Granted. True if the transaction had no lock on the record before.
     Granted(bool),
     /// The request must wait.
     Blocked,

@@ -340,7 +340,7 @@ impl Log {
         }
     }
 
-    /// Appends an encoded record, and returns the position behind it.
+    /// Appends an encoded record, and returns the position after it.
     pub(crate) fn append(&self, seq: &mut Sequencer, record: &[u8]) -> u64 {
         seq.log.bytes.extend_from_slice(record);
         seq.log.appended += record.len() as u64;
@@ -357,7 +357,7 @@ impl Log {
         }
     }
 
-    /// Appends a record that is not a commit, and returns the position behind it.
+    /// Appends a record that is not a commit, and returns the position after it.
     pub(crate) fn append_record(&self, seq: &mut Sequencer, record: &Record<'_>) -> u64 {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);

@@ -30,7 +30,7 @@ pub(crate) struct LogBuffer {
     /// The buffer of the previous group, for reuse.
     pub(crate) spare_buffer: Vec<u8>,
     pub(crate) commits: u64,
-    /// Position behind the last record appended.
+    /// Log position after the last record appended.
     pub(crate) appended: u64,
     /// Whether a caller waits for a sync that the durability mode would postpone.
     pub(crate) urgent: bool,

@@ -1,4 +1,4 @@
-//! Recovery: loads the newest checkpoint, then replays the log behind it.
+//! Recovery: loads the newest checkpoint, then replays the log after it.
 //!
 //! The log is redo-only: it has committed writes, so there is no undo phase.
 //!
@@ -46,7 +46,7 @@ pub(crate) struct Recovered {
     pub(crate) table: Table,
     /// Number and start position of the existing segments.
     pub(crate) segments: Vec<(u64, u64)>,
-    /// Position behind the last record.
+    /// Log position after the last record.
     pub(crate) position: u64,
     /// Number of the next group.
     pub(crate) next_group: u64,

@@ -164,7 +164,7 @@ impl Bed {
             stumble(rng);
             assert_eq!(balances(&mut *txn, Read::SNAPSHOT), first);
             drop(txn);
-            // What a current read saw is durable when its position is.
+            // Once the position returned by `seen` is durable, so is all that the current read saw.
             let mut now = self.engine.begin(Default::default()).unwrap();
             balances(&mut *now, Read::CURRENT);
             let seen = now.seen();

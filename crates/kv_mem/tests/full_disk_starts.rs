@@ -97,7 +97,7 @@ fn a_checkpoint_at_the_start_makes_room() {
         names.iter().filter(|n| n.starts_with("log-0")).count()
     };
     assert!(segments(&after) > 3);
-    // What a start removes, for nobody names it, is not to be the room.
+    // Temporary files, which a start deletes as orphans, must not provide the free space.
     for name in after.list(Path::new("/data")).unwrap() {
         if name.ends_with(".tmp") {
             after.remove(&Path::new("/data").join(name)).unwrap();

@@ -28,7 +28,7 @@ fn large(disk: &MemDisk) -> KvMemOptions {
     }
 }
 
-/// What kill -9 leaves: all that was written, synced or not.
+/// The files after a kill -9: all that was written, synced or not.
 fn files(disk: &MemDisk) -> Files {
     let dir = Path::new(DIR);
     let names = disk.list(dir).unwrap();
@@ -190,8 +190,8 @@ fn a_log_cut_at_a_group_is_told_from_a_torn_tail() {
     }
 }
 
-/// What is durable at a segment's switch and at a checkpoint survives a power
-/// cut in the head file, too.
+/// The head file is durable after each segment switch and each checkpoint, so that a missing
+/// file is noticed after a power cut, too.
 #[test]
 fn after_a_power_cut_a_missing_segment_is_noticed() {
     let disk = MemDisk::new();

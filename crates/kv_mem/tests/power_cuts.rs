@@ -18,7 +18,7 @@ use std::time::Duration;
 const STEPS: usize = 40;
 const COUNTER: CounterId = CounterId(5);
 
-/// What a run was told, before power went off.
+/// Acknowledgements that a run received before the power cut.
 #[derive(Default)]
 struct Told {
     /// The last commit that was reported durable; 0 for none.
@@ -45,8 +45,8 @@ fn state(commits: usize) -> BTreeMap<String, String> {
     rows
 }
 
-/// What commit `n` writes: two rows that always agree, one of its own, and a
-/// deletion; sometimes very much.
+/// Writes of commit `n`: two rows that always agree, one of its own, and a
+/// deletion. Commit 20 is large.
 fn apply(n: usize, mut write: impl FnMut(String, Option<String>)) {
     write("left".to_owned(), Some(n.to_string()));
     write("right".to_owned(), Some(n.to_string()));
@@ -104,7 +104,7 @@ fn run(options: KvMemOptions, told: &mut Told) {
 }
 
 fn check(disk: &MemDisk, options: KvMemOptions, told: &Told, at: &str) {
-    // What recovery itself does must not depend on a lucky disk either.
+    // Recovery itself must not depend on the survival of unsynced writes, either.
     let engine = KvMem::open(options.clone()).unwrap_or_else(|e| panic!("{at}: {e}"));
     let rows = all(&engine);
     let commits = rows.get("left").map_or(0, |n| n.parse().unwrap());

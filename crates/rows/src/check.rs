@@ -1,8 +1,8 @@
 //! CHECK TABLE: compares rows, index entries and foreign keys with each other.
 //!
-//! For tests, `porpoise check` and the statement. Everything is read in batches
-//! from one snapshot of one transaction, so that writers go on and what they do
-//! meanwhile is no problem; nothing is changed.
+//! For tests, `porpoise check` and the SQL statement. Everything is read in batches
+//! from one snapshot of one transaction, so that concurrent writes are neither blocked
+//! nor reported as problems; nothing is changed.
 //!
 //! Checked: every row has its entry in each index, and no other entries exist; every child
 //! row has its parent; the auto-increment counter is above every value in its column; rows

@@ -1,7 +1,7 @@
 //! Reads columns from index entries, without the rows (covering indexes).
 //!
 //! The treatment of each key part is determined once per scan: unwanted parts of fixed width are
-//! skipped without decoding, parts behind the last wanted one are not read, and values are borrowed
+//! skipped without decoding, parts after the last wanted one are not read, and values are borrowed
 //! from the key where possible.
 //!
 //! Invariants:

@@ -1,7 +1,7 @@
 //! Foreign keys: conversion of keys between child and parent, and the SQL text.
 //!
-//! A child's values become the key of the parent's referenced index (to probe
-//! it), a parent's values the prefix of the child's index (to find children).
+//! A child's values are encoded as a key of the parent's referenced index (to probe
+//! it), a parent's values as a prefix of the child's index (to find children).
 //!
 //! Invariants:
 //! 1. MATCH SIMPLE: a child with a NULL in any column of the constraint refers

@@ -52,7 +52,7 @@ impl LockDescription {
         }
     }
 
-    /// The name of the index; empty where there is no table.
+    /// The name of the index; empty if there is no table.
     pub fn index_name(&self) -> &str {
         let index = self.table.as_ref().and_then(|t| t.indexes.get(self.index));
         index.map_or("", |index| index.name.as_str())

@@ -88,7 +88,7 @@ pub(crate) struct IncompleteRow {
 }
 
 impl IncompleteRow {
-    /// A copy of a row as it was read.
+    /// Copies a row whose overflow values have not been fetched.
     pub(crate) fn new(number: usize, primary: &[u8], bytes: &[u8]) -> IncompleteRow {
         IncompleteRow {
             number,

@@ -345,7 +345,7 @@ impl<'a> RowRef<'a> {
         self.layout
     }
 
-    /// Where the null bitmap begins.
+    /// Offset of the null bitmap.
     #[inline]
     pub(crate) fn body_start(&self) -> usize {
         self.body

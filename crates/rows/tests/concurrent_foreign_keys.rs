@@ -30,8 +30,8 @@ const THREADS: i64 = 3;
 const STEPS: i64 = 60;
 /// Ids are drawn from so many.
 const IDS: i64 = 12;
-/// What a statement may be refused with: a parent or child in the way, a
-/// duplicate key (by a cascade, too), a conflict, a wait that took too long.
+/// Errors that a statement may fail with: a violated foreign key, a
+/// duplicate key (also from a cascade), a conflict, a lock wait timeout.
 const REFUSALS: [u16; 6] = [1451, 1452, 1062, 1761, 1213, 1205];
 
 fn open(disk: &MemDisk) -> Option<Arc<dyn Engine>> {
@@ -117,7 +117,7 @@ fn transaction(
     Ok(())
 }
 
-/// What each thread was told is done; and how many statements were refused.
+/// Returns the steps that were acknowledged to the threads; counts refused statements.
 fn run(db: &Arc<Db>, seed: u64, tables: usize, refused: &AtomicU64) -> BTreeSet<i64> {
     let work = |thread: i64| {
         let mut rng = fastrand::Rng::with_seed(seed * 100 + thread.unsigned_abs());

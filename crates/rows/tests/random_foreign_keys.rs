@@ -65,9 +65,9 @@ fn graph(rng: &mut fastrand::Rng) -> (Vec<Def>, Naive) {
                 on_delete: action(rng, columns),
                 on_update: action(rng, columns),
             };
-            // Where one constraint nulls the very column by which another one
-            // deletes, DELETE wins here (rule 12), and in MySQL the name that
-            // comes first: not comparable.
+            // If one constraint sets the column to NULL by which another one
+            // deletes, DELETE wins here (rule 12); in MySQL, the constraint whose
+            // name comes first. Not comparable.
             let nulls = |fk: &Fk| fk.on_delete == SetNull || fk.on_update == SetNull;
             let clash = fks.iter().any(|other: &Fk| {
                 other.child == child

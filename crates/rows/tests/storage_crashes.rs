@@ -72,7 +72,7 @@ fn value(n: i64) -> Vec<u8> {
     bytes
 }
 
-/// What step `n` does to the rows.
+/// Applies step `n` to the rows.
 fn apply(n: i64, rows: &mut Rows) {
     match n % 4 {
         0 | 1 => {

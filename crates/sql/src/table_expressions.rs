@@ -448,7 +448,7 @@ impl RowExpressions for TableExpressions {
             return Ok(());
         }
         let env = self.env(cx);
-        // A value that does not convert is compared as far as it converts, as in a WHERE.
+        // Lenient conversion, as in WHERE: an invalid value is converted as far as possible.
         env.strict.set(false);
         let mut arena = Bump::new();
         for (name, condition) in &self.checks {

@@ -1,5 +1,5 @@
-//! What a point SELECT allocates once its plan is cached: a small number of
-//! times, however often it runs and however many rows the table has.
+//! Allocations of a point SELECT with a cached plan: a small number for each execution,
+//! independent of the number of executions and of the table's size.
 #![allow(
     clippy::unwrap_used,
     reason = "a test stops at what it does not expect"

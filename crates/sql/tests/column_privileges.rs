@@ -109,7 +109,7 @@ fn grants_are_shown_and_revoked_as_they_were_given() {
     let root = &mut world.root;
     good(root, "REVOKE SELECT (a), UPDATE (c) ON shop.t FROM ann");
     good(root, "REVOKE DELETE ON shop.t FROM ann");
-    // What is revoked from the table is revoked from its columns.
+    // Revoking a privilege on a table also revokes it on the columns.
     good(root, "REVOKE SELECT ON shop.t FROM ann");
     assert_eq!(
         world.grants(),

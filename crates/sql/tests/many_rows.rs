@@ -1,6 +1,6 @@
-//! What a query learns once it has met many rows changes no answer: the same
-//! questions are asked with columns as they stand, which are read as plain
-//! integers then, and behind IFNULL, which is evaluated value by value.
+//! Fast paths that a query switches to after many rows do not change results: the same
+//! queries run on bare columns, which are then read as plain
+//! integers, and on columns inside IFNULL, which is evaluated value by value.
 
 #![allow(
     clippy::unwrap_used,

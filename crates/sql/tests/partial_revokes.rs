@@ -119,7 +119,8 @@ fn grants_remove_restrictions() {
     // The global privilege is enough: there is no grant on the database.
     assert_eq!(grants(&mut root, "ann"), lines(&[]));
     good(&mut ann, "INSERT INTO world.t VALUES (1)");
-    // What was not restricted is granted on the database, and revoked there first.
+    // A privilege that is not restricted is granted on the database, and REVOKE removes that grant
+    // before it adds a restriction.
     good(&mut root, "REVOKE INSERT ON world.* FROM ann");
     good(&mut root, "GRANT INSERT, DELETE ON world.* TO ann");
     let delete = "GRANT DELETE ON `world`.* TO `ann`@`%`";

@@ -1,5 +1,5 @@
-//! What accounts may do: GRANT and REVOKE on the server, on databases and on
-//! tables, enforced at every execution, and kept over a restart.
+//! Privileges of accounts: GRANT and REVOKE on the server, on databases and on
+//! tables, enforced at every execution, and preserved by a restart.
 
 #![allow(
     clippy::unwrap_used,
@@ -279,7 +279,7 @@ fn information_schema_shows_what_one_may_use() {
     assert_eq!(answers(&mut ann)[5], "v|");
     good(&mut root, "GRANT SHOW VIEW ON shop.v TO ann");
     assert!(answers(&mut ann)[5].contains("orders"));
-    // What the server may do tells nothing of tables.
+    // Server privileges do not make tables visible.
     good(&mut root, "CREATE USER ben IDENTIFIED BY 'x'");
     good(&mut root, "GRANT PROCESS ON *.* TO ben");
     let mut ben = open(&_server, "ben", "%");

@@ -68,7 +68,7 @@ fn cell(value: ValueRef<'_>, ty: &ColumnType) -> String {
     String::from_utf8(out).unwrap_or_else(|e| format!("{:02X?}", e.as_bytes()))
 }
 
-/// What a statement did.
+/// Outcome of a statement.
 struct Answer {
     result: Result<Outcome, SqlError>,
     collected: Collected,

@@ -1,5 +1,5 @@
-//! What the codecs allocate: nothing per request or row once the output has
-//! its size, and little whatever a client sends before it has logged in.
+//! Allocations of the codecs: none per request or row once the output has grown to
+//! its size, and little before login, whatever the client sends.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -17,7 +17,7 @@ fn logged_in(limit: usize) -> PacketReader {
     reader
 }
 
-/// What a stream holds when it comes in pieces of sizes that `cut` chooses.
+/// Returns the packets of a stream that arrives in pieces of the sizes chosen by `cut`.
 fn packets(
     stream: &[u8],
     mut reader: PacketReader,

@@ -20,7 +20,7 @@ use support::Random;
 
 const SALT: Salt = *b"abcdefghijklmnopqrst";
 
-/// What the table of users keeps of a password.
+/// Stored form of a password in `mysql.user`.
 fn stored(plugin: Plugin, secret: &[u8]) -> Vec<u8> {
     match plugin {
         Plugin::Native => password::native(secret),
@@ -351,7 +351,8 @@ fn mutated_logins_never_panic() {
     }
 }
 
-/// What a server sends, and when it decides, for a login of this account with this answer.
+/// Returns the packets that a server sends, and its decision after each step, for a login to this
+/// account with this password.
 fn course(
     account: Option<(Plugin, &[u8])>,
     decoy: Plugin,

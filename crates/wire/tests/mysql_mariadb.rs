@@ -271,8 +271,8 @@ fn statements(root: &mut Client) {
     assert_eq!(root.events(true), ["Int(2000)|Int(7)", "end"]);
 }
 
-/// What both announce for columns of these types, except where MySQL 8 and
-/// MariaDB differ.
+/// Compares the column metadata that both servers announce for these types, except where MySQL 8
+/// and MariaDB differ.
 fn metadata(root: &mut Client) {
     let utf8 = Collation::UTF8MB4_GENERAL_CI;
     let set = |texts: &[&str]| {

@@ -145,7 +145,8 @@ const MEMBERS: &[Member] = &[
     member("xtask", &[]),
 ];
 
-/// What a dev-dependency may name besides: tests choose an engine, start processes, judge histories.
+/// Crates that dev-dependencies may name in addition: tests choose an engine, start processes and
+/// check histories.
 const FOR_TESTS: &[&str] = &[
     "porpoise-kv-mem",
     "porpoise-kv-tikv",

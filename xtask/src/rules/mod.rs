@@ -28,7 +28,7 @@ pub struct Violation {
     pub line: usize,
     /// Short name of the rule.
     pub rule: &'static str,
-    /// What is wrong and what to do about it.
+    /// Message: the violation and its remedy.
     pub message: String,
 }
 

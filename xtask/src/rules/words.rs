@@ -20,7 +20,7 @@ struct List {
     word: Vec<Word>,
 }
 
-/// Where a word is looked for.
+/// Kind of text in which a word is searched for.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Place {

@@ -1,15 +1,16 @@
-//! Adding and dropping the mapping of a prefix of keys to a table.
+//! Adds and drops mappings of key prefixes to tables.
 //!
-//! A mapping is a container named after table and prefix, its options, and a prefix of the role,
-//! written in one transaction; listeners see it with their next command.
+//! A mapping consists of a container named after table and prefix, its options, and a row of
+//! `key_prefixes`, written in one transaction; listeners use it from their next command on.
 //!
 //! Invariants:
-//! 1. A prefix that another table has is refused (1062); the table's own is replaced.
+//! 1. A prefix that is mapped to another table is refused (1062); a mapping of the same table is
+//!    replaced.
 //! 2. Columns are checked here, so that a mapping that was accepted is served.
-//! 3. A container is deleted with the last prefix that names it.
-//! 4. A row is deleted as it is once it is locked, not as it was found.
-//! 5. An account without MEMCACHED_ADMIN maps only tables on which it has all privileges that keys
-//!    need, and only prefixes that neither hide nor are hidden by those of other tables.
+//! 3. A container is deleted with the last prefix that refers to it.
+//! 4. A deletion locks the row and deletes its locked version, not the version read before.
+//! 5. An account without MEMCACHED_ADMIN needs [`KEY_PRIVILEGES`] on the table, and on each table
+//!    with a prefix that the new prefix would hide or be hidden by.
 
 use super::stored_rows::{Cell, StoredRow, new_row, stored_rows};
 use crate::system_tables::{
@@ -22,7 +23,7 @@ use porpoise_rows::{BeginOptions, Db, Error, InsertMode, Txn};
 use porpoise_types::DateTime;
 use std::sync::Arc;
 
-/// Privileges on a table that its keys can be used for.
+/// Privileges on a table that memcached commands on its keys can require.
 pub const KEY_PRIVILEGES: Privileges = Privileges::SELECT
     .with(Privileges::INSERT)
     .with(Privileges::UPDATE)
@@ -43,25 +44,25 @@ pub struct PrefixMapping<'a> {
     pub key: &'a [&'a str],
     /// Value columns; all other columns if empty.
     pub value: &'a [&'a str],
-    /// Column of the client's flags.
+    /// Column for the client's flags.
     pub flags: Option<&'a str>,
-    /// Column filled with the row's version.
+    /// Column that is set to the row's version (CAS value).
     pub cas: Option<&'a str>,
-    /// Column of the time of expiry.
+    /// Column for the expiry time.
     pub expires: Option<&'a str>,
     /// The policy; `ndb-only` if not given.
     pub policy: Option<&'a [u8]>,
-    /// Separator of several columns.
+    /// Separator between columns.
     pub separator: Option<&'a [u8]>,
-    /// One byte before separators within values.
+    /// Escape byte, which precedes separators within values.
     pub escape: Option<&'a [u8]>,
-    /// Text that stands for NULL.
+    /// Text that represents NULL.
     pub null_token: Option<&'a [u8]>,
     /// Whether values are JSON objects.
     pub json: bool,
 }
 
-/// The reason for which a mapping is not changed.
+/// Error of a change of a mapping.
 #[derive(Clone, Debug)]
 pub enum MappingError {
     /// An error with MySQL's number, SQLSTATE and text.
@@ -90,7 +91,7 @@ fn refused(code: u16, sqlstate: &'static str, text: impl Into<String>) -> Mappin
 
 /// Changes mappings on behalf of an account.
 pub struct MappingEditor<'a> {
-    /// The rows.
+    /// The row layer.
     pub db: &'a Arc<Db>,
     /// Rights of the account.
     pub rights: &'a Rights,
@@ -101,7 +102,7 @@ pub struct MappingEditor<'a> {
 }
 
 impl MappingEditor<'_> {
-    /// Maps a prefix to a table; returns what the reply waits for.
+    /// Maps a prefix to a table. Returns the commit position that the reply waits for.
     ///
     /// # Errors
     /// The mapping is refused, or writing failed.
@@ -170,7 +171,8 @@ impl MappingEditor<'_> {
         Ok(txn.commit()?.position)
     }
 
-    /// Ends the mapping of a prefix to a table; returns what the reply waits for.
+    /// Drops the mapping of a prefix to a table. Returns the commit position that the reply waits
+    /// for.
     ///
     /// # Errors
     /// The table has no such prefix, or writing failed.
@@ -208,12 +210,13 @@ impl MappingEditor<'_> {
         Ok(txn.commit()?.position)
     }
 
-    /// Whether the account may change every mapping.
+    /// Whether the account may change all mappings.
     fn administers_memcached(&self) -> bool {
         self.rights.global().has(MAPPING_ADMINISTRATION.privilege)
     }
 
-    /// The privileges for changing the mapping of a table: MEMCACHED_ADMIN, or [`KEY_PRIVILEGES`].
+    /// Checks the privileges for changing the mapping of a table: MEMCACHED_ADMIN, or
+    /// [`KEY_PRIVILEGES`] on the table.
     fn owns_or_administers(&self, database: &str, name: &str) -> Result<()> {
         if self.administers_memcached() {
             return Ok(());
@@ -289,7 +292,7 @@ impl MappingEditor<'_> {
         number.ok_or_else(|| unknown_name_error("role", name, "memcache_server_roles"))
     }
 
-    /// The policy that is named, which exists.
+    /// Returns the name of the given policy, after checking that the policy exists.
     fn policy_name<'d>(&self, def: &PrefixMapping<'d>) -> Result<&'d [u8]> {
         let name = def.policy.unwrap_or(b"ndb-only");
         let table = configuration(self.db, "cache_policies")?;
@@ -300,7 +303,7 @@ impl MappingEditor<'_> {
         }
     }
 
-    /// Whether a container is of this table.
+    /// Whether a container belongs to this table.
     fn is_container_of(
         &self,
         txn: &mut Txn,
@@ -317,7 +320,7 @@ impl MappingEditor<'_> {
         Ok(find(txn, &table, &wanted)?.is_some())
     }
 
-    /// Writes a row of the configuration; columns not named get defaults.
+    /// Inserts or replaces a row of the configuration. Columns without a cell get their defaults.
     fn write_row(&self, txn: &mut Txn, name: &str, cells: &[Cell<'_>]) -> Result<()> {
         let table = configuration(self.db, name)?;
         let row = new_row(&table, cells, self.now)?;
@@ -326,7 +329,7 @@ impl MappingEditor<'_> {
     }
 }
 
-/// Another table has the prefix.
+/// Error 1062: the prefix is mapped to another table.
 fn prefix_taken_error(role: &[u8], prefix: &[u8]) -> MappingError {
     let role = String::from_utf8_lossy(role);
     let prefix = String::from_utf8_lossy(prefix);
@@ -346,12 +349,12 @@ fn configuration(db: &Db, name: &str) -> Result<Arc<Table>> {
     table.ok_or_else(|| MappingError::NoTable(DATABASE.to_owned(), name.to_owned()))
 }
 
-/// The containers' name for a table's prefix: table and prefix in words, cut
-/// to the 50 characters of the column and distinguished by a checksum.
+/// Returns the container name for a table and prefix: both as text. If that is longer than the
+/// column's 50 characters, it is truncated and made unique by a hash.
 fn container_name(database: &str, table: &str, prefix: &[u8]) -> Vec<u8> {
     let prefix = String::from_utf8_lossy(prefix);
     let full = format!("{database}/{table}/{prefix}");
-    // Clients switch to a container by a name without white space.
+    // Clients can select a container only by a name without white space.
     if full.len() <= 50 && full.bytes().all(|b| b.is_ascii_graphic()) {
         return full.into_bytes();
     }
@@ -366,7 +369,8 @@ fn container_name(database: &str, table: &str, prefix: &[u8]) -> Vec<u8> {
     format!("{start}#{sum:016x}").into_bytes()
 }
 
-/// The lists of key and value columns.
+/// Returns the lists of key and value columns, separated by commas; checks that they exist and that
+/// the key is unique.
 fn columns(table: &Table, def: &PrefixMapping<'_>) -> Result<(String, Option<String>)> {
     let position = |name: &&str| {
         table.column(name).ok_or_else(|| {
@@ -418,18 +422,18 @@ fn columns(table: &Table, def: &PrefixMapping<'_>) -> Result<(String, Option<Str
         let names: Vec<&str> = names.map(|c| c.name.as_str()).collect();
         names.join(",")
     };
-    // An object without a list has all columns, those of later on included.
+    // A JSON container without a list has all columns, including those added later.
     let list = (!(all && def.json)).then(|| names(&value));
     Ok((names(&key), list))
 }
 
-/// The first row with these texts, own writes included.
+/// Returns the first row with these texts in its newest committed state, own writes included.
 fn find(txn: &mut Txn, table: &Arc<Table>, wanted: &[(&str, &[u8])]) -> Result<Option<StoredRow>> {
     let rows = stored_rows(txn, table, Read::CURRENT)?;
     Ok(rows.into_iter().find(|row| row.matches(table, wanted)))
 }
 
-/// Deletes the row with this primary key as it is once it is locked, if it is there still.
+/// Locks the row with this primary key and deletes it, if it still exists.
 fn remove(txn: &mut Txn, table: &Arc<Table>, key: &[u8]) -> Result<()> {
     let gone = txn.lock_present(table, &[key], |_| true)?;
     txn.delete(table, gone)?;

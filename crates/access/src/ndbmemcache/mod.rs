@@ -1,11 +1,12 @@
 //! The database `ndbmemcache`: which prefix of memcached keys is mapped to which table.
 //!
-//! It lies below both front ends: SQL changes the mapping (by ALTER TABLE, which calls
+//! Both front ends use it: SQL changes the mapping (by ALTER TABLE, which calls
 //! [`MappingEditor`], or by changing rows), the memcached protocol reads it.
 //!
-//! * [`schema`]: the tables, and the rows that they begin with.
-//! * [`editor`]: adding and dropping the mapping of a prefix.
-//! * [`status_columns`], [`key_columns`]: what the protocol tells SQL of the mapping in force.
+//! * [`schema`]: the tables and their default rows.
+//! * [`editor`]: adds and drops mappings of prefixes.
+//! * [`status_columns`], [`key_columns`]: columns in which memcached listeners describe the mapping
+//!   in force to SQL.
 
 pub mod editor;
 pub mod schema;
@@ -38,7 +39,7 @@ pub fn status_columns() -> Vec<(&'static str, ColumnType)> {
     ]
 }
 
-/// Columns of the description of a key: how a listener resolves it, and the row that it finds.
+/// Columns of the description of a key: how a listener resolves the key, and the row found.
 pub fn key_columns() -> Vec<(&'static str, ColumnType)> {
     vec![
         text("server_role", 40),

@@ -1,17 +1,16 @@
-//! The tables of `ndbmemcache`, made at the first start.
+//! The tables of `ndbmemcache`, created at the first start.
 //!
-//! Names and types of tables and columns are those that users of NDB's
-//! memcached know, so that a dump of theirs loads unchanged. Four things differ
-//! from NDB:
+//! Tables and columns have the names and types of NDB's memcached, so that its dumps load
+//! unchanged. Four things differ from NDB:
 //!
-//! * `container_options`, for which NDB has no columns: how the columns of a
+//! * `container_options`, which NDB lacks: how the columns of a
 //!   container are encoded in one value.
 //! * `kv`, the table of keys without a configured prefix: binary keys and
-//!   values, the client's flags, and the moment a row expires as seconds since
-//!   1970 (0: never). The row's version is its CAS value; no column holds it.
+//!   values, the client's flags, and the expiry time in seconds since
+//!   1970 (0: never). The CAS value is the row version, which is not a column.
 //! * `key_prefix` compares by bytes, so that `a:` and `A:` are two prefixes.
-//! * In the default role only the empty prefix is configured, and names `kv`;
-//!   the demonstration containers are there and used by other roles.
+//! * The default role has only the empty prefix, which is mapped to `kv`;
+//!   the demonstration containers exist, but only other roles use them.
 //!
 //! Invariants:
 //! 1. The row of `meta` is written in one transaction with all other default rows,
@@ -35,7 +34,7 @@ pub const DEFAULT_TABLE: &str = "kv";
 
 const LATIN1: Collation = Collation::LATIN1_SWEDISH_CI;
 
-/// A column: name, type, whether it may be NULL, default.
+/// A column: name, type, whether it is nullable, default.
 struct Col(&'static str, ColumnType, bool, Option<ColumnDefault>);
 
 fn text(name: &'static str, length: u32) -> Col {
@@ -70,7 +69,7 @@ fn policy(name: &'static str) -> Col {
     )
 }
 
-/// A table: its name, what it is for, its columns, its primary key.
+/// Definition of a table: its name, comment, columns and primary key.
 struct Definition {
     name: &'static str,
     comment: &'static str,
@@ -100,7 +99,7 @@ fn configuration_tables() -> Vec<Definition> {
     tables
 }
 
-/// Tables about servers.
+/// Configuration of servers.
 fn server_tables() -> Vec<Definition> {
     let mut cluster = number("cluster_id", None);
     cluster.1.unsigned = false;
@@ -151,7 +150,7 @@ fn server_tables() -> Vec<Definition> {
     ]
 }
 
-/// Tables about keys.
+/// Configuration of keys: policies, containers, prefixes.
 fn mapping_tables() -> Vec<Definition> {
     let mut prefix = text("key_prefix", 250);
     prefix.1.collation = Collation::LATIN1_BIN;
@@ -325,7 +324,7 @@ impl Definition {
     }
 }
 
-/// Creates missing tables and default rows. Returns the commit that a reply must wait for.
+/// Creates missing tables and default rows. Returns the commit position of the rows.
 ///
 /// # Errors
 /// Those of data definition and of writing rows.
@@ -345,7 +344,7 @@ pub fn ensure(db: &Arc<Db>) -> Result<CommitPosition> {
         Ok::<(), porpoise_rows::Error>(())
     })?;
     if complete {
-        // Only tables that a later version added were missing.
+        // Only tables added by a later version of Porpoise were missing; they have no default rows.
         return Ok(CommitPosition::NONE);
     }
     let mut txn = db.begin(BeginOptions {
@@ -421,9 +420,10 @@ pub fn sign_on(db: &Arc<Db>, role: &str) -> Result<()> {
 /// The default rows of `ndbmemcache`: table, columns, and rows with words separated by
 /// spaces; `-` is an empty word, `NULL` is NULL. The row of `meta` is the last one.
 ///
-/// They are those of NDB's memcached, except that under `caching` `flush_all` deletes rows. With
-/// NDB it emptied the copies of each memcached, and every row came back with the next `get`.
-/// There are no copies here. The policy `ndb-only`, or `flush_from_db` = `false`, keeps the rows.
+/// They are those of NDB's memcached, except that `flush_all` deletes rows under `caching`. In NDB
+/// it cleared the cache of each memcached server, and the next `get` loaded the row again.
+/// Porpoise has no such caches. The policy `ndb-only`, or `flush_from_db` = `false`, keeps the
+/// rows.
 const DEFAULT_ROWS: &[(&str, &str, &[&str])] = &[
     ("ndb_clusters", "cluster_id ndb_connectstring", &["0 NULL"]),
     (

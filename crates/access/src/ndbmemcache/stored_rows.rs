@@ -1,4 +1,4 @@
-//! Rows of the configuration as texts: reading all of a table, and making a row of its texts.
+//! Rows of the configuration as texts: reads all rows of a table, and builds a row from texts.
 
 use crate::system_table::internal;
 use porpoise_kv::Read;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A column and its text; `None` is NULL.
 pub(super) type Cell<'a> = (&'a str, Option<&'a [u8]>);
 
-/// A row as it is stored.
+/// A stored row, as texts.
 #[derive(Clone, Debug)]
 pub struct StoredRow {
     /// The primary key.
@@ -32,7 +32,7 @@ impl StoredRow {
     }
 }
 
-/// All rows of a table.
+/// Reads all rows of a table.
 ///
 /// # Errors
 /// Those of reading.
@@ -60,7 +60,7 @@ pub fn stored_rows(txn: &mut Txn, table: &Arc<Table>, read: Read) -> Result<Vec<
     Ok(found)
 }
 
-/// A row of these texts, converted as a strict INSERT does; other columns have their defaults.
+/// Builds a row from texts, converted as by a strict INSERT. Other columns get their defaults.
 ///
 /// # Errors
 /// A text does not fit its column; 1815 for a column that does not exist.

@@ -112,8 +112,7 @@ pub(super) fn add_native_options(command: Command) -> Command {
         )
 }
 
-/// What `bench native` alone takes from the options; of `bench all`, only the
-/// durability is its.
+/// Parses the options of `bench native`. `bench all` has only its durability option.
 ///
 /// # Errors
 /// A usage error.

@@ -1,6 +1,5 @@
-//! What `bench memcached` measures on: items in a cache, in Porpoise's default
-//! table, in a mapped table with one value column and in one with four; and
-//! the operations on them.
+//! Item sets and operations of `bench memcached`: items in a cache, in Porpoise's default
+//! table, in a mapped table with one value column and in one with four.
 //!
 //! 1. Items 0 to `rows` - 1 are there from the start and stay; reads and sets
 //!    draw from them. Counters are items of their own, as many.

@@ -148,7 +148,7 @@ fn item_sets(bench: &mut Bench, rows: u64, notes: &mut Vec<String>) -> Vec<ItemS
     found
 }
 
-/// What one group measures.
+/// Parameters of the measurements of one group.
 #[derive(Clone, Copy)]
 struct Combination {
     operation: Operation,

@@ -47,8 +47,7 @@ pub struct Store {
     pub inserted: AtomicU64,
     /// See there.
     pub deleted: AtomicU64,
-    /// How many of the keys taken for inserts are known to have a row, or are
-    /// passed over.
+    /// Number of keys taken for inserts that are known to have a row or were skipped.
     pub confirmed: AtomicU64,
     /// Source of versions.
     pub version: AtomicU64,

@@ -58,8 +58,8 @@ pub fn read(path: &Path) -> Result<Report> {
     serde_json::from_value(value).map_err(|e| bad(format!("not a results file: {e}")))
 }
 
-/// What tells a file of results from the others: its machine, and where two are
-/// of one machine, the date, or even its place among them.
+/// Returns a label that is unique among the reports: the machine; if several reports are of one
+/// machine, also the date; if dates are equal, the position in the list.
 pub fn label(reports: &[Report], report: &Report) -> String {
     let machine = &report.machine;
     let same = || reports.iter().filter(|r| r.machine.host == machine.host);

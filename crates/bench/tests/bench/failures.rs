@@ -1,4 +1,4 @@
-//! What goes wrong is told in one line, and what was measured is kept.
+//! A failure is reported in one line, and results measured before it are kept.
 
 use crate::support::{bench, home, last_line, report};
 use porpoise_testkit::Porpoise;

@@ -1,4 +1,4 @@
-//! What cannot be reached is told in one line that names it.
+//! A server that cannot be reached is reported in one line that names it.
 
 use crate::support::start;
 use porpoise_bench::connect::{Access, Admin, Endpoint};

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers shared by the tests.
 
 use porpoise_bench::connect::Endpoint;
 use porpoise_bench::experiments::kv::{KvWorkload, Operation};

@@ -16,8 +16,8 @@ use porpoise_base::sync::atomic::Ordering;
 use porpoise_kv::SpaceId;
 use std::collections::BTreeSet;
 
-/// Number of keys above which a space is a unit by itself. Smaller spaces share a unit until they
-/// have so many keys together.
+/// Number of keys above which a space is a unit by itself. Smaller spaces share a unit until their
+/// total reaches this number.
 const MIN_OWN_UNIT_KEYS: usize = 10_000;
 
 /// The units of a checkpoint.

@@ -221,8 +221,8 @@ impl Node {
         self.set_count(count + 1);
     }
 
-    /// Removes a key, and in an inner node the link behind it, whose target another link leads to or
-    /// which is being retired. The node is marked as changing.
+    /// Removes a key, and in an inner node the child link behind it. The child is reachable through
+    /// another link or is being retired. The node is marked as changing.
     ///
     /// # Safety
     /// The caller is the tree's writer.

@@ -1,4 +1,4 @@
-//! The index against a `BTreeMap`, alone and with readers beside the writer.
+//! Compares the index with a `BTreeMap`, in one thread and with concurrent readers.
 
 use super::*;
 use std::collections::BTreeMap;

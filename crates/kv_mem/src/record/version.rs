@@ -7,7 +7,7 @@ use crossbeam_epoch::{Atomic, Owned, Pointable, Pointer};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::offset_of;
 
-/// Accounted bytes of a version beside its value: head and allocation.
+/// Accounted bytes of a version without its value: header and allocation overhead.
 pub(crate) const VERSION_BYTES: usize = 32;
 
 /// `len` of a deletion.

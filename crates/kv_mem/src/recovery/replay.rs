@@ -1,4 +1,4 @@
-//! Replay of the log behind the checkpoint.
+//! Replay of the log after the checkpoint.
 //!
 //! Segments are read one after the other: groups are checked, records decoded, and the writes of
 //! commits collected. Two threads apply the writes of a segment, each for half of the keys (by
@@ -58,7 +58,7 @@ fn segment_starts(disk: &dyn Disk, dir: &Path, numbers: &[u64]) -> Result<Vec<u6
 }
 
 impl Recovery<'_> {
-    /// Replays the log behind the checkpoint.
+    /// Replays the log after the checkpoint.
     pub(super) fn replay(
         &mut self,
         disk: &dyn Disk,

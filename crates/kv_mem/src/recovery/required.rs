@@ -1,9 +1,9 @@
 //! Refuses a store with missing or truncated files (transactions.md, rule 52).
 //!
-//! The head file says which segments and which checkpoint must exist, and how
+//! The head file records which segments and which checkpoint must exist, and how
 //! far the log reaches. A store of an older version has no head file; it is
 //! accepted, and one is created. The segments show whether a missing head file
-//! was lost: those of log format 3 or later are only written beside one.
+//! was lost: a store with segments of log format 3 or later always has one.
 
 use super::corrupt;
 use crate::checkpoint::{CHECKPOINT_PREFIX, RESERVE_NAME};

@@ -306,7 +306,7 @@ impl<'s> Logged<'s> {
         Ok(logged)
     }
 
-    /// Appends the record, and returns the position behind it.
+    /// Appends the record, and returns the position after it.
     fn append(&mut self, seq: &mut Sequencer, ts: u64) -> u64 {
         let Some(log) = self.log else {
             return 0;

@@ -91,7 +91,7 @@ impl MemTxn {
         }
     }
 
-    /// Waits in the queue of a lock. `fresh` says that the transaction held nothing of it before.
+    /// Waits in the queue of a lock. `fresh`: the transaction had no lock on the record before.
     fn wait_in_queue(
         &mut self,
         lock: (SpaceId, &RecordRef, LockMode),

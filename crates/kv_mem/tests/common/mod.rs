@@ -1,4 +1,4 @@
-//! What the engine's tests share.
+//! Helpers shared by the engine's tests.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use porpoise_base::disk::MemDisk;

@@ -176,7 +176,7 @@ pub fn set(engine: &Arc<dyn Engine>, space: SpaceId, pairs: &[(&str, &str)]) {
     txn.commit().unwrap();
 }
 
-/// What a cluster key of a space in group 0, partition 0 of tenant 0 begins with.
+/// Prefix of the cluster keys of a space in group 0, partition 0 of tenant 0.
 pub fn prefix(space: SpaceId) -> Vec<u8> {
     assert!((1..256).contains(&space.0), "one byte in this helper");
     vec![b'p', 0, 0x10, 0, 0, 1, space.0 as u8]

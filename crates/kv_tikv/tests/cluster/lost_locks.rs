@@ -56,6 +56,6 @@ fn a_key_that_was_locked_and_not_written_still_guards_at_commit() {
     deleter.commit().unwrap();
     assert!(matches!(child.commit(), Err(Error::Conflict)));
     assert_eq!(get(&server, space, "child"), None);
-    // What the refused commit prewrote is gone, not waiting to expire.
+    // The locks prewritten by the refused commit were removed; they need not expire first.
     set(&server, space, &[("child", "2")]);
 }

@@ -57,7 +57,7 @@ fn a_slow_store_does_not_hold_up_a_wait_beyond_its_deadline() {
     assert!(began.elapsed() < Duration::from_secs(2));
     drop(txn);
     cluster.command("/reset");
-    // What it locked after all is let go.
+    // Locks that it acquired nevertheless are released.
     let mut other = begin(&server);
     lock(&mut *other, space, &["k"], Duration::from_secs(20)).unwrap();
 }

@@ -1,8 +1,8 @@
 //! A container: maps the columns of a table to key, value, flags and expiry time, and converts rows
 //! to items and back.
 //!
-//! * Several key columns: the key behind the prefix is split at TABs, in the
-//!   order of `key_columns`; together they are the table's primary key, or one
+//! * Several key columns: the key without its prefix is split at TABs, in the
+//!   order of `key_columns`, which together are the table's primary key, or one
 //!   of its unique keys.
 //! * Several value columns: joined by TABs when read and split when written. NULL is read as an
 //!   empty part; an empty part is written as NULL, but as the empty string in a string column.
@@ -13,7 +13,7 @@
 //!   columns are all NULL, or that has none, is read as its number.
 //! * `flags` is a constant, or a column that keeps the client's flags.
 //! * A `cas_column` of 64 bits is filled with the row's version.
-//! * An `expire_time_column` holds seconds since 1970 (0 or NULL: never), or is
+//! * An `expire_time_column` is an integer, seconds since 1970 (0 or NULL: never), or
 //!   a TIMESTAMP or DATETIME in UTC (NULL: never).
 //!
 //! Invariants:

@@ -29,12 +29,12 @@ pub(crate) struct Requirement {
 }
 
 impl Requirement {
-    /// Requirement of the get family.
+    /// Requirement of reads.
     pub(crate) const GET: Requirement = Requirement {
         operation: Operation::Get,
         privileges: Privileges::SELECT,
     };
-    /// Requirement of `gat` and `mg` with a new expiry time, beside [`Requirement::GET`].
+    /// Requirement of `gat` and `mg` with a new expiry time, in addition to [`Requirement::GET`].
     pub(crate) const TOUCH: Requirement = Requirement {
         operation: Operation::Set,
         privileges: Privileges::SELECT.with(Privileges::UPDATE),

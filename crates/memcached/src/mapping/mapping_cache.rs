@@ -1,22 +1,22 @@
 //! Mapping cache: the mapping in force, rebuilt when the configuration or a definition changes.
 //!
 //! A session checks once per batch of requests whether its mapping is the newest one, at the cost
-//! of two loads. Change notification of `rows` counts commits to the tables of the configuration,
-//! through any protocol, before the commit returns to its caller, so the next command on any
-//! connection sees the change.
+//! of a few atomic loads. Change notification of `rows` counts commits to the tables of the
+//! configuration, through any protocol, before the commit returns to its caller, so the next
+//! command on any connection sees the change.
 //!
 //! Invariants:
-//! 1. A mapping is read at a snapshot; a counted commit that is not durable
-//!    yet is not waited for: its caller has not been answered, and the
-//!    mapping is rebuilt as soon as a snapshot shows the change.
+//! 1. A mapping is read at a snapshot, without waiting for a counted commit that is not durable
+//!    yet: its client has not received a reply, and the
+//!    mapping is rebuilt as soon as snapshots see the change.
 //! 2. The count is read before the snapshot is taken: a commit in between
-//!    leads to another reading, not to a missed one.
+//!    causes a redundant rebuild, not a missed change.
 //! 3. If building a mapping fails (an error of the engine), the last one stays in force, and the
 //!    error is logged.
 //!
 //! On an engine shared by several servers a commit made through another server
-//! is not counted here: [`MappingCache::poll`] reads the configuration from time to
-//! time. The definitions of tables are not shared yet.
+//! is not counted here: the server calls [`MappingCache::poll`] periodically to read the
+//! configuration. Table definitions are not shared yet.
 
 use crate::mapping::Mapping;
 use arc_swap::ArcSwap;
@@ -26,7 +26,7 @@ use porpoise_rows::{Db, Error, Result, TableChanges};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A mapping and the versions by which it is found to be out of date.
+/// A mapping, and the versions of its sources by which staleness is detected.
 #[derive(Debug)]
 pub struct CurrentMapping {
     /// The mapping.
@@ -34,7 +34,7 @@ pub struct CurrentMapping {
     table_changes: Arc<TableChanges>,
     watched_tables: Vec<TableId>,
     seen_changes: u64,
-    /// Number of changes of other servers that it includes.
+    /// Value of [`MappingCache::polled`] that the mapping includes.
     polled: u64,
 }
 
@@ -44,7 +44,7 @@ pub struct MappingCache {
     role: String,
     current: ArcSwap<CurrentMapping>,
     rebuild_lock: Mutex<()>,
-    /// Changes that other servers made, as far as noticed.
+    /// Number of changes that [`MappingCache::poll`] has detected.
     polled: AtomicU64,
 }
 
@@ -69,14 +69,14 @@ impl MappingCache {
         &self.role
     }
 
-    /// The mapping in force, for rare callers.
+    /// Returns the mapping in force. Sessions use [`MappingCache::renew`], which is cheaper.
     pub fn load(&self) -> Arc<CurrentMapping> {
         let mut held = self.current.load_full();
         self.renew(&mut held);
         held
     }
 
-    /// Replaces `held` if it is not the mapping in force any more.
+    /// Replaces `held` by the mapping in force if it is out of date.
     #[inline]
     pub fn renew(&self, held: &mut Arc<CurrentMapping>) {
         if !self.is_stale(held) {
@@ -136,7 +136,7 @@ impl MappingCache {
     }
 }
 
-/// Logs changes of the configuration's status.
+/// Logs each prefix whose status has changed.
 fn log_status_changes(old: &Mapping, new: &Mapping) {
     if old.status == new.status {
         return;

@@ -26,13 +26,13 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The next mapping's [`Mapping::serial`]; 0 is none.
+/// [`Mapping::serial`] of the next mapping; 0 means no mapping.
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
 
 /// Operation of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// The get family.
+    /// Reads: `get`, `gets`, `gat`, `gats` and their equivalents in other dialects.
     Get,
     /// Storage and counting commands.
     Set,
@@ -40,7 +40,7 @@ pub enum Operation {
     Delete,
 }
 
-/// Where a policy executes an operation.
+/// Storage on which a policy executes an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// On the table.
@@ -54,13 +54,13 @@ pub enum Access {
 /// A row of `cache_policies`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Of the get family.
+    /// Access of reads.
     pub get: Access,
-    /// Of everything that stores.
+    /// Access of storage and counting commands.
     pub set: Access,
-    /// Of `delete`.
+    /// Access of `delete`.
     pub delete: Access,
-    /// `flush_all` deletes the rows.
+    /// Whether `flush_all` deletes the rows.
     pub flush: bool,
 }
 
@@ -69,21 +69,21 @@ pub struct Policy {
 pub struct Rule {
     /// The prefix.
     pub prefix: Box<[u8]>,
-    /// Their policy.
+    /// Policy of the keys.
     pub policy: Policy,
     /// The policy's name.
     pub policy_name: String,
-    /// Position of their container in [`Mapping::containers`], or the reason for which they are not
+    /// Position of the container in [`Mapping::containers`], or the reason why the keys are not
     /// served.
     pub target: std::result::Result<usize, String>,
 }
 
-/// Place of an operation on a key.
+/// Storage on which an operation on a key is executed.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'m, 'k> {
-    /// In rows: the container, its position, and the key without its prefix.
+    /// A row: position of the container, the container, and the key without its prefix.
     Row(usize, &'m Container, &'k [u8]),
-    /// In the memory cache, under the whole key.
+    /// The memory cache, under the whole key.
     Cache,
 }
 
@@ -94,24 +94,25 @@ pub struct Status {
     pub role: i64,
     /// The prefix.
     pub prefix: String,
-    /// The container named.
+    /// Name of the container.
     pub container: Option<String>,
-    /// Database and table that the container names.
+    /// Database and table of the container.
     pub table: Option<(String, String)>,
-    /// The policy named.
+    /// Name of the policy.
     pub policy: String,
-    /// Whether the keys are served.
+    /// Whether keys with the prefix are served.
     pub active: bool,
-    /// The reason if it is disabled, or a remark.
+    /// Reason why the prefix is disabled, or a remark.
     pub reason: String,
 }
 
-/// The configuration, resolved; see the module.
+/// The resolved configuration; see the module.
 #[derive(Debug, Default)]
 pub struct Mapping {
-    /// Number of this mapping, unique in the process: caches derived from it compare it.
+    /// Number of this mapping, unique in the process. Caches derived from a mapping compare it to
+    /// detect that they are out of date.
     pub serial: u64,
-    /// [`Catalog::version`] it was made from.
+    /// [`Catalog::version`] from which the mapping was built.
     pub catalog_version: u64,
     /// Containers in use.
     pub containers: Vec<Container>,
@@ -128,7 +129,7 @@ pub struct Mapping {
     pub fingerprint: u64,
     /// One line for every configured prefix.
     pub status: Vec<Status>,
-    /// The role's number, and all roles by name.
+    /// Numbers of all roles, by name.
     pub roles: HashMap<String, i64>,
 }
 
@@ -146,7 +147,7 @@ impl Mapping {
         self.rules.get(self.default_rule)
     }
 
-    /// Place of an operation on a key.
+    /// Resolves a key: returns the storage on which the operation is executed.
     ///
     /// # Errors
     /// The reason for which the operation is refused.
@@ -195,8 +196,8 @@ impl Mapping {
                 .is_some_and(|r| r.access(operation) == Access::CacheOnly)
     }
 
-    /// A container by its name, and its position, if a prefix of the role
-    /// names it; with the policy of that prefix.
+    /// Returns the container with this name, and its position, if a prefix of the role uses it. An
+    /// error if the policy of that prefix does not execute the operation on the table.
     pub fn container_named(
         &self,
         name: &[u8],
@@ -228,9 +229,8 @@ impl Mapping {
         targets.into_iter().collect()
     }
 
-    /// Reads the configuration and resolves it for a role. `role` is the
-    /// role's name, `last` its number as known so far, which stays when the
-    /// role's row is gone.
+    /// Reads the configuration and resolves it for the role named `role`. `last` is the role's last
+    /// known number, which is used if the role's row has been deleted.
     ///
     /// # Errors
     /// Those of reading.
@@ -282,7 +282,7 @@ impl Mapping {
             let (named_ones, options) = (of("containers"), of("container_options"));
             let resolved = resolve::prefix(row, policies, named_ones, options, catalog);
             let own = row.number("server_role_id").unwrap_or(-1);
-            // A protocol keeps the number of its role, whatever becomes of the row.
+            // A listener keeps the number of its role even if the role's row is deleted.
             let is_played = own == role || self.roles.values().any(|id| *id == own);
             let (policy, target, reason) = match resolved {
                 Ok((policy, Some((container, note)))) => (policy, Ok(container), note),
@@ -325,7 +325,7 @@ impl Mapping {
         }
     }
 
-    /// The position of a container, which prefixes share by name.
+    /// Returns the position of a container, which is added if none of the same name exists.
     fn add_or_share(&mut self, container: Container) -> usize {
         let known = self
             .containers
@@ -365,9 +365,9 @@ impl Mapping {
             .sort_by(|a, b| (a.role, &a.prefix).cmp(&(b.role, &b.prefix)));
     }
 
-    /// The rows of `ndbmemcache.status`
-    /// ([`status_columns`](porpoise_access::ndbmemcache::status_columns)), of tables that an
-    /// account with these rights may see.
+    /// Returns the rows of `ndbmemcache.status`
+    /// ([`status_columns`](porpoise_access::ndbmemcache::status_columns)) that concern tables which
+    /// an account with these rights may see.
     pub fn status_rows(&self, rights: &Rights) -> Vec<Vec<Value>> {
         let everything = rights.everywhere().has(Privileges::ALL);
         let seen = |s: &&Status| {
@@ -388,7 +388,7 @@ impl Mapping {
         self.status.iter().filter(seen).map(row).collect()
     }
 
-    /// The tables whose commits change the configuration.
+    /// Ids of the configuration tables, for change notification.
     pub fn watched(catalog: &Catalog) -> Vec<TableId> {
         CONFIGURATION
             .iter()
@@ -398,7 +398,7 @@ impl Mapping {
 }
 
 impl Policy {
-    /// Everything on the table.
+    /// All operations on the table; `flush_all` deletes nothing.
     pub const TABLE: Policy = Policy {
         get: Access::Table,
         set: Access::Table,
@@ -408,14 +408,14 @@ impl Policy {
 }
 
 impl Policy {
-    /// Whether some operation is on the memory cache.
+    /// Whether an operation uses the memory cache.
     pub fn uses_cache(&self) -> bool {
         [self.get, self.set, self.delete].contains(&Access::CacheOnly)
     }
 }
 
 impl Rule {
-    /// Place of an operation, by this policy.
+    /// Returns the storage on which the policy executes an operation.
     #[inline]
     pub fn access(&self, operation: Operation) -> Access {
         match operation {
@@ -445,7 +445,7 @@ impl Rule {
     }
 }
 
-/// All rows of a table as texts by column.
+/// Reads all rows of a table, as texts by column name.
 fn read_table(txn: &mut Txn, table: &Arc<Table>) -> Result<Vec<Row>> {
     let rows = stored_rows(txn, table, Read::SNAPSHOT)?;
     let row = |row: StoredRow| {

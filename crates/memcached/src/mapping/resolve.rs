@@ -1,8 +1,7 @@
-//! Resolves rows of the configuration to policies and containers, or to the reason
-//! why not.
+//! Resolves rows of the configuration to policies and containers, or to an error text.
 //!
-//! What is refused here is told in the status, in the words of whoever wrote
-//! the row: names of columns and tables, and what was expected.
+//! `ndbmemcache.status` shows the texts to the administrator who wrote the row: they name columns
+//! and tables, and say what was expected.
 
 use crate::container::chunked_values::ChunkedValues;
 use crate::container::field_codec::FieldCodec;
@@ -18,7 +17,7 @@ use porpoise_types::Kind;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A row of the configuration: texts by lower-case column name.
+/// A row of the configuration: texts by column name in lower case.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Row(Vec<(String, Option<String>)>);
 
@@ -38,7 +37,7 @@ impl Row {
         self.text(column)?.trim().parse().ok()
     }
 
-    /// The text of a column, if there is anything in it.
+    /// The trimmed text of a column; `None` if it is empty.
     fn nonempty(&self, column: &str) -> Option<&str> {
         self.text(column).map(str::trim).filter(|t| !t.is_empty())
     }
@@ -46,8 +45,8 @@ impl Row {
 
 type Resolved<T> = Result<T, String>;
 
-/// `caching` is `ndb_only`: rows lie in this server's memory already, and a
-/// second copy could only be older.
+/// Parses the access of an operation. `caching` means the same as `ndb_only`: rows are in this
+/// server's memory already, and a second copy could only be older.
 fn access(row: &Row, column: &str) -> Resolved<Access> {
     match row.text(column).unwrap_or_default() {
         "ndb_only" | "caching" => Ok(Access::Table),
@@ -66,18 +65,18 @@ fn policy(row: &Row) -> Resolved<Policy> {
     })
 }
 
-/// The policies by name.
+/// Parses the rows of `cache_policies`; policies by name.
 pub(crate) fn policies(rows: &[Row]) -> HashMap<String, Resolved<Policy>> {
     rows.iter()
         .filter_map(|row| Some((row.text("policy_name")?.to_owned(), policy(row))))
         .collect()
 }
 
-/// A prefix's policy and container, with what is worth knowing of it; no
-/// container where the policy needs none.
+/// Resolves a row of `key_prefixes` to policy and container, with a remark for the status. There is
+/// no container if the policy does not use a table.
 ///
 /// # Errors
-/// The reason for which its keys are not served.
+/// The reason why keys with the prefix are not served.
 pub(crate) fn prefix(
     row: &Row,
     policies: &HashMap<String, Resolved<Policy>>,
@@ -116,10 +115,10 @@ fn add_note(note: &mut String, more: &str) {
     note.push_str(more);
 }
 
-/// The container of keys of no configured prefix.
+/// Resolves the container of keys without a configured prefix.
 ///
 /// # Errors
-/// The table is not there, or not as it was made.
+/// The table does not exist, or lacks the expected columns.
 pub(crate) fn default_container(catalog: &Catalog) -> Resolved<Container> {
     let row = |column: &str, text: &str| (column.to_owned(), Some(text.to_owned()));
     let row = Row(vec![
@@ -133,7 +132,7 @@ pub(crate) fn default_container(catalog: &Catalog) -> Resolved<Container> {
     container("", &row, &Row::default(), catalog).map(|(container, _)| container)
 }
 
-/// Resolves columns by name and keeps book of those named.
+/// Resolves columns by name, and records them, so that none is used twice.
 struct Columns<'a> {
     table: &'a Table,
     named: Vec<usize>,
@@ -156,7 +155,8 @@ impl Columns<'_> {
         names.split(',').map(|n| self.find(n.trim())).collect()
     }
 
-    /// A column that the container fills itself: `what` says for what.
+    /// Resolves a column that the container writes, which must not be a generated column. `what` is
+    /// the column's purpose, for the error text.
     fn filled_column(&mut self, what: &str, name: &str) -> Resolved<usize> {
         let position = self.find(name)?;
         let column = self.table.columns.get(position);
@@ -182,7 +182,7 @@ fn shown(table: &Table) -> String {
     format!("{}.{}", table.database, table.name)
 }
 
-/// Resolves a row of `containers` with what `container_options` says of it.
+/// Resolves a row of `containers`, with its options from `container_options`.
 fn container(
     name: &str,
     row: &Row,
@@ -260,7 +260,7 @@ fn write_set(table: &Table, large: Option<&ChunkedValues>) -> Vec<TableId> {
     set
 }
 
-/// The table of parts that `large_values_table` names, `schema.table`.
+/// Resolves `large_values_table` (`schema.table`), the table of chunked values.
 fn chunked_values(
     row: &Row,
     catalog: &Catalog,
@@ -312,12 +312,12 @@ fn chunked_values(
         ext_id: columns.filled_column("large_values_table column", "ext_id")?,
         ext_size: columns.filled_column("large_values_table column", "ext_size")?,
         inline,
-        // A part is cut for the smaller of the column and 1 MiB.
+        // A chunk has at most 1 MiB, or less if the column is smaller.
         part_size: part_size.min(1 << 20),
     }))
 }
 
-/// The forms of values and of keys, and whether values are objects.
+/// Parses the codecs of values and of keys, and the format of values (text or JSON).
 fn codecs(options: &Row) -> Resolved<(FieldCodec, FieldCodec, ValueFormat)> {
     let bytes = |column| options.text(column).map(str::as_bytes);
     let escape = bytes("escape");
@@ -351,7 +351,8 @@ fn key_parts(
     })
 }
 
-/// The parts of an index whose columns are just those given, each whole.
+/// Returns the key parts of an index if it is unique and its columns are exactly the given ones,
+/// without prefix lengths.
 fn parts_of(n: usize, index: &Index, table: &Table, given: &[usize]) -> Option<Vec<KeyPart>> {
     let unique = match index.kind {
         IndexKind::Primary => n == 0 && !table.hidden_key,

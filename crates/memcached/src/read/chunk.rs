@@ -1,10 +1,10 @@
-//! A read chunk: some keys of a batch of reads, resolved, read container by container, and
+//! A read chunk: consecutive keys of a batch of reads, resolved, read container by container, and
 //! answered in the order of the keys.
 //!
 //! Resolving needs the connection (its account, its selected container); reading and formatting
-//! do not. Keys of one container (the usual case) are formatted where the engine shows their rows,
-//! without a copy; others are formatted aside and put together. [`crate::read`] decides how many
-//! keys a chunk has.
+//! do not. If all keys are of one container (the usual case), rows are formatted in place, without
+//! a copy; otherwise the replies of each container are buffered, then merged in key order.
+//! [`crate::read`] decides how many keys a chunk has.
 
 use super::rows::{self, Shown};
 use crate::container::Container;
@@ -22,25 +22,25 @@ use porpoise_wire::memcached::reply;
 use smallvec::SmallVec;
 use std::ops::{ControlFlow, Range};
 
-/// Bytes of answers that a chunk should come to.
+/// Target size of a chunk's replies, in bytes.
 pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 
-/// Place of a key.
+/// Where the item of a key is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
-    /// A row of the container at this position, by its key in the arena.
+    /// In a row of the container at this position; the range of its encoded key in the arena.
     Row(usize, Range<usize>),
-    /// The memory cache.
+    /// In the memory cache.
     Cache,
-    /// No row can have this key.
+    /// Nowhere: the key cannot be converted to the types of the key columns.
     NoRow,
 }
 
-/// A key, resolved.
+/// A resolved key.
 struct ResolvedKey<'p, 'k> {
     text: &'k [u8],
     style: &'p Style<'k>,
-    /// The last key of its request.
+    /// Whether it is the last key of its request.
     last: bool,
     target: Target,
 }
@@ -53,7 +53,7 @@ impl ResolvedKey<'_, '_> {
         }
     }
 
-    /// Whether this key is not a row of the container that the first key is of.
+    /// Whether this key is not a row of the same container as the chunk's first key.
     fn is_other_container(&self, first: Option<&ResolvedKey<'_, '_>>) -> bool {
         !matches!(self.target, Target::Row(..))
             || first.is_some_and(|first| first.container() != self.container())
@@ -67,11 +67,11 @@ impl ResolvedKey<'_, '_> {
     }
 }
 
-/// The keys of all requests of a batch, one after the other.
+/// Iterates over the keys of all requests of a batch.
 #[derive(Clone)]
 pub(crate) struct KeyWalk<'p, 'k> {
     batch: &'p [ReadRequest<'k>],
-    /// What is left of the first of them.
+    /// Remaining keys of the first request of `batch`.
     keys: RequestKeys<'k>,
 }
 
@@ -83,7 +83,7 @@ impl<'p, 'k> KeyWalk<'p, 'k> {
         KeyWalk { batch, keys }
     }
 
-    /// The next key, how it is shown, and whether its request ends with it.
+    /// Returns the next key, its reply style, and whether it is the last one of its request.
     #[inline]
     pub(crate) fn next_key(&mut self) -> Option<(&'k [u8], &'p Style<'k>, bool)> {
         loop {
@@ -97,14 +97,14 @@ impl<'p, 'k> KeyWalk<'p, 'k> {
     }
 }
 
-/// The answer for a key, formatted aside.
+/// The buffered reply to a key.
 #[derive(Clone)]
 struct Formatted {
     text: Range<usize>,
     found: bool,
 }
 
-/// Continues while there is room.
+/// Returns `Continue` if there is room, otherwise `Break`.
 #[inline]
 fn continue_if(room: bool) -> ControlFlow<()> {
     if room {
@@ -114,14 +114,14 @@ fn continue_if(room: bool) -> ControlFlow<()> {
     }
 }
 
-/// Number of keys that were answered and found.
+/// Number of keys answered, and of those found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerCounts {
     pub(crate) keys: usize,
     pub(crate) hits: usize,
 }
 
-/// Some keys of a batch of reads; see the module.
+/// Consecutive keys of a batch of reads; see the module.
 pub(crate) struct ReadChunk<'m, 'p, 'k> {
     mapping: &'m Mapping,
     /// Whether showing an item may change what others are shown: then keys of one container only
@@ -142,11 +142,11 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         }
     }
 
-    /// Resolves the next keys, at least one and at most `wanted`; encoded keys go into the
+    /// Resolves the next keys, at least one and at most `wanted`. Encoded keys are stored in the
     /// context's arena.
     ///
     /// # Errors
-    /// A key is refused.
+    /// Access to a key is refused.
     pub(crate) fn resolve(
         &mut self,
         context: &mut CommandContext,
@@ -190,17 +190,17 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         Ok(())
     }
 
-    /// Whether a key that differs from the first one begins another chunk.
+    /// Whether the chunk ends before a key that differs from its first one.
     fn ends_before(&self, key: &ResolvedKey<'_, '_>) -> bool {
         match key.target {
-            // A key of the memory cache may stand behind others that are no rows.
+            // A key of the memory cache may follow keys that have no row.
             Target::Cache => self.keys.first().is_some_and(|k| k.container().is_some()),
             Target::Row(..) | Target::NoRow => !self.keys.is_empty(),
         }
     }
 
-    /// Reads the rows of the keys and appends the answers, as far as they are not too large.
-    /// `arena` holds the encoded keys.
+    /// Reads the rows of the keys and appends the replies, until they exceed [`CHUNK_BYTES`].
+    /// `arena` has the encoded keys.
     ///
     /// # Errors
     /// Reading failed.
@@ -219,7 +219,7 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         }
     }
 
-    /// Appends the answer for one key; true when its row is there.
+    /// Appends the reply to one key. Returns whether its row exists and has not expired.
     #[inline]
     fn append(
         container: &Container,
@@ -247,7 +247,7 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         shown.is_some()
     }
 
-    /// Appends what ends a request.
+    /// Appends `END` after the last key of a request of the classic commands.
     #[inline]
     fn finish(key: &ResolvedKey<'_, '_>, out: &mut Vec<u8>) {
         if key.last && matches!(key.style, Style::Ascii { .. }) {
@@ -287,8 +287,8 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         Ok(AnswerCounts { keys, hits })
     }
 
-    /// Answers keys of several containers: each container's batch is formatted aside, then the
-    /// answers are put into the keys' order, up to the first key that was not reached.
+    /// Answers keys of several containers: buffers the replies of each container, then merges them
+    /// in key order, up to the first key that was not reached.
     fn answer_several(
         &self,
         txn: &mut Txn,
@@ -336,8 +336,7 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         Ok(self.append_in_order(answers, &text, view, out))
     }
 
-    /// Appends what was formatted aside in the order of the keys, up to the first that was not
-    /// reached.
+    /// Appends the buffered replies in key order, up to the first key that was not reached.
     fn append_in_order(
         &self,
         answers: Vec<Option<Formatted>>,
@@ -364,7 +363,7 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
             answered.keys += 1;
             answered.hits += usize::from(found);
             Self::finish(key, buf);
-            // Rows are formatted already.
+            // The size of rows was limited when they were formatted.
             if !matches!(key.target, Target::Row(..)) && buf.len() >= end {
                 break;
             }

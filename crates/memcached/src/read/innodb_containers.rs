@@ -1,20 +1,19 @@
-//! Containers by name, as InnoDB's memcached plugin has them: `@@name`
-//! switches a connection to a container, `@@name.key` is a key of it, and `get`
-//! of `@>key` and the like gives a range of its rows.
+//! Containers by name, as in InnoDB's memcached plugin: `@@name`
+//! selects a container for the connection, `@@name.key` is a key of it, and `get`
+//! of `@>key` and the like returns a range of its rows.
 //!
-//! * `get @@name` answers with the table, `schema/table`, and from then on keys
+//! * `get @@name` returns the name of the table, `schema/table`. From then on keys
 //!   of this connection are keys of that container, without any prefix.
-//!   `@@name.key`, in any command, switches as well. `get @@` goes back to
+//!   `@@name.key`, in any command, selects the container, too. `get @@` returns to
 //!   prefixes.
-//! * Ranges, one for each `get`: `@>a`, `@>=a`, `@<b`, `@<=b`, and two of them
-//!   together, `@>a@<b`. Rows come in the order of the key. Beside other keys a
-//!   range is refused.
+//! * Ranges, one for each `get`: `@>a`, `@>=a`, `@<b`, `@<=b`, and two bounds
+//!   together, `@>a@<b`. Rows are returned in key order. A `get` with a range and other keys
+//!   is refused.
 //!
 //! Invariants:
-//! 1. Only containers that some prefix of the role names can be reached, with
-//!    the policy of that prefix.
-//! 2. A name that is no container makes an ordinary key, and without a switch
-//!    there are no ranges: clients that do not use this see ordinary keys.
+//! 1. Only containers of the role's prefixes can be selected; the policy of the prefix applies.
+//! 2. If a name is no container, the key is an ordinary key, and without a selected container
+//!    there are no ranges: clients that do not use this feature see ordinary keys.
 
 use crate::container::Container;
 use crate::container::chunked_values;
@@ -37,11 +36,11 @@ const MAX_STEP_ROWS: usize = 256;
 /// Bytes that a step should come to.
 const STEP_BYTES: usize = 1 << 20;
 
-/// Two ends as two keys could as well be meant for two ranges.
+/// Error for a range beside other keys: two bounds as two keys could also mean two ranges.
 const RANGE_NOT_ALONE: &str =
     "a range must be the only key of a get; write both ends as one key, as in @>1@<5";
 
-/// `@@name.key`, or `@@name`.
+/// Splits `@@name.key` or `@@name` into name and key; `None` for other texts.
 fn named(key: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let rest = key.strip_prefix(b"@@")?;
     match rest.iter().position(|b| *b == b'.') {
@@ -51,7 +50,7 @@ fn named(key: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
 }
 
 impl CommandContext {
-    /// Place of a command on a key, on this connection, if its account has the
+    /// Resolves a key for a command of this connection, and checks that the account has the
     /// privileges that the command requires.
     ///
     /// # Errors
@@ -109,8 +108,8 @@ impl CommandContext {
     }
 }
 
-/// Answers a `get` that is no look-up of keys: a switch or a range; false when
-/// it is neither.
+/// Answers a `get` that selects a container or reads a range. Returns false if the request is
+/// neither.
 ///
 /// # Errors
 /// As those of [`crate::read::get`].
@@ -190,15 +189,14 @@ fn read_one(
     Ok(true)
 }
 
-/// One end of a range: whether it is the lower one, whether the key itself
-/// belongs to it, and the key.
+/// A bound of a range: whether it is the lower one, whether it is inclusive, and its key.
 struct Bound<'k> {
     lower: bool,
     inclusive: bool,
     key: &'k [u8],
 }
 
-/// The ends that a text like `@>a@<b` gives; `None` for other texts.
+/// Parses the bounds of a text like `@>a@<b`; `None` for other texts.
 fn bounds(text: &[u8]) -> Option<Vec<Bound<'_>>> {
     let starts = |at: usize| {
         let here = text.get(at..).unwrap_or_default();
@@ -241,7 +239,7 @@ fn key_range(container: &Container, bounds: &[Bound<'_>]) -> Result<KeyRange, Fa
         let mut key = Vec::new();
         let mut convert = Conversion::for_keys();
         container.append_key(bound.key, &mut convert, &mut key)?;
-        // The key right behind is the first one above it.
+        // `key` followed by a zero byte is the smallest key above `key`.
         if bound.lower != bound.inclusive {
             key.push(0);
         }
@@ -254,6 +252,16 @@ fn key_range(container: &Container, bounds: &[Bound<'_>]) -> Result<KeyRange, Fa
     Ok(range)
 }
 
+/// The scan of the container's index that a range describes.
+fn range_scan(container: &Container, bounds: &[Bound<'_>]) -> Result<ScanSpec, Failure> {
+    Ok(ScanSpec {
+        index: container.index(),
+        ranges: vec![key_range(container, bounds)?],
+        reverse: false,
+        entries_only: false,
+    })
+}
+
 fn range(
     context: &mut CommandContext,
     container: &Container,
@@ -261,13 +269,9 @@ fn range(
     cas: bool,
     out: &mut impl ReplySink,
 ) -> Result<(), Failure> {
-    let spec = ScanSpec {
-        index: container.index(),
-        ranges: vec![key_range(container, bounds)?],
-        reverse: false,
-        entries_only: false,
-    };
-    // Several rows: own writes are waited for.
+    let spec = range_scan(container, bounds)?;
+    // A count above 1 makes `reader` wait until own writes are durable, so that the snapshot has
+    // them.
     let (mut txn, _) = context.reader(2)?;
     let now = context.shared.db.clock().unix_micros();
     let mut position = ScanPosition::default();

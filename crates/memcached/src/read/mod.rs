@@ -1,4 +1,4 @@
-//! Reads: any number of keys, of any containers, of any number of requests, in
+//! Reads: any number of requests, with any number of keys of any containers, in
 //! one snapshot.
 //!
 //! ```text
@@ -44,8 +44,8 @@ const MAX_CHUNK_KEYS: usize = 65_536;
 /// Attempts while definitions change.
 const MAX_ATTEMPTS: usize = 16;
 
-/// Answers reads; false when the connection must end. `refuse` answers a refused one and decides
-/// whether the connection continues.
+/// Answers reads. Returns false if the connection must be closed. `refuse` replies to a request
+/// that failed and returns whether the connection continues.
 pub(crate) fn answer<O: ReplySink>(
     context: &mut CommandContext,
     current: &mut Arc<CurrentMapping>,
@@ -53,7 +53,7 @@ pub(crate) fn answer<O: ReplySink>(
     out: &mut O,
     refuse: impl Fn(&Style<'_>, &Failure, &mut O) -> bool,
 ) -> bool {
-    // What begins so may switch to another container for those behind it.
+    // A key that begins with `@` may select another container for the keys after it.
     let selected = context.selected.is_some();
     let special = |request: &ReadRequest<'_>| {
         let mut keys = request.keys;
@@ -63,7 +63,7 @@ pub(crate) fn answer<O: ReplySink>(
     if batch.len() > 1 && !context.has_pending_commit() && !batch.iter().any(special) {
         match get(context, current, batch, out) {
             Ok(()) => return true,
-            // Part of the answers was sent.
+            // Part of the replies has been sent.
             Err(Failure::Gone) => return false,
             Err(_) => {}
         }
@@ -81,7 +81,7 @@ pub(crate) fn answer<O: ReplySink>(
 /// Answers reads as one batch.
 ///
 /// # Errors
-/// Nothing was appended then, unless the failure ends the connection.
+/// After an error nothing has been appended, unless it is [`Failure::Gone`].
 fn get(
     context: &mut CommandContext,
     current: &mut Arc<CurrentMapping>,
@@ -168,7 +168,7 @@ fn run(
             }
         }
     }
-    // A current read is no snapshot for those that follow.
+    // The transaction of a current read is not reused: it is no snapshot for later reads.
     if read.mode == Read::SNAPSHOT.mode {
         context.return_reader(txn);
     }

@@ -1,7 +1,7 @@
-//! Read requests of any dialect, and the format of their answers.
+//! Read requests of any dialect, and the format of their replies.
 //!
-//! Consecutive reads in a connection's buffer are gathered in
-//! a [`ReadBatch`] and answered as one batch ([`crate::read`]).
+//! Consecutive reads in a connection's buffer are collected in
+//! a [`ReadBatch`] and answered together ([`crate::read`]).
 
 use crate::cache::Cache;
 use crate::container::Container;
@@ -16,10 +16,10 @@ use porpoise_wire::memcached::meta_reply::{self, Hit, RefreshState};
 use porpoise_wire::memcached::{Keys, binary, binary_reply, reply};
 use smallvec::SmallVec;
 
-/// Stands for the memory cache instead of a table's number.
+/// Pseudo table id of items in the memory cache.
 pub(crate) const CACHE_TABLE: TableId = TableId(u64::MAX);
 
-/// Reads gathered before they are answered.
+/// Maximum number of reads of a batch.
 pub const MAX_BATCHED_READS: usize = 64;
 
 /// Reads that are answered together.
@@ -28,9 +28,9 @@ pub type ReadBatch<'a> = SmallVec<[ReadRequest<'a>; 4]>;
 /// The keys of a read.
 #[derive(Clone, Copy, Debug)]
 pub enum RequestKeys<'a> {
-    /// Any number.
+    /// Any number of keys.
     Several(Keys<'a>),
-    /// One, or none once it was taken.
+    /// One key; `None` after the iterator has returned it.
     One(Option<&'a [u8]>),
 }
 
@@ -58,9 +58,9 @@ impl ExactSizeIterator for RequestKeys<'_> {}
 /// Format of the items of a read.
 #[derive(Clone, Copy, Debug)]
 pub enum Style<'a> {
-    /// `get`, or `gets` where versions are shown.
+    /// `get` or `gets`.
     Ascii {
-        /// Whether versions are shown.
+        /// Whether replies include versions (`gets`).
         cas: bool,
     },
     /// `mg`.
@@ -81,7 +81,7 @@ pub struct ReadRequest<'a> {
 }
 
 impl<'a> ReadRequest<'a> {
-    /// A read of one key.
+    /// Creates a read of one key.
     pub fn one(key: &'a [u8], style: Style<'a>) -> ReadRequest<'a> {
         ReadRequest {
             keys: RequestKeys::One(Some(key)),
@@ -89,7 +89,7 @@ impl<'a> ReadRequest<'a> {
         }
     }
 
-    /// Whether showing an item may change what others are shown: one client is
+    /// Whether replying with an item may change its metadata, and so later replies: one client is
     /// chosen to recache it.
     pub(crate) fn changes_marks(&self, metadata: &ItemMetadata) -> bool {
         match &self.style {
@@ -100,20 +100,20 @@ impl<'a> ReadRequest<'a> {
         }
     }
 
-    /// Whether a placeholder may have to be made.
+    /// Whether the request creates a placeholder for a missing item.
     pub fn vivifies(&self) -> bool {
         matches!(&self.style, Style::Meta(get) if get.vivify.is_some())
     }
 }
 
-/// State for formatting items: the time, read once and only if it matters, and a buffer for values
-/// that are put together.
+/// State for formatting items: the time, read at most once and only if needed, and a buffer for
+/// values encoded from several columns.
 pub(crate) struct ItemFormatter<'d> {
     clock: &'d dyn Clock,
     metadata: &'d ItemMetadata,
     cache: &'d Cache,
     now: Option<i64>,
-    /// The version of a placeholder that may have to be made.
+    /// Version for a placeholder that may be created; 0 if none can be.
     placeholder_version: u64,
     pub(crate) scratch: &'d mut Vec<u8>,
 }
@@ -143,7 +143,7 @@ impl<'d> ItemFormatter<'d> {
         self.now().div_euclid(1_000_000)
     }
 
-    /// Appends the answer for a row that is there.
+    /// Appends the reply for an existing row.
     #[inline]
     pub(crate) fn append_found(
         &mut self,
@@ -190,7 +190,7 @@ impl<'d> ItemFormatter<'d> {
         }
     }
 
-    /// Appends the answer for an item that is no row as it stands.
+    /// Appends the reply for an item that is in the memory cache or has a chunked value.
     fn item(
         &mut self,
         key: &[u8],
@@ -221,8 +221,7 @@ impl<'d> ItemFormatter<'d> {
         }
     }
 
-    /// Appends the answer for a key of the memory cache; true when there is an
-    /// item.
+    /// Appends the reply for a key of the memory cache. Returns whether the item exists.
     pub(crate) fn append_cached(
         &mut self,
         key: &[u8],
@@ -245,8 +244,7 @@ impl<'d> ItemFormatter<'d> {
         true
     }
 
-    /// Appends the answer where there is no row; `id` names the item that
-    /// could be there.
+    /// Appends the reply for a key without an item. `id` returns the id that the item would have.
     #[inline]
     pub(crate) fn append_missing(
         &mut self,
@@ -268,7 +266,7 @@ impl<'d> ItemFormatter<'d> {
         }
     }
 
-    /// The placeholder in place of a row, made now if that was asked for.
+    /// Returns the placeholder of a missing item, created now if the request says so.
     fn placeholder(
         &mut self,
         get: &meta::Get<'_>,
@@ -316,7 +314,7 @@ impl<'d> ItemFormatter<'d> {
     }
 }
 
-/// Appends the answer of a meta command for an item that is there.
+/// Appends the reply to a meta command for an existing item.
 fn append_meta_hit(
     metadata: &ItemMetadata,
     now: i64,
@@ -363,7 +361,8 @@ fn append_meta_hit(
     }
 }
 
-/// Recaching flags of an item; `due` where its time runs out.
+/// Computes the recache flags of an item, and records if this client won the right to recache it.
+/// `due`: less time remains until its expiry than the client's limit.
 pub(crate) fn refresh_state(
     metadata: &ItemMetadata,
     id: ItemId,

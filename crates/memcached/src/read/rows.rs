@@ -18,20 +18,21 @@ use porpoise_rows::{Lookup, OverflowFetch, Result, RowBuf, RowRef, Txn};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-/// Bytes of rows that wait for their values, and of values fetched at a time.
+/// Limit in bytes for rows buffered until their values are fetched, and for values fetched at a
+/// time.
 const MAX_HELD_BYTES: usize = 1 << 20;
 
-/// Keys of a unique index looked up at a time.
+/// Number of keys of a unique index that are looked up at a time.
 const STEP: usize = 256;
 
-/// The row of a key, and its value where that lies elsewhere.
+/// The row of a key, and its value if that is chunked.
 pub(crate) type Shown<'r> = Option<(RowRef<'r>, Option<&'r [u8]>)>;
 
-/// A visitor of what is shown, by the key's number; it says when to stop.
+/// A visitor of rows. Gets the key's position in the call and its row, and decides when to stop.
 pub(crate) type Visitor<'v> = dyn FnMut(usize, Shown<'_>) -> ControlFlow<()> + 'v;
 
-/// Shows the rows of keys (of the container's index) in the order of the keys;
-/// how many keys were shown. Several keys are read in a snapshot.
+/// Visits the rows of keys (of the container's index) in the order of the keys. Returns the number
+/// of keys visited. Several keys are read in a snapshot.
 ///
 /// # Errors
 /// Those of reading.
@@ -57,8 +58,8 @@ pub(crate) fn rows(
             later.show_all(txn, read, visit)?;
         }
     } else if keys.len() == 1 && container.chunked_values().is_none() {
-        // It may have to be read at its newest state, for which the engine's
-        // rows find a value's parts even while it changes.
+        // A single key may be a current read. The look-up itself then fetches overflow values,
+        // consistently even while the row changes.
         let lookup = Lookup::primary(table, keys).in_order();
         txn.look_up(&lookup, read, &mut |n, found| {
             later.show(n, found.map(|found| (found.row, None)), visit);
@@ -80,7 +81,7 @@ pub(crate) fn rows(
     Ok(later.next)
 }
 
-/// Rows that have yet to be shown, and how far that went.
+/// Buffered rows that have not been visited yet, and the progress of the visit.
 struct PendingRows<'c> {
     container: &'c Container,
     keys: &'c [&'c [u8]],
@@ -103,7 +104,7 @@ impl PendingRows<'_> {
         }
     }
 
-    /// Keeps the row of the next key, unless too much is held already.
+    /// Buffers the row of the next key, unless the buffer exceeds its limit.
     fn keep(&mut self, row: Option<RowRef<'_>>) {
         if self.is_stopped || self.held_bytes > MAX_HELD_BYTES {
             return;
@@ -120,14 +121,14 @@ impl PendingRows<'_> {
         self.rows.push_back(row);
     }
 
-    /// Keeps the rows that the next keys of a unique index lead to.
+    /// Looks up the next keys in a unique index and buffers their rows.
     fn by_unique_key(&mut self, txn: &mut Txn, read: Read) -> Result<()> {
         let (table, index) = (&self.container.table, self.container.index());
         let keys = self.keys.get(self.next..).unwrap_or_default();
         let keys = keys.get(..STEP).unwrap_or(keys);
         let mut found: Vec<Option<(Vec<u8>, RowBuf)>> = Vec::new();
         found.resize_with(keys.len(), || None);
-        // A single row, which may be read at its newest state, comes whole.
+        // A single row, possibly a current read, is fetched with its overflow values.
         let overflow = match self.keys.len() {
             1 => OverflowFetch::All,
             _ => OverflowFetch::Prefixes,
@@ -142,7 +143,7 @@ impl PendingRows<'_> {
         Ok(())
     }
 
-    /// Passes on the buffered rows with their values.
+    /// Visits the buffered rows, with their values.
     fn show_all(&mut self, txn: &mut Txn, read: Read, visit: &mut Visitor<'_>) -> Result<()> {
         while !self.is_stopped && !self.rows.is_empty() {
             self.show_some(txn, read, visit)?;

@@ -49,8 +49,8 @@ impl Reserved {
         Ok(())
     }
 
-    /// Raises the engine's counter to `next`, and reserves up to `ahead` ids from there: an
-    /// explicit value may be the last possible one.
+    /// Raises the engine's counter to `next`, and reserves up to `ahead` ids from there. If no id
+    /// is left, because an explicit value was the last possible one, only raises the counter.
     pub(super) fn raise(
         &mut self,
         engine: &dyn Engine,

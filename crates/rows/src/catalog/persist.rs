@@ -43,7 +43,7 @@ fn database_key(name: &str) -> Vec<u8> {
     key
 }
 
-/// Names contain no NUL, which separates them in the key.
+/// Key of a view. Names are separated by NUL, which they cannot contain.
 fn view_key(database: &str, name: &str) -> Vec<u8> {
     let mut key = vec![KEY_VIEW];
     key.extend_from_slice(database.as_bytes());

@@ -10,7 +10,7 @@ use crate::db::Db;
 use crate::error::Result;
 use std::sync::Arc;
 
-/// What a view definition may replace.
+/// Kind of view definition, which decides whether the name must be free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewMode {
     /// CREATE VIEW: the name must be free.

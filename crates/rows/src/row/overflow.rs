@@ -82,8 +82,8 @@ impl OverflowHead {
         out.push(self.chunk_shift);
     }
 
-    /// Splits a column's data into the head and the bytes behind it; `None` if it is too short or
-    /// inconsistent.
+    /// Splits a column's data into the head and the bytes after it. Returns `None` if the data is
+    /// too short or inconsistent.
     #[inline]
     pub(crate) fn split(data: &[u8]) -> Option<(OverflowHead, &[u8])> {
         let (head, rest) = data.split_at_checked(HEAD_BYTES)?;

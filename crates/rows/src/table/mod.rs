@@ -1,4 +1,4 @@
-//! A table as readers and writers of rows use it: its definition and what is
+//! A table for readers and writers of rows: its definition and data
 //! derived from it.
 //!
 //! Invariants:

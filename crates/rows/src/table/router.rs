@@ -33,9 +33,9 @@ pub(crate) struct Router {
 /// Location of the partitioning columns in a key of an index.
 #[derive(Clone, Debug)]
 pub(crate) enum ColumnLocation {
-    /// In the parts with these numbers, one per partitioning column.
+    /// In the key parts at these positions, one per partitioning column.
     Parts(Vec<usize>),
-    /// In the primary key behind the parts.
+    /// In the primary key that follows the key parts.
     Primary,
     /// The key ends with the partition's id.
     Hidden,

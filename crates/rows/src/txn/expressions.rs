@@ -36,7 +36,7 @@ pub(crate) fn refusal(refused: &mut Refused, at: usize) -> Option<Error> {
 /// The evaluator of tables' expressions for a session's rows.
 pub(crate) struct RowEvaluator<'a> {
     pub(super) db: &'a Db,
-    /// What expressions see of the session; `None`: the plain context.
+    /// Session values that expressions can read; `None`: [`Db::plain_context`].
     pub(super) context: Option<&'a RowContext>,
 }
 

@@ -8,12 +8,12 @@
 //! the writes of earlier rows (transactions.md, rule 13).
 //!
 //! Invariants:
-//! 1. A duplicate key (1062) wins over a missing parent (1452) in one row, and
-//!    indexes are judged in their order.
+//! 1. A duplicate key (1062) takes precedence over a missing parent (1452) of the same row;
+//!    indexes are checked in their order.
 //! 2. A row may reference itself. A row sees earlier rows of the same statement as parents and
 //!    duplicates, but not later ones.
-//! 3. Parents written by this transaction are in the same batch: the engine grants locks that are
-//!    held already, and returns the own write.
+//! 3. Parents written by this transaction are locked in the same batch: the engine grants locks
+//!    that the transaction already has, and returns its own write.
 //! 4. With IGNORE a generated id whose row is skipped goes to the next row that needs one, so that
 //!    inserted rows have consecutive ids.
 //! 5. An upsert that finds a row has locked it exclusively and written nothing; it checks parents
@@ -60,7 +60,7 @@ pub struct InsertOutcome {
     pub skipped: Vec<(usize, Error)>,
 }
 
-/// What [`super::Txn::insert_or_find`] found.
+/// Outcome of [`super::Txn::insert_or_find`].
 #[derive(Clone, Debug)]
 pub enum Inserted {
     /// The row was inserted.

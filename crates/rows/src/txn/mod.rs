@@ -1,7 +1,7 @@
 //! A transaction on rows.
 //!
-//! A thin layer over the engine's transaction: views, marks and savepoints are
-//! the engine's; what is added is tables. [`Txn`]'s functions are here; they call
+//! A thin layer over the engine's transaction that adds tables. Snapshots, statement marks and
+//! savepoints are the engine's. [`Txn`]'s functions are here; they call
 //! [`lookup`], which reads and locks rows by key, [`scan`], which reads them by
 //! range, and `Statement`, whose functions in [`insert`], [`update`], [`delete`]
 //! and [`cascade`] are the only code that writes rows.
@@ -333,7 +333,7 @@ impl Txn {
     /// take one engine call; for a unique index one call locks the entries, another the rows.
     ///
     /// # Errors
-    /// The engine's (locks granted by a failed call may stay held);
+    /// Errors of the engine (locks granted before the error may be kept);
     /// [`crate::Error::Corrupt`], [`crate::Error::DefinitionChanged`].
     pub fn lock(
         &mut self,
@@ -395,7 +395,7 @@ impl Txn {
     /// bytes per call.
     ///
     /// # Errors
-    /// The engine's; [`crate::Error::Corrupt`] when a chunk is not there.
+    /// Errors of the engine; [`crate::Error::Corrupt`] if a chunk is missing.
     pub fn complete_rows(
         &mut self,
         table: &Table,
@@ -488,7 +488,7 @@ impl Txn {
     /// Fills columns without a given value from their DEFAULT expressions.
     ///
     /// # Errors
-    /// What the evaluation ends with.
+    /// Errors of evaluating the expressions.
     pub fn fill_default_expressions(
         &self,
         table: &Table,

@@ -23,7 +23,7 @@ impl CascadedRows {
         self.current_keys.is_empty()
     }
 
-    /// Notes that a row was changed, and where it is now.
+    /// Records that a row was changed, and its current primary key.
     pub(crate) fn note(&mut self, primary: &[u8], current_keys: &[u8]) {
         // A row that a cascade changed before is recorded under its original key.
         let first = self.original_keys.remove(primary);
@@ -35,8 +35,8 @@ impl CascadedRows {
         self.current_keys.insert(first, current_keys.to_vec());
     }
 
-    /// Rebases a change on the current row if a cascade of this statement changed
-    /// it since the caller read it; `None` if none did, or the row is gone.
+    /// Rebases a change on the current row if a cascade of this statement has changed
+    /// the row since the caller read it. Returns `None` if none has, or the row was deleted.
     pub(crate) fn reapply(
         &self,
         kv: &mut dyn kv::Txn,

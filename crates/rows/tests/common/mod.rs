@@ -1,5 +1,5 @@
-//! What the tests of this crate share: a builder of tables, a counting engine,
-//! and a check of rows against entries.
+//! Helpers shared by the tests of this crate: a builder of tables, a counting engine,
+//! and a check of rows against index entries.
 
 #![allow(dead_code, reason = "each test uses its part")]
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What the spaces of an index hold together; each key where it belongs.
+/// Returns the entries of all spaces of an index; checks that each is in the right space.
 fn entries(txn: &mut dyn porpoise_kv::Txn, table: &Table, index: usize) -> Entries {
     let mut found = Entries::new();
     for space in table.index_spaces(index) {

@@ -102,7 +102,7 @@ fn assert_refused(dir: &Path, what: &str, case: &str) {
     assert_eq!(names(dir), before, "{case}");
 }
 
-/// Where the written part of a file ends; behind it are zeroes made ahead.
+/// Returns the end of the written part of a file, after which preallocated zeroes follow.
 fn written(path: &Path) -> u64 {
     let bytes = std::fs::read(path).unwrap();
     let end = bytes

@@ -1,4 +1,4 @@
-//! What the server refuses to start with: one clear line, exit status 2.
+//! Configurations with which the server refuses to start: one clear line, exit status 2.
 
 use crate::process::{Running, porpoise, refusal};
 use std::net::TcpListener;

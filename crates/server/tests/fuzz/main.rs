@@ -5,8 +5,8 @@
 //! or its number of cases is over; a failure names the seed. `FUZZ_SEED=n` begins with another
 //! seed, `FUZZ_SECONDS=n` runs longer.
 //!
-//! What every case asserts, whatever was sent: the server lives, no session panicked, nothing in
-//! its log says so, its memory stays below a bound, the neighbour's transactions add up, and no
+//! Every case asserts, whatever was sent: the server is running, no session panicked, the log has
+//! no panic, memory stays below a bound, the transactions of another client stay consistent, and no
 //! session outlives its connection.
 
 #![allow(

@@ -58,7 +58,7 @@ fn case(random: &mut Random, server: &Porpoise) {
     assert_ne!(ending, Ending::Silent, "{}", sent.escape_ascii());
     if ending == Ending::Closed {
         let (packets, left) = split(&got);
-        // Who asked for TLS and began none is told in its terms.
+        // A client that requested TLS but sent no handshake gets a TLS alert.
         let alert = got.windows(2).any(|w| w == [0x15, 3]);
         assert!(left == 0 || alert, "{}", got.escape_ascii());
         for (_, payload) in packets {

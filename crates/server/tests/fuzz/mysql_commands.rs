@@ -11,7 +11,7 @@ use porpoise_wire::mysql::Capabilities;
 use porpoise_wire::mysql::client;
 use porpoise_wire::mysql::command::code;
 
-/// What the commands are about; dropped by some of them.
+/// Tables that the commands use, and may drop.
 const TABLES: &[&str] = &[
     "CREATE DATABASE IF NOT EXISTS fuzz",
     "CREATE TABLE IF NOT EXISTS fuzz.t (id INT AUTO_INCREMENT PRIMARY KEY, n INT DEFAULT 1, \
@@ -44,7 +44,7 @@ fn case(random: &mut Random, server: &Porpoise) {
     }
     put(&mut sent, 0, &[code::PING]);
     put(&mut sent, 0, &[code::QUIT]);
-    // Where a change of user is under way, the last packets may be no commands.
+    // During a change of user the server may not take the last packets as commands.
     let (got, ending) = if over {
         exchange(server.mysql_addr, random, &sent)
     } else {

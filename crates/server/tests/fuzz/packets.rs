@@ -61,7 +61,8 @@ pub fn put(out: &mut Vec<u8>, sequence: u8, payload: &[u8]) {
 /// One packet of the server: sequence number and payload.
 pub type Packet<'a> = (u8, &'a [u8]);
 
-/// What the server sent, split into packets; what is left over is no whole one.
+/// Splits the server's output into packets. Also returns the number of bytes of an incomplete
+/// packet at the end.
 pub fn split(mut bytes: &[u8]) -> (Vec<Packet<'_>>, usize) {
     let mut all = Vec::new();
     while let Some((head, rest)) = bytes.split_at_checked(HEADER) {
@@ -88,7 +89,8 @@ pub fn answers(packets: &[Packet<'_>]) -> RangeInclusive<usize> {
                 most += 1;
             }
             (Some(b), s) if s == u8::wrapping_add(b, 1) => {}
-            // What ends a connection unasked has the number 0.
+            // An error packet that the server sends on its own initiative, before it closes the
+            // connection, has number 0.
             (_, 0) => {}
             (b, s) => panic!("packet {s} after {b:?}"),
         }

@@ -84,7 +84,8 @@ pub fn command(random: &mut Random, caps: Capabilities) -> (Reply, Vec<u8>) {
     (reply, payload)
 }
 
-/// What closes with an OK (COMMIT RELEASE, `completion_type`), and what may wait for long.
+/// Words of statements that close the connection after an OK (COMMIT RELEASE, `completion_type`) or
+/// may take long.
 const UNSURE: &[&[u8]] = &[
     b"release",
     b"completion",

@@ -20,8 +20,8 @@ pub struct Watched {
     over: &'static AtomicBool,
 }
 
-/// What the user `fuzz`, who needs no password, may do: anything in the database `fuzz`, and
-/// nothing to others.
+/// Creates the user `fuzz`, who needs no password and has all privileges on the database `fuzz`
+/// only.
 const SETUP: &[&str] = &[
     "CREATE DATABASE calm",
     "CREATE TABLE calm.t (id INT PRIMARY KEY, n BIGINT NOT NULL)",

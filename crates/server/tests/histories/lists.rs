@@ -36,7 +36,7 @@ const SERIALIZABLE: Level = Level {
     rewrites: true,
 };
 
-/// What the clients of a run share.
+/// State shared by the clients of a run.
 struct Run {
     server: Porpoise,
     level: Level,
@@ -267,7 +267,7 @@ fn outcome(answer: Result<bool, Failure>) -> Outcome {
     }
 }
 
-/// When a client stops.
+/// Limits at which a client stops.
 #[derive(Clone, Copy)]
 struct Until {
     transactions: usize,

@@ -31,7 +31,7 @@ fn code(sql: &mut Sql, text: &str) -> u16 {
     }
 }
 
-/// What statements hold when none is running.
+/// Asserts that no statement memory is charged when no statement is running.
 fn assert_returned(server: &Porpoise, after: &str) {
     let held = metric(server, "porpoise_client_memory_statement_bytes");
     assert_eq!(held, 0, "still held after {after}");

@@ -44,7 +44,7 @@ impl Count {
 const HEADER: &str = "mix      connections  snapshot isolation  committed  conflicts/1000  \
                       deadlocks/1000  advanced/1000";
 
-/// What a client does again and again.
+/// Transaction that a client repeats.
 type Work<'w> = dyn Fn(&mut Sql, &mut Random) -> Result<(), Failure> + Sync + 'w;
 
 /// So many clients at work.

@@ -1,5 +1,5 @@
-//! What the running server does at its limits: of memory, of the disk, of the versions that it
-//! keeps, and how often transactions conflict.
+//! Behaviour of the running server at its limits of memory, disk space and old row versions, and
+//! the rate of transaction conflicts.
 
 #![allow(
     clippy::unwrap_used,

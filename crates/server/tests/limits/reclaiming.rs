@@ -114,7 +114,8 @@ fn memory_is_given_back_after_ten_million_updates() {
         snapshot: Duration::from_secs(60),
     };
     let server = start(&run);
-    // What one round of updates needs is there before; what matters is what they leave.
+    // A warm-up: memory that a round of updates needs in any case is allocated before the baseline
+    // is taken, so that only growth is measured.
     churn(
         &server,
         &Run {

@@ -1,4 +1,4 @@
-//! What ends a wait for a row lock, besides the lock.
+//! Events other than the grant that end a wait for a row lock.
 
 use crate::support::{Cache, Failure, Sql};
 use crate::{await_waits, session, start};
@@ -40,7 +40,7 @@ fn kill_query_ends_the_statement_and_kill_the_session() {
         }
     });
     await_waits(&mut sql, 0);
-    // What it held is free, what it wrote is not there.
+    // Its locks are released and its changes rolled back.
     assert_eq!(sql.number("SELECT a FROM t WHERE id = 2 FOR UPDATE"), 0);
     holder.run("COMMIT");
     assert_eq!(sql.number("SELECT a FROM t WHERE id = 1"), 1);

@@ -1,5 +1,5 @@
-//! What the rows refuse, memcached refuses, with the reason, and nothing
-//! changes.
+//! A memcached command that violates a constraint of the table fails with the reason and changes
+//! nothing.
 
 use crate::house::{Services, column, reference, required, varchar};
 use porpoise_rows::catalog::FkAction;

@@ -86,7 +86,8 @@ fn generated_columns_follow_what_is_stored() {
          VALUE o:1 0 44\r\n{\"id\":1,\"s\":\"a\",\"n\":7,\"up\":\"A-7\",\"twice\":14}\r\n\
          VALUE u:1 0 3\r\nA-7\r\nEND\r\n"
     );
-    // What was read can be stored again, with another value for what counts.
+    // A value that was read can be stored again, also with another value for the columns that are
+    // not generated.
     let object = "{\"id\":1,\"s\":\"b\",\"n\":7,\"up\":\"A-7\",\"twice\":14}";
     let again = format!(
         "set o:1 0 0 {}\r\n{object}\r\nset a:1 0 0 8\r\nc\tB-7\t14\r\nget a:1\r\n",
@@ -96,7 +97,7 @@ fn generated_columns_follow_what_is_stored() {
         server.memcached(&again),
         "STORED\r\nSTORED\r\nVALUE a:1 0 8\r\nc\tC-7\t14\r\nEND\r\n"
     );
-    // Where nothing but generated columns would take it, it is refused.
+    // A value is refused if the container has only generated columns.
     let only = "SERVER_ERROR The value specified for generated column 'up' in table 'g' is not \
                 allowed.\r\n";
     let stored = server.memcached("set u:1 0 0 1\r\nx\r\nappend u:1 0 0 1\r\nx\r\nget u:1\r\n");

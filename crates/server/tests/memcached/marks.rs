@@ -1,6 +1,5 @@
-//! What meta commands keep beside the rows: placeholders, staleness, versions
-//! that clients choose. None of it is a row, and a write through any protocol ends
-//! it.
+//! Item metadata of meta commands: placeholders, staleness, CAS values
+//! chosen by clients. It is not stored in rows, and a write through any protocol discards it.
 
 use crate::house::Services;
 use porpoise_testkit::Porpoise;

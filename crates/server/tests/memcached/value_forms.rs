@@ -20,7 +20,7 @@ fn null_and_nothing_differ_and_separators_within_values_are_kept() {
         shown,
         "VALUE f:1 0 8\r\nx\\|y||\\N\r\nVALUE f:2 0 7\r\n\\N|\\\\|5\r\nVALUE f:3 0 7\r\n\\\\N|N|0\r\nEND\r\n"
     );
-    // What was read can be stored again and changes nothing.
+    // A value that was read can be stored again and changes nothing.
     assert_eq!(
         server.memcached(
             "set f:1 0 0 8\r\nx\\|y||\\N\r\nset f:2 0 0 7\r\n\\N|\\\\|5\r\n\

@@ -113,7 +113,7 @@ fn a_door_outlives_its_configuration() {
         sql(&server, "SELECT COUNT(*) FROM ndbmemcache.status"),
         "0\n"
     );
-    // What is made by hand is served.
+    // A mapping created by hand, with SQL, is served.
     sql(
         &server,
         "CREATE DATABASE ndbmemcache;

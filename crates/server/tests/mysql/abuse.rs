@@ -69,7 +69,7 @@ fn noise_after_login() {
     for _ in 0..60 {
         let mut c = Client::root(server.mysql_addr);
         for command in 0..32u8 {
-            // What closes, has no answer, or changes the user is for others.
+            // Skips commands that close the connection, have no reply, or change the user.
             if matches!(
                 command,
                 code::QUIT | code::STMT_SEND_LONG_DATA | code::STMT_CLOSE | code::CHANGE_USER
@@ -85,7 +85,7 @@ fn noise_after_login() {
             c.expect(1);
             c.packet()
                 .unwrap_or_else(|| panic!("closed after {body:?}"));
-            // What follows the first packet of an answer is of no interest.
+            // A new connection, because further packets of the reply are not read.
             let mut fresh = Client::root(server.mysql_addr);
             std::mem::swap(&mut c, &mut fresh);
         }

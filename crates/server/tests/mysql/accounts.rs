@@ -1,4 +1,4 @@
-//! What accounts demand at login: locks, expiry, encryption, certificates; failed logins.
+//! Requirements of accounts at login: locks, expiry, encryption, certificates; failed logins.
 
 use crate::certificates::Authority;
 use crate::client::{Client, How};

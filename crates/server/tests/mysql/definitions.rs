@@ -36,7 +36,7 @@ fn fill(c: &mut Client) {
     }
 }
 
-/// What must be as it was.
+/// Table definition and contents that must not have changed.
 fn shape(c: &mut Client) -> Vec<String> {
     let definition = c.good("SHOW CREATE TABLE d.t").texts()[0][1].clone();
     // The next id may have moved on.

@@ -20,7 +20,7 @@ fn value(id: usize, version: usize) -> Vec<u8> {
     vec![letter; size]
 }
 
-/// What a writer was acknowledged, and what it may have been about to be acknowledged.
+/// Writes acknowledged to a writer, and the write whose outcome is unknown.
 #[derive(Default)]
 struct Acknowledged {
     /// By row, from 0: the version last acknowledged.

@@ -106,7 +106,7 @@ fn several_statements_in_one_text() {
     assert_eq!(all[1].code(), 1054);
     assert_eq!(c.good("SELECT MAX(a) FROM t").one(), "3");
     assert_eq!(c.all("SELECT 1;  -- and nothing else\n").len(), 1);
-    // Where a text is converted, the next statement is still found.
+    // The end of a statement is also found in text that has to be converted to UTF-8.
     c.good("SET NAMES latin1");
     let bytes = [
         &[0, 0, 0, 0, code::QUERY, 0, 1][..],

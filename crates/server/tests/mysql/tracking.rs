@@ -1,5 +1,4 @@
-//! What OK packets tell of the session's state, and results without the
-//! definitions of their columns.
+//! Session state in OK packets (session tracking), and results without column definitions.
 
 use crate::client::{Client, How};
 use porpoise_testkit::Porpoise;
@@ -70,7 +69,7 @@ fn variables_that_are_asked_for_are_told_when_they_are_set() {
         told(&mut c, "SET max_execution_time = 9"),
         [change(VARIABLE, &["max_execution_time", "9"])]
     );
-    // What concerns the server is none of the session's, and errors set nothing.
+    // A change of a global variable is not reported, and a failed statement changes nothing.
     assert_eq!(told(&mut c, "SET GLOBAL max_execution_time = 9"), []);
     assert_eq!(
         c.query("SET max_execution_time = 8, sql_mode = 'x'").code(),

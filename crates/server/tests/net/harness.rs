@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the tests see of the sessions.
+/// State of the sessions as observed by the tests.
 #[derive(Default)]
 pub struct Seen {
     pub open: AtomicUsize,

@@ -23,7 +23,7 @@ fn start(data: &Path) -> Porpoise {
     server().data_dir(data).start()
 }
 
-/// What a new server holds: rows of each table of its configuration, and the accounts.
+/// Contents of a new server: rows of each configuration table, and the accounts.
 fn contents(server: &Porpoise) -> Vec<Vec<String>> {
     let mut sql = Sql::connect(server.mysql_addr);
     let mut all = sql.rows("show databases");

@@ -1,5 +1,5 @@
-//! What each mode of durability promises, and what it does not: all of them answer, and a crash
-//! takes what the mode says it may take.
+//! Guarantees of each durability mode: all of them serve requests, and a crash loses at most the
+//! commits that the mode allows to be lost.
 
 use std::time::Duration;
 

@@ -26,14 +26,14 @@ enum Stage {
     Synced,
 }
 
-/// A system call as one line of the trace tells it.
+/// A system call, or part of one, in a line of the trace.
 struct Call<'a> {
     thread: &'a str,
     name: &'a str,
-    /// What the line says after the name.
+    /// Text of the line after the name.
     rest: &'a str,
     begins: bool,
-    /// The result, where the call ends here.
+    /// Result, if the call ends in this line.
     result: Option<i64>,
 }
 

@@ -1,4 +1,5 @@
-//! What clients may know about a store, and the check of its state after a crash against it.
+//! Record of what clients observed of a store, and the check of its state after a crash against
+//! that record.
 
 use super::plan::{Faults, Plan};
 use porpoise_base::clock::ManualClock;

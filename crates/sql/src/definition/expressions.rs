@@ -44,7 +44,7 @@ fn without_qualifiers(canonical: &[u8]) -> Expression {
     let mut lexer = Lexer::new(canonical, 0, LexMode::default());
     let mut out: Vec<u8> = Vec::with_capacity(canonical.len());
     let mut columns: Vec<String> = Vec::new();
-    // Where a chain of names begins in `out`, and whether it names a column.
+    // `chain`: start in `out` of the current qualified name, and whether it is a column's.
     let (mut chain, mut copied) = (None, 0usize);
     let mut last_name: Option<String> = None;
     let (mut after_collate, mut after_period) = (false, false);

@@ -10,9 +10,9 @@
 //!    is not restarted.
 //! 2. READ COMMITTED takes a new snapshot for each statement, and goes on with newer rows.
 //! 3. In a REPEATABLE READ transaction, ranges scanned for rows to lock or change are validated at
-//!    commit; this replaces gap locks (rule 5). There is no validation for an autocommit statement,
-//!    because no second statement can act on what it found, nor without
-//!    `innodb_snapshot_isolation`, where InnoDB goes on with newer rows.
+//!    commit; this replaces gap locks (rule 5). There is no validation of an autocommit statement,
+//!    because no later statement depends on its result, nor with
+//!    `innodb_snapshot_isolation = OFF`, where InnoDB continues with newer rows.
 //! 4. Outside of a transaction each statement is a transaction of its own, committed at its end.
 
 use super::transaction::OpenTxn;

@@ -48,7 +48,7 @@ pub(crate) struct Tracker {
     reported_text: String,
 }
 
-/// What a transaction has done so far.
+/// Activity of the current transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TxnActivity {
     /// Whether tables were read.

@@ -27,7 +27,7 @@ pub struct OpenTxn {
     pub(super) started: Option<ExplicitStart>,
     /// Characteristics of SET TRANSACTION and START TRANSACTION.
     pub(super) requested: TxnCharacteristics,
-    /// What it has done so far.
+    /// Its activity so far.
     pub(super) activity: TxnActivity,
 }
 

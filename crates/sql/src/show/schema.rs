@@ -209,7 +209,7 @@ pub fn create_table(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows>
     Ok(rows)
 }
 
-/// SHOW CREATE VIEW; `None` where there is no view of that name.
+/// SHOW CREATE VIEW. Returns `None` if there is no view of that name.
 pub fn create_view(cx: &StatementContext, name: &TableName<'_>) -> Result<Option<Rows>> {
     let database = database_of(cx, name.schema.map(|s| s.name))?;
     let catalog = cx.catalog();

@@ -93,7 +93,7 @@ pub fn status(cx: &StatementContext) -> Rows {
     rows
 }
 
-/// SHOW of a key: how each listener of keys resolves it, and the row that it finds.
+/// SHOW of a memcached key: how each memcached listener resolves it, and the row found.
 pub fn key_mapping(cx: &StatementContext, key: &[u8]) -> Rows {
     let columns = ndbmemcache::key_columns();
     let columns = columns.into_iter().map(|(name, ty)| typed_column(name, ty));

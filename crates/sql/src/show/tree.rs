@@ -332,7 +332,7 @@ impl<'t> Tree<'t> {
         node
     }
 
-    /// A table operator; `None` of the rows of the iteration before.
+    /// The node of a table operator; `None` for the rows of the previous iteration.
     fn table(&mut self, operator: &TableOperator) -> Option<Node> {
         Some(match operator {
             TableOperator::WorkingTable => return None,
@@ -352,7 +352,7 @@ impl<'t> Tree<'t> {
         })
     }
 
-    /// Set operations: one operator where all of them are the same.
+    /// The node of set operations: one operator if all are of the same kind.
     fn set(&mut self, set: &SetOperation) -> Node {
         let mut terms = set.rest.iter().map(|term| (term.op, term.all));
         let first = terms.next();
@@ -416,7 +416,7 @@ fn add_outer_join_filter(right: &mut Node, conditions: &[Expr], printer: &Printe
     }
 }
 
-/// The node of a join; inside a nested join its first table stands alone.
+/// The node of a join. In a nested join the first table has no join of its own.
 fn joined(text: String, input: &RowOperator, left: Node, right: Node) -> Node {
     match input {
         RowOperator::BatchInput => right,

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: servers over an engine, sessions of
+//! Helpers shared by the tests of this crate: servers on an engine, sessions of
 //! root, and results as text.
 
 #![allow(dead_code, reason = "each test uses its part")]

@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// What both begin with.
+/// Statements that both servers execute first.
 const PREAMBLE: &[&str] = &[
     "CREATE DATABASE test CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
     "USE test",
@@ -25,7 +25,7 @@ const ROUNDS: &str = "SET sql_mode = CONCAT(@@sql_mode, ',TIME_ROUND_FRACTIONAL'
 /// MySQL's default.
 const LENGTH: &str = "SET group_concat_max_len = 1024";
 
-/// What one statement did.
+/// Outcome of one statement.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub struct Answer {
     /// Rows as text, columns parted by tabs.

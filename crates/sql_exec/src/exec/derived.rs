@@ -1,11 +1,11 @@
-//! Running table operators: the rows of derived tables, set operations and recursive
+//! Executes table operators: derived tables, set operations and recursive common table
 //! expressions.
 //!
-//! Rows are made whole before the first is read. A set operation goes from
-//! left to right over what is there so far; DISTINCT, EXCEPT and INTERSECT
-//! compare rows as GROUP BY does, NULL equal to NULL. A recursive expression
-//! runs its steps over the rows that the iteration before found, until none
-//! is new.
+//! All rows are computed before the first is read. A set operation combines its operands from
+//! left to right; DISTINCT, EXCEPT and INTERSECT
+//! compare rows as GROUP BY does, NULL equal to NULL. A recursive common table expression
+//! runs its recursive queries on the rows that the previous iteration found, until an iteration
+//! finds no new rows.
 
 use super::aggregate::append_key;
 use super::query::{LimitWindow, cx_of, run};
@@ -119,8 +119,8 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<
     Ok(cache_rows((address, key), set, before, states))
 }
 
-/// Keeps the rows of a derived table under its address and the values they depend on. Of what
-/// was held since `before`, they are left.
+/// Caches the rows of a derived table by its address and the outer values that they depend on. Of
+/// the memory charged since `before`, only that of the rows stays charged.
 fn cache_rows(
     (address, key): (usize, Vec<u8>),
     set: RowSet,

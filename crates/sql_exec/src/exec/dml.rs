@@ -127,7 +127,7 @@ fn changed_rows(
     Ok(changes)
 }
 
-/// Changes rows; how many differ from what they were.
+/// Updates rows. Returns the number of rows whose values differ from before.
 pub(super) fn update_rows(
     table: &Arc<Table>,
     changes: Vec<RowChange>,
@@ -147,7 +147,7 @@ pub(super) fn update_rows(
     Ok(done.changed)
 }
 
-/// Deletes rows, with IGNORE those that nothing prevents from being deleted; how many.
+/// Deletes rows; with IGNORE, skips those whose deletion fails. Returns the number deleted.
 pub(super) fn delete_rows(
     table: &Arc<Table>,
     rows: Vec<(Vec<u8>, RowBuf)>,

@@ -5,11 +5,11 @@
 //! processed in the same way.
 //!
 //! Invariants:
-//! 1. The planner chooses it only where expressions are deterministic and hold no
-//!    subquery (SLEEP, GET_LOCK), and where results are kept, not streamed: see the
+//! 1. The planner chooses it only if expressions are deterministic (no SLEEP, no GET_LOCK) and
+//!    contain no subquery, and if results are collected, not streamed: see the
 //!    invariant of [`super::show`].
-//! 2. Rows are judged by the same conditions as in a scan by batches.
-//! 3. Once an operator above spills, the remaining rows of a batch are copied, and consumed after
+//! 2. Rows are checked by the same conditions as in a scan by batches.
+//! 3. Once a parent operator spills, the remaining rows of a batch are copied, and consumed after
 //!    the engine call, because writing to a file may block.
 
 use super::conditions::Conditions;

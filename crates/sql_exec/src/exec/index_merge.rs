@@ -28,7 +28,7 @@ const MAX_KEY_BYTES: usize = 64 << 20;
 /// Index entries read in one batch.
 const SCAN_BATCH: usize = 4096;
 
-/// An index-merge union: the rows of a table that several indexes lead to.
+/// An index-merge union: the rows of a table found through several indexes.
 pub struct IndexMerge {
     /// Index scans that yield the keys; empty once the keys are gathered.
     scans: Vec<ScanSpec>,
@@ -160,7 +160,7 @@ impl IndexMerge {
     }
 }
 
-/// Bytes of a kept key.
+/// Size in bytes of a gathered key, its box included.
 fn key_size(key: &[u8]) -> usize {
     key.len() + size_of::<Box<[u8]>>()
 }

@@ -175,7 +175,8 @@ fn selected_rows(
     Ok(rows)
 }
 
-/// Keeps the rows that belong to partitions the statement names, and returns which ones were kept.
+/// Keeps the rows that belong to the partitions named by the statement. Also returns, for each
+/// input row, whether it was kept.
 /// Other rows are error 1748, or a warning with IGNORE.
 fn filter_by_partition(
     plan: &Insert,

@@ -391,7 +391,7 @@ fn first_matches<'a>(
             let value = eval(&part.probe, tuple, cx)?;
             known &= append_comparable(value, &part.probe.ty, part.compare_as, cx, &mut key)?;
         }
-        // What has no encoding is NULL, and equal to nothing.
+        // A key without an encoding contains NULL, which equals nothing.
         first.push(known.then(|| table.first(&key)).flatten());
     }
     Ok(first)

@@ -146,8 +146,8 @@ fn values<'a>(
         let Some(column) = table.columns.get(part.column) else {
             return Ok(None);
         };
-        // A literal NULL comes from IS NULL and has a key. For an equality, the condition rejects
-        // what is found.
+        // A literal NULL comes from IS NULL and has a key. If it comes from an equality, the
+        // condition rejects the rows found.
         if matches!(e.kind, ExprKind::Const(Value::Null)) && column.nullable {
             values.push(Value::Null);
             continue;

@@ -13,11 +13,11 @@
 //!  query            result operators: LIMIT, and which of these runs
 //!    point_lookup     rows by whole keys, straight into the sink
 //!    project          rows as they are found
-//!    collect          rows kept, told apart, sorted (sort_buffer)
+//!    collect          rows buffered, deduplicated, sorted (sort_buffer)
 //!      rows         row operators: calls its consumer for each joined row
 //!        aggregate    groups
 //!        window       window functions
-//!        fused_scan   rows of one table where they lie
+//!        fused_scan   rows of one table, in place
 //!        join         driving_scan -> index_lookup | materialized, join_hash_table -> ...
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! Collecting rows that are kept between rows of another query, in memory or in a temporary file.
+//! Collects materialized rows of a subquery or derived table, in memory or in a temporary file.
 //!
 //! Invariant: the rows are in one of the two places, in the order in which they were added.
 
@@ -23,7 +23,7 @@ pub(super) struct RowCursor {
 }
 
 impl RowCursor {
-    /// The next rows, at most so many; none at the end.
+    /// Returns the next rows, at most `most`; an empty batch at the end.
     pub(super) fn next<'r>(
         &mut self,
         set: &'r RowSet,

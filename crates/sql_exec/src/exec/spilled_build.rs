@@ -12,7 +12,7 @@
 //! all rows for each row of the batch.
 //!
 //! Invariants:
-//! 1. The index only narrows the candidates: the join's conditions tell rows apart whose keys have
+//! 1. The index only narrows the candidates: the join's conditions reject rows of other keys with
 //!    the same hash.
 //! 2. The rows of a key are returned in the order in which they were read.
 //!
@@ -320,9 +320,9 @@ impl<'h> SpilledBuild<'h> {
 
 /// Decision about a candidate row.
 pub(super) enum Decision {
-    /// It does not match.
+    /// The row does not match.
     Rejected,
-    /// It matches.
+    /// The row matches.
     Kept,
     /// No further candidate is needed.
     Enough,

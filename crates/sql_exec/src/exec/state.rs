@@ -145,7 +145,7 @@ impl States {
         self.used.set(self.used.get().saturating_add(bytes));
     }
 
-    /// Whether so many bytes more are to be kept in files rather than in memory.
+    /// Whether this many more bytes belong in files rather than in memory.
     pub(super) fn exceeds(&self, bytes: u64) -> bool {
         bytes > self.headroom() && self.spill_dir().is_some()
     }

@@ -1,4 +1,4 @@
-//! Running a statement: the sink at the top of its tree.
+//! Executes a statement: dispatches on the sink at the root of its plan.
 
 use super::{Changes, Exec, ExecResult, ResultSink, dml, insert, multi, query};
 use crate::plan::sinks::{Plan, Targets};

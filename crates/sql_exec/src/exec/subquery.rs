@@ -82,8 +82,8 @@ impl RunQueries for Shared<'_> {
         }
         let mut key = key_of(&query.free, &frame);
         left.iter().for_each(|v| append_exact(*v, &mut key));
-        // One subquery may be asked by several questions of different kinds
-        // only through clones, which are all of one kind.
+        // Only clones of an expression share a subquery, so all tests of one subquery are of the
+        // same kind, and the kind is not part of the key.
         if query.is_deterministic
             && let Some(value) = self.states.cached_answer(address(query), &key)
         {

@@ -32,7 +32,7 @@ pub(super) fn insert_or_update_all(
     Ok(())
 }
 
-/// One row of INSERT ... ON DUPLICATE KEY UPDATE; whether it was inserted.
+/// Inserts a row, or updates the row with the same key. Returns whether the row was inserted.
 fn insert_or_update(
     plan: &Insert,
     (row, select_values): (&mut [Value], &[Value]),
@@ -103,8 +103,8 @@ fn insert_or_update(
     Ok(false)
 }
 
-/// The slots that assignments see, that of the row that is there still empty: behind it the
-/// tables of the SELECT, with the values that the assignments name.
+/// Builds the slots that assignments read: an empty one for the existing row, then those of the
+/// SELECT's tables, with the values that the assignments read.
 fn read_slots<'a>(plan: &Insert, select_values: &'a [Value], arena: &'a Bump) -> Vec<Slot<'a>> {
     let mut slots = vec![Slot::Null];
     let last = plan.select_columns.iter().map(|(slot, _)| *slot).max();

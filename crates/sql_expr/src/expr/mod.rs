@@ -217,7 +217,7 @@ pub enum ExprKind {
     Is {
         /// The tested expression.
         arg: Box<Expr>,
-        /// What it is tested for.
+        /// The tested truth value, or NULL.
         truth: Truth,
         /// IS NOT.
         negated: bool,

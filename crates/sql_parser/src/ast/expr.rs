@@ -323,7 +323,7 @@ pub enum IsTest {
 pub struct Is<'a> {
     /// Tested expression.
     pub expr: Expr<'a>,
-    /// What it is tested for.
+    /// The tested truth value, or NULL.
     pub test: IsTest,
     /// IS NOT
     pub not: bool,

@@ -114,7 +114,7 @@ pub struct Select<'a> {
     pub having: Option<Expr<'a>>,
     /// WINDOW, empty if none.
     pub windows: &'a [NamedWindow<'a>],
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
@@ -183,11 +183,11 @@ pub struct LockClause<'a> {
     pub exclusive: bool,
     /// OF, empty: all tables.
     pub tables: &'a [TableName<'a>],
-    /// What to do about rows that other transactions have locked.
+    /// Handling of rows that other transactions have locked.
     pub wait: LockWait,
 }
 
-/// What a locking read does about rows that other transactions have locked.
+/// Handling of rows that other transactions have locked, in a locking read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockWait {
     /// Wait for them.

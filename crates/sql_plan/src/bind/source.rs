@@ -9,7 +9,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Where the rows of a table come from.
+/// Source of a table's rows.
 #[derive(Clone, Debug)]
 pub enum Origin {
     /// A stored table.

@@ -39,7 +39,7 @@ use porpoise_rows::catalog::Table;
 pub(super) const ROW: f64 = 1.0;
 /// The next entry of an index.
 pub(super) const ENTRY: f64 = 3.0;
-/// The row that an entry leads to.
+/// The row of an index entry, in addition to the entry.
 pub(super) const ROW_OF_ENTRY: f64 = 0.5;
 /// A row found by its key.
 pub(super) const LOOKUP: f64 = 4.0;
@@ -78,7 +78,7 @@ const DEFAULT_SELECTIVITY: f64 = 0.5;
 /// Selectivity of an index range with one bound.
 const ONE_BOUND_SELECTIVITY: f64 = 0.2;
 
-/// The part of the rows that a range of an index with so many ends holds.
+/// Selectivity of an index range with this number of bounds.
 pub(super) fn range_selectivity(bounds: usize) -> f64 {
     match bounds {
         0 => 1.0,

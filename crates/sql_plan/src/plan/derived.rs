@@ -1,7 +1,6 @@
-//! Table operators: their rows are read like those of a table without indexes. They stand
-//! behind a scan of a derived table, a common table expression, a view, a set operation or
-//! VALUES, and are materialized: made whole once an execution, or once for each set of values
-//! that they depend on, where they name columns from outside.
+//! Table operators: inputs of a scan of a derived table, a common table expression, a view, a set
+//! operation or VALUES, whose rows are read like those of a table without indexes. They are
+//! materialized once per execution or, if they are correlated, once for each set of outer values.
 //!
 //! ```text
 //!  (SELECT a FROM t EXCEPT SELECT b FROM u) ORDER BY 1     WITH RECURSIVE r AS (SELECT 1 AS n UNION
@@ -22,7 +21,7 @@
 //! 2. References to one common table expression share one [`Derived`].
 //!
 //! Rejected: a binary operator for each set operation. A chain of thousands of UNIONs would be
-//! a tree as deep.
+//! a tree of that depth.
 
 use super::QueryPlan;
 use crate::bind::{DerivedPlan, ScopeColumn};
@@ -33,7 +32,7 @@ use std::sync::Arc;
 
 pub use crate::bind::Derived;
 
-/// An operator whose rows are those of a table.
+/// An operator whose rows are read like those of a table.
 #[derive(Debug)]
 pub enum TableOperator {
     /// The rows of one query.
@@ -99,7 +98,7 @@ pub fn operator_of(derived: &Derived) -> &TableOperator {
     derived.rows_as().unwrap_or(&NO_ROWS)
 }
 
-/// The rows of a query as a table.
+/// Makes a derived table of a query's rows.
 pub(super) fn materialized(
     plan: QueryPlan,
     columns: Vec<ScopeColumn>,
@@ -112,7 +111,7 @@ pub(super) fn materialized(
     }
 }
 
-/// Rows of the iteration before, or of another place.
+/// Makes the derived table that stands for the rows of the previous iteration.
 pub(super) fn working_table(columns: Vec<ScopeColumn>) -> Derived {
     Derived {
         rows: Box::new(TableOperator::WorkingTable),
@@ -122,8 +121,7 @@ pub(super) fn working_table(columns: Vec<ScopeColumn>) -> Derived {
 }
 
 impl TableOperator {
-    /// The queries directly beneath, those behind the first with the operation that adds
-    /// their rows.
+    /// The input queries; all but the first with the set operation that adds their rows.
     pub fn inputs(&self) -> Vec<(Option<SetOp>, &QueryPlan)> {
         match self {
             TableOperator::Materialize(plan) => vec![(None, plan)],

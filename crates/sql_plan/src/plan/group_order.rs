@@ -16,7 +16,7 @@ use crate::expr::{Expr, ExprKind, Load};
 use crate::statistics::StatisticsSource;
 use porpoise_rows::catalog::Index;
 
-/// What an order of rows is used for.
+/// Purpose of an order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// ORDER BY of rows.

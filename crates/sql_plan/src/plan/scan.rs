@@ -1,4 +1,4 @@
-//! Scans: how the rows of one table are found, and what is read of them.
+//! Scans: the access path to the rows of one table, and the columns that are read.
 
 use super::placement::Placement;
 use crate::expr::Expr;
@@ -143,11 +143,11 @@ pub struct Estimate {
 pub struct LockSpec {
     /// The strength.
     pub mode: LockMode,
-    /// What to do if a row is locked.
+    /// Handling of locked rows.
     pub busy: Busy,
 }
 
-/// What a locking statement does about a row that another transaction has locked.
+/// Handling of a row that another transaction has locked, in a locking statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     /// Wait until `innodb_lock_wait_timeout`.

@@ -13,8 +13,8 @@
 //!        Scan c
 //! ```
 //!
-//! A sink is given rows by a [`QueryPlan`]; those of a change have no select list: the rows
-//! that are found and locked are what it works on.
+//! A [`QueryPlan`] provides the rows of a sink. That of a change has no select list: the sink works
+//! on the stored rows that the plan finds and locks.
 
 use super::{QueryPlan, ResultColumn};
 use crate::bind::Source;
@@ -59,11 +59,10 @@ pub struct Insert {
     pub rows: InsertRows,
     /// Treatment of duplicate keys.
     pub mode: InsertMode,
-    /// ON DUPLICATE KEY UPDATE: positions and values, over the row that is there as slot 0.
-    /// Slot 1 is the new row, or the slots from 1 on are the tables of the query that gives
-    /// the rows.
+    /// ON DUPLICATE KEY UPDATE: column positions and new values. Slot 0 is the existing row. Slot 1
+    /// is the new row or, for INSERT ... SELECT, the slots from 1 on are the tables of the query.
     pub on_duplicate: Vec<(usize, NewValue)>,
-    /// Columns of the tables of that query that `on_duplicate` names: slots there, and columns.
+    /// Columns of that query's tables that `on_duplicate` reads: slots in the query, and columns.
     pub select_columns: Vec<(usize, usize)>,
     /// PARTITION (names): rows must belong to one of these partitions.
     pub partitions: Option<Arc<[usize]>>,

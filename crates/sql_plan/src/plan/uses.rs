@@ -185,7 +185,7 @@ impl Uses {
         self.list.borrow().len()
     }
 
-    /// Forgets those behind the first `len`.
+    /// Removes all uses after the first `len`.
     pub(super) fn truncate(&self, len: usize) {
         self.list.borrow_mut().truncate(len);
     }

@@ -67,7 +67,7 @@ impl Decimal {
     /// The quotient with MySQL's guard digits: at least the scale of the
     /// dividend plus `increment` (`div_precision_increment`, 4 by default)
     /// digits after the point, cut, not rounded; None on division by zero.
-    /// Where the value leaves the expression it is rounded to the dividend's scale
+    /// The result of the whole expression is later rounded to the dividend's scale
     /// plus the increment, at most 30.
     ///
     /// # Errors

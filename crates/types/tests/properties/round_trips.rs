@@ -1,4 +1,4 @@
-//! What is printed or encoded reads back.
+//! Printed or encoded values are read back unchanged.
 
 use porpoise_types::temporal::DateRules;
 use porpoise_types::{ColumnType, DateTime, Time, ValueRef, write_text};

@@ -3,10 +3,10 @@
 use super::binary::{Get, HEADER, ReplyHeader, StatusCode, opcode};
 use super::command::{Item, Outcome, Status};
 
-/// First byte of an answer.
+/// Magic byte: the first byte of a reply.
 pub const REPLY_MAGIC: u8 = 0x81;
 
-/// Appends a header for a body of these lengths, and makes room for the body.
+/// Appends a header for a body of these lengths, and reserves space for the body.
 fn header(
     out: &mut Vec<u8>,
     head: &ReplyHeader,
@@ -18,7 +18,7 @@ fn header(
     let body = extras + key + value;
     out.reserve(HEADER + body);
     out.extend_from_slice(&[REPLY_MAGIC, head.opcode]);
-    // Keys have 250 bytes at most, extras 8; a value is far below 4 GiB.
+    // A key has at most 250 bytes, extras at most 8; a value is far below 4 GiB.
     out.extend_from_slice(&u16::try_from(key).unwrap_or(u16::MAX).to_be_bytes());
     out.push(u8::try_from(extras).unwrap_or(u8::MAX));
     out.push(0);
@@ -39,13 +39,13 @@ pub fn hit(out: &mut Vec<u8>, get: &Get<'_>, item: &Item<'_>) {
     out.extend_from_slice(item.value);
 }
 
-/// Appends the answer to a touch of an item that is there: its flags.
+/// Appends the reply to a touch of an existing item: the item's flags.
 pub fn touched(out: &mut Vec<u8>, get: &Get<'_>, item: &Item<'_>) {
     header(out, &get.head, StatusCode::Ok, (4, 0, 0), item.version);
     out.extend_from_slice(&item.flags.to_be_bytes());
 }
 
-/// Appends the answer where there is no item: nothing if it is quiet.
+/// Appends the reply to a read of an item that does not exist; nothing if the command is quiet.
 #[inline]
 pub fn miss(out: &mut Vec<u8>, get: &Get<'_>) {
     if get.head.quiet {
@@ -65,7 +65,7 @@ pub fn miss(out: &mut Vec<u8>, get: &Get<'_>) {
     }
 }
 
-/// Appends an answer that is a status, with memcached's text for it.
+/// Appends a reply that is only a status, with memcached's text for it.
 pub fn status(out: &mut Vec<u8>, head: &ReplyHeader, status: StatusCode) {
     let text = match status {
         StatusCode::Ok => "",
@@ -83,7 +83,7 @@ pub fn status(out: &mut Vec<u8>, head: &ReplyHeader, status: StatusCode) {
     refusal(out, head, status, text);
 }
 
-/// Appends a status with a text.
+/// Appends an error status with the given text.
 pub fn refusal(out: &mut Vec<u8>, head: &ReplyHeader, status: StatusCode, text: &str) {
     header(out, head, status, (0, 0, text.len()), 0);
     out.extend_from_slice(text.as_bytes());
@@ -96,11 +96,11 @@ pub fn done(out: &mut Vec<u8>, head: &ReplyHeader, cas: u64) {
     }
 }
 
-/// Appends what became of a command on one item.
+/// Appends the outcome of a command on one item.
 pub fn outcome(out: &mut Vec<u8>, head: &ReplyHeader, outcome: &Outcome) {
     let code = match outcome.status {
         Status::Stored => return done(out, head, outcome.version),
-        // A reply to delete has no version.
+        // A reply to a delete has CAS 0.
         Status::Deleted => return done(out, head, 0),
         Status::Touched => return done(out, head, outcome.version),
         Status::Counted => {
@@ -123,13 +123,13 @@ pub fn outcome(out: &mut Vec<u8>, head: &ReplyHeader, outcome: &Outcome) {
     status(out, head, code);
 }
 
-/// Appends a version text.
+/// Appends the server's version.
 pub fn version(out: &mut Vec<u8>, head: &ReplyHeader, text: &str) {
     header(out, head, StatusCode::Ok, (0, 0, text.len()), 0);
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends one figure; the last answer to STAT is an empty one.
+/// Appends one statistic. A reply with an empty name and value ends the replies to STAT.
 pub fn stat(out: &mut Vec<u8>, head: &ReplyHeader, name: &[u8], value: &[u8]) {
     let lengths = (0, name.len(), value.len());
     header(out, head, StatusCode::Ok, lengths, 0);

@@ -1,16 +1,15 @@
 //! Client half of the ASCII dialect: request writers, and a resumable reply
-//! parser over a buffer. The writers trust their caller: keys are taken as
-//! they are.
+//! parser over a buffer. The writers do not validate keys.
 
 use super::command::{Mode, Store};
 use super::commands::Command;
 use super::number::unsigned;
 use super::tokens::Words;
 
-/// Longest line of a reply; a server that sends more is not followed.
+/// Longest line of a reply in bytes; a longer one is [`Answer::Malformed`].
 const MAX_LINE: usize = 64 << 10;
 
-/// One line of an answer, with the value where it has one.
+/// One line of a reply, with its data block if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// A row of a get; further rows or [`Reply::End`] follow.
@@ -48,9 +47,9 @@ pub enum Reply<'a> {
     Version(&'a [u8]),
     /// A line of `stats`.
     Stat {
-        /// Name of the figure.
+        /// Name of the statistic.
         name: &'a [u8],
-        /// Value of the item.
+        /// Value of the statistic.
         value: &'a [u8],
     },
     /// `ERROR`, `CLIENT_ERROR ...` or `SERVER_ERROR ...`, the whole line.
@@ -60,16 +59,16 @@ pub enum Reply<'a> {
 /// Outcome of [`parse_reply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// At least so many more bytes are needed.
+    /// At least this many more bytes are needed.
     NeedMore(usize),
     /// A reply and its length in the buffer.
     Reply(Reply<'a>, usize),
-    /// No reply of this protocol.
+    /// The bytes are no reply of this protocol.
     Malformed,
 }
 
-/// Parses the reply at the start of `buf`. `max_value` bounds the value that
-/// is waited for.
+/// Parses the reply at the start of `buf`. A value longer than `max_value` bytes is
+/// [`Answer::Malformed`].
 pub fn parse_reply(buf: &[u8], max_value: usize) -> Answer<'_> {
     let Some(end) = memchr::memchr(b'\n', buf) else {
         if buf.len() > MAX_LINE {
@@ -103,7 +102,7 @@ pub fn parse_reply(buf: &[u8], max_value: usize) -> Answer<'_> {
             Reply::Stat { name, value }
         }
         b"ERROR" | b"ERROR:" | b"CLIENT_ERROR" | b"SERVER_ERROR" => Reply::Error(line),
-        // memcached pads a number that became shorter with spaces.
+        // memcached pads a counter with spaces when it loses digits.
         digits => match unsigned(digits) {
             Some(n) => Reply::Number(n),
             None => return Answer::Malformed,
@@ -179,7 +178,8 @@ fn name(out: &mut Vec<u8>, command: Command) {
     out.push(b' ');
 }
 
-/// Appends a storage command with its value; of `store` what the classic commands can say.
+/// Appends a storage command with its value. Fields of `store` that the classic commands cannot
+/// express are ignored.
 pub fn store(out: &mut Vec<u8>, store: &Store<'_>, noreply: bool) {
     let command = match (store.mode, store.compare) {
         (Mode::Set, Some(_)) => Command::Cas,
@@ -207,7 +207,7 @@ pub fn store(out: &mut Vec<u8>, store: &Store<'_>, noreply: bool) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends `incr`, or `decr` where `decrement`.
+/// Appends `incr`, or `decr` if `decrement` is set.
 pub fn arithmetic(out: &mut Vec<u8>, key: &[u8], delta: u64, decrement: bool, noreply: bool) {
     out.extend_from_slice(if decrement { b"decr " } else { b"incr " });
     out.extend_from_slice(key);

@@ -30,7 +30,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether the value is added to what is there.
+    /// Whether the command extends the existing value instead of replacing it.
     pub fn extends(self) -> bool {
         matches!(self, Mode::Append | Mode::Prepend)
     }
@@ -47,18 +47,18 @@ pub struct Store<'a> {
     pub value: &'a [u8],
     /// The client's own 32 bits, returned with the value.
     pub flags: u32,
-    /// 0: never; negative: at once; up to 30 days: seconds from now; beyond:
+    /// Expiry time. 0: never; negative: immediately; up to 30 days: seconds from now; above that:
     /// seconds since 1970.
     pub exptime: i64,
-    /// Store only if the item is there and has this version. With
-    /// [`Mode::Add`] it is ignored, as memcached does.
+    /// Store only if the item exists and has this version. Ignored with [`Mode::Add`], as in
+    /// memcached.
     pub compare: Option<u64>,
     /// Whether to store and mark the item as stale if `compare` is below its version.
     pub invalidate: bool,
     /// For append and prepend without an item: store the value as a new item with this expiry
     /// time.
     pub create: Option<i64>,
-    /// The version that the item is to show from now on.
+    /// Version (CAS value) to assign to the item.
     pub version: Option<u64>,
 }
 
@@ -82,33 +82,33 @@ impl<'a> Store<'a> {
 /// The item that `incr` and `decr` create if there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed {
-    /// The first value; nothing is added to it.
+    /// Initial value; the delta is not applied to it.
     pub value: u64,
     /// Expiry time as for a store.
     pub exptime: i64,
 }
 
-/// Counting up or down.
+/// Adds to or subtracts from a decimal value (`incr`, `decr`).
 #[derive(Clone, Copy, Debug)]
 pub struct Count<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// By how much.
+    /// Amount to add or subtract.
     pub delta: u64,
-    /// Down, which stops at 0 (up wraps at 64 bits).
+    /// Whether to subtract. Subtraction saturates at 0, addition wraps at 64 bits.
     pub decrement: bool,
-    /// Only if the item has this version.
+    /// Change the item only if it has this version.
     pub compare: Option<u64>,
-    /// The item to create if there is none.
+    /// The item to create if none exists.
     pub seed: Option<Seed>,
     /// New expiry time of the item.
     pub touch: Option<i64>,
-    /// The version that the item is to show from now on.
+    /// Version (CAS value) to assign to the item.
     pub version: Option<u64>,
 }
 
 impl<'a> Count<'a> {
-    /// Counting without conditions.
+    /// Creates a count without conditions.
     pub fn new(key: &'a [u8], delta: u64, decrement: bool) -> Count<'a> {
         Count {
             key,
@@ -122,25 +122,25 @@ impl<'a> Count<'a> {
     }
 }
 
-/// Deleting, or marking as stale.
+/// Deletes an item, or marks it as stale.
 #[derive(Clone, Copy, Debug)]
 pub struct Delete<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// Only if the item has this version.
+    /// Delete only if the item has this version.
     pub compare: Option<u64>,
-    /// Keep the item, give it a new version and mark it as stale.
+    /// Whether to mark the item as stale, with a new version, instead of deleting it.
     pub invalidate: bool,
-    /// New expiry time of an item that is not deleted.
+    /// New expiry time of the item if it is not deleted.
     pub touch: Option<i64>,
-    /// Keep the item, but with an empty value and flags of 0.
+    /// Whether to set the value to empty and the flags to 0 instead of deleting the item.
     pub empty: bool,
-    /// CAS value that an item that is not deleted shows from now on.
+    /// Version (CAS value) to assign to the item if it is not deleted.
     pub version: Option<u64>,
 }
 
 impl<'a> Delete<'a> {
-    /// Deleting without conditions.
+    /// Creates a delete without conditions.
     pub fn new(key: &'a [u8]) -> Delete<'a> {
         Delete {
             key,
@@ -153,7 +153,7 @@ impl<'a> Delete<'a> {
     }
 }
 
-/// A new expiry time.
+/// Sets the expiry time of an item.
 #[derive(Clone, Copy, Debug)]
 pub struct Touch<'a> {
     /// The key.
@@ -171,7 +171,7 @@ pub enum Change<'a> {
     Count(Count<'a>),
     /// Deletes, or marks as stale.
     Delete(Delete<'a>),
-    /// Moves the moment of expiry.
+    /// Sets the expiry time.
     Touch(Touch<'a>),
 }
 
@@ -206,13 +206,13 @@ pub enum Status {
     Stored,
     /// A condition on the item's presence did not hold.
     NotStored,
-    /// The item has another version than was expected.
+    /// The item's version differs from the expected one.
     Exists,
-    /// There is no item.
+    /// The item does not exist.
     NotFound,
     /// Deleted, or marked as stale.
     Deleted,
-    /// The moment of expiry was moved.
+    /// The expiry time was set.
     Touched,
     /// Counted; the number is in the outcome.
     Counted,
@@ -233,12 +233,12 @@ pub struct Outcome {
     pub version: u64,
     /// Expiry time of an item changed by `incr` or `decr`, in seconds since 1970; 0: never.
     pub expires: i64,
-    /// Counting made the item.
+    /// Whether `incr` or `decr` created the item ([`Seed`]).
     pub created: bool,
 }
 
 impl Outcome {
-    /// A status and nothing more.
+    /// Creates an outcome with a status only.
     pub fn of(status: Status) -> Outcome {
         Outcome {
             status,
@@ -249,7 +249,7 @@ impl Outcome {
         }
     }
 
-    /// A status and the item's version.
+    /// Creates an outcome with a status and the item's new version.
     pub fn at(status: Status, version: u64) -> Outcome {
         Outcome {
             version,

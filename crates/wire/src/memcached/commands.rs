@@ -1,18 +1,18 @@
-//! The table of commands: the word that names each in the ASCII dialect, the number of words that
-//! follow it, its opcodes in the binary dialect, and the lengths of its binary request.
+//! The table of commands: for each, its name in the ASCII dialect, the number of words that follow
+//! the name, its opcodes in the binary dialect, and the layout of its binary request.
 //!
-//! [`Command`], [`opcode`] and the look-ups are made of the table. The parsers match a [`Command`]
-//! without a wildcard, so that a command without its parser does not compile.
+//! A macro generates [`Command`], [`opcode`] and the look-up functions from the table. The parsers
+//! match on [`Command`] without a wildcard, so that a command without a parser does not compile.
 //!
-//! Rejected: functions that parse as columns of the table. A `match` is as short, and the
+//! Rejected: a column of parse functions in the table. A `match` is as short, and the
 //! compiler inlines it.
 
-/// What an opcode says beside its command.
+/// Properties that distinguish the opcodes of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Variant {
-    /// The usual reply is not wanted.
+    /// Whether the usual reply is suppressed.
     quiet: bool,
-    /// The reply repeats the key.
+    /// Whether the reply repeats the key.
     with_key: bool,
 }
 
@@ -33,22 +33,22 @@ const KEY_QUIET: Variant = Variant {
     with_key: true,
 };
 
-/// Which parts a binary request has behind its header.
+/// The parts that follow the header of a binary request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
-    /// Whether there may be a key.
+    /// Whether the request has a key.
     key: bool,
-    /// Whether the key may be left out.
+    /// Whether the key may be omitted.
     optional_key: bool,
     /// Length of the extras.
     extras: u8,
-    /// Whether the extras may be left out.
+    /// Whether the extras may be omitted.
     optional_extras: bool,
-    /// Whether there may be a value.
+    /// Whether the request may have a value.
     value: bool,
 }
 
-/// Nothing.
+/// Header only.
 const BARE: Layout = Layout {
     key: false,
     optional_key: false,
@@ -56,9 +56,9 @@ const BARE: Layout = Layout {
     optional_extras: false,
     value: false,
 };
-/// A key.
+/// A key, without extras or value.
 const KEYED: Layout = Layout { key: true, ..BARE };
-/// A key and a value.
+/// A key and a value, without extras.
 const VALUED: Layout = Layout {
     value: true,
     ..KEYED
@@ -70,7 +70,7 @@ impl Layout {
     }
 }
 
-/// An opcode: its command, and the form of its requests.
+/// An opcode: its command, its variant, and the layout of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Opcode {
     pub(super) command: Command,
@@ -79,13 +79,13 @@ pub(super) struct Opcode {
 }
 
 impl Opcode {
-    /// The opcode with this number.
+    /// Returns the opcode with this number, or `None` if it is unknown.
     #[inline]
     pub(super) fn of(code: u8) -> Option<&'static Opcode> {
         OPCODES.get(usize::from(code))?.as_ref()
     }
 
-    /// Whether the usual reply is not wanted.
+    /// Whether the usual reply is suppressed.
     pub(super) fn is_quiet(&self) -> bool {
         self.variant.quiet
     }
@@ -95,11 +95,11 @@ impl Opcode {
         self.variant.with_key
     }
 
-    /// Whether a request has these lengths; `body` is that of all parts together.
+    /// Whether these lengths are valid for a request; `body` is the length of all parts.
     #[inline]
     pub(super) fn fits(&self, key: usize, extras: usize, body: usize) -> bool {
         let layout = &self.layout;
-        // Without short circuits, which would cost more than the comparisons.
+        // `|` and `&` do not short-circuit: branches would cost more than the comparisons.
         let key_fits = (layout.key == (key > 0)) | (layout.optional_key & (key == 0));
         let wanted = usize::from(layout.extras);
         let extras_fit = (extras == wanted) | (layout.optional_extras & (extras == 0));
@@ -125,7 +125,7 @@ macro_rules! commands {
             /// All commands.
             pub const ALL: &[Command] = &[$(Command::$command),*];
 
-            /// The command that a word names in the ASCII dialect.
+            /// Returns the command with this name in the ASCII dialect.
             #[inline(always)]
             pub fn of_word(word: &[u8]) -> Option<Command> {
                 match word {
@@ -134,7 +134,7 @@ macro_rules! commands {
                 }
             }
 
-            /// The word that names the command in the ASCII dialect.
+            /// Name of the command in the ASCII dialect, if it has one.
             pub fn word(self) -> Option<&'static [u8]> {
                 match self {
                     $($(Command::$command => Some($word),)?)*
@@ -143,7 +143,8 @@ macro_rules! commands {
                 }
             }
 
-            /// Least and most words after the name, where these numbers are fixed.
+            /// Minimum and maximum number of words after the name; unlimited if the table has no
+            /// `arguments`.
             #[inline(always)]
             pub(super) fn arguments(self) -> (usize, usize) {
                 match self {
@@ -153,7 +154,7 @@ macro_rules! commands {
             }
         }
 
-        /// The opcodes by their numbers.
+        /// Opcodes, indexed by number.
         static OPCODES: [Option<Opcode>; 256] = {
             let mut table = [None; 256];
             $($($(table[$code] = Some(Opcode {
@@ -164,7 +165,7 @@ macro_rules! commands {
             table
         };
 
-        /// Opcodes of the binary dialect, as the protocol's description names them.
+        /// Opcodes of the binary dialect, under the names of the protocol's description.
         pub mod opcode {
             #![expect(missing_docs, reason = "the names are those of the protocol")]
             $($($(pub const $opcode: u8 = $code;)+)?)*
@@ -181,71 +182,71 @@ commands! {
     }
     /// Reads items and their versions.
     Gets { word: b"gets"; }
-    /// Reads items and moves their moments of expiry.
+    /// Reads items and sets their expiry times.
     Gat {
         word: b"gat";
         opcodes: GAT = 0x1d PLAIN, GATQ = 0x1e QUIET, GATK = 0x23 KEY, GATKQ = 0x24 KEY_QUIET;
         layout: KEYED.extras(4);
     }
-    /// Reads items and their versions, and moves their moments of expiry.
+    /// Reads items and their versions, and sets their expiry times.
     Gats { word: b"gats"; }
-    /// Stores.
+    /// Stores a value.
     Set {
         word: b"set", arguments: 4 to 5;
         opcodes: SET = 0x01 PLAIN, SETQ = 0x11 QUIET;
         layout: VALUED.extras(8);
     }
-    /// Stores where there is no item.
+    /// Stores a value if the item does not exist.
     Add {
         word: b"add", arguments: 4 to 5;
         opcodes: ADD = 0x02 PLAIN, ADDQ = 0x12 QUIET;
         layout: VALUED.extras(8);
     }
-    /// Stores where there is an item.
+    /// Stores a value if the item exists.
     Replace {
         word: b"replace", arguments: 4 to 5;
         opcodes: REPLACE = 0x03 PLAIN, REPLACEQ = 0x13 QUIET;
         layout: VALUED.extras(8);
     }
-    /// Adds to the end of a value.
+    /// Appends to an existing value.
     Append {
         word: b"append", arguments: 4 to 5;
         opcodes: APPEND = 0x0e PLAIN, APPENDQ = 0x19 QUIET;
         layout: VALUED;
     }
-    /// Adds to the start of a value.
+    /// Prepends to an existing value.
     Prepend {
         word: b"prepend", arguments: 4 to 5;
         opcodes: PREPEND = 0x0f PLAIN, PREPENDQ = 0x1a QUIET;
         layout: VALUED;
     }
-    /// Stores where the item has a version.
+    /// Stores a value if the item has the given version.
     Cas { word: b"cas", arguments: 5 to 6; }
-    /// Counts up.
+    /// Adds to a number.
     Increment {
         word: b"incr", arguments: 2 to 3;
         opcodes: INCREMENT = 0x05 PLAIN, INCREMENTQ = 0x15 QUIET;
         layout: KEYED.extras(20);
     }
-    /// Counts down.
+    /// Subtracts from a number.
     Decrement {
         word: b"decr", arguments: 2 to 3;
         opcodes: DECREMENT = 0x06 PLAIN, DECREMENTQ = 0x16 QUIET;
         layout: KEYED.extras(20);
     }
-    /// Deletes.
+    /// Deletes an item.
     Delete {
         word: b"delete", arguments: 1 to 3;
         opcodes: DELETE = 0x04 PLAIN, DELETEQ = 0x14 QUIET;
         layout: KEYED;
     }
-    /// Moves the moment of expiry.
+    /// Sets an item's expiry time.
     Touch {
         word: b"touch", arguments: 2 to 3;
         opcodes: TOUCH = 0x1c PLAIN;
         layout: KEYED.extras(4);
     }
-    /// `mg`: reads an item and what its flags name.
+    /// `mg`: reads an item and the metadata that the command's flags request.
     MetaGet { word: b"mg"; }
     /// `ms`: stores.
     MetaSet { word: b"ms"; }
@@ -255,7 +256,7 @@ commands! {
     MetaArithmetic { word: b"ma"; }
     /// `me`: properties of an item.
     MetaDebug { word: b"me"; }
-    /// Nothing; its reply ends those of quiet commands.
+    /// No operation. Its reply tells the client that all earlier quiet commands have run.
     Noop {
         word: b"mn";
         opcodes: NOOP = 0x0a PLAIN;
@@ -267,40 +268,40 @@ commands! {
         opcodes: FLUSH = 0x08 PLAIN, FLUSHQ = 0x18 QUIET;
         layout: Layout { optional_extras: true, ..BARE.extras(4) };
     }
-    /// Figures.
+    /// Returns statistics.
     Stats {
         word: b"stats";
         opcodes: STAT = 0x10 PLAIN;
         layout: Layout { optional_key: true, ..KEYED };
     }
-    /// The server's version.
+    /// Returns the server's version.
     Version {
         word: b"version";
         opcodes: VERSION = 0x0b PLAIN;
         layout: BARE;
     }
-    /// Changes nothing here.
+    /// Accepted for compatibility; has no effect.
     Verbosity {
         word: b"verbosity", arguments: 1 to 2;
         opcodes: VERBOSITY = 0x1b PLAIN;
         layout: BARE.extras(4);
     }
-    /// Changes nothing here.
+    /// Accepted for compatibility; has no effect.
     CacheLimit { word: b"cache_memlimit", arguments: 1 to 2; }
-    /// Refused.
+    /// Always refused.
     Shutdown { word: b"shutdown"; }
-    /// Ends the connection.
+    /// Closes the connection.
     Quit {
         word: b"quit";
         opcodes: QUIT = 0x07 PLAIN, QUITQ = 0x17 QUIET;
         layout: BARE;
     }
-    /// Names the mechanisms of SASL.
+    /// Lists the SASL mechanisms.
     SaslMechanisms {
         opcodes: SASL_LIST_MECHS = 0x20 PLAIN;
         layout: BARE;
     }
-    /// Authenticates by SASL.
+    /// Authenticates with SASL.
     SaslAuth {
         opcodes: SASL_AUTH = 0x21 PLAIN, SASL_STEP = 0x22 PLAIN;
         layout: VALUED;

@@ -1,8 +1,8 @@
-//! Command lines of the ASCII dialect: words and their checks, command by
-//! command. The rules and their sources are in [`super::ascii`].
+//! Parses command lines of the ASCII dialect, one function per group of commands. The rules and
+//! their sources are in [`super::ascii`].
 //!
-//! The checks of each command come in memcached's order (number of words,
-//! `noreply`, key, numbers), since the first that fails is what is answered.
+//! Each command is validated in memcached's order (number of words, `noreply`, key, numbers),
+//! since the first check that fails decides the error reply.
 
 use super::MAX_KEY;
 use super::ascii::{Args, Fault, Keys, Request};
@@ -15,7 +15,7 @@ use super::tokens::Words;
 /// A parsed line, without the data block that follows it.
 pub(super) enum Line<'a> {
     Request(Request<'a>),
-    /// A storage command, whose value of `length` bytes follows.
+    /// A storage command; its data block of `length` bytes follows the line.
     Store {
         store: Store<'a>,
         length: usize,
@@ -25,15 +25,15 @@ pub(super) enum Line<'a> {
     Refused(Fault, bool),
 }
 
-/// Whether a key is not too long and holds nothing that a key may not hold.
+/// Whether a key has at most [`MAX_KEY`] bytes and no control characters other than TAB.
 #[inline]
 pub(super) fn key_fits(key: &[u8]) -> bool {
-    // A TAB separates the columns of a key.
+    // TAB separates the columns of a multi-column key.
     let forbidden = |b: &u8| b.is_ascii_control() && *b != b'\t';
     key.len() <= MAX_KEY && !key.iter().any(forbidden)
 }
 
-/// Parses a command line without its end.
+/// Parses a command line, passed without its line terminator.
 #[inline]
 pub(super) fn parse_line(line: &[u8]) -> Line<'_> {
     let mut words = Words::new(line);
@@ -85,12 +85,12 @@ pub(super) fn parse_line(line: &[u8]) -> Line<'_> {
         Command::Flush => parse_fixed(Command::Flush.arguments(), words, flush_all),
         Command::Verbosity => parse_fixed(Command::Verbosity.arguments(), words, verbosity),
         Command::CacheLimit => parse_fixed(Command::CacheLimit.arguments(), words, cache_memlimit),
-        // These have no word.
+        // Binary dialect only.
         Command::SaslMechanisms | Command::SaslAuth => unknown(word, words),
     }
 }
 
-/// The get family: any number of keys.
+/// Parses `get`, `gets`, `gat` and `gats`, which take any number of keys.
 #[inline]
 fn get(mut words: Words<'_>, cas: bool, touch: bool) -> Line<'_> {
     let mut exptime = None;
@@ -120,10 +120,11 @@ fn get(mut words: Words<'_>, cas: bool, touch: bool) -> Line<'_> {
     })
 }
 
-/// More words than any command with a fixed form has.
+/// Capacity for the words of a command with fixed arguments: one more than any such command
+/// takes, so that surplus words are noticed.
 const MAX_WORDS: usize = 7;
 
-/// A command with at least and at most so many words after its name: `parse` gets them, and
+/// Parses a command with `least` to `most` words after its name. `parse` receives the words, and
 /// whether the last one is `noreply`.
 fn parse_fixed<'a>(
     (least, most): (usize, usize),
@@ -144,7 +145,7 @@ fn parse_fixed<'a>(
     parse(args, args.last() == Some(&b"noreply".as_slice()))
 }
 
-/// A storage command; `version` is the word of the version that the item must have.
+/// Parses a storage command. `version` is the word that contains the version expected by `cas`.
 fn store<'a>(mode: Mode, args: &[&'a [u8]], version: Option<&[u8]>, noreply: bool) -> Line<'a> {
     let bad = Line::Refused(Fault::BadFormat, noreply);
     let [key, flags, exptime, length, ..] = args else {
@@ -163,7 +164,7 @@ fn store<'a>(mode: Mode, args: &[&'a [u8]], version: Option<&[u8]>, noreply: boo
     if compare.is_none() && version.is_some() {
         return bad;
     }
-    // memcached's own bound: the length and CR LF fit 31 bits.
+    // memcached's bound: the length including CR LF fits in 31 bits.
     let Ok(length) = usize::try_from(length) else {
         return bad;
     };
@@ -212,7 +213,7 @@ fn delete<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
     if !valid {
         return Line::Refused(Fault::DeleteUsage, noreply);
     }
-    // `delete noreply` names a key.
+    // In `delete noreply` the word is the key.
     let noreply = noreply && !holds.is_empty();
     if !key_fits(key) {
         return Line::Refused(Fault::BadFormat, noreply);
@@ -249,7 +250,7 @@ fn verbosity<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
     let level = args.first().and_then(|level| unsigned(level));
     match level.and_then(|n| u32::try_from(n).ok()) {
         Some(level) => Line::Request(Request::Verbosity { level, noreply }),
-        // `verbosity noreply` names no level, and is not answered either.
+        // `verbosity noreply` has no level; it is an error, but gets no reply.
         None => Line::Refused(Fault::BadFormat, noreply),
     }
 }
@@ -261,8 +262,8 @@ fn cache_memlimit<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
     }
 }
 
-/// A line that is no command. If it is the request line of HTTP, the connection closes, as
-/// memcached does, so that a browser cannot be made to send commands.
+/// Rejects a line that is no command. An HTTP request line closes the connection, as in memcached,
+/// so that a browser cannot be tricked into sending commands.
 #[cold]
 fn unknown<'a>(word: &[u8], words: Words<'a>) -> Line<'a> {
     let rest = words.rest();

@@ -4,7 +4,7 @@ use super::command::{Outcome, Status};
 
 /// `END` after the values of a get, or the lines of `stats`.
 pub const END: &[u8] = b"END\r\n";
-/// A store took place.
+/// The value was stored.
 pub const STORED: &[u8] = b"STORED\r\n";
 /// A condition of `add`, `replace`, `append` or `prepend` did not hold.
 pub const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
@@ -12,17 +12,17 @@ pub const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
 pub const EXISTS: &[u8] = b"EXISTS\r\n";
 /// The key does not exist.
 pub const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
-/// A delete took place.
+/// The item was deleted.
 pub const DELETED: &[u8] = b"DELETED\r\n";
-/// A touch took place.
+/// The expiry time was set.
 pub const TOUCHED: &[u8] = b"TOUCHED\r\n";
-/// `flush_all` or `verbosity` was carried out.
+/// `flush_all` or `verbosity` succeeded.
 pub const OK: &[u8] = b"OK\r\n";
-/// `stats reset` was carried out.
+/// `stats reset` succeeded.
 pub const RESET: &[u8] = b"RESET\r\n";
-/// The general refusal.
+/// Reply to an unknown command, or to one with a wrong number of words.
 pub const ERROR: &[u8] = b"ERROR\r\n";
-/// `incr` or `decr` of a value that is no number.
+/// Reply to `incr` or `decr` of a value that is not a number.
 pub const NON_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
 
 /// Appends `VALUE key flags length [cas]`, the value and CR LF.
@@ -56,13 +56,13 @@ pub fn number(out: &mut Vec<u8>, n: u64) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The answer to a store of a value over the limit.
+/// Reply to a store of a value over the size limit.
 pub const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
 
-/// The answer to `cache_memlimit` with less than memcached can do with.
+/// Reply to `cache_memlimit` below memcached's minimum of 8 MiB.
 pub const CACHE_TOO_SMALL: &[u8] = b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n";
 
-/// Appends what became of a command on one item.
+/// Appends the outcome of a command on one item.
 #[inline]
 pub fn outcome(out: &mut Vec<u8>, outcome: &Outcome) {
     let text = match outcome.status {
@@ -91,12 +91,12 @@ pub fn stat(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     line(out, b" ", value);
 }
 
-/// Appends `SERVER_ERROR text`: the server could not do it.
+/// Appends `SERVER_ERROR text`: the server failed to execute the command.
 pub fn server_error(out: &mut Vec<u8>, text: &str) {
     line(out, b"SERVER_ERROR ", text.as_bytes());
 }
 
-/// Appends `CLIENT_ERROR text`: the request was wrong.
+/// Appends `CLIENT_ERROR text`: the request was invalid.
 pub fn client_error(out: &mut Vec<u8>, text: &str) {
     line(out, b"CLIENT_ERROR ", text.as_bytes());
 }
@@ -107,7 +107,8 @@ fn line(out: &mut Vec<u8>, head: &[u8], text: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A line of its own must stay one line, whatever a message quotes.
+/// Appends `text` with control characters replaced by spaces, so that quoted input cannot end the
+/// line early.
 fn printable(out: &mut Vec<u8>, text: &[u8]) {
     out.extend(
         text.iter()

@@ -1,11 +1,11 @@
-//! Requests of the ASCII dialect, as its parser gives them.
+//! Requests of the ASCII dialect, as returned by its parser.
 
 use super::command::Change;
 use super::meta::Meta;
 use super::tokens::Words;
 
-/// The keys of a request of the get family, in order, duplicates included.
-/// An iterator over slices of the buffer; each key was checked.
+/// Keys of `get`, `gets`, `gat` or `gats`, in order and with duplicates: an iterator over slices of
+/// the buffer. The parser has validated each key.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys<'a> {
     pub(super) words: Words<'a>,
@@ -34,9 +34,9 @@ impl ExactSizeIterator for Keys<'_> {}
 pub enum Request<'a> {
     /// `get`, `gets`, `gat`, `gats`.
     Get {
-        /// The keys; `gat 0` has none and is answered `END`.
+        /// The keys. `gat 0` has none; its reply is `END`.
         keys: Keys<'a>,
-        /// Whether the versions are wanted (`gets`, `gats`).
+        /// Whether the reply includes versions (`gets`, `gats`).
         cas: bool,
         /// New expiry time of each row found (`gat`, `gats`).
         touch: Option<i64>,
@@ -78,7 +78,7 @@ pub enum Request<'a> {
     },
     /// A meta command.
     Meta(Meta<'a>),
-    /// `quit`: the connection ends after the answers before it.
+    /// `quit`: the connection closes after the replies to earlier requests are sent.
     Quit,
 }
 

@@ -1,7 +1,7 @@
-//! Words of a command line, separated by one or more spaces (and nothing
-//! else: a tab is part of its word, as in memcached).
+//! Words of a command line, separated by one or more spaces. A tab is part of its word, as in
+//! memcached.
 
-/// Splits a line at spaces; empty words do not occur.
+/// Splits a line at spaces; yields no empty words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a> {
     rest: &'a [u8],

@@ -1,14 +1,14 @@
-//! Mathematics of the authentication plugins. [`super::login`] puts them into
-//! an exchange.
+//! Cryptographic primitives of the authentication plugins. [`super::login`] implements the
+//! exchange of packets.
 //!
-//! * `mysql_native_password`: the server keeps SHA1(SHA1(password)); the
+//! * `mysql_native_password`: the server stores SHA1(SHA1(password)); the
 //!   client answers SHA1(password) XOR SHA1(salt, SHA1(SHA1(password))).
-//! * `caching_sha2_password`: the server keeps a slow salted hash,
-//!   `$A$005$<salt of 20 bytes><43 characters of sha256-crypt>`, and in memory
-//!   SHA256(SHA256(password)) of those who logged in since (the fast path);
+//! * `caching_sha2_password`: the server stores a slow salted hash,
+//!   `$A$005$<salt of 20 bytes><43 characters of sha256-crypt>`, and caches
+//!   SHA256(SHA256(password)) of users who have logged in since it started (the fast path);
 //!   the client answers SHA256(password) XOR SHA256(SHA256(SHA256(password)),
-//!   salt). Where the memory does not know the user, the password itself
-//!   comes, over TLS or encrypted to the server's RSA key.
+//!   salt). On a cache miss the client sends the password itself, over TLS or encrypted with
+//!   the server's public RSA key.
 //!
 //! All comparisons of secrets take constant time.
 
@@ -35,7 +35,7 @@ pub enum Plugin {
 }
 
 impl Plugin {
-    /// The plugin's name on the wire and in the table of users.
+    /// Name of the plugin on the wire and in `mysql.user`.
     pub fn name(self) -> &'static str {
         match self {
             Plugin::Native => "mysql_native_password",
@@ -43,7 +43,7 @@ impl Plugin {
         }
     }
 
-    /// The plugin of a name.
+    /// Returns the plugin with this name.
     pub fn by_name(name: &[u8]) -> Option<Plugin> {
         [Plugin::Native, Plugin::CachingSha2]
             .into_iter()
@@ -54,7 +54,7 @@ impl Plugin {
 /// SHA1(SHA1(password)).
 pub type NativeStage2 = [u8; 20];
 
-/// SHA256(SHA256(password)): what the fast path remembers of a user.
+/// SHA256(SHA256(password)): the fast path's cache entry for a user.
 pub type Sha2Stage2 = [u8; 32];
 
 fn sha1(parts: &[&[u8]]) -> [u8; 20] {
@@ -88,7 +88,7 @@ pub fn parse_native_text(text: &[u8]) -> Option<NativeStage2> {
     Some(stage2)
 }
 
-/// A client's answer for `mysql_native_password`; empty for no password.
+/// Computes a client's answer for `mysql_native_password`; empty for an empty password.
 pub fn native_answer(password: &[u8], salt: &Salt) -> Vec<u8> {
     if password.is_empty() {
         return Vec::new();
@@ -106,12 +106,12 @@ pub fn native_verify(answer: &[u8], salt: &Salt, stage2: &NativeStage2) -> bool 
     verify_slices_are_equal(&sha1(&[&stage1]), stage2).is_ok()
 }
 
-/// The hash that the fast path keeps of a password.
+/// Computes the hash of a password that the fast path caches.
 pub fn sha2_stage2(password: &[u8]) -> Sha2Stage2 {
     sha256(&[&sha256(&[password])])
 }
 
-/// A client's first answer for `caching_sha2_password`; empty for no password.
+/// Computes a client's first answer for `caching_sha2_password`; empty for an empty password.
 pub fn sha2_answer(password: &[u8], salt: &Salt) -> Vec<u8> {
     if password.is_empty() {
         return Vec::new();
@@ -148,8 +148,8 @@ struct Stored<'a> {
     hash: &'a [u8; ENCODED_LEN],
 }
 
-/// Splits a stored hash. The rounds are three hexadecimal digits that count
-/// thousands.
+/// Splits a stored hash. The number of rounds is stored in thousands, as three hexadecimal
+/// digits.
 fn split_stored(stored: &[u8]) -> Option<Stored<'_>> {
     let rest = stored.strip_prefix(b"$A$")?;
     let (rounds, rest) = rest.split_first_chunk::<3>()?;
@@ -164,7 +164,7 @@ fn split_stored(stored: &[u8]) -> Option<Stored<'_>> {
     })
 }
 
-/// The server's RSA key, to which clients without TLS encrypt passwords.
+/// The server's RSA key pair. Clients without TLS encrypt passwords with its public key.
 pub struct RsaKey {
     key: OaepPrivateDecryptingKey,
     public_pem: String,
@@ -177,19 +177,19 @@ impl std::fmt::Debug for RsaKey {
 }
 
 impl RsaKey {
-    /// Makes a new key of 2,048 bits. Takes about a tenth of a second.
+    /// Generates a key of 2,048 bits. Takes about a tenth of a second.
     pub fn generate() -> Option<RsaKey> {
         RsaKey::wrap(PrivateDecryptingKey::generate(KeySize::Rsa2048).ok()?)
     }
 
-    /// Generates a key in the form PKCS#8 (DER), for [`RsaKey::from_pkcs8`].
+    /// Generates a key and returns it as PKCS#8 (DER), for [`RsaKey::from_pkcs8`].
     pub fn generate_pkcs8() -> Option<Vec<u8>> {
         let key = PrivateDecryptingKey::generate(KeySize::Rsa2048).ok()?;
         let der = AsDer::<aws_lc_rs::encoding::Pkcs8V1Der<'_>>::as_der(&key).ok()?;
         Some(der.as_ref().to_vec())
     }
 
-    /// Reads a key in the form PKCS#8 (DER).
+    /// Parses a key in PKCS#8 (DER).
     pub fn from_pkcs8(der: &[u8]) -> Option<RsaKey> {
         RsaKey::wrap(PrivateDecryptingKey::from_pkcs8(der).ok()?)
     }
@@ -202,12 +202,12 @@ impl RsaKey {
         Some(RsaKey { key, public_pem })
     }
 
-    /// The public key as PEM, as clients ask for it.
+    /// The public key in PEM, the format in which clients request it.
     pub fn public_pem(&self) -> &str {
         &self.public_pem
     }
 
-    /// The password in a client's encrypted message.
+    /// Decrypts the password in a client's message; `None` if the message is malformed.
     pub fn decrypt_password(&self, message: &[u8], salt: &Salt) -> Option<Vec<u8>> {
         let mut plain = vec![0; self.key.min_output_size()];
         let plain = self
@@ -219,7 +219,7 @@ impl RsaKey {
     }
 }
 
-/// XORs `text` with the salt, repeated.
+/// XORs `text` with the salt, which is repeated to the length of `text`.
 fn mask(text: &[u8], salt: &Salt) -> Vec<u8> {
     text.iter()
         .zip(salt.iter().cycle())
@@ -227,7 +227,7 @@ fn mask(text: &[u8], salt: &Salt) -> Vec<u8> {
         .collect()
 }
 
-/// A client's password, encrypted to the server's public key.
+/// Encrypts a client's password with the server's public key.
 pub fn encrypt_password(password: &[u8], salt: &Salt, public_pem: &[u8]) -> Option<Vec<u8>> {
     let key = PublicEncryptingKey::from_der(&unpem(public_pem)?).ok()?;
     let key = OaepPublicEncryptingKey::new(key).ok()?;
@@ -242,7 +242,7 @@ pub fn encrypt_password(password: &[u8], salt: &Salt, public_pem: &[u8]) -> Opti
     Some(message)
 }
 
-/// A public key as PEM: base64 in lines of 64 characters.
+/// Encodes a public key in PEM: base64 in lines of 64 characters.
 fn pem(der: &[u8]) -> String {
     let mut text = b"-----BEGIN PUBLIC KEY-----\n".to_vec();
     for line in der.chunks(48) {
@@ -253,7 +253,7 @@ fn pem(der: &[u8]) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The DER bytes of a PEM text.
+/// Decodes a PEM text to DER.
 fn unpem(text: &[u8]) -> Option<Vec<u8>> {
     let lines = text.split(|&b| b == b'\n');
     let coded: Vec<u8> = lines
@@ -271,7 +271,7 @@ mod tests {
 
     const SALT: Salt = *b"abcdefghijklmnopqrst";
 
-    /// What a server keeps of a password.
+    /// Hash that a server stores for a password.
     fn stage2(password: &[u8]) -> NativeStage2 {
         parse_native_text(&porpoise_base::password::native(password)).unwrap()
     }

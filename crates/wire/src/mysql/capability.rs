@@ -2,16 +2,16 @@
 
 use std::ops::{BitAnd, BitOr};
 
-/// Capabilities of a side of a connection; both sides' bits in common hold.
+/// Capabilities that one side of a connection offers. Those that both sides offer are in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Capabilities(pub u32);
 
 impl Capabilities {
-    /// Old name for "long passwords"; MariaDB's servers leave it out.
+    /// Formerly LONG_PASSWORD. MariaDB servers do not set it.
     pub const CLIENT_MYSQL: Self = Self(1);
     /// `affected_rows` counts rows found, not rows changed.
     pub const FOUND_ROWS: Self = Self(1 << 1);
-    /// All flags of a column are wanted.
+    /// The client reads two bytes of column flags instead of one.
     pub const LONG_FLAG: Self = Self(1 << 2);
     /// The login request contains a default database.
     pub const CONNECT_WITH_DB: Self = Self(1 << 3);
@@ -21,11 +21,11 @@ impl Capabilities {
     pub const LOCAL_FILES: Self = Self(1 << 7);
     /// Spaces before `(` are ignored.
     pub const IGNORE_SPACE: Self = Self(1 << 8);
-    /// The protocol of MySQL 4.1, the only one spoken here.
+    /// The protocol of MySQL 4.1, the only version supported.
     pub const PROTOCOL_41: Self = Self(1 << 9);
     /// `interactive_timeout` instead of `wait_timeout`.
     pub const INTERACTIVE: Self = Self(1 << 10);
-    /// TLS is wanted.
+    /// The connection is encrypted with TLS.
     pub const SSL: Self = Self(1 << 11);
     /// Status bits in OK and EOF.
     pub const TRANSACTIONS: Self = Self(1 << 13);
@@ -43,13 +43,13 @@ impl Capabilities {
     pub const CONNECT_ATTRS: Self = Self(1 << 20);
     /// Authentication data with a length-encoded length.
     pub const PLUGIN_AUTH_LENENC: Self = Self(1 << 21);
-    /// An expired password may log in to change it.
+    /// A client with an expired password may log in, only to change it.
     pub const CAN_HANDLE_EXPIRED_PASSWORDS: Self = Self(1 << 22);
     /// Changes of session state in OK packets.
     pub const SESSION_TRACK: Self = Self(1 << 23);
-    /// No EOF after column definitions, OK instead of EOF after rows.
+    /// No EOF packet after column definitions; an OK packet instead of EOF after rows.
     pub const DEPRECATE_EOF: Self = Self(1 << 24);
-    /// Metadata of a result may be left out on request.
+    /// Column definitions of a result may be omitted on request.
     pub const OPTIONAL_RESULTSET_METADATA: Self = Self(1 << 25);
     /// The compressed protocol (zstd); its level is in the login request.
     pub const ZSTD_COMPRESSION: Self = Self(1 << 26);
@@ -113,7 +113,7 @@ impl Status {
     pub const AUTOCOMMIT: Self = Self(2);
     /// Another result follows.
     pub const MORE_RESULTS: Self = Self(8);
-    /// The execution opened a cursor; rows are fetched.
+    /// The execution opened a cursor; the client fetches its rows with COM_STMT_FETCH.
     pub const CURSOR_EXISTS: Self = Self(64);
     /// The last row of the cursor was sent.
     pub const LAST_ROW_SENT: Self = Self(128);
@@ -121,7 +121,7 @@ impl Status {
     pub const DB_DROPPED: Self = Self(256);
     /// `NO_BACKSLASH_ESCAPES` is on.
     pub const NO_BACKSLASH_ESCAPES: Self = Self(512);
-    /// The columns of a prepared statement changed when it was prepared again.
+    /// The result columns of a prepared statement changed when the server reprepared it.
     pub const METADATA_CHANGED: Self = Self(1024);
     /// The open transaction is read-only.
     pub const IN_TRANSACTION_READONLY: Self = Self(1 << 13);
@@ -134,7 +134,7 @@ impl Status {
         self.0 & other.0 == other.0
     }
 
-    /// With the bits of `other` set or cleared.
+    /// Returns the status with the bits of `other` set or cleared.
     #[must_use]
     pub fn with(self, other: Self, on: bool) -> Self {
         if on {
@@ -175,7 +175,7 @@ pub mod type_code {
     pub const DATETIME: u8 = 12;
     /// YEAR.
     pub const YEAR: u8 = 13;
-    /// VARCHAR as some clients name it in parameters.
+    /// VARCHAR as sent by some clients for parameters.
     pub const VARCHAR: u8 = 15;
     /// BIT.
     pub const BIT: u8 = 16;

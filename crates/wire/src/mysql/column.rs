@@ -1,9 +1,8 @@
 //! Metadata of results: the description of a column type for clients.
 //!
-//! One table, [`describe`], has type code, collation, length, flags and
-//! decimals of every kind, as MySQL 8 announces them: lengths are display
-//! widths; those of texts are bytes in the character set of results; all
-//! sizes of blob and text share a code; ENUM and SET are strings with a flag.
+//! [`describe`] returns type code, collation, length, flags and decimals of every type, as MySQL 8
+//! announces them: lengths are display widths, those of texts in bytes of the character set of
+//! results; BLOB and TEXT types of all sizes share a code; ENUM and SET are strings with a flag.
 
 pub use porpoise_types::column_flag as flag;
 
@@ -20,11 +19,11 @@ use super::frame;
 pub struct Description {
     /// A code of [`type_code`].
     pub code: u8,
-    /// Id of the collation; 63 for everything that is not text.
+    /// Id of the collation; 63 (`binary`) for types other than text.
     pub collation: u16,
-    /// Greatest length of the value's text, in bytes.
+    /// Maximum length of the value's text, in bytes.
     pub length: u32,
-    /// Flags that follow from the type, of [`flag`].
+    /// Flags implied by the type, of [`flag`].
     pub flags: u16,
     /// Decimals; 31: not fixed.
     pub decimals: u8,
@@ -49,7 +48,7 @@ pub struct ColumnDefinition<'a> {
     pub flags: u16,
 }
 
-/// The code of a type; rows in binary form follow it.
+/// Returns the code of a type, which also selects the encoding of its values in binary rows.
 pub fn code_of(ty: &ColumnType) -> u8 {
     use type_code as t;
     match ty.kind {
@@ -83,7 +82,7 @@ pub fn code_of(ty: &ColumnType) -> u8 {
 }
 
 /// Describes `ty` for clients that receive texts in the character set of `results` (`None`:
-/// each in its own).
+/// without conversion).
 pub fn describe(ty: &ColumnType, results: Option<Collation>) -> Description {
     let code = code_of(ty);
     let (length, decimals) = extent(ty);
@@ -151,14 +150,14 @@ fn is_binary_order(collation: Collation) -> bool {
     collation == Collation::bin_for(collation.charset()) || collation.name().ends_with("_bin")
 }
 
-/// Greatest length in bytes (texts: in their own character set) and decimals.
+/// Returns the maximum length in bytes (of texts: in their own character set) and the decimals.
 fn extent(ty: &ColumnType) -> (u32, u8) {
     let signed = u32::from(!ty.unsigned);
     let fraction = |width: u32| {
         let fsp = ty.decimals.min(6);
         (width + u32::from(fsp) + u32::from(fsp > 0), fsp)
     };
-    // A declared display width is what is announced.
+    // A declared display width takes precedence.
     let width = |width: u32| (if ty.length > 0 { ty.length } else { width }, 0);
     match ty.kind {
         Kind::TinyInt => width(3 + signed),
@@ -195,7 +194,7 @@ fn extent(ty: &ColumnType) -> (u32, u8) {
     }
 }
 
-/// Lengths of a type's members, in bytes as their characters may take.
+/// Folds the maximum lengths in bytes of an ENUM's or SET's members.
 fn members(ty: &ColumnType, fold: impl Fn(&mut dyn Iterator<Item = u32>) -> u32) -> u32 {
     let charset = ty.collation.charset();
     let mut lengths = ty
@@ -217,8 +216,8 @@ pub fn write_column(
     frame::finish(out, begun, sequence);
 }
 
-/// Appends a column definition as COM_FIELD_LIST is answered: with the
-/// default value's text, or NULL.
+/// Appends a column definition of a reply to COM_FIELD_LIST, which includes the default value as
+/// text, or NULL.
 pub fn write_listed_column(
     out: &mut Vec<u8>,
     sequence: &mut u8,
@@ -235,7 +234,7 @@ pub fn write_listed_column(
     frame::finish(out, begun, sequence);
 }
 
-/// Appends the definition of a parameter, of which nothing is known.
+/// Appends the definition of a parameter. As in MySQL's servers, it says nothing about the type.
 pub fn write_param(out: &mut Vec<u8>, sequence: &mut u8) {
     let nothing = ColumnType::null();
     let column = ColumnDefinition {

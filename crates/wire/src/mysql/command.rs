@@ -7,7 +7,7 @@ use super::error::ProtocolError;
 use super::handshake::{ChangeUser, parse_change_user};
 use super::params::{self, QueryAttributes};
 
-/// Command bytes.
+/// Command codes.
 pub mod code {
     /// End of the connection.
     pub const QUIT: u8 = 1;
@@ -17,7 +17,7 @@ pub mod code {
     pub const QUERY: u8 = 3;
     /// Columns of a table.
     pub const FIELD_LIST: u8 = 4;
-    /// A line of figures.
+    /// Server statistics in one line of text.
     pub const STATISTICS: u8 = 9;
     /// The list of sessions (old form of SHOW PROCESSLIST).
     pub const PROCESS_INFO: u8 = 10;
@@ -33,13 +33,13 @@ pub mod code {
     pub const STMT_PREPARE: u8 = 22;
     /// Execution of a prepared statement.
     pub const STMT_EXECUTE: u8 = 23;
-    /// A piece of a long parameter.
+    /// A chunk of a long parameter.
     pub const STMT_SEND_LONG_DATA: u8 = 24;
     /// End of a prepared statement.
     pub const STMT_CLOSE: u8 = 25;
     /// Reset of a prepared statement: its long data and its cursor.
     pub const STMT_RESET: u8 = 26;
-    /// A switch of the session.
+    /// Sets a session option: multi-statements on or off.
     pub const SET_OPTION: u8 = 27;
     /// Rows of a cursor.
     pub const STMT_FETCH: u8 = 28;
@@ -50,25 +50,25 @@ pub mod code {
 /// A command, borrowed from its packet.
 #[derive(Clone, Debug)]
 pub enum Command<'a> {
-    /// End of the connection; no answer.
+    /// End of the connection; no reply.
     Quit,
     /// Change of the default database.
     InitDb(&'a [u8]),
     /// One or several statements.
     Query {
-        /// Their text.
+        /// Text of the statements.
         text: &'a [u8],
-        /// Attributes sent with it.
+        /// Query attributes sent with the text.
         attributes: QueryAttributes<'a>,
     },
     /// Columns of a table.
     FieldList {
-        /// The table.
+        /// Name of the table.
         table: &'a [u8],
-        /// A pattern of column names; empty: all.
+        /// Pattern for column names; empty: all columns.
         wildcard: &'a [u8],
     },
-    /// A line of figures.
+    /// Server statistics in one line of text.
     Statistics,
     /// The list of sessions.
     ProcessInfo,
@@ -84,16 +84,16 @@ pub enum Command<'a> {
     StmtPrepare(&'a [u8]),
     /// Execution of a prepared statement.
     StmtExecute(StmtExecute<'a>),
-    /// A piece of a long parameter; no answer.
+    /// A chunk of a long parameter; no reply.
     StmtSendLongData {
-        /// The statement.
+        /// Id of the statement.
         id: u32,
-        /// Number of the parameter, from 0.
+        /// Index of the parameter, from 0.
         param: u16,
-        /// The piece.
+        /// Bytes of the chunk.
         data: &'a [u8],
     },
-    /// End of a prepared statement; no answer.
+    /// End of a prepared statement; no reply.
     StmtClose(u32),
     /// Reset of a prepared statement.
     StmtReset(u32),
@@ -110,20 +110,20 @@ pub enum Command<'a> {
     ResetConnection,
 }
 
-/// Head of an execution; [`params::parse_execute`] reads its body, for which
-/// the statement's number of parameters must be known.
+/// Header of COM_STMT_EXECUTE. [`params::parse_execute`] parses the body, for which it needs the
+/// statement's number of parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct StmtExecute<'a> {
     /// The statement.
     pub id: u32,
-    /// Flags: 1 read-only cursor, 8 the number of parameters is stated.
+    /// Flags: 1: read-only cursor; 8: the body begins with the number of parameters.
     pub flags: u8,
     /// Bytes after the header.
     pub body: &'a [u8],
 }
 
 impl StmtExecute<'_> {
-    /// A cursor is wanted (read-only, the only kind there is).
+    /// Whether the client requests a cursor (read-only, the only kind supported).
     pub fn wants_cursor(&self) -> bool {
         self.flags & 1 != 0
     }
@@ -154,7 +154,7 @@ fn execute(body: &[u8]) -> Option<Command<'_>> {
     let mut cursor = Cursor::new(body);
     let id = cursor.u32()?;
     let flags = cursor.u8()?;
-    // The number of iterations is always 1 and means nothing.
+    // The iteration count, which is always 1 and unused.
     cursor.u32()?;
     Some(Command::StmtExecute(StmtExecute {
         id,

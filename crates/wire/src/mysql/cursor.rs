@@ -1,7 +1,7 @@
 //! Primitive encodings: little-endian integers, length-encoded integers and
-//! strings, strings ended by NUL.
+//! strings, NUL-terminated strings.
 
-/// Reads a payload from its start; every method answers `None` at its end.
+/// Reads a payload from its start. A read past the end returns `None`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
     rest: &'a [u8],
@@ -55,7 +55,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A length-encoded integer. 0xFB (NULL) and 0xFF (an error) are none.
+    /// Reads a length-encoded integer; `None` for the markers 0xFB (NULL) and 0xFF (error), too.
     #[inline]
     pub(super) fn lenenc(&mut self) -> Option<u64> {
         match self.u8()? {
@@ -77,7 +77,7 @@ impl<'a> Cursor<'a> {
         self.take(usize::try_from(length).ok()?)
     }
 
-    /// A string up to NUL, which is consumed.
+    /// Reads a NUL-terminated string and its terminator.
     pub(super) fn nul(&mut self) -> Option<&'a [u8]> {
         let end = memchr::memchr(0, self.rest)?;
         let text = self.take(end)?;
@@ -85,7 +85,7 @@ impl<'a> Cursor<'a> {
         Some(text)
     }
 
-    /// A string up to NUL or, where the last one is missing, to the end.
+    /// Reads a string up to NUL, or up to the end of the payload if there is no NUL.
     pub(super) fn nul_or_end(&mut self) -> &'a [u8] {
         match self.nul() {
             Some(text) => text,
@@ -117,8 +117,8 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends a length-encoded string whose bytes `write` appends; cheap where
-/// they are at most 250, as those of numbers and dates are.
+/// Appends a length-encoded string whose bytes `write` appends. Cheap for up to 250 bytes, as of
+/// numbers and dates; longer strings are moved once.
 #[inline]
 pub(super) fn put_lenenc_with(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();

@@ -2,22 +2,22 @@
 
 use thiserror::Error;
 
-/// A peer broke the protocol.
+/// A violation of the protocol by the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ProtocolError {
-    /// A packet beyond the limit of the connection's phase.
+    /// A packet above the size limit of the connection's phase.
     #[error("Got a packet bigger than 'max_allowed_packet' bytes")]
     TooLarge,
-    /// A sequence number that does not follow.
+    /// An unexpected sequence number.
     #[error("Got packets out of order")]
     OutOfOrder,
-    /// A login packet that cannot be read, or of an older protocol.
+    /// A malformed login packet, or one of an older protocol.
     #[error("Bad handshake")]
     BadHandshake,
-    /// A command byte that is not known.
+    /// An unknown command code.
     #[error("Unknown command")]
     UnknownCommand,
-    /// A command whose contents break its form; the text names the part.
+    /// A malformed command; the text names the invalid part.
     #[error("Malformed communication packet ({0})")]
     Malformed(&'static str),
 }

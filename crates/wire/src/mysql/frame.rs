@@ -1,29 +1,29 @@
-//! Packets: a header of three bytes of length and one of sequence number,
-//! then the payload. A payload of 2^24-1 bytes or more is split; a piece of
-//! that length is always followed by another, empty if need be.
+//! Packet framing: a header of three bytes of length and one byte of sequence number,
+//! then the payload. A payload of 2^24-1 bytes or more is split into pieces; a piece of
+//! that length is always followed by another one, which may be empty.
 //!
 //! Reading works on the connection's buffer: [`PacketReader::next`] parses the
 //! unread bytes and returns the range of a payload in them. Pieces
-//! of a split payload are moved together inside that buffer once all have
-//! arrived; nothing is copied otherwise, and nothing is allocated here.
+//! of a split payload are joined inside that buffer once all have
+//! arrived; nothing else is copied, and nothing is allocated here.
 //!
 //! Invariants:
-//! 1. Each header's length is added to the payload's and compared with the
-//!    limit as soon as the header is there, before its bytes are waited for.
-//! 2. Sequence numbers follow one another, from what the listener expects.
-//! 3. Before login a payload over the limit is an error at once. After login
-//!    it is dropped piece by piece as it comes and reported at its end, so
+//! 1. The length in each header is added to the payload's length and compared with the
+//!    limit as soon as the header has arrived, before waiting for the piece itself.
+//! 2. Sequence numbers are consecutive, starting with the one that the listener expects.
+//! 3. Before login, a payload over the limit is an error immediately. After login,
+//!    it is discarded as it arrives and reported at its end, so
 //!    that the client gets an error packet and keeps its connection.
 //!
 //! Writing appends to the connection's output: [`begin`] reserves a header,
-//! the payload is appended, [`finish`] fills the header in and, rarely,
-//! splits the payload in place.
+//! the caller appends the payload, [`finish`] fills the header in and, if the payload is too
+//! long for one packet, splits it in place.
 
 use std::ops::Range;
 
 use super::error::ProtocolError;
 
-/// Greatest length of one piece of a payload.
+/// Maximum length of one piece of a payload.
 pub const MAX_PACKET_PAYLOAD: usize = 0xff_ffff;
 
 /// Length of a packet's header.
@@ -35,25 +35,24 @@ pub const LOGIN_LIMIT: usize = 64 << 10;
 /// Result of [`PacketReader::next`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// At least so many more bytes (never 0) are needed.
+    /// At least this many more bytes (never 0) are needed.
     NeedMore(usize),
-    /// A packet: its payload's place in the buffer, and how many bytes of the
-    /// buffer it took up.
+    /// A complete packet.
     Packet {
-        /// Place of the payload.
+        /// Range of the payload in the buffer.
         payload: Range<usize>,
-        /// Bytes to drop once the packet was dealt with.
+        /// Bytes to discard from the buffer once the packet has been processed.
         consumed: usize,
     },
-    /// Bytes of a payload over the limit: drop them and go on.
+    /// Bytes of a payload over the limit: discard them and continue.
     Skip {
-        /// Bytes to drop, never 0.
+        /// Bytes to discard, never 0.
         consumed: usize,
     },
-    /// A payload over the limit has ended (and was dropped): answer
-    /// [`ProtocolError::TooLarge`] and go on after dropping `consumed` bytes.
+    /// The end of a payload over the limit, which has been discarded: reply
+    /// [`ProtocolError::TooLarge`], discard `consumed` bytes and continue.
     TooLarge {
-        /// Bytes to drop, may be 0.
+        /// Bytes to discard, may be 0.
         consumed: usize,
     },
 }
@@ -70,14 +69,14 @@ pub struct PacketReader {
 /// Progress through an oversized payload.
 #[derive(Debug)]
 struct Skipping {
-    /// Bytes of the present piece still to come.
+    /// Bytes of the current piece that have not arrived.
     left: usize,
-    /// Whether another piece follows the present one.
+    /// Whether another piece follows the current one.
     more: bool,
 }
 
 impl PacketReader {
-    /// A reader for the time before login: [`LOGIN_LIMIT`], and an oversized
+    /// Creates a reader for the phase before login: the limit is [`LOGIN_LIMIT`], and an oversized
     /// packet is an error.
     pub fn before_login() -> Self {
         PacketReader {
@@ -88,18 +87,19 @@ impl PacketReader {
         }
     }
 
-    /// Changes to the limit of a logged-in connection, `max_allowed_packet`.
+    /// Sets the limit of a logged-in connection (`max_allowed_packet`). From now on oversized
+    /// payloads are discarded instead of ending the connection.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
         self.swallow_oversized = true;
     }
 
-    /// States the sequence number of the next packet: 0 before a command.
+    /// Sets the expected sequence number of the next packet: 0 before a command.
     pub fn expect(&mut self, sequence: u8) {
         self.sequence = sequence;
     }
 
-    /// The sequence number that an answer to the last packet starts with.
+    /// Sequence number of the first packet of the reply to the last packet.
     pub fn sequence(&self) -> u8 {
         self.sequence
     }
@@ -109,7 +109,7 @@ impl PacketReader {
     ///
     /// # Errors
     /// [`ProtocolError::OutOfOrder`]; [`ProtocolError::TooLarge`] before
-    /// login. Both are the end of the connection.
+    /// login. The caller must close the connection after either.
     #[inline]
     pub fn next(&mut self, buf: &mut [u8]) -> Result<Step, ProtocolError> {
         if self.skipping.is_some() {
@@ -135,7 +135,7 @@ impl PacketReader {
         })
     }
 
-    /// A payload of several pieces, or over the limit.
+    /// Parses a payload of several pieces, or one over the limit.
     fn large(&mut self, buf: &mut [u8]) -> Result<Step, ProtocolError> {
         let mut at = 0;
         let mut total = 0usize;
@@ -178,7 +178,7 @@ impl PacketReader {
         })
     }
 
-    /// Drops what has come of an oversized payload.
+    /// Discards the bytes of an oversized payload that have arrived.
     fn skip(&mut self, buf: &[u8]) -> Result<Step, ProtocolError> {
         let Some(state) = &mut self.skipping else {
             return Ok(Step::Skip { consumed: 0 });
@@ -208,15 +208,14 @@ impl PacketReader {
     }
 }
 
-/// Length and sequence number of the header at `at`.
+/// Reads length and sequence number from the header at `at`; `None` if it is incomplete.
 #[inline]
 fn header(buf: &[u8], at: usize) -> Option<(usize, u8)> {
     let [a, b, c, number] = *buf.get(at..)?.first_chunk::<HEADER>()?;
     Some((u32::from_le_bytes([a, b, c, 0]) as usize, number))
 }
 
-/// Moves the pieces in `buf[..end]` together after the first header; returns the end of the
-/// joined payload.
+/// Joins the pieces in `buf[..end]` after the first header. Returns the end of the joined payload.
 fn join_payload(buf: &mut [u8], end: usize) -> usize {
     let mut read = 0;
     let mut write = HEADER;
@@ -234,12 +233,12 @@ fn join_payload(buf: &mut [u8], end: usize) -> usize {
     write
 }
 
-/// Place of a packet begun in an output buffer.
+/// Position of an unfinished packet in an output buffer.
 #[must_use = "a packet that was begun must be finished"]
 #[derive(Debug)]
 pub struct PacketStart(usize);
 
-/// Reserves a packet's header at the end of `out`.
+/// Begins a packet: reserves its header at the end of `out`.
 #[inline]
 pub fn begin(out: &mut Vec<u8>) -> PacketStart {
     let at = out.len();
@@ -264,7 +263,7 @@ pub fn cancel(out: &mut Vec<u8>, begun: PacketStart) {
     out.truncate(begun.0);
 }
 
-/// Appends a whole packet.
+/// Appends a complete packet.
 pub fn packet(out: &mut Vec<u8>, sequence: &mut u8, payload: &[u8]) {
     let begun = begin(out);
     out.extend_from_slice(payload);
@@ -280,8 +279,8 @@ fn put_header(out: &mut [u8], at: usize, length: usize, sequence: &mut u8) {
     *sequence = sequence.wrapping_add(1);
 }
 
-/// Puts headers between the pieces of a long payload, from the last piece
-/// backwards so that nothing is overwritten.
+/// Inserts headers between the pieces of a long payload. Moves the last piece first, so that
+/// nothing is overwritten.
 #[cold]
 fn split(out: &mut Vec<u8>, at: usize, length: usize, sequence: &mut u8) {
     let pieces = length / MAX_PACKET_PAYLOAD + 1;

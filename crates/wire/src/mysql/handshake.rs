@@ -1,5 +1,5 @@
-//! Packets of the connection phase: greeting, TLS request, login request,
-//! switch of plugin, more data, and the change of user that repeats them.
+//! Packets of the connection phase: greeting, TLS request, login request, AuthSwitchRequest,
+//! AuthMoreData; and COM_CHANGE_USER, which repeats the authentication.
 
 use super::capability::{Capabilities, Status};
 use super::cursor::{Cursor, put_bytes};
@@ -8,8 +8,8 @@ use super::frame;
 
 pub use porpoise_base::password::{SALT, salt as random_salt};
 
-/// A login's random challenge: 20 bytes, none of them 0 (clients read it as a
-/// C string) and all of 7 bits (some read it as text).
+/// Random challenge of a login: 20 bytes, none of them 0 (clients read it as a
+/// C string), all below 128 (some clients read it as text).
 pub type Salt = [u8; SALT];
 
 /// The server's first packet.
@@ -23,11 +23,11 @@ pub struct Greeting<'a> {
     pub salt: &'a Salt,
     /// Capabilities offered by the server.
     pub capabilities: Capabilities,
-    /// Default collation; its id in one byte, so 255 at most.
+    /// Id of the default collation. The field has one byte, so the id is at most 255.
     pub collation: u8,
     /// Status bits.
     pub status: Status,
-    /// The plugin that clients should answer for.
+    /// Default authentication plugin.
     pub plugin: &'a str,
 }
 
@@ -63,7 +63,7 @@ fn put_nul(out: &mut Vec<u8>, text: &[u8]) {
 pub enum ClientHello<'a> {
     /// A request for TLS: its handshake follows, then a login request.
     Tls {
-        /// Capabilities offered by the client.
+        /// Capabilities in force: those offered by both client and server.
         capabilities: Capabilities,
     },
     /// A login request.
@@ -73,25 +73,25 @@ pub enum ClientHello<'a> {
 /// A login request (`HandshakeResponse41`).
 #[derive(Clone, Debug)]
 pub struct LoginRequest<'a> {
-    /// Capabilities offered by the client; those in force are in the server's offer, too.
+    /// Capabilities in force: those offered by both client and server.
     pub capabilities: Capabilities,
-    /// Longest packet the client takes.
+    /// Maximum packet size that the client accepts.
     pub max_packet: u32,
     /// The client's collation, low byte only.
     pub collation: u8,
     /// User name.
     pub user: &'a [u8],
-    /// Answer to the challenge.
+    /// The client's answer to the challenge.
     pub auth: &'a [u8],
     /// Default database; empty: none.
     pub database: &'a [u8],
-    /// The plugin of `auth`; empty if not given.
+    /// Plugin that computed `auth`; empty if not given.
     pub plugin: &'a [u8],
     /// Attributes of the client program.
     pub attributes: Attributes<'a>,
 }
 
-/// Connection attributes: names and values. An iterator of pairs.
+/// Connection attributes: an iterator over pairs of name and value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attributes<'a> {
     bytes: &'a [u8],
@@ -109,12 +109,12 @@ impl<'a> Iterator for Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// Pairs that the client half has encoded.
+    /// Wraps pairs that the client half has encoded.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Attributes { bytes }
     }
 
-    /// Checks that the bytes are pairs to the end.
+    /// Checks that the bytes consist of complete pairs.
     fn parse(bytes: &'a [u8]) -> Option<Self> {
         let mut cursor = Cursor::new(bytes);
         while !cursor.is_empty() {
@@ -125,7 +125,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Parses the client's first packet. `server` is what the greeting offered.
+/// Parses the client's first packet. `server` are the capabilities that the greeting offered.
 ///
 /// # Errors
 /// [`ProtocolError::BadHandshake`] for anything else than a TLS request or a
@@ -198,9 +198,9 @@ pub struct ChangeUser<'a> {
     pub auth: &'a [u8],
     /// Default database; empty: none.
     pub database: &'a [u8],
-    /// Collation id; `None`: as before.
+    /// Collation id; `None`: unchanged.
     pub collation: Option<u16>,
-    /// The plugin of `auth`; empty if not given.
+    /// Plugin that computed `auth`; empty if not given.
     pub plugin: &'a [u8],
     /// Attributes of the client program.
     pub attributes: Attributes<'a>,
@@ -238,7 +238,8 @@ pub(super) fn parse_change_user(body: &[u8], caps: Capabilities) -> Option<Chang
     })
 }
 
-/// Appends a request to answer again, for another plugin, with a challenge.
+/// Appends an AuthSwitchRequest: asks the client to authenticate again, with `plugin` and the
+/// challenge `salt`.
 pub fn write_auth_switch(out: &mut Vec<u8>, sequence: &mut u8, plugin: &str, salt: &Salt) {
     let begun = frame::begin(out);
     out.push(0xfe);
@@ -248,7 +249,7 @@ pub fn write_auth_switch(out: &mut Vec<u8>, sequence: &mut u8, plugin: &str, sal
     frame::finish(out, begun, sequence);
 }
 
-/// Appends a further message of a plugin to the client.
+/// Appends an AuthMoreData packet: a message of the plugin to the client.
 pub fn write_auth_more(out: &mut Vec<u8>, sequence: &mut u8, data: &[u8]) {
     let begun = frame::begin(out);
     out.push(0x01);
@@ -256,8 +257,7 @@ pub fn write_auth_more(out: &mut Vec<u8>, sequence: &mut u8, data: &[u8]) {
     frame::finish(out, begun, sequence);
 }
 
-/// Appends a login request's fields after the fixed part; used by the client
-/// half, which fills `auth` in beforehand.
+/// Appends a login request. Used by the client half, which has already computed `auth`.
 pub(super) fn put_login(out: &mut Vec<u8>, request: &LoginRequest<'_>) {
     put_login_head(
         out,
@@ -270,7 +270,7 @@ pub(super) fn put_login(out: &mut Vec<u8>, request: &LoginRequest<'_>) {
     if caps.has(Capabilities::PLUGIN_AUTH_LENENC) {
         put_bytes(out, request.auth);
     } else {
-        // The length byte limits what an older form can carry.
+        // The older format has a length byte, which limits the answer to 255 bytes.
         let auth = request.auth.get(..255).unwrap_or(request.auth);
         out.push(auth.len() as u8);
         out.extend_from_slice(auth);
@@ -286,7 +286,7 @@ pub(super) fn put_login(out: &mut Vec<u8>, request: &LoginRequest<'_>) {
     }
 }
 
-/// Appends the part that a TLS request and a login request have in common.
+/// Appends the fixed part that TLS requests and login requests begin with.
 pub(super) fn put_login_head(
     out: &mut Vec<u8>,
     caps: Capabilities,

@@ -1,17 +1,16 @@
 //! The authentication exchange, without sockets: the listener passes in the client's
 //! packets and sends the packets that are appended.
 //!
-//! 1. The login request's answer counts if it was made for the account's
+//! 1. The answer in the login request is used if it was computed for the account's
 //!    plugin; otherwise the client is asked to switch to that plugin.
-//! 2. `caching_sha2_password`: an answer to the challenge proves a user in the cache;
+//! 2. `caching_sha2_password`: for a user in the cache, the answer to the challenge is sufficient;
 //!    otherwise the password is requested, in clear text over a secure channel,
 //!    encrypted over others.
-//! 3. An unknown user goes through the same steps with a decoy and is denied
-//!    at the end, so that the exchange does not reveal whether a name exists: the same
-//!    plugins, packets and amount of hashing. So does an account without a
-//!    password to which a password is sent.
-//! 4. An account with a second password is proved by either. Where any account has one,
-//!    logins to the others take the time of a second check ([`Login::check_twice`]).
+//! 3. No user enumeration: an unknown user goes through the same steps with a decoy (the same
+//!    plugins, packets and amount of hashing) and is denied at the end. The same holds for a
+//!    password sent to an account that has none.
+//! 4. Either password of an account with two is accepted. If any account has a second password,
+//!    logins to all others take the time of a second check, too ([`Login::check_twice`]).
 
 use super::auth::{
     Plugin, RsaKey, Sha2Stage2, native_verify, parse_native_text, sha2_stage2, sha2_verify_fast,
@@ -22,12 +21,11 @@ use super::handshake::{Salt, random_salt, write_auth_more, write_auth_switch};
 /// Next action of the listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Send what was written; give the client's next packet to [`Login::more`].
+    /// Send the appended packets; pass the client's next packet to [`Login::more`].
     Wait,
-    /// The user is who they say; answer OK. The fast path should remember
-    /// this, where it is there.
+    /// The user is authenticated: reply OK. A hash, if given, belongs into the fast path's cache.
     Granted(Option<Sha2Stage2>),
-    /// Answer error 1045.
+    /// Reply error 1045.
     Denied,
 }
 
@@ -40,7 +38,7 @@ pub struct Account<'a> {
     pub secret: &'a [u8],
     /// Hash for the fast path, if it is in the cache.
     pub remembered: Option<Sha2Stage2>,
-    /// The second password, of the same plugin.
+    /// Second password of the account, for the same plugin.
     pub second: Option<SecondPassword<'a>>,
 }
 
@@ -49,7 +47,7 @@ pub struct Account<'a> {
 pub struct SecondPassword<'a> {
     /// Stored secret.
     pub secret: &'a [u8],
-    /// The fast path's memory of it.
+    /// Hash for the fast path, if it is in the cache.
     pub remembered: Option<Sha2Stage2>,
 }
 
@@ -65,7 +63,7 @@ enum State {
 /// Messages of `caching_sha2_password` to the client.
 const FAST_OK: u8 = 3;
 const FULL_AUTH: u8 = 4;
-/// And from it: the public key is wanted.
+/// Message of `caching_sha2_password` from the client: request for the public key.
 const REQUEST_PUBLIC_KEY: &[u8] = &[2];
 
 /// Secret of a decoy for an unknown user; no password has this hash.
@@ -86,8 +84,8 @@ pub struct Login {
 }
 
 impl Login {
-    /// A login to `account` (`None`: no such user), over a connection that was
-    /// greeted with `salt`; `secure` if it cannot be eavesdropped (TLS, a Unix socket).
+    /// Starts a login to `account` (`None`: no such user) over a connection whose greeting
+    /// contained `salt`. `secure`: the connection cannot be eavesdropped on (TLS, a Unix socket).
     /// `decoy` is the plugin offered to an unknown user.
     pub fn new(account: Option<Account<'_>>, decoy: Plugin, salt: Salt, secure: bool) -> Login {
         let known = account.is_some();
@@ -119,12 +117,13 @@ impl Login {
         self
     }
 
-    /// Whether the second password proved the user.
+    /// Whether the user was authenticated by the second password.
     pub fn is_proved_by_second(&self) -> bool {
         self.proved_by_second
     }
 
-    /// Whether the account's password, or else its second one, passes a check.
+    /// Whether one of the account's passwords passes a check. Tries the second one only if the
+    /// first fails.
     fn check_passwords(&mut self, check: impl Fn(&[u8], Option<Sha2Stage2>) -> bool) -> bool {
         if check(&self.secret, self.remembered) {
             return self.is_known;
@@ -134,8 +133,8 @@ impl Login {
         self.proved_by_second && self.is_known
     }
 
-    /// Processes plugin and answer of a login request or a change of user. An empty plugin name
-    /// is `mysql_native_password`, because clients without plugins use it.
+    /// Processes the plugin name and the answer of a login request or a change of user. An empty
+    /// name means `mysql_native_password`, which clients without plugin support use.
     pub fn start(
         &mut self,
         plugin: &[u8],
@@ -196,9 +195,9 @@ impl Login {
         next
     }
 
-    /// An answer to the challenge, made for the account's plugin.
+    /// Processes an answer to the challenge that was computed for the account's plugin.
     fn verify_response(&mut self, answer: &[u8], out: &mut Vec<u8>, sequence: &mut u8) -> Next {
-        // Clients say "no password" with nothing or with one NUL.
+        // An empty password is sent as no bytes or as one NUL.
         let empty = matches!(answer, [] | [0]);
         if empty {
             let granted = self.secret.is_empty() && self.is_known;
@@ -233,7 +232,7 @@ impl Login {
                     write_auth_more(out, sequence, &[FAST_OK]);
                     return self.finish_login(Next::Granted(None));
                 }
-                // A wrong answer may also mean that the password was changed.
+                // A mismatch is no proof of a wrong password: the cached hash may be outdated.
                 write_auth_more(out, sequence, &[FULL_AUTH]);
                 self.state = State::AwaitPassword;
                 Next::Wait

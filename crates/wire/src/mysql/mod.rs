@@ -1,17 +1,17 @@
 //! The MySQL client/server protocol (version 10, `CLIENT_PROTOCOL_41`).
 //!
-//! Server half, in the order in which a connection meets it:
-//! * [`frame`]: packets in the connection's buffer, and writing them.
+//! Server half, in the order in which a connection uses it:
+//! * [`frame`]: reading and writing packets.
 //! * [`handshake`]: greeting, TLS request, login request, change of user.
-//! * [`auth`]: the mathematics of the authentication plugins; [`login`]: the
-//!   exchange that they make up.
+//! * [`auth`]: hashes and ciphers of the authentication plugins; [`login`]: the
+//!   exchange of packets.
 //! * [`command`]: commands; [`params`]: parameters and query attributes.
-//! * [`reply`]: OK, ERR, EOF, session state, answer to a prepare.
+//! * [`reply`]: OK, ERR, EOF, session state, reply to COM_STMT_PREPARE.
 //! * [`mod@column`]: metadata of results; [`row`]: rows in text and binary form.
 //!
 //! Client half: [`client`].
 //!
-//! Below them: [`capability`] (the bits both sides exchange), `cursor`
+//! Used by both: [`capability`] (capability and status bits), `cursor`
 //! (primitive encodings), [`error`].
 
 pub mod auth;

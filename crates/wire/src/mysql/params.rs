@@ -2,9 +2,9 @@
 //! values in binary form.
 //!
 //! Invariants:
-//! 1. A claimed number of parameters is believed only as far as the packet
-//!    has NULL bits for it; nothing is reserved for it beforehand.
-//! 2. Types sent with one execution hold for the next ones of the statement.
+//! 1. The packet must contain a NULL bit for each parameter that it claims to have; no memory is
+//!    reserved for parameters before that check.
+//! 2. Types sent with one execution stay in force for later executions of the statement.
 //! 3. A parameter that was sent as long data has no value in the packet.
 
 use porpoise_types::{Date, DateTime, Decimal, Time, ValueRef};
@@ -17,7 +17,7 @@ use super::error::ProtocolError;
 /// A parameter's value and the type announced by the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Param<'a> {
-    /// The value; texts and binary strings alike are bytes.
+    /// The value; texts and binary strings both are bytes.
     pub value: ValueRef<'a>,
     /// The declared type, a code of [`type_code`].
     pub type_code: u8,
@@ -118,11 +118,11 @@ pub(super) fn parse_query(body: &[u8], caps: Capabilities) -> Option<(&[u8], Que
 }
 
 /// Reads the parameters of an execution into `out`, which is emptied first.
-/// `params` is the statement's number of parameters; `long_data` names those that came as
-/// long data. Query attributes are checked and dropped.
+/// `params` is the statement's number of parameters; `long_data` returns the value of a parameter
+/// that was sent as long data. Query attributes are validated and discarded.
 ///
 /// # Errors
-/// [`ProtocolError::Malformed`] when the body does not hold what it must.
+/// [`ProtocolError::Malformed`] if the body is incomplete or invalid.
 pub fn parse_execute<'a>(
     execute: &StmtExecute<'a>,
     caps: Capabilities,
@@ -136,12 +136,12 @@ pub fn parse_execute<'a>(
         .ok_or(ProtocolError::Malformed("parameters of an execution"))
 }
 
-/// Empties a list of parameters for use with another packet, keeping its
-/// memory: the values in it borrow from the packet, so that the list itself
-/// cannot outlive it.
+/// Empties a list of parameters and returns it with another lifetime, so that its memory can be
+/// used for the next packet. The values borrow from the packet, so the list as it is cannot
+/// outlive the packet.
 pub fn reuse_allocation<'to>(mut params: Vec<Param<'_>>) -> Vec<Param<'to>> {
     params.clear();
-    // The list is empty; collecting it in place changes its lifetime only.
+    // The list is empty; collecting it in place changes nothing but its lifetime.
     params
         .into_iter()
         .map(|param| Param {
@@ -279,7 +279,7 @@ fn integer<'a>(unsigned_value: u64, signed_value: i64, unsigned: bool) -> ValueR
     }
 }
 
-/// Date and time of 0, 4, 7 or 11 bytes; what is left out is 0.
+/// Reads date and time in 0, 4, 7 or 11 bytes; omitted fields are 0.
 fn read_datetime(cursor: &mut Cursor<'_>) -> Option<DateTime> {
     let length = cursor.u8()?;
     let mut part = Cursor::new(cursor.take(usize::from(length))?);
@@ -298,7 +298,7 @@ fn read_datetime(cursor: &mut Cursor<'_>) -> Option<DateTime> {
     DateTime::new(date, hour, minute, second, micros)
 }
 
-/// Time of 0, 8 or 12 bytes; beyond MySQL's range it is clipped, as MySQL does.
+/// Reads a time in 0, 8 or 12 bytes. A value outside MySQL's range is clipped, as in MySQL.
 fn read_time(cursor: &mut Cursor<'_>) -> Option<Time> {
     let length = cursor.u8()?;
     let mut part = Cursor::new(cursor.take(usize::from(length))?);

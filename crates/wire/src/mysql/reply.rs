@@ -1,5 +1,5 @@
-//! The server's short answers: OK, ERR, EOF, session state, and the answer to
-//! a prepare. All append whole packets to the connection's output.
+//! Writers of single-packet replies: OK, ERR, EOF, session state, and the first packet of the
+//! reply to COM_STMT_PREPARE. All append complete packets to the connection's output.
 
 use super::capability::{Capabilities, Status};
 use super::cursor::{put_bytes, put_lenenc};
@@ -11,16 +11,16 @@ pub const MAX_MESSAGE: usize = 511;
 /// A change of session state to report to clients that track it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionChange<'a> {
-    /// A system variable took a new value.
+    /// A system variable has a new value: name and value.
     Variable(&'a [u8], &'a [u8]),
-    /// The default database is now this.
+    /// The default database has changed to this one.
     Schema(&'a [u8]),
     /// Something changed that `session_track_state_change` covers.
     State,
     /// State of the transaction, eight letters, for
     /// `session_track_transaction_info = STATE`.
     TransactionState(&'a [u8]),
-    /// The statements that begin such a transaction, for
+    /// Statements that would start a transaction with the same characteristics, for
     /// `session_track_transaction_info = CHARACTERISTICS`.
     TransactionCharacteristics(&'a [u8]),
 }
@@ -38,7 +38,7 @@ pub struct Ok<'a> {
     pub warnings: u16,
     /// Text for people, e.g. `Rows matched: 1  Changed: 1  Warnings: 0`.
     pub info: &'a [u8],
-    /// Changes of session state; left out for clients that do not track it.
+    /// Changes of session state; omitted for clients that do not track it.
     pub changes: &'a [SessionChange<'a>],
 }
 
@@ -48,8 +48,7 @@ pub fn write_ok(out: &mut Vec<u8>, sequence: &mut u8, caps: Capabilities, ok: &O
     ok_packet(out, sequence, caps, 0x00, ok);
 }
 
-/// Appends the end of a result's rows: EOF, or OK in its place where the
-/// client deprecates EOF.
+/// Appends the packet that ends a result's rows: EOF, or OK if the client deprecates EOF.
 #[inline]
 pub fn write_end_of_rows(out: &mut Vec<u8>, sequence: &mut u8, caps: Capabilities, ok: &Ok<'_>) {
     if caps.has(Capabilities::DEPRECATE_EOF) {
@@ -100,8 +99,8 @@ fn ok_packet(out: &mut Vec<u8>, sequence: &mut u8, caps: Capabilities, head: u8,
             put_changes(out, ok.changes);
         }
     } else if !ok.info.is_empty() {
-        // With its length, too, though the manual has a text to the end of the packet: what
-        // MySQL's server sends, and Connector/J relies on.
+        // The manual has a string up to the end of the packet here, but MySQL's server sends a
+        // length-encoded one, and Connector/J relies on that.
         put_bytes(out, ok.info);
     }
     frame::finish(out, begun, sequence);
@@ -141,8 +140,8 @@ fn put_changes(out: &mut Vec<u8>, changes: &[SessionChange<'_>]) {
     put_bytes(out, &all);
 }
 
-/// Appends an error packet. The message is cut at [`MAX_MESSAGE`] bytes,
-/// between characters.
+/// Appends an error packet. The message is truncated to [`MAX_MESSAGE`] bytes, at a character
+/// boundary.
 pub fn write_error(
     out: &mut Vec<u8>,
     sequence: &mut u8,
@@ -160,8 +159,8 @@ pub fn write_error(
     frame::finish(out, begun, sequence);
 }
 
-/// Appends an error packet for a connection that was not greeted yet, e.g.
-/// too many connections: clients expect it without SQLSTATE.
+/// Appends an error packet sent instead of the greeting, e.g. for too many connections. Clients
+/// expect it without SQLSTATE.
 pub fn write_early_error(out: &mut Vec<u8>, sequence: &mut u8, code: u16, message: &str) {
     let begun = frame::begin(out);
     out.push(0xff);
@@ -170,8 +169,8 @@ pub fn write_early_error(out: &mut Vec<u8>, sequence: &mut u8, code: u16, messag
     frame::finish(out, begun, sequence);
 }
 
-/// Appends the first packet of a result: its number of columns, and, for a
-/// client that can do without them, whether their definitions follow.
+/// Appends the first packet of a result: its number of columns and, for a client with
+/// `OPTIONAL_RESULTSET_METADATA`, whether column definitions follow.
 pub fn write_column_count(
     out: &mut Vec<u8>,
     sequence: &mut u8,
@@ -191,23 +190,23 @@ fn put_follows(out: &mut Vec<u8>, caps: Capabilities, definitions: bool) {
     }
 }
 
-/// Contents of the first packet of the answer to a prepare.
+/// Contents of the first packet of the reply to COM_STMT_PREPARE.
 #[derive(Clone, Copy, Debug)]
 pub struct PrepareOk {
-    /// The statement.
+    /// Id of the statement.
     pub id: u32,
-    /// Columns of its result.
+    /// Number of columns of its result.
     pub columns: u16,
     /// Number of parameters.
     pub params: u16,
     /// Number of warnings.
     pub warnings: u16,
-    /// Whether definitions of parameters and columns follow, each group with its end. They are
-    /// omitted only for a client that supports it and requested it.
+    /// Whether definitions of parameters and columns follow, each group ended by EOF unless
+    /// deprecated. They are omitted only for a client that supports and has requested it.
     pub definitions: bool,
 }
 
-/// Appends the first packet of the answer to a prepare.
+/// Appends the first packet of the reply to COM_STMT_PREPARE.
 pub fn write_prepare_ok(out: &mut Vec<u8>, sequence: &mut u8, caps: Capabilities, ok: PrepareOk) {
     let begun = frame::begin(out);
     out.push(0x00);
@@ -220,7 +219,7 @@ pub fn write_prepare_ok(out: &mut Vec<u8>, sequence: &mut u8, caps: Capabilities
     frame::finish(out, begun, sequence);
 }
 
-/// Appends the text that answers COM_STATISTICS.
+/// Appends the reply to COM_STATISTICS, a text.
 pub fn write_statistics(out: &mut Vec<u8>, sequence: &mut u8, text: &str) {
     frame::packet(out, sequence, text.as_bytes());
 }

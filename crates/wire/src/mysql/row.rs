@@ -1,11 +1,10 @@
-//! Rows of results, in text and in binary form.
+//! Result rows, in the text and in the binary format.
 //!
-//! A [`RowEncoder`] is made once per result from the columns' types; encoding
-//! a row appends one packet to the connection's output and allocates nothing
-//! except for that output's growth.
+//! A [`RowEncoder`] is created once per result from the columns' types. Encoding
+//! a row appends one packet to the connection's output; nothing else is allocated.
 //!
-//! A value whose variant is not its column's own (an expression typed loosely)
-//! is converted, so that a row always has the form that was announced.
+//! A value whose variant differs from its column's type (of a loosely typed expression)
+//! is converted, so that each row matches the announced column definitions.
 
 use porpoise_types::{ColumnType, Kind, ValueRef, write_text};
 
@@ -14,13 +13,13 @@ use super::cursor::{put_bytes, put_lenenc_with};
 use super::frame;
 use super::row_binary::put_binary;
 
-/// Marks NULL in a row in text form.
+/// Marker of NULL in a text row.
 const NULL: u8 = 0xfb;
 
 /// Conversion of a column's values to text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Text {
-    /// Integers as their digits, bytes as they are.
+    /// Integers as decimal digits, bytes unchanged.
     Plain,
     /// By [`write_text`].
     Typed,
@@ -40,14 +39,14 @@ pub struct RowEncoder {
 }
 
 impl RowEncoder {
-    /// An encoder for columns of these types.
+    /// Creates an encoder for columns of these types.
     pub fn new<'t>(types: impl IntoIterator<Item = &'t ColumnType>) -> RowEncoder {
         let mut encoder = RowEncoder::default();
         encoder.reset(types);
         encoder
     }
 
-    /// Makes the encoder one for other columns, keeping its memory.
+    /// Resets the encoder to other columns; reuses its memory.
     pub fn reset<'t>(&mut self, types: impl IntoIterator<Item = &'t ColumnType>) {
         self.columns.clear();
         self.columns.extend(types.into_iter().map(|ty| Column {
@@ -62,8 +61,7 @@ impl RowEncoder {
         self.columns.len()
     }
 
-    /// Appends a row in text form. Values beyond the columns are dropped,
-    /// missing ones are NULL.
+    /// Appends a row in the text format. Surplus values are ignored, missing ones are NULL.
     #[inline]
     pub fn write_text(&self, out: &mut Vec<u8>, sequence: &mut u8, values: &[ValueRef<'_>]) {
         let begun = frame::begin(out);
@@ -77,14 +75,13 @@ impl RowEncoder {
         frame::finish(out, begun, sequence);
     }
 
-    /// Appends a row in binary form. Values beyond the columns are dropped,
-    /// missing ones are NULL.
+    /// Appends a row in the binary format. Surplus values are ignored, missing ones are NULL.
     #[inline]
     pub fn write_binary(&self, out: &mut Vec<u8>, sequence: &mut u8, values: &[ValueRef<'_>]) {
         let begun = frame::begin(out);
         out.push(0);
         let nulls = out.len();
-        // Two bits are reserved at the start.
+        // The null bitmap starts with two reserved bits.
         out.resize(nulls + (self.columns.len() + 2).div_ceil(8), 0);
         let mut values = values.iter();
         for (i, column) in self.columns.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! Values in binary form, by the type code that their column announced.
+//! Values in the binary format, encoded by their column's type code.
 
 use porpoise_types::{ColumnType, Date, DateTime, Decimal, Time, ValueRef, write_text};
 
 use super::capability::type_code as t;
 use super::cursor::{put_bytes, put_lenenc_with};
 
-/// Appends a value that is not NULL in the form of `code`.
+/// Appends a non-NULL value in the encoding of type code `code`.
 #[inline]
 pub(super) fn put_binary(out: &mut Vec<u8>, code: u8, ty: &ColumnType, value: ValueRef<'_>) {
     match code {
@@ -29,8 +29,8 @@ pub(super) fn put_binary(out: &mut Vec<u8>, code: u8, ty: &ColumnType, value: Va
     }
 }
 
-/// The 64 bits of an integer. Narrower columns take the low ones: a stored
-/// value is in its column's range.
+/// Converts a value to the 64 bits of an integer. For narrower columns the caller truncates it,
+/// which loses nothing, since a stored value is in its column's range.
 #[inline]
 fn bits(value: ValueRef<'_>, unsigned: bool) -> u64 {
     match value {
@@ -70,7 +70,7 @@ fn real(value: ValueRef<'_>) -> f64 {
     }
 }
 
-/// A value in a column of dates that is none is the zero date.
+/// Converts a value to a datetime. A value of a type without a date becomes the zero date.
 fn datetime(value: ValueRef<'_>) -> DateTime {
     match value {
         ValueRef::DateTime(d) => d,
@@ -94,7 +94,7 @@ fn time(value: ValueRef<'_>) -> Time {
     }
 }
 
-/// Length, then 0, 4, 7 or 11 bytes: what is zero at the end is left out.
+/// Appends a length byte, then 0, 4, 7 or 11 bytes: trailing zero fields are omitted.
 pub(super) fn put_datetime(out: &mut Vec<u8>, value: DateTime) {
     let [y0, y1] = value.year().to_le_bytes();
     let [m0, m1, m2, m3] = value.micros().to_le_bytes();
@@ -124,7 +124,8 @@ pub(super) fn put_datetime(out: &mut Vec<u8>, value: DateTime) {
     out.extend(bytes.iter().take(usize::from(length)));
 }
 
-/// Length, then 0, 8 or 12 bytes: sign, days, hours, minutes, seconds, micros.
+/// Appends a length byte, then 0, 8 or 12 bytes: sign, days, hours, minutes, seconds,
+/// microseconds.
 pub(super) fn put_time(out: &mut Vec<u8>, value: Time) {
     let micros = value.as_micros().unsigned_abs();
     if micros == 0 {

@@ -1,4 +1,4 @@
-//! What several tests need: random bytes, a small executor of memcached
+//! Helpers shared by the tests: random bytes, a small executor of memcached
 //! requests, and transcripts for it.
 #![allow(dead_code, unused_imports, reason = "each test uses its part")]
 

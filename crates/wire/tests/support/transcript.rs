@@ -21,7 +21,7 @@ pub fn all() -> Vec<PathBuf> {
     paths
 }
 
-/// What is sent, and what comes back.
+/// A step of a transcript: lines sent, and lines received.
 #[derive(Debug, Default)]
 pub struct Step {
     pub sent: Vec<String>,

@@ -57,7 +57,7 @@ struct Course {
     is_over: AtomicBool,
 }
 
-/// What was found, and the instructions of a call where they can be counted.
+/// Result of a run, and the instructions per call if they can be counted.
 pub(super) struct Driven {
     pub(super) outcome: Outcome,
     pub(super) instructions: Option<f64>,

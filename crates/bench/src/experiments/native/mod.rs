@@ -55,8 +55,8 @@ pub struct Memory {
     pub rows: u64,
     /// Growth of the process while they were inserted.
     pub grown: u64,
-    /// What is known of it, in words; what is left is the allocator's, and
-    /// whatever else the store keeps.
+    /// Known parts of the memory, with a description of each. The rest is overhead of the allocator
+    /// and of the store.
     pub parts: Vec<(&'static str, u64)>,
 }
 

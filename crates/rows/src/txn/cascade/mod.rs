@@ -5,7 +5,8 @@
 //! rereads those that CASCADE or SET NULL changes, and skips those that no longer reference the
 //! parent; a third locks the keys that they remove or create. *Judge* walks the graph in memory in
 //! InnoDB's order: depth first, the statement's rows in their order, constraints in order of their
-//! names, children in order of the child index; so RESTRICT refuses what it refuses in MySQL.
+//! names, children in order of the child index; so RESTRICT refuses the same statements as in
+//! MySQL.
 //! *Apply* writes, deletions first.
 //!
 //! Invariants:

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::{Given, Writer};
 use crate::support::{Failure, Random, Sql};
 
-/// What was asked and not answered when the server went away.
+/// Request without a reply when the server was killed; its outcome is unknown.
 #[derive(Clone, Debug)]
 pub enum Asked {
     Insert(String),

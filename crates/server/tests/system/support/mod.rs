@@ -1,4 +1,4 @@
-//! What the tests share: connections, a server with a mapped table, a generator of numbers.
+//! Helpers shared by the tests: connections, a server with a mapped table, random numbers.
 
 pub mod cache;
 pub mod sql;

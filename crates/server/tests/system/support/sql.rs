@@ -43,7 +43,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// What a statement was answered with; of several statements, the last.
+/// Reply to a statement; of several statements, to the last.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// Rows changed.

@@ -5,10 +5,10 @@
 //! all that is needed to repeat it by hand; `RANDOM_SEED=n` runs that case alone,
 //! `RANDOM_CASES=n` so many from there on (`make soak` asks for many).
 //!
-//! What is not generated, because the servers differ on purpose or answer as they please:
+//! Not generated, because the servers differ on purpose or the result is undefined:
 //! LIMIT without a total order, texts converted to numbers in changes, functions that
-//! only one of them has. Letters of either case are equal, so that it is open which of
-//! two equal texts stands for a group: rows are compared in lower case.
+//! only one of them has. The collation ignores case, so a group may be represented by any
+//! of several equal texts: rows are compared in lower case.
 
 mod change;
 mod expr;
@@ -122,7 +122,7 @@ fn same(sql: &str, theirs: &Answer, ours: &Answer) -> bool {
         a.sort();
         b.sort();
     }
-    // Who takes too long has said nothing.
+    // A statement that timed out has no result to compare.
     if theirs.error == Some(1969) || ours.error == Some(3024) {
         return true;
     }
@@ -142,7 +142,7 @@ fn counts(sql: &str) -> bool {
         .any(|verb| sql.starts_with(verb))
 }
 
-/// What went wrong, with the statements that made the tables named.
+/// Describes a mismatch, with the statements that created the tables it names.
 fn report(seed: u64, made: &[String], sql: &str, left: &str, right: &str) -> String {
     let named = |made: &&String| {
         let mut words = made.split_whitespace().filter(|w| w.starts_with('t'));
@@ -209,7 +209,7 @@ fn case(server: &Shared, seed: u64, queries: usize, changes: usize) -> Vec<Strin
                 let run = |set: &&str| server.run_with(&format!("{PATIENCE}, {set}"), &there);
                 OTHER_PLANS.iter().map(run).collect()
             });
-            // Where MariaDB answers otherwise with other plans, it is the one that errs.
+            // If MariaDB gives this server's answer with another plan, the mistake is MariaDB's.
             if !others.iter().any(|answers| same(sql, &answers[at], &ours)) {
                 let sides = (told("MariaDB", theirs, ""), told("here", &ours, &message));
                 wrong.push(report(seed, &done, sql, &sides.0, &sides.1));

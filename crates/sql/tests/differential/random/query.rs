@@ -3,14 +3,14 @@
 use super::tables::{Column, Table};
 use super::{Gen, Ty};
 
-/// What can be named at a place of a query.
+/// Names in scope at a place of a query.
 #[derive(Default)]
 pub struct Scope<'a> {
     /// Sources by alias.
     pub sources: Vec<(String, Vec<Column>)>,
     /// The query around.
     pub outer: Option<&'a Scope<'a>>,
-    /// Where aggregates are allowed: the rows that are grouped.
+    /// Scope of the grouped rows, if aggregates are allowed.
     pub grouped: Option<&'a Scope<'a>>,
 }
 

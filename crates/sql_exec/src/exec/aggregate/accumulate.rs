@@ -1,8 +1,8 @@
 //! The state of an aggregate function over a group.
 //!
-//! Integers and decimals sum up exactly, as decimals. Variances are kept in
-//! the way of Welford: the mean so far and the sum of squared distances from
-//! it, which does not lose digits where values are large and close together.
+//! Integers and decimals are summed exactly, as decimals. Variances use Welford's
+//! algorithm: the mean so far and the sum of squared distances from
+//! it, which loses no digits if values are large and close together.
 
 use super::distinct::DistinctValues;
 use super::documents::Document;
@@ -168,8 +168,8 @@ impl Accumulator {
         }
     }
 
-    /// Takes a row into account whose value is a number; false where it is
-    /// none, and nothing was done.
+    /// Adds a row whose value is a number. Returns false, without effect, if the value is not a
+    /// number.
     #[inline]
     pub(super) fn add_number(
         &mut self,

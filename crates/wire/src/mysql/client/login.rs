@@ -22,12 +22,12 @@ pub struct ServerGreeting<'a> {
     pub collation: u8,
     /// Status bits.
     pub status: Status,
-    /// The plugin to answer for.
+    /// Default authentication plugin.
     pub plugin: &'a [u8],
 }
 
-/// Parses the server's first packet; `None` where it is none (an error packet
-/// is read by [`parse_error`]).
+/// Parses the server's first packet. Returns `None` if it is no greeting; use [`parse_error`] for
+/// an error packet.
 pub fn parse_greeting(payload: &[u8]) -> Option<ServerGreeting<'_>> {
     let mut cursor = Cursor::new(payload);
     if cursor.u8()? != 10 {
@@ -59,7 +59,7 @@ pub fn parse_greeting(payload: &[u8]) -> Option<ServerGreeting<'_>> {
     })
 }
 
-/// Whom to log in as.
+/// Login data of a client.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     /// User name.
@@ -75,13 +75,13 @@ pub struct Credentials {
 /// Next step of a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Send what was written and give the next packet.
+    /// Send the appended packets and pass in the next packet.
     Wait,
     /// Logged in.
     Done,
-    /// The server refused.
+    /// The server refused the login.
     Refused(ServerError),
-    /// The server sent what this client cannot answer.
+    /// The server sent a packet that this client does not support.
     Unsupported(&'static str),
 }
 
@@ -96,7 +96,7 @@ pub struct ClientLogin {
     is_key_requested: bool,
 }
 
-/// Capabilities that this client wants, where the server has them too.
+/// Capabilities that this client requests if the server offers them.
 pub const WANTED: Capabilities = Capabilities(
     Capabilities::LONG_FLAG.0
         | Capabilities::PROTOCOL_41.0
@@ -119,9 +119,9 @@ const MAX_PACKET: u32 = 1 << 30;
 const COLLATION: u8 = 45;
 
 impl ClientLogin {
-    /// A login after `greeting`. `wanted` is mostly [`WANTED`]; what the server
-    /// does not offer is left out. `secure`: the connection is under TLS or a
-    /// Unix socket, or will be before the password is sent.
+    /// Starts a login after `greeting`. `wanted` is usually [`WANTED`]; capabilities that the
+    /// server does not offer are removed. `secure`: the connection uses TLS or a Unix socket, or
+    /// will use TLS before the password is sent.
     pub fn new(
         greeting: &ServerGreeting<'_>,
         credentials: Credentials,
@@ -150,8 +150,8 @@ impl ClientLogin {
         self.capabilities
     }
 
-    /// Appends a request for TLS; the handshake follows, then
-    /// [`ClientLogin::start`] with the sequence number as it is then.
+    /// Appends a request for TLS. After the TLS handshake the caller calls [`ClientLogin::start`]
+    /// with the same, advanced, `sequence`.
     pub fn request_tls(&mut self, out: &mut Vec<u8>, sequence: &mut u8) {
         self.capabilities = self.capabilities | Capabilities::SSL;
         self.secure = true;
@@ -192,7 +192,7 @@ impl ClientLogin {
         }
     }
 
-    /// Processes a packet of the server. `sequence` is the sequence number of an answer to it.
+    /// Processes a packet of the server. `sequence` is the sequence number of the answer.
     pub fn more(&mut self, payload: &[u8], out: &mut Vec<u8>, sequence: &mut u8) -> Step {
         match payload.split_first() {
             Some((0x00, _)) => Step::Done,
@@ -220,7 +220,7 @@ impl ClientLogin {
         Step::Wait
     }
 
-    /// A message of `caching_sha2_password`.
+    /// Processes a message of `caching_sha2_password`.
     fn message(&mut self, data: &[u8], out: &mut Vec<u8>, sequence: &mut u8) -> Step {
         if self.is_key_requested {
             let password = &self.credentials.password;

@@ -1,10 +1,10 @@
 //! Client half of the protocol: functions over byte buffers, for tests and
-//! load generators. It reads what this server and MySQL's family send, and
-//! leaves sockets, TLS and waiting to its caller.
+//! load generators. It reads packets of this server, MySQL and MariaDB; the caller handles
+//! sockets, TLS and waiting.
 //!
-//! 1. [`login`]: greeting, login request, the exchanges of the plugins.
+//! 1. [`login`]: greeting, login request, authentication.
 //! 2. This module: commands.
-//! 3. [`result`]: what commands are answered with.
+//! 3. [`result`]: replies to commands.
 
 pub mod login;
 pub mod result;
@@ -40,7 +40,7 @@ pub fn number(out: &mut Vec<u8>, code: u8, n: u32) {
     frame::finish(out, begun, &mut 0);
 }
 
-/// Appends COM_QUERY, with attributes where the connection knows them.
+/// Appends COM_QUERY, with attributes if the connection has `QUERY_ATTRIBUTES`.
 pub fn query(
     out: &mut Vec<u8>,
     caps: Capabilities,
@@ -72,8 +72,8 @@ pub fn prepare(out: &mut Vec<u8>, statement: &[u8]) {
     text(out, code::STMT_PREPARE, statement);
 }
 
-/// Appends COM_STMT_EXECUTE. `types`: the types are sent too, which the first
-/// execution must do. `long` names the parameters that were sent as long data.
+/// Appends COM_STMT_EXECUTE. `types`: whether to send the parameters' types, as the first
+/// execution must. `long` selects the parameters that were sent as long data.
 pub fn execute(
     out: &mut Vec<u8>,
     caps: Capabilities,
@@ -111,7 +111,7 @@ pub fn execute(
     frame::finish(out, begun, &mut 0);
 }
 
-/// Appends a piece of a long parameter.
+/// Appends a chunk of a long parameter (COM_STMT_SEND_LONG_DATA).
 pub fn long_data(out: &mut Vec<u8>, id: u32, param: u16, data: &[u8]) {
     let begun = frame::begin(out);
     out.push(code::STMT_SEND_LONG_DATA);
@@ -122,7 +122,7 @@ pub fn long_data(out: &mut Vec<u8>, id: u32, param: u16, data: &[u8]) {
 }
 
 impl<'a> From<ValueRef<'a>> for Param<'a> {
-    /// A parameter of the type that holds the value as it is.
+    /// Creates a parameter of a type that represents the value exactly.
     fn from(value: ValueRef<'a>) -> Param<'a> {
         let (type_code, unsigned) = match value {
             ValueRef::Null => (type_code::NULL, false),
@@ -161,7 +161,7 @@ fn put_type(out: &mut Vec<u8>, param: &Param<'_>) {
     out.extend_from_slice(&[param.type_code, if param.unsigned { 0x80 } else { 0 }]);
 }
 
-/// Appends a value in the form of its declared type; a NULL has no bytes.
+/// Appends a value in the encoding of its declared type; NULL has no bytes.
 fn put_value(out: &mut Vec<u8>, param: &Param<'_>) {
     use type_code as t;
     let integer = match param.value {

@@ -15,7 +15,7 @@ use super::super::params::read_value;
 pub struct ServerError {
     /// Number.
     pub code: u16,
-    /// SQLSTATE; `HY000` where the packet has none.
+    /// SQLSTATE; `HY000` if the packet contains none.
     pub sqlstate: [u8; 5],
     /// Message.
     pub message: String,
@@ -59,7 +59,7 @@ pub struct OkReply<'a> {
     pub changes: &'a [u8],
 }
 
-/// Reads an OK packet, also one that marks the end of rows.
+/// Parses an OK packet, including one that ends the rows of a result.
 pub fn parse_ok(payload: &[u8], caps: Capabilities) -> Option<OkReply<'_>> {
     let mut cursor = Cursor::new(payload);
     if !matches!(cursor.u8()?, 0 | 0xfe) {
@@ -104,7 +104,7 @@ pub struct ColumnInfo<'a> {
     pub org_name: &'a [u8],
     /// Id of the collation.
     pub collation: u16,
-    /// Greatest length in bytes.
+    /// Maximum length in bytes.
     pub length: u32,
     /// Type code.
     pub code: u8,
@@ -191,19 +191,19 @@ pub enum Row<'a, 'r> {
 /// Classified payload.
 #[derive(Clone, Debug)]
 pub enum Event<'a, 'r> {
-    /// A statement without rows is done.
+    /// A statement without a result set succeeded.
     Ok(OkReply<'a>),
     /// A statement failed.
     Error(ServerError),
-    /// A result of so many columns begins.
+    /// Start of a result set with this number of columns.
     Columns(usize),
-    /// A column of it.
+    /// Definition of a column.
     Column(ColumnInfo<'a>),
-    /// The columns are complete.
+    /// End of the column definitions.
     EndOfColumns,
     /// A row.
     Row(Row<'a, 'r>),
-    /// The rows are complete.
+    /// End of the rows.
     End(OkReply<'a>),
 }
 
@@ -226,8 +226,8 @@ pub struct ResultReader {
 }
 
 impl ResultReader {
-    /// A reader for a connection with these capabilities; `binary` for
-    /// executions.
+    /// Creates a reader for a connection with these capabilities. `binary`: the command is
+    /// COM_STMT_EXECUTE.
     pub fn new(caps: Capabilities, binary: bool) -> ResultReader {
         ResultReader {
             caps,
@@ -237,7 +237,7 @@ impl ResultReader {
         }
     }
 
-    /// Makes ready for the next command.
+    /// Resets the reader for the next command.
     pub fn restart(&mut self, binary: bool) {
         self.binary = binary;
         self.state = State::Start;
@@ -308,8 +308,8 @@ impl ResultReader {
         }
     }
 
-    /// Whether a packet that begins with 0xFE, followed by `rest`, is the
-    /// end of rows and not a row whose first text has 16 MiB or more.
+    /// Whether a packet of 0xFE and `rest` ends the rows. 0xFE may also begin a row whose first
+    /// text has 16 MiB or more; the caller has excluded packets of that size.
     fn is_end(&self, rest: &[u8]) -> bool {
         self.caps.has(Capabilities::DEPRECATE_EOF) || rest.len() < 8
     }
@@ -350,7 +350,7 @@ fn parse_eof(rest: &[u8]) -> Option<OkReply<'_>> {
     })
 }
 
-/// Head of the answer to a prepare.
+/// First packet of the reply to COM_STMT_PREPARE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepared {
     /// The statement's id.
@@ -364,7 +364,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Packets that follow: definitions, and their ends.
+    /// Number of packets that follow: definitions, and the EOF packets after them.
     pub fn packets_to_follow(&self, caps: Capabilities) -> usize {
         let end = usize::from(!caps.has(Capabilities::DEPRECATE_EOF));
         [self.params, self.columns]
@@ -375,7 +375,7 @@ impl Prepared {
     }
 }
 
-/// Reads the head of the answer to a prepare.
+/// Parses the first packet of the reply to COM_STMT_PREPARE.
 pub fn parse_prepared(payload: &[u8]) -> Option<Prepared> {
     let mut cursor = Cursor::new(payload);
     if cursor.u8()? != 0 {

@@ -1,5 +1,5 @@
-//! What foreign keys cost an insert, without network: the posts of a forum with
-//! no, one and two of them.
+//! Cost of foreign keys for an insert, without network: posts of a forum, in tables with no, one
+//! and two foreign keys.
 //!
 //! All three tables have the same columns and indexes, so that only the checks
 //! differ. Each call is a transaction that inserts one post of a random user in a
