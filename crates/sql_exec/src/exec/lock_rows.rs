@@ -34,8 +34,14 @@ impl Cursor {
             keys.retain(|key| pruning.allows(table, *index, key));
             let wanted: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
             let lookup = Lookup::unique(table, *index, &wanted).overflow(pruning.overflow());
-            let granted = GrantedRows::new(table, wanted.len(), arena);
-            return lock_rows(granted, &lookup, false, lock, exec).map(Some);
+            let mut granted = GrantedRows::new(table, wanted.len(), arena);
+            let since = exec.txn().mark();
+            granted.lock(&lookup, lock, exec)?;
+            if !exec.shared.lock_gaps && !granted.absent.is_empty() {
+                let absent = granted.absent_keys(&wanted);
+                exec.txn().unlock_keys(table, *index, &absent, since);
+            }
+            return granted.rows(false, lock.busy, exec).map(Some);
         }
         // SKIP LOCKED does not validate the range it scanned.
         let read = Read {
@@ -55,8 +61,9 @@ impl Cursor {
             return Ok(Some(Vec::new()));
         }
         let lookup = Lookup::primary(table, &wanted).overflow(pruning.overflow());
-        let granted = GrantedRows::new(table, wanted.len(), arena);
-        lock_rows(granted, &lookup, true, lock, exec).map(Some)
+        let mut granted = GrantedRows::new(table, wanted.len(), arena);
+        granted.lock(&lookup, lock, exec)?;
+        granted.rows(true, lock.busy, exec).map(Some)
     }
 }
 
@@ -114,6 +121,14 @@ impl<'a> GrantedRows<'a> {
         }
     }
 
+    /// Locks the rows of a lookup, and records the answers.
+    fn lock(&mut self, lookup: &Lookup<'_>, lock: LockSpec, exec: &mut Exec<'_>) -> ExecResult<()> {
+        let wait = wait_of(lock, exec);
+        let visit = &mut |at, row: LockedRow<'_>| self.record(at, row.primary, row);
+        exec.txn().lock(lookup, lock.mode, wait, visit)?;
+        Ok(())
+    }
+
     fn record(&mut self, at: usize, key: Option<&[u8]>, locked: LockedRow<'_>) {
         self.newer |= locked.granted && locked.newer;
         let Some((key, row)) = key.zip(locked.row) else {
@@ -145,42 +160,6 @@ impl<'a> GrantedRows<'a> {
         apply_conflict_policy(self.newer, by_scan, busy, exec)?;
         Ok(self.found.into_iter().flatten().collect())
     }
-}
-
-fn lock_keys<'a>(
-    table: &'a Table,
-    index: usize,
-    wanted: &[&[u8]],
-    (lock, pruning): (LockSpec, &Pruning),
-    exec: &mut Exec<'_>,
-    arena: &'a Bump,
-) -> ExecResult<Vec<Fetched<'a>>> {
-    let wait = wait_of(lock, exec);
-    let mut granted = GrantedRows::new(table, wanted.len(), arena);
-    let visit = &mut |at, row: LockedRow<'_>| granted.record(at, row.primary, row);
-    let lookup = Lookup::unique(table, index, wanted).overflow(pruning.overflow());
-    let since = exec.txn().mark();
-    exec.txn().lock(&lookup, lock.mode, wait, visit)?;
-    if !exec.shared.lock_gaps {
-        let absent = granted.absent_keys(wanted);
-        if !absent.is_empty() {
-            exec.txn().unlock_keys(table, index, &absent, since);
-        }
-    }
-    granted.rows(false, lock.busy, exec)
-}
-
-fn lock_rows<'a>(
-    mut granted: GrantedRows<'a>,
-    lookup: &Lookup<'_>,
-    by_scan: bool,
-    lock: LockSpec,
-    exec: &mut Exec<'_>,
-) -> ExecResult<Vec<Fetched<'a>>> {
-    let wait = wait_of(lock, exec);
-    let visit = &mut |at, row: LockedRow<'_>| granted.record(at, row.primary, row);
-    exec.txn().lock(lookup, lock.mode, wait, visit)?;
-    granted.rows(by_scan, lock.busy, exec)
 }
 
 /// Unlocks rows that were locked since `since` and did not match.
