@@ -327,7 +327,7 @@ impl Collation {
         }
     }
 
-    /// Whether two characters (codes of [`Charset::step`]) are equal.
+    /// Whether two characters (codes of [`Charset::decode_char`]) are equal.
     fn same_char(self, a: u32, b: u32) -> bool {
         if a == b {
             return true;
