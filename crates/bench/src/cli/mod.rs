@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::experiments::kv::Operation;
 use crate::experiments::{
     Bench, analytics, contention, fk, inserts, kv_runs, memcached_runs, mget, native, sysbench,
+    tpch,
 };
 use crate::machine::Machine;
 use crate::noop;
@@ -72,8 +73,12 @@ const EXPERIMENTS: &[(&str, &str)] = &[
         "Groups, joins and sorts of a million rows; answers are compared",
     ),
     (
+        "tpch",
+        "The 22 queries of TPC-H over generated data; answers are compared",
+    ),
+    (
         "all",
-        "All of these; memcached, sysbench, contention and analytics not with --quick",
+        "All of these; memcached, sysbench, contention, analytics and tpch not with --quick",
     ),
 ];
 
@@ -243,6 +248,7 @@ fn dispatch(name: &str, bench: &mut Bench, rows_per_connection: Option<u64>) -> 
         "sysbench" => sysbench::sysbench(bench),
         "contention" => contention::contention(bench),
         "analytics" => analytics::analytics(bench),
+        "tpch" => tpch::tpch(bench),
         "connections" if is_quick => kv_runs::connections(bench, &[8, 64, 512]),
         "connections" => kv_runs::connections(bench, &[1, 8, 64, 256, 512]),
         _ => Err(Error::usage(format!("{name}: no such experiment"))),
@@ -274,6 +280,7 @@ fn run_all(bench: &mut Bench, run_native: &dyn Fn(&mut Bench) -> Result<()>) -> 
         "sysbench",
         "contention",
         "analytics",
+        "tpch",
     ] {
         let done = match name {
             "kv" if bench.options.is_quick => {
@@ -282,7 +289,9 @@ fn run_all(bench: &mut Bench, run_native: &dyn Fn(&mut Bench) -> Result<()>) -> 
             }
             "connections" if bench.options.is_quick => kv_runs::connections(bench, &[8, 64]),
             "native" => run_native(bench),
-            "memcached" | "sysbench" | "contention" | "analytics" if bench.options.is_quick => {
+            "memcached" | "sysbench" | "contention" | "analytics" | "tpch"
+                if bench.options.is_quick =>
+            {
                 continue;
             }
             _ => dispatch(name, bench, None),

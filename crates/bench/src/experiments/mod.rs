@@ -16,8 +16,10 @@ pub mod memcached_runs;
 pub mod mget;
 pub mod native;
 mod prefetch;
+mod query_suite;
 pub mod store;
 pub mod sysbench;
+pub mod tpch;
 
 use crate::connect::{Access, Admin, Endpoint};
 use crate::error::{Error, Result};

@@ -1,30 +1,6 @@
-//! The questions of `bench analytics`.
+//! The queries of `bench analytics`.
 
-/// One question.
-pub(super) struct Question {
-    /// Name in reports.
-    pub(super) name: &'static str,
-    /// The statement.
-    pub(super) text: &'static str,
-    /// Whether its ORDER BY determines the order of all rows.
-    pub(super) is_ordered: bool,
-}
-
-const fn ordered(name: &'static str, text: &'static str) -> Question {
-    Question {
-        name,
-        text,
-        is_ordered: true,
-    }
-}
-
-const fn set(name: &'static str, text: &'static str) -> Question {
-    Question {
-        name,
-        text,
-        is_ordered: false,
-    }
-}
+use crate::experiments::query_suite::{Question, ordered, set};
 
 /// All of them.
 pub(super) const QUESTIONS: &[Question] = &[

@@ -1,0 +1,299 @@
+//! Query suites: the same queries of several systems, one statement at a time.
+//!
+//! Every query is executed by every system in turn, round after round, and the
+//! answers are compared value by value: a system that answers otherwise than
+//! the first ends the experiment. Answers whose order the query leaves open are
+//! compared as sets: each row is hashed and the hashes are added up.
+
+use super::{Bench, Route};
+use crate::connect::{Access, Admin};
+use crate::error::{Error, Result};
+use crate::load::histogram;
+use crate::proto::Answer;
+use crate::report::{Axis, Cell, Experiment, Run};
+use crate::stats::median;
+use crate::url::{System, Target};
+use crate::value;
+use std::time::Instant;
+
+/// A query of a suite.
+pub(super) struct Question {
+    /// Name in reports.
+    pub(super) name: &'static str,
+    /// The statement.
+    pub(super) text: &'static str,
+    /// Whether its ORDER BY determines the order of all rows.
+    pub(super) is_ordered: bool,
+}
+
+/// A query whose ORDER BY determines the order of all rows.
+pub(super) const fn ordered(name: &'static str, text: &'static str) -> Question {
+    Question {
+        name,
+        text,
+        is_ordered: true,
+    }
+}
+
+/// A query that leaves the order of rows open.
+pub(super) const fn set(name: &'static str, text: &'static str) -> Question {
+    Question {
+        name,
+        text,
+        is_ordered: false,
+    }
+}
+
+/// Tables and the queries over them.
+pub(super) struct Suite {
+    /// Name of the experiment.
+    pub(super) name: &'static str,
+    /// Heading in reports.
+    pub(super) title: &'static str,
+    /// What the tables contain, for reports.
+    pub(super) tables: String,
+    /// Rows of the largest table.
+    pub(super) rows: u64,
+    /// Creates and fills the tables in one system.
+    pub(super) prepare: fn(&Target, &Route, u64) -> Result<()>,
+    /// The queries.
+    pub(super) questions: &'static [Question],
+}
+
+/// Settings of a peer's session, so that it joins by hashing and has memory for
+/// sorts and groups: without them a join that no index serves takes it hours.
+const GENEROUS: &[&str] = &[
+    "join_cache_level = 4",
+    "join_buffer_space_limit = 268435456",
+    "join_buffer_size = 67108864",
+    "sort_buffer_size = 67108864",
+    "tmp_table_size = 268435456",
+    "max_heap_table_size = 268435456",
+];
+
+/// A number that tells one answer from others; equal for equal rows in the
+/// same order, or in any where the question leaves it open.
+fn fingerprint(answer: &Answer, is_ordered: bool) -> u64 {
+    let width = answer.cells().checked_div(answer.rows).unwrap_or(0);
+    let mut all = value::mix(answer.rows as u64);
+    for row in 0..answer.rows {
+        let mut hash = if is_ordered { all } else { 0 };
+        for cell in row * width..(row + 1) * width {
+            hash = value::mix(hash ^ 0x9e37);
+            for byte in answer.cell(cell).unwrap_or(b"\0NULL") {
+                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        all = if is_ordered {
+            value::mix(hash)
+        } else {
+            all.wrapping_add(value::mix(hash))
+        };
+    }
+    all
+}
+
+/// One run of a question: its time, what it cost, and what was answered.
+fn ask(
+    admin: &mut Admin,
+    target: &Target,
+    question: &Question,
+    cores: usize,
+) -> Result<(Run, u64)> {
+    let before = crate::procfs::Reading::now(target.pid);
+    let begun = Instant::now();
+    let answer = admin.run(question.text)?;
+    let took = begun.elapsed();
+    let after = crate::procfs::Reading::now(target.pid);
+    let found = fingerprint(answer, question.is_ordered);
+    let mut latency = histogram();
+    latency.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    let outcome = crate::load::Outcome {
+        requests: 1,
+        refused: 0,
+        seconds: took.as_secs_f64(),
+        latency,
+        per_second: Vec::new(),
+        spent: before.within(&after, took.as_secs_f64()),
+        failure: None,
+    };
+    Ok((Run::of(&outcome, cores), found))
+}
+
+/// Runs a suite on all systems that speak SQL.
+///
+/// # Errors
+/// Two systems answer differently, or none could be prepared.
+pub(super) fn run(bench: &mut Bench, suite: &Suite) -> Result<()> {
+    bench
+        .progress
+        .begin(&format!("{}: {}", suite.name, suite.title));
+    let mut notes = Vec::new();
+    let mut routes = Vec::new();
+    for route in bench.routes(|access| access == Access::MysqlPrepared) {
+        let target = route.endpoint.target.clone();
+        let filling = format!("   filling {} ({} rows)", target.name, suite.rows);
+        bench.progress.say(&filling);
+        match (suite.prepare)(&target, &route, suite.rows) {
+            Ok(()) => routes.push(Route {
+                name: target.name.clone(),
+                ..route
+            }),
+            Err(error) => {
+                let note = format!("{} left out: {error}", target.name);
+                bench.progress.say(&format!("   {note}"));
+                notes.push(note);
+            }
+        }
+    }
+    if routes.is_empty() {
+        let what = format!("{}: no system could be prepared", suite.name);
+        return Err(super::no_system(&what, &notes));
+    }
+    let mut experiment = describe(suite, &routes, notes);
+    let done = rounds(bench, suite, &routes, &mut experiment.cells);
+    experiment.notes.extend(medians(suite, &experiment.cells));
+    bench.keep(experiment);
+    done
+}
+
+fn describe(suite: &Suite, routes: &[Route], notes: Vec<String>) -> Experiment {
+    let mut cells = Vec::new();
+    for question in suite.questions {
+        for route in routes {
+            cells.push(Cell {
+                operation: question.name.to_owned(),
+                size: suite.rows,
+                system: route.name.clone(),
+                client: "1 connection, text".to_owned(),
+                units: 1,
+                runs: Vec::new(),
+            });
+        }
+    }
+    let is_ours = |route: &&Route| route.endpoint.target.system == System::Porpoise;
+    let theirs = routes.iter().filter(|route| !is_ours(route));
+    let pairs = routes.iter().filter(is_ours).flat_map(|ours| {
+        let theirs = theirs.clone();
+        theirs.map(|theirs| (ours.name.clone(), theirs.name.clone()))
+    });
+    Experiment {
+        name: suite.name.to_owned(),
+        title: suite.title.to_owned(),
+        about: format!(
+            "One statement at a time over {}; the answers of all systems are compared. Latency is that of the whole answer; a first round is not \
+             counted. Peers join by hashing (join_cache_level = 4) and have 64 MiB for a sort and a \
+             join, 256 MiB for a temporary table.",
+            suite.tables
+        ),
+        axis: Axis {
+            title: "rows".to_owned(),
+            is_logarithmic: true,
+        },
+        is_about_latency: true,
+        cells,
+        pairs: pairs.collect(),
+        notes,
+    }
+}
+
+/// A line for each question: the median time of each system.
+fn medians(suite: &Suite, cells: &[Cell]) -> Vec<String> {
+    let line = |question: &Question| {
+        let asked = cells.iter().filter(|c| c.operation == question.name);
+        let shown = asked.filter(|c| !c.runs.is_empty()).map(|cell| {
+            let times: Vec<f64> = cell.runs.iter().map(|r| r.seconds * 1e3).collect();
+            format!("{} {:.1} ms", cell.system, median(&times))
+        });
+        let shown: Vec<String> = shown.collect();
+        format!("median, {}: {}", question.name, shown.join(", "))
+    };
+    suite.questions.iter().map(line).collect()
+}
+
+/// All runs, interleaved, after one of each that is not counted; cells are in
+/// the order of [`describe`].
+fn rounds(bench: &mut Bench, suite: &Suite, routes: &[Route], cells: &mut [Cell]) -> Result<()> {
+    let rounds = bench.options.effort.rounds;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut admins = Vec::with_capacity(routes.len());
+    for route in routes {
+        let mut admin = Admin::connect(&route.endpoint.target)?;
+        if route.endpoint.target.system == System::Mysql {
+            for setting in GENEROUS {
+                // MySQL knows only some of them, and has hash joins anyway.
+                let _ = admin.run(&format!("set session {setting}"));
+            }
+        }
+        admins.push(admin);
+    }
+    bench
+        .progress
+        .expect(cells.len() * (rounds + 1), std::time::Duration::ZERO);
+    let mut first = 0;
+    for question in suite.questions {
+        let mut known: Option<(u64, &str)> = None;
+        for round in 0..=rounds {
+            for step in 0..routes.len() {
+                let position = match round % 2 {
+                    0 => step,
+                    _ => routes.len() - 1 - step,
+                };
+                let (Some(route), Some(admin)) = (routes.get(position), admins.get_mut(position))
+                else {
+                    continue;
+                };
+                if crate::sys::is_interrupted() {
+                    return Err(Error::failed(crate::load::INTERRUPTED));
+                }
+                let asked = ask(admin, &route.endpoint.target, question, cores);
+                let (run, found) = asked.map_err(|e| e.during(&route.name))?;
+                match known {
+                    None => known = Some((found, &route.name)),
+                    Some((other, _)) if other == found => {}
+                    Some((_, other)) => {
+                        let text = question.text;
+                        let what = format!("{} and {other} answer differently: {text}", route.name);
+                        return Err(Error::wrong(what));
+                    }
+                }
+                // The first time warms caches and plans.
+                let cell = cells.get_mut(first + position);
+                if let (Some(round), Some(cell)) = (round.checked_sub(1), cell) {
+                    bench.progress.one(cell, round, rounds, &run);
+                    cell.runs.push(run);
+                }
+            }
+        }
+        first += routes.len();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(rows: &[&[Option<&str>]]) -> Answer {
+        let mut answer = Answer::default();
+        for row in rows {
+            answer.rows += 1;
+            for cell in *row {
+                answer.push(cell.map(str::as_bytes));
+            }
+        }
+        answer
+    }
+
+    #[test]
+    fn answers_are_told_apart() {
+        let one = answer(&[&[Some("1"), Some("a")], &[Some("2"), None]]);
+        let turned = answer(&[&[Some("2"), None], &[Some("1"), Some("a")]]);
+        let other = answer(&[&[Some("1"), Some("a")], &[Some("2"), Some("")]]);
+        assert_eq!(fingerprint(&one, false), fingerprint(&turned, false));
+        assert_ne!(fingerprint(&one, true), fingerprint(&turned, true));
+        assert_ne!(fingerprint(&one, false), fingerprint(&other, false));
+        let shifted = answer(&[&[Some("1a"), Some("")], &[Some("2"), None]]);
+        assert_ne!(fingerprint(&one, true), fingerprint(&shifted, true));
+    }
+}
