@@ -1,12 +1,12 @@
 //! The supervisor: retakes event loops from stalled workers.
 //!
-//! Every [`TICK`] one thread checks the cell of each group's worker
-//! (`porpoise_base::lend`). A loan older than [`STALL`] is a session's call that
-//! computes for long, or waits outside of `porpoise_base::blocking`. The
-//! supervisor takes the event loop out of the cell and assigns it to another
-//! worker, as Go's `sysmon` retakes processors and the thread pools of MariaDB
-//! and MySQL detect stalls. It also checks detached workers that compute, and
-//! demotes those that have used [`LONG_CPU`] of CPU time (see `worker`).
+//! Every [`CALM_TICK`], or [`ALERT_TICK`] after a retake, one thread checks the
+//! cell of each group's worker (`porpoise_base::lend`). A loan older than
+//! [`STALL`] is a session's call that computes for long, or waits outside of
+//! `porpoise_base::blocking`. The supervisor takes the event loop out of the
+//! cell and assigns it to another worker, as Go's `sysmon` retakes processors
+//! and the thread pools of MariaDB and MySQL detect stalls. It also checks
+//! detached workers that compute, and demotes those that have used [`LONG_CPU`] of CPU time (see `worker`).
 //!
 //! ```text
 //!  worker A   lend ........................ computing ............ take: None
@@ -22,8 +22,10 @@
 //!    one sees the other.
 //! 2. The worker sees a retake and its new class as one step: both happen under
 //!    the lock of the class, which the worker takes when its cell is empty.
-//! 3. An idle server has no ticks; a busy one has 1,300 per second, of ten
-//!    microseconds each: 0.6 % of two processors.
+//! 3. An idle server has no ticks; a busy one has 400 per second, of ten
+//!    microseconds each: 0.2 % of two processors. While statements stall it has
+//!    1,300, which cost short statements 2 % of their CPU time: too much for a
+//!    server without stalls, little beside one.
 //!
 //! Rejected: checkpoints in every loop of the statement executor as the only
 //! means (one missing checkpoint stops a group; they are still needed to *end* a
@@ -40,12 +42,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time between two checks.
-const TICK: Duration = Duration::from_micros(750);
+/// Time between two checks while no event loop was retaken for [`ALERT`]: the first call that stalls
+/// then delays its group's other clients for 2.5 to 5 ms.
+const CALM_TICK: Duration = Duration::from_micros(2500);
 
-/// Age of a loan at which the event loop is retaken. With the tick, the group's other clients wait
-/// 0.75 to 1.5 ms; this time is what the 99th percentile of their latency consists of beside
-/// clients that send long statements (6 ms when it was 5 ms, 1.5 ms now).
+/// Time between two checks after a retake: clients that send one long statement after the other
+/// delay their group for 0.75 to 1.5 ms each time, and this time is what the 99th percentile of the
+/// other clients' latency consists of.
+const ALERT_TICK: Duration = Duration::from_micros(750);
+
+/// Time after a retake in which the next one is expected.
+const ALERT: Duration = Duration::from_millis(250);
+
+/// Age of a loan at which the event loop is retaken.
 const STALL: Duration = Duration::from_micros(750);
 
 /// CPU time of a detached worker after which it is demoted.
@@ -77,11 +86,11 @@ impl Supervisor {
         self.wake.notify_one();
     }
 
-    /// Waits a tick; false once closed.
-    fn tick(&self) -> bool {
+    /// Waits until the next check; false once closed.
+    fn tick(&self, length: Duration) -> bool {
         let mut closed = self.closed.lock();
         if !*closed {
-            self.wake.wait_for(&mut closed, TICK);
+            self.wake.wait_for(&mut closed, length);
         }
         !*closed
     }
@@ -124,9 +133,12 @@ fn run(shared: &Arc<Shared>) {
         .map(|_| LoanObserver::default())
         .collect();
     let mut idle = 0;
+    let mut alert_end = None;
     loop {
         let open = if idle < IDLE_TICKS_TO_PARK {
-            shared.supervisor.tick()
+            let is_alert = alert_end.is_some_and(|end| Instant::now() < end);
+            let length = if is_alert { ALERT_TICK } else { CALM_TICK };
+            shared.supervisor.tick(length)
         } else {
             idle = 0;
             shared.supervisor.park(shared)
@@ -139,6 +151,7 @@ fn run(shared: &Arc<Shared>) {
         for (group, watch) in shared.groups.iter().zip(&mut watches) {
             if let Some(stalled) = watch.observe(group.worker(), now) {
                 retake(shared, &stalled);
+                alert_end = Some(now + ALERT);
             }
         }
         if shared.workers.running() > 0 {
