@@ -46,7 +46,7 @@ if did_change crates/sql crates/rows crates/access crates/types; then
     stage "SQL files" cargo test --locked -q -p porpoise-sql --test slt
 fi
 if did_change crates/kv/ crates/kv_mem/; then
-    stage "engine contract" cargo test --locked -q -p porpoise-kv-mem --test contract
+    stage "engine contract" cargo test --locked -q -p porpoise-kv-mem --test integration contract::
 fi
 if did_change crates/wire/ tests/memcached/; then
     stage "codecs" cargo test --locked -q -p porpoise-wire

@@ -1,14 +1,7 @@
 //! A process of its own loses power amid commits on a real disk with faults,
 //! and the next one finds what was acknowledged.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::{all, set};
+use crate::common::{all, set};
 use porpoise_base::disk::{Faults, FaultyDisk};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use std::path::PathBuf;
@@ -47,7 +40,7 @@ fn what_was_acknowledged_survives_a_power_cut() {
         let dir = tempfile::tempdir().unwrap();
         let faults = format!("seed={},cut_at={}", round / 2, 40 + round * 211);
         let status = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child"])
+            .args(["--exact", "aborted_process::child"])
             .env(DIR, dir.path())
             .env(FAULTS, &faults)
             .output()

@@ -8,11 +8,6 @@
 //! absence that was validated beside an insert, breaks the chain.
 //!
 //! `STRESS_SECONDS` makes it last longer than a fraction of a second.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
 use porpoise_kv::{
     Check, Engine, Error, Isolation, Key, LockMode, LockRequest, Read, ReadMode, ScanRange,

@@ -1,10 +1,5 @@
 //! Random interleavings of several transactions, run on the engine and on the
 //! model side by side: every answer must be the same.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
 use porpoise_kv::model::Model;
 use porpoise_kv::{

@@ -1,13 +1,6 @@
 //! Corruption, failing syncs, full disks, and two servers on one directory.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::{all, get, options, set, stat, write};
+use crate::common::{all, get, options, set, stat, write};
 use parking_lot::Mutex;
 use porpoise_base::disk::{Disk, MemDisk};
 use porpoise_kv::{CommitPosition, DurableListener, Engine, Error, Full};

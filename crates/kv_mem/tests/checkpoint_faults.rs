@@ -1,15 +1,9 @@
 //! Checkpoints beside commits on their way, and checkpoints that fail half-way.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
 #[path = "common/seam.rs"]
 mod seam;
 
-use common::{SPACE, all, get, options, set};
+use crate::common::{SPACE, all, get, options, set};
 use porpoise_base::disk::{Disk, MemDisk};
 use porpoise_kv::{Check, Engine, Key, SpaceSpec};
 use porpoise_kv_mem::{KvMem, KvMemOptions};

@@ -1,11 +1,6 @@
 //! Commits, the durable mark and held replies under threads that stumble: the
 //! disk stands still for random moments, threads give way at random. What the
 //! rules promise is checked from the outside (transactions.md, 19 and 20).
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
 use parking_lot::Mutex;
 use porpoise_base::disk::MemDisk;

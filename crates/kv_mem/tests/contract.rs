@@ -1,9 +1,4 @@
 //! The contract suite on an engine without a disk.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
 use porpoise_kv::Engine;
 use porpoise_kv_mem::{KvMem, KvMemOptions};

@@ -1,10 +1,5 @@
 //! The contract suite on an engine with a log, in each durability, and what a
 //! restart keeps.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::{Durability, Engine, contract};

@@ -1,10 +1,7 @@
 //! A deadlock cycle of any length is broken at once: the transaction with the least work is rolled
 //! back, the others go on.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod common;
-
-use common::key;
+use crate::common::key;
 use porpoise_kv::{
     Check, DeadlockListener, Engine, Error, LockMode, LockRequest, LockWait, Result, Txn, Wait,
 };

@@ -1,14 +1,7 @@
 //! At the memory limit the oldest long snapshot is ended, when that makes room: its transaction is
 //! told, never shown a state that was not.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::{get, key, set, stat};
+use crate::common::{get, key, set, stat};
 use porpoise_base::clock::ManualClock;
 use porpoise_kv::{
     Check, Engine, Error, Full, Key, LockMode, LockRequest, Read, ScanRange, Txn, Wait,
@@ -117,7 +110,7 @@ fn whatever_rests_on_an_ended_snapshot_is_refused() {
         ..Read::SNAPSHOT
     };
     let all = ScanRange {
-        space: common::SPACE,
+        space: crate::common::SPACE,
         start: b"",
         end: None,
         reverse: false,

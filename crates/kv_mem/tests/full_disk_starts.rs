@@ -1,13 +1,6 @@
 //! Starts on a disk that has no room left.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::{all, get, options, set, stat, write};
+use crate::common::{all, get, options, set, stat, write};
 use porpoise_base::disk::{Disk, MemDisk};
 use porpoise_kv::{CounterId, Engine, Error, Full, SpaceSpec};
 use porpoise_kv_mem::{KvMem, KvMemOptions};

@@ -1,14 +1,7 @@
 //! Checkpoints that write what has changed, and go on using the files of what
 //! has not.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::{options, stat};
+use crate::common::{options, stat};
 use porpoise_base::disk::{Disk, MemDisk};
 use porpoise_kv::{Check, Engine, Error, Full, Key, Read, ScanRange, SpaceId, SpaceSpec};
 use porpoise_kv_mem::{KvMem, KvMemOptions};

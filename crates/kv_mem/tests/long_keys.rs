@@ -1,9 +1,4 @@
 //! Keys beyond the limit: never there, whoever asks, and however long.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
 use porpoise_kv::{
     Check, Engine, Error, Key, LockMode, LockRequest, Read, ScanRange, SpaceId, SpaceSpec,

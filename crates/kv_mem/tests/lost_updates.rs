@@ -1,5 +1,4 @@
 //! Many threads add to the same rows under locks: every addition counts.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use porpoise_kv::{Check, Engine, Error, Key, LockMode, LockRequest, Read, SpaceId, Txn, Wait};
 use porpoise_kv_mem::{KvMem, KvMemOptions};

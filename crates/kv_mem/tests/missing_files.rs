@@ -1,16 +1,7 @@
 //! A store whose files are not all there, or not whole, is refused or loses
 //! nothing: it never opens with acknowledged commits missing.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test that fails may panic"
-)]
-
-mod common;
-
-use common::{all, options, set};
+use crate::common::{all, options, set};
 use porpoise_base::disk::{Disk, MemDisk};
 use porpoise_kv::{Engine, Error};
 use porpoise_kv_mem::{KvMem, KvMemOptions};

@@ -1,11 +1,4 @@
 //! Stores that older versions wrote.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
-
-mod common;
 
 use porpoise_kv::{CounterId, Engine, Error, Read, ScanRange, SpaceId};
 use porpoise_kv_mem::{KvMem, KvMemOptions};

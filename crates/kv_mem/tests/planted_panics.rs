@@ -4,11 +4,7 @@
 //! Panics are planted beneath the engine, by a disk and a clock that panic on a thread of the
 //! wanted name. Each runs in a process of its own: this test binary, started again.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
-
-mod common;
-
-use common::{options, set};
+use crate::common::{options, set};
 use porpoise_base::clock::{Clock, ManualClock, SystemClock};
 use porpoise_base::disk::MemDisk;
 use porpoise_base::threads::PANIC_EXIT_STATUS;
@@ -83,7 +79,7 @@ fn child() {
 fn a_panic_in_any_background_thread_ends_the_process() {
     for name in ["log", "log-spare", "checkpointer", "reclaimer"] {
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child", "--nocapture"])
+            .args(["--exact", "planted_panics::child", "--nocapture"])
             .env(CHILD, name)
             .output()
             .unwrap();

@@ -1,14 +1,7 @@
 //! A scripted workload is cut off at every operation of the disk; after each
 //! cut the store comes up with every acknowledged commit, and each one whole.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::{all, options, write};
+use crate::common::{all, options, write};
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::{CounterId, Durability, Engine, SpaceSpec};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
@@ -127,7 +120,7 @@ fn check(disk: &MemDisk, options: KvMemOptions, told: &Told, at: &str) {
     }
     let fresh = engine.create_spaces(&[SpaceSpec::default()]).unwrap()[0];
     assert!(told.spaces.iter().all(|space| *space < fresh), "{at}");
-    common::set(&engine, "after", "1").unwrap();
+    crate::common::set(&engine, "after", "1").unwrap();
     drop(engine);
     // And once more, cut off right after: what was served is still there.
     let disk = disk.after_power_cut(1);

@@ -2,11 +2,8 @@
 //! between the newest and the one that it looks for: what is unlinked stays
 //! readable until the reader is done (the epoch's promise, invariant 3 of
 //! records).
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod common;
-
-use common::{get, key, set, write};
+use crate::common::{get, key, set, write};
 use porpoise_kv::{Engine, Read};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,13 +1,6 @@
 //! Versions and keys go when nobody needs them; limits on memory.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::{all, get, key, set, stat, write};
+use crate::common::{all, get, key, set, stat, write};
 use porpoise_kv::{Check, Engine, Error, Full, Key, Read, SpaceSpec};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 

@@ -1,9 +1,7 @@
 //! Segments that a checkpoint made needless go in whatever order the disk
 //! likes: a store with some of them left is a whole one.
 
-mod common;
-
-use common::{all, options, set};
+use crate::common::{all, options, set};
 use parking_lot::Mutex;
 use porpoise_base::disk::{Disk, MemDisk};
 use porpoise_kv::Engine;

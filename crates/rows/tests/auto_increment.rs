@@ -1,15 +1,7 @@
 //! Auto-increment ids.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::counting::Counting;
-use common::{begin, database, get, model_database, table};
+use crate::common::counting::Counting;
+use crate::common::{begin, database, get, model_database, table};
 use porpoise_kv::Engine;
 use porpoise_kv::model::Model;
 use porpoise_rows::{AutoIncOptions, Db, Error, InsertMode};
@@ -18,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The published forum table: the counter's column is last in the key.
-fn posts() -> common::Def {
+fn posts() -> crate::common::Def {
     table("posts")
         .int("uid")
         .int("fid")
@@ -220,7 +212,7 @@ fn threads_never_get_the_same_id_and_an_update_pushes_the_counter() {
     let mut txn = begin(&one);
     txn.insert(&t, vec![vec![Value::Int(1)]], InsertMode::Plain)
         .unwrap();
-    common::update(&mut txn, &t, &[1], |r| r[0] = Value::Int(70_000)).unwrap();
+    crate::common::update(&mut txn, &t, &[1], |r| r[0] = Value::Int(70_000)).unwrap();
     let mut rows = [vec![Value::Null]];
     txn.assign_auto_increment(&t, &mut rows, o).unwrap();
     assert_eq!(rows[0][0], Value::Int(70_001));

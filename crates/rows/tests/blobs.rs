@@ -1,16 +1,8 @@
 //! Values outside of their rows: written, read, changed, moved and deleted
 //! with them, and nothing left over.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::counting::Counting;
-use common::{Def, all, begin, by_key, database, engines, get, ids, int};
+use crate::common::counting::Counting;
+use crate::common::{Def, all, begin, by_key, database, engines, get, ids, int};
 use porpoise_kv::model::Model;
 use porpoise_kv::{LockMode, Read, ScanRange, TxnOptions};
 use porpoise_rows::catalog::Table;
@@ -165,7 +157,7 @@ fn values_of_any_size_come_back_and_leave_nothing_behind() {
             .map(|n| i64::try_from(n).unwrap())
             .collect();
         let mut txn = begin(&db);
-        common::delete(&mut txn, &table, &ids).unwrap();
+        crate::common::delete(&mut txn, &table, &ids).unwrap();
         txn.commit().unwrap();
         assert!(parts(&db, &table).is_empty());
     }
@@ -374,7 +366,7 @@ fn random_changes_agree_with_a_model() {
                 }
                 0 if known => {
                     let mut txn = begin(&db);
-                    common::delete(&mut txn, &table, &[id]).unwrap();
+                    crate::common::delete(&mut txn, &table, &[id]).unwrap();
                     txn.commit().unwrap();
                     model.remove(&id);
                 }
@@ -397,7 +389,7 @@ fn random_changes_agree_with_a_model() {
         }
         let rows: Vec<Vec<Value>> = model.values().cloned().collect();
         assert!(all(&db, "t") == rows);
-        common::verify::verify(&db);
+        crate::common::verify::verify(&db);
         let check = || db.define(|cx| db.check_table(cx, &table)).unwrap().1;
         assert_eq!(check(), vec![]);
         // A part taken away, and one that belongs to nobody, are found.

@@ -1,16 +1,8 @@
 //! How many engine calls statements cost: a constant, whatever the number of
 //! rows, keys and constraints.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::counting::{Counting, Taken};
-use common::{N, begin, database, delete, get, ids, insert, update};
+use crate::common::counting::{Counting, Taken};
+use crate::common::{N, begin, database, delete, get, ids, insert, update};
 use porpoise_kv::model::Model;
 use porpoise_rows::catalog::FkAction;
 use std::sync::Arc;
@@ -84,7 +76,7 @@ fn an_insert_is_one_lock_call_with_no_one_or_two_foreign_keys_and_any_number_of_
     }
     // The caller's lock is all that an UPDATE of other columns needs.
     update(&mut txn, &get(&db, "none"), &[1, 10, 11], |r| {
-        r[1] = common::int(7)
+        r[1] = crate::common::int(7)
     })
     .unwrap();
     assert_eq!(calls.take(), one_lock);
@@ -138,7 +130,7 @@ fn a_cascade_costs_three_calls_a_level_whatever_its_width() {
         counts.push(calls.take());
         txn.commit().unwrap();
         for name in ["a", "b", "c"] {
-            assert!(common::all(&db, name).is_empty(), "{name}");
+            assert!(crate::common::all(&db, name).is_empty(), "{name}");
         }
     }
     assert_eq!(counts[0], counts[1]);

@@ -1,15 +1,7 @@
 //! Cascades over many rows: they finish, they can be ended from outside, and
 //! then nothing of them is left. `PORPOISE_CASCADE_ROWS` makes them larger.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::{begin, delete, get, ids, insert, ints, update};
+use crate::common::{begin, delete, get, ids, insert, ints, update};
 use porpoise_base::cancel::{Cancel, Reason};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::FkAction::Cascade;
@@ -37,7 +29,7 @@ fn family(count: i64) -> Arc<Db> {
         )
     };
     let root = ids("a");
-    let db = common::database(engine, &[root, child("b", "a"), child("c", "b")]);
+    let db = crate::common::database(engine, &[root, child("b", "a"), child("c", "b")]);
     let mut txn = begin(&db);
     insert(&mut txn, &get(&db, "a"), &[&[1]]).unwrap();
     for (name, parent) in [("b", None), ("c", Some(()))] {

@@ -1,14 +1,6 @@
 //! Watches of tables, and updates that always or never give a new version.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::{get, ids, model_database};
+use crate::common::{get, ids, model_database};
 use porpoise_kv::{LockMode, Read};
 use porpoise_rows::catalog::Table;
 use porpoise_rows::{BeginOptions, Db, InsertMode, Lookup, RowBuf, RowChange, UpdateMode};

@@ -1,15 +1,7 @@
 //! The check of a table finds what does not fit: rows, entries, parents
 //! planted or taken away behind the back of the constraints.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::{begin, get, ids, insert, model_database};
+use crate::common::{begin, get, ids, insert, model_database};
 use porpoise_kv::{Check, Key, TxnOptions};
 use porpoise_rows::Db;
 use porpoise_types::ValueRef;
@@ -29,7 +21,7 @@ fn family() -> Arc<Db> {
     insert(
         &mut txn,
         &get(&db, "c"),
-        &[&[1, 1], &[2, 2], &[3, common::N]],
+        &[&[1, 1], &[2, 2], &[3, crate::common::N]],
     )
     .unwrap();
     txn.commit().unwrap();

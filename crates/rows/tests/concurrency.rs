@@ -1,15 +1,7 @@
 //! Constraints between transactions on different threads.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::verify::verify;
-use common::{
+use crate::common::verify::verify;
+use crate::common::{
     begin, database, delete, delete_locked, engines, get, ids, insert, int, ints, row, update,
 };
 use porpoise_kv::{Engine, LockMode};

@@ -2,17 +2,9 @@
 //! references, diamonds, mixed actions, NULLs) at once, on a disk whose power
 //! goes off in the middle: afterwards no row lacks its parent, every index
 //! entry has its row, and every acknowledged transaction is there whole.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::verify::verify;
-use common::{Def, N, all, database, delete, get, ids, insert, table, update};
+use crate::common::verify::verify;
+use crate::common::{Def, N, all, database, delete, get, ids, insert, table, update};
 use porpoise_base::clock;
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::Engine;

@@ -1,16 +1,8 @@
 //! Power goes off at any operation of the disk while ids are handed out: no
 //! id is handed out a second time, whether or not its row survived, with the
 //! log synced at every commit and with an interval between syncs.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::{begin, get};
+use crate::common::{begin, get};
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::Durability;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
@@ -31,7 +23,7 @@ fn open(disk: &MemDisk, durability: Durability) -> Arc<Db> {
         segment_bytes: 1 << 16,
         ..KvMemOptions::default()
     });
-    common::open(engine.unwrap())
+    crate::common::open(engine.unwrap())
 }
 
 /// A disk with the table on it, its ids of a kind.

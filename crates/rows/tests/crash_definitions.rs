@@ -1,12 +1,6 @@
 //! Power goes off at every operation of the disk while a definition changes:
 //! after the restart the table is as before or as after, whole, with all its
 //! index entries and parents, and nothing is left over.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::{CommitPosition, Durability, Engine};
@@ -17,8 +11,6 @@ use porpoise_rows::{BeginOptions, Db, InsertMode, show};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::path::PathBuf;
 use std::sync::Arc;
-
-mod common;
 
 const ROWS: i64 = 40;
 
@@ -58,7 +50,7 @@ fn get(db: &Db, name: &str) -> Option<Arc<Table>> {
 
 fn family(disk: &MemDisk) -> Arc<KvMem> {
     let engine = engine(disk).unwrap();
-    let db = common::open(engine.clone());
+    let db = crate::common::open(engine.clone());
     let general = Collation::UTF8MB4_GENERAL_CI;
     db.define(|cx| db.create_database(cx, "d", general, false))
         .unwrap();
@@ -145,11 +137,11 @@ fn picture(db: &Arc<Db>) -> String {
         return "none".to_owned();
     };
     let mut txn = db.begin(BeginOptions::default()).unwrap();
-    let rows = common::all_in(&mut txn, &table);
+    let rows = crate::common::all_in(&mut txn, &table);
     txn.rollback();
     let more = get(db, "filled").map(|filled| {
         let mut txn = db.begin(BeginOptions::default()).unwrap();
-        let rows = common::all_in(&mut txn, &filled);
+        let rows = crate::common::all_in(&mut txn, &filled);
         txn.rollback();
         format!("{} {rows:?}", show::create_table(&filled, None))
     });
@@ -172,7 +164,7 @@ fn a_definition_cut_off_anywhere_is_as_before_or_as_after() {
     for (name, change) in CHANGES {
         let disk = MemDisk::new();
         let whole = family(&disk);
-        let db = common::open(whole.clone());
+        let db = crate::common::open(whole.clone());
         let before = picture(&db);
         let start = disk.operations();
         let position = change(&db).unwrap();
@@ -186,7 +178,7 @@ fn a_definition_cut_off_anywhere_is_as_before_or_as_after() {
         for cut in 0..=operations {
             let disk = MemDisk::new();
             let engine = family(&disk);
-            let db = common::open(engine);
+            let db = crate::common::open(engine);
             disk.stop_after(Some(disk.operations() + cut));
             let told = change(&db).and_then(|position| Ok(db.engine().wait_durable(position)?));
             let acknowledged = told.is_ok();
@@ -194,7 +186,7 @@ fn a_definition_cut_off_anywhere_is_as_before_or_as_after() {
             drop(db);
             let what = format!("{name}, cut at {cut} of {operations}");
             let engine = self::engine(&found).expect(&what);
-            let db = common::open(engine);
+            let db = crate::common::open(engine);
             let now = picture(&db);
             assert!(now == before || now == after, "{what}: {now}");
             assert!(now == after || !acknowledged, "{what} was lost");

@@ -1,16 +1,8 @@
 //! Definitions: what is created is there after a restart, what is refused
 //! leaves nothing, and indexes and constraints added later are built from the
 //! rows that are there.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::{counting, open};
+use crate::common::{counting, open};
 use porpoise_kv::model::Model;
 use porpoise_kv::{Engine, Read};
 use porpoise_rows::catalog::{FkAction, IndexKind, Table, TableOptions};

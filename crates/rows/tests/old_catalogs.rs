@@ -1,11 +1,5 @@
 //! Catalogs of older format versions are read, changed, and survive power going off amid the change
 //! that brings them to the present version; later versions are refused.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
 use porpoise_base::cancel::Cancel;
 use porpoise_base::disk::MemDisk;
@@ -21,8 +15,6 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-mod common;
 
 const CATALOG: SpaceId = SpaceId(1);
 /// The present version, and the only one that is written.
@@ -124,7 +116,7 @@ fn picture(db: &Arc<Db>) -> String {
     let mut text = String::new();
     for table in db.catalog().tables.values() {
         let mut txn = db.begin(BeginOptions::default()).unwrap();
-        let rows = common::all_in(&mut txn, table);
+        let rows = crate::common::all_in(&mut txn, table);
         txn.rollback();
         text += &format!("{} {rows:?}\n", show::create_table(table, None));
     }

@@ -1,16 +1,8 @@
 //! A partitioned table behaves as a plain one: the same random statements give
 //! the same results, the same errors and the same order of every index.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::verify::verify;
-use common::{NULL, all_in, begin, database, engines, get, ids, int, table, text};
+use crate::common::verify::verify;
+use crate::common::{NULL, all_in, begin, database, engines, get, ids, int, table, text};
 use porpoise_kv::{LockMode, Read};
 use porpoise_rows::catalog::{FkAction, Table};
 use porpoise_rows::partition::expr::{PartitionExpr, PartitionOp};
@@ -100,7 +92,7 @@ fn schemes() -> Vec<Partitioning> {
     ]
 }
 
-fn def(name: &str, by: Option<Partitioning>, hidden: bool) -> common::Def {
+fn def(name: &str, by: Option<Partitioning>, hidden: bool) -> crate::common::Def {
     let mut def =
         table(name)
             .int("id")
@@ -313,7 +305,7 @@ fn a_row_that_belongs_nowhere_is_refused_and_skipped_by_ignore() {
         Some(PartitionExpr::Column(1)),
         vec![less(Some(0)), less(Some(10))],
     );
-    let db = common::model_database(&[def("t", Some(by), false)]);
+    let db = crate::common::model_database(&[def("t", Some(by), false)]);
     let t = get(&db, "t");
     let mut txn = begin(&db);
     let row = |p: i64| vec![int(1), int(p), NULL, text("a")];
@@ -377,18 +369,18 @@ fn foreign_keys_hold_from_and_to_partitioned_tables() {
         let db = database(engine, &[parent, child]);
         let (parent, child) = (get(&db, "parent"), get(&db, "child"));
         let mut txn = begin(&db);
-        common::insert(&mut txn, &parent, &[&[1], &[2]]).unwrap();
+        crate::common::insert(&mut txn, &parent, &[&[1], &[2]]).unwrap();
         let children: Vec<Vec<i64>> = (0..20).map(|n| vec![n, n % 2 + 1]).collect();
         let rows: Vec<&[i64]> = children.iter().map(Vec::as_slice).collect();
-        common::insert(&mut txn, &child, &rows).unwrap();
-        let orphan = common::insert(&mut txn, &child, &[&[50, 9]]).unwrap_err();
+        crate::common::insert(&mut txn, &child, &rows).unwrap();
+        let orphan = crate::common::insert(&mut txn, &child, &[&[50, 9]]).unwrap_err();
         assert_eq!(orphan.code(), 1452);
         txn.commit().unwrap();
         let mut txn = begin(&db);
-        common::update(&mut txn, &parent, &[2], |row| row[0] = int(7)).unwrap();
-        common::delete(&mut txn, &parent, &[1]).unwrap();
+        crate::common::update(&mut txn, &parent, &[2], |row| row[0] = int(7)).unwrap();
+        crate::common::delete(&mut txn, &parent, &[1]).unwrap();
         txn.commit().unwrap();
-        let left = common::ints(&db, "child");
+        let left = crate::common::ints(&db, "child");
         assert_eq!(left.len(), 10);
         assert!(left.iter().all(|row| row[1] == 7));
         verify(&db);
@@ -399,7 +391,7 @@ fn foreign_keys_hold_from_and_to_partitioned_tables() {
 fn pruning_leaves_out_no_partition_with_a_match() {
     let mut rng = fastrand::Rng::with_seed(5);
     for by in schemes() {
-        let db = common::model_database(&[def("t", Some(by), false)]);
+        let db = crate::common::model_database(&[def("t", Some(by), false)]);
         let t = get(&db, "t");
         for _ in 0..300 {
             let row = random_row(&mut rng);
@@ -452,7 +444,7 @@ fn pruning_leaves_out_no_partition_with_a_match() {
     }
     // And it does leave some out.
     let by = schemes().swap_remove(4);
-    let db = common::model_database(&[def("t", Some(by), false)]);
+    let db = crate::common::model_database(&[def("t", Some(by), false)]);
     let known = KnownCondition {
         low: Some(Value::Int(3)),
         high: Some(Value::Int(400)),

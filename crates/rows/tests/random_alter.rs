@@ -1,12 +1,6 @@
 //! Random sequences of ALTER TABLE and of changes of rows, compared after
 //! each step with a naive table that rewrites everything at once. Restarts
 //! come in between, so that what is on disk is read by later definitions.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
 use porpoise_kv::model::Model;
 use porpoise_rows::catalog::{ColumnDefault, IndexKind, Table, TableOptions};
@@ -15,9 +9,7 @@ use porpoise_rows::{BeginOptions, Db, InsertMode, Lookup, RowBuf, RowChange, Upd
 use porpoise_types::{Collation, Value};
 use std::sync::Arc;
 
-mod common;
-
-use common::naive_columns::{Col, Naive, Type, convert};
+use crate::common::naive_columns::{Col, Naive, Type, convert};
 
 struct World {
     model: Model,
@@ -46,7 +38,7 @@ fn index(kind: IndexKind, name: &str, columns: &[String]) -> IndexSpec {
 }
 
 fn open(model: &Model) -> Arc<Db> {
-    common::open(Arc::new(model.reopen()))
+    crate::common::open(Arc::new(model.reopen()))
 }
 
 impl World {
@@ -385,7 +377,7 @@ impl World {
             text.sort();
             text
         };
-        let found = common::all_in(&mut txn, &table);
+        let found = crate::common::all_in(&mut txn, &table);
         txn.rollback();
         assert_eq!(sorted(&found), sorted(&self.naive.rows), "{:#?}", self.log);
         let checked = self.run(|db, cx| {

@@ -1,18 +1,10 @@
 //! Random statements over random graphs of foreign keys (self references,
 //! diamonds, cycles, composite keys, unique and primary columns that are
 //! themselves foreign keys), compared with a naive database after each one.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::naive::{COLUMNS, Fk, N, Naive, Refused, Row};
-use common::verify::verify;
-use common::{Def, all_in, begin, database, engines, get, row, table};
+use crate::common::naive::{COLUMNS, Fk, N, Naive, Refused, Row};
+use crate::common::verify::verify;
+use crate::common::{Def, all_in, begin, database, engines, get, row, table};
 use porpoise_kv::{Engine, LockMode};
 use porpoise_rows::catalog::FkAction::{self, Cascade, NoAction, Restrict, SetNull};
 use porpoise_rows::{Db, Error, InsertMode, Lookup, RowChange, Txn, UpdateMode};
@@ -261,7 +253,7 @@ impl World {
             }
         }
         let table = get(&self.db, &format!("t{t}"));
-        let got = common::delete(self.txn.as_mut().unwrap(), &table, &ids);
+        let got = crate::common::delete(self.txn.as_mut().unwrap(), &table, &ids);
         self.compare(&what, got, want);
         what
     }

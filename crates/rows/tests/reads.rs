@@ -1,15 +1,7 @@
 //! Reading and locking rows.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::counting::Counting;
-use common::{
+use crate::common::counting::Counting;
+use crate::common::{
     N, begin, database, get, insert, int, ints, model_database, row, table, text, update,
 };
 use porpoise_kv::model::Model;
@@ -20,7 +12,7 @@ use porpoise_types::{Collation, Value, ValueRef};
 use std::sync::Arc;
 use std::time::Duration;
 
-fn things() -> common::Def {
+fn things() -> crate::common::Def {
     table("t")
         .int("id")
         .primary(&["id"])
@@ -283,7 +275,7 @@ fn tables_without_a_primary_key_keep_equal_rows_in_order_of_insertion() {
     assert_eq!(e.to_string(), "Duplicate entry '1' for key 'h.u'");
     txn.commit().unwrap();
     assert_eq!(ints(&db, "h"), [[5, N], [5, N], [4, 1], [5, N]]);
-    common::verify::verify(&db);
+    crate::common::verify::verify(&db);
 }
 
 #[test]
@@ -322,7 +314,7 @@ fn keys_compare_as_the_collation_says_and_messages_show_what_was_given() {
     };
     let mode = porpoise_rows::UpdateMode::Plain;
     assert_eq!(txn.update(&t, vec![change], mode).unwrap().changed, 1);
-    let rows: Vec<Value> = common::all_in(&mut txn, &t)
+    let rows: Vec<Value> = crate::common::all_in(&mut txn, &t)
         .into_iter()
         .map(|mut r| r.remove(0))
         .collect();

@@ -1,15 +1,7 @@
 //! Any row comes back as it was written, column by column, and by other
 //! versions of its table's definition.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::{get, ids, model_database};
+use crate::common::{get, ids, model_database};
 use porpoise_rows::catalog::{Column, ColumnId, LayoutDef, Table};
 use porpoise_rows::row::encode;
 use porpoise_rows::{Error, RowBuf, RowRef, RowStamp};

@@ -1,21 +1,13 @@
 //! Statistics by sampling, and entries read without their rows.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::{N, begin, get, ids, insert, model_database};
+use crate::common::{N, begin, get, ids, insert, model_database};
 use porpoise_kv::Read;
 use porpoise_rows::sample::Effort;
 use porpoise_rows::{KeyRange, ScanPosition, ScanSpec};
 use porpoise_types::ValueRef;
 use std::ops::ControlFlow;
 
-fn things() -> common::Def {
+fn things() -> crate::common::Def {
     ids("t")
         .int("a")
         .null()

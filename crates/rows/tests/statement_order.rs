@@ -1,16 +1,10 @@
 //! Rows of a statement are judged one by one in its order, as MySQL does.
 //! The expectations marked "seen" were taken from a MySQL-compatible server.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::verify::verify;
-use common::{N, begin, delete, get, ids, insert, int, ints, model_database, row, table, update};
+use crate::common::verify::verify;
+use crate::common::{
+    N, begin, delete, get, ids, insert, int, ints, model_database, row, table, update,
+};
 use porpoise_rows::catalog::FkAction::{Cascade, NoAction, Restrict, SetNull};
 use porpoise_rows::{Db, Error, InsertMode, Inserted, Lookup};
 use std::sync::Arc;
@@ -57,7 +51,7 @@ fn a_duplicate_key_wins_over_a_missing_parent() {
     assert_eq!(e.to_string(), "Duplicate entry '1' for key 's.PRIMARY'");
     let e = insert(&mut txn, &s, &[&[3, N], &[3, N]]).unwrap_err();
     assert_eq!(e.to_string(), "Duplicate entry '3' for key 's.PRIMARY'");
-    assert_eq!(common::all_in(&mut txn, &s).len(), 1);
+    assert_eq!(crate::common::all_in(&mut txn, &s).len(), 1);
 }
 
 #[test]
@@ -391,7 +385,7 @@ fn insert_or_find_shows_the_row_in_the_way() {
         assert_eq!(primary, p.primary_key(&row(&[1])));
         assert_eq!(found.row(&p).unwrap().values(), row(&[1, 10]));
     }
-    assert_eq!(common::all_in(&mut txn, &p).len(), 1);
+    assert_eq!(crate::common::all_in(&mut txn, &p).len(), 1);
 }
 
 #[test]

@@ -1,16 +1,8 @@
 //! Power goes off at every operation of the disk while large values and
 //! partitions change: afterwards every acknowledged commit is there, rows lie
 //! in their partitions, and no part of a value is missing or left over.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests fail by panicking"
-)]
 
-mod common;
-
-use common::by_key;
+use crate::common::by_key;
 use porpoise_base::clock;
 use porpoise_base::disk::MemDisk;
 use porpoise_kv::{Engine, LockMode, Read};

@@ -1,22 +1,14 @@
 //! Options of accounts: password policy, limits, requirements, comments, and the columns that
 //! keep them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test that fails may panic"
-)]
-
-mod common;
-
-use common::{ask, code, good, open, try_open};
+use crate::common::{ask, code, good, open, try_open};
 use porpoise_kv::model::Model;
 use porpoise_sql::server::SqlServer;
 use porpoise_sql::session::SqlSession;
 use std::sync::Arc;
 
 fn start(model: Model) -> (Arc<SqlServer>, SqlSession) {
-    let server = common::server(Arc::new(model));
+    let server = crate::common::server(Arc::new(model));
     let root = open(&server, "root", "localhost");
     (server, root)
 }

@@ -1,10 +1,6 @@
 //! Accounts as the listeners ask for them, and their life over a restart.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
-
-mod common;
-
-use common::{Nothing, code, good};
+use crate::common::{Nothing, code, good};
 use porpoise_kv::model::Model;
 use porpoise_sql::server::{SqlConfig, SqlServer};
 use std::sync::Arc;
@@ -15,11 +11,11 @@ fn start(model: Model, root_password: Option<&str>) -> Arc<SqlServer> {
         root_password: root_password.map(str::to_owned),
         ..SqlConfig::default()
     };
-    common::server_with(Arc::new(model), config)
+    crate::common::server_with(Arc::new(model), config)
 }
 
 fn run(server: &Arc<SqlServer>, text: &str) {
-    let mut session = common::connect(server, 1);
+    let mut session = crate::common::connect(server, 1);
     session.query(text.as_bytes(), false, &mut Nothing).unwrap();
 }
 
@@ -76,7 +72,7 @@ fn an_empty_password_is_an_empty_secret() {
 #[test]
 fn renamed_accounts_keep_everything_and_their_sessions() {
     let server = start(Model::new(), None);
-    let mut root = common::open(&server, "root", "localhost");
+    let mut root = crate::common::open(&server, "root", "localhost");
     for text in [
         "CREATE DATABASE shop",
         "CREATE TABLE shop.t (id INT PRIMARY KEY)",
@@ -88,8 +84,8 @@ fn renamed_accounts_keep_everything_and_their_sessions() {
     ] {
         good(&mut root, text);
     }
-    let mut ann = common::open(&server, "ann", "%");
-    let mut bob = common::open(&server, "bob", "%");
+    let mut ann = crate::common::open(&server, "ann", "%");
+    let mut bob = crate::common::open(&server, "bob", "%");
     // Renamed from under an execution that was prepared before.
     let prepared = ann.prepare(b"SELECT COUNT(*) FROM shop.t").unwrap();
     good(
@@ -116,7 +112,7 @@ fn renamed_accounts_keep_everything_and_their_sessions() {
         ["GRANT USAGE ON *.* TO `ann`@`%`"]
     );
     // Default roles and the password history go along.
-    let mut again = common::open(&server, "eve", "localhost");
+    let mut again = crate::common::open(&server, "eve", "localhost");
     assert_eq!(good(&mut again, "SELECT CURRENT_ROLE()"), ["`r`@`%`"]);
     assert_eq!(code(&mut again, "SET PASSWORD = 'a'"), 3638);
     good(&mut root, "REVOKE SELECT ON shop.t FROM eve@localhost");
@@ -132,7 +128,7 @@ fn renamed_accounts_keep_everything_and_their_sessions() {
 #[test]
 fn kill_knows_the_account_of_a_session_after_a_rename() {
     let server = start(Model::new(), None);
-    let mut root = common::open(&server, "root", "localhost");
+    let mut root = crate::common::open(&server, "root", "localhost");
     for text in [
         "CREATE USER boss, killer",
         "GRANT SYSTEM_USER ON *.* TO boss",
@@ -140,8 +136,8 @@ fn kill_knows_the_account_of_a_session_after_a_rename() {
     ] {
         good(&mut root, text);
     }
-    let boss = common::open(&server, "boss", "%");
-    let mut killer = common::open(&server, "killer", "%");
+    let boss = crate::common::open(&server, "boss", "%");
+    let mut killer = crate::common::open(&server, "killer", "%");
     let kill = format!("KILL QUERY {}", boss.id());
     assert_eq!(code(&mut killer, &kill), 1095);
     good(&mut root, "RENAME USER boss TO chief");
@@ -156,7 +152,7 @@ fn kill_knows_the_account_of_a_session_after_a_rename() {
 #[test]
 fn a_rename_is_all_or_nothing() {
     let server = start(Model::new(), None);
-    let mut root = common::open(&server, "root", "localhost");
+    let mut root = crate::common::open(&server, "root", "localhost");
     good(&mut root, "CREATE USER a, b, c");
     good(&mut root, "CREATE ROLE r");
     let users = |root: &mut _| {
@@ -171,7 +167,7 @@ fn a_rename_is_all_or_nothing() {
         ("RENAME USER a TO a", "'a'@'%'"),
         ("RENAME USER a TO d, b TO d, a TO e", "'b'@'%','a'@'%'"),
     ] {
-        let error = common::ask(&mut root, text).unwrap_err();
+        let error = crate::common::ask(&mut root, text).unwrap_err();
         let message = format!("Operation RENAME USER failed for {names}");
         assert_eq!(error, (1396, message), "{text}");
         assert_eq!(users(&mut root), ["a", "b", "c"]);
@@ -192,7 +188,7 @@ fn a_rename_is_all_or_nothing() {
     assert_eq!(users(&mut root), ["a", "b", "e"]);
     // Roles that are granted keep their names.
     good(&mut root, "GRANT r TO a");
-    let error = common::ask(&mut root, "RENAME USER r TO s").unwrap_err();
+    let error = crate::common::ask(&mut root, "RENAME USER r TO s").unwrap_err();
     let text = "Renaming of a role identifier is forbidden";
     assert_eq!(error, (3532, text.to_owned()));
 }
@@ -200,7 +196,7 @@ fn a_rename_is_all_or_nothing() {
 #[test]
 fn definers_of_views_are_renamed_by_those_who_may_name_any() {
     let server = start(Model::new(), None);
-    let mut root = common::open(&server, "root", "localhost");
+    let mut root = crate::common::open(&server, "root", "localhost");
     for text in [
         "CREATE DATABASE shop",
         "CREATE USER ann, admin",
@@ -209,10 +205,10 @@ fn definers_of_views_are_renamed_by_those_who_may_name_any() {
     ] {
         good(&mut root, text);
     }
-    let mut ann = common::open(&server, "ann", "%");
+    let mut ann = crate::common::open(&server, "ann", "%");
     good(&mut ann, "CREATE VIEW shop.v AS SELECT 1");
-    let mut admin = common::open(&server, "admin", "%");
-    let error = common::ask(&mut admin, "RENAME USER ann TO eve").unwrap_err();
+    let mut admin = crate::common::open(&server, "admin", "%");
+    let error = crate::common::ask(&mut admin, "RENAME USER ann TO eve").unwrap_err();
     let text = "User 'ann'@'%' is referenced as a definer account in a view.";
     assert_eq!(error, (4006, text.to_owned()));
     good(&mut root, "RENAME USER ann TO eve");

@@ -1,15 +1,8 @@
 //! Keys known beforehand are asked for in one call: look-ups of joins, IN
 //! lists, and what EXPLAIN ANALYZE tells of them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    dead_code,
-    reason = "a test that fails may panic; not every test uses all that is common"
-)]
+#![allow(dead_code, reason = "not every test uses all that is common")]
 
-mod common;
 #[path = "../../rows/tests/common/counting.rs"]
 mod counting;
 
@@ -45,7 +38,7 @@ impl ResultSink for Collected {
 fn session() -> (SqlSession, Arc<Calls>) {
     let counting = Counting::new(Arc::new(Model::new()));
     let calls = counting.calls.clone();
-    let mut session = common::connect(&common::server(Arc::new(counting)), 1);
+    let mut session = crate::common::connect(&crate::common::server(Arc::new(counting)), 1);
     for text in [
         "CREATE DATABASE d",
         "USE d",

@@ -1,15 +1,7 @@
 //! Privileges on columns: GRANT and REVOKE, what statements need, what is shown of them, and
 //! that they are kept over a restart.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test that fails may panic"
-)]
-
-mod common;
-
-use common::{ask, code, good, open};
+use crate::common::{ask, code, good, open};
 use porpoise_kv::model::Model;
 use porpoise_sql::server::SqlServer;
 use porpoise_sql::session::SqlSession;
@@ -41,7 +33,7 @@ impl World {
     }
 
     fn on(model: Model) -> World {
-        let server = common::server(Arc::new(model));
+        let server = crate::common::server(Arc::new(model));
         let mut root = open(&server, "root", "localhost");
         for text in [
             "CREATE DATABASE shop",
@@ -464,7 +456,7 @@ fn definers_lose_their_views_with_a_column() {
 fn prepared_statements_notice_a_revoke() {
     let mut world = World::new();
     world.grant("SELECT (a, b), UPDATE (b) ON shop.t");
-    let mut sink = common::Collected::default();
+    let mut sink = crate::common::Collected::default();
     let mut prepare = |text: &str| world.ann.prepare(text.as_bytes()).unwrap().id;
     let (read, write) = (
         prepare("SELECT b FROM shop.t WHERE a = 1"),
@@ -616,7 +608,7 @@ fn grants_outlive_tables_and_restarts_and_go_with_the_account() {
     ]);
     good(&mut world.root, "DROP USER bob");
     drop(world);
-    let server = common::server(Arc::new(again));
+    let server = crate::common::server(Arc::new(again));
     let mut ann = open(&server, "ann", "%");
     good(&mut ann, "SELECT b FROM shop.t");
     assert_eq!(code(&mut ann, "SELECT z FROM shop.t"), 1143);
@@ -674,7 +666,7 @@ fn stores_without_grants_on_columns_are_taken_over() {
     let mut world = World::on(model);
     good(&mut world.root, "DROP TABLE mysql.column_grants");
     drop(world);
-    let server = common::server(Arc::new(again));
+    let server = crate::common::server(Arc::new(again));
     let mut root = open(&server, "root", "localhost");
     good(&mut root, "GRANT SELECT (a) ON shop.t TO ann");
     let mut ann = open(&server, "ann", "%");

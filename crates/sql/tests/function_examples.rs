@@ -1,9 +1,5 @@
 //! Every function's own example gives the value that the registry says.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
-
-mod common;
-
 use porpoise_sql::ResultColumn;
 use porpoise_sql::ResultSink;
 use porpoise_sql::SqlError;
@@ -32,7 +28,7 @@ impl ResultSink for One {
 
 #[test]
 fn examples_hold() {
-    let mut session = common::session();
+    let mut session = crate::common::session();
     let mut wrong = Vec::new();
     let mut run = 0;
     for function in functions::all().filter(|f| !f.example.0.is_empty()) {

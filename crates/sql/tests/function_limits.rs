@@ -1,9 +1,5 @@
 //! No function's result is longer than `max_allowed_packet`, whatever its arguments.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
-
-mod common;
-
 use porpoise_kv::model::Model;
 use porpoise_sql::ResultColumn;
 use porpoise_sql::ResultSink;
@@ -38,13 +34,13 @@ impl ResultSink for Longest {
 
 /// A session that began with the limit.
 fn session() -> SqlSession {
-    let server = common::server(Arc::new(Model::new()));
-    let mut first = common::connect(&server, 1);
+    let server = crate::common::server(Arc::new(Model::new()));
+    let mut first = crate::common::connect(&server, 1);
     let set = format!("SET GLOBAL max_allowed_packet = {LIMIT}");
     first
         .query(set.as_bytes(), false, &mut Longest::default())
         .unwrap();
-    common::connect(&server, 2)
+    crate::common::connect(&server, 2)
 }
 
 /// Calls of a function with arguments of all kinds, each near the limit.
@@ -167,8 +163,8 @@ const AFTERWARDS: Duration = Duration::from_millis(150);
 #[test]
 #[ignore = "two minutes: every function with large values"]
 fn calls_with_large_values_end_at_the_deadline() {
-    let server = common::server(Arc::new(Model::new()));
-    let mut session = common::connect(&server, 1);
+    let server = crate::common::server(Arc::new(Model::new()));
+    let mut session = crate::common::connect(&server, 1);
     let mut run = |text: &str| {
         let before = cpu();
         let ended = session.query(text.as_bytes(), false, &mut Longest::default());

@@ -1,10 +1,6 @@
 //! Locks of unique keys without a row: READ COMMITTED does not keep them, REPEATABLE READ does.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
-
-mod common;
-
-use common::{ask, connect, good};
+use crate::common::{ask, connect, good};
 use porpoise_kv::Durability;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 
@@ -15,7 +11,7 @@ fn insert_beside_locked_absent_keys(level: &str) -> u16 {
         durability: Durability::Memory,
         ..KvMemOptions::default()
     });
-    let server = common::server(engine.unwrap());
+    let server = crate::common::server(engine.unwrap());
     let (mut a, mut b) = (connect(&server, 1), connect(&server, 2));
     good(&mut a, "CREATE DATABASE d");
     good(&mut a, "USE d");

@@ -1,10 +1,6 @@
 //! Ending statements and sessions from outside.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
-
-mod common;
-
-use common::{Nothing, connect};
+use crate::common::{Nothing, connect};
 use porpoise_kv::Durability;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_sql::SqlError;
@@ -18,7 +14,7 @@ fn server() -> Arc<SqlServer> {
         durability: Durability::Memory,
         ..KvMemOptions::default()
     });
-    common::server(engine.unwrap())
+    crate::common::server(engine.unwrap())
 }
 
 fn run(session: &mut SqlSession, text: &str) -> Result<u64, SqlError> {

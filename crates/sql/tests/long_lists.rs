@@ -1,10 +1,6 @@
 //! Long lists of IN and long chains of OR and XOR: the same answers as short ones, in bounded time.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
-
-mod common;
-
-use common::Nothing;
+use crate::common::Nothing;
 use porpoise_sql::ResultColumn;
 use porpoise_sql::ResultSink;
 use porpoise_sql::SqlError;
@@ -36,7 +32,7 @@ fn rows(session: &mut SqlSession, text: &str) -> Vec<Vec<Value>> {
 
 /// A table of integers, decimals and texts, some of them NULL.
 fn session() -> SqlSession {
-    let mut session = common::session();
+    let mut session = crate::common::session();
     for text in [
         "CREATE DATABASE d",
         "USE d",
@@ -147,7 +143,7 @@ fn sets_are_of_one_run_of_a_prepared_statement() {
 
 #[test]
 fn long_chains_of_xor_are_right_and_do_not_overrun_the_stack() {
-    let mut session = common::session();
+    let mut session = crate::common::session();
     for (count, truth) in [(3, 1), (64, 0), (65, 1), (1001, 1), (100_000, 0)] {
         let text = format!("SELECT {}", vec!["1"; count].join(" XOR "));
         assert_eq!(rows(&mut session, &text), [[Value::Int(truth)]], "{count}");

@@ -2,16 +2,7 @@
 //! queries run on bare columns, which are then read as plain
 //! integers, and on columns inside IFNULL, which is evaluated value by value.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test that fails may panic"
-)]
-
-mod common;
-
-use common::{Collected, Nothing};
+use crate::common::{Collected, Nothing};
 use porpoise_sql::SqlSession;
 
 /// More rows than one call of the engine shows.
@@ -72,7 +63,7 @@ fn row(n: u64) -> String {
 }
 
 fn filled() -> SqlSession {
-    let mut session = common::session();
+    let mut session = crate::common::session();
     run(&mut session, "CREATE DATABASE d");
     run(&mut session, "USE d");
     run(
@@ -338,7 +329,7 @@ fn rows_before_an_offset() {
 /// rows there are.
 #[test]
 fn a_condition_that_is_learnt_goes_wrong_for_no_row_that_another_refuses() {
-    let mut session = common::session();
+    let mut session = crate::common::session();
     run(&mut session, "CREATE DATABASE d");
     run(&mut session, "USE d");
     let table = "CREATE TABLE g (id INT PRIMARY KEY, kind VARCHAR(9), v BIGINT, d INT)";

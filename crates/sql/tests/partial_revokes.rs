@@ -1,10 +1,6 @@
 //! Partial revokes: restrictions of global privileges on databases.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
-
-mod common;
-
-use common::{ask, code, good, open};
+use crate::common::{ask, code, good, open};
 use porpoise_kv::model::Model;
 use porpoise_sql::server::{SqlConfig, SqlServer};
 use porpoise_sql::session::SqlSession;
@@ -14,7 +10,7 @@ const LINES: &str = "GRANT SELECT, INSERT ON *.* TO `ann`@`%`";
 
 /// Root, and ann, who may SELECT and INSERT everywhere but in `world`, where she may SELECT.
 fn restricted(model: Model) -> (Arc<SqlServer>, SqlSession, SqlSession) {
-    let server = common::server(Arc::new(model));
+    let server = crate::common::server(Arc::new(model));
     let mut root = open(&server, "root", "localhost");
     for text in [
         "CREATE DATABASE world",
@@ -76,7 +72,7 @@ fn a_revoke_on_a_database_restricts_a_global_privilege() {
 
 #[test]
 fn without_the_variable_or_the_privilege_nothing_is_restricted() {
-    let server = common::server(Arc::new(Model::new()));
+    let server = crate::common::server(Arc::new(Model::new()));
     let mut root = open(&server, "root", "localhost");
     assert_eq!(good(&mut root, "SELECT @@GLOBAL.partial_revokes"), ["0"]);
     good(&mut root, "CREATE USER ann");
@@ -157,7 +153,7 @@ fn restrictions_keep_the_variable_on_and_outlive_a_restart() {
     assert_eq!(error, (3896, text.to_owned()));
     assert_ne!(good(&mut root, "SELECT @@max_connections"), ["7"]);
     drop((root, ann, server));
-    let server = common::server(Arc::new(again));
+    let server = crate::common::server(Arc::new(again));
     let mut root = open(&server, "root", "localhost");
     assert_eq!(good(&mut root, "SELECT @@partial_revokes"), ["1"]);
     assert_eq!(grants(&mut root, "ann"), lines(&[RESTRICTION]));
@@ -174,7 +170,7 @@ fn the_configuration_turns_it_on() {
         variables: vec![("partial_revokes".to_owned(), "ON".to_owned())],
         ..SqlConfig::default()
     };
-    let server = common::server_with(Arc::new(Model::new()), config);
+    let server = crate::common::server_with(Arc::new(Model::new()), config);
     let mut root = open(&server, "root", "localhost");
     good(&mut root, "CREATE USER ann");
     good(&mut root, "GRANT INSERT ON *.* TO ann");
@@ -224,7 +220,7 @@ fn a_restricted_grantor_passes_its_restrictions_on() {
 
 #[test]
 fn restrictions_hold_for_everything_that_is_not_a_plan() {
-    let server = common::server(Arc::new(Model::new()));
+    let server = crate::common::server(Arc::new(Model::new()));
     let mut root = open(&server, "root", "localhost");
     for text in [
         "CREATE DATABASE open",
@@ -276,7 +272,7 @@ fn a_role_without_the_restriction_lifts_it() {
 
 #[test]
 fn wildcards_in_names_are_literal() {
-    let server = common::server(Arc::new(Model::new()));
+    let server = crate::common::server(Arc::new(Model::new()));
     let mut root = open(&server, "root", "localhost");
     for text in [
         "CREATE DATABASE a_b",

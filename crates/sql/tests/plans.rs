@@ -4,16 +4,7 @@
 //! Random queries are run on both, with hints that choose among the plans, in
 //! other orders of joining, and after ANALYZE TABLE; all answers must agree.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test that fails may panic"
-)]
-
-mod common;
-
-use common::{run, session};
+use crate::common::{run, session};
 use porpoise_kv::contract::Rng;
 use porpoise_sql::session::SqlSession;
 

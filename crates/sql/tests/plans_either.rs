@@ -5,16 +5,7 @@
 //! trees of conditions are asked of both: as text and prepared, in order and
 //! not, with hints that force ranges of one index or a union of several.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test that fails may panic"
-)]
-
-mod common;
-
-use common::{run, session};
+use crate::common::{run, session};
 use porpoise_kv::contract::Rng;
 use porpoise_sql::session::SqlSession;
 

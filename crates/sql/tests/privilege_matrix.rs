@@ -1,15 +1,7 @@
 //! The privilege matrix over text and prepared statements, generated from the table of
 //! statement kinds: without grants, with each sufficient set, and with each set less one.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test that fails may panic"
-)]
-
-mod common;
-
-use common::Nothing;
+use crate::common::Nothing;
 use porpoise_base::cancel::Cancel;
 use porpoise_kv::model::Model;
 use porpoise_sql::privileges::kinds::{Example, StatementKind, examples, kind_of};
@@ -38,8 +30,8 @@ fn run(session: &mut SqlSession, text: &str) -> Result<(), u16> {
 }
 
 fn start() -> Server {
-    let server = common::server(Arc::new(Model::new()));
-    let mut root = common::connect(&server, 1);
+    let server = crate::common::server(Arc::new(Model::new()));
+    let mut root = crate::common::connect(&server, 1);
     for text in [
         "CREATE DATABASE shop",
         "CREATE TABLE shop.goods (id INT PRIMARY KEY, n INT, KEY by_n (n))",
@@ -57,7 +49,7 @@ fn start() -> Server {
     let info = ClientInfo {
         user: "ann".to_owned(),
         account: "ann@%".to_owned(),
-        ..common::root(2)
+        ..crate::common::root(2)
     };
     let ann = server.connect(info, Cancel::new()).unwrap();
     Server { root, ann }

@@ -1,22 +1,14 @@
 //! Privileges of accounts: GRANT and REVOKE on the server, on databases and on
 //! tables, enforced at every execution, and preserved by a restart.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test that fails may panic"
-)]
-
-mod common;
-
-use common::{ask, code, good, open};
+use crate::common::{ask, code, good, open};
 use porpoise_kv::model::Model;
 use porpoise_sql::server::SqlServer;
 use porpoise_sql::session::SqlSession;
 use std::sync::Arc;
 
 fn start(model: Model) -> Arc<SqlServer> {
-    common::server(Arc::new(model))
+    crate::common::server(Arc::new(model))
 }
 
 /// Root, and a user without grants, beside a database with two tables.

@@ -1,14 +1,6 @@
 //! Roles: CREATE ROLE, GRANT of roles, SET ROLE, default and mandatory roles.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test that fails may panic"
-)]
-
-mod common;
-
-use common::{Collected, ask, code, good, open};
+use crate::common::{Collected, ask, code, good, open};
 use porpoise_kv::model::Model;
 use porpoise_sql::server::SqlServer;
 use porpoise_sql::session::SqlSession;
@@ -16,7 +8,7 @@ use std::sync::Arc;
 
 /// Root, and ann with the role reader; reader may SELECT, writer INSERT.
 fn server(model: Model) -> (Arc<SqlServer>, SqlSession, SqlSession) {
-    let server = common::server(Arc::new(model));
+    let server = crate::common::server(Arc::new(model));
     let mut root = open(&server, "root", "localhost");
     for text in [
         "CREATE DATABASE shop",
@@ -135,7 +127,7 @@ fn default_roles_are_active_after_a_login() {
     good(&mut root, "CREATE USER bob DEFAULT ROLE writer, reader");
     drop((ann, root));
     drop(server);
-    let server = common::server(Arc::new(again));
+    let server = crate::common::server(Arc::new(again));
     let mut bob = open(&server, "bob", "%");
     assert_eq!(good(&mut bob, ROLES), ["`reader`@`%`,`writer`@`%`"]);
     good(&mut bob, WRITE);

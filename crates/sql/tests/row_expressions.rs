@@ -2,16 +2,7 @@
 //! row functions, without a statement of SQL around them; and a database that
 //! was opened without anything that understands expressions.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test that fails may panic"
-)]
-
-mod common;
-
-use common::Nothing;
+use crate::common::Nothing;
 use porpoise_base::clock;
 use porpoise_kv::{Engine, LockMode, model::Model};
 use porpoise_rows::catalog::Table;
@@ -30,7 +21,7 @@ fn database() -> (Arc<Db>, Arc<dyn Engine>) {
     let engine: Arc<dyn Engine> = Arc::new(Model::new());
     let db = Db::open(engine.clone(), clock::system(), DbOptions::default()).unwrap();
     let server = SqlServer::new(db.clone(), SqlConfig::default()).unwrap();
-    let mut session = common::connect(&server, 1);
+    let mut session = crate::common::connect(&server, 1);
     for text in ["CREATE DATABASE d", TABLE] {
         session.query(text.as_bytes(), false, &mut Nothing).unwrap();
     }

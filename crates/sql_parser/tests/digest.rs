@@ -1,12 +1,5 @@
 //! The digest takes out exactly the literals that the parser makes parameters of.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "helpers of tests"
-)]
-
 use std::collections::HashMap;
 
 use bumpalo::Bump;

@@ -1,12 +1,5 @@
 //! Errors have MySQL's numbers and words, and several statements in one text are told apart.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "helpers of tests"
-)]
-
 use bumpalo::Bump;
 use porpoise_sql_parser::{ParseOptions, parse_one};
 

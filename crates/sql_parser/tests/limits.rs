@@ -1,12 +1,5 @@
 //! Long statements parse, deep ones are refused, neither overflows the stack.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "helpers of tests"
-)]
-
 use bumpalo::Bump;
 use porpoise_sql_parser::{
     LexMode, Limits, ParseError, ParseErrorKind, ParseOptions, parse_one, print,

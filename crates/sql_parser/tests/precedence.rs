@@ -1,7 +1,5 @@
 //! Operators bind as in MySQL: the shape of the tree is shown with every pair of parentheses.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use bumpalo::Bump;
 use porpoise_sql_parser::{LexMode, ParseOptions, parse_expr, print};
 

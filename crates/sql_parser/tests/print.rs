@@ -1,12 +1,5 @@
 //! Printing a tree and parsing the text gives an equal tree.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "helpers of tests"
-)]
-
 use bumpalo::Bump;
 use porpoise_sql_parser::{LexMode, ParseOptions, parse_one, print};
 

@@ -1,12 +1,5 @@
 //! Random expressions survive printing, and random bytes never bring the parser down.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "helpers of tests"
-)]
-
 use bumpalo::Bump;
 use fastrand::Rng;
 use porpoise_sql_parser::digest::{Digest, parse_parametric};

@@ -1,21 +1,13 @@
 //! Any bytes in any split: the parsers of all memcached dialects come to the
 //! same requests however the bytes arrive, make progress, ask for no more than
 //! their limits allow, and what they give can be rendered.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    reason = "a test stops at what it does not expect"
-)]
 
-mod support;
-
+use crate::support::Random;
 use porpoise_wire::memcached::binary::{self, BinaryParser};
 use porpoise_wire::memcached::command::{Item, Outcome, Status};
 use porpoise_wire::memcached::meta::Meta;
 use porpoise_wire::memcached::meta_reply::{self, Hit, RefreshState};
 use porpoise_wire::memcached::{Limits, Parsed, Parser, Request, binary_reply, reply};
-use support::Random;
 
 const LIMITS: Limits = Limits {
     max_value: 2000,

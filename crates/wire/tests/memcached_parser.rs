@@ -1,16 +1,9 @@
 //! Properties of the parser of memcached's ASCII dialect.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test stops at what it does not expect"
-)]
 
-mod support;
-
+use crate::support::Random;
 use porpoise_wire::memcached::client::{self, Answer, Reply};
 use porpoise_wire::memcached::command::{Change, Mode, Store};
 use porpoise_wire::memcached::{Fault, Limits, Parsed, Parser, Request};
-use support::Random;
 
 /// Everything that a stream is parsed to, in words.
 fn events(stream: &[u8], cut: impl FnMut(usize) -> usize, limits: Limits) -> Vec<String> {

@@ -2,18 +2,11 @@
 //! played against the parser and the reply writers, in one piece and byte by
 //! byte. `record.py` beside them plays them against a real memcached and
 //! describes their form.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test stops at what it does not expect"
-)]
-
-mod support;
 
 use std::path::{Path, PathBuf};
 
-use support::cache::Connection;
-use support::transcript::{self, Part, matches, parts, steps};
+use crate::support::cache::Connection;
+use crate::support::transcript::{self, Part, matches, parts, steps};
 
 fn play(path: &Path, piece: usize) {
     let text = std::fs::read_to_string(path).expect("transcript");

@@ -1,18 +1,11 @@
 //! Commands and parameters: round trips with the client half, malformed input.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test stops at what it does not expect"
-)]
 
-mod support;
-
+use crate::support::Random;
 use porpoise_types::{Date, DateTime, Decimal, Time, ValueRef};
 use porpoise_wire::mysql::capability::type_code;
 use porpoise_wire::mysql::command::{self, Command, StmtExecute, code};
 use porpoise_wire::mysql::params::{Param, ParamTypes, parse_execute, reuse_allocation};
 use porpoise_wire::mysql::{Capabilities, ProtocolError, client};
-use support::Random;
 
 const PLAIN: Capabilities =
     Capabilities(Capabilities::SERVER.0 & !Capabilities::QUERY_ATTRIBUTES.0);

@@ -1,15 +1,8 @@
 //! Packets: splitting, joining, limits, sequence numbers, any cut.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test stops at what it does not expect"
-)]
 
-mod support;
-
+use crate::support::Random;
 use porpoise_wire::mysql::ProtocolError;
 use porpoise_wire::mysql::frame::{self, LOGIN_LIMIT, MAX_PACKET_PAYLOAD, PacketReader, Step};
-use support::Random;
 
 fn logged_in(limit: usize) -> PacketReader {
     let mut reader = PacketReader::before_login();

@@ -1,13 +1,7 @@
 //! Logging in: both halves against each other, and logins captured from other
 //! clients.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test stops at what it does not expect"
-)]
 
-mod support;
-
+use crate::support::Random;
 use porpoise_base::password;
 use porpoise_wire::mysql::auth::{self, Plugin, RsaKey, Sha2Stage2};
 use porpoise_wire::mysql::client::login::{ClientLogin, Credentials, Step, WANTED, parse_greeting};
@@ -16,7 +10,6 @@ use porpoise_wire::mysql::handshake::{ClientHello, Greeting, Salt, parse_hello, 
 use porpoise_wire::mysql::login::{Account, Login, Next, SecondPassword};
 use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::{Capabilities, Status};
-use support::Random;
 
 const SALT: Salt = *b"abcdefghijklmnopqrst";
 

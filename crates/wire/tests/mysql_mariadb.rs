@@ -1,11 +1,6 @@
 //! The client half against a MariaDB server, started privately on a Unix
 //! socket. Needs `mariadbd` and `mariadb-install-db` in PATH:
-//! `cargo test -p porpoise-wire --test mysql_mariadb -- --ignored`.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test stops at what it does not expect"
-)]
+//! `cargo test -p porpoise-wire --test integration mysql_mariadb -- --ignored`.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

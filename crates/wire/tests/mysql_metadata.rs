@@ -1,11 +1,5 @@
 //! Metadata of results: how each type is announced.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test stops at what it does not expect"
-)]
-
 use porpoise_types::{Collation, ColumnType, Kind};
 use porpoise_wire::mysql::client::result;
 use porpoise_wire::mysql::column::{ColumnDefinition, flag, write_column, write_listed_column};

@@ -1,12 +1,6 @@
 //! Answers: OK, ERR, EOF, prepare, metadata and rows, read by the client half.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test stops at what it does not expect"
-)]
 
-mod support;
-
+use crate::support::Random;
 use porpoise_types::{Collation, ColumnType, Date, DateTime, Decimal, Kind, Time, ValueRef};
 use porpoise_wire::mysql::client::result::{self, Event, ResultReader, Row};
 use porpoise_wire::mysql::column::{ColumnDefinition, write_column, write_param};
@@ -14,7 +8,6 @@ use porpoise_wire::mysql::frame::{MAX_PACKET_PAYLOAD, PacketReader, Step};
 use porpoise_wire::mysql::reply::{self, Ok, SessionChange};
 use porpoise_wire::mysql::row::RowEncoder;
 use porpoise_wire::mysql::{Capabilities, Status};
-use support::Random;
 
 const NEW: Capabilities = Capabilities::SERVER;
 const OLD: Capabilities = Capabilities(

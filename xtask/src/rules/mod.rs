@@ -9,6 +9,7 @@ mod headers;
 mod ignored;
 mod lengths;
 mod mutants;
+mod orphan_tests;
 mod words;
 
 use std::fmt;
@@ -73,6 +74,7 @@ pub fn run_all(tree: &Tree) -> Result<Vec<Violation>, String> {
     found.extend(words::check(tree)?);
     found.extend(ignored::check(tree));
     found.extend(formats::check(tree));
+    found.extend(orphan_tests::check(tree));
     found.extend(mutants::check(tree)?);
     found.sort();
     Ok(found)
