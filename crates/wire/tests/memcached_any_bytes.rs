@@ -126,7 +126,12 @@ fn render_meta(meta: &Meta<'_>) {
                 Status::Exists,
                 Status::NotNumeric,
             ] {
-                meta_reply::outcome(&mut out, format, &Outcome::at(status, 1), i64::MAX);
+                meta_reply::outcome(
+                    &mut out,
+                    format,
+                    &Outcome::with_version(status, 1),
+                    i64::MAX,
+                );
             }
         }
         Meta::Noop(_) => out.extend_from_slice(meta_reply::NOOP),
@@ -150,7 +155,7 @@ fn ascii_event(parser: &mut Parser, buf: &[u8]) -> Event {
             }
             if let Request::Change { change, .. } = &request {
                 assert!(change.key().len() <= 250);
-                reply::outcome(&mut out, &Outcome::of(Status::Stored));
+                reply::outcome(&mut out, &Outcome::with_status(Status::Stored));
             }
             (format!("{request:?}"), Some(consumed), true)
         }
@@ -176,8 +181,8 @@ fn binary_event(parser: &mut BinaryParser, buf: &[u8]) -> Event {
         binary::Parsed::Request { request, consumed } => {
             let mut out = Vec::new();
             if let binary::Request::Change(_, head) = &request {
-                binary_reply::outcome(&mut out, head, &Outcome::at(Status::Counted, 7));
-                binary_reply::outcome(&mut out, head, &Outcome::of(Status::NotStored));
+                binary_reply::outcome(&mut out, head, &Outcome::with_version(Status::Counted, 7));
+                binary_reply::outcome(&mut out, head, &Outcome::with_status(Status::NotStored));
             }
             (format!("{request:?}"), Some(consumed), true)
         }

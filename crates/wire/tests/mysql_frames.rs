@@ -2,7 +2,7 @@
 
 use crate::support::Random;
 use porpoise_wire::mysql::ProtocolError;
-use porpoise_wire::mysql::frame::{self, LOGIN_LIMIT, MAX_PACKET_PAYLOAD, PacketReader, Step};
+use porpoise_wire::mysql::frame::{self, FrameStep, LOGIN_LIMIT, MAX_PACKET_PAYLOAD, PacketReader};
 
 fn logged_in(limit: usize) -> PacketReader {
     let mut reader = PacketReader::before_login();
@@ -21,7 +21,7 @@ fn packets(
     let mut found = Vec::new();
     loop {
         match reader.next(&mut buf)? {
-            Step::NeedMore(missing) => {
+            FrameStep::NeedMore(missing) => {
                 assert!(missing > 0 && missing <= MAX_PACKET_PAYLOAD);
                 if given == stream.len() {
                     return Ok(found);
@@ -30,16 +30,16 @@ fn packets(
                 buf.extend_from_slice(&stream[given..given + n]);
                 given += n;
             }
-            Step::Packet { payload, consumed } => {
+            FrameStep::Packet { payload, consumed } => {
                 found.push(Some(buf[payload].to_vec()));
                 buf.drain(..consumed);
                 reader.expect(0);
             }
-            Step::Skip { consumed } => {
+            FrameStep::Skip { consumed } => {
                 assert!(consumed > 0);
                 buf.drain(..consumed);
             }
-            Step::TooLarge { consumed } => {
+            FrameStep::TooLarge { consumed } => {
                 found.push(None);
                 buf.drain(..consumed);
                 reader.expect(0);
@@ -91,7 +91,10 @@ fn payloads_around_the_split_round_trip() {
 fn an_answer_continues_the_sequence() {
     let (mut stream, _) = written(&vec![1; MAX_PACKET_PAYLOAD]);
     let mut reader = logged_in(1 << 30);
-    assert!(matches!(reader.next(&mut stream), Ok(Step::Packet { .. })));
+    assert!(matches!(
+        reader.next(&mut stream),
+        Ok(FrameStep::Packet { .. })
+    ));
     assert_eq!(reader.sequence(), 2);
 }
 
@@ -154,7 +157,10 @@ fn sequence_numbers_must_follow() {
     let mut stream = [1, 0, 0, 1, 42];
     assert_eq!(reader.next(&mut stream), Err(ProtocolError::OutOfOrder));
     reader.expect(1);
-    assert!(matches!(reader.next(&mut stream), Ok(Step::Packet { .. })));
+    assert!(matches!(
+        reader.next(&mut stream),
+        Ok(FrameStep::Packet { .. })
+    ));
 }
 
 #[test]

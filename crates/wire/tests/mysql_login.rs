@@ -44,7 +44,7 @@ fn payloads(stream: &[u8], first: u8) -> Vec<Vec<u8>> {
     reader.expect(first);
     let mut rest = stream.to_vec();
     let mut found = Vec::new();
-    while let Ok(frame::Step::Packet { payload, consumed }) = reader.next(&mut rest) {
+    while let Ok(frame::FrameStep::Packet { payload, consumed }) = reader.next(&mut rest) {
         found.push(rest[payload].to_vec());
         rest.drain(..consumed);
     }

@@ -15,7 +15,7 @@ use porpoise_wire::mysql::client::result::{Event, ResultReader, Row, parse_prepa
 use porpoise_wire::mysql::client::{self};
 use porpoise_wire::mysql::column::{describe, flag};
 use porpoise_wire::mysql::command::code;
-use porpoise_wire::mysql::frame::{PacketReader, Step};
+use porpoise_wire::mysql::frame::{FrameStep, PacketReader};
 use porpoise_wire::mysql::params::Param;
 
 struct Server {
@@ -121,12 +121,12 @@ impl Client {
     fn packet(&mut self) -> Vec<u8> {
         loop {
             match self.reader.next(&mut self.buf).expect("a packet") {
-                Step::Packet { payload, consumed } => {
+                FrameStep::Packet { payload, consumed } => {
                     let payload = self.buf[payload].to_vec();
                     self.buf.drain(..consumed);
                     return payload;
                 }
-                Step::NeedMore(_) => {
+                FrameStep::NeedMore(_) => {
                     let mut piece = vec![0; 1 << 16];
                     let n = self.stream.read(&mut piece).expect("read");
                     assert!(n > 0, "the server closed");

@@ -4,7 +4,7 @@ use crate::support::Random;
 use porpoise_types::{Collation, ColumnType, Date, DateTime, Decimal, Kind, Time, ValueRef};
 use porpoise_wire::mysql::client::result::{self, Event, ResultReader, Row};
 use porpoise_wire::mysql::column::{ColumnDefinition, write_column, write_param};
-use porpoise_wire::mysql::frame::{MAX_PACKET_PAYLOAD, PacketReader, Step};
+use porpoise_wire::mysql::frame::{FrameStep, MAX_PACKET_PAYLOAD, PacketReader};
 use porpoise_wire::mysql::reply::{self, Ok, SessionChange};
 use porpoise_wire::mysql::row::RowEncoder;
 use porpoise_wire::mysql::{Capabilities, Status};
@@ -23,7 +23,9 @@ fn payloads(stream: &[u8], first: u8) -> Vec<Vec<u8>> {
     let mut rest = stream.to_vec();
     let mut found = Vec::new();
     reader.expect(first);
-    while let std::result::Result::Ok(Step::Packet { payload, consumed }) = reader.next(&mut rest) {
+    while let std::result::Result::Ok(FrameStep::Packet { payload, consumed }) =
+        reader.next(&mut rest)
+    {
         found.push(rest[payload].to_vec());
         rest.drain(..consumed);
     }

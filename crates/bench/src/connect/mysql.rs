@@ -8,7 +8,7 @@ use porpoise_wire::mysql::Capabilities;
 use porpoise_wire::mysql::client::login::{self, ClientLogin, Credentials, WANTED};
 use porpoise_wire::mysql::client::result::{parse_error, parse_prepared};
 use porpoise_wire::mysql::client::{self};
-use porpoise_wire::mysql::frame::{PacketReader, Step};
+use porpoise_wire::mysql::frame::{FrameStep, PacketReader};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -33,12 +33,12 @@ impl Packets {
                 .next(&mut self.buf)
                 .map_err(|_| Error::failed("what answers is not MySQL's protocol"))?;
             match step {
-                Step::Packet { payload, consumed } => {
+                FrameStep::Packet { payload, consumed } => {
                     let payload = self.buf.get(payload).unwrap_or_default().to_vec();
                     self.buf.drain(..consumed);
                     return Ok(payload);
                 }
-                Step::NeedMore(_) => {
+                FrameStep::NeedMore(_) => {
                     let mut piece = [0; 4096];
                     let came = self.stream.read(&mut piece)?;
                     if came == 0 {
@@ -47,7 +47,7 @@ impl Packets {
                     self.buf
                         .extend_from_slice(piece.get(..came).unwrap_or_default());
                 }
-                Step::Skip { .. } | Step::TooLarge { .. } => {
+                FrameStep::Skip { .. } | FrameStep::TooLarge { .. } => {
                     return Err(Error::failed("a packet over 64 MiB"));
                 }
             }

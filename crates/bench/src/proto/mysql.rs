@@ -8,7 +8,7 @@ use porpoise_wire::mysql::Capabilities;
 use porpoise_wire::mysql::capability::type_code;
 use porpoise_wire::mysql::client::result::{Event, ResultReader, Row};
 use porpoise_wire::mysql::client::{self};
-use porpoise_wire::mysql::frame::{PacketReader, Step};
+use porpoise_wire::mysql::frame::{FrameStep, PacketReader};
 use porpoise_wire::mysql::params::Param;
 
 /// Longest packet that is taken, in bytes.
@@ -167,9 +167,9 @@ impl Codec for Mysql {
                 .next(rest)
                 .map_err(|_| Error::failed("packets out of order"))?;
             let (payload, consumed) = match step {
-                Step::Packet { payload, consumed } => (payload, consumed),
-                Step::NeedMore(_) => return Ok(Progress::More(used)),
-                Step::Skip { .. } | Step::TooLarge { .. } => {
+                FrameStep::Packet { payload, consumed } => (payload, consumed),
+                FrameStep::NeedMore(_) => return Ok(Progress::More(used)),
+                FrameStep::Skip { .. } | FrameStep::TooLarge { .. } => {
                     return Err(Error::failed("an answer over 64 MiB"));
                 }
             };

@@ -55,7 +55,7 @@ pub(crate) fn apply(context: &CommandContext, command: &Change<'_>) -> Done<Outc
     };
     let changed = context.shared.cache.change(command.key(), now, decide);
     let outcome = match changed {
-        Err(crate::cache::TooLarge) => Outcome::of(Status::TooLarge),
+        Err(crate::cache::TooLarge) => Outcome::with_status(Status::TooLarge),
         Ok((outcome, version)) => {
             after.version = version;
             match outcome.status {
@@ -107,7 +107,7 @@ pub(super) fn store(cached: &mut CachedItem<'_>, command: &Store<'_>) -> (Outcom
         cached.metadata_update.sent = mark.is_some_and(|mark| mark.sent);
     }
     if !stale && let Some(status) = failure_status(command, held) {
-        return (Outcome::of(status), CacheAction::Keep);
+        return (Outcome::with_status(status), CacheAction::Keep);
     }
     let (value, flags, expires) = match item.filter(|_| command.mode.extends()) {
         None => {
@@ -124,7 +124,7 @@ pub(super) fn store(cached: &mut CachedItem<'_>, command: &Store<'_>) -> (Outcom
         }
         Some(item) => {
             if item.value.len() + command.value.len() > cached.max_value {
-                return (Outcome::of(Status::TooLarge), CacheAction::Keep);
+                return (Outcome::with_status(Status::TooLarge), CacheAction::Keep);
             }
             let joined = match command.mode {
                 Mode::Append => [&item.value, command.value].concat(),
@@ -139,14 +139,14 @@ pub(super) fn store(cached: &mut CachedItem<'_>, command: &Store<'_>) -> (Outcom
         expires,
         version: command.version,
     };
-    (Outcome::of(Status::Stored), put)
+    (Outcome::with_status(Status::Stored), put)
 }
 
 pub(super) fn count(cached: &mut CachedItem<'_>, command: &Count<'_>) -> (Outcome, CacheAction) {
     let (item, now) = (cached.item, cached.now);
     let Some(item) = item else {
         let Some(seed) = command.seed else {
-            return (Outcome::of(Status::NotFound), CacheAction::Keep);
+            return (Outcome::with_status(Status::NotFound), CacheAction::Keep);
         };
         let expires = expiry_time(seed.exptime, now);
         let put = CacheAction::Put {
@@ -159,15 +159,15 @@ pub(super) fn count(cached: &mut CachedItem<'_>, command: &Count<'_>) -> (Outcom
             number: seed.value,
             expires,
             created: true,
-            ..Outcome::of(Status::Counted)
+            ..Outcome::with_status(Status::Counted)
         };
         return (outcome, put);
     };
     if command.compare.is_some_and(|wanted| wanted != item.version) {
-        return (Outcome::of(Status::Exists), CacheAction::Keep);
+        return (Outcome::with_status(Status::Exists), CacheAction::Keep);
     }
     let Some(old) = number(&item.value) else {
-        return (Outcome::of(Status::NotNumeric), CacheAction::Keep);
+        return (Outcome::with_status(Status::NotNumeric), CacheAction::Keep);
     };
     let new = if command.decrement {
         old.saturating_sub(command.delta)
@@ -190,7 +190,7 @@ pub(super) fn count(cached: &mut CachedItem<'_>, command: &Count<'_>) -> (Outcom
     let outcome = Outcome {
         number: new,
         expires,
-        ..Outcome::of(Status::Counted)
+        ..Outcome::with_status(Status::Counted)
     };
     (outcome, put)
 }
@@ -198,14 +198,14 @@ pub(super) fn count(cached: &mut CachedItem<'_>, command: &Count<'_>) -> (Outcom
 pub(super) fn delete(cached: &mut CachedItem<'_>, command: &Delete<'_>) -> (Outcome, CacheAction) {
     let now = cached.now;
     let Some(item) = cached.item else {
-        return (Outcome::of(Status::NotFound), CacheAction::Keep);
+        return (Outcome::with_status(Status::NotFound), CacheAction::Keep);
     };
     if command.invalidate {
         cached.metadata_update.id = Some(cached.id);
         cached.metadata_update.stale = true;
     }
     if command.compare.is_some_and(|wanted| wanted != item.version) {
-        return (Outcome::of(Status::Exists), CacheAction::Keep);
+        return (Outcome::with_status(Status::Exists), CacheAction::Keep);
     }
     let step = if command.invalidate || command.empty {
         CacheAction::Put {
@@ -223,7 +223,7 @@ pub(super) fn delete(cached: &mut CachedItem<'_>, command: &Delete<'_>) -> (Outc
     } else {
         CacheAction::Remove
     };
-    (Outcome::of(Status::Deleted), step)
+    (Outcome::with_status(Status::Deleted), step)
 }
 
 pub(super) fn touch_item(
@@ -231,8 +231,8 @@ pub(super) fn touch_item(
     command: &Touch<'_>,
 ) -> (Outcome, CacheAction) {
     if cached.item.is_none() {
-        return (Outcome::of(Status::NotFound), CacheAction::Keep);
+        return (Outcome::with_status(Status::NotFound), CacheAction::Keep);
     }
     let step = CacheAction::Touch(expiry_time(command.exptime, cached.now));
-    (Outcome::of(Status::Touched), step)
+    (Outcome::with_status(Status::Touched), step)
 }

@@ -164,7 +164,7 @@ pub(crate) fn run_delete(
     let taken = chunked_values::delete(place.container, txn, gone);
     match (taken, found.expired) {
         (Ok(_), false) => Ok(CommandOutcome {
-            outcome: Outcome::of(Status::Deleted),
+            outcome: Outcome::with_status(Status::Deleted),
             metadata_update: place.after(0, false, None)?,
         }),
         (Ok(_), true) => Ok(delete_placeholder(place, command).into()),
@@ -231,7 +231,7 @@ fn keep_row(
     }
     change(txn, place, old, values, UpdateMode::Rewrite)?;
     Ok(CommandOutcome {
-        outcome: Outcome::at(Status::Deleted, command.version.unwrap_or(version)),
+        outcome: Outcome::with_version(Status::Deleted, command.version.unwrap_or(version)),
         metadata_update: place.after(version, command.invalidate, command.version)?,
     })
 }

@@ -81,7 +81,7 @@ impl From<Outcome> for CommandOutcome {
 
 impl From<Status> for CommandOutcome {
     fn from(status: Status) -> CommandOutcome {
-        Outcome::of(status).into()
+        Outcome::with_status(status).into()
     }
 }
 

@@ -130,7 +130,7 @@ pub(crate) fn run(
     }
     let shown = command.version.unwrap_or(version);
     Ok(CommandOutcome {
-        outcome: Outcome::at(Status::Stored, shown),
+        outcome: Outcome::with_version(Status::Stored, shown),
         metadata_update: MetadataUpdate {
             sent,
             ..place.after(version, stale, command.version)?

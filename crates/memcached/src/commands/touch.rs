@@ -80,7 +80,7 @@ pub(crate) fn run_touch(
     if container.apply_expiry(&mut values, expires, &mut place.convert)? {
         change(txn, place, found.row, values, UpdateMode::KeepVersion)?;
     }
-    Ok(Outcome::at(Status::Touched, place.shown(version)).into())
+    Ok(Outcome::with_version(Status::Touched, place.shown(version)).into())
 }
 
 /// The keys of one container: their positions in the request, and primary keys.

@@ -102,7 +102,7 @@ pub(crate) fn status_of(failure: &Failure) -> StatusCode {
 
 /// Appends the reply to a failure, also for a quiet request.
 fn fail(head: &ReplyHeader, failure: &Failure, out: &mut Vec<u8>) {
-    binary_reply::refusal(out, head, status_of(failure), &failure.to_string());
+    binary_reply::status_with_text(out, head, status_of(failure), &failure.to_string());
 }
 
 impl ConnectionState {

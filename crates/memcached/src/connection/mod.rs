@@ -272,7 +272,7 @@ pub fn tls_required(first: u8, out: &mut Vec<u8>) {
                 opaque: 0,
                 quiet: false,
             };
-            binary_reply::refusal(out, &head, StatusCode::Auth, TEXT);
+            binary_reply::status_with_text(out, &head, StatusCode::Auth, TEXT);
         }
     }
 }
@@ -283,7 +283,12 @@ fn refuse(style: &Style<'_>, failure: &Failure, out: &mut impl ReplySink) -> boo
         match style {
             Style::Binary(get) => {
                 let text = failure.to_string();
-                binary_reply::refusal(out.buf(), &get.head, binary::status_of(failure), &text);
+                binary_reply::status_with_text(
+                    out.buf(),
+                    &get.head,
+                    binary::status_of(failure),
+                    &text,
+                );
             }
             _ => reply::server_error(out.buf(), &failure.to_string()),
         }

@@ -71,18 +71,18 @@ impl MappingCache {
 
     /// Returns the mapping in force. Sessions use [`MappingCache::renew`], which is cheaper.
     pub fn load(&self) -> Arc<CurrentMapping> {
-        let mut held = self.current.load_full();
-        self.renew(&mut held);
-        held
+        let mut cached = self.current.load_full();
+        self.renew(&mut cached);
+        cached
     }
 
-    /// Replaces `held` by the mapping in force if it is out of date.
+    /// Replaces `cached` by the mapping in force if it is out of date.
     #[inline]
-    pub fn renew(&self, held: &mut Arc<CurrentMapping>) {
-        if !self.is_stale(held) {
+    pub fn renew(&self, cached: &mut Arc<CurrentMapping>) {
+        if !self.is_stale(cached) {
             return;
         }
-        self.refresh_if_stale(held);
+        self.refresh_if_stale(cached);
     }
 
     /// Reads the configuration, and replaces the mapping if its rows have changed, on this server
@@ -92,42 +92,42 @@ impl MappingCache {
     /// Those of reading; the mapping in force stays.
     pub fn poll(&self) -> Result<()> {
         let _one_at_a_time = self.rebuild_lock.lock();
-        let held = self.current.load_full();
-        let last = held.mapping.roles.get(&self.role).copied();
-        let polled = held.polled + 1;
-        let new = build_mapping(&self.db, &self.role, last, Some(&held), polled)?;
-        if new.mapping.fingerprint != held.mapping.fingerprint {
-            log_status_changes(&held.mapping, &new.mapping);
+        let cached = self.current.load_full();
+        let last = cached.mapping.roles.get(&self.role).copied();
+        let polled = cached.polled + 1;
+        let new = build_mapping(&self.db, &self.role, last, Some(&cached), polled)?;
+        if new.mapping.fingerprint != cached.mapping.fingerprint {
+            log_status_changes(&cached.mapping, &new.mapping);
             self.current.store(Arc::new(new));
             self.polled.store(polled, Ordering::Release);
         }
         Ok(())
     }
 
-    fn is_stale(&self, held: &CurrentMapping) -> bool {
-        held.table_changes.changes() != held.seen_changes
-            || held.mapping.catalog_version != self.db.catalog_version()
-            || held.polled != self.polled.load(Ordering::Acquire)
+    fn is_stale(&self, cached: &CurrentMapping) -> bool {
+        cached.table_changes.changes() != cached.seen_changes
+            || cached.mapping.catalog_version != self.db.catalog_version()
+            || cached.polled != self.polled.load(Ordering::Acquire)
     }
 
     #[cold]
-    fn refresh_if_stale(&self, held: &mut Arc<CurrentMapping>) {
+    fn refresh_if_stale(&self, cached: &mut Arc<CurrentMapping>) {
         let _one_at_a_time = self.rebuild_lock.lock();
-        *held = self.current.load_full();
-        if !self.is_stale(held) {
+        *cached = self.current.load_full();
+        if !self.is_stale(cached) {
             return;
         }
-        let definitions = held.mapping.catalog_version != self.db.catalog_version();
-        if !definitions && self.db.engine().durable_position() < held.table_changes.position() {
+        let definitions = cached.mapping.catalog_version != self.db.catalog_version();
+        if !definitions && self.db.engine().durable_position() < cached.table_changes.position() {
             return;
         }
-        let last = held.mapping.roles.get(&self.role).copied();
+        let last = cached.mapping.roles.get(&self.role).copied();
         let polled = self.polled.load(Ordering::Acquire);
-        match build_mapping(&self.db, &self.role, last, Some(held), polled) {
+        match build_mapping(&self.db, &self.role, last, Some(cached), polled) {
             Ok(new) => {
-                log_status_changes(&held.mapping, &new.mapping);
-                *held = Arc::new(new);
-                self.current.store(held.clone());
+                log_status_changes(&cached.mapping, &new.mapping);
+                *cached = Arc::new(new);
+                self.current.store(cached.clone());
             }
             Err(error) => {
                 tracing::warn!("the memcached configuration cannot be read: {error}");
@@ -161,10 +161,10 @@ fn build_mapping(
 ) -> Result<CurrentMapping> {
     let mut tries = 0;
     loop {
-        let watched = Mapping::watched(&db.catalog());
-        let table_changes = match old.filter(|old| old.watched_tables == watched) {
+        let tables = Mapping::configuration_tables(&db.catalog());
+        let table_changes = match old.filter(|old| old.watched_tables == tables) {
             Some(old) => old.table_changes.clone(),
-            None => db.subscribe(&watched),
+            None => db.subscribe(&tables),
         };
         let seen = table_changes.changes();
         match Mapping::read(db, role, last) {
@@ -172,7 +172,7 @@ fn build_mapping(
                 return Ok(CurrentMapping {
                     mapping,
                     table_changes,
-                    watched_tables: watched,
+                    watched_tables: tables,
                     seen_changes: seen,
                     polled,
                 });

@@ -198,7 +198,7 @@ impl Mapping {
 
     /// Returns the container with this name, and its position, if a prefix of the role uses it. An
     /// error if the policy of that prefix does not execute the operation on the table.
-    pub fn container_named(
+    pub fn container_by_name(
         &self,
         name: &[u8],
         operation: Operation,
@@ -279,11 +279,11 @@ impl Mapping {
             let prefix = row.text("key_prefix").unwrap_or_default().to_owned();
             let policy_name = row.text("policy").unwrap_or_default().to_owned();
             let container = row.text("container").map(str::to_owned);
-            let (named_ones, options) = (of("containers"), of("container_options"));
-            let resolved = resolve::prefix(row, policies, named_ones, options, catalog);
+            let (containers, options) = (of("containers"), of("container_options"));
+            let resolved = resolve::prefix(row, policies, containers, options, catalog);
             let own = row.number("server_role_id").unwrap_or(-1);
             // A listener keeps the number of its role even if the role's row is deleted.
-            let is_played = own == role || self.roles.values().any(|id| *id == own);
+            let role_exists = own == role || self.roles.values().any(|id| *id == own);
             let (policy, target, reason) = match resolved {
                 Ok((policy, Some((container, note)))) => (policy, Ok(container), note),
                 Ok((policy, None)) => {
@@ -292,9 +292,9 @@ impl Mapping {
                 }
                 Err(why) => (Policy::TABLE, Err(why.clone()), why),
             };
-            let active = is_played && (target.is_ok() || policy.uses_cache());
+            let active = role_exists && (target.is_ok() || policy.uses_cache());
             let reason = match (&target, policy.uses_cache()) {
-                _ if !is_played => format!("role {own} is not in memcache_server_roles"),
+                _ if !role_exists => format!("role {own} is not in memcache_server_roles"),
                 (Err(_), true) => "in memory only".to_owned(),
                 _ => reason,
             };
@@ -309,7 +309,7 @@ impl Mapping {
             }
             let named =
                 |c: &&Row| c.text("name").is_some() && c.text("name") == container.as_deref();
-            let table = named_ones.iter().find(named).and_then(|c| {
+            let table = containers.iter().find(named).and_then(|c| {
                 let name = |column| Some(c.text(column)?.trim().to_owned());
                 Some((name("db_schema")?, name("db_table")?))
             });
@@ -389,7 +389,7 @@ impl Mapping {
     }
 
     /// Ids of the configuration tables, for change notification.
-    pub fn watched(catalog: &Catalog) -> Vec<TableId> {
+    pub fn configuration_tables(catalog: &Catalog) -> Vec<TableId> {
         CONFIGURATION
             .iter()
             .filter_map(|name| Some(catalog.table(DATABASE, name)?.id))

@@ -321,15 +321,15 @@ fn chunked_values(
 fn codecs(options: &Row) -> Resolved<(FieldCodec, FieldCodec, ValueFormat)> {
     let bytes = |column| options.text(column).map(str::as_bytes);
     let escape = bytes("escape");
-    let form = FieldCodec::new(bytes("separator"), escape, bytes("null_token"))?;
+    let codec = FieldCodec::new(bytes("separator"), escape, bytes("null_token"))?;
     let separator = bytes("key_separator").or(bytes("separator"));
-    let key_form = FieldCodec::new(separator, escape, None)?;
+    let key_codec = FieldCodec::new(separator, escape, None)?;
     let format = match options.text("value_format") {
         None | Some("text") => ValueFormat::Text,
         Some("json") => ValueFormat::Json,
         Some(other) => return Err(format!("value_format '{other}' is neither text nor json")),
     };
-    Ok((form, key_form, format))
+    Ok((codec, key_codec, format))
 }
 
 fn key_parts(

@@ -6,7 +6,7 @@
 //! a copy; otherwise the replies of each container are buffered, then merged in key order.
 //! [`crate::read`] decides how many keys a chunk has.
 
-use super::rows::{self, Shown};
+use super::rows::{self, FoundRow};
 use crate::container::Container;
 use crate::container::convert::Conversion;
 use crate::context::requirement::Requirement;
@@ -27,7 +27,7 @@ pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 
 /// Where the item of a key is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Target {
+enum ItemLocation {
     /// In a row of the container at this position; the range of its encoded key in the arena.
     Row(usize, Range<usize>),
     /// In the memory cache.
@@ -41,46 +41,46 @@ struct ResolvedKey<'p, 'k> {
     text: &'k [u8],
     style: &'p Style<'k>,
     /// Whether it is the last key of its request.
-    last: bool,
-    target: Target,
+    is_last: bool,
+    location: ItemLocation,
 }
 
 impl ResolvedKey<'_, '_> {
     fn container(&self) -> Option<usize> {
-        match self.target {
-            Target::Row(at, _) => Some(at),
-            Target::Cache | Target::NoRow => None,
+        match self.location {
+            ItemLocation::Row(at, _) => Some(at),
+            ItemLocation::Cache | ItemLocation::NoRow => None,
         }
     }
 
     /// Whether this key is not a row of the same container as the chunk's first key.
     fn is_other_container(&self, first: Option<&ResolvedKey<'_, '_>>) -> bool {
-        !matches!(self.target, Target::Row(..))
+        !matches!(self.location, ItemLocation::Row(..))
             || first.is_some_and(|first| first.container() != self.container())
     }
 
     fn primary<'a>(&self, arena: &'a [u8]) -> &'a [u8] {
-        match &self.target {
-            Target::Row(_, range) => arena.get(range.clone()).unwrap_or_default(),
-            Target::Cache | Target::NoRow => &[],
+        match &self.location {
+            ItemLocation::Row(_, range) => arena.get(range.clone()).unwrap_or_default(),
+            ItemLocation::Cache | ItemLocation::NoRow => &[],
         }
     }
 }
 
 /// Iterates over the keys of all requests of a batch.
 #[derive(Clone)]
-pub(crate) struct KeyWalk<'p, 'k> {
+pub(crate) struct BatchKeys<'p, 'k> {
     batch: &'p [ReadRequest<'k>],
     /// Remaining keys of the first request of `batch`.
     keys: RequestKeys<'k>,
 }
 
-impl<'p, 'k> KeyWalk<'p, 'k> {
-    pub(crate) fn new(batch: &'p [ReadRequest<'k>]) -> KeyWalk<'p, 'k> {
+impl<'p, 'k> BatchKeys<'p, 'k> {
+    pub(crate) fn new(batch: &'p [ReadRequest<'k>]) -> BatchKeys<'p, 'k> {
         let keys = batch
             .first()
             .map_or(RequestKeys::One(None), |request| request.keys);
-        KeyWalk { batch, keys }
+        BatchKeys { batch, keys }
     }
 
     /// Returns the next key, its reply style, and whether it is the last one of its request.
@@ -99,9 +99,9 @@ impl<'p, 'k> KeyWalk<'p, 'k> {
 
 /// The buffered reply to a key.
 #[derive(Clone)]
-struct Formatted {
+struct FormattedReply {
     text: Range<usize>,
-    found: bool,
+    is_found: bool,
 }
 
 /// Returns `Continue` if there is room, otherwise `Break`.
@@ -125,18 +125,18 @@ pub(crate) struct AnswerCounts {
 pub(crate) struct ReadChunk<'m, 'p, 'k> {
     mapping: &'m Mapping,
     /// Whether showing an item may change what others are shown: then keys of one container only
-    /// make a chunk. See [`ReadRequest::changes_marks`].
-    changes_marks: bool,
+    /// make a chunk. See [`ReadRequest::changes_metadata`].
+    changes_metadata: bool,
     keys: SmallVec<[ResolvedKey<'p, 'k>; 8]>,
     /// Whether the keys are not all rows of one container.
     is_mixed: bool,
 }
 
 impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
-    pub(crate) fn new(mapping: &'m Mapping, changes_marks: bool) -> ReadChunk<'m, 'p, 'k> {
+    pub(crate) fn new(mapping: &'m Mapping, changes_metadata: bool) -> ReadChunk<'m, 'p, 'k> {
         ReadChunk {
             mapping,
-            changes_marks,
+            changes_metadata,
             keys: SmallVec::new(),
             is_mixed: false,
         }
@@ -150,7 +150,7 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
     pub(crate) fn resolve(
         &mut self,
         context: &mut CommandContext,
-        walk: &mut KeyWalk<'p, 'k>,
+        batch_keys: &mut BatchKeys<'p, 'k>,
         wanted: usize,
     ) -> Result<(), Failure> {
         context.keys.clear();
@@ -158,30 +158,30 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         self.is_mixed = false;
         let mut convert = Conversion::for_keys();
         for _ in 0..wanted {
-            let Some((text, style, last)) = walk.next_key() else {
+            let Some((text, style, is_last)) = batch_keys.next_key() else {
                 break;
             };
             let start = context.keys.len();
-            let target = match context.target(self.mapping, text, Requirement::GET)? {
+            let location = match context.target(self.mapping, text, Requirement::GET)? {
                 mapping::Target::Row(at, container, rest) => {
                     let fits = container.append_key(rest, &mut convert, &mut context.keys);
                     if fits.is_ok() {
-                        Target::Row(at, start..context.keys.len())
+                        ItemLocation::Row(at, start..context.keys.len())
                     } else {
                         context.keys.truncate(start);
-                        Target::NoRow
+                        ItemLocation::NoRow
                     }
                 }
-                mapping::Target::Cache => Target::Cache,
+                mapping::Target::Cache => ItemLocation::Cache,
             };
             let key = ResolvedKey {
                 text,
                 style,
-                last,
-                target,
+                is_last,
+                location,
             };
             let differs = key.is_other_container(self.keys.first());
-            if differs && self.changes_marks && self.ends_before(&key) {
+            if differs && self.changes_metadata && self.ends_before(&key) {
                 break;
             }
             self.is_mixed |= differs;
@@ -192,10 +192,10 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
 
     /// Whether the chunk ends before a key that differs from its first one.
     fn ends_before(&self, key: &ResolvedKey<'_, '_>) -> bool {
-        match key.target {
+        match key.location {
             // A key of the memory cache may follow keys that have no row.
-            Target::Cache => self.keys.first().is_some_and(|k| k.container().is_some()),
-            Target::Row(..) | Target::NoRow => !self.keys.is_empty(),
+            ItemLocation::Cache => self.keys.first().is_some_and(|k| k.container().is_some()),
+            ItemLocation::Row(..) | ItemLocation::NoRow => !self.keys.is_empty(),
         }
     }
 
@@ -209,13 +209,13 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         txn: &mut Txn,
         read: Read,
         arena: &[u8],
-        view: &mut ItemFormatter<'_>,
+        formatter: &mut ItemFormatter<'_>,
         out: &mut impl ReplySink,
     ) -> Result<AnswerCounts, Failure> {
         if self.is_mixed {
-            self.answer_several(txn, read, arena, view, out)
+            self.answer_merged(txn, read, arena, formatter, out)
         } else {
-            self.answer_one(txn, read, arena, view, out)
+            self.answer_in_place(txn, read, arena, formatter, out)
         }
     }
 
@@ -225,43 +225,43 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         container: &Container,
         key: &ResolvedKey<'_, '_>,
         primary: &[u8],
-        shown: Shown<'_>,
-        view: &mut ItemFormatter<'_>,
+        found_row: FoundRow<'_>,
+        formatter: &mut ItemFormatter<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
-        let there = shown.is_some();
-        let shown = shown.filter(|(row, _)| !container.expired(row, || view.now()));
-        if there && shown.is_none() {
+        let exists = found_row.is_some();
+        let found_row = found_row.filter(|(row, _)| !container.expired(row, || formatter.now()));
+        if exists && found_row.is_none() {
             counters::add(Counter::GetExpired, 1);
         }
-        match &shown {
+        match &found_row {
             Some((row, value)) => {
                 let place = (container, primary);
-                view.append_found(key.text, key.style, place, (row, *value), out);
+                formatter.append_found(key.text, key.style, place, (row, *value), out);
             }
             None => {
                 let id = |metadata: &ItemMetadata| Some(metadata.id(container.table.id, primary));
-                view.append_missing(key.style, id, out);
+                formatter.append_missing(key.style, id, out);
             }
         }
-        shown.is_some()
+        found_row.is_some()
     }
 
     /// Appends `END` after the last key of a request of the classic commands.
     #[inline]
     fn finish(key: &ResolvedKey<'_, '_>, out: &mut Vec<u8>) {
-        if key.last && matches!(key.style, Style::Ascii { .. }) {
+        if key.is_last && matches!(key.style, Style::Ascii { .. }) {
             out.extend_from_slice(reply::END);
         }
     }
 
     /// Answers keys of one container.
-    fn answer_one(
+    fn answer_in_place(
         &self,
         txn: &mut Txn,
         read: Read,
         arena: &[u8],
-        view: &mut ItemFormatter<'_>,
+        formatter: &mut ItemFormatter<'_>,
         out: &mut impl ReplySink,
     ) -> Result<AnswerCounts, Failure> {
         let first = self.keys.first().and_then(ResolvedKey::container);
@@ -275,11 +275,11 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         let mut hits = 0;
         let buf = out.buf();
         let end = buf.len() + CHUNK_BYTES;
-        let keys = rows::rows(container, txn, &primaries, read, &mut |n, shown| {
+        let keys = rows::rows(container, txn, &primaries, read, &mut |n, found_row| {
             if let Some(key) = self.keys.get(n) {
                 let primary = primaries.get(n).copied().unwrap_or_default();
-                let there = Self::append(container, key, primary, shown, view, buf);
-                hits += usize::from(there);
+                let exists = Self::append(container, key, primary, found_row, formatter, buf);
+                hits += usize::from(exists);
                 Self::finish(key, buf);
             }
             continue_if(buf.len() < end)
@@ -289,12 +289,12 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
 
     /// Answers keys of several containers: buffers the replies of each container, then merges them
     /// in key order, up to the first key that was not reached.
-    fn answer_several(
+    fn answer_merged(
         &self,
         txn: &mut Txn,
         read: Read,
         arena: &[u8],
-        view: &mut ItemFormatter<'_>,
+        formatter: &mut ItemFormatter<'_>,
         out: &mut impl ReplySink,
     ) -> Result<AnswerCounts, Failure> {
         let mut containers: SmallVec<[usize; 8]> = self
@@ -306,7 +306,7 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         containers.dedup();
         let share = CHUNK_BYTES / containers.len().max(1);
         let mut text = Vec::new();
-        let mut answers: Vec<Option<Formatted>> = vec![None; self.keys.len()];
+        let mut answers: Vec<Option<FormattedReply>> = vec![None; self.keys.len()];
         for at in containers {
             let Some(container) = self.mapping.containers.get(at) else {
                 continue;
@@ -318,45 +318,46 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
             let positions: Vec<usize> = members().map(|(n, _)| n).collect();
             let primaries: Vec<&[u8]> = members().map(|(_, key)| key.primary(arena)).collect();
             let end = text.len() + share;
-            rows::rows(container, txn, &primaries, read, &mut |n, shown| {
+            rows::rows(container, txn, &primaries, read, &mut |n, found_row| {
                 let at = positions.get(n).copied().unwrap_or(usize::MAX);
                 let (Some(key), Some(answer)) = (self.keys.get(at), answers.get_mut(at)) else {
                     return ControlFlow::Break(());
                 };
                 let start = text.len();
                 let primary = primaries.get(n).copied().unwrap_or_default();
-                let found = Self::append(container, key, primary, shown, view, &mut text);
-                *answer = Some(Formatted {
+                let is_found =
+                    Self::append(container, key, primary, found_row, formatter, &mut text);
+                *answer = Some(FormattedReply {
                     text: start..text.len(),
-                    found,
+                    is_found,
                 });
                 continue_if(text.len() < end)
             })?;
         }
-        Ok(self.append_in_order(answers, &text, view, out))
+        Ok(self.append_in_order(answers, &text, formatter, out))
     }
 
     /// Appends the buffered replies in key order, up to the first key that was not reached.
     fn append_in_order(
         &self,
-        answers: Vec<Option<Formatted>>,
+        answers: Vec<Option<FormattedReply>>,
         text: &[u8],
-        view: &mut ItemFormatter<'_>,
+        formatter: &mut ItemFormatter<'_>,
         out: &mut impl ReplySink,
     ) -> AnswerCounts {
         let mut answered = AnswerCounts { keys: 0, hits: 0 };
         let end = out.position() + CHUNK_BYTES;
         for (key, answer) in self.keys.iter().zip(answers) {
             let buf = out.buf();
-            let found = match (&key.target, answer) {
-                (Target::Row(..), Some(answer)) => {
+            let found = match (&key.location, answer) {
+                (ItemLocation::Row(..), Some(answer)) => {
                     buf.extend_from_slice(text.get(answer.text).unwrap_or_default());
-                    answer.found
+                    answer.is_found
                 }
-                (Target::Row(..), None) => break,
-                (Target::Cache, _) => view.append_cached(key.text, key.style, buf),
-                (Target::NoRow, _) => {
-                    view.append_missing(key.style, |_| None, buf);
+                (ItemLocation::Row(..), None) => break,
+                (ItemLocation::Cache, _) => formatter.append_cached(key.text, key.style, buf),
+                (ItemLocation::NoRow, _) => {
+                    formatter.append_missing(key.style, |_| None, buf);
                     false
                 }
             };
@@ -364,7 +365,7 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
             answered.hits += usize::from(found);
             Self::finish(key, buf);
             // The size of rows was limited when they were formatted.
-            if !matches!(key.target, Target::Row(..)) && buf.len() >= end {
+            if !matches!(key.location, ItemLocation::Row(..)) && buf.len() >= end {
                 break;
             }
         }

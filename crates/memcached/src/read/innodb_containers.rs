@@ -37,11 +37,11 @@ const MAX_STEP_ROWS: usize = 256;
 const STEP_BYTES: usize = 1 << 20;
 
 /// Error for a range beside other keys: two bounds as two keys could also mean two ranges.
-const RANGE_NOT_ALONE: &str =
+const RANGE_WITH_OTHER_KEYS: &str =
     "a range must be the only key of a get; write both ends as one key, as in @>1@<5";
 
 /// Splits `@@name.key` or `@@name` into name and key; `None` for other texts.
-fn named(key: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+fn split_container_name(key: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let rest = key.strip_prefix(b"@@")?;
     match rest.iter().position(|b| *b == b'.') {
         Some(at) => Some((rest.get(..at)?, rest.get(at + 1..))),
@@ -82,14 +82,14 @@ impl CommandContext {
         key: &'k [u8],
         operation: Operation,
     ) -> Result<Target<'m, 'k>, String> {
-        if let Some((name, Some(rest))) = named(key)
-            && let Some(found) = mapping.container_named(name, operation)
+        if let Some((name, Some(rest))) = split_container_name(key)
+            && let Some(found) = mapping.container_by_name(name, operation)
         {
             self.selected = Some(name.into());
             return found.map(|(at, container)| Target::Row(at, container, rest));
         }
         let selected = self.selected.as_deref();
-        match selected.and_then(|name| mapping.container_named(name, operation)) {
+        match selected.and_then(|name| mapping.container_by_name(name, operation)) {
             Some(found) => found.map(|(at, container)| Target::Row(at, container, key)),
             None => mapping.target(key, operation),
         }
@@ -102,8 +102,8 @@ impl CommandContext {
         mapping.uses_cache()
             && self.selected.is_none()
             && mapping.is_cached(key, operation)
-            && !named(key).is_some_and(|(name, rest)| {
-                rest.is_some() && mapping.container_named(name, operation).is_some()
+            && !split_container_name(key).is_some_and(|(name, rest)| {
+                rest.is_some() && mapping.container_by_name(name, operation).is_some()
             })
     }
 }
@@ -112,9 +112,9 @@ impl CommandContext {
 /// neither.
 ///
 /// # Errors
-/// As those of [`crate::read::get`].
+/// Those of reading a batch.
 #[cold]
-pub(crate) fn get(
+pub(crate) fn answer(
     context: &mut CommandContext,
     current: &Arc<CurrentMapping>,
     request: &ReadRequest<'_>,
@@ -127,28 +127,28 @@ pub(crate) fn get(
     let (Some(key), None) = (keys.next(), keys.next()) else {
         let mut selected = context.selected.is_some();
         for mut key in request.keys {
-            if let Some((name, Some(rest))) = named(key)
+            if let Some((name, Some(rest))) = split_container_name(key)
                 && current
                     .mapping
-                    .container_named(name, Operation::Get)
+                    .container_by_name(name, Operation::Get)
                     .is_some()
             {
                 (selected, key) = (true, rest);
             }
             if selected && bounds(key).is_some() {
-                return Err(Failure::Refused(RANGE_NOT_ALONE.to_owned()));
+                return Err(Failure::Refused(RANGE_WITH_OTHER_KEYS.to_owned()));
             }
         }
         return Ok(false);
     };
-    let done = read_one(context, current, key, cas, out)?;
+    let done = answer_single_key(context, current, key, cas, out)?;
     if done {
         out.buf().extend_from_slice(reply::END);
     }
     Ok(done)
 }
 
-fn read_one(
+fn answer_single_key(
     context: &mut CommandContext,
     current: &CurrentMapping,
     mut key: &[u8],
@@ -159,8 +159,8 @@ fn read_one(
     if key == b"@@" {
         return Ok(context.selected.take().is_some());
     }
-    if let Some((name, rest)) = named(key)
-        && let Some(found) = mapping.container_named(name, Operation::Get)
+    if let Some((name, rest)) = split_container_name(key)
+        && let Some(found) = mapping.container_by_name(name, Operation::Get)
     {
         let (at, container) = found.map_err(Failure::Refused)?;
         let privileges = Requirement::GET.privileges;
@@ -177,15 +177,16 @@ fn read_one(
     let Some(name) = context.selected.clone() else {
         return Ok(false);
     };
-    let (Some(check_bounds), Some(found)) =
-        (bounds(key), mapping.container_named(&name, Operation::Get))
-    else {
+    let (Some(check_bounds), Some(found)) = (
+        bounds(key),
+        mapping.container_by_name(&name, Operation::Get),
+    ) else {
         return Ok(false);
     };
     let (at, container) = found.map_err(Failure::Refused)?;
     let privileges = Requirement::GET.privileges;
     context.identity.check(mapping, at, privileges)?;
-    range(context, container, &check_bounds, cas, out)?;
+    answer_range(context, container, &check_bounds, cas, out)?;
     Ok(true)
 }
 
@@ -262,7 +263,7 @@ fn range_scan(container: &Container, bounds: &[Bound<'_>]) -> Result<ScanSpec, F
     })
 }
 
-fn range(
+fn answer_range(
     context: &mut CommandContext,
     container: &Container,
     bounds: &[Bound<'_>],
@@ -298,8 +299,8 @@ fn range(
                 }
             },
         );
-        let values = step.and_then(|goes_on| {
-            more = goes_on;
+        let values = step.and_then(|has_more| {
+            more = has_more;
             chunked_values::values(container, &mut txn, &rows, read)
         });
         let values = match values {
@@ -358,8 +359,11 @@ mod tests {
 
     #[test]
     fn names_end_at_the_first_dot() {
-        assert_eq!(named(b"@@t.k.x"), Some((&b"t"[..], Some(&b"k.x"[..]))));
-        assert_eq!(named(b"@@t"), Some((&b"t"[..], None)));
-        assert_eq!(named(b"@t"), None);
+        assert_eq!(
+            split_container_name(b"@@t.k.x"),
+            Some((&b"t"[..], Some(&b"k.x"[..])))
+        );
+        assert_eq!(split_container_name(b"@@t"), Some((&b"t"[..], None)));
+        assert_eq!(split_container_name(b"@t"), None);
     }
 }

@@ -16,8 +16,8 @@
 //!    is no way to take it back.
 //! 3. Not much more than [`CHUNK_BYTES`] of answers are held for a client
 //!    that does not read, but for a single value that is larger.
-//! 4. What was marked as shown to a client is shown to it: where showing has
-//!    effects ([`ReadRequest::changes_marks`]), keys of one container only make a chunk.
+//! 4. An item that was recorded as sent to a client is sent to it: where replying changes metadata
+//!    ([`ReadRequest::changes_metadata`]), a chunk has keys of one container only.
 
 mod chunk;
 mod innodb_containers;
@@ -27,7 +27,7 @@ mod rows;
 use crate::context::{CommandContext, Failure, is_retryable};
 use crate::mapping::Mapping;
 use crate::mapping::mapping_cache::CurrentMapping;
-use chunk::{CHUNK_BYTES, KeyWalk, ReadChunk};
+use chunk::{BatchKeys, CHUNK_BYTES, ReadChunk};
 use request::{ItemFormatter, ReadRequest, Style};
 
 use crate::counters::{self, Counter};
@@ -38,7 +38,7 @@ use std::sync::Arc;
 /// Keys of the first chunk; later ones follow from the size of the values.
 const FIRST_CHUNK_KEYS: usize = 256;
 /// Greatest ratio of a chunk to the one before it, in keys.
-const MAX_GROWTH: usize = 4;
+const MAX_GROWTH_FACTOR: usize = 4;
 /// Most keys of a chunk.
 const MAX_CHUNK_KEYS: usize = 65_536;
 /// Attempts while definitions change.
@@ -55,13 +55,13 @@ pub(crate) fn answer<O: ReplySink>(
 ) -> bool {
     // A key that begins with `@` may select another container for the keys after it.
     let selected = context.selected.is_some();
-    let special = |request: &ReadRequest<'_>| {
+    let may_change_container = |request: &ReadRequest<'_>| {
         let mut keys = request.keys;
         let begins = keys.next().is_some_and(|key| key.starts_with(b"@"));
         begins || (selected && keys.len() > 0)
     };
-    if batch.len() > 1 && !context.has_pending_commit() && !batch.iter().any(special) {
-        match get(context, current, batch, out) {
+    if batch.len() > 1 && !context.has_pending_commit() && !batch.iter().any(may_change_container) {
+        match answer_batch(context, current, batch, out) {
             Ok(()) => return true,
             // Part of the replies has been sent.
             Err(Failure::Gone) => return false,
@@ -69,7 +69,7 @@ pub(crate) fn answer<O: ReplySink>(
         }
     }
     for request in batch {
-        if let Err(failure) = get(context, current, std::slice::from_ref(request), out)
+        if let Err(failure) = answer_batch(context, current, std::slice::from_ref(request), out)
             && !refuse(&request.style, &failure, out)
         {
             return false;
@@ -82,27 +82,27 @@ pub(crate) fn answer<O: ReplySink>(
 ///
 /// # Errors
 /// After an error nothing has been appended, unless it is [`Failure::Gone`].
-fn get(
+fn answer_batch(
     context: &mut CommandContext,
     current: &mut Arc<CurrentMapping>,
     batch: &[ReadRequest<'_>],
     out: &mut impl ReplySink,
 ) -> Result<(), Failure> {
-    let mut tries = 0;
-    let may_be_special = |request: &ReadRequest<'_>| {
+    let mut attempts = 0;
+    let may_select_container = |request: &ReadRequest<'_>| {
         let mut keys = request.keys;
         context.selected.is_some() || keys.next().is_some_and(|key| key.starts_with(b"@"))
     };
     if let [request] = batch
-        && may_be_special(request)
-        && innodb_containers::get(context, current, request, out)?
+        && may_select_container(request)
+        && innodb_containers::answer(context, current, request, out)?
     {
         return Ok(());
     }
     loop {
         let start = out.position();
         let mut sent = false;
-        let done = run(context, &current.mapping, batch, out, &mut sent);
+        let done = read_chunks(context, &current.mapping, batch, out, &mut sent);
         let Err(failure) = done else {
             return Ok(());
         };
@@ -110,9 +110,9 @@ fn get(
             return Err(Failure::Gone);
         }
         out.buf().truncate(start);
-        tries += 1;
-        let again = matches!(&failure, Failure::Rows(error) if is_retryable(error));
-        if !again || tries >= MAX_ATTEMPTS {
+        attempts += 1;
+        let is_retried = matches!(&failure, Failure::Rows(error) if is_retryable(error));
+        if !is_retried || attempts >= MAX_ATTEMPTS {
             return Err(failure);
         }
         context.end_batch();
@@ -120,7 +120,7 @@ fn get(
     }
 }
 
-fn run(
+fn read_chunks(
     context: &mut CommandContext,
     mapping: &Mapping,
     batch: &[ReadRequest<'_>],
@@ -129,28 +129,29 @@ fn run(
 ) -> Result<(), Failure> {
     let count = batch.iter().map(|request| request.keys.len()).sum();
     let (mut txn, read) = context.reader(count)?;
-    let spare = if batch.iter().any(ReadRequest::vivifies) {
+    let placeholder_version = if batch.iter().any(ReadRequest::vivifies) {
         txn.row_version()?
     } else {
         0
     };
-    let mut walk = KeyWalk::new(batch);
+    let mut batch_keys = BatchKeys::new(batch);
     let (mut done, mut hits, mut next) = (0, 0, FIRST_CHUNK_KEYS);
-    let marks = batch
+    let changes_metadata = batch
         .iter()
-        .any(|request| request.changes_marks(&context.shared.metadata));
-    let mut chunk = ReadChunk::new(mapping, marks);
+        .any(|request| request.changes_metadata(&context.shared.metadata));
+    let mut chunk = ReadChunk::new(mapping, changes_metadata);
     while done < count {
         let start = out.position();
         let wanted = next.min(count - done);
-        let before = walk.clone();
-        chunk.resolve(context, &mut walk, wanted)?;
-        let mut view = ItemFormatter::new(&context.shared, &mut context.text, spare);
-        let answered = chunk.answer(&mut txn, read, &context.keys, &mut view, out)?;
+        let before = batch_keys.clone();
+        chunk.resolve(context, &mut batch_keys, wanted)?;
+        let mut formatter =
+            ItemFormatter::new(&context.shared, &mut context.text, placeholder_version);
+        let answered = chunk.answer(&mut txn, read, &context.keys, &mut formatter, out)?;
         if answered.keys < wanted {
-            walk = before;
+            batch_keys = before;
             (0..answered.keys).for_each(|_| {
-                walk.next_key();
+                batch_keys.next_key();
             });
         }
         done += answered.keys;
@@ -160,7 +161,7 @@ fn run(
         }
         if done < count {
             let each = (out.position() - start) / answered.keys.max(1);
-            let most = wanted.saturating_mul(MAX_GROWTH).min(MAX_CHUNK_KEYS);
+            let most = wanted.saturating_mul(MAX_GROWTH_FACTOR).min(MAX_CHUNK_KEYS);
             next = (CHUNK_BYTES / each.max(16)).clamp(1, most);
             if out.is_full() {
                 *sent = true;

@@ -91,7 +91,7 @@ impl<'a> ReadRequest<'a> {
 
     /// Whether replying with an item may change its metadata, and so later replies: one client is
     /// chosen to recache it.
-    pub(crate) fn changes_marks(&self, metadata: &ItemMetadata) -> bool {
+    pub(crate) fn changes_metadata(&self, metadata: &ItemMetadata) -> bool {
         match &self.style {
             Style::Meta(get) => {
                 get.vivify.is_some() || get.recache.is_some() || metadata.any_marks()

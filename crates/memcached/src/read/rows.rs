@@ -1,14 +1,14 @@
 //! The rows of a container's keys, in the keys' order.
 //!
 //! Keys of the primary key without values elsewhere, which is nearly always,
-//! are shown where the engine has them. A unique key takes a second batch for
+//! are visited where the engine has them. A unique key takes a second batch for
 //! the rows it names; values outside of their rows take another, and so do
 //! values in a table of parts (see [`crate::container::chunked_values`]).
 //!
 //! Invariants:
-//! 1. The receiver of rows says when to stop, and no key behind that one is
-//!    shown.
-//! 2. Not much more than [`MAX_HELD_BYTES`] bytes of rows and values are held at a time,
+//! 1. The receiver of rows says when to stop, and no key after it is
+//!    visited.
+//! 2. Not much more than [`MAX_BUFFERED_BYTES`] bytes of rows and values are buffered at a time,
 //!    however many keys there are, but for a single value that is larger.
 
 use crate::container::Container;
@@ -20,16 +20,16 @@ use std::ops::ControlFlow;
 
 /// Limit in bytes for rows buffered until their values are fetched, and for values fetched at a
 /// time.
-const MAX_HELD_BYTES: usize = 1 << 20;
+const MAX_BUFFERED_BYTES: usize = 1 << 20;
 
 /// Number of keys of a unique index that are looked up at a time.
 const STEP: usize = 256;
 
 /// The row of a key, and its value if that is chunked.
-pub(crate) type Shown<'r> = Option<(RowRef<'r>, Option<&'r [u8]>)>;
+pub(crate) type FoundRow<'r> = Option<(RowRef<'r>, Option<&'r [u8]>)>;
 
 /// A visitor of rows. Gets the key's position in the call and its row, and decides when to stop.
-pub(crate) type Visitor<'v> = dyn FnMut(usize, Shown<'_>) -> ControlFlow<()> + 'v;
+pub(crate) type Visitor<'v> = dyn FnMut(usize, FoundRow<'_>) -> ControlFlow<()> + 'v;
 
 /// Visits the rows of keys (of the container's index) in the order of the keys. Returns the number
 /// of keys visited. Several keys are read in a snapshot.
@@ -44,69 +44,69 @@ pub(crate) fn rows(
     visit: &mut Visitor<'_>,
 ) -> Result<usize> {
     let table = &container.table;
-    let mut later = PendingRows {
+    let mut pending = PendingRows {
         container,
         keys,
         rows: VecDeque::new(),
-        held_bytes: 0,
+        buffered_bytes: 0,
         next: 0,
         is_stopped: false,
     };
     if container.index() != 0 {
-        while !later.is_stopped && later.next < keys.len() {
-            later.by_unique_key(txn, read)?;
-            later.show_all(txn, read, visit)?;
+        while !pending.is_stopped && pending.next < keys.len() {
+            pending.fetch_by_unique_key(txn, read)?;
+            pending.visit_buffered(txn, read, visit)?;
         }
     } else if keys.len() == 1 && container.chunked_values().is_none() {
         // A single key may be a current read. The look-up itself then fetches overflow values,
         // consistently even while the row changes.
         let lookup = Lookup::primary(table, keys).in_order();
         txn.look_up(&lookup, read, &mut |n, found| {
-            later.show(n, found.map(|found| (found.row, None)), visit);
+            pending.visit_row(n, found.map(|found| (found.row, None)), visit);
         })?;
     } else {
-        let apart = container.chunked_values().is_some();
+        let is_chunked = container.chunked_values().is_some();
         let lookup = Lookup::primary(table, keys).overflow(OverflowFetch::Prefixes);
         txn.look_up(&lookup.in_order(), read, &mut |n, found| {
             let row = found.map(|found| found.row);
-            let lacks = |row: &RowRef<'_>| apart || OverflowFetch::All.missing(row) > 0;
-            if later.rows.is_empty() && !row.as_ref().is_some_and(lacks) {
-                later.show(n, row.map(|row| (row, None)), visit);
+            let lacks = |row: &RowRef<'_>| is_chunked || OverflowFetch::All.missing(row) > 0;
+            if pending.rows.is_empty() && !row.as_ref().is_some_and(lacks) {
+                pending.visit_row(n, row.map(|row| (row, None)), visit);
             } else {
-                later.keep(row);
+                pending.buffer(row);
             }
         })?;
     }
-    later.show_all(txn, read, visit)?;
-    Ok(later.next)
+    pending.visit_buffered(txn, read, visit)?;
+    Ok(pending.next)
 }
 
 /// Buffered rows that have not been visited yet, and the progress of the visit.
 struct PendingRows<'c> {
     container: &'c Container,
     keys: &'c [&'c [u8]],
-    /// Rows of the keys behind those shown: primary key and row.
+    /// Rows of the keys after those visited: primary key and row.
     rows: VecDeque<Option<(Vec<u8>, RowBuf)>>,
     /// Their size in bytes.
-    held_bytes: usize,
-    /// Keys that were shown.
+    buffered_bytes: usize,
+    /// Number of keys that were visited.
     next: usize,
-    /// No more rows are wanted.
+    /// Whether the visitor wants no more rows.
     is_stopped: bool,
 }
 
 impl PendingRows<'_> {
     #[inline]
-    fn show(&mut self, n: usize, shown: Shown<'_>, visit: &mut Visitor<'_>) {
+    fn visit_row(&mut self, n: usize, found: FoundRow<'_>, visit: &mut Visitor<'_>) {
         if !self.is_stopped {
-            self.is_stopped = visit(n, shown).is_break();
+            self.is_stopped = visit(n, found).is_break();
             self.next = n + 1;
         }
     }
 
     /// Buffers the row of the next key, unless the buffer exceeds its limit.
-    fn keep(&mut self, row: Option<RowRef<'_>>) {
-        if self.is_stopped || self.held_bytes > MAX_HELD_BYTES {
+    fn buffer(&mut self, row: Option<RowRef<'_>>) {
+        if self.is_stopped || self.buffered_bytes > MAX_BUFFERED_BYTES {
             return;
         }
         let primary = self.keys.get(self.next + self.rows.len());
@@ -115,14 +115,14 @@ impl PendingRows<'_> {
     }
 
     fn push(&mut self, row: Option<(Vec<u8>, RowBuf)>) {
-        self.held_bytes += row
+        self.buffered_bytes += row
             .as_ref()
             .map_or(0, |(key, row)| key.len() + row.bytes().len());
         self.rows.push_back(row);
     }
 
     /// Looks up the next keys in a unique index and buffers their rows.
-    fn by_unique_key(&mut self, txn: &mut Txn, read: Read) -> Result<()> {
+    fn fetch_by_unique_key(&mut self, txn: &mut Txn, read: Read) -> Result<()> {
         let (table, index) = (&self.container.table, self.container.index());
         let keys = self.keys.get(self.next..).unwrap_or_default();
         let keys = keys.get(..STEP).unwrap_or(keys);
@@ -144,31 +144,36 @@ impl PendingRows<'_> {
     }
 
     /// Visits the buffered rows, with their values.
-    fn show_all(&mut self, txn: &mut Txn, read: Read, visit: &mut Visitor<'_>) -> Result<()> {
+    fn visit_buffered(&mut self, txn: &mut Txn, read: Read, visit: &mut Visitor<'_>) -> Result<()> {
         while !self.is_stopped && !self.rows.is_empty() {
-            self.show_some(txn, read, visit)?;
+            self.visit_next_buffered(txn, read, visit)?;
         }
         Ok(())
     }
 
-    /// As [`PendingRows::show_all`], for as many rows as have [`MAX_HELD_BYTES`] bytes.
-    fn show_some(&mut self, txn: &mut Txn, read: Read, visit: &mut Visitor<'_>) -> Result<()> {
+    /// As [`PendingRows::visit_buffered`], for as many rows as have [`MAX_BUFFERED_BYTES`] bytes.
+    fn visit_next_buffered(
+        &mut self,
+        txn: &mut Txn,
+        read: Read,
+        visit: &mut Visitor<'_>,
+    ) -> Result<()> {
         let table = &self.container.table;
         let mut bytes = 0;
         let mut count = 0;
         for row in &self.rows {
             if let Some((_, row)) = row {
                 let row = row.row(table)?;
-                let apart = self
+                let chunked = self
                     .container
                     .chunked_values()
-                    .and_then(|large| large.of(&row));
-                let apart = apart.map_or(0, |(_, size)| {
-                    usize::try_from(size).unwrap_or(MAX_HELD_BYTES)
+                    .and_then(|values| values.of(&row));
+                let chunked_bytes = chunked.map_or(0, |(_, size)| {
+                    usize::try_from(size).unwrap_or(MAX_BUFFERED_BYTES)
                 });
-                bytes += OverflowFetch::All.missing(&row) + apart;
+                bytes += OverflowFetch::All.missing(&row) + chunked_bytes;
             }
-            if count > 0 && bytes > MAX_HELD_BYTES {
+            if count > 0 && bytes > MAX_BUFFERED_BYTES {
                 break;
             }
             count += 1;
@@ -186,11 +191,11 @@ impl PendingRows<'_> {
         for is_there in is_there {
             let n = self.next;
             let Some((_, row)) = is_there.then(|| rows.next()).flatten() else {
-                self.show(n, None, visit);
+                self.visit_row(n, None, visit);
                 continue;
             };
             let value = values.next().flatten();
-            self.show(n, Some((row.row(table)?, value.as_deref())), visit);
+            self.visit_row(n, Some((row.row(table)?, value.as_deref())), visit);
         }
         Ok(())
     }

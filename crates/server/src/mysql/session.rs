@@ -20,7 +20,7 @@ use porpoise_sql::{ClientInfo, Encryption, SqlError, SqlSession, VERSION};
 use porpoise_types::Collation;
 use porpoise_wire::mysql::auth::Plugin;
 use porpoise_wire::mysql::command::{self, Command};
-use porpoise_wire::mysql::frame::{PacketReader, Step};
+use porpoise_wire::mysql::frame::{FrameStep, PacketReader};
 use porpoise_wire::mysql::handshake::{
     ClientHello, Greeting, LoginRequest, Salt, parse_hello, random_salt,
 };
@@ -356,11 +356,11 @@ impl Session for MysqlSession {
                 return Next::Yield;
             }
             match self.reader.next(input.bytes_mut()) {
-                Ok(Step::NeedMore(more)) => {
+                Ok(FrameStep::NeedMore(more)) => {
                     input.request_bytes(input.len().saturating_add(more));
                     return Next::Wait;
                 }
-                Ok(Step::Packet { payload, consumed }) => {
+                Ok(FrameStep::Packet { payload, consumed }) => {
                     let bytes = input.bytes().get(payload).unwrap_or_default();
                     let next = self.packet(bytes, out);
                     input.consume(consumed);
@@ -368,8 +368,8 @@ impl Session for MysqlSession {
                         return next;
                     }
                 }
-                Ok(Step::Skip { consumed }) => input.consume(consumed),
-                Ok(Step::TooLarge { consumed }) => {
+                Ok(FrameStep::Skip { consumed }) => input.consume(consumed),
+                Ok(FrameStep::TooLarge { consumed }) => {
                     input.consume(consumed);
                     let mut answer = Answer::new(out, self.caps, self.reader.sequence());
                     answer.protocol_error(ProtocolError::TooLarge);

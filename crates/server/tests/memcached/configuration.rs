@@ -1,13 +1,13 @@
 //! The configuration is live at commit, and a bad row disables only itself.
 
-use crate::house::{Services, column, required, varchar};
+use crate::in_process::{InProcess, column, required, varchar};
 use porpoise_types::{ColumnType, Kind};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-fn table(house: &Services, name: &str) {
+fn table(server: &InProcess, name: &str) {
     let int = ColumnType::int(Kind::Int);
-    house.create(
+    server.create(
         name,
         vec![required("id", int), column("v", varchar(20))],
         &["id"],
@@ -19,9 +19,9 @@ const COLUMNS: &[(&str, &str)] = &[("key_columns", "id"), ("value_columns", "v")
 
 #[test]
 fn a_committed_change_is_live_for_the_next_command_of_an_open_connection() {
-    let house = Services::open();
-    table(&house, "t");
-    let mut stream = TcpStream::connect(house.address).unwrap();
+    let server = InProcess::open();
+    table(&server, "t");
+    let mut stream = TcpStream::connect(server.address).unwrap();
     let mut ask = |request: &str, expected: &str| {
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = vec![0; expected.len()];
@@ -29,22 +29,22 @@ fn a_committed_change_is_live_for_the_next_command_of_an_open_connection() {
         assert_eq!(String::from_utf8_lossy(&answer), expected);
     };
     ask("set t:1 0 0 1\r\nx\r\n", "STORED\r\n");
-    house.map("t:", "t", COLUMNS);
+    server.map("t:", "t", COLUMNS);
     ask("get t:1\r\n", "END\r\n");
-    house.put("test", "t", &[("id", "1"), ("v", "from the row")]);
+    server.put("test", "t", &[("id", "1"), ("v", "from the row")]);
     ask("get t:1\r\n", "VALUE t:1 0 12\r\nfrom the row\r\nEND\r\n");
     // The longest prefix decides.
-    table(&house, "u");
-    house.map("t:u:", "u", COLUMNS);
+    table(&server, "u");
+    server.map("t:u:", "u", COLUMNS);
     ask("set t:u:1 0 0 1\r\ny\r\n", "STORED\r\n");
     ask("get t:1\r\n", "VALUE t:1 0 12\r\nfrom the row\r\nEND\r\n");
     assert!(
-        house
+        server
             .row("test", "u", &[porpoise_types::Value::Int(1)])
             .is_some()
     );
     // Another policy.
-    house.prefix("t:", "ndb-read-only", "t");
+    server.prefix("t:", "ndb-read-only", "t");
     ask(
         "set t:1 0 0 1\r\nz\r\n",
         "SERVER_ERROR set_policy of the keys of prefix 't:' is disabled\r\n",
@@ -54,30 +54,30 @@ fn a_committed_change_is_live_for_the_next_command_of_an_open_connection() {
 
 #[test]
 fn a_table_that_is_dropped_and_made_again_is_followed() {
-    let house = Services::open();
-    table(&house, "t");
-    house.map("t:", "t", COLUMNS);
-    assert_eq!(house.ask("set t:1 0 0 1\r\nx\r\n"), "STORED\r\n");
-    house.drop_table("t");
-    let answer = house.ask("get t:1\r\nset t:1 0 0 1\r\ny\r\n");
+    let server = InProcess::open();
+    table(&server, "t");
+    server.map("t:", "t", COLUMNS);
+    assert_eq!(server.ask("set t:1 0 0 1\r\nx\r\n"), "STORED\r\n");
+    server.drop_table("t");
+    let answer = server.ask("get t:1\r\nset t:1 0 0 1\r\ny\r\n");
     let refused = "SERVER_ERROR keys of prefix 't:' are disabled: table test.t does not exist\r\n";
     assert_eq!(answer, refused.repeat(2));
-    table(&house, "t");
+    table(&server, "t");
     assert_eq!(
-        house.ask("get t:1\r\nset t:1 0 0 1\r\nz\r\nget t:1\r\n"),
+        server.ask("get t:1\r\nset t:1 0 0 1\r\nz\r\nget t:1\r\n"),
         "END\r\nSTORED\r\nVALUE t:1 0 1\r\nz\r\nEND\r\n"
     );
 }
 
 #[test]
 fn a_bad_row_disables_only_itself_and_says_why() {
-    let house = Services::open();
-    table(&house, "t");
-    house.map("t:", "t", COLUMNS);
-    house.prefix("p:", "no-such-policy", "t");
-    house.prefix("c:", "ndb-only", "nothing");
-    house.prefix("m:", "memcache-only", "t");
-    house.prefix("g:", "caching-with-local-deletes", "t");
+    let server = InProcess::open();
+    table(&server, "t");
+    server.map("t:", "t", COLUMNS);
+    server.prefix("p:", "no-such-policy", "t");
+    server.prefix("c:", "ndb-only", "nothing");
+    server.prefix("m:", "memcache-only", "t");
+    server.prefix("g:", "caching-with-local-deletes", "t");
     let bad = [
         ("key_columns", "v"),
         ("value_columns", "id"),
@@ -85,8 +85,8 @@ fn a_bad_row_disables_only_itself_and_says_why() {
         ("db_schema", "test"),
         ("db_table", "t"),
     ];
-    house.put("ndbmemcache", "containers", &bad);
-    house.prefix("b:", "ndb-only", "bad");
+    server.put("ndbmemcache", "containers", &bad);
+    server.prefix("b:", "ndb-only", "bad");
     let expected = [
         ("t:", "active", ""),
         ("", "active", ""),
@@ -105,10 +105,10 @@ fn a_bad_row_disables_only_itself_and_says_why() {
         ("g:", "active", ""),
     ];
     for (prefix, state, reason) in expected {
-        assert_eq!(house.status(prefix), (state.to_owned(), reason.to_owned()));
+        assert_eq!(server.status(prefix), (state.to_owned(), reason.to_owned()));
     }
     let answer =
-        house.ask("set t:1 0 0 1\r\nx\r\nget k t:1\r\nget b:1\r\nget m:1\r\ndelete g:1\r\n");
+        server.ask("set t:1 0 0 1\r\nx\r\nget k t:1\r\nget b:1\r\nget m:1\r\ndelete g:1\r\n");
     let lines: Vec<&str> = answer.split("\r\n").collect();
     assert_eq!(&lines[..4], ["STORED", "VALUE t:1 0 1", "x", "END"]);
     assert!(lines[4].starts_with("SERVER_ERROR keys of prefix 'b:' are disabled:"));
@@ -117,7 +117,7 @@ fn a_bad_row_disables_only_itself_and_says_why() {
 
 #[test]
 fn a_row_of_another_cluster_is_refused() {
-    let house = Services::open();
+    let server = InProcess::open();
     let row = [
         ("server_role_id", "0"),
         ("key_prefix", "x:"),
@@ -125,8 +125,8 @@ fn a_row_of_another_cluster_is_refused() {
         ("policy", "ndb-only"),
         ("container", "kv"),
     ];
-    house.put("ndbmemcache", "key_prefixes", &row);
-    let (state, reason) = house.status("x:");
+    server.put("ndbmemcache", "key_prefixes", &row);
+    let (state, reason) = server.status("x:");
     assert_eq!(state, "disabled");
     assert!(reason.starts_with("cluster_id 3"), "{reason}");
 }

@@ -1,27 +1,30 @@
 //! Without any configuration any client just works.
 
-use crate::house::Services;
+use crate::in_process::InProcess;
 use porpoise_testkit::Porpoise;
 use porpoise_types::Value;
 
 #[test]
 fn keys_of_no_prefix_are_rows_of_the_default_table() {
-    let house = Services::open();
-    let answers = house.ask("set a:b 7 0 5\r\nhello\r\nadd a:b 0 0 1\r\nx\r\ngets a:b\r\n");
+    let server = InProcess::open();
+    let answers = server.ask("set a:b 7 0 5\r\nhello\r\nadd a:b 0 0 1\r\nx\r\ngets a:b\r\n");
     assert!(
         answers.starts_with("STORED\r\nNOT_STORED\r\nVALUE a:b 7 5 "),
         "{answers}"
     );
-    let row = house.row("ndbmemcache", "kv", &[Value::Bytes(b"a:b".to_vec())]);
+    let row = server.row("ndbmemcache", "kv", &[Value::Bytes(b"a:b".to_vec())]);
     assert_eq!(row.unwrap(), ["a:b", "hello", "7", "0"]);
-    assert_eq!(house.ask("delete a:b\r\nget a:b\r\n"), "DELETED\r\nEND\r\n");
+    assert_eq!(
+        server.ask("delete a:b\r\nget a:b\r\n"),
+        "DELETED\r\nEND\r\n"
+    );
 }
 
 #[test]
 fn a_half_closed_connection_gets_all_its_answers() {
-    let house = Services::open();
+    let server = InProcess::open();
     let request = "set a 0 0 1\r\nx\r\n".to_owned() + &"get  a \n".repeat(200);
-    let answer = house.ask(&request);
+    let answer = server.ask(&request);
     let expected = "STORED\r\n".to_owned() + &"VALUE a 0 1\r\nx\r\nEND\r\n".repeat(200);
     assert_eq!(answer, expected);
 }
@@ -60,9 +63,9 @@ fn another_role_has_other_prefixes() {
 
 #[test]
 fn stats_count_and_can_be_reset() {
-    let house = Services::open();
-    house.ask("set a 0 0 1\r\nx\r\n");
-    let stats = house.ask("stats\r\n");
+    let server = InProcess::open();
+    server.ask("set a 0 0 1\r\nx\r\n");
+    let stats = server.ask("stats\r\n");
     for name in [
         "pid",
         "uptime",
@@ -87,27 +90,27 @@ fn stats_count_and_can_be_reset() {
         assert!(stats.contains(&format!("STAT {name} ")), "{name}: {stats}");
     }
     assert!(stats.ends_with("END\r\n"));
-    assert_eq!(house.ask("stats reset\r\n"), "RESET\r\n");
+    assert_eq!(server.ask("stats reset\r\n"), "RESET\r\n");
     assert!(
-        house
+        server
             .ask("stats settings\r\n")
             .contains("STAT item_size_max 1048576\r\n")
     );
-    let settings = house.ask("stats settings\r\n");
+    let settings = server.ask("stats settings\r\n");
     assert!(settings.contains("STAT verbosity 0\r\n"), "{settings}");
-    assert_eq!(house.ask("stats cachedump 1 0\r\n"), "END\r\n");
-    assert_eq!(house.ask("stats detail on\r\n"), "OK\r\n");
-    assert_eq!(house.ask("stats detail dump\r\n"), "END\r\n");
+    assert_eq!(server.ask("stats cachedump 1 0\r\n"), "END\r\n");
+    assert_eq!(server.ask("stats detail on\r\n"), "OK\r\n");
+    assert_eq!(server.ask("stats detail dump\r\n"), "END\r\n");
     assert_eq!(
-        house.ask("stats sizes\r\n"),
+        server.ask("stats sizes\r\n"),
         "STAT sizes_status disabled\r\nEND\r\n"
     );
-    assert_eq!(house.ask("stats nothing\r\n"), "ERROR\r\n");
-    let items = house.ask("stats items\r\n");
+    assert_eq!(server.ask("stats nothing\r\n"), "ERROR\r\n");
+    let items = server.ask("stats items\r\n");
     assert!(
         items.contains("STAT items:1:table ndbmemcache.kv\r\n"),
         "{items}"
     );
-    let conns = house.ask("stats conns\r\n");
+    let conns = server.ask("stats conns\r\n");
     assert!(conns.contains(":addr tcp:127.0.0.1:"), "{conns}");
 }

@@ -184,7 +184,7 @@ fn cascades_compute_and_check_in_the_children() {
 }
 
 #[test]
-fn columns_that_the_door_fills_itself_are_not_generated() {
+fn columns_that_the_listener_fills_itself_are_not_generated() {
     let server = start(
         "CREATE TABLE t.m (id INT PRIMARY KEY, v INT, g BIGINT AS (v + 1) STORED); \
          INSERT INTO ndbmemcache.containers SET name = 'm', db_schema = 't', db_table = 'm', \

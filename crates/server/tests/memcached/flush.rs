@@ -1,53 +1,53 @@
 //! `flush_all` deletes rows only where the policy says so.
 
-use crate::house::{Services, column, required, varchar};
+use crate::in_process::{InProcess, column, required, varchar};
 use porpoise_types::{ColumnType, Kind};
 use std::time::{Duration, Instant};
 
-fn mapped(house: &Services, name: &str, policy: &str) {
+fn mapped(server: &InProcess, name: &str, policy: &str) {
     let columns = vec![
         required("id", ColumnType::int(Kind::Int)),
         column("v", varchar(9)),
     ];
-    house.create(name, columns, &["id"], vec![]);
+    server.create(name, columns, &["id"], vec![]);
     let prefix = format!("{name}:");
-    house.map(
+    server.map(
         &prefix,
         name,
         &[("key_columns", "id"), ("value_columns", "v")],
     );
-    house.prefix(&prefix, policy, name);
+    server.prefix(&prefix, policy, name);
 }
 
 #[test]
 fn only_policies_that_say_so_lose_rows() {
-    let house = Services::open();
-    mapped(&house, "kept", "ndb-only");
-    mapped(&house, "gone", "ndb-test");
+    let server = InProcess::open();
+    mapped(&server, "kept", "ndb-only");
+    mapped(&server, "gone", "ndb-test");
     let mut sets = String::new();
     for n in 0..1200 {
         sets.push_str(&format!("set gone:{n} 0 0 1 noreply\r\nx\r\n"));
     }
     sets.push_str("set kept:1 0 0 1\r\nx\r\nset k 0 0 1\r\nx\r\nget gone:1199\r\n");
     assert!(
-        house
+        server
             .ask(&sets)
             .ends_with("VALUE gone:1199 0 1\r\nx\r\nEND\r\n")
     );
     assert_eq!(
-        house.ask("flush_all\r\nget kept:1 gone:0 gone:600 gone:1199 k\r\n"),
+        server.ask("flush_all\r\nget kept:1 gone:0 gone:600 gone:1199 k\r\n"),
         "OK\r\nVALUE kept:1 0 1\r\nx\r\nEND\r\n"
     );
-    assert_eq!(house.ask("flush_all noreply\r\nget k\r\n"), "END\r\n");
+    assert_eq!(server.ask("flush_all noreply\r\nget k\r\n"), "END\r\n");
 }
 
 #[test]
 fn after_a_delay_everything_goes_that_is_there_then() {
-    let house = Services::open();
-    let answer = house.ask("set k 0 0 1\r\nx\r\nflush_all 1\r\nget k\r\n");
+    let server = InProcess::open();
+    let answer = server.ask("set k 0 0 1\r\nx\r\nflush_all 1\r\nget k\r\n");
     assert_eq!(answer, "STORED\r\nOK\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
     let end = Instant::now() + Duration::from_secs(10);
-    while house.ask("get k\r\n") != "END\r\n" {
+    while server.ask("get k\r\n") != "END\r\n" {
         assert!(Instant::now() < end, "it is still there");
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -55,9 +55,9 @@ fn after_a_delay_everything_goes_that_is_there_then() {
 
 #[test]
 fn a_later_flush_takes_the_place_of_one_to_come() {
-    let house = Services::open();
-    house.ask("flush_all 1\r\nflush_all 1000\r\nset k 0 0 1\r\nx\r\n");
+    let server = InProcess::open();
+    server.ask("flush_all 1\r\nflush_all 1000\r\nset k 0 0 1\r\nx\r\n");
     std::thread::sleep(Duration::from_millis(2500));
-    assert_eq!(house.ask("get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n");
-    assert_eq!(house.ask("flush_all\r\nget k\r\n"), "OK\r\nEND\r\n");
+    assert_eq!(server.ask("get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n");
+    assert_eq!(server.ask("flush_all\r\nget k\r\n"), "OK\r\nEND\r\n");
 }

@@ -20,7 +20,7 @@ mod default_table;
 mod expiry;
 mod expressions;
 mod flush;
-mod house;
+mod in_process;
 mod item_size;
 mod json_rows;
 mod large_values;

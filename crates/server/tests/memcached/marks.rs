@@ -1,7 +1,7 @@
 //! Item metadata of meta commands: placeholders, staleness, CAS values
 //! chosen by clients. It is not stored in rows, and a write through any protocol discards it.
 
-use crate::house::Services;
+use crate::in_process::InProcess;
 use porpoise_testkit::Porpoise;
 
 #[test]
@@ -20,17 +20,17 @@ fn a_placeholder_is_no_row() {
 
 #[test]
 fn a_placeholder_ends() {
-    let house = Services::open();
+    let server = InProcess::open();
     assert_eq!(
-        house.ask("mg k N-1 v\r\nmg k v\r\n"),
+        server.ask("mg k N-1 v\r\nmg k v\r\n"),
         "VA 0 W\r\n\r\nEN\r\n"
     );
     assert_eq!(
-        house.ask("mg k N30\r\nflush_all\r\nmg k\r\n"),
+        server.ask("mg k N30\r\nflush_all\r\nmg k\r\n"),
         "HD W\r\nOK\r\nEN\r\n"
     );
     assert_eq!(
-        house.ask("mg k N30\r\nmd k\r\nmg k\r\n"),
+        server.ask("mg k N30\r\nmd k\r\nmg k\r\n"),
         "HD W\r\nHD\r\nEN\r\n"
     );
 }
@@ -49,61 +49,61 @@ fn a_write_through_sql_ends_staleness() {
 
 #[test]
 fn marking_as_stale_changes_the_version() {
-    let house = Services::open();
+    let server = InProcess::open();
     let version = |text: &str| text.trim().rsplit(' ').next().unwrap().to_owned();
-    let before = version(&house.ask("ms k 1 c\r\nx\r\n"));
-    house.ask("md k I\r\n");
-    let after = version(&house.ask("mg k c\r\nmg k c\r\n"));
+    let before = version(&server.ask("ms k 1 c\r\nx\r\n"));
+    server.ask("md k I\r\n");
+    let after = version(&server.ask("mg k c\r\nmg k c\r\n"));
     assert_ne!(before, after);
     let older = before.trim_start_matches('c');
     // An older version stores nothing, or stores what stays stale.
-    assert_eq!(house.ask(&format!("ms k 1 C{older}\r\ny\r\n")), "EX\r\n");
+    assert_eq!(server.ask(&format!("ms k 1 C{older}\r\ny\r\n")), "EX\r\n");
     assert_eq!(
-        house.ask(&format!("ms k 1 C{older} I\r\ny\r\nmg k v\r\n")),
+        server.ask(&format!("ms k 1 C{older} I\r\ny\r\nmg k v\r\n")),
         "HD\r\nVA 1 Z X\r\ny\r\n"
     );
 }
 
 #[test]
 fn a_client_may_choose_the_version_shown() {
-    let house = Services::open();
+    let server = InProcess::open();
     assert_eq!(
-        house.ask("ms k 1 E77 c\r\nx\r\nmg k c\r\ngets k\r\ncas k 0 0 1 77\r\ny\r\n"),
+        server.ask("ms k 1 E77 c\r\nx\r\nmg k c\r\ngets k\r\ncas k 0 0 1 77\r\ny\r\n"),
         "HD c77\r\nHD c77\r\nVALUE k 0 1 77\r\nx\r\nEND\r\nSTORED\r\n"
     );
-    let answer = house.ask("mg k c\r\nma n N0 J1 E5 c\r\nma n C5 E9 c v\r\n");
+    let answer = server.ask("mg k c\r\nma n N0 J1 E5 c\r\nma n C5 E9 c v\r\n");
     assert!(!answer.contains("HD c77"), "{answer}");
     assert!(answer.ends_with("HD c5\r\nVA 1 c9\r\n2\r\n"), "{answer}");
     assert_eq!(
-        house.ask("md n I E12\r\nmg n c\r\n"),
+        server.ask("md n I E12\r\nmg n c\r\n"),
         "HD\r\nHD c12 X W\r\n"
     );
 }
 
 #[test]
 fn deleting_the_value_alone_keeps_the_item() {
-    let house = Services::open();
+    let server = InProcess::open();
     assert_eq!(
-        house.ask("set k 9 0 3\r\nabc\r\nmd k x\r\nmg k v f\r\nmd k x I\r\nmg k v\r\n"),
+        server.ask("set k 9 0 3\r\nabc\r\nmd k x\r\nmg k v f\r\nmd k x I\r\nmg k v\r\n"),
         "STORED\r\nHD\r\nVA 0 f0\r\n\r\nHD\r\nVA 0 X W\r\n\r\n"
     );
 }
 
 #[test]
 fn an_append_can_make_the_item() {
-    let house = Services::open();
+    let server = InProcess::open();
     assert_eq!(
-        house.ask("ms k 1 MA\r\na\r\nms k 1 MA N0\r\na\r\nms k 1 MP N0\r\nb\r\nmg k v t\r\n"),
+        server.ask("ms k 1 MA\r\na\r\nms k 1 MA N0\r\na\r\nms k 1 MP N0\r\nb\r\nmg k v t\r\n"),
         "NS\r\nHD\r\nHD\r\nVA 2 t-1\r\nba\r\n"
     );
 }
 
 #[test]
 fn what_is_refused_leaves_marks_as_they_were() {
-    let house = Services::open();
-    house.ask("set k 0 0 1\r\nx\r\nmd k I\r\n");
+    let server = InProcess::open();
+    server.ask("set k 0 0 1\r\nx\r\nmd k I\r\n");
     assert_eq!(
-        house.ask("ms k 1 ME\r\ny\r\nms k 1 C1\r\ny\r\nmn begin\r\nms k 1\r\ny\r\nma none\r\nmn\r\nmg k v\r\n"),
+        server.ask("ms k 1 ME\r\ny\r\nms k 1 C1\r\ny\r\nmn begin\r\nms k 1\r\ny\r\nma none\r\nmn\r\nmg k v\r\n"),
         "NS\r\nEX\r\nMN B\r\nHD\r\nNF\r\nMN R\r\nVA 1 X W\r\nx\r\n"
     );
 }

@@ -1,20 +1,20 @@
 //! One request for many keys.
 
-use crate::house::{Services, column, required, varchar};
+use crate::in_process::{InProcess, column, required, varchar};
 use porpoise_kv::{Commit, LockMode};
 use porpoise_rows::{BeginOptions, Lookup, RowBuf, RowChange, UpdateMode};
 use porpoise_types::{ColumnType, Kind, Value};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-fn mapped(house: &Services, name: &str) {
+fn mapped(server: &InProcess, name: &str) {
     let columns = vec![
         required("id", ColumnType::int(Kind::Int)),
         column("v", varchar(20)),
     ];
-    house.create(name, columns, &["id"], vec![]);
+    server.create(name, columns, &["id"], vec![]);
     let prefix = format!("{name}:");
-    house.map(
+    server.map(
         &prefix,
         name,
         &[("key_columns", "id"), ("value_columns", "v")],
@@ -23,14 +23,14 @@ fn mapped(house: &Services, name: &str) {
 
 #[test]
 fn values_of_several_containers_come_in_the_order_of_the_keys() {
-    let house = Services::open();
-    mapped(&house, "t");
-    mapped(&house, "u");
-    house.ask(
+    let server = InProcess::open();
+    mapped(&server, "t");
+    mapped(&server, "u");
+    server.ask(
         "set t:1 0 0 2\r\nt1\r\nset u:1 0 0 2\r\nu1\r\nset k 5 0 1\r\nk\r\nset t:2 0 0 2\r\nt2\r\n",
     );
     assert_eq!(
-        house.ask("get t:2 u:9 k u:1 t:nonsense t:1 t:2\r\n"),
+        server.ask("get t:2 u:9 k u:1 t:nonsense t:1 t:2\r\n"),
         "VALUE t:2 0 2\r\nt2\r\nVALUE k 5 1\r\nk\r\nVALUE u:1 0 2\r\nu1\r\n\
          VALUE t:1 0 2\r\nt1\r\nVALUE t:2 0 2\r\nt2\r\nEND\r\n"
     );
@@ -38,7 +38,7 @@ fn values_of_several_containers_come_in_the_order_of_the_keys() {
 
 #[test]
 fn thousands_of_keys_with_large_values_are_answered_in_portions() {
-    let house = Services::open();
+    let server = InProcess::open();
     let value = "v".repeat(5000);
     let mut sets = String::new();
     for n in 0..1500 {
@@ -46,7 +46,7 @@ fn thousands_of_keys_with_large_values_are_answered_in_portions() {
     }
     // Without a reply nobody waits for the log; the last one is answered.
     sets.push_str("set last 0 0 1\r\nx\r\n");
-    assert_eq!(house.ask(&sets), "STORED\r\n");
+    assert_eq!(server.ask(&sets), "STORED\r\n");
     let mut get = "get".to_owned();
     let mut expected = String::new();
     for n in (0..3000).rev() {
@@ -56,15 +56,15 @@ fn thousands_of_keys_with_large_values_are_answered_in_portions() {
         }
     }
     expected.push_str("END\r\n");
-    let answer = house.ask(&(get + "\r\n"));
+    let answer = server.ask(&(get + "\r\n"));
     assert!(answer == expected, "{} bytes", answer.len());
 }
 
 /// Sets both rows to `n` in one transaction.
-fn set_both(house: &Services, n: i64) {
-    let mut txn = house.db.begin(BeginOptions::default()).unwrap();
+fn set_both(server: &InProcess, n: i64) {
+    let mut txn = server.db.begin(BeginOptions::default()).unwrap();
     for name in ["t", "u"] {
-        let table = house.table("test", name);
+        let table = server.table("test", name);
         let key = table.primary_key(&[Value::Int(1)]);
         let wait = txn.wait();
         let mut old = RowBuf::default();
@@ -82,20 +82,20 @@ fn set_both(house: &Services, n: i64) {
         txn.update(&table, vec![change], UpdateMode::Plain).unwrap();
     }
     let Commit { position } = txn.commit().unwrap();
-    house.db.engine().wait_durable(position).unwrap();
+    server.db.engine().wait_durable(position).unwrap();
 }
 
 #[test]
 fn a_multi_get_sees_one_snapshot() {
-    let house = Services::open();
-    mapped(&house, "t");
-    mapped(&house, "u");
-    house.ask("set t:1 0 0 6\r\n000000\r\nset u:1 0 0 6\r\n000000\r\n");
+    let server = InProcess::open();
+    mapped(&server, "t");
+    mapped(&server, "u");
+    server.ask("set t:1 0 0 6\r\n000000\r\nset u:1 0 0 6\r\n000000\r\n");
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for n in 1.. {
-                set_both(&house, n);
+                set_both(&server, n);
                 if over.load(Ordering::Relaxed) {
                     break;
                 }
@@ -109,7 +109,7 @@ fn a_multi_get_sees_one_snapshot() {
             if round >= 40 && changes > 5 {
                 break;
             }
-            for answer in house
+            for answer in server
                 .ask(&request)
                 .split("END\r\n")
                 .filter(|a| !a.is_empty())

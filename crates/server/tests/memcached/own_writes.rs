@@ -1,11 +1,11 @@
 //! A connection sees its own writes, also those that the log has not got yet.
 
-use crate::house::Services;
+use crate::in_process::InProcess;
 use std::fmt::Write;
 
 #[test]
 fn pipelined_gets_see_the_sets_before_them() {
-    let house = Services::open();
+    let server = InProcess::open();
     let (mut request, mut expected) = (String::new(), String::new());
     for n in 0..300 {
         let _ = write!(request, "set a 0 0 3\r\n{n:03}\r\nget a\r\n");
@@ -18,5 +18,5 @@ fn pipelined_gets_see_the_sets_before_them() {
             );
         }
     }
-    assert_eq!(house.ask(&request), expected);
+    assert_eq!(server.ask(&request), expected);
 }

@@ -9,7 +9,7 @@ fn ask(address: SocketAddr, request: &str) -> String {
 }
 
 #[test]
-fn each_door_serves_the_prefixes_of_its_role() {
+fn each_listener_serves_the_prefixes_of_its_role() {
     let server = Porpoise::builder()
         .arg("--memcached-listeners", "db-only=127.0.0.1:0")
         .start();

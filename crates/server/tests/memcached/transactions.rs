@@ -1,14 +1,14 @@
 //! Meta commands between `mn begin` and `mn`: all or none.
 
-use crate::house::{Services, column, reference, required, varchar};
+use crate::in_process::{InProcess, column, reference, required, varchar};
 use porpoise_rows::catalog::FkAction;
 use porpoise_testkit::exchange;
 use porpoise_types::{ColumnType, Kind};
 
 #[test]
 fn all_take_effect_together() {
-    let house = Services::open();
-    let answer = house.ask(
+    let server = InProcess::open();
+    let answer = server.ask(
         "set stock 0 0 1\r\n5\r\nmn begin\r\nma stock MD v\r\nms order 3 k O7\r\nabc\r\n\
          mg order v\r\nmg none v\r\nmn\r\nget order stock\r\n",
     );
@@ -21,8 +21,8 @@ fn all_take_effect_together() {
 
 #[test]
 fn a_condition_that_does_not_hold_undoes_all() {
-    let house = Services::open();
-    house.ask("set a 0 0 1\r\n5\r\nset b 0 0 1\r\n5\r\n");
+    let server = InProcess::open();
+    server.ask("set a 0 0 1\r\n5\r\nset b 0 0 1\r\n5\r\n");
     for (failing, told) in [
         ("ms a 1 ME\r\nx\r\n", "NS\r\n"),
         ("ms none 1 MR\r\nx\r\n", "NS\r\n"),
@@ -32,7 +32,7 @@ fn a_condition_that_does_not_hold_undoes_all() {
         let request = format!("mn begin\r\nma a v\r\nmd b\r\n{failing}ma a v\r\nmn\r\nget a b\r\n");
         let kept = "VALUE a 0 1\r\n5\r\nVALUE b 0 1\r\n5\r\nEND\r\n";
         assert_eq!(
-            house.ask(&request),
+            server.ask(&request),
             format!("MN B\r\nVA 1\r\n6\r\nHD\r\n{told}MN R\r\n{kept}")
         );
     }
@@ -40,9 +40,9 @@ fn a_condition_that_does_not_hold_undoes_all() {
 
 #[test]
 fn a_refusal_of_the_rows_undoes_all() {
-    let house = Services::open();
+    let server = InProcess::open();
     let id = || required("id", ColumnType::int(Kind::Int));
-    house.create(
+    server.create(
         "parent",
         vec![id(), column("v", varchar(9))],
         &["id"],
@@ -53,23 +53,23 @@ fn a_refusal_of_the_rows_undoes_all() {
         column("v", varchar(9)),
         column("p", ColumnType::int(Kind::Int)),
     ];
-    house.create(
+    server.create(
         "c",
         columns,
         &["id"],
         vec![reference("p", FkAction::Restrict)],
     );
-    house.map(
+    server.map(
         "p:",
         "parent",
         &[("key_columns", "id"), ("value_columns", "v")],
     );
-    house.map(
+    server.map(
         "c:",
         "c",
         &[("key_columns", "id"), ("value_columns", "v,p")],
     );
-    let answer = house.ask("mn begin\r\nms p:1 1\r\nx\r\nms c:1 3\r\ny\t2\r\nmn\r\nget p:1\r\n");
+    let answer = server.ask("mn begin\r\nms p:1 1\r\nx\r\nms c:1 3\r\ny\t2\r\nmn\r\nget p:1\r\n");
     assert!(
         answer.starts_with("MN B\r\nSERVER_ERROR Cannot add or update a child row"),
         "{answer}"
@@ -77,14 +77,14 @@ fn a_refusal_of_the_rows_undoes_all() {
     assert!(answer.ends_with("\r\nMN R\r\nEND\r\n"), "{answer}");
     // Parent and child in one transaction, in either order of rows.
     assert_eq!(
-        house.ask("mn begin\r\nms p:2 1\r\nx\r\nms c:1 3\r\ny\t2\r\nmn\r\nget c:1\r\n"),
+        server.ask("mn begin\r\nms p:2 1\r\nx\r\nms c:1 3\r\ny\t2\r\nmn\r\nget c:1\r\n"),
         "MN B\r\nHD\r\nHD\r\nMN C\r\nVALUE c:1 0 3\r\ny\t2\r\nEND\r\n"
     );
 }
 
 #[test]
 fn what_cannot_stand_there_spoils_it() {
-    let house = Services::open();
+    let server = InProcess::open();
     for (line, told) in [
         (
             "get a\r\n",
@@ -98,32 +98,32 @@ fn what_cannot_stand_there_spoils_it() {
     ] {
         let request = format!("mn begin\r\nms a 1\r\nx\r\n{line}mn\r\nmg a\r\n");
         assert_eq!(
-            house.ask(&request),
+            server.ask(&request),
             format!("MN B\r\n{told}MN R\r\nEN\r\n"),
             "{line}"
         );
     }
     assert_eq!(
-        house.ask("mn begin\r\nms a 1\r\nx\r\nmg a N30\r\nmn\r\nmg a\r\n"),
+        server.ask("mn begin\r\nms a 1\r\nx\r\nmg a N30\r\nmn\r\nmg a\r\n"),
         "MN B\r\nCLIENT_ERROR this command cannot be part of a transaction\r\nMN R\r\nEN\r\n"
     );
     assert_eq!(
-        house.ask("mn begin\r\nms a 1\r\nx\r\nmn rollback\r\nmg a\r\nmn\r\n"),
+        server.ask("mn begin\r\nms a 1\r\nx\r\nmn rollback\r\nmg a\r\nmn\r\n"),
         "MN B\r\nMN R\r\nEN\r\nMN\r\n"
     );
 }
 
 #[test]
 fn transfers_at_the_same_time_keep_the_sum() {
-    let house = Services::open();
+    let server = InProcess::open();
     let mut setup = String::new();
     for n in 0..8 {
         setup += &format!("set acct{n} 0 0 4\r\n1000\r\n");
     }
-    house.ask(&setup);
+    server.ask(&setup);
     std::thread::scope(|scope| {
         for worker in 0..4usize {
-            let address = house.address;
+            let address = server.address;
             scope.spawn(move || {
                 let mut request = String::new();
                 for step in 0..50usize {
@@ -140,7 +140,7 @@ fn transfers_at_the_same_time_keep_the_sum() {
             });
         }
     });
-    let answer = house.ask("get acct0 acct1 acct2 acct3 acct4 acct5 acct6 acct7\r\n");
+    let answer = server.ask("get acct0 acct1 acct2 acct3 acct4 acct5 acct6 acct7\r\n");
     let sum: u64 = answer
         .lines()
         .filter_map(|line| line.trim().parse::<u64>().ok())

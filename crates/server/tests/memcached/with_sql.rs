@@ -9,7 +9,7 @@ pub fn sql(server: &Porpoise, statements: &str) -> String {
 }
 
 #[test]
-fn a_mapping_made_with_sql_serves_the_same_rows_through_both_doors() {
+fn a_mapping_made_with_sql_serves_the_same_rows_through_both_listeners() {
     let server = Porpoise::builder().arg("--durability", "sync").start();
     sql(
         &server,
@@ -87,7 +87,7 @@ fn the_default_table_can_be_selected_from() {
 }
 
 #[test]
-fn a_door_outlives_its_configuration() {
+fn a_listener_outlives_its_configuration() {
     let mut server = Porpoise::builder().start();
     sql(
         &server,

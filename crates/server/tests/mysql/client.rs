@@ -10,7 +10,7 @@ use porpoise_wire::mysql::client::login::{
 };
 use porpoise_wire::mysql::client::result::{Event, ResultReader, Row, ServerError, parse_error};
 use porpoise_wire::mysql::client::{self, result};
-use porpoise_wire::mysql::frame::{HEADER, MAX_PACKET_PAYLOAD, PacketReader, Step};
+use porpoise_wire::mysql::frame::{FrameStep, HEADER, MAX_PACKET_PAYLOAD, PacketReader};
 use porpoise_wire::mysql::params::Param;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -207,8 +207,8 @@ impl Client {
     pub fn packet(&mut self) -> Option<Vec<u8>> {
         loop {
             match self.reader.next(&mut self.input).unwrap() {
-                Step::NeedMore(_) => {}
-                Step::Packet { payload, consumed } => {
+                FrameStep::NeedMore(_) => {}
+                FrameStep::Packet { payload, consumed } => {
                     let packet = self.input[payload].to_vec();
                     self.input.drain(..consumed);
                     return Some(packet);

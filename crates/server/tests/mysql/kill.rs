@@ -70,7 +70,7 @@ fn kill_ends_a_waiting_and_an_idle_session() {
 fn a_client_that_is_gone_leaves_no_locks() {
     // A Unix socket shows at once that it was closed.
     let dir = tempfile::tempdir().unwrap();
-    let socket = dir.path().join("door.sock");
+    let socket = dir.path().join("listener.sock");
     let (server, holder) = locked_in(Porpoise::builder().arg("--mysql-socket", &socket));
     let mut c = Client::root(server.mysql_addr);
     let bytes = c.query_bytes(WAITING);

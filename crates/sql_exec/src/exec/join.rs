@@ -467,16 +467,16 @@ fn join_spilled<'a, 'h: 'a>(
             *place = candidate;
         }
         if !conditions.on.hold(&joined, cx)? {
-            return Ok(Decision::Rejected);
+            return Ok(Decision::NoMatch);
         }
         found = true;
         if matches!(join.kind, JoinKind::Semi | JoinKind::Anti) {
-            return Ok(Decision::Enough);
+            return Ok(Decision::Stop);
         }
         Ok(if conditions.filter.hold(&joined, cx)? {
-            Decision::Kept
+            Decision::Match
         } else {
-            Decision::Rejected
+            Decision::NoMatch
         })
     };
     let mut keep = |candidate: Slot<'a>| {

@@ -8,7 +8,7 @@ use super::fetch::{Cursor, Fetched, copy_row};
 use super::pruning::Pruning;
 use super::{ConflictPolicy, Exec, ExecError, ExecResult};
 use crate::error::SqlError;
-use crate::plan::scan::{Busy, LockSpec};
+use crate::plan::scan::{LockSpec, LockWait};
 use bumpalo::Bump;
 use porpoise_kv::{Read, StatementMark, Wait};
 use porpoise_rows::catalog::Table;
@@ -41,11 +41,11 @@ impl Cursor {
                 let absent = granted.absent_keys(&wanted);
                 exec.txn().unlock_keys(table, *index, &absent, since);
             }
-            return granted.rows(false, lock.busy, exec).map(Some);
+            return granted.rows(false, lock.wait, exec).map(Some);
         }
         // SKIP LOCKED does not validate the range it scanned.
         let read = Read {
-            validate: exec.shared.validate && lock.busy != Busy::Skip,
+            validate: exec.shared.validate && lock.wait != LockWait::SkipLocked,
             ..exec.read()
         };
         let Some(candidates) = self.next((read, true), table, pruning, exec, limit, arena)? else {
@@ -63,15 +63,15 @@ impl Cursor {
         let lookup = Lookup::primary(table, &wanted).overflow(pruning.overflow());
         let mut granted = GrantedRows::new(table, wanted.len(), arena);
         granted.lock(&lookup, lock, exec)?;
-        granted.rows(true, lock.busy, exec).map(Some)
+        granted.rows(true, lock.wait, exec).map(Some)
     }
 }
 
 fn wait_of(lock: LockSpec, exec: &Exec<'_>) -> Wait {
-    match lock.busy {
-        Busy::Wait => Wait::Until(Instant::now() + exec.lock_wait),
-        Busy::NoWait => Wait::NoWait,
-        Busy::Skip => Wait::Skip,
+    match lock.wait {
+        LockWait::Wait => Wait::Until(Instant::now() + exec.lock_wait),
+        LockWait::NoWait => Wait::NoWait,
+        LockWait::SkipLocked => Wait::Skip,
     }
 }
 
@@ -79,7 +79,7 @@ fn wait_of(lock: LockSpec, exec: &Exec<'_>) -> Wait {
 fn apply_conflict_policy(
     newer: bool,
     by_scan: bool,
-    busy: Busy,
+    wait: LockWait,
     exec: &Exec<'_>,
 ) -> ExecResult<()> {
     if !newer {
@@ -90,7 +90,7 @@ fn apply_conflict_policy(
         // SKIP LOCKED would have skipped the row while it was locked, so it takes the newest
         // version if that still matches. Otherwise the workers of a queue would restart each other
         // for ever.
-        ConflictPolicy::Restart if busy == Busy::Skip => Ok(()),
+        ConflictPolicy::Restart if wait == LockWait::SkipLocked => Ok(()),
         ConflictPolicy::Advance => Err(ExecError::Restart),
         // Lookup by a whole key: the newest version is the answer.
         ConflictPolicy::Restart if !by_scan => Ok(()),
@@ -153,11 +153,11 @@ impl<'a> GrantedRows<'a> {
         keys.copied().collect()
     }
 
-    fn rows(self, by_scan: bool, busy: Busy, exec: &Exec<'_>) -> ExecResult<Vec<Fetched<'a>>> {
+    fn rows(self, by_scan: bool, wait: LockWait, exec: &Exec<'_>) -> ExecResult<Vec<Fetched<'a>>> {
         if let Some(error) = self.error {
             return Err(ExecError::Error(error));
         }
-        apply_conflict_policy(self.newer, by_scan, busy, exec)?;
+        apply_conflict_policy(self.newer, by_scan, wait, exec)?;
         Ok(self.found.into_iter().flatten().collect())
     }
 }

@@ -306,12 +306,12 @@ impl<'h> SpilledBuild<'h> {
             scratch.reset();
             let slot = decode(self.table, reader.value(), &scratch)?;
             match judge(slot)? {
-                Decision::Rejected => {}
-                Decision::Kept => {
+                Decision::NoMatch => {}
+                Decision::Match => {
                     let bytes: &'a [u8] = arena.alloc_slice_copy(reader.value());
                     keep(decode(self.table, bytes, arena)?);
                 }
-                Decision::Enough => return Ok(()),
+                Decision::Stop => return Ok(()),
             }
         }
         Ok(())
@@ -321,9 +321,9 @@ impl<'h> SpilledBuild<'h> {
 /// Decision about a candidate row.
 pub(super) enum Decision {
     /// The row does not match.
-    Rejected,
+    NoMatch,
     /// The row matches.
-    Kept,
+    Match,
     /// No further candidate is needed.
-    Enough,
+    Stop,
 }

@@ -6,7 +6,7 @@ use super::finish::result_operator;
 use super::physical::{ResultOperator, RowOperator};
 use super::placement::{named_partitions, set_change_placement};
 use super::query::with_ctes;
-use super::scan::{Busy, LockSpec, Scan, ScanMode};
+use super::scan::{LockSpec, LockWait, Scan, ScanMode};
 use super::select::{PlanCx, limits, split_conjuncts};
 use super::sinks::{Change, ChangeKind, NewValue, Target, Targets, ViewCheck};
 use super::{OrderKey, QueryPlan};
@@ -217,10 +217,10 @@ fn plan_target(
     let (constant, filter) = conditions
         .into_iter()
         .partition(|c| c.slots() == 0 && c.is_fixed());
-    let busy = Busy::Wait;
+    let wait = LockWait::Wait;
     let scan = Scan {
         filter,
-        mode: ScanMode::Locked(LockSpec { mode, busy }),
+        mode: ScanMode::Locked(LockSpec { mode, wait }),
         estimate,
         ..Scan::new(0, path.access)
     };

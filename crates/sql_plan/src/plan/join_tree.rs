@@ -12,10 +12,10 @@ use super::from::{Block, From, OuterBlock};
 use super::group_order::Purpose;
 use super::join_order::{JoinSearch, PartialJoin};
 use super::physical::{Join, JoinKind, JoinMethod, NestedJoin, RowOperator};
-use super::scan::{Busy, LockSpec, Scan};
+use super::scan::{LockSpec, Scan};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
-use crate::parse::ast::{LockClause, LockWait};
+use crate::parse::ast::LockClause;
 use crate::statistics::StatisticsSource;
 use porpoise_kv::LockMode;
 use std::cell::OnceCell;
@@ -35,11 +35,7 @@ pub(super) fn lock_specs(from: &From, clauses: &[LockClause<'_>]) -> Result<Vec<
         } else {
             LockMode::Share
         };
-        let busy = match clause.wait {
-            LockWait::Wait => Busy::Wait,
-            LockWait::NoWait => Busy::NoWait,
-            LockWait::SkipLocked => Busy::Skip,
-        };
+        let wait = clause.wait;
         for name in clause.tables {
             let known = scope.sources.iter();
             if !known
@@ -59,7 +55,7 @@ pub(super) fn lock_specs(from: &From, clauses: &[LockClause<'_>]) -> Result<Vec<
                 .iter()
                 .any(|t| t.name.name.eq_ignore_ascii_case(&source.alias));
             if (clause.tables.is_empty() || named) && source.table().is_some() {
-                *spec = Some(LockSpec { mode, busy });
+                *spec = Some(LockSpec { mode, wait });
             }
         }
     }

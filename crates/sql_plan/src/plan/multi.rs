@@ -9,7 +9,7 @@ use super::dml::{check_settable, new_value};
 use super::from::{From, bind_from};
 use super::placement::set_change_placement;
 use super::query::with_ctes;
-use super::scan::{Busy, LockSpec};
+use super::scan::{LockSpec, LockWait};
 use super::select::{Clauses, PlanCx, finish};
 use super::sinks::{Change, ChangeKind, Target, Targets};
 use crate::bind::{Origin, Source};
@@ -163,7 +163,7 @@ fn plan_change(
     }
     from.change_lock = Some(LockSpec {
         mode,
-        busy: Busy::Wait,
+        wait: LockWait::Wait,
     });
     from.locked_slots = targets.iter().fold(0, |all, t| all | 1u64 << (t.slot & 63));
     let clauses = Clauses {

@@ -2,6 +2,7 @@
 
 use super::placement::Placement;
 use crate::expr::Expr;
+pub use crate::parse::ast::LockWait;
 use porpoise_kv::LockMode;
 
 /// The rows of one table.
@@ -144,18 +145,7 @@ pub struct LockSpec {
     /// The strength.
     pub mode: LockMode,
     /// Handling of locked rows.
-    pub busy: Busy,
-}
-
-/// Handling of a row that another transaction has locked, in a locking statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Busy {
-    /// Wait until `innodb_lock_wait_timeout`.
-    Wait,
-    /// Error 3572 at once.
-    NoWait,
-    /// Skip the row.
-    Skip,
+    pub wait: LockWait,
 }
 
 impl Scan {

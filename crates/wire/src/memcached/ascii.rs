@@ -245,7 +245,10 @@ impl Parser {
                 self.value(store, (end + 1, length), noreply, buf, request)
             }
             Line::Meta(meta) => self.meta(meta, buf, end + 1),
-            Line::Refused(fault, silent) => Parsed::Refused {
+            Line::Refused {
+                fault,
+                noreply: silent,
+            } => Parsed::Refused {
                 fault,
                 silent,
                 key: None,
@@ -281,16 +284,18 @@ impl Parser {
         let fault = match parse_line(start) {
             // HTTP methods are capitals, which no command has. The last word, which identifies a
             // request line of HTTP, has not been received yet.
-            Line::Refused(Fault::Unknown, _)
-                if command.first().is_some_and(u8::is_ascii_uppercase) =>
-            {
+            Line::Refused {
+                fault: Fault::Unknown,
+                noreply: _,
+            } if command.first().is_some_and(u8::is_ascii_uppercase) => {
                 return fatal(Fault::ForeignProtocol, line.len());
             }
             // The missing words may follow.
-            Line::Refused(Fault::Unknown, _) if Words::new(start).nth(1).is_some() => {
-                Fault::BadFormat
-            }
-            Line::Refused(fault, _) => fault,
+            Line::Refused {
+                fault: Fault::Unknown,
+                noreply: _,
+            } if Words::new(start).nth(1).is_some() => Fault::BadFormat,
+            Line::Refused { fault, noreply: _ } => fault,
             Line::Meta(MetaLine::Refused(fault, value)) => {
                 self.swallow = value.map_or(0, |length| length.saturating_add(2));
                 Fault::Meta(fault)

@@ -80,11 +80,11 @@ pub fn status(out: &mut Vec<u8>, head: &ReplyHeader, status: StatusCode) {
         StatusCode::Internal => "Internal error",
         StatusCode::Temporary => "Temporary failure",
     };
-    refusal(out, head, status, text);
+    status_with_text(out, head, status, text);
 }
 
 /// Appends an error status with the given text.
-pub fn refusal(out: &mut Vec<u8>, head: &ReplyHeader, status: StatusCode, text: &str) {
+pub fn status_with_text(out: &mut Vec<u8>, head: &ReplyHeader, status: StatusCode, text: &str) {
     header(out, head, status, (0, 0, text.len()), 0);
     out.extend_from_slice(text.as_bytes());
 }

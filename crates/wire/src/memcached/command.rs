@@ -239,7 +239,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Creates an outcome with a status only.
-    pub fn of(status: Status) -> Outcome {
+    pub fn with_status(status: Status) -> Outcome {
         Outcome {
             status,
             number: 0,
@@ -250,10 +250,10 @@ impl Outcome {
     }
 
     /// Creates an outcome with a status and the item's new version.
-    pub fn at(status: Status, version: u64) -> Outcome {
+    pub fn with_version(status: Status, version: u64) -> Outcome {
         Outcome {
             version,
-            ..Outcome::of(status)
+            ..Outcome::with_status(status)
         }
     }
 }

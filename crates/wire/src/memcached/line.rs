@@ -22,7 +22,12 @@ pub(super) enum Line<'a> {
         noreply: bool,
     },
     Meta(MetaLine<'a>),
-    Refused(Fault, bool),
+    Refused {
+        /// The error.
+        fault: Fault,
+        /// Whether the client asked for no reply.
+        noreply: bool,
+    },
 }
 
 /// Whether a key has at most [`MAX_KEY`] bytes and no control characters other than TAB.
@@ -55,7 +60,10 @@ pub(super) fn parse_line(line: &[u8]) -> Line<'_> {
         Command::Stats => Line::Request(Request::Stats { args: Args(words) }),
         Command::Version => Line::Request(Request::Version),
         Command::Quit => Line::Request(Request::Quit),
-        Command::Shutdown => Line::Refused(Fault::ShutdownRefused, false),
+        Command::Shutdown => Line::Refused {
+            fault: Fault::ShutdownRefused,
+            noreply: false,
+        },
         Command::Set => parse_fixed(Command::Set.arguments(), words, |a, n| {
             store(Mode::Set, a, None, n)
         }),
@@ -96,22 +104,34 @@ fn get(mut words: Words<'_>, cas: bool, touch: bool) -> Line<'_> {
     let mut exptime = None;
     if touch {
         let Some(word) = words.next() else {
-            return Line::Refused(Fault::Unknown, false);
+            return Line::Refused {
+                fault: Fault::Unknown,
+                noreply: false,
+            };
         };
         let Some(time) = signed(word) else {
-            return Line::Refused(Fault::BadExptime, false);
+            return Line::Refused {
+                fault: Fault::BadExptime,
+                noreply: false,
+            };
         };
         exptime = Some(time);
     }
     let mut left = 0;
     for key in words {
         if !key_fits(key) {
-            return Line::Refused(Fault::BadFormat, false);
+            return Line::Refused {
+                fault: Fault::BadFormat,
+                noreply: false,
+            };
         }
         left += 1;
     }
     if left == 0 && !touch {
-        return Line::Refused(Fault::Unknown, false);
+        return Line::Refused {
+            fault: Fault::Unknown,
+            noreply: false,
+        };
     }
     Line::Request(Request::Get {
         keys: Keys { words, left },
@@ -139,7 +159,10 @@ fn parse_fixed<'a>(
         count += 1;
     }
     if count < least || count > most {
-        return Line::Refused(Fault::Unknown, false);
+        return Line::Refused {
+            fault: Fault::Unknown,
+            noreply: false,
+        };
     }
     let args = room.get(..count).unwrap_or_default();
     parse(args, args.last() == Some(&b"noreply".as_slice()))
@@ -147,7 +170,10 @@ fn parse_fixed<'a>(
 
 /// Parses a storage command. `version` is the word that contains the version expected by `cas`.
 fn store<'a>(mode: Mode, args: &[&'a [u8]], version: Option<&[u8]>, noreply: bool) -> Line<'a> {
-    let bad = Line::Refused(Fault::BadFormat, noreply);
+    let bad = Line::Refused {
+        fault: Fault::BadFormat,
+        noreply,
+    };
     let [key, flags, exptime, length, ..] = args else {
         return bad;
     };
@@ -189,20 +215,32 @@ fn change_request(change: Change<'_>, noreply: bool) -> Line<'_> {
 
 fn arithmetic<'a>(args: &[&'a [u8]], decrement: bool, noreply: bool) -> Line<'a> {
     let [key, delta, ..] = args else {
-        return Line::Refused(Fault::Unknown, noreply);
+        return Line::Refused {
+            fault: Fault::Unknown,
+            noreply,
+        };
     };
     if !key_fits(key) {
-        return Line::Refused(Fault::BadFormat, noreply);
+        return Line::Refused {
+            fault: Fault::BadFormat,
+            noreply,
+        };
     }
     let Some(delta) = unsigned(delta) else {
-        return Line::Refused(Fault::BadDelta, noreply);
+        return Line::Refused {
+            fault: Fault::BadDelta,
+            noreply,
+        };
     };
     change_request(Change::Count(Count::new(key, delta, decrement)), noreply)
 }
 
 fn delete<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
     let [key, holds @ ..] = args else {
-        return Line::Refused(Fault::Unknown, noreply);
+        return Line::Refused {
+            fault: Fault::Unknown,
+            noreply,
+        };
     };
     let zero = |word: &[u8]| word == b"0";
     let valid = match holds {
@@ -211,25 +249,40 @@ fn delete<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
         [hold, ..] => zero(hold) && noreply,
     };
     if !valid {
-        return Line::Refused(Fault::DeleteUsage, noreply);
+        return Line::Refused {
+            fault: Fault::DeleteUsage,
+            noreply,
+        };
     }
     // In `delete noreply` the word is the key.
     let noreply = noreply && !holds.is_empty();
     if !key_fits(key) {
-        return Line::Refused(Fault::BadFormat, noreply);
+        return Line::Refused {
+            fault: Fault::BadFormat,
+            noreply,
+        };
     }
     change_request(Change::Delete(Delete::new(key)), noreply)
 }
 
 fn touch<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
     let [key, time, ..] = args else {
-        return Line::Refused(Fault::Unknown, noreply);
+        return Line::Refused {
+            fault: Fault::Unknown,
+            noreply,
+        };
     };
     if !key_fits(key) {
-        return Line::Refused(Fault::BadFormat, noreply);
+        return Line::Refused {
+            fault: Fault::BadFormat,
+            noreply,
+        };
     }
     let Some(exptime) = signed(time) else {
-        return Line::Refused(Fault::BadExptime, noreply);
+        return Line::Refused {
+            fault: Fault::BadExptime,
+            noreply,
+        };
     };
     change_request(Change::Touch(Touch { key, exptime }), noreply)
 }
@@ -242,7 +295,10 @@ fn flush_all<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
     };
     match delay {
         Some(delay) => Line::Request(Request::FlushAll { delay, noreply }),
-        None => Line::Refused(Fault::BadExptime, noreply),
+        None => Line::Refused {
+            fault: Fault::BadExptime,
+            noreply,
+        },
     }
 }
 
@@ -251,14 +307,20 @@ fn verbosity<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
     match level.and_then(|n| u32::try_from(n).ok()) {
         Some(level) => Line::Request(Request::Verbosity { level, noreply }),
         // `verbosity noreply` has no level; it is an error, but gets no reply.
-        None => Line::Refused(Fault::BadFormat, noreply),
+        None => Line::Refused {
+            fault: Fault::BadFormat,
+            noreply,
+        },
     }
 }
 
 fn cache_memlimit<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
     match args.first().and_then(|megabytes| unsigned(megabytes)) {
         Some(megabytes) => Line::Request(Request::CacheLimit { megabytes, noreply }),
-        None => Line::Refused(Fault::Unknown, noreply),
+        None => Line::Refused {
+            fault: Fault::Unknown,
+            noreply,
+        },
     }
 }
 
@@ -273,8 +335,14 @@ fn unknown<'a>(word: &[u8], words: Words<'a>) -> Line<'a> {
         Some(b'g' | b's' | b'a' | b'c' | b'i' | b'd' | b't')
     );
     if !known_letter && last.unwrap_or(word).starts_with(b"HTTP/") {
-        Line::Refused(Fault::ForeignProtocol, false)
+        Line::Refused {
+            fault: Fault::ForeignProtocol,
+            noreply: false,
+        }
     } else {
-        Line::Refused(Fault::Unknown, false)
+        Line::Refused {
+            fault: Fault::Unknown,
+            noreply: false,
+        }
     }
 }

@@ -85,7 +85,7 @@ pub fn code_of(ty: &ColumnType) -> u8 {
 /// without conversion).
 pub fn describe(ty: &ColumnType, results: Option<Collation>) -> Description {
     let code = code_of(ty);
-    let (length, decimals) = extent(ty);
+    let (length, decimals) = max_length_and_decimals(ty);
     let mut flags = 0;
     if ty.is_numeric() && ty.unsigned {
         flags |= flag::UNSIGNED;
@@ -151,7 +151,7 @@ fn is_binary_order(collation: Collation) -> bool {
 }
 
 /// Returns the maximum length in bytes (of texts: in their own character set) and the decimals.
-fn extent(ty: &ColumnType) -> (u32, u8) {
+fn max_length_and_decimals(ty: &ColumnType) -> (u32, u8) {
     let signed = u32::from(!ty.unsigned);
     let fraction = |width: u32| {
         let fsp = ty.decimals.min(6);
@@ -180,11 +180,11 @@ fn extent(ty: &ColumnType) -> (u32, u8) {
         Kind::Date => (10, 0),
         Kind::DateTime | Kind::Timestamp => fraction(19),
         Kind::Time => fraction(10),
-        Kind::Enum => (members(ty, |all| all.max().unwrap_or(0)), 0),
+        Kind::Enum => (fold_member_lengths(ty, |all| all.max().unwrap_or(0)), 0),
         Kind::Set => {
             let commas = u32::try_from(ty.members.len().saturating_sub(1)).unwrap_or(0);
             (
-                members(ty, |all| all.sum::<u32>())
+                fold_member_lengths(ty, |all| all.sum::<u32>())
                     .saturating_add(commas * ty.collation.charset().max_len()),
                 0,
             )
@@ -195,7 +195,10 @@ fn extent(ty: &ColumnType) -> (u32, u8) {
 }
 
 /// Folds the maximum lengths in bytes of an ENUM's or SET's members.
-fn members(ty: &ColumnType, fold: impl Fn(&mut dyn Iterator<Item = u32>) -> u32) -> u32 {
+fn fold_member_lengths(
+    ty: &ColumnType,
+    fold: impl Fn(&mut dyn Iterator<Item = u32>) -> u32,
+) -> u32 {
     let charset = ty.collation.charset();
     let mut lengths = ty
         .members

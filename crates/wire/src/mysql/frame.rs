@@ -34,7 +34,7 @@ pub const LOGIN_LIMIT: usize = 64 << 10;
 
 /// Result of [`PacketReader::next`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum FrameStep {
     /// At least this many more bytes (never 0) are needed.
     NeedMore(usize),
     /// A complete packet.
@@ -111,12 +111,12 @@ impl PacketReader {
     /// [`ProtocolError::OutOfOrder`]; [`ProtocolError::TooLarge`] before
     /// login. The caller must close the connection after either.
     #[inline]
-    pub fn next(&mut self, buf: &mut [u8]) -> Result<Step, ProtocolError> {
+    pub fn next(&mut self, buf: &mut [u8]) -> Result<FrameStep, ProtocolError> {
         if self.skipping.is_some() {
             return self.skip(buf);
         }
         let Some((length, number)) = header(buf, 0) else {
-            return Ok(Step::NeedMore(HEADER - buf.len()));
+            return Ok(FrameStep::NeedMore(HEADER - buf.len()));
         };
         if number != self.sequence {
             return Err(ProtocolError::OutOfOrder);
@@ -126,23 +126,23 @@ impl PacketReader {
         }
         let end = HEADER + length;
         if end > buf.len() {
-            return Ok(Step::NeedMore(end - buf.len()));
+            return Ok(FrameStep::NeedMore(end - buf.len()));
         }
         self.sequence = number.wrapping_add(1);
-        Ok(Step::Packet {
+        Ok(FrameStep::Packet {
             payload: HEADER..end,
             consumed: end,
         })
     }
 
     /// Parses a payload of several pieces, or one over the limit.
-    fn large(&mut self, buf: &mut [u8]) -> Result<Step, ProtocolError> {
+    fn large(&mut self, buf: &mut [u8]) -> Result<FrameStep, ProtocolError> {
         let mut at = 0;
         let mut total = 0usize;
         let mut expected = self.sequence;
         loop {
             let Some((length, number)) = header(buf, at) else {
-                return Ok(Step::NeedMore(at + HEADER - buf.len()));
+                return Ok(FrameStep::NeedMore(at + HEADER - buf.len()));
             };
             if number != expected {
                 return Err(ProtocolError::OutOfOrder);
@@ -158,13 +158,13 @@ impl PacketReader {
                     left: length,
                     more: length == MAX_PACKET_PAYLOAD,
                 });
-                return Ok(Step::Skip {
+                return Ok(FrameStep::Skip {
                     consumed: at + HEADER,
                 });
             }
             let end = at + HEADER + length;
             if end > buf.len() {
-                return Ok(Step::NeedMore(end - buf.len()));
+                return Ok(FrameStep::NeedMore(end - buf.len()));
             }
             at = end;
             if length < MAX_PACKET_PAYLOAD {
@@ -172,31 +172,31 @@ impl PacketReader {
             }
         }
         self.sequence = expected;
-        Ok(Step::Packet {
+        Ok(FrameStep::Packet {
             payload: HEADER..join_payload(buf, at),
             consumed: at,
         })
     }
 
     /// Discards the bytes of an oversized payload that have arrived.
-    fn skip(&mut self, buf: &[u8]) -> Result<Step, ProtocolError> {
+    fn skip(&mut self, buf: &[u8]) -> Result<FrameStep, ProtocolError> {
         let Some(state) = &mut self.skipping else {
-            return Ok(Step::Skip { consumed: 0 });
+            return Ok(FrameStep::Skip { consumed: 0 });
         };
         if state.left > 0 {
             let consumed = state.left.min(buf.len());
             if consumed == 0 {
-                return Ok(Step::NeedMore(1));
+                return Ok(FrameStep::NeedMore(1));
             }
             state.left -= consumed;
-            return Ok(Step::Skip { consumed });
+            return Ok(FrameStep::Skip { consumed });
         }
         if !state.more {
             self.skipping = None;
-            return Ok(Step::TooLarge { consumed: 0 });
+            return Ok(FrameStep::TooLarge { consumed: 0 });
         }
         let Some((length, number)) = header(buf, 0) else {
-            return Ok(Step::NeedMore(HEADER - buf.len()));
+            return Ok(FrameStep::NeedMore(HEADER - buf.len()));
         };
         if number != self.sequence {
             return Err(ProtocolError::OutOfOrder);
@@ -204,7 +204,7 @@ impl PacketReader {
         self.sequence = number.wrapping_add(1);
         state.left = length;
         state.more = length == MAX_PACKET_PAYLOAD;
-        Ok(Step::Skip { consumed: HEADER })
+        Ok(FrameStep::Skip { consumed: HEADER })
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use porpoise_wire::mysql::client::login::{self, ClientLogin, Credentials, WANTED};
 use porpoise_wire::mysql::client::result::{Event, ResultReader, Row, ServerError};
 use porpoise_wire::mysql::client::{self};
-use porpoise_wire::mysql::frame::{PacketReader, Step};
+use porpoise_wire::mysql::frame::{FrameStep, PacketReader};
 use porpoise_wire::mysql::{Capabilities, ProtocolError};
 
 /// How long an answer may take.
@@ -129,12 +129,12 @@ impl Sql {
                 step => step.expect("a packet"),
             };
             match step {
-                Step::Packet { payload, consumed } => {
+                FrameStep::Packet { payload, consumed } => {
                     let payload = self.buf[payload].to_vec();
                     self.buf.drain(..consumed);
                     return Ok(payload);
                 }
-                Step::NeedMore(_) => {
+                FrameStep::NeedMore(_) => {
                     let mut piece = [0; 1 << 14];
                     let n = self.stream.read(&mut piece)?;
                     if n == 0 {

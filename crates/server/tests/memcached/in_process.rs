@@ -17,7 +17,7 @@ use porpoise_types::{Collation, ColumnType, Value, ValueRef, write_text};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-pub struct Services {
+pub struct InProcess {
     pub db: Arc<Db>,
     pub listener: Arc<Memcached>,
     pub address: SocketAddr,
@@ -50,9 +50,9 @@ pub fn varchar(n: u32) -> ColumnType {
     ColumnType::varchar(n, Collation::UTF8MB4_GENERAL_CI)
 }
 
-impl Services {
+impl InProcess {
     /// Starts with `sync` durability, in the default server role.
-    pub fn open() -> Services {
+    pub fn open() -> InProcess {
         let dir = tempfile::tempdir().unwrap();
         let engine = KvMem::open(KvMemOptions {
             dir: Some(dir.path().to_owned()),
@@ -85,7 +85,7 @@ impl Services {
             unreachable!()
         };
         net.serve(vec![bound.serving(Arc::new(protocol))]).unwrap();
-        Services {
+        InProcess {
             db,
             listener,
             address,
