@@ -12,12 +12,13 @@ use super::physical::{
 use super::scan::LockSpec;
 use super::select::{Clauses, Item, PlanCx, limits};
 use super::{OrderKey, QueryPlan, ResultColumn, grouping};
-use crate::bind::window::Windows;
-use crate::bind::{Aggregate as AggregateCall, Aggregates, Scope};
+use crate::bind::Aggregates;
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
+use crate::statistics::StatisticsSource;
 use porpoise_types::SqlMode;
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 /// Plans a query without aggregates in its select list.
 pub(super) fn finish(
@@ -31,63 +32,28 @@ pub(super) fn finish(
 
 /// Plans a query, given the aggregates of its select list.
 pub(super) fn finish_with(
-    mut from: From,
+    from: From,
     items: Vec<Item>,
-    mut aggregates: Aggregates,
+    aggregates: Aggregates,
     clauses: Clauses<'_, '_>,
     cx: &PlanCx<'_>,
 ) -> Result<QueryPlan> {
-    let mut result = bind_clauses(&mut from, items, &mut aggregates, &clauses, cx)?;
-    let (count, offset) = limits(clauses.limit, cx)?;
-    let lock = lock_specs(&from, clauses.locks)?;
-    from.locked_slots |= locked_slots(&lock);
-    let columns = result.columns(&from.scope);
-    super::rules::rewrite_from(&mut from, cx.statistics);
-    let each_row = result.yields_rows(&clauses);
-    let limited = count.is_some() && each_row && !clauses.calc_found_rows;
-    let (mut rows, adjacent) = result.join(&from, (&aggregates, &clauses), limited, cx);
-    rows.lock(&lock);
-    let locks = lock.iter().any(Option::is_some);
-    if cx.is_nested && locks {
+    let mut bound = bind_clauses(from, items, aggregates, &clauses, cx)?;
+    (bound.count, bound.offset) = limits(clauses.limit, cx)?;
+    bound.lock = lock_specs(&bound.from, clauses.locks)?;
+    bound.from.locked_slots |= locked_slots(&bound.lock);
+    if cx.is_nested && bound.locks() {
         cx.reads.has_locks.set(true);
     }
-    let inner_locks = !cx.is_nested && cx.reads.has_locks.get();
-    let (grouped, windows) = (result.grouped, aggregates.windows);
-    rows = if grouped {
-        let calls = (aggregates.list, clauses.rollup);
-        result.add_aggregation(rows, adjacent, (&from, &windows, calls))
-    } else {
-        rows.with_one_time_filter(constant_part(&from))
-    };
-    let windowed = result.windowed;
-    if windowed {
-        let exprs = (&mut result.items, &mut result.order_by);
-        rows = super::windows::windowed(rows, windows, exprs, clauses.distinct);
+    bound.has_nested_locks = !cx.is_nested && cx.reads.has_locks.get();
+    if cx.is_nested {
+        let kept = Arc::new(bound.clone());
+        let mut plan = bound.plan(cx.statistics);
+        plan.bound = Some(kept);
+        return Ok(plan);
     }
-    let distinct = match (clauses.distinct, adjacent && !result.grouped) {
-        (false, _) => None,
-        (true, true) => Some(DistinctMethod::Adjacent),
-        (true, false) => Some(DistinctMethod::Hash),
-    };
-    let keeps = result.grouped || inner_locks || locks;
-    let mut root = result_operator(rows, result.order_by, distinct, keeps);
-    let cut = count.is_some() || offset.is_some();
-    if cut {
-        root = ResultOperator::with_limit(count, offset, root);
-    }
-    let items = result.items.into_iter().map(|i| i.expr).collect();
-    let merges = !cut && !clauses.distinct && !result.grouped && !windowed;
-    let mut plan = QueryPlan {
-        hidden_items: clauses.hidden_items,
-        columns,
-        is_mergeable: merges && !from.scope.sources.is_empty(),
-        has_nested_locks: inner_locks,
-        ..QueryPlan::new(from.scope.sources, items, root)
-    };
-    if clauses.calc_found_rows {
-        plan.count_found_rows();
-    }
-    compute_plan_properties(&mut plan, cx);
+    let mut plan = bound.plan(cx.statistics);
+    plan.nested_tables = cx.reads.tables.take();
     Ok(plan)
 }
 
@@ -118,38 +84,45 @@ fn group_order(groups: &Option<(Vec<OrderKey>, Purpose)>) -> (&[OrderKey], Purpo
     }
 }
 
-/// Computes what depends on the whole plan.
-fn compute_plan_properties(plan: &mut QueryPlan, cx: &PlanCx<'_>) {
-    plan.find_subqueries();
-    super::placement::set_placement(plan);
-    if !cx.is_nested {
-        plan.nested_tables = cx.reads.tables.take();
-    }
-    super::rules::rewrite_plan(plan, cx.statistics);
-}
-
-/// Expressions that are evaluated for each row, or for each group.
-struct BoundClauses {
-    items: Vec<Item>,
-    group_by: Vec<Expr>,
+/// A query whose names are resolved, before the optimizer's rules and the join order. It is kept in
+/// the plan of a nested query, so that rules for the enclosing query can plan it again with other
+/// conditions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BoundQuery {
+    pub(super) from: From,
+    /// The select list; the last `hidden_items` are no columns of the result.
+    pub(super) items: Vec<Item>,
+    pub(super) hidden_items: usize,
+    pub(super) aggregates: Aggregates,
+    pub(super) group_by: Vec<Expr>,
+    /// WITH ROLLUP.
+    pub(super) rollup: bool,
     /// Whether there is a GROUP BY or an aggregate.
-    grouped: bool,
+    pub(super) grouped: bool,
     /// Whether there is a window function.
-    windowed: bool,
-    /// HAVING of a grouped query.
-    having: Option<Expr>,
-    order_by: Vec<OrderKey>,
+    pub(super) windowed: bool,
+    /// HAVING of a grouped query, as conjuncts.
+    pub(super) having: Vec<Expr>,
+    pub(super) distinct: bool,
+    pub(super) order_by: Vec<OrderKey>,
+    pub(super) count: Option<Expr>,
+    pub(super) offset: Option<Expr>,
+    /// SQL_CALC_FOUND_ROWS.
+    calc_found_rows: bool,
+    /// The lock of each slot.
+    lock: Vec<Option<LockSpec>>,
+    has_nested_locks: bool,
 }
 
 /// Binds WHERE, GROUP BY, HAVING and ORDER BY, and checks what they may contain. Conditions on rows
 /// are added to those of FROM.
 fn bind_clauses(
-    from: &mut From,
+    mut from: From,
     items: Vec<Item>,
-    aggregates: &mut Aggregates,
+    mut aggregates: Aggregates,
     clauses: &Clauses<'_, '_>,
     cx: &PlanCx<'_>,
-) -> Result<BoundClauses> {
+) -> Result<BoundQuery> {
     if let Some(filter) = clauses.filter {
         let filter = cx.binder(&from.scope, "where clause").expr(filter)?;
         split_conjuncts(filter, &mut from.block.conditions);
@@ -159,56 +132,112 @@ fn bind_clauses(
         .map(|i| (i.name.clone(), i.expr.clone()))
         .collect();
     let group_by = group_keys(&from.scope, &aliases, clauses.group_by, cx)?;
-    let having = match clauses.having {
-        None => None,
-        Some(having) => {
-            let mut binder = cx.binder(&from.scope, "having clause");
-            binder.aggregates = Some(aggregates);
-            binder.aliases = &aliases;
-            binder.group_keys = Some(&group_by);
-            let having = binder.expr(having)?;
-            grouping::check_having(&from.scope, &having, &items, &group_by)?;
-            Some(having)
-        }
-    };
+    let mut having = Vec::new();
+    if let Some(condition) = clauses.having {
+        let mut binder = cx.binder(&from.scope, "having clause");
+        binder.aggregates = Some(&mut aggregates);
+        binder.aliases = &aliases;
+        binder.group_keys = Some(&group_by);
+        let condition = binder.expr(condition)?;
+        grouping::check_having(&from.scope, &condition, &items, &group_by)?;
+        having.push(condition);
+    }
     let before = aggregates.list.len();
-    let order_by = order_keys(&from.scope, &aliases, clauses.order_by, aggregates, cx)?;
+    let order_by = order_keys(&from.scope, &aliases, clauses.order_by, &mut aggregates, cx)?;
     let grouped = !group_by.is_empty() || !aggregates.list.is_empty();
     if cx.env.mode.contains(SqlMode::ONLY_FULL_GROUP_BY) {
         if grouped {
             let implicit = group_by.is_empty() && before == 0;
             let windows = (&aggregates.windows, implicit);
-            grouping::check(from, &items, &group_by, &order_by, windows)?;
+            grouping::check(&from, &items, &group_by, &order_by, windows)?;
         }
         if clauses.distinct {
             grouping::check_distinct(&from.scope, &items, &order_by)?;
         }
     }
     // Without groups, HAVING is another condition on rows.
-    let having = match (having, grouped) {
-        (Some(having), false) => {
-            split_conjuncts(having, &mut from.block.conditions);
-            None
+    if !grouped {
+        for condition in std::mem::take(&mut having) {
+            split_conjuncts(condition, &mut from.block.conditions);
         }
-        (having, _) => having,
-    };
-    let mut result = BoundClauses {
+    }
+    let mut bound = BoundQuery {
+        from,
         items,
+        hidden_items: clauses.hidden_items,
         group_by,
+        rollup: clauses.rollup,
         grouped,
         windowed: !aggregates.windows.calls.is_empty(),
         having,
+        distinct: clauses.distinct,
         order_by,
+        calc_found_rows: clauses.calc_found_rows,
+        aggregates,
+        ..BoundQuery::default()
     };
-    result.prepare_rollup(aggregates, clauses.rollup)?;
-    Ok(result)
+    bound.prepare_rollup()?;
+    Ok(bound)
 }
 
-impl BoundClauses {
+impl BoundQuery {
+    /// Applies the rules, finds the join order, and builds the operators.
+    pub(super) fn plan(mut self, statistics: &dyn StatisticsSource) -> QueryPlan {
+        let columns = self.columns();
+        super::rules::rewrite_from(&mut self.from, statistics);
+        let (mut rows, adjacent) = self.join(statistics);
+        rows.lock(&self.lock);
+        let locks = self.locks();
+        rows = if self.grouped {
+            self.add_aggregation(rows, adjacent)
+        } else {
+            rows.with_one_time_filter(constant_part(&self.from))
+        };
+        if self.windowed {
+            let windows = std::mem::take(&mut self.aggregates.windows);
+            let exprs = (&mut self.items, &mut self.order_by);
+            rows = super::windows::windowed(rows, windows, exprs, self.distinct);
+        }
+        let distinct = match (self.distinct, adjacent && !self.grouped) {
+            (false, _) => None,
+            (true, true) => Some(DistinctMethod::Adjacent),
+            (true, false) => Some(DistinctMethod::Hash),
+        };
+        let keeps = self.grouped || self.has_nested_locks || locks;
+        let mut root = result_operator(rows, self.order_by, distinct, keeps);
+        let cut = self.count.is_some() || self.offset.is_some();
+        if cut {
+            root = ResultOperator::with_limit(self.count, self.offset, root);
+        }
+        let items = self.items.into_iter().map(|i| i.expr).collect();
+        let merges = !cut && !self.distinct && !self.grouped && !self.windowed;
+        let mut plan = QueryPlan {
+            hidden_items: self.hidden_items,
+            columns,
+            is_mergeable: merges && !self.from.scope.sources.is_empty(),
+            has_nested_locks: self.has_nested_locks,
+            ..QueryPlan::new(self.from.scope.sources, items, root)
+        };
+        if self.calc_found_rows {
+            plan.count_found_rows();
+        }
+        plan.find_subqueries();
+        super::placement::set_placement(&mut plan);
+        super::rules::rewrite_plan(&mut plan, statistics);
+        plan
+    }
+
+    /// Whether rows are locked.
+    pub(super) fn locks(&self) -> bool {
+        self.lock.iter().any(Option::is_some)
+    }
+
     /// Metadata of the items.
-    fn columns(&self, scope: &Scope) -> Vec<ResultColumn> {
+    fn columns(&self) -> Vec<ResultColumn> {
         let items = self.items.iter();
-        items.map(|item| result_column(scope, item)).collect()
+        items
+            .map(|item| result_column(&self.from.scope, item))
+            .collect()
     }
 
     /// All expressions, without the arguments of aggregates.
@@ -219,18 +248,18 @@ impl BoundClauses {
     }
 
     /// Whether the result has the rows of the join, in their order.
-    fn yields_rows(&self, clauses: &Clauses<'_, '_>) -> bool {
-        !self.grouped && !clauses.distinct && !self.windowed
+    fn yields_rows(&self) -> bool {
+        !self.grouped && !self.distinct && !self.windowed
     }
 
     /// The row order in which GROUP BY or DISTINCT needs no hash table; see [`order_of_groups`].
-    fn order_of_groups(&self, clauses: &Clauses<'_, '_>) -> Option<(Vec<OrderKey>, Purpose)> {
-        match (self.group_by.as_slice(), clauses.distinct) {
-            _ if clauses.rollup => None,
+    fn order_of_groups(&self) -> Option<(Vec<OrderKey>, Purpose)> {
+        match (self.group_by.as_slice(), self.distinct) {
+            _ if self.rollup => None,
             ([], _) if self.windowed => None,
             (keys, _) if self.windowed => order_of_groups(keys.iter(), &[]),
             ([], true) if !self.grouped => {
-                let shown = self.items.len().saturating_sub(clauses.hidden_items);
+                let shown = self.items.len().saturating_sub(self.hidden_items);
                 let items = self.items.iter().take(shown);
                 order_of_groups(items.map(|i| &i.expr), &self.order_by)
             }
@@ -242,20 +271,14 @@ impl BoundClauses {
 
     /// Plans the join. Also returns whether the rows of a group (or rows equal under DISTINCT) are
     /// consecutive. An ORDER BY that the join provides is removed.
-    fn join(
-        &mut self,
-        from: &From,
-        (aggregates, clauses): (&Aggregates, &Clauses<'_, '_>),
-        limited: bool,
-        cx: &PlanCx<'_>,
-    ) -> (RowOperator, bool) {
-        if from.scope.sources.is_empty() {
+    fn join(&mut self, statistics: &dyn StatisticsSource) -> (RowOperator, bool) {
+        if self.from.scope.sources.is_empty() {
             return (RowOperator::SingleRow, false);
         }
-        let read = self.expressions().chain(aggregates.expressions());
-        let needed = super::needed::needed_columns(from, read);
-        let each_row = self.yields_rows(clauses);
-        let groups = self.order_of_groups(clauses);
+        let read = self.expressions().chain(self.aggregates.expressions());
+        let needed = super::needed::needed_columns(&self.from, read);
+        let each_row = self.yields_rows();
+        let groups = self.order_of_groups();
         let (order, purpose) = if each_row {
             (self.order_by.as_slice(), Purpose::Sort)
         } else {
@@ -265,11 +288,11 @@ impl BoundClauses {
             order,
             purpose,
             groups: OnceCell::new(),
-            limited,
+            limited: self.count.is_some() && each_row && !self.calc_found_rows,
             needed: &needed,
-            statistics: cx.statistics,
+            statistics,
         };
-        let (rows, ordered) = join_tree(from, &wanted);
+        let (rows, ordered) = join_tree(&self.from, &wanted);
         if ordered && (each_row || purpose == Purpose::SortedGroups) {
             self.order_by.clear();
         }
@@ -277,12 +300,7 @@ impl BoundClauses {
     }
 
     /// Adds aggregation, and HAVING on its rows.
-    fn add_aggregation(
-        &mut self,
-        input: RowOperator,
-        adjacent: bool,
-        (from, windows, (calls, rollup)): (&From, &Windows, (Vec<AggregateCall>, bool)),
-    ) -> RowOperator {
+    fn add_aggregation(&mut self, input: RowOperator, adjacent: bool) -> RowOperator {
         let method = if adjacent {
             AggregateMethod::Stream
         } else {
@@ -291,7 +309,8 @@ impl BoundClauses {
         let mut carried = Vec::new();
         let order = self.order_by.iter().map(|key| &key.expr);
         let above = self.items.iter().map(|i| &i.expr).chain(order);
-        for e in above.chain(&self.having).chain(windows.expressions()) {
+        let windows = self.aggregates.windows.expressions();
+        for e in above.chain(&self.having).chain(windows) {
             e.columns(&mut |slot, column| carried.push((slot, column)));
         }
         carried.sort_unstable();
@@ -299,28 +318,29 @@ impl BoundClauses {
         let groups = RowOperator::Aggregate(Box::new(Aggregate {
             method,
             group_by: std::mem::take(&mut self.group_by),
-            rollup,
-            calls,
+            rollup: self.rollup,
+            calls: std::mem::take(&mut self.aggregates.list),
             first_row_columns: carried,
-            input: input.with_one_time_filter(constant_part(from)),
+            input: input.with_one_time_filter(constant_part(&self.from)),
         }));
-        match self.having.take() {
-            None => groups,
-            Some(having) => RowOperator::Filter(Box::new(Filter {
-                conditions: vec![having],
-                input: groups,
-            })),
+        let conditions = std::mem::take(&mut self.having);
+        if conditions.is_empty() {
+            return groups;
         }
+        RowOperator::Filter(Box::new(Filter {
+            conditions,
+            input: groups,
+        }))
     }
 
     /// WITH ROLLUP: keys of GROUP BY read as NULL in super-aggregate rows.
-    fn prepare_rollup(&mut self, calls: &mut Aggregates, rollup: bool) -> Result<()> {
-        let (keys, aggregates) = (&self.group_by, calls.list.len());
+    fn prepare_rollup(&mut self) -> Result<()> {
+        let (keys, aggregates) = (&self.group_by, self.aggregates.list.len());
         let items = self.items.iter_mut().map(|i| &mut i.expr);
         let order = self.order_by.iter_mut().map(|k| &mut k.expr);
-        let windows = calls.windows.expressions_mut();
+        let windows = self.aggregates.windows.expressions_mut();
         for e in items.chain(order).chain(&mut self.having).chain(windows) {
-            if rollup {
+            if self.rollup {
                 grouping::Rollup { keys, aggregates }.replace(e)?;
             }
             let mut left = false;

@@ -61,7 +61,7 @@ impl Block {
 }
 
 /// The FROM clause, bound.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct From {
     pub(super) scope: Scope,
     pub(super) block: Block,

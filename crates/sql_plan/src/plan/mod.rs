@@ -12,11 +12,13 @@
 //! Invariant: outer joins keep the order of the FROM clause.
 
 pub mod access;
+mod aggregate_joins;
 mod columns;
 mod constants;
 mod context;
 mod cost;
 pub mod derived;
+mod derived_pushdown;
 mod dml;
 mod finish;
 mod from;

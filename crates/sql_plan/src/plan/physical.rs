@@ -68,6 +68,7 @@
 
 use super::ResultColumn;
 use super::derived::operator_of;
+use super::finish::BoundQuery;
 use super::scan::{LockSpec, Scan, ScanMode};
 use crate::bind::window::{FrameBound, Window as BoundWindow, WindowCall, WindowFunction};
 use crate::bind::{Aggregate as AggregateCall, OrderKey, Origin, Source};
@@ -99,6 +100,8 @@ pub struct QueryPlan {
     pub nested_tables: Vec<Arc<Table>>,
     /// Whether a nested query locks rows; only for the outermost query.
     pub has_nested_locks: bool,
+    /// The query as it was bound, for rules of the enclosing query; only of a nested SELECT.
+    pub(super) bound: Option<Arc<BoundQuery>>,
 }
 
 /// An operator whose rows are values of the select list.
@@ -363,6 +366,7 @@ impl QueryPlan {
             has_subqueries: false,
             nested_tables: Vec::new(),
             has_nested_locks: false,
+            bound: None,
         }
     }
 

@@ -166,12 +166,7 @@ pub(super) fn convert_item(
         && item.ty != *ty
     {
         let old = std::mem::replace(item, Expr::null());
-        *item = Expr {
-            ty: ty.clone(),
-            nullable: old.nullable,
-            coercibility: Coercibility::Implicit,
-            kind: ExprKind::Coalesce(vec![old]),
-        };
+        *item = converted(old, ty);
     }
     if let Some(column) = plan.columns.get_mut(at) {
         column.ty = ty.clone();
@@ -179,6 +174,16 @@ pub(super) fn convert_item(
         if !nullable {
             column.flags |= porpoise_types::column_flag::NOT_NULL;
         }
+    }
+}
+
+/// Converts the values of an expression to a type.
+pub(super) fn converted(e: Expr, ty: &porpoise_types::ColumnType) -> Expr {
+    Expr {
+        ty: ty.clone(),
+        nullable: e.nullable,
+        coercibility: Coercibility::Implicit,
+        kind: ExprKind::Coalesce(vec![e]),
     }
 }
 
@@ -276,12 +281,7 @@ fn values_table(mut rows: Vec<Vec<Expr>>, free: Vec<FreeRef>, cx: &PlanCx<'_>) -
                 && e.ty != ty
             {
                 let old = std::mem::replace(e, Expr::null());
-                *e = Expr {
-                    ty: ty.clone(),
-                    nullable: old.nullable,
-                    coercibility: Coercibility::Implicit,
-                    kind: ExprKind::Coalesce(vec![old]),
-                };
+                *e = converted(old, &ty);
             }
         }
         columns.push(ScopeColumn {

@@ -11,7 +11,9 @@
 //! Every rule has a test in `crates/sql/tests/sql/explain_rules.slt`: a plan in which it applies,
 //! and one in which its precondition fails.
 
+use super::aggregate_joins::aggregate_joins;
 use super::constants::constants_through_equalities;
+use super::derived_pushdown::derived_pushdown;
 use super::from::From;
 use super::min_max::min_max_by_index;
 use super::or_factors::{or_factors, or_parts_of_tables};
@@ -30,12 +32,15 @@ type FromRule = fn(&mut From, &dyn StatisticsSource);
 type PlanRule = fn(&mut QueryPlan, &dyn StatisticsSource);
 
 /// Rules applied before the search for the join order. `or_factors` is first, because it brings to
-/// light the equalities that the others use; `semi_joins` is last, because it looks at the
-/// conditions of the tables that it tests.
-const FROM_RULES: [FromRule; 4] = [
+/// light the equalities that the others use. `derived_pushdown` follows the rules that add
+/// conditions on single tables. `semi_joins` is last, because it looks at the conditions of the
+/// tables that it tests.
+const FROM_RULES: [FromRule; 6] = [
     or_factors,
     or_parts_of_tables,
     constants_through_equalities,
+    aggregate_joins,
+    derived_pushdown,
     semi_joins,
 ];
 

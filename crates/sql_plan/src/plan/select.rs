@@ -169,6 +169,7 @@ fn defined_name<'s>(scope: &'s Scope, e: &Expr) -> Option<&'s str> {
 }
 
 /// An item of the select list.
+#[derive(Clone, Debug)]
 pub(super) struct Item {
     pub(super) expr: Expr,
     pub(super) name: String,
