@@ -27,9 +27,9 @@ pub struct Actual {
 pub enum Role {
     /// A query.
     Query,
-    /// Its aggregation.
+    /// A row operator that is no scan: aggregation, window.
     Group,
-    /// Its sort.
+    /// The sort, DISTINCT or buffer of a query.
     Sort,
     /// A scan, with its join.
     Scan,
