@@ -149,6 +149,12 @@ fn explain_analyze_tells_rows_and_loops_of_each_operator() {
     );
     assert!(line("(u.b < 100)").contains("rows=100 loops=1"), "{text}");
     assert!(line("-> Limit").contains("actual time="), "{text}");
+    let ranked = "EXPLAIN ANALYZE SELECT * FROM (SELECT id, ROW_NUMBER() OVER (PARTITION BY a ORDER \
+                  BY id) AS n FROM t) d WHERE n <= 3";
+    let text = run(&mut session, ranked).text;
+    let top = text.lines().find(|l| l.contains("Top N per group"));
+    let is_measured = top.is_some_and(|l| l.contains("rows=60 loops=1"));
+    assert!(is_measured, "{text}");
     let never = run(&mut session, "EXPLAIN ANALYZE SELECT * FROM t WHERE 1 = 0").text;
     assert!(never.contains("(never executed)"), "{never}");
 }

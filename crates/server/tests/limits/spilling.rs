@@ -174,6 +174,26 @@ fn windows_spill() {
 }
 
 #[test]
+fn the_first_rows_of_partitions_go_on_without_memory() {
+    let (server, mut sql) = start();
+    for (function, keys, limit) in [
+        // Partitions are small: all rows are passed on.
+        ("ROW_NUMBER()", "PARTITION BY words ORDER BY id", 2),
+        ("DENSE_RANK()", "PARTITION BY id, doc ORDER BY words", 1),
+        // Most rows are dropped, and the rest exceeds the memory several times.
+        ("ROW_NUMBER()", "PARTITION BY small ORDER BY words DESC", 9),
+        ("RANK()", "PARTITION BY small, kind ORDER BY exact", 3),
+        ("ROW_NUMBER()", "ORDER BY words, id", 5000),
+    ] {
+        let statement = format!(
+            "SELECT * FROM (SELECT id, words, general, bytes, {function} OVER ({keys}) AS n FROM t) d \
+             WHERE n <= {limit}"
+        );
+        assert_spills(&server, &mut sql, &statement);
+    }
+}
+
+#[test]
 fn joins_spill() {
     let (server, mut sql) = start();
     for statement in [

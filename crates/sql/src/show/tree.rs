@@ -13,8 +13,8 @@ use porpoise_sql_parser::ast::SetOp;
 use porpoise_sql_plan::bind::{Origin, Source};
 use porpoise_sql_plan::plan::derived::{SetOperation, TableOperator, operator_of};
 use porpoise_sql_plan::plan::physical::{
-    Aggregate, AggregateMethod, Join, JoinKind, JoinMethod, ResultOperator, RowOperator, Sort,
-    Window,
+    Aggregate, AggregateMethod, Join, JoinKind, JoinMethod, Ranking, ResultOperator, RowOperator,
+    Sort, TopNPerGroup, Window,
 };
 use porpoise_sql_plan::plan::scan::{Access, Scan};
 use porpoise_sql_plan::plan::sinks::{Change, ChangeKind, Plan, Targets};
@@ -229,6 +229,12 @@ impl<'t> Tree<'t> {
                 filtered(node, &filter.conditions, &printer)
             }
             RowOperator::Aggregate(aggregate) => self.aggregate(aggregate, sources),
+            RowOperator::TopNPerGroup(top) => {
+                let input = self.rows(&top.input, sources);
+                let mut node = Node::new(top_n_text(top, &printer), vec![input]);
+                node.actual = self.actual(&**top, Role::Group);
+                node
+            }
             RowOperator::Window(window) => self.window(window, sources),
         }
     }
@@ -397,6 +403,25 @@ fn change_text(change: &Change) -> String {
     let targets = change.targets.all().iter();
     let names: Vec<&str> = targets.map(|t| t.table.name.as_str()).collect();
     format!("{verb} {} ({how})", names.join(", "))
+}
+
+/// The line of a top N per group: `row_number() <= 3 (PARTITION BY t.g ORDER BY t.v DESC)`.
+fn top_n_text(top: &TopNPerGroup, printer: &Printer<'_>) -> String {
+    let function = match top.ranking {
+        Ranking::RowNumber => "row_number()",
+        Ranking::Rank => "rank()",
+        Ranking::DenseRank => "dense_rank()",
+    };
+    let op = if top.inclusive { "<=" } else { "<" };
+    let limit = printer.expr(&top.limit);
+    let mut clauses = Vec::new();
+    for (clause, keys) in [("PARTITION BY", &top.partition), ("ORDER BY", &top.order)] {
+        if !keys.is_empty() {
+            clauses.push(format!("{clause} {}", printer.keys(keys)));
+        }
+    }
+    let clauses = clauses.join(" ");
+    format!("Top N per group: {function} {op} {limit} ({clauses})")
 }
 
 /// Adds a filter above a node, if there are conditions.

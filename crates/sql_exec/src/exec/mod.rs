@@ -17,6 +17,7 @@
 //!      rows         row operators: calls its consumer for each joined row
 //!        aggregate    groups
 //!        window       window functions
+//!        top_n_per_group  the first rows of each partition
 //!        fused_scan   rows of one table, in place
 //!        join         driving_scan -> index_lookup | materialized, join_hash_table -> ...
 //! ```
@@ -64,6 +65,7 @@ mod spilled_build;
 pub mod state;
 pub mod statement;
 mod subquery;
+mod top_n_per_group;
 mod upsert;
 mod window;
 

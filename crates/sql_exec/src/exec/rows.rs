@@ -5,7 +5,7 @@
 
 use super::join::{self, Consumer};
 use super::query::{all_true, cx_of};
-use super::{Exec, ExecResult, aggregate, fused_scan, window};
+use super::{Exec, ExecResult, aggregate, fused_scan, top_n_per_group, window};
 use crate::error::SqlError;
 use crate::expr::eval::{EvalCx, Slot};
 use crate::plan::QueryPlan;
@@ -70,6 +70,7 @@ pub(super) fn run(
             run(plan, &filter.input, Demand::ALL, exec, &mut consume)
         }
         RowOperator::Aggregate(aggregate) => aggregate::run(plan, aggregate, demand, exec, consume),
+        RowOperator::TopNPerGroup(operator) => top_n_per_group::run(plan, operator, exec, consume),
         RowOperator::Window(operator) => window::run(plan, operator, exec, consume),
         RowOperator::BatchInput => Err(SqlError::internal("a batch out of its join").into()),
     }

@@ -107,7 +107,8 @@ impl States {
     }
 
     /// Charges bytes of an operator that keeps `kept` bytes with them. Returns whether it must
-    /// spill: now or, while an engine visitor runs, as soon as [`States::may_spill`] is true.
+    /// spill: now or, while an engine visitor runs, as soon as [`States::may_spill`] is true. The bytes
+    /// are charged then, too, even beyond the limit.
     ///
     /// # Errors
     /// As [`States::hold`], if the operator keeps too little for spilling to help.

@@ -48,6 +48,7 @@ pub mod scan;
 pub mod select;
 mod semi;
 pub mod sinks;
+mod top_n_per_group;
 mod upsert;
 pub mod uses;
 pub mod views;

@@ -61,6 +61,7 @@
 //!    ([`PointLookup`], [`AggregateMethod::CountRows`],
 //!    [`AggregateMethod::MinMaxByIndex`], [`RowOperator::FusedScan`]), are chosen
 //!    by rules (`rules.rs`) and have no fallback at run time.
+//! 5. A [`TopNPerGroup`] only narrows, too: it may pass on rows beyond its limit.
 //!
 //! Rejected: one enum for all kinds (a sort below a join would be a plan that no
 //! executor runs), and a separate logical plan for joins (the search for the join
@@ -197,6 +198,8 @@ pub enum RowOperator {
     Filter(Box<Filter>),
     /// GROUP BY and aggregates.
     Aggregate(Box<Aggregate>),
+    /// The first rows of each partition of a window.
+    TopNPerGroup(Box<TopNPerGroup>),
     /// Window functions.
     Window(Box<Window>),
 }
@@ -304,6 +307,39 @@ pub enum AggregateMethod {
     CountRows,
     /// MIN and MAX, each by a query of one row through an index that has its order.
     MinMaxByIndex(Vec<QueryPlan>),
+}
+
+/// Drops rows whose rank in their partition is beyond a limit, before a window sorts them. A filter
+/// above the window decides: rows beyond the limit may stay if memory is short.
+#[derive(Clone, Debug)]
+pub struct TopNPerGroup {
+    /// The rank that is limited.
+    pub ranking: Ranking,
+    /// The limit: an expression that reads no row.
+    pub limit: Expr,
+    /// Whether rows whose rank equals the limit are wanted.
+    pub inclusive: bool,
+    /// PARTITION BY.
+    pub partition: Vec<OrderKey>,
+    /// ORDER BY.
+    pub order: Vec<OrderKey>,
+    /// Columns that the window and expressions above it read of a row.
+    pub carried: Vec<(usize, usize)>,
+    /// Number of results of the aggregation below.
+    pub aggregates: usize,
+    /// The rows.
+    pub input: RowOperator,
+}
+
+/// Window functions that number the rows of a partition in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ranking {
+    /// ROW_NUMBER().
+    RowNumber,
+    /// RANK().
+    Rank,
+    /// DENSE_RANK().
+    DenseRank,
 }
 
 /// Window functions: rows are sorted once for each pass, and each window of the pass adds the
@@ -684,6 +720,7 @@ impl RowOperator {
         match self {
             RowOperator::Aggregate(aggregate) => Some(aggregate),
             RowOperator::Filter(filter) => filter.input.aggregate(),
+            RowOperator::TopNPerGroup(top) => top.input.aggregate(),
             RowOperator::Window(window) => window.input.aggregate(),
             _ => None,
         }
@@ -693,6 +730,7 @@ impl RowOperator {
         match self {
             RowOperator::Aggregate(aggregate) => Some(aggregate),
             RowOperator::Filter(filter) => filter.input.aggregate_mut(),
+            RowOperator::TopNPerGroup(top) => top.input.aggregate_mut(),
             RowOperator::Window(window) => window.input.aggregate_mut(),
             _ => None,
         }
@@ -722,6 +760,7 @@ impl RowOperator {
                 filter.input.each_table(visit);
             }
             RowOperator::Aggregate(aggregate) => aggregate.input.each_table(visit),
+            RowOperator::TopNPerGroup(top) => top.input.each_table(visit),
             RowOperator::Window(window) => window.input.each_table(visit),
         }
     }
@@ -744,6 +783,7 @@ impl RowOperator {
                 filter.input.scans_mut(visit);
             }
             RowOperator::Aggregate(aggregate) => aggregate.input.scans_mut(visit),
+            RowOperator::TopNPerGroup(top) => top.input.scans_mut(visit),
             RowOperator::Window(window) => window.input.scans_mut(visit),
         }
     }
@@ -784,6 +824,12 @@ impl RowOperator {
                 }
                 aggregate.group_by.iter().for_each(visit);
             }
+            RowOperator::TopNPerGroup(top) => {
+                top.input.expressions(visit);
+                let keys = top.partition.iter().chain(&top.order);
+                keys.for_each(|key| visit(&key.expr));
+                visit(&top.limit);
+            }
             RowOperator::Window(window) => {
                 window.input.expressions(visit);
                 window.expressions(visit);
@@ -794,7 +840,7 @@ impl RowOperator {
 
 impl Window {
     /// Visits the expressions that are evaluated for each row.
-    fn expressions<'p>(&'p self, visit: &mut dyn FnMut(&'p Expr)) {
+    pub(super) fn expressions<'p>(&'p self, visit: &mut dyn FnMut(&'p Expr)) {
         for pass in &self.passes {
             pass.sort.iter().for_each(|key| visit(&key.expr));
             let calls = pass.windows.iter().flat_map(|window| &window.calls);

@@ -22,6 +22,7 @@ use super::physical::{
 };
 use super::scan::{Scan, ScanMode};
 use super::semi::semi_joins;
+use super::top_n_per_group::top_n_per_group;
 use crate::bind::{Aggregate as AggregateCall, AggregateKind};
 use crate::statistics::StatisticsSource;
 
@@ -33,14 +34,16 @@ type PlanRule = fn(&mut QueryPlan, &dyn StatisticsSource);
 
 /// Rules applied before the search for the join order. `or_factors` is first, because it brings to
 /// light the equalities that the others use. `derived_pushdown` follows the rules that add
-/// conditions on single tables. `semi_joins` is last, because it looks at the conditions of the
+/// conditions on single tables, and plans derived tables again; so `top_n_per_group`, which changes
+/// their plans, comes after it. `semi_joins` is last, because it looks at the conditions of the
 /// tables that it tests.
-const FROM_RULES: [FromRule; 6] = [
+const FROM_RULES: [FromRule; 7] = [
     or_factors,
     or_parts_of_tables,
     constants_through_equalities,
     aggregate_joins,
     derived_pushdown,
+    top_n_per_group,
     semi_joins,
 ];
 

@@ -292,7 +292,8 @@ fn add_disjunction<'e>(
     }
 }
 
-fn flipped(op: CmpOp) -> CmpOp {
+/// The operator with its operands exchanged.
+pub(super) fn flipped(op: CmpOp) -> CmpOp {
     match op {
         CmpOp::Lt => CmpOp::Gt,
         CmpOp::Le => CmpOp::Ge,
