@@ -71,7 +71,8 @@ impl Path {
         let mut p = PathParser { text, at: 0 };
         p.skip_space();
         if !p.eat('$') {
-            return Err(p.at);
+            // MySQL's position is behind the character that should be the scope.
+            return Err(text.len().min(p.at + 1));
         }
         let mut steps = Vec::new();
         loop {
@@ -401,7 +402,10 @@ mod tests {
     fn wrong_paths_name_a_position() {
         for (path, at) in [
             ("", 0),
-            ("a", 0),
+            ("a", 1),
+            (" .a", 2),
+            ("$a", 1),
+            ("$.foo[bar]", 6),
             ("$.", 2),
             ("$[", 2),
             ("$**", 3),
