@@ -14,6 +14,8 @@ pub enum ParseErrorKind {
     Empty,
     /// A derived table has no alias.
     DerivedAlias,
+    /// A table function has no alias.
+    FunctionAlias,
     /// The tree has more nodes than the limit allows.
     TooLarge,
     /// The text is nested more deeply than the limit or the stack allows.
@@ -44,6 +46,7 @@ impl ParseError {
             }
             ParseErrorKind::Empty => 1065,
             ParseErrorKind::DerivedAlias => 1248,
+            ParseErrorKind::FunctionAlias => 3667,
             ParseErrorKind::TooDeep { .. } => 1436,
         }
     }
@@ -56,6 +59,7 @@ impl ParseError {
             | ParseErrorKind::TooLarge
             | ParseErrorKind::NotParametric
             | ParseErrorKind::DerivedAlias
+            | ParseErrorKind::FunctionAlias
             | ParseErrorKind::Empty => "42000",
             ParseErrorKind::TooDeep { .. } => "HY000",
         }
@@ -69,6 +73,7 @@ impl ParseError {
             ParseErrorKind::DerivedAlias => {
                 "Every derived table must have its own alias".to_owned()
             }
+            ParseErrorKind::FunctionAlias => "Every table function must have an alias".to_owned(),
             ParseErrorKind::TooDeep { left } => format!(
                 "Thread stack overrun:  the statement is nested too deeply, {left} bytes of stack were left"
             ),

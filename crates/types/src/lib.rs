@@ -39,8 +39,8 @@ pub mod time_zone;
 pub mod value;
 
 pub use cast::{
-    CastCx, round_f64, store, to_bool, to_date, to_datetime, to_decimal, to_f64, to_i64, to_text,
-    to_time, to_u64,
+    CastCx, JsonStoreError, round_f64, store, store_json_value, to_bool, to_date, to_datetime,
+    to_decimal, to_f64, to_i64, to_text, to_time, to_u64,
 };
 pub use collation::{Charset, Collation};
 pub use column_type::{ColumnType, Kind};

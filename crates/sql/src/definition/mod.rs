@@ -9,7 +9,6 @@ pub mod copy;
 pub mod expressions;
 mod indexes;
 pub mod partition;
-mod types;
 
 use crate::context::StatementContext;
 use crate::table_expressions::ExpressionOwner;
@@ -22,10 +21,11 @@ use porpoise_sql_parser::ast::{
     ColumnAttr, ColumnDef, CreateTable, Expr, ExprKind, OptionValue, PartitionBy, TableElement,
     TableOption, TypeKind,
 };
+use porpoise_sql_plan::bind::column_types::column_type;
 use porpoise_types::{CastCx, Collation, ColumnType, Kind, Level, SqlMode, store};
 
 pub use indexes::{foreign_key, index, shorten_added};
-pub use types::{collation_mismatch, collation_named};
+pub use porpoise_sql_plan::bind::column_types::{collation_mismatch, collation_named};
 
 /// Defaults for unqualified names and for types without a character set.
 #[derive(Clone, Debug)]
@@ -284,7 +284,7 @@ fn column(
     }
     let for_charset = |charset| cx.collation_for(charset);
     let mode = cx.settings.mode;
-    let typed = types::column_type(&ty, name, inherited, mode, &for_charset)?;
+    let typed = column_type(&ty, name, inherited, mode, &for_charset)?;
     if let Some((code, message)) = typed.note {
         warn(cx, Level::Note, code, message);
     }

@@ -20,7 +20,7 @@ use porpoise_sql_expr::expr::query::Subquery;
 use porpoise_sql_expr::expr::{Expr, ExprKind};
 use porpoise_sql_parser::ast::{Explain, SetOp};
 use porpoise_sql_plan::bind::{Origin, Source};
-use porpoise_sql_plan::plan::derived::{Derived, TableOperator, operator_of};
+use porpoise_sql_plan::plan::derived::{Derived, TableOperator, is_table_function, operator_of};
 use porpoise_sql_plan::plan::physical::{
     AggregateMethod, DistinctMethod, Join, JoinKind, JoinMethod,
 };
@@ -267,7 +267,7 @@ impl RowBuilder<'_> {
     fn select(&mut self, plan: &QueryPlan, id: u64, kind: Option<&str>) {
         let mut inside = plan.has_subqueries;
         for source in &plan.sources {
-            inside |= matches!(source.origin, Origin::Derived(_));
+            inside |= matches!(source.origin, Origin::Derived(_)) && !is_table_function(source);
         }
         let kind = kind.unwrap_or(if inside { "PRIMARY" } else { "SIMPLE" });
         let mut tables: Vec<(&Scan, Option<&Join>)> = Vec::new();
@@ -283,10 +283,14 @@ impl RowBuilder<'_> {
             let Some(source) = plan.sources.get(scan.slot) else {
                 continue;
             };
-            let extra = extra((scan, join), at == 0 && sorted, at == 0 && temporary);
+            let mut extra = extra((scan, join), at == 0 && sorted, at == 0 && temporary);
+            if is_table_function(source) {
+                extra = table_function_extra(&extra);
+            }
             let mut row = scan_line(kind, source, scan, &extra);
             self.set_partitions(source, scan, &mut row);
             if let Origin::Derived(rows) = &source.origin
+                && !is_table_function(source)
                 && !matches!(operator_of(rows), TableOperator::WorkingTable)
             {
                 let number = self.next_select_id();
@@ -356,6 +360,15 @@ fn uses_temporary(plan: &QueryPlan) -> bool {
     let passes = plan.window().map_or(&[][..], |window| &window.passes);
     let mut windows = passes.iter().flat_map(|pass| &pass.windows);
     groups || windows.any(|w| !w.streams()) || plan.root.distinct() == Some(DistinctMethod::Hash)
+}
+
+/// The column Extra of JSON_TABLE, whose rows are materialized.
+fn table_function_extra(extra: &str) -> String {
+    let own = "Table function: json_table; Using temporary";
+    match extra.strip_prefix("Using temporary").unwrap_or(extra) {
+        "" => own.to_owned(),
+        rest => format!("{own}; {}", rest.trim_start_matches("; ")),
+    }
 }
 
 fn extra((scan, join): (&Scan, Option<&Join>), sorted: bool, temporary: bool) -> String {

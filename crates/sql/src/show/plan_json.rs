@@ -9,7 +9,7 @@ use porpoise_sql_expr::expr::query::Subquery;
 use porpoise_sql_expr::expr::{Expr, ExprKind};
 use porpoise_sql_plan::bind::window::shown_name;
 use porpoise_sql_plan::bind::{Origin, Source};
-use porpoise_sql_plan::plan::derived::{Derived, TableOperator, operator_of};
+use porpoise_sql_plan::plan::derived::{Derived, TableOperator, is_table_function, operator_of};
 use porpoise_sql_plan::plan::physical::{AggregateMethod, DistinctMethod, Join, JoinKind, Window};
 use porpoise_sql_plan::plan::scan::{Access, Scan};
 use porpoise_sql_plan::plan::sinks::{Change, ChangeKind, Plan};
@@ -314,12 +314,24 @@ impl<'d> Document<'d> {
         if !conditions.is_empty() {
             out.push(("attached_condition", text(printer.conjunction(&conditions))));
         }
-        if let Origin::Derived(derived) = &source.origin
-            && !matches!(operator_of(derived), TableOperator::WorkingTable)
-        {
-            out.push(("materialized_from_subquery", self.derived(derived)));
-        }
+        out.extend(self.origin(source));
         out
+    }
+
+    /// The members about the rows of a derived table or of JSON_TABLE.
+    fn origin(&mut self, source: &Source) -> Vec<(&'static str, Json)> {
+        match &source.origin {
+            Origin::Derived(_) if is_table_function(source) => vec![
+                ("table_function", text("json_table")),
+                ("using_temporary_table", Json::Bool(true)),
+            ],
+            Origin::Derived(derived)
+                if !matches!(operator_of(derived), TableOperator::WorkingTable) =>
+            {
+                vec![("materialized_from_subquery", self.derived(derived))]
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn derived(&mut self, derived: &Arc<Derived>) -> Json {

@@ -342,6 +342,7 @@ impl<'t> Tree<'t> {
     fn table(&mut self, operator: &TableOperator) -> Option<Node> {
         Some(match operator {
             TableOperator::WorkingTable => return None,
+            TableOperator::JsonTable(_) => Node::new("Materialize table function", Vec::new()),
             TableOperator::Values(_) => Node::new("Rows fetched before execution", Vec::new()),
             TableOperator::Materialize(plan) => Node::new("Materialize", vec![self.select(plan)]),
             TableOperator::Set(set) => self.set(set),

@@ -1,4 +1,4 @@
-//! Executes table operators: derived tables, set operations and recursive common table
+//! Executes table operators: derived tables, set operations, JSON_TABLE and recursive common table
 //! expressions.
 //!
 //! All rows are computed before the first is read. A set operation combines its operands from
@@ -107,6 +107,10 @@ pub fn rows(derived: &Derived, row: &[Slot<'_>], exec: &Exec<'_>) -> ExecResult<
                 out.push(values);
             }
             out
+        }
+        TableOperator::JsonTable(table) => {
+            let rows = super::json_table::rows(table, &inner)?;
+            return Ok(cache_rows((address, key), rows, before, states));
         }
         TableOperator::Recursive(plan) => recursive_rows(plan, derived, &mut inner)?,
         TableOperator::WorkingTable => Vec::new(),

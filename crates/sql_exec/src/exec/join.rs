@@ -331,8 +331,13 @@ impl<'h> JoinState<'h> {
             }
             (JoinMethod::Lateral, Origin::Derived(derived)) => {
                 let cx = cx_of(exec, arena);
+                let before = arena.allocated_bytes();
                 let mut out = Vec::with_capacity(batch.len());
                 for (_, tuple) in batch {
+                    exec.check_cancelled()?;
+                    let grown = arena.allocated_bytes().saturating_sub(before) as u64;
+                    exec.shared.states.hold(grown)?;
+                    exec.shared.states.release(grown);
                     let rows = derived::rows(derived, tuple, exec)?;
                     let all = RowCursor::default().next(&rows, usize::MAX)?;
                     out.push(all.iter().map(|r| slot_of(r, &cx)).collect());

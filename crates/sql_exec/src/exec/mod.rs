@@ -44,6 +44,7 @@ mod index_merge;
 mod insert;
 mod join;
 mod join_hash_table;
+mod json_table;
 mod keys;
 mod lock_rows;
 mod materialized;

@@ -3,8 +3,8 @@
 use super::convert;
 use super::eval::EvalCx;
 use crate::error::{Result, SqlError};
-use porpoise_types::json::{self, Json};
-use porpoise_types::{Charset, Collation, ColumnType, Kind, ValueRef};
+use porpoise_types::json::{self, Json, Path};
+use porpoise_types::{Charset, Collation, ColumnType, JsonStoreError, Kind, ValueRef};
 
 /// Error 3141, or 3157 if the document is nested too deeply.
 pub fn invalid(error: json::ParseError, argument: usize, name: &str) -> SqlError {
@@ -36,6 +36,64 @@ pub fn utf8<'a>(text: &'a [u8], ty: &ColumnType) -> Result<std::borrow::Cow<'a, 
 /// Whether text of this type is parsed as a JSON document.
 pub fn is_document_text(ty: &ColumnType) -> bool {
     ty.is_string() || ty.is_binary() || ty.is_blob() || matches!(ty.kind, Kind::Enum | Kind::Set)
+}
+
+/// The document of an argument; `None` for NULL. `argument` is its number and `name` the function's, for
+/// errors.
+///
+/// # Errors
+/// 3141 for text that is not JSON, 3144 for text without a character set, 3146 for a value of another type.
+pub fn document(
+    value: ValueRef<'_>,
+    ty: &ColumnType,
+    argument: usize,
+    name: &str,
+) -> Result<Option<Json>> {
+    let parsed = match value {
+        ValueRef::Null => return Ok(None),
+        ValueRef::Bytes(text) if ty.kind == Kind::Json => json::parse(text),
+        ValueRef::Bytes(text) if is_document_text(ty) => json::parse(&utf8(text, ty)?),
+        _ => {
+            let text = format!(
+                "Invalid data type for JSON data in argument {argument} to function {name}; a JSON string or JSON type is required."
+            );
+            return Err(SqlError::new(3146, "22032", text));
+        }
+    };
+    parsed.map(Some).map_err(|e| invalid(e, argument, name))
+}
+
+/// Parses a path.
+///
+/// # Errors
+/// 3143 for text that is no path.
+pub fn path(text: &[u8]) -> Result<Path> {
+    Path::parse(text).map_err(|position| {
+        let text = format!(
+            "Invalid JSON path expression. The error is around character position {position}."
+        );
+        SqlError::new(3143, "42000", text)
+    })
+}
+
+/// The error of a value that a column of JSON_TABLE cannot take.
+pub fn not_stored(error: JsonStoreError, column: &str) -> SqlError {
+    match error {
+        JsonStoreError::NotScalar => {
+            let text = format!(
+                "Can't store an array or an object in the scalar JSON_TABLE column '{column}'"
+            );
+            SqlError::new(3666, "2203F", text)
+        }
+        JsonStoreError::Invalid(ty) => {
+            let text = format!("Invalid JSON value for CAST to {ty} from column {column} at row 1");
+            SqlError::new(3156, "22018", text)
+        }
+        JsonStoreError::OutOfRange => {
+            let text = format!("Value is out of range for JSON_TABLE's column '{column}'");
+            SqlError::new(3669, "22003", text)
+        }
+    }
 }
 
 /// Converts a value to JSON by its type: text becomes a string, not a document.

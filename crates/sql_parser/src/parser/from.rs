@@ -304,7 +304,10 @@ impl<'a> Parser<'a> {
         let path = self.string()?;
         let columns = self.json_columns()?;
         self.expect(K::RightParen)?;
-        self.eat_kw(Kw::AS);
+        if !self.eat_kw(Kw::AS) && !self.is_ident() {
+            let span = self.token.span();
+            return Err(ParseError::new(ParseErrorKind::FunctionAlias, span));
+        }
         let alias = self.ident()?;
         Ok(TableFactor::JsonTable(self.alloc(JsonTable {
             doc,
@@ -343,7 +346,11 @@ impl<'a> Parser<'a> {
         let exists = self.eat_kw(Kw::EXISTS);
         self.expect_kw(Kw::PATH)?;
         let path = self.string()?;
-        let (on_empty, on_error) = self.json_responses()?;
+        let (on_empty, on_error) = if exists {
+            (None, None)
+        } else {
+            self.json_responses(true)?
+        };
         Ok(JsonTableColumn::Path {
             name,
             ty,

@@ -15,7 +15,7 @@ impl<'a> Parser<'a> {
         } else {
             None
         };
-        let (on_empty, on_error) = self.json_responses()?;
+        let (on_empty, on_error) = self.json_responses(false)?;
         Ok(ExprKind::JsonValue(self.alloc(JsonValue {
             doc,
             path,
@@ -25,9 +25,10 @@ impl<'a> Parser<'a> {
         })))
     }
 
-    /// `[response ON EMPTY] [response ON ERROR]`
+    /// `[response ON EMPTY] [response ON ERROR]`, or in any order.
     pub(super) fn json_responses(
         &mut self,
+        any_order: bool,
     ) -> PResult<(Option<JsonOnResponse<'a>>, Option<JsonOnResponse<'a>>)> {
         let (mut on_empty, mut on_error) = (None, None);
         loop {
@@ -39,7 +40,9 @@ impl<'a> Parser<'a> {
             };
             self.expect_kw(Kw::ON)?;
             let slot = match self.eat_any_kw(&[Kw::EMPTY, Kw::ERROR]) {
-                Some(Kw::EMPTY) if on_empty.is_none() && on_error.is_none() => &mut on_empty,
+                Some(Kw::EMPTY) if on_empty.is_none() && (any_order || on_error.is_none()) => {
+                    &mut on_empty
+                }
                 Some(Kw::ERROR) if on_error.is_none() => &mut on_error,
                 _ => return self.error(),
             };

@@ -11,8 +11,10 @@
 pub mod aggregate;
 mod calls;
 mod choices;
+pub mod column_types;
 pub mod expr;
 pub mod hints;
+pub mod json_table;
 pub mod literal;
 pub mod nodes;
 pub mod query;

@@ -70,6 +70,15 @@ impl Source {
         }
     }
 
+    /// The slots of the same FROM clause that a LATERAL table reads, as a bit set.
+    pub fn lateral_slots(&self) -> u64 {
+        let Origin::Derived(derived) = &self.origin else {
+            return 0;
+        };
+        let here = derived.free.iter().filter(|f| f.level == 1);
+        here.fold(0, |all, f| all | 1u64 << (f.slot & 63))
+    }
+
     /// The stored table, if the source is one.
     pub fn table(&self) -> Option<&Arc<Table>> {
         match &self.origin {

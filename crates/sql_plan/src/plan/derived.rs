@@ -1,5 +1,5 @@
 //! Table operators: inputs of a scan of a derived table, a common table expression, a view, a set
-//! operation or VALUES, whose rows are read like those of a table without indexes. They are
+//! operation, VALUES or JSON_TABLE, whose rows are read like those of a table without indexes. They are
 //! materialized once per execution or, if they are correlated, once for each set of outer values.
 //!
 //! ```text
@@ -24,7 +24,8 @@
 //! a tree of that depth.
 
 use super::QueryPlan;
-use crate::bind::{DerivedPlan, ScopeColumn};
+use crate::bind::json_table::JsonTable;
+use crate::bind::{DerivedPlan, Origin, ScopeColumn, Source};
 use crate::expr::Expr;
 use crate::expr::query::FreeRef;
 use crate::parse::ast::SetOp;
@@ -41,6 +42,8 @@ pub enum TableOperator {
     Set(Box<SetOperation>),
     /// VALUES.
     Values(Vec<Vec<Expr>>),
+    /// JSON_TABLE.
+    JsonTable(Box<JsonTable>),
     /// A recursive common table expression.
     Recursive(Recursive),
     /// The rows that the previous iteration of a recursive common table expression found.
@@ -98,6 +101,14 @@ pub fn operator_of(derived: &Derived) -> &TableOperator {
     derived.rows_as().unwrap_or(&NO_ROWS)
 }
 
+/// Whether the rows of a source come from JSON_TABLE.
+pub fn is_table_function(source: &Source) -> bool {
+    let Origin::Derived(derived) = &source.origin else {
+        return false;
+    };
+    matches!(operator_of(derived), TableOperator::JsonTable(_))
+}
+
 /// Makes a derived table of a query's rows.
 pub(super) fn materialized(
     plan: QueryPlan,
@@ -133,7 +144,9 @@ impl TableOperator {
                 let steps = r.steps.iter().map(|step| (Some(SetOp::Union), step));
                 std::iter::once((None, &*r.seed)).chain(steps).collect()
             }
-            TableOperator::Values(_) | TableOperator::WorkingTable => Vec::new(),
+            TableOperator::Values(_)
+            | TableOperator::JsonTable(_)
+            | TableOperator::WorkingTable => Vec::new(),
         }
     }
 
@@ -141,6 +154,7 @@ impl TableOperator {
     pub fn is_fixed(&self) -> bool {
         match self {
             TableOperator::Values(rows) => rows.iter().flatten().all(Expr::is_fixed),
+            TableOperator::JsonTable(table) => table.document.is_fixed(),
             // Deterministic within one iteration, and visible only to the recursive queries.
             TableOperator::WorkingTable => true,
             other => other.inputs().into_iter().all(|(_, plan)| plan.is_fixed()),

@@ -1,4 +1,4 @@
-//! The FROM clause: tables, joins and their conditions.
+//! The FROM clause: tables, table functions, joins and their conditions.
 //!
 //! Joins become blocks. A block is a set of inner-joined tables, in any order, with all their
 //! conditions, and a list of outer parts: the right sides of LEFT JOINs, each a block itself. `a
@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! 1. Slots are in textual order, however the joins are rearranged.
-//! 2. The ON of a join sees only the tables that it joins.
+//! 2. The ON of a join sees only the tables that it joins; a LATERAL table and JSON_TABLE see all
+//!    tables to their left, and none that an outer join joins to them.
 
 use super::placement::named_partitions;
 use super::query::{derived_source, name_columns, plan_lateral, plan_nested, plan_query};
@@ -14,12 +15,16 @@ use super::scan::LockSpec;
 use super::select::PlanCx;
 use super::semi::SemiJoin;
 use crate::bind::hints::Hints;
+use crate::bind::json_table::{JsonTable, bind_columns};
 use crate::bind::nodes::compare;
 use crate::bind::{Scope, Source};
 use crate::error::{Result, SqlError};
+use crate::expr::json::is_document_text;
+use crate::expr::query::FreeRef;
 use crate::expr::{CmpOp, Expr, ExprKind};
 use crate::parse::ast::{self, Join, JoinCondition, JoinKind, TableFactor, TableRef};
-use crate::plan::derived::materialized;
+use crate::plan::derived::{Derived, TableOperator, materialized};
+use porpoise_types::Kind;
 use std::sync::Arc;
 
 /// A column: slot and position.
@@ -85,6 +90,18 @@ impl From {
         self.block.join(block);
         self.star_columns.extend(star);
         Ok(())
+    }
+
+    /// Plans something that sees all tables so far (LATERAL). Also returns the columns that it reads.
+    fn lateral<T>(
+        &mut self,
+        cx: &PlanCx<'_>,
+        plan: impl FnOnce(&PlanCx<'_>) -> Result<T>,
+    ) -> Result<(T, Vec<FreeRef>)> {
+        let first_visible = std::mem::take(&mut self.scope.first_visible);
+        let planned = plan_lateral(&self.scope, cx, plan);
+        self.scope.first_visible = first_visible;
+        planned
     }
 
     fn part(&mut self, source: Source) -> Result<Part> {
@@ -159,14 +176,17 @@ fn bind_factor(factor: &TableFactor<'_>, from: &mut From, cx: &PlanCx<'_>) -> Re
             let source = bind_derived(derived, from, cx)?;
             from.part(source)
         }
-        TableFactor::JsonTable(_) => Err(SqlError::not_supported("JSON_TABLE")),
+        TableFactor::JsonTable(table) => {
+            let source = bind_json_table(table, from, cx)?;
+            from.part(source)
+        }
     }
 }
 
-fn bind_derived(derived: &ast::Derived<'_>, from: &From, cx: &PlanCx<'_>) -> Result<Source> {
+fn bind_derived(derived: &ast::Derived<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<Source> {
     let plan = |cx: &PlanCx<'_>| plan_query(derived.query, cx);
     let (plan, free) = if derived.lateral {
-        plan_lateral(&from.scope, cx, plan)?
+        from.lateral(cx, plan)?
     } else {
         plan_nested(cx, plan)?
     };
@@ -174,6 +194,59 @@ fn bind_derived(derived: &ast::Derived<'_>, from: &From, cx: &PlanCx<'_>) -> Res
     name_columns(&mut columns, derived.columns)?;
     let rows = Arc::new(materialized(plan, columns, free));
     Ok(derived_source(rows, derived.alias.name.to_owned()))
+}
+
+fn bind_json_table(table: &ast::JsonTable<'_>, from: &mut From, cx: &PlanCx<'_>) -> Result<Source> {
+    let (document, free) = from
+        .lateral(cx, |cx| {
+            let scope = Scope::default();
+            cx.binder(&scope, "a table function argument")
+                .expr(&table.doc)
+        })
+        .map_err(|error| unknown_argument(error, table, from, cx))?;
+    let ty = &document.ty;
+    if !matches!(ty.kind, Kind::Json | Kind::Null) && !is_document_text(ty) {
+        return Err(SqlError::wrong_arguments("JSON_TABLE"));
+    }
+    let (rows, mut columns) = bind_columns(table, cx.env)?;
+    name_columns(&mut columns, &[])?;
+    let width = columns.len();
+    let operator = TableOperator::JsonTable(Box::new(JsonTable {
+        document,
+        rows,
+        width,
+    }));
+    let derived = Derived {
+        rows: Box::new(operator),
+        columns,
+        free,
+    };
+    Ok(derived_source(
+        Arc::new(derived),
+        table.alias.name.to_owned(),
+    ))
+}
+
+/// The error of a document that names a column of a table which is not to the left: 1109 instead of
+/// 1054.
+fn unknown_argument(
+    error: SqlError,
+    table: &ast::JsonTable<'_>,
+    from: &From,
+    cx: &PlanCx<'_>,
+) -> SqlError {
+    let (1054, None, ast::ExprKind::Column(name)) = (error.code, cx.outer, &table.doc.kind) else {
+        return error;
+    };
+    let Some(name) = name.table else {
+        return error;
+    };
+    let mut known = from.scope.sources.iter();
+    if known.any(|s| s.alias.eq_ignore_ascii_case(name.name)) {
+        return error;
+    }
+    let text = format!("Unknown table '{}' in a table function argument", name.name);
+    SqlError::new(1109, "42S02", text)
 }
 
 fn bind_join(
@@ -187,6 +260,9 @@ fn bind_join(
     let before = from.scope.sources.len();
     let right = bind_factor(&join.right, from, cx)?;
     let right_join = join.kind == JoinKind::Right;
+    if right_join {
+        check_lateral(from, before, left.0.slots())?;
+    }
     let mut conditions = Vec::new();
     let mut star = [left.1.as_slice(), right.1.as_slice()].concat();
     let common;
@@ -239,6 +315,20 @@ fn bind_join(
         }
     };
     Ok((block, star))
+}
+
+/// Checks that no table from slot `right` on reads one of the slots `left`, which a RIGHT JOIN joins to
+/// it. Error 3668.
+fn check_lateral(from: &From, right: usize, left: u64) -> Result<()> {
+    let mut tables = from.scope.sources.iter().skip(right);
+    let Some(source) = tables.find(|s| s.lateral_slots() & left != 0) else {
+        return Ok(());
+    };
+    let text = format!(
+        "INNER or LEFT JOIN must be used for LATERAL references made by '{}'",
+        source.alias
+    );
+    Err(SqlError::new(3668, "HY000", text))
 }
 
 /// The name of a column in scope.

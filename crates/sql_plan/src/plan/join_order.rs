@@ -12,7 +12,7 @@ use super::join_tree::JoinRequirements;
 use super::physical::{HashKey, JoinMethod};
 use super::scan::{Access, Estimate, IndexRange, Scan, ScanMode};
 use super::{OrderKey, cost};
-use crate::bind::{Origin, Source};
+use crate::bind::Source;
 use crate::expr::{CmpOp, Expr, ExprKind};
 use porpoise_types::CompareAs;
 
@@ -106,7 +106,7 @@ impl JoinSearch<'_> {
     /// Whether a LATERAL table must wait for tables that it reads.
     pub(super) fn must_wait(&self, slot: usize, joined: u64, tables: &[usize]) -> bool {
         let source = self.from.scope.sources.get(slot);
-        let needed = source.map_or(0, lateral_slots) & !joined;
+        let needed = source.map_or(0, Source::lateral_slots) & !joined;
         tables.iter().any(|t| needed & 1u64 << (t & 63) != 0)
     }
 
@@ -251,7 +251,7 @@ impl JoinSearch<'_> {
         };
         let after = computed_after(before, !hash.is_empty());
         let source = self.from.scope.sources.get(slot);
-        let lateral = source.is_some_and(|source| lateral_slots(source) != 0);
+        let lateral = source.is_some_and(|source| source.lateral_slots() != 0);
         let method = match joined {
             0 => None,
             _ if lateral => Some(JoinMethod::Lateral),
@@ -349,18 +349,6 @@ pub(super) fn batch_path(mut path: AccessPath) -> Option<AccessPath> {
             equal.then_some(path)
         }
         _ => None,
-    }
-}
-
-/// The slots that a LATERAL derived table reads.
-fn lateral_slots(source: &Source) -> u64 {
-    match &source.origin {
-        Origin::Derived(derived) => derived
-            .free
-            .iter()
-            .filter(|f| f.level == 1)
-            .fold(0, |all, f| all | 1u64 << (f.slot & 63)),
-        _ => 0,
     }
 }
 

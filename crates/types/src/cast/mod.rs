@@ -11,6 +11,7 @@
 mod expression;
 mod number;
 mod store;
+mod store_json;
 mod store_number;
 mod store_string;
 mod store_temporal;
@@ -20,6 +21,7 @@ pub use expression::{
 };
 pub use number::{NumberPrefix, double_prefix, round_f64, round_to_i64};
 pub use store::store;
+pub use store_json::{JsonStoreError, store_json_value};
 
 use std::borrow::Cow;
 

@@ -83,6 +83,11 @@ impl Gen {
             let columns = columns_of(&types);
             return (format!("({query}) AS {alias}"), (alias, columns));
         }
+        if self.one_in(12) {
+            let types = self.types(3);
+            let columns = columns_of(&types);
+            return (self.json_table(&types, &alias), (alias, columns));
+        }
         if !self.named.is_empty() && self.one_in(3) {
             let named = self.named.clone();
             let (name, types) = self.pick(&named).clone();
@@ -92,6 +97,41 @@ impl Gen {
         let table: &Table = self.pick(&tables);
         let columns = table.columns.clone();
         (format!("{} AS {alias}", table.name), (alias, columns))
+    }
+
+    /// A JSON_TABLE with columns of these types, of which rows may lack some.
+    fn json_table(&mut self, types: &[Ty], alias: &str) -> String {
+        let mut rows = Vec::new();
+        for _ in 0..self.rng.usize(0..6) {
+            let mut members = Vec::new();
+            for (at, ty) in types.iter().enumerate() {
+                if self.one_in(6) {
+                    continue;
+                }
+                let value = self.value(*ty);
+                let value = value.trim_start_matches("DATE").trim_matches('\'');
+                members.push(match ty {
+                    Ty::Int | Ty::Dec => format!("\"m{at}\": {value}"),
+                    Ty::Str | Ty::Date => format!("\"m{at}\": \"{value}\""),
+                });
+            }
+            rows.push(format!("{{{}}}", members.join(", ")));
+        }
+        let columns = types.iter().enumerate().map(|(at, ty)| {
+            let ty = match ty {
+                Ty::Int => "INT",
+                Ty::Dec => "DECIMAL(8,2)",
+                Ty::Str => "VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
+                Ty::Date => "DATE",
+            };
+            format!("c{at} {ty} PATH '$.m{at}'")
+        });
+        let columns: Vec<String> = columns.collect();
+        let rows = rows.join(", ");
+        format!(
+            "JSON_TABLE('[{rows}]', '$[*]' COLUMNS ({})) AS {alias}",
+            columns.join(", ")
+        )
     }
 
     /// A tree of joins, whose sources are added to the scope.

@@ -14,8 +14,8 @@ pub mod value;
 use super::Call;
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
-use crate::expr::json::{invalid, is_document_text, to_json, too_deep, utf8};
-use porpoise_types::json::{self, Json, MAX_DEPTH, Path};
+use crate::expr::json::{document, invalid, is_document_text, path, to_json, too_deep};
+use porpoise_types::json::{Json, MAX_DEPTH, Path};
 use porpoise_types::{Collation, ColumnType, Kind, Value, ValueRef};
 
 /// Result type: JSON.
@@ -38,27 +38,10 @@ pub(super) fn truth(_: &[Expr], _: Collation) -> ColumnType {
 impl<'a> Call<'_, 'a> {
     /// A document argument; `None` for SQL NULL. `name` is the function's, for errors.
     pub(super) fn document(&self, at: usize, name: &str) -> Result<Option<Json>> {
-        let (value, ty) = self.arg(at);
-        let (false, Some(ty)) = (value.is_null(), ty) else {
+        let (value, Some(ty)) = self.arg(at) else {
             return Ok(None);
         };
-        match value {
-            ValueRef::Bytes(text) if ty.kind == Kind::Json => match json::parse(text) {
-                Ok(document) => Ok(Some(document)),
-                Err(e) => Err(invalid(e, at + 1, &name.to_ascii_lowercase())),
-            },
-            ValueRef::Bytes(text) if is_document_text(ty) => json::parse(&utf8(text, ty)?)
-                .map(Some)
-                .map_err(|e| invalid(e, at + 1, &name.to_ascii_lowercase())),
-            _ => {
-                let text = format!(
-                    "Invalid data type for JSON data in argument {} to function {}; a JSON string or JSON type is required.",
-                    at + 1,
-                    name.to_ascii_lowercase()
-                );
-                Err(SqlError::new(3146, "22032", text))
-            }
-        }
+        document(value, ty, at + 1, &name.to_ascii_lowercase())
     }
 
     /// An argument as a JSON value; SQL NULL becomes JSON null.
@@ -74,13 +57,7 @@ impl<'a> Call<'_, 'a> {
         let Some(text) = self.text(at)? else {
             return Ok(None);
         };
-        let parsed = Path::parse(text).map_err(|position| {
-            let text = format!(
-                "Invalid JSON path expression. The error is around character position {position}."
-            );
-            SqlError::new(3143, "42000", text)
-        });
-        parsed.map(Some)
+        path(text).map(Some)
     }
 
     /// A path argument that selects at most one value. Error 3149 for wildcards.

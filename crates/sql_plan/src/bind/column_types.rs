@@ -1,8 +1,8 @@
 //! Column types as statements write them, with MySQL's limits and defaults.
 
-use porpoise_sql_expr::error::{Result, SqlError};
-use porpoise_sql_parser::ast::{DataType, TypeKind};
-use porpoise_sql_plan::bind::expr::charset_named;
+use super::nodes::charset_named;
+use crate::error::{Result, SqlError};
+use crate::parse::ast::{DataType, TypeKind};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, SqlMode};
 
 /// A resolved type, and whether its character set was explicit.
