@@ -51,13 +51,14 @@ use porpoise_types::{Collation, ColumnType};
 
 /// Every registered function.
 pub fn all() -> impl Iterator<Item = &'static Function> {
-    let files: [&'static [Function]; 15] = [
+    let files: [&'static [Function]; 16] = [
         strings::FUNCTIONS,
         numbers::FUNCTIONS,
         times::FUNCTIONS,
         info::FUNCTIONS,
         hash::FUNCTIONS,
         json::read::FUNCTIONS,
+        json::schema::FUNCTIONS,
         json::search::FUNCTIONS,
         json::make::FUNCTIONS,
         json::storage::FUNCTIONS,

@@ -53,7 +53,7 @@ thread_local! {
 }
 
 /// Flags of a match type argument.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Flags {
     insensitive: bool,
     multi_line: bool,
@@ -280,6 +280,17 @@ fn builder(source: &str) -> RegexBuilder {
         .delegate_size_limit(COMPILED)
         .delegate_dfa_size_limit(COMPILED);
     builder
+}
+
+/// Whether a pattern without flags is found in a text; `None` if it is no regular expression.
+pub(super) fn matches_pattern(pattern: &str, text: &str) -> Result<Option<bool>> {
+    if pattern.is_empty() {
+        return Ok(Some(true));
+    }
+    match compiled(pattern, Flags::default()) {
+        Ok(regex) => regex.is_match(text).map(Some),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Returns the compiled pattern, from the cache if possible.

@@ -7,6 +7,7 @@
 
 pub mod make;
 pub mod read;
+pub mod schema;
 pub mod search;
 pub mod storage;
 pub mod value;
