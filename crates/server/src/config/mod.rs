@@ -53,29 +53,32 @@ impl std::fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// The storage engine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
     /// The embedded engine.
+    #[default]
     Embedded,
     /// A TiKV cluster, by its placement drivers' addresses.
     Tikv(Vec<String>),
 }
 
 /// Use of TLS by a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsMode {
     /// No TLS.
     Off,
     /// TLS for clients that start a handshake, plain text for others.
+    #[default]
     Allowed,
     /// TLS for all clients except those of a Unix socket.
     Required,
 }
 
 /// When a commit is acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DurabilityChoice {
     /// After the sync that covers it.
+    #[default]
     Sync,
     /// Immediately; the log is synced every `durability-interval`.
     Interval,
@@ -84,7 +87,10 @@ pub enum DurabilityChoice {
 }
 
 /// The complete configuration of the server.
-#[derive(Clone, Debug)]
+///
+/// `Config::default()` holds no setting's default, only empty values; [`table::defaults`] is the
+/// configuration of a server without options.
+#[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Directory of the store, the generated certificate and the lock file.
     pub data_dir: PathBuf,

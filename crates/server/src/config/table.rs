@@ -5,7 +5,6 @@ use super::value::{Parsed, address, duration, number, path, size, switch};
 use super::{Config, DurabilityChoice, EngineChoice, TlsMode};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// One setting.
 pub struct Setting {
@@ -227,44 +226,7 @@ fn account(text: &str) -> Parsed<Option<String>> {
 
 /// The configuration with every default applied.
 pub fn defaults() -> Config {
-    let mut config = Config {
-        data_dir: PathBuf::new(),
-        require_data: false,
-        engine: EngineChoice::Embedded,
-        durability: DurabilityChoice::Sync,
-        durability_interval: Duration::ZERO,
-        mysql_listen: None,
-        mysql_socket: None,
-        memcached_listen: None,
-        memcached_socket: None,
-        memcached_listeners: Vec::new(),
-        memcached_cache: 64 << 20,
-        memcached_item_size: 1 << 20,
-        memcached_reap: None,
-        http_listen: None,
-        memcached_role: String::new(),
-        memcached_account: None,
-        memcached_tls: TlsMode::Allowed,
-        insecure_memcached: false,
-        max_connections: 0,
-        max_connections_set: false,
-        max_running_statements: 0,
-        max_before_login: 0,
-        worker_groups: 0,
-        connect_timeout: Duration::ZERO,
-        net_read_timeout: Duration::ZERO,
-        net_write_timeout: Duration::ZERO,
-        shutdown_timeout: Duration::ZERO,
-        memory_limit: None,
-        statement_memory: None,
-        tmp_dir: None,
-        tmp_dir_limit: None,
-        tls_cert: None,
-        tls_key: None,
-        ssl_ca: None,
-        log: String::new(),
-        pick_ports: false,
-    };
+    let mut config = Config::default();
     for setting in SETTINGS.iter().filter(|s| !s.default.is_empty()) {
         // A test checks that the parser accepts every default.
         let _ = (setting.apply)(&mut config, setting.default);
