@@ -30,7 +30,7 @@ pub mod reply_sink;
 pub use cache::Cache;
 pub use connection::{Client, Connection, ParseProgress, tls_required};
 pub use context::identity::Authentication;
-pub use listener::{Memcached, OpenError, Settings};
+pub use listener::{ListenerSettings, Memcached, OpenError};
 pub use reaper::Reaper;
 pub use reply_sink::{Disconnected, Next, ReplySink};
 

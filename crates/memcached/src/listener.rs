@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Settings of a listener.
-pub struct Settings {
+pub struct ListenerSettings {
     /// Server role of the listener.
     pub role: String,
     /// Maximum item size in bytes, as memcached computes it.
@@ -65,7 +65,7 @@ impl Memcached {
     ///
     /// # Errors
     /// An unknown role is an error of the command line; others are failures.
-    pub fn open(db: Arc<Db>, settings: Settings) -> Result<Memcached, OpenError> {
+    pub fn open(db: Arc<Db>, settings: ListenerSettings) -> Result<Memcached, OpenError> {
         const SCHEMA: &str = "cannot create the schema ndbmemcache";
         let role = settings.role.as_str();
         let made = schema::ensure(&db).map_err(|e| OpenError::Failed(SCHEMA, e))?;

@@ -21,7 +21,7 @@ use porpoise_base::disk::Disk;
 use porpoise_base::memory::MemoryBudget;
 use porpoise_base::temp_files::TempDir;
 use porpoise_kv::Engine;
-use porpoise_memcached::{Authentication, Cache, Memcached, Reaper, Settings};
+use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Reaper};
 use porpoise_rows::Db;
 use porpoise_sql::{SqlConfig, SqlServer};
 use std::io::ErrorKind;
@@ -271,7 +271,7 @@ impl MemcachedListeners {
         let cache = Cache::new(config.memcached_cache, max_value, db.clock().as_ref());
         let cache = Arc::new(cache);
         let open = |role: &str| -> Result<Arc<Memcached>, StartError> {
-            let settings = Settings {
+            let settings = ListenerSettings {
                 role: role.to_owned(),
                 max_value,
                 cache: cache.clone(),

@@ -4,7 +4,7 @@ use porpoise_access::{AccessControl, AuthId};
 use porpoise_base::clock::{Clock, SystemClock};
 use porpoise_kv::{Durability, Engine};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use porpoise_memcached::{Authentication, Cache, Memcached, Settings};
+use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached};
 use porpoise_rows::{Db, DbOptions};
 use porpoise_server::memcached::{MemcachedProtocol, TlsSettings, traffic};
 use porpoise_server::mysql::MysqlProtocol;
@@ -61,7 +61,7 @@ fn start() -> Server {
     let access = AccessControl::open(db.clone(), None).unwrap();
     let root = Some(AuthId::new("root", "localhost"));
     let authentication = Arc::new(Authentication::new(access, root));
-    let settings = Settings {
+    let settings = ListenerSettings {
         role: "default_role".to_owned(),
         max_value: 1 << 20,
         cache,

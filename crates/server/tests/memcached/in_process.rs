@@ -6,7 +6,7 @@ use porpoise_base::clock;
 use porpoise_kv::{Durability, Engine, Read};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_memcached::container::convert::Conversion;
-use porpoise_memcached::{Authentication, Cache, Memcached, Settings};
+use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached};
 use porpoise_rows::catalog::{ColumnDefault, FkAction, Table, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, FkSpec, IndexSpec, TableSpec};
 use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode, Lookup};
@@ -68,7 +68,7 @@ impl InProcess {
         let rights = access.rights("root@localhost");
         let root = Some(AuthId::new("root", "localhost"));
         let authentication = Arc::new(Authentication::new(access, root));
-        let settings = Settings {
+        let settings = ListenerSettings {
             role: "default_role".to_owned(),
             max_value: 1 << 20,
             cache,
