@@ -188,7 +188,11 @@ impl ConnectionState {
                 }
             }
             Request::Quit => return false,
-            _ => buf.extend_from_slice(reply::ERROR),
+            // Executed by the callers.
+            Request::Get { .. }
+            | Request::Change { .. }
+            | Request::Meta(_)
+            | Request::FlushAll { .. } => buf.extend_from_slice(reply::ERROR),
         }
         true
     }
