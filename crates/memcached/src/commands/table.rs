@@ -275,6 +275,22 @@ mod tests {
     }
 
     #[test]
+    fn reads_need_what_the_guide_says() {
+        for (label, requirement) in [
+            ("get", Requirement::GET),
+            ("gets", Requirement::GET),
+            ("mg", Requirement::GET),
+            ("me", Requirement::GET),
+            ("gat", Requirement::TOUCH),
+            ("gats", Requirement::TOUCH),
+            ("mg with T", Requirement::TOUCH),
+        ] {
+            let needed: BTreeSet<&str> = requirement.privileges.names().collect();
+            assert_eq!(needed, documented(label), "{label}");
+        }
+    }
+
+    #[test]
     fn changes_need_what_the_guide_says() {
         let limits = Limits::default();
         let mut count = 0;
