@@ -5,6 +5,7 @@
 use crate::support::Random;
 use porpoise_wire::memcached::binary::{self, BinaryParser};
 use porpoise_wire::memcached::command::{Item, Outcome, Status};
+use porpoise_wire::memcached::commands::Command;
 use porpoise_wire::memcached::meta::Meta;
 use porpoise_wire::memcached::meta_reply::{self, Hit, RefreshState};
 use porpoise_wire::memcached::{Limits, Parsed, Parser, Request, binary_reply, reply};
@@ -21,9 +22,13 @@ const ASCII: &[&[u8]] = &[
     b"get a\r\n",
     b"gets a b c\r\n",
     b"gat 10 a b\r\n",
+    b"gats 10 a\r\n",
     b"set k 1 2 3\r\nabc\r\n",
+    b"add k 1 2 3\r\nabc\r\n",
+    b"replace k 1 2 3 noreply\r\nabc\r\n",
     b"cas k 1 2 3 4 noreply\r\nabc\r\n",
     b"append k 0 0 1\r\nx\r\n",
+    b"prepend k 0 0 1\r\nx\r\n",
     b"incr n 5\r\n",
     b"decr n 5 noreply\r\n",
     b"delete k\r\n",
@@ -42,11 +47,24 @@ const ASCII: &[&[u8]] = &[
     b"mn\r\n",
     b"mn begin\r\n",
     b"me k\r\n",
+    b"shutdown\r\n",
+    b"quit\r\n",
     b"set big 0 0 2001\r\n",
     b"ms big 4000000\r\n",
     b"set k 0 0 99999999999999999999\r\n",
     b"\r\n\n \r\n",
 ];
+
+#[test]
+fn every_command_with_a_name_is_among_the_requests() {
+    for word in Command::ALL.iter().filter_map(|command| command.word()) {
+        let is_request = |bytes: &&[u8]| {
+            let first = bytes.split(|b| b" \r".contains(b)).next();
+            first == Some(word)
+        };
+        assert!(ASCII.iter().any(is_request), "{}", word.escape_ascii());
+    }
+}
 
 fn binary_request(op: u8, key: &[u8], extras: &[u8], value: &[u8], cas: u64) -> Vec<u8> {
     let body = key.len() + extras.len() + value.len();
