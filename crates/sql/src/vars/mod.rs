@@ -6,7 +6,11 @@
 //! settings, so that statements do not look variables up by name.
 //!
 //! To add a variable, add an entry to the registry, and a field to the settings if statements need
-//! it.
+//! it. Other parts of the server read a global value by [`SqlServer::number`] when they need it. A
+//! value of which another part has to be told is passed on where SET GLOBAL stores it
+//! (`session/set.rs`).
+//!
+//! [`SqlServer::number`]: crate::SqlServer::number
 //!
 //! Invariants:
 //! 1. A value in a list has passed its entry's check.
