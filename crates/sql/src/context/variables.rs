@@ -11,7 +11,7 @@ use porpoise_sql_parser::ast;
 use porpoise_sql_plan::bind::types::is_text;
 use porpoise_sql_plan::bind::{BindEnv, Binder, Scope, SystemVariables};
 use porpoise_sql_plan::statistics::{StatisticsSource, TableStatistics};
-use porpoise_types::{Charset, Collation, ColumnType, Kind, Value, ValueRef};
+use porpoise_types::{Charset, Collation, ColumnType, Kind, Value, ValueRef, Warning};
 use std::sync::Arc;
 
 impl StatisticsSource for StatementContext {
@@ -41,6 +41,15 @@ impl SystemVariables for StatementContext {
             self.diagnostics.retain_list();
         }
         Ok(self.session_value(at, variable.name).expr())
+    }
+
+    /// A plan about whose hints there is a warning is not cached, so that each execution warns.
+    fn warn(&self, code: u16, message: String) {
+        self.volatile.set(true);
+        let known = |w: &Warning| w.code == code && w.message == message;
+        if !self.env.warnings.borrow().iter().any(known) {
+            StatementContext::warn(self, code, message);
+        }
     }
 
     /// A statement is bound to the type that the variable's value has at that time (manual,

@@ -1,8 +1,8 @@
 //! `SELECT /*+ MAX_EXECUTION_TIME(1000) */ ...` (manual, "Statement Execution
 //! Time Optimizer Hints").
 //!
-//! The lexer treats optimizer hints as comments, so that texts with and without hints share a plan;
-//! the hint is parsed from the text at each execution. Other hints are ignored.
+//! The time limit is no part of a plan: it is parsed from the text at each execution. The planner
+//! reads the other hints (`porpoise_sql_plan::bind::optimizer_hints`).
 
 use porpoise_sql_exec::exec::profile::Profile;
 use std::time::Duration;

@@ -8,7 +8,8 @@
 //! fails for all of them, and none gets a plan.
 //!
 //! Invariants
-//! 1. Two texts with the same key differ only in comments, in white space between tokens, and in
+//! 1. Two texts with the same key differ only in comments (except for optimizer hints, on which a
+//!    plan depends), in white space between tokens, and in
 //!    the values of the listed literals. The key is injective: every token is written with its
 //!    kind, and with a length or a terminator.
 //! 2. A listed literal is never structural. Select lists are part of the key as written, because

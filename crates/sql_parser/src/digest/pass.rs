@@ -12,6 +12,7 @@ mod tag {
     pub const CALL: u8 = 66;
     pub const VERBATIM: u8 = 67;
     pub const LITERAL: u8 = 68;
+    pub const HINT: u8 = 69;
 }
 
 /// A region in which literals stay in the text.
@@ -80,6 +81,7 @@ impl<'d, 't> Pass<'d, 't> {
             match token.kind {
                 K::End | K::Semicolon => {
                     self.end_raw();
+                    self.put_hints();
                     let more = token.kind == K::Semicolon && self.lexer.next_token().kind != K::End;
                     return Some((self.end, more.then_some(token.end as usize)));
                 }
@@ -90,6 +92,21 @@ impl<'d, 't> Pass<'d, 't> {
             self.end = token.end as usize;
             self.last = token;
             token = self.lexer.next_token();
+        }
+    }
+
+    /// Writes the optimizer hints, which a plan depends on.
+    fn put_hints(&mut self) {
+        if !self.lexer.has_hints() {
+            return;
+        }
+        let mut rest = self.text.get(..self.end).unwrap_or_default();
+        while let Some(at) = memchr::memmem::find(rest, b"/*+") {
+            rest = rest.get(at + 3..).unwrap_or_default();
+            let end = memchr::memmem::find(rest, b"*/").unwrap_or(rest.len());
+            let (hint, behind) = rest.split_at(end);
+            self.put_sized(tag::HINT, hint);
+            rest = behind;
         }
     }
 

@@ -56,6 +56,8 @@ pub struct Lexer<'a> {
     after_period: bool,
     /// Whether the last token was an identifier that ends at the current position.
     after_ident: bool,
+    /// Whether an optimizer hint was skipped.
+    has_hints: bool,
 }
 
 impl<'a> Lexer<'a> {
@@ -72,7 +74,14 @@ impl<'a> Lexer<'a> {
             in_comment: false,
             after_period: false,
             after_ident: false,
+            has_hints: false,
         }
+    }
+
+    /// Whether an optimizer hint was skipped.
+    #[must_use]
+    pub fn has_hints(&self) -> bool {
+        self.has_hints
     }
 
     #[inline]
@@ -198,6 +207,7 @@ impl<'a> Lexer<'a> {
             self.at = self.comment_end(at, true)?;
             return Some(());
         }
+        self.has_hints |= self.byte_at(at) == b'+';
         self.at = self.comment_end(at, false)?;
         Some(())
     }

@@ -1,7 +1,6 @@
 //! USE, FORCE and IGNORE INDEX (manual, "Index Hints").
 //!
 //! Invariants:
-//! 1. Hints choose among indexes; the table itself can always be read.
 //! 1. Hints restrict the choice of indexes; a table scan is always possible.
 //! 2. USE and FORCE leave only the named indexes, IGNORE only the others. FORCE also gives the
 //!    table scan a very high cost.
@@ -58,20 +57,34 @@ impl Hints {
             for name in hint.indexes {
                 named.push(position(table, alias, name.name)?);
             }
-            let purposes: &mut [&mut AllowedIndexes] = match hint.purpose {
-                IndexHintFor::All => &mut [&mut out.join, &mut out.order, &mut out.group],
-                IndexHintFor::Join => &mut [&mut out.join],
-                IndexHintFor::OrderBy => &mut [&mut out.order],
-                IndexHintFor::GroupBy => &mut [&mut out.group],
-            };
-            for choice in purposes {
-                match hint.kind {
-                    IndexHintKind::Ignore => choice.ignored.extend(&named),
-                    _ => choice.allowed.get_or_insert_default().extend(&named),
-                }
-            }
+            out.add(hint.purpose, hint.kind, &named);
         }
         Ok(out)
+    }
+
+    fn add(&mut self, purpose: IndexHintFor, kind: IndexHintKind, named: &[usize]) {
+        let purposes: &mut [&mut AllowedIndexes] = match purpose {
+            IndexHintFor::All => &mut [&mut self.join, &mut self.order, &mut self.group],
+            IndexHintFor::Join => &mut [&mut self.join],
+            IndexHintFor::OrderBy => &mut [&mut self.order],
+            IndexHintFor::GroupBy => &mut [&mut self.group],
+        };
+        for choice in purposes {
+            match kind {
+                IndexHintKind::Ignore => choice.ignored.extend(named),
+                _ => choice.allowed.get_or_insert_default().extend(named),
+            }
+        }
+    }
+
+    /// Adds an optimizer hint: INDEX and its variants act as FORCE INDEX, NO_INDEX as IGNORE INDEX.
+    pub fn restrict(&mut self, purpose: IndexHintFor, wanted: bool, named: &[usize]) {
+        if wanted {
+            self.is_forced = true;
+            self.add(purpose, IndexHintKind::Force, named);
+        } else {
+            self.add(purpose, IndexHintKind::Ignore, named);
+        }
     }
 
     /// Whether an index may be used to find rows.

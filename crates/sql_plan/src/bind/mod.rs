@@ -17,6 +17,7 @@ pub mod hints;
 pub mod json_table;
 pub mod literal;
 pub mod nodes;
+pub mod optimizer_hints;
 pub mod query;
 mod rows;
 mod source;
@@ -203,6 +204,9 @@ pub fn check_stack() -> Result<()> {
 pub trait SystemVariables: crate::statistics::StatisticsSource {
     /// The value and type of a variable. Error 1193 if it is unknown.
     fn get(&self, global: bool, name: &str) -> Result<crate::expr::Expr>;
+
+    /// Adds a warning about an optimizer hint to those of the statement.
+    fn warn(&self, _code: u16, _message: String) {}
 
     /// The type of a user variable (name in lower case), if its value is not a text in the
     /// connection's collation.

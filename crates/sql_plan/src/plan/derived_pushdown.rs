@@ -25,7 +25,7 @@
 //!    an enclosing query, and is deterministic, as is the derived table.
 //! 2. It is in the WHERE and the table in no outer join, or it is in the ON whose right side the
 //!    table is.
-//! 3. The query has no LIMIT, and locks no rows. A common table expression is named once in the
+//! 3. No hint forbids it. The query has no LIMIT, and locks no rows. A common table expression is named once in the
 //!    FROM clause.
 //! 4. Where equal rows are merged (DISTINCT, GROUP BY, PARTITION BY, set operations), the condition
 //!    does not tell values apart that are equal there: texts are only compared in their own
@@ -47,7 +47,9 @@ use std::sync::Arc;
 /// Rule: conditions on columns of derived tables move into them.
 pub(super) fn derived_pushdown(from: &mut From, statistics: &dyn StatisticsSource) {
     for slot in 0..from.scope.sources.len() {
-        let Some(derived) = from.scope.sources.get(slot).and_then(unshared(from)) else {
+        let allowed = from.hints.allows_pushdown(slot);
+        let source = from.scope.sources.get(slot).filter(|_| allowed);
+        let Some(derived) = source.and_then(unshared(from)) else {
             continue;
         };
         let mut moved = Vec::new();

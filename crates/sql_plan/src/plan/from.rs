@@ -9,6 +9,7 @@
 //! 2. The ON of a join sees only the tables that it joins; a LATERAL table and JSON_TABLE see all
 //!    tables to their left, and none that an outer join joins to them.
 
+use super::hinted::JoinHints;
 use super::placement::named_partitions;
 use super::query::{derived_source, name_columns, plan_lateral, plan_nested, plan_query};
 use super::scan::LockSpec;
@@ -81,6 +82,8 @@ pub(super) struct From {
     /// The lock of the slots whose rows the statement changes: these are read whole, beyond the
     /// columns in expressions.
     pub(super) change_lock: Option<LockSpec>,
+    /// Optimizer hints of the block.
+    pub(super) hints: JoinHints,
 }
 
 impl From {

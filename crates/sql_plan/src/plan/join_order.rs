@@ -103,10 +103,11 @@ impl JoinSearch<'_> {
         *self.requirements.groups.get_or_init(groups)
     }
 
-    /// Whether a LATERAL table must wait for tables that it reads.
+    /// Whether a table must wait for tables that it reads (LATERAL) or that a hint puts before it.
     pub(super) fn must_wait(&self, slot: usize, joined: u64, tables: &[usize]) -> bool {
         let source = self.from.scope.sources.get(slot);
-        let needed = source.map_or(0, Source::lateral_slots) & !joined;
+        let needed =
+            (source.map_or(0, Source::lateral_slots) | self.from.hints.before(slot)) & !joined;
         tables.iter().any(|t| needed & 1u64 << (t & 63) != 0)
     }
 
@@ -147,12 +148,13 @@ impl JoinSearch<'_> {
         let mut own = AccessPlanner::new(table, slot, conditions, &source.hints, statistics);
         own.needed = planner.needed;
         planner.joined = joined;
-        let locked = self.from.locked_slots & 1u64 << (slot & 63) != 0;
         let looked_up = self.index_lookup_choice(&planner, before);
         let read_once = self.hash_or_loop_choice(&planner, &own, joined, before);
         let rows = own.output_rows();
-        let preferred =
-            |lookup: &JoinChoice| prefers_lookup(locked, lookup.after, read_once.after, rows);
+        let preferred = |lookup: &JoinChoice| {
+            self.from
+                .prefers_lookup(slot, lookup.after, (read_once.after, rows))
+        };
         vec![looked_up.filter(preferred).unwrap_or(read_once)]
     }
 
@@ -269,14 +271,19 @@ impl JoinSearch<'_> {
     }
 }
 
-/// Whether an index lookup is better than reading the table once, which leaves `rows` rows.
-pub(super) fn prefers_lookup(
-    locked: bool,
-    lookup: PartialJoin,
-    read_once: PartialJoin,
-    rows: f64,
-) -> bool {
-    locked || lookup.cost <= read_once.cost || rows > cost::MAX_MATERIALIZED_ROWS
+impl From {
+    /// Whether an index lookup is better than reading the table once, which leaves `rows` rows.
+    pub(super) fn prefers_lookup(
+        &self,
+        slot: usize,
+        lookup: PartialJoin,
+        (read_once, rows): (PartialJoin, f64),
+    ) -> bool {
+        let locked = self.locked_slots & 1u64 << (slot & 63) != 0;
+        let hinted = self.hints.by_index(slot);
+        let cheaper = || lookup.cost <= read_once.cost || rows > cost::MAX_MATERIALIZED_ROWS;
+        locked || hinted.unwrap_or_else(cheaper)
+    }
 }
 
 /// The estimate after an index lookup for each row joined before; `left` rows pass the conditions.

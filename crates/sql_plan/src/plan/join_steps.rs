@@ -8,8 +8,10 @@
 use super::access::{AccessPath, AccessPlanner};
 use super::cost;
 use super::from::From;
-use super::join_order::{PartialJoin, batch_path, computed_after, hash_side, looked_up_after};
-use super::join_order::{prefers_lookup, read_once_after};
+use super::join_order::{
+    PartialJoin, batch_path, computed_after, hash_side, looked_up_after, read_once_after,
+};
+
 use super::join_tree::JoinRequirements;
 use crate::bind::Source;
 use crate::expr::{CmpOp, Expr, ExprKind};
@@ -221,8 +223,10 @@ impl<'s> TableSteps<'s> {
             return read_once;
         };
         let looked_up = looked_up_after(before, lookup, left);
-        let locked = self.from.locked_slots & bit(self.slot) != 0;
-        match prefers_lookup(locked, looked_up, read_once, once.rows) {
+        match self
+            .from
+            .prefers_lookup(self.slot, looked_up, (read_once, once.rows))
+        {
             true => looked_up,
             false => read_once,
         }

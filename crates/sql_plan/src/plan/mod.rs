@@ -24,6 +24,7 @@ mod finish;
 mod from;
 mod group_order;
 mod grouping;
+mod hinted;
 mod index_order;
 mod insert;
 mod join_order;

@@ -79,6 +79,7 @@ pub(super) fn plan_select_with(
 ) -> Result<QueryPlan> {
     let mut from = bind_from(select.from, cx)?;
     from.straight |= select.options.straight_join;
+    super::hinted::apply(select, &mut from, cx);
     let mut aggregates = Aggregates::default();
     if !select.windows.is_empty() {
         let mut binder = cx.binder(&from.scope, "field list");

@@ -9,7 +9,7 @@
 //! 1. A negated test becomes an anti-join only if NULL cannot make it unknown: NOT EXISTS, and NOT
 //!    IN between columns that are not nullable.
 //! 2. An uncorrelated subquery is not converted, because it can run once and its result be probed;
-//!    except for few outer rows, if an index answers for them.
+//!    except for few outer rows, if an index answers for them. Hints overrule this.
 
 use super::access::AccessPlanner;
 use super::from::From;
@@ -106,8 +106,11 @@ fn is_worthwhile(test: &QueryTest, from: &From, statistics: &dyn StatisticsSourc
     let Some(plan) = plan_of(&test.query).ok().filter(|plan| is_plain(plan)) else {
         return false;
     };
-    if test.query.free.iter().any(|f| f.level == 1) {
-        return true;
+    let hints = plan.bound.as_deref().map(|bound| &bound.from.hints);
+    match hints.and_then(|hints| from.hints.wants_semi_join(hints)) {
+        Some(wanted) => return wanted,
+        None if test.query.free.iter().any(|f| f.level == 1) => return true,
+        None => {}
     }
     let any = Hints::default();
     // Uncorrelated: converted only if few rows are left to be tested and an index answers.
