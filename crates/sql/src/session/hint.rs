@@ -1,10 +1,17 @@
-//! `SELECT /*+ MAX_EXECUTION_TIME(1000) */ ...` (manual, "Statement Execution
-//! Time Optimizer Hints").
+//! `SELECT /*+ MAX_EXECUTION_TIME(1000) SET_VAR(sql_mode = '') */ ...` (manual, "Statement
+//! Execution Time Optimizer Hints" and "Variable-Setting Hint Syntax").
 //!
-//! The time limit is no part of a plan: it is parsed from the text at each execution. The planner
-//! reads the other hints (`porpoise_sql_plan::bind::optimizer_hints`).
+//! These hints are no part of a plan: they are parsed from the text at each execution. The planner
+//! reads the others (`porpoise_sql_plan::bind::optimizer_hints`).
+//!
+//! Invariant: a variable of SET_VAR has its value from before the statement again when the
+//! statement ends, whether it succeeds or not.
 
+use super::SqlSession;
+use crate::vars::{self, Values, check};
 use porpoise_sql_exec::exec::profile::Profile;
+use porpoise_sql_expr::error::Result;
+use porpoise_sql_plan::bind::optimizer_hints::of_block;
 use std::time::Duration;
 
 /// State of the current statement, besides its plan.
@@ -34,6 +41,112 @@ pub(super) fn execution_limit(text: &[u8]) -> Option<Duration> {
     let digits = argument.get(..close)?.trim_ascii();
     let millis: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
     (millis > 0).then(|| Duration::from_millis(millis))
+}
+
+/// Variables that SET_VAR may set (manual, "Server System Variables", "SET_VAR Hint Applies").
+const HINTABLE: &[&str] = &[
+    "auto_increment_increment",
+    "auto_increment_offset",
+    "bulk_insert_buffer_size",
+    "cte_max_recursion_depth",
+    "div_precision_increment",
+    "eq_range_index_dive_limit",
+    "foreign_key_checks",
+    "group_concat_max_len",
+    "insert_id",
+    "join_buffer_size",
+    "lock_wait_timeout",
+    "max_error_count",
+    "max_execution_time",
+    "max_heap_table_size",
+    "max_join_size",
+    "max_length_for_sort_data",
+    "max_sort_length",
+    "optimizer_prune_level",
+    "optimizer_search_depth",
+    "optimizer_switch",
+    "range_optimizer_max_mem_size",
+    "read_buffer_size",
+    "read_rnd_buffer_size",
+    "sort_buffer_size",
+    "sql_auto_is_null",
+    "sql_big_selects",
+    "sql_buffer_result",
+    "sql_mode",
+    "sql_safe_updates",
+    "sql_select_limit",
+    "time_zone",
+    "tmp_table_size",
+    "unique_checks",
+    "windowing_use_high_precision",
+];
+
+/// The assignments of the SET_VAR hints of a SELECT: names, and values as written.
+fn assignments(text: &[u8]) -> Vec<(String, String)> {
+    let text = text.trim_ascii_start();
+    let hinted = text.get(6..).is_some_and(|rest| {
+        let rest = rest.trim_ascii_start();
+        rest.starts_with(b"/*+")
+    });
+    let text = std::str::from_utf8(text).ok().filter(|_| hinted);
+    let hints = text.map(|text| of_block(text, 0).list).unwrap_or_default();
+    let set = hints.into_iter().filter(|hint| hint.name == "SET_VAR");
+    set.filter_map(|hint| {
+        let (name, value) = hint.argument.split_once('=')?;
+        let (name, value) = (name.trim().trim_matches('`'), value.trim());
+        Some((name.to_ascii_lowercase(), unquoted(value).to_owned()))
+    })
+    .collect()
+}
+
+fn unquoted(value: &str) -> &str {
+    let inside = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
+    inside('\'').or_else(|| inside('"')).unwrap_or(value)
+}
+
+impl SqlSession {
+    /// Sets the variables of SET_VAR hints. Returns the values before, if there are such hints.
+    pub(super) fn set_hinted_variables(&mut self, text: &[u8]) -> Option<Values> {
+        let assignments = assignments(text);
+        if assignments.is_empty() {
+            return None;
+        }
+        let before = self.cx.values.clone();
+        for (name, value) in assignments {
+            let Ok((at, variable)) = vars::entry(&name) else {
+                let text = format!("Unresolved name '{name}' for SET_VAR hint");
+                self.cx.warn(3128, text);
+                continue;
+            };
+            if !HINTABLE.contains(&variable.name) || !variable.scope.session() {
+                let text = format!("Variable '{name}' cannot be set using SET_VAR hint.");
+                self.cx.warn(3637, text);
+                continue;
+            }
+            match check::from_text(variable, &value) {
+                Ok(value) => self.cx.values.set(at, value),
+                Err(error) => self.cx.warn(error.code, error.message),
+            }
+        }
+        if let Err(error) = self.apply_settings() {
+            self.cx.warn(error.code, error.message);
+        }
+        Some(before)
+    }
+
+    /// Gives variables their values from before a statement.
+    ///
+    /// # Errors
+    /// Those of settings that do not go together, which the values before did.
+    pub(super) fn restore_variables(&mut self, before: Option<Values>) -> Result<()> {
+        match before {
+            Some(values) => {
+                self.cx.values = values;
+                self.apply_settings()
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]

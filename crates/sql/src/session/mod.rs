@@ -290,7 +290,11 @@ impl SqlSession {
         }
         let arena = std::mem::take(&mut self.arena);
         let client = self.cx.settings.client;
+        let variables = self.set_hinted_variables(&text);
         let mut result = self.query_in(&arena, &text, multi, sink);
+        if let Err(error) = self.restore_variables(variables) {
+            result = result.and(Err(error));
+        }
         if let (Cow::Owned(text), Ok(outcome)) = (&text, &mut result) {
             // The rest starts at this offset of the original text.
             let rest = outcome.rest.and_then(|at| text.get(at..));

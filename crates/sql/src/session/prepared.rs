@@ -233,6 +233,20 @@ impl SqlSession {
         }
         let text = prepared.text.clone();
         self.current_statement.hinted_limit = super::hint::execution_limit(&text);
+        let variables = self.set_hinted_variables(&text);
+        let result = self.plan_and_run(prepared, &text, values, types, sink);
+        self.restore_variables(variables)?;
+        result
+    }
+
+    fn plan_and_run(
+        &mut self,
+        prepared: &mut Prepared,
+        text: &[u8],
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
         let cached = prepared.plan.take();
         let mut kept = None;
         let secured = self.plan_and_lock(|session, catalog| {
@@ -243,10 +257,10 @@ impl SqlSession {
                 return Ok(plan.clone());
             }
             let arena = Bump::new();
-            let parsed = session.parse_whole(&arena, &text)?;
+            let parsed = session.parse_whole(&arena, text)?;
             let _deadline = session.arm_planning(&parsed.statement)?;
             session.cx.volatile.set(false);
-            let plan = session.plan(&parsed.statement, &text, types, catalog)?;
+            let plan = session.plan(&parsed.statement, text, types, catalog)?;
             let plan = Arc::new(plan.ok_or_else(not_a_plan)?);
             let key = || PlanKey::new(&session.cx, catalog.version, types);
             kept = (!session.cx.volatile.get()).then(|| (key(), plan.clone()));
@@ -263,8 +277,8 @@ impl SqlSession {
             }
             Err(error) if error.code == NOT_A_PLAN => {
                 let arena = Bump::new();
-                let parsed = self.parse_whole(&arena, &text)?;
-                self.statement(&parsed.statement, &text, values, types, sink)
+                let parsed = self.parse_whole(&arena, text)?;
+                self.statement(&parsed.statement, text, values, types, sink)
             }
             Err(error) => Err(error),
         }

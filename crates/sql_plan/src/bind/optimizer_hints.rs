@@ -122,6 +122,8 @@ pub struct Hint {
     pub names: Vec<HintName>,
     /// The indexes of the first name.
     pub indexes: Vec<String>,
+    /// What stands in parentheses.
+    pub argument: String,
 }
 
 /// The hints of one query block.
@@ -180,6 +182,7 @@ fn one(text: &str) -> Option<(Hint, &str)> {
         block: None,
         names: Vec::new(),
         indexes: Vec::new(),
+        argument: inside.trim().to_owned(),
     };
     if kind != HintKind::Other {
         hint.read_names(inside)?;
