@@ -301,7 +301,12 @@ impl Printer<'_> {
     }
 
     fn range(&self, range: &IndexRange, parts: &[&str]) -> String {
-        let IndexRange { keys, low, high } = range;
+        let IndexRange {
+            keys,
+            low,
+            high,
+            except,
+        } = range;
         let first = keys.first().map_or(&[][..], Vec::as_slice);
         let part = parts.get(first.len()).copied().unwrap_or("?");
         let mut out = match keys.len() {
@@ -310,6 +315,10 @@ impl Printer<'_> {
         };
         if low.is_some() || high.is_some() {
             out.push(self.between(part, low.as_ref(), high.as_ref()));
+        }
+        if !except.is_empty() {
+            let values: Vec<String> = except.iter().map(|e| self.expr(e)).collect();
+            out.push(format!("({part} not in ({}))", values.join(", ")));
         }
         out.join(", ")
     }

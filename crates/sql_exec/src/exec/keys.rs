@@ -210,12 +210,51 @@ pub fn ranges<'a>(
         {
             return Ok(None);
         }
+        if !part.except.is_empty() {
+            ranges.extend(all_but(table, index, &part.except, row, cx)?);
+            continue;
+        }
         for equal in &part.keys {
             cx.env.tick()?;
             ranges.extend(range(table, index, equal, bounds, row, cx)?);
         }
     }
     Ok(Some(merge_ranges(ranges)))
+}
+
+/// The key ranges of an index between these values of its first part, and without NULL. A value
+/// that no row can have is in no range anyway.
+fn all_but<'a>(
+    table: &Table,
+    index: usize,
+    except: &'a [Expr],
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> ExecResult<Vec<KeyRange>> {
+    let part = table.indexes.get(index).and_then(|i| i.parts.first());
+    let column = part.and_then(|part| table.columns.get(part.column));
+    let null = column.filter(|column| column.nullable);
+    let null = null.map(|_| table.key_prefix(index, &[ValueRef::Null]));
+    let mut keys = Vec::from_iter(null);
+    for e in except {
+        cx.env.tick()?;
+        keys.extend(prefix(table, index, std::slice::from_ref(e), row, cx)?);
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    let mut ranges = Vec::with_capacity(keys.len() + 1);
+    let mut start = Some(KeyRange::ALL.start);
+    for key in keys {
+        let Some(start) = std::mem::replace(&mut start, porpoise_kv::prefix_end(&key)) else {
+            break;
+        };
+        ranges.push(KeyRange {
+            start,
+            end: Some(key),
+        });
+    }
+    ranges.extend(start.map(|start| KeyRange { start, end: None }));
+    Ok(ranges)
 }
 
 /// Merges overlapping and adjacent ranges. The result is in ascending order.

@@ -13,7 +13,7 @@
 
 use super::group_order::Purpose;
 use super::sargable::{Sargable, sargable_predicates};
-use super::scan::{Access, Estimate, ScanMode};
+use super::scan::{Access, Estimate, IndexRange, ScanMode};
 use super::{OrderKey, cost};
 use crate::bind::hints::Hints;
 use crate::expr::Expr;
@@ -279,7 +279,8 @@ impl<'a> AccessPlanner<'a> {
     ) -> Option<AccessPath> {
         let entries = self.covers(position);
         let Some(restriction) = self.restriction(index, predicates, entries) else {
-            return self.subquery_lookup_path(position, index, predicates);
+            let by_rows = self.subquery_lookup_path(position, index, predicates);
+            return by_rows.or_else(|| self.all_but_path(position, index, predicates));
         };
         if restriction.is_unique_key {
             return Some(self.unique_lookup_path(
@@ -317,6 +318,43 @@ impl<'a> AccessPlanner<'a> {
         if !restriction.includes_null {
             path.implied = implied(index, predicates, restriction.equal);
         }
+        Some(path)
+    }
+
+    /// NOT IN: the ranges of an index between the values that its first column does not have.
+    fn all_but_path(
+        &self,
+        position: usize,
+        index: &Index,
+        predicates: &[Sargable<'_>],
+    ) -> Option<AccessPath> {
+        let first = index.parts.first().filter(|p| p.prefix.is_none())?;
+        let values = &predicates.get(first.column)?.except;
+        if values.is_empty() || values.len() > MAX_KEYS || index.using_hash {
+            return None;
+        }
+        let order = match self.order {
+            [] => Some(false),
+            _ => self.index_order(position, index, 0, predicates),
+        };
+        let missing = values.len() as f64 / self.statistics().distinct(position, 1);
+        let left = (1.0 - missing).max(0.0);
+        let seeks = values.len() as f64 + 1.0;
+        let access = Access::IndexRangeScan {
+            index: position,
+            ranges: vec![IndexRange {
+                keys: vec![Vec::new()],
+                low: None,
+                high: None,
+                except: values.iter().map(|value| (*value).clone()).collect(),
+            }],
+            reverse: order == Some(true),
+        };
+        let read = (seeks, self.rows() * left);
+        let mut path = self.ranges_path(position, access, order.is_some(), read);
+        // As many rows are assumed as for a scan of the table, with which the path competes.
+        let rows = self.rows().max(cost::MIN_TABLE_ROWS) * left;
+        path.cost = seeks * cost::SEEK + rows * self.row_cost(position, path.covering);
         Some(path)
     }
 

@@ -43,6 +43,7 @@ impl AccessPlanner<'_> {
                 keys,
                 low: None,
                 high: None,
+                except: Vec::new(),
             },
             equal,
             includes_null: null,

@@ -25,6 +25,8 @@ pub(super) struct Sargable<'e> {
     pub(super) high: Option<(&'e Expr, bool)>,
     /// LIKE: the pattern and its escape character.
     pub(super) like: Option<(&'e Expr, Option<u8>)>,
+    /// NOT IN: values that the column does not have.
+    pub(super) except: Vec<&'e Expr>,
 }
 
 impl<'e> Sargable<'e> {
@@ -144,16 +146,14 @@ fn analyze<'e>(condition: &'e Expr, slot: usize, joined: u64, predicates: &mut [
             add_comparison(CmpOp::Ge, how_low, arg, low, (slot, joined), predicates);
             add_comparison(CmpOp::Le, how_high, arg, high, (slot, joined), predicates);
         }
-        ExprKind::In {
-            arg,
-            list,
-            negated: false,
-        } => {
+        ExprKind::In { arg, list, negated } => {
             let all = |(how, item): &(CompareAs, Expr)| {
                 is_known(item, joined) && can_use_index(arg, *how, item)
             };
-            if list.iter().all(all) {
-                add_list(condition, arg, list, slot, predicates);
+            match (list.iter().all(all), negated) {
+                (true, false) => add_list(condition, arg, list, slot, predicates),
+                (true, true) => add_excluded(arg, list, slot, predicates),
+                (false, _) => {}
             }
         }
         ExprKind::Is {
@@ -192,6 +192,28 @@ fn analyze<'e>(condition: &'e Expr, slot: usize, joined: u64, predicates: &mut [
         }
         _ => {}
     }
+}
+
+/// Adds that a column's value is none of a list.
+fn add_excluded<'e>(
+    column: &'e Expr,
+    list: &'e [(CompareAs, Expr)],
+    slot: usize,
+    predicates: &mut [Sargable<'e>],
+) {
+    let predicate = bare_column(column, slot).and_then(|at| predicates.get_mut(at));
+    let exact = list.iter().all(|(_, item)| has_exact_keys(column, item));
+    if let Some(predicate) = predicate.filter(|_| exact) {
+        predicate.except.extend(list.iter().map(|(_, item)| item));
+    }
+}
+
+/// Whether a row whose key is that of the value equals the value. A look-up needs no more than the
+/// reverse, because conditions are checked on its rows; rows that NOT IN leaves out are not.
+fn has_exact_keys(column: &Expr, value: &Expr) -> bool {
+    let (ty, other) = (&column.ty, &value.ty);
+    let text = ty.is_string() && ty.collation.charset() == other.collation.charset();
+    ty.is_integer() || text
 }
 
 /// Adds that a column's value is one of a list.

@@ -103,6 +103,8 @@ pub struct IndexRange {
     pub low: Option<Bound>,
     /// Upper bound of the next part.
     pub high: Option<Bound>,
+    /// NOT IN: values that the next part does not have, nor NULL; without bounds.
+    pub except: Vec<Expr>,
 }
 
 /// A bound of a range on one index part.
@@ -273,7 +275,7 @@ impl Access {
 impl IndexRange {
     /// Number of leading parts that the range restricts.
     pub fn parts(&self) -> usize {
-        let bounded = self.low.is_some() || self.high.is_some();
+        let bounded = self.low.is_some() || self.high.is_some() || !self.except.is_empty();
         self.keys.first().map_or(0, Vec::len) + usize::from(bounded)
     }
 
@@ -282,5 +284,6 @@ impl IndexRange {
         self.keys.iter().flatten().for_each(&mut *visit);
         let bounds = self.low.iter().chain(&self.high);
         bounds.for_each(|bound| visit(&bound.value));
+        self.except.iter().for_each(visit);
     }
 }
