@@ -22,6 +22,7 @@ pub mod entry_reader;
 pub mod error;
 pub mod expressions;
 pub(crate) mod fk;
+pub mod histogram;
 pub mod keys;
 pub mod lock_description;
 pub mod metadata_lock;

@@ -103,6 +103,56 @@ fn definitions_and_rows_are_there_after_a_restart() {
     assert_eq!(check(&db, "child"), 2);
 }
 
+/// The columns of `parent` that have histograms, by name.
+fn histograms(db: &Db) -> Vec<String> {
+    let table = get(db, "parent");
+    let name = |(at, _): &(usize, _)| table.columns[*at].name.clone();
+    table.histograms.iter().map(name).collect()
+}
+
+fn set_histogram(db: &Arc<Db>, column: &str) {
+    let table = get(db, "parent");
+    let at = table.column(column).unwrap();
+    let histogram = db.build_histograms(&table, &[at], 10).unwrap().remove(0);
+    let change = vec![(table.columns[at].id, Some(histogram))];
+    db.define(|cx| db.set_histograms(cx, table.id, change))
+        .unwrap();
+}
+
+#[test]
+fn histograms_last_as_long_as_their_columns() {
+    let engine = Model::new();
+    let db = family(Arc::new(engine.reopen()));
+    add(&db, "parent", &[(1, 10), (2, 20), (3, 20)]).unwrap();
+    set_histogram(&db, "a");
+    let shown = get(&db, "parent").histogram(1).unwrap().to_document();
+    drop(db);
+    let db = open(Arc::new(engine.reopen()));
+    let kept = get(&db, "parent").histogram(1).cloned().unwrap();
+    assert_eq!(kept.to_document(), shown);
+    assert!((kept.equal_to(Value::Int(20).as_ref()) - 2.0 / 3.0).abs() < 1e-9);
+    alter(&db, "parent", AlterOp::RenameColumn("a".into(), "b".into())).unwrap();
+    alter(&db, "parent", AlterOp::SetComment("x".into())).unwrap();
+    assert_eq!(histograms(&db), ["b"]);
+    truncate(&db, "parent").unwrap_err();
+    let wide = ColumnSpec::new("b", ColumnType::int(Kind::BigInt));
+    let change = AlterOp::ChangeColumn("b".into(), wide, porpoise_rows::ddl::Position::Default);
+    alter(&db, "parent", change).unwrap();
+    assert_eq!(histograms(&db), [""; 0]);
+    set_histogram(&db, "b");
+    alter(&db, "parent", AlterOp::DropColumn("b".into())).unwrap();
+    assert_eq!(histograms(&db), [""; 0]);
+    set_histogram(&db, "id");
+    for name in ["child", "parent"] {
+        let name = [("test".to_owned(), name.to_owned())];
+        db.define(|cx| db.drop_tables(cx, &name, false)).unwrap();
+    }
+    drop(db);
+    // Nothing is left of dropped histograms that a start would find.
+    let db = open(Arc::new(engine.reopen()));
+    assert!(db.catalog().histograms.is_empty());
+}
+
 #[test]
 fn show_create_table_prints_what_mysql_prints() {
     let db = family(Arc::new(Model::new()));

@@ -84,6 +84,12 @@ pub trait StatisticsSource {
         Arc::new(TableStatistics::unknown())
     }
 
+    /// The value of a parameter of the statement, for the plan of this execution only; `None` if
+    /// the value is not known yet. The plan is not kept in either case.
+    fn parameter(&self, _number: usize) -> Option<Value> {
+        None
+    }
+
     /// Whether estimates will be shown (EXPLAIN), and are needed even where a plan has no choice.
     fn estimates_are_shown(&self) -> bool {
         false

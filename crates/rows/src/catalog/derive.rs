@@ -1,9 +1,11 @@
 //! Derived parts of the catalog, which are computed and not stored: the tables that reference each
-//! table, the indexes that foreign keys use, and the tables that a write touches.
+//! table, the indexes that foreign keys use, the tables that a write touches, and the histograms of
+//! each table.
 //!
 //! Recomputed whenever a catalog is built or changed; only the definitions are stored.
 
 use super::{Catalog, FkAction, FkParent, ForeignKey, Index, IndexKind, Table, TableDef, TableId};
+use crate::histogram::Histogram;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -41,6 +43,36 @@ impl Catalog {
             }
         }
         self.derive_write_sets();
+        self.derive_histograms();
+    }
+
+    /// Gives tables their histograms, and drops those of columns that are gone or of another type.
+    fn derive_histograms(&mut self) {
+        let mut found: BTreeMap<TableId, Vec<(usize, Arc<Histogram>)>> = BTreeMap::new();
+        let tables = &self.tables;
+        self.histograms.retain(|(table, column), histogram| {
+            let Some(columns) = tables.get(table).map(|table| &table.columns) else {
+                return false;
+            };
+            let mut columns = columns.iter().enumerate();
+            let at = columns.find(|(_, c)| c.id == *column && c.ty == *histogram.column_type());
+            if let Some((at, _)) = at {
+                found
+                    .entry(*table)
+                    .or_default()
+                    .push((at, histogram.clone()));
+            }
+            at.is_some()
+        });
+        for (id, table) in &mut self.tables {
+            let new = found.remove(id).unwrap_or_default();
+            let old = &table.histograms;
+            let unchanged = old.len() == new.len()
+                && std::iter::zip(old, &new).all(|(a, b)| a.0 == b.0 && Arc::ptr_eq(&a.1, &b.1));
+            if !unchanged {
+                Arc::make_mut(table).histograms = new;
+            }
+        }
     }
 
     fn derive_write_sets(&mut self) {

@@ -6,9 +6,11 @@
 //! per database, and one per table with all its columns, indexes and foreign keys. A DDL statement
 //! writes them in one transaction, which makes DDL atomic.
 //!
-//! Invariant: [`Table::referenced_by`] and [`ForeignKey::parent`] are derived
-//! when a catalog is built, never stored: they cannot disagree with the
-//! definitions.
+//! Invariants:
+//! 1. [`Table::referenced_by`] and [`ForeignKey::parent`] are derived when a catalog is built,
+//!    never stored: they cannot disagree with the definitions.
+//! 2. A histogram belongs to a column that exists and has the type for which it was made; others
+//!    are dropped with the change that makes them outdated.
 
 pub mod derive;
 pub mod persist;
@@ -18,6 +20,7 @@ pub use crate::definition::{
     ForeignKey, Generated, Index, IndexKind, IndexPart, IndexState, LayoutDef, TableDef, TableId,
     TableOptions,
 };
+use crate::histogram::Histogram;
 pub use crate::table::Table;
 
 use porpoise_types::Collation;
@@ -36,6 +39,8 @@ pub struct Catalog {
     pub tables: BTreeMap<TableId, Arc<Table>>,
     /// Views by database and name.
     pub views: BTreeMap<(String, String), Arc<View>>,
+    /// Histograms of columns.
+    pub histograms: BTreeMap<(TableId, ColumnId), Arc<Histogram>>,
 }
 
 /// WITH CHECK OPTION of a view.

@@ -1,20 +1,21 @@
 //! The catalog on disk: rows of one catalog space (docs/formats.md, "Catalog").
 //!
 //! A database is one row, a table with all its columns, indexes and foreign
-//! keys is one row. A DDL statement writes the rows it changes and the
+//! keys is one row, and so is a histogram of a column. A DDL statement writes the rows it changes and the
 //! catalog version in one transaction; recovery therefore finds either the
 //! definition before or the one after.
 //!
 //! Invariants:
-//! 1. Every row starts with [`CATALOG_FORMAT_VERSION`]. A newer version is refused at the start,
-//!    with a message.
+//! 1. Every row starts with [`CATALOG_FORMAT_VERSION`], that of a histogram with
+//!    [`HISTOGRAM_FORMAT_VERSION`]. A newer version is refused at the start, with a message.
 //! 2. Derived fields are not stored.
 
 mod table;
 
-use super::{Catalog, CheckOption, Database, Table, TableId};
+use super::{Catalog, CheckOption, ColumnId, Database, Table, TableId};
 use crate::bytes::{Reader, Writer};
 use crate::error::{Error, Result};
+use crate::histogram::{HISTOGRAM_FORMAT_VERSION, Histogram};
 use porpoise_kv::{Check, CounterId, Key, Read, ScanRange, SpaceId, Txn};
 use porpoise_types::Collation;
 use std::ops::ControlFlow;
@@ -36,6 +37,7 @@ const KEY_META: u8 = 0;
 const KEY_DATABASE: u8 = 1;
 const KEY_TABLE: u8 = 2;
 const KEY_VIEW: u8 = 3;
+const KEY_HISTOGRAM: u8 = 4;
 
 fn database_key(name: &str) -> Vec<u8> {
     let mut key = vec![KEY_DATABASE];
@@ -55,6 +57,13 @@ fn view_key(database: &str, name: &str) -> Vec<u8> {
 fn table_key(id: TableId) -> Vec<u8> {
     let mut key = vec![KEY_TABLE];
     key.extend_from_slice(&id.0.to_be_bytes());
+    key
+}
+
+fn histogram_key(table: TableId, column: ColumnId) -> Vec<u8> {
+    let mut key = vec![KEY_HISTOGRAM];
+    key.extend_from_slice(&table.0.to_be_bytes());
+    key.extend_from_slice(&column.0.to_be_bytes());
     key
 }
 
@@ -92,6 +101,9 @@ fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
     let Some((kind, rest)) = key.split_first() else {
         return Err(Error::corrupt("an empty key in the catalog"));
     };
+    if *kind == KEY_HISTOGRAM {
+        return add_histogram(catalog, rest, value);
+    }
     let mut r = Reader::new(value);
     let version = r.u8()?;
     if !(OLDEST_READABLE_VERSION..=CATALOG_FORMAT_VERSION).contains(&version) {
@@ -121,6 +133,47 @@ fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
         }
         other => {
             return Err(Error::corrupt(&format!("catalog row of kind {other}")));
+        }
+    }
+    Ok(())
+}
+
+/// Adds a histogram. Its table was read before, because rows come in the order of their keys.
+fn add_histogram(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
+    let corrupt = || Error::corrupt("a histogram of an unknown column");
+    let (table, column) = key.split_first_chunk::<8>().ok_or_else(corrupt)?;
+    let column = <[u8; 4]>::try_from(column).map_err(|_| corrupt())?;
+    let id = TableId(u64::from_be_bytes(*table));
+    let column_id = ColumnId(u32::from_be_bytes(column));
+    let table = catalog.tables.get(&id).ok_or_else(corrupt)?;
+    let column = table.columns.iter().find(|c| c.id == column_id);
+    let ty = &column.ok_or_else(corrupt)?.ty;
+    let (version, document) = value.split_first().ok_or_else(corrupt)?;
+    if *version != HISTOGRAM_FORMAT_VERSION {
+        return Err(Error::corrupt(&format!(
+            "histogram format version {version}; this server reads version {HISTOGRAM_FORMAT_VERSION}"
+        )));
+    }
+    let histogram = Histogram::from_document(document, ty, 0)
+        .map_err(|error| Error::corrupt(&format!("a histogram: {error:?}")))?;
+    let histograms = &mut catalog.histograms;
+    histograms.insert((id, column_id), Arc::new(histogram));
+    Ok(())
+}
+
+/// Writes the histograms that differ.
+fn write_histograms(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<()> {
+    for ((table, column), histogram) in &new.histograms {
+        let before = old.histograms.get(&(*table, *column));
+        if before.is_none_or(|b| !Arc::ptr_eq(b, histogram)) {
+            let mut value = vec![HISTOGRAM_FORMAT_VERSION];
+            value.extend_from_slice(&histogram.to_document().to_text());
+            put_or_delete(txn, &histogram_key(*table, *column), Some(&value))?;
+        }
+    }
+    for (table, column) in old.histograms.keys() {
+        if !new.histograms.contains_key(&(*table, *column)) {
+            put_or_delete(txn, &histogram_key(*table, *column), None)?;
         }
     }
     Ok(())
@@ -192,7 +245,7 @@ pub fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<
             put_or_delete(txn, &table_key(*id), None)?;
         }
     }
-    Ok(())
+    write_histograms(txn, old, new)
 }
 
 /// Writes or deletes a row without a lock of its own: the caller's lock on the version row

@@ -28,6 +28,7 @@ mod databases;
 mod errors;
 mod filled;
 mod foreign;
+mod histogram;
 mod indexes;
 pub mod partition;
 mod rename;

@@ -12,6 +12,7 @@ pub(crate) mod router;
 
 use crate::definition::{IndexKind, LayoutDef, TableDef, TableId};
 use crate::expressions::Compiled;
+use crate::histogram::Histogram;
 use layout::Layout;
 use router::Router;
 use std::ops::Deref;
@@ -27,6 +28,8 @@ pub struct Table {
     /// The tables that a write to this one may read or change (parents, children, and further along
     /// cascades), itself first. A writing statement publishes them as used.
     pub write_set: Arc<[TableId]>,
+    /// Histograms of columns, by position.
+    pub histograms: Vec<(usize, Arc<Histogram>)>,
     derived: Derived,
 }
 
@@ -115,6 +118,7 @@ impl Table {
         Table {
             referenced_by: Vec::new(),
             write_set: Arc::from([def.id]),
+            histograms: Vec::new(),
             derived: Derived::new(&def),
             def,
         }
@@ -127,6 +131,12 @@ impl Table {
             write_set: self.write_set.clone(),
             ..Table::new(def)
         }
+    }
+
+    /// The histogram of a column.
+    pub fn histogram(&self, column: usize) -> Option<&Histogram> {
+        let (_, histogram) = self.histograms.iter().find(|(at, _)| *at == column)?;
+        Some(histogram)
     }
 
     /// The definition.

@@ -18,7 +18,7 @@ use porpoise_access::{AuthId, Rights};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::Env;
 use porpoise_sql_parser::ast::TableName;
-use porpoise_types::{Level, Warning};
+use porpoise_types::{Level, Value, Warning};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -44,6 +44,10 @@ pub struct StatementContext {
     pub(crate) diagnostics: Diagnostics,
     /// Whether a plan made since this was cleared contains the value of a variable.
     pub(crate) volatile: Cell<bool>,
+    /// Whether a plan made since this was cleared depends on values of parameters.
+    pub(crate) uses_parameters: Cell<bool>,
+    /// Values of the parameters of the statement that is planned, if a histogram may use them.
+    pub(crate) parameters: RefCell<Vec<Value>>,
     /// Whether the plan is for EXPLAIN.
     pub(crate) explaining: Cell<bool>,
     /// The session's temporary tables.
@@ -52,6 +56,17 @@ pub struct StatementContext {
 }
 
 impl StatementContext {
+    /// Begins a plan of which [`Self::may_keep_plan`] will be asked.
+    pub(crate) fn begin_plan(&self) {
+        self.volatile.set(false);
+        self.uses_parameters.set(false);
+    }
+
+    /// Whether the plan is valid for other executions, with other values of parameters.
+    pub(crate) fn may_keep_plan(&self) -> bool {
+        !self.volatile.get() && !self.uses_parameters.get()
+    }
+
     /// Resolves a table name to database and name.
     ///
     /// # Errors

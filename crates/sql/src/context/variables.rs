@@ -19,6 +19,11 @@ impl StatisticsSource for StatementContext {
         self.server.statistics.of(&self.server.db, table)
     }
 
+    fn parameter(&self, number: usize) -> Option<Value> {
+        self.uses_parameters.set(true);
+        self.parameters.borrow().get(number).cloned()
+    }
+
     fn estimates_are_shown(&self) -> bool {
         self.explaining.get()
     }

@@ -1,4 +1,4 @@
-//! COLUMNS and STATISTICS.
+//! COLUMNS, COLUMN_STATISTICS and STATISTICS.
 
 use crate::context::StatementContext;
 use crate::results::table::{text, text_or_null};
@@ -188,6 +188,23 @@ fn view_rows(cx: &StatementContext, rows: &mut Vec<Vec<Value>>) {
             rows.push(row(at, described));
         }
     }
+}
+
+/// Rows of COLUMN_STATISTICS.
+pub(super) fn histograms(cx: &StatementContext) -> Vec<Vec<Value>> {
+    let catalog = cx.visible_catalog();
+    let mut rows = Vec::new();
+    for table in super::tables(&catalog) {
+        for (at, histogram) in &table.histograms {
+            rows.push(vec![
+                text(&table.database),
+                text(&table.name),
+                text_or_null(table.columns.get(*at).map(|c| c.name.as_str())),
+                text(histogram.to_document().to_text()),
+            ]);
+        }
+    }
+    rows
 }
 
 /// Rows of STATISTICS.

@@ -43,6 +43,7 @@ fn rows_of(name: &str) -> Option<RowsOf> {
         "COLLATION_CHARACTER_SET_APPLICABILITY" => |_| server::applicability(),
         "COLUMNS" => columns::rows,
         "COLUMN_PRIVILEGES" => privileges::column,
+        "COLUMN_STATISTICS" => columns::histograms,
         "DEADLOCKS" => |cx| cx.server.deadlocks.rows(),
         "ENABLED_ROLES" => roles::enabled,
         "ENGINES" => |_| server::engines(),
@@ -64,8 +65,7 @@ fn rows_of(name: &str) -> Option<RowsOf> {
         "USER_ATTRIBUTES" => roles::attributes,
         "USER_PRIVILEGES" => privileges::user,
         "VIEWS" => objects::views,
-        "COLUMN_STATISTICS" | "EVENTS" | "FILES" | "PARAMETERS" | "PROFILING" | "ROUTINES"
-        | "TRIGGERS" => |_| Vec::new(),
+        "EVENTS" | "FILES" | "PARAMETERS" | "PROFILING" | "ROUTINES" | "TRIGGERS" => |_| Vec::new(),
         _ => return None,
     };
     Some(rows)

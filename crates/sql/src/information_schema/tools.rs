@@ -1,5 +1,5 @@
-//! Tables that tools query when they connect or dump: KEYWORDS, PLUGINS, and FILES, PARAMETERS,
-//! COLUMN_STATISTICS and PROFILING, which are empty.
+//! Tables that tools query when they connect or dump: KEYWORDS, PLUGINS, and FILES, PARAMETERS and
+//! PROFILING, which are empty.
 
 use crate::results::table::text;
 use porpoise_sql_parser::keyword;

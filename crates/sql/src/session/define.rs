@@ -471,6 +471,7 @@ impl SqlSession {
                     .server
                     .statistics
                     .analyze(&self.cx.server.db, table)?;
+                self.update_histograms(table)?;
                 Ok(vec![ok])
             }
             _ => Ok(vec![ok]),

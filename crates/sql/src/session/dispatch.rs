@@ -182,10 +182,10 @@ impl SqlSession {
                 if maintain.kind == MaintainKind::Checksum {
                     return Err(SqlError::not_supported("CHECKSUM TABLE"));
                 }
-                if maintain.histogram.is_some() {
-                    return Err(SqlError::not_supported("ANALYZE TABLE ... HISTOGRAM"));
+                match &maintain.histogram {
+                    Some(clause) => self.histogram(maintain.tables, clause, sink),
+                    None => self.maintain(maintain, sink),
                 }
-                self.maintain(maintain, sink)
             }
             Statement::LockTables(tables) => self.lock_tables(tables),
             Statement::UnlockTables => self.unlock_tables(),

@@ -26,6 +26,7 @@ mod evaluate;
 mod explain;
 mod finish;
 mod hint;
+mod histogram;
 mod into;
 mod key_prefix;
 mod plan_cache;
@@ -186,6 +187,8 @@ impl SqlSession {
                 roles: Vec::new(),
                 diagnostics: Diagnostics::default(),
                 volatile: Cell::new(false),
+                uses_parameters: Cell::new(false),
+                parameters: RefCell::default(),
                 explaining: Cell::new(false),
                 temporary: Temporary::default(),
                 last_insert_id: 0,

@@ -224,7 +224,7 @@ impl SqlSession {
             return None;
         };
         let types = types_of(cache.digest.literals(), text, self.cx.settings.collation);
-        self.cx.volatile.set(false);
+        self.cx.begin_plan();
         let _deadline = match self.arm_planning(&parsed.statement) {
             Ok(armed) => armed,
             Err(error) => return Some(Err(error)),
@@ -238,11 +238,7 @@ impl SqlSession {
                 return None;
             }
         };
-        let plan = if self.cx.volatile.get() {
-            None
-        } else {
-            planned
-        };
+        let plan = planned.filter(|_| self.cx.may_keep_plan());
         cache.insert(
             normalized.key,
             dependencies,

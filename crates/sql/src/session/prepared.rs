@@ -259,11 +259,20 @@ impl SqlSession {
             let arena = Bump::new();
             let parsed = session.parse_whole(&arena, text)?;
             let _deadline = session.arm_planning(&parsed.statement)?;
-            session.cx.volatile.set(false);
-            let plan = session.plan(&parsed.statement, text, types, catalog)?;
+            session.cx.begin_plan();
+            if !catalog.histograms.is_empty() {
+                let known = values
+                    .iter()
+                    .map(|value| ValueRef::to_owned(*value))
+                    .collect();
+                session.cx.parameters.replace(known);
+            }
+            let plan = session.plan(&parsed.statement, text, types, catalog);
+            session.cx.parameters.borrow_mut().clear();
+            let plan = plan?;
             let plan = Arc::new(plan.ok_or_else(not_a_plan)?);
             let key = || PlanKey::new(&session.cx, catalog.version, types);
-            kept = (!session.cx.volatile.get()).then(|| (key(), plan.clone()));
+            kept = session.cx.may_keep_plan().then(|| (key(), plan.clone()));
             Ok(plan)
         });
         match secured {

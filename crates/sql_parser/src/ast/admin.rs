@@ -264,8 +264,33 @@ pub struct Maintain<'a> {
     pub tables: &'a [TableName<'a>],
     /// The options after them in upper case: QUICK, EXTENDED, FOR UPGRADE, and so on.
     pub options: &'a [&'a str],
-    /// UPDATE HISTOGRAM ON (true), DROP HISTOGRAM ON (false), with columns and buckets
-    pub histogram: Option<(bool, &'a [Ident<'a>], Option<u64>)>,
+    /// UPDATE HISTOGRAM and DROP HISTOGRAM
+    pub histogram: Option<HistogramClause<'a>>,
+}
+
+/// `{UPDATE | DROP} HISTOGRAM ON a, b ...`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistogramClause<'a> {
+    /// The columns.
+    pub columns: &'a [Ident<'a>],
+    /// What happens to their histograms.
+    pub action: HistogramAction<'a>,
+}
+
+/// What happens to histograms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HistogramAction<'a> {
+    /// `[WITH n BUCKETS] [{AUTO | MANUAL} UPDATE]`
+    Build {
+        /// Number of buckets.
+        buckets: Option<u64>,
+        /// AUTO UPDATE (true), MANUAL UPDATE (false)
+        auto_update: Option<bool>,
+    },
+    /// `USING DATA 'json'`
+    Load(&'a [u8]),
+    /// DROP
+    Drop,
 }
 
 /// FLUSH

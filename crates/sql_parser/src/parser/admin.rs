@@ -1,6 +1,9 @@
 //! Prepared statements, maintenance, FLUSH, KILL and the rest.
 
-use super::super::ast::{Flush, FlushWhat, Maintain, MaintainKind, PrepareSource, Statement};
+use super::super::ast::{
+    Flush, FlushWhat, HistogramAction, HistogramClause, Maintain, MaintainKind, PrepareSource,
+    Statement,
+};
 use super::super::keyword::Keyword as Kw;
 use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
@@ -67,16 +70,7 @@ impl<'a> Parser<'a> {
         let tables = self.table_names()?;
         let mut histogram = None;
         if kind == MaintainKind::Analyze && (self.is_kw(Kw::UPDATE) || self.is_kw(Kw::DROP)) {
-            let update = self.advance().keyword == Kw::UPDATE;
-            self.expect_kw(Kw::HISTOGRAM)?;
-            self.expect_kw(Kw::ON)?;
-            let columns = self.comma_list(Self::ident)?;
-            let mut buckets = None;
-            if self.eat_kw(Kw::WITH) {
-                buckets = Some(self.uint()?);
-                self.expect_kw(Kw::BUCKETS)?;
-            }
-            histogram = Some((update, columns, buckets));
+            histogram = Some(self.histogram()?);
         }
         let mut options = self.list();
         loop {
@@ -105,6 +99,43 @@ impl<'a> Parser<'a> {
             histogram,
         };
         Ok(Statement::Maintain(self.alloc(maintain)))
+    }
+
+    /// `{UPDATE | DROP} HISTOGRAM`, at the first word.
+    fn histogram(&mut self) -> PResult<HistogramClause<'a>> {
+        let update = self.advance().keyword == Kw::UPDATE;
+        self.expect_kw(Kw::HISTOGRAM)?;
+        self.expect_kw(Kw::ON)?;
+        let columns = self.comma_list(Self::ident)?;
+        if !update {
+            return Ok(HistogramClause {
+                columns,
+                action: HistogramAction::Drop,
+            });
+        }
+        if self.eat_kw2(Kw::USING, Kw::DATA) {
+            return Ok(HistogramClause {
+                columns,
+                action: HistogramAction::Load(self.string()?),
+            });
+        }
+        let mut buckets = None;
+        if self.eat_kw(Kw::WITH) {
+            buckets = Some(self.uint()?);
+            self.expect_kw(Kw::BUCKETS)?;
+        }
+        let word = self.eat_any_kw(&[Kw::AUTO, Kw::MANUAL]);
+        if word.is_some() {
+            self.expect_kw(Kw::UPDATE)?;
+        }
+        let auto_update = word.map(|word| word == Kw::AUTO);
+        Ok(HistogramClause {
+            columns,
+            action: HistogramAction::Build {
+                buckets,
+                auto_update,
+            },
+        })
     }
 
     /// FLUSH, at the word.

@@ -1,8 +1,8 @@
 //! Dispatch of statements to their printers, and short statements.
 
 use super::super::ast::{
-    CreateProgram, Flush, FlushWhat, Isolation, Maintain, MaintainKind, PrepareSource, SetItem,
-    SetTransaction, Statement, VarScope,
+    CreateProgram, Flush, FlushWhat, HistogramAction, HistogramClause, Isolation, Maintain,
+    MaintainKind, PrepareSource, SetItem, SetTransaction, Statement, VarScope,
 };
 use super::Printer;
 
@@ -276,21 +276,41 @@ impl Printer {
         self.put_if(maintain.local, "LOCAL ");
         self.put("TABLE ");
         self.list(maintain.tables, Self::table_name);
-        if let Some((update, columns, buckets)) = &maintain.histogram {
-            self.put(if *update {
-                " UPDATE HISTOGRAM ON "
-            } else {
-                " DROP HISTOGRAM ON "
-            });
-            self.idents(columns);
-            if buckets.is_some() {
-                self.opt_number(" WITH ", *buckets);
-                self.put(" BUCKETS");
-            }
+        if let Some(clause) = &maintain.histogram {
+            self.histogram(clause);
         }
         for option in maintain.options {
             self.put(" ");
             self.put(option);
+        }
+    }
+
+    fn histogram(&mut self, clause: &HistogramClause<'_>) {
+        self.put(match clause.action {
+            HistogramAction::Drop => " DROP HISTOGRAM ON ",
+            _ => " UPDATE HISTOGRAM ON ",
+        });
+        self.idents(clause.columns);
+        match clause.action {
+            HistogramAction::Drop => {}
+            HistogramAction::Load(text) => {
+                self.put(" USING DATA ");
+                self.string(text);
+            }
+            HistogramAction::Build {
+                buckets,
+                auto_update,
+            } => {
+                if buckets.is_some() {
+                    self.opt_number(" WITH ", buckets);
+                    self.put(" BUCKETS");
+                }
+                match auto_update {
+                    Some(true) => self.put(" AUTO UPDATE"),
+                    Some(false) => self.put(" MANUAL UPDATE"),
+                    None => {}
+                }
+            }
         }
     }
 

@@ -14,6 +14,7 @@
 use super::group_order::Purpose;
 use super::sargable::{Sargable, sargable_predicates};
 use super::scan::{Access, Estimate, IndexRange, ScanMode};
+use super::selectivity::Estimator;
 use super::{OrderKey, cost};
 use crate::bind::hints::Hints;
 use crate::expr::Expr;
@@ -125,14 +126,24 @@ impl<'a> AccessPlanner<'a> {
         self.statistics().rows.max(1.0)
     }
 
+    /// Estimates conditions on the table.
+    pub(super) fn estimator(&self) -> Estimator<'_> {
+        Estimator {
+            slot: self.slot,
+            table: self.table,
+            statistics: self.statistics(),
+            source: self.statistics,
+        }
+    }
+
     /// Estimated number of rows that pass all conditions on the tables joined so far.
     pub(super) fn output_rows(&self) -> f64 {
         let here = self.joined | 1u64 << (self.slot & 63);
-        let mut left = self.rows();
+        let (mut left, estimator) = (self.rows(), self.estimator());
         for condition in self.conditions {
             let slots = condition.slots();
             if slots & !here == 0 && slots & !self.joined != 0 {
-                left *= cost::selectivity(condition, self.slot, self.table, self.statistics());
+                left *= estimator.selectivity(condition);
             }
         }
         left

@@ -1,4 +1,4 @@
-//! The cost model: weights of operations, and selectivities of conditions.
+//! The cost model: weights of operations.
 //!
 //! The unit of cost is the next row of a scan in primary key order. The weights
 //! are rounded measurements of the embedded engine, made by
@@ -21,19 +21,11 @@
 //! | a row put into a group of its own | 1,380 to 1,430 | 26 |
 //! | the same in order | 470 | 9 |
 //!
-//! Selectivities come from the number of different values of an index that
-//! begins with the column, and are guesses otherwise (those of the manual,
-//! "Optimizer Cost Model", where it names any). Index ranges are assumed to be
-//! narrow: reading a wide range costs a few table scans, whereas scanning the
-//! table for a narrow range costs some thousand times the range.
-//!
-//! Estimates ignore literals: a cached plan is reused with other literals
-//! (transactions.md, rule 42).
+//! Index ranges without a histogram are assumed to be narrow: reading a wide range costs a few
+//! table scans, whereas scanning the table for a narrow range costs some thousand times the range.
+//! [`super::selectivity`] estimates conditions.
 
 use super::group_order::Purpose;
-use crate::expr::{CmpOp, Expr, ExprKind, Truth};
-use crate::statistics::TableStatistics;
-use porpoise_rows::catalog::Table;
 
 /// The next row of a scan.
 pub(super) const ROW: f64 = 1.0;
@@ -70,10 +62,8 @@ pub(super) const LIMIT_ROWS: f64 = 100.0;
 /// Maximum number of rows materialized for a join if an index lookup is possible.
 pub(super) const MAX_MATERIALIZED_ROWS: f64 = 2_000_000.0;
 
-const EQUAL_SELECTIVITY: f64 = 0.1;
-const COMPARISON_SELECTIVITY: f64 = 1.0 / 3.0;
-const BETWEEN_SELECTIVITY: f64 = 1.0 / 9.0;
-const DEFAULT_SELECTIVITY: f64 = 0.5;
+/// Selectivity of a range with both bounds.
+pub(super) const BETWEEN_SELECTIVITY: f64 = 1.0 / 9.0;
 
 /// Selectivity of an index range with one bound.
 const ONE_BOUND_SELECTIVITY: f64 = 0.2;
@@ -101,86 +91,4 @@ pub(super) fn ordering_cost(purpose: Purpose, rows: f64, groups: impl FnOnce() -
 /// to be narrow: they raise the result to [`ONE_BOUND_SELECTIVITY`] at most.
 pub(super) fn ranges_selectivity(one_end: f64, two_ends: f64) -> f64 {
     (one_end + two_ends).min(one_end.max(ONE_BOUND_SELECTIVITY))
-}
-
-/// The part of the rows of the table in `slot` that a condition lets through,
-/// once the other tables that it names are joined.
-pub(super) fn selectivity(
-    condition: &Expr,
-    slot: usize,
-    table: &Table,
-    statistics: &TableStatistics,
-) -> f64 {
-    let of = |e: &Expr| selectivity(e, slot, table, statistics);
-    let equal = |e: &Expr| equality_selectivity(e, slot, table, statistics);
-    match &condition.kind {
-        ExprKind::Compare(CmpOp::Eq | CmpOp::NullSafe, _, args) => {
-            let [a, b] = args.as_ref();
-            match (equal(a), equal(b)) {
-                (Some(a), Some(b)) => a.min(b),
-                (Some(one), None) | (None, Some(one)) => one,
-                (None, None) => EQUAL_SELECTIVITY,
-            }
-        }
-        ExprKind::Compare(CmpOp::Ne, ..) => 1.0 - EQUAL_SELECTIVITY,
-        ExprKind::Compare(..) => COMPARISON_SELECTIVITY,
-        ExprKind::Between { negated, .. } => negate(BETWEEN_SELECTIVITY, *negated),
-        ExprKind::In { arg, list, negated } => {
-            let one = equal(arg).unwrap_or(EQUAL_SELECTIVITY);
-            negate((one * list.len() as f64).min(DEFAULT_SELECTIVITY), *negated)
-        }
-        ExprKind::Like { negated, .. } => negate(BETWEEN_SELECTIVITY, *negated),
-        ExprKind::Is {
-            arg,
-            truth,
-            negated,
-        } if *truth == Truth::Null => {
-            negate(if arg.nullable { EQUAL_SELECTIVITY } else { 0.0 }, *negated)
-        }
-        ExprKind::And(args) => args.iter().map(of).product(),
-        ExprKind::Or(args) => {
-            let (mut equal, mut one_end, mut two_ends) = (0.0, 0.0, 0.0);
-            for arm in args {
-                let sum = match &arm.kind {
-                    ExprKind::Between { negated: false, .. } => &mut two_ends,
-                    ExprKind::Compare(CmpOp::Lt | CmpOp::Le | CmpOp::Gt | CmpOp::Ge, ..) => {
-                        &mut one_end
-                    }
-                    _ => &mut equal,
-                };
-                *sum += of(arm);
-            }
-            (equal + ranges_selectivity(one_end, two_ends)).min(1.0)
-        }
-        ExprKind::Not(arg) => 1.0 - of(arg).min(1.0),
-        _ => DEFAULT_SELECTIVITY,
-    }
-}
-
-fn negate(part: f64, negated: bool) -> f64 {
-    if negated { 1.0 - part } else { part }
-}
-
-/// The selectivity of equality with a column, if an index has statistics for it.
-fn equality_selectivity(
-    e: &Expr,
-    slot: usize,
-    table: &Table,
-    statistics: &TableStatistics,
-) -> Option<f64> {
-    let ExprKind::Column {
-        slot: s, column, ..
-    } = &e.kind
-    else {
-        return None;
-    };
-    if *s != slot {
-        return None;
-    }
-    let mut indexes = table.indexes.iter().enumerate();
-    let (index, _) = indexes.find(|(_, index)| {
-        let first = index.parts.first();
-        first.is_some_and(|p| p.column == *column && p.prefix.is_none())
-    })?;
-    Some(1.0 / statistics.distinct(index, 1))
 }

@@ -6,13 +6,13 @@
 //! tables count as one condition (a *class*), because they give the same path.
 
 use super::access::{AccessPath, AccessPlanner};
-use super::cost;
 use super::from::From;
 use super::join_order::{
     PartialJoin, batch_path, computed_after, hash_side, looked_up_after, read_once_after,
 };
 
 use super::join_tree::JoinRequirements;
+use super::selectivity::Estimator;
 use crate::bind::Source;
 use crate::expr::{CmpOp, Expr, ExprKind};
 use crate::statistics::TableStatistics;
@@ -252,7 +252,13 @@ impl<'s> TableSteps<'s> {
     fn selectivities(&self) -> Vec<f64> {
         let (statistics, conditions) = (self.statistics(), self.conditions.iter());
         let of = |condition: &&Expr| match self.source.table() {
-            Some(table) => cost::selectivity(condition, self.slot, table, statistics),
+            Some(table) => Estimator {
+                slot: self.slot,
+                table,
+                statistics,
+                source: self.requirements.statistics,
+            }
+            .selectivity(condition),
             None => 1.0,
         };
         conditions.map(of).collect()

@@ -48,6 +48,7 @@ mod sargable;
 pub mod scan;
 pub mod select;
 mod semi;
+mod selectivity;
 pub mod sinks;
 mod top_n_per_group;
 mod upsert;

@@ -75,7 +75,14 @@ impl AccessPlanner<'_> {
     pub(super) fn rows_of(&self, position: usize, restriction: &Restriction) -> f64 {
         let keys = restriction.range.keys.len() as f64;
         if restriction.is_unique_key {
-            keys
+            return keys;
+        }
+        let index = self.table.indexes.get(position);
+        let part = index
+            .filter(|_| !self.table.histograms.is_empty())
+            .and_then(|index| self.estimator().restriction(index, restriction));
+        if let Some(part) = part {
+            self.rows() * part
         } else {
             let each = self.rows_of_equal_keys(position, restriction.equal);
             each * keys * cost::range_selectivity(restriction.bound_count)

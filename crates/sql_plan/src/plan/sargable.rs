@@ -341,7 +341,7 @@ fn is_known(e: &Expr, joined: u64) -> bool {
 
 /// Whether a comparison of the column with this value can use an index: the index order must be
 /// that of the comparison.
-fn can_use_index(column: &Expr, how: CompareAs, value: &Expr) -> bool {
+pub(super) fn can_use_index(column: &Expr, how: CompareAs, value: &Expr) -> bool {
     let ty = &column.ty;
     match how {
         CompareAs::Int => ty.is_integer() || matches!(ty.kind, Kind::Year),
