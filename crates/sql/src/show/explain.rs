@@ -388,7 +388,9 @@ fn extra((scan, join): (&Scan, Option<&Join>), sorted: bool, temporary: bool) ->
         Some(JoinKind::Anti) => parts.push("Not exists"),
         Some(JoinKind::Inner | JoinKind::Left) | None => {}
     }
-    if scan.is_covering() {
+    if matches!(scan.access, Access::LooseScan(_)) {
+        parts.push("Using index for group-by");
+    } else if scan.is_covering() {
         parts.push("Using index");
     }
     match join.map(|j| (&j.method, j.kind)) {

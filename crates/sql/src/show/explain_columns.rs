@@ -73,6 +73,7 @@ fn parts_used(access: &Access, index: &Index) -> usize {
         Access::IndexRangeScan { ranges, .. } => {
             ranges.iter().map(IndexRange::parts).max().unwrap_or(0)
         }
+        Access::LooseScan(scan) => scan.parts,
         Access::SubqueryLookup { .. } => 1,
         _ => index.parts.len(),
     }

@@ -292,12 +292,15 @@ impl Printer<'_> {
                     .collect();
                 keys.join(" or ")
             }
-            Access::IndexRangeScan { ranges, .. } => {
-                let ranges: Vec<String> = ranges.iter().map(|r| self.range(r, parts)).collect();
-                ranges.join(" or ")
-            }
+            Access::IndexRangeScan { ranges, .. } => self.ranges(ranges, parts),
+            Access::LooseScan(scan) => self.ranges(&scan.ranges, parts),
             _ => String::new(),
         }
+    }
+
+    fn ranges(&self, ranges: &[IndexRange], parts: &[&str]) -> String {
+        let ranges: Vec<String> = ranges.iter().map(|r| self.range(r, parts)).collect();
+        ranges.join(" or ")
     }
 
     fn range(&self, range: &IndexRange, parts: &[&str]) -> String {

@@ -485,6 +485,15 @@ fn path_text(
         Access::SubqueryLookup { .. } => {
             format!("index lookup on {alias} using {name} (values of a subquery)")
         }
+        Access::LooseScan(scan) => {
+            let groups = parts.get(..scan.parts).unwrap_or_default().join(", ");
+            let over = if scan.ranges.is_empty() {
+                String::new()
+            } else {
+                format!(" over {by}")
+            };
+            format!("index skip scan for grouping on {alias} using {name} ({groups}){over}")
+        }
         Access::FullScan { index: 0, .. } | Access::VirtualScan => {
             format!("table scan on {alias}")
         }

@@ -3,6 +3,7 @@
 
 use super::index_merge::IndexMerge;
 use super::keys;
+use super::loose_scan::LooseCursor;
 use super::pruning::Pruning;
 use super::{Exec, ExecError, ExecResult};
 use crate::error::SqlError;
@@ -48,6 +49,8 @@ pub enum Cursor {
     },
     /// Rows found through several indexes.
     IndexMerge(IndexMerge),
+    /// A few rows of each group of a loose index scan.
+    Loose(LooseCursor),
 }
 
 impl Cursor {
@@ -87,6 +90,7 @@ impl Cursor {
             Access::FullScan { index, reverse } => {
                 Cursor::scan(*index, vec![KeyRange::ALL], *reverse)
             }
+            Access::LooseScan(scan) => Cursor::Loose(LooseCursor::open(table, scan, row, cx)?),
             Access::SubqueryLookup { index, test } => set_cursor(table, *index, test, row, cx)?,
             Access::VirtualScan => Cursor::scan(0, Vec::new(), false),
         })
@@ -120,6 +124,7 @@ impl Cursor {
             Cursor::Keys { index, .. } => *index,
             Cursor::Scan { spec, .. } => spec.index,
             Cursor::IndexMerge(_) => 0,
+            Cursor::Loose(loose) => loose.index,
         }
     }
 
@@ -139,6 +144,9 @@ impl Cursor {
         {
             *self = Cursor::table();
         }
+        if let Cursor::Loose(loose) = self {
+            return loose.next_rows(table, (read, pruning), exec, limit, arena);
+        }
         let mut out: Vec<Fetched<'a>> = Vec::new();
         let mut bad = None;
         let mut keep =
@@ -153,7 +161,7 @@ impl Cursor {
                     return Ok(None);
                 }
             }
-            Cursor::Keys { done: true, .. } => return Ok(None),
+            Cursor::Loose(_) | Cursor::Keys { done: true, .. } => return Ok(None),
             Cursor::Keys { index, keys, done } => {
                 *done = true;
                 keys.retain(|key| pruning.allows(table, *index, key));
@@ -200,7 +208,7 @@ impl Cursor {
         }
         match self {
             Cursor::Scan { spec, position } => Some((spec, position)),
-            Cursor::Keys { .. } | Cursor::IndexMerge(_) => None,
+            Cursor::Keys { .. } | Cursor::IndexMerge(_) | Cursor::Loose(_) => None,
         }
     }
 
@@ -214,6 +222,9 @@ impl Cursor {
         limit: usize,
         arena: &'a Bump,
     ) -> ExecResult<Option<Vec<Entry<'a>>>> {
+        if let Cursor::Loose(loose) = self {
+            return loose.next_entries(table, width, exec, limit, arena);
+        }
         let Some((spec, position)) = self.entries() else {
             return Err(SqlError::internal("entries without a scan").into());
         };

@@ -47,6 +47,7 @@ mod join_hash_table;
 mod json_table;
 mod keys;
 mod lock_rows;
+mod loose_scan;
 mod materialized;
 mod multi;
 mod point_lookup;

@@ -146,7 +146,9 @@ pub(super) fn show_rows(
                 })?;
             visitor.progress(false)
         }
-        Cursor::IndexMerge(_) => Err(SqlError::internal("a union shown as a scan").into()),
+        Cursor::IndexMerge(_) | Cursor::Loose(_) => {
+            Err(SqlError::internal("rows of such a path are not visited in place").into())
+        }
         Cursor::Scan { spec, position } => {
             if position.done() || spec.ranges.is_empty() {
                 return Ok(VisitOutcome::AtEnd);

@@ -63,7 +63,7 @@ fn is_min_max_only(aggregate: &Aggregate) -> bool {
 }
 
 /// Whether it is a plain column whose indexes have the order of MIN and MAX.
-fn has_index_order(e: &Expr) -> bool {
+pub(super) fn has_index_order(e: &Expr) -> bool {
     let ordered = !matches!(e.ty.kind, Kind::Enum | Kind::Set | Kind::Json);
     ordered && matches!(e.kind, ExprKind::Column { .. })
 }

@@ -715,6 +715,32 @@ impl RowOperator {
         }
     }
 
+    /// The scan below operators of one input, if there is no join.
+    pub(super) fn only_scan(&self) -> Option<&Scan> {
+        match self {
+            RowOperator::Scan(scan) => Some(scan),
+            RowOperator::OneTimeFilter(filter) | RowOperator::Filter(filter) => {
+                filter.input.only_scan()
+            }
+            RowOperator::Aggregate(aggregate) => aggregate.input.only_scan(),
+            RowOperator::Window(window) => window.input.only_scan(),
+            _ => None,
+        }
+    }
+
+    /// As [`RowOperator::only_scan`], mutably.
+    pub(super) fn only_scan_mut(&mut self) -> Option<&mut Scan> {
+        match self {
+            RowOperator::Scan(scan) => Some(scan),
+            RowOperator::OneTimeFilter(filter) | RowOperator::Filter(filter) => {
+                filter.input.only_scan_mut()
+            }
+            RowOperator::Aggregate(aggregate) => aggregate.input.only_scan_mut(),
+            RowOperator::Window(window) => window.input.only_scan_mut(),
+            _ => None,
+        }
+    }
+
     /// The aggregation in the tree, if there is one.
     pub fn aggregate(&self) -> Option<&Aggregate> {
         match self {

@@ -15,6 +15,7 @@ use super::aggregate_joins::aggregate_joins;
 use super::constants::constants_through_equalities;
 use super::derived_pushdown::derived_pushdown;
 use super::from::From;
+use super::loose_index_scan::loose_index_scan;
 use super::min_max::min_max_by_index;
 use super::or_factors::{or_factors, or_parts_of_tables};
 use super::physical::{
@@ -48,8 +49,15 @@ const FROM_RULES: [FromRule; 7] = [
 ];
 
 /// Rules applied after it. `min_max_by_index` is first, because it replaces the scan that the
-/// others match. `fused_scan` is last, because the others match plain scans.
-const PLAN_RULES: [PlanRule; 4] = [min_max_by_index, point_lookup, count_rows, fused_scan];
+/// others match. `loose_index_scan` follows for the groups that it leaves. `fused_scan` is last,
+/// because the others match plain scans.
+const PLAN_RULES: [PlanRule; 5] = [
+    min_max_by_index,
+    loose_index_scan,
+    point_lookup,
+    count_rows,
+    fused_scan,
+];
 
 /// Applies the rules for the FROM clause.
 pub(super) fn rewrite_from(from: &mut From, statistics: &dyn StatisticsSource) {

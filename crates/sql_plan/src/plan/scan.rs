@@ -75,6 +75,8 @@ pub enum Access {
         /// Maximum number of primary keys to collect before falling back to a table scan.
         most: usize,
     },
+    /// A few entries of each group of an index, in order.
+    LooseScan(Box<LooseScan>),
     /// All entries of an index, in order; index 0 is the table.
     FullScan {
         /// Position of the index.
@@ -91,6 +93,22 @@ pub enum Access {
     },
     /// The rows of a virtual or derived table.
     VirtualScan,
+}
+
+/// Of the index entries that agree in leading parts, the first one and those with the extremes of
+/// the next part, for queries to which other rows of the group make no difference.
+#[derive(Clone, Debug)]
+pub struct LooseScan {
+    /// Position of the index.
+    pub index: usize,
+    /// Number of leading parts that make a group.
+    pub parts: usize,
+    /// Whether the first entry is wanted whose next part is not NULL.
+    pub minimum: bool,
+    /// Whether the last entry is wanted.
+    pub maximum: bool,
+    /// Ranges of the leading parts; empty for the whole index.
+    pub ranges: Vec<IndexRange>,
 }
 
 /// Index entries whose leading parts are equal to one of some lists of values, and whose next part
@@ -209,6 +227,7 @@ impl Access {
             Access::PointLookup { .. }
             | Access::IndexLookup { .. }
             | Access::IndexRangeScan { .. }
+            | Access::LooseScan(_)
             | Access::SubqueryLookup { .. } => "range",
             Access::IndexMergeUnion { .. } => "index_merge",
             Access::FullScan { index: 0, .. } | Access::VirtualScan => "ALL",
@@ -223,6 +242,7 @@ impl Access {
             | Access::IndexLookup { index, .. }
             | Access::IndexRangeScan { index, .. }
             | Access::SubqueryLookup { index, .. } => Some(*index),
+            Access::LooseScan(scan) => Some(scan.index),
             Access::FullScan { index, .. } if *index != 0 => Some(*index),
             _ => None,
         }
@@ -250,7 +270,10 @@ impl Access {
     pub fn can_visit_in_place(&self) -> bool {
         !matches!(
             self,
-            Access::VirtualScan | Access::SubqueryLookup { .. } | Access::IndexMergeUnion { .. }
+            Access::VirtualScan
+                | Access::SubqueryLookup { .. }
+                | Access::IndexMergeUnion { .. }
+                | Access::LooseScan(_)
         )
     }
 
@@ -265,6 +288,11 @@ impl Access {
             }
             Access::IndexMergeUnion { arms, .. } => {
                 arms.iter().for_each(|arm| arm.expressions(visit));
+            }
+            Access::LooseScan(scan) => {
+                scan.ranges
+                    .iter()
+                    .for_each(|range| range.expressions(visit));
             }
             Access::SubqueryLookup { test, .. } => visit(test),
             Access::FullScan { .. } | Access::VirtualScan => {}
