@@ -276,6 +276,30 @@ def unicode_old():
     write("like_unicode.tsv", "collation, text, pattern, result", likes)
 
 
+def languages():
+    """Variants of utf8mb4_unicode_ci for languages, which have contractions: order."""
+    source = random.Random(22)
+    letters = [chr(c) for c in [*range(0x41, 0x5B), *range(0x61, 0x7B), *range(0xC0, 0x180), 0x218, 0x219, 0x21A, 0x21B]]
+    pairs = ["ch", "Ch", "cH", "CH", "ll", "Ll", "lL", "LL", "aa", "Aa", "aA", "AA", "lj", "Lj", "lJ", "LJ", "nj", "NJ", "dž", "DŽ",
+             "c", "h", "l", "a", "z", "Z", "d", "ae", "oe", "ue", "ss", " ", "\u0301", "\u0308", "\u030c", "ơ", "ư", "ẩ", "\u0d9a", "\u0653"]
+    rows, sql = [], []
+    for language in ["icelandic", "latvian", "romanian", "slovenian", "polish", "estonian", "spanish", "swedish", "turkish", "czech",
+                     "danish", "lithuanian", "slovak", "spanish2", "roman", "persian", "esperanto", "hungarian", "sinhala",
+                     "german2", "croatian", "vietnamese"]:
+        theirs = "utf8mb4_croatian_mysql561_ci" if language == "croatian" else f"utf8mb4_{language}_ci"
+        for _ in range(250):
+            a, b = ("".join(source.choice(pairs if source.random() < 0.5 else letters) for _ in range(source.randint(1, 4)))
+                    for _ in range(2))
+            if source.random() < 0.5:
+                b = a[:source.randint(0, len(a))] + b
+            a, b = a.encode().hex(), b.encode().hex()
+            rows.append([f"utf8mb4_{language}_ci", a, b])
+            sql.append(f"select strcmp(_utf8mb4 x'{a}' collate {theirs}, _utf8mb4 x'{b}')")
+    for row, reply in zip(rows, run(sql)):
+        row.append(reply)
+    write("collate_languages.tsv", "collation, a, b, strcmp", rows)
+
+
 def differs(column, value, code, stored):
     """Assignments in which MySQL 8 is documented or known to differ from MariaDB."""
     number = "int" in column or column in ["decimal(10,0) unsigned"]
@@ -349,3 +373,4 @@ strings()
 unicode_order()
 stores()
 unicode_old()
+languages()

@@ -75,7 +75,7 @@ fn class(ty: &ColumnType) -> Class {
 /// either is, else the `_bin` one, else the one of a Unicode character set, else the first.
 #[must_use]
 pub fn common_collation(a: Collation, b: Collation) -> Collation {
-    let unicode = |c: Collation| matches!(c.charset(), Charset::Utf8mb4 | Charset::Utf8mb3);
+    let unicode = |c: Collation| c.charset().is_unicode();
     if a == b {
         a
     } else if a == Collation::BINARY || b == Collation::BINARY {

@@ -37,8 +37,8 @@ pub struct Outcome {
 pub struct RecodingSink<'s> {
     sink: &'s mut dyn ResultSink,
     to: Option<Collation>,
-    /// The character set from which each column's text is converted.
-    from: Vec<Option<Charset>>,
+    /// The character sets from which and to which each column's text is converted.
+    recodings: Vec<Option<(Charset, Charset)>>,
     needed: bool,
     arena: Bump,
 }
@@ -46,8 +46,9 @@ pub struct RecodingSink<'s> {
 /// Whether text in `from` is valid text in `to` without conversion.
 fn compatible(from: Charset, to: Charset) -> bool {
     use Charset::{Ascii, Binary, Utf8mb3, Utf8mb4};
-    from == to
-        || matches!((from, to), (Binary, _) | (_, Binary) | (Ascii, _))
+    from == to && !to.is_kept_as_utf8()
+        || matches!((from, to), (Binary, _) | (_, Binary))
+        || from == Ascii && !to.is_kept_as_utf8()
         || matches!((from, to), (Utf8mb3, Utf8mb4))
 }
 
@@ -70,7 +71,7 @@ impl<'s> RecodingSink<'s> {
         RecodingSink {
             sink,
             to,
-            from: Vec::new(),
+            recodings: Vec::new(),
             needed: false,
             arena: Bump::new(),
         }
@@ -79,38 +80,40 @@ impl<'s> RecodingSink<'s> {
 
 impl ResultSink for RecodingSink<'_> {
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<()> {
-        let Some(to) = self.to else {
-            return self.sink.columns(columns);
+        let target = |ty: &ColumnType| is_text(ty).then(|| self.to.unwrap_or(ty.collation));
+        let stays = |c: &ResultColumn| {
+            target(&c.ty).is_none_or(|to| to == c.ty.collation && !to.charset().is_kept_as_utf8())
         };
-        let leaves = |c: &ResultColumn| is_text(&c.ty) && c.ty.collation != to;
-        if !columns.iter().any(leaves) {
+        if columns.iter().all(stays) {
             return self.sink.columns(columns);
         }
         let mut told = columns.to_vec();
-        self.from.clear();
+        self.recodings.clear();
         for column in &mut told {
-            let from = column.ty.collation.charset();
-            let recode = is_text(&column.ty) && !compatible(from, to.charset());
-            self.from.push(recode.then_some(from));
+            let Some(to) = target(&column.ty) else {
+                self.recodings.push(None);
+                continue;
+            };
+            let sets = (column.ty.collation.charset(), to.charset());
+            let recode = !compatible(sets.0, sets.1);
+            self.recodings.push(recode.then_some(sets));
             self.needed |= recode;
-            if is_text(&column.ty) {
-                column.ty.collation = to;
-            }
+            column.ty.collation = to;
         }
         self.sink.columns(&told)
     }
 
     fn row(&mut self, values: &[ValueRef<'_>]) -> Result<()> {
-        let (true, Some(to)) = (self.needed, self.to) else {
+        if !self.needed {
             return self.sink.row(values);
-        };
+        }
         self.arena.reset();
         let mut row: Vec<ValueRef<'_>> = Vec::with_capacity(values.len());
-        for (value, from) in values.iter().zip(&self.from) {
-            row.push(match (value, from) {
-                (ValueRef::Bytes(text), Some(from)) => {
-                    let (text, _) = from.convert(to.charset(), text);
-                    ValueRef::Bytes(self.arena.alloc_slice_copy(&text))
+        for (value, recoding) in values.iter().zip(&self.recodings) {
+            row.push(match (value, recoding) {
+                (ValueRef::Bytes(text), Some((from, to))) => {
+                    let (text, _) = from.convert(*to, text);
+                    ValueRef::Bytes(self.arena.alloc_slice_copy(&to.own_bytes(&text)))
                 }
                 (value, _) => *value,
             });

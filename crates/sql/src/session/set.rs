@@ -62,7 +62,7 @@ impl SqlSession {
             SetItem::Names { charset, collation } => {
                 self.names(*charset, *collation).map(Change::Names)
             }
-            SetItem::Charset(Some(name)) => charset_named(name.name).map(Change::Charset),
+            SetItem::Charset(Some(name)) => client_charset(name.name).map(Change::Charset),
             SetItem::Charset(None) => Ok(Change::Charset(self.cx.default_collation().charset())),
             SetItem::System {
                 scope,
@@ -100,6 +100,7 @@ impl SqlSession {
             {
                 Err(SqlError::wrong_variable_value(variable.name, text))
             }
+            ("character_set_client", VarValue::Text(name)) => client_charset(name).map(drop),
             ("init_connect", VarValue::Text(text)) if !text.is_empty() => {
                 Err(SqlError::wrong_variable_value(variable.name, text))
             }
@@ -151,7 +152,7 @@ impl SqlSession {
         let Some(charset) = charset else {
             return Ok(self.cx.default_collation());
         };
-        let charset = charset_named(charset.name)?;
+        let charset = client_charset(charset.name)?;
         let Some(name) = collation else {
             return Ok(self.cx.collation_for(charset));
         };
@@ -272,6 +273,16 @@ impl SqlSession {
             _ => {}
         }
     }
+}
+
+/// The character set with this name. Error 1231 if statements cannot be sent in it.
+fn client_charset(name: &str) -> Result<Charset> {
+    let charset = charset_named(name)?;
+    if charset.is_for_clients() {
+        return Ok(charset);
+    }
+    let name = charset.name();
+    Err(SqlError::wrong_variable_value("character_set_client", name))
 }
 
 /// The variable that changes together with this one: a character set and its collation.

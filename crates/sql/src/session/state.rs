@@ -20,7 +20,8 @@ impl SqlSession {
     /// Applies collation and default database of the handshake.
     pub(super) fn apply_handshake(&mut self) -> Result<()> {
         let collation = Collation::from_id(self.cx.client.collation);
-        let collation = collation.filter(|c| c.charset() != Charset::Binary);
+        let collation =
+            collation.filter(|c| c.charset() != Charset::Binary && c.charset().is_for_clients());
         if let Some(collation) = collation {
             self.set_names(collation)?;
         }
@@ -87,7 +88,9 @@ impl SqlSession {
         self.limit_memory();
         self.cx.activate_login_roles();
         let collation = Collation::from_id(self.cx.client.collation);
-        if let Some(collation) = collation.filter(|c| c.charset() != Charset::Binary) {
+        if let Some(collation) =
+            collation.filter(|c| c.charset() != Charset::Binary && c.charset().is_for_clients())
+        {
             self.set_names(collation)?;
         }
         // The database may have been dropped; then there is no default database.

@@ -248,17 +248,12 @@ pub fn charsets() -> Rows {
         text_column("Default collation", 64),
         number_column("Maxlen"),
     ]);
-    let list = [
-        (Charset::Ascii, "US ASCII"),
-        (Charset::Binary, "Binary pseudo charset"),
-        (Charset::Latin1, "cp1252 West European"),
-        (Charset::Utf8mb3, "UTF-8 Unicode"),
-        (Charset::Utf8mb4, "UTF-8 Unicode"),
-    ];
-    for (charset, description) in list {
+    let mut list: Vec<Charset> = Charset::all().collect();
+    list.sort_by_key(|charset| charset.name());
+    for charset in list {
         rows.push(vec![
             text(charset.name()),
-            text(description),
+            text(charset.description()),
             text(charset.default_collation().name()),
             Value::UInt(u64::from(charset.max_len())),
         ]);

@@ -228,7 +228,7 @@ fn fast_order(
 /// Text converted to another character set, unless the bytes are the same.
 pub fn recode<'t>(text: &'t [u8], ty: &ColumnType, to: Charset) -> Cow<'t, [u8]> {
     let from = ty.collation.charset();
-    if from == to || from == Charset::Binary || to == Charset::Binary || text.is_ascii() {
+    if from == to {
         return Cow::Borrowed(text);
     }
     from.convert(to, text).0

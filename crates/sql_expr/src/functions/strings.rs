@@ -138,6 +138,18 @@ fn change_case<'a>(c: &Call<'_, 'a>, upper: bool) -> Result<ValueRef<'a>> {
     if charset == Charset::Binary {
         return Ok(ValueRef::Bytes(text));
     }
+    if let Charset::OneByte(set) = charset {
+        let mut pacer = Pacer::new();
+        let bytes = text.iter().take_while(|_| !pacer.leaves());
+        let one = |byte: &u8| {
+            if upper {
+                set.upper(*byte)
+            } else {
+                set.lower(*byte)
+            }
+        };
+        return Ok(c.keep(&bytes.map(one).collect::<Vec<u8>>()));
+    }
     let text = &*charset.convert(Charset::Utf8mb4, text).0;
     let one = |ch: char| {
         // A character maps to one character, as in MySQL's simple case mapping.

@@ -7,7 +7,7 @@ use crate::error::{Result, SqlError};
 use crate::expr::{Coercibility, Expr, ExprKind, Truth, Unit, When};
 use crate::functions::{self, Function, Nullable};
 use crate::parse::ast::{BinaryOp, Func};
-use porpoise_types::{Charset, Collation, Value};
+use porpoise_types::{Charset, Collation, ColumnType, Kind, Value};
 
 impl Binder<'_> {
     /// Binds a call of an aggregate, of a function with lazily evaluated arguments, or of a
@@ -87,6 +87,7 @@ impl Binder<'_> {
         explicit_collations_agree(&args, name)?;
         fraction_fits(&args, name)?;
         let args = in_one_charset(args, self.env.collation);
+        let args = in_own_bytes(args, function);
         let ty = (function.ty)(&args, self.env.collation);
         let nullable = match function.nullable {
             Nullable::IfArgument => args.iter().any(|a| a.nullable),
@@ -146,6 +147,45 @@ fn fraction_fits(args: &[Expr], name: &str) -> Result<()> {
     let name = name.to_lowercase();
     let text = format!("Too-big precision {digits} specified for '{name}'. Maximum is 6.");
     Err(SqlError::new(1426, "42000", text))
+}
+
+/// Converts texts that are kept as UTF-8 to the bytes of their character set, where a function
+/// reads bytes.
+fn in_own_bytes(args: Vec<Expr>, function: &Function) -> Vec<Expr> {
+    const READ_BYTES: [&str; 14] = [
+        "AES_ENCRYPT",
+        "ASCII",
+        "BIT_LENGTH",
+        "COMPRESS",
+        "CRC32",
+        "HEX",
+        "LENGTH",
+        "MD5",
+        "OCTET_LENGTH",
+        "SHA",
+        "SHA1",
+        "SHA2",
+        "TO_BASE64",
+        "BIT_COUNT",
+    ];
+    let kept = |e: &Expr| is_text(&e.ty) && e.ty.collation.charset().is_kept_as_utf8();
+    if !args.iter().any(kept) || !READ_BYTES.contains(&function.name) {
+        return args;
+    }
+    let convert = |e: Expr| {
+        if kept(&e) {
+            let ty = if e.ty.is_blob() {
+                ColumnType::blob(Kind::LongBlob)
+            } else {
+                let width = e.ty.collation.charset().max_len();
+                ColumnType::varbinary(functions::width(&e).saturating_mul(width))
+            };
+            cast_to(e, ty)
+        } else {
+            e
+        }
+    };
+    args.into_iter().map(convert).collect()
 }
 
 /// Converts texts of different character sets to their common one (manual, "Character Set and

@@ -89,7 +89,8 @@ fn introduced(charset: &str, bytes: &[u8]) -> Result<Expr> {
         SqlError::new(1115, "42000", text)
     };
     let charset = Charset::by_name(charset).ok_or_else(unknown)?;
-    if charset.validate(bytes).is_err() {
+    let (text, invalid) = charset.text_of_own_bytes(bytes);
+    if invalid.is_some() {
         let shown = bytes.iter().take(6).map(|b| format!("{b:02X}"));
         let text = format!(
             "Invalid {} character string: '{}'",
@@ -98,7 +99,7 @@ fn introduced(charset: &str, bytes: &[u8]) -> Result<Expr> {
         );
         return Err(SqlError::new(1300, "HY000", text));
     }
-    Ok(string(bytes, charset.default_collation()))
+    Ok(string(&text, charset.default_collation()))
 }
 
 fn incorrect(kind: &str, text: &[u8]) -> SqlError {

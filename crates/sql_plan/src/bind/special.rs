@@ -55,6 +55,9 @@ impl Binder<'_> {
                 let chars = u32::try_from(args.len())
                     .unwrap_or(u32::MAX)
                     .saturating_mul(4);
+                if charset.is_kept_as_utf8() {
+                    return self.chars_of_units(args, charset.default_collation());
+                }
                 let bytes = self.call("CHAR", args)?;
                 Ok(match charset {
                     Charset::Binary => bytes,
@@ -86,6 +89,16 @@ impl Binder<'_> {
             }
             other => Err(SqlError::not_supported(super::nodes::construct_name(other))),
         }
+    }
+
+    /// CHAR(... USING a character set of more than one byte a unit): each argument gives whole units.
+    fn chars_of_units(&mut self, args: Vec<Expr>, collation: Collation) -> Result<Expr> {
+        let chars = |arg: Expr| {
+            let bytes = self.call("CHAR", vec![arg])?;
+            Ok(cast_to(bytes, text_of(4, collation)))
+        };
+        let chars: Vec<Expr> = args.into_iter().map(chars).collect::<Result<_>>()?;
+        self.call("CONCAT", chars)
     }
 
     fn json_value(&mut self, value: &ast::JsonValue<'_>) -> Result<Expr> {

@@ -73,7 +73,7 @@ fn stronger_claim(a: Claim, b: Claim, operation: &str) -> Result<Claim> {
     for (one, other) in [(a, b), (b, a)] {
         // Unicode wins over a smaller character set, and `_bin` over other collations of its set.
         let (own, its) = (one.0.charset(), other.0.charset());
-        if own != its && own.max_len() > its.max_len() {
+        if own.is_unicode() && (!its.is_unicode() || own.max_len() > its.max_len()) {
             return Ok(one);
         }
         if own == its && one.1 != Coercibility::Explicit && one.0.name().ends_with("_bin") {

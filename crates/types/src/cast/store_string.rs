@@ -51,7 +51,7 @@ fn target_text<'a>(
             if lossy {
                 to.incorrect_shown(
                     "string",
-                    &format_invalid_bytes(first_unconvertible(from, charset, &text)),
+                    &format_invalid_bytes(&first_unconvertible(from, charset, &text)),
                     cx,
                 )?;
             }
@@ -73,7 +73,11 @@ fn target_text<'a>(
 }
 
 /// Returns the text from the first character that `to` lacks.
-fn first_unconvertible(from: Charset, to: Charset, text: &[u8]) -> &[u8] {
+fn first_unconvertible(from: Charset, to: Charset, text: &[u8]) -> Cow<'_, [u8]> {
+    if from == Charset::Binary {
+        let at = to.text_of_own_bytes(text).1.unwrap_or(0);
+        return Cow::Borrowed(text.get(at..).unwrap_or_default());
+    }
     let mut rest = text;
     while let Some((_, len)) = from.decode_char(rest) {
         let (char, after) = rest.split_at(len);
@@ -82,7 +86,7 @@ fn first_unconvertible(from: Charset, to: Charset, text: &[u8]) -> &[u8] {
         }
         rest = after;
     }
-    rest
+    from.own_bytes(rest)
 }
 
 /// Formats bytes for "Incorrect string value": ASCII unchanged, others as `\xNN`, at most six and
@@ -144,8 +148,11 @@ pub(super) fn store_string(
 
 /// The length of the longest prefix of whole characters within `limit` bytes.
 fn whole_chars(charset: Charset, text: &[u8], limit: usize) -> usize {
-    if text.len() <= limit {
+    if text.len() <= limit / 4 || text.len() <= limit && !charset.is_kept_as_utf8() {
         return text.len();
+    }
+    if charset.is_kept_as_utf8() {
+        return kept_chars(charset, text, limit);
     }
     let mut len = limit;
     if charset.max_len() > 1 {
@@ -153,6 +160,21 @@ fn whole_chars(charset: Charset, text: &[u8], limit: usize) -> usize {
         while len > 0 && text.get(len).is_some_and(|b| b & 0xC0 == 0x80) {
             len -= 1;
         }
+    }
+    len
+}
+
+/// The same for a text that is kept as UTF-8: the limit is that of its own bytes.
+fn kept_chars(charset: Charset, text: &[u8], limit: usize) -> usize {
+    let (mut len, mut own) = (0, 0);
+    while let Some(rest) = text.get(len..)
+        && let Some((_, width)) = charset.decode_char(rest)
+    {
+        own += charset.own_bytes(rest.get(..width).unwrap_or(rest)).len();
+        if own > limit {
+            break;
+        }
+        len += width;
     }
     len
 }

@@ -1,12 +1,11 @@
 //! Character sets: validity, counting and conversion.
-//!
-//! Latin1 is MySQL's: Windows code page 1252, with its five unassigned bytes mapped to the control
-//! characters with the same number.
 
 use porpoise_base::interrupt::Pacer;
 use std::borrow::Cow;
 
 use super::Collation;
+use super::one_byte::OneByteSet;
+use super::unicode_form::UnicodeForm;
 
 /// A character set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,37 +16,16 @@ pub enum Charset {
     Utf8mb4,
     /// UTF-8 of up to three bytes a character.
     Utf8mb3,
-    /// Code page 1252.
-    Latin1,
     /// Seven bits.
     Ascii,
+    /// A set of one byte a character that contains ASCII.
+    OneByte(OneByteSet),
+    /// Unicode in another form than UTF-8. Texts are kept as UTF-8.
+    Unicode(UnicodeForm),
 }
 
-/// Code points of the bytes 0x80 to 0x9F in code page 1252.
-const CP1252: [u16; 32] = [
-    0x20AC, 0x0081, 0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021, 0x02C6, 0x2030, 0x0160, 0x2039,
-    0x0152, 0x008D, 0x017D, 0x008F, 0x0090, 0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014,
-    0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0x009D, 0x017E, 0x0178,
-];
-
-fn latin1_to_code(byte: u8) -> u32 {
-    match byte {
-        0x80..=0x9F => CP1252
-            .get(usize::from(byte - 0x80))
-            .map_or(0xFFFD, |c| u32::from(*c)),
-        _ => u32::from(byte),
-    }
-}
-
-pub(super) fn code_to_latin1(code: u32) -> Option<u8> {
-    match code {
-        0..=0x7F | 0xA0..=0xFF => u8::try_from(code).ok(),
-        _ => {
-            let at = CP1252.iter().position(|c| u32::from(*c) == code)?;
-            u8::try_from(at + 0x80).ok()
-        }
-    }
-}
+/// Codes from here up stand for invalid bytes.
+pub(super) const INVALID: u32 = 0x11_0000;
 
 /// Decodes the first character of UTF-8 text: code point and length. Returns `None` for invalid
 /// bytes and for empty text.
@@ -73,6 +51,19 @@ pub(crate) fn decode_utf8(text: &[u8]) -> Option<(u32, usize)> {
 }
 
 impl Charset {
+    /// MySQL's latin1, Windows code page 1252.
+    pub const LATIN1: Charset = Charset::OneByte(OneByteSet::LATIN1);
+
+    /// All character sets.
+    pub fn all() -> impl Iterator<Item = Charset> {
+        let utf8 = [Charset::Utf8mb4, Charset::Utf8mb3];
+        let others = [Charset::Binary, Charset::Ascii];
+        let unicode = UnicodeForm::ALL.map(Charset::Unicode);
+        let one_byte = OneByteSet::all().map(Charset::OneByte);
+        let utf8 = utf8.into_iter().chain(unicode);
+        utf8.chain(others).chain(one_byte)
+    }
+
     /// MySQL's name.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -80,26 +71,31 @@ impl Charset {
             Charset::Binary => "binary",
             Charset::Utf8mb4 => "utf8mb4",
             Charset::Utf8mb3 => "utf8mb3",
-            Charset::Latin1 => "latin1",
             Charset::Ascii => "ascii",
+            Charset::OneByte(set) => set.set().name,
+            Charset::Unicode(form) => form.name(),
+        }
+    }
+
+    /// MySQL's description.
+    #[must_use]
+    pub fn description(self) -> &'static str {
+        match self {
+            Charset::Binary => "Binary pseudo charset",
+            Charset::Utf8mb4 | Charset::Utf8mb3 => "UTF-8 Unicode",
+            Charset::Ascii => "US ASCII",
+            Charset::OneByte(set) => set.set().description,
+            Charset::Unicode(form) => form.description(),
         }
     }
 
     /// The character set of a name, in any case; `utf8` is `utf8mb3`.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Charset> {
-        const NAMES: [(&str, Charset); 6] = [
-            ("binary", Charset::Binary),
-            ("utf8mb4", Charset::Utf8mb4),
-            ("utf8mb3", Charset::Utf8mb3),
-            ("utf8", Charset::Utf8mb3),
-            ("latin1", Charset::Latin1),
-            ("ascii", Charset::Ascii),
-        ];
-        NAMES
-            .iter()
-            .find(|(n, _)| n.eq_ignore_ascii_case(name))
-            .map(|(_, c)| *c)
+        if name.eq_ignore_ascii_case("utf8") {
+            return Some(Charset::Utf8mb3);
+        }
+        Charset::all().find(|charset| charset.name().eq_ignore_ascii_case(name))
     }
 
     /// MySQL 8's default collation of the character set.
@@ -114,22 +110,27 @@ impl Charset {
         match self {
             Charset::Utf8mb4 => 4,
             Charset::Utf8mb3 => 3,
+            Charset::Unicode(form) => form.max_len(),
             _ => 1,
         }
     }
 
     /// Decodes the first character: its code and length. The code is the code point, the byte for
-    /// `binary`, or a number from 0x11_0000 up for an invalid byte, which equals nothing else.
+    /// `binary`, or a number from [`INVALID`] up for an invalid byte, which equals nothing else.
     /// Returns `None` for empty text.
     pub(crate) fn decode_char(self, text: &[u8]) -> Option<(u32, usize)> {
         let first = *text.first()?;
-        let invalid = (0x11_0000 + u32::from(first), 1);
+        let invalid = (INVALID + u32::from(first), 1);
         Some(match self {
             Charset::Binary => (u32::from(first), 1),
-            Charset::Latin1 => (latin1_to_code(first), 1),
+            Charset::OneByte(set) => set.code(first).map_or(invalid, |code| (code, 1)),
             Charset::Ascii if first < 0x80 => (u32::from(first), 1),
             Charset::Ascii => invalid,
             Charset::Utf8mb4 => decode_utf8(text).unwrap_or(invalid),
+            Charset::Unicode(form) => {
+                let found = decode_utf8(text).filter(|(code, _)| form.has(*code));
+                found.unwrap_or(invalid)
+            }
             Charset::Utf8mb3 => decode_utf8(text).filter(|c| c.1 < 4).unwrap_or(invalid),
         })
     }
@@ -140,12 +141,9 @@ impl Charset {
     /// The position of the first invalid byte.
     pub fn validate(self, text: &[u8]) -> Result<(), usize> {
         match self {
-            Charset::Binary | Charset::Latin1 => Ok(()),
+            Charset::Binary | Charset::OneByte(_) => Ok(()),
             Charset::Ascii => text.iter().position(|b| *b >= 0x80).map_or(Ok(()), Err),
-            Charset::Utf8mb4 => std::str::from_utf8(text)
-                .map(drop)
-                .map_err(|e| e.valid_up_to()),
-            Charset::Utf8mb3 => {
+            Charset::Utf8mb3 | Charset::Unicode(UnicodeForm::Ucs2) => {
                 let valid = std::str::from_utf8(text).map_or_else(|e| e.valid_up_to(), |t| t.len());
                 let four = text.iter().take(valid).position(|b| *b >= 0xF0);
                 match four {
@@ -154,6 +152,9 @@ impl Charset {
                     None => Ok(()),
                 }
             }
+            Charset::Utf8mb4 | Charset::Unicode(_) => std::str::from_utf8(text)
+                .map(drop)
+                .map_err(|e| e.valid_up_to()),
         }
     }
 
@@ -161,7 +162,7 @@ impl Charset {
     #[must_use]
     pub fn char_count(self, text: &[u8]) -> usize {
         match self {
-            Charset::Utf8mb4 | Charset::Utf8mb3 => {
+            Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Unicode(_) => {
                 if text.is_ascii() {
                     return text.len();
                 }
@@ -193,14 +194,72 @@ impl Charset {
         at
     }
 
+    /// Whether texts are kept as UTF-8 and have other bytes in the character set itself.
+    #[must_use]
+    pub fn is_kept_as_utf8(self) -> bool {
+        matches!(self, Charset::Unicode(_))
+    }
+
+    /// Whether the bytes of texts, as they are kept, are UTF-8.
+    fn is_utf8(self) -> bool {
+        self.is_unicode()
+    }
+
+    /// Whether it is a Unicode character set.
+    #[must_use]
+    pub fn is_unicode(self) -> bool {
+        matches!(
+            self,
+            Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Unicode(_)
+        )
+    }
+
+    /// Whether a client can send statements in it: ASCII is part of its bytes.
+    #[must_use]
+    pub fn is_for_clients(self) -> bool {
+        !matches!(self, Charset::Unicode(_))
+    }
+
+    /// The bytes that a text has in the character set itself.
+    #[must_use]
+    pub fn own_bytes(self, text: &[u8]) -> Cow<'_, [u8]> {
+        match self {
+            Charset::Unicode(form) => Cow::Owned(form.bytes_of(text)),
+            _ => Cow::Borrowed(text),
+        }
+    }
+
+    /// The text of bytes of the character set, and the position of the first invalid byte. Invalid
+    /// bytes of sets that are kept as UTF-8 become `?`.
+    #[must_use]
+    pub fn text_of_own_bytes(self, bytes: &[u8]) -> (Cow<'_, [u8]>, Option<usize>) {
+        match self {
+            Charset::Unicode(form) => {
+                let (text, invalid) = form.text_of(bytes);
+                (Cow::Owned(text), invalid)
+            }
+            _ => (Cow::Borrowed(bytes), self.validate(bytes).err()),
+        }
+    }
+
     /// Converts text to another character set. Returns whether characters were lost (replaced by
-    /// `?`). Conversion from and to `binary` changes nothing.
+    /// `?`). Conversion from and to `binary` changes nothing but the texts that are kept as UTF-8.
     #[must_use]
     pub fn convert<'a>(self, to: Charset, text: &'a [u8]) -> (Cow<'a, [u8]>, bool) {
-        let same = self == to
-            || self == Charset::Binary
+        if self == to {
+            return (Cow::Borrowed(text), false);
+        }
+        match (self, to) {
+            (Charset::Binary, Charset::Unicode(form)) => {
+                let (text, invalid) = form.text_of(text);
+                return (Cow::Owned(text), invalid.is_some());
+            }
+            (Charset::Unicode(_), Charset::Binary) => return (self.own_bytes(text), false),
+            _ => {}
+        }
+        let same = self == Charset::Binary
             || to == Charset::Binary
-            || (self == Charset::Utf8mb3 && to == Charset::Utf8mb4);
+            || (self.is_utf8() && to.is_utf8() && (to.max_len() == 4 || self.max_len() < 4));
         if same || text.is_ascii() {
             return (Cow::Borrowed(text), false);
         }
@@ -224,17 +283,18 @@ impl Charset {
     /// Appends a character. Returns false if the character set lacks it.
     fn push(self, code: u32, out: &mut Vec<u8>) -> bool {
         let byte = match self {
-            Charset::Utf8mb4 | Charset::Utf8mb3 => {
+            Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Unicode(_) => {
                 let Some(c) = char::from_u32(code) else {
                     return false;
                 };
-                if self == Charset::Utf8mb3 && code > 0xFFFF {
+                let basic = matches!(self, Charset::Utf8mb3 | Charset::Unicode(UnicodeForm::Ucs2));
+                if basic && code > 0xFFFF {
                     return false;
                 }
                 out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
                 return true;
             }
-            Charset::Latin1 => code_to_latin1(code),
+            Charset::OneByte(set) => set.byte(code),
             Charset::Ascii => u8::try_from(code).ok().filter(u8::is_ascii),
             Charset::Binary => u8::try_from(code).ok(),
         };
@@ -248,9 +308,9 @@ mod tests {
 
     #[test]
     fn conversion_between_latin1_and_utf8() {
-        let (utf8, lossy) = Charset::Latin1.convert(Charset::Utf8mb4, b"\xE9\x80");
+        let (utf8, lossy) = Charset::LATIN1.convert(Charset::Utf8mb4, b"\xE9\x80");
         assert_eq!((utf8.as_ref(), lossy), ("é€".as_bytes(), false));
-        let (back, lossy) = Charset::Utf8mb4.convert(Charset::Latin1, "é€日".as_bytes());
+        let (back, lossy) = Charset::Utf8mb4.convert(Charset::LATIN1, "é€日".as_bytes());
         assert_eq!((back.as_ref(), lossy), (&b"\xE9\x80?"[..], true));
         let (mb3, lossy) = Charset::Utf8mb4.convert(Charset::Utf8mb3, "a😀é".as_bytes());
         assert_eq!((mb3.as_ref(), lossy), ("a?é".as_bytes(), true));
@@ -264,6 +324,6 @@ mod tests {
         assert_eq!(Charset::Ascii.validate(b"ab\xE9"), Err(2));
         assert_eq!(Charset::Utf8mb4.char_count("aé😀".as_bytes()), 3);
         assert_eq!(Charset::Utf8mb4.prefix_len("aé😀z".as_bytes(), 3), 7);
-        assert_eq!(Charset::Latin1.prefix_len(b"abc", 9), 3);
+        assert_eq!(Charset::LATIN1.prefix_len(b"abc", 9), 3);
     }
 }

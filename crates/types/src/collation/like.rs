@@ -84,13 +84,17 @@ pub(super) fn like(
 }
 
 /// Returns the literal prefix of a pattern, without trailing spaces, which say nothing of a text's
-/// key.
+/// key. It ends before a character with which a contraction begins: LIKE compares characters one by
+/// one, keys have the weights of the contraction.
 pub(super) fn start(collation: Collation, pattern: &[u8], escape: Option<char>) -> Vec<u8> {
     let charset = collation.charset();
     let escape = escape.map(u32::from);
     let mut out = Vec::new();
     let mut rest = pattern;
-    while let Some((Item::Char(_), len)) = next_item(charset, rest, escape) {
+    while let Some((Item::Char(code), len)) = next_item(charset, rest, escape) {
+        if collation.begins_contraction(code) {
+            break;
+        }
         let (item, behind) = rest.split_at_checked(len).unwrap_or((rest, &[]));
         // The escape byte is not a part of an escaped character.
         let first = charset.decode_char(item).map_or(0, |(_, first)| first);

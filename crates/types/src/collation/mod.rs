@@ -19,20 +19,28 @@
 //! Known limits of `utf8mb4_0900_ai_ci`: weights are those of DUCET 13 (order
 //! within 9.0's characters is the same but for a handful), and contractions
 //! are not formed. The weights of `utf8mb4_unicode_ci` (4.0.0) and
-//! `utf8mb4_unicode_520_ci` are those of their tables; MySQL forms no contractions there.
+//! `utf8mb4_unicode_520_ci` are those of their tables; MySQL forms no contractions there, but in the
+//! variants of languages (`uca_language`).
 
 mod charset;
+mod known;
 mod like;
+mod one_byte;
 mod order;
 mod tables;
 mod uca;
+mod uca_language;
 mod uca_pad;
+mod unicode_form;
 
 pub use charset::Charset;
+pub use one_byte::OneByteSet;
 pub(crate) use order::{BINARY_END, escape_binary};
+pub use unicode_form::UnicodeForm;
 
 use std::cmp::Ordering;
 
+use known::{Order, known};
 use uca::Uca;
 
 /// A collation, by MySQL's number. Unknown numbers behave as `binary`;
@@ -54,27 +62,6 @@ enum Scheme {
     /// Primary weights of the Unicode collation algorithm, PAD SPACE.
     UcaPad(&'static Uca),
 }
-
-const NAMES: [(&str, Collation); 17] = [
-    ("binary", Collation::BINARY),
-    ("utf8mb4_0900_ai_ci", Collation::UTF8MB4_0900_AI_CI),
-    ("utf8mb4_general_ci", Collation::UTF8MB4_GENERAL_CI),
-    ("utf8mb4_bin", Collation::UTF8MB4_BIN),
-    ("utf8mb4_0900_bin", Collation::UTF8MB4_0900_BIN),
-    ("utf8mb4_unicode_ci", Collation::UTF8MB4_UNICODE_CI),
-    ("utf8mb4_unicode_520_ci", Collation::UTF8MB4_UNICODE_520_CI),
-    ("utf8mb3_general_ci", Collation::UTF8MB3_GENERAL_CI),
-    ("utf8mb3_unicode_ci", Collation::UTF8MB3_UNICODE_CI),
-    ("utf8mb3_unicode_520_ci", Collation::UTF8MB3_UNICODE_520_CI),
-    ("utf8mb3_bin", Collation::UTF8MB3_BIN),
-    ("latin1_swedish_ci", Collation::LATIN1_SWEDISH_CI),
-    ("latin1_general_ci", Collation::LATIN1_GENERAL_CI),
-    ("latin1_bin", Collation::LATIN1_BIN),
-    ("ascii_general_ci", Collation::ASCII_GENERAL_CI),
-    ("ascii_bin", Collation::ASCII_BIN),
-    // Old name of the utf8mb3 collations.
-    ("utf8_general_ci", Collation::UTF8MB3_GENERAL_CI),
-];
 
 impl Collation {
     /// Bytes.
@@ -113,61 +100,40 @@ impl Collation {
     /// The collation with MySQL's number, if known.
     #[must_use]
     pub fn from_id(id: u16) -> Option<Collation> {
-        NAMES.iter().find(|(_, c)| c.0 == id).map(|(_, c)| *c)
+        known(id).map(|_| Collation(id))
     }
 
-    /// The collation of a name, in any case.
+    /// The collation of a name, in any case. `utf8_` is an older form of `utf8mb3_`.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Collation> {
-        let found = |n: &str| {
-            NAMES
-                .iter()
-                .find(|(k, _)| k.eq_ignore_ascii_case(n))
-                .map(|(_, c)| *c)
-        };
-        found(name).or_else(|| {
-            // Old names of the other utf8mb3 collations.
-            match name.to_ascii_lowercase().as_str() {
-                "utf8_bin" => Some(Self::UTF8MB3_BIN),
-                "utf8_unicode_ci" => Some(Self::UTF8MB3_UNICODE_CI),
-                "utf8_unicode_520_ci" => Some(Self::UTF8MB3_UNICODE_520_CI),
-                _ => None,
-            }
-        })
+        let older = name
+            .get(..5)
+            .filter(|set| set.eq_ignore_ascii_case("utf8_"));
+        let newer = older
+            .and(name.get(5..))
+            .map(|rest| format!("utf8mb3_{rest}"));
+        let name = newer.as_deref().unwrap_or(name);
+        let mut all = known::all();
+        all.find(|(_, known)| known.name.eq_ignore_ascii_case(name))
+            .map(|(id, _)| Collation(id))
     }
 
-    /// All known collations, once each.
+    /// All known collations, in the order of their numbers.
     pub fn all() -> impl Iterator<Item = Collation> {
-        NAMES.iter().take(NAMES.len() - 1).map(|(_, c)| *c)
+        known::all().map(|(id, _)| Collation(id))
     }
 
     /// MySQL's name.
     #[must_use]
     pub fn name(self) -> &'static str {
-        NAMES
-            .iter()
-            .find(|(_, c)| *c == self)
-            .map_or("binary", |(n, _)| n)
+        known(self.0).map_or("binary", |known| known.name)
     }
 
     /// The character set that the collation orders.
     #[must_use]
+    #[inline]
     pub fn charset(self) -> Charset {
-        match self {
-            Self::UTF8MB4_GENERAL_CI
-            | Self::UTF8MB4_BIN
-            | Self::UTF8MB4_0900_AI_CI
-            | Self::UTF8MB4_0900_BIN
-            | Self::UTF8MB4_UNICODE_CI
-            | Self::UTF8MB4_UNICODE_520_CI => Charset::Utf8mb4,
-            Self::UTF8MB3_GENERAL_CI
-            | Self::UTF8MB3_BIN
-            | Self::UTF8MB3_UNICODE_CI
-            | Self::UTF8MB3_UNICODE_520_CI => Charset::Utf8mb3,
-            Self::LATIN1_SWEDISH_CI | Self::LATIN1_BIN | Self::LATIN1_GENERAL_CI => Charset::Latin1,
-            Self::ASCII_GENERAL_CI | Self::ASCII_BIN => Charset::Ascii,
-            _ => Charset::Binary,
-        }
+        known(self.0).map_or(Charset::Binary, |known| known.charset)
     }
 
     /// MySQL 8's default collation of a character set.
@@ -177,8 +143,12 @@ impl Collation {
             Charset::Binary => Self::BINARY,
             Charset::Utf8mb4 => Self::UTF8MB4_0900_AI_CI,
             Charset::Utf8mb3 => Self::UTF8MB3_GENERAL_CI,
-            Charset::Latin1 => Self::LATIN1_SWEDISH_CI,
             Charset::Ascii => Self::ASCII_GENERAL_CI,
+            Charset::OneByte(set) => set.default_collation(),
+            Charset::Unicode(UnicodeForm::Ucs2) => Collation(35),
+            Charset::Unicode(UnicodeForm::Utf16) => Collation(54),
+            Charset::Unicode(UnicodeForm::Utf16le) => Collation(56),
+            Charset::Unicode(UnicodeForm::Utf32) => Collation(60),
         }
     }
 
@@ -189,8 +159,12 @@ impl Collation {
             Charset::Binary => Self::BINARY,
             Charset::Utf8mb4 => Self::UTF8MB4_BIN,
             Charset::Utf8mb3 => Self::UTF8MB3_BIN,
-            Charset::Latin1 => Self::LATIN1_BIN,
             Charset::Ascii => Self::ASCII_BIN,
+            Charset::OneByte(set) => set.bin_collation(),
+            Charset::Unicode(UnicodeForm::Ucs2) => Collation(90),
+            Charset::Unicode(UnicodeForm::Utf16) => Collation(55),
+            Charset::Unicode(UnicodeForm::Utf16le) => Collation(62),
+            Charset::Unicode(UnicodeForm::Utf32) => Collation(61),
         }
     }
 
@@ -216,21 +190,18 @@ impl Collation {
         !matches!(self.scheme(), Scheme::Uca(_) | Scheme::UcaPad(_))
     }
 
+    #[inline]
     fn scheme(self) -> Scheme {
-        match self {
-            Self::UTF8MB4_0900_AI_CI => Scheme::Uca(&uca::V13),
-            Self::UTF8MB4_UNICODE_CI | Self::UTF8MB3_UNICODE_CI => Scheme::UcaPad(&uca::V400),
-            Self::UTF8MB4_UNICODE_520_CI | Self::UTF8MB3_UNICODE_520_CI => {
-                Scheme::UcaPad(&uca::V520)
-            }
-            Self::UTF8MB4_GENERAL_CI | Self::UTF8MB3_GENERAL_CI => Scheme::General,
-            Self::UTF8MB4_BIN | Self::UTF8MB3_BIN | Self::LATIN1_BIN | Self::ASCII_BIN => {
-                Scheme::Table(&tables::IDENTITY)
-            }
-            Self::LATIN1_SWEDISH_CI => Scheme::Table(&tables::LATIN1_SWEDISH_CI),
-            Self::LATIN1_GENERAL_CI => Scheme::Table(&tables::LATIN1_GENERAL_CI),
-            Self::ASCII_GENERAL_CI => Scheme::Table(&tables::ASCII_GENERAL_CI),
-            _ => Scheme::Bytes,
+        match known(self.0).map_or(Order::Bytes, |known| known.order) {
+            Order::Bytes => Scheme::Bytes,
+            Order::PaddedBytes => Scheme::Table(&tables::IDENTITY),
+            Order::OneByte(at) => Scheme::Table(one_byte::weights(at)),
+            Order::Ascii => Scheme::Table(&tables::ASCII_GENERAL_CI),
+            Order::General => Scheme::General,
+            Order::Unicode900 => Scheme::Uca(&uca::V13),
+            Order::Unicode400 => Scheme::UcaPad(&uca::V400),
+            Order::Unicode520 => Scheme::UcaPad(&uca::V520),
+            Order::Language(at) => Scheme::UcaPad(uca_language::language(at)),
         }
     }
 
@@ -292,7 +263,8 @@ impl Collation {
                     }
                 }
             }
-            Scheme::Table(_) | Scheme::General => memchr::memchr(order::END, key).map(|at| at + 1),
+            Scheme::Table(table) => memchr::memchr(order::table_end(table), key).map(|at| at + 1),
+            Scheme::General => memchr::memchr(order::END, key).map(|at| at + 1),
             Scheme::UcaPad(uca) => uca_pad::key_len(uca, key),
             Scheme::Uca(_) => {
                 let end = key
@@ -316,6 +288,14 @@ impl Collation {
     #[must_use]
     pub fn like_start(self, pattern: &[u8], escape: Option<u8>) -> Vec<u8> {
         like::start(self, pattern, escape.map(char::from))
+    }
+
+    /// Whether a sequence of characters with weights of its own begins with the character.
+    fn begins_contraction(self, code: u32) -> bool {
+        match self.scheme() {
+            Scheme::Uca(uca) | Scheme::UcaPad(uca) => uca.begins_contraction(code),
+            _ => false,
+        }
     }
 
     /// Number of bytes of the end symbol of a self-delimiting key.
@@ -347,9 +327,10 @@ impl Collation {
 
     /// The byte of a character of a one-byte character set.
     fn char_byte(self, code: u32) -> Option<u8> {
-        match self.charset() {
-            Charset::Latin1 => charset::code_to_latin1(code),
-            Charset::Ascii => u8::try_from(code).ok(),
+        match (self.charset(), code.checked_sub(charset::INVALID)) {
+            (Charset::OneByte(_), Some(byte)) => u8::try_from(byte).ok(),
+            (Charset::OneByte(set), None) => set.byte(code),
+            (Charset::Ascii, None) => u8::try_from(code).ok(),
             // The `_bin` collations of UTF-8: different codes differ.
             _ => None,
         }

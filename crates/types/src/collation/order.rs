@@ -43,6 +43,19 @@ fn trim_spaces(text: &[u8]) -> &[u8] {
     &text[..len]
 }
 
+/// The text without the bytes at its end that weigh as a space.
+fn trim_space_weights<'a>(table: &[u8; 256], text: &'a [u8]) -> &'a [u8] {
+    let space = table_weight(table, b' ');
+    let other = |b: &u8| table_weight(table, *b) != space;
+    let len = text.iter().rposition(other).map_or(0, |at| at + 1);
+    &text[..len]
+}
+
+/// The symbol that ends the sort keys of a table.
+pub(super) fn table_end(table: &[u8; 256]) -> u8 {
+    table_weight(table, b' ') + 1
+}
+
 pub(super) fn compare_table(table: &[u8; 256], a: &[u8], b: &[u8]) -> Ordering {
     for (x, y) in a.iter().zip(b) {
         if x != y {
@@ -52,9 +65,10 @@ pub(super) fn compare_table(table: &[u8; 256], a: &[u8], b: &[u8]) -> Ordering {
             }
         }
     }
+    let space = table_weight(table, b' ');
     let against_spaces = |rest: &[u8]| {
         rest.iter()
-            .map(|b| table_weight(table, *b).cmp(&b' '))
+            .map(|b| table_weight(table, *b).cmp(&space))
             .find(|o| o.is_ne())
     };
     if a.len() > b.len() {
@@ -111,31 +125,32 @@ pub(super) fn compare_general(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
+/// With s the space's weight, a weight below s is its own symbol, one above s is 2 more; a space is
+/// s or s + 2, the end is s + 1.
 pub(super) fn key_table(table: &[u8; 256], text: &[u8], out: &mut Vec<u8>) {
-    let text = trim_spaces(text);
+    let text = trim_space_weights(table, text);
     out.reserve(text.len() + 1);
+    let space = table_weight(table, b' ');
     let mut spaces = 0;
     for byte in text {
         let weight = table_weight(table, *byte);
-        if weight == b' ' {
+        if weight == space {
             spaces += 1;
             continue;
         }
-        let space = if weight < b' ' {
-            SPACE_BELOW
-        } else {
-            SPACE_ABOVE
-        } as u8;
+        let filling = if weight < space { space } else { space + 2 };
         for _ in 0..std::mem::take(&mut spaces) {
-            out.push(space);
+            out.push(filling);
         }
-        match weight {
-            0..b' ' => out.push(weight),
-            b' '..=0xFC => out.push(weight + 2),
-            _ => out.extend_from_slice(&[0xFF, weight]),
+        if weight < space {
+            out.push(weight);
+        } else if weight <= 0xFC {
+            out.push(weight + 2);
+        } else {
+            out.extend_from_slice(&[0xFF, weight]);
         }
     }
-    out.push(END);
+    out.push(table_end(table));
 }
 
 pub(super) fn key_general(text: &[u8], out: &mut Vec<u8>) {

@@ -7,7 +7,7 @@
 //! data/uca_*.bin, all of one layout, which scripts/uca_weights.py describes.
 //!
 //! Invariants:
-//! 1. No weight is 0, and the first byte of none is 0.
+//! 1. No weight is 0, and in NO PAD collations the first byte of none is 0.
 //! 2. The weights of invalid bytes differ from those of all characters.
 //!
 //! This file has the NO PAD order of version 13; `uca_pad` has the other.
@@ -18,17 +18,25 @@ use std::cmp::Ordering;
 use super::charset::decode_utf8;
 
 /// Number of 16-bit entries of the page index.
-const INDEX: usize = 0x1100;
-const NO_ENTRY: u16 = 0xFFFF;
-const EXPANSION: u16 = 0x8000;
+pub(super) const INDEX: usize = 0x1100;
+pub(super) const NO_ENTRY: u16 = 0xFFFF;
+pub(super) const EXPANSION: u16 = 0x8000;
+
+/// A sequence of characters with weights of its own.
+pub(super) struct Contraction {
+    pub(super) codes: Vec<u32>,
+    pub(super) weights: Vec<u16>,
+}
 
 /// A version of the weights.
 pub(super) struct Uca {
     table: &'static [u8],
     /// Offset of the expansions, in 16-bit numbers.
     expansions: usize,
-    /// Weights of ASCII characters, each of which has one or none (0).
+    /// Weights of ASCII characters that have one and begin no contraction; 0 for the others.
     ascii: [u16; 128],
+    /// Contractions, longer ones first.
+    contractions: &'static [Contraction],
     /// Code points from here on weigh 0xFFFD.
     end: u32,
     /// Weights of characters without an entry.
@@ -85,11 +93,81 @@ impl Uca {
             table,
             expansions: INDEX + 256 * pages as usize,
             ascii,
+            contractions: &[],
             end: u32::MAX,
             implicit,
             hangul: false,
             invalid: 0xFE00,
         }
+    }
+
+    /// The table as numbers.
+    pub(super) fn numbers(&self) -> Vec<u16> {
+        let (pairs, _) = self.table.as_chunks::<2>();
+        pairs.iter().map(|pair| u16::from_be_bytes(*pair)).collect()
+    }
+
+    /// Position of the expansions in the table.
+    pub(super) fn expansions(&self) -> usize {
+        self.expansions
+    }
+
+    /// The same version with another table and with contractions.
+    pub(super) fn tailored(
+        &self,
+        table: &'static [u8],
+        expansions: usize,
+        contractions: &'static [Contraction],
+    ) -> Uca {
+        let mut out = Uca {
+            table,
+            expansions,
+            contractions,
+            ascii: [0; 128],
+            ..*self
+        };
+        for code in 0..128 {
+            let begins = |c: &Contraction| c.codes.first() == Some(&code);
+            let entry = out.entry(code);
+            if entry < EXPANSION
+                && !contractions.iter().any(begins)
+                && let Some(place) = out.ascii.get_mut(code as usize)
+            {
+                *place = entry;
+            }
+        }
+        out
+    }
+
+    /// Whether some sequences of characters have weights of their own.
+    pub(super) fn has_contractions(&self) -> bool {
+        !self.contractions.is_empty()
+    }
+
+    /// Whether a contraction begins with the character.
+    pub(super) fn begins_contraction(&self, code: u32) -> bool {
+        self.contractions
+            .iter()
+            .any(|c| c.codes.first() == Some(&code))
+    }
+
+    /// The contraction at the start of a text, and its length.
+    fn contraction(&self, text: &[u8]) -> Option<(&'static Contraction, usize)> {
+        let (first, _) = decode_utf8(text)?;
+        let found = |contraction: &&'static Contraction| {
+            if contraction.codes.first() != Some(&first) {
+                return None;
+            }
+            let mut at = 0;
+            for code in &contraction.codes {
+                match decode_utf8(text.get(at..)?) {
+                    Some((other, len)) if other == *code => at += len,
+                    _ => return None,
+                }
+            }
+            Some((*contraction, at))
+        };
+        self.contractions.iter().find_map(|c| found(&c))
     }
 
     fn number(&self, at: usize) -> u16 {
@@ -110,7 +188,8 @@ impl Uca {
         }
     }
 
-    /// The weight of an ASCII character; 0 if it has none, and for other bytes.
+    /// The weight of an ASCII character; 0 if it does not have exactly one, if a contraction begins
+    /// with it, and for other bytes.
     #[inline]
     pub(super) fn ascii(&self, byte: u8) -> u16 {
         self.ascii.get(usize::from(byte)).copied().unwrap_or(0)
@@ -159,11 +238,12 @@ impl Uca {
     }
 }
 
-/// Iterator over the weights of one character: up to three computed ones, or those of the table.
+/// Iterator over the weights of one character or contraction: up to three given ones, or those of
+/// the table.
 #[derive(Clone, Copy)]
 struct Weights {
     uca: &'static Uca,
-    /// Computed weights; those from `at` on remain.
+    /// Given weights; those from `at` on remain.
     computed: [u16; 3],
     at: u8,
     /// Number of remaining weights in the table, and their position.
@@ -184,6 +264,16 @@ impl Weights {
 
     fn none(uca: &'static Uca) -> Weights {
         Weights::computed(uca, [0; 3], 3)
+    }
+
+    /// The weights of a contraction, at most three.
+    fn listed(uca: &'static Uca, weights: &[u16]) -> Weights {
+        match *weights {
+            [] => Weights::none(uca),
+            [a] => Weights::one(uca, a),
+            [a, b] => Weights::computed(uca, [0, a, b], 1),
+            [a, b, c, ..] => Weights::computed(uca, [a, b, c], 0),
+        }
     }
 
     fn one(uca: &'static Uca, weight: u16) -> Weights {
@@ -286,16 +376,23 @@ impl Iterator for Scanner<'_> {
                 return Some(weight);
             }
             let (first, rest) = self.rest.split_first()?;
-            if first.is_ascii() {
-                self.rest = rest;
-                match self.uca.ascii(*first) {
-                    0 => continue,
-                    weight => return Some(weight),
+            match self.uca.ascii(*first) {
+                0 => {}
+                weight => {
+                    self.rest = rest;
+                    return Some(weight);
                 }
             }
             if self.pacer.leaves() {
                 self.rest = &[];
                 return None;
+            }
+            if self.uca.has_contractions()
+                && let Some((contraction, len)) = self.uca.contraction(self.rest)
+            {
+                self.rest = self.rest.get(len..).unwrap_or_default();
+                self.current = Weights::listed(self.uca, &contraction.weights);
+                continue;
             }
             match decode_utf8(self.rest) {
                 Some((code, len)) => {
@@ -312,9 +409,13 @@ impl Iterator for Scanner<'_> {
 }
 
 /// Returns the order by the first difference within the common ASCII prefix, or the prefix's
-/// length: while both texts are weighted ASCII characters, weights correspond one to one.
+/// length: while both texts are weighted ASCII characters, weights correspond one to one. With
+/// contractions, whose parts the prefix could separate, the length is 0.
 pub(super) fn ascii_prefix(uca: &Uca, a: &[u8], b: &[u8]) -> Result<usize, Ordering> {
     let mut same = 0;
+    if uca.has_contractions() {
+        return Ok(same);
+    }
     for (x, y) in a.iter().zip(b) {
         if x != y || !x.is_ascii() {
             let (x, y) = (uca.ascii(*x), uca.ascii(*y));

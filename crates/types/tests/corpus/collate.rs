@@ -49,6 +49,11 @@ fn older_unicode_order() {
 }
 
 #[test]
+fn order_of_languages() {
+    assert_none(check(include_str!("../data/collate_languages.tsv")));
+}
+
+#[test]
 fn like() {
     assert_none(check_like(include_str!("../data/like.tsv")));
 }
