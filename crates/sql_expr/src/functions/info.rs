@@ -93,8 +93,48 @@ fn sleep<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(ValueRef::Int(i64::from(interrupted)))
 }
 
+/// The SQL value of a stored one: of a TIMESTAMP in the session's time zone, of ENUM and SET as text.
+fn default_of<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    Ok(match (c.arg(0), c.args.first().map(|e| e.ty.kind)) {
+        ((ValueRef::Null, _), _) => ValueRef::Null,
+        ((ValueRef::DateTime(utc), _), Some(Kind::Timestamp)) => {
+            ValueRef::DateTime(c.cx.env.time_zone.utc_to_local(utc))
+        }
+        ((value, Some(ty)), Some(Kind::Enum | Kind::Set)) => {
+            let mut text = Vec::new();
+            porpoise_types::write_text(value, ty, &mut text);
+            c.keep(&text)
+        }
+        ((value, _), _) => value,
+    })
+}
+
+fn type_of_last(args: &[Expr], _: Collation) -> ColumnType {
+    args.last().map_or_else(ColumnType::null, |e| e.ty.clone())
+}
+
 /// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "DEFAULT OF",
+        args: (1, 1),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: type_of_last,
+        run: default_of,
+        doc: "DEFAULT(col): the default of a column.",
+        example: ("", ""),
+    },
+    Function {
+        name: "NAME_CONST",
+        args: (2, 2),
+        constant: true,
+        nullable: Nullable::IfArgument,
+        ty: type_of_last,
+        run: |c| Ok(c.arg(1).0),
+        doc: "The second argument, a constant; the first names the column of the result.",
+        example: ("NAME_CONST('x', 14)", "14"),
+    },
     Function {
         name: "ANY_VALUE",
         args: (1, 1),

@@ -47,6 +47,31 @@ fn field<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(ValueRef::Int(0))
 }
 
+/// INTERVAL(): the number of limits before the first that is greater; NULL limits are skipped.
+fn interval<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let exact = |at: usize| {
+        let ty = c.args.get(at).map(|e| &e.ty);
+        ty.is_some_and(|ty| ty.is_integer() || ty.kind == Kind::Decimal)
+    };
+    let (Some(value), decimal) = (c.double(0)?, c.decimal(0)?) else {
+        return Ok(ValueRef::Int(-1));
+    };
+    let mut pacer = Pacer::new();
+    for at in 1..c.len() {
+        pacer.tick()?;
+        let is_greater = match decimal {
+            Some(decimal) if exact(0) && exact(at) => c
+                .decimal(at)?
+                .is_some_and(|v| v.cmp_value(&decimal).is_gt()),
+            _ => c.double(at)?.is_some_and(|v| v > value),
+        };
+        if is_greater {
+            return Ok(ValueRef::Int(at as i64 - 1));
+        }
+    }
+    Ok(ValueRef::Int(c.len() as i64 - 1))
+}
+
 fn find_in_set<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let (Some(wanted), Some(list)) = (c.text(0)?, c.text(1)?) else {
         return Ok(ValueRef::Null);
@@ -386,6 +411,7 @@ fn after_first(args: &[Expr], collation: Collation) -> ColumnType {
 /// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     f!("ELT", (2, MAX_ARGUMENTS), elt_type, Always, elt, "The argument of that number.", "ELT(2, 'Aa', 'Bb')" => "Bb"),
+    f!("INTERVAL", (2, MAX_ARGUMENTS), bigint, Never, interval, "How many of the other arguments, in ascending order, are not greater than the first; -1 for NULL.", "INTERVAL(23, 1, 15, 17, 30, 44, 200)" => "3"),
     f!("FIELD", (2, MAX_ARGUMENTS), bigint, Never, field, "Which of the other arguments equals the first; 0 is none.", "FIELD('Bb', 'Aa', 'Bb', 'Cc')" => "2"),
     f!("FIND_IN_SET", (2, 2), bigint, IfArgument, find_in_set, "The position in a list of texts between commas; 0 is none.", "FIND_IN_SET('b', 'a,b,c,d')" => "2"),
     f!("MAKE_SET", (2, 65), after_first, IfArgument, make_set, "The texts whose bits are set, between commas.", "MAKE_SET(1 | 4, 'hello', 'nice', 'world')" => "hello,world"),

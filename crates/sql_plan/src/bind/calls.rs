@@ -66,6 +66,14 @@ impl Binder<'_> {
                 let (a, b) = (self.expr(a)?, self.expr(b)?);
                 self.operator(BinaryOp::Mod, a, b)
             }
+            ("NAME_CONST", [_, _]) => {
+                let args = self.list(args)?;
+                if args.iter().all(|e| matches!(e.kind, ExprKind::Const(_))) {
+                    self.call(name, args)
+                } else {
+                    Err(SqlError::wrong_arguments(&upper))
+                }
+            }
             ("ADDDATE", [date, days]) => self.interval(date, days, Unit::Day, false),
             ("SUBDATE", [date, days]) => self.interval(date, days, Unit::Day, true),
             _ if functions::has_own_syntax(name) => Err(SqlError::unknown_function(name)),

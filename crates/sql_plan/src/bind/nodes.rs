@@ -200,7 +200,6 @@ pub(super) fn construct_name(kind: &ast::ExprKind<'_>) -> &'static str {
     use ast::ExprKind as A;
     match kind {
         A::Match(_) => "MATCH ... AGAINST",
-        A::DefaultOf(_) => "DEFAULT()",
         _ => "this expression",
     }
 }

@@ -11,7 +11,7 @@
 
 use super::nodes::{comparison_operator, node};
 use super::types::comparison;
-use super::{Aggregates, Binder, Scope};
+use super::{Aggregates, Binder, Scope, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::query::{FreeRef, QueryTest, Subquery, SubqueryPlan, TestKind};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, load_of};
@@ -112,6 +112,15 @@ pub trait SubqueryPlanner {
 }
 
 impl Binder<'_> {
+    /// The table in a slot of the enclosing query at this level; level 1 is the nearest.
+    pub(super) fn enclosing_source(&self, level: usize, slot: usize) -> Option<&Source> {
+        let mut enclosing = self.plan.and_then(|planner| planner.outer())?;
+        for _ in 1..level {
+            enclosing = enclosing.outer?;
+        }
+        enclosing.scope.sources.get(slot)
+    }
+
     /// Resolves a name that this query does not know in the enclosing queries.
     pub(super) fn outer_column(&self, name: &ColumnName<'_>) -> Result<Option<Expr>> {
         let Some(nearest) = self.plan.and_then(|planner| planner.outer()) else {

@@ -1,16 +1,18 @@
 //! Binding of calls with their own syntax: JSON operators, REGEXP, CHAR, TIMESTAMPADD and
 //! TIMESTAMPDIFF, GET_FORMAT, WEIGHT_STRING, DEFAULT.
 
-use super::Binder;
 use super::literal;
 use super::nodes::{cast_to, cast_type, charset_named, unit_of};
+use super::{Binder, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, ExprKind, Unit};
 use crate::functions::json::path_literal;
 use crate::functions::json::value::{RESPOND_DEFAULT, RESPOND_ERROR};
 use crate::functions::text_of;
 use crate::parse::ast::{self, IntervalUnit};
-use porpoise_types::{Charset, Collation, ColumnType, Value};
+use porpoise_rows::ddl::implicit_default;
+use porpoise_rows::definition::ColumnDefault;
+use porpoise_types::{Charset, Collation, ColumnType, Kind, Value};
 
 fn text_literal(text: &str) -> Expr {
     let chars = u32::try_from(text.len()).unwrap_or(u32::MAX);
@@ -87,6 +89,7 @@ impl Binder<'_> {
                 let region = self.expr(region)?;
                 self.call("GET FORMAT", vec![text_literal(kind), region])
             }
+            A::DefaultOf(name) => self.default_of(name),
             other => Err(SqlError::not_supported(super::nodes::construct_name(other))),
         }
     }
@@ -99,6 +102,43 @@ impl Binder<'_> {
         };
         let chars: Vec<Expr> = args.into_iter().map(chars).collect::<Result<_>>()?;
         self.call("CONCAT", chars)
+    }
+
+    /// DEFAULT(col): the default of a stored column (manual, "Miscellaneous Functions"). A time of
+    /// the insert is the zero value. Error 1364 if the column has none, 3773 if it is an expression.
+    fn default_of(&mut self, name: &ast::ColumnName<'_>) -> Result<Expr> {
+        let named = self.column(name)?;
+        let (source, position) = match named.kind {
+            ExprKind::Column { slot, column, .. } => (self.scope.sources.get(slot), column),
+            ExprKind::Outer {
+                level,
+                slot,
+                column,
+                ..
+            } => (self.enclosing_source(level, slot), column),
+            _ => return Err(SqlError::unknown_column(name.name.name, self.clause)),
+        };
+        let table = source.and_then(Source::table);
+        let column = table.and_then(|table| table.columns.get(position));
+        let without = || {
+            let text = format!("Field '{}' doesn't have a default value", name.name.name);
+            SqlError::new(1364, "HY000", text)
+        };
+        let column = column.ok_or_else(without)?;
+        let value = match &column.default {
+            ColumnDefault::Literal(value) => value.clone(),
+            ColumnDefault::Expr(_) => {
+                let text = "DEFAULT function cannot be used with default value expressions";
+                return Err(SqlError::new(3773, "HY000", text));
+            }
+            ColumnDefault::None if column.auto_increment || column.ty.kind == Kind::Enum => {
+                implicit_default(&column.ty)
+            }
+            ColumnDefault::Now if !column.nullable => implicit_default(&column.ty),
+            ColumnDefault::None if column.generated.is_none() => return Err(without()),
+            ColumnDefault::None | ColumnDefault::Null | ColumnDefault::Now => Value::Null,
+        };
+        self.call("DEFAULT OF", vec![Expr::constant(value, column.ty.clone())])
     }
 
     fn json_value(&mut self, value: &ast::JsonValue<'_>) -> Result<Expr> {

@@ -61,7 +61,6 @@ pub(super) fn new_value(
 ) -> Result<NewValue> {
     match &e.kind {
         ast::ExprKind::Default => Ok(NewValue::Default),
-        ast::ExprKind::DefaultOf(_) => Ok(NewValue::Default),
         _ => binder.expr(e).map(NewValue::Expr),
     }
 }

@@ -109,6 +109,7 @@ pub(super) fn plan_select_with(
                         own.unwrap_or(column.name.name).to_owned()
                     }
                     (None, ast::ExprKind::Literal(literal)) => literal_name(literal, text),
+                    (None, ast::ExprKind::Func(call)) if let Some(name) = name_const(call) => name,
                     (None, _) => text.unwrap_or("?").trim().to_owned(),
                 };
                 items.push(Item { expr: bound, name });
@@ -138,6 +139,20 @@ pub(super) fn plan_select_with(
         locks: query.locks,
     };
     finish_with(from, items, aggregates, clauses, cx)
+}
+
+/// The name that NAME_CONST() gives its value.
+fn name_const(call: &ast::Func<'_>) -> Option<String> {
+    match (
+        &call.args,
+        call.name.name.eq_ignore_ascii_case("NAME_CONST"),
+    ) {
+        ([name, _], true) => match &name.kind {
+            ast::ExprKind::Literal(name) => Some(literal_name(name, None)),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The name of a literal item: strings without quotes, NULL in capitals.
