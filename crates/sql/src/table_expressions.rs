@@ -220,6 +220,7 @@ fn bind(table: &Arc<Table>, expression: &Expression, owner: ExpressionOwner<'_>)
         values_allowed: false,
         system: &system,
         aliases: &[],
+        preceding_aliases: None,
         group_keys: None,
         plan: None,
     };

@@ -112,6 +112,7 @@ impl StatementContext {
             values_allowed: false,
             system: self,
             aliases: &[],
+            preceding_aliases: None,
             group_keys: None,
             plan: None,
         };

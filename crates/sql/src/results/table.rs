@@ -134,6 +134,7 @@ impl Rows {
                     values_allowed: false,
                     system: context,
                     aliases: &[],
+                    preceding_aliases: None,
                     group_keys: None,
                     plan: None,
                 };

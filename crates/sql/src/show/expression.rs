@@ -272,7 +272,7 @@ impl Printer<'_> {
     fn test(&self, test: &QueryTest) -> String {
         let left = self.list(&test.left);
         match test.kind {
-            TestKind::Scalar => "(select ...)".to_owned(),
+            TestKind::Scalar | TestKind::Column(_) => "(select ...)".to_owned(),
             TestKind::Exists => "exists(select ...)".to_owned(),
             TestKind::Row(op) => format!("(({left}) {} (select ...))", compared(op)),
             TestKind::Any(CmpOp::Eq) => format!("({left} in (select ...))"),

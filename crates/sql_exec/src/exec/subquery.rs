@@ -82,8 +82,11 @@ impl RunQueries for Shared<'_> {
         }
         let mut key = key_of(&query.free, &frame);
         left.iter().for_each(|v| append_exact(*v, &mut key));
-        // Only clones of an expression share a subquery, so all tests of one subquery are of the
-        // same kind, and the kind is not part of the key.
+        // Only clones of an expression and the columns of a row share a subquery, so all tests of
+        // one subquery are of the same kind but for the column, which is part of the key.
+        if let TestKind::Column(at) = test.kind {
+            key.extend(at.to_be_bytes());
+        }
         if query.is_deterministic
             && let Some(value) = self.states.cached_answer(address(query), &key)
         {
@@ -142,20 +145,25 @@ impl Shared<'_> {
     ) -> Result<Value> {
         let most = match test.kind {
             TestKind::Exists => 1,
-            TestKind::Scalar | TestKind::Row(_) => 2,
+            TestKind::Scalar | TestKind::Column(_) | TestKind::Row(_) => 2,
             TestKind::Any(_) | TestKind::All(_) => u64::MAX,
         };
         let rows = self.rows_of(plan_of(&test.query)?, frame, most)?;
         let held = rows.iter().map(|r| size_of_row(r)).sum();
         let answer = match test.kind {
             TestKind::Exists => Value::Int(i64::from(!rows.is_empty())),
-            TestKind::Scalar | TestKind::Row(_) if rows.len() > 1 => {
+            TestKind::Scalar | TestKind::Column(_) | TestKind::Row(_) if rows.len() > 1 => {
                 let text = "Subquery returns more than 1 row";
                 return Err(SqlError::new(1242, "21000", text));
             }
-            TestKind::Scalar => {
-                let only = rows.into_iter().next().and_then(|r| r.into_iter().next());
-                only.unwrap_or(Value::Null)
+            TestKind::Scalar | TestKind::Column(_) => {
+                let column = match test.kind {
+                    TestKind::Column(at) => at,
+                    _ => 0,
+                };
+                let only = rows.into_iter().next();
+                let value = only.and_then(|row| row.into_iter().nth(column));
+                value.unwrap_or(Value::Null)
             }
             TestKind::Row(op) => {
                 let nulls = vec![Value::Null; left.len()];

@@ -74,6 +74,8 @@ impl Subquery {
 pub enum TestKind {
     /// The value of its only row; NULL if there is no row, error 1242 if there are several.
     Scalar,
+    /// As Scalar, but the value of this column, for subqueries that are compared as rows.
+    Column(usize),
     /// Whether there is a row.
     Exists,
     /// The comparison of the left row with its only row.
@@ -91,7 +93,7 @@ pub struct QueryTest {
     pub query: Arc<Subquery>,
     /// The kind of test.
     pub kind: TestKind,
-    /// The left operand, one expression for each column; empty for Scalar and Exists.
+    /// The left operand, one expression for each column; empty for Scalar, Column and Exists.
     pub left: Vec<Expr>,
     /// How each left value is compared with its column.
     pub compare_as: Vec<CompareAs>,

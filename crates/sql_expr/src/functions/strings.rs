@@ -6,7 +6,7 @@ use super::{
     Call, Function, Nullable, bigint, common_collation, joined, like_both, like_first, text_of,
     width, widths,
 };
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use porpoise_base::interrupt::{self, Pacer};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, ValueRef};
@@ -484,10 +484,30 @@ macro_rules! f {
 
 const MAX_ARGUMENTS: usize = 65_535;
 
+/// LIKE with an escape character that is known when the statement executes. Error 1210 if it is no
+/// single byte.
+fn like_escape<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let escape = match c.text(2)? {
+        None => Some('\\'),
+        Some([]) => None,
+        Some([escape]) => Some(char::from(*escape)),
+        Some(_) => return Err(SqlError::wrong_arguments("ESCAPE")),
+    };
+    let (Some(text), Some(pattern)) = (c.text(0)?, c.text(1)?) else {
+        return Ok(ValueRef::Null);
+    };
+    let operands = c.args.get(..2).unwrap_or(&[]);
+    let collation = common_collation(operands, Collation::UTF8MB4_GENERAL_CI);
+    Ok(ValueRef::Int(i64::from(
+        collation.like(text, pattern, escape),
+    )))
+}
+
 /// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     f!("CONCAT", (1, MAX_ARGUMENTS), joined, concat, "Joins its arguments; NULL when one is.", "CONCAT('a', 1)" => "a1"),
     f!("CONCAT_WS", (2, MAX_ARGUMENTS), widths::joined_with, concat_ws, "Joins with a separator, leaving NULLs out.", "CONCAT_WS('-', 'a', NULL, 'b')" => "a-b"),
+    f!("LIKE ESCAPE", (3, 3), bigint, like_escape, "LIKE with an escape character that is no literal.", "'a%' LIKE 'a|%' ESCAPE LEFT('|', 1)" => "1"),
     f!("REPEAT", (2, 2), repeat_type, repeat, "The text so many times.", "REPEAT('ab', 3)" => "ababab"),
     f!("LENGTH", (1, 1), bigint, length, "Length in bytes.", "LENGTH('äb')" => "3"),
     f!("OCTET_LENGTH", (1, 1), bigint, length, "Length in bytes.", "OCTET_LENGTH('ab')" => "2"),

@@ -150,6 +150,7 @@ impl Binder<'_> {
             values_allowed: false,
             system: self.system,
             aliases: &[],
+            preceding_aliases: None,
             group_keys: None,
             plan: Some(&*planner),
         };

@@ -1,22 +1,32 @@
 //! Binding of LIKE, IN over a list, and CASE.
 
 use super::Binder;
-use super::nodes::{cast_to, compare, enum_as_number, node};
+use super::nodes::{cast_to, compare, enum_as_number, negated, node};
 use super::types::{collation_of_two, compare_alike, comparison, merged_type};
 use crate::error::{Result, SqlError};
 use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, When};
 use crate::parse::ast;
-use porpoise_types::{Collation, ColumnType, CompareAs, Kind, Value};
+use porpoise_types::{Collation, ColumnType, CompareAs, Kind, SqlMode, Value};
 
 impl Binder<'_> {
     pub(super) fn like(&mut self, like: &ast::Like<'_>) -> Result<Expr> {
         let (arg, pattern) = (self.expr(&like.expr)?, self.expr(&like.pattern)?);
+        let no_backslash = self.env.mode.contains(SqlMode::NO_BACKSLASH_ESCAPES);
         let escape = match &like.escape {
+            None if no_backslash => None,
             None => Some(b'\\'),
-            Some(e) => match self.expr(e)?.as_const() {
-                Some(Value::Bytes(text)) if text.len() <= 1 => text.first().copied(),
-                _ => return Err(SqlError::wrong_arguments("ESCAPE")),
-            },
+            Some(e) => {
+                let escape = self.expr(e)?;
+                match escape.as_const() {
+                    Some(Value::Null) => Some(b'\\'),
+                    Some(Value::Bytes(text)) if text.len() <= 1 => text.first().copied(),
+                    _ if escape.is_constant() => {
+                        let found = self.call("LIKE ESCAPE", vec![arg, pattern, escape])?;
+                        return Ok(negated(found, like.not));
+                    }
+                    _ => return Err(SqlError::wrong_arguments("ESCAPE")),
+                }
+            }
         };
         let (collation, _) = collation_of_two(&arg, &pattern, "like")?;
         let nullable = arg.nullable || pattern.nullable;
@@ -35,8 +45,9 @@ impl Binder<'_> {
         list: &[ast::Expr<'_>],
         negated: bool,
     ) -> Result<Expr> {
-        if let ast::ExprKind::Row(left) = &arg.kind {
-            return self.row_in_list(left, list, negated);
+        let is_row = |e: &ast::Expr<'_>| matches!(e.kind, ast::ExprKind::Row(_));
+        if is_row(arg) || list.iter().any(is_row) {
+            return self.row_in_list(arg, list, negated);
         }
         let arg = self.expr(arg)?;
         let list = self.list(list)?;

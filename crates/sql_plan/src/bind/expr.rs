@@ -308,21 +308,34 @@ impl Binder<'_> {
     }
 
     fn binary(&mut self, b: &Binary<'_>) -> Result<Expr> {
-        if let (ast::ExprKind::Row(left), ast::ExprKind::Row(right)) = (&b.left.kind, &b.right.kind)
-        {
-            return self.row_comparison(b.op, left, right);
-        }
-        match (&b.left.kind, &b.right.kind) {
+        self.comparison_of(b.op, &b.left, &b.right)
+    }
+
+    /// Binds an operator over two operands, which may be rows if it compares.
+    pub(super) fn comparison_of(
+        &mut self,
+        op: BinaryOp,
+        left: &ast::Expr<'_>,
+        right: &ast::Expr<'_>,
+    ) -> Result<Expr> {
+        match (&left.kind, &right.kind) {
+            (ast::ExprKind::Row(left), ast::ExprKind::Row(right)) => {
+                self.row_comparison(op, left, right)
+            }
             (ast::ExprKind::Row(_), ast::ExprKind::Subquery(query)) => {
-                return self.row_against_query(b.op, &b.left, query);
+                self.row_against_query(op, left, query)
             }
             (ast::ExprKind::Subquery(query), ast::ExprKind::Row(_)) => {
-                return self.row_against_query(flipped(b.op), &b.right, query);
+                self.row_against_query(flipped(op), right, query)
             }
-            _ => {}
+            (ast::ExprKind::Subquery(left), ast::ExprKind::Subquery(right)) => {
+                self.query_against_query(op, left, right)
+            }
+            _ => {
+                let (left, right) = (self.expr(left)?, self.expr(right)?);
+                self.operator(op, left, right)
+            }
         }
-        let (left, right) = (self.expr(&b.left)?, self.expr(&b.right)?);
-        self.operator(b.op, left, right)
     }
 
     fn chain(&mut self, chain: &Chain<'_>) -> Result<Expr> {

@@ -182,6 +182,8 @@ pub struct Binder<'s> {
     pub system: &'s dyn SystemVariables,
     /// Select-list aliases that HAVING and ORDER BY may use, with their expressions.
     pub aliases: &'s [(String, crate::expr::Expr)],
+    /// Aliases of the select list before the item being bound, which only its subqueries may use.
+    pub preceding_aliases: Option<&'s [(String, crate::expr::Expr)]>,
     /// Keys of GROUP BY. HAVING prefers them to select-list aliases, and those to other columns.
     pub group_keys: Option<&'s [crate::expr::Expr]>,
     /// Plans subqueries; `None` where none are allowed.

@@ -203,3 +203,12 @@ pub(super) fn construct_name(kind: &ast::ExprKind<'_>) -> &'static str {
         _ => "this expression",
     }
 }
+
+/// NOT of a condition, if `is_negated`.
+pub(super) fn negated(e: Expr, is_negated: bool) -> Expr {
+    if !is_negated {
+        return e;
+    }
+    let nullable = e.nullable;
+    Expr::boolean(ExprKind::Not(Box::new(e)), nullable)
+}

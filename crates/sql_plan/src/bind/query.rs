@@ -13,8 +13,8 @@ use super::nodes::{comparison_operator, node};
 use super::types::comparison;
 use super::{Aggregates, Binder, Scope, Source};
 use crate::error::{Result, SqlError};
-use crate::expr::query::{FreeRef, QueryTest, Subquery, SubqueryPlan, TestKind};
-use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, load_of};
+use crate::expr::query::{AGGREGATES, FreeRef, QueryTest, Subquery, SubqueryPlan, TestKind};
+use crate::expr::{CmpOp, Coercibility, Expr, ExprKind, Load, load_of};
 use crate::parse::ast::{self, BinaryOp, ColumnName, Query};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -30,6 +30,17 @@ pub struct Enclosing<'a> {
     pub free: RefCell<Vec<FreeRef>>,
     /// The query's aggregates, if the inner query is at a place that allows them.
     pub aggregates: RefCell<Option<Aggregates>>,
+    /// The query's select-list aliases that the inner query may use.
+    pub aliases: Aliases<'a>,
+}
+
+/// Select-list aliases with their expressions, as subqueries see them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Aliases<'a> {
+    /// Names and expressions.
+    pub list: &'a [(String, Expr)],
+    /// Whether the subquery is in the select list itself, where aliases of aggregates are refused.
+    pub is_select_list: bool,
 }
 
 impl<'a> Enclosing<'a> {
@@ -40,6 +51,7 @@ impl<'a> Enclosing<'a> {
             outer,
             free: RefCell::new(Vec::new()),
             aggregates: RefCell::new(None),
+            aliases: Aliases::default(),
         }
     }
 
@@ -140,7 +152,7 @@ impl Binder<'_> {
                         let load = if enclosing.scope.is_stored(slot) {
                             load_of(&found.ty)
                         } else {
-                            crate::expr::Load::Plain
+                            Load::Plain
                         };
                         nearest.note_reference(FreeRef {
                             level,
@@ -165,11 +177,73 @@ impl Binder<'_> {
                 Err(error) if error.code == 1052 => return Err(error),
                 Err(_) => {}
             }
+            if table.is_none()
+                && let Some(e) = self.outer_alias(name.name.name, (level, enclosing), nearest)?
+            {
+                return Ok(Some(e));
+            }
             match enclosing.outer {
                 Some(up) => (level, enclosing) = (level + 1, up),
                 None => return Ok(None),
             }
         }
+    }
+
+    /// The expression of a select-list alias of an enclosing query, as this query reads it.
+    fn outer_alias(
+        &self,
+        name: &str,
+        (level, enclosing): (usize, &Enclosing<'_>),
+        nearest: &Enclosing<'_>,
+    ) -> Result<Option<Expr>> {
+        let aliases = enclosing.aliases;
+        let mut list = aliases.list.iter();
+        let Some((_, e)) = list.find(|(alias, _)| alias.eq_ignore_ascii_case(name)) else {
+            return Ok(None);
+        };
+        let mut value = self.without_window(e.clone(), name)?;
+        if value.has_subquery() {
+            return Err(SqlError::not_supported(
+                "an alias of a subquery in a subquery",
+            ));
+        }
+        let mut grouped = false;
+        value.rewrite(&mut |e| {
+            let (level, slot, column, load) = match e.kind {
+                ExprKind::Column { slot, column, load } => (level, slot, column, load),
+                ExprKind::Outer {
+                    level: further,
+                    slot,
+                    column,
+                    load,
+                } => (level + further, slot, column, load),
+                ExprKind::Aggregate(at) => {
+                    grouped = true;
+                    (level, AGGREGATES, at, Load::Plain)
+                }
+                _ => return,
+            };
+            let ty = e.ty.clone();
+            nearest.note_reference(FreeRef {
+                level,
+                slot,
+                column,
+                load,
+                ty,
+            });
+            e.nullable = true;
+            e.kind = ExprKind::Outer {
+                level,
+                slot,
+                column,
+                load,
+            };
+        });
+        if grouped && aliases.is_select_list {
+            let text = format!("Reference '{name}' not supported (reference to group function)");
+            return Err(SqlError::new(1247, "42S22", text));
+        }
+        Ok(Some(value))
     }
 
     /// Plans a subquery in an expression.
@@ -178,7 +252,11 @@ impl Binder<'_> {
             return Err(SqlError::not_supported("subqueries here"));
         };
         super::check_stack()?;
-        let enclosing = Enclosing::new(self.scope, planner.outer());
+        let mut enclosing = Enclosing::new(self.scope, planner.outer());
+        enclosing.aliases = Aliases {
+            list: self.preceding_aliases.unwrap_or(self.aliases),
+            is_select_list: self.preceding_aliases.is_some(),
+        };
         let lent = self.aggregates.as_deref_mut().map(std::mem::take);
         enclosing.aggregates.replace(lent);
         let planned = planner.plan_inside(query, &enclosing);
@@ -196,21 +274,31 @@ impl Binder<'_> {
 
     /// Binds `(SELECT ...)` as a scalar.
     pub(super) fn scalar(&mut self, query: &Query<'_>) -> Result<Expr> {
+        let mut columns = self.columns_of(query)?;
+        match (columns.pop(), columns.is_empty()) {
+            (Some(only), true) => Ok(only),
+            _ => Err(SqlError::operand_columns(1)),
+        }
+    }
+
+    /// The columns of a subquery's only row, each as an expression.
+    fn columns_of(&mut self, query: &Query<'_>) -> Result<Vec<Expr>> {
         let query = self.subquery(query)?;
-        let [item] = query.items() else {
-            return Err(SqlError::operand_columns(1));
+        let column = |(at, item): (usize, &Expr)| {
+            let test = QueryTest {
+                query: query.clone(),
+                kind: match at {
+                    0 => TestKind::Scalar,
+                    at => TestKind::Column(at),
+                },
+                left: Vec::new(),
+                compare_as: Vec::new(),
+            };
+            let mut e = node(ExprKind::Query(Box::new(test)), item.ty.clone(), true);
+            e.coercibility = item.coercibility;
+            e
         };
-        let ty = item.ty.clone();
-        let coercibility = item.coercibility;
-        let test = QueryTest {
-            query: query.clone(),
-            kind: TestKind::Scalar,
-            left: Vec::new(),
-            compare_as: Vec::new(),
-        };
-        let mut e = node(ExprKind::Query(Box::new(test)), ty, true);
-        e.coercibility = coercibility;
-        Ok(e)
+        Ok(query.items().iter().enumerate().map(column).collect())
     }
 
     /// Binds EXISTS.
@@ -234,8 +322,19 @@ impl Binder<'_> {
     ) -> Result<Expr> {
         let left = match &left.kind {
             ast::ExprKind::Row(values) => self.list(values)?,
+            ast::ExprKind::Subquery(row) => self.columns_of(row)?,
             _ => vec![self.expr(left)?],
         };
+        self.test_against_query(left, query, kind, operation)
+    }
+
+    fn test_against_query(
+        &mut self,
+        left: Vec<Expr>,
+        query: &Query<'_>,
+        kind: TestKind,
+        operation: &str,
+    ) -> Result<Expr> {
         let query = self.subquery(query)?;
         if query.items().len() != left.len() {
             return Err(SqlError::operand_columns(left.len()));
@@ -288,5 +387,23 @@ impl Binder<'_> {
     ) -> Result<Expr> {
         let op = comparison_operator(op).ok_or_else(|| SqlError::operand_columns(1))?;
         self.bind_query_test(row, query, TestKind::Row(op), "=")
+    }
+
+    /// Binds `(SELECT a, b ...) = (SELECT x, y ...)`, and any operator over two scalars.
+    pub(super) fn query_against_query(
+        &mut self,
+        op: BinaryOp,
+        left: &Query<'_>,
+        right: &Query<'_>,
+    ) -> Result<Expr> {
+        let mut columns = self.columns_of(left)?;
+        if columns.len() == 1
+            && let Some(left) = columns.pop()
+        {
+            let right = self.scalar(right)?;
+            return self.operator(op, left, right);
+        }
+        let op = comparison_operator(op).ok_or_else(|| SqlError::operand_columns(1))?;
+        self.test_against_query(columns, right, TestKind::Row(op), "=")
     }
 }

@@ -2,7 +2,7 @@
 //! TIMESTAMPDIFF, GET_FORMAT, WEIGHT_STRING, DEFAULT.
 
 use super::literal;
-use super::nodes::{cast_to, cast_type, charset_named, unit_of};
+use super::nodes::{cast_to, cast_type, charset_named, negated, unit_of};
 use super::{Binder, Source};
 use crate::error::{Result, SqlError};
 use crate::expr::{Expr, ExprKind, Unit};
@@ -30,12 +30,7 @@ impl Binder<'_> {
             A::Regexp(r) => {
                 let args = vec![self.expr(&r.expr)?, self.expr(&r.pattern)?];
                 let found = self.call("REGEXP_LIKE", args)?;
-                Ok(if r.not {
-                    let nullable = found.nullable;
-                    Expr::boolean(ExprKind::Not(Box::new(found)), nullable)
-                } else {
-                    found
-                })
+                Ok(negated(found, r.not))
             }
             A::JsonPath(path) => {
                 let column = self.column(path.column)?;

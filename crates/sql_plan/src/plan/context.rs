@@ -139,6 +139,7 @@ impl PlanCx<'_> {
             values_allowed: false,
             system: self.system,
             aliases: &[],
+            preceding_aliases: None,
             group_keys: None,
             plan: Some(self),
         }

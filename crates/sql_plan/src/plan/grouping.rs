@@ -13,7 +13,7 @@ use super::select::Item;
 use crate::bind::window::Windows;
 use crate::bind::{Origin, Scope};
 use crate::error::{Result, SqlError};
-use crate::expr::query::{AGGREGATES, FreeRef, TestKind};
+use crate::expr::query::{AGGREGATES, FreeRef};
 use crate::expr::{BitOp, CmpOp, Expr, ExprKind};
 use crate::plan::OrderKey;
 use crate::plan::derived::{TableOperator, operator_of};
@@ -325,7 +325,7 @@ impl Rollup<'_> {
             return Ok(());
         }
         if let ExprKind::Query(test) = &mut e.kind
-            && matches!(test.kind, TestKind::Scalar | TestKind::Exists)
+            && test.left.is_empty()
         {
             return Ok(());
         }

@@ -87,6 +87,9 @@ pub(super) fn plan_select_with(
         binder.define_windows(select.windows)?;
     }
     let mut items: Vec<Item> = Vec::new();
+    let has_subquery = |item: &SelectItem<'_>| matches!(item, SelectItem::Expr { expr, .. } if expr.has_subquery());
+    let has_subquery = select.items.iter().any(has_subquery);
+    let mut preceding: Vec<(String, Expr)> = Vec::new();
     for item in select.items {
         match item {
             SelectItem::Wildcard => {
@@ -100,7 +103,11 @@ pub(super) fn plan_select_with(
                 let mut binder = cx.binder(&from.scope, "field list");
                 binder.aggregates = Some(&mut aggregates);
                 binder.windows_allowed = true;
+                binder.preceding_aliases = Some(&preceding);
                 let bound = binder.expr(expr)?;
+                if let (Some(alias), true) = (alias, has_subquery) {
+                    preceding.push((alias.name.to_owned(), bound.clone()));
+                }
                 let text = cx.text.get(span.start as usize..span.end as usize);
                 let name = match (alias, &expr.kind) {
                     (Some(alias), _) => alias.name.to_owned(),
