@@ -6,7 +6,7 @@ use super::types::{collation_of_two, comparison, is_text, merged_type};
 use crate::error::{Result, SqlError};
 use crate::expr::{Coercibility, Expr, ExprKind, Truth, Unit, When};
 use crate::functions::{self, Function, Nullable};
-use crate::parse::ast::{BinaryOp, Func};
+use crate::parse::ast::{self, BinaryOp, Func};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, Value};
 
 impl Binder<'_> {
@@ -66,14 +66,7 @@ impl Binder<'_> {
                 let (a, b) = (self.expr(a)?, self.expr(b)?);
                 self.operator(BinaryOp::Mod, a, b)
             }
-            ("NAME_CONST", [_, _]) => {
-                let args = self.list(args)?;
-                if args.iter().all(|e| matches!(e.kind, ExprKind::Const(_))) {
-                    self.call(name, args)
-                } else {
-                    Err(SqlError::wrong_arguments(&upper))
-                }
-            }
+            ("NAME_CONST", [_, _]) => self.name_const(args),
             ("ADDDATE", [date, days]) => self.interval(date, days, Unit::Day, false),
             ("SUBDATE", [date, days]) => self.interval(date, days, Unit::Day, true),
             _ if functions::has_own_syntax(name) => Err(SqlError::unknown_function(name)),
@@ -81,6 +74,16 @@ impl Binder<'_> {
                 let args = self.list(args)?;
                 self.call(name, args)
             }
+        }
+    }
+
+    /// Binds NAME_CONST(). Error 1210 if an argument is not constant.
+    fn name_const(&mut self, args: &[ast::Expr<'_>]) -> Result<Expr> {
+        let args = self.list(args)?;
+        if args.iter().all(|e| matches!(e.kind, ExprKind::Const(_))) {
+            self.call("NAME_CONST", args)
+        } else {
+            Err(SqlError::wrong_arguments("NAME_CONST"))
         }
     }
 

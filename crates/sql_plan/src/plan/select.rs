@@ -86,43 +86,7 @@ pub(super) fn plan_select_with(
         binder.aggregates = Some(&mut aggregates);
         binder.define_windows(select.windows)?;
     }
-    let mut items: Vec<Item> = Vec::new();
-    let has_subquery = |item: &SelectItem<'_>| matches!(item, SelectItem::Expr { expr, .. } if expr.has_subquery());
-    let has_subquery = select.items.iter().any(has_subquery);
-    let mut preceding: Vec<(String, Expr)> = Vec::new();
-    for item in select.items {
-        match item {
-            SelectItem::Wildcard => {
-                if from.scope.sources.is_empty() {
-                    return Err(SqlError::new(1096, "HY000", "No tables used"));
-                }
-                expand_star(&from, None, cx, &mut items)?;
-            }
-            SelectItem::TableWildcard(name) => expand_star(&from, Some(name), cx, &mut items)?,
-            SelectItem::Expr { expr, alias, span } => {
-                let mut binder = cx.binder(&from.scope, "field list");
-                binder.aggregates = Some(&mut aggregates);
-                binder.windows_allowed = true;
-                binder.preceding_aliases = Some(&preceding);
-                let bound = binder.expr(expr)?;
-                if let (Some(alias), true) = (alias, has_subquery) {
-                    preceding.push((alias.name.to_owned(), bound.clone()));
-                }
-                let text = cx.text.get(span.start as usize..span.end as usize);
-                let name = match (alias, &expr.kind) {
-                    (Some(alias), _) => alias.name.to_owned(),
-                    (None, ast::ExprKind::Column(column)) => {
-                        let own = defined_name(&from.scope, &bound);
-                        own.unwrap_or(column.name.name).to_owned()
-                    }
-                    (None, ast::ExprKind::Literal(literal)) => literal_name(literal, text),
-                    (None, ast::ExprKind::Func(call)) if let Some(name) = name_const(call) => name,
-                    (None, _) => text.unwrap_or("?").trim().to_owned(),
-                };
-                items.push(Item { expr: bound, name });
-            }
-        }
-    }
+    let mut items = bind_items(select, &from, &mut aggregates, cx)?;
     let shown = items.len();
     if aggregates.list.is_empty() {
         let binder = cx.binder(&from.scope, "field list");
@@ -146,6 +110,53 @@ pub(super) fn plan_select_with(
         locks: query.locks,
     };
     finish_with(from, items, aggregates, clauses, cx)
+}
+
+/// Binds the select list.
+fn bind_items(
+    select: &Select<'_>,
+    from: &From,
+    aggregates: &mut Aggregates,
+    cx: &PlanCx<'_>,
+) -> Result<Vec<Item>> {
+    let mut items: Vec<Item> = Vec::new();
+    let has_subquery = |item: &SelectItem<'_>| matches!(item, SelectItem::Expr { expr, .. } if expr.has_subquery());
+    let has_subquery = select.items.iter().any(has_subquery);
+    let mut preceding: Vec<(String, Expr)> = Vec::new();
+    for item in select.items {
+        match item {
+            SelectItem::Wildcard => {
+                if from.scope.sources.is_empty() {
+                    return Err(SqlError::new(1096, "HY000", "No tables used"));
+                }
+                expand_star(from, None, cx, &mut items)?;
+            }
+            SelectItem::TableWildcard(name) => expand_star(from, Some(name), cx, &mut items)?,
+            SelectItem::Expr { expr, alias, span } => {
+                let mut binder = cx.binder(&from.scope, "field list");
+                binder.aggregates = Some(aggregates);
+                binder.windows_allowed = true;
+                binder.preceding_aliases = Some(&preceding);
+                let bound = binder.expr(expr)?;
+                if let (Some(alias), true) = (alias, has_subquery) {
+                    preceding.push((alias.name.to_owned(), bound.clone()));
+                }
+                let text = cx.text.get(span.start as usize..span.end as usize);
+                let name = match (alias, &expr.kind) {
+                    (Some(alias), _) => alias.name.to_owned(),
+                    (None, ast::ExprKind::Column(column)) => {
+                        let own = defined_name(&from.scope, &bound);
+                        own.unwrap_or(column.name.name).to_owned()
+                    }
+                    (None, ast::ExprKind::Literal(literal)) => literal_name(literal, text),
+                    (None, ast::ExprKind::Func(call)) if let Some(name) = name_const(call) => name,
+                    (None, _) => text.unwrap_or("?").trim().to_owned(),
+                };
+                items.push(Item { expr: bound, name });
+            }
+        }
+    }
+    Ok(items)
 }
 
 /// The name that NAME_CONST() gives its value.
