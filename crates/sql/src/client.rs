@@ -19,6 +19,15 @@ pub struct ClientInfo {
     pub database: Option<String>,
 }
 
+/// Compression of a connection, as SHOW STATUS describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Compression {
+    /// The algorithm; empty without compression.
+    pub(crate) algorithm: &'static str,
+    /// The level; 0 without compression.
+    pub(crate) level: u32,
+}
+
 /// Encryption of a connection; the strings are empty without TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Encryption {

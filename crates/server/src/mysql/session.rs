@@ -14,17 +14,19 @@ use super::Shared;
 use super::answer::{Answer, status_of};
 use super::login::{Authentication, Request, Verdict};
 use super::statements::Statements;
-use crate::net::{End, Input, Next, Output, Peer, Session, TlsSession};
+use crate::net::{End, Input, Next, Output, Peer, Session, StreamCodec, TlsSession};
 use porpoise_base::cancel::Reason;
 use porpoise_sql::{ClientInfo, Encryption, SqlError, SqlSession, VERSION};
 use porpoise_types::Collation;
 use porpoise_wire::mysql::auth::Plugin;
 use porpoise_wire::mysql::command::{self, Command};
+use porpoise_wire::mysql::compression::{Algorithm, Compression};
 use porpoise_wire::mysql::frame::{FrameStep, PacketReader};
 use porpoise_wire::mysql::handshake::{
     ClientHello, Greeting, LoginRequest, Salt, parse_hello, random_salt,
 };
 use porpoise_wire::mysql::{Capabilities, ProtocolError, Status};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +72,10 @@ pub(super) struct MysqlSession {
     salt: Salt,
     secure: bool,
     caps: Capabilities,
+    /// The compression after the login.
+    compression: Option<Algorithm>,
+    /// Whether compression has begun. A change of user does not begin it again.
+    is_compressed: bool,
     /// `wait_timeout`, or `interactive_timeout`, as it was after the last
     /// command.
     idle: Duration,
@@ -90,10 +96,31 @@ fn after(delay: Duration, close: bool) -> Next {
     }
 }
 
+/// The compression algorithms that the server offers: `protocol_compression_algorithms`.
+fn offered_compression(shared: &Shared) -> Capabilities {
+    let list = shared.sql.variable("protocol_compression_algorithms");
+    let list = list.unwrap_or_default();
+    let offered = |name: &str, flag| {
+        let is_named = list.split(',').any(|word| word == name);
+        if is_named { flag } else { Capabilities(0) }
+    };
+    offered("zlib", Capabilities::COMPRESS) | offered("zstd", Capabilities::ZSTD_COMPRESSION)
+}
+
+impl StreamCodec for Compression {
+    fn decode(&mut self, input: &[u8], out: &mut [u8]) -> io::Result<(usize, usize)> {
+        Compression::decode(self, input, out)
+    }
+
+    fn encode(&mut self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        Compression::encode(self, plain, out)
+    }
+}
+
 impl MysqlSession {
     /// Opens a session and sends the greeting.
     pub(super) fn greet(shared: Arc<Shared>, peer: Peer, out: &mut Output) -> MysqlSession {
-        let mut offered = Capabilities::SERVER;
+        let mut offered = Capabilities::SERVER | offered_compression(&shared);
         if shared.tls.is_some() && peer.address.is_some() {
             offered = offered | Capabilities::SSL;
         }
@@ -106,6 +133,8 @@ impl MysqlSession {
             state: State::AwaitLogin,
             salt: salt.unwrap_or([0; 20]),
             caps: offered,
+            compression: None,
+            is_compressed: false,
             idle: Duration::from_secs(28_800),
         };
         if salt.is_none() {
@@ -160,6 +189,7 @@ impl MysqlSession {
 
     fn login(&mut self, login: &LoginRequest<'_>, out: &mut Output, sequence: u8) -> Next {
         self.caps = login.capabilities;
+        self.compression = login.compression;
         let mut answer = Answer::new(out, self.caps, sequence);
         let tls = answer.out.tls();
         let Some(mut proof) = self.authenticate(Request::of_login(login), tls, &mut answer) else {
@@ -229,7 +259,17 @@ impl MysqlSession {
                             version: tls.version.to_owned(),
                         });
                     }
+                    if let Some(algorithm) = self.compression {
+                        open.sql
+                            .set_compression(algorithm.name(), algorithm.level());
+                    }
                     answer.plain_ok(status_of(&open.sql), &[]);
+                    if let (Some(algorithm), false) = (self.compression, self.is_compressed) {
+                        self.is_compressed = true;
+                        answer
+                            .out
+                            .start_codec(Box::new(Compression::new(algorithm)));
+                    }
                     self.reader.set_limit(open.max_packet);
                     self.reader.expect(0);
                     self.idle = open.sql.idle_timeout();

@@ -57,7 +57,7 @@ pub use durability::DurabilityWatermark;
 pub use input::Input;
 pub use output::{FLUSH_AT, Gone, Output};
 pub use protocol::{End, Next, Peer, Protocol, Refusal, Session};
-pub use transport::TlsSession;
+pub use transport::{StreamCodec, TlsSession};
 
 use self::event_loop::EventLoop;
 use self::group::Group;

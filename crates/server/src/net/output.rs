@@ -19,7 +19,7 @@
 
 use super::durability::DurabilityWatermark;
 use super::pool::Pool;
-use super::transport::{TlsSession, Transport};
+use super::transport::{StreamCodec, TlsSession, Transport};
 use super::worker;
 use porpoise_base::blocking::blocking;
 use porpoise_base::cancel::Cancel;
@@ -102,6 +102,12 @@ impl Output {
     /// The TLS session around the connection; `None` without TLS.
     pub fn tls(&self) -> Option<TlsSession> {
         self.transport.tls_session()
+    }
+
+    /// Passes the connection's bytes through a codec: those sent after what has been appended so
+    /// far, and those received from now on.
+    pub fn start_codec(&mut self, codec: Box<dyn StreamCodec>) {
+        self.transport.start_codec(codec, self.unsent());
     }
 
     /// Returns the buffer to append to. Bytes before [`Output::position`] at the start of the reply
@@ -308,7 +314,7 @@ impl Output {
             }
         }
         self.compact();
-        match self.transport.flush_ciphertext() {
+        match self.transport.flush_pending() {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Ok(Flushed::Blocked);

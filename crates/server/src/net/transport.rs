@@ -1,7 +1,7 @@
-//! A socket, with or without TLS around it.
+//! A socket, with or without TLS around it, and with or without a codec inside TLS (compression).
 //!
-//! Invariant: with TLS, `write` accepts plain bytes only while no ciphertext is pending, so that at
-//! most one chunk of ciphertext accumulates for a slow reader.
+//! Invariant: with TLS or a codec, `write` accepts plain bytes only while no transformed bytes are
+//! pending, so that at most one chunk of them accumulates for a slow reader.
 
 use crate::metrics::{self, Counter};
 use porpoise_base::threads::panic_message;
@@ -14,6 +14,38 @@ use std::sync::Arc;
 
 /// Maximum number of plain bytes passed to TLS at a time.
 const TLS_CHUNK: usize = 32 * 1024;
+
+/// Maximum number of plain bytes passed to a codec at a time.
+const CODEC_CHUNK: usize = 16 * 1024;
+
+/// Encodes and decodes the bytes of a connection.
+pub trait StreamCodec: Send {
+    /// Decodes received bytes into `out`. Returns the number of bytes consumed and of bytes
+    /// produced; no bytes are produced only if all of `input` was consumed or `out` is empty.
+    ///
+    /// # Errors
+    /// The bytes cannot be decoded: the connection ends.
+    fn decode(&mut self, input: &[u8], out: &mut [u8]) -> io::Result<(usize, usize)>;
+
+    /// Appends the encoding of `plain` to `out`.
+    ///
+    /// # Errors
+    /// The bytes cannot be encoded: the connection ends.
+    fn encode(&mut self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()>;
+}
+
+/// A codec with the bytes that wait on both of its sides.
+struct Encoding {
+    codec: Box<dyn StreamCodec>,
+    /// Number of bytes that are still sent as they are.
+    plain_left: usize,
+    /// Encoded bytes, of which `sent` have been accepted.
+    out: Vec<u8>,
+    sent: usize,
+    /// Received bytes, of which `decoded` have been decoded.
+    input: Vec<u8>,
+    decoded: usize,
+}
 
 /// The result of a TLS handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +105,7 @@ impl ReadOutcome {
 pub(crate) struct Transport {
     socket: Socket,
     tls: Option<Box<ServerConnection>>,
+    encoding: Option<Box<Encoding>>,
 }
 
 /// Records whether the socket was read to its end.
@@ -89,13 +122,15 @@ impl Read for DrainTracker<'_> {
     }
 }
 
-/// Runs TLS code and turns a panic into an error, which ends the connection.
+/// Runs code of TLS or a codec and turns a panic into an error, which ends the connection.
 fn catch_panic<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         metrics::add(Counter::PanicsCaught, 1);
         let what = panic_message(&*panic);
-        tracing::error!("internal error (panic) in TLS: the connection was ended: {what}");
-        Err(io::Error::other("internal error in TLS"))
+        tracing::error!(
+            "internal error (panic) in TLS or compression: the connection was ended: {what}"
+        );
+        Err(io::Error::other("internal error in TLS or compression"))
     })
 }
 
@@ -119,7 +154,11 @@ fn bad_tls(error: rustls::Error) -> io::Error {
 
 impl Transport {
     pub(crate) fn new(socket: Socket) -> Transport {
-        Transport { socket, tls: None }
+        Transport {
+            socket,
+            tls: None,
+            encoding: None,
+        }
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -153,7 +192,7 @@ impl Transport {
                 tls.send_close_notify();
                 Ok(())
             });
-            let _ = queued.and_then(|()| self.flush_ciphertext());
+            let _ = queued.and_then(|()| self.flush_tls());
         }
     }
 
@@ -185,7 +224,7 @@ impl Transport {
             }
             if let Err(error) = tls.process_new_packets() {
                 self.tls = Some(tls);
-                let _ = self.flush_ciphertext();
+                let _ = self.flush_tls();
                 return Err(bad_tls(error));
             }
         }
@@ -193,23 +232,105 @@ impl Transport {
         Ok(())
     }
 
-    /// Whether ciphertext waits for the socket.
-    pub(crate) fn pending(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    /// Passes all bytes through a codec from now on, except for the next `plain_left` bytes sent.
+    pub(crate) fn start_codec(&mut self, codec: Box<dyn StreamCodec>, plain_left: usize) {
+        self.encoding = Some(Box::new(Encoding {
+            codec,
+            plain_left,
+            out: Vec::new(),
+            sent: 0,
+            input: Vec::new(),
+            decoded: 0,
+        }));
     }
 
-    /// Writes waiting ciphertext; `WouldBlock` when the socket is full.
+    /// Whether transformed bytes wait for the socket.
+    pub(crate) fn pending(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+            || self.encoding.as_ref().is_some_and(|e| !e.out.is_empty())
+    }
+
+    /// Writes waiting transformed bytes; `WouldBlock` when the socket is full.
     #[inline]
-    pub(crate) fn flush_ciphertext(&mut self) -> io::Result<()> {
+    pub(crate) fn flush_pending(&mut self) -> io::Result<()> {
+        if self.encoding.is_some() {
+            self.flush_encoded()?;
+        }
+        self.flush_tls()
+    }
+
+    #[inline]
+    fn flush_tls(&mut self) -> io::Result<()> {
         match &mut self.tls {
             None => Ok(()),
             Some(tls) => push_tls(tls, &self.socket),
         }
     }
 
-    /// Reads once (with TLS: until there are plain bytes or nothing more).
+    /// Writes encoded bytes; `WouldBlock` when the socket is full.
+    fn flush_encoded(&mut self) -> io::Result<()> {
+        let Some(mut encoding) = self.encoding.take() else {
+            return Ok(());
+        };
+        let mut result = Ok(());
+        while let Some(bytes) = encoding.out.get(encoding.sent..).filter(|b| !b.is_empty()) {
+            match self.write_plain(bytes) {
+                Ok(0) => result = Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => encoding.sent += n,
+                Err(error) => result = Err(error),
+            }
+            if result.is_err() {
+                break;
+            }
+        }
+        if result.is_ok() {
+            encoding.out.clear();
+            encoding.sent = 0;
+        }
+        self.encoding = Some(encoding);
+        result
+    }
+
+    /// Reads once (with TLS or a codec: until there are plain bytes or nothing more).
     /// `ended`: the end of the stream has been reported already.
     pub(crate) fn read(&mut self, buf: &mut [u8], ended: bool) -> io::Result<ReadOutcome> {
+        let Some(mut encoding) = self.encoding.take() else {
+            return self.read_plain(buf, ended);
+        };
+        let result = self.read_encoded(&mut encoding, buf, ended);
+        self.encoding = Some(encoding);
+        result
+    }
+
+    fn read_encoded(
+        &mut self,
+        encoding: &mut Encoding,
+        buf: &mut [u8],
+        ended: bool,
+    ) -> io::Result<ReadOutcome> {
+        loop {
+            let waiting = encoding.input.get(encoding.decoded..).unwrap_or_default();
+            let (taken, made) = catch_panic(|| encoding.codec.decode(waiting, buf))?;
+            encoding.decoded += taken;
+            if made > 0 || buf.is_empty() {
+                return Ok(ReadOutcome {
+                    bytes: made,
+                    drained: false,
+                    eof: false,
+                });
+            }
+            encoding.input.resize(CODEC_CHUNK, 0);
+            encoding.decoded = 0;
+            let got = self.read_plain(&mut encoding.input, ended);
+            encoding.input.truncate(got.as_ref().map_or(0, |g| g.bytes));
+            if encoding.input.is_empty() {
+                encoding.input = Vec::new();
+                return got;
+            }
+        }
+    }
+
+    fn read_plain(&mut self, buf: &mut [u8], ended: bool) -> io::Result<ReadOutcome> {
         if self.tls.is_some() {
             return catch_panic(|| self.read_tls(buf));
         }
@@ -281,7 +402,32 @@ impl Transport {
 
     /// Writes some of `bytes`; `WouldBlock` if none could be accepted.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.flush_ciphertext()?;
+        let Some(encoding) = &mut self.encoding else {
+            return self.write_plain(bytes);
+        };
+        if encoding.plain_left > 0 {
+            let plain = bytes.get(..encoding.plain_left.min(bytes.len()));
+            let taken = self.write_plain(plain.unwrap_or_default())?;
+            if let Some(encoding) = &mut self.encoding {
+                encoding.plain_left -= taken;
+            }
+            return Ok(taken);
+        }
+        self.flush_encoded()?;
+        let chunk = bytes
+            .get(..CODEC_CHUNK.min(bytes.len()))
+            .unwrap_or_default();
+        if let Some(encoding) = &mut self.encoding {
+            catch_panic(|| encoding.codec.encode(chunk, &mut encoding.out))?;
+        }
+        match self.flush_encoded() {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(chunk.len()),
+        }
+    }
+
+    fn write_plain(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.flush_tls()?;
         let Some(tls) = &mut self.tls else {
             loop {
                 match (&self.socket).write(bytes) {
@@ -292,7 +438,7 @@ impl Transport {
         };
         let chunk = bytes.get(..TLS_CHUNK.min(bytes.len())).unwrap_or_default();
         let taken = catch_panic(|| tls.writer().write(chunk))?;
-        match self.flush_ciphertext() {
+        match self.flush_tls() {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(taken),
         }

@@ -10,9 +10,10 @@ use porpoise_wire::mysql::client::login::{
 };
 use porpoise_wire::mysql::client::result::{Event, ResultReader, Row, ServerError, parse_error};
 use porpoise_wire::mysql::client::{self, result};
+use porpoise_wire::mysql::compression::Compression;
 use porpoise_wire::mysql::frame::{FrameStep, HEADER, MAX_PACKET_PAYLOAD, PacketReader};
 use porpoise_wire::mysql::params::Param;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -114,10 +115,53 @@ fn tls_over(stream: Box<dyn Stream>, how: &How) -> Box<dyn Stream> {
     Box::new(rustls::StreamOwned::new(connection, stream))
 }
 
+/// The client's side of a compressed connection.
+struct CompressedStream {
+    stream: Box<dyn Stream>,
+    codec: Compression,
+    /// Bytes received and not decoded.
+    input: Vec<u8>,
+}
+
+impl Read for CompressedStream {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let (taken, made) = self.codec.decode(&self.input, out)?;
+            self.input.drain(..taken);
+            if made > 0 {
+                return Ok(made);
+            }
+            let mut more = [0; 4096];
+            let got = self.stream.read(&mut more)?;
+            if got == 0 {
+                return Ok(0);
+            }
+            self.input.extend_from_slice(&more[..got]);
+        }
+    }
+}
+
+impl Write for CompressedStream {
+    fn write(&mut self, plain: &[u8]) -> io::Result<usize> {
+        let mut encoded = Vec::new();
+        self.codec.encode(plain, &mut encoded)?;
+        self.stream.write_all(&encoded)?;
+        Ok(plain.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 impl Client {
     /// A connection that was not greeted yet.
     pub fn raw(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).unwrap();
+        Client::raw_over(TcpStream::connect(address).unwrap())
+    }
+
+    /// As [`Client::raw`], over this stream.
+    fn raw_over(stream: TcpStream) -> Client {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Client::over(Box::new(stream))
@@ -138,6 +182,11 @@ impl Client {
     /// Logs in over TCP.
     pub fn connect(address: SocketAddr, how: &How) -> Result<Client, ServerError> {
         Client::raw(address).login(how, false)
+    }
+
+    /// Logs in over this stream.
+    pub fn connect_over(stream: TcpStream, how: &How) -> Result<Client, ServerError> {
+        Client::raw_over(stream).login(how, false)
     }
 
     /// Logs in over a Unix socket.
@@ -177,7 +226,15 @@ impl Client {
         }
         login.start(&mut out, &mut sequence);
         self.caps = login.capabilities();
+        let compression = login.compression();
         self.finish_login(login, out, sequence)?;
+        if let Some(algorithm) = compression {
+            self.stream = Box::new(CompressedStream {
+                stream: self.stream,
+                codec: Compression::new(algorithm),
+                input: Vec::new(),
+            });
+        }
         Ok(self)
     }
 

@@ -194,7 +194,7 @@ fn a_change_of_user_begins_a_new_session() {
 }
 
 /// Changes the user; the server's last packet.
-fn change_user(client: &mut Client, name: &str, password: &str) -> Vec<u8> {
+pub fn change_user(client: &mut Client, name: &str, password: &str) -> Vec<u8> {
     let mut body = vec![code::CHANGE_USER];
     body.extend(name.bytes());
     // No answer yet, no database, utf8mb4_general_ci, a plugin.

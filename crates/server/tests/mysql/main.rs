@@ -12,6 +12,7 @@ mod accounts;
 mod certificates;
 mod check_table;
 mod client;
+mod compression;
 mod definitions;
 mod durable;
 mod kill;

@@ -11,7 +11,7 @@ pub(crate) mod rights;
 mod temporary;
 mod variables;
 
-use crate::client::{ClientInfo, Encryption};
+use crate::client::{ClientInfo, Compression, Encryption};
 use crate::server::SqlServer;
 use crate::vars::{Settings, Values};
 use porpoise_access::{AuthId, Rights};
@@ -30,6 +30,7 @@ pub struct StatementContext {
     pub(crate) server: Arc<SqlServer>,
     pub(crate) client: ClientInfo,
     pub(crate) encryption: Encryption,
+    pub(crate) compression: Compression,
     /// Version of access control at which the account had the name in `client`.
     pub(crate) named_at: u64,
     pub(crate) env: Env,

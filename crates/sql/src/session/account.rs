@@ -5,6 +5,7 @@
 //! 2. With an expired password a session may change the password and set variables, nothing else.
 
 use super::{ClientInfo, Encryption, SqlSession};
+use crate::client::Compression;
 use crate::server::SqlServer;
 use porpoise_access::{AuthId, Exceeded, Limits, Usage};
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -78,6 +79,11 @@ impl SqlSession {
     /// Stores the connection's encryption, for SHOW STATUS.
     pub fn set_encryption(&mut self, encryption: Encryption) {
         self.cx.encryption = encryption;
+    }
+
+    /// Stores the connection's compression, for SHOW STATUS.
+    pub fn set_compression(&mut self, algorithm: &'static str, level: u32) {
+        self.cx.compression = Compression { algorithm, level };
     }
 
     /// Counts a statement against the account's limits.

@@ -195,6 +195,7 @@ impl SqlSession {
                 server,
                 client,
                 encryption: Encryption::default(),
+                compression: crate::client::Compression::default(),
             },
         };
         session.cx.env.memory = SessionMemory::new(memory);

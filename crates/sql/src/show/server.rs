@@ -79,7 +79,16 @@ pub fn status(cx: &StatementContext) -> Rows {
         let name = format!("Porpoise_engine_{}", stat.name);
         list.push((name, stat.value.to_string()));
     }
-    let tls = &cx.encryption;
+    let (tls, compression) = (&cx.encryption, &cx.compression);
+    let is_compressed = !compression.algorithm.is_empty();
+    let on = if is_compressed { "ON" } else { "OFF" };
+    let level = compression.level.to_string();
+    list.push(("Compression".to_owned(), on.to_owned()));
+    list.push((
+        "Compression_algorithm".to_owned(),
+        compression.algorithm.to_owned(),
+    ));
+    list.push(("Compression_level".to_owned(), level));
     list.push(("Ssl_cipher".to_owned(), tls.cipher.clone()));
     list.push(("Ssl_version".to_owned(), tls.version.clone()));
     for (name, value) in server.provided_status() {

@@ -38,6 +38,12 @@ pub fn from_text(variable: &Variable, text: &str) -> Result<VarValue> {
             let mut found = words.iter().filter(|w| w.eq_ignore_ascii_case(text));
             found.next().map(|w| keep_text(w)).ok_or_else(wrong)
         }
+        VarKind::Words(words) => {
+            let known = |word: &str| words.iter().find(|w| w.eq_ignore_ascii_case(word.trim()));
+            let list: Option<Vec<&str>> = text.split(',').map(|w| known(w).copied()).collect();
+            list.map(|list| keep_text(&list.join(",")))
+                .ok_or_else(wrong)
+        }
         VarKind::Text => Ok(keep_text(text)),
         VarKind::NullableText if text.is_empty() => Ok(VarValue::Null),
         VarKind::NullableText => Ok(keep_text(text)),

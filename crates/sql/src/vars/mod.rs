@@ -66,6 +66,8 @@ pub enum VarKind {
     Double(f64, f64),
     /// One of these words, or its position, counted from 0.
     Enum(&'static [&'static str]),
+    /// A list of these words, separated by commas; at least one.
+    Words(&'static [&'static str]),
     /// Any text.
     Text,
     /// Any text or NULL.

@@ -7,7 +7,7 @@
 use super::Scope::{Both, Fixed, Global, Session, SessionFixed};
 use super::VarKind::{
     Bool, Charset, Collation, Double, Engine, Enum, Int, NullableCharset, NullableText, SqlMode,
-    Text, TimeZone,
+    Text, TimeZone, Words,
 };
 use super::{Scope, VarKind, Variable};
 use porpoise_sql_expr::functions::info::VERSION;
@@ -327,6 +327,8 @@ pub const VARIABLES: &[Variable] = &[
         "There is no profiling."),
     v("profiling_history_size", Both, Int(0, 100), "15",
         "There is no profiling."),
+    v("protocol_compression_algorithms", Global, Words(&["zlib", "zstd", "uncompressed"]), "zlib,zstd,uncompressed",
+        "Compression algorithms offered to clients of the MySQL protocol; no compression is always allowed."),
     v("protocol_version", Fixed, Int(0, 255), "10",
         "The version of the handshake."),
     v("proxy_user", SessionFixed, NullableText, "",

@@ -2,6 +2,7 @@
 //! AuthMoreData; and COM_CHANGE_USER, which repeats the authentication.
 
 use super::capability::{Capabilities, Status};
+use super::compression::Algorithm;
 use super::cursor::{Cursor, put_bytes};
 use super::error::ProtocolError;
 use super::frame;
@@ -89,6 +90,8 @@ pub struct LoginRequest<'a> {
     pub plugin: &'a [u8],
     /// Attributes of the client program.
     pub attributes: Attributes<'a>,
+    /// The compression in force after the login.
+    pub compression: Option<Algorithm>,
 }
 
 /// Connection attributes: an iterator over pairs of name and value.
@@ -169,7 +172,13 @@ fn hello(payload: &[u8], server: Capabilities) -> Option<ClientHello<'_>> {
         &[]
     };
     let attributes = attributes(&mut cursor, offered)?;
-    // A zstd level may follow; compression is not offered, so it is ignored.
+    let compression = if capabilities.has(Capabilities::COMPRESS) {
+        Some(Algorithm::Zlib)
+    } else if capabilities.has(Capabilities::ZSTD_COMPRESSION) {
+        Some(Algorithm::Zstd(cursor.u8()?))
+    } else {
+        None
+    };
     Some(ClientHello::Login(LoginRequest {
         capabilities,
         max_packet,
@@ -179,6 +188,7 @@ fn hello(payload: &[u8], server: Capabilities) -> Option<ClientHello<'_>> {
         database,
         plugin,
         attributes,
+        compression,
     }))
 }
 
@@ -283,6 +293,9 @@ pub(super) fn put_login(out: &mut Vec<u8>, request: &LoginRequest<'_>) {
     }
     if caps.has(Capabilities::CONNECT_ATTRS) {
         put_bytes(out, request.attributes.bytes);
+    }
+    if let Some(Algorithm::Zstd(level)) = request.compression {
+        out.push(level);
     }
 }
 

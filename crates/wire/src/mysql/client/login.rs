@@ -2,6 +2,7 @@
 
 use super::super::auth::{Plugin, encrypt_password, native_answer, sha2_answer};
 use super::super::capability::{Capabilities, Status};
+use super::super::compression::Algorithm;
 use super::super::cursor::{Cursor, put_bytes};
 use super::super::frame;
 use super::super::handshake::{Attributes, LoginRequest, SALT, Salt, put_login, put_login_head};
@@ -58,6 +59,9 @@ pub fn parse_greeting(payload: &[u8]) -> Option<ServerGreeting<'_>> {
         plugin: cursor.nul_or_end(),
     })
 }
+
+/// Level of zstd that the client asks for: MySQL's default.
+const ZSTD_LEVEL: u8 = 3;
 
 /// Login data of a client.
 #[derive(Clone, Debug, Default)]
@@ -179,10 +183,22 @@ impl ClientLogin {
             database: &self.credentials.database,
             plugin: plugin.name().as_bytes(),
             attributes: Attributes::new(&attributes),
+            compression: self.compression(),
         };
         let begun = frame::begin(out);
         put_login(out, &request);
         frame::finish(out, begun, sequence);
+    }
+
+    /// The compression in force once the login is complete.
+    pub fn compression(&self) -> Option<Algorithm> {
+        if self.capabilities.has(Capabilities::COMPRESS) {
+            Some(Algorithm::Zlib)
+        } else if self.capabilities.has(Capabilities::ZSTD_COMPRESSION) {
+            Some(Algorithm::Zstd(ZSTD_LEVEL))
+        } else {
+            None
+        }
     }
 
     fn answer(&self, plugin: Plugin) -> Vec<u8> {
