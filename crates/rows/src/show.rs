@@ -33,11 +33,15 @@ pub fn create_table(table: &TableDef, next_id: Option<u64>) -> String {
     {
         text.push_str(&format!(" COLLATE={}", collation.name()));
     }
-    for (name, value) in &options.other {
+    let is_connection = |(name, _): &&(String, String)| name == "CONNECTION";
+    for (name, value) in options.other.iter().filter(|o| !is_connection(o)) {
         text.push_str(&format!(" {name}={value}"));
     }
     if !options.comment.is_empty() {
         text.push_str(&format!(" COMMENT={}", literal(&options.comment)));
+    }
+    for (name, value) in options.other.iter().filter(is_connection) {
+        text.push_str(&format!(" {name}={value}"));
     }
     text.push_str(&partition_clause(table));
     text

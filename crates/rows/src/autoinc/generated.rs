@@ -98,6 +98,10 @@ impl GeneratedIds {
     /// Records that a row was inserted.
     pub fn note_inserted(&mut self, n: usize, row: &[Value]) {
         let Some(id) = self.id_of(row) else {
+            // As in MySQL, the reply has a negative value in 64 bits of two's complement.
+            if let Some(Value::Int(id)) = self.position.and_then(|at| row.get(at)) {
+                self.last = Some(id.cast_unsigned());
+            }
             return;
         };
         self.drop_reusable_up_to(id);

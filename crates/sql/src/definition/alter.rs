@@ -216,7 +216,7 @@ impl Clauses<'_> {
             TableOption::Colocate(_) => {
                 return Err(SqlError::not_supported("changing COLOCATE WITH"));
             }
-            TableOption::Union(_) => return Err(SqlError::not_supported("UNION of tables")),
+            TableOption::Union(_) => return Ok(()),
             TableOption::RowFormat(name) => {
                 let value = name.name.to_ascii_uppercase();
                 let value = Some(value).filter(|v| v != "DEFAULT");
@@ -232,6 +232,9 @@ impl Clauses<'_> {
         let mut options = self.table.options.clone();
         options.other.clear();
         super::other_option(name, value, &mut options)?;
+        if name == "CONNECTION" && options.other.is_empty() {
+            self.ops.push(AlterOp::SetOption(name.to_owned(), None));
+        }
         let set = options.other.into_iter();
         self.ops
             .extend(set.map(|(name, value)| AlterOp::SetOption(name, Some(value))));

@@ -179,8 +179,8 @@ fn table_options(
                 let value = name.name.to_ascii_uppercase();
                 options.other.push(("ROW_FORMAT".to_owned(), value));
             }
-            TableOption::Union(_) => return Err(SqlError::not_supported("UNION of tables")),
-            TableOption::Colocate(_) => {}
+            // UNION has a meaning for MERGE tables only.
+            TableOption::Union(_) | TableOption::Colocate(_) => {}
             TableOption::Other(name, value) => other_option(name, value, &mut options)?,
         }
     }
@@ -223,8 +223,15 @@ fn other_option(name: &str, value: &OptionValue<'_>, options: &mut TableOptions)
         ("ENCRYPTION", OptionValue::String(v)) if !v.eq_ignore_ascii_case(b"n") => {
             Err(SqlError::not_supported("ENCRYPTION"))
         }
-        ("DATA DIRECTORY" | "INDEX DIRECTORY" | "TABLESPACE" | "CONNECTION", _) => {
+        ("DATA DIRECTORY" | "INDEX DIRECTORY" | "TABLESPACE", _) => {
             Err(SqlError::not_supported(name))
+        }
+        ("CONNECTION", OptionValue::String(v)) => {
+            if !v.is_empty() {
+                let value = porpoise_rows::show::literal(&text(v));
+                options.other.push((name.to_owned(), value));
+            }
+            Ok(())
         }
         (name, OptionValue::Int(n)) if STORED_OPTIONS.contains(&name) => {
             options.other.push((name.to_owned(), n.to_string()));

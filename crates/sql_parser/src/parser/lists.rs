@@ -32,6 +32,19 @@ impl<'a> Parser<'a> {
         Ok(items)
     }
 
+    /// A list in parentheses that may be empty.
+    pub(super) fn paren_list_or_empty<T>(
+        &mut self,
+        item: impl FnMut(&mut Self) -> PResult<T>,
+    ) -> PResult<&'a [T]> {
+        if self.is(K::LeftParen) && self.peek().kind == K::RightParen {
+            self.advance();
+            self.advance();
+            return Ok(&[]);
+        }
+        self.paren_list(item)
+    }
+
     /// Identifiers in parentheses.
     pub(super) fn paren_idents(&mut self) -> PResult<&'a [Ident<'a>]> {
         self.paren_list(Self::ident)

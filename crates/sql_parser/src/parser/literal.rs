@@ -145,6 +145,23 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
+    /// The number of a table or index option. As in MySQL, only the digits before a period or an
+    /// exponent count.
+    pub(super) fn option_number(&mut self) -> PResult<u64> {
+        if !matches!(self.token.kind, K::Decimal | K::Float) {
+            return self.uint();
+        }
+        let text = self.str_of(self.token.span())?;
+        let end = text.find(|c: char| !c.is_ascii_digit());
+        let digits = text.get(..end.unwrap_or(text.len())).unwrap_or_default();
+        let value = match digits {
+            "" => 0,
+            digits => digits.parse().or_else(|_| self.error())?,
+        };
+        self.advance();
+        Ok(value)
+    }
+
     fn decode_int(&self, token: Token) -> PResult<Literal<'a>> {
         let text = self.str_of(token.span())?;
         Ok(match text.parse::<u64>() {

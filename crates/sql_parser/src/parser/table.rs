@@ -136,7 +136,7 @@ impl<'a> Parser<'a> {
             Kw::KEY_BLOCK_SIZE => {
                 self.advance();
                 self.opt_eq();
-                IndexOption::KeyBlockSize(self.uint()?)
+                IndexOption::KeyBlockSize(self.option_number()?)
             }
             Kw::WITH if self.peek().keyword == Kw::PARSER => {
                 self.advance();
@@ -277,7 +277,7 @@ impl<'a> Parser<'a> {
             Kw::AUTO_INCREMENT => {
                 self.advance();
                 self.opt_eq();
-                TableOption::AutoIncrement(self.uint()?)
+                TableOption::AutoIncrement(self.option_number()?)
             }
             Kw::COMMENT => {
                 self.advance();
@@ -292,7 +292,7 @@ impl<'a> Parser<'a> {
             Kw::UNION => {
                 self.advance();
                 self.opt_eq();
-                TableOption::Union(self.paren_list(Self::table_name)?)
+                TableOption::Union(self.paren_list_or_empty(Self::table_name)?)
             }
             Kw::DATA | Kw::INDEX if self.peek().keyword == Kw::DIRECTORY => {
                 let name = if keyword == Kw::DATA {
@@ -343,7 +343,9 @@ impl<'a> Parser<'a> {
 
     fn option_value(&mut self) -> PResult<OptionValue<'a>> {
         match self.token.kind {
-            K::Int | K::HexNumber => Ok(OptionValue::Int(self.uint()?)),
+            K::Int | K::HexNumber | K::Decimal | K::Float => {
+                Ok(OptionValue::Int(self.option_number()?))
+            }
             K::String => Ok(OptionValue::String(self.string()?)),
             _ => Ok(OptionValue::Word(self.any_word()?)),
         }

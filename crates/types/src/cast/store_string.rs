@@ -234,6 +234,11 @@ pub(super) fn store_enum(
     cx: &mut CastCx<'_>,
 ) -> Result<Value, TypeError> {
     let count = u64::try_from(to.ty.members.len()).unwrap_or(0);
+    let from_enum = to.source.is_some_and(|s| s.kind == Kind::Enum);
+    if from_enum && matches!(value, ValueRef::UInt(0)) {
+        // The error value stays what it is.
+        return Ok(Value::UInt(0));
+    }
     if is_number(value) && !is_member_value(to) {
         if let Some(index @ 1..) = small_number(value)
             && index <= count
@@ -247,6 +252,9 @@ pub(super) fn store_enum(
     let text = trim_end(&text);
     if let Some(index) = find_member(to.ty, text) {
         return Ok(Value::UInt(index));
+    }
+    if from_enum && text.is_empty() {
+        return Ok(Value::UInt(0));
     }
     // Numeric text is an index if no member has it as its name.
     let prefix = int_prefix(text);

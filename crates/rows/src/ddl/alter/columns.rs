@@ -82,7 +82,17 @@ pub(super) fn apply(
     }
     check_names(&columns)?;
     set_columns(plan, columns);
-    Ok(())
+    refuse_json_keys(&plan.table)
+}
+
+/// 3152: a column that an index refers to has become JSON.
+fn refuse_json_keys(table: &TableDef) -> Result<()> {
+    let parts = table.indexes.iter().flat_map(|index| &index.parts);
+    let mut columns = parts.filter_map(|part| table.columns.get(part.column));
+    match columns.find(|c| c.ty.kind == Kind::Json) {
+        Some(column) => Err(errors::json_key(&column.name)),
+        None => Ok(()),
+    }
 }
 
 fn find_by_id(columns: &mut [Column], id: ColumnId) -> Option<&mut Column> {
