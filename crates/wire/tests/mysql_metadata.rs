@@ -2,7 +2,9 @@
 
 use porpoise_types::{Collation, ColumnType, Kind};
 use porpoise_wire::mysql::client::result;
-use porpoise_wire::mysql::column::{ColumnDefinition, flag, write_column, write_listed_column};
+use porpoise_wire::mysql::column::{
+    ColumnDefinition, describe, flag, write_column, write_listed_column,
+};
 
 /// The payload of the one packet that is written.
 fn one(write: impl FnOnce(&mut Vec<u8>, &mut u8)) -> Vec<u8> {
@@ -143,4 +145,21 @@ fn listed_columns_end_in_their_default() {
     assert_eq!(null.last(), Some(&0xfb));
     let text = one(|out, number| write_listed_column(out, number, &column, None, Some(b"12")));
     assert!(text.ends_with(b"\x0212"));
+}
+
+#[test]
+fn lengths_of_texts_are_those_of_their_character_set() {
+    let length = |kind, collation| describe(&ColumnType::text(kind, collation), None).length;
+    let (four, three, one) = (
+        Collation::UTF8MB4_0900_AI_CI,
+        Collation::UTF8MB3_GENERAL_CI,
+        Collation::LATIN1_SWEDISH_CI,
+    );
+    assert_eq!(length(Kind::TinyText, four), 1020);
+    assert_eq!(length(Kind::Text, four), 262_140);
+    assert_eq!(length(Kind::MediumText, four), 67_108_860);
+    assert_eq!(length(Kind::LongText, four), u32::MAX);
+    assert_eq!(length(Kind::Text, three), 196_605);
+    assert_eq!(length(Kind::Text, one), 65_535);
+    assert_eq!(describe(&ColumnType::blob(Kind::Blob), None).length, 65_535);
 }

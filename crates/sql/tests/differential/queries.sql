@@ -136,3 +136,20 @@ SELECT COUNT(*) FROM many a LEFT JOIN many b ON b.k = a.id + 5 WHERE b.id IS NUL
 SELECT v, COUNT(*), SUM(k) FROM many GROUP BY v ORDER BY v;
 SELECT id FROM many WHERE id IN (SELECT k FROM many WHERE v = 1) AND id < 100 ORDER BY id;
 SELECT COUNT(*) FROM (SELECT id FROM many UNION SELECT k FROM many) t;
+-- Names of several items of the select list.
+CREATE TABLE nm (u INT, v INT);
+INSERT INTO nm VALUES (1, 20), (2, 10);
+SELECT u AS u, v AS u FROM nm ORDER BY u;
+SELECT *, v AS u FROM nm ORDER BY u;
+SELECT u, v AS u FROM nm GROUP BY u;
+SELECT u AS x, v AS x FROM nm ORDER BY -x;
+SELECT u AS x, v AS x FROM nm HAVING x > 1;
+SELECT u AS x, u AS x, v FROM nm ORDER BY x DESC;
+SELECT u AS x, -u AS x FROM nm ORDER BY x;
+SELECT * FROM nm JOIN nm w ON nm.u = w.u ORDER BY u;
+SELECT nm.u, w.v FROM nm JOIN nm w USING (u) ORDER BY v;
+-- Columns of the inner side of an outer join.
+CREATE TABLE oj SELECT a.u, b.v FROM nm a LEFT JOIN nm b ON a.u = b.u AND b.v > 10;
+SELECT * FROM oj ORDER BY u;
+CREATE TABLE rl SELECT REPLACE('aaaaaaaaaa', 'a', 'bbb') AS r;
+SELECT * FROM rl;

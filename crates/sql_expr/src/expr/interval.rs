@@ -217,6 +217,12 @@ pub fn extract<'a>(
         unit,
         Unit::DayHour | Unit::DayMinute | Unit::DaySecond | Unit::DayMicrosecond
     );
+    if let (true, ValueRef::Bytes(text)) = (with_day, value)
+        && !is_date_text(text)
+    {
+        let time = convert::time(value, ty, cx)?;
+        return Ok(time.map_or(ValueRef::Null, |t| ValueRef::Int(of_time_in_days(unit, t))));
+    }
     if of_date || dated || (with_day && ty.kind != Kind::Time) {
         let moment = convert::datetime(value, ty, cx)?;
         return Ok(moment.map_or(ValueRef::Null, |m| ValueRef::Int(of_datetime(unit, m))));
@@ -235,6 +241,27 @@ pub fn extract<'a>(
             ),
         )
     }))
+}
+
+/// Whether text has a date, as opposed to a time that may begin with a number of days.
+fn is_date_text(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    let year = text.iter().take_while(|b| b.is_ascii_digit()).count();
+    // A time has its first separator after the days or hours; digits alone are HHMMSS up to seven.
+    match text.get(year) {
+        None | Some(b'.') => year > 7,
+        Some(b':') => false,
+        Some(b' ') => year > 5,
+        Some(_) => year > 0,
+    }
+}
+
+/// A unit of days and clock fields, of a time whose hours count from 24 on as days.
+fn of_time_in_days(unit: Unit, t: Time) -> i64 {
+    let sign = if t.is_negative() { -1 } else { 1 };
+    let hours = i64::from(t.hour());
+    let (minute, second) = (t.minute(), t.second());
+    sign * of_clock(unit, hours / 24, hours % 24, minute, second, t.micros())
 }
 
 fn of_datetime(unit: Unit, m: DateTime) -> i64 {

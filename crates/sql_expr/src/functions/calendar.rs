@@ -3,7 +3,7 @@
 
 use super::{Call, Function, Nullable, bigint, text_of};
 use crate::error::{Result, SqlError};
-use crate::expr::Expr;
+use crate::expr::{Expr, convert};
 use porpoise_types::{
     Collation, ColumnType, Date, DateTime, Kind, Level, Time, TimeZone, Value, ValueRef, Warning,
 };
@@ -95,6 +95,26 @@ fn add_time<'a>(c: &Call<'_, 'a>, sign: i64) -> Result<ValueRef<'a>> {
     let mut out = Vec::new();
     sum.write_text(if sum.micros() > 0 { 6 } else { 0 }, &mut out);
     Ok(c.keep(&out))
+}
+
+/// The number of the digits of a date, time, or both, that was computed from text: 20010103 for
+/// '2001-01-03'.
+fn temporal_number<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(text) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let is_dated = text.get(4) == Some(&b'-');
+    let number = match text.len() {
+        10 if is_dated => c.date(0)?.map(|d| (ValueRef::Date(d), ColumnType::date())),
+        _ if is_dated => c
+            .datetime(0)?
+            .map(|m| (ValueRef::DateTime(m), ColumnType::datetime(6))),
+        _ => c.time(0)?.map(|t| (ValueRef::Time(t), ColumnType::time(6))),
+    };
+    match number {
+        Some((value, ty)) => Ok(ValueRef::Double(convert::double(value, &ty, c.cx)?)),
+        None => Ok(ValueRef::Null),
+    }
 }
 
 /// TIMEDIFF: both arguments are dates with times, or both are times.
@@ -415,6 +435,16 @@ pub const FUNCTIONS: &[Function] = &[
         run: timestamp_diff,
         doc: "TIMESTAMPDIFF(unit, a, b): whole units from a to b.",
         example: ("TIMESTAMPDIFF(MONTH, '2003-02-01', '2003-05-01')", "3"),
+    },
+    Function {
+        name: "TEMPORAL NUMBER",
+        args: (1, 1),
+        constant: true,
+        nullable: Nullable::Always,
+        ty: super::double,
+        run: temporal_number,
+        doc: "A moment computed from text, as a number.",
+        example: ("('2001-01-01' + INTERVAL 2 DAY) + 30", "20010133"),
     },
     Function {
         name: "GET FORMAT",

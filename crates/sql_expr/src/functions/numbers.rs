@@ -4,9 +4,10 @@ use super::{Call, Function, Nullable, bigint, common_collation, double, joined};
 use crate::error::{Result, SqlError};
 use crate::expr::eval::Seeded;
 use crate::expr::types::{is_temporal, merged_type};
-use crate::expr::{Expr, convert};
+use crate::expr::{ArithOp, Expr, ExprKind, convert};
 use porpoise_types::{
-    Collation, ColumnType, CompareAs, DateTime, Decimal, Kind, ValueRef, comparison_type, round_f64,
+    Collation, ColumnType, CompareAs, DateTime, Decimal, Kind, Value, ValueRef, comparison_type,
+    round_f64,
 };
 use std::cmp::Ordering;
 
@@ -43,9 +44,8 @@ fn whole(args: &[Expr], collation: Collation) -> ColumnType {
 
 fn rounded(args: &[Expr], collation: Collation) -> ColumnType {
     let mut ty = exact_or_double(args, collation);
-    let places = args.get(1).map_or(Some(0), |e| match e.as_const() {
-        Some(porpoise_types::Value::Int(n)) => u8::try_from((*n).clamp(0, 30)).ok(),
-        _ => None,
+    let places = args.get(1).map_or(Some(0), |e| {
+        constant_integer(e).and_then(|n| u8::try_from(n.clamp(0, 30)).ok())
     });
     match (ty.kind, places) {
         (Kind::Decimal, Some(places)) => {
@@ -60,6 +60,29 @@ fn rounded(args: &[Expr], collation: Collation) -> ColumnType {
             ty
         }
         _ => ty,
+    }
+}
+
+/// The value of a constant integer expression: literals, casts to integers, and `+`, `-`, `*`.
+fn constant_integer(e: &Expr) -> Option<i128> {
+    match &e.kind {
+        ExprKind::Const(Value::Int(n)) => Some(i128::from(*n)),
+        ExprKind::Const(Value::UInt(n)) => Some(i128::from(*n)),
+        ExprKind::Cast(arg) if e.ty.is_integer() => {
+            constant_integer(arg).filter(|n| *n >= 0 || !e.ty.unsigned)
+        }
+        ExprKind::Negate(arg) => constant_integer(arg)?.checked_neg(),
+        ExprKind::Arith(op, args) => {
+            let [a, b] = &**args;
+            let (a, b) = (constant_integer(a)?, constant_integer(b)?);
+            match op {
+                ArithOp::Add => a.checked_add(b),
+                ArithOp::Sub => a.checked_sub(b),
+                ArithOp::Mul => a.checked_mul(b),
+                _ => None,
+            }
+        }
+        _ => None,
     }
 }
 

@@ -2,7 +2,7 @@
 //! Functions and Operators"), for result metadata and the columns of CREATE TABLE ... SELECT.
 
 use super::{common_collation, text_of, width};
-use crate::expr::Expr;
+use crate::expr::{Expr, ExprKind};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 
 /// A text type of this many characters; without a number, the longest one.
@@ -52,19 +52,22 @@ pub(super) fn quoted(args: &[Expr], c: Collation) -> ColumnType {
     text_of_width(Some(most.max(4)), args, c)
 }
 
-/// REPLACE: each occurrence of a constant text grows by the difference in length.
+/// REPLACE: each occurrence of a constant text grows by the difference in length; of another text,
+/// each character.
 pub(super) fn replaced(args: &[Expr], c: Collation) -> ColumnType {
-    let (text, from, to) = (chars(args, 0), chars(args, 1), chars(args, 2));
-    let longer = to.saturating_sub(from);
-    let most = match (longer, args.get(1).and_then(Expr::as_const)) {
-        (0, _) => Some(text),
-        (_, Some(Value::Bytes(known))) if !known.is_empty() => {
-            let times = text / from.max(1);
-            Some(text.saturating_add(times.saturating_mul(longer)))
-        }
-        _ => None,
-    };
-    text_of_width(most, args, c)
+    let (text, to) = (chars(args, 0), chars(args, 2));
+    let from = args.get(1).filter(|e| is_known_text(e)).map_or(1, width);
+    let times = text / from.max(1);
+    let longer = times.saturating_mul(to.saturating_sub(from));
+    text_of_width(Some(text.saturating_add(longer)), args, c)
+}
+
+/// Whether an expression is a literal text, or its conversion to another character set.
+fn is_known_text(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Cast(inner) => is_known_text(inner),
+        _ => matches!(e.as_const(), Some(Value::Bytes(text)) if !text.is_empty()),
+    }
 }
 
 /// INSERT: both texts.

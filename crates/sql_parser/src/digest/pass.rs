@@ -366,6 +366,7 @@ fn ends_clause(keyword: Kw) -> bool {
 fn structural_call(name: &[u8]) -> bool {
     const NAMES: &[&[u8]] = &[
         b"ROUND",
+        b"TRUNCATE",
         b"DATE_FORMAT",
         b"TIME_FORMAT",
         b"STR_TO_DATE",

@@ -2,8 +2,8 @@
 
 pub use super::nodes::charset_named;
 use super::nodes::{
-    cast_to, cast_type, compare, comparison_operator, enum_as_number, fold_negation, node,
-    numeric_operand, unit_of, variable_name,
+    arithmetic_operand, cast_to, cast_type, compare, comparison_operator, enum_as_number,
+    fold_negation, node, numeric_operand, unit_of, variable_name,
 };
 use super::types::{arithmetic, between_as, is_text, number_like};
 use super::{Binder, Scope, literal};
@@ -171,18 +171,18 @@ impl Binder<'_> {
         match self.scope.resolve(database, table, column, self.clause) {
             Ok((slot, position)) => {
                 let found = self.column_at(slot, position);
-                match self.preferred_alias(name, &found) {
+                match self.preferred_alias(name, &found)? {
                     Some(e) => self.without_window(e, column),
                     None => Ok(found),
                 }
             }
             Err(error) => {
-                let alias = self
-                    .aliases
-                    .iter()
-                    .find(|(alias, _)| table.is_none() && alias.eq_ignore_ascii_case(column));
+                let alias = match table {
+                    None => select_item(self.aliases, column, self.clause)?,
+                    Some(_) => None,
+                };
                 match alias {
-                    Some((_, e)) => self.without_window(e.clone(), column),
+                    Some(e) => self.without_window(e.clone(), column),
                     None if error.code == 1054 => self.outer_column(name)?.ok_or(error),
                     None => Err(error),
                 }
@@ -191,18 +191,15 @@ impl Binder<'_> {
     }
 
     /// In HAVING a select-list alias takes precedence over a column that is no GROUP BY key.
-    fn preferred_alias(&self, name: &ColumnName<'_>, found: &Expr) -> Option<Expr> {
-        let keys = self.group_keys?;
-        let place = |e: &Expr| match e.kind {
-            ExprKind::Column { slot, column, .. } => Some((slot, column)),
-            _ => None,
+    fn preferred_alias(&self, name: &ColumnName<'_>, found: &Expr) -> Result<Option<Expr>> {
+        let Some(keys) = self.group_keys else {
+            return Ok(None);
         };
-        if name.table.is_some() || keys.iter().any(|key| place(key) == place(found)) {
-            return None;
+        if name.table.is_some() || keys.iter().any(|key| is_same_column(key, found)) {
+            return Ok(None);
         }
-        let mut named = self.aliases.iter();
-        let (_, e) = named.find(|(alias, _)| alias.eq_ignore_ascii_case(name.name.name))?;
-        Some(e.clone())
+        let item = select_item(self.aliases, name.name.name, self.clause)?;
+        Ok(item.cloned())
     }
 
     /// The column at a slot and position.
@@ -284,15 +281,16 @@ impl Binder<'_> {
                 Expr::boolean(ExprKind::Not(Box::new(arg)), nullable)
             }
             UnaryOp::Neg => {
-                let mut ty = number_like(&numeric_operand(&arg).ty);
+                let arg = arithmetic_operand(&arg);
+                let mut ty = number_like(&arg.ty);
                 ty.unsigned = false;
                 let nullable = arg.nullable;
-                fold_negation(numeric_operand(&arg), ty, nullable)
+                fold_negation(arg, ty, nullable)
             }
             UnaryOp::BitNot => {
                 let nullable = arg.nullable;
                 node(
-                    ExprKind::BitNot(Box::new(numeric_operand(&arg))),
+                    ExprKind::BitNot(Box::new(arithmetic_operand(&arg))),
                     ColumnType::bigint_unsigned(),
                     nullable,
                 )
@@ -359,7 +357,7 @@ impl Binder<'_> {
             _ => None,
         };
         if let Some(op) = arith {
-            let (a, b) = (numeric_operand(&a), numeric_operand(&b));
+            let (a, b) = (arithmetic_operand(&a), arithmetic_operand(&b));
             let mut ty = arithmetic(op, &a.ty, &b.ty, self.env.div_precision);
             let signed = porpoise_types::SqlMode::NO_UNSIGNED_SUBTRACTION;
             if op == ArithOp::Sub && ty.is_integer() && self.env.mode.contains(signed) {
@@ -381,7 +379,7 @@ impl Binder<'_> {
             _ => None,
         };
         if let Some(op) = bit {
-            let args = Box::new([numeric_operand(&a), numeric_operand(&b)]);
+            let args = Box::new([arithmetic_operand(&a), arithmetic_operand(&b)]);
             return Ok(node(
                 ExprKind::Bit(op, args),
                 ColumnType::bigint_unsigned(),
@@ -502,6 +500,34 @@ impl Binder<'_> {
         e.coercibility = Coercibility::Explicit;
         Ok(e)
     }
+}
+
+/// The select-list item that a name refers to: the first expression of that name, else the only column.
+/// Error 1052 if the name stands for different columns.
+pub fn select_item<'i>(
+    aliases: &'i [(String, Expr)],
+    name: &str,
+    clause: &str,
+) -> Result<Option<&'i Expr>> {
+    let mut found: Option<&Expr> = None;
+    for (_, e) in aliases.iter().filter(|(a, _)| a.eq_ignore_ascii_case(name)) {
+        if !matches!(e.kind, ExprKind::Column { .. }) {
+            return Ok(Some(e));
+        }
+        if found.is_some_and(|before| !is_same_column(before, e)) {
+            return Err(SqlError::ambiguous(name, clause));
+        }
+        found = Some(e);
+    }
+    Ok(found)
+}
+
+fn is_same_column(a: &Expr, b: &Expr) -> bool {
+    let place = |e: &Expr| match e.kind {
+        ExprKind::Column { slot, column, .. } => Some((slot, column)),
+        _ => None,
+    };
+    place(a).is_some() && place(a) == place(b)
 }
 
 /// Number of operands above which a chain of XOR is bound as a balanced tree.

@@ -118,6 +118,15 @@ impl Scope {
         })
     }
 
+    /// Makes all columns of these slots nullable: the inner side of an outer join.
+    pub fn set_nullable(&mut self, slots: u64) {
+        for (slot, source) in self.sources.iter_mut().enumerate() {
+            if slots & 1 << (slot & 63) != 0 {
+                source.columns.iter_mut().for_each(|c| c.nullable = true);
+            }
+        }
+    }
+
     /// Whether the slot has stored rows, whose values must be loaded.
     pub fn is_stored(&self, slot: usize) -> bool {
         self.sources.get(slot).is_some_and(|s| s.table().is_some())

@@ -82,6 +82,30 @@ pub fn numeric_operand(e: &Expr) -> Expr {
     e
 }
 
+/// An operand of arithmetic: as [`numeric_operand`]; a moment computed from text is the number of its
+/// digits.
+pub(super) fn arithmetic_operand(e: &Expr) -> Expr {
+    if !is_text(&e.ty) || !is_moment(&e.kind) {
+        return numeric_operand(e);
+    }
+    match functions::find("TEMPORAL NUMBER") {
+        Some(f) => {
+            let call = ExprKind::Call(f, vec![e.clone()]);
+            node(call, ColumnType::double(), true)
+        }
+        None => numeric_operand(e),
+    }
+}
+
+/// Whether an expression adds to a date or time, so that its text is one.
+fn is_moment(kind: &ExprKind) -> bool {
+    match kind {
+        ExprKind::DateAdd { .. } => true,
+        ExprKind::Call(f, _) => matches!(f.name, "ADDTIME" | "SUBTIME"),
+        _ => false,
+    }
+}
+
 /// Negates an expression; a negated constant is folded.
 pub(super) fn fold_negation(arg: Expr, ty: ColumnType, nullable: bool) -> Expr {
     let folded = match arg.as_const() {

@@ -132,6 +132,13 @@ pub(super) fn between_as(arg: &Expr, low: &Expr, high: &Expr) -> Result<[Compare
     {
         (by_low, by_high) = (CompareAs::Double, CompareAs::Double);
     }
+    // Beside a date, texts are dates, whichever of the three it is (manual, "BETWEEN").
+    let is_dated = |how: CompareAs| matches!(how, CompareAs::Date | CompareAs::DateTime);
+    if is_dated(by_low) && matches!(by_high, CompareAs::Bytes(_)) {
+        by_high = CompareAs::DateTime;
+    } else if is_dated(by_high) && matches!(by_low, CompareAs::Bytes(_)) {
+        by_low = CompareAs::DateTime;
+    }
     let how = &mut [&mut by_low, &mut by_high];
     compare_alike(&[arg, low, high], how, "between")?;
     Ok([by_low, by_high])

@@ -48,6 +48,10 @@ pub(super) fn result_column(scope: &Scope, item: &Item) -> ResultColumn {
             column.flags |= column_flags(table, *at);
         }
     }
+    if e.nullable {
+        // The inner side of an outer join.
+        column.flags &= !flag::NOT_NULL;
+    }
     column
 }
 

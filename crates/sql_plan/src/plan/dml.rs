@@ -196,6 +196,7 @@ fn plan_target(
             &mut conditions,
         );
     }
+    super::zero_dates::find_by_null(&mut conditions, &scope)?;
     let mut keys = Vec::with_capacity(order.len());
     for item in order {
         keys.push(OrderKey {

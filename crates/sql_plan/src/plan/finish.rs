@@ -127,8 +127,11 @@ fn bind_clauses(
         let filter = cx.binder(&from.scope, "where clause").expr(filter)?;
         split_conjuncts(filter, &mut from.block.conditions);
     }
+    super::zero_dates::find_by_null(&mut from.block.conditions, &from.scope)?;
+    let shown = items.len().saturating_sub(clauses.hidden_items);
     let aliases: Vec<(String, Expr)> = items
         .iter()
+        .take(shown)
         .map(|i| (i.name.clone(), i.expr.clone()))
         .collect();
     let group_by = group_keys(&from.scope, &aliases, clauses.group_by, cx)?;

@@ -302,6 +302,7 @@ fn bind_join(
             left
         }
         JoinKind::Left => {
+            from.scope.set_nullable(right.slots());
             left.outers.push(OuterBlock {
                 block: right,
                 on: conditions,
@@ -309,6 +310,7 @@ fn bind_join(
             left
         }
         JoinKind::Right => {
+            from.scope.set_nullable(left.slots());
             let mut kept = right;
             kept.outers.push(OuterBlock {
                 block: left,

@@ -3,6 +3,7 @@
 
 use super::OrderKey;
 use super::select::PlanCx;
+use crate::bind::expr::select_item;
 use crate::bind::nodes::numeric_operand;
 use crate::bind::{Aggregates, Scope};
 use crate::error::{Result, SqlError};
@@ -21,6 +22,7 @@ pub(super) fn group_keys(
         let key = match positional(item, aliases, "group statement")? {
             Some(e) => e,
             None => {
+                named_item(aliases, item, "group statement")?;
                 let mut binder = cx.binder(scope, "group statement");
                 binder.aliases = aliases;
                 binder.expr(&item.expr)?
@@ -73,6 +75,20 @@ pub(super) fn order_keys(
     Ok(keys)
 }
 
+/// The select-list item that an unqualified name refers to.
+fn named_item<'i>(
+    aliases: &'i [(String, Expr)],
+    item: &OrderItem<'_>,
+    clause: &str,
+) -> Result<Option<&'i Expr>> {
+    match &item.expr.kind {
+        ast::ExprKind::Column(name) if name.table.is_none() => {
+            select_item(aliases, name.name.name, clause)
+        }
+        _ => Ok(None),
+    }
+}
+
 /// In ORDER BY a select-list alias takes precedence over a column.
 fn order_expr(
     scope: &Scope,
@@ -81,12 +97,7 @@ fn order_expr(
     aggregates: &mut Aggregates,
     cx: &PlanCx<'_>,
 ) -> Result<Expr> {
-    if let ast::ExprKind::Column(name) = &item.expr.kind
-        && name.table.is_none()
-        && let Some((_, e)) = aliases
-            .iter()
-            .find(|(alias, _)| alias.eq_ignore_ascii_case(name.name.name))
-    {
+    if let Some(e) = named_item(aliases, item, "order clause")? {
         return Ok(e.clone());
     }
     let mut binder = cx.binder(scope, "order clause");

@@ -56,6 +56,7 @@ mod upsert;
 pub mod uses;
 pub mod views;
 mod windows;
+mod zero_dates;
 
 use porpoise_types::ColumnType;
 

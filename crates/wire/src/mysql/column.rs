@@ -111,11 +111,11 @@ pub fn describe(ty: &ColumnType, results: Option<Collation>) -> Description {
     let (collation, length) = if text {
         let shown = results.unwrap_or(ty.collation);
         let own = ty.collation.charset();
+        // A TEXT may have as many characters as bytes, as far as its definition goes.
         let characters = length / if ty.is_blob() { 1 } else { own.max_len() };
-        let length = if results.is_none() {
-            length
-        } else {
-            characters.saturating_mul(shown.charset().max_len())
+        let length = match results {
+            None if !ty.is_blob() => length,
+            _ => characters.saturating_mul(shown.charset().max_len()),
         };
         (shown.0, length)
     } else {

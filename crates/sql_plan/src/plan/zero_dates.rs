@@ -1,0 +1,56 @@
+//! `date IS NULL` in WHERE finds '0000-00-00' in DATE and DATETIME columns that are NOT NULL (manual,
+//! "Comparison Functions and Operators", IS NULL).
+
+use crate::bind::Scope;
+use crate::bind::nodes::compare;
+use crate::error::Result;
+use crate::expr::{CmpOp, Expr, ExprKind, Truth};
+use porpoise_types::{ColumnType, Date, Kind, Value};
+
+/// Replaces `column IS NULL` by `column = 0`, also below AND and OR. On the inner side of an outer join,
+/// NULL is found, too.
+pub(super) fn find_by_null(conditions: &mut [Expr], scope: &Scope) -> Result<()> {
+    for condition in conditions {
+        if let ExprKind::And(parts) | ExprKind::Or(parts) = &mut condition.kind {
+            find_by_null(parts, scope)?;
+            continue;
+        }
+        let ExprKind::Is {
+            arg,
+            truth: Truth::Null,
+            negated: false,
+        } = &condition.kind
+        else {
+            continue;
+        };
+        let Some(zero) = zero_of(arg, scope) else {
+            continue;
+        };
+        let is_zero = compare(CmpOp::Eq, (**arg).clone(), zero)?;
+        *condition = if arg.nullable {
+            Expr::boolean(ExprKind::Or(vec![is_zero, condition.clone()]), true)
+        } else {
+            is_zero
+        };
+    }
+    Ok(())
+}
+
+/// The zero of a DATE or DATETIME column that is declared NOT NULL; `None` for other expressions.
+fn zero_of(e: &Expr, scope: &Scope) -> Option<Expr> {
+    let ExprKind::Column { slot, column, .. } = e.kind else {
+        return None;
+    };
+    let table = scope.sources.get(slot)?.table()?;
+    if table.columns.get(column)?.nullable {
+        return None;
+    }
+    match e.ty.kind {
+        Kind::Date => Some(Expr::constant(Value::Date(Date::ZERO), ColumnType::date())),
+        Kind::DateTime => {
+            let zero = Value::DateTime(Date::ZERO.at_midnight());
+            Some(Expr::constant(zero, ColumnType::datetime(0)))
+        }
+        _ => None,
+    }
+}
