@@ -16,6 +16,7 @@ use porpoise_rows::Error;
 use porpoise_rows::catalog::{Column, ColumnDefault, Expression, Table, TableDef};
 use porpoise_rows::expressions::{CompileExpressions, RowContext, RowExpressions};
 use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_expr::expr::block_cipher::BlockCipher;
 use porpoise_sql_expr::expr::eval::{Env, EvalCx, Slot, eval};
 use porpoise_sql_expr::expr::named_locks::NamedLocks;
 use porpoise_sql_expr::expr::{Expr, ExprKind, convert};
@@ -369,6 +370,7 @@ impl TableExpressions {
             has_side_effect: Cell::new(false),
             max_allowed_packet: 1 << 30,
             div_precision: 4,
+            block_cipher: BlockCipher::default(),
             group_concat_max_len: 1024,
             collation: Collation::UTF8MB4_0900_AI_CI,
             locks: self.locks.clone(),

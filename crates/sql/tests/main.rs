@@ -15,6 +15,7 @@ mod common;
 mod function_examples;
 mod function_limits;
 mod gap_locks;
+mod handshake;
 mod kill;
 mod long_lists;
 mod many_rows;

@@ -11,7 +11,7 @@ use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::Env;
 use porpoise_sql_expr::expr::named_locks::NamedLocks;
 use porpoise_sql_expr::memory::SessionMemory;
-use porpoise_types::{Charset, Collation, DateTime};
+use porpoise_types::{Collation, DateTime};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,8 +20,7 @@ impl SqlSession {
     /// Applies collation and default database of the handshake.
     pub(super) fn apply_handshake(&mut self) -> Result<()> {
         let collation = Collation::from_id(self.cx.client.collation);
-        let collation =
-            collation.filter(|c| c.charset() != Charset::Binary && c.charset().is_for_clients());
+        let collation = collation.filter(|c| c.charset().is_for_clients());
         if let Some(collation) = collation {
             self.set_names(collation)?;
         }
@@ -88,9 +87,8 @@ impl SqlSession {
         self.limit_memory();
         self.cx.activate_login_roles();
         let collation = Collation::from_id(self.cx.client.collation);
-        if let Some(collation) =
-            collation.filter(|c| c.charset() != Charset::Binary && c.charset().is_for_clients())
-        {
+        let collation = collation.filter(|c| c.charset().is_for_clients());
+        if let Some(collation) = collation {
             self.set_names(collation)?;
         }
         // The database may have been dropped; then there is no default database.
@@ -117,6 +115,7 @@ impl SqlSession {
         self.cx.env.time_zone = s.time_zone.clone();
         self.cx.env.max_allowed_packet = s.max_allowed_packet;
         self.cx.env.div_precision = s.div_precision;
+        self.cx.env.block_cipher = s.block_cipher;
         self.cx.env.group_concat_max_len = s.group_concat_max_len;
         self.cx.env.collation = s.collation;
         self.cx
@@ -162,6 +161,7 @@ pub(super) fn fresh_env(
         random: Cell::new(client.connection_id.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
         max_allowed_packet: settings.max_allowed_packet,
         div_precision: settings.div_precision,
+        block_cipher: settings.block_cipher,
         group_concat_max_len: settings.group_concat_max_len,
         collation: settings.collation,
         locks: locks.clone(),

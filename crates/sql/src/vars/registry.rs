@@ -10,6 +10,7 @@ use super::VarKind::{
     Text, TimeZone, Words,
 };
 use super::{Scope, VarKind, Variable};
+use porpoise_sql_expr::expr::block_cipher::BlockCipher;
 use porpoise_sql_expr::functions::info::VERSION;
 
 const fn v(
@@ -53,8 +54,8 @@ pub const VARIABLES: &[Variable] = &[
         "The address of the MySQL listener."),
     v("binlog_format", Both, Enum(&["MIXED", "STATEMENT", "ROW"]), "ROW",
         "Accepted; without effect."),
-    v("block_encryption_mode", Both, Text, "aes-128-ecb",
-        "Accepted; without effect."),
+    v("block_encryption_mode", Both, Enum(BlockCipher::NAMES), "aes-128-ecb",
+        "Key length and mode of AES_ENCRYPT() and AES_DECRYPT()."),
     v("bulk_insert_buffer_size", Both, Int(0, u64::MAX), "8388608",
         "Accepted; without effect."),
     v("character_set_client", Both, Charset, "utf8mb4",
@@ -244,7 +245,7 @@ pub const VARIABLES: &[Variable] = &[
     v("log_warnings", Global, Int(0, 4_294_967_295), "2",
         "Accepted; without effect."),
     v("long_query_time", Both, Double(0.0, 31_536_000.0), "10",
-        "Accepted; there is no slow query log."),
+        "Statements that take longer, in seconds, count as Slow_queries; there is no slow query log."),
     v("low_priority_updates", Both, Bool, "OFF",
         "Accepted; without effect."),
     v("lower_case_file_system", Fixed, Bool, "OFF",

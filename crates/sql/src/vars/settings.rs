@@ -3,6 +3,7 @@
 use super::{Values, VarValue};
 use porpoise_rows::AutoIncOptions;
 use porpoise_sql_expr::error::Result;
+use porpoise_sql_expr::expr::block_cipher::BlockCipher;
 use porpoise_types::{Charset, Collation, SqlMode, TimeZone};
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ pub struct Settings {
     pub auto_increment: AutoIncOptions,
     /// `max_execution_time`.
     pub max_execution: Option<Duration>,
+    /// `long_query_time`.
+    pub long_query: Duration,
     /// `sql_select_limit`, unless it is unlimited.
     pub select_limit: Option<u64>,
     /// `sql_safe_updates`.
@@ -71,6 +74,8 @@ pub struct Settings {
     pub notes: bool,
     /// `div_precision_increment`.
     pub div_precision: u8,
+    /// `block_encryption_mode`.
+    pub block_cipher: BlockCipher,
     /// `cte_max_recursion_depth`.
     pub recursion: u64,
     /// `group_concat_max_len`.
@@ -163,10 +168,15 @@ impl Settings {
                 first: values.int("insert_id"),
             },
             max_execution: (execution > 0).then(|| Duration::from_millis(execution)),
+            long_query: match values.named("long_query_time") {
+                VarValue::Double(seconds) => Duration::from_secs_f64(*seconds),
+                _ => Duration::from_secs(10),
+            },
             select_limit: (limit != u64::MAX).then_some(limit),
             safe_updates: values.bool("sql_safe_updates"),
             notes: values.bool("sql_notes"),
             div_precision: u8::try_from(values.int("div_precision_increment")).unwrap_or(4),
+            block_cipher: BlockCipher::named(values.text("block_encryption_mode")),
             recursion: values.int("cte_max_recursion_depth"),
             group_concat_max_len: values.int("group_concat_max_len"),
             statement_memory: values.int("statement_memory_limit"),

@@ -68,6 +68,8 @@ pub struct Env {
     pub max_allowed_packet: u64,
     /// `div_precision_increment`.
     pub div_precision: u8,
+    /// `block_encryption_mode`.
+    pub block_cipher: super::block_cipher::BlockCipher,
     /// `group_concat_max_len`.
     pub group_concat_max_len: u64,
     /// `character_set_connection`'s collation.

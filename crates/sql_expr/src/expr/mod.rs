@@ -12,6 +12,7 @@
 //! 3. Operands are evaluated at most once for each evaluation of their parent.
 
 pub mod arith;
+pub mod block_cipher;
 pub mod comparable;
 pub mod convert;
 pub mod eval;

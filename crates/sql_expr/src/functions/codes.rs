@@ -1,24 +1,14 @@
-//! Encodings, identifiers, addresses and ciphers (manual, "Encryption and
+//! Encodings, identifiers and addresses (manual, "Encryption and
 //! Compression Functions", "Miscellaneous Functions").
 
 use super::json::truth;
 use super::{Call, Function, Nullable, text_of, unsigned, width};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
-use aws_lc_rs::cipher::{
-    AES_128, DecryptionContext, StreamingDecryptingKey, StreamingEncryptingKey, UnboundCipherKey,
-};
-use aws_lc_rs::error::Unspecified;
 use porpoise_base::base64;
 use porpoise_base::interrupt::{self, Pacer};
 use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
 use std::net::{Ipv4Addr, Ipv6Addr};
-
-/// Bytes encrypted or decrypted between two interrupt checkpoints.
-const CIPHER_PIECE: usize = 64 * 1024;
-
-/// Block size of AES, in bytes.
-const BLOCK: usize = 16;
 
 /// Base64 characters decoded between two interrupt checkpoints: a multiple of four.
 const BASE64_PIECE: usize = 64 * 1024;
@@ -265,61 +255,6 @@ fn is_mapped_ipv6(bytes: &[u8], tail: [u8; 2]) -> bool {
     bytes.len() == 16 && bytes.iter().take(10).all(|b| *b == 0) && tail_at == Some(&tail[..])
 }
 
-/// MySQL's folding of a password to a 128-bit key.
-fn fold_key(password: &[u8]) -> [u8; 16] {
-    let mut key = [0; 16];
-    for block in password.chunks(16) {
-        key.iter_mut().zip(block).for_each(|(k, b)| *k ^= b);
-    }
-    key
-}
-
-fn aes<'a>(c: &Call<'_, 'a>, decrypt: bool) -> Result<ValueRef<'a>> {
-    let (Some(text), Some(password)) = (c.text(0)?, c.text(1)?) else {
-        return Ok(ValueRef::Null);
-    };
-    let broken = |_| SqlError::internal("the cipher");
-    let key = UnboundCipherKey::new(&AES_128, &fold_key(password)).map_err(broken)?;
-    if decrypt {
-        let mut key =
-            StreamingDecryptingKey::ecb_pkcs7(key, DecryptionContext::None).map_err(broken)?;
-        let plain = in_pieces(text, |piece, out| {
-            key.update(piece, out).map(|done| done.written().len())
-        })?;
-        let mut last = [0; BLOCK];
-        return Ok(match (plain, key.finish(&mut last)) {
-            (Some(plain), Ok(rest)) => c.keep(&[&plain, rest.written()].concat()),
-            _ => ValueRef::Null,
-        });
-    }
-    let mut key = StreamingEncryptingKey::ecb_pkcs7(key).map_err(broken)?;
-    let secret = in_pieces(text, |piece, out| {
-        key.update(piece, out).map(|done| done.written().len())
-    })?;
-    let mut last = [0; BLOCK];
-    let (_, rest) = key.finish(&mut last).map_err(broken)?;
-    let secret = secret.ok_or_else(|| SqlError::internal("the cipher"))?;
-    Ok(c.keep(&[&secret, rest.written()].concat()))
-}
-
-/// Runs a cipher over a text, without its final block; `None` if the cipher fails. `update` returns
-/// the number of bytes written: at most one block more than its input.
-fn in_pieces(
-    text: &[u8],
-    mut update: impl FnMut(&[u8], &mut [u8]) -> std::result::Result<usize, Unspecified>,
-) -> Result<Option<Vec<u8>>> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut room = vec![0; CIPHER_PIECE.min(text.len()) + BLOCK];
-    for piece in text.chunks(CIPHER_PIECE) {
-        interrupt::check()?;
-        let Ok(written) = update(piece, &mut room) else {
-            return Ok(None);
-        };
-        out.extend_from_slice(room.get(..written).unwrap_or_default());
-    }
-    Ok(Some(out))
-}
-
 /// MD5 of RFC 1321, for MD5(); not used for security.
 fn md5(message: &[u8]) -> [u8; 16] {
     const SHIFTS: [[u32; 4]; 4] = [
@@ -383,7 +318,8 @@ fn md5_text<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     }))
 }
 
-fn bytes_type(args: &[Expr], _: Collation) -> ColumnType {
+/// Result type: binary text of the first argument, encrypted or decoded.
+pub(super) fn bytes_type(args: &[Expr], _: Collation) -> ColumnType {
     let chars = args.first().map_or(0, |e| width(e).saturating_mul(4));
     if chars > 65_000 {
         ColumnType::blob(Kind::LongBlob)
@@ -410,6 +346,4 @@ pub const FUNCTIONS: &[Function] = &[
     f!("IS_IPV6", (1, 1), truth, Never, |c| test_bytes(c, |t| parsed::<Ipv6Addr>(t).is_some()), "Whether a text is an IPv6 address.", "IS_IPV6('::1')" => "1"),
     f!("IS_IPV4_COMPAT", (1, 1), truth, Never, |c| test_bytes(c, |t| is_mapped_ipv6(t, [0, 0]) && t.get(12..15) != Some(&[0, 0, 0])), "Whether bytes are an IPv4-compatible IPv6 address.", "IS_IPV4_COMPAT(INET6_ATON('::10.0.5.9'))" => "1"),
     f!("IS_IPV4_MAPPED", (1, 1), truth, Never, |c| test_bytes(c, |t| is_mapped_ipv6(t, [0xff, 0xff])), "Whether bytes are an IPv4-mapped IPv6 address.", "IS_IPV4_MAPPED(INET6_ATON('::ffff:10.0.5.9'))" => "1"),
-    f!("AES_ENCRYPT", (2, 2), bytes_type, IfArgument, |c| aes(c, false), "Encrypted with AES, aes-128-ecb.", "HEX(AES_ENCRYPT('text', 'key'))" => "15E36637363712FC2E699B9C95B75393"),
-    f!("AES_DECRYPT", (2, 2), bytes_type, Always, |c| aes(c, true), "Decrypted with AES, aes-128-ecb; NULL where that fails.", "AES_DECRYPT(AES_ENCRYPT('text', 'key'), 'key')" => "text"),
 ];

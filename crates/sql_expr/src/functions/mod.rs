@@ -28,6 +28,7 @@ macro_rules! f {
 }
 
 pub mod calendar;
+mod cipher;
 pub mod codes;
 mod date_format;
 mod date_parse;
@@ -51,7 +52,7 @@ use porpoise_types::{Collation, ColumnType};
 
 /// Every registered function.
 pub fn all() -> impl Iterator<Item = &'static Function> {
-    let files: [&'static [Function]; 16] = [
+    let files: [&'static [Function]; 17] = [
         strings::FUNCTIONS,
         numbers::FUNCTIONS,
         times::FUNCTIONS,
@@ -66,6 +67,7 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
         regexp::FUNCTIONS,
         text::FUNCTIONS,
         codes::FUNCTIONS,
+        cipher::FUNCTIONS,
         calendar::FUNCTIONS,
         locks::FUNCTIONS,
     ];
