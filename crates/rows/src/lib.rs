@@ -47,6 +47,7 @@ pub use fk::FkCounters;
 pub use number::{Number, NumberColumn};
 pub use overflow::OverflowFetch;
 pub use row::{RowBuf, RowRef, RowStamp};
+pub use txn::access_counts::AccessCounts;
 pub use txn::delete::DeleteOutcome;
 pub use txn::insert::{InsertMode, InsertOutcome, Inserted};
 pub use txn::lookup::{FoundRow, FoundVisitor, LockedRow, LockedVisitor, Lookup};

@@ -25,6 +25,7 @@ pub mod results;
 pub mod server;
 pub mod session;
 pub mod show;
+pub mod status;
 pub mod table_expressions;
 mod timer;
 pub mod users;

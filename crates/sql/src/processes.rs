@@ -4,6 +4,7 @@
 //! list is read.
 
 use crate::client::ClientInfo;
+use crate::status::{Counter, SessionCounters};
 use parking_lot::{Mutex, RwLock};
 use porpoise_access::{AccessData, AuthId};
 use porpoise_base::cancel::{Cancel, Reason};
@@ -31,6 +32,8 @@ pub struct Process {
     connected_at: Instant,
     cancel: Cancel,
     progress: Arc<Progress>,
+    /// The session's status variables.
+    pub(crate) counters: Arc<SessionCounters>,
 }
 
 /// The statement of a session; the text's buffer is reused.
@@ -69,6 +72,7 @@ impl Process {
             connected_at: now,
             cancel,
             progress,
+            counters: Arc::default(),
         }
     }
 
@@ -146,38 +150,72 @@ impl Process {
 
 /// The process list.
 #[derive(Default)]
-pub struct Processes(RwLock<BTreeMap<u64, Arc<Process>>>);
+pub struct Processes(RwLock<Sessions>);
+
+/// The sessions, and what is left of those that have ended.
+#[derive(Default)]
+struct Sessions {
+    open: BTreeMap<u64, Arc<Process>>,
+    /// Sums over ended sessions.
+    ended: SessionCounters,
+    /// The greatest number of sessions at a time.
+    most: usize,
+}
 
 impl Processes {
     /// Adds an entry.
     pub fn add(&self, process: Arc<Process>) {
-        self.0.write().insert(process.id, process);
+        let mut all = self.0.write();
+        if let Some(replaced) = all.open.insert(process.id, process) {
+            replaced.counters.move_to(&all.ended);
+        }
+        all.most = all.most.max(all.open.len());
     }
 
     /// Removes an entry.
     pub fn remove(&self, process: &Arc<Process>) {
         let mut all = self.0.write();
+        process.counters.move_to(&all.ended);
         if all
+            .open
             .get(&process.id)
             .is_some_and(|p| Arc::ptr_eq(p, process))
         {
-            all.remove(&process.id);
+            all.open.remove(&process.id);
         }
+    }
+
+    /// FLUSH STATUS: clears the counters of a session, but not the sums that contain them.
+    pub(crate) fn flush_counters(&self, process: &Process) {
+        let all = self.0.write();
+        process.counters.move_to(&all.ended);
+    }
+
+    /// The sum of a counter over all sessions, ended ones included.
+    pub(crate) fn sum(&self, counter: Counter) -> u64 {
+        let all = self.0.read();
+        let open = all.open.values().map(|p| p.counters.get(counter));
+        open.fold(all.ended.get(counter), u64::wrapping_add)
+    }
+
+    /// The greatest number of sessions at a time since the start.
+    pub(crate) fn most(&self) -> usize {
+        self.0.read().most
     }
 
     /// Number of sessions.
     pub fn count(&self) -> usize {
-        self.0.read().len()
+        self.0.read().open.len()
     }
 
     /// All entries, by connection id.
     pub fn list(&self) -> Vec<Arc<Process>> {
-        self.0.read().values().cloned().collect()
+        self.0.read().open.values().cloned().collect()
     }
 
     /// KILL. Returns false if there is no session with this id.
     pub fn kill(&self, id: u64, query: bool) -> bool {
-        let Some(process) = self.0.read().get(&id).cloned() else {
+        let Some(process) = self.0.read().open.get(&id).cloned() else {
             return false;
         };
         // A statement that has not begun cannot be killed.

@@ -2,6 +2,7 @@
 
 use crate::deadlocks::DeadlockLog;
 use crate::processes::{Process, Processes};
+use crate::status::Counter;
 use crate::table_expressions::ExpressionCompiler;
 use crate::timer::Timer;
 use crate::vars::{Settings, Values, VarValue};
@@ -38,32 +39,60 @@ pub struct SqlConfig {
     pub memory: Arc<MemoryBudget>,
 }
 
-/// Counters over all sessions.
+/// Counters over all sessions, beside those of [`crate::status`].
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Statements executed.
-    pub questions: AtomicU64,
-    /// SELECTs executed.
-    pub selects: AtomicU64,
-    /// INSERTs and REPLACEs executed.
-    pub inserts: AtomicU64,
-    /// UPDATEs executed.
-    pub updates: AtomicU64,
-    /// DELETEs executed.
-    pub deletes: AtomicU64,
-    /// Transactions committed.
-    pub commits: AtomicU64,
-    /// Transactions rolled back.
-    pub rollbacks: AtomicU64,
     /// Transactions that failed because a row was newer than their snapshot.
     pub conflicts: AtomicU64,
     /// Statements restarted at a newer snapshot.
     pub restarts: AtomicU64,
     /// Sessions since the start.
     pub connections: AtomicU64,
-    /// Statements prepared since the start.
-    pub prepares: AtomicU64,
 }
+
+/// Metrics that are sums of status variables: name, help and the counters.
+const STATEMENT_METRICS: &[(&str, &str, &[Counter])] = &[
+    (
+        "sql_statements_total",
+        "SQL statements run.",
+        &[Counter::Queries],
+    ),
+    (
+        "sql_selects_total",
+        "SELECT statements run.",
+        &[Counter::Select],
+    ),
+    (
+        "sql_inserts_total",
+        "INSERT and REPLACE statements run.",
+        &[
+            Counter::Insert,
+            Counter::InsertSelect,
+            Counter::Replace,
+            Counter::ReplaceSelect,
+        ],
+    ),
+    (
+        "sql_updates_total",
+        "UPDATE statements run.",
+        &[Counter::Update, Counter::UpdateMulti],
+    ),
+    (
+        "sql_deletes_total",
+        "DELETE statements run.",
+        &[Counter::Delete, Counter::DeleteMulti],
+    ),
+    (
+        "sql_commits_total",
+        "Transactions committed by SQL.",
+        &[Counter::HandlerCommit],
+    ),
+    (
+        "sql_rollbacks_total",
+        "Transactions rolled back by SQL.",
+        &[Counter::HandlerRollback],
+    ),
+];
 
 impl Counters {
     /// Adds one.
@@ -223,26 +252,16 @@ impl SqlServer {
             counter: true,
             value: value.load(Ordering::Relaxed),
         };
-        let mut stats = vec![
-            counter("sql_statements_total", "SQL statements run.", &c.questions),
-            counter("sql_selects_total", "SELECT statements run.", &c.selects),
-            counter(
-                "sql_inserts_total",
-                "INSERT and REPLACE statements run.",
-                &c.inserts,
-            ),
-            counter("sql_updates_total", "UPDATE statements run.", &c.updates),
-            counter("sql_deletes_total", "DELETE statements run.", &c.deletes),
-            counter(
-                "sql_commits_total",
-                "Transactions committed by SQL.",
-                &c.commits,
-            ),
-            counter(
-                "sql_rollbacks_total",
-                "Transactions rolled back by SQL.",
-                &c.rollbacks,
-            ),
+        let mut stats: Vec<Stat> = STATEMENT_METRICS
+            .iter()
+            .map(|(name, help, counters)| Stat {
+                name,
+                help,
+                counter: true,
+                value: counters.iter().map(|c| self.processes.sum(*c)).sum(),
+            })
+            .collect();
+        stats.extend([
             counter(
                 "sql_snapshot_conflicts_total",
                 "Transactions ended because a row was newer than their snapshot.",
@@ -278,7 +297,7 @@ impl SqlServer {
                 counter: false,
                 value: self.prepared_statements(),
             },
-        ];
+        ]);
         stats.extend(porpoise_sql_expr::memory::stats(&self.memory));
         stats
     }
@@ -291,10 +310,11 @@ impl SqlServer {
     /// The text of COM_STATISTICS.
     pub fn statistics_line(&self) -> String {
         let uptime = self.uptime();
-        let questions = self.counters.questions.load(Ordering::Relaxed);
+        let questions = self.processes.sum(Counter::Questions);
+        let slow = self.processes.sum(Counter::SlowQueries);
         let rate = questions as f64 / uptime.max(1) as f64;
         format!(
-            "Uptime: {uptime}  Threads: {}  Questions: {questions}  Slow queries: 0  Opens: 0  \
+            "Uptime: {uptime}  Threads: {}  Questions: {questions}  Slow queries: {slow}  Opens: 0  \
              Flush tables: 0  Open tables: {}  Queries per second avg: {rate:.3}",
             self.processes.count(),
             self.db.catalog().tables.len(),

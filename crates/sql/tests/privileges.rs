@@ -511,3 +511,23 @@ fn sessions_of_accounts_with_system_user_are_killed_by_such_accounts_only() {
     good(&mut root, "GRANT SYSTEM_USER ON *.* TO ann");
     good(&mut ann, &kill);
 }
+
+#[test]
+fn grant_tables_need_select() {
+    let (_server, mut root, mut ann) = server();
+    good(&mut root, "GRANT SELECT ON shop.goods TO ann");
+    let shown = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'mysql'";
+    for table in ["db", "tables_priv", "columns_priv", "procs_priv"] {
+        let text = format!("SELECT COUNT(*) FROM mysql.{table}");
+        assert_eq!(code(&mut ann, &text), 1142, "{table}");
+        good(&mut root, &format!("GRANT SELECT ON mysql.{table} TO ann"));
+        assert_eq!(good(&mut ann, &text).len(), 1, "{table}");
+        let seen = good(&mut ann, shown);
+        assert!(seen.iter().any(|name| name == table), "{seen:?}");
+        good(
+            &mut root,
+            &format!("REVOKE SELECT ON mysql.{table} FROM ann"),
+        );
+        assert_eq!(good(&mut ann, shown), [""; 0]);
+    }
+}

@@ -66,6 +66,11 @@ impl<'a> Lookup<'a> {
         }
     }
 
+    /// Number of keys.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
     fn key(&self, n: usize) -> &'a [u8] {
         self.keys.get(n).copied().unwrap_or(&[])
     }

@@ -15,6 +15,7 @@
 //!    snapshot (rule 4), and see every own write.
 //! 4. All rows written by one transaction carry one row version (rule 31).
 
+pub(crate) mod access_counts;
 mod arena;
 pub(crate) mod cascade;
 pub(crate) mod delete;
@@ -38,6 +39,7 @@ use crate::overflow::OverflowFetch;
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
 use crate::{AutoIncOptions, Error, Result};
+use access_counts::AccessCounts;
 use delete::DeleteOutcome;
 use expressions::RowEvaluator;
 use insert::{InsertMode, InsertOutcome, Inserted};
@@ -101,6 +103,7 @@ pub struct Txn {
     subscribed: SmallVec<[TableId; 2]>,
     /// Context of definitions' expressions; `None` for the default one.
     pub(crate) row_context: Option<Box<RowContext>>,
+    accesses: AccessCounts,
 }
 
 /// Buffers of writing statements. They are returned to a thread-local pool, so that a small
@@ -175,6 +178,7 @@ impl Db {
             last_written: None,
             subscribed: SmallVec::new(),
             row_context: None,
+            accesses: AccessCounts::default(),
         })
     }
 }
@@ -326,6 +330,7 @@ impl Txn {
         read: Read,
         visit: &mut FoundVisitor<'_>,
     ) -> Result<()> {
+        self.accesses.key += lookup.len() as u64;
         lookup.read(self.kv.as_mut(), read, visit)
     }
 
@@ -342,6 +347,7 @@ impl Txn {
         wait: Wait,
         visit: &mut LockedVisitor<'_>,
     ) -> Result<()> {
+        self.accesses.key += lookup.len() as u64;
         lookup.lock(self.kv.as_mut(), mode, wait, visit)
     }
 
@@ -439,7 +445,17 @@ impl Txn {
         limit: usize,
         visit: &mut RowScanVisitor<'_>,
     ) -> Result<bool> {
-        spec.scan(self.kv.as_mut(), table, fetch, read, position, limit, visit)
+        if position.done() {
+            return Ok(false);
+        }
+        if position.is_at_start() {
+            self.accesses.begin_scan(spec);
+        }
+        let before = position.visited;
+        let more = spec.scan(self.kv.as_mut(), table, fetch, read, position, limit, visit)?;
+        let visited = position.visited - before;
+        self.accesses.add_scanned(spec, visited, !more);
+        Ok(more)
     }
 
     /// Visits the next entries of a scan, at most `limit` (at least 1), in index order, in these
@@ -459,10 +475,23 @@ impl Txn {
         if position.done() {
             return Ok(false);
         }
+        if position.is_at_start() {
+            self.accesses.begin_scan(spec);
+        }
         let spaces = scan::spaces_of(table, spec.index, partitions);
         let kv = self.kv.as_mut();
         spec.walk(kv, &spaces, read, position, limit.max(1), visit)?;
         Ok(!position.done())
+    }
+
+    /// Counts entries that [`Txn::scan_entries`] visited for a statement.
+    pub fn count_entries(&mut self, spec: &ScanSpec, visited: u64) {
+        self.accesses.add_scanned(spec, visited, false);
+    }
+
+    /// Takes the numbers of row accesses since the last call.
+    pub fn take_accesses(&mut self) -> AccessCounts {
+        std::mem::take(&mut self.accesses)
     }
 
     /// Sets the session context of definitions' expressions.
@@ -526,6 +555,7 @@ impl Txn {
         mode: InsertMode,
         ids: &mut GeneratedIds,
     ) -> Result<InsertOutcome> {
+        self.accesses.inserted += rows.len() as u64;
         let refused = self.evaluator().prepare_new(table, &mut rows, mode);
         self.statement(table, |statement| {
             statement.insert_rows(table, rows, mode, (refused, ids))
@@ -539,6 +569,7 @@ impl Txn {
     /// # Errors
     /// [`Error::NoReferencedRow`], [`Error::NotNull`]; the engine's.
     pub fn insert_or_find(&mut self, table: &Arc<Table>, row: &[Value]) -> Result<Inserted> {
+        self.accesses.inserted += 1;
         if !table.evaluates_expressions() {
             return self.statement(table, |statement| statement.insert_one(table, row));
         }
@@ -561,6 +592,7 @@ impl Txn {
         mut changes: Vec<RowChange>,
         mode: UpdateMode,
     ) -> Result<UpdateOutcome> {
+        self.accesses.updated += changes.len() as u64;
         let refused = match table.evaluates_expressions() {
             true => expressions::prepare_changes(self, table, &mut changes, mode)?,
             false => expressions::Refused::new(),
@@ -582,6 +614,7 @@ impl Txn {
         table: &Arc<Table>,
         rows: Vec<(Vec<u8>, RowBuf)>,
     ) -> Result<DeleteOutcome> {
+        self.accesses.deleted += rows.len() as u64;
         self.statement(table, |statement| statement.delete_rows(table, rows))
     }
 

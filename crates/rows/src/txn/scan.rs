@@ -107,9 +107,16 @@ pub struct ScanPosition {
     after: Option<Vec<u8>>,
     pub(super) done: bool,
     pub(super) merge: Option<Box<Merge>>,
+    /// Rows and entries visited so far by [`super::Txn::scan_with`].
+    pub(super) visited: u64,
 }
 
 impl ScanPosition {
+    /// Whether nothing was walked yet.
+    pub(super) fn is_at_start(&self) -> bool {
+        self.range == 0 && self.after.is_none() && !self.done && self.merge.is_none()
+    }
+
     /// Whether everything was walked.
     pub fn done(&self) -> bool {
         self.done
@@ -120,6 +127,11 @@ impl ScanPosition {
 pub type RowScanVisitor<'v> = dyn FnMut(&[u8], RowRef<'_>) + 'v;
 
 impl ScanSpec {
+    /// Whether the whole index is scanned.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self.ranges.as_slice(), [only] if only.start.is_empty() && only.end.is_none())
+    }
+
     /// Shows the next rows; see [`super::Txn::scan_with`].
     #[expect(clippy::too_many_arguments, reason = "a scan and what it fetches")]
     pub(super) fn scan(
@@ -156,6 +168,7 @@ impl ScanSpec {
         if let Some(e) = failure {
             return Err(e);
         }
+        position.visited += primaries.len() as u64;
         if self.entries_only {
             for primary in primaries.iter() {
                 visit(primary, RowRef::without_columns(table));
@@ -188,8 +201,9 @@ impl ScanSpec {
     ) -> Result<()> {
         let mut failure = None;
         let mut waiting: Vec<IncompleteRow> = Vec::new();
-        let mut held = 0;
+        let (mut held, mut visited) = (0, 0);
         self.walk(kv, spaces, read, position, limit, &mut |_, key, value| {
+            visited += 1;
             let row = match RowRef::new(table, value) {
                 Ok(row) => row,
                 Err(e) => {
@@ -213,6 +227,7 @@ impl ScanSpec {
         if let Some(e) = failure {
             return Err(e);
         }
+        position.visited += visited;
         overflow::complete(kv, table, waiting, fetch.overflow, read, &mut |done| {
             if let Some(bytes) = &done.bytes {
                 visit(&done.primary, RowRef::new(table, bytes)?);

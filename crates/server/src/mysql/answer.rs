@@ -27,6 +27,9 @@ pub(super) struct Answer<'o> {
     start_sequence: u8,
     /// Whether a part of the reply has been sent already.
     pub(super) is_partly_sent: bool,
+    /// Bytes of this reply that left the output, and where the others begin.
+    drained: usize,
+    counted_from: usize,
 }
 
 impl<'o> Answer<'o> {
@@ -40,7 +43,15 @@ impl<'o> Answer<'o> {
             start,
             start_sequence: sequence,
             is_partly_sent: false,
+            drained: 0,
+            counted_from: start,
         }
+    }
+
+    /// Bytes of the reply so far.
+    pub(super) fn bytes(&self) -> u64 {
+        let left = self.out.position().saturating_sub(self.counted_from);
+        (self.drained + left) as u64
     }
 
     /// Starts the next result of a multi-result reply.
@@ -70,7 +81,9 @@ impl<'o> Answer<'o> {
 
     /// Sends everything appended so far; waits for a slow client.
     pub(super) fn drain(&mut self) -> Result<(), Gone> {
+        self.drained += self.out.position().saturating_sub(self.counted_from);
         self.out.drain()?;
+        self.counted_from = self.out.position();
         self.start = self.out.position();
         self.start_sequence = self.sequence;
         self.is_partly_sent = true;

@@ -11,6 +11,7 @@ use super::Shared;
 use super::answer::{Answer, client_gone, status_of};
 use super::session::{Flow, LoggedIn};
 use super::sink::{Form, WireSink, definition};
+use porpoise_sql::status::Counter;
 use porpoise_sql::{Outcome, ResultColumn, SqlError};
 use porpoise_wire::mysql::command::Command;
 use porpoise_wire::mysql::reply;
@@ -34,17 +35,31 @@ impl LoggedIn {
                 Flow::Continue
             }
             Command::StmtReset(id) => self.reset_statement(id, answer),
-            Command::StmtFetch { id, rows } => self.fetch(id, rows, answer),
+            Command::StmtFetch { id, rows } => {
+                self.sql.count(Counter::StmtFetch, 1);
+                self.fetch(id, rows, answer)
+            }
             Command::StmtSendLongData { id, param, data } => {
+                self.sql.count(Counter::StmtSendLongData, 1);
                 self.statements
                     .add_long_data(id, param, data, self.max_packet);
                 Flow::Continue
             }
-            Command::Ping => self.ok(answer),
-            Command::Quit => Flow::Close,
-            Command::InitDb(name) => self.init_db(name, answer),
+            Command::Ping => {
+                self.sql.count(Counter::AdminCommands, 1);
+                self.ok(answer)
+            }
+            Command::Quit => {
+                self.sql.count(Counter::AdminCommands, 1);
+                Flow::Close
+            }
+            Command::InitDb(name) => {
+                self.sql.count(Counter::ChangeDb, 1);
+                self.init_db(name, answer)
+            }
             Command::FieldList { table, wildcard } => self.field_list(table, wildcard, answer),
             Command::Statistics => {
+                self.sql.count(Counter::ShowStatus, 1);
                 let line = shared.sql.statistics_line();
                 reply::write_statistics(answer.out.buf(), &mut answer.sequence, &line);
                 Flow::Continue

@@ -16,12 +16,13 @@ use super::login::{Authentication, Request, Verdict};
 use super::statements::Statements;
 use crate::net::{End, Input, Next, Output, Peer, Session, StreamCodec, TlsSession};
 use porpoise_base::cancel::Reason;
+use porpoise_sql::status::Counter;
 use porpoise_sql::{ClientInfo, Encryption, SqlError, SqlSession, VERSION};
 use porpoise_types::Collation;
 use porpoise_wire::mysql::auth::Plugin;
 use porpoise_wire::mysql::command::{self, Command};
 use porpoise_wire::mysql::compression::{Algorithm, Compression};
-use porpoise_wire::mysql::frame::{FrameStep, PacketReader};
+use porpoise_wire::mysql::frame::{self, FrameStep, PacketReader};
 use porpoise_wire::mysql::handshake::{
     ClientHello, Greeting, LoginRequest, Salt, parse_hello, random_salt,
 };
@@ -331,7 +332,10 @@ impl MysqlSession {
             }
         };
         let mut answer = Answer::new(out, self.caps, sequence);
+        open.sql
+            .count(Counter::BytesReceived, frame::bytes_on_wire(payload.len()));
         let then = open.run(&self.shared, command, &mut answer);
+        open.sql.count(Counter::BytesSent, answer.bytes());
         self.next_command(open, then, out)
     }
 

@@ -449,3 +449,69 @@ fn too_many_parameters_are_refused() {
     let select = c.prepare("SELECT 1").unwrap();
     assert_eq!(c.execute(select.id, &[], &[]).texts(), [["1"]]);
 }
+
+#[test]
+fn status_variables_of_a_session_are_its_own() {
+    let (server, mut c) = ready();
+    let shown = |c: &mut Client, scope: &str, name: &str| -> u64 {
+        let rows = c
+            .good(&format!("SHOW {scope} STATUS LIKE '{name}'"))
+            .texts();
+        rows[0][1].parse().unwrap()
+    };
+    c.simple(code::RESET_CONNECTION);
+    assert_eq!(shown(&mut c, "SESSION", "Com_admin_commands"), 1);
+    let prepared = c.prepare("SELECT ?").unwrap();
+    let other = c.prepare("SELECT 1").unwrap();
+    assert_eq!(shown(&mut c, "GLOBAL", "Prepared_stmt_count"), 2);
+    let param = [Param::from(ValueRef::Int(1))];
+    for _ in 0..3 {
+        assert_eq!(c.execute(prepared.id, &param, &[]).code(), 0);
+    }
+    let mut out = Vec::new();
+    client::number(&mut out, code::STMT_RESET, prepared.id);
+    c.send(&out);
+    c.answers(false);
+    for id in [prepared.id, other.id] {
+        out.clear();
+        client::number(&mut out, code::STMT_CLOSE, id);
+        c.send(&out);
+    }
+    let counts = [
+        ("Com_stmt_prepare", 2),
+        ("Com_stmt_execute", 3),
+        ("Com_stmt_reset", 1),
+        ("Com_stmt_close", 2),
+        ("Com_select", 3),
+        ("Prepared_stmt_count", 0),
+    ];
+    for (name, expected) in counts {
+        assert_eq!(shown(&mut c, "SESSION", name), expected, "{name}");
+    }
+    let mut second = Client::root(server.mysql_addr);
+    for (name, _) in counts {
+        assert_eq!(shown(&mut second, "SESSION", name), 0, "{name}");
+    }
+    assert_eq!(shown(&mut second, "GLOBAL", "Com_stmt_execute"), 3);
+    assert!(shown(&mut c, "GLOBAL", "Questions") > shown(&mut c, "SESSION", "Questions"));
+    let (sent, received) = (
+        shown(&mut c, "SESSION", "Bytes_sent"),
+        shown(&mut c, "SESSION", "Bytes_received"),
+    );
+    let text = format!("SELECT REPEAT('x', 100000) /* {} */", "y".repeat(1000));
+    assert_eq!(c.good(&text).one().len(), 100_000);
+    let sent = shown(&mut c, "SESSION", "Bytes_sent") - sent;
+    let received = shown(&mut c, "SESSION", "Bytes_received") - received;
+    assert!((100_000..102_000).contains(&sent), "{sent}");
+    assert!((1_000..1_300).contains(&received), "{received}");
+    // What ended sessions did remains in the sums.
+    drop(c);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while shown(&mut second, "GLOBAL", "Threads_connected") > 1 {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "the session did not end"
+        );
+    }
+    assert_eq!(shown(&mut second, "GLOBAL", "Com_stmt_execute"), 3);
+}

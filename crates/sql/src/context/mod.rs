@@ -13,6 +13,7 @@ mod variables;
 
 use crate::client::{ClientInfo, Compression, Encryption};
 use crate::server::SqlServer;
+use crate::status::SessionCounters;
 use crate::vars::{Settings, Values};
 use porpoise_access::{AuthId, Rights};
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -54,6 +55,8 @@ pub struct StatementContext {
     /// The session's temporary tables.
     pub(crate) temporary: Temporary,
     pub(crate) last_insert_id: u64,
+    /// The session's status variables.
+    pub(crate) counters: Arc<SessionCounters>,
 }
 
 impl StatementContext {

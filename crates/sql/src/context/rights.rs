@@ -5,6 +5,7 @@
 use super::StatementContext;
 use porpoise_access::{AccessData, AuthId, Privileges, Rights, administration};
 use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_plan::virtual_tables::{self, VirtualTable};
 use std::sync::Arc;
 
 impl StatementContext {
@@ -33,9 +34,8 @@ impl StatementContext {
         if let Some(needed) = administration(wanted, database, table) {
             self.need_global(needed.privilege, needed.shown)?;
         }
-        if rights.everywhere().has(wanted)
-            || porpoise_sql_plan::virtual_tables::find(database, table).is_some()
-        {
+        let found = virtual_tables::find(database, table);
+        if rights.everywhere().has(wanted) || found.is_some_and(|t| self.sees_virtual(t)) {
             return Ok(());
         }
         let missing = wanted.without(rights.on_table(database, table));
@@ -43,6 +43,16 @@ impl StatementContext {
             None => Ok(()),
             Some(name) => Err(self.table_denied(name, table)),
         }
+    }
+
+    /// Whether a virtual table may be read: the grant tables need SELECT.
+    pub(crate) fn sees_virtual(&self, table: &VirtualTable) -> bool {
+        let rights = self.rights();
+        table.database != "mysql"
+            || rights.everywhere().has(Privileges::SELECT)
+            || rights
+                .on_table(table.database, table.name)
+                .has(Privileges::SELECT)
     }
 
     /// Error 1142: command denied on a table.

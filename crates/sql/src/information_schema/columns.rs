@@ -138,7 +138,7 @@ pub(super) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
         }
     }
     view_rows(cx, &mut rows);
-    for table in virtual_tables::all() {
+    for table in virtual_tables::all().filter(|t| cx.sees_virtual(t)) {
         for (at, column) in (1u64..).zip((table.columns)()) {
             let described = ColumnDescription {
                 database: table.database,

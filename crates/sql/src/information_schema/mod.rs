@@ -8,6 +8,7 @@
 //! does not have (routines, triggers, events, files) are empty.
 
 mod columns;
+mod grant_tables;
 mod objects;
 mod privileges;
 mod roles;
@@ -78,6 +79,12 @@ impl VirtualRows for StatementContext {
         };
         if table.needs_process {
             self.need_global(Privileges::PROCESS, "PROCESS")?;
+        }
+        if !self.sees_virtual(table) {
+            return Err(self.table_denied("SELECT", table.name));
+        }
+        if table.database == "mysql" {
+            return Ok(grant_tables::rows_of(self, table.name));
         }
         if !virtual_tables::is_database(table.database) {
             let (database, name) = (table.database, table.name);

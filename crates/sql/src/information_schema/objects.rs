@@ -89,7 +89,7 @@ pub(super) fn tables(cx: &StatementContext) -> Vec<Vec<Value>> {
         row.extend([text(""), text("VIEW")]);
         rows.push(row);
     }
-    for table in virtual_tables::all() {
+    for table in virtual_tables::all().filter(|t| cx.sees_virtual(t)) {
         let mut row = vec![
             text("def"),
             text(table.database),

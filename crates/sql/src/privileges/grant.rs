@@ -10,6 +10,7 @@ use porpoise_access::{AccessData, AuthId, Change, ColumnGrant, Grant, Privileges
 use porpoise_rows::show::quote;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{self, GrantOn};
+use porpoise_sql_plan::virtual_tables;
 
 /// The database and table of a GRANT or REVOKE; both are empty for `*.*`.
 fn grant_target(cx: &StatementContext, on: &GrantOn<'_>) -> Result<(String, String)> {
@@ -172,7 +173,8 @@ fn change(cx: &StatementContext, data: &AccessData, statement: &ast::Grant<'_>) 
             columns.may_grant(cx, &database, &table)?;
             let catalog = cx.server.db().catalog();
             let exists = catalog.table(&database, &table).is_some()
-                || catalog.view(&database, &table).is_some();
+                || catalog.view(&database, &table).is_some()
+                || virtual_tables::find(&database, &table).is_some();
             let create = set.has(Privileges::CREATE) && columns.is_empty();
             if !table.is_empty() && !statement.revoke && !exists && !create {
                 return Err(SqlError::no_table(&database, &table));

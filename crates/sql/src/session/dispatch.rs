@@ -2,7 +2,7 @@
 
 use super::{Outcome, SqlSession, lex_mode};
 use crate::context::StatementContext;
-use crate::{privileges, users};
+use crate::{privileges, status, users};
 use bumpalo::Bump;
 use porpoise_access::Privileges;
 use porpoise_sql_exec::exec::ResultSink;
@@ -65,6 +65,9 @@ impl SqlSession {
         types: &[ColumnType],
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
+        if let Some(counter) = status::of_statement(statement) {
+            self.cx.counters.add(counter, 1);
+        }
         self.check_account(statement)?;
         self.cx.check_statement(statement)?;
         match statement {
@@ -276,6 +279,9 @@ impl SqlSession {
         if let FlushWhat::Others(words) = flush.what {
             if words.contains(&"PRIVILEGES") {
                 self.cx.server.access.guard().unlock_all();
+            }
+            if words.contains(&"STATUS") {
+                self.cx.server.processes.flush_counters(&self.process);
             }
             if words.contains(&"PRIVILEGES") || words.contains(&"USER_RESOURCES") {
                 self.cx.server.access.reset_usage();

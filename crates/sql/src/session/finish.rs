@@ -2,7 +2,7 @@
 
 use super::transaction::OpenTxn;
 use super::{CLIENT_FOUND_ROWS, Outcome, SqlSession};
-use crate::server::Counters;
+use crate::status::Counter;
 use crate::vars::VarValue;
 use porpoise_kv::CommitPosition;
 use porpoise_sql_exec::exec::Changes;
@@ -35,6 +35,7 @@ impl SqlSession {
             self.open = Some(open);
             self.commit()?
         } else {
+            self.cx.counters.add(Counter::HandlerCommit, 1);
             open.txn.into_inner().rollback();
             self.metadata_locks.release();
             CommitPosition::NONE
@@ -42,7 +43,6 @@ impl SqlSession {
         let mut outcome = match done {
             StatementOutcome::Rows(rows) => {
                 self.cx.env.found_rows = self.cx.env.counted_rows.take().unwrap_or(rows);
-                Counters::add(&self.cx.server.counters.selects);
                 Outcome {
                     had_rows: true,
                     ..Outcome::default()
@@ -64,7 +64,6 @@ impl SqlSession {
         let found_rows = self.cx.client.capabilities & CLIENT_FOUND_ROWS != 0;
         match plan {
             Plan::Insert(p) => {
-                Counters::add(&self.cx.server.counters.inserts);
                 if found_rows {
                     // Rows for which ON DUPLICATE KEY UPDATE changed nothing.
                     outcome.affected_rows += changes.matched;
@@ -80,7 +79,6 @@ impl SqlSession {
                 kind: ChangeKind::Update,
                 ..
             }) => {
-                Counters::add(&self.cx.server.counters.updates);
                 outcome.info = format!(
                     "Rows matched: {}  Changed: {}  Warnings: {warnings}",
                     changes.matched, changes.affected
@@ -89,8 +87,7 @@ impl SqlSession {
                     outcome.affected_rows = changes.matched;
                 }
             }
-            Plan::Change(_) => Counters::add(&self.cx.server.counters.deletes),
-            Plan::Select(_) => {}
+            Plan::Change(_) | Plan::Select(_) => {}
         }
         if let Some(id) = changes.insert_id {
             self.cx.env.last_insert_id.set(id);

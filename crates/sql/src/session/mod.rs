@@ -44,6 +44,7 @@ use crate::context::{Diagnostics, StatementContext, Temporary};
 use crate::processes::{self, Process};
 use crate::results;
 use crate::server::{Counters, SqlServer};
+use crate::status::Counter;
 use crate::vars::Settings;
 use bumpalo::Bump;
 use plan_cache::PlanCache;
@@ -102,6 +103,8 @@ pub struct SqlSession {
     table_locks: Option<table_locks::TableLocks>,
     /// Changes to report to the client.
     tracker: Tracker,
+    /// Start of the current statement.
+    statement_start: std::time::Instant,
     /// Newest commit that a reply of this session has revealed, sent or not.
     revealed_position: CommitPosition,
 }
@@ -161,6 +164,7 @@ impl SqlSession {
             cancel.clone(),
             metadata_locks.progress().clone(),
         ));
+        let counters = process.counters.clone();
         let mut session = SqlSession {
             metadata_locks,
             limited_usage: account::LimitedUsage::connect(&server, &client)?,
@@ -176,6 +180,7 @@ impl SqlSession {
             current_statement: hint::CurrentStatement::default(),
             table_locks: None,
             tracker: Tracker::new(client.capabilities),
+            statement_start: now,
             revealed_position: CommitPosition::NONE,
             cx: StatementContext {
                 env: state::fresh_env(&client, &settings, &server.locks, cancel),
@@ -192,6 +197,7 @@ impl SqlSession {
                 explaining: Cell::new(false),
                 temporary: Temporary::default(),
                 last_insert_id: 0,
+                counters,
                 server,
                 client,
                 encryption: Encryption::default(),
@@ -281,6 +287,7 @@ impl SqlSession {
         // A KILL QUERY that arrived between two statements ends the rest of the text.
         let killed = self.has_more_statements && self.cx.env.cancel.reason() == Some(Reason::Query);
         let now = self.begin_statement("Query", None);
+        self.cx.counters.add(Counter::Questions, 1);
         if killed {
             return self.end_statement(Err(porpoise_sql_expr::error::cancelled(Reason::Query)));
         }
@@ -352,7 +359,8 @@ impl SqlSession {
         self.cx.env.warnings_dropped.set(0);
         self.cx.env.last_insert_id.set(self.cx.last_insert_id);
         self.cx.diagnostics.begin();
-        Counters::add(&self.cx.server.counters.questions);
+        self.cx.counters.add(Counter::Queries, 1);
+        self.statement_start = now;
         if text.is_some() {
             self.process.begin(command, text, now);
         }
@@ -401,11 +409,19 @@ impl SqlSession {
             self.cx.env.row_count = -1;
         }
         let now = self.cx.server.db.clock().now();
+        if now.saturating_duration_since(self.statement_start) > self.cx.settings.long_query {
+            self.cx.counters.add(Counter::SlowQueries, 1);
+        }
         // Between two statements of a text the session is not idle: KILL QUERY applies to the rest.
         if !self.has_more_statements {
             self.process.end(now);
         }
         result
+    }
+
+    /// Adds to a status variable, for commands of the protocol.
+    pub fn count(&self, counter: Counter, n: u64) {
+        self.cx.counters.add(counter, n);
     }
 
     /// Columns of a table, for COM_FIELD_LIST.

@@ -20,6 +20,7 @@ use super::lex_mode;
 use super::prepared::size_of_plan;
 use super::{Outcome, SqlSession};
 use crate::context::StatementContext;
+use crate::status;
 use bumpalo::Bump;
 use porpoise_base::interrupt;
 use porpoise_base::memory::MemoryCharge;
@@ -193,6 +194,7 @@ impl SqlSession {
             // Definitions changed between lookup and lock.
             return None;
         }
+        self.cx.counters.add(status::of_plan(&plan.plan), 1);
         let outcome = self.run_plan(&plan, values, sink);
         Some(outcome.map(|mut outcome| {
             outcome.rest = normalized.rest;

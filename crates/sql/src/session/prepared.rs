@@ -7,7 +7,7 @@
 use super::plan_cache::PlanDependencies;
 use super::{Outcome, SqlSession, lex_mode};
 use crate::context::StatementContext;
-use crate::server::Counters;
+use crate::status::{self, Counter};
 use bumpalo::Bump;
 use porpoise_base::interrupt::Scope;
 use porpoise_base::memory::MemoryCharge;
@@ -151,7 +151,7 @@ impl SqlSession {
         let most = self.cx.server.globals.read().int("max_prepared_stmt_count");
         let counted = StatementSlot::take(&self.cx.server.prepared, most)?;
         let charge = self.cx.env.memory.charge(size_of_plan(text))?;
-        Counters::add(&self.cx.server.counters.prepares);
+        self.cx.counters.add(Counter::StmtPrepare, 1);
         let arena = Bump::new();
         let parsed = self.parse_whole(&arena, text)?;
         if matches!(
@@ -203,6 +203,7 @@ impl SqlSession {
     ) -> Result<Outcome> {
         let _scope = Scope::enter(&self.cx.env.cancel);
         self.begin_statement("Execute", None);
+        self.cx.counters.add(Counter::Questions, 1);
         let result = match self.statements.remove(&id) {
             Some(mut prepared) => {
                 let now = self.cx.server.db.clock().now();
@@ -228,6 +229,7 @@ impl SqlSession {
         types: &[ColumnType],
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
+        self.cx.counters.add(Counter::StmtExecute, 1);
         if values.len() != prepared.params {
             return Err(SqlError::wrong_arguments("EXECUTE"));
         }
@@ -277,6 +279,11 @@ impl SqlSession {
         });
         match secured {
             Ok(plan) => {
+                let is_new = |(_, old): &(_, Arc<Planned>)| !Arc::ptr_eq(old, &plan);
+                if cached.as_ref().is_some_and(is_new) {
+                    self.cx.counters.add(Counter::StmtReprepare, 1);
+                }
+                self.cx.counters.add(status::of_plan(&plan.plan), 1);
                 prepared.plan = match (kept, cached) {
                     (Some(new), _) => Some(new),
                     (None, Some(old)) if Arc::ptr_eq(&old.1, &plan) => Some(old),
@@ -295,7 +302,9 @@ impl SqlSession {
 
     /// COM_STMT_CLOSE.
     pub fn close_statement(&mut self, id: u32) {
-        self.statements.remove(&id);
+        if self.statements.remove(&id).is_some() {
+            self.cx.counters.add(Counter::StmtClose, 1);
+        }
     }
 
     /// COM_STMT_RESET: a no-op, because only the plan is kept between executions.
@@ -303,6 +312,7 @@ impl SqlSession {
     /// # Errors
     /// 1243 if there is no such statement.
     pub fn reset_statement(&mut self, id: u32) -> Result<()> {
+        self.cx.counters.add(Counter::StmtReset, 1);
         if self.statements.contains_key(&id) {
             Ok(())
         } else {
@@ -331,7 +341,9 @@ impl SqlSession {
             }
         };
         let key = name.to_lowercase();
-        self.named.remove(&key);
+        if self.named.remove(&key).is_some() {
+            self.cx.counters.add(Counter::StmtClose, 1);
+        }
         let (prepared, _) = self.prepare_text(&text)?;
         self.named.insert(key, prepared);
         self.tracker.state();
@@ -375,6 +387,7 @@ impl SqlSession {
     pub(crate) fn deallocate(&mut self, name: &str) -> Result<Outcome> {
         match self.named.remove(&name.to_lowercase()) {
             Some(_) => {
+                self.cx.counters.add(Counter::StmtClose, 1);
                 self.tracker.state();
                 Ok(Outcome::default())
             }

@@ -172,6 +172,9 @@ impl SqlSession {
         let ran = checked
             .and_then(|()| self.run_with_restarts(planned, params, &mut open, mark, keep, sink));
         let ran = ran.and_then(|done| Ok(interrupt::outcome().map(|()| done)?));
+        self.cx
+            .counters
+            .add_accesses(open.txn.get_mut().take_accesses());
         match ran {
             Ok(done) => {
                 open.activity.read |= tables.iter().any(|(_, writes)| !writes);

@@ -5,6 +5,7 @@ use super::track::Tracker;
 use super::transaction::TxnCharacteristics;
 use super::{ClientInfo, SqlSession};
 use crate::context::Diagnostics;
+use crate::status::Counter;
 use crate::vars::Settings;
 use porpoise_base::cancel::Cancel;
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -94,6 +95,8 @@ impl SqlSession {
         // The database may have been dropped; then there is no default database.
         let _ = database.map(|name| self.use_db(&name));
         self.tracker = Tracker::new(self.cx.client.capabilities);
+        self.cx.server.processes.flush_counters(&self.process);
+        self.cx.counters.add(Counter::AdminCommands, 1);
         Ok(())
     }
 

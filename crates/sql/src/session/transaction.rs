@@ -3,6 +3,7 @@
 use super::track::TxnActivity;
 use super::{Outcome, SqlSession};
 use crate::server::Counters;
+use crate::status::Counter;
 use crate::vars::settings::{self, IsolationLevel};
 use porpoise_kv::{CommitPosition, Isolation, StatementMark};
 use porpoise_rows::{BeginOptions, Txn};
@@ -144,11 +145,11 @@ impl SqlSession {
         self.metadata_locks.release();
         match done {
             Ok(commit) => {
-                Counters::add(&self.cx.server.counters.commits);
+                self.cx.counters.add(Counter::HandlerCommit, 1);
                 Ok(commit.position)
             }
             Err(error) => {
-                Counters::add(&self.cx.server.counters.rollbacks);
+                self.cx.counters.add(Counter::HandlerRollback, 1);
                 let mut error = SqlError::from(error);
                 error.rolled_back = true;
                 Err(error)
@@ -159,7 +160,7 @@ impl SqlSession {
     /// Rolls the open transaction back.
     pub(crate) fn roll_back(&mut self) {
         if let Some(open) = self.open.take() {
-            Counters::add(&self.cx.server.counters.rollbacks);
+            self.cx.counters.add(Counter::HandlerRollback, 1);
             open.txn.into_inner().rollback();
         }
         self.metadata_locks.release();
@@ -210,6 +211,7 @@ impl SqlSession {
             open.savepoints
                 .retain(|(n, _)| !n.eq_ignore_ascii_case(name));
             open.savepoints.push((name.to_owned(), mark));
+            self.cx.counters.add(Counter::HandlerSavepoint, 1);
         }
         Ok(Outcome::default())
     }
@@ -221,6 +223,7 @@ impl SqlSession {
             open.txn.get_mut().rollback_to(*mark);
         }
         open.savepoints.truncate(at + 1);
+        self.cx.counters.add(Counter::HandlerSavepointRollback, 1);
         Ok(Outcome::default())
     }
 

@@ -72,7 +72,7 @@ fn rows(cx: &StatementContext, show: &Show<'_>) -> Result<Rows> {
             name,
         } => schema::create_database(cx, name.name, *if_not_exists),
         ShowWhat::Variables(scope) => Ok(server::variables(cx, *scope)),
-        ShowWhat::Status(_) => Ok(server::status(cx)),
+        ShowWhat::Status(scope) => Ok(server::status(cx, *scope)),
         ShowWhat::Warnings => Ok(server::conditions(cx, false)),
         ShowWhat::Errors => Ok(server::conditions(cx, true)),
         ShowWhat::CountWarnings => Ok(server::condition_count(cx, false)),

@@ -95,8 +95,10 @@ pub fn table_names(
     names.extend(virtual_tables_of(&database).map(|t| (t.name.to_owned(), virtual_type(t))));
     names.sort();
     let rights = cx.rights();
-    let seen =
-        |n: &str| virtual_tables::find(&database, n).is_some() || rights.sees_table(&database, n);
+    let seen = |n: &str| {
+        let found = virtual_tables::find(&database, n);
+        found.is_some_and(|t| cx.sees_virtual(t)) || rights.sees_table(&database, n)
+    };
     names.retain(|(name, _)| seen(name));
     let mut rows = Rows::new(columns);
     for (name, kind) in names {

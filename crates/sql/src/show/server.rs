@@ -5,6 +5,7 @@ use super::table::{
     Rows, long_column, number_column, text, text_column, text_or_null, typed_column,
 };
 use crate::context::StatementContext;
+use crate::status::{self, Counter};
 use crate::vars::VARIABLES;
 use porpoise_access::{Privileges, ndbmemcache};
 use porpoise_base::temp_files::TempDir;
@@ -31,25 +32,48 @@ pub fn variables(cx: &StatementContext, scope: VarScope) -> Rows {
     rows
 }
 
-/// SHOW STATUS: counters of SQL, of the engine, and of other parts of the server.
-pub fn status(cx: &StatementContext) -> Rows {
+/// SHOW STATUS: what the session or all sessions have counted, and variables of the engine and of
+/// other parts of the server.
+pub fn status(cx: &StatementContext, scope: VarScope) -> Rows {
+    let mut list = server_status(cx);
+    for (name, value) in cx.server.provided_status() {
+        list.retain(|(n, _)| *n != name);
+        list.push((name, value));
+    }
+    let global = scope == VarScope::Global;
+    let counted = |counter: Counter| match global {
+        true => cx.server.processes.sum(counter),
+        false => cx.counters.get(counter),
+    };
+    for counter in Counter::ALL {
+        // The bytes of all connections are counted by the network.
+        let known = list.iter_mut().find(|(name, _)| name == counter.name());
+        match known {
+            Some(_) if global => {}
+            Some((_, value)) => *value = counted(*counter).to_string(),
+            None => list.push((counter.name().to_owned(), counted(*counter).to_string())),
+        }
+    }
+    list.sort();
     let mut rows = Rows::new(vec![
         text_column("Variable_name", 64),
         text_column("Value", 1024),
     ]);
+    for (name, value) in list {
+        rows.push(vec![text(name), text(value)]);
+    }
+    rows
+}
+
+/// The status variables that are the same for all sessions, and those of the connection.
+fn server_status(cx: &StatementContext) -> Vec<(String, String)> {
     let server = &cx.server;
     let c = &server.counters;
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let temp_dir = server.memory.temp_dir();
     let temp = |count: fn(&TempDir) -> u64| temp_dir.map_or(0, |dir| count(dir));
-    let mut list: Vec<(String, String)> = [
-        ("Com_commit", load(&c.commits)),
-        ("Com_delete", load(&c.deletes)),
-        ("Com_insert", load(&c.inserts)),
-        ("Com_rollback", load(&c.rollbacks)),
-        ("Com_select", load(&c.selects)),
-        ("Com_stmt_prepare", load(&c.prepares)),
-        ("Com_update", load(&c.updates)),
+    let stats = server.db.engine().stats();
+    let mut list: Vec<(&str, u64)> = vec![
         ("Connections", load(&c.connections)),
         (
             "Created_tmp_disk_tables",
@@ -57,13 +81,15 @@ pub fn status(cx: &StatementContext) -> Rows {
         ),
         ("Created_tmp_files", temp(TempDir::created)),
         ("Global_connection_memory", server.memory.used()),
+        (
+            "Innodb_row_lock_current_waits",
+            server.db.engine().lock_waits().len() as u64,
+        ),
+        ("Max_used_connections", server.processes.most() as u64),
         ("Open_tables", server.db.catalog().tables.len() as u64),
         ("Porpoise_snapshot_conflicts", load(&c.conflicts)),
         ("Porpoise_statement_restarts", load(&c.restarts)),
         ("Prepared_stmt_count", server.prepared_statements()),
-        ("Queries", load(&c.questions)),
-        ("Questions", load(&c.questions)),
-        ("Slow_queries", 0),
         (
             "Sort_merge_passes",
             temp(|dir| dir.merges.load(Ordering::Relaxed)),
@@ -71,11 +97,21 @@ pub fn status(cx: &StatementContext) -> Rows {
         ("Threads_connected", server.processes.count() as u64),
         ("Threads_running", running_sessions(cx)),
         ("Uptime", server.uptime()),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value.to_string()))
-    .collect();
-    for stat in server.db.engine().stats() {
+    ];
+    list.extend(status::NEVER.iter().map(|name| (*name, 0)));
+    for (name, counters) in status::SUMS {
+        let sums = counters.iter().map(|c| server.processes.sum(*c));
+        list.push((name, sums.sum()));
+    }
+    for (name, of) in status::OF_ENGINE {
+        let stat = stats.iter().find(|stat| stat.name == *of);
+        list.extend(stat.map(|stat| (*name, stat.value)));
+    }
+    let numbers = list.into_iter();
+    let mut list: Vec<(String, String)> = numbers
+        .map(|(name, value)| (name.to_owned(), value.to_string()))
+        .collect();
+    for stat in stats {
         let name = format!("Porpoise_engine_{}", stat.name);
         list.push((name, stat.value.to_string()));
     }
@@ -91,15 +127,7 @@ pub fn status(cx: &StatementContext) -> Rows {
     list.push(("Compression_level".to_owned(), level));
     list.push(("Ssl_cipher".to_owned(), tls.cipher.clone()));
     list.push(("Ssl_version".to_owned(), tls.version.clone()));
-    for (name, value) in server.provided_status() {
-        list.retain(|(n, _)| *n != name);
-        list.push((name, value));
-    }
-    list.sort();
-    for (name, value) in list {
-        rows.push(vec![text(name), text(value)]);
-    }
-    rows
+    list
 }
 
 /// SHOW of a memcached key: how each memcached listener resolves it, and the row found.

@@ -260,6 +260,7 @@ impl Cursor {
         let partitions = pruning.partitions();
         exec.txn()
             .scan_entries(table, spec, partitions, read, at, &mut keep)?;
+        exec.txn().count_entries(spec, out.len() as u64);
         match bad {
             Some(error) => Err(ExecError::from(error)),
             None => Ok(Some(out)),
@@ -289,6 +290,7 @@ impl Cursor {
                     ControlFlow::Continue(())
                 })?;
         }
+        exec.txn().count_entries(spec, passed);
         Ok(passed)
     }
 
@@ -313,6 +315,7 @@ impl Cursor {
                 rows += 1;
                 ControlFlow::Continue(())
             })?;
+        exec.txn().count_entries(spec, rows);
         Ok(Some(rows))
     }
 }

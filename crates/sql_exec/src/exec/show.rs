@@ -181,7 +181,9 @@ pub(super) fn show_entries(
     let mut visitor = Visitor::new(visit);
     let reader = table.entry_reader(spec.index, columns)?;
     let width = columns.last().map_or(0, |last| last + 1);
+    let mut visited = 0;
     let mut show = |_: usize, key: &[u8], value: &[u8]| {
+        visited += 1;
         let mut values: SmallVec<[ValueRef<'_>; 4]> = smallvec![ValueRef::Null; width];
         let mut keep = |bytes: Vec<u8>| -> &[u8] { arena.alloc_slice_copy(&bytes) };
         match reader.read(key, value, &mut values, &mut keep) {
@@ -197,5 +199,6 @@ pub(super) fn show_entries(
     let (read, partitions) = (exec.read(), pruning.partitions());
     let mut txn = exec.txn();
     let more = txn.scan_entries(table, spec, partitions, read, (position, limit), &mut show)?;
+    txn.count_entries(spec, visited);
     visitor.progress(more)
 }

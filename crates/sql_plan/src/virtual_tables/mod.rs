@@ -1,7 +1,10 @@
 //! Virtual tables, whose rows are computed when they are read. A [`VirtualTable`] defines the
 //! columns; [`VirtualRows`] computes the rows.
 
+mod grant_tables;
 mod information_schema;
+
+pub use grant_tables::DATABASE_PRIVILEGES;
 
 use crate::error::Result;
 use porpoise_access::ndbmemcache;
@@ -79,6 +82,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
     PROVIDED
         .iter()
         .chain(information_schema::INFORMATION_SCHEMA)
+        .chain(grant_tables::GRANT_TABLES)
 }
 
 /// The virtual table of this name, case-insensitively.

@@ -258,6 +258,12 @@ pub fn finish(out: &mut Vec<u8>, begun: PacketStart, sequence: &mut u8) {
     put_header(out, begun.0, length, sequence);
 }
 
+/// Bytes of a packet with a payload of this length, with its headers.
+pub fn bytes_on_wire(payload: usize) -> u64 {
+    let headers = payload / MAX_PACKET_PAYLOAD + 1;
+    (payload + headers * HEADER) as u64
+}
+
 /// Discards a packet that was begun and not finished.
 pub fn cancel(out: &mut Vec<u8>, begun: PacketStart) {
     out.truncate(begun.0);

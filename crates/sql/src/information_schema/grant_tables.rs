@@ -1,0 +1,115 @@
+//! Rows of MySQL's grant tables `mysql.db`, `tables_priv`, `columns_priv` and `procs_priv`.
+//!
+//! The time of a grant and the grantor are not recorded: they are 0 and empty.
+
+use crate::context::StatementContext;
+use crate::results::table::text;
+use porpoise_access::{ColumnGrant, Grant, Privileges};
+use porpoise_sql_plan::virtual_tables::DATABASE_PRIVILEGES;
+use porpoise_types::{Date, Value};
+
+/// Privileges on tables and columns: the names in GRANT, and those in the grant tables' SET columns,
+/// in their order.
+const NAMES: &[(&str, &str)] = &[
+    ("SELECT", "Select"),
+    ("INSERT", "Insert"),
+    ("UPDATE", "Update"),
+    ("DELETE", "Delete"),
+    ("CREATE", "Create"),
+    ("DROP", "Drop"),
+    ("GRANT OPTION", "Grant"),
+    ("REFERENCES", "References"),
+    ("INDEX", "Index"),
+    ("ALTER", "Alter"),
+    ("CREATE VIEW", "Create View"),
+    ("SHOW VIEW", "Show view"),
+    ("TRIGGER", "Trigger"),
+];
+
+fn has(privileges: Privileges, name: &str) -> bool {
+    Privileges::named(name).is_some_and(|p| privileges.has(p))
+}
+
+/// Privileges as a SET column shows them.
+fn set_of(privileges: Privileges) -> Value {
+    let held = NAMES.iter().filter(|(name, _)| has(privileges, name));
+    let shown: Vec<&str> = held.map(|(_, shown)| *shown).collect();
+    text(shown.join(","))
+}
+
+fn no_moment() -> Value {
+    Value::DateTime(Date::ZERO.at_midnight())
+}
+
+/// Rows of `mysql.db`: grants on databases.
+fn databases(cx: &StatementContext) -> Vec<Vec<Value>> {
+    let data = cx.server.access.data();
+    let grants = data.grants.iter();
+    let mut grants: Vec<&Grant> = grants
+        .filter(|g| !g.database.is_empty() && g.table.is_empty())
+        .collect();
+    grants.sort_by_key(|g| (&g.host, &g.database, &g.user));
+    let row = |g: &Grant| {
+        let mut row = vec![text(&g.host), text(&g.database), text(&g.user)];
+        let held = DATABASE_PRIVILEGES
+            .iter()
+            .map(|(_, name)| has(g.privileges, name));
+        row.extend(held.map(|held| text(if held { "Y" } else { "N" })));
+        row
+    };
+    grants.into_iter().map(row).collect()
+}
+
+/// An account and a table: host, database, user and table.
+type Place<'g> = (&'g str, &'g str, &'g str, &'g str);
+
+/// Rows of `mysql.tables_priv`: a row for each account and table with a grant on the table or on one of
+/// its columns.
+fn tables(cx: &StatementContext) -> Vec<Vec<Value>> {
+    let data = cx.server.access.data();
+    let mut found: Vec<(Place<'_>, Privileges, Privileges)> = Vec::new();
+    for g in data.grants.iter().filter(|g| !g.table.is_empty()) {
+        let place = (&*g.host, &*g.database, &*g.user, &*g.table);
+        found.push((place, g.privileges, Privileges::NONE));
+    }
+    for g in &data.column_grants {
+        let place = (&*g.host, &*g.database, &*g.user, &*g.table);
+        match found.iter_mut().find(|(of, ..)| *of == place) {
+            Some((_, _, columns)) => *columns = columns.with(g.privileges),
+            None => found.push((place, Privileges::NONE, g.privileges)),
+        }
+    }
+    found.sort_by_key(|(place, ..)| *place);
+    let row = |(place, on_table, on_columns): (Place<'_>, Privileges, Privileges)| {
+        let (host, database, user, table) = place;
+        let mut row: Vec<Value> = [host, database, user, table].map(text).into();
+        row.extend([text(""), no_moment(), set_of(on_table), set_of(on_columns)]);
+        row
+    };
+    found.into_iter().map(row).collect()
+}
+
+/// Rows of `mysql.columns_priv`: grants on columns.
+fn columns(cx: &StatementContext) -> Vec<Vec<Value>> {
+    let data = cx.server.access.data();
+    let mut grants: Vec<&ColumnGrant> = data.column_grants.iter().collect();
+    grants.sort_by_key(|g| (&g.host, &g.database, &g.user, &g.table, &g.column));
+    let row = |g: &ColumnGrant| {
+        let place = [&g.host, &g.database, &g.user, &g.table, &g.column];
+        let mut row: Vec<Value> = place.map(text).into();
+        row.extend([no_moment(), set_of(g.privileges)]);
+        row
+    };
+    grants.into_iter().map(row).collect()
+}
+
+/// The rows of a grant table.
+pub(super) fn rows_of(cx: &StatementContext, name: &str) -> Vec<Vec<Value>> {
+    match name {
+        "columns_priv" => columns(cx),
+        "db" => databases(cx),
+        "tables_priv" => tables(cx),
+        // There are no stored programs.
+        _ => Vec::new(),
+    }
+}
