@@ -3,6 +3,7 @@
 use super::convert;
 use super::eval::EvalCx;
 use crate::error::{Result, SqlError};
+use porpoise_base::base64;
 use porpoise_types::json::{self, Json, Path};
 use porpoise_types::{Charset, Collation, ColumnType, JsonStoreError, Kind, ValueRef};
 
@@ -96,6 +97,25 @@ pub fn not_stored(error: JsonStoreError, column: &str) -> SqlError {
     }
 }
 
+/// A binary value, which MySQL prints in base 64 with the number of its column type. Documents are
+/// stored as text, so it is a string from then on.
+fn opaque(bytes: &[u8], ty: &ColumnType) -> Json {
+    let number = match ty.kind {
+        Kind::Bit => 16,
+        Kind::Binary => 254,
+        Kind::TinyBlob => 249,
+        Kind::MediumBlob => 250,
+        Kind::LongBlob => 251,
+        Kind::Blob => 252,
+        // A hexadecimal or bit literal.
+        _ if ty.unsigned => 253,
+        _ => 15,
+    };
+    let mut text = format!("base64:type{number}:").into_bytes();
+    base64::encode(bytes, &mut text);
+    Json::String(String::from_utf8_lossy(&text).into_owned())
+}
+
 /// Converts a value to JSON by its type: text becomes a string, not a document.
 ///
 /// # Errors
@@ -105,6 +125,11 @@ pub fn to_json(v: ValueRef<'_>, ty: &ColumnType) -> Result<Json> {
         ValueRef::Null => Json::Null,
         ValueRef::Int(v) if ty.length == 1 && ty.kind == Kind::BigInt => Json::Bool(v != 0),
         ValueRef::Int(v) => Json::Int(v),
+        ValueRef::UInt(v) if ty.kind == Kind::Bit => {
+            let bytes = v.to_be_bytes();
+            let used = (ty.length as usize).div_ceil(8).clamp(1, bytes.len());
+            opaque(bytes.get(bytes.len() - used..).unwrap_or_default(), ty)
+        }
         ValueRef::UInt(v) => i64::try_from(v).map_or(Json::UInt(v), Json::Int),
         ValueRef::Double(v) => Json::Double(v),
         ValueRef::Decimal(v) => Json::Decimal(v),
@@ -112,6 +137,7 @@ pub fn to_json(v: ValueRef<'_>, ty: &ColumnType) -> Result<Json> {
             Ok(document) => document,
             Err(_) => return Err(SqlError::internal("a JSON value that is no JSON")),
         },
+        ValueRef::Bytes(bytes) if ty.collation == Collation::BINARY => opaque(bytes, ty),
         ValueRef::Bytes(text) => {
             let text = utf8(text, ty)?;
             Json::String(String::from_utf8_lossy(&text).into_owned())

@@ -4,6 +4,7 @@
 use super::Json;
 use crate::Decimal;
 use porpoise_base::interrupt;
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 /// Kinds in ascending order of precedence; values of different ranks compare
@@ -83,6 +84,38 @@ pub fn equal(a: &Json, b: &Json) -> bool {
     order(a, b).is_eq()
 }
 
+/// Bytes that are equal for the normal forms of equal documents: a double that is a whole number is
+/// written as an integer.
+#[must_use]
+pub fn comparable_text(normal: &[u8]) -> Cow<'_, [u8]> {
+    let fraction = |pair: &[u8]| matches!(pair, [b'0'..=b'9', b'.' | b'e']);
+    if !normal.windows(2).any(fraction) {
+        return Cow::Borrowed(normal);
+    }
+    let Ok(mut document) = super::parse(normal) else {
+        return Cow::Borrowed(normal);
+    };
+    write_whole_doubles(&mut document);
+    Cow::Owned(document.to_text())
+}
+
+fn write_whole_doubles(value: &mut Json) {
+    if interrupt::leaves() {
+        return;
+    }
+    match value {
+        Json::Double(v) if v.fract() == 0.0 && v.abs() < 9_223_372_036_854_775_808.0 => {
+            *value = Json::Int(*v as i64);
+        }
+        Json::Double(v) if v.fract() == 0.0 && (0.0..18_446_744_073_709_551_616.0).contains(v) => {
+            *value = Json::UInt(*v as u64);
+        }
+        Json::Array(items) => items.iter_mut().for_each(write_whole_doubles),
+        Json::Object(members) => members.values_mut().for_each(write_whole_doubles),
+        _ => {}
+    }
+}
+
 /// JSON_CONTAINS: whether `candidate` is contained in `target`.
 #[must_use]
 pub fn contains(target: &Json, candidate: &Json) -> bool {
@@ -134,6 +167,33 @@ mod tests {
         assert!(equal(&json("0"), &json("-0.0")));
         assert!(order(&json("2"), &json("10")).is_lt());
         assert!(order(&json("9223372036854775807"), &json("9223372036854775808")).is_lt());
+    }
+
+    #[test]
+    fn equal_documents_have_equal_bytes() {
+        let same = [
+            ("1", "1.0"),
+            ("0", "-0.0"),
+            ("1000000000000000", "1e15"),
+            ("18446744073709551615", "18446744073709551615"),
+            ("[1, {\"a\": -3.0}]", "[1.0, {\"a\": -3}]"),
+            ("\"1.0\"", "\"1.0\""),
+        ];
+        for (a, b) in same {
+            assert_eq!(
+                comparable_text(a.as_bytes()),
+                comparable_text(b.as_bytes()),
+                "{a}"
+            );
+        }
+        for (a, b) in [
+            ("1", "1.5"),
+            ("1", "\"1\""),
+            ("\"1\"", "\"1.0\""),
+            ("1", "true"),
+        ] {
+            assert_ne!(comparable_text(a.as_bytes()), comparable_text(b.as_bytes()));
+        }
     }
 
     #[test]

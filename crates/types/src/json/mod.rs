@@ -24,7 +24,7 @@ mod path;
 mod print;
 
 pub use change::{Change, change, merge_patch, merge_preserve, remove};
-pub use compare::{contains, equal, order, overlaps};
+pub use compare::{comparable_text, contains, equal, order, overlaps};
 pub use parse::{ParseError, parse};
 pub use path::{Index, Path, Step, each_string};
 pub use print::{pretty, quote};
@@ -107,6 +107,11 @@ impl Object {
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Json> {
         let at = self.position(key).ok()?;
         self.0.get_mut(at).map(|(_, value)| value)
+    }
+
+    /// The values, to be changed.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Json> {
+        self.0.iter_mut().map(|(_, value)| value)
     }
 
     /// Sets a member.

@@ -41,6 +41,7 @@ use foldhash::fast::RandomState;
 use numbers::{INTERPRETED_ROWS, IntegerInputs};
 use porpoise_base::interrupt::Pacer;
 use porpoise_base::sorting;
+use porpoise_types::json::comparable_text;
 use porpoise_types::{ColumnType, Kind, Value, ValueRef, encode_key};
 use spill::{GroupResults, SpilledGroups, has_growing_state};
 use std::cmp::Ordering;
@@ -53,7 +54,10 @@ pub fn append_key(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
         ValueRef::Bytes(text) => {
             out.push(1);
             let start = out.len();
-            ty.collation.sort_key(text, out);
+            match ty.kind {
+                Kind::Json => out.extend_from_slice(&comparable_text(text)),
+                _ => ty.collation.sort_key(text, out),
+            }
             let length = u32::try_from(out.len() - start).unwrap_or(u32::MAX);
             out.extend_from_slice(&length.to_le_bytes());
         }
