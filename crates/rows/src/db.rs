@@ -204,14 +204,13 @@ impl Db {
 
     /// Compiles the expressions of a definition.
     pub(crate) fn compile(&self, table: &TableDef) -> Compiled {
-        match self.compiler.get() {
-            Some(compiler) => compiler.compile(table),
-            None => Err(Error::refused(
-                1105,
-                "HY000",
-                "No compiler for expressions of definitions",
-            )),
-        }
+        self.expression_compiler()?.compile(table)
+    }
+
+    pub(crate) fn expression_compiler(&self) -> Result<&dyn CompileExpressions> {
+        let compiler = self.compiler.get().map(AsRef::as_ref);
+        let text = "No compiler for expressions of definitions";
+        compiler.ok_or_else(|| Error::refused(1105, "HY000", text))
     }
 
     pub(crate) fn plain_context(&self) -> RowContext {

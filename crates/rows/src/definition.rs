@@ -159,8 +159,38 @@ pub struct Expression {
 pub struct Generated {
     /// The expression that computes the value.
     pub expression: Expression,
-    /// Whether it is STORED, not VIRTUAL. Rows store the value of both kinds.
-    pub stored: bool,
+    /// The kind.
+    pub kind: GeneratedKind,
+}
+
+/// Kind of a generated column. Rows store the values of all kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GeneratedKind {
+    /// VIRTUAL.
+    Virtual,
+    /// STORED.
+    Stored,
+    /// The hidden column of a functional key part, which statements neither show nor name.
+    KeyPart,
+}
+
+impl Column {
+    /// Whether it is the hidden column of a functional key part.
+    pub fn is_hidden(&self) -> bool {
+        self.key_part().is_some()
+    }
+
+    /// The expression of a functional key part.
+    pub fn key_part(&self) -> Option<&Expression> {
+        let generated = self.generated.as_ref();
+        let hidden = generated.filter(|g| g.kind == GeneratedKind::KeyPart);
+        hidden.map(|g| &g.expression)
+    }
+
+    /// The name for EXPLAIN: the expression of a functional key part.
+    pub fn shown_name(&self) -> &str {
+        self.key_part().map_or(&self.name, |e| &e.text)
+    }
 }
 
 /// A CHECK constraint.
@@ -304,11 +334,26 @@ pub struct FkParent {
 }
 
 impl TableDef {
-    /// The position of the column of that name, without regard to case.
+    /// The position of the column of that name, without regard to case. Hidden columns cannot be
+    /// named.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns
             .iter()
-            .position(|c| c.name.eq_ignore_ascii_case(name))
+            .position(|c| c.name.eq_ignore_ascii_case(name) && !c.is_hidden())
+    }
+
+    /// The columns that are not hidden, in order, with their positions.
+    pub fn visible_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
+        let all = self.columns.iter().enumerate();
+        all.filter(|(_, c)| !c.is_hidden())
+    }
+
+    /// The name of the index that has a functional key part in this column.
+    pub fn index_of_key_part(&self, column: usize) -> Option<&str> {
+        let part = |p: &IndexPart| p.column == column;
+        let mut indexes = self.indexes.iter();
+        let index = indexes.find(|i| i.parts.iter().any(part));
+        index.map(|i| i.name.as_str())
     }
 
     /// The position of the index of that name, without regard to case.

@@ -18,9 +18,9 @@
 //! Rejected: evaluation in the SQL executor (other protocols and cascades would bypass it); a
 //! separate interpreter here (two meanings of one text).
 
-use crate::definition::TableDef;
+use crate::definition::{Expression, TableDef};
 use crate::error::Result;
-use porpoise_types::{DateTime, SqlMode, TimeZone, Value, Warning};
+use porpoise_types::{ColumnType, DateTime, SqlMode, TimeZone, Value, Warning};
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -94,6 +94,17 @@ pub trait CompileExpressions: Send + Sync {
     /// # Errors
     /// A text that cannot be parsed, or that is invalid for this table.
     fn compile(&self, table: &TableDef) -> Result<Arc<dyn RowExpressions>>;
+
+    /// The type of a functional key part over the columns of a table.
+    ///
+    /// # Errors
+    /// An expression that cannot be indexed; as for generated columns.
+    fn key_part_type(
+        &self,
+        table: &TableDef,
+        index: &str,
+        expression: &Expression,
+    ) -> Result<ColumnType>;
 }
 
 /// The compiled expressions of a table, or the error of the compilation.

@@ -5,7 +5,7 @@
 //! The parts of PARTITION BY are also available separately for information_schema.PARTITIONS.
 
 use crate::definition::{
-    CheckConstraint, Column, ColumnDefault, Index, IndexKind, IndexPart, TableDef,
+    CheckConstraint, Column, ColumnDefault, GeneratedKind, Index, IndexKind, IndexPart, TableDef,
 };
 use crate::fk;
 use crate::partition::expr::{PartitionExpr, PartitionOp};
@@ -15,7 +15,8 @@ use porpoise_types::{ColumnType, Kind, Value, write_text};
 /// The text of SHOW CREATE TABLE. `next_id` is the next auto-increment value,
 /// printed when above 1.
 pub fn create_table(table: &TableDef, next_id: Option<u64>) -> String {
-    let mut lines: Vec<String> = table.columns.iter().map(|c| column(table, c)).collect();
+    let columns = table.visible_columns();
+    let mut lines: Vec<String> = columns.map(|(_, c)| column(table, c)).collect();
     lines.extend(table.indexes.iter().filter_map(|i| index(table, i)));
     lines.extend(table.foreign_keys.iter().map(|k| fk::definition(table, k)));
     lines.extend(table.checks.iter().map(check));
@@ -78,10 +79,9 @@ fn column(table: &TableDef, c: &Column) -> String {
         }
     }
     if let Some(generated) = &c.generated {
-        let kind = if generated.stored {
-            "STORED"
-        } else {
-            "VIRTUAL"
+        let kind = match generated.kind {
+            GeneratedKind::Stored => "STORED",
+            GeneratedKind::Virtual | GeneratedKind::KeyPart => "VIRTUAL",
         };
         let of = &generated.expression.text;
         text.push_str(&format!(" GENERATED ALWAYS AS ({of}) {kind}"));
@@ -151,8 +151,11 @@ fn default_literal(c: &Column, value: &Value) -> String {
 }
 
 fn part(table: &TableDef, part: &IndexPart) -> String {
-    let name = table.columns.get(part.column).map_or("", |c| &c.name);
-    let mut text = quote(name);
+    let column = table.columns.get(part.column);
+    let mut text = match column.and_then(Column::key_part) {
+        Some(expression) => format!("({})", expression.text),
+        None => quote(column.map_or("", |c| &c.name)),
+    };
     if let Some(prefix) = part.prefix {
         text.push_str(&format!("({prefix})"));
     }

@@ -21,10 +21,11 @@ use porpoise_sql_expr::expr::eval::{Env, EvalCx, Slot, eval};
 use porpoise_sql_expr::expr::named_locks::NamedLocks;
 use porpoise_sql_expr::expr::{Expr, ExprKind, convert};
 use porpoise_sql_expr::memory::SessionMemory;
-use porpoise_sql_parser::{ParseOptions, ast, parse_expr};
-use porpoise_sql_plan::bind::{BindEnv, Binder, Scope, Source, SystemVariables};
+use porpoise_sql_parser::ast;
+use porpoise_sql_plan::bind::SystemVariables;
+use porpoise_sql_plan::bind::table_expression::table_expression;
 use porpoise_sql_plan::statistics::StatisticsSource;
-use porpoise_types::{CastCx, Collation, SqlMode, Value, ValueRef, store};
+use porpoise_types::{CastCx, Collation, ColumnType, Kind, Value, ValueRef, Warning, store};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub enum ExpressionOwner<'a> {
     Default(&'a str),
     /// A check constraint.
     Check(&'a str),
+    /// A functional key part, by the name of its index.
+    KeyPart(&'a str),
 }
 
 impl ExpressionOwner<'_> {
@@ -52,6 +55,12 @@ impl ExpressionOwner<'_> {
                 3770,
                 format!("Default value expression of column '{c}'"),
             ),
+            ExpressionOwner::KeyPart(index) => {
+                let text = format!(
+                    "Expression of functional index '{index}' contains a disallowed function."
+                );
+                return SqlError::new(3758, "HY000", text);
+            }
             ExpressionOwner::Check(c) => {
                 let text = format!("An expression of a check constraint '{c}'");
                 return match function {
@@ -90,6 +99,7 @@ impl ExpressionOwner<'_> {
                     "Expression of generated column '{c}' cannot refer user or system variables."
                 ),
             ),
+            ExpressionOwner::KeyPart(_) => self.disallowed(None),
             ExpressionOwner::Default(c) => SqlError::new(
                 3772,
                 "HY000",
@@ -120,6 +130,8 @@ pub struct ExpressionCompiler {
 struct CompiledColumn {
     position: usize,
     column: Column,
+    /// For the column of a functional key part, the index's name.
+    index: Option<String>,
     expr: Expr,
 }
 
@@ -194,36 +206,12 @@ impl SystemVariables for NoVariables<'_> {
 
 fn bind(table: &Arc<Table>, expression: &Expression, owner: ExpressionOwner<'_>) -> Result<Expr> {
     let arena = Bump::new();
-    let text = expression.text.as_bytes();
-    let parsed = parse_expr(&arena, text, &ParseOptions::default());
-    let parsed = parsed.map_err(|e| SqlError::syntax(&e, text))?;
-    let mut scope = Scope::default();
-    scope.add(Source::stored(table.clone(), None))?;
-    let env = BindEnv {
-        mode: SqlMode::default(),
-        collation: Collation::UTF8MB4_0900_AI_CI,
-        params: Vec::new(),
-        database: None,
-        div_precision: 4,
-    };
     let system = NoVariables(owner);
     let place = match owner {
         ExpressionOwner::Generated(_) => "generated column function",
         ExpressionOwner::Default(_) => "default value expression",
         ExpressionOwner::Check(_) => "check constraint expression",
-    };
-    let mut binder = Binder {
-        scope: &scope,
-        env: &env,
-        clause: place,
-        aggregates: None,
-        windows_allowed: false,
-        values_allowed: false,
-        system: &system,
-        aliases: &[],
-        preceding_aliases: None,
-        group_keys: None,
-        plan: None,
+        ExpressionOwner::KeyPart(_) => "functional index",
     };
     if let ExpressionOwner::Check(name) = owner
         && let Some(unknown) = expression
@@ -234,7 +222,7 @@ fn bind(table: &Arc<Table>, expression: &Expression, owner: ExpressionOwner<'_>)
         let text = format!("Check constraint '{name}' refers to non-existing column '{unknown}'.");
         return Err(SqlError::new(3820, "HY000", text));
     }
-    let bound = binder.expr(&parsed)?;
+    let (parsed, bound) = table_expression(&arena, table, &expression.text, place, &system)?;
     refuse_functions(&bound, owner)?;
     if let ExpressionOwner::Check(name) = owner
         && !is_boolean(&parsed, &bound)
@@ -290,6 +278,17 @@ impl CompileExpressions for ExpressionCompiler {
         let expressions = self.table_expressions(table).map_err(to_rows)?;
         Ok(Arc::new(expressions))
     }
+
+    fn key_part_type(
+        &self,
+        table: &TableDef,
+        index: &str,
+        expression: &Expression,
+    ) -> porpoise_rows::Result<ColumnType> {
+        let table = &Arc::new(Table::new(table.clone()));
+        let bound = bind(table, expression, ExpressionOwner::KeyPart(index));
+        bound.and_then(|e| key_part_type(&e)).map_err(to_rows)
+    }
 }
 
 impl ExpressionCompiler {
@@ -302,13 +301,19 @@ impl ExpressionCompiler {
             locks: self.locks.clone(),
         };
         for (position, column) in table.columns.iter().enumerate() {
+            let index = table.index_of_key_part(position);
+            let index = index.filter(|_| column.is_hidden());
             let computed = |expr| CompiledColumn {
                 position,
                 column: column.clone(),
+                index: index.map(str::to_owned),
                 expr,
             };
             if let Some(generated) = &column.generated {
-                let owner = ExpressionOwner::Generated(&column.name);
+                let owner = match index {
+                    Some(index) => ExpressionOwner::KeyPart(index),
+                    None => ExpressionOwner::Generated(&column.name),
+                };
                 let expr = bind(table, &generated.expression, owner)?;
                 compiled.generated.push(computed(expr));
             } else if let ColumnDefault::Expr(expression) = &column.default {
@@ -328,6 +333,80 @@ impl ExpressionCompiler {
         }
         Ok(compiled)
     }
+}
+
+/// The type of a functional key part's column.
+fn key_part_type(e: &Expr) -> Result<ColumnType> {
+    if matches!(e.kind, ExprKind::Column { .. }) {
+        let text = "Functional index on a column is not supported. Consider using a regular index \
+                    instead.";
+        return Err(SqlError::new(3762, "HY000", text));
+    }
+    let mut ty = e.ty.clone();
+    match ty.kind {
+        Kind::Json => {
+            let text = "Cannot create a functional index on a function that returns a JSON or \
+                        GEOMETRY value.";
+            return Err(SqlError::new(3753, "HY000", text));
+        }
+        _ if ty.is_blob() => {
+            let text = "Cannot create a functional index on an expression that returns a BLOB or \
+                        TEXT. Please consider using CAST.";
+            return Err(SqlError::new(3757, "HY000", text));
+        }
+        Kind::Null => ty = ColumnType::binary(0),
+        Kind::Float | Kind::Double => ty = ColumnType::double(),
+        Kind::Char => ty.kind = Kind::VarChar,
+        Kind::Binary => ty.kind = Kind::VarBinary,
+        _ if ty.is_integer() => {
+            ty = if ty.unsigned {
+                ColumnType::bigint_unsigned()
+            } else {
+                ColumnType::bigint()
+            }
+        }
+        _ => {}
+    }
+    Ok(ty)
+}
+
+/// Errors of values of functional key parts.
+fn key_part_error(error: SqlError, of: &CompiledColumn, index: &str, row: u64) -> SqlError {
+    let mut casts_json = false;
+    of.expr.walk(&mut |e| {
+        casts_json |= matches!(&e.kind, ExprKind::Cast(arg) if arg.ty.kind == Kind::Json);
+    });
+    let (code, text) = match error.code {
+        1264 => (
+            3752,
+            format!("Value is out of range for functional index '{index}' at row {row}"),
+        ),
+        1265 | 1366 => (
+            3751,
+            format!("Data truncated for functional index '{index}' at row {row}"),
+        ),
+        1406 => return key_part_too_long(index),
+        1292 if is_cut_text(&error.message) => return key_part_too_long(index),
+        1292 if casts_json => (
+            3903,
+            format!("Invalid JSON value for CAST for functional index '{index}'."),
+        ),
+        _ => return error,
+    };
+    SqlError::new(code, "HY000", text)
+}
+
+/// Whether a warning or error says that a CAST has cut a text.
+fn is_cut_text(message: &str) -> bool {
+    ["CHAR", "BINARY"].iter().any(|kind| {
+        let start = format!("Truncated incorrect {kind}(");
+        message.starts_with(&start)
+    })
+}
+
+fn key_part_too_long(index: &str) -> SqlError {
+    let text = format!("Data too long for functional index '{index}'.");
+    SqlError::new(3907, "HY000", text)
 }
 
 /// Converts an error to one of `rows`.
@@ -381,8 +460,32 @@ impl TableExpressions {
         }
     }
 
-    /// Evaluates an expression for a row, and converts the value to its column's type.
+    /// Evaluates an expression for a row, and converts the value to its column's type. Errors of
+    /// functional key parts name the index.
     fn value(
+        &self,
+        of: &CompiledColumn,
+        row: &[Value],
+        number: u64,
+        cx: &RowContext,
+    ) -> Result<Value> {
+        let Some(index) = &of.index else {
+            return self.column_value(of, row, number, cx);
+        };
+        let before = cx.warnings.borrow().len();
+        let value = self.column_value(of, row, number, cx);
+        let value = value.map_err(|error| key_part_error(error, of, index, number))?;
+        // A value that a CAST has cut is not stored: the index would not find the row by it.
+        let mut warnings = cx.warnings.borrow_mut();
+        let cut = |w: &Warning| is_cut_text(&w.message);
+        if cx.strict && warnings.iter().skip(before).any(cut) {
+            warnings.truncate(before);
+            return Err(key_part_too_long(index));
+        }
+        Ok(value)
+    }
+
+    fn column_value(
         &self,
         of: &CompiledColumn,
         row: &[Value],

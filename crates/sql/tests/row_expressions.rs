@@ -159,3 +159,46 @@ fn without_a_compiler_rows_are_read_and_not_written() {
         "{problems:?}"
     );
 }
+
+/// The only cell of a result, as a number.
+struct Number(i64);
+
+impl porpoise_sql::ResultSink for Number {
+    fn columns(&mut self, _: &[porpoise_sql::ResultColumn]) -> Result<(), porpoise_sql::SqlError> {
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), porpoise_sql::SqlError> {
+        if let [ValueRef::Int(value)] = values {
+            self.0 = *value;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn functional_indexes_outlive_a_restart() {
+    let engine: Arc<dyn Engine> = Arc::new(Model::new());
+    let connect = || {
+        let db = Db::open(engine.clone(), clock::system(), DbOptions::default()).unwrap();
+        let server = SqlServer::new(db, SqlConfig::default()).unwrap();
+        crate::common::connect(&server, 1)
+    };
+    let mut session = connect();
+    for text in [
+        "CREATE DATABASE d",
+        "CREATE TABLE d.f (a INT, INDEX i ((a * 2)))",
+        "INSERT INTO d.f VALUES (1), (2)",
+    ] {
+        session.query(text.as_bytes(), false, &mut Nothing).unwrap();
+    }
+    drop(session);
+    let mut session = connect();
+    for text in ["INSERT INTO d.f VALUES (3)", "DELETE FROM d.f WHERE a = 1"] {
+        session.query(text.as_bytes(), false, &mut Nothing).unwrap();
+    }
+    let sum = b"SELECT CAST(sum(a) AS SIGNED) FROM d.f FORCE INDEX (i) WHERE a * 2 IN (2, 4, 6)";
+    let mut found = Number(0);
+    session.query(sum, false, &mut found).unwrap();
+    assert_eq!(found.0, 5);
+}

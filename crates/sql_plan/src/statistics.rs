@@ -94,6 +94,10 @@ pub trait StatisticsSource {
     fn estimates_are_shown(&self) -> bool {
         false
     }
+
+    /// Notes that a plan made for a text without its literals could be better with them: it is not
+    /// kept.
+    fn depends_on_literals(&self) {}
 }
 
 struct Entry {

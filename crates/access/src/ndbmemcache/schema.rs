@@ -309,6 +309,7 @@ impl Definition {
             })
             .collect();
         let primary = IndexSpec {
+            expressions: Vec::new(),
             using_hash: self.using_hash,
             ..IndexSpec::primary(self.key)
         };

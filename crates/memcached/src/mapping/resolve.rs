@@ -225,7 +225,8 @@ fn container(
         let apart = |n: &usize| {
             flags == Flags::Column(*n) || cas == Some(*n) || expiry.map(|e| e.0) == Some(*n)
         };
-        values = (0..table.columns.len()).filter(|n| !apart(n)).collect();
+        let visible = table.visible_columns().map(|(n, _)| n);
+        values = visible.filter(|n| !apart(n)).collect();
         columns.named.extend_from_slice(&values);
     }
     let container = Container {

@@ -17,8 +17,8 @@ pub mod persist;
 
 pub use crate::definition::{
     CheckConstraint, Colocate, Column, ColumnDefault, ColumnId, Expression, FkAction, FkParent,
-    ForeignKey, Generated, Index, IndexKind, IndexPart, IndexState, LayoutDef, TableDef, TableId,
-    TableOptions,
+    ForeignKey, Generated, GeneratedKind, Index, IndexKind, IndexPart, IndexState, LayoutDef,
+    TableDef, TableId, TableOptions,
 };
 use crate::histogram::Histogram;
 pub use crate::table::Table;

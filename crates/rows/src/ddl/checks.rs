@@ -7,7 +7,7 @@
 use super::{CheckSpec, check_name, errors};
 use crate::catalog::Catalog;
 use crate::definition::{
-    CheckConstraint, Column, ColumnDefault, FkAction, ForeignKey, TableDef, TableId,
+    CheckConstraint, Column, ColumnDefault, FkAction, ForeignKey, GeneratedKind, TableDef, TableId,
 };
 use crate::error::Result;
 
@@ -102,7 +102,10 @@ pub(super) fn validate(table: &TableDef) -> Result<()> {
     for (at, column) in table.columns.iter().enumerate() {
         if let Some(generated) = &column.generated {
             if auto.is_some_and(|a| generated.expression.reads(&a.name)) {
-                return Err(errors::generated_auto_increment(&column.name));
+                return Err(match table.index_of_key_part(at) {
+                    Some(index) if column.is_hidden() => errors::key_part_auto_increment(index),
+                    _ => errors::generated_auto_increment(&column.name),
+                });
             }
             let later = table.columns.iter().skip(at);
             let mut later = later.filter(|c| c.generated.is_some());
@@ -136,7 +139,7 @@ fn foreign_key(table: &TableDef, key: &ForeignKey) -> Result<()> {
     let changes = follows(key.on_update) || key.on_delete == FkAction::SetNull;
     for column in key.columns.iter().filter_map(|c| table.columns.get(*c)) {
         if let Some(generated) = &column.generated {
-            if !generated.stored {
+            if generated.kind != GeneratedKind::Stored {
                 return Err(errors::fk_virtual(&key.name, &column.name));
             }
             let clause = match (key.on_update, key.on_delete) {
@@ -159,8 +162,8 @@ fn foreign_key(table: &TableDef, key: &ForeignKey) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a column can be dropped or renamed: 3108 and 3766 while other columns depend on it,
-/// 3959 while a CHECK constraint that also reads others does. A CHECK constraint that reads only
+/// Checks that a column can be dropped or renamed: 3108, 3766 and 3837 while other columns depend on
+/// it, 3959 while a CHECK constraint that also reads others does. A CHECK constraint that reads only
 /// the dropped column is dropped with it (`drops`).
 pub(super) fn check_column_removal(
     table: &mut TableDef,
@@ -174,7 +177,10 @@ pub(super) fn check_column_removal(
             .as_ref()
             .is_some_and(|g| g.expression.reads(name))
         {
-            return Err(errors::generated_depends(name));
+            return Err(match column.is_hidden() {
+                true => errors::key_part_depends(name),
+                false => errors::generated_depends(name),
+            });
         }
         if matches!(&column.default, ColumnDefault::Expr(e) if e.reads(name)) {
             return Err(errors::default_depends(name, &table.name));

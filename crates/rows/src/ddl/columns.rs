@@ -1,7 +1,9 @@
 //! Converts column specifications to columns: names, NULL, defaults.
 
 use super::{ColumnSpec, IndexSpec, check_name, errors};
-use crate::definition::{Column, ColumnDefault, ColumnId, IndexKind, LayoutDef};
+use crate::definition::{
+    Column, ColumnDefault, ColumnId, Generated, GeneratedKind, IndexKind, LayoutDef,
+};
 use crate::error::Result;
 use porpoise_types::{Kind, Value};
 
@@ -49,6 +51,12 @@ pub(super) fn in_primary_key(spec: &ColumnSpec, indexes: &[IndexSpec]) -> bool {
         .any(|(name, _, _)| name.eq_ignore_ascii_case(&spec.name))
 }
 
+/// Whether a column is generated and not STORED.
+pub(super) fn is_virtual(generated: &Option<Generated>) -> bool {
+    let generated = generated.as_ref();
+    generated.is_some_and(|g| g.kind != GeneratedKind::Stored)
+}
+
 /// Creates the column with a given id.
 pub(super) fn column(id: ColumnId, spec: &ColumnSpec, primary: bool) -> Result<Column> {
     check_column_name(&spec.name)?;
@@ -68,7 +76,7 @@ pub(super) fn column(id: ColumnId, spec: &ColumnSpec, primary: bool) -> Result<C
     if spec.on_update_now && !matches!(spec.ty.kind, Kind::DateTime | Kind::Timestamp) {
         return Err(errors::refuse_on_update(&spec.name));
     }
-    if primary && spec.generated.as_ref().is_some_and(|g| !g.stored) {
+    if primary && is_virtual(&spec.generated) {
         return Err(errors::generated_key());
     }
     Ok(Column {

@@ -377,6 +377,23 @@ pub fn generated_depends(column: &str) -> Error {
     refuse(3108, "HY000", text)
 }
 
+pub fn key_part_depends(column: &str) -> Error {
+    let text = format!(
+        "Column '{column}' has a functional index dependency and cannot be dropped or renamed."
+    );
+    refuse(3837, "HY000", text)
+}
+
+pub fn key_part_auto_increment(index: &str) -> Error {
+    let text = format!("Functional index '{index}' cannot refer to an auto-increment column.");
+    refuse(3754, "HY000", text)
+}
+
+pub fn functional_primary() -> Error {
+    let text = "The primary key cannot be a functional index";
+    refuse(3756, "HY000", text.to_owned())
+}
+
 pub fn generated_non_prior() -> Error {
     let text = "Generated column can refer only to generated columns defined prior to it.";
     refuse(3107, "HY000", text.to_owned())

@@ -184,6 +184,7 @@ pub(super) fn missing_index(
             .iter()
             .map(|c| (c.clone(), None, false))
             .collect(),
+        expressions: Vec::new(),
         using_hash: false,
         comment: String::new(),
         invisible: false,

@@ -30,6 +30,7 @@ mod filled;
 mod foreign;
 mod histogram;
 mod indexes;
+mod key_parts;
 pub mod partition;
 mod rename;
 mod spaces;

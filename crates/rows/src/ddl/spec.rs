@@ -133,8 +133,10 @@ pub struct IndexSpec {
     pub name: Option<String>,
     /// The kind: primary, unique or plain.
     pub kind: IndexKind,
-    /// Column names with prefix length and DESC.
+    /// Column names with prefix length and DESC. The names of functional key parts are empty.
     pub parts: Vec<(String, Option<u32>, bool)>,
+    /// Expressions of the functional key parts, by position in `parts`.
+    pub expressions: Vec<(usize, Expression)>,
     /// USING HASH.
     pub using_hash: bool,
     /// COMMENT.
@@ -152,6 +154,7 @@ impl IndexSpec {
             name: name.map(str::to_owned),
             kind,
             parts: parts.collect(),
+            expressions: Vec::new(),
             using_hash: false,
             comment: String::new(),
             invisible: false,

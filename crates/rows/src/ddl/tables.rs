@@ -2,7 +2,7 @@
 
 use super::{
     DdlCx, DdlOutcome, TableSpec, check_name, checks, columns, errors, foreign,
-    foreign_key_relatives, indexes, partition, spaces,
+    foreign_key_relatives, indexes, key_parts, partition, spaces,
 };
 use crate::catalog::{Catalog, persist};
 use crate::db::Db;
@@ -39,7 +39,7 @@ impl Db {
         }
         let _barrier = self.barrier(cx, |catalog| Ok(future_relatives(catalog, spec)))?;
         let id = TableId(self.engine().reserve_ids(persist::TABLE_IDS, 1, 1)?.start);
-        let mut table = draft_table(&self.catalog(), cx, spec, id)?;
+        let mut table = draft_table((self, &self.catalog()), cx, spec, id)?;
         self.check_expressions(&table)?;
         let spaces = self.create_spaces_for(&mut table)?;
         let result = self.commit_new_table(cx, spec, table);
@@ -229,7 +229,7 @@ pub(super) fn future_relatives(catalog: &Catalog, spec: &TableSpec) -> Vec<Table
 
 /// Creates the table as specified, without spaces.
 pub(super) fn draft_table(
-    catalog: &Catalog,
+    (db, catalog): (&Db, &Catalog),
     cx: &DdlCx<'_>,
     spec: &TableSpec,
     id: TableId,
@@ -244,7 +244,7 @@ pub(super) fn draft_table(
         version: 1,
         incompatible_since: 0,
         next_column: u32::try_from(columns.len()).unwrap_or(u32::MAX),
-        layouts: vec![columns::layout(1, &columns)],
+        layouts: Vec::new(),
         columns,
         indexes: Vec::new(),
         foreign_keys: Vec::new(),
@@ -258,7 +258,10 @@ pub(super) fn draft_table(
     };
     let declared = |i: &&super::IndexSpec| i.kind == IndexKind::Primary;
     match spec.indexes.iter().find(declared) {
-        Some(primary) => indexes::add(&mut table.indexes, &table.columns, primary, false)?,
+        Some(primary) => {
+            let primary = key_parts::add_columns(db, &mut table, primary)?;
+            indexes::add(&mut table.indexes, &table.columns, &primary, false)?;
+        }
         None => {
             table.hidden_key = true;
             table.indexes.push(indexes::hidden_primary());
@@ -268,8 +271,10 @@ pub(super) fn draft_table(
         return Err(errors::two_primary_keys());
     }
     for index in spec.indexes.iter().filter(|i| !declared(i)) {
-        indexes::add(&mut table.indexes, &table.columns, index, false)?;
+        let index = key_parts::add_columns(db, &mut table, index)?;
+        indexes::add(&mut table.indexes, &table.columns, &index, false)?;
     }
+    table.layouts = vec![columns::layout(1, &table.columns)];
     for wanted in &spec.foreign_keys {
         let key = foreign::foreign_key(catalog, &table, wanted, cx.foreign_key_checks)?;
         if let Some(index) = foreign::missing_index(&table, &key, wanted) {

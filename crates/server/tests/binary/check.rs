@@ -4,11 +4,11 @@
 use porpoise_base::{cancel::Cancel, clock};
 use porpoise_kv::{Check, Engine, Key, TxnOptions};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
-use porpoise_rows::catalog::TableDef;
+use porpoise_rows::catalog::{Expression, TableDef};
 use porpoise_rows::expressions::{CompileExpressions, RowContext, RowExpressions};
 use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode};
 use porpoise_sql::{ClientInfo, ResultColumn, ResultSink, SqlConfig, SqlError, SqlServer};
-use porpoise_types::Value;
+use porpoise_types::{ColumnType, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -141,6 +141,15 @@ impl RowExpressions for Lax {
 impl CompileExpressions for Lax {
     fn compile(&self, _: &TableDef) -> porpoise_rows::Result<Arc<dyn RowExpressions>> {
         Ok(Arc::new(Lax))
+    }
+
+    fn key_part_type(
+        &self,
+        _: &TableDef,
+        _: &str,
+        _: &Expression,
+    ) -> porpoise_rows::Result<ColumnType> {
+        Ok(ColumnType::bigint())
     }
 }
 

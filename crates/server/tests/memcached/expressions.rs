@@ -116,6 +116,36 @@ fn generated_columns_follow_what_is_stored() {
 }
 
 #[test]
+fn functional_indexes_follow_what_is_stored() {
+    let server = start(
+        "CREATE TABLE t.f (id INT PRIMARY KEY, s VARCHAR(20), n INT DEFAULT 3, \
+         UNIQUE low ((lower(s))), INDEX ((n * 2))); \
+         ALTER TABLE t.f MEMCACHED PREFIX 's:' VALUE (s); \
+         ALTER TABLE t.f MEMCACHED PREFIX 'n:' VALUE (n); \
+         ALTER TABLE t.f MEMCACHED PREFIX 'o:' AS JSON",
+    );
+    let refused = "SERVER_ERROR Duplicate entry 'ab' for key 'f.low'\r\n";
+    assert_eq!(
+        server.memcached(
+            "set s:1 0 0 2\r\nAb\r\nincr n:1 4\r\nget o:1\r\nset s:2 0 0 2\r\naB\r\nset s:2 0 0 1\r\nB\r\n\
+             append s:2 0 0 1\r\nc\r\n"
+        ),
+        format!(
+            "STORED\r\n7\r\nVALUE o:1 0 23\r\n{{\"id\":1,\"s\":\"Ab\",\"n\":7}}\r\nEND\r\n\
+             {refused}STORED\r\nSTORED\r\n"
+        )
+    );
+    let find = |condition: &str| sql(&server, &format!("SELECT id FROM t.f WHERE {condition}"));
+    assert_eq!(find("lower(s) = 'ab'"), "1\n");
+    assert_eq!(find("lower(s) = 'bc'"), "2\n");
+    assert_eq!(find("lower(s) = 'b'"), "");
+    assert_eq!(find("n * 2 = 14"), "1\n");
+    assert_eq!(server.memcached("delete s:2\r\n"), "DELETED\r\n");
+    assert_eq!(find("lower(s) = 'bc'"), "");
+    assert!(sql(&server, "CHECK TABLE t.f").contains("\tOK\n"));
+}
+
+#[test]
 fn a_generated_key_must_come_to_the_key_that_was_asked_for() {
     let server = start(
         "CREATE TABLE t.k (id INT AUTO_INCREMENT PRIMARY KEY, mail VARCHAR(40), \

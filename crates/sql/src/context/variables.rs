@@ -27,6 +27,10 @@ impl StatisticsSource for StatementContext {
     fn estimates_are_shown(&self) -> bool {
         self.explaining.get()
     }
+
+    fn depends_on_literals(&self) {
+        self.volatile.set(true);
+    }
 }
 
 impl SystemVariables for StatementContext {

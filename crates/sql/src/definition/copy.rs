@@ -32,6 +32,7 @@ pub fn like(table: &Table, database: &str, name: &str, if_not_exists: bool) -> T
                         Some((column.name.clone(), p.prefix, p.desc))
                     })
                     .collect(),
+                expressions: Vec::new(),
                 using_hash: index.using_hash,
                 comment: index.comment.clone(),
                 invisible: index.invisible,

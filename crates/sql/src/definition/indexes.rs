@@ -4,14 +4,15 @@
 //! shortened to the maximum, each with a warning 1071 (manual, "CREATE INDEX Statement"); a unique
 //! key is still rejected, because a shorter one would reject other rows.
 
-use super::{text, warn};
+use super::{expressions, text, warn};
 use crate::context::StatementContext;
+use crate::table_expressions::ExpressionOwner;
 use porpoise_rows::catalog::{FkAction, IndexKind, Table};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, FkSpec, IndexSpec, shortened_prefix};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
     ForeignKeyAction, ForeignKeyDef, IndexAlgorithm, IndexDef, IndexKind as AstIndexKind,
-    IndexOption, IndexPartKey,
+    IndexOption, IndexPart, IndexPartKey,
 };
 use porpoise_types::{ColumnType, Level};
 
@@ -20,10 +21,20 @@ use porpoise_types::{ColumnType, Level};
 /// # Errors
 /// 1235 for unsupported kinds and parts.
 pub fn index(def: &IndexDef<'_>) -> Result<IndexSpec> {
+    let functional = |p: &IndexPart<'_>| matches!(p.key, IndexPartKey::Expr(_));
+    let functional = def.parts.iter().any(functional);
     let kind = match def.kind {
         AstIndexKind::Primary => IndexKind::Primary,
         AstIndexKind::Unique => IndexKind::Unique,
         AstIndexKind::Plain => IndexKind::Plain,
+        AstIndexKind::Fulltext if functional => {
+            let text = "Fulltext functional index is not supported.";
+            return Err(SqlError::new(3759, "HY000", text));
+        }
+        AstIndexKind::Spatial if functional => {
+            let text = "Spatial functional index is not supported.";
+            return Err(SqlError::new(3760, "HY000", text));
+        }
         AstIndexKind::Fulltext => return Err(SqlError::not_supported("FULLTEXT indexes")),
         AstIndexKind::Spatial => return Err(SqlError::not_supported("SPATIAL indexes")),
     };
@@ -32,6 +43,7 @@ pub fn index(def: &IndexDef<'_>) -> Result<IndexSpec> {
         name: name.filter(|_| kind != IndexKind::Primary),
         kind,
         parts: Vec::with_capacity(def.parts.len()),
+        expressions: Vec::new(),
         using_hash: false,
         comment: String::new(),
         invisible: false,
@@ -48,8 +60,11 @@ pub fn index(def: &IndexDef<'_>) -> Result<IndexSpec> {
                 };
                 spec.parts.push((column.name.to_owned(), prefix, part.desc));
             }
-            IndexPartKey::Expr(_) => {
-                return Err(SqlError::not_supported("functional key parts"));
+            IndexPartKey::Expr(e) => {
+                let owner = ExpressionOwner::KeyPart(spec.name.as_deref().unwrap_or_default());
+                let expression = expressions::expression(&e, owner)?;
+                spec.expressions.push((spec.parts.len(), expression));
+                spec.parts.push((String::new(), None, part.desc));
             }
         }
     }

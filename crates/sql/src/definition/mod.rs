@@ -13,7 +13,7 @@ pub mod partition;
 use crate::context::StatementContext;
 use crate::table_expressions::ExpressionOwner;
 use crate::vars::check::{engine_name, is_engine};
-use porpoise_rows::catalog::{ColumnDefault, Generated, IndexKind, TableOptions};
+use porpoise_rows::catalog::{ColumnDefault, Generated, GeneratedKind, IndexKind, TableOptions};
 use porpoise_rows::ddl::{CheckSpec, ColumnSpec, IndexSpec, TableSpec};
 use porpoise_rows::partition::Partitioning;
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -324,6 +324,7 @@ fn column(
         name: None,
         kind,
         parts: vec![(name.to_owned(), None, false)],
+        expressions: Vec::new(),
         using_hash: false,
         comment: String::new(),
         invisible: false,
@@ -390,7 +391,10 @@ fn attribute(
             let owner = ExpressionOwner::Generated(&spec.name);
             spec.generated = Some(Generated {
                 expression: expressions::expression(expr, owner)?,
-                stored: *stored,
+                kind: match stored {
+                    true => GeneratedKind::Stored,
+                    false => GeneratedKind::Virtual,
+                },
             });
         }
         ColumnAttr::Visible(false) => return unsupported("INVISIBLE columns"),

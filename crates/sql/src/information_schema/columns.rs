@@ -3,7 +3,7 @@
 use crate::context::StatementContext;
 use crate::results::table::{text, text_or_null};
 use crate::show::schema::{default_of, extra_of, has_collation, key_of};
-use porpoise_rows::catalog::IndexKind;
+use porpoise_rows::catalog::{Column, IndexKind};
 use porpoise_sql_plan::virtual_tables;
 use porpoise_types::{ColumnType, Kind, TimeZone, Value};
 
@@ -116,7 +116,7 @@ pub(super) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
     let utc = TimeZone::Fixed(0);
     let mut rows = Vec::new();
     for table in super::tables(&catalog) {
-        for (at, column) in table.columns.iter().enumerate() {
+        for (ordinal, (at, column)) in (1u64..).zip(table.visible_columns()) {
             let privileges = rights.column_privileges(&table.database, &table.name, &column.name);
             if privileges.is_empty() {
                 continue;
@@ -134,7 +134,7 @@ pub(super) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
                 comment: &column.comment,
                 generation: column.generated.as_ref().map_or("", |g| &g.expression.text),
             };
-            rows.push(row(at as u64 + 1, described));
+            rows.push(row(ordinal, described));
         }
     }
     view_rows(cx, &mut rows);
@@ -226,7 +226,7 @@ pub(super) fn statistics(cx: &StatementContext) -> Vec<Vec<Value>> {
                     text(&table.database),
                     text(&index.name),
                     Value::UInt(at),
-                    text_or_null(column.map(|c| c.name.as_str())),
+                    text_or_null(column.filter(|c| !c.is_hidden()).map(|c| c.name.as_str())),
                     text(if part.desc { "D" } else { "A" }),
                     Value::Int(
                         i64::try_from(figures.cardinality(position, at)).unwrap_or(i64::MAX),
@@ -239,7 +239,7 @@ pub(super) fn statistics(cx: &StatementContext) -> Vec<Vec<Value>> {
                     text(""),
                     text(&index.comment),
                     text(if index.invisible { "NO" } else { "YES" }),
-                    Value::Null,
+                    text_or_null(column.and_then(Column::key_part).map(|e| e.text.as_str())),
                 ]);
             }
         }

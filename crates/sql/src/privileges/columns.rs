@@ -88,7 +88,8 @@ impl Columns {
             return Ok(self);
         }
         let names: Vec<String> = if let Some(found) = catalog.table(database, table) {
-            found.columns.iter().map(|c| c.name.clone()).collect()
+            let columns = found.visible_columns();
+            columns.map(|(_, c)| c.name.clone()).collect()
         } else if let Some(view) = catalog.view(database, table) {
             let columns = views::describe(catalog, view)?.columns;
             columns.into_iter().map(|c| c.name).collect()

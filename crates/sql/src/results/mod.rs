@@ -133,5 +133,5 @@ pub fn columns_of(table: &Table) -> Vec<ResultColumn> {
         ty: c.ty.clone(),
         flags: column_flags(table, at),
     };
-    table.columns.iter().enumerate().map(column).collect()
+    table.visible_columns().map(column).collect()
 }

@@ -3,7 +3,7 @@
 //! General Table Reference"), in order of database and table.
 
 use super::table::text;
-use porpoise_rows::catalog::{Catalog, FkAction, ForeignKey, Index, IndexKind, Table};
+use porpoise_rows::catalog::{Catalog, Column, FkAction, ForeignKey, Index, IndexKind, Table};
 use porpoise_types::Value;
 use std::sync::Arc;
 
@@ -94,7 +94,9 @@ pub fn key_column_usage(catalog: &Catalog) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for table in tables(catalog) {
         for index in unique_keys(table) {
-            for (ordinal, part) in index.parts.iter().enumerate() {
+            let parts = index.parts.iter().enumerate();
+            let hidden = |at: usize| table.columns.get(at).is_some_and(Column::is_hidden);
+            for (ordinal, part) in parts.filter(|(_, p)| !hidden(p.column)) {
                 let mut row = key_usage_row(table, &index.name, part.column, ordinal);
                 row.extend(std::iter::repeat_n(Value::Null, 4));
                 rows.push(row);

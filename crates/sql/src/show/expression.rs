@@ -151,6 +151,10 @@ impl Printer<'_> {
     fn column(&self, slot: usize, column: usize) -> String {
         let source = self.sources.get(slot);
         let found = source.and_then(|s| Some((s, s.columns.get(column)?)));
+        let table = source.and_then(Source::table);
+        if let Some(part) = table.and_then(|t| t.columns.get(column)?.key_part()) {
+            return part.text.clone();
+        }
         match found {
             Some((source, column)) if source.alias.is_empty() => column.name.clone(),
             Some((source, column)) => format!("{}.{}", source.alias, column.name),

@@ -279,7 +279,7 @@ impl<'d> Document<'d> {
                 if let [(index, parts)] = used.as_slice() {
                     let columns = index.parts.iter().take(*parts);
                     let names = columns.filter_map(|p| table.columns.get(p.column));
-                    let names = names.map(|c| text(&c.name)).collect();
+                    let names = names.map(|c| text(c.shown_name())).collect();
                     out.push(("used_key_parts", Json::List(names)));
                 }
                 out.push(("key_length", text(lengths(table, &used))));

@@ -5,7 +5,9 @@ use super::table::{
 };
 use crate::context::StatementContext;
 use porpoise_access::Privileges;
-use porpoise_rows::catalog::{Catalog, Column, ColumnDefault, IndexKind, Table, View};
+use porpoise_rows::catalog::{
+    Catalog, Column, ColumnDefault, GeneratedKind, IndexKind, Table, View,
+};
 use porpoise_rows::show as ddl;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::TableName;
@@ -331,10 +333,9 @@ pub(crate) fn extra_of(column: &Column) -> String {
         extra.push("auto_increment".to_owned());
     }
     if let Some(generated) = &column.generated {
-        let kind = if generated.stored {
-            "STORED"
-        } else {
-            "VIRTUAL"
+        let kind = match generated.kind {
+            GeneratedKind::Stored => "STORED",
+            GeneratedKind::Virtual | GeneratedKind::KeyPart => "VIRTUAL",
         };
         extra.push(format!("{kind} GENERATED"));
     } else if matches!(column.default, ColumnDefault::Now | ColumnDefault::Expr(_)) {
@@ -385,7 +386,7 @@ pub fn columns(cx: &StatementContext, name: &TableName<'_>, full: bool) -> Resul
     }
     let table = stored(cx, name)?;
     let own = cx.temporary.contains_id(table.id);
-    for (at, column) in table.columns.iter().enumerate() {
+    for (at, column) in table.visible_columns() {
         let privileges = if own {
             "select,insert,update,references".to_owned()
         } else {
@@ -469,7 +470,7 @@ pub fn indexes(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows> {
                 Value::UInt(u64::from(index.kind == IndexKind::Plain)),
                 text(&index.name),
                 Value::UInt(at),
-                text_or_null(column.map(|c| c.name.as_str())),
+                text_or_null(column.filter(|c| !c.is_hidden()).map(|c| c.name.as_str())),
                 text(if part.desc { "D" } else { "A" }),
                 Value::UInt(statistics.cardinality(position, at)),
                 part.prefix
@@ -480,7 +481,7 @@ pub fn indexes(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows> {
                 text(""),
                 text(&index.comment),
                 text(if index.invisible { "NO" } else { "YES" }),
-                Value::Null,
+                text_or_null(column.and_then(Column::key_part).map(|e| e.text.as_str())),
             ]);
         }
     }

@@ -5,7 +5,7 @@
 //! to the first and to the last row in milliseconds, and rows, as averages for a loop.
 
 use super::expression::{Printer, limit_text};
-use porpoise_rows::catalog::Table;
+use porpoise_rows::catalog::{Column, Table};
 use porpoise_sql_exec::exec::profile::{Actual, Profile, Role};
 use porpoise_sql_expr::expr::query::Subquery;
 use porpoise_sql_expr::expr::{Expr, ExprKind};
@@ -469,7 +469,7 @@ fn path_text(
     let name = index.map_or("PRIMARY", |i| i.name.as_str());
     let parts = index.map_or(&[][..], |index| &index.parts);
     let columns = parts.iter().filter_map(|p| table.columns.get(p.column));
-    let parts: Vec<&str> = columns.map(|c| c.name.as_str()).collect();
+    let parts: Vec<&str> = columns.map(Column::shown_name).collect();
     let by = printer.index_condition(access, &parts);
     let mut text = match access {
         Access::PointLookup { keys, .. } if keys.len() == 1 => {

@@ -26,6 +26,7 @@ pub mod named_locks;
 pub mod number;
 pub mod query;
 mod rewrite;
+pub mod same;
 pub mod types;
 mod user_variables;
 

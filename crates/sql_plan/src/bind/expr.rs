@@ -466,6 +466,14 @@ impl Binder<'_> {
     }
 
     fn cast(&mut self, cast: &Cast<'_>) -> Result<Expr> {
+        if cast.array {
+            return Err(SqlError::not_supported(
+                "multi-valued indexes (CAST ... ARRAY)",
+            ));
+        }
+        if cast.time_zone.is_some() {
+            return Err(SqlError::not_supported("AT TIME ZONE"));
+        }
         let arg = self.expr(&cast.expr)?;
         let ty = cast_type(&cast.ty, &arg, self.env.collation)?;
         let arg = if ty.is_numeric() {

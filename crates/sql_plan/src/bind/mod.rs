@@ -22,6 +22,7 @@ pub mod query;
 mod rows;
 mod source;
 mod special;
+pub mod table_expression;
 pub mod types;
 pub mod window;
 
@@ -103,7 +104,10 @@ impl Scope {
                 .columns
                 .iter()
                 .position(|c| c.name.eq_ignore_ascii_case(column));
-            let hidden = |p: &usize| table.is_none() && self.merged_columns.contains(&(slot, *p));
+            let hidden = |p: &usize| {
+                let merged = table.is_none() && self.merged_columns.contains(&(slot, *p));
+                merged || source.is_hidden(*p)
+            };
             if let Some(position) = position.filter(|p| !hidden(p)) {
                 if found.is_some() {
                     return Err(SqlError::ambiguous(column, clause));

@@ -4,7 +4,7 @@ use super::hints::Hints;
 use crate::expr::query::FreeRef;
 use crate::expr::{Expr, ExprKind};
 use crate::virtual_tables::{ScopeColumn, VirtualTable};
-use porpoise_rows::catalog::Table;
+use porpoise_rows::catalog::{Column, Table};
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -47,8 +47,18 @@ impl Source {
     pub fn star_columns(&self) -> Vec<usize> {
         match &self.view {
             Some(view) => view.base_columns.clone(),
-            None => (0..self.columns.len()).collect(),
+            None => {
+                let all = 0..self.columns.len();
+                all.filter(|at| !self.is_hidden(*at)).collect()
+            }
         }
+    }
+
+    /// Whether a column is that of a functional key part, which cannot be named.
+    pub fn is_hidden(&self, column: usize) -> bool {
+        let table = self.table();
+        let found = table.and_then(|table| table.columns.get(column));
+        found.is_some_and(Column::is_hidden)
     }
 
     /// Creates the source of a stored table.

@@ -3,6 +3,7 @@
 
 use super::access::AccessPlanner;
 use super::finish::result_operator;
+use super::generated::use_generated_columns_of;
 use super::physical::{ResultOperator, RowOperator};
 use super::placement::{named_partitions, set_change_placement};
 use super::query::with_ctes;
@@ -205,6 +206,7 @@ fn plan_target(
         });
     }
     let (limit, _) = limits(limit, cx)?;
+    use_generated_columns_of(&source, &mut conditions, &mut keys, cx.statistics);
     let narrowing: Vec<&Expr> = conditions.iter().collect();
     source.hints = Hints::of(&table, &source.alias, named.hints)?;
     let mut planner = AccessPlanner::new(&table, 0, &narrowing, &source.hints, cx.statistics);

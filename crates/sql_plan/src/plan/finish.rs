@@ -3,6 +3,7 @@
 
 use super::columns::result_column;
 use super::from::{From, split_conjuncts};
+use super::generated::use_generated_columns;
 use super::group_order::{Purpose, order_of_groups};
 use super::join_tree::{JoinRequirements, join_tree, lock_specs};
 use super::keys::{group_keys, order_keys};
@@ -187,6 +188,10 @@ impl BoundQuery {
     /// Applies the rules, finds the join order, and builds the operators.
     pub(super) fn plan(mut self, statistics: &dyn StatisticsSource) -> QueryPlan {
         let columns = self.columns();
+        let order = self.order_by.iter_mut().map(|key| &mut key.expr);
+        // The keys of WITH ROLLUP are also in the select list.
+        let groups = self.group_by.iter_mut().filter(|_| !self.rollup);
+        use_generated_columns(&mut self.from, order.chain(groups), statistics);
         super::rules::rewrite_from(&mut self.from, statistics);
         let (mut rows, adjacent) = self.join(statistics);
         rows.lock(&self.lock);

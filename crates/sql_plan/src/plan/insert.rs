@@ -7,7 +7,7 @@ use super::placement::named_partitions;
 use super::select::PlanCx;
 use super::sinks::{self, InsertRows, NewValue};
 use super::upsert;
-use crate::bind::{Scope, Source};
+use crate::bind::{Scope, ScopeColumn, Source};
 use crate::error::{Result, SqlError};
 use crate::parse::ast::{self, Insert, InsertSource};
 use porpoise_access::Privileges;
@@ -106,9 +106,12 @@ pub(super) fn column_count_error(row: usize) -> SqlError {
 }
 
 fn column_named(table: &Source, name: &str) -> Result<usize> {
-    let mut columns = table.columns.iter();
-    let at = columns.position(|c| c.name.eq_ignore_ascii_case(name));
-    at.ok_or_else(|| SqlError::unknown_column(name, "field list"))
+    let mut columns = table.columns.iter().enumerate();
+    let named = |(at, c): &(usize, &ScopeColumn)| {
+        c.name.eq_ignore_ascii_case(name) && !table.is_hidden(*at)
+    };
+    let found = columns.find(named).map(|(at, _)| at);
+    found.ok_or_else(|| SqlError::unknown_column(name, "field list"))
 }
 
 fn check_no_duplicates(columns: &[usize], table: &Table) -> Result<()> {
@@ -155,7 +158,8 @@ fn value_rows(
     let mut out = Vec::with_capacity(rows.len());
     let mut binder = cx.binder(scope, "field list");
     for (at, row) in rows.iter().enumerate() {
-        if row.len() != columns.len() && !(row.is_empty() && columns.len() == table.columns.len()) {
+        let all = row.is_empty() && columns.len() == table.visible_columns().count();
+        if row.len() != columns.len() && !all {
             return Err(column_count_error(at + 1));
         }
         let mut values = Vec::with_capacity(row.len());

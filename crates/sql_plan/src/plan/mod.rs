@@ -22,6 +22,7 @@ mod derived_pushdown;
 mod dml;
 mod finish;
 mod from;
+mod generated;
 mod group_order;
 mod grouping;
 mod hinted;

@@ -3,7 +3,8 @@
 use crate::bytes::{Reader, Writer};
 use crate::definition::{
     CheckConstraint, Colocate, Column, ColumnDefault, ColumnId, Expression, FkAction, ForeignKey,
-    Generated, Index, IndexKind, IndexPart, IndexState, LayoutDef, TableDef, TableId, TableOptions,
+    Generated, GeneratedKind, Index, IndexKind, IndexPart, IndexState, LayoutDef, TableDef,
+    TableId, TableOptions,
 };
 use crate::error::{Error, Result};
 use porpoise_kv::{CounterId, SpaceId};
@@ -55,10 +56,11 @@ fn read_expression(r: &mut Reader<'_>) -> Result<Expression> {
     })
 }
 
-/// Defaults and generated columns by position, checks: since format 3.
+/// Defaults and generated columns by position, checks: since format 3; functional key parts since
+/// format 4.
 fn write_expressions(w: &mut Writer, t: &TableDef) {
     let of_column = |c: &Column| match (&c.generated, &c.default) {
-        (Some(g), _) => Some((1 + u8::from(g.stored), g.expression.clone())),
+        (Some(g), _) => Some((generated_code(g.kind), g.expression.clone())),
         (None, ColumnDefault::Expr(e)) => Some((0, e.clone())),
         _ => None,
     };
@@ -90,13 +92,10 @@ fn read_expressions(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
         };
         match kind {
             0 => column.default = ColumnDefault::Expr(expression),
-            1 | 2 => {
-                column.generated = Some(Generated {
-                    expression,
-                    stored: kind == 2,
-                });
+            code => {
+                let kind = generated_of(code)?;
+                column.generated = Some(Generated { expression, kind });
             }
-            other => return Err(Error::corrupt(&format!("expression of kind {other}"))),
         }
     }
     t.checks = r.list(|r| {
@@ -107,6 +106,23 @@ fn read_expressions(r: &mut Reader<'_>, t: &mut TableDef) -> Result<()> {
         })
     })?;
     Ok(())
+}
+
+fn generated_code(kind: GeneratedKind) -> u8 {
+    match kind {
+        GeneratedKind::Virtual => 1,
+        GeneratedKind::Stored => 2,
+        GeneratedKind::KeyPart => 3,
+    }
+}
+
+fn generated_of(code: u8) -> Result<GeneratedKind> {
+    Ok(match code {
+        1 => GeneratedKind::Virtual,
+        2 => GeneratedKind::Stored,
+        3 => GeneratedKind::KeyPart,
+        other => return Err(Error::corrupt(&format!("expression of kind {other}"))),
+    })
 }
 
 /// Partitioning, parts and co-location: since format 2.

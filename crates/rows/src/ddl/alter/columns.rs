@@ -12,24 +12,29 @@
 
 use super::{Plan, Position, fill};
 use crate::catalog::Catalog;
-use crate::ddl::{AlterOp, ColumnSpec, DdlCx, IndexSpec, checks, columns as specs, errors};
+use crate::db::Db;
+use crate::ddl::{
+    AlterOp, ColumnSpec, DdlCx, IndexSpec, checks, columns as specs, errors, indexes, key_parts,
+};
 use crate::definition::{
-    Column, ColumnDefault, ColumnId, ForeignKey, Generated, IndexKind, TableDef,
+    Column, ColumnDefault, ColumnId, ForeignKey, Generated, Index, IndexKind, TableDef,
 };
 use crate::error::{Error, Result};
 use crate::table::Table;
 use porpoise_types::{CastCx, ColumnType, Kind, Value};
 
 /// Applies all clauses about columns to the plan.
+///
+/// Returns the clauses in which the functional key parts of indexes are columns.
 pub(super) fn apply(
-    catalog: &Catalog,
+    (db, catalog): (&Db, &Catalog),
     before: &Table,
     plan: &mut Plan,
     ops: &[AlterOp],
     cx: &DdlCx<'_>,
     cast: &CastCx<'_>,
-) -> Result<()> {
-    let mut columns = before.columns.clone();
+) -> Result<Vec<AlterOp>> {
+    let mut columns = kept_columns(before, &plan.table);
     let primary = primary_columns(before, ops);
     for op in ops {
         if let AlterOp::DropColumn(name) = op {
@@ -80,9 +85,77 @@ pub(super) fn apply(
     for (id, to) in moves {
         move_column(&mut columns, &plan.table, id, to)?;
     }
+    // An expression reads columns before its own.
+    columns.sort_by_key(Column::is_hidden);
+    let ops = key_parts(db, plan, &mut columns, ops)?;
     check_names(&columns)?;
     set_columns(plan, columns);
-    refuse_json_keys(&plan.table)
+    refuse_json_keys(&plan.table)?;
+    Ok(ops)
+}
+
+/// The columns of a table without the hidden ones of dropped indexes.
+fn kept_columns(before: &Table, table: &TableDef) -> Vec<Column> {
+    let all = before.columns.iter().enumerate();
+    let kept = all.filter(|(at, c)| !c.is_hidden() || table.index_of_key_part(*at).is_some());
+    kept.map(|(_, c)| c.clone()).collect()
+}
+
+/// Adds the columns of new functional key parts, and gives existing ones the types that their
+/// expressions have after the statement.
+fn key_parts(
+    db: &Db,
+    plan: &mut Plan,
+    columns: &mut Vec<Column>,
+    ops: &[AlterOp],
+) -> Result<Vec<AlterOp>> {
+    let mut table = plan.table.clone();
+    let indexes: Vec<(ColumnId, String)> = (0..table.columns.len())
+        .filter_map(|at| {
+            let name = table.index_of_key_part(at)?;
+            Some((table.columns.get(at)?.id, name.to_owned()))
+        })
+        .collect();
+    table.columns.clone_from(columns);
+    let converts =
+        |op: &AlterOp| matches!(op, AlterOp::ChangeColumn(..) | AlterOp::ConvertCollation(_));
+    if ops.iter().any(converts) {
+        for column in columns.iter_mut() {
+            let Some(expression) = column.key_part() else {
+                continue;
+            };
+            let mut named = indexes.iter();
+            let index = named.find(|(id, _)| *id == column.id);
+            let index = index.map_or("", |(_, name)| name.as_str());
+            let compiler = db.expression_compiler()?;
+            let mut new = column.clone();
+            new.ty = compiler.key_part_type(&table, index, expression)?;
+            note_change(plan, column, &new);
+            plan.rewrite = true;
+            *column = new;
+        }
+    }
+    let mut resolved = Vec::with_capacity(ops.len());
+    for op in ops {
+        resolved.push(match op {
+            AlterOp::AddIndex(spec) if !spec.expressions.is_empty() => {
+                let spec = key_parts::add_columns(db, &mut table, spec)?;
+                // Further indexes get other names.
+                table.indexes.push(Index {
+                    name: spec.name.clone().unwrap_or_default(),
+                    ..indexes::hidden_primary()
+                });
+                plan.rewrite = true;
+                plan.changes_layout = true;
+                AlterOp::AddIndex(spec)
+            }
+            other => other.clone(),
+        });
+    }
+    let added = table.columns.split_off(columns.len());
+    columns.extend(added);
+    plan.table.next_column = table.next_column;
+    Ok(resolved)
 }
 
 /// 3152: a column that an index refers to has become JSON.
@@ -126,6 +199,7 @@ fn primary_columns(before: &Table, ops: &[AlterOp]) -> Vec<IndexSpec> {
             .filter_map(|p| before.columns.get(p.column))
             .map(|c| (c.name.clone(), None, false))
             .collect(),
+        expressions: Vec::new(),
         using_hash: false,
         comment: String::new(),
         invisible: false,
@@ -142,7 +216,7 @@ fn drop_column(
 ) -> Result<()> {
     let at = columns
         .iter()
-        .position(|c| c.name.eq_ignore_ascii_case(name))
+        .position(|c| c.name.eq_ignore_ascii_case(name) && !c.is_hidden())
         .ok_or_else(|| errors::cannot_drop(name))?;
     let position = before.column(name);
     let uses = |k: &&ForeignKey| position.is_some_and(|p| k.columns.contains(&p));
@@ -234,7 +308,7 @@ fn change_column(
         plan.generated_column = Some(id);
         plan.rewrite = true;
     }
-    let stored = |g: &Option<Generated>| g.as_ref().map(|g| g.stored);
+    let stored = |g: &Option<Generated>| g.as_ref().map(|_| !specs::is_virtual(g));
     match (stored(&column.generated), stored(&new.generated)) {
         (None, Some(false)) | (Some(false), None) => return Err(errors::generated_status()),
         (Some(a), Some(b)) if a != b => return Err(errors::generated_status()),
@@ -343,7 +417,9 @@ fn convert(
     for column in columns {
         let textual = column.ty.is_string() && column.ty.kind != Kind::Json
             || matches!(column.ty.kind, Kind::Enum | Kind::Set);
-        if !textual || column.ty.is_binary() || column.ty.collation == collation {
+        // The type of a functional key part follows from those of the other columns.
+        let derived = column.is_hidden();
+        if !textual || derived || column.ty.is_binary() || column.ty.collation == collation {
             continue;
         }
         let mut new = column.clone();

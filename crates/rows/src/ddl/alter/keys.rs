@@ -3,6 +3,7 @@
 use super::Plan;
 use super::columns::{have_same_encoding, referencing};
 use crate::catalog::{Catalog, derive};
+use crate::ddl::columns::is_virtual;
 use crate::ddl::{AlterOp, DdlCx, FkSpec, IndexSpec, check_name, checks, errors, foreign, indexes};
 use crate::definition::{Index, IndexKind, TableDef};
 use crate::error::Result;
@@ -120,7 +121,7 @@ fn add_primary(plan: &mut Plan, spec: &IndexSpec) -> Result<()> {
             if column.nullable {
                 column.nullable = false;
                 plan.not_null.push(column.id);
-                if column.generated.as_ref().is_some_and(|g| !g.stored) {
+                if is_virtual(&column.generated) {
                     return Err(errors::generated_key());
                 }
                 if column.default == crate::definition::ColumnDefault::Null {

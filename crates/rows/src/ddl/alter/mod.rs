@@ -154,7 +154,7 @@ impl Db {
         })?;
         let catalog = self.catalog();
         let before = find(&catalog, database, name)?;
-        let mut plan = plan(&catalog, &before, cx, ops, cast)?;
+        let mut plan = plan((self, &catalog), &before, cx, ops, cast)?;
         check_algorithm(&plan, ops)?;
         let (rows, position) = self.rewrite_and_commit(cx, &before, &mut plan, cast, |plan| {
             cx.metadata_locks.progress().begin(Stage::Committing, "");
@@ -185,7 +185,7 @@ impl Db {
         }
         // Names of its constraints cannot collide with those of other tables, and it has no foreign
         // keys.
-        let mut plan = plan(&Catalog::default(), before, cx, ops, cast)?;
+        let mut plan = plan((self, &Catalog::default()), before, cx, ops, cast)?;
         if let Some((database, name)) = &plan.rename_to {
             check_name(name)?;
             if name.is_empty() || name.ends_with(' ') {
@@ -221,7 +221,8 @@ impl Db {
     ) -> Result<Table> {
         let catalog = self.catalog();
         let before = find(&catalog, database, name)?;
-        Ok(Table::new(plan(&catalog, &before, cx, ops, cast)?.table))
+        let plan = plan((self, &catalog), &before, cx, ops, cast)?;
+        Ok(Table::new(plan.table))
     }
 
     fn create_index_spaces(&self, plan: &mut Plan) -> Result<Vec<SpaceId>> {
@@ -469,7 +470,7 @@ fn new_relatives(catalog: &Catalog, table: &Table, ops: &[AlterOp]) -> Vec<Table
 }
 
 fn plan(
-    catalog: &Catalog,
+    (db, catalog): (&Db, &Catalog),
     before: &Table,
     cx: &DdlCx<'_>,
     ops: &[AlterOp],
@@ -497,7 +498,7 @@ fn plan(
     };
     apply_options(&mut plan, ops);
     keys::drop_all(&mut plan, ops)?;
-    columns::apply(catalog, before, &mut plan, ops, cx, cast)?;
+    let ops = &columns::apply((db, catalog), before, &mut plan, ops, cx, cast)?;
     keys::add_all(catalog, before, &mut plan, cx, ops)?;
     keys::check_constraints(catalog, before, &plan, cx)?;
     if plan.not_null.iter().any(|_| !cast.strict) {

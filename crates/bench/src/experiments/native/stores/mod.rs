@@ -202,6 +202,7 @@ fn kv_table(collation: Collation) -> TableSpec {
             name: None,
             kind: IndexKind::Primary,
             parts: vec![("id".to_owned(), None, false)],
+            expressions: Vec::new(),
             using_hash: false,
             comment: String::new(),
             invisible: false,

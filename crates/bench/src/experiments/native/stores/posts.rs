@@ -65,6 +65,7 @@ fn key(name: &str, column: &str, kind: IndexKind) -> IndexSpec {
         name: (kind != IndexKind::Primary).then(|| name.to_owned()),
         kind,
         parts: vec![(column.to_owned(), None, false)],
+        expressions: Vec::new(),
         using_hash: false,
         comment: String::new(),
         invisible: false,
