@@ -154,10 +154,20 @@ fn add_histogram(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> 
             "histogram format version {version}; this server reads version {HISTOGRAM_FORMAT_VERSION}"
         )));
     }
-    let histogram = Histogram::from_document(document, ty, 0)
-        .map_err(|error| Error::corrupt(&format!("a histogram: {error:?}")))?;
-    let histograms = &mut catalog.histograms;
-    histograms.insert((id, column_id), Arc::new(histogram));
+    match Histogram::from_document(document, ty, 0) {
+        Ok(histogram) => {
+            let histograms = &mut catalog.histograms;
+            histograms.insert((id, column_id), Arc::new(histogram));
+        }
+        // Only speed depends on it: no reason to refuse the tables.
+        Err(error) => {
+            let (name, column) = (table.quoted_name(), column_id.0);
+            tracing::warn!(
+                ?error,
+                "the histogram of column {column} of table {name} cannot be read: make it again by ANALYZE TABLE"
+            );
+        }
+    }
     Ok(())
 }
 
@@ -167,7 +177,7 @@ fn write_histograms(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<(
         let before = old.histograms.get(&(*table, *column));
         if before.is_none_or(|b| !Arc::ptr_eq(b, histogram)) {
             let mut value = vec![HISTOGRAM_FORMAT_VERSION];
-            value.extend_from_slice(&histogram.to_document().to_text());
+            value.extend_from_slice(&histogram.to_stored_document().to_text());
             put_or_delete(txn, &histogram_key(*table, *column), Some(&value))?;
         }
     }

@@ -1,6 +1,7 @@
 //! The JSON document of a histogram, as MySQL shows it in `information_schema.COLUMN_STATISTICS`
 //! (manual, "The INFORMATION_SCHEMA COLUMN_STATISTICS Table") and takes it after USING DATA. The
-//! catalog keeps histograms in this form, too.
+//! catalog keeps histograms in this form, too, with DECIMAL values as text, because numbers of a
+//! document are read as doubles.
 
 use super::{Bound, Bucket, Histogram, HistogramKind, MAX_BUCKETS};
 use porpoise_base::base64;
@@ -32,8 +33,24 @@ fn invalid<T>(text: impl Into<String>) -> Result<T, DocumentError> {
 }
 
 impl Histogram {
-    /// The document.
+    /// The document as it is shown.
     pub fn to_document(&self) -> Json {
+        self.document(to_json)
+    }
+
+    /// The document as the catalog keeps it.
+    pub(crate) fn to_stored_document(&self) -> Json {
+        self.document(|value, ty| match value {
+            Value::Decimal(v) => {
+                let mut text = Vec::new();
+                v.write_text(&mut text);
+                Json::String(String::from_utf8_lossy(&text).into_owned())
+            }
+            other => to_json(other, ty),
+        })
+    }
+
+    fn document(&self, to_json: fn(&Value, &ColumnType) -> Json) -> Json {
         let text = |text: &str| Json::String(text.to_owned());
         let kind = match self.kind {
             HistogramKind::Singleton => "singleton",
@@ -47,7 +64,8 @@ impl Histogram {
         let mut updated = Vec::new();
         let at = DateTime::from_unix_micros(self.updated).unwrap_or(DateTime::ZERO);
         at.write_text(6, &mut updated);
-        let buckets = self.buckets.iter().map(|bucket| self.bucket(bucket));
+        let buckets = self.buckets.iter();
+        let buckets = buckets.map(|bucket| self.bucket(bucket, to_json));
         Json::Object(Object::from_members(vec![
             ("buckets".to_owned(), Json::Array(buckets.collect())),
             ("data-type".to_owned(), text(data_type(&self.ty))),
@@ -67,7 +85,7 @@ impl Histogram {
         ]))
     }
 
-    fn bucket(&self, bucket: &Bucket) -> Json {
+    fn bucket(&self, bucket: &Bucket, to_json: fn(&Value, &ColumnType) -> Json) -> Json {
         let frequency = Json::Double(bucket.cumulative);
         let high = to_json(&bucket.high.value, &self.ty);
         Json::Array(match self.kind {
@@ -180,6 +198,13 @@ fn to_json(value: &Value, ty: &ColumnType) -> Json {
 fn from_json(json: &Json, ty: &ColumnType) -> Option<Value> {
     let decoded;
     let (value, from) = match json {
+        // Numbers of members and bits, and years, are stored as they are.
+        Json::Int(v) if matches!(ty.kind, Kind::Enum | Kind::Set | Kind::Bit | Kind::Year) => {
+            return u64::try_from(*v).ok().map(Value::UInt);
+        }
+        Json::UInt(v) if matches!(ty.kind, Kind::Set | Kind::Bit) => {
+            return Some(Value::UInt(*v));
+        }
         Json::Int(v) => (ValueRef::Int(*v), ColumnType::bigint()),
         Json::UInt(v) => (ValueRef::UInt(*v), ColumnType::bigint_unsigned()),
         Json::Double(v) => (ValueRef::Double(*v), ColumnType::double()),
@@ -199,7 +224,7 @@ fn from_json(json: &Json, ty: &ColumnType) -> Option<Value> {
     };
     let mut ignored = |_| ();
     let mut cast = CastCx {
-        mode: SqlMode::EMPTY,
+        mode: SqlMode::ALLOW_INVALID_DATES,
         strict: true,
         warnings: &mut ignored,
         tz: &TimeZone::UTC,
@@ -365,6 +390,66 @@ mod tests {
             &document("[[1.25, 0.5]]", "decimal", 8, "singleton"),
             &decimal,
         );
+    }
+
+    #[test]
+    fn stored_documents_keep_values_exactly() {
+        let histogram = |ty: ColumnType, values: &[Value]| {
+            let part = 1.0 / values.len() as f64;
+            let buckets = values.iter().enumerate().map(|(at, value)| Bucket {
+                low: Bound::new(value.clone(), &ty),
+                high: Bound::new(value.clone(), &ty),
+                cumulative: part * (at + 1) as f64,
+                distinct: 1.0,
+            });
+            let made = Histogram {
+                buckets: buckets.collect(),
+                kind: HistogramKind::Singleton,
+                nulls: 0.0,
+                sampling_rate: 1.0,
+                buckets_wanted: 9,
+                updated: 0,
+                auto_update: true,
+                ty: ty.clone(),
+            };
+            let text = made.to_stored_document().to_text();
+            assert_eq!(Histogram::from_document(&text, &ty, 0).as_ref(), Ok(&made));
+        };
+        let decimal = |text: &str| {
+            let mut ignored = |_| ();
+            let mut cast = CastCx {
+                mode: SqlMode::EMPTY,
+                strict: true,
+                warnings: &mut ignored,
+                tz: &TimeZone::UTC,
+                now: DateTime::ZERO,
+            };
+            let (from, to) = (
+                ColumnType::varchar(65, Collation::UTF8MB4_BIN),
+                ColumnType::decimal(40, 10),
+            );
+            store(
+                ValueRef::Bytes(text.as_bytes()),
+                Some(&from),
+                &to,
+                "",
+                0,
+                &mut cast,
+            )
+            .unwrap()
+        };
+        let near = [
+            "123456789012345678901234567890.0000000001",
+            "123456789012345678901234567890.0000000002",
+        ];
+        histogram(ColumnType::decimal(40, 10), &near.map(decimal));
+        let members = ColumnType::enumeration(vec![b"x".to_vec().into()], Collation::UTF8MB4_BIN);
+        histogram(members, &[Value::UInt(0), Value::UInt(1)]);
+        let mut year = ColumnType::int(Kind::Int);
+        year.kind = Kind::Year;
+        histogram(year, &[Value::UInt(0), Value::UInt(1999)]);
+        let double = ColumnType::double();
+        histogram(double, &[Value::Double(-1e300), Value::Double(0.1 + 0.2)]);
     }
 
     #[test]
