@@ -90,6 +90,11 @@ pub trait StatisticsSource {
         None
     }
 
+    /// Whether the engine has the table in this process, so that a read costs no round trip.
+    fn is_local(&self, _table: &Table) -> bool {
+        true
+    }
+
     /// Whether estimates will be shown (EXPLAIN), and are needed even where a plan has no choice.
     fn estimates_are_shown(&self) -> bool {
         false

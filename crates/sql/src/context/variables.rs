@@ -19,6 +19,11 @@ impl StatisticsSource for StatementContext {
         self.server.statistics.of(&self.server.db, table)
     }
 
+    /// The engines that have rows here are those that count them.
+    fn is_local(&self, table: &Table) -> bool {
+        self.server.db.approximate_rows(table).is_some()
+    }
+
     fn parameter(&self, number: usize) -> Option<Value> {
         self.uses_parameters.set(true);
         self.parameters.borrow().get(number).cloned()

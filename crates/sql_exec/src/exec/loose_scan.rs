@@ -183,7 +183,9 @@ impl LooseCursor {
                 let (start, end) = (first.group, behind.clone());
                 find(KeyRange { start, end }, true)?;
             }
-            if let Some(start) = behind {
+            if let Some(start) = behind
+                && end.as_ref().is_none_or(|end| start < *end)
+            {
                 self.ranges.push(KeyRange { start, end });
             }
         }

@@ -7,8 +7,9 @@
 //! there is no aggregate but DISTINCT. MIN and MAX of the next part are found at the ends of each
 //! group.
 //!
-//! Each group costs an engine call, so that the rule requires groups of some ten rows. It replaces
-//! the access path that was chosen; operators above stay as they are.
+//! Each group costs an engine call, so that the rule requires groups of some ten rows, and an engine
+//! whose calls are no round trips. It replaces the access path that was chosen; operators above
+//! stay as they are.
 //!
 //! Rows with equal keys must be alike to every expression; see [`reads_by_key`]. Excluded are
 //! conditions on other columns, subqueries, locked rows, partitioned tables, prefix
@@ -80,7 +81,7 @@ pub(super) fn loose_index_scan(plan: &mut QueryPlan, statistics: &dyn Statistics
 }
 
 fn best(plan: &QueryPlan, statistics: &dyn StatisticsSource) -> Option<Candidate> {
-    let reads = reads(plan)?;
+    let reads = reads(plan).filter(|reads| statistics.is_local(reads.table))?;
     let conditions: Vec<&Expr> = reads
         .scan
         .implied
@@ -116,10 +117,6 @@ fn reads(plan: &QueryPlan) -> Option<Reads<'_>> {
     let rows = plan.rows()?;
     let aggregate = rows.aggregate();
     let scan = rows.only_scan()?;
-    let plain = scan.lock().is_none() && !plan.has_subqueries && plan.is_fixed();
-    if !plain || table.partition_count() > 1 {
-        return None;
-    }
     let relies_on_order = match (aggregate, plan.root.distinct()) {
         (Some(aggregate), _) => match aggregate.method {
             AggregateMethod::Stream => true,
@@ -129,6 +126,10 @@ fn reads(plan: &QueryPlan) -> Option<Reads<'_>> {
         (None, Some(method)) if plan.window().is_none() => method == DistinctMethod::Adjacent,
         (None, _) => return None,
     };
+    let plain = scan.lock().is_none() && !plan.has_subqueries && plan.is_fixed();
+    if !plain || table.partition_count() > 1 {
+        return None;
+    }
     let calls = aggregate.map_or(&[][..], |aggregate| &aggregate.calls);
     if aggregate.is_some_and(|a| a.group_by.is_empty() && a.calls.is_empty())
         || !calls.iter().all(ignores_duplicates)
