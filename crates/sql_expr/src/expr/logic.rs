@@ -4,7 +4,7 @@
 //! at the first operand that decides.
 
 use super::eval::{EvalCx, Slot, eval};
-use super::{CmpOp, Expr, Truth, in_set};
+use super::{CmpOp, Expr, ExprKind, Truth, in_set};
 use crate::error::Result;
 use crate::expr::convert;
 use porpoise_types::{Collation, CompareAs, ValueRef};
@@ -115,6 +115,11 @@ pub fn is_in<'a>(
     {
         return Ok(found);
     }
+    if let ValueRef::Bytes(text) = value
+        && let Some(found) = is_in_texts((text, arg), list, cx)?
+    {
+        return Ok(Some(found));
+    }
     let mut result = Some(false);
     for (how, item) in list {
         cx.env.tick()?;
@@ -126,6 +131,35 @@ pub fn is_in<'a>(
         }
     }
     Ok(result)
+}
+
+/// IN with a list of constant texts in the argument's character set, which are compared without a
+/// conversion. `None`: the list has other items.
+fn is_in_texts<'a>(
+    (text, arg): (&[u8], &Expr),
+    list: &'a [(CompareAs, Expr)],
+    cx: &EvalCx<'a>,
+) -> Result<Option<bool>> {
+    cx.env.tick_by(list.len())?;
+    let charset = arg.ty.collation.charset();
+    for (how, item) in list {
+        let candidate = match &item.kind {
+            ExprKind::Const(value) => value.as_ref(),
+            ExprKind::Param(at) => cx.params.get(*at).copied().unwrap_or(ValueRef::Null),
+            _ => return Ok(None),
+        };
+        match (how, candidate) {
+            (CompareAs::Bytes(collation), ValueRef::Bytes(candidate))
+                if item.ty.collation.charset() == charset =>
+            {
+                if collation.equal(text, candidate) {
+                    return Ok(Some(true));
+                }
+            }
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(false))
 }
 
 /// BETWEEN: `low <= arg AND arg <= high`, `arg` evaluated once.
