@@ -309,7 +309,12 @@ impl SqlSession {
         if let (Cow::Owned(text), Ok(outcome)) = (&text, &mut result) {
             // The rest starts at this offset of the original text.
             let rest = outcome.rest.and_then(|at| text.get(at..));
-            let rest = rest.map(|rest| Charset::Utf8mb4.convert(client, rest).0.len());
+            let own = |rest| {
+                client
+                    .own_bytes(&Charset::Utf8mb4.convert(client, rest).0)
+                    .len()
+            };
+            let rest = rest.map(own);
             outcome.rest = rest.map(|length| sent.len().saturating_sub(length));
         }
         self.arena = recycle_arena(arena);
@@ -331,7 +336,10 @@ impl SqlSession {
             Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Ascii | Charset::Binary => {
                 Cow::Borrowed(text)
             }
-            other => other.convert(Charset::Utf8mb4, text).0,
+            other => match other.text_of_own_bytes(text).0 {
+                Cow::Borrowed(text) => other.convert(Charset::Utf8mb4, text).0,
+                converted => converted,
+            },
         }
     }
 

@@ -17,7 +17,7 @@ use porpoise_sql_parser::ast::{PrepareSource, Statement};
 use porpoise_sql_parser::{ParseOptions, Parsed, parse_one};
 use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_sql_plan::plan::planned::Planned;
-use porpoise_types::{ColumnType, Value, ValueRef};
+use porpoise_types::{Collation, ColumnType, Value, ValueRef};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -209,7 +209,13 @@ impl SqlSession {
                 let now = self.cx.server.db.clock().now();
                 let text = super::process_list_text(&prepared.text);
                 self.process.begin("Execute", Some(&text), now);
-                let values: Vec<ValueRef<'_>> = params.iter().map(|p| p.value).collect();
+                let texts = self.kept_texts(params);
+                let sent = params.iter().enumerate();
+                let values = sent.map(|(at, p)| match texts.get(at) {
+                    Some(Some(text)) => ValueRef::Bytes(text),
+                    _ => p.value,
+                });
+                let values: Vec<ValueRef<'_>> = values.collect();
                 let types: Vec<ColumnType> = params.iter().map(|p| p.ty.clone()).collect();
                 let alive = self.check_alive();
                 let result =
@@ -220,6 +226,21 @@ impl SqlSession {
             None => Err(unknown_statement(&id.to_string(), "mysqld_stmt_execute")),
         };
         self.end_statement(result)
+    }
+
+    /// Texts of parameters in a client's character set that is kept as UTF-8; none for other sets.
+    fn kept_texts(&self, params: &[Param<'_>]) -> Vec<Option<Vec<u8>>> {
+        let client = self.cx.settings.client;
+        if !client.is_kept_as_utf8() {
+            return Vec::new();
+        }
+        let text = |p: &Param<'_>| match p.value {
+            ValueRef::Bytes(bytes) if p.ty.collation != Collation::BINARY => {
+                Some(client.text_of_own_bytes(bytes).0.into_owned())
+            }
+            _ => None,
+        };
+        params.iter().map(text).collect()
     }
 
     fn run_prepared(

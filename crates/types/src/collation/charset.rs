@@ -4,6 +4,7 @@ use porpoise_base::interrupt::Pacer;
 use std::borrow::Cow;
 
 use super::Collation;
+use super::multi_byte::MultiByteSet;
 use super::one_byte::OneByteSet;
 use super::unicode_form::UnicodeForm;
 
@@ -22,6 +23,8 @@ pub enum Charset {
     OneByte(OneByteSet),
     /// Unicode in another form than UTF-8. Texts are kept as UTF-8.
     Unicode(UnicodeForm),
+    /// An East Asian set. Texts are kept as UTF-8.
+    MultiByte(MultiByteSet),
 }
 
 /// Codes from here up stand for invalid bytes.
@@ -61,7 +64,8 @@ impl Charset {
         let unicode = UnicodeForm::ALL.map(Charset::Unicode);
         let one_byte = OneByteSet::all().map(Charset::OneByte);
         let utf8 = utf8.into_iter().chain(unicode);
-        utf8.chain(others).chain(one_byte)
+        let multi_byte = MultiByteSet::all().map(Charset::MultiByte);
+        utf8.chain(others).chain(one_byte).chain(multi_byte)
     }
 
     /// MySQL's name.
@@ -74,6 +78,7 @@ impl Charset {
             Charset::Ascii => "ascii",
             Charset::OneByte(set) => set.set().name,
             Charset::Unicode(form) => form.name(),
+            Charset::MultiByte(set) => set.set().name,
         }
     }
 
@@ -86,6 +91,7 @@ impl Charset {
             Charset::Ascii => "US ASCII",
             Charset::OneByte(set) => set.set().description,
             Charset::Unicode(form) => form.description(),
+            Charset::MultiByte(set) => set.set().description,
         }
     }
 
@@ -111,6 +117,7 @@ impl Charset {
             Charset::Utf8mb4 => 4,
             Charset::Utf8mb3 => 3,
             Charset::Unicode(form) => form.max_len(),
+            Charset::MultiByte(_) => 2,
             _ => 1,
         }
     }
@@ -126,7 +133,7 @@ impl Charset {
             Charset::OneByte(set) => set.code(first).map_or(invalid, |code| (code, 1)),
             Charset::Ascii if first < 0x80 => (u32::from(first), 1),
             Charset::Ascii => invalid,
-            Charset::Utf8mb4 => decode_utf8(text).unwrap_or(invalid),
+            Charset::Utf8mb4 | Charset::MultiByte(_) => decode_utf8(text).unwrap_or(invalid),
             Charset::Unicode(form) => {
                 let found = decode_utf8(text).filter(|(code, _)| form.has(*code));
                 found.unwrap_or(invalid)
@@ -152,9 +159,11 @@ impl Charset {
                     None => Ok(()),
                 }
             }
-            Charset::Utf8mb4 | Charset::Unicode(_) => std::str::from_utf8(text)
-                .map(drop)
-                .map_err(|e| e.valid_up_to()),
+            Charset::Utf8mb4 | Charset::Unicode(_) | Charset::MultiByte(_) => {
+                std::str::from_utf8(text)
+                    .map(drop)
+                    .map_err(|e| e.valid_up_to())
+            }
         }
     }
 
@@ -162,7 +171,7 @@ impl Charset {
     #[must_use]
     pub fn char_count(self, text: &[u8]) -> usize {
         match self {
-            Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Unicode(_) => {
+            Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Unicode(_) | Charset::MultiByte(_) => {
                 if text.is_ascii() {
                     return text.len();
                 }
@@ -197,12 +206,12 @@ impl Charset {
     /// Whether texts are kept as UTF-8 and have other bytes in the character set itself.
     #[must_use]
     pub fn is_kept_as_utf8(self) -> bool {
-        matches!(self, Charset::Unicode(_))
+        matches!(self, Charset::Unicode(_) | Charset::MultiByte(_))
     }
 
     /// Whether the bytes of texts, as they are kept, are UTF-8.
     fn is_utf8(self) -> bool {
-        self.is_unicode()
+        self.is_unicode() || self.is_kept_as_utf8()
     }
 
     /// Whether it is a Unicode character set.
@@ -225,6 +234,7 @@ impl Charset {
     pub fn own_bytes(self, text: &[u8]) -> Cow<'_, [u8]> {
         match self {
             Charset::Unicode(form) => Cow::Owned(form.bytes_of(text)),
+            Charset::MultiByte(set) => Cow::Owned(set.bytes_of(text)),
             _ => Cow::Borrowed(text),
         }
     }
@@ -236,6 +246,10 @@ impl Charset {
         match self {
             Charset::Unicode(form) => {
                 let (text, invalid) = form.text_of(bytes);
+                (Cow::Owned(text), invalid)
+            }
+            Charset::MultiByte(set) => {
+                let (text, invalid) = set.text_of(bytes);
                 (Cow::Owned(text), invalid)
             }
             _ => (Cow::Borrowed(bytes), self.validate(bytes).err()),
@@ -250,16 +264,16 @@ impl Charset {
             return (Cow::Borrowed(text), false);
         }
         match (self, to) {
-            (Charset::Binary, Charset::Unicode(form)) => {
-                let (text, invalid) = form.text_of(text);
-                return (Cow::Owned(text), invalid.is_some());
+            (Charset::Binary, _) if to.is_kept_as_utf8() => {
+                let (text, invalid) = to.text_of_own_bytes(text);
+                return (text, invalid.is_some());
             }
-            (Charset::Unicode(_), Charset::Binary) => return (self.own_bytes(text), false),
+            (_, Charset::Binary) if self.is_kept_as_utf8() => return (self.own_bytes(text), false),
             _ => {}
         }
         let same = self == Charset::Binary
             || to == Charset::Binary
-            || (self.is_utf8() && to.is_utf8() && (to.max_len() == 4 || self.max_len() < 4));
+            || (self.is_utf8() && to.is_unicode() && (to.max_len() == 4 || self.max_len() < 4));
         if same || text.is_ascii() {
             return (Cow::Borrowed(text), false);
         }
@@ -283,12 +297,13 @@ impl Charset {
     /// Appends a character. Returns false if the character set lacks it.
     fn push(self, code: u32, out: &mut Vec<u8>) -> bool {
         let byte = match self {
-            Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Unicode(_) => {
+            Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Unicode(_) | Charset::MultiByte(_) => {
                 let Some(c) = char::from_u32(code) else {
                     return false;
                 };
                 let basic = matches!(self, Charset::Utf8mb3 | Charset::Unicode(UnicodeForm::Ucs2));
-                if basic && code > 0xFFFF {
+                let lacks = matches!(self, Charset::MultiByte(set) if !set.has(code));
+                if lacks || basic && code > 0xFFFF {
                     return false;
                 }
                 out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());

@@ -3,6 +3,7 @@
 #![expect(clippy::indexing_slicing, reason = "evaluated at compile time only")]
 
 use super::charset::Charset;
+use super::multi_byte::{self, MultiByteSet};
 use super::one_byte::{OneByteSet, SETS};
 use super::unicode_form::UnicodeForm;
 
@@ -19,6 +20,10 @@ pub(super) enum Order {
     Ascii,
     /// utf8mb4_general_ci.
     General,
+    /// The default collation of an East Asian character set.
+    MultiByte(MultiByteSet),
+    /// The `_bin` collation of an East Asian character set.
+    MultiByteBin(MultiByteSet),
     /// utf8mb4_0900_ai_ci.
     Unicode900,
     /// utf8mb4_unicode_ci.
@@ -102,6 +107,26 @@ static KNOWN: [Option<Known>; LIMIT] = {
     add(&mut all, 61, "utf32_bin", utf32, Order::PaddedBytes);
     add_unicode(&mut all, 160, unicode_names!("utf32"), utf32);
     add_one_byte(&mut all);
+    let mut at = 0;
+    while at < multi_byte::SETS.len() {
+        let (set, names) = (MultiByteSet::at(at), &multi_byte::SETS[at]);
+        let charset = Charset::MultiByte(set);
+        add(
+            &mut all,
+            names.default.0,
+            names.default.1,
+            charset,
+            Order::MultiByte(set),
+        );
+        add(
+            &mut all,
+            names.bin.0,
+            names.bin.1,
+            charset,
+            Order::MultiByteBin(set),
+        );
+        at += 1;
+    }
     all
 };
 

@@ -25,6 +25,7 @@
 mod charset;
 mod known;
 mod like;
+mod multi_byte;
 mod one_byte;
 mod order;
 mod tables;
@@ -34,6 +35,7 @@ mod uca_pad;
 mod unicode_form;
 
 pub use charset::Charset;
+pub use multi_byte::MultiByteSet;
 pub use one_byte::OneByteSet;
 pub(crate) use order::{BINARY_END, escape_binary};
 pub use unicode_form::UnicodeForm;
@@ -57,6 +59,8 @@ enum Scheme {
     Table(&'static [u8; 256]),
     /// utf8mb4_general_ci, PAD SPACE.
     General,
+    /// Weights of an East Asian character set, PAD SPACE.
+    MultiByte(multi_byte::Weights),
     /// Primary weights of the Unicode collation algorithm, NO PAD.
     Uca(&'static Uca),
     /// Primary weights of the Unicode collation algorithm, PAD SPACE.
@@ -145,6 +149,7 @@ impl Collation {
             Charset::Utf8mb3 => Self::UTF8MB3_GENERAL_CI,
             Charset::Ascii => Self::ASCII_GENERAL_CI,
             Charset::OneByte(set) => set.default_collation(),
+            Charset::MultiByte(set) => set.default_collation(),
             Charset::Unicode(UnicodeForm::Ucs2) => Collation(35),
             Charset::Unicode(UnicodeForm::Utf16) => Collation(54),
             Charset::Unicode(UnicodeForm::Utf16le) => Collation(56),
@@ -161,6 +166,7 @@ impl Collation {
             Charset::Utf8mb3 => Self::UTF8MB3_BIN,
             Charset::Ascii => Self::ASCII_BIN,
             Charset::OneByte(set) => set.bin_collation(),
+            Charset::MultiByte(set) => set.bin_collation(),
             Charset::Unicode(UnicodeForm::Ucs2) => Collation(90),
             Charset::Unicode(UnicodeForm::Utf16) => Collation(55),
             Charset::Unicode(UnicodeForm::Utf16le) => Collation(62),
@@ -179,7 +185,7 @@ impl Collation {
     pub fn pad_space(self) -> bool {
         matches!(
             self.scheme(),
-            Scheme::Table(_) | Scheme::General | Scheme::UcaPad(_)
+            Scheme::Table(_) | Scheme::General | Scheme::MultiByte(_) | Scheme::UcaPad(_)
         )
     }
 
@@ -198,6 +204,8 @@ impl Collation {
             Order::OneByte(at) => Scheme::Table(one_byte::weights(at)),
             Order::Ascii => Scheme::Table(&tables::ASCII_GENERAL_CI),
             Order::General => Scheme::General,
+            Order::MultiByte(set) => Scheme::MultiByte(set.weights(false)),
+            Order::MultiByteBin(set) => Scheme::MultiByte(set.weights(true)),
             Order::Unicode900 => Scheme::Uca(&uca::V13),
             Order::Unicode400 => Scheme::UcaPad(&uca::V400),
             Order::Unicode520 => Scheme::UcaPad(&uca::V520),
@@ -212,6 +220,7 @@ impl Collation {
             Scheme::Bytes => a.cmp(b),
             Scheme::Table(table) => order::compare_table(table, a, b),
             Scheme::General => order::compare_general(a, b),
+            Scheme::MultiByte(weights) => weights.compare(a, b),
             Scheme::Uca(uca) => uca::compare(uca, a, b),
             Scheme::UcaPad(uca) => uca_pad::compare(uca, a, b),
         }
@@ -230,6 +239,9 @@ impl Collation {
             Scheme::Bytes => out.extend_from_slice(text),
             Scheme::Table(table) => order::key_table(table, text, out),
             Scheme::General => order::key_general(text, out),
+            Scheme::MultiByte(weights) => {
+                order::key_characters(|rest| weights.first(rest), text, out)
+            }
             Scheme::Uca(uca) => uca::sort_key(uca, text, out),
             Scheme::UcaPad(uca) => uca_pad::sort_key(uca, text, out),
         }
@@ -240,7 +252,9 @@ impl Collation {
     pub fn self_delimiting_key(self, text: &[u8], out: &mut Vec<u8>) {
         match self.scheme() {
             Scheme::Bytes => escape_binary(text, out),
-            Scheme::Table(_) | Scheme::General | Scheme::UcaPad(_) => self.sort_key(text, out),
+            Scheme::Table(_) | Scheme::General | Scheme::MultiByte(_) | Scheme::UcaPad(_) => {
+                self.sort_key(text, out);
+            }
             Scheme::Uca(uca) => {
                 uca::sort_key(uca, text, out);
                 // Below the first byte of every weight.
@@ -264,7 +278,9 @@ impl Collation {
                 }
             }
             Scheme::Table(table) => memchr::memchr(order::table_end(table), key).map(|at| at + 1),
-            Scheme::General => memchr::memchr(order::END, key).map(|at| at + 1),
+            Scheme::General | Scheme::MultiByte(_) => {
+                memchr::memchr(order::END, key).map(|at| at + 1)
+            }
             Scheme::UcaPad(uca) => uca_pad::key_len(uca, key),
             Scheme::Uca(_) => {
                 let end = key
@@ -303,7 +319,7 @@ impl Collation {
         match self.scheme() {
             Scheme::Bytes => BINARY_END.len(),
             Scheme::UcaPad(_) => uca_pad::END_LEN,
-            Scheme::Table(_) | Scheme::General | Scheme::Uca(_) => 1,
+            Scheme::Table(_) | Scheme::General | Scheme::MultiByte(_) | Scheme::Uca(_) => 1,
         }
     }
 
@@ -321,6 +337,7 @@ impl Collation {
                 _ => false,
             },
             Scheme::General => tables::general_weight(a) == tables::general_weight(b),
+            Scheme::MultiByte(weights) => weights.weight(a) == weights.weight(b),
             Scheme::Uca(uca) | Scheme::UcaPad(uca) => uca.same_char(a, b),
         }
     }

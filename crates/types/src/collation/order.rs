@@ -182,6 +182,36 @@ pub(super) fn key_general(text: &[u8], out: &mut Vec<u8>) {
     out.push(END);
 }
 
+/// Appends the sort key of weights of characters: `first` gives the weight and the length of the
+/// first character of a text. A space weighs 0x20; no other character does.
+pub(super) fn key_characters(
+    first: impl Fn(&[u8]) -> Option<(u32, usize)>,
+    text: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let mut rest = trim_spaces(text);
+    out.reserve(rest.len() + 1);
+    let mut spaces = 0;
+    let mut pacer = Pacer::new();
+    while let Some((weight, len)) = first(rest).filter(|_| !pacer.leaves()) {
+        rest = &rest[len..];
+        if weight == SPACE {
+            spaces += 1;
+            continue;
+        }
+        let space = if weight < SPACE {
+            SPACE_BELOW
+        } else {
+            SPACE_ABOVE
+        } as u8;
+        for _ in 0..std::mem::take(&mut spaces) {
+            out.push(space);
+        }
+        push_symbol(if weight < SPACE { weight } else { weight + 2 }, out);
+    }
+    out.push(END);
+}
+
 /// Appends a symbol below 0x20_0000 in one to four bytes, as UTF-8 does: the order is
 /// preserved, and no symbol is a prefix of another.
 fn push_symbol(symbol: u32, out: &mut Vec<u8>) {
