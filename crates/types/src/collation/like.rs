@@ -2,7 +2,8 @@
 //!
 //! Backtracking without recursion: at a mismatch, matching resumes behind the last `%`, which then
 //! matches one more character. Earlier `%` are final, so the worst-case time is the product of both
-//! lengths.
+//! lengths. Where an ASCII letter or digit follows `%`, a search for its bytes finds the next
+//! character that may match.
 
 use super::{Charset, Collation};
 use porpoise_base::interrupt::Pacer;
@@ -31,6 +32,35 @@ fn next_item(charset: Charset, pattern: &[u8], escape: Option<u32>) -> Option<(I
     Some((item, len))
 }
 
+/// The ASCII letter or digit that a pattern begins with, in both cases, under collations in which no
+/// other ASCII character equals it. (In some languages I equals J or Y.)
+fn first_letter(collation: Collation, pattern: &[u8], escape: Option<u32>) -> Option<[u8; 2]> {
+    let first = *pattern.first()?;
+    let by_letter = matches!(
+        collation,
+        Collation::BINARY
+            | Collation::UTF8MB4_BIN
+            | Collation::UTF8MB4_0900_BIN
+            | Collation::UTF8MB4_0900_AI_CI
+            | Collation::UTF8MB4_GENERAL_CI
+            | Collation::UTF8MB4_UNICODE_CI
+            | Collation::UTF8MB4_UNICODE_520_CI
+    );
+    let literal = by_letter && first.is_ascii_alphanumeric();
+    let letter = literal && escape != Some(u32::from(first));
+    letter.then(|| [first.to_ascii_lowercase(), first.to_ascii_uppercase()])
+}
+
+/// The rest of a text from the next character on that may equal the letter.
+fn skip_to(letter: Option<[u8; 2]>, text: &[u8]) -> &[u8] {
+    let Some([lower, upper]) = letter else {
+        return text;
+    };
+    let may_match = |byte: &u8| *byte == lower || *byte == upper || !byte.is_ascii();
+    let at = text.iter().position(may_match);
+    text.get(at.unwrap_or(text.len())..).unwrap_or_default()
+}
+
 pub(super) fn like(
     collation: Collation,
     text: &[u8],
@@ -42,6 +72,7 @@ pub(super) fn like(
     let (mut text, mut pattern) = (text, pattern);
     // Text and pattern just after the last `%`.
     let mut retry: Option<(&[u8], &[u8])> = None;
+    let mut letter = None;
     let mut pacer = Pacer::new();
     loop {
         if pacer.leaves() {
@@ -53,6 +84,8 @@ pub(super) fn like(
                 if pattern.is_empty() {
                     return true;
                 }
+                letter = first_letter(collation, pattern, escape);
+                text = skip_to(letter, text);
                 retry = Some((text, pattern));
                 continue;
             }
@@ -77,7 +110,7 @@ pub(super) fn like(
         let Some((_, len)) = charset.decode_char(from) else {
             return false;
         };
-        text = from.get(len..).unwrap_or_default();
+        text = skip_to(letter, from.get(len..).unwrap_or_default());
         pattern = after;
         retry = Some((text, after));
     }
@@ -126,6 +159,47 @@ mod tests {
         assert!(like("aXbXc", "%b%c") && !like("aXbXcd", "%b%c"));
         assert!(like("né", "n_") && like("NE", "né"));
         assert!(like("\\", "\\") && like("mississippi", "%iss%ip%i"));
+    }
+
+    #[test]
+    fn a_search_for_letters_skips_no_match() {
+        let texts = [
+            "",
+            "abc",
+            "xxABCabd",
+            "ａbc",
+            "xªbc",
+            "éabcé",
+            "ab",
+            "1a2b",
+            "aab\u{301}c",
+        ];
+        let patterns = [
+            "%abc%", "%ABC", "%a%b%c", "%_b%", "%2%", "%a\\_%", "%é%b%", "%ab%c%",
+        ];
+        for collation in [
+            Collation::UTF8MB4_BIN,
+            Collation::UTF8MB4_GENERAL_CI,
+            Collation::UTF8MB4_0900_AI_CI,
+            Collation::UTF8MB4_UNICODE_CI,
+            Collation::BINARY,
+        ] {
+            for ascii in 0..128 {
+                // The precondition: a letter equals no other ASCII character than its other case.
+                for letter in (b'0'..=b'z').filter(u8::is_ascii_alphanumeric) {
+                    let same = collation.same_char(u32::from(letter), ascii);
+                    let case = u32::from(letter.to_ascii_lowercase()) == (ascii | 0x20)
+                        || u32::from(letter) == ascii;
+                    assert!(!same || case, "{collation:?} {letter} {ascii}");
+                }
+            }
+            for (text, pattern) in texts.iter().flat_map(|t| patterns.map(|p| (t, p))) {
+                // A pattern that begins with `_` or an escape is not searched for.
+                let slow = pattern.replacen("%a", "%\\a", 1).replacen("%A", "%\\A", 1);
+                let like = |p: &str| collation.like(text.as_bytes(), p.as_bytes(), Some('\\'));
+                assert_eq!(like(pattern), like(&slow), "{collation:?} {text} {pattern}");
+            }
+        }
     }
 
     #[test]
