@@ -5,7 +5,7 @@ use porpoise_wire::mysql::Capabilities;
 use porpoise_wire::mysql::frame::{self, HEADER};
 use std::ops::RangeInclusive;
 
-/// Bits of capabilities that make the server read what follows in another way.
+/// Bits of capabilities that make the server read what follows in another way, without compression.
 pub fn capabilities(random: &mut Random) -> Capabilities {
     let flips = [
         Capabilities::FOUND_ROWS,
@@ -18,8 +18,6 @@ pub fn capabilities(random: &mut Random) -> Capabilities {
         Capabilities::OPTIONAL_RESULTSET_METADATA,
         Capabilities::IGNORE_SPACE,
         Capabilities::LOCAL_FILES,
-        Capabilities::COMPRESS,
-        Capabilities::ZSTD_COMPRESSION,
         Capabilities::CONNECT_ATTRS,
     ];
     let mut caps = Capabilities::SERVER | Capabilities::CONNECT_WITH_DB;

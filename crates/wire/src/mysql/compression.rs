@@ -37,6 +37,9 @@ const MAX_WINDOW_LOG: u32 = 24;
 /// Level of zlib, as in MySQL.
 const ZLIB_LEVEL: u32 = 6;
 
+/// MySQL's default level of zstd.
+pub const ZSTD_LEVEL: u8 = 3;
+
 /// Greatest level of zstd: higher ones take several milliseconds for a payload.
 const MAX_ZSTD_LEVEL: u8 = 9;
 

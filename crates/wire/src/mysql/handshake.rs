@@ -2,7 +2,7 @@
 //! AuthMoreData; and COM_CHANGE_USER, which repeats the authentication.
 
 use super::capability::{Capabilities, Status};
-use super::compression::Algorithm;
+use super::compression::{Algorithm, ZSTD_LEVEL};
 use super::cursor::{Cursor, put_bytes};
 use super::error::ProtocolError;
 use super::frame;
@@ -175,7 +175,7 @@ fn hello(payload: &[u8], server: Capabilities) -> Option<ClientHello<'_>> {
     let compression = if capabilities.has(Capabilities::COMPRESS) {
         Some(Algorithm::Zlib)
     } else if capabilities.has(Capabilities::ZSTD_COMPRESSION) {
-        Some(Algorithm::Zstd(cursor.u8()?))
+        Some(Algorithm::Zstd(cursor.u8().unwrap_or(ZSTD_LEVEL)))
     } else {
         None
     };

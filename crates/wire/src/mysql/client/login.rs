@@ -2,7 +2,7 @@
 
 use super::super::auth::{Plugin, encrypt_password, native_answer, sha2_answer};
 use super::super::capability::{Capabilities, Status};
-use super::super::compression::Algorithm;
+use super::super::compression::{Algorithm, ZSTD_LEVEL};
 use super::super::cursor::{Cursor, put_bytes};
 use super::super::frame;
 use super::super::handshake::{Attributes, LoginRequest, SALT, Salt, put_login, put_login_head};
@@ -59,9 +59,6 @@ pub fn parse_greeting(payload: &[u8]) -> Option<ServerGreeting<'_>> {
         plugin: cursor.nul_or_end(),
     })
 }
-
-/// Level of zstd that the client asks for: MySQL's default.
-const ZSTD_LEVEL: u8 = 3;
 
 /// Login data of a client.
 #[derive(Clone, Debug, Default)]
