@@ -6,6 +6,7 @@
 use crate::metric;
 use crate::support::{Failure, Random, Sql, server};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const ROWS: u64 = 10_000;
@@ -47,7 +48,27 @@ const HEADER: &str = "mix      connections  snapshot isolation  committed  confl
 /// Transaction that a client repeats.
 type Work<'w> = dyn Fn(&mut Sql, &mut Random) -> Result<(), Failure> + Sync + 'w;
 
-/// So many clients at work.
+/// Transactions that a run commits at least, however slow the machine is.
+const LEAST_COMMITS: u64 = 40;
+/// Time after which a run ends without them.
+const LONGEST_RUN: Duration = Duration::from_secs(60);
+
+/// When the clients of a run stop: after its time, and `LEAST_COMMITS` by all of them.
+struct Run {
+    began: Instant,
+    time: Duration,
+    committed: AtomicU64,
+}
+
+impl Run {
+    fn goes_on(&self) -> bool {
+        let elapsed = self.began.elapsed();
+        let few = self.committed.load(Ordering::Relaxed) < LEAST_COMMITS;
+        elapsed < self.time || (few && elapsed < LONGEST_RUN)
+    }
+}
+
+/// Runs `connections` clients side by side, each repeating `work`.
 fn clients(
     address: SocketAddr,
     connections: u64,
@@ -55,10 +76,14 @@ fn clients(
     time: Duration,
     work: &Work<'_>,
 ) -> Count {
-    let until = Instant::now() + time;
+    let run = &Run {
+        began: Instant::now(),
+        time,
+        committed: AtomicU64::new(0),
+    };
     let counts: Vec<Count> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..connections)
-            .map(|n| scope.spawn(move || client(address, n, on, until, work)))
+            .map(|n| scope.spawn(move || client(address, n, on, run, work)))
             .collect();
         clients
             .into_iter()
@@ -74,13 +99,16 @@ fn clients(
     all
 }
 
-fn client(address: SocketAddr, n: u64, on: bool, until: Instant, work: &Work<'_>) -> Count {
+fn client(address: SocketAddr, n: u64, on: bool, run: &Run, work: &Work<'_>) -> Count {
     let mut sql = Sql::connect(address);
     sql.run(&format!("SET innodb_snapshot_isolation = {}", u8::from(on)));
     let (mut rng, mut count) = (Random::new(n + 1), Count::default());
-    while Instant::now() < until {
+    while run.goes_on() {
         match work(&mut sql, &mut rng) {
-            Ok(()) => count.committed += 1,
+            Ok(()) => {
+                count.committed += 1;
+                run.committed.fetch_add(1, Ordering::Relaxed);
+            }
             Err(Failure::Refused(e)) if e.code == 1213 => {
                 if e.message.contains("snapshot conflict") {
                     count.conflicts += 1
@@ -281,7 +309,7 @@ fn measure_trade(connections: u64, on: bool, time: Duration) -> Count {
 fn orders_and_payments_add_up() {
     for on in [true, false] {
         let count = measure_trade(8, on, Duration::from_millis(700));
-        assert!(count.committed > 20, "{count:?}");
+        assert!(count.committed >= LEAST_COMMITS, "{count:?}");
         assert!(on || count.conflicts == 0, "{count:?}");
     }
 }
@@ -295,7 +323,7 @@ fn the_mix_commits_and_keeps_its_rows() {
             snapshot_isolation,
         };
         let count = measure(mix, Duration::from_millis(700));
-        assert!(count.committed > 20, "{count:?}");
+        assert!(count.committed >= LEAST_COMMITS, "{count:?}");
         assert!(snapshot_isolation || count.conflicts == 0, "{count:?}");
     }
 }
