@@ -23,10 +23,17 @@ pub(super) struct CurrentStatement {
     pub(super) hinted_limit: Option<Duration>,
 }
 
-/// The time limit in the hint of a SELECT; `None` without a hint. Zero means no limit.
-pub(super) fn execution_limit(text: &[u8]) -> Option<Duration> {
+/// The statement without leading space, if a hint comment follows its verb of six letters.
+#[inline]
+pub(super) fn hinted(text: &[u8]) -> Option<&[u8]> {
     let text = text.trim_ascii_start();
-    let (word, rest) = text.split_at_checked(6)?;
+    let behind_verb = text.get(6..)?.trim_ascii_start();
+    behind_verb.starts_with(b"/*+").then_some(text)
+}
+
+/// The time limit in the hint of a SELECT; `None` without one. Zero means no limit.
+pub(super) fn execution_limit(hinted: &[u8]) -> Option<Duration> {
+    let (word, rest) = hinted.split_at_checked(6)?;
     if !word.eq_ignore_ascii_case(b"SELECT") {
         return None;
     }
@@ -81,14 +88,9 @@ const HINTABLE: &[&str] = &[
     "windowing_use_high_precision",
 ];
 
-/// The assignments of the SET_VAR hints of a SELECT: names, and values as written.
-fn assignments(text: &[u8]) -> Vec<(String, String)> {
-    let text = text.trim_ascii_start();
-    let hinted = text.get(6..).is_some_and(|rest| {
-        let rest = rest.trim_ascii_start();
-        rest.starts_with(b"/*+")
-    });
-    let text = std::str::from_utf8(text).ok().filter(|_| hinted);
+/// The assignments of the SET_VAR hints of a statement: names, and values as written.
+fn assignments(hinted: &[u8]) -> Vec<(String, String)> {
+    let text = std::str::from_utf8(hinted).ok();
     let hints = text.map(|text| of_block(text, 0).list).unwrap_or_default();
     let set = hints.into_iter().filter(|hint| hint.name == "SET_VAR");
     set.filter_map(|hint| {
@@ -106,8 +108,8 @@ fn unquoted(value: &str) -> &str {
 
 impl SqlSession {
     /// Sets the variables of SET_VAR hints. Returns the values before, if there are such hints.
-    pub(super) fn set_hinted_variables(&mut self, text: &[u8]) -> Option<Values> {
-        let assignments = assignments(text);
+    pub(super) fn set_hinted_variables(&mut self, hinted: &[u8]) -> Option<Values> {
+        let assignments = assignments(hinted);
         if assignments.is_empty() {
             return None;
         }
@@ -155,7 +157,8 @@ mod tests {
 
     #[test]
     fn the_hint_stands_behind_select() {
-        let millis = |text: &str| execution_limit(text.as_bytes()).map(|d| d.as_millis());
+        let limit = |text: &str| hinted(text.as_bytes()).and_then(execution_limit);
+        let millis = |text: &str| limit(text).map(|d| d.as_millis());
         assert_eq!(
             millis("SELECT /*+ MAX_EXECUTION_TIME(1000) */ 1"),
             Some(1000)

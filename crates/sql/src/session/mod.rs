@@ -295,13 +295,14 @@ impl SqlSession {
         let text = self.decode(sent);
         self.process
             .begin("Query", Some(&process_list_text(&text)), now);
-        self.current_statement.hinted_limit = hint::execution_limit(&text);
+        let hinted = hint::hinted(&text);
+        self.current_statement.hinted_limit = hinted.and_then(hint::execution_limit);
         if let Err(error) = self.check_alive() {
             return self.end_statement(Err(error));
         }
         let arena = std::mem::take(&mut self.arena);
         let client = self.cx.settings.client;
-        let variables = self.set_hinted_variables(&text);
+        let variables = hinted.and_then(|hinted| self.set_hinted_variables(hinted));
         let mut result = self.query_in(&arena, &text, multi, sink);
         if let Err(error) = self.restore_variables(variables) {
             result = result.and(Err(error));

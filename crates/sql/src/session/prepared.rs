@@ -255,8 +255,9 @@ impl SqlSession {
             return Err(SqlError::wrong_arguments("EXECUTE"));
         }
         let text = prepared.text.clone();
-        self.current_statement.hinted_limit = super::hint::execution_limit(&text);
-        let variables = self.set_hinted_variables(&text);
+        let hinted = super::hint::hinted(&text);
+        self.current_statement.hinted_limit = hinted.and_then(super::hint::execution_limit);
+        let variables = hinted.and_then(|hinted| self.set_hinted_variables(hinted));
         let result = self.plan_and_run(prepared, &text, values, types, sink);
         self.restore_variables(variables)?;
         result
