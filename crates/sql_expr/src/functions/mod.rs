@@ -30,6 +30,7 @@ macro_rules! f {
 pub mod calendar;
 mod cipher;
 pub mod codes;
+mod compression;
 mod date_format;
 mod date_parse;
 pub mod hash;
@@ -42,6 +43,7 @@ pub mod regexp;
 pub mod strings;
 pub mod text;
 pub mod times;
+mod units;
 mod widths;
 
 pub use crate::expr::function::{Call, Function, Nullable, TypeOf};
@@ -52,7 +54,7 @@ use porpoise_types::{Collation, ColumnType};
 
 /// Every registered function.
 pub fn all() -> impl Iterator<Item = &'static Function> {
-    let files: [&'static [Function]; 17] = [
+    let files: [&'static [Function]; 19] = [
         strings::FUNCTIONS,
         numbers::FUNCTIONS,
         times::FUNCTIONS,
@@ -68,6 +70,8 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
         text::FUNCTIONS,
         codes::FUNCTIONS,
         cipher::FUNCTIONS,
+        compression::FUNCTIONS,
+        units::FUNCTIONS,
         calendar::FUNCTIONS,
         locks::FUNCTIONS,
     ];

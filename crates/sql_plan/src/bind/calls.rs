@@ -67,6 +67,7 @@ impl Binder<'_> {
                 self.operator(BinaryOp::Mod, a, b)
             }
             ("NAME_CONST", [_, _]) => self.name_const(args),
+            ("IFNULL" | "NULLIF" | "ISNULL", _) => Err(SqlError::argument_count(name)),
             ("ADDDATE", [date, days]) => self.interval(date, days, Unit::Day, false),
             ("SUBDATE", [date, days]) => self.interval(date, days, Unit::Day, true),
             _ if functions::has_own_syntax(name) => Err(SqlError::unknown_function(name)),
