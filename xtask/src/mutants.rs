@@ -6,7 +6,7 @@
 //! touches is compiled anew. A fault that does not compile catches nothing: a
 //! fault counts as caught only if the test program ran and failed, and passes
 //! without the fault. Faults with `schedules = true` are built as
-//! `scripts/schedules.sh` builds, in a second build directory.
+//! `scripts/schedules.sh` builds.
 //!
 //! The rules check that each anchor still stands exactly once.
 
@@ -77,16 +77,11 @@ pub fn run(only: &[&str]) -> Result<(), String> {
             continue;
         }
         let began = Instant::now();
-        let target = place.join(if mutant.schedules {
-            "schedules"
-        } else {
-            "target"
-        });
-        let flags = mutant.schedules.then_some("--cfg shuttle");
+        let target = place.join("target");
         let passes = match sound.get(&mutant.test) {
             Some(passes) => *passes,
             None => {
-                let outcome = run_test(&copy, &target, flags, &mutant.test)?;
+                let outcome = run_test(&copy, &target, mutant)?;
                 let passes = outcome == Outcome::Survived;
                 sound.insert(mutant.test.clone(), passes);
                 passes
@@ -162,22 +157,18 @@ fn plant(copy: &Path, target: &Path, mutant: &Mutant) -> Result<Outcome, String>
     }
     let planted = sound.replacen(&mutant.find, &mutant.with, 1);
     std::fs::write(&path, planted).map_err(failed)?;
-    let flags = mutant.schedules.then_some("--cfg shuttle");
-    let outcome = run_test(copy, target, flags, &mutant.test);
+    let outcome = run_test(copy, target, mutant);
     std::fs::write(&path, sound).map_err(failed)?;
     outcome
 }
 
-/// Runs a test in the copy, compiled with the flags if there are any.
-fn run_test(
-    copy: &Path,
-    target: &Path,
-    flags: Option<&str>,
-    test: &str,
-) -> Result<Outcome, String> {
+/// Runs the mutant's test in the copy.
+fn run_test(copy: &Path, target: &Path, mutant: &Mutant) -> Result<Outcome, String> {
+    let test = &mutant.test;
     let mut cargo = Command::new("cargo");
-    if let Some(flags) = flags {
-        cargo.env("RUSTFLAGS", flags);
+    if mutant.schedules {
+        let compiler = copy.join("scripts/rustc-shuttle.sh");
+        cargo.env("RUSTC_WORKSPACE_WRAPPER", compiler);
     }
     let done = cargo
         .args(["test", "--locked"])

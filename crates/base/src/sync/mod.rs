@@ -6,8 +6,7 @@
 //! at a time and are switched, as a seed decides, at operations on atomics,
 //! mutexes and condition variables. So the engine's own code runs under
 //! schedules that occur once in a million runs, and a failing schedule is
-//! reproduced by its seed. `scripts/schedules.sh` builds this in a separate
-//! target directory.
+//! reproduced by its seed. `scripts/schedules.sh` builds this.
 //!
 //! Invariants:
 //! 1. Code under exploration takes its mutexes, condition variables and threads from here, and
