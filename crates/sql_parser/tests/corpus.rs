@@ -17,7 +17,7 @@ fn every_statement_parses_to_its_end() {
             Err(error) => failures.push(format!("{line}\n    {}", error.message(line.as_bytes()))),
         }
     }
-    assert_eq!(count, 212);
+    assert_eq!(count, 220);
     assert!(
         failures.is_empty(),
         "{}\n{}",

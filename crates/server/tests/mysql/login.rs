@@ -4,6 +4,7 @@ use crate::client::{Client, How};
 use porpoise_testkit::Porpoise;
 use porpoise_wire::mysql::Capabilities;
 use porpoise_wire::mysql::auth::{native_answer, sha2_answer};
+use porpoise_wire::mysql::client::login::parse_greeting;
 use porpoise_wire::mysql::command::code;
 use porpoise_wire::mysql::frame;
 use std::time::Duration;
@@ -301,4 +302,23 @@ fn either_password_logs_in_until_the_second_is_discarded() {
         assert!(logs_in(&how, "next", false));
         assert!(!logs_in(&how, how.password, false));
     }
+}
+
+#[test]
+fn no_second_factor_is_offered() {
+    /// CLIENT_MULTI_FACTOR_AUTHENTICATION
+    const FACTORS: Capabilities = Capabilities(1 << 28);
+    let server = Porpoise::builder().start();
+    let mut c = Client::raw(server.mysql_addr);
+    let greeting = c.packet().unwrap();
+    let greeting = parse_greeting(&greeting).unwrap();
+    assert!(greeting.capabilities.has(Capabilities::PLUGIN_AUTH));
+    assert!(!greeting.capabilities.has(FACTORS));
+    // A client that offers it nevertheless logs in as any other.
+    let how = How {
+        with: FACTORS,
+        ..How::default()
+    };
+    let mut c = Client::connect(server.mysql_addr, &how).unwrap();
+    assert_eq!(user(&mut c), "root@localhost");
 }

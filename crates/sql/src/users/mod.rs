@@ -18,7 +18,8 @@ use porpoise_kv::CommitPosition;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
-    Account as AstAccount, Identified, SetPassword, UserOption, UserSpec, UserStatement,
+    Account as AstAccount, FactorClause, Identified, SetPassword, UserOption, UserSpec,
+    UserStatement,
 };
 
 pub use rename::rename_users;
@@ -36,12 +37,14 @@ fn quoted(user: &str, host: &str) -> String {
 /// Executes CREATE USER and ALTER USER, for all named accounts or none.
 ///
 /// # Errors
-/// 1396 for accounts that exist or do not exist; errors of [`options`] and [`passwords`].
+/// 1396 for accounts that exist or do not exist; 1235 and 1524 for further authentication factors;
+/// errors of [`options`] and [`passwords`].
 pub fn user_statement(
     cx: &mut StatementContext,
     user: &UserStatement<'_>,
     sink: &mut dyn ResultSink,
 ) -> Result<Outcome> {
+    refuse_factors(user)?;
     let what = if user.alter {
         "ALTER USER"
     } else {
@@ -82,6 +85,27 @@ pub fn user_statement(
         cx.note(code, text);
     }
     finish(cx, position, &generated, sink)
+}
+
+/// Error for a second or third authentication factor: its plugin is not loaded (1524), or accounts
+/// with several factors are not supported (1235).
+fn refuse_factors(user: &UserStatement<'_>) -> Result<()> {
+    let Some(clause) = user.users.iter().find_map(|spec| spec.factors.first()) else {
+        return Ok(());
+    };
+    match clause {
+        FactorClause::And(identified)
+        | FactorClause::InitialAuthentication(identified)
+        | FactorClause::Add(_, identified)
+        | FactorClause::Modify(_, identified) => passwords::check_plugin(identified)?,
+        FactorClause::Drop(_)
+        | FactorClause::InitiateRegistration(_)
+        | FactorClause::FinishRegistration(..)
+        | FactorClause::Unregister(_) => {}
+    }
+    Err(SqlError::not_supported(
+        "multi-factor authentication (more than one factor per account)",
+    ))
 }
 
 /// The reply of an account statement: the generated passwords, or OK.

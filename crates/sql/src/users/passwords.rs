@@ -80,6 +80,17 @@ fn plugin_name(given: Option<&[u8]>) -> Result<&'static str> {
     }
 }
 
+/// Error 1524 if a plugin is named that does not exist here.
+pub(super) fn check_plugin(identified: &Identified<'_>) -> Result<()> {
+    match identified {
+        Identified::None => Ok(()),
+        Identified::Password { plugin, .. } | Identified::RandomPassword { plugin } => {
+            plugin_name(*plugin).map(|_| ())
+        }
+        Identified::Plugin { plugin, .. } => plugin_name(Some(plugin)).map(|_| ()),
+    }
+}
+
 /// A change of one account's password by a statement.
 pub(super) struct PasswordChange<'c> {
     pub(super) cx: &'c StatementContext,

@@ -55,6 +55,30 @@ pub struct UserSpec<'a> {
     pub retain: bool,
     /// DISCARD OLD PASSWORD
     pub discard_old: bool,
+    /// Clauses on further authentication factors.
+    pub factors: &'a [FactorClause<'a>],
+}
+
+/// A clause of CREATE USER or ALTER USER on a second or third authentication factor. The numbers are
+/// the factors'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FactorClause<'a> {
+    /// `AND IDENTIFIED ...`
+    And(Identified<'a>),
+    /// `INITIAL AUTHENTICATION IDENTIFIED ...`
+    InitialAuthentication(Identified<'a>),
+    /// `ADD n FACTOR IDENTIFIED ...`
+    Add(u64, Identified<'a>),
+    /// `MODIFY n FACTOR IDENTIFIED ...`
+    Modify(u64, Identified<'a>),
+    /// `DROP n FACTOR`
+    Drop(u64),
+    /// `n FACTOR INITIATE REGISTRATION`
+    InitiateRegistration(u64),
+    /// `n FACTOR FINISH REGISTRATION SET CHALLENGE_RESPONSE AS '...'`
+    FinishRegistration(u64, &'a [u8]),
+    /// `n FACTOR UNREGISTER`
+    Unregister(u64),
 }
 
 /// CREATE USER, ALTER USER

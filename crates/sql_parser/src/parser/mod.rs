@@ -322,6 +322,14 @@ impl<'a> Parser<'a> {
         found
     }
 
+    fn expect_word(&mut self, word: &str) -> PResult<()> {
+        if self.eat_word(word) {
+            Ok(())
+        } else {
+            self.error()
+        }
+    }
+
     fn is_word(&self, word: &str) -> bool {
         self.token.kind == TokenKind::Word
             && self

@@ -1,8 +1,8 @@
 //! Users, roles, privileges.
 
 use super::super::ast::{
-    Account, Grant, GrantOn, Ident, Identified, Privilege, ProgramKind, Roles, Statement,
-    TableName, UserOption, UserSpec, UserStatement,
+    Account, FactorClause, Grant, GrantOn, Ident, Identified, Privilege, ProgramKind, Roles,
+    Statement, TableName, UserOption, UserSpec, UserStatement,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
@@ -92,6 +92,7 @@ impl<'a> Parser<'a> {
             current: None,
             retain: false,
             discard_old: false,
+            factors: &[],
         };
         if self.eat_kw(Kw::IDENTIFIED) {
             spec.identified = self.identified()?;
@@ -104,7 +105,64 @@ impl<'a> Parser<'a> {
             self.expect_kw(Kw::PASSWORD)?;
             spec.discard_old = true;
         }
+        spec.factors = self.factor_clauses(alter)?;
         Ok(spec)
+    }
+
+    /// Clauses on further authentication factors, perhaps none.
+    fn factor_clauses(&mut self, alter: bool) -> PResult<&'a [FactorClause<'a>]> {
+        let mut clauses = self.list();
+        loop {
+            let clause = if alter {
+                match self.eat_any_kw(&[Kw::ADD, Kw::MODIFY, Kw::DROP]) {
+                    Some(Kw::ADD) => FactorClause::Add(self.factor()?, self.factor_identified()?),
+                    Some(Kw::MODIFY) => {
+                        FactorClause::Modify(self.factor()?, self.factor_identified()?)
+                    }
+                    Some(_) => FactorClause::Drop(self.factor()?),
+                    None if self.is(K::Int) => self.registration()?,
+                    None => break,
+                }
+            } else if self.eat_kw(Kw::AND) {
+                FactorClause::And(self.factor_identified()?)
+            } else if self.eat_kw2(Kw::INITIAL, Kw::AUTHENTICATION) {
+                FactorClause::InitialAuthentication(self.factor_identified()?)
+            } else {
+                break;
+            };
+            clauses.push(clause);
+        }
+        Ok(clauses.into_bump_slice())
+    }
+
+    /// `n FACTOR`
+    fn factor(&mut self) -> PResult<u64> {
+        let number = self.uint()?;
+        self.expect_word("FACTOR")?;
+        Ok(number)
+    }
+
+    fn factor_identified(&mut self) -> PResult<Identified<'a>> {
+        self.expect_kw(Kw::IDENTIFIED)?;
+        self.identified()
+    }
+
+    /// Registration of a device, at the factor's number.
+    fn registration(&mut self) -> PResult<FactorClause<'a>> {
+        let factor = self.factor()?;
+        if self.eat_word("UNREGISTER") {
+            return Ok(FactorClause::Unregister(factor));
+        }
+        if self.eat_word("INITIATE") {
+            self.expect_word("REGISTRATION")?;
+            return Ok(FactorClause::InitiateRegistration(factor));
+        }
+        self.expect_word("FINISH")?;
+        self.expect_word("REGISTRATION")?;
+        self.expect_kw(Kw::SET)?;
+        self.expect_word("CHALLENGE_RESPONSE")?;
+        self.expect_kw(Kw::AS)?;
+        Ok(FactorClause::FinishRegistration(factor, self.string()?))
     }
 
     fn identified(&mut self) -> PResult<Identified<'a>> {

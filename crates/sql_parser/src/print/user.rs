@@ -1,8 +1,8 @@
 //! Users, roles, privileges.
 
 use super::super::ast::{
-    Account, Grant, GrantOn, Identified, Roles, SetPassword, SetRole, UserOption, UserSpec,
-    UserStatement,
+    Account, FactorClause, Grant, GrantOn, Identified, Roles, SetPassword, SetRole, UserOption,
+    UserSpec, UserStatement,
 };
 use super::Printer;
 
@@ -48,7 +48,47 @@ impl Printer {
 
     fn user_spec(&mut self, spec: &UserSpec<'_>) {
         self.account(&spec.account);
-        match spec.identified {
+        self.identified(&spec.identified);
+        self.opt_string(" REPLACE ", spec.current);
+        self.put_if(spec.retain, " RETAIN CURRENT PASSWORD");
+        self.put_if(spec.discard_old, " DISCARD OLD PASSWORD");
+        for clause in spec.factors {
+            self.factor_clause(clause);
+        }
+    }
+
+    fn factor_clause(&mut self, clause: &FactorClause<'_>) {
+        match clause {
+            FactorClause::And(identified) => {
+                self.put(" AND");
+                self.identified(identified);
+            }
+            FactorClause::InitialAuthentication(identified) => {
+                self.put(" INITIAL AUTHENTICATION");
+                self.identified(identified);
+            }
+            FactorClause::Add(factor, identified) => {
+                self.put(&format!(" ADD {factor} FACTOR"));
+                self.identified(identified);
+            }
+            FactorClause::Modify(factor, identified) => {
+                self.put(&format!(" MODIFY {factor} FACTOR"));
+                self.identified(identified);
+            }
+            FactorClause::Drop(factor) => self.put(&format!(" DROP {factor} FACTOR")),
+            FactorClause::InitiateRegistration(factor) => {
+                self.put(&format!(" {factor} FACTOR INITIATE REGISTRATION"));
+            }
+            FactorClause::FinishRegistration(factor, response) => {
+                self.put(&format!(" {factor} FACTOR FINISH REGISTRATION"));
+                self.opt_string(" SET CHALLENGE_RESPONSE AS ", Some(response));
+            }
+            FactorClause::Unregister(factor) => self.put(&format!(" {factor} FACTOR UNREGISTER")),
+        }
+    }
+
+    fn identified(&mut self, identified: &Identified<'_>) {
+        match *identified {
             Identified::None => {}
             Identified::Password { plugin, password } => {
                 self.identified_with(plugin);
@@ -66,9 +106,6 @@ impl Printer {
                 }
             }
         }
-        self.opt_string(" REPLACE ", spec.current);
-        self.put_if(spec.retain, " RETAIN CURRENT PASSWORD");
-        self.put_if(spec.discard_old, " DISCARD OLD PASSWORD");
     }
 
     fn identified_with(&mut self, plugin: Option<&[u8]>) {
