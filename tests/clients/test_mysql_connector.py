@@ -67,13 +67,17 @@ class Connector(unittest.TestCase):
             cursor.execute("SELECT COUNT(*), MAX(id) FROM t")
             self.assertEqual(cursor.fetchone(), (100, 100))
 
-    def test_attributes_of_a_query_are_taken(self):
+    def test_attributes_of_a_query_are_read(self):
         for prepared in (False, True):
             with self.connection.cursor(prepared=prepared) as cursor:
                 cursor.add_attribute("trace", "a b")
                 cursor.add_attribute("number", 7)
-                cursor.execute("SELECT %s + 1", (41,))
-                self.assertEqual(cursor.fetchone(), (42,))
+                cursor.execute(
+                    "SELECT %s + 1, mysql_query_attribute_string('trace'), mysql_query_attribute_string('number'), "
+                    "mysql_query_attribute_string('other')",
+                    (41,),
+                )
+                self.assertEqual(cursor.fetchone(), (42, "a b", "7", None))
 
     def test_a_prepared_statement_outlives_a_change_of_its_table(self):
         with self.connection.cursor(prepared=True) as cursor:

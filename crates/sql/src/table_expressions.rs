@@ -441,6 +441,7 @@ impl TableExpressions {
             row_count: 0,
             found_rows: 0,
             counted_rows: Cell::new(None),
+            query_attributes: Vec::new(),
             user_variables: RefCell::new(HashMap::new()),
             warnings: RefCell::new(Vec::new()),
             warnings_dropped: Cell::new(0),

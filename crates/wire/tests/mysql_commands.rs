@@ -182,16 +182,37 @@ fn query_attributes_round_trip() {
 }
 
 #[test]
-fn execution_attributes_are_dropped() {
+fn execution_attributes_follow_the_parameters() {
     let caps = Capabilities::SERVER;
-    let params = [ValueRef::Int(5), ValueRef::Bytes(b"attribute")].map(Param::from);
-    let packet = written(|out| client::execute(out, caps, 9, &params, true, |_| false));
-    for known in 0..2 {
+    let sent: [(&[u8], Param<'_>); 4] = [
+        (b"", ValueRef::Int(5).into()),
+        (b"trace", ValueRef::Bytes(b"attribute").into()),
+        (b"none", ValueRef::Null.into()),
+        (b"n", ValueRef::UInt(7).into()),
+    ];
+    let write = |types| {
+        written(|out| client::execute_with_attributes(out, caps, 9, &sent, types, |_| false))
+    };
+    let packet = write(true);
+    for known in 0..=sent.len() {
         let (mut types, mut found) = (ParamTypes::default(), Vec::new());
         let execute = execute_of(&packet, caps);
-        parse_execute(&execute, caps, known, &mut types, |_| None, &mut found).expect("parameters");
-        assert_eq!(found, params[..known]);
+        let attributes = parse_execute(&execute, caps, known, &mut types, |_| None, &mut found)
+            .expect("parameters");
+        let params: Vec<_> = sent[..known].iter().map(|(_, p)| *p).collect();
+        assert_eq!(found, params);
+        assert_eq!(attributes.is_empty(), known == sent.len());
+        assert_eq!(attributes.collect::<Vec<_>>(), sent[known..]);
+        // Without types there are no names.
+        let packet = write(false);
+        let execute = execute_of(&packet, caps);
+        let attributes = parse_execute(&execute, caps, known, &mut types, |_| None, &mut found)
+            .expect("parameters");
+        assert_eq!(found, params);
+        assert!(attributes.is_empty());
     }
+    let params = sent.map(|(_, p)| p);
+    let packet = written(|out| client::execute(out, caps, 9, &params[..2], true, |_| false));
     // But fewer than the statement has are too few.
     let execute = execute_of(&packet, caps);
     let mut types = ParamTypes::default();

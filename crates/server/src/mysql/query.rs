@@ -11,9 +11,11 @@ use super::Shared;
 use super::answer::{Answer, client_gone, status_of};
 use super::session::{Flow, LoggedIn};
 use super::sink::{Form, WireSink, definition};
+use super::statements::typed;
 use porpoise_sql::status::Counter;
 use porpoise_sql::{Outcome, ResultColumn, SqlError};
 use porpoise_wire::mysql::command::Command;
+use porpoise_wire::mysql::params::QueryAttributes;
 use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::{Status, column};
 
@@ -26,7 +28,13 @@ impl LoggedIn {
         answer: &mut Answer<'_>,
     ) -> Flow {
         match command {
-            Command::Query { text, .. } => self.query(text, answer),
+            Command::Query { text, attributes } => {
+                if attributes.is_empty() {
+                    self.query(text, answer)
+                } else {
+                    self.query_with_attributes(text, attributes, answer)
+                }
+            }
             Command::StmtExecute(execute) => self.execute(&execute, answer),
             Command::StmtPrepare(text) => self.prepare(text, answer),
             Command::StmtClose(id) => {
@@ -105,6 +113,20 @@ impl LoggedIn {
         } else {
             Flow::Continue
         }
+    }
+
+    fn query_with_attributes(
+        &mut self,
+        text: &[u8],
+        attributes: QueryAttributes<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Flow {
+        let text_as = self.sql.collation();
+        let typed = attributes.map(|(name, p)| (name, typed(&p, text_as)));
+        self.sql.set_query_attributes(typed);
+        let flow = self.query(text, answer);
+        self.sql.clear_query_attributes();
+        flow
     }
 
     fn query(&mut self, text: &[u8], answer: &mut Answer<'_>) -> Flow {

@@ -13,6 +13,7 @@ use porpoise_base::memory::{MemoryCharge, MemoryTracker};
 use porpoise_sql::{ResultColumn, ResultSink, SqlError};
 use porpoise_types::ValueRef;
 use porpoise_wire::mysql::column::{self, ColumnDefinition};
+use porpoise_wire::mysql::command::StmtExecute;
 use porpoise_wire::mysql::frame::{HEADER, MAX_PACKET_PAYLOAD};
 use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::row::RowEncoder;
@@ -28,6 +29,17 @@ pub(super) enum Form {
     Binary,
     /// Binary, buffered for COM_STMT_FETCH.
     Cursor,
+}
+
+impl Form {
+    /// The form of an execution's rows.
+    pub(super) fn of_execution(execute: &StmtExecute<'_>) -> Form {
+        if execute.wants_cursor() {
+            Form::Cursor
+        } else {
+            Form::Binary
+        }
+    }
 }
 
 /// Rows of a cursor: packets in binary form, without sequence numbers.

@@ -250,24 +250,22 @@ impl LoggedIn {
             long_data,
             &mut sent,
         );
-        if let Err(error) = parsed {
-            answer.protocol_error(error);
-            self.statements.drop_long_data(id);
-            return Flow::Continue;
-        }
-        let text_as = self.sql.collation();
-        let values: Vec<Param<'_>> = sent
-            .iter()
-            .map(|p| Param {
-                value: p.value,
-                ty: type_of(p, text_as),
-            })
-            .collect();
-        let form = if execute.wants_cursor() {
-            Form::Cursor
-        } else {
-            Form::Binary
+        let attributes = match parsed {
+            Ok(attributes) => attributes,
+            Err(error) => {
+                answer.protocol_error(error);
+                self.statements.drop_long_data(id);
+                return Flow::Continue;
+            }
         };
+        let text_as = self.sql.collation();
+        let values: Vec<_> = sent.iter().map(|p| typed(p, text_as)).collect();
+        let has_attributes = !attributes.is_empty();
+        if has_attributes {
+            let attributes = attributes.map(|(name, p)| (name, typed(&p, text_as)));
+            self.sql.set_query_attributes(attributes);
+        }
+        let form = Form::of_execution(execute);
         let before = status_of(&self.sql);
         let announced = statement.columns;
         let memory = self.statements.memory.clone();
@@ -280,6 +278,9 @@ impl LoggedIn {
             changed: sink.is_column_count_changed,
             columns: sink.columns,
         };
+        if has_attributes {
+            self.sql.clear_query_attributes();
+        }
         self.statements.drop_long_data(id);
         match result {
             Ok(outcome) => self.finish_execution(id, &outcome, form, rows, answer),
@@ -373,6 +374,14 @@ impl Cursor {
 fn unknown(id: u32, command: &str) -> SqlError {
     let text = format!("Unknown prepared statement handler ({id}) given to {command}");
     SqlError::new(1243, "HY000", text)
+}
+
+/// Returns a parameter as SQL takes it.
+pub(super) fn typed<'a>(param: &params::Param<'a>, text_as: Collation) -> Param<'a> {
+    Param {
+        value: param.value,
+        ty: type_of(param, text_as),
+    }
 }
 
 /// Returns the SQL type for the declared type of a parameter. Strings have the connection's

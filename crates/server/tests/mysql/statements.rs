@@ -2,7 +2,7 @@
 
 use crate::client::{Client, How};
 use porpoise_testkit::Porpoise;
-use porpoise_types::ValueRef;
+use porpoise_types::{Date, DateTime, ValueRef};
 use porpoise_wire::mysql::command::code;
 use porpoise_wire::mysql::params::Param;
 use porpoise_wire::mysql::{Capabilities, Status, client, frame};
@@ -65,6 +65,15 @@ fn local_files_are_refused_as_by_a_server_that_does_not_allow_them() {
 
 #[test]
 fn attributes_of_queries_are_read_and_passed_over() {
+    // The bytes of a packet with two attributes, and the function that reads them.
+    let mut body = vec![code::QUERY, 2, 1, 0b10, 1];
+    body.extend(b"\xfe\0\x05Trace\x06\0\x01n");
+    body.extend(b"\x0400-1");
+    body.extend(b"SELECT mysql_query_attribute_string('trace'), mysql_query_attribute_string('n')");
+    out.clear();
+    frame::packet(&mut out, &mut 0, &body);
+    c.send(&out);
+    assert_eq!(c.answers(false)[0].texts(), [["00-1", "NULL"]]);
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     let attributes = [
@@ -75,6 +84,63 @@ fn attributes_of_queries_are_read_and_passed_over() {
     let mut out = Vec::new();
     client::query(&mut out, c.caps, b"SELECT 'text'", &attributes);
     c.send(&out);
+#[test]
+fn attributes_are_read_by_the_statements_they_came_with() {
+    let server = Porpoise::builder().start();
+    let mut c = Client::root(server.mysql_addr);
+    c.good("CREATE DATABASE d");
+    c.good("CREATE TABLE d.t (a INT, trace VARCHAR(20))");
+    let time = DateTime::new(Date::new(2026, 11, 23).unwrap(), 1, 2, 3, 0).unwrap();
+    let attributes = [
+        (&b"trace"[..], Param::from(ValueRef::Bytes(b"first"))),
+        (b"TRACE", Param::from(ValueRef::Bytes(b"second"))),
+        (b"n", Param::from(ValueRef::Int(-7))),
+        (b"x", Param::from(ValueRef::Double(1.5))),
+        (b"time", Param::from(ValueRef::DateTime(time))),
+        (b"none", Param::from(ValueRef::Null)),
+    ];
+    let read = |name: &str| format!("mysql_query_attribute_string('{name}')");
+    let names = ["trace", "n", "x", "time", "none", "other"].map(read);
+    let select = format!("SELECT {}", names.join(", "));
+    let expected = [[
+        "first",
+        "-7",
+        "1.5",
+        "2026-11-23 01:02:03.000000",
+        "NULL",
+        "NULL",
+    ]];
+    let mut out = Vec::new();
+    client::query(&mut out, c.caps, select.as_bytes(), &attributes);
+    c.send(&out);
+    assert_eq!(c.answers(false)[0].texts(), expected);
+    // All statements of a text have them, the next text does not.
+    let insert = "INSERT INTO d.t VALUES (1, mysql_query_attribute_string('trace'))";
+    let text = format!("{insert}; {insert}; SELECT COUNT(trace) FROM d.t");
+    out.clear();
+    client::query(&mut out, c.caps, text.as_bytes(), &attributes);
+    c.send(&out);
+    assert_eq!(c.answers(false)[2].one(), "2");
+    assert_eq!(c.good(&format!("SELECT {}", read("trace"))).one(), "NULL");
+    // Executions: the same statement with other attributes, and without.
+    let prepared = c.prepare(&format!("SELECT ?, {}", read("trace"))).unwrap();
+    for (attribute, expected) in [(Some("a"), "a"), (None, "NULL"), (Some("b"), "b")] {
+        let mut sent = vec![(&b""[..], Param::from(ValueRef::Int(1)))];
+        sent.extend(attribute.map(|text| (&b"trace"[..], ValueRef::Bytes(text.as_bytes()).into())));
+        out.clear();
+        client::execute_with_attributes(&mut out, c.caps, prepared.id, &sent, true, |_| false);
+        c.send(&out);
+        assert_eq!(
+            c.answers(true)[0].rows[0][1].as_deref(),
+            Some(expected.as_bytes()).filter(|e| *e != b"NULL")
+        );
+    }
+    assert_eq!(
+        c.query("SELECT mysql_query_attribute_string()").code(),
+        1582
+    );
+}
+
     assert_eq!(c.answers(false)[0].one(), "text");
     // Attributes that do not hold what they promise.
     let mut body = vec![code::QUERY, 2, 1, 0, 1, 3, 0, 1];

@@ -19,6 +19,7 @@
 //! 4. Passwords never appear in logs, error messages or the process list.
 
 mod account;
+mod attributes;
 mod create;
 mod define;
 mod dispatch;

@@ -156,6 +156,7 @@ pub(super) fn fresh_env(
         row_count: -1,
         found_rows: 0,
         counted_rows: Cell::new(None),
+        query_attributes: Vec::new(),
         user_variables: RefCell::new(HashMap::new()),
         warnings: RefCell::new(Vec::new()),
         warnings_dropped: Cell::new(0),

@@ -51,6 +51,8 @@ pub struct Env {
     pub found_rows: u64,
     /// Rows that the statement would have without its LIMIT (SQL_CALC_FOUND_ROWS).
     pub counted_rows: Cell<Option<u64>>,
+    /// Query attributes that the client sent beside the statement.
+    pub query_attributes: Vec<QueryAttribute>,
     /// `@variables`, with their types.
     pub user_variables: RefCell<HashMap<Arc<str>, (Value, ColumnType)>>,
     /// Conditions of this statement.
@@ -84,6 +86,15 @@ pub struct Env {
     pub work: Cell<u32>,
     /// Memory of the session and the statement.
     pub memory: SessionMemory,
+}
+
+/// A query attribute: a name and the text of a value, sent beside a statement.
+#[derive(Clone, Debug)]
+pub struct QueryAttribute {
+    /// The name.
+    pub name: Vec<u8>,
+    /// The value as text; `None` is NULL.
+    pub value: Option<Vec<u8>>,
 }
 
 /// The state of one RAND(n): MySQL's `rand_struct`, two linear sequences modulo

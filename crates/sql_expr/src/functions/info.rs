@@ -82,6 +82,18 @@ fn coercibility<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     Ok(ValueRef::Int(level))
 }
 
+/// MYSQL_QUERY_ATTRIBUTE_STRING(): the first attribute of the name, ignoring case as MySQL does.
+fn query_attribute<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
+    let Some(name) = c.text(0)? else {
+        return Ok(ValueRef::Null);
+    };
+    let same = |sent: &[u8]| Collation::UTF8MB4_0900_AI_CI.equal(sent, name);
+    let mut attributes = c.cx.env.query_attributes.iter();
+    let found = attributes.find(|attribute| same(&attribute.name));
+    let value = found.and_then(|attribute| attribute.value.as_deref());
+    Ok(value.map_or(ValueRef::Null, ValueRef::Bytes))
+}
+
 /// SLEEP(): waits inside `blocking`; KILL ends it.
 fn sleep<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
     let seconds = c.double(0)?.filter(|s| *s >= 0.0);
@@ -264,6 +276,16 @@ pub const FUNCTIONS: &[Function] = &[
         run: coercibility,
         doc: "How strongly the argument insists on its collation.",
         example: ("COERCIBILITY('a' COLLATE utf8mb4_bin)", "0"),
+    },
+    Function {
+        name: "MYSQL_QUERY_ATTRIBUTE_STRING",
+        args: (1, 1),
+        constant: false,
+        nullable: Nullable::Always,
+        ty: |_, collation| ColumnType::text(Kind::LongText, collation),
+        run: query_attribute,
+        doc: "The value, as text, of the query attribute of that name; NULL without one.",
+        example: ("", ""),
     },
     Function {
         name: "SLEEP",

@@ -29,7 +29,7 @@ pub struct Param<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct ParamTypes(Vec<(u8, bool)>);
 
-/// Attributes of a query: an iterator of names and values.
+/// Attributes of a query or of an execution: an iterator of names and values.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryAttributes<'a> {
     count: usize,
@@ -48,6 +48,12 @@ impl<'a> QueryAttributes<'a> {
             types: Cursor::EMPTY,
             values: Cursor::EMPTY,
         }
+    }
+
+    /// Whether no attribute is left.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.next >= self.count
     }
 
     fn step(&mut self) -> Option<(&'a [u8], Param<'a>)> {
@@ -74,7 +80,7 @@ impl<'a> Iterator for QueryAttributes<'a> {
     type Item = (&'a [u8], Param<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.next >= self.count {
+        if self.is_empty() {
             return None;
         }
         self.step()
@@ -117,9 +123,10 @@ pub(super) fn parse_query(body: &[u8], caps: Capabilities) -> Option<(&[u8], Que
     Some((attributes.values.rest(), whole))
 }
 
-/// Reads the parameters of an execution into `out`, which is emptied first.
-/// `params` is the statement's number of parameters; `long_data` returns the value of a parameter
-/// that was sent as long data. Query attributes are validated and discarded.
+/// Reads the parameters of an execution into `out`, which is emptied first, and returns the query
+/// attributes, which follow the parameters. `params` is the statement's number of parameters;
+/// `long_data` returns the value of a parameter that was sent as long data. Attributes sent without
+/// their types have no names and are discarded.
 ///
 /// # Errors
 /// [`ProtocolError::Malformed`] if the body is incomplete or invalid.
@@ -130,7 +137,7 @@ pub fn parse_execute<'a>(
     types: &mut ParamTypes,
     long_data: impl Fn(usize) -> Option<&'a [u8]>,
     out: &mut Vec<Param<'a>>,
-) -> Result<(), ProtocolError> {
+) -> Result<QueryAttributes<'a>, ProtocolError> {
     out.clear();
     parameters(execute, caps, params, types, long_data, out)
         .ok_or(ProtocolError::Malformed("parameters of an execution"))
@@ -163,10 +170,10 @@ fn parameters<'a>(
     types: &mut ParamTypes,
     long_data: impl Fn(usize) -> Option<&'a [u8]>,
     out: &mut Vec<Param<'a>>,
-) -> Option<()> {
+) -> Option<QueryAttributes<'a>> {
     let named = caps.has(Capabilities::QUERY_ATTRIBUTES);
     if params == 0 && !(named && execute.flags & COUNT_AVAILABLE != 0) {
-        return Some(());
+        return Some(QueryAttributes::none());
     }
     let mut cursor = Cursor::new(execute.body);
     let count = if named {
@@ -178,15 +185,26 @@ fn parameters<'a>(
         return None;
     }
     if count == 0 {
-        return Some(());
+        return Some(QueryAttributes::none());
     }
     let nulls = cursor.take(count.div_ceil(8))?;
+    let mut attributes = QueryAttributes {
+        nulls,
+        next: params,
+        ..QueryAttributes::none()
+    };
     match cursor.u8()? {
         0 => {}
-        1 => read_types(&mut cursor, count, named, types)?,
+        1 => {
+            attributes.types = read_types(&mut cursor, count, params, named, types)?;
+            attributes.count = count;
+        }
         _ => return None,
     }
     for i in 0..count {
+        if i == params {
+            attributes.values = cursor;
+        }
         let &(type_code, unsigned) = types.0.get(i)?;
         let value = if let Some(data) = long_data(i).filter(|_| i < params) {
             ValueRef::Bytes(data)
@@ -203,23 +221,29 @@ fn parameters<'a>(
             });
         }
     }
-    Some(())
+    Some(attributes)
 }
 
-fn read_types(
-    cursor: &mut Cursor<'_>,
+/// Reads `count` types, and returns the position of those behind the first `params`.
+fn read_types<'a>(
+    cursor: &mut Cursor<'a>,
     count: usize,
+    params: usize,
     named: bool,
     types: &mut ParamTypes,
-) -> Option<()> {
+) -> Option<Cursor<'a>> {
     types.0.clear();
-    for _ in 0..count {
+    let mut rest = *cursor;
+    for i in 0..count {
         types.0.push(read_type(cursor)?);
         if named {
             cursor.lenenc_bytes()?;
         }
+        if i + 1 == params {
+            rest = *cursor;
+        }
     }
-    Some(())
+    Some(rest)
 }
 
 fn read_type(cursor: &mut Cursor<'_>) -> Option<(u8, bool)> {

@@ -82,6 +82,20 @@ pub fn execute(
     types: bool,
     long: impl Fn(usize) -> bool,
 ) {
+    let unnamed: Vec<_> = params.iter().map(|p| (&b""[..], *p)).collect();
+    execute_with_attributes(out, caps, id, &unnamed, types, long);
+}
+
+/// Appends COM_STMT_EXECUTE with names: parameters with empty names come first, query attributes
+/// follow.
+pub fn execute_with_attributes(
+    out: &mut Vec<u8>,
+    caps: Capabilities,
+    id: u32,
+    params: &[(&[u8], Param<'_>)],
+    types: bool,
+    long: impl Fn(usize) -> bool,
+) {
     let named = caps.has(Capabilities::QUERY_ATTRIBUTES);
     let begun = frame::begin(out);
     out.push(code::STMT_EXECUTE);
@@ -92,17 +106,17 @@ pub fn execute(
         put_lenenc(out, params.len() as u64);
     }
     if !params.is_empty() {
-        put_nulls(out, params.iter());
+        put_nulls(out, params.iter().map(|(_, param)| param));
         out.push(u8::from(types));
         if types {
-            for param in params {
+            for (name, param) in params {
                 put_type(out, param);
                 if named {
-                    put_bytes(out, b"");
+                    put_bytes(out, name);
                 }
             }
         }
-        for (i, param) in params.iter().enumerate() {
+        for (i, (_, param)) in params.iter().enumerate() {
             if !long(i) {
                 put_value(out, param);
             }
