@@ -27,6 +27,7 @@ pub mod cancel;
 pub mod clock;
 pub mod counters;
 pub mod disk;
+pub mod import_file;
 pub mod interrupt;
 pub mod lend;
 pub mod memory;

@@ -239,6 +239,9 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         ("net_read_timeout", seconds(config.net_read_timeout)),
         ("net_write_timeout", seconds(config.net_write_timeout)),
     ];
+    if let Some(directory) = &config.secure_file_priv {
+        list.push(("secure_file_priv", directory.display().to_string()));
+    }
     if let Some(bytes) = config.statement_memory {
         let bytes = bytes.max(LEAST_STATEMENT_MEMORY);
         list.push(("global_connection_memory_limit", bytes.to_string()));

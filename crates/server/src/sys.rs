@@ -131,9 +131,18 @@ impl AsRawFd for EventFd {
 
 /// Waits until `fd` is writable or has failed; false at the timeout or after a signal.
 pub fn wait_writable(fd: RawFd, timeout: Duration) -> io::Result<bool> {
+    wait_for(fd, libc::POLLOUT, timeout)
+}
+
+/// Waits until `fd` is readable or has failed; false at the timeout or after a signal.
+pub fn wait_readable(fd: RawFd, timeout: Duration) -> io::Result<bool> {
+    wait_for(fd, libc::POLLIN, timeout)
+}
+
+fn wait_for(fd: RawFd, events: libc::c_short, timeout: Duration) -> io::Result<bool> {
     let mut poll = libc::pollfd {
         fd,
-        events: libc::POLLOUT,
+        events,
         revents: 0,
     };
     // SAFETY: one live pollfd is passed, and its count is 1.

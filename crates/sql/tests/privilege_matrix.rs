@@ -112,7 +112,10 @@ fn check(kind: StatementKind, example: &Example, failures: &mut Vec<String>) {
         for mode in [Mode::Text, Mode::Prepared, Mode::PreparedBefore] {
             let unpreparable = matches!(
                 kind,
-                StatementKind::Prepare | StatementKind::Execute | StatementKind::Deallocate
+                StatementKind::Prepare
+                    | StatementKind::Execute
+                    | StatementKind::Deallocate
+                    | StatementKind::LoadData
             );
             if mode != Mode::Text && unpreparable {
                 continue;

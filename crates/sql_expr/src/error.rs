@@ -127,6 +127,13 @@ impl SqlError {
         SqlError::new(1690, "22003", text)
     }
 
+    /// 3948: the client, or the server's settings, do not allow LOAD DATA LOCAL.
+    pub fn local_files_disabled() -> SqlError {
+        let text = "Loading local data is disabled; this must be enabled on both the client and \
+                    server sides";
+        SqlError::new(3948, "42000", text)
+    }
+
     /// 1235: a MySQL feature that this server does not support.
     pub fn not_supported(what: &str) -> SqlError {
         let text = format!("This version of Porpoise doesn't yet support '{what}'");

@@ -8,6 +8,7 @@
 //! 1. A deferral covers a reply from its first unsent byte.
 //! 2. An ERR packet ends a reply, also after rows have been sent.
 
+use super::local_file::FileTransfer;
 use crate::net::{FLUSH_AT, Gone, Output};
 use porpoise_kv::CommitPosition;
 use porpoise_sql::{Outcome, SessionChange, SqlError, SqlSession};
@@ -30,6 +31,12 @@ pub(super) struct Answer<'o> {
     /// Bytes of this reply that left the output, and where the others begin.
     drained: usize,
     counted_from: usize,
+    /// Received bytes behind the command.
+    pub(super) unread: &'o [u8],
+    /// Number of those that the reply's exchange has consumed.
+    pub(super) read_ahead: usize,
+    /// The file that the client is sending.
+    pub(super) file: Option<Box<FileTransfer>>,
 }
 
 impl<'o> Answer<'o> {
@@ -45,6 +52,9 @@ impl<'o> Answer<'o> {
             is_partly_sent: false,
             drained: 0,
             counted_from: start,
+            unread: &[],
+            read_ahead: 0,
+            file: None,
         }
     }
 

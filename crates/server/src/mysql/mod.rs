@@ -4,6 +4,7 @@
 //! * [`session`]: packets of a logged-in connection, one command at a time.
 //! * [`query`]: statements as text, one or several in a packet.
 //! * [`statements`]: prepared statements, long data, cursors.
+//! * [`local_file`]: files of clients, for LOAD DATA LOCAL.
 //! * [`sink`]: encodes result rows into the connection's output.
 //! * [`answer`]: OK and ERR packets, and which of them are deferred.
 //!
@@ -23,6 +24,7 @@
 //! executing only the first statement of a packet and ignoring the rest (loses data silently).
 
 mod answer;
+mod local_file;
 pub(crate) mod login;
 mod query;
 mod session;

@@ -138,6 +138,11 @@ impl LoggedIn {
             let result = self
                 .sql
                 .query(text, self.allows_multiple_statements, &mut sink);
+            let result = if answer.file.is_some() {
+                answer.skip_file(result)
+            } else {
+                result
+            };
             let outcome = match result {
                 Ok(outcome) => outcome,
                 Err(error) => return self.refuse(error, answer),

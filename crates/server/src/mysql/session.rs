@@ -80,6 +80,8 @@ pub(super) struct MysqlSession {
     /// `wait_timeout`, or `interactive_timeout`, as it was after the last
     /// command.
     idle: Duration,
+    /// Bytes behind the current packet that its command has consumed.
+    read_ahead: usize,
 }
 
 /// `max_allowed_packet` if the variable cannot be read.
@@ -137,6 +139,7 @@ impl MysqlSession {
             compression: None,
             is_compressed: false,
             idle: Duration::from_secs(28_800),
+            read_ahead: 0,
         };
         if salt.is_none() {
             let mut answer = Answer::new(out, offered, 0);
@@ -160,15 +163,15 @@ impl MysqlSession {
         session
     }
 
-    /// Processes one packet.
-    fn packet(&mut self, payload: &[u8], out: &mut Output) -> Next {
+    /// Processes one packet; `rest` is what was received behind it.
+    fn packet(&mut self, payload: &[u8], rest: &[u8], out: &mut Output) -> Next {
         let sequence = self.reader.sequence();
         match std::mem::replace(&mut self.state, State::Closed) {
             State::AwaitLogin => self.handle_hello(payload, out, sequence),
             State::Authenticating(proof) => {
                 self.continue_authentication(proof, payload, out, sequence)
             }
-            State::LoggedIn(open) => self.command(open, payload, out, sequence),
+            State::LoggedIn(open) => self.command(open, (payload, rest), out, sequence),
             State::Closed => Next::Close,
         }
     }
@@ -314,7 +317,7 @@ impl MysqlSession {
     fn command(
         &mut self,
         mut open: Box<LoggedIn>,
-        payload: &[u8],
+        (payload, rest): (&[u8], &[u8]),
         out: &mut Output,
         sequence: u8,
     ) -> Next {
@@ -332,10 +335,12 @@ impl MysqlSession {
             }
         };
         let mut answer = Answer::new(out, self.caps, sequence);
+        answer.unread = rest;
         open.sql
             .count(Counter::BytesReceived, frame::bytes_on_wire(payload.len()));
         let then = open.run(&self.shared, command, &mut answer);
         open.sql.count(Counter::BytesSent, answer.bytes());
+        self.read_ahead = answer.read_ahead;
         self.next_command(open, then, out)
     }
 
@@ -406,8 +411,9 @@ impl Session for MysqlSession {
                 }
                 Ok(FrameStep::Packet { payload, consumed }) => {
                     let bytes = input.bytes().get(payload).unwrap_or_default();
-                    let next = self.packet(bytes, out);
-                    input.consume(consumed);
+                    let rest = input.bytes().get(consumed..).unwrap_or_default();
+                    let next = self.packet(bytes, rest, out);
+                    input.consume(consumed + std::mem::take(&mut self.read_ahead));
                     if !matches!(next, Next::Wait) {
                         return next;
                     }

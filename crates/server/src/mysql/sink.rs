@@ -234,4 +234,12 @@ impl ResultSink for WireSink<'_, '_> {
     fn buffer_until_end(&mut self) {
         self.whole = true;
     }
+
+    fn open_file(&mut self, name: &[u8]) -> Result<(), SqlError> {
+        self.answer.request_file(name)
+    }
+
+    fn read_file(&mut self, out: &mut Vec<u8>) -> Result<bool, SqlError> {
+        self.answer.read_file(out)
+    }
 }

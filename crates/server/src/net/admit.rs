@@ -60,7 +60,10 @@ impl EventLoop {
             Transport::new(connection.socket),
             self.shared.durability.clone(),
             cancel.clone(),
-            self.shared.config.net_write_timeout,
+            (
+                self.shared.config.net_read_timeout,
+                self.shared.config.net_write_timeout,
+            ),
             &peer.memory,
         );
         let mut conn = Conn::new(

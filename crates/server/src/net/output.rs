@@ -67,11 +67,15 @@ pub struct Output {
     durability: Arc<DurabilityWatermark>,
     cancel: Cancel,
     write_timeout: Duration,
+    read_timeout: Duration,
     requests: u32,
     total_requests: u64,
     reply_start: usize,
     /// Bytes written since the group last read this count.
     pub(crate) sent: u64,
+    /// Bytes that the session has read itself ([`Output::receive`]) since the group last read this
+    /// count.
+    pub(crate) received: u64,
     pub(crate) memory: MemoryTracker,
 }
 
@@ -80,7 +84,7 @@ impl Output {
         transport: Transport,
         durability: Arc<DurabilityWatermark>,
         cancel: Cancel,
-        write_timeout: Duration,
+        (read_timeout, write_timeout): (Duration, Duration),
         memory: &Arc<ConnectionMemory>,
     ) -> Output {
         Output {
@@ -91,10 +95,12 @@ impl Output {
             durability,
             cancel,
             write_timeout,
+            read_timeout,
             requests: 0,
             total_requests: 0,
             reply_start: 0,
             sent: 0,
+            received: 0,
             memory: MemoryTracker::new(memory.clone(), MemoryClass::Output),
         }
     }
@@ -204,6 +210,37 @@ impl Output {
                 Flushed::Blocked => self.await_client(deadline)?,
             }
         }
+    }
+
+    /// Longest time for which a client may be silent within a request.
+    pub fn read_timeout(&self) -> Duration {
+        self.read_timeout
+    }
+
+    /// Reads bytes that the client sends while its request runs; waits up to a tenth of a second, and
+    /// may return 0 bytes.
+    ///
+    /// # Errors
+    /// The client has disconnected, or the session must end.
+    pub fn receive(&mut self, room: &mut [u8]) -> Result<usize, Gone> {
+        let got = self.transport.read(room, false).map_err(|_| Gone)?;
+        self.received += got.bytes as u64;
+        if got.bytes > 0 {
+            return Ok(got.bytes);
+        }
+        if got.eof || self.cancel.reason().is_some_and(|r| r.ends_session()) {
+            return Err(Gone);
+        }
+        // TLS may have to answer before more arrives.
+        if self.transport.pending()
+            && let Err(error) = self.transport.flush_pending()
+            && error.kind() != io::ErrorKind::WouldBlock
+        {
+            return Err(Gone);
+        }
+        let fd = self.transport.fd();
+        blocking(|| crate::sys::wait_readable(fd, Duration::from_millis(100))).map_err(|_| Gone)?;
+        Ok(0)
     }
 
     fn await_log(&mut self) -> Result<(), Gone> {

@@ -314,6 +314,14 @@ impl EventLoop {
     /// Applies the session's verdict. Returns false if the connection has ended.
     pub(super) fn apply(&mut self, conn: &mut Conn, verdict: Verdict) -> bool {
         conn.has_pending_requests = false;
+        let received = std::mem::take(&mut conn.out.received);
+        if received > 0 {
+            self.tally.received += received;
+            // TLS or a codec may hold bytes that no event of the socket announces.
+            if let Some(slot) = self.slots.get_mut(conn.token.index as usize) {
+                slot.flags |= flag::READABLE;
+            }
+        }
         match verdict {
             Verdict::Next(Next::Wait) => {}
             Verdict::Next(Next::Yield) => conn.has_pending_requests = true,

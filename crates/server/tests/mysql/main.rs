@@ -18,6 +18,7 @@ mod durable;
 mod kill;
 mod large_crash;
 mod large_values;
+mod load_data;
 mod login;
 mod packets;
 mod prepared;

@@ -53,27 +53,7 @@ fn figures_status_and_session_state_of_replies() {
 }
 
 #[test]
-fn local_files_are_refused_as_by_a_server_that_does_not_allow_them() {
-    let server = Porpoise::builder().start();
-    let mut c = Client::root(server.mysql_addr);
-    let refused = c.query("LOAD DATA LOCAL INFILE '/etc/hosts' INTO TABLE t");
-    let text = "Loading local data is disabled; this must be enabled on both the client and server \
-                sides";
-    assert_eq!(refused.error, Some((3948, text.to_owned())));
-    assert_eq!(c.query("SET GLOBAL local_infile = ON").code(), 1235);
-}
-
-#[test]
 fn attributes_of_queries_are_read_and_passed_over() {
-    // The bytes of a packet with two attributes, and the function that reads them.
-    let mut body = vec![code::QUERY, 2, 1, 0b10, 1];
-    body.extend(b"\xfe\0\x05Trace\x06\0\x01n");
-    body.extend(b"\x0400-1");
-    body.extend(b"SELECT mysql_query_attribute_string('trace'), mysql_query_attribute_string('n')");
-    out.clear();
-    frame::packet(&mut out, &mut 0, &body);
-    c.send(&out);
-    assert_eq!(c.answers(false)[0].texts(), [["00-1", "NULL"]]);
     let server = Porpoise::builder().start();
     let mut c = Client::root(server.mysql_addr);
     let attributes = [
@@ -84,6 +64,26 @@ fn attributes_of_queries_are_read_and_passed_over() {
     let mut out = Vec::new();
     client::query(&mut out, c.caps, b"SELECT 'text'", &attributes);
     c.send(&out);
+    assert_eq!(c.answers(false)[0].one(), "text");
+    // The bytes of a packet with two attributes, and the function that reads them.
+    let mut body = vec![code::QUERY, 2, 1, 0b10, 1];
+    body.extend(b"\xfe\0\x05Trace\x06\0\x01n");
+    body.extend(b"\x0400-1");
+    body.extend(b"SELECT mysql_query_attribute_string('trace'), mysql_query_attribute_string('n')");
+    out.clear();
+    frame::packet(&mut out, &mut 0, &body);
+    c.send(&out);
+    assert_eq!(c.answers(false)[0].texts(), [["00-1", "NULL"]]);
+    // Attributes that do not hold what they promise.
+    let mut body = vec![code::QUERY, 2, 1, 0, 1, 3, 0, 1];
+    body.extend(b"aSELECT 1");
+    out.clear();
+    frame::packet(&mut out, &mut 0, &body);
+    c.send(&out);
+    assert_eq!(c.answers(false)[0].code(), 1835);
+    assert_eq!(c.good("SELECT 1").one(), "1");
+}
+
 #[test]
 fn attributes_are_read_by_the_statements_they_came_with() {
     let server = Porpoise::builder().start();
@@ -139,17 +139,6 @@ fn attributes_are_read_by_the_statements_they_came_with() {
         c.query("SELECT mysql_query_attribute_string()").code(),
         1582
     );
-}
-
-    assert_eq!(c.answers(false)[0].one(), "text");
-    // Attributes that do not hold what they promise.
-    let mut body = vec![code::QUERY, 2, 1, 0, 1, 3, 0, 1];
-    body.extend(b"aSELECT 1");
-    out.clear();
-    frame::packet(&mut out, &mut 0, &body);
-    c.send(&out);
-    assert_eq!(c.answers(false)[0].code(), 1835);
-    assert_eq!(c.good("SELECT 1").one(), "1");
 }
 
 #[test]

@@ -120,6 +120,14 @@ impl ResultSink for RecodingSink<'_> {
         }
         self.sink.row(&row)
     }
+
+    fn open_file(&mut self, name: &[u8]) -> Result<()> {
+        self.sink.open_file(name)
+    }
+
+    fn read_file(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        self.sink.read_file(out)
+    }
 }
 
 /// The columns of a table as result metadata.

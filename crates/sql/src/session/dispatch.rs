@@ -111,6 +111,7 @@ impl SqlSession {
             }
             Statement::Explain(explain) => self.explain(explain, text, types, values, sink),
             Statement::Do(list) => self.do_list(list, values, types),
+            Statement::LoadData(load) => self.load_data(load, text, sink),
             _ => self.other_statement(statement, text, values, types, sink),
         }
     }
@@ -364,12 +365,6 @@ fn unsupported(cx: &StatementContext, statement: &Statement<'_>) -> SqlError {
             );
             return SqlError::new(1305, "42000", text);
         }
-        Statement::LoadData(load) if load.local => {
-            let text = "Loading local data is disabled; this must be enabled on both the client \
-                        and server sides";
-            return SqlError::new(3948, "42000", text);
-        }
-        Statement::LoadData(_) => "LOAD DATA",
         Statement::Handler(_) => "HANDLER",
         Statement::CreateProgram(program) => match program.kind {
             ProgramKind::Procedure => "CREATE PROCEDURE",

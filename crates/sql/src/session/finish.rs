@@ -5,6 +5,7 @@ use super::{CLIENT_FOUND_ROWS, Outcome, SqlSession};
 use crate::status::Counter;
 use crate::vars::VarValue;
 use porpoise_kv::CommitPosition;
+use porpoise_rows::InsertMode;
 use porpoise_sql_exec::exec::Changes;
 use porpoise_sql_exec::exec::statement::StatementOutcome;
 use porpoise_sql_expr::error::Result;
@@ -68,7 +69,16 @@ impl SqlSession {
                     // Rows for which ON DUPLICATE KEY UPDATE changed nothing.
                     outcome.affected_rows += changes.matched;
                 }
-                if p.values().len() != 1 {
+                if p.file().is_some() {
+                    let replaces = p.mode == InsertMode::Replace;
+                    let deleted = if replaces { changes.duplicates } else { 0 };
+                    let inserted = changes.affected.saturating_sub(deleted);
+                    let skipped = changes.records.saturating_sub(inserted);
+                    outcome.info = format!(
+                        "Records: {}  Deleted: {deleted}  Skipped: {skipped}  Warnings: {warnings}",
+                        changes.records
+                    );
+                } else if p.values().len() != 1 {
                     outcome.info = format!(
                         "Records: {}  Duplicates: {}  Warnings: {warnings}",
                         changes.records, changes.duplicates

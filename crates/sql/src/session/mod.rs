@@ -30,6 +30,7 @@ mod hint;
 mod histogram;
 mod into;
 mod key_prefix;
+mod load;
 mod plan_cache;
 mod prepared;
 mod run;
@@ -76,6 +77,9 @@ pub use track::SessionChange;
 
 /// Capability bit of the handshake: affected rows are the rows found, not the rows changed.
 pub const CLIENT_FOUND_ROWS: u64 = 2;
+
+/// Capability bit of the handshake: the client sends files on request.
+const CLIENT_LOCAL_FILES: u64 = 1 << 7;
 
 /// Capability bit of the handshake: the client is subject to `interactive_timeout`.
 const CLIENT_INTERACTIVE: u64 = 1 << 10;

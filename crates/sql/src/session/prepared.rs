@@ -156,7 +156,10 @@ impl SqlSession {
         let parsed = self.parse_whole(&arena, text)?;
         if matches!(
             parsed.statement,
-            Statement::Prepare { .. } | Statement::Execute { .. } | Statement::Deallocate(_)
+            Statement::Prepare { .. }
+                | Statement::Execute { .. }
+                | Statement::Deallocate(_)
+                | Statement::LoadData(_)
         ) {
             let text = "This command is not supported in the prepared statement protocol yet";
             return Err(SqlError::new(1295, "HY000", text));

@@ -114,9 +114,7 @@ impl SqlSession {
             ("partial_revokes", VarValue::Bool(on)) => {
                 Ok(self.cx.server.access.data().check_partial_revokes(*on)?)
             }
-            ("local_infile" | "read_only" | "super_read_only" | "offline_mode", v)
-                if *v == VarValue::Bool(true) =>
-            {
+            ("read_only" | "super_read_only" | "offline_mode", v) if *v == VarValue::Bool(true) => {
                 Err(SqlError::not_supported(&format!("{} = ON", variable.name)))
             }
             _ => Ok(()),

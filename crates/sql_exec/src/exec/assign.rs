@@ -104,7 +104,7 @@ impl<'x> ValueConverter<'x> {
 }
 
 /// The statement's time, as a column of this type stores it.
-fn now_for(column: &Column, env: &crate::expr::eval::Env) -> Value {
+pub(super) fn now_for(column: &Column, env: &crate::expr::eval::Env) -> Value {
     let moment = match column.ty.kind {
         Kind::Timestamp => env.now_utc,
         _ => env.now(),

@@ -8,6 +8,7 @@ use super::assign::{ValueConverter, evaluate, note_skipped, satisfies_check_opti
 use super::derived::Collect;
 use super::query::cx_of;
 use super::{Changes, Exec, ExecResult, upsert};
+use crate::error::SqlError;
 use crate::plan::sinks::{Insert, InsertRows, NewValue};
 use bumpalo::Bump;
 use porpoise_rows::{AutoIncOptions, GeneratedIds, InsertMode};
@@ -16,10 +17,22 @@ use porpoise_types::{Level, Value, Warning};
 /// Executes INSERT and REPLACE.
 pub(super) fn run(plan: &Insert, exec: &mut Exec<'_>, ids: AutoIncOptions) -> ExecResult<Changes> {
     let mut select_values = Vec::new();
-    let mut rows = match &plan.rows {
+    let rows = match &plan.rows {
         InsertRows::Query(source) => selected_rows(plan, source, exec, &mut select_values)?,
         InsertRows::Values(given) => value_rows(plan, given, exec)?,
+        InsertRows::File(_) => return Err(SqlError::internal("rows of a file").into()),
     };
+    insert_rows(plan, rows, select_values, exec, ids)
+}
+
+/// Inserts rows; `select_values` has, for each, the values that ON DUPLICATE KEY UPDATE reads.
+pub(super) fn insert_rows(
+    plan: &Insert,
+    mut rows: Vec<Vec<Value>>,
+    mut select_values: Vec<Vec<Value>>,
+    exec: &mut Exec<'_>,
+    ids: AutoIncOptions,
+) -> ExecResult<Changes> {
     let records = rows.len() as u64;
     let generated = GeneratedIds::from_input(&plan.table, &rows);
     exec.txn()
@@ -111,7 +124,7 @@ fn has_explicit_value(plan: &Insert, given: &[NewValue], position: usize) -> boo
 }
 
 /// Evaluates DEFAULT expressions of columns without an explicit value.
-fn fill_expressions(
+pub(super) fn fill_expressions(
     plan: &Insert,
     row: &mut [Value],
     given: &dyn Fn(usize) -> bool,
@@ -125,7 +138,7 @@ fn fill_expressions(
 }
 
 /// A row with the defaults of the columns that the statement does not name; the others are NULL.
-fn default_row(plan: &Insert, converter: &ValueConverter<'_>) -> ExecResult<Vec<Value>> {
+pub(super) fn default_row(plan: &Insert, converter: &ValueConverter<'_>) -> ExecResult<Vec<Value>> {
     let mut row = Vec::with_capacity(plan.table.columns.len());
     for (position, column) in plan.table.columns.iter().enumerate() {
         row.push(if plan.columns.contains(&position) {

@@ -46,6 +46,7 @@ mod join;
 mod join_hash_table;
 mod json_table;
 mod keys;
+mod load;
 mod lock_rows;
 mod loose_scan;
 mod materialized;
@@ -113,6 +114,21 @@ pub trait ResultSink {
     /// because its rows are newer than what is durable, or because the statement may restart (and
     /// call [`ResultSink::columns`] again).
     fn buffer_until_end(&mut self) {}
+    /// Opens the file of LOAD DATA: requests it from the client.
+    ///
+    /// # Errors
+    /// 3948 if the client cannot send files.
+    fn open_file(&mut self, _name: &[u8]) -> Result<(), SqlError> {
+        Err(SqlError::local_files_disabled())
+    }
+    /// Appends the next bytes of that file, if there are any for now. Returns false at the end of the
+    /// file.
+    ///
+    /// # Errors
+    /// The client has gone away, or the file cannot be read.
+    fn read_file(&mut self, _out: &mut Vec<u8>) -> Result<bool, SqlError> {
+        Ok(false)
+    }
 }
 
 /// Treatment of rows newer than the snapshot.

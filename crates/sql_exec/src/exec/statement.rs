@@ -1,7 +1,7 @@
 //! Executes a statement: dispatches on the sink at the root of its plan.
 
-use super::{Changes, Exec, ExecResult, ResultSink, dml, insert, multi, query};
-use crate::plan::sinks::{Plan, Targets};
+use super::{Changes, Exec, ExecResult, ResultSink, dml, insert, load, multi, query};
+use crate::plan::sinks::{InsertRows, Plan, Targets};
 use porpoise_rows::AutoIncOptions;
 
 /// What a statement did.
@@ -25,7 +25,10 @@ pub fn run(
         Plan::Change(change) if exec.shared.profile.is_some() => {
             return query::run(&change.input, exec, sink).map(StatementOutcome::Rows);
         }
-        Plan::Insert(plan) => insert::run(plan, exec, ids)?,
+        Plan::Insert(plan) => match &plan.rows {
+            InsertRows::File(file) => load::run(plan, file, exec, ids, sink)?,
+            InsertRows::Values(_) | InsertRows::Query(_) => insert::run(plan, exec, ids)?,
+        },
         Plan::Change(change) => match &change.targets {
             Targets::Immediate(target) => dml::run(change, target, exec)?,
             Targets::Buffered(targets) => multi::run(change, targets, exec)?,

@@ -69,7 +69,7 @@ fn insert_or_update(
     };
     let slots = match plan.rows {
         InsertRows::Query(_) => read_slots(plan, select_values, &arena),
-        InsertRows::Values(_) => vec![Slot::Null, Slot::Values(&refs)],
+        InsertRows::Values(_) | InsertRows::File(_) => vec![Slot::Null, Slot::Values(&refs)],
     };
     let before = old.row(&plan.table)?.values();
     let converter = ValueConverter::new(exec, plan.mode == InsertMode::Ignore, 1);

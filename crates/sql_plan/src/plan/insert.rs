@@ -105,7 +105,7 @@ pub(super) fn column_count_error(row: usize) -> SqlError {
     SqlError::new(1136, "21S01", text)
 }
 
-fn column_named(table: &Source, name: &str) -> Result<usize> {
+pub(super) fn column_named(table: &Source, name: &str) -> Result<usize> {
     let mut columns = table.columns.iter().enumerate();
     let named = |(at, c): &(usize, &ScopeColumn)| {
         c.name.eq_ignore_ascii_case(name) && !table.is_hidden(*at)
@@ -114,7 +114,7 @@ fn column_named(table: &Source, name: &str) -> Result<usize> {
     found.ok_or_else(|| SqlError::unknown_column(name, "field list"))
 }
 
-fn check_no_duplicates(columns: &[usize], table: &Table) -> Result<()> {
+pub(super) fn check_no_duplicates(columns: &[usize], table: &Table) -> Result<()> {
     for (at, column) in columns.iter().enumerate() {
         if columns.iter().take(at).any(|c| c == column) {
             let name = table.columns.get(*column).map_or("", |c| &c.name);

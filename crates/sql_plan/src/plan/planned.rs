@@ -4,7 +4,7 @@ use super::query::plan_query;
 use super::select::PlanCx;
 use super::sinks::Plan;
 use super::uses::TableUse;
-use super::{dml, insert, multi};
+use super::{dml, insert, load, multi};
 use crate::error::Result;
 use crate::parse::ast::{DeleteTarget, Statement};
 use porpoise_rows::catalog::{Table, TableId};
@@ -19,6 +19,7 @@ pub fn plan_statement(statement: &Statement<'_>, cx: &PlanCx<'_>) -> Result<Opti
     Ok(Some(match statement {
         Statement::Query(query) if query.into.is_none() => Plan::Select(plan_query(query, cx)?),
         Statement::Insert(insert) => Plan::Insert(insert::plan_insert(insert, cx)?),
+        Statement::LoadData(load) => Plan::Insert(load::plan_load(load, cx)?),
         Statement::Update(update) if dml::of_one_table(update) => {
             Plan::Change(dml::plan_update(update, cx)?)
         }

@@ -21,6 +21,7 @@ use crate::bind::Source;
 use crate::expr::Expr;
 use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::Table;
+use porpoise_types::Collation;
 use std::slice;
 use std::sync::Arc;
 
@@ -83,6 +84,49 @@ pub enum InsertRows {
     Values(Vec<Vec<NewValue>>),
     /// A query. Values behind those of the columns given are those of [`Insert::select_columns`].
     Query(Box<QueryPlan>),
+    /// The lines of a file (LOAD DATA).
+    File(Box<FileRows>),
+}
+
+/// LOAD DATA: the lines of a file, and the values of a row that they give.
+#[derive(Clone, Debug)]
+pub struct FileRows {
+    /// The file, as the statement names it.
+    pub path: Vec<u8>,
+    /// The collation that stands for the file's character set.
+    pub collation: Collation,
+    /// FIELDS and LINES.
+    pub format: LineFormat,
+    /// IGNORE n LINES
+    pub skipped_lines: u64,
+    /// Destinations of a line's fields.
+    pub fields: Vec<FieldTarget>,
+    /// SET: positions and values, in textual order.
+    pub set: Vec<(usize, NewValue)>,
+}
+
+/// Destination of a field of LOAD DATA.
+#[derive(Clone, Debug)]
+pub enum FieldTarget {
+    /// The column at a position.
+    Column(usize),
+    /// A user variable.
+    Variable(Arc<str>),
+}
+
+/// FIELDS and LINES of LOAD DATA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineFormat {
+    /// FIELDS TERMINATED BY; may be empty.
+    pub field_end: Vec<u8>,
+    /// FIELDS ENCLOSED BY
+    pub enclosure: Option<u8>,
+    /// FIELDS ESCAPED BY
+    pub escape: Option<u8>,
+    /// LINES STARTING BY; may be empty.
+    pub line_start: Vec<u8>,
+    /// LINES TERMINATED BY; may be empty.
+    pub line_end: Vec<u8>,
 }
 
 /// WITH CHECK OPTION.
@@ -153,7 +197,7 @@ impl Insert {
     pub fn query(&self) -> Option<&QueryPlan> {
         match &self.rows {
             InsertRows::Query(query) => Some(query),
-            InsertRows::Values(_) => None,
+            InsertRows::Values(_) | InsertRows::File(_) => None,
         }
     }
 
@@ -161,7 +205,15 @@ impl Insert {
     pub fn values(&self) -> &[Vec<NewValue>] {
         match &self.rows {
             InsertRows::Values(rows) => rows,
-            InsertRows::Query(_) => &[],
+            InsertRows::Query(_) | InsertRows::File(_) => &[],
+        }
+    }
+
+    /// The file that gives the rows.
+    pub fn file(&self) -> Option<&FileRows> {
+        match &self.rows {
+            InsertRows::File(file) => Some(file),
+            InsertRows::Values(_) | InsertRows::Query(_) => None,
         }
     }
 }
@@ -207,6 +259,7 @@ impl Plan {
             }
             Plan::Insert(insert) => {
                 all(&insert.on_duplicate);
+                all(insert.file().map_or(&[], |file| &file.set));
                 let values = insert.values().iter().flatten();
                 values.filter_map(NewValue::expr).for_each(visit);
             }

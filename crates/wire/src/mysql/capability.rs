@@ -63,6 +63,7 @@ impl Capabilities {
             | Self::FOUND_ROWS.0
             | Self::LONG_FLAG.0
             | Self::CONNECT_WITH_DB.0
+            | Self::LOCAL_FILES.0
             | Self::IGNORE_SPACE.0
             | Self::PROTOCOL_41.0
             | Self::INTERACTIVE.0

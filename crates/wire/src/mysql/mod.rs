@@ -7,6 +7,7 @@
 //!   exchange of packets.
 //! * [`command`]: commands; [`params`]: parameters and query attributes.
 //! * [`reply`]: OK, ERR, EOF, session state, reply to COM_STMT_PREPARE.
+//! * [`local_file`]: files that a client sends within a statement.
 //! * [`mod@column`]: metadata of results; [`row`]: rows in text and binary form.
 //!
 //! Client half: [`client`].
@@ -24,6 +25,7 @@ mod cursor;
 pub mod error;
 pub mod frame;
 pub mod handshake;
+pub mod local_file;
 pub mod login;
 pub mod params;
 pub mod reply;
