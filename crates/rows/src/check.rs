@@ -16,7 +16,7 @@
 use crate::db::Db;
 use crate::ddl::DdlCx;
 use crate::ddl::walk::{Batch, read_batch};
-use crate::definition::{Column, Index, IndexKind};
+use crate::definition::{Column, Index};
 use crate::error::{Error, Result};
 use crate::expressions::{RowContext, RowExpressions};
 use crate::overflow;
@@ -50,6 +50,8 @@ struct Checker<'a> {
     /// All reads use its snapshot.
     txn: Box<dyn kv::Txn>,
     problems: Vec<Problem>,
+    /// Number of entries that the rows must have, by position of the index.
+    elements: Vec<u64>,
 }
 
 /// An index entry that a row must have.
@@ -78,6 +80,7 @@ impl Db {
             table,
             txn,
             problems: Vec::new(),
+            elements: vec![0; table.indexes.len()],
         };
         let rows = checker.check_all();
         checker.txn.rollback();
@@ -89,15 +92,18 @@ impl Checker<'_> {
     fn check_all(&mut self) -> Result<u64> {
         let table = self.table;
         let rows = self.check_rows()?;
-        for index in table
-            .indexes
-            .iter()
-            .filter(|i| i.kind != IndexKind::Primary)
-        {
+        for (position, index) in table.indexes.iter().enumerate().skip(1) {
             let entries = self.count_entries(index)?;
-            if entries != rows {
+            let (expected, of) = match table.array_column_of(position) {
+                None => (rows, "rows"),
+                Some(_) => (
+                    self.elements.get(position).copied().unwrap_or(0),
+                    "elements",
+                ),
+            };
+            if entries != expected {
                 self.report(format!(
-                    "index `{}` has {entries} entries for {rows} rows",
+                    "index `{}` has {entries} entries for {expected} {of}",
                     index.name
                 ));
             }
@@ -194,16 +200,19 @@ impl Checker<'_> {
             ));
         }
         for (position, index) in table.indexes.iter().enumerate().skip(1) {
-            let (mut key, mut value) = (Vec::new(), Vec::new());
-            index.append_entry(table, row, pk, &mut key);
+            let mut value = Vec::new();
             index.append_entry_value(pk, &mut value);
-            entries.push(Entry {
+            let keys = index.entry_keys(table, position, row, pk);
+            if let Some(elements) = self.elements.get_mut(position) {
+                *elements += keys.len() as u64;
+            }
+            entries.extend(keys.into_iter().map(|(key, _)| Entry {
                 space: table.space(position, &key),
                 key,
-                value,
+                value: value.clone(),
                 primary: pk,
                 position,
-            });
+            }));
         }
     }
 
@@ -228,8 +237,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Counts the entries of `index`. With one entry a row guaranteed by
-    /// [`Checker::check_rows`], an equal count means that no entry is left over.
+    /// Counts the entries of `index`. As [`Checker::check_rows`] finds the entries of all rows, an
+    /// equal count means that no entry is left over.
     fn count_entries(&mut self, index: &Index) -> Result<u64> {
         let mut count = 0;
         for space in &index.spaces {

@@ -172,6 +172,9 @@ pub enum GeneratedKind {
     Stored,
     /// The hidden column of a functional key part, which statements neither show nor name.
     KeyPart,
+    /// The hidden column of the multi-valued part of an index ([`porpoise_types::array`]): its type is that
+    /// of the elements, and rows store all of them.
+    ArrayPart,
 }
 
 impl Column {
@@ -183,8 +186,23 @@ impl Column {
     /// The expression of a functional key part.
     pub fn key_part(&self) -> Option<&Expression> {
         let generated = self.generated.as_ref();
-        let hidden = generated.filter(|g| g.kind == GeneratedKind::KeyPart);
+        let hidden = |kind| matches!(kind, GeneratedKind::KeyPart | GeneratedKind::ArrayPart);
+        let hidden = generated.filter(|g| hidden(g.kind));
         hidden.map(|g| &g.expression)
+    }
+
+    /// Whether it is the hidden column of a multi-valued key part.
+    pub fn is_array(&self) -> bool {
+        let generated = self.generated.as_ref();
+        generated.is_some_and(|g| g.kind == GeneratedKind::ArrayPart)
+    }
+
+    /// The type that rows store values in.
+    pub(crate) fn stored_type(&self) -> ColumnType {
+        match self.is_array() {
+            true => ColumnType::varbinary(porpoise_types::array::MAX_BYTES),
+            false => self.ty.clone(),
+        }
     }
 
     /// The name for EXPLAIN: the expression of a functional key part.
@@ -354,6 +372,13 @@ impl TableDef {
         let mut indexes = self.indexes.iter();
         let index = indexes.find(|i| i.parts.iter().any(part));
         index.map(|i| i.name.as_str())
+    }
+
+    /// The position of the column of an index's multi-valued part: the index has an entry for each
+    /// element of the array.
+    pub fn array_column(&self, index: &Index) -> Option<usize> {
+        let array = |column: &usize| self.columns.get(*column).is_some_and(Column::is_array);
+        index.parts.iter().map(|p| p.column).find(array)
     }
 
     /// The position of the index of that name, without regard to case.

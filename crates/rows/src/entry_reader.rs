@@ -63,7 +63,7 @@ fn parts<'t>(table: &'t Table, index: &'t Index, wanted: &mut Vec<usize>) -> Res
         let column = table.columns.get(part.column);
         let column = column.ok_or(Error::DefinitionChanged)?;
         let (ty, nullable) = (&column.ty, column.nullable);
-        let step = if readable(part, ty) && wanted.contains(&part.column) {
+        let step = if readable(part, ty) && !column.is_array() && wanted.contains(&part.column) {
             wanted.retain(|c| *c != part.column);
             used = at + 1;
             PartAction::Read(part.column)

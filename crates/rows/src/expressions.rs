@@ -87,6 +87,15 @@ pub trait RowExpressions: Debug + Send + Sync {
     fn default(&self, column: usize, row: &[Value], cx: &RowContext) -> Result<Value>;
 }
 
+/// The type of a functional key part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyPartType {
+    /// The type of the values, of each element of an array.
+    pub ty: ColumnType,
+    /// Whether it is multi-valued: its values are encoded arrays ([`porpoise_types::array`]).
+    pub array: bool,
+}
+
 /// Compiler of the expressions of definitions.
 pub trait CompileExpressions: Send + Sync {
     /// Compiles the expressions of a table.
@@ -104,7 +113,7 @@ pub trait CompileExpressions: Send + Sync {
         table: &TableDef,
         index: &str,
         expression: &Expression,
-    ) -> Result<ColumnType>;
+    ) -> Result<KeyPartType>;
 }
 
 /// The compiled expressions of a table, or the error of the compilation.

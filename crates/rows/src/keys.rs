@@ -10,6 +10,9 @@
 //!   primary key's length, so that it can be cut off the key's end: one byte
 //!   up to 127, else two with the top bit of the first set (big-endian).
 //!
+//! An index with a multi-valued part has such an entry for each element of the array, none if the
+//! array is empty, and one with NULL if there is no array ([`Table::entries`]).
+//!
 //! Invariant: encoded parts are self-delimiting (prefix-free). The keys that start with the
 //! encoding of some values are exactly those whose first parts equal them.
 //!
@@ -19,7 +22,10 @@
 use crate::definition::{Index, IndexKind, IndexPart};
 use crate::error::{Error, Result};
 use crate::table::Table;
-use porpoise_types::{Value, ValueRef, encode_key, encode_key_prefix, encode_text_start};
+use porpoise_types::array::{Elements, elements};
+use porpoise_types::{
+    Value, ValueRef, decode_key, encode_key, encode_key_prefix, encode_text_start,
+};
 
 /// Version of the format of entries, apart from the encoding of parts
 /// ([`porpoise_types::KEY_FORMAT_VERSION`]).
@@ -37,12 +43,62 @@ impl Columns for [Value] {
     }
 }
 
-/// Appends one part of an index.
+/// One entry of a row: the row, with one element in place of the array of a multi-valued part.
+pub(crate) struct EntryRow<'r, C: ?Sized> {
+    row: &'r C,
+    /// The array's column, and the key of the element; `None` for NULL.
+    element: Option<(usize, Option<&'r [u8]>)>,
+}
+
+impl<C: Columns + ?Sized> Columns for EntryRow<'_, C> {
+    #[inline]
+    fn column(&self, position: usize) -> ValueRef<'_> {
+        match self.element {
+            Some((column, element)) if column == position => {
+                element.map_or(ValueRef::Null, ValueRef::Bytes)
+            }
+            _ => self.row.column(position),
+        }
+    }
+}
+
+/// The entries that a row has in one secondary index.
+pub(crate) struct Entries<'r, C: ?Sized> {
+    row: &'r C,
+    /// The column of the index's multi-valued part.
+    array: Option<usize>,
+    elements: Elements<'r>,
+    /// Whether there is one entry, which is still to come: without an array, or for NULL.
+    single: bool,
+}
+
+impl<'r, C: Columns + ?Sized> Iterator for Entries<'r, C> {
+    type Item = EntryRow<'r, C>;
+
+    #[inline]
+    fn next(&mut self) -> Option<EntryRow<'r, C>> {
+        let row = self.row;
+        if std::mem::take(&mut self.single) {
+            let element = self.array.map(|column| (column, None));
+            return Some(EntryRow { row, element });
+        }
+        let (column, element) = (self.array?, self.elements.next()?);
+        let element = Some((column, Some(element)));
+        Some(EntryRow { row, element })
+    }
+}
+
+/// Appends one part of an index. The value of an array's column is the key of one element.
 fn append_part(table: &Table, part: &IndexPart, value: ValueRef<'_>, out: &mut Vec<u8>) {
     let Some(column) = table.columns.get(part.column) else {
         return;
     };
     match part.prefix {
+        None if column.is_array() && !value.is_null() => {
+            if let ValueRef::Bytes(element) = value {
+                out.extend_from_slice(element);
+            }
+        }
         None => encode_key(value, &column.ty, column.nullable, part.desc, out),
         Some(chars) => {
             encode_key_prefix(value, &column.ty, chars, column.nullable, part.desc, out);
@@ -84,6 +140,23 @@ impl Index {
         exclusive
     }
 
+    /// The keys of all entries of a row in this index, which is at a position of its table, each
+    /// with whether it must be unique.
+    pub(crate) fn entry_keys<C: Columns + ?Sized>(
+        &self,
+        table: &Table,
+        position: usize,
+        row: &C,
+        primary: &[u8],
+    ) -> Vec<(Vec<u8>, bool)> {
+        let key = |entry: EntryRow<'_, C>| {
+            let mut key = Vec::new();
+            let exclusive = self.append_entry(table, &entry, primary, &mut key);
+            (key, exclusive)
+        };
+        table.entries(position, row).map(key).collect()
+    }
+
     /// Appends the value of an entry.
     pub(crate) fn append_entry_value(&self, primary: &[u8], out: &mut Vec<u8>) {
         if self.kind != IndexKind::Plain {
@@ -116,6 +189,26 @@ impl Index {
 }
 
 impl Table {
+    /// The entries that a row has in the secondary index at a position.
+    #[inline]
+    pub(crate) fn entries<'r, C: Columns + ?Sized>(
+        &self,
+        index: usize,
+        row: &'r C,
+    ) -> Entries<'r, C> {
+        let array = self.array_column_of(index);
+        let stored = match array.map(|column| row.column(column)) {
+            Some(ValueRef::Bytes(stored)) => Some(stored),
+            _ => None,
+        };
+        Entries {
+            row,
+            array,
+            elements: elements(stored.unwrap_or(&[])),
+            single: stored.is_none(),
+        }
+    }
+
     /// Returns the primary key of a row of storage values in column order; empty for a hidden key,
     /// which is not in the values.
     pub fn primary_key(&self, values: &[Value]) -> Vec<u8> {
@@ -143,7 +236,8 @@ impl Table {
     }
 
     /// Encodes values for the first parts of an index: the common prefix of all keys whose first
-    /// parts equal them. NULL is an ordinary value here. With a value for every part of a unique
+    /// parts equal them. NULL is an ordinary value here; that of an array's column is the key of an
+    /// element ([`porpoise_types::array`]). With a value for every part of a unique
     /// index the result is the complete key.
     pub fn key_prefix(&self, index: usize, values: &[ValueRef<'_>]) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
@@ -184,6 +278,11 @@ impl Table {
             };
             match row.column(part.column) {
                 ValueRef::Null => out.extend_from_slice(b"NULL"),
+                ValueRef::Bytes(mut element) if column.is_array() => {
+                    let value = decode_key(&column.ty, true, &mut element);
+                    let value = value.as_ref().map_or(ValueRef::Null, Value::as_ref);
+                    porpoise_types::write_text(value, &column.ty, &mut out);
+                }
                 value => {
                     let start = out.len();
                     porpoise_types::write_text(value, &column.ty, &mut out);
@@ -197,6 +296,28 @@ impl Table {
             }
         }
         String::from_utf8_lossy(&out).chars().take(64).collect()
+    }
+
+    /// As [`Table::duplicate`], for the entry of a row that has this key in a unique index.
+    pub(crate) fn duplicate_of_key<C: Columns + ?Sized>(
+        &self,
+        index: usize,
+        row: &C,
+        key: &[u8],
+    ) -> Error {
+        let definition = self.indexes.get(index).filter(|_| index > 0);
+        let mut bytes = Vec::new();
+        let found = definition.and_then(|definition| {
+            self.entries(index, row).find(|entry| {
+                bytes.clear();
+                definition.append_parts(self, entry, &mut bytes);
+                bytes == key
+            })
+        });
+        match found {
+            Some(entry) => self.duplicate(index, &entry),
+            None => self.duplicate(index, row),
+        }
     }
 
     /// Returns the error for a duplicate value in a unique index.

@@ -81,7 +81,7 @@ fn column(table: &TableDef, c: &Column) -> String {
     if let Some(generated) = &c.generated {
         let kind = match generated.kind {
             GeneratedKind::Stored => "STORED",
-            GeneratedKind::Virtual | GeneratedKind::KeyPart => "VIRTUAL",
+            GeneratedKind::Virtual | GeneratedKind::KeyPart | GeneratedKind::ArrayPart => "VIRTUAL",
         };
         let of = &generated.expression.text;
         text.push_str(&format!(" GENERATED ALWAYS AS ({of}) {kind}"));

@@ -9,7 +9,7 @@ use porpoise_kv::{
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::{ColumnDefault, Expression, Table, TableDef};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, DdlCx, Position};
-use porpoise_rows::expressions::{CompileExpressions, RowContext, RowExpressions};
+use porpoise_rows::expressions::{CompileExpressions, KeyPartType, RowContext, RowExpressions};
 use porpoise_rows::{BeginOptions, Db, DbOptions, Error, InsertMode, show};
 use porpoise_types::{ColumnType, Kind, Value};
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 const CATALOG: SpaceId = SpaceId(1);
 /// The present version, and the only one that is written.
-const PRESENT: u8 = 4;
+const PRESENT: u8 = 5;
 
 fn engine(disk: &MemDisk) -> Option<Arc<KvMem>> {
     KvMem::open(KvMemOptions {
@@ -60,8 +60,11 @@ impl CompileExpressions for NoExpressions {
         _: &TableDef,
         _: &str,
         _: &Expression,
-    ) -> porpoise_rows::Result<ColumnType> {
-        Ok(ColumnType::bigint())
+    ) -> porpoise_rows::Result<KeyPartType> {
+        Ok(KeyPartType {
+            ty: ColumnType::bigint(),
+            array: false,
+        })
     }
 }
 
@@ -284,7 +287,7 @@ fn a_later_version_is_refused_by_its_number() {
             panic!("row {at} was read");
         };
         let text = refused.to_string();
-        assert!(text.contains("catalog format version 5"), "{text}");
+        assert!(text.contains("catalog format version 6"), "{text}");
         assert!(!matches!(refused, Error::DefinitionChanged));
     }
 }

@@ -14,7 +14,7 @@ use bumpalo::Bump;
 use porpoise_base::cancel::Cancel;
 use porpoise_rows::Error;
 use porpoise_rows::catalog::{Column, ColumnDefault, Expression, Table, TableDef};
-use porpoise_rows::expressions::{CompileExpressions, RowContext, RowExpressions};
+use porpoise_rows::expressions::{CompileExpressions, KeyPartType, RowContext, RowExpressions};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::block_cipher::BlockCipher;
 use porpoise_sql_expr::expr::eval::{Env, EvalCx, Slot, eval};
@@ -23,6 +23,7 @@ use porpoise_sql_expr::expr::{Expr, ExprKind, convert};
 use porpoise_sql_expr::memory::SessionMemory;
 use porpoise_sql_parser::ast;
 use porpoise_sql_plan::bind::SystemVariables;
+use porpoise_sql_plan::bind::nodes::{ARRAY_OUTSIDE_OF_INDEX, MULTI_VALUED_CLAUSE};
 use porpoise_sql_plan::bind::table_expression::table_expression;
 use porpoise_sql_plan::statistics::StatisticsSource;
 use porpoise_types::{CastCx, Collation, ColumnType, Kind, Value, ValueRef, Warning, store};
@@ -211,7 +212,7 @@ fn bind(table: &Arc<Table>, expression: &Expression, owner: ExpressionOwner<'_>)
         ExpressionOwner::Generated(_) => "generated column function",
         ExpressionOwner::Default(_) => "default value expression",
         ExpressionOwner::Check(_) => "check constraint expression",
-        ExpressionOwner::KeyPart(_) => "functional index",
+        ExpressionOwner::KeyPart(_) => MULTI_VALUED_CLAUSE,
     };
     if let ExpressionOwner::Check(name) = owner
         && let Some(unknown) = expression
@@ -224,6 +225,13 @@ fn bind(table: &Arc<Table>, expression: &Expression, owner: ExpressionOwner<'_>)
     }
     let (parsed, bound) = table_expression(&arena, table, &expression.text, place, &system)?;
     refuse_functions(&bound, owner)?;
+    let mut nested = false;
+    bound.each_child(&mut |operand| {
+        operand.walk(&mut |e| nested |= matches!(e.kind, ExprKind::CastArray(_)));
+    });
+    if nested {
+        return Err(SqlError::not_supported(ARRAY_OUTSIDE_OF_INDEX));
+    }
     if let ExpressionOwner::Check(name) = owner
         && !is_boolean(&parsed, &bound)
     {
@@ -284,10 +292,15 @@ impl CompileExpressions for ExpressionCompiler {
         table: &TableDef,
         index: &str,
         expression: &Expression,
-    ) -> porpoise_rows::Result<ColumnType> {
+    ) -> porpoise_rows::Result<KeyPartType> {
         let table = &Arc::new(Table::new(table.clone()));
         let bound = bind(table, expression, ExpressionOwner::KeyPart(index));
-        bound.and_then(|e| key_part_type(&e)).map_err(to_rows)
+        let ty = bound.and_then(|e| {
+            let array = matches!(e.kind, ExprKind::CastArray(_));
+            let ty = if array { e.ty } else { key_part_type(&e)? };
+            Ok(KeyPartType { ty, array })
+        });
+        ty.map_err(to_rows)
     }
 }
 
@@ -376,24 +389,59 @@ fn key_part_error(error: SqlError, of: &CompiledColumn, index: &str, row: u64) -
     of.expr.walk(&mut |e| {
         casts_json |= matches!(&e.kind, ExprKind::Cast(arg) if arg.ty.kind == Kind::Json);
     });
-    let (code, text) = match error.code {
-        1264 => (
+    let (code, state, text) = match error.code {
+        1264 | 3752 => (
             3752,
+            "22003",
             format!("Value is out of range for functional index '{index}' at row {row}"),
         ),
-        1265 | 1366 => (
+        1265 | 1366 | 3751 => (
             3751,
+            "01000",
             format!("Data truncated for functional index '{index}' at row {row}"),
         ),
-        1406 => return key_part_too_long(index),
+        1406 | 3907 => return key_part_too_long(index),
         1292 if is_cut_text(&error.message) => return key_part_too_long(index),
-        1292 if casts_json => (
-            3903,
-            format!("Invalid JSON value for CAST for functional index '{index}'."),
+        1292 if casts_json => return invalid_json(index),
+        3903 => return invalid_json(index),
+        3904 => (
+            3904,
+            "22003",
+            format!("Out of range JSON value for CAST for functional index '{index}'."),
+        ),
+        3905 => (
+            3905,
+            "HY000",
+            format!(
+                "Exceeded max number of values per record for multi-valued index '{index}' by {} \
+                 value(s).",
+                error.message
+            ),
+        ),
+        3906 => (
+            3906,
+            "HY000",
+            format!(
+                "Exceeded max total length of values per record for multi-valued index '{index}' \
+                 by {} bytes.",
+                error.message
+            ),
+        ),
+        3908 => (
+            3908,
+            "HY000",
+            format!(
+                "Cannot store an array or an object in a scalar key part of the index '{index}'."
+            ),
         ),
         _ => return error,
     };
-    SqlError::new(code, "HY000", text)
+    SqlError::new(code, state, text)
+}
+
+fn invalid_json(index: &str) -> SqlError {
+    let text = format!("Invalid JSON value for CAST for functional index '{index}'.");
+    SqlError::new(3903, "22018", text)
 }
 
 /// Whether a warning or error says that a CAST has cut a text.
@@ -406,16 +454,18 @@ fn is_cut_text(message: &str) -> bool {
 
 fn key_part_too_long(index: &str) -> SqlError {
     let text = format!("Data too long for functional index '{index}'.");
-    SqlError::new(3907, "HY000", text)
+    SqlError::new(3907, "22001", text)
 }
 
 /// Converts an error to one of `rows`.
 fn to_rows(error: SqlError) -> Error {
     let state = match &error.sqlstate {
+        b"01000" => "01000",
         b"22001" => "22001",
         b"22003" => "22003",
         b"22007" => "22007",
         b"22012" => "22012",
+        b"22018" => "22018",
         b"22032" => "22032",
         b"23000" => "23000",
         b"42000" => "42000",
@@ -496,8 +546,8 @@ impl TableExpressions {
         let env = self.env(cx);
         let arena = Bump::new();
         let value = with_row(&of.expr, row, &env, &arena)?;
-        let stored = if value.is_null() {
-            Value::Null
+        let stored = if value.is_null() || of.column.is_array() {
+            value.to_owned()
         } else {
             let mut warn = |w| env.warn(w);
             let mut cast = CastCx {

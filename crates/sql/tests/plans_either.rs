@@ -28,8 +28,53 @@ fn value(rng: &mut Rng, column: &str) -> String {
     }
 }
 
+/// A value that is looked for in an array.
+fn sought(rng: &mut Rng, path: &str) -> String {
+    let n = rng.below(9);
+    match (path, rng.below(8)) {
+        (_, 0) => format!("{n}.5"),
+        (_, 1) => format!("{n}.0"),
+        (_, 2) => "null".to_owned(),
+        ("n", 3) => "9007199254740993".to_owned(),
+        ("n" | "u", 4) | ("s", _) => format!("\"t{n}\""),
+        ("u", _) => (n * 40).to_string(),
+        _ => n.to_string(),
+    }
+}
+
+/// A condition over the elements of an array.
+fn array_leaf(rng: &mut Rng) -> String {
+    let path = ["n", "n", "s", "s", "u"][rng.below(5) as usize];
+    let array = format!("j->'$.{path}'");
+    let (one, two, three) = (sought(rng, path), sought(rng, path), sought(rng, path));
+    match rng.below(7) {
+        0 => format!("CAST('{one}' AS JSON) MEMBER OF ({array})"),
+        1 | 2 => format!("{} MEMBER OF ({array})", one.replace('"', "'")),
+        3 => format!("JSON_CONTAINS({array}, '[{one}, {two}]')"),
+        4 => format!("JSON_CONTAINS({array}, '{one}')"),
+        5 => format!("JSON_OVERLAPS({array}, '[{one}, {two}, {three}]')"),
+        _ => format!("JSON_OVERLAPS('[{one}, {two}]', {array})"),
+    }
+}
+
+/// A condition over an expression that has an index.
+fn computed_leaf(rng: &mut Rng) -> String {
+    let n = rng.below(12);
+    match rng.below(4) {
+        0 => format!("LOWER(s) = 'v{n}'"),
+        1 => format!("LOWER(s) > 'v{}'", rng.below(3)),
+        2 => format!("a * 2 - b BETWEEN {} AND {n}", n as i64 - 9),
+        _ => format!("a * 2 - b IN ({n}, -{n}, {}.5)", n + 1),
+    }
+}
+
 /// A condition over one column.
 fn leaf(rng: &mut Rng) -> String {
+    match rng.below(6) {
+        0 => return array_leaf(rng),
+        1 => return computed_leaf(rng),
+        _ => {}
+    }
     let columns = ["a", "a", "b", "b", "u", "id", "s", "m", "d"];
     let c = columns[rng.below(columns.len() as u64) as usize];
     let (one, two, three) = (value(rng, c), value(rng, c), value(rng, c));
@@ -72,9 +117,13 @@ fn tree(rng: &mut Rng, depth: u32) -> String {
 }
 
 const COLUMNS: &str = "id INT NOT NULL, a INT, b INT, s VARCHAR(10), u INT, d DATE, \
-                       m DECIMAL(6, 2) NOT NULL";
+                       m DECIMAL(6, 2) NOT NULL, j JSON";
 const KEYS: &str = "PRIMARY KEY (id), KEY ab (a, b), KEY b (b), KEY s (s), UNIQUE KEY u (u), \
-                    KEY da (d DESC, a), KEY sp (s(2), a), KEY m (m DESC), UNIQUE KEY au (a, id)";
+                    KEY da (d DESC, a), KEY sp (s(2), a), KEY m (m DESC), UNIQUE KEY au (a, id), \
+                    KEY ls ((LOWER(s)), a), KEY ab2 ((a * 2 - b)), \
+                    KEY jn ((CAST(j->'$.n' AS SIGNED ARRAY))), \
+                    KEY ajs (a, (CAST(j->'$.s' AS CHAR(4) ARRAY)), b), \
+                    UNIQUE KEY ju ((CAST(j->'$.u' AS UNSIGNED ARRAY)))";
 
 fn row(rng: &mut Rng, id: u64) -> String {
     let null = |rng: &mut Rng, value: String| match rng.below(8) {
@@ -91,7 +140,35 @@ fn row(rng: &mut Rng, id: u64) -> String {
     );
     let d = format!("'2020-01-{:02}'", 1 + rng.below(28));
     let m = format!("{}.{}", rng.below(14), rng.below(100));
-    format!("{id}, {a}, {b}, {s}, {u}, {d}, {m}")
+    let j = document(rng, id);
+    let j = null(rng, j);
+    format!("{id}, {a}, {b}, {s}, {u}, {d}, {m}, {j}")
+}
+
+/// A document with arrays: numbers of several kinds, texts, and numbers that no other row has.
+fn document(rng: &mut Rng, id: u64) -> String {
+    let array = |rng: &mut Rng, element: &dyn Fn(&mut Rng) -> String| {
+        let elements: Vec<String> = (0..rng.below(4)).map(|_| element(rng)).collect();
+        match elements.as_slice() {
+            [one] if rng.below(2) == 0 => one.clone(),
+            _ => format!("[{}]", elements.join(", ")),
+        }
+    };
+    let n = array(rng, &|rng| match (rng.below(9), rng.below(9)) {
+        (0, n) => format!("{n}.0"),
+        (1, n) => format!("{n}.5"),
+        (2, n) => format!("\"{n}\""),
+        (3, n) => format!("90071992547409{}", 90 + n),
+        (4, _) => "9007199254740992.0".to_owned(),
+        (_, n) => n.to_string(),
+    });
+    let s = array(rng, &|rng| format!("\"t{}\"", rng.below(9)));
+    let u = array(rng, &|rng| (id * 4 + rng.below(4)).to_string());
+    let members = [("n", n), ("s", s), ("u", u)].map(|(name, array)| match rng.below(6) {
+        0 => String::new(),
+        _ => format!("\"{name}\": {array}, "),
+    });
+    format!("'{{{}\"id\": {id}}}'", members.concat())
 }
 
 /// Tables `i` with indexes, `n` with none, and `p`, in partitions.
@@ -101,7 +178,8 @@ fn fill(session: &mut SqlSession, rng: &mut Rng, rows: u64) {
     run(session, "SET SESSION sql_mode = ''");
     run(session, &format!("CREATE TABLE i ({COLUMNS}, {KEYS})"));
     run(session, &format!("CREATE TABLE n ({COLUMNS})"));
-    let keys = "PRIMARY KEY (id), KEY ab (a, b), KEY b (b)";
+    let keys = "PRIMARY KEY (id), KEY ab (a, b), KEY b (b), KEY ls ((LOWER(s))), \
+                KEY jn ((CAST(j->'$.n' AS SIGNED ARRAY)), b)";
     run(
         session,
         &format!("CREATE TABLE p ({COLUMNS}, {keys}) PARTITION BY HASH (id) PARTITIONS 3"),
@@ -125,6 +203,8 @@ const HINTS: &[&str] = &[
     "FORCE INDEX (b, u, s)",
     "FORCE INDEX (PRIMARY)",
     "FORCE INDEX (da, m, au)",
+    "FORCE INDEX (jn, ajs, ju)",
+    "FORCE INDEX (ls, ab2, jn)",
 ];
 
 const SHAPES: &[(&str, &str)] = &[
@@ -221,7 +301,11 @@ fn rows_changed() {
     let mut affected = 0;
     for round in 0..160u64 {
         let tree = tree(&mut rng, 1 + (round % 3) as u32);
-        let change = match rng.below(5) {
+        let change = match rng.below(7) {
+            5 => {
+                "UPDATE {} SET j = JSON_SET(j, '$.n', JSON_ARRAY(IFNULL(a, 1), IFNULL(b, 2), 3)) WHERE "
+            }
+            6 => "UPDATE {} SET j = JSON_REMOVE(j, '$.n[0]', '$.s') WHERE ",
             0 => "UPDATE {} SET b = b + 1, a = 11 - a WHERE ",
             1 => "UPDATE {} SET a = NULL, b = b - 3 WHERE ",
             2 => "UPDATE {} SET m = m + 1, s = CONCAT('v', b) WHERE ",
@@ -247,6 +331,12 @@ fn rows_changed() {
         let locked = format!("SELECT id FROM {{}} WHERE {tree} ORDER BY id FOR UPDATE");
         let expected = run(&mut session, &locked.replace("{}", "n"));
         for table in ["i", "p"] {
+            let checked = run(&mut session, &format!("CHECK TABLE {table}"));
+            assert_eq!(
+                checked,
+                [format!("d.{table}|check|status|OK")],
+                "{change} {tree}"
+            );
             let found = run(&mut session, &locked.replace("{}", table));
             assert_eq!(found, expected, "{locked}");
         }

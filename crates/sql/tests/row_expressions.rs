@@ -189,16 +189,27 @@ fn functional_indexes_outlive_a_restart() {
         "CREATE DATABASE d",
         "CREATE TABLE d.f (a INT, INDEX i ((a * 2)))",
         "INSERT INTO d.f VALUES (1), (2)",
+        "CREATE TABLE d.m (a INT, j JSON, UNIQUE INDEX i ((CAST(j AS SIGNED ARRAY))))",
+        "INSERT INTO d.m VALUES (1, '[1, 2]'), (2, '[3, 4]')",
     ] {
         session.query(text.as_bytes(), false, &mut Nothing).unwrap();
     }
     drop(session);
     let mut session = connect();
-    for text in ["INSERT INTO d.f VALUES (3)", "DELETE FROM d.f WHERE a = 1"] {
+    for text in [
+        "INSERT INTO d.f VALUES (3)",
+        "DELETE FROM d.f WHERE a = 1",
+        "INSERT INTO d.m VALUES (4, '[1, 5]') ON DUPLICATE KEY UPDATE j = '[1, 7, 8]'",
+        "DELETE FROM d.m WHERE 4 MEMBER OF (j)",
+        "INSERT INTO d.m VALUES (8, '[2, 3, 4]')",
+    ] {
         session.query(text.as_bytes(), false, &mut Nothing).unwrap();
     }
     let sum = b"SELECT CAST(sum(a) AS SIGNED) FROM d.f FORCE INDEX (i) WHERE a * 2 IN (2, 4, 6)";
     let mut found = Number(0);
     session.query(sum, false, &mut found).unwrap();
     assert_eq!(found.0, 5);
+    let sum = b"SELECT CAST(sum(a) AS SIGNED) FROM d.m WHERE JSON_OVERLAPS(j, '[1, 2, 4, 8]')";
+    session.query(sum, false, &mut found).unwrap();
+    assert_eq!(found.0, 9);
 }

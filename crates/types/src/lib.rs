@@ -12,7 +12,7 @@
 //! * [`cast`]: assignment to a column ([`store`]) and conversions in
 //!   expressions.
 //! * [`mod@compare`], [`collation`]: order and equality.
-//! * [`key`]: memory-comparable keys.
+//! * [`key`]: memory-comparable keys; [`array`]: stored arrays of them.
 //! * [`text`]: values in the text protocol.
 //!
 //! Invariants:
@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod array;
 pub mod cast;
 pub mod collation;
 pub mod column_flag;

@@ -123,13 +123,13 @@ fn changes_child(action: FkAction) -> bool {
 }
 
 /// Returns the position of an index of `table` whose first parts are `columns`, in any order and
-/// without prefix lengths. The shortest one wins; the primary key counts, too.
+/// without prefix lengths or a multi-valued part. The shortest one wins; the primary key counts, too.
 pub fn child_index(table: &TableDef, columns: &[usize]) -> Option<usize> {
     table
         .indexes
         .iter()
         .enumerate()
-        .filter(|(_, index)| starts_with(index, columns))
+        .filter(|(_, index)| starts_with(index, columns) && table.array_column(index).is_none())
         .min_by_key(|(_, index)| index.parts.len())
         .map(|(position, _)| position)
 }

@@ -28,15 +28,15 @@ impl Db {
         };
         self.for_each_batch(cx, before, |batch| {
             let mut entries = Vec::with_capacity(batch.len());
-            for (primary, row) in batch {
-                let row = RowRef::new(after, row)?;
-                let mut entry = Vec::new();
-                let exclusive = index.append_entry(after, &row, primary, &mut entry);
-                entries.push((entry, exclusive));
+            for (primary, bytes) in batch {
+                let row = RowRef::new(after, bytes)?;
+                let keys = index.entry_keys(after, position, &row, primary);
+                let keys = keys.into_iter();
+                entries.extend(keys.map(|(key, exclusive)| (primary, row, key, exclusive)));
             }
+            let unique = entries.iter().filter(|(.., exclusive)| *exclusive);
             let key = |entry| Key::new(after.space(position, entry), entry);
-            let unique = entries.iter().filter(|(_, exclusive)| *exclusive);
-            let unique: Vec<Key<'_>> = unique.map(|(entry, _)| key(entry)).collect();
+            let unique: Vec<Key<'_>> = unique.map(|(_, _, entry, _)| key(entry)).collect();
             let mut taken: HashSet<Key<'_>> = HashSet::with_capacity(unique.len());
             let mut txn = self.engine().begin(TxnOptions::default())?;
             if !unique.is_empty() {
@@ -44,10 +44,10 @@ impl Db {
                     taken.extend(unique.get(n).filter(|_| value.is_some()));
                 })?;
             }
-            for ((primary, row), (entry, exclusive)) in batch.iter().zip(&entries) {
+            for (primary, row, entry, exclusive) in &entries {
                 let key = key(entry);
                 if *exclusive && !taken.insert(key) {
-                    return Err(after.duplicate(position, &RowRef::new(after, row)?));
+                    return Err(after.duplicate_of_key(position, row, entry));
                 }
                 let mut value = Vec::new();
                 index.append_entry_value(primary, &mut value);

@@ -114,6 +114,6 @@ fn default(spec: &ColumnSpec, nullable: bool) -> Result<ColumnDefault> {
 pub(super) fn layout(version: u32, columns: &[Column]) -> LayoutDef {
     LayoutDef {
         version,
-        columns: columns.iter().map(|c| (c.id, c.ty.clone())).collect(),
+        columns: columns.iter().map(|c| (c.id, c.stored_type())).collect(),
     }
 }

@@ -394,6 +394,12 @@ pub fn functional_primary() -> Error {
     refuse(3756, "HY000", text.to_owned())
 }
 
+pub fn several_arrays() -> Error {
+    let text = "This version of Porpoise doesn't yet support 'more than one multi-valued key part per \
+                index'";
+    refuse(1235, "42000", text.to_owned())
+}
+
 pub fn generated_non_prior() -> Error {
     let text = "Generated column can refer only to generated columns defined prior to it.";
     refuse(3107, "HY000", text.to_owned())

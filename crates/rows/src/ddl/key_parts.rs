@@ -4,6 +4,8 @@
 //! Rows store the values of generated columns, so that the column's index is maintained and built
 //! like any other. Its type is that of the expression ([`crate::expressions`]), and follows when an
 //! ALTER TABLE changes the types of other columns. The column is dropped with its index.
+//! `CAST(... AS ... ARRAY)` makes a multi-valued part: the column stores the elements' keys
+//! ([`porpoise_types::array`]), and the index has an entry for each (Multi-Valued Indexes).
 //!
 //! Invariant: hidden columns are behind all others, because an expression may read generated
 //! columns, which are computed in order.
@@ -15,15 +17,17 @@ use crate::definition::{
     Column, ColumnDefault, ColumnId, Generated, GeneratedKind, IndexKind, TableDef,
 };
 use crate::error::Result;
+use crate::expressions::KeyPartType;
 use porpoise_types::Value;
 
 /// Adds the hidden columns of an index to its table. Returns the specification with their names in
 /// place of the expressions.
 ///
 /// # Errors
-/// 3756 for a primary key; those of the expressions.
+/// 3756 for a primary key; 1235 for a second multi-valued part; those of the expressions.
 pub(super) fn add_columns(db: &Db, table: &mut TableDef, spec: &IndexSpec) -> Result<IndexSpec> {
     let mut spec = spec.clone();
+    let mut has_array = false;
     for (at, expression) in std::mem::take(&mut spec.expressions) {
         if spec.kind == IndexKind::Primary {
             return Err(errors::functional_primary());
@@ -40,7 +44,10 @@ pub(super) fn add_columns(db: &Db, table: &mut TableDef, spec: &IndexSpec) -> Re
             .map_or("", |(column, ..)| column.as_str());
         let index = spec.name.as_deref().unwrap_or(first);
         let compiler = db.expression_compiler()?;
-        let ty = compiler.key_part_type(table, index, &expression)?;
+        let KeyPartType { ty, array } = compiler.key_part_type(table, index, &expression)?;
+        if array && std::mem::replace(&mut has_array, true) {
+            return Err(errors::several_arrays());
+        }
         let name = column_name(table, index, at);
         if let Some((column, ..)) = spec.parts.get_mut(at) {
             column.clone_from(&name);
@@ -60,7 +67,10 @@ pub(super) fn add_columns(db: &Db, table: &mut TableDef, spec: &IndexSpec) -> Re
             explicit_collation: false,
             generated: Some(Generated {
                 expression,
-                kind: GeneratedKind::KeyPart,
+                kind: match array {
+                    true => GeneratedKind::ArrayPart,
+                    false => GeneratedKind::KeyPart,
+                },
             }),
         });
     }

@@ -42,6 +42,8 @@ pub(crate) struct Derived {
     older: Vec<Layout>,
     /// Positions of the unique indexes, the primary one excluded.
     pub(crate) unique_indexes: Vec<usize>,
+    /// For each index, the column of its multi-valued part.
+    array_columns: Vec<Option<usize>>,
     /// Positions of NOT NULL columns.
     pub(crate) not_null: Vec<usize>,
     /// Router of a partitioned table's rows.
@@ -60,7 +62,7 @@ impl Derived {
             .map(|def| Layout::resolve(table, def))
             .collect();
         let current = layouts.pop().unwrap_or_else(|| {
-            let columns = table.columns.iter().map(|c| (c.id, c.ty.clone()));
+            let columns = table.columns.iter().map(|c| (c.id, c.stored_type()));
             let def = LayoutDef {
                 version: 0,
                 columns: columns.collect(),
@@ -81,6 +83,10 @@ impl Derived {
                         .is_some_and(|x| x.kind == IndexKind::Unique)
                 })
                 .collect(),
+            array_columns: {
+                let indexes = table.indexes.iter();
+                indexes.map(|index| table.array_column(index)).collect()
+            },
             not_null: (0..table.columns.len())
                 .filter(|i| table.columns.get(*i).is_some_and(|c| !c.nullable))
                 .collect(),
@@ -148,6 +154,12 @@ impl Table {
     #[inline]
     pub(crate) fn derived(&self) -> &Derived {
         &self.derived
+    }
+
+    /// The position of the column of the multi-valued part of the index at a position.
+    #[inline]
+    pub(crate) fn array_column_of(&self, index: usize) -> Option<usize> {
+        self.derived.array_columns.get(index).copied().flatten()
     }
 
     /// Whether writing a row evaluates expressions: a column is generated or a check

@@ -128,8 +128,9 @@ pub(crate) fn check_not_null(table: &Table, row: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// Adds the entry of a row in a unique index to the keys to lock exclusively. Returns [`NO_KEY`] if
-/// a part is NULL.
+/// Adds the entries of a row in a unique index to the keys to lock exclusively. Returns the entry's
+/// key, or [`NO_KEY`] if a part is NULL, or if the index has a multi-valued part: those keys are
+/// found again by [`taken_entry`].
 #[inline]
 pub(crate) fn gather_unique<C: Columns + ?Sized>(
     table: &Table,
@@ -140,14 +141,57 @@ pub(crate) fn gather_unique<C: Columns + ?Sized>(
     let Some(index) = table.indexes.get(position) else {
         return NO_KEY;
     };
-    keys.add_with(LockMode::Exclusive, |out| {
-        let start = out.len();
-        if index.append_parts(table, row, out) {
-            return None;
+    let mut added = NO_KEY;
+    for entry in table.entries(position, row) {
+        let id = keys.add_with(LockMode::Exclusive, |out| {
+            let start = out.len();
+            if index.append_parts(table, &entry, out) {
+                return None;
+            }
+            Some(table.space(position, out.get(start..).unwrap_or(&[])))
+        });
+        added = id.unwrap_or(NO_KEY);
+    }
+    match table.array_column_of(position) {
+        None => added,
+        Some(_) => NO_KEY,
+    }
+}
+
+/// The first key of a row in a unique index with a multi-valued part that exists now; the row's
+/// keys were gathered. `None` for other indexes.
+pub(super) fn taken_entry<C: Columns + ?Sized>(
+    table: &Table,
+    position: usize,
+    row: &C,
+    keys: &KeySet,
+) -> Option<KeyId> {
+    table.array_column_of(position)?;
+    taken_entries(table, position, row, keys).next()
+}
+
+/// As [`taken_entry`], all of them.
+pub(super) fn taken_entries<'a, C: Columns + ?Sized>(
+    table: &'a Table,
+    position: usize,
+    row: &'a C,
+    keys: &'a KeySet,
+) -> impl Iterator<Item = KeyId> + 'a {
+    let array = table.array_column_of(position);
+    let index = table.indexes.get(position).filter(|_| array.is_some());
+    let mut key = Vec::new();
+    index.into_iter().flat_map(move |index| {
+        let mut found = SmallVec::<[KeyId; 4]>::new();
+        for entry in table.entries(position, row) {
+            key.clear();
+            if index.append_parts(table, &entry, &mut key) {
+                continue;
+            }
+            let id = keys.find(table.space(position, &key), &key);
+            found.extend(id.filter(|id| keys.present(*id)));
         }
-        Some(table.space(position, out.get(start..).unwrap_or(&[])))
+        found
     })
-    .unwrap_or(NO_KEY)
 }
 
 /// Adds a new row's primary key and unique entries to the keys to lock.
@@ -174,6 +218,31 @@ pub(super) fn gather_own(
     }
 }
 
+/// Position of the index of a row's own key at this place.
+pub(super) fn index_at(table: &Table, place: usize) -> usize {
+    match place.checked_sub(1) {
+        None => 0,
+        Some(u) => table.derived().unique_indexes.get(u).copied().unwrap_or(0),
+    }
+}
+
+/// The own keys of a new row that exist now, in order of the indexes, with the positions of these.
+pub(super) fn taken_keys<'a>(
+    table: &'a Table,
+    row: &'a [Value],
+    own: &'a [KeyId],
+    keys: &'a KeySet,
+) -> impl Iterator<Item = (usize, KeyId)> + 'a {
+    own.iter().enumerate().flat_map(move |(place, id)| {
+        let index = index_at(table, place);
+        let single = Some(*id).filter(|id| *id != NO_KEY && keys.present(*id));
+        let several = Some(index).filter(|_| *id == NO_KEY && place > 0);
+        let several = several.map(|index| taken_entries(table, index, row, keys));
+        let all = single.into_iter().chain(several.into_iter().flatten());
+        all.map(move |id| (index, id))
+    })
+}
+
 /// Judges a row against the present state: unique keys, then parents.
 pub(super) fn judge(
     table: &Table,
@@ -186,11 +255,13 @@ pub(super) fn judge(
     let own = plan.own(n);
     for (place, id) in own.iter().enumerate() {
         if *id != NO_KEY && keys.present(*id) {
-            let index = match place.checked_sub(1) {
-                None => 0,
-                Some(u) => table.derived().unique_indexes.get(u).copied().unwrap_or(0),
-            };
-            return Err(table.duplicate(index, row));
+            return Err(table.duplicate(index_at(table, place), row));
+        }
+        if *id == NO_KEY
+            && place > 0
+            && let Some(id) = taken_entry(table, index_at(table, place), row, keys)
+        {
+            return Err(table.duplicate_of_key(index_at(table, place), row, keys.key(id)));
         }
     }
     for (constraint, id) in constraints.iter().zip(plan.parents(n)) {

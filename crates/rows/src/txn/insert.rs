@@ -24,7 +24,9 @@
 
 use super::Statement;
 use super::expressions::{Refused, refusal};
-use super::gather::{Constraint, NO_KEY, Plan, check_not_null, constraints, gather_own, judge};
+use super::gather::{
+    Constraint, NO_KEY, Plan, check_not_null, constraints, gather_own, judge, taken_keys,
+};
 use super::keyset::{KeyId, KeySet};
 use super::lookup::{Lookup, complete_rows};
 use crate::autoinc::GeneratedIds;
@@ -105,7 +107,7 @@ impl Statement<'_> {
         let (mut unfit, usable) = new.gather(&rows, refused, &mut self.keys);
         self.lock_keys()?;
         if mode == InsertMode::Replace {
-            self.lock_replaced(table, &new.plan, usable)?;
+            self.lock_replaced(table, &new.plan, rows.get(..usable).unwrap_or(&rows))?;
         }
         let mut done = InsertOutcome::default();
         for (n, row) in rows.iter_mut().enumerate().take(usable) {
@@ -155,7 +157,7 @@ impl Statement<'_> {
     /// deleted.
     fn check_new_row(&mut self, row: &[Value], n: usize, new: &NewRows<'_>) -> Result<u64> {
         let replaced = match new.mode {
-            InsertMode::Replace => self.delete_conflicting(new.table, new.plan.own(n))?,
+            InsertMode::Replace => self.delete_conflicting(new.table, row, new.plan.own(n))?,
             InsertMode::Plain | InsertMode::Ignore => 0,
         };
         judge(new.table, row, &new.plan, n, new.constraints, &self.keys)?;
@@ -164,15 +166,14 @@ impl Statement<'_> {
 
     /// Locks, in one call, the rows that REPLACE will delete, found by the entries that were just
     /// locked.
-    fn lock_replaced(&mut self, table: &Table, plan: &Plan, rows: usize) -> Result<()> {
-        for n in 0..rows {
-            for (place, id) in plan.own(n).iter().enumerate() {
-                if *id == NO_KEY || !self.keys.present(*id) {
-                    continue;
-                }
-                self.txn.check_newer(self.keys.newer(*id))?;
-                if place > 0
-                    && let Some(primary) = self.keys.value(*id).map(<[u8]>::to_vec)
+    fn lock_replaced(&mut self, table: &Table, plan: &Plan, rows: &[Vec<Value>]) -> Result<()> {
+        for (n, row) in rows.iter().enumerate() {
+            let taken = taken_keys(table, row, plan.own(n), &self.keys);
+            let taken: SmallVec<[(usize, KeyId); 4]> = taken.collect();
+            for (index, id) in taken {
+                self.txn.check_newer(self.keys.newer(id))?;
+                if index > 0
+                    && let Some(primary) = self.keys.value(id).map(<[u8]>::to_vec)
                 {
                     self.keys
                         .add(table.space(0, &primary), &primary, LockMode::Exclusive);
@@ -183,26 +184,22 @@ impl Statement<'_> {
     }
 
     /// Deletes the rows that conflict with one. Returns their number.
-    fn delete_conflicting(&mut self, table: &Arc<Table>, own: &[KeyId]) -> Result<u64> {
-        let Some((row, entries)) = own.split_first() else {
-            return Ok(0);
-        };
+    fn delete_conflicting(
+        &mut self,
+        table: &Arc<Table>,
+        row: &[Value],
+        own: &[KeyId],
+    ) -> Result<u64> {
         let mut primaries: Vec<Vec<u8>> = Vec::new();
-        if self.keys.present(*row) {
-            primaries.push(self.keys.key(*row).to_vec());
-        }
         // The entries as they are now, own writes of this statement included.
-        let entries: SmallVec<[Key<'_>; 4]> = entries
-            .iter()
-            .zip(&table.derived().unique_indexes)
-            .filter(|(id, _)| self.keys.present(**id))
-            .map(|(id, position)| {
-                Key::new(
-                    table.space(*position, self.keys.key(*id)),
-                    self.keys.key(*id),
-                )
-            })
-            .collect();
+        let mut entries: SmallVec<[Key<'_>; 4]> = SmallVec::new();
+        for (index, id) in taken_keys(table, row, own, &self.keys) {
+            let key = self.keys.key(id);
+            match index {
+                0 => primaries.push(key.to_vec()),
+                _ => entries.push(Key::new(table.space(index, key), key)),
+            }
+        }
         if !entries.is_empty() {
             let mut found: SmallVec<[Option<Vec<u8>>; 4]> = smallvec![None; entries.len()];
             self.txn.kv.get(Read::CURRENT, &entries, &mut |n, value| {
@@ -243,10 +240,9 @@ impl Statement<'_> {
         gather_own(table, row, hidden, &mut self.keys, &mut plan.ids);
         self.keys.keep_values = true;
         self.lock_keys()?;
-        let taken = plan.own(0).iter().enumerate();
-        let taken = taken.map(|(n, id)| (n, *id));
-        if let Some((place, id)) = taken.into_iter().find(|(_, id)| self.keys.present(*id)) {
-            return self.find_duplicate_row(table, place, id);
+        let taken = taken_keys(table, row, plan.own(0), &self.keys).next();
+        if let Some((index, id)) = taken {
+            return self.find_duplicate_row(table, index, id);
         }
         if self.txn.foreign_key_checks && !table.foreign_keys.is_empty() {
             let catalog = self.txn.db.catalog_guard();
@@ -263,17 +259,15 @@ impl Statement<'_> {
     }
 
     /// Returns the row that has a duplicate key.
-    fn find_duplicate_row(&mut self, table: &Table, place: usize, id: KeyId) -> Result<Inserted> {
-        let (index, row_id) = if place == 0 {
-            (0, id)
+    fn find_duplicate_row(&mut self, table: &Table, index: usize, id: KeyId) -> Result<Inserted> {
+        let row_id = if index == 0 {
+            id
         } else {
             let primary = self.keys.value(id).unwrap_or(&[]).to_vec();
-            let row_id = self
-                .keys
-                .add(table.space(0, &primary), &primary, LockMode::Exclusive);
+            let space = table.space(0, &primary);
+            let row_id = self.keys.add(space, &primary, LockMode::Exclusive);
             self.lock_keys()?;
-            let index = table.derived().unique_indexes.get(place - 1).copied();
-            (index.unwrap_or(0), row_id)
+            row_id
         };
         let Some(row) = self.keys.value(row_id) else {
             return Err(Error::Corrupt(format!(

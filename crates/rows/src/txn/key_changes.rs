@@ -10,6 +10,7 @@ use crate::table::Table;
 use porpoise_kv::LockMode;
 use porpoise_types::Value;
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 
 /// Keys that a row's change removes and creates.
 #[derive(Default)]
@@ -23,12 +24,10 @@ pub(crate) struct KeyChanges {
 }
 
 impl KeyChanges {
-    /// Returns the index in which the new value is a duplicate.
-    pub(crate) fn duplicate_index(&self, keys: &KeySet) -> Option<usize> {
-        self.created
-            .iter()
-            .find(|(_, id)| keys.present(*id))
-            .map(|(index, _)| *index)
+    /// Returns the index in which the new value is a duplicate, and the key.
+    pub(crate) fn duplicate(&self, keys: &KeySet) -> Option<(usize, KeyId)> {
+        let mut created = self.created.iter();
+        created.find(|(_, id)| keys.present(*id)).copied()
     }
 
     /// Returns the constraint whose parent is missing.
@@ -90,6 +89,10 @@ pub(crate) fn gather_change(
         if !moved && !is_key_changed(&index.parts, old, new) {
             continue;
         }
+        if table.array_column_of(*position).is_some() {
+            gather_array_change(table, *position, (old, new), moved, keys, &mut changes);
+            continue;
+        }
         let (mut before, mut after) = (Vec::new(), Vec::new());
         let had = !index.append_parts(table, old, &mut before);
         let has = !index.append_parts(table, new, &mut after);
@@ -124,6 +127,41 @@ pub(crate) fn gather_change(
         }
     }
     changes
+}
+
+/// Gathers the key changes in a unique index with a multi-valued part.
+fn gather_array_change(
+    table: &Table,
+    position: usize,
+    (old, new): (&RowRef<'_>, &[Value]),
+    moved: bool,
+    keys: &mut KeySet,
+    changes: &mut KeyChanges,
+) {
+    let Some(index) = table.indexes.get(position) else {
+        return;
+    };
+    // Keys with a NULL part are not unique.
+    let unique = |all: Vec<(Vec<u8>, bool)>| -> BTreeSet<Vec<u8>> {
+        let unique = all.into_iter().filter(|(_, exclusive)| *exclusive);
+        unique.map(|(key, _)| key).collect()
+    };
+    let before = unique(index.entry_keys(table, position, old, &[]));
+    let after = unique(index.entry_keys(table, position, new, &[]));
+    let mut add = |key: &[u8]| keys.add(table.space(position, key), key, LockMode::Exclusive);
+    for key in &before {
+        match (after.contains(key), moved) {
+            (false, _) => changes.removed.push(add(key)),
+            // The entry's key is unchanged but it refers to another row key.
+            (true, true) => {
+                add(key);
+            }
+            (true, false) => {}
+        }
+    }
+    for key in after.difference(&before) {
+        changes.created.push((position, add(key)));
+    }
 }
 
 /// Whether a referenced column of `referrer` changes by value.

@@ -94,10 +94,15 @@ impl<'a> Lookup<'a> {
     /// Whether a row still has the key at a position: in a current read it may
     /// have changed since its entry was read.
     fn still_has(&self, n: usize, row: &RowRef<'_>) -> bool {
+        let (Some(index), Some(wanted)) = (self.table.indexes.get(self.index), self.keys.get(n))
+        else {
+            return false;
+        };
         let mut key = Vec::new();
-        let index = self.table.indexes.get(self.index);
-        let whole = index.is_some_and(|i| !i.append_parts(self.table, row, &mut key));
-        whole && self.keys.get(n).is_some_and(|k| *k == key.as_slice())
+        self.table.entries(self.index, row).any(|entry| {
+            key.clear();
+            !index.append_parts(self.table, &entry, &mut key) && *wanted == key.as_slice()
+        })
     }
 }
 

@@ -305,7 +305,7 @@ pub type EntryVisitor<'v> = ScanVisitor<'v>;
 
 fn readable(table: &Table, part: &IndexPart) -> bool {
     let column = table.columns.get(part.column);
-    part.prefix.is_none() && column.is_some_and(|c| is_decodable(&c.ty))
+    part.prefix.is_none() && column.is_some_and(|c| is_decodable(&c.ty) && !c.is_array())
 }
 
 impl Table {

@@ -197,8 +197,9 @@ impl Statement<'_> {
         moved: &mut CascadedRows,
     ) -> Result<u64> {
         let old = change.old.row(table)?;
-        if let Some(index) = planned.keys.duplicate_index(&self.keys) {
-            return Err(table.duplicate(index, change.new.as_slice()));
+        if let Some((index, id)) = planned.keys.duplicate(&self.keys) {
+            let key = self.keys.key(id);
+            return Err(table.duplicate_of_key(index, change.new.as_slice(), key));
         }
         if let Some(fk) = planned.keys.missing_parent(&self.keys)
             && let Some(constraint) = constraints.get(fk)

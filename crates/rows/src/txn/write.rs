@@ -12,6 +12,7 @@ use crate::table::Table;
 use crate::{Error, Result};
 use porpoise_kv::{Check, Key};
 use porpoise_types::Value;
+use std::collections::BTreeMap;
 
 impl Statement<'_> {
     /// Puts a row's bytes under its primary key; `heads` are those of
@@ -64,12 +65,14 @@ impl Statement<'_> {
         self.put_row(table, primary, values, &heads, stamp)?;
         let mut entry = std::mem::take(&mut self.txn.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
-            entry.clear();
-            let exclusive = index.append_entry(table, values, primary, &mut entry);
-            let end = entry.len();
-            index.append_entry_value(primary, &mut entry);
-            let (key, value) = entry.split_at(end);
-            self.write_entry(table, n, (key, Some(value)), exclusive)?;
+            for row in table.entries(n, values) {
+                entry.clear();
+                let exclusive = index.append_entry(table, &row, primary, &mut entry);
+                let end = entry.len();
+                index.append_entry_value(primary, &mut entry);
+                let (key, value) = entry.split_at(end);
+                self.write_entry(table, n, (key, Some(value)), exclusive)?;
+            }
         }
         self.txn.scratch.entry = entry;
         Ok(())
@@ -117,9 +120,11 @@ impl Statement<'_> {
         overflow::delete(self.txn.kv.as_mut(), table, primary, &old)?;
         let mut entry = std::mem::take(&mut self.txn.scratch.entry);
         for (n, index) in table.indexes.iter().enumerate().skip(1) {
-            entry.clear();
-            let exclusive = index.append_entry(table, &old, primary, &mut entry);
-            self.write_entry(table, n, (&entry, None), exclusive)?;
+            for row in table.entries(n, &old) {
+                entry.clear();
+                let exclusive = index.append_entry(table, &row, primary, &mut entry);
+                self.write_entry(table, n, (&entry, None), exclusive)?;
+            }
         }
         self.txn.scratch.entry = entry;
         Ok(())
@@ -160,6 +165,10 @@ impl Statement<'_> {
             if !moved && !is_key_changed(&index.parts, &old, new) {
                 continue;
             }
+            if table.array_column_of(n).is_some() {
+                self.write_changed_array(table, n, (primary, &old), (new_primary, new))?;
+                continue;
+            }
             entry.clear();
             let had_exclusive = index.append_entry(table, &old, primary, &mut entry);
             let middle = entry.len();
@@ -181,6 +190,36 @@ impl Statement<'_> {
             self.write_entry(table, n, (key, Some(value)), exclusive)?;
         }
         self.txn.scratch.entry = entry;
+        Ok(())
+    }
+
+    /// Writes the entries in which a changed row differs, in an index with a multi-valued part.
+    fn write_changed_array(
+        &mut self,
+        table: &Table,
+        index: usize,
+        (primary, old): (&[u8], &RowRef<'_>),
+        (new_primary, new): (&[u8], &[Value]),
+    ) -> Result<()> {
+        let Some(definition) = table.indexes.get(index) else {
+            return Ok(());
+        };
+        let before = definition.entry_keys(table, index, old, primary);
+        let mut before = BTreeMap::from_iter(before);
+        let after = definition.entry_keys(table, index, new, new_primary);
+        let mut value = Vec::new();
+        definition.append_entry_value(new_primary, &mut value);
+        let moved = primary != new_primary;
+        for (key, exclusive) in after {
+            let known = before.remove(&key).is_some();
+            // The value of an entry without the primary key in its key names the row.
+            if !known || moved && exclusive {
+                self.write_entry(table, index, (&key, Some(&value)), exclusive)?;
+            }
+        }
+        for (key, exclusive) in before {
+            self.write_entry(table, index, (&key, None), exclusive)?;
+        }
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use porpoise_base::{cancel::Cancel, clock};
 use porpoise_kv::{Check, Engine, Key, TxnOptions};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::{Expression, TableDef};
-use porpoise_rows::expressions::{CompileExpressions, RowContext, RowExpressions};
+use porpoise_rows::expressions::{CompileExpressions, KeyPartType, RowContext, RowExpressions};
 use porpoise_rows::{BeginOptions, Db, DbOptions, InsertMode};
 use porpoise_sql::{ClientInfo, ResultColumn, ResultSink, SqlConfig, SqlError, SqlServer};
 use porpoise_types::{ColumnType, Value};
@@ -148,8 +148,11 @@ impl CompileExpressions for Lax {
         _: &TableDef,
         _: &str,
         _: &Expression,
-    ) -> porpoise_rows::Result<ColumnType> {
-        Ok(ColumnType::bigint())
+    ) -> porpoise_rows::Result<KeyPartType> {
+        Ok(KeyPartType {
+            ty: ColumnType::bigint(),
+            array: false,
+        })
     }
 }
 

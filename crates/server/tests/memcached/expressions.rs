@@ -146,6 +146,52 @@ fn functional_indexes_follow_what_is_stored() {
 }
 
 #[test]
+fn multi_valued_indexes_follow_what_is_stored() {
+    let server = start(
+        "CREATE TABLE t.m (id INT PRIMARY KEY, j JSON, \
+         UNIQUE tags ((CAST(j->'$.tags' AS CHAR(8) ARRAY))), \
+         INDEX n ((CAST(j->'$.n' AS SIGNED ARRAY)))); \
+         ALTER TABLE t.m MEMCACHED PREFIX 'j:' VALUE (j)",
+    );
+    let set = |id: u32, json: &str| {
+        server.memcached(&format!("set j:{id} 0 0 {}\r\n{json}\r\n", json.len()))
+    };
+    assert_eq!(
+        set(1, r#"{"tags": ["a", "b", "a"], "n": [1, 2]}"#),
+        "STORED\r\n"
+    );
+    assert_eq!(
+        set(2, r#"{"tags": ["c", "b"]}"#),
+        "SERVER_ERROR Duplicate entry 'b' for key 'm.tags'\r\n"
+    );
+    assert_eq!(
+        set(2, r#"{"n": ["x"]}"#),
+        "SERVER_ERROR Invalid JSON value for CAST for functional index 'n'.\r\n"
+    );
+    assert_eq!(set(1, r#"{"tags": ["b"], "n": 2}"#), "STORED\r\n");
+    assert_eq!(
+        set(2, r#"{"tags": ["a", "c"], "n": [2, 2, 3]}"#),
+        "STORED\r\n"
+    );
+    let find = |condition: &str| {
+        sql(
+            &server,
+            &format!("SELECT id FROM t.m WHERE {condition} ORDER BY id"),
+        )
+    };
+    assert_eq!(find("'a' MEMBER OF (j->'$.tags')"), "2\n");
+    assert_eq!(
+        find("JSON_OVERLAPS(j->'$.tags', '[\"b\", \"c\", \"a\"]')"),
+        "1\n2\n"
+    );
+    assert_eq!(find("2 MEMBER OF (j->'$.n')"), "1\n2\n");
+    assert_eq!(find("1 MEMBER OF (j->'$.n')"), "");
+    assert_eq!(server.memcached("delete j:1\r\n"), "DELETED\r\n");
+    assert_eq!(find("JSON_OVERLAPS(j->'$.n', '[1, 2, 3]')"), "2\n");
+    assert!(sql(&server, "CHECK TABLE t.m").contains("\tOK\n"));
+}
+
+#[test]
 fn a_generated_key_must_come_to_the_key_that_was_asked_for() {
     let server = start(
         "CREATE TABLE t.k (id INT AUTO_INCREMENT PRIMARY KEY, mail VARCHAR(40), \

@@ -11,8 +11,8 @@ use porpoise_rows::catalog::{FkAction, IndexKind, Table};
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, FkSpec, IndexSpec, shortened_prefix};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
-    ForeignKeyAction, ForeignKeyDef, IndexAlgorithm, IndexDef, IndexKind as AstIndexKind,
-    IndexOption, IndexPart, IndexPartKey,
+    Expr, ExprKind, ForeignKeyAction, ForeignKeyDef, IndexAlgorithm, IndexDef,
+    IndexKind as AstIndexKind, IndexOption, IndexPart, IndexPartKey,
 };
 use porpoise_types::{ColumnType, Level};
 
@@ -62,6 +62,7 @@ pub fn index(def: &IndexDef<'_>) -> Result<IndexSpec> {
             }
             IndexPartKey::Expr(e) => {
                 let owner = ExpressionOwner::KeyPart(spec.name.as_deref().unwrap_or_default());
+                refuse_ordered_array(part, &e)?;
                 let expression = expressions::expression(&e, owner)?;
                 spec.expressions.push((spec.parts.len(), expression));
                 spec.parts.push((String::new(), None, part.desc));
@@ -87,6 +88,16 @@ pub fn index(def: &IndexDef<'_>) -> Result<IndexSpec> {
         }
     }
     Ok(spec)
+}
+
+/// 1221: ASC or DESC of a multi-valued part.
+fn refuse_ordered_array(part: &IndexPart<'_>, e: &Expr<'_>) -> Result<()> {
+    let array = matches!(e.kind, ExprKind::Cast(cast) if cast.array);
+    if array && part.has_order {
+        let text = "Incorrect usage of multi-valued index and explicit index order";
+        return Err(SqlError::new(1221, "HY000", text));
+    }
+    Ok(())
 }
 
 fn action(given: Option<ForeignKeyAction>) -> Result<FkAction> {

@@ -180,9 +180,12 @@ impl Printer<'_> {
             ExprKind::Grouping(args) => format!("grouping({})", self.list(args)),
             ExprKind::Aggregate(at) => format!("<aggregate {}>", at + 1),
             ExprKind::Window(at) => format!("<window {}>", at + 1),
-            ExprKind::Call(function, args) => {
-                format!("{}({})", function.name.to_lowercase(), self.list(args))
-            }
+            ExprKind::Call(function, args) => match args.as_slice() {
+                [value, array] if function.name == "MEMBER OF" => {
+                    format!("({} member of ({}))", self.expr(value), self.expr(array))
+                }
+                _ => format!("{}({})", function.name.to_lowercase(), self.list(args)),
+            },
             ExprKind::Compare(op, _, args) => self.binary(args, compared(*op)),
             ExprKind::And(args) => self.joined(args, " and "),
             ExprKind::Or(args) => self.joined(args, " or "),
@@ -255,6 +258,8 @@ impl Printer<'_> {
             }
             ExprKind::BitNot(arg) => format!("~({})", self.expr(arg)),
             ExprKind::Cast(arg) => format!("cast({})", self.expr(arg)),
+            ExprKind::ArrayTest(test) => self.expr(&test.condition),
+            ExprKind::ArrayKeys(_, arg) => self.expr(arg),
             ExprKind::DateAdd { args, negative, .. } => self.binary(
                 args,
                 if *negative {

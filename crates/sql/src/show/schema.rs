@@ -335,7 +335,7 @@ pub(crate) fn extra_of(column: &Column) -> String {
     if let Some(generated) = &column.generated {
         let kind = match generated.kind {
             GeneratedKind::Stored => "STORED",
-            GeneratedKind::Virtual | GeneratedKind::KeyPart => "VIRTUAL",
+            GeneratedKind::Virtual | GeneratedKind::KeyPart | GeneratedKind::ArrayPart => "VIRTUAL",
         };
         extra.push(format!("{kind} GENERATED"));
     } else if matches!(column.default, ColumnDefault::Now | ColumnDefault::Expr(_)) {

@@ -12,6 +12,7 @@ use super::fetch::Cursor;
 use super::keys;
 use super::pruning::Pruning;
 use super::{Exec, ExecResult};
+use crate::expr::Expr;
 use crate::expr::eval::{EvalCx, Slot};
 use crate::plan::scan::Access;
 use porpoise_base::sorting;
@@ -53,6 +54,9 @@ impl IndexMerge {
         let mut scans = Vec::with_capacity(arms.len());
         for arm in arms {
             let (index, ranges) = match arm {
+                Access::IndexLookup { index, keys, .. } if keys::is_multi_valued(table, *index) => {
+                    (*index, array_ranges(table, *index, keys, row, cx)?)
+                }
                 Access::PointLookup { index, keys } | Access::IndexLookup { index, keys, .. } => {
                     let keys = super::fetch::encode_distinct_keys(table, *index, keys, row, cx)?;
                     let ranges = keys.into_iter().map(KeyRange::prefix);
@@ -163,4 +167,24 @@ impl IndexMerge {
 /// Size in bytes of a gathered key, its box included.
 fn key_size(key: &[u8]) -> usize {
     key.len() + size_of::<Box<[u8]>>()
+}
+
+/// The ranges of an index with a multi-valued part; `None` if the keys are not known.
+fn array_ranges<'a>(
+    table: &Table,
+    index: usize,
+    keys: &'a [Vec<Expr>],
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> ExecResult<Option<Vec<KeyRange>>> {
+    let mut prefixes = Vec::with_capacity(keys.len());
+    for key in keys {
+        match keys::array_prefixes(table, index, key, row, cx)? {
+            Some(found) => prefixes.extend(found),
+            None => return Ok(None),
+        }
+    }
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    Ok(Some(prefixes.into_iter().map(KeyRange::prefix).collect()))
 }

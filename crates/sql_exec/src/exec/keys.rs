@@ -11,6 +11,7 @@ use crate::expr::{Expr, ExprKind, convert};
 use crate::plan::scan::{Bound, IndexRange};
 use porpoise_rows::KeyRange;
 use porpoise_rows::catalog::Table;
+use porpoise_types::array::elements;
 use porpoise_types::{CastCx, Collation, ColumnType, Decimal, Kind, Value, ValueRef, store};
 
 /// A value converted to the type of an index column.
@@ -146,6 +147,11 @@ fn values<'a>(
         let Some(column) = table.columns.get(part.column) else {
             return Ok(None);
         };
+        if matches!(e.kind, ExprKind::ArrayKeys(..)) {
+            // Taken by `array_prefixes`.
+            values.push(Value::Null);
+            continue;
+        }
         // A literal NULL comes from IS NULL and has a key. If it comes from an equality, the
         // condition rejects the rows found.
         if matches!(e.kind, ExprKind::Const(Value::Null)) && column.nullable {
@@ -158,6 +164,39 @@ fn values<'a>(
         }
     }
     Ok(Some(values))
+}
+
+/// As [`prefix`], for an index with a multi-valued part, to which one of the expressions gives an
+/// array of keys: a prefix for each of them. `None` if they are not known.
+pub fn array_prefixes<'a>(
+    table: &Table,
+    index: usize,
+    parts: &'a [Expr],
+    row: &[Slot<'a>],
+    cx: &EvalCx<'a>,
+) -> ExecResult<Option<Vec<Vec<u8>>>> {
+    let array = parts.iter().enumerate().find_map(|(at, e)| match e.kind {
+        ExprKind::ArrayKeys(..) => Some((at, e)),
+        _ => None,
+    });
+    let Some((at, keys)) = array else {
+        return Ok(None);
+    };
+    let ValueRef::Bytes(stored) = eval(keys, row, cx)? else {
+        return Ok(None);
+    };
+    let Some(mut values) = values(table, index, parts, row, cx)? else {
+        return Ok(Some(Vec::new()));
+    };
+    let mut prefixes = Vec::new();
+    for element in elements(stored) {
+        cx.env.tick()?;
+        if let Some(place) = values.get_mut(at) {
+            *place = Value::Bytes(element.to_vec());
+        }
+        prefixes.push(encoded(table, index, &values));
+    }
+    Ok(Some(prefixes))
 }
 
 /// The encoded key prefix of a value for the first part of an index; `None` if no row can have it.
@@ -194,6 +233,12 @@ fn starts_with_wildcard<'a>(
     })
 }
 
+/// Whether rows have several entries in the index.
+pub fn is_multi_valued(table: &Table, index: usize) -> bool {
+    let index = table.indexes.get(index);
+    index.is_some_and(|index| table.array_column(index).is_some())
+}
+
 /// Key ranges of an index, ascending, non-empty and disjoint; `None` if a table scan is as good.
 pub fn ranges<'a>(
     table: &Table,
@@ -203,8 +248,19 @@ pub fn ranges<'a>(
     cx: &EvalCx<'a>,
 ) -> ExecResult<Option<Vec<KeyRange>>> {
     let mut ranges = Vec::with_capacity(wanted.iter().map(|w| w.keys.len()).sum());
+    let is_array = is_multi_valued(table, index);
     for part in wanted {
         let bounds = (part.low.as_ref(), part.high.as_ref());
+        if is_array {
+            // Bounds on later parts are left to the filter.
+            for equal in &part.keys {
+                let Some(prefixes) = array_prefixes(table, index, equal, row, cx)? else {
+                    return Ok(None);
+                };
+                ranges.extend(prefixes.into_iter().map(KeyRange::prefix));
+            }
+            continue;
+        }
         if let Some(low) = bounds.0
             && starts_with_wildcard(low, row, cx)?
         {

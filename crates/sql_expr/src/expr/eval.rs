@@ -8,7 +8,7 @@
 use super::function::{Call, Function};
 use super::named_locks::NamedLocks;
 use super::query::{Frame, RunQueries};
-use super::{Expr, ExprKind, Load, Truth, arith, convert, interval, large, logic};
+use super::{Expr, ExprKind, Load, Truth, arith, array, convert, interval, large, logic};
 use crate::error::{Result, SqlError};
 use crate::memory::{CHARGE_CHECK_LEN, SessionMemory};
 use bumpalo::Bump;
@@ -440,6 +440,7 @@ fn eval_computed<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<V
             Ok(bits.map_or(ValueRef::Null, |b| ValueRef::UInt(!b)))
         }
         ExprKind::Cast(arg) => convert::cast(eval(arg, row, cx)?, &arg.ty, &e.ty, cx),
+        ExprKind::ArrayTest(test) => eval(&test.condition, row, cx),
         ExprKind::Call(function, args) => eval_call(function, args, &e.ty, row, cx),
         ExprKind::DateAdd {
             args,
@@ -462,6 +463,10 @@ fn eval_state<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Valu
     match &e.kind {
         ExprKind::Aggregate(at) | ExprKind::Window(at) => {
             Ok(cx.aggregates.get(*at).copied().unwrap_or(ValueRef::Null))
+        }
+        ExprKind::CastArray(arg) => array::cast(eval(arg, row, cx)?, &arg.ty, &e.ty, cx),
+        ExprKind::ArrayKeys(kind, arg) => {
+            array::keys(*kind, (eval(arg, row, cx)?, &arg.ty), &e.ty, cx)
         }
         ExprKind::UserVariable(name) => {
             let variables = cx.env.user_variables.borrow();

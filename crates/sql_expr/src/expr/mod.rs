@@ -12,6 +12,7 @@
 //! 3. Operands are evaluated at most once for each evaluation of their parent.
 
 pub mod arith;
+pub mod array;
 pub mod block_cipher;
 pub mod comparable;
 pub mod convert;
@@ -274,6 +275,14 @@ pub enum ExprKind {
     BitNot(Box<Expr>),
     /// CAST, CONVERT or BINARY, to the node's type.
     Cast(Box<Expr>),
+    /// `CAST(arg AS type ARRAY)` of a multi-valued key part: the encoded array of the elements, to
+    /// the node's type ([`array`]).
+    CastArray(Box<Expr>),
+    /// The test of a JSON array, and the look-up that finds the rows for which it may be true.
+    ArrayTest(Box<ArrayTest>),
+    /// The encoded array of the elements, of the node's type, one of which an array has that passes
+    /// a test with this operand; NULL if that is not known.
+    ArrayKeys(ArrayTestKind, Box<Expr>),
     /// `expr + INTERVAL n unit` (or minus).
     DateAdd {
         /// The date and the amount.
@@ -296,6 +305,29 @@ pub enum ExprKind {
         /// From storage to SQL.
         load: Load,
     },
+}
+
+/// A test of a JSON array whose elements are an indexed column.
+#[derive(Clone, Debug)]
+pub struct ArrayTest {
+    /// The test, whose value the node has.
+    pub condition: Expr,
+    /// The column of a multi-valued key part.
+    pub column: Expr,
+    /// [`ExprKind::ArrayKeys`] with the type of the column.
+    pub keys: Expr,
+}
+
+/// Functions that look for elements of an array (manual, "CREATE INDEX Statement", Multi-Valued
+/// Indexes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayTestKind {
+    /// `value MEMBER OF(array)`.
+    Member,
+    /// `JSON_CONTAINS(array, document)`.
+    Contains,
+    /// `JSON_OVERLAPS(array, document)`.
+    Overlaps,
 }
 
 /// Units of INTERVAL and EXTRACT.
@@ -482,8 +514,18 @@ impl Expr {
             | ExprKind::Negate(arg)
             | ExprKind::BitNot(arg)
             | ExprKind::Cast(arg)
+            | ExprKind::CastArray(arg)
+            | ExprKind::ArrayKeys(_, arg)
             | ExprKind::Extract(_, arg)
             | ExprKind::AssignVariable(_, arg) => f(arg),
+            ExprKind::ArrayTest(test) => {
+                let ArrayTest {
+                    condition,
+                    column,
+                    keys,
+                } = test.as_ref();
+                [condition, column, keys].into_iter().for_each(f);
+            }
             ExprKind::In { arg, list, .. } => {
                 f(arg);
                 list.iter().for_each(|(_, item)| f(item));

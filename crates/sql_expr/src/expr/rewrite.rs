@@ -39,8 +39,15 @@ impl Expr {
             | ExprKind::Negate(arg)
             | ExprKind::BitNot(arg)
             | ExprKind::Cast(arg)
+            | ExprKind::CastArray(arg)
+            | ExprKind::ArrayKeys(_, arg)
             | ExprKind::Extract(_, arg)
             | ExprKind::AssignVariable(_, arg) => f(arg),
+            ExprKind::ArrayTest(test) => {
+                f(&mut test.condition);
+                f(&mut test.column);
+                f(&mut test.keys);
+            }
             ExprKind::In { arg, list, .. } => {
                 f(arg);
                 list.iter_mut().for_each(|(_, item)| f(item));

@@ -191,6 +191,8 @@ pub struct IndexPart<'a> {
     pub key: IndexPartKey<'a>,
     /// DESC
     pub desc: bool,
+    /// Whether ASC or DESC is given.
+    pub has_order: bool,
 }
 
 /// The column or expression of an index part.

@@ -109,8 +109,12 @@ impl<'a> Parser<'a> {
             };
             IndexPartKey::Column(column, length)
         };
-        let desc = self.eat_any_kw(&[Kw::ASC, Kw::DESC]) == Some(Kw::DESC);
-        Ok(IndexPart { key, desc })
+        let order = self.eat_any_kw(&[Kw::ASC, Kw::DESC]);
+        Ok(IndexPart {
+            key,
+            desc: order == Some(Kw::DESC),
+            has_order: order.is_some(),
+        })
     }
 
     /// `USING BTREE`, `TYPE BTREE`

@@ -191,6 +191,7 @@ impl Printer {
                 IndexPartKey::Expr(expr) => p.paren_expr("(", expr),
             }
             p.put_if(part.desc, " DESC");
+            p.put_if(part.has_order && !part.desc, " ASC");
         });
     }
 

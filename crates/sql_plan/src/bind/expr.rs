@@ -2,8 +2,9 @@
 
 pub use super::nodes::charset_named;
 use super::nodes::{
-    arithmetic_operand, cast_to, cast_type, compare, comparison_operator, enum_as_number,
-    fold_negation, node, numeric_operand, unit_of, variable_name,
+    ARRAY_OUTSIDE_OF_INDEX, MULTI_VALUED_CLAUSE, arithmetic_operand, array_element_type, cast_to,
+    cast_type, compare, comparison_operator, enum_as_number, fold_negation, node, numeric_operand,
+    unit_of, variable_name,
 };
 use super::types::{arithmetic, between_as, is_text, number_like};
 use super::{Binder, Scope, literal};
@@ -466,15 +467,17 @@ impl Binder<'_> {
     }
 
     fn cast(&mut self, cast: &Cast<'_>) -> Result<Expr> {
-        if cast.array {
-            return Err(SqlError::not_supported(
-                "multi-valued indexes (CAST ... ARRAY)",
-            ));
-        }
         if cast.time_zone.is_some() {
             return Err(SqlError::not_supported("AT TIME ZONE"));
         }
+        if cast.array && self.clause != MULTI_VALUED_CLAUSE {
+            return Err(SqlError::not_supported(ARRAY_OUTSIDE_OF_INDEX));
+        }
         let arg = self.expr(&cast.expr)?;
+        if cast.array {
+            let ty = array_element_type(&cast.ty, &arg)?;
+            return Ok(node(ExprKind::CastArray(Box::new(arg)), ty, true));
+        }
         let ty = cast_type(&cast.ty, &arg, self.env.collation)?;
         let arg = if ty.is_numeric() {
             numeric_operand(&arg)

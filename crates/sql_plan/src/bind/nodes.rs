@@ -130,6 +130,42 @@ pub fn charset_named(name: &str) -> Result<Charset> {
     Charset::by_name(name).ok_or_else(unknown)
 }
 
+/// The clause of the expressions in which CAST to an array is allowed.
+pub const MULTI_VALUED_CLAUSE: &str = "functional index";
+
+/// For error 1235.
+pub const ARRAY_OUTSIDE_OF_INDEX: &str = "Use of CAST( .. AS .. ARRAY) outside of functional index in \
+     CREATE(non-SELECT)/ALTER TABLE or in general expressions";
+
+/// Maximum length of the elements of an array, in characters or bytes.
+const MAX_ELEMENT_LENGTH: u64 = 512;
+
+/// The type of the elements of `CAST(... AS type ARRAY)`. Texts compare as JSON strings do.
+pub(super) fn array_element_type(ty: &ast::DataType<'_>, arg: &Expr) -> Result<ColumnType> {
+    let refused = |what: &str| Err(SqlError::not_supported(what));
+    let array_of = |name: &str| refused(&format!("CAST-ing data to array of {name}"));
+    match ty.kind {
+        TypeKind::Char if ty.charset.is_some() => {
+            return refused("specifying charset for multi-valued index");
+        }
+        TypeKind::Char | TypeKind::Binary
+            if ty.length.is_none_or(|length| length > MAX_ELEMENT_LENGTH) =>
+        {
+            return array_of("char/binary BLOBs");
+        }
+        TypeKind::Json => return array_of("JSON"),
+        TypeKind::Year => return array_of("YEAR"),
+        TypeKind::Float => return array_of("FLOAT"),
+        TypeKind::Double | TypeKind::Real => return array_of("DOUBLE"),
+        _ => {}
+    }
+    let ty = cast_type(ty, arg, Collation::UTF8MB4_0900_BIN)?;
+    Ok(match ty.kind {
+        Kind::Binary => ColumnType::varbinary(ty.length),
+        _ => ty,
+    })
+}
+
 /// The target type of a CAST.
 pub(super) fn cast_type(
     ty: &ast::DataType<'_>,

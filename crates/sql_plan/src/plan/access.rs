@@ -238,8 +238,12 @@ impl<'a> AccessPlanner<'a> {
             && self.hints.allows_lookup(position)
     }
 
-    /// Whether the index covers the columns that are needed.
+    /// Whether the index covers the columns that are needed, with one entry for each row.
     pub(super) fn covers(&self, position: usize) -> bool {
+        let index = self.table.indexes.get(position);
+        if index.is_some_and(|index| self.table.array_column(index).is_some()) {
+            return false;
+        }
         self.needed.is_some_and(|needed| {
             let held = self.table.columns_in_entries(position);
             needed.iter().all(|column| held.contains(column))
@@ -288,6 +292,9 @@ impl<'a> AccessPlanner<'a> {
         index: &Index,
         predicates: &[Sargable<'_>],
     ) -> Option<AccessPath> {
+        if self.table.array_column(index).is_some() {
+            return self.array_path(position, index, predicates);
+        }
         let entries = self.covers(position);
         let Some(restriction) = self.restriction(index, predicates, entries) else {
             let by_rows = self.subquery_lookup_path(position, index, predicates);

@@ -16,12 +16,13 @@
 
 use super::OrderKey;
 use super::from::{Block, From};
+use crate::bind::nodes::MULTI_VALUED_CLAUSE;
 use crate::bind::table_expression::table_expression;
 use crate::bind::types::is_text;
 use crate::bind::{Source, SystemVariables};
 use crate::error::{Result, SqlError};
 use crate::expr::same::Form;
-use crate::expr::{ArithOp, Expr, ExprKind, Load, load_of};
+use crate::expr::{ArithOp, ArrayTest, ArrayTestKind, Expr, ExprKind, Load, load_of};
 use crate::statistics::StatisticsSource;
 use bumpalo::Bump;
 use porpoise_rows::catalog::{IndexState, Table};
@@ -33,8 +34,11 @@ struct Candidate {
     slot: usize,
     /// The column.
     column: Expr,
-    /// Its expression, and what a functional key part is a CAST or COLLATE of.
+    /// Its expression, and what a functional key part is a CAST or COLLATE of; what a multi-valued
+    /// one is a CAST of.
     patterns: Vec<Expr>,
+    /// Whether the column is that of a multi-valued key part.
+    array: bool,
 }
 
 /// Rejects variables, which no definition contains.
@@ -135,7 +139,10 @@ fn candidate(table: &Arc<Table>, slot: usize, position: usize) -> Option<Candida
     let column = table.columns.get(position)?;
     let text = &column.generated.as_ref()?.expression.text;
     let arena = Bump::new();
-    let clause = "generated column function";
+    let clause = match column.is_hidden() {
+        true => MULTI_VALUED_CLAUSE,
+        false => "generated column function",
+    };
     let bound = table_expression(&arena, table, text, clause, &NoVariables);
     let (_, mut expr) = bound.ok()?;
     let mut zoned = false;
@@ -152,8 +159,11 @@ fn candidate(table: &Arc<Table>, slot: usize, position: usize) -> Option<Candida
     if column.is_hidden() {
         patterns.extend(text_below_casts(&expr, &column.ty));
     }
-    if holds_values_of(&column.ty, &expr.ty) && !divides(&expr) {
-        patterns.push(expr);
+    let array = column.is_array();
+    match expr.kind {
+        ExprKind::CastArray(of) => patterns.push(*of),
+        _ if holds_values_of(&column.ty, &expr.ty) && !divides(&expr) => patterns.push(expr),
+        _ => {}
     }
     let coercibility = patterns.first()?.coercibility;
     let column = Expr {
@@ -170,6 +180,7 @@ fn candidate(table: &Arc<Table>, slot: usize, position: usize) -> Option<Candida
         slot,
         column,
         patterns,
+        array,
     })
 }
 
@@ -213,8 +224,16 @@ fn holds_values_of(column: &ColumnType, expr: &ColumnType) -> bool {
 
 /// Replaces the expression, or parts of it, by generated columns of these slots.
 fn replace(e: &mut Expr, candidates: &[Candidate], slots: u64, statistics: &dyn StatisticsSource) {
+    if matches!(e.kind, ExprKind::ArrayTest(_)) {
+        // Done before.
+        return;
+    }
     let here = candidates.iter();
     for candidate in here.filter(|c| slots & 1 << (c.slot & 63) != 0) {
+        if candidate.array {
+            use_array(e, candidate, statistics);
+            continue;
+        }
         for pattern in &candidate.patterns {
             match e.form(pattern) {
                 Form::Equal => {
@@ -228,5 +247,79 @@ fn replace(e: &mut Expr, candidates: &[Candidate], slots: u64, statistics: &dyn 
             }
         }
     }
-    e.each_child_mut(&mut |child| replace(child, candidates, slots, statistics));
+    replace_below(e, candidates, slots, statistics);
+}
+
+/// Replaces in the operands, those of a test that was given look-ups.
+fn replace_below(
+    e: &mut Expr,
+    candidates: &[Candidate],
+    slots: u64,
+    statistics: &dyn StatisticsSource,
+) {
+    match &mut e.kind {
+        ExprKind::ArrayTest(test) => {
+            replace_below(&mut test.condition, candidates, slots, statistics);
+        }
+        _ => e.each_child_mut(&mut |child| replace(child, candidates, slots, statistics)),
+    }
+}
+
+/// Whether elements of the index can equal the operand, as far as its type tells. Texts and numbers
+/// are never equal in JSON.
+fn suits(kind: ArrayTestKind, operand: &Expr, element: &ColumnType) -> bool {
+    let number = operand.ty.is_numeric();
+    match kind {
+        ArrayTestKind::Member if element.is_string() => !number,
+        ArrayTestKind::Member => !(is_text(&operand.ty) && element.is_numeric()),
+        ArrayTestKind::Contains | ArrayTestKind::Overlaps => true,
+    }
+}
+
+/// Adds to a test of the candidate's array the look-up in its index.
+fn use_array(e: &mut Expr, candidate: &Candidate, statistics: &dyn StatisticsSource) {
+    if let ExprKind::ArrayTest(test) = &mut e.kind {
+        // The same array is in another index.
+        return use_array(&mut test.condition, candidate, statistics);
+    }
+    let ExprKind::Call(function, args) = &e.kind else {
+        return;
+    };
+    let (kind, places): (_, &[(usize, usize)]) = match (function.name, args.len()) {
+        ("MEMBER OF", 2) => (ArrayTestKind::Member, &[(1, 0)]),
+        ("JSON_CONTAINS", 2) => (ArrayTestKind::Contains, &[(0, 1)]),
+        ("JSON_OVERLAPS", 2) => (ArrayTestKind::Overlaps, &[(0, 1), (1, 0)]),
+        _ => return,
+    };
+    for (array, operand) in places {
+        let (Some(array), Some(operand)) = (args.get(*array), args.get(*operand)) else {
+            continue;
+        };
+        let mut patterns = candidate.patterns.iter();
+        match patterns.next().map(|pattern| array.form(pattern)) {
+            Some(Form::Equal) if suits(kind, operand, &candidate.column.ty) => {
+                let keys = Expr {
+                    kind: ExprKind::ArrayKeys(kind, Box::new(operand.clone())),
+                    ty: candidate.column.ty.clone(),
+                    nullable: true,
+                    coercibility: candidate.column.coercibility,
+                };
+                let (ty, nullable, coercibility) = (e.ty.clone(), e.nullable, e.coercibility);
+                let test = ArrayTest {
+                    condition: e.clone(),
+                    column: candidate.column.clone(),
+                    keys,
+                };
+                *e = Expr {
+                    kind: ExprKind::ArrayTest(Box::new(test)),
+                    ty,
+                    nullable,
+                    coercibility,
+                };
+                return;
+            }
+            Some(Form::DependsOnParameters) => statistics.depends_on_literals(),
+            _ => {}
+        }
+    }
 }

@@ -25,7 +25,8 @@ impl AccessPlanner<'_> {
                 self.hints.allows_order(position) && self.hints.allows_group(position)
             }
         };
-        if index.using_hash || hidden || !hinted || index.invisible {
+        let several = self.table.array_column(index).is_some();
+        if index.using_hash || hidden || !hinted || index.invisible || several {
             return None;
         }
         let key = self

@@ -68,7 +68,9 @@ impl AccessPlanner<'_> {
         paths: &mut Vec<AccessPath>,
     ) {
         let indexes = self.table.indexes.iter().enumerate();
-        let usable = indexes.filter(|(position, index)| self.is_usable(*position, index));
+        let usable = indexes.filter(|(position, index)| {
+            self.is_usable(*position, index) && self.table.array_column(index).is_none()
+        });
         let mut alone: Vec<(usize, &Index, Restrictions)> = usable
             .map(|(position, index)| (position, index, Restrictions::default()))
             .collect();
@@ -191,6 +193,23 @@ impl AccessPlanner<'_> {
             cost,
             implied: Vec::new(),
         })
+    }
+
+    /// A path over an index with a multi-valued part: each row that it finds once, whatever the
+    /// number of its entries.
+    pub(super) fn array_path(
+        &self,
+        position: usize,
+        index: &Index,
+        predicates: &[Sargable<'_>],
+    ) -> Option<AccessPath> {
+        let usable = !index.using_hash;
+        let restriction = self
+            .restriction(index, predicates, false)
+            .filter(|_| usable)?;
+        let mut all = Restrictions::default();
+        all.add(Some((position, restriction)));
+        self.index_merge_path(all, predicates)
     }
 
     /// The index that the predicates restrict to the fewest rows.

@@ -38,6 +38,13 @@ impl AccessPlanner<'_> {
         entries: bool,
     ) -> Option<Restriction> {
         let (keys, equal, null) = equal_keys(self.table, index, predicates);
+        let array = self.table.array_column(index);
+        let mut given = index.parts.iter().take(equal).map(|p| p.column);
+        if array.is_some_and(|column| self.joined != 0 || !given.any(|c| c == column)) {
+            // Rows with an empty array have no entries. A row with several elements has several,
+            // and only a driving scan deduplicates rows.
+            return None;
+        }
         let mut restriction = Restriction {
             range: IndexRange {
                 keys,
@@ -48,7 +55,10 @@ impl AccessPlanner<'_> {
             equal,
             includes_null: null,
             bound_count: 0,
-            is_unique_key: equal == index.parts.len() && index.kind != IndexKind::Plain && !null,
+            is_unique_key: equal == index.parts.len()
+                && index.kind != IndexKind::Plain
+                && !null
+                && array.is_none(),
         };
         if restriction.is_unique_key {
             return Some(restriction);

@@ -5,7 +5,7 @@
 //! the column's indexes are ordered as the comparison compares.
 
 use crate::expr::query::{QueryTest, TestKind};
-use crate::expr::{CmpOp, Expr, ExprKind, Truth};
+use crate::expr::{ArrayTest, CmpOp, Expr, ExprKind, Truth};
 use porpoise_base::interrupt;
 use porpoise_rows::catalog::Table;
 use porpoise_types::{CompareAs, Kind};
@@ -181,6 +181,7 @@ fn analyze<'e>(condition: &'e Expr, slot: usize, joined: u64, predicates: &mut [
                 predicate.like = Some((pattern, *escape));
             }
         }
+        ExprKind::ArrayTest(test) => add_array(test, slot, joined, predicates),
         ExprKind::And(args) => {
             for arg in args {
                 analyze(arg, slot, joined, predicates);
@@ -192,6 +193,17 @@ fn analyze<'e>(condition: &'e Expr, slot: usize, joined: u64, predicates: &mut [
         }
         _ => {}
     }
+}
+
+/// Adds that an array has one of some elements.
+fn add_array<'e>(test: &'e ArrayTest, slot: usize, joined: u64, predicates: &mut [Sargable<'e>]) {
+    let at = bare_column(&test.column, slot).filter(|_| is_known(&test.keys, joined));
+    let predicate = at.and_then(|at| predicates.get_mut(at));
+    if let Some(predicate) = predicate.filter(|p| p.equal.is_none()) {
+        predicate.equal = Some(vec![&test.keys]);
+    }
+    // The array may be in several indexes.
+    analyze(&test.condition, slot, joined, predicates);
 }
 
 /// Adds that a column's value is none of a list.

@@ -57,7 +57,7 @@ fn read_expression(r: &mut Reader<'_>) -> Result<Expression> {
 }
 
 /// Defaults and generated columns by position, checks: since format 3; functional key parts since
-/// format 4.
+/// format 4, multi-valued ones since format 5.
 fn write_expressions(w: &mut Writer, t: &TableDef) {
     let of_column = |c: &Column| match (&c.generated, &c.default) {
         (Some(g), _) => Some((generated_code(g.kind), g.expression.clone())),
@@ -113,6 +113,7 @@ fn generated_code(kind: GeneratedKind) -> u8 {
         GeneratedKind::Virtual => 1,
         GeneratedKind::Stored => 2,
         GeneratedKind::KeyPart => 3,
+        GeneratedKind::ArrayPart => 4,
     }
 }
 
@@ -121,6 +122,7 @@ fn generated_of(code: u8) -> Result<GeneratedKind> {
         1 => GeneratedKind::Virtual,
         2 => GeneratedKind::Stored,
         3 => GeneratedKind::KeyPart,
+        4 => GeneratedKind::ArrayPart,
         other => return Err(Error::corrupt(&format!("expression of kind {other}"))),
     })
 }

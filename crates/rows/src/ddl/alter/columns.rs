@@ -129,7 +129,7 @@ fn key_parts(
             let index = index.map_or("", |(_, name)| name.as_str());
             let compiler = db.expression_compiler()?;
             let mut new = column.clone();
-            new.ty = compiler.key_part_type(&table, index, expression)?;
+            new.ty = compiler.key_part_type(&table, index, expression)?.ty;
             note_change(plan, column, &new);
             plan.rewrite = true;
             *column = new;

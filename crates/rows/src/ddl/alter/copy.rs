@@ -185,8 +185,8 @@ impl Copy<'_> {
     }
 
     /// The error for a duplicate key of a row with these values.
-    fn duplicate_error(&self, index: usize, values: &[Value]) -> Error {
-        let error = self.after.duplicate(index, values);
+    fn duplicate_error(&self, index: usize, values: &[Value], key: &[u8]) -> Error {
+        let error = self.after.duplicate_of_key(index, values, key);
         match error {
             Error::Duplicate { entry, key } if self.generated => errors::resequencing(&entry, &key),
             other => other,
@@ -286,9 +286,8 @@ impl Db {
             unique_position: None,
         }));
         for (position, index) in table.indexes.iter().enumerate() {
-            let (mut key, mut value) = (Vec::new(), Vec::new());
-            let exclusive = if index.kind == IndexKind::Primary {
-                key.extend_from_slice(primary);
+            let mut value = Vec::new();
+            let keys = if index.kind == IndexKind::Primary {
                 encode_with(table, values, &heads, stamp, &mut value)?;
                 if value.len() > self.row_limit {
                     return Err(Error::RowTooBig {
@@ -296,18 +295,17 @@ impl Db {
                         limit: self.row_limit,
                     });
                 }
-                !table.hidden_key
+                vec![(primary.to_vec(), !table.hidden_key)]
             } else {
-                let exclusive = index.append_entry(table, values, primary, &mut key);
                 index.append_entry_value(primary, &mut value);
-                exclusive
+                index.entry_keys(table, position, values, primary)
             };
-            out.push(Entry {
+            out.extend(keys.into_iter().map(|(key, exclusive)| Entry {
                 space: table.space(position, &key),
                 key,
-                value,
+                value: value.clone(),
                 unique_position: exclusive.then_some((n, position)),
-            });
+            }));
         }
         let added = out.get(before..).unwrap_or(&[]);
         Ok(added.iter().map(|e| e.key.len() + e.value.len()).sum())
@@ -334,7 +332,7 @@ impl Db {
         for ((entry, (row, index)), taken) in exclusive.iter().zip(taken) {
             if taken || !seen.insert((entry.space, &entry.key)) {
                 let values = rows.get(*row).map_or(&[][..], |v| v);
-                return Err(copy.duplicate_error(*index, values));
+                return Err(copy.duplicate_error(*index, values, &entry.key));
             }
         }
         for entry in entries {

@@ -185,6 +185,9 @@ fn drop_superseded(plan: &mut Plan) {
     let Some(added) = plan.table.indexes.last().cloned() else {
         return;
     };
+    if plan.table.array_column(&added).is_some() {
+        return;
+    }
     let goes = |i: &Index| {
         i.implicit && i.id != added.id && i.kind == IndexKind::Plain && has_prefix_parts(&added, i)
     };

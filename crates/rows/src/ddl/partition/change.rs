@@ -219,13 +219,12 @@ fn copy_row(
         Ok::<(), Error>(())
     };
     put(txn, after.index_spaces(0).get(at), &primary, value)?;
-    for index in after.indexes.iter().skip(1) {
-        let mut entry = Vec::new();
-        index.append_entry(after, &row, &primary, &mut entry);
-        let end = entry.len();
-        index.append_entry_value(&primary, &mut entry);
-        let (key, value) = entry.split_at(end);
-        put(txn, index.spaces.get(at), key, value)?;
+    for (position, index) in after.indexes.iter().enumerate().skip(1) {
+        let mut value = Vec::new();
+        index.append_entry_value(&primary, &mut value);
+        for (key, _) in index.entry_keys(after, position, &row, &primary) {
+            put(txn, index.spaces.get(at), &key, &value)?;
+        }
     }
     let Some(from) = before.overflow_space(key) else {
         return Ok(());

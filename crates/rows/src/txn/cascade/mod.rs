@@ -172,9 +172,9 @@ impl Change {
         self.edges.push(edge);
     }
 
-    /// Returns the index in which the new value is a duplicate.
-    fn duplicate_index(&self, keys: &KeySet) -> Option<usize> {
-        self.keys.as_ref()?.duplicate_index(keys)
+    /// Returns the index in which the new value is a duplicate, and the key.
+    fn duplicate(&self, keys: &KeySet) -> Option<(usize, KeyId)> {
+        self.keys.as_ref()?.duplicate(keys)
     }
 
     /// Returns a constraint whose parent is missing, except those by which a cascade changed the
@@ -252,8 +252,8 @@ impl Effects {
         let Some(new) = &root.new else {
             return Ok(None);
         };
-        if let Some(index) = root.duplicate_index(keys) {
-            return Err(table.duplicate(index, new.as_slice()));
+        if let Some((index, id)) = root.duplicate(keys) {
+            return Err(table.duplicate_of_key(index, new.as_slice(), keys.key(id)));
         }
         if let Some(fk) = root.missing_parent(keys)
             && let Some(constraint) = constraints.get(fk)
@@ -463,7 +463,7 @@ impl Statement<'_> {
             };
             let table = &change.table;
             let old = change.old.row(table)?;
-            if let Some(index) = change.duplicate_index(&self.keys) {
+            if let Some((index, _)) = change.duplicate(&self.keys) {
                 return Err(cascade_duplicate(&fx, change, index));
             }
             if let Some(fk) = change.missing_parent(&self.keys)
