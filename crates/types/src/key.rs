@@ -79,7 +79,9 @@ pub fn encode_text_start(
     desc: bool,
     out: &mut Vec<u8>,
 ) {
-    encode_key(ValueRef::Bytes(text), ty, nullable, desc, out);
+    let mut ty = ty.clone();
+    ty.collation = ty.collation.first_level();
+    encode_key(ValueRef::Bytes(text), &ty, nullable, desc, out);
     out.truncate(out.len().saturating_sub(ty.collation.end_symbol_len()));
 }
 

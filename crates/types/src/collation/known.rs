@@ -5,6 +5,7 @@
 use super::charset::Charset;
 use super::multi_byte::{self, MultiByteSet};
 use super::one_byte::{OneByteSet, SETS};
+use super::uca_levels::Levels;
 use super::unicode_form::UnicodeForm;
 
 /// How a collation orders texts.
@@ -24,8 +25,11 @@ pub(super) enum Order {
     MultiByte(MultiByteSet),
     /// The `_bin` collation of an East Asian character set.
     MultiByteBin(MultiByteSet),
-    /// utf8mb4_0900_ai_ci.
-    Unicode900,
+    /// utf8mb4_0900_ai_ci, or the variant of the language at this position
+    /// (`uca_language::version_13`).
+    Unicode900(Option<u8>),
+    /// The same with further levels of weights.
+    Levels900(Levels),
     /// utf8mb4_unicode_ci.
     Unicode400,
     /// utf8mb4_unicode_520_ci.
@@ -58,6 +62,50 @@ macro_rules! unicode_names {
     ($set:literal : $($language:literal),*) => { [$(concat!($set, "_", $language, "_ci")),*] };
 }
 
+/// The collations of a language over version 13: its position in the data, `_ai_ci`, `_as_cs`.
+/// Danish `_as_cs`, which orders capitals first, has the number 0: it is not known.
+type Language900 = (u8, (u16, &'static str), (u16, &'static str));
+
+/// An entry of [`LANGUAGES_900`].
+macro_rules! language_900 {
+    ($at:literal, $name:literal, $ci:literal, $cs:literal) => {
+        (
+            $at,
+            ($ci, concat!("utf8mb4_", $name, "_0900_ai_ci")),
+            ($cs, concat!("utf8mb4_", $name, "_0900_as_cs")),
+        )
+    };
+}
+
+/// The languages of the 0900 collations. Bosnian and Serbian in Latin script order as Croatian,
+/// Galician as Spanish.
+const LANGUAGES_900: [Language900; 24] = [
+    language_900!(0, "de_pb", 256, 279),
+    language_900!(1, "is", 257, 280),
+    language_900!(2, "lv", 258, 281),
+    language_900!(3, "ro", 259, 282),
+    language_900!(4, "sl", 260, 283),
+    language_900!(5, "pl", 261, 284),
+    language_900!(6, "et", 262, 285),
+    language_900!(7, "es", 263, 286),
+    language_900!(8, "sv", 264, 287),
+    language_900!(9, "tr", 265, 288),
+    language_900!(10, "cs", 266, 289),
+    language_900!(11, "da", 267, 0),
+    language_900!(12, "lt", 268, 291),
+    language_900!(13, "sk", 269, 292),
+    language_900!(14, "es_trad", 270, 293),
+    language_900!(15, "eo", 273, 296),
+    language_900!(16, "hu", 274, 297),
+    language_900!(17, "hr", 275, 298),
+    language_900!(18, "vi", 277, 300),
+    language_900!(19, "nb", 310, 311),
+    language_900!(20, "nn", 312, 313),
+    language_900!(17, "sr_latn", 314, 315),
+    language_900!(17, "bs", 316, 317),
+    language_900!(7, "gl", 320, 321),
+];
+
 /// The known collations by number.
 static KNOWN: [Option<Known>; LIMIT] = {
     let mut all = [None; LIMIT];
@@ -68,8 +116,19 @@ static KNOWN: [Option<Known>; LIMIT] = {
         255,
         "utf8mb4_0900_ai_ci",
         utf8mb4,
-        Order::Unicode900,
+        Order::Unicode900(None),
     );
+    add_levels(&mut all, 305, "utf8mb4_0900_as_ci", None, 2);
+    add_levels(&mut all, 278, "utf8mb4_0900_as_cs", None, 3);
+    let mut language = 0;
+    while language < LANGUAGES_900.len() {
+        let (at, ci, cs) = LANGUAGES_900[language];
+        add(&mut all, ci.0, ci.1, utf8mb4, Order::Unicode900(Some(at)));
+        if cs.0 > 0 {
+            add_levels(&mut all, cs.0, cs.1, Some(at), 3);
+        }
+        language += 1;
+    }
     add(&mut all, 309, "utf8mb4_0900_bin", utf8mb4, Order::Bytes);
     add(&mut all, 45, "utf8mb4_general_ci", utf8mb4, Order::General);
     add(&mut all, 46, "utf8mb4_bin", utf8mb4, Order::PaddedBytes);
@@ -164,6 +223,18 @@ const fn add(
         charset,
         order,
     });
+}
+
+/// Adds a collation of utf8mb4 with several levels of weights.
+const fn add_levels(
+    all: &mut [Option<Known>; LIMIT],
+    id: u16,
+    name: &'static str,
+    language: Option<u8>,
+    count: usize,
+) {
+    let order = Order::Levels900(Levels { language, count });
+    add(all, id, name, Charset::Utf8mb4, order);
 }
 
 const fn add_one_byte(all: &mut [Option<Known>; LIMIT]) {

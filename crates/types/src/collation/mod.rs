@@ -16,9 +16,9 @@
 //! 2. Weights do not change without a new [`crate::KEY_FORMAT_VERSION`]: indexes
 //!    hold them.
 //!
-//! Known limits of `utf8mb4_0900_ai_ci`: weights are those of DUCET 13 (order
-//! within 9.0's characters is the same but for a handful), and contractions
-//! are not formed. The weights of `utf8mb4_unicode_ci` (4.0.0) and
+//! Known limits of `utf8mb4_0900_ai_ci` and the other 0900 collations: weights are those of DUCET 13
+//! (order within 9.0's characters is the same but for a handful), and contractions
+//! are formed only in variants of languages. The weights of `utf8mb4_unicode_ci` (4.0.0) and
 //! `utf8mb4_unicode_520_ci` are those of their tables; MySQL forms no contractions there, but in the
 //! variants of languages (`uca_language`).
 
@@ -31,6 +31,7 @@ mod order;
 mod tables;
 mod uca;
 mod uca_language;
+mod uca_levels;
 mod uca_pad;
 mod unicode_form;
 
@@ -44,6 +45,7 @@ use std::cmp::Ordering;
 
 use known::{Order, known};
 use uca::Uca;
+use uca_levels::Levels;
 
 /// A collation, by MySQL's number. Unknown numbers behave as `binary`;
 /// [`Collation::from_id`] and [`Collation::by_name`] return only known ones.
@@ -65,6 +67,8 @@ enum Scheme {
     Uca(&'static Uca),
     /// Primary weights of the Unicode collation algorithm, PAD SPACE.
     UcaPad(&'static Uca),
+    /// Several levels of weights of the Unicode collation algorithm, NO PAD.
+    UcaLevels(Levels),
 }
 
 impl Collation {
@@ -193,7 +197,10 @@ impl Collation {
     /// (but for spaces at the end), and their first characters are equal, too.
     #[must_use]
     pub fn has_one_weight_per_char(self) -> bool {
-        !matches!(self.scheme(), Scheme::Uca(_) | Scheme::UcaPad(_))
+        !matches!(
+            self.scheme(),
+            Scheme::Uca(_) | Scheme::UcaPad(_) | Scheme::UcaLevels(_)
+        )
     }
 
     #[inline]
@@ -206,7 +213,9 @@ impl Collation {
             Order::General => Scheme::General,
             Order::MultiByte(set) => Scheme::MultiByte(set.weights(false)),
             Order::MultiByteBin(set) => Scheme::MultiByte(set.weights(true)),
-            Order::Unicode900 => Scheme::Uca(&uca::V13),
+            Order::Unicode900(None) => Scheme::Uca(&uca::V13),
+            Order::Unicode900(language) => Scheme::Uca(uca_language::version_13(language, 0)),
+            Order::Levels900(levels) => Scheme::UcaLevels(levels),
             Order::Unicode400 => Scheme::UcaPad(&uca::V400),
             Order::Unicode520 => Scheme::UcaPad(&uca::V520),
             Order::Language(at) => Scheme::UcaPad(uca_language::language(at)),
@@ -223,6 +232,7 @@ impl Collation {
             Scheme::MultiByte(weights) => weights.compare(a, b),
             Scheme::Uca(uca) => uca::compare(uca, a, b),
             Scheme::UcaPad(uca) => uca_pad::compare(uca, a, b),
+            Scheme::UcaLevels(levels) => levels.compare(a, b),
         }
     }
 
@@ -244,6 +254,7 @@ impl Collation {
             }
             Scheme::Uca(uca) => uca::sort_key(uca, text, out),
             Scheme::UcaPad(uca) => uca_pad::sort_key(uca, text, out),
+            Scheme::UcaLevels(levels) => levels.sort_key(text, out),
         }
     }
 
@@ -255,8 +266,8 @@ impl Collation {
             Scheme::Table(_) | Scheme::General | Scheme::MultiByte(_) | Scheme::UcaPad(_) => {
                 self.sort_key(text, out);
             }
-            Scheme::Uca(uca) => {
-                uca::sort_key(uca, text, out);
+            Scheme::Uca(_) | Scheme::UcaLevels(_) => {
+                self.sort_key(text, out);
                 // Below the first byte of every weight.
                 out.push(0);
             }
@@ -288,7 +299,20 @@ impl Collation {
                     .position(|weight| weight.first() == Some(&0))?;
                 Some(2 * end + 1)
             }
+            Scheme::UcaLevels(levels) => levels.delimited_len(key),
         }
+    }
+
+    /// The collation of which the sort key of a text begins with those of the text's beginnings:
+    /// that of the first level, where there are several.
+    pub(crate) fn first_level(self) -> Collation {
+        let Scheme::UcaLevels(levels) = self.scheme() else {
+            return self;
+        };
+        let first = |known: &known::Known| matches!(known.order, Order::Unicode900(language) if language == levels.language);
+        let mut all = known::all();
+        all.find(|(_, known)| first(known))
+            .map_or(self, |(id, _)| Collation(id))
     }
 
     /// LIKE: `%` matches any characters, `_` one, and the character after
@@ -310,6 +334,7 @@ impl Collation {
     fn begins_contraction(self, code: u32) -> bool {
         match self.scheme() {
             Scheme::Uca(uca) | Scheme::UcaPad(uca) => uca.begins_contraction(code),
+            Scheme::UcaLevels(levels) => levels.begins_contraction(code),
             _ => false,
         }
     }
@@ -319,7 +344,11 @@ impl Collation {
         match self.scheme() {
             Scheme::Bytes => BINARY_END.len(),
             Scheme::UcaPad(_) => uca_pad::END_LEN,
-            Scheme::Table(_) | Scheme::General | Scheme::MultiByte(_) | Scheme::Uca(_) => 1,
+            Scheme::Table(_)
+            | Scheme::General
+            | Scheme::MultiByte(_)
+            | Scheme::Uca(_)
+            | Scheme::UcaLevels(_) => 1,
         }
     }
 
@@ -339,6 +368,7 @@ impl Collation {
             Scheme::General => tables::general_weight(a) == tables::general_weight(b),
             Scheme::MultiByte(weights) => weights.weight(a) == weights.weight(b),
             Scheme::Uca(uca) | Scheme::UcaPad(uca) => uca.same_char(a, b),
+            Scheme::UcaLevels(levels) => levels.same_char(a, b),
         }
     }
 

@@ -1,8 +1,8 @@
-//! Primary weights of the Unicode collation algorithm: utf8mb4_0900_ai_ci,
-//! utf8mb4_unicode_ci and utf8mb4_unicode_520_ci.
+//! Weights of the Unicode collation algorithm: primary ones for utf8mb4_0900_ai_ci,
+//! utf8mb4_unicode_ci and utf8mb4_unicode_520_ci, and those of the other levels (`uca_levels`).
 //!
 //! A character has none, one or several weights; those without an entry in
-//! the table get two that are computed from the code point, and with
+//! the table get primary ones that are computed from the code point, and with
 //! version 13 Hangul syllables those of their letters. The tables are
 //! data/uca_*.bin, all of one layout, which scripts/uca_weights.py describes.
 //!
@@ -28,18 +28,18 @@ pub(super) struct Contraction {
     pub(super) weights: Vec<u16>,
 }
 
-/// A version of the weights.
+/// The weights of a version on one level.
 pub(super) struct Uca {
     table: &'static [u8],
     /// Offset of the expansions, in 16-bit numbers.
     expansions: usize,
     /// Weights of ASCII characters that have one and begin no contraction; 0 for the others.
     ascii: [u16; 128],
-    /// Contractions, longer ones first.
+    /// Contractions in the order of their first characters, longer ones first.
     contractions: &'static [Contraction],
     /// Code points from here on weigh 0xFFFD.
     end: u32,
-    /// Weights of characters without an entry.
+    /// Weights of characters without an entry; the second is 0 where there is only one.
     implicit: fn(u32) -> [u16; 2],
     /// Whether Hangul syllables have the weights of their letters.
     hangul: bool,
@@ -52,6 +52,24 @@ pub(super) static V13: Uca = Uca {
     hangul: true,
     invalid: 0xFF00,
     ..Uca::new(include_bytes!("../../data/uca_primary.bin"), implicit_13)
+};
+
+/// Secondary weights of version 13: accents.
+pub(super) static V13_SECONDARY: Uca = Uca {
+    hangul: true,
+    invalid: 0xFF00,
+    ..Uca::new(include_bytes!("../../data/uca_secondary.bin"), |_| {
+        [0x120, 0]
+    })
+};
+
+/// Tertiary weights of version 13: case.
+pub(super) static V13_TERTIARY: Uca = Uca {
+    hangul: true,
+    invalid: 0xFF00,
+    ..Uca::new(include_bytes!("../../data/uca_tertiary.bin"), |_| {
+        [0x102, 0]
+    })
 };
 
 /// Version 4.0.0: utf8mb4_unicode_ci. It knows the basic plane only.
@@ -146,18 +164,22 @@ impl Uca {
 
     /// Whether a contraction begins with the character.
     pub(super) fn begins_contraction(&self, code: u32) -> bool {
-        self.contractions
-            .iter()
-            .any(|c| c.codes.first() == Some(&code))
+        !self.contractions_from(code).is_empty()
+    }
+
+    /// The contractions that begin with the character.
+    fn contractions_from(&self, code: u32) -> &'static [Contraction] {
+        let first = |c: &Contraction| c.codes.first().copied();
+        let all = self.contractions;
+        let start = all.partition_point(|c| first(c) < Some(code));
+        let end = all.partition_point(|c| first(c) <= Some(code));
+        all.get(start..end).unwrap_or_default()
     }
 
     /// The contraction at the start of a text, and its length.
     fn contraction(&self, text: &[u8]) -> Option<(&'static Contraction, usize)> {
         let (first, _) = decode_utf8(text)?;
-        let found = |contraction: &&'static Contraction| {
-            if contraction.codes.first() != Some(&first) {
-                return None;
-            }
+        let found = |contraction: &'static Contraction| {
             let mut at = 0;
             for code in &contraction.codes {
                 match decode_utf8(text.get(at..)?) {
@@ -165,9 +187,9 @@ impl Uca {
                     _ => return None,
                 }
             }
-            Some((*contraction, at))
+            Some((contraction, at))
         };
-        self.contractions.iter().find_map(|c| found(&c))
+        self.contractions_from(first).iter().find_map(found)
     }
 
     fn number(&self, at: usize) -> u16 {
@@ -204,10 +226,10 @@ impl Uca {
         }
         match self.entry(code) {
             0 => Weights::none(self),
-            NO_ENTRY => {
-                let [a, b] = (self.implicit)(code);
-                Weights::computed(self, [0, a, b], 1)
-            }
+            NO_ENTRY => match (self.implicit)(code) {
+                [one, 0] => Weights::one(self, one),
+                [a, b] => Weights::computed(self, [0, 0, a, b], 2),
+            },
             n if n < EXPANSION => Weights::one(self, n),
             n => {
                 let place = self.expansions + usize::from(n - EXPANSION);
@@ -225,8 +247,8 @@ impl Uca {
         let lead = self.entry(0x1100 + index / 588);
         let vowel = self.entry(0x1161 + index % 588 / 28);
         match index % 28 {
-            0 => Weights::computed(self, [0, lead, vowel], 1),
-            t => Weights::computed(self, [lead, vowel, self.entry(0x11A7 + t)], 0),
+            0 => Weights::computed(self, [0, 0, lead, vowel], 2),
+            t => Weights::computed(self, [0, lead, vowel, self.entry(0x11A7 + t)], 1),
         }
     }
 
@@ -238,13 +260,15 @@ impl Uca {
     }
 }
 
-/// Iterator over the weights of one character or contraction: up to three given ones, or those of
-/// the table.
+/// Number of weights that [`Weights`] can be given.
+const GIVEN: usize = 4;
+
+/// Iterator over the weights of one character or contraction: given ones, or those of the table.
 #[derive(Clone, Copy)]
 struct Weights {
     uca: &'static Uca,
     /// Given weights; those from `at` on remain.
-    computed: [u16; 3],
+    computed: [u16; GIVEN],
     at: u8,
     /// Number of remaining weights in the table, and their position.
     left: u16,
@@ -252,7 +276,7 @@ struct Weights {
 }
 
 impl Weights {
-    fn computed(uca: &'static Uca, computed: [u16; 3], at: u8) -> Weights {
+    fn computed(uca: &'static Uca, computed: [u16; GIVEN], at: u8) -> Weights {
         Weights {
             uca,
             computed,
@@ -263,21 +287,23 @@ impl Weights {
     }
 
     fn none(uca: &'static Uca) -> Weights {
-        Weights::computed(uca, [0; 3], 3)
+        Weights::computed(uca, [0; GIVEN], GIVEN as u8)
     }
 
-    /// The weights of a contraction, at most three.
+    /// The weights of a contraction, at most four.
     fn listed(uca: &'static Uca, weights: &[u16]) -> Weights {
-        match *weights {
-            [] => Weights::none(uca),
-            [a] => Weights::one(uca, a),
-            [a, b] => Weights::computed(uca, [0, a, b], 1),
-            [a, b, c, ..] => Weights::computed(uca, [a, b, c], 0),
-        }
+        let mut given = [0; GIVEN];
+        given
+            .iter_mut()
+            .zip(weights)
+            .for_each(|(place, weight)| *place = *weight);
+        let unused = GIVEN.saturating_sub(weights.len());
+        given.rotate_right(unused);
+        Weights::computed(uca, given, unused as u8)
     }
 
     fn one(uca: &'static Uca, weight: u16) -> Weights {
-        Weights::computed(uca, [0, 0, weight], 2)
+        Weights::computed(uca, [0, 0, 0, weight], 3)
     }
 }
 
@@ -443,7 +469,12 @@ pub(super) fn compare(uca: &'static Uca, a: &[u8], b: &[u8]) -> Ordering {
 }
 
 pub(super) fn sort_key(uca: &'static Uca, text: &[u8], out: &mut Vec<u8>) {
-    let read = ascii_weights(uca, text, out);
+    // A contraction may begin with an ASCII letter.
+    let read = if uca.has_contractions() {
+        0
+    } else {
+        ascii_weights(uca, text, out)
+    };
     for weight in Scanner::new(uca, text.get(read..).unwrap_or_default()) {
         out.extend_from_slice(&weight.to_be_bytes());
     }

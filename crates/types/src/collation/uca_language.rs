@@ -1,26 +1,57 @@
-//! Orders of languages: utf8mb4_swedish_ci and others, variants of utf8mb4_unicode_ci.
+//! Orders of languages: utf8mb4_swedish_ci and others, variants of utf8mb4_unicode_ci;
+//! utf8mb4_sv_0900_ai_ci and others, variants of utf8mb4_0900_ai_ci.
 //!
 //! A language gives other weights to some characters, and weights of their own to some sequences of
-//! two or three characters (contractions). data/uca_languages.bin has these differences;
-//! scripts/uca_languages.py describes its layout. A language's table is made from that of version
-//! 4.0.0 when it is first used.
+//! two or three characters (contractions). data/uca_languages.bin and data/uca_0900_languages.bin
+//! have these differences; scripts/uca_languages.py describes their layout. A language's table is
+//! made from that of version 4.0.0, or those of version 13, when it is first used.
 
 use std::sync::OnceLock;
 
-use super::uca::{Contraction, EXPANSION, INDEX, NO_ENTRY, Uca, V400};
+use super::uca::{
+    Contraction, EXPANSION, INDEX, NO_ENTRY, Uca, V13, V13_SECONDARY, V13_TERTIARY, V400,
+};
 
-/// Number of languages in the data.
-pub(super) const LANGUAGES: usize = 22;
+/// Number of languages of version 4.0.0 in the data.
+const LANGUAGES: usize = 22;
+
+/// Number of languages of version 13 in the data.
+const LANGUAGES_13: usize = 21;
+
+/// Levels of weights: primary, secondary, tertiary.
+pub(super) const LEVELS: usize = 3;
 
 const DATA: &[u8] = include_bytes!("../../data/uca_languages.bin");
 
+const DATA_13: &[u8] = include_bytes!("../../data/uca_0900_languages.bin");
+
 static MADE: [OnceLock<Uca>; LANGUAGES] = [const { OnceLock::new() }; LANGUAGES];
 
-/// The weights of the language at this position of the data.
+static MADE_13: [[OnceLock<Uca>; LEVELS]; LANGUAGES_13] =
+    [const { [const { OnceLock::new() }; LEVELS] }; LANGUAGES_13];
+
+/// The weights of the language at this position of the data for version 4.0.0.
 pub(super) fn language(at: u8) -> &'static Uca {
     match MADE.get(usize::from(at)) {
-        Some(made) => made.get_or_init(|| make(usize::from(at))),
+        Some(made) => made.get_or_init(|| make(&V400, DATA, usize::from(at))),
         None => &V400,
+    }
+}
+
+/// The weights of version 13 on a level; with a language, those of the language at this position of
+/// the data.
+pub(super) fn version_13(language: Option<u8>, level: usize) -> &'static Uca {
+    let base = match level {
+        0 => &V13,
+        1 => &V13_SECONDARY,
+        _ => &V13_TERTIARY,
+    };
+    let Some(at) = language.map(usize::from) else {
+        return base;
+    };
+    match MADE_13.get(at).and_then(|levels| levels.get(level)) {
+        Some(made) => made.get_or_init(|| make(base, DATA_13, at * LEVELS + level)),
+        None => base,
     }
 }
 
@@ -53,8 +84,9 @@ fn read_list(numbers: &mut impl Iterator<Item = u16>) -> Option<Vec<u16>> {
     (list.len() == count).then_some(list)
 }
 
-fn make(at: usize) -> Uca {
-    let mut numbers = DATA
+/// Applies the differences at this position of the data.
+fn make(base: &'static Uca, data: &[u8], at: usize) -> Uca {
+    let mut numbers = data
         .as_chunks::<2>()
         .0
         .iter()
@@ -63,10 +95,13 @@ fn make(at: usize) -> Uca {
     for _ in 0..=at {
         differences = read(&mut numbers);
     }
-    let differences = differences.unwrap_or_default();
-    let table = overlay(&V400.numbers(), V400.expansions(), &differences.characters);
+    let mut differences = differences.unwrap_or_default();
+    let length = |c: &Contraction| std::cmp::Reverse(c.codes.len());
+    let contractions = &mut differences.contractions;
+    contractions.sort_by_key(|c| (c.codes.first().copied(), length(c)));
+    let table = overlay(&base.numbers(), base.expansions(), &differences.characters);
     let bytes: Vec<u8> = table.numbers.iter().flat_map(|n| n.to_be_bytes()).collect();
-    V400.tailored(
+    base.tailored(
         bytes.leak(),
         table.expansions,
         differences.contractions.leak(),
@@ -79,6 +114,25 @@ struct Table {
     expansions: usize,
 }
 
+/// The number of the page for the code points `high << 8` and up, which no other code points share
+/// afterwards; `None` beyond the table.
+fn own_page(pages: &mut Vec<u16>, high: usize) -> Option<u16> {
+    let page = *pages.get(high)?;
+    let start = INDEX + 256 * (usize::from(page).saturating_sub(1));
+    let content = match page {
+        0 => vec![NO_ENTRY; 256],
+        _ => pages.get(start..start + 256)?.to_vec(),
+    };
+    let index = pages.get(..INDEX)?;
+    if page > 0 && index.iter().filter(|p| **p == page).count() == 1 {
+        return Some(page);
+    }
+    pages.extend(content);
+    let page = u16::try_from((pages.len() - INDEX) / 256).ok()?;
+    *pages.get_mut(high)? = page;
+    Some(page)
+}
+
 /// A table with other weights for some characters.
 fn overlay(base: &[u16], base_expansions: usize, changes: &[(u32, Vec<u16>)]) -> Table {
     let (pages, expansions) = base
@@ -87,18 +141,8 @@ fn overlay(base: &[u16], base_expansions: usize, changes: &[(u32, Vec<u16>)]) ->
     let (mut pages, mut expansions) = (pages.to_vec(), expansions.to_vec());
     for (code, weights) in changes {
         let high = (code >> 8) as usize;
-        let page = match pages.get(high).copied() {
-            None => continue,
-            Some(0) => {
-                pages.extend([NO_ENTRY; 256]);
-                let page = (pages.len() - INDEX) / 256;
-                let page = u16::try_from(page).unwrap_or(0);
-                if let Some(place) = pages.get_mut(high) {
-                    *place = page;
-                }
-                page
-            }
-            Some(page) => page,
+        let Some(page) = own_page(&mut pages, high) else {
+            continue;
         };
         let entry = match weights.as_slice() {
             [] => 0,

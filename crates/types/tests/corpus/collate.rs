@@ -44,6 +44,11 @@ fn unicode_order() {
 }
 
 #[test]
+fn unicode_order_of_languages() {
+    assert_none(check(include_str!("../data/collate_0900_languages.tsv")));
+}
+
+#[test]
 fn older_unicode_order() {
     assert_none(check(include_str!("../data/collate_unicode.tsv")));
 }
