@@ -7,5 +7,6 @@
 
 export RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/rustc-shuttle.sh
 models=(cargo test --locked -p porpoise-base -p porpoise-kv-mem --lib "schedules::${1:-}" --)
-if ! "${models[@]}" --list | grep -q ': test$'; then die "schedules: no model has this name"; fi
+count=$("${models[@]}" --list | grep -c ': test$' || true)
+if [ "$count" -eq 0 ]; then die "schedules: no model has this name"; fi
 exec "${models[@]}"
