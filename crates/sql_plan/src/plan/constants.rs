@@ -71,8 +71,8 @@ fn replacement(condition: &Expr, constants: &[Constant]) -> Option<Expr> {
     (own == how && place(column) == place(other) && first.0 != second.0).then_some(replaced)
 }
 
-/// The sides of an equality that the rule may use.
-fn equality(condition: &Expr) -> Option<(CompareAs, &[Expr; 2])> {
+/// The sides of an equality that is transitive.
+pub(super) fn equality(condition: &Expr) -> Option<(CompareAs, &[Expr; 2])> {
     let ExprKind::Compare(CmpOp::Eq, how, args) = &condition.kind else {
         return None;
     };
@@ -100,7 +100,8 @@ fn is_constant(e: &Expr) -> bool {
     }
 }
 
-fn place(e: &Expr) -> Option<Place> {
+/// The place of a column.
+pub(super) fn place(e: &Expr) -> Option<Place> {
     match e.kind {
         ExprKind::Column { slot, column, .. } => Some((slot, column)),
         _ => None,

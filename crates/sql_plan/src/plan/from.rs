@@ -9,6 +9,7 @@
 //! 2. The ON of a join sees only the tables that it joins; a LATERAL table and JSON_TABLE see all
 //!    tables to their left, and none that an outer join joins to them.
 
+use super::equal_columns::EqualColumns;
 use super::hinted::JoinHints;
 use super::placement::named_partitions;
 use super::query::{derived_source, name_columns, plan_lateral, plan_nested, plan_query};
@@ -40,6 +41,8 @@ pub(super) struct Block {
     pub(super) conditions: Vec<Expr>,
     /// Right sides of LEFT JOINs, in the order of the text.
     pub(super) outers: Vec<OuterBlock>,
+    /// Columns that equal each other by the conditions.
+    pub(super) equal: Vec<EqualColumns>,
 }
 
 /// The right side of a LEFT JOIN.

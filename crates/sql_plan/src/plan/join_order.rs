@@ -5,9 +5,10 @@
 //! of rows joined before. The search among orders is in [`super::join_search`].
 
 use super::access::{AccessPath, AccessPlanner};
+use super::equal_columns::BlockConditions;
 use super::from::From;
 use super::group_order;
-use super::join_steps::{Lookup, conditions_on};
+use super::join_steps::Lookup;
 use super::join_tree::JoinRequirements;
 use super::physical::{HashKey, JoinMethod};
 use super::scan::{Access, Estimate, IndexRange, Scan, ScanMode};
@@ -76,7 +77,7 @@ impl JoinChoice {
 pub(super) struct JoinSearch<'f> {
     pub(super) from: &'f From,
     pub(super) requirements: &'f JoinRequirements<'f>,
-    pub(super) conditions: &'f [&'f Expr],
+    pub(super) conditions: &'f BlockConditions<'f>,
     /// ORDER BY, until the first table is placed.
     pub(super) order: &'f [OrderKey],
 }
@@ -133,7 +134,7 @@ impl JoinSearch<'_> {
             return vec![self.computed_table_choice(slot, joined, before)];
         };
         let statistics = self.requirements.statistics;
-        let conditions = &conditions_on(self.conditions, slot);
+        let conditions = &self.conditions.on_table(slot, joined);
         let mut planner = AccessPlanner::new(table, slot, conditions, &source.hints, statistics);
         planner.needed = self
             .requirements
@@ -249,7 +250,7 @@ impl JoinSearch<'_> {
     fn computed_table_choice(&self, slot: usize, joined: u64, before: PartialJoin) -> JoinChoice {
         let hash = match joined {
             0 => Vec::new(),
-            _ => hash_keys(slot, self.conditions, joined),
+            _ => hash_keys(slot, &self.conditions.on_table(slot, joined), joined),
         };
         let after = computed_after(before, !hash.is_empty());
         let source = self.from.scope.sources.get(slot);

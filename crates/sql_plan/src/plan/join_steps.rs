@@ -6,6 +6,7 @@
 //! tables count as one condition (a *class*), because they give the same path.
 
 use super::access::{AccessPath, AccessPlanner};
+use super::equal_columns::{BlockConditions, Selection};
 use super::from::From;
 use super::join_order::{
     PartialJoin, batch_path, computed_after, hash_side, looked_up_after, read_once_after,
@@ -34,13 +35,28 @@ pub(super) struct JoinSteps<'s> {
     chosen: Cell<usize>,
 }
 
-/// A condition that reads the table.
+/// A condition that reads the table, or equalities with columns that equal each other, of which
+/// one is usable at a time. Slots are bit sets.
 struct Usable {
-    /// The other slots that it reads, as a bit set.
+    /// Position of the condition, or of the first equality.
+    position: usize,
+    /// The other slots that it reads.
     others: u64,
+    /// Slots of which one must be joined, if there are any.
+    one_of: u64,
+    /// Slots of which none may be joined.
+    none_of: u64,
     class: usize,
     /// Whether it can be a key of a hash join.
     hashable: bool,
+}
+
+impl Usable {
+    fn is_usable(&self, joined: u64) -> bool {
+        self.others & !joined == 0
+            && (self.one_of == 0 || self.one_of & joined != 0)
+            && self.none_of & joined == 0
+    }
 }
 
 /// Reading a table once.
@@ -85,40 +101,24 @@ struct TableSteps<'s> {
     /// Slots that its conditions read.
     neighbours: u64,
     statistics: OnceCell<Arc<TableStatistics>>,
-    /// Selectivities of the conditions.
+    /// Selectivities, one for each of `usable`.
     selectivities: OnceCell<Vec<f64>>,
     once: OnceCell<ReadOnce>,
     /// The cheapest lookup, by the set of usable classes.
     lookups: RefCell<HashMap<u128, Option<Lookup>>>,
 }
 
-/// The conditions that read a table.
-pub(super) fn conditions_on<'e>(conditions: &[&'e Expr], slot: usize) -> Vec<&'e Expr> {
-    let bit = 1u64 << (slot & 63);
-    let those = conditions.iter().filter(|c| c.slots() & bit != 0);
-    those.copied().collect()
-}
-
 impl<'s> JoinSteps<'s> {
     pub(super) fn new(
         from: &'s From,
         requirements: &'s JoinRequirements<'s>,
-        conditions: &[&'s Expr],
+        conditions: &'s BlockConditions<'s>,
         tables: &[usize],
     ) -> JoinSteps<'s> {
-        let mut own: Vec<Vec<(&'s Expr, u64)>> = vec![Vec::new(); from.scope.sources.len()];
-        for condition in conditions {
-            let slots = condition.slots();
-            for slot in tables.iter().filter(|slot| slots & bit(**slot) != 0) {
-                if let Some(own) = own.get_mut(*slot) {
-                    own.push((condition, slots & !bit(*slot)));
-                }
-            }
-        }
-        let sources = from.scope.sources.iter().enumerate().zip(own);
-        let of = |((slot, source), own)| {
+        let sources = from.scope.sources.iter().enumerate();
+        let of = |(slot, source)| {
             let here = tables.contains(&slot);
-            here.then(|| TableSteps::new((from, requirements), slot, source, own))
+            here.then(|| TableSteps::new((from, requirements), slot, source, conditions))
         };
         JoinSteps {
             tables: sources.map(of).collect(),
@@ -162,21 +162,48 @@ impl<'s> TableSteps<'s> {
         (from, requirements): (&'s From, &'s JoinRequirements<'s>),
         slot: usize,
         source: &'s Source,
-        conditions: Vec<(&'s Expr, u64)>,
+        conditions: &'s BlockConditions<'s>,
     ) -> TableSteps<'s> {
-        let mut classes: Vec<Option<Class<'_>>> = Vec::new();
-        let mut usable = Vec::with_capacity(conditions.len());
-        for (condition, others) in &conditions {
-            let class = class_of(condition, slot);
-            let known = class.and_then(|class| classes.iter().position(|c| *c == Some(class)));
-            let number = known.unwrap_or(classes.len());
+        let mut paths: Vec<Option<Class<'_>>> = Vec::new();
+        let mut usable: Vec<Usable> = Vec::new();
+        // The equalities of a column with other members of a class: its class, the column, and
+        // the position in `usable`.
+        let mut grouped: Vec<(usize, usize, usize)> = Vec::new();
+        let mut own: Vec<&'s Expr> = Vec::new();
+        for condition in conditions.list.iter().filter(|c| c.slots & bit(slot) != 0) {
+            let position = own.len();
+            own.push(condition.expr);
+            let (mut others, mut one_of, mut none_of) = (condition.slots & !bit(slot), 0, 0);
+            match condition.member.map(|m| conditions.selection(m, slot)) {
+                None => {}
+                Some(Selection::Within { partners }) => none_of = partners,
+                Some(Selection::ByColumn {
+                    class,
+                    column,
+                    partner,
+                }) => {
+                    let known = grouped.iter().find(|g| (g.0, g.1) == (class, column));
+                    if let Some(group) = known.and_then(|g| usable.get_mut(g.2)) {
+                        group.one_of |= partner;
+                        continue;
+                    }
+                    grouped.push((class, column, usable.len()));
+                    (others, one_of) = (0, partner);
+                }
+            }
+            let path = class_of(condition.expr, slot);
+            let known = path.and_then(|path| paths.iter().position(|c| *c == Some(path)));
+            let number = known.unwrap_or(paths.len());
             if known.is_none() {
-                classes.push(class);
+                paths.push(path);
             }
             usable.push(Usable {
-                others: *others,
+                position,
+                others,
+                one_of,
+                none_of,
                 class: number,
-                hashable: hash_side(condition, slot).is_some(),
+                hashable: hash_side(condition.expr, slot).is_some(),
             });
         }
         TableSteps {
@@ -184,10 +211,10 @@ impl<'s> TableSteps<'s> {
             requirements,
             slot,
             source,
-            neighbours: usable.iter().fold(0, |all, u| all | u.others),
+            neighbours: usable.iter().fold(0, |all, u| all | u.others | u.one_of),
             usable,
-            classes: classes.len(),
-            conditions: conditions.into_iter().map(|(c, _)| c).collect(),
+            classes: paths.len(),
+            conditions: own,
             statistics: OnceCell::new(),
             selectivities: OnceCell::new(),
             once: OnceCell::new(),
@@ -196,7 +223,7 @@ impl<'s> TableSteps<'s> {
     }
 
     fn after(&self, joined: u64, before: PartialJoin, chosen: &Cell<usize>) -> PartialJoin {
-        let here = self.usable.iter().filter(|u| u.others & !joined == 0);
+        let here = self.usable.iter().filter(|u| u.is_usable(joined));
         let (mut classes, mut hashed) = (0u128, false);
         for usable in here {
             let class = u32::try_from(usable.class).unwrap_or(u32::MAX);
@@ -243,25 +270,26 @@ impl<'s> TableSteps<'s> {
     fn left(&self, joined: u64) -> f64 {
         let selectivities = self.selectivities.get_or_init(|| self.selectivities());
         let all = self.usable.iter().zip(selectivities);
-        let usable = all.filter(|(usable, _)| usable.others & !joined == 0);
+        let usable = all.filter(|(usable, _)| usable.is_usable(joined));
         usable.fold(self.statistics().rows.max(1.0), |left, (_, part)| {
             left * part
         })
     }
 
     fn selectivities(&self) -> Vec<f64> {
-        let (statistics, conditions) = (self.statistics(), self.conditions.iter());
-        let of = |condition: &&Expr| match self.source.table() {
-            Some(table) => Estimator {
+        let statistics = self.statistics();
+        let of = |usable: &Usable| match (self.source.table(), self.conditions.get(usable.position))
+        {
+            (Some(table), Some(condition)) => Estimator {
                 slot: self.slot,
                 table,
                 statistics,
                 source: self.requirements.statistics,
             }
             .selectivity(condition),
-            None => 1.0,
+            _ => 1.0,
         };
-        conditions.map(of).collect()
+        self.usable.iter().map(of).collect()
     }
 
     fn planner<'p>(&'p self, table: &'p Table) -> AccessPlanner<'p> {

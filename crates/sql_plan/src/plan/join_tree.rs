@@ -8,6 +8,7 @@
 
 use super::OrderKey;
 use super::access::AccessPlanner;
+use super::equal_columns::BlockConditions;
 use super::from::{Block, From, OuterBlock};
 use super::group_order::Purpose;
 use super::join_order::{JoinSearch, PartialJoin};
@@ -158,6 +159,66 @@ impl JoinInput {
     }
 }
 
+/// Places the conditions of a block as soon as their tables are joined.
+struct ConditionPlacement<'f> {
+    conditions: &'f BlockConditions<'f>,
+    /// Which of them are placed, or follow from others.
+    placed: Vec<bool>,
+    /// The slots joined before the block.
+    outside: u64,
+    /// Whether no table of the block is joined.
+    first: bool,
+}
+
+impl<'f> ConditionPlacement<'f> {
+    fn new(conditions: &'f BlockConditions<'f>, outside: u64) -> ConditionPlacement<'f> {
+        ConditionPlacement {
+            conditions,
+            placed: vec![false; conditions.list.len()],
+            outside,
+            first: true,
+        }
+    }
+
+    /// The conditions to check on the rows of the next part, and those that its path implies, given
+    /// by address.
+    fn place(
+        &mut self,
+        next: &JoinInput,
+        before: u64,
+        by_path: &[usize],
+    ) -> (Vec<Expr>, Vec<Expr>) {
+        let joined = before | next.slots();
+        let first = std::mem::replace(&mut self.first, false);
+        let selected = match next {
+            JoinInput::First(scan) | JoinInput::Inner(scan, _) => {
+                self.conditions.on_table(scan.slot, before)
+            }
+            JoinInput::Left(..) | JoinInput::Nested(_) => Vec::new(),
+        };
+        let (mut filter, mut implied) = (Vec::new(), Vec::new());
+        for (condition, placed) in self.conditions.list.iter().zip(&mut self.placed) {
+            let (slots, expr) = (condition.slots, condition.expr);
+            let here = slots & !joined == 0 && (slots & !self.outside != 0 || first);
+            let constant = self.outside == 0 && slots == 0 && expr.is_fixed();
+            if !here || *placed || constant {
+                continue;
+            }
+            *placed = true;
+            let is_selected = || selected.iter().any(|e| std::ptr::eq(*e, expr));
+            if condition.member.is_some() && !is_selected() {
+                continue;
+            }
+            if by_path.contains(&std::ptr::from_ref::<Expr>(expr).addr()) {
+                implied.push(expr.clone());
+            } else {
+                filter.push(expr.clone());
+            }
+        }
+        (filter, implied)
+    }
+}
+
 /// Places the tables of blocks, one after the other.
 struct Planner<'f> {
     from: &'f From,
@@ -176,12 +237,11 @@ impl Planner<'_> {
     /// Joins a block after the slots `outside`, with the additional conditions `on`.
     fn block(&mut self, block: &Block, on: &[Expr], outside: u64) -> RowOperator {
         let top = outside == 0;
-        let conditions: Vec<&Expr> = block.conditions.iter().chain(on).collect();
-        let mut placed = vec![false; conditions.len()];
-        let mut tables = self.order_of(&block.tables, &conditions, outside);
+        let conditions = &BlockConditions::of(block, on);
+        let mut placement = ConditionPlacement::new(conditions, outside);
+        let mut tables = self.order_of(&block.tables, conditions, outside);
         let mut outers: Vec<&OuterBlock> = block.outers.iter().collect();
         let mut joined = outside;
-        let mut first = true;
         let mut tree = if top {
             RowOperator::SingleRow
         } else {
@@ -198,7 +258,7 @@ impl Planner<'_> {
                 }
                 (_, false) => {
                     let slot = tables.remove(0);
-                    match self.table(slot, &conditions, joined, false) {
+                    match self.table(slot, conditions, joined, false) {
                         (scan, None) => JoinInput::First(scan),
                         (scan, Some(method)) => JoinInput::Inner(scan, method),
                     }
@@ -206,27 +266,13 @@ impl Planner<'_> {
                 // No further table can be joined first: place it as it is.
                 (_, true) => self.outer(outers.remove(0), joined),
             };
-            joined |= next.slots();
-            let locked = self.from.locked_slots & next.slots() != 0;
-            let checked = next.is_outer() || locked;
             let mut by_path = std::mem::take(&mut self.implied);
-            by_path.retain(|_| !checked);
-            let (mut filter, mut implied) = (Vec::new(), Vec::new());
-            for (condition, placed) in conditions.iter().zip(&mut placed) {
-                let slots = condition.slots();
-                let here = slots & !joined == 0 && (slots & !outside != 0 || first);
-                let constant = top && slots == 0 && condition.is_fixed();
-                if here && !*placed && !constant {
-                    *placed = true;
-                    if by_path.contains(&std::ptr::from_ref::<Expr>(condition).addr()) {
-                        implied.push((*condition).clone());
-                    } else {
-                        filter.push((*condition).clone());
-                    }
-                }
+            if next.is_outer() || self.from.locked_slots & next.slots() != 0 {
+                by_path.clear();
             }
+            let (filter, implied) = placement.place(&next, joined, &by_path);
+            joined |= next.slots();
             tree = next.join_to(tree, filter, implied);
-            first = false;
             if top {
                 tree = self.place_semis(joined, tree);
             }
@@ -235,7 +281,12 @@ impl Planner<'_> {
     }
 
     /// The cheapest order of inner-joined tables.
-    fn order_of(&self, tables: &[usize], conditions: &[&Expr], outside: u64) -> Vec<usize> {
+    fn order_of(
+        &self,
+        tables: &[usize],
+        conditions: &BlockConditions<'_>,
+        outside: u64,
+    ) -> Vec<usize> {
         if self.from.straight || tables.len() < 2 {
             return tables.to_vec();
         }
@@ -244,7 +295,7 @@ impl Planner<'_> {
     }
 
     /// Creates the search for the next table.
-    fn join_search<'s>(&'s self, conditions: &'s [&'s Expr]) -> JoinSearch<'s> {
+    fn join_search<'s>(&'s self, conditions: &'s BlockConditions<'s>) -> JoinSearch<'s> {
         let order = if self.started {
             &[][..]
         } else {
@@ -268,7 +319,7 @@ impl Planner<'_> {
     fn table(
         &mut self,
         slot: usize,
-        conditions: &[&Expr],
+        conditions: &BlockConditions<'_>,
         joined: u64,
         outer: bool,
     ) -> (Scan, Option<JoinMethod>) {
@@ -292,7 +343,8 @@ impl Planner<'_> {
     fn outer(&mut self, outer: &OuterBlock, joined: u64) -> JoinInput {
         if let ([slot], true) = (outer.block.tables.as_slice(), outer.block.outers.is_empty()) {
             let on: Vec<&Expr> = outer.on.iter().chain(&outer.block.conditions).collect();
-            let (scan, method) = self.table(*slot, &on, joined, true);
+            let conditions = BlockConditions::plain(on.iter().copied());
+            let (scan, method) = self.table(*slot, &conditions, joined, true);
             let method = method.unwrap_or(JoinMethod::Materialized);
             return JoinInput::Left(scan, method, on.into_iter().cloned().collect());
         }
@@ -311,7 +363,7 @@ impl Planner<'_> {
                 continue;
             }
             self.placed_semi_joins |= 1 << at;
-            let on: Vec<&Expr> = semi.on.iter().collect();
+            let on = BlockConditions::plain(semi.on.iter());
             let before = self.so_far.rows;
             let (right, method) = self.table(semi.slot, &on, joined, false);
             self.so_far.rows = before;

@@ -20,6 +20,7 @@ mod cost;
 pub mod derived;
 mod derived_pushdown;
 mod dml;
+mod equal_columns;
 mod finish;
 mod from;
 mod generated;

@@ -14,6 +14,7 @@
 use super::aggregate_joins::aggregate_joins;
 use super::constants::constants_through_equalities;
 use super::derived_pushdown::derived_pushdown;
+use super::equal_columns::equal_columns;
 use super::from::From;
 use super::loose_index_scan::loose_index_scan;
 use super::min_max::min_max_by_index;
@@ -36,9 +37,9 @@ type PlanRule = fn(&mut QueryPlan, &dyn StatisticsSource);
 /// Rules applied before the search for the join order. `or_factors` is first, because it brings to
 /// light the equalities that the others use. `derived_pushdown` follows the rules that add
 /// conditions on single tables, and plans derived tables again; so `top_n_per_group`, which changes
-/// their plans, comes after it. `semi_joins` is last, because it looks at the conditions of the
-/// tables that it tests.
-const FROM_RULES: [FromRule; 7] = [
+/// their plans, comes after it. `semi_joins` follows, because it looks at the conditions of the
+/// tables that it tests. `equal_columns` is last, because it describes the conditions that are left.
+const FROM_RULES: [FromRule; 8] = [
     or_factors,
     or_parts_of_tables,
     constants_through_equalities,
@@ -46,6 +47,7 @@ const FROM_RULES: [FromRule; 7] = [
     derived_pushdown,
     top_n_per_group,
     semi_joins,
+    equal_columns,
 ];
 
 /// Rules applied after it. `min_max_by_index` is first, because it replaces the scan that the
