@@ -8,7 +8,7 @@ help:
 	@echo "make test    formatting, rules, clippy, all tests, client drivers: what CI runs"
 	@echo "make soak    the long tests"
 	@echo "make bench   load against the server and its peers; ARGS='...' adds options"
-	@echo "make clients tests with drivers of every language"
+	@echo "make clients tests with drivers of every language and with applications"
 	@echo "make needs   install what the others need, and nothing else"
 	@echo "make fmt     format the code"
 	@echo "make check   formatting, rules and clippy only"
@@ -33,7 +33,7 @@ clients:
 	@scripts/clients.sh --all
 
 needs:
-	@scripts/need.sh rust cc base mariadb postgresql memcached netcat strace memcached-tools go python node sysbench java valgrind cargo-deny
+	@scripts/need.sh rust cc base mariadb postgresql memcached netcat strace memcached-tools go python applications node sysbench java valgrind cargo-deny
 
 fmt:
 	@cargo fmt

@@ -13,6 +13,7 @@
 #   memcached-tools  memccapable
 #   go               go, 1.25 or newer
 #   python           python3, and the modules of tests/clients/requirements.txt
+#   applications     python3, and the applications of tests/clients/applications.txt
 #   node             node, npm, and the modules of tests/clients/node
 #   sysbench         sysbench
 #   java             javac, mvn
@@ -60,7 +61,7 @@ is_there() {
         strace) has strace ;;
         memcached-tools) has memccat ;;
         go) has_go || has go ;;
-        python) "$(python)" -c 'import venv, ensurepip' 2>/dev/null ;;
+        python | applications) "$(python)" -c 'import venv, ensurepip' 2>/dev/null ;;
         node) has node && has npm ;;
         sysbench) has sysbench ;;
         java) has javac && has mvn ;;
@@ -84,7 +85,7 @@ packages() {
         strace) echo strace ;;
         memcached-tools) echo libmemcached-tools ;;
         go) echo golang-go ca-certificates ;;
-        python) echo python3 python3-venv ;;
+        python | applications) echo python3 python3-venv ;;
         node) echo nodejs npm ;;
         sysbench) echo sysbench ;;
         java) echo default-jdk-headless maven ;;
@@ -144,9 +145,10 @@ install_newer_go() {
     find_tools
 }
 
-# The virtual environment for the Python drivers, made anew when its list of modules changes.
+# make_venv NAME LIST: a virtual environment in $TOOLS/NAME, made anew when its list of modules
+# changes.
 make_venv() {
-    local list=tests/clients/requirements.txt venv=$TOOLS/venv log
+    local venv=$TOOLS/$1 list=$2 log
     local stamp=$venv/.made-from
     [ -f "$list" ] || return 0
     if cmp -s "$list" "$stamp"; then return 0; fi
@@ -225,7 +227,8 @@ for capability in "$@"; do
             has_go || install_newer_go || true
             has_go || die "need.sh: missing: Go 1.$GO_AT_LEAST or newer, and Go $GO_VERSION could not be fetched as a module"
             ;;
-        python) make_venv ;;
+        python) make_venv venv tests/clients/requirements.txt ;;
+        applications) make_venv applications tests/clients/applications.txt ;;
         node) make_node_modules ;;
         cargo-deny) make_deny ;;
     esac

@@ -194,8 +194,15 @@ def node_suite(name, file):
     return name, ["node", "--test", "--test-reporter=tap", file], HERE / "node"
 
 
-def java_suite(name):
-    return name, ["mvn", "-q", "-B", "compile", "exec:java"], HERE / "java"
+def java_suite(name, tests):
+    return name, ["mvn", "-q", "-B", "compile", "exec:java", f"-Dtests=porpoise.{tests}"], HERE / "java"
+
+
+def applications_suite():
+    """Applications of Python, in the environment beside the drivers' own."""
+    python = pathlib.Path(sys.prefix).parent / "applications" / "bin" / "python"
+    module = "test_applications"
+    return module, [str(python), "-m", "unittest", "-v", module], HERE
 
 
 SQL_SUITES = [python_suite("test_pymysql"), python_suite("test_mariadb_cli"), go_suite("go-sql-driver", ".")]
@@ -216,7 +223,8 @@ def plan(arguments):
     binary = arguments.binary
     if not binary or not os.access(binary, os.X_OK):
         raise Failed(f"no server binary at {binary}; build it with `cargo build -p porpoise`")
-    more = [node_suite("mysql2", "first_steps.test.js"), java_suite("connector-j")]
+    more = [node_suite("mysql2", "first_steps.test.js"), java_suite("connector-j", "FirstSteps")]
+    more += [applications_suite(), java_suite("process-engines", "ProcessEngines")]
     own = OWN_SUITES + (more if arguments.all else [])
     return [
         (lambda folder: porpoise(binary, folder), SQL_SUITES + MEMCACHED_SUITES + own),
@@ -228,7 +236,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", help="the server's binary")
     parser.add_argument("--peer", choices=["mariadb", "memcached"])
-    parser.add_argument("--all", action="store_true", help="drivers of further languages, too")
+    parser.add_argument("--all", action="store_true", help="drivers of further languages and applications, too")
     parser.add_argument("--only", help="run only suites whose name contains this")
     arguments = parser.parse_args()
     passed = failed = 0

@@ -23,6 +23,7 @@ public final class FirstSteps {
     private FirstSteps() {}
 
     public static void main(String[] arguments) throws Exception {
+        System.out.println("TAP version 13");
         String address = System.getenv("CLIENTS_MYSQL_HOST") + ":" + System.getenv("CLIENTS_MYSQL_PORT");
         String url = "jdbc:mysql://" + address + "/?allowPublicKeyRetrieval=true&sslMode=PREFERRED";
         for (String options : new String[] {"", "&useServerPrepStmts=true", "&rewriteBatchedStatements=true"}) {
