@@ -54,13 +54,14 @@ impl ColumnGrant {
 pub struct ColumnRights {
     database: String,
     table: String,
-    any: Privileges,
+    /// Union over all columns.
+    on_any_column: Privileges,
     columns: Vec<(String, Privileges)>,
 }
 
 impl ColumnRights {
     /// Privileges of the accounts `ids`, one entry for each table.
-    pub(crate) fn from_row(grants: &[ColumnGrant], ids: &[AuthId]) -> Vec<ColumnRights> {
+    pub(crate) fn of_accounts(grants: &[ColumnGrant], ids: &[AuthId]) -> Vec<ColumnRights> {
         let mut tables: Vec<ColumnRights> = Vec::new();
         let own = |g: &&ColumnGrant| ids.iter().any(|id| g.is_of(&id.user, &id.host));
         for grant in grants.iter().filter(own) {
@@ -71,7 +72,7 @@ impl ColumnRights {
                     let mut table = ColumnRights {
                         database: grant.database.clone(),
                         table: grant.table.clone(),
-                        any: Privileges::NONE,
+                        on_any_column: Privileges::NONE,
                         columns: Vec::new(),
                     };
                     table.add(grant);
@@ -83,7 +84,7 @@ impl ColumnRights {
     }
 
     fn add(&mut self, grant: &ColumnGrant) {
-        self.any = self.any.with(grant.privileges);
+        self.on_any_column = self.on_any_column.with(grant.privileges);
         let same = |(name, _): &&mut (String, _)| name.eq_ignore_ascii_case(&grant.column);
         match self.columns.iter_mut().find(same) {
             Some((_, held)) => *held = held.with(grant.privileges),
@@ -99,9 +100,9 @@ impl ColumnRights {
         self.database == database
     }
 
-    /// Privileges that are held on some column.
-    pub fn any(&self) -> Privileges {
-        self.any
+    /// Privileges on at least one column.
+    pub fn on_any_column(&self) -> Privileges {
+        self.on_any_column
     }
 
     /// Privileges on one column.

@@ -10,8 +10,8 @@
 //!   with FLUSH PRIVILEGES.
 //!
 //! Invariants:
-//! 1. Memory is bounded: at most [`CAPACITY`] delays, the least significant of which is
-//!    evicted; locks exist only for accounts whose policy has them.
+//! 1. Memory is bounded: at most [`CAPACITY`] delays. The one with the fewest failures is
+//!    evicted, of equals the oldest. Locks exist only for accounts whose policy has them.
 //! 2. The delay depends only on the given name and the host, so it does not reveal
 //!    whether an account exists.
 //! 3. An account's lock is revealed only to a client that has proved the password.
@@ -145,8 +145,8 @@ impl LoginGuard {
     }
 
     /// Counts the result of a login of this name and host, and returns the delay of its
-    /// answer, which depends on the results before it. Attempts in parallel count one
-    /// after the other, whenever they began.
+    /// answer, which depends on the results before it. Parallel attempts count in the order
+    /// of their results.
     pub fn record(
         &self,
         user: &str,
@@ -170,8 +170,8 @@ impl LoginGuard {
         policy.min.saturating_mul(steps).min(policy.max)
     }
 
-    /// Counts the result of proving an account's password, and returns the lock that the
-    /// account is under, this failure's included.
+    /// Counts the result of proving an account's password, and returns the account's
+    /// lock, including one that this failure caused.
     pub fn record_password_result(
         &self,
         account: &AuthId,

@@ -62,8 +62,8 @@ impl Restrictions {
         self.set(database, self.on(database).with(privileges));
     }
 
-    /// Lifts the restriction of privileges on every database: they are no longer held on
-    /// `*.*`.
+    /// Lifts the restriction of privileges on every database, because the account no longer
+    /// has them on `*.*`, or is granted them there again.
     pub fn lift(&mut self, privileges: Privileges) {
         let databases: Vec<String> = self.0.iter().map(|(name, _)| name.clone()).collect();
         for database in databases {
@@ -71,41 +71,41 @@ impl Restrictions {
         }
     }
 
-    /// The restrictions of an account to which a grantor with restrictions grants privileges
-    /// on `*.*`. `held`: those that the account had there before; `on_database`: those
-    /// granted to it on a database.
+    /// The restrictions of an account after a grantor with restrictions has granted it the
+    /// privileges `granted` on `*.*`. `held_globally` are the privileges that the account had on
+    /// `*.*` before, `on_database` those granted to it on a database.
     #[must_use]
     pub fn after_grant(
         &self,
         granted: Privileges,
-        held: Privileges,
+        held_globally: Privileges,
         grantor: &Restrictions,
         on_database: impl Fn(&str) -> Privileges,
     ) -> Restrictions {
         let mut after = self.clone();
         after.lift(granted);
-        for (database, limited) in grantor.iter() {
-            // Held without a restriction: the grant takes nothing away.
-            let unlimited = held.without(self.on(database));
-            let passed_on = granted.intersection(limited).without(unlimited);
+        for (database, restricted) in grantor.iter() {
+            // The account keeps a privilege that it had without a restriction.
+            let unlimited = held_globally.without(self.on(database));
+            let passed_on = granted.intersection(restricted).without(unlimited);
             after.add(database, passed_on.without(on_database(database)));
         }
         after
     }
 
-    /// The first database on which this grantor is restricted in privileges that it revokes
-    /// on `*.*`, while the account that it revokes them from is not.
-    pub fn refuses_revoke<'r>(
+    /// Returns a database that forbids this grantor to revoke privileges on `*.*` from an
+    /// account: the grantor is restricted in one of them there, and the account is not.
+    pub fn unrevocable_database<'r>(
         &'r self,
         revoked: Privileges,
         account: &Restrictions,
     ) -> Option<&'r str> {
-        let mut limits = self.iter();
-        let more = limits.find(|(database, limited)| {
-            let missing = revoked.intersection(*limited);
+        let mut databases = self.iter();
+        let found = databases.find(|(database, restricted)| {
+            let missing = revoked.intersection(*restricted);
             missing.without(account.on(database)) != Privileges::NONE
         });
-        more.map(|(database, _)| database)
+        found.map(|(database, _)| database)
     }
 
     /// The value of `Restrictions` in `User_attributes`.
@@ -201,9 +201,9 @@ mod tests {
     fn a_restricted_grantor_revokes_no_more_than_it_holds() {
         let grantor = of(&[("d", INSERT)]);
         let free = Restrictions::default();
-        assert_eq!(grantor.refuses_revoke(BOTH, &free), Some("d"));
-        assert_eq!(grantor.refuses_revoke(SELECT, &free), None);
-        assert_eq!(grantor.refuses_revoke(BOTH, &grantor), None);
-        assert_eq!(free.refuses_revoke(BOTH, &grantor), None);
+        assert_eq!(grantor.unrevocable_database(BOTH, &free), Some("d"));
+        assert_eq!(grantor.unrevocable_database(SELECT, &free), None);
+        assert_eq!(grantor.unrevocable_database(BOTH, &grantor), None);
+        assert_eq!(free.unrevocable_database(BOTH, &grantor), None);
     }
 }

@@ -120,7 +120,7 @@ impl Rights {
 
     /// Adds the grants on columns of the same accounts.
     pub(crate) fn with_columns(self, grants: &[ColumnGrant], ids: &[AuthId]) -> Rights {
-        let columns = ColumnRights::from_row(grants, ids);
+        let columns = ColumnRights::of_accounts(grants, ids);
         Rights { columns, ..self }
     }
 
@@ -200,7 +200,7 @@ impl Rights {
     /// Privileges on a table or on one of its columns.
     pub fn on_any_column(&self, database: &str, table: &str) -> Privileges {
         let columns = self.on_columns(database, table);
-        let any = columns.map_or(Privileges::NONE, ColumnRights::any);
+        let any = columns.map_or(Privileges::NONE, ColumnRights::on_any_column);
         self.on_table(database, table).with(any)
     }
 

@@ -17,7 +17,8 @@ const HOUR: i64 = 3_600_000_000;
 /// Counters of one account.
 #[derive(Debug, Default)]
 pub struct Usage {
-    hour: AtomicI64,
+    /// Start of the current window, in microseconds; 0: none has begun.
+    window_start: AtomicI64,
     queries: AtomicU32,
     updates: AtomicU32,
     connections: AtomicU32,
@@ -28,13 +29,14 @@ pub struct Usage {
 pub type Exceeded = (&'static str, u32);
 
 impl Usage {
-    /// Begins a new hour if the last one is over.
+    /// Begins a new window if the last one is over.
     fn roll_window(&self, now: i64) {
-        let began = self.hour.load(Ordering::Relaxed);
+        let began = self.window_start.load(Ordering::Relaxed);
         let over = now.saturating_sub(began) >= HOUR || began == 0;
         let begin = || {
             let order = Ordering::Relaxed;
-            self.hour.compare_exchange(began, now.max(1), order, order)
+            self.window_start
+                .compare_exchange(began, now.max(1), order, order)
         };
         if over && begin().is_ok() {
             for counter in [&self.queries, &self.updates, &self.connections] {
@@ -44,7 +46,7 @@ impl Usage {
     }
 
     fn reset(&self) {
-        self.hour.store(0, Ordering::Relaxed);
+        self.window_start.store(0, Ordering::Relaxed);
     }
 
     fn add(counter: &AtomicU32, limit: u32, name: &'static str) -> Result<(), Exceeded> {
@@ -52,8 +54,8 @@ impl Usage {
             return Ok(());
         }
         // The counter stops at the limit, so it cannot overflow.
-        let more = |n: u32| (n < limit).then(|| n + 1);
-        match counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+        let increment = |n: u32| (n < limit).then(|| n + 1);
+        match counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, increment) {
             Ok(_) => Ok(()),
             Err(_) => Err((name, limit)),
         }
@@ -85,8 +87,12 @@ impl Usage {
         self.roll_window(now);
         let order = Ordering::Relaxed;
         let limit = limits.concurrent;
-        let more = |n: u32| (limit == 0 || n < limit).then(|| n.saturating_add(1));
-        if self.concurrent.fetch_update(order, order, more).is_err() {
+        let increment = |n: u32| (limit == 0 || n < limit).then(|| n.saturating_add(1));
+        if self
+            .concurrent
+            .fetch_update(order, order, increment)
+            .is_err()
+        {
             return Err(("max_user_connections", limit));
         }
         let counted = Usage::add(
@@ -102,9 +108,9 @@ impl Usage {
 
     /// A connection has ended.
     pub fn disconnect(&self) {
-        let less = |n: u32| Some(n.saturating_sub(1));
+        let decrement = |n: u32| Some(n.saturating_sub(1));
         let order = Ordering::Relaxed;
-        let _ = self.concurrent.fetch_update(order, order, less);
+        let _ = self.concurrent.fetch_update(order, order, decrement);
     }
 }
 
@@ -118,12 +124,12 @@ impl UsageTable {
         self.0.lock().entry(account.clone()).or_default().clone()
     }
 
-    /// Begins a new hour for every account.
+    /// Begins a new window for every account.
     pub fn reset(&self) {
         self.0.lock().values().for_each(|usage| usage.reset());
     }
 
-    /// Keeps the counters of an account that was renamed.
+    /// Moves the counters of a renamed account to its new name.
     pub(crate) fn rename(&self, from: &AuthId, to: &AuthId) {
         let mut all = self.0.lock();
         if let Some(usage) = all.remove(from) {

@@ -6,8 +6,9 @@
 //! | `Restrictions` | `[{"Database": "d", "Privileges": ["INSERT"]}]` |
 //! | `additional_password` | the stored secret of the second password |
 //!
-//! Absent keys mean none. In the first layout, the column held the metadata itself: an object
-//! with any other key or type of value is read as metadata.
+//! An absent key means that the account has no such attribute. Old data directories store the
+//! metadata object itself in the column: an object that has a key or a type of value not in the
+//! table is read as metadata.
 
 use crate::restrictions::Restrictions;
 use porpoise_types::json::{self, Json, Object};

@@ -70,7 +70,7 @@ pub enum MappingError {
     /// The table does not exist.
     NoTable(String, String),
     /// The account lacks a privilege of [`KEY_PRIVILEGES`] on the table.
-    NeedsTable,
+    NeedsKeyPrivileges,
     /// The account may not administer mappings.
     NeedsAdministration(Administration),
     /// Reading or writing rows failed.
@@ -118,14 +118,14 @@ impl MappingEditor<'_> {
         self.check_may_map(database, name, &role, def.prefix)?;
         let policy = self.policy_name(def)?;
         let container = container_name(database, name, def.prefix);
-        let prefixes = configuration(self.db, "key_prefixes")?;
+        let prefixes = configuration_table(self.db, "key_prefixes")?;
         let wanted = [
             ("server_role_id", role.as_slice()),
             ("key_prefix", def.prefix),
         ];
         if let Some(row) = find(&mut txn, &prefixes, &wanted)? {
-            let has = row.text(&prefixes, "container").unwrap_or_default();
-            if !self.is_container_of(&mut txn, has, database, name)? {
+            let current = row.text(&prefixes, "container").unwrap_or_default();
+            if !self.is_container_of(&mut txn, current, database, name)? {
                 return Err(prefix_taken_error(&role, def.prefix));
             }
         }
@@ -178,8 +178,8 @@ impl MappingEditor<'_> {
     /// The table has no such prefix, or writing failed.
     pub fn drop(&self, def: &PrefixMapping<'_>) -> Result<CommitPosition> {
         let (database, name) = (def.database, def.table);
-        self.owns_or_administers(database, name)?;
-        let prefixes = configuration(self.db, "key_prefixes")?;
+        self.check_may_drop(database, name)?;
+        let prefixes = configuration_table(self.db, "key_prefixes")?;
         let mut txn = self.begin_synced()?;
         let role = self.lock_role(&mut txn, def)?;
         let wanted = [
@@ -201,7 +201,7 @@ impl MappingEditor<'_> {
         remove(&mut txn, &prefixes, &row.key)?;
         if find(&mut txn, &prefixes, &[("container", &container)])?.is_none() {
             for name in ["containers", "container_options"] {
-                let table = configuration(self.db, name)?;
+                let table = configuration_table(self.db, name)?;
                 if let Some(row) = find(&mut txn, &table, &[("name", &container)])? {
                     remove(&mut txn, &table, &row.key)?;
                 }
@@ -215,20 +215,20 @@ impl MappingEditor<'_> {
         self.rights.global().has(MAPPING_ADMINISTRATION.privilege)
     }
 
-    /// Checks the privileges for changing the mapping of a table: MEMCACHED_ADMIN, or
+    /// Checks the privileges for dropping a mapping of a table: MEMCACHED_ADMIN, or
     /// [`KEY_PRIVILEGES`] on the table.
-    fn owns_or_administers(&self, database: &str, name: &str) -> Result<()> {
+    fn check_may_drop(&self, database: &str, name: &str) -> Result<()> {
         if self.administers_memcached() {
             return Ok(());
         }
-        self.check_table_exists(database, name)
+        self.check_key_privileges(database, name)
     }
 
-    fn check_table_exists(&self, database: &str, name: &str) -> Result<()> {
+    fn check_key_privileges(&self, database: &str, name: &str) -> Result<()> {
         if (self.may_use)(database, name) {
             Ok(())
         } else {
-            Err(MappingError::NeedsTable)
+            Err(MappingError::NeedsKeyPrivileges)
         }
     }
 
@@ -243,10 +243,10 @@ impl MappingEditor<'_> {
         if self.administers_memcached() {
             return Ok(());
         }
-        self.check_table_exists(database, name)?;
+        self.check_key_privileges(database, name)?;
         let (prefixes, containers) = (
-            configuration(self.db, "key_prefixes")?,
-            configuration(self.db, "containers")?,
+            configuration_table(self.db, "key_prefixes")?,
+            configuration_table(self.db, "containers")?,
         );
         let mut txn = self.db.begin(BeginOptions::default())?;
         for row in stored_rows(&mut txn, &prefixes, Read::CURRENT)? {
@@ -281,7 +281,7 @@ impl MappingEditor<'_> {
     /// change.
     fn lock_role(&self, txn: &mut Txn, def: &PrefixMapping<'_>) -> Result<Vec<u8>> {
         let name = def.role.unwrap_or(b"default_role");
-        let table = configuration(self.db, "memcache_server_roles")?;
+        let table = configuration_table(self.db, "memcache_server_roles")?;
         let mut number = None;
         if let Some(row) = find(txn, &table, &[("role_name", name)])? {
             let locked = txn.lock_present(&table, &[&row.key], |_| true)?;
@@ -295,7 +295,7 @@ impl MappingEditor<'_> {
     /// Returns the name of the given policy, after checking that the policy exists.
     fn policy_name<'d>(&self, def: &PrefixMapping<'d>) -> Result<&'d [u8]> {
         let name = def.policy.unwrap_or(b"ndb-only");
-        let table = configuration(self.db, "cache_policies")?;
+        let table = configuration_table(self.db, "cache_policies")?;
         let mut txn = self.db.begin(BeginOptions::default())?;
         match find(&mut txn, &table, &[("policy_name", name)])? {
             Some(_) => Ok(name),
@@ -311,7 +311,7 @@ impl MappingEditor<'_> {
         database: &str,
         name: &str,
     ) -> Result<bool> {
-        let table = configuration(self.db, "containers")?;
+        let table = configuration_table(self.db, "containers")?;
         let wanted = [
             ("name", container),
             ("db_schema", database.as_bytes()),
@@ -322,7 +322,7 @@ impl MappingEditor<'_> {
 
     /// Inserts or replaces a row of the configuration. Columns without a cell get their defaults.
     fn write_row(&self, txn: &mut Txn, name: &str, cells: &[Cell<'_>]) -> Result<()> {
-        let table = configuration(self.db, name)?;
+        let table = configuration_table(self.db, name)?;
         let row = new_row(&table, cells, self.now)?;
         txn.insert(&table, vec![row], InsertMode::Replace)?;
         Ok(())
@@ -343,7 +343,8 @@ fn unknown_name_error(what: &str, name: &[u8], table: &str) -> MappingError {
     refused(1210, "HY000", text)
 }
 
-fn configuration(db: &Db, name: &str) -> Result<Arc<Table>> {
+/// Returns a table of the configuration.
+fn configuration_table(db: &Db, name: &str) -> Result<Arc<Table>> {
     let catalog = db.catalog();
     let table = catalog.table(DATABASE, name).cloned();
     table.ok_or_else(|| MappingError::NoTable(DATABASE.to_owned(), name.to_owned()))
@@ -403,7 +404,7 @@ fn columns(table: &Table, def: &PrefixMapping<'_>) -> Result<(String, Option<Str
         );
         return Err(refused(1210, "HY000", text));
     }
-    let apart: Vec<usize> = [def.flags, def.cas, def.expires]
+    let metadata_columns: Vec<usize> = [def.flags, def.cas, def.expires]
         .iter()
         .flatten()
         .map(position)
@@ -412,7 +413,7 @@ fn columns(table: &Table, def: &PrefixMapping<'_>) -> Result<(String, Option<Str
     let all = value.is_empty();
     let value: Vec<usize> = if all {
         (0..table.columns.len())
-            .filter(|n| !key.contains(n) && !apart.contains(n))
+            .filter(|n| !key.contains(n) && !metadata_columns.contains(n))
             .collect()
     } else {
         value
@@ -435,7 +436,7 @@ fn find(txn: &mut Txn, table: &Arc<Table>, wanted: &[(&str, &[u8])]) -> Result<O
 
 /// Locks the row with this primary key and deletes it, if it still exists.
 fn remove(txn: &mut Txn, table: &Arc<Table>, key: &[u8]) -> Result<()> {
-    let gone = txn.lock_present(table, &[key], |_| true)?;
-    txn.delete(table, gone)?;
+    let locked = txn.lock_present(table, &[key], |_| true)?;
+    txn.delete(table, locked)?;
     Ok(())
 }

@@ -58,7 +58,8 @@ pub(crate) fn privileges_held(rights: &Rights, container: &Container) -> Privile
             (Privileges::UPDATE, &changed),
         ] {
             let mut names = list.iter().filter_map(|at| table.columns.get(*at));
-            if columns.any().has(wanted) && names.all(|c| columns.on(&c.name).has(wanted)) {
+            if columns.on_any_column().has(wanted) && names.all(|c| columns.on(&c.name).has(wanted))
+            {
                 held = held.with(wanted);
             }
         }

@@ -51,7 +51,7 @@ fn first_missing<'u>(rights: &Rights, used: &'u TableUse) -> Option<Missing<'u>>
         return None;
     }
     let granted = rights.on_columns(&used.database, &used.name);
-    let any = granted.map_or(Privileges::NONE, |columns| columns.any());
+    let any = granted.map_or(Privileges::NONE, |columns| columns.on_any_column());
     let lacking = used.privileges.without(own).without(any);
     if let Some(name) = lacking.names().next() {
         return Some(Missing::Table(name));
@@ -219,7 +219,9 @@ impl StatementContext {
         columns: &[String],
     ) -> Result<()> {
         let rights = self.rights();
-        let held = rights.on_columns(database, table).map(|c| c.any());
+        let held = rights
+            .on_columns(database, table)
+            .map(|c| c.on_any_column());
         if columns.is_empty() || !held.is_some_and(|held| held.has(wanted)) {
             return self.need_table(wanted, database, table);
         }

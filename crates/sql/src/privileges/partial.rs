@@ -83,7 +83,7 @@ pub(super) fn restrict(
         let grantor = rights.restrictions();
         if statement.revoke {
             let revoked = set.intersection(held);
-            if let Some(database) = grantor.refuses_revoke(revoked, &after) {
+            if let Some(database) = grantor.unrevocable_database(revoked, &after) {
                 return Err(denied(cx, database));
             }
             after.lift(set);
@@ -141,7 +141,7 @@ pub(super) fn lift_all(
         };
         let held = global_privileges(data, &account.id());
         let own = &account.attributes.restrictions;
-        if let Some(database) = rights.restrictions().refuses_revoke(held, own) {
+        if let Some(database) = rights.restrictions().unrevocable_database(held, own) {
             return Err(denied(cx, database));
         }
         set_restrictions(account, Restrictions::default(), change);

@@ -66,7 +66,7 @@ impl SqlSession {
             }
             MappingError::NoTable(database, table) => return SqlError::no_table(&database, &table),
             MappingError::Rows(error) => return error.into(),
-            MappingError::NeedsTable => self.cx.need_table(KEY_PRIVILEGES, database, table),
+            MappingError::NeedsKeyPrivileges => self.cx.need_table(KEY_PRIVILEGES, database, table),
             MappingError::NeedsAdministration(needed) => {
                 self.cx.need_global(needed.privilege, needed.shown)
             }
