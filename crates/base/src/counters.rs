@@ -5,7 +5,7 @@
 //! metric (name, labels, help).
 //!
 //! Invariants:
-//! 1. Counting touches no cache line that another group writes.
+//! 1. Counting touches no cache line of another block.
 //! 2. Counters only grow; gauges are kept by their owners.
 
 use std::cell::Cell;
@@ -16,7 +16,7 @@ const BLOCKS: usize = 16;
 
 /// Description of a counter on the metrics page.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct CounterDef {
     /// Name of the family, complete, with unit suffix.
     pub name: &'static str,
     /// `key="value",...`, or empty.
@@ -76,8 +76,8 @@ macro_rules! counters {
         }
 
         /// All counters, in the order of [`Counter`].
-        pub const COUNTERS: &[$crate::counters::Entry] = &[
-            $($crate::counters::Entry { name: $name, labels: $labels, help: $help },)*
+        pub const COUNTERS: &[$crate::counters::CounterDef] = &[
+            $($crate::counters::CounterDef { name: $name, labels: $labels, help: $help },)*
         ];
 
         static CELLS: $crate::counters::Cells<{ COUNTERS.len() }> = $crate::counters::Cells::new();

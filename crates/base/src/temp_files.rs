@@ -4,7 +4,7 @@
 //! 1. A file has no name: it is opened without one (`O_TMPFILE`), or, where the file system
 //!    cannot do that, loses its name right after it was created. Its space is free when its last
 //!    descriptor is closed, also after `kill -9`.
-//! 2. A name that is found at a start was left by a process that was killed between creating
+//! 2. A name that is found at startup was left by a process that was killed between creating
 //!    and removing it. Removing it is safe beside other servers, which keep their open files.
 //! 3. The bytes of a file count against the limit until the file is dropped.
 
@@ -30,9 +30,9 @@ pub struct TempDir {
     used: AtomicU64,
     created: AtomicU64,
     /// Intermediate results written to files, for `Created_tmp_disk_tables`.
-    pub tables: AtomicU64,
+    pub disk_tables: AtomicU64,
     /// Merges of sorted runs, for `Sort_merge_passes`.
-    pub merges: AtomicU64,
+    pub merge_passes: AtomicU64,
     /// Number in the next name.
     next: AtomicU64,
 }
@@ -60,8 +60,8 @@ impl TempDir {
             limit: limit.unwrap_or(u64::MAX),
             used: AtomicU64::new(0),
             created: AtomicU64::new(0),
-            tables: AtomicU64::new(0),
-            merges: AtomicU64::new(0),
+            disk_tables: AtomicU64::new(0),
+            merge_passes: AtomicU64::new(0),
             next: AtomicU64::new(0),
         })
     }
@@ -205,7 +205,7 @@ impl TempFile {
         &self.dir
     }
 
-    /// Writes bytes behind the others.
+    /// Appends bytes.
     ///
     /// # Errors
     /// `QuotaExceeded` when the directory's limit is reached; as the system reports.
@@ -235,13 +235,13 @@ impl Drop for TempFile {
 mod tests {
     use super::*;
 
-    /// A directory of a test, removed at its end.
-    struct Place(PathBuf);
+    /// A test's directory, removed at the end of the test.
+    struct TestDir(PathBuf);
 
-    impl Place {
-        fn new(name: &str) -> Place {
+    impl TestDir {
+        fn new(name: &str) -> TestDir {
             let name = format!("porpoise-temp-files-{name}-{}", std::process::id());
-            Place(std::env::temp_dir().join(name))
+            TestDir(std::env::temp_dir().join(name))
         }
 
         fn names(&self) -> usize {
@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for TestDir {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
@@ -257,8 +257,8 @@ mod tests {
 
     #[test]
     fn files_have_no_name_and_count_until_they_are_dropped() {
-        let place = Place::new("names");
-        let dir = TempDir::open(&place.0, None).unwrap();
+        let test_dir = TestDir::new("names");
+        let dir = TempDir::open(&test_dir.0, None).unwrap();
         let mut file = dir.create().unwrap();
         file.append(b"one").unwrap();
         file.append(b"two").unwrap();
@@ -266,24 +266,24 @@ mod tests {
         file.read_at(2, &mut bytes).unwrap();
         assert_eq!(&bytes, b"etwo");
         assert!(file.read_at(3, &mut bytes).is_err());
-        assert_eq!((dir.used(), dir.created(), place.names()), (6, 1, 0));
+        assert_eq!((dir.used(), dir.created(), test_dir.names()), (6, 1, 0));
         drop(file);
         assert_eq!(dir.used(), 0);
     }
 
     #[test]
     fn files_lose_their_name_where_the_file_system_wants_one() {
-        let place = Place::new("named");
-        let dir = TempDir::open(&place.0, None).unwrap();
+        let test_dir = TestDir::new("named");
+        let dir = TempDir::open(&test_dir.0, None).unwrap();
         let file = dir.open_named().unwrap();
-        assert_eq!(place.names(), 0);
+        assert_eq!(test_dir.names(), 0);
         file.write_all_at(b"x", 0).unwrap();
     }
 
     #[test]
     fn the_limit_is_for_all_files_together() {
-        let place = Place::new("limit");
-        let dir = TempDir::open(&place.0, Some(10)).unwrap();
+        let test_dir = TestDir::new("limit");
+        let dir = TempDir::open(&test_dir.0, Some(10)).unwrap();
         let (mut a, mut b) = (dir.create().unwrap(), dir.create().unwrap());
         a.append(&[0; 6]).unwrap();
         let error = b.append(&[0; 5]).unwrap_err();
@@ -297,29 +297,29 @@ mod tests {
 
     #[test]
     fn a_start_removes_leftovers_and_nothing_else() {
-        let place = Place::new("leftovers");
-        std::fs::create_dir_all(&place.0).unwrap();
-        std::fs::write(place.0.join(format!("{PREFIX}1-0")), b"x").unwrap();
-        std::fs::write(place.0.join("other"), b"x").unwrap();
-        TempDir::open(&place.0, None).unwrap();
-        assert_eq!(place.names(), 1);
-        assert!(place.0.join("other").exists());
+        let test_dir = TestDir::new("leftovers");
+        std::fs::create_dir_all(&test_dir.0).unwrap();
+        std::fs::write(test_dir.0.join(format!("{PREFIX}1-0")), b"x").unwrap();
+        std::fs::write(test_dir.0.join("other"), b"x").unwrap();
+        TempDir::open(&test_dir.0, None).unwrap();
+        assert_eq!(test_dir.names(), 1);
+        assert!(test_dir.0.join("other").exists());
     }
 
     #[test]
     fn a_directory_that_is_missing_is_created_with_the_first_file() {
-        let place = Place::new("missing");
-        let dir = TempDir::new(&place.0, None);
-        assert!(!place.0.exists());
+        let test_dir = TestDir::new("missing");
+        let dir = TempDir::new(&test_dir.0, None);
+        assert!(!test_dir.0.exists());
         dir.create().unwrap().append(b"x").unwrap();
-        assert!(place.0.is_dir());
+        assert!(test_dir.0.is_dir());
     }
 
     #[test]
     fn a_directory_that_cannot_be_used_is_an_error() {
-        let place = Place::new("unusable");
-        std::fs::create_dir_all(&place.0).unwrap();
-        let file = place.0.join("file");
+        let test_dir = TestDir::new("unusable");
+        std::fs::create_dir_all(&test_dir.0).unwrap();
+        let file = test_dir.0.join("file");
         std::fs::write(&file, b"x").unwrap();
         assert!(TempDir::open(&file.join("below"), None).is_err());
     }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The number of the file with each name.
+/// Inode numbers by name.
 pub(super) type Names = BTreeMap<PathBuf, usize>;
 
 /// An operation on a name.
@@ -48,14 +48,15 @@ fn forget(names: &mut Names, path: &Path, inode: usize) {
     }
 }
 
-/// Names after a power cut: the durable ones, with a prefix or any subset of the later
-/// operations.
+/// Returns the names after a power cut: the durable ones, changed by a prefix or by a random
+/// subset of the later operations.
 pub(super) fn after_power_cut(durable: &Names, since: &[NameOp], rng: &mut fastrand::Rng) -> Names {
     let mut names = durable.clone();
-    let first = rng.usize(0..=since.len());
-    let any = rng.bool();
+    let prefix = rng.usize(0..=since.len());
+    let is_subset = rng.bool();
     for (n, op) in since.iter().enumerate() {
-        if if any { rng.bool() } else { n < first } {
+        let survives = if is_subset { rng.bool() } else { n < prefix };
+        if survives {
             op.apply(&mut names);
         }
     }

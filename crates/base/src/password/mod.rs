@@ -8,8 +8,8 @@ pub mod sha_crypt;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use aws_lc_rs::rand;
 
-/// Bytes of a salt.
-pub const SALT: usize = 20;
+/// Length of a salt in bytes.
+pub const SALT_LEN: usize = 20;
 
 /// Rounds of sha256-crypt that `$A$005$` denotes.
 const ROUNDS: u32 = 5000;
@@ -17,8 +17,8 @@ const ROUNDS: u32 = 5000;
 /// Returns random bytes below 128 without NUL and `$`, as required in a stored form and in a login
 /// challenge; `None` if the system's random generator fails.
 #[must_use]
-pub fn salt() -> Option<[u8; SALT]> {
-    let mut salt = [0; SALT];
+pub fn salt() -> Option<[u8; SALT_LEN]> {
+    let mut salt = [0; SALT_LEN];
     rand::fill(&mut salt).ok()?;
     for byte in &mut salt {
         *byte &= 127;
@@ -40,7 +40,7 @@ pub fn random_bytes() -> Option<[u8; 32]> {
 /// The stored form of `caching_sha2_password`: `$A$005$`, the salt, 43
 /// characters. Empty for an empty password.
 #[must_use]
-pub fn caching_sha2(password: &[u8], salt: &[u8; SALT]) -> Vec<u8> {
+pub fn caching_sha2(password: &[u8], salt: &[u8; SALT_LEN]) -> Vec<u8> {
     if password.is_empty() {
         return Vec::new();
     }

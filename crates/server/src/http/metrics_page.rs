@@ -2,13 +2,19 @@
 
 use crate::metrics;
 use crate::net::NetMonitor;
-use porpoise_base::counters::Entry;
+use porpoise_base::counters::CounterDef;
 use porpoise_kv::Stat;
 use porpoise_memcached::counters as memcached;
 use std::fmt::Write;
 
 /// Adds one metric without labels.
-fn single(page: &mut String, name: &str, help: &str, kind: &str, value: impl std::fmt::Display) {
+fn write_metric(
+    page: &mut String,
+    name: &str,
+    help: &str,
+    kind: &str,
+    value: impl std::fmt::Display,
+) {
     let _ = write!(
         page,
         "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
@@ -19,7 +25,7 @@ fn single(page: &mut String, name: &str, help: &str, kind: &str, value: impl std
 /// metrics.
 pub fn render(net: &NetMonitor, engine: &[Stat], sql: &[Stat]) -> String {
     let mut page = String::with_capacity(8 * 1024);
-    counters(&mut page);
+    write_counters(&mut page);
     let gauges = net.gauges();
     for (name, help, value) in [
         (
@@ -48,35 +54,35 @@ pub fn render(net: &NetMonitor, engine: &[Stat], sql: &[Stat]) -> String {
             gauges.threads,
         ),
     ] {
-        single(&mut page, name, help, "gauge", value);
+        write_metric(&mut page, name, help, "gauge", value);
     }
     let engine = engine.iter().map(|stat| ("porpoise_engine_", stat));
     let sql = sql.iter().map(|stat| ("porpoise_", stat));
     for (prefix, stat) in engine.chain(sql) {
         let kind = if stat.counter { "counter" } else { "gauge" };
         let name = format!("{prefix}{}", stat.name);
-        single(&mut page, &name, stat.help, kind, stat.value);
+        write_metric(&mut page, &name, stat.help, kind, stat.value);
     }
-    single(
+    write_metric(
         &mut page,
         "porpoise_thread_restarts_total",
         "Background threads restarted after a panic.",
         "counter",
         porpoise_base::threads::restarts(),
     );
-    process(&mut page);
+    write_process(&mut page);
     page
 }
 
-fn counters(page: &mut String) {
+fn write_counters(page: &mut String) {
     let server = metrics::Counter::ALL.iter().map(|c| metrics::sum(*c));
-    families(page, metrics::COUNTERS.iter().zip(server));
+    write_families(page, metrics::COUNTERS.iter().zip(server));
     let memcached = memcached::Counter::ALL.iter().map(|c| memcached::sum(*c));
-    families(page, memcached::COUNTERS.iter().zip(memcached));
+    write_families(page, memcached::COUNTERS.iter().zip(memcached));
 }
 
 /// Adds counters with their values, grouped by metric family.
-fn families<'a>(page: &mut String, counters: impl Iterator<Item = (&'a Entry, u64)>) {
+fn write_families<'a>(page: &mut String, counters: impl Iterator<Item = (&'a CounterDef, u64)>) {
     let mut family = "";
     for (entry, value) in counters {
         if entry.name != family {
@@ -96,12 +102,12 @@ fn families<'a>(page: &mut String, counters: impl Iterator<Item = (&'a Entry, u6
 }
 
 /// Adds the process's memory, CPU time and version.
-fn process(page: &mut String) {
+fn write_process(page: &mut String) {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: Option<u64> = statm.split(' ').nth(1).and_then(|n| n.parse().ok());
     if let Some(pages) = pages {
         let help = "Resident memory in bytes.";
-        single(
+        write_metric(
             page,
             "process_resident_memory_bytes",
             help,
@@ -116,7 +122,7 @@ fn process(page: &mut String) {
     if let (Some(Ok(user)), Some(Ok(system))) = (ticks.next(), ticks.next()) {
         let seconds = (user + system) as f64 / 100.0;
         let help = "CPU time used, in seconds.";
-        single(page, "process_cpu_seconds_total", help, "counter", seconds);
+        write_metric(page, "process_cpu_seconds_total", help, "counter", seconds);
     }
     let version = env!("CARGO_PKG_VERSION");
     let _ = write!(

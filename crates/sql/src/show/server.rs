@@ -77,7 +77,7 @@ fn server_status(cx: &StatementContext) -> Vec<(String, String)> {
         ("Connections", load(&c.connections)),
         (
             "Created_tmp_disk_tables",
-            temp(|dir| dir.tables.load(Ordering::Relaxed)),
+            temp(|dir| dir.disk_tables.load(Ordering::Relaxed)),
         ),
         ("Created_tmp_files", temp(TempDir::created)),
         ("Global_connection_memory", server.memory.used()),
@@ -92,7 +92,7 @@ fn server_status(cx: &StatementContext) -> Vec<(String, String)> {
         ("Prepared_stmt_count", server.prepared_statements()),
         (
             "Sort_merge_passes",
-            temp(|dir| dir.merges.load(Ordering::Relaxed)),
+            temp(|dir| dir.merge_passes.load(Ordering::Relaxed)),
         ),
         ("Threads_connected", server.processes.count() as u64),
         ("Threads_running", running_sessions(cx)),

@@ -127,14 +127,14 @@ impl States {
     /// Counts a merge of sorted runs, for the status variables.
     pub(super) fn count_merge(&self) {
         if let Some(dir) = self.spill_dir() {
-            dir.merges.fetch_add(1, Relaxed);
+            dir.merge_passes.fetch_add(1, Relaxed);
         }
     }
 
     /// Counts an intermediate result that is moved to files.
     pub(super) fn count_disk_table(&self) {
         if let Some(dir) = self.spill_dir() {
-            dir.tables.fetch_add(1, Relaxed);
+            dir.disk_tables.fetch_add(1, Relaxed);
         }
     }
 

@@ -7,11 +7,11 @@ use super::cursor::{Cursor, put_bytes};
 use super::error::ProtocolError;
 use super::frame;
 
-pub use porpoise_base::password::{SALT, salt as random_salt};
+pub use porpoise_base::password::{SALT_LEN, salt as random_salt};
 
 /// Random challenge of a login: 20 bytes, none of them 0 (clients read it as a
 /// C string), all below 128 (some clients read it as text).
-pub type Salt = [u8; SALT];
+pub type Salt = [u8; SALT_LEN];
 
 /// The server's first packet.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ impl Greeting<'_> {
         let [c0, c1, c2, c3] = self.capabilities.0.to_le_bytes();
         out.extend_from_slice(&[c0, c1, self.collation]);
         out.extend_from_slice(&self.status.0.to_le_bytes());
-        out.extend_from_slice(&[c2, c3, SALT as u8 + 1]);
+        out.extend_from_slice(&[c2, c3, SALT_LEN as u8 + 1]);
         out.extend_from_slice(&[0; 10]);
         out.extend_from_slice(second);
         out.push(0);

@@ -87,7 +87,7 @@ fn an_external_sort_equals_a_stable_sort_in_memory() {
         rows.close(&states);
         assert_eq!(states.used(), 0);
         assert!(found == sorted(records), "{count} records");
-        let now = place.dir.merges.load(Relaxed);
+        let now = place.dir.merge_passes.load(Relaxed);
         assert_eq!(now > merges, memory < u64::MAX && count > 100, "{count}");
         merges = now;
         assert_eq!(place.dir.used(), 0);
@@ -115,7 +115,7 @@ fn many_runs_are_merged_in_passes() {
     merge.close(&states);
     assert!(found == sorted(records));
     // 75 runs, 25, 9, 3, and the last merge.
-    assert_eq!(place.dir.merges.load(Relaxed), 25 + 9 + 3 + 1);
+    assert_eq!(place.dir.merge_passes.load(Relaxed), 25 + 9 + 3 + 1);
 }
 
 #[test]

@@ -5,7 +5,9 @@ use super::super::capability::{Capabilities, Status};
 use super::super::compression::{Algorithm, ZSTD_LEVEL};
 use super::super::cursor::{Cursor, put_bytes};
 use super::super::frame;
-use super::super::handshake::{Attributes, LoginRequest, SALT, Salt, put_login, put_login_head};
+use super::super::handshake::{
+    Attributes, LoginRequest, SALT_LEN, Salt, put_login, put_login_head,
+};
 use super::result::{ServerError, parse_error};
 
 /// The server's greeting, as a client reads it.
@@ -43,9 +45,9 @@ pub fn parse_greeting(payload: &[u8]) -> Option<ServerGreeting<'_>> {
     let status = Status(cursor.u16()?);
     let [c2, c3] = cursor.array()?;
     cursor.take(11)?;
-    let second: [u8; SALT - 8] = cursor.array()?;
+    let second: [u8; SALT_LEN - 8] = cursor.array()?;
     cursor.u8()?;
-    let mut salt = [0; SALT];
+    let mut salt = [0; SALT_LEN];
     for (slot, byte) in salt.iter_mut().zip(first.iter().chain(&second)) {
         *slot = *byte;
     }
