@@ -20,12 +20,12 @@ fn spec(table: &TableDef, partition: usize, point_lookups: bool) -> SpaceSpec {
     }
 }
 
-/// One space of an index, in a partition.
+/// Specification of the space of an index in a partition.
 pub(super) fn partition_space(table: &TableDef, index: &Index, partition: usize) -> SpaceSpec {
     spec(table, partition, index.kind != IndexKind::Plain)
 }
 
-/// One space of overflow values, in a partition.
+/// Specification of the space of overflow values in a partition.
 pub(super) fn overflow_space(table: &TableDef, partition: usize) -> SpaceSpec {
     spec(table, partition, true)
 }
@@ -41,9 +41,10 @@ pub(super) fn index_spaces(table: &TableDef, index: &Index) -> Vec<SpaceSpec> {
 /// All spaces of a table: its indexes in order, then the overflow values.
 pub(super) fn table_spaces(table: &TableDef) -> Vec<SpaceSpec> {
     let indexes = table.indexes.iter().flat_map(|i| index_spaces(table, i));
-    let overflow = match table.may_overflow() {
-        true => 0..table.partition_count(),
-        false => 0..0,
+    let overflow = if table.may_overflow() {
+        0..table.partition_count()
+    } else {
+        0..0
     };
     indexes
         .chain(overflow.map(|p| overflow_space(table, p)))
@@ -52,9 +53,9 @@ pub(super) fn table_spaces(table: &TableDef) -> Vec<SpaceSpec> {
 
 /// Assigns to a table the spaces created for [`table_spaces`].
 pub(super) fn assign(table: &mut TableDef, spaces: &[SpaceId]) {
-    let mut given = spaces.chunks(table.partition_count().max(1));
+    let mut by_index = spaces.chunks(table.partition_count().max(1));
     for index in &mut table.indexes {
-        index.spaces = given.next().unwrap_or(&[]).to_vec();
+        index.spaces = by_index.next().unwrap_or(&[]).to_vec();
     }
-    table.overflow_spaces = given.next().unwrap_or(&[]).to_vec();
+    table.overflow_spaces = by_index.next().unwrap_or(&[]).to_vec();
 }

@@ -3,14 +3,15 @@
 //! A partitioned table has, per partition, one space for its rows, one for each index and one for
 //! overflow values. The partitioning columns determine a row's partition, and so does any complete
 //! key: the primary key and every unique key contain these columns (error 1503), an entry of a
-//! plain index ends with the primary key, and a hidden key ends with the number of its partition.
+//! plain index ends with the primary key, and the hidden key of a table without a primary key ends
+//! with the number of its partition.
 //! So a key alone determines its space ([`crate::routing`]), without any read.
 //!
 //! This module has the definitions; [`expr`] has the expressions of HASH, RANGE and LIST.
 //!
 //! Invariants:
-//! 1. Partitions are routed by keys' bytes in their nullable ascending form,
-//!    so that equal values of a collation go to one partition.
+//! 1. A row is routed by the encoded keys of its partitioning columns (nullable, ascending), so that
+//!    equal values of a collation go to one partition.
 //! 2. `spaces` of every index, and `overflow_spaces` of the table, have one entry per partition, in
 //!    the order of [`Partitioning::partitions`].
 //! 3. A partition's id is never reused in its table: hidden keys contain it.
@@ -40,7 +41,8 @@ pub struct Partitioning {
     pub expr: Option<expr::PartitionExpr>,
     /// The ALGORITHM of KEY, if given.
     pub algorithm: Option<u8>,
-    /// Whether only the number of partitions was given (HASH, KEY), and is shown.
+    /// Whether only the number of partitions was given (HASH, KEY); SHOW CREATE TABLE then prints it
+    /// instead of the partitions.
     pub by_number: bool,
     /// The partitions in order.
     pub partitions: Vec<Partition>,

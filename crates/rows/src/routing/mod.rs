@@ -84,7 +84,7 @@ impl Table {
         let Some(router) = self.router() else {
             return Some(0);
         };
-        match router.places.get(index)? {
+        match router.locations.get(index)? {
             ColumnLocation::Parts(parts) => {
                 self.route_parts(router, self.indexes.get(index)?, parts, prefix)
             }
@@ -93,7 +93,7 @@ impl Table {
     }
 
     fn route(&self, router: &Router, index: usize, key: &[u8]) -> Option<usize> {
-        match router.places.get(index)? {
+        match router.locations.get(index)? {
             ColumnLocation::Hidden => self.hidden_partition(key),
             ColumnLocation::Parts(parts) => {
                 let index = self.indexes.get(index)?;

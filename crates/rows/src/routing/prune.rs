@@ -114,14 +114,14 @@ impl Table {
                 let first = match low.map(at) {
                     Some(Some(v)) => router
                         .partition_of_number(Some(v))
-                        .unwrap_or(router.bounds()),
+                        .unwrap_or(router.bound_count()),
                     _ => 0,
                 };
                 let last = match high.map(at) {
                     Some(Some(v)) => router.partition_of_number(Some(v)),
                     _ => None,
                 };
-                let last = last.unwrap_or(router.bounds().saturating_sub(1));
+                let last = last.unwrap_or(router.bound_count().saturating_sub(1));
                 let mut found: Vec<usize> = (first..=last).collect();
                 // Values for which the expression is NULL are in the first partition.
                 if how == Monotone::NonDecreasing && first > 0 {
@@ -140,7 +140,7 @@ impl Table {
                     None => false,
                     Some(v) => low.is_none_or(|low| low <= *v) && high.is_none_or(|h| *v <= h),
                 };
-                let listed = router.list()?.iter();
+                let listed = router.partition_by_value()?.iter();
                 let mut found: Vec<usize> = listed
                     .filter(|(value, _)| inside(value))
                     .map(|(_, at)| *at)

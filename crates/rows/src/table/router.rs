@@ -18,7 +18,7 @@ fn hash(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
-/// The concatenated canonical keys of the partitioning columns, and the end of each.
+/// The concatenated canonical keys of the partitioning columns.
 pub(crate) type CanonicalKeys = SmallVec<[u8; 32]>;
 
 /// Routing rules derived from a table's partitioning.
@@ -27,7 +27,7 @@ pub(crate) struct Router {
     pub(crate) columns: Vec<(usize, ColumnType)>,
     rule: Rule,
     /// Location of the partitioning columns in the keys of each index.
-    pub(crate) places: Vec<ColumnLocation>,
+    pub(crate) locations: Vec<ColumnLocation>,
 }
 
 /// Location of the partitioning columns in a key of an index.
@@ -43,8 +43,15 @@ pub(crate) enum ColumnLocation {
 
 #[derive(Clone, Debug)]
 enum Rule {
-    Hash(PartitionExpr, u64, bool),
-    Key(u64, bool),
+    Hash {
+        expr: PartitionExpr,
+        partitions: u64,
+        is_linear: bool,
+    },
+    Key {
+        partitions: u64,
+        is_linear: bool,
+    },
     /// Exclusive upper bounds; `None`: no bound.
     Range(PartitionExpr, Vec<Option<i128>>),
     /// Encoded upper bounds.
@@ -71,6 +78,16 @@ fn linear(v: u64, n: u64) -> u64 {
     if at < n { at } else { v & (mask >> 1) }
 }
 
+/// The partition of a hash or number, by a linear hash or by the remainder.
+fn partition_of_hash(v: u64, partitions: u64, is_linear: bool) -> Option<usize> {
+    let at = if is_linear {
+        linear(v, partitions)
+    } else {
+        v % partitions
+    };
+    usize::try_from(at).ok()
+}
+
 impl Router {
     pub(crate) fn new(table: &TableDef, by: &Partitioning) -> Router {
         let columns: Vec<(usize, ColumnType)> = by
@@ -81,40 +98,46 @@ impl Router {
         let n = by.partitions.len().max(1) as u64;
         let expr = by.expr.clone().unwrap_or(PartitionExpr::Int(0));
         let rule = match by.method {
-            Method::Hash { linear } => Rule::Hash(expr, n, linear),
-            Method::Key { linear } => Rule::Key(n, linear),
+            Method::Hash { linear } => Rule::Hash {
+                expr,
+                partitions: n,
+                is_linear: linear,
+            },
+            Method::Key { linear } => Rule::Key {
+                partitions: n,
+                is_linear: linear,
+            },
             Method::Range => Rule::Range(expr, range_bounds(by)),
             Method::RangeColumns => Rule::RangeColumns(encoded_bounds(by, &columns)),
             Method::List => Rule::List(expr, list_values(by)),
             Method::ListColumns => Rule::ListColumns(list_column_values(by, &columns)),
         };
-        let places = table
+        let locations = table
             .indexes
             .iter()
             .enumerate()
-            .map(|(n, index)| places(table, n, index, &by.columns))
+            .map(|(n, index)| column_location(table, n, index, &by.columns))
             .collect();
         Router {
             columns,
             rule,
-            places,
+            locations,
         }
     }
 
     /// Returns the partition of concatenated canonical keys, one per column.
     pub(crate) fn partition_of_canonical(&self, canon: &[u8]) -> Option<usize> {
         match &self.rule {
-            Rule::Key(n, is_linear) => {
-                let v = hash(canon);
-                let at = if *is_linear { linear(v, *n) } else { v % *n };
-                usize::try_from(at).ok()
-            }
+            Rule::Key {
+                partitions,
+                is_linear,
+            } => partition_of_hash(hash(canon), *partitions, *is_linear),
             Rule::RangeColumns(bounds) => {
                 let at = bounds.partition_point(|bound| bound.as_slice() <= canon);
                 (at < bounds.len()).then_some(at)
             }
             Rule::ListColumns(map) => map.get(canon).copied(),
-            Rule::Hash(expr, ..) | Rule::Range(expr, _) | Rule::List(expr, _) => {
+            Rule::Hash { expr, .. } | Rule::Range(expr, _) | Rule::List(expr, _) => {
                 let mut values: SmallVec<[(usize, Value); 2]> = SmallVec::new();
                 let mut rest = canon;
                 for (position, ty) in &self.columns {
@@ -133,12 +156,15 @@ impl Router {
     /// The partition of the expression's value.
     pub(crate) fn partition_of_number(&self, value: Option<i128>) -> Option<usize> {
         match &self.rule {
-            Rule::Hash(_, n, is_linear) => {
+            Rule::Hash {
+                partitions,
+                is_linear,
+                ..
+            } => {
                 // The absolute value, as in MySQL; NULL counts as 0.
                 let v = value.unwrap_or(0).unsigned_abs();
                 let v = u64::try_from(v).unwrap_or(u64::MAX);
-                let at = if *is_linear { linear(v, *n) } else { v % *n };
-                usize::try_from(at).ok()
+                partition_of_hash(v, *partitions, *is_linear)
             }
             Rule::Range(_, bounds) => {
                 let Some(value) = value else {
@@ -148,7 +174,7 @@ impl Router {
                 (at < bounds.len()).then_some(at)
             }
             Rule::List(_, map) => map.get(&value).copied(),
-            Rule::Key(..) | Rule::RangeColumns(_) | Rule::ListColumns(_) => None,
+            Rule::Key { .. } | Rule::RangeColumns(_) | Rule::ListColumns(_) => None,
         }
     }
 
@@ -191,16 +217,16 @@ impl Router {
         Some((first, last.min(bounds.len().saturating_sub(1))))
     }
 
-    /// The bounds of RANGE, and the values of LIST.
-    pub(crate) fn list(&self) -> Option<&HashMap<Option<i128>, usize>> {
+    /// Partitions by the values of LIST.
+    pub(crate) fn partition_by_value(&self) -> Option<&HashMap<Option<i128>, usize>> {
         match &self.rule {
             Rule::List(_, map) => Some(map),
             _ => None,
         }
     }
 
-    /// Number of bounds of RANGE.
-    pub(crate) fn bounds(&self) -> usize {
+    /// Number of bounds of RANGE and RANGE COLUMNS.
+    pub(crate) fn bound_count(&self) -> usize {
         match &self.rule {
             Rule::Range(_, bounds) => bounds.len(),
             Rule::RangeColumns(bounds) => bounds.len(),
@@ -272,16 +298,23 @@ fn list_column_values(
     map
 }
 
-fn places(table: &TableDef, number: usize, index: &Index, columns: &[usize]) -> ColumnLocation {
-    let place = |c: &usize| {
+/// Finds the partitioning columns in the keys of index `number`.
+fn column_location(
+    table: &TableDef,
+    number: usize,
+    index: &Index,
+    columns: &[usize],
+) -> ColumnLocation {
+    let part_of = |c: &usize| {
         index
             .parts
             .iter()
             .position(|p| p.column == *c && p.prefix.is_none())
     };
-    match columns.iter().map(place).collect::<Option<Vec<_>>>() {
+    match columns.iter().map(part_of).collect::<Option<Vec<_>>>() {
         Some(parts) if !columns.is_empty() => ColumnLocation::Parts(parts),
         _ if number == 0 && table.hidden_key => ColumnLocation::Hidden,
+        // Another index than the primary key: its entries lead to the primary key.
         _ if index.kind == IndexKind::Plain || number > 0 => ColumnLocation::Primary,
         _ => ColumnLocation::Parts(Vec::new()),
     }

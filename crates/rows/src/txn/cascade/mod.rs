@@ -3,7 +3,7 @@
 //! There are three steps. *Expand* finds, level by level, the children of all rows of the level in
 //! one scan call over the child indexes, in the newest committed state. A second call locks and
 //! rereads those that CASCADE or SET NULL changes, and skips those that no longer reference the
-//! parent; a third locks the keys that they remove or create. *Judge* walks the graph in memory in
+//! parent; a third locks the keys that they remove or create. *Simulate* walks the graph in memory in
 //! InnoDB's order: depth first, the statement's rows in their order, constraints in order of their
 //! names, children in order of the child index; so RESTRICT refuses the same statements as in
 //! MySQL.
@@ -25,7 +25,7 @@
 //! RESTRICT only at the end (accepts what MySQL refuses).
 
 mod expand;
-mod judge;
+mod simulate;
 
 use super::Statement;
 use super::gather::{Constraint, NO_KEY, check_not_null};

@@ -1,6 +1,7 @@
-//! The judge step: checks RESTRICT against the state at each row's turn.
+//! The simulation step: deletes and changes rows in memory only, to check RESTRICT against the state
+//! in which InnoDB would find the children.
 //!
-//! The gathered graph is walked in memory in InnoDB's order: depth first, the statement's rows in
+//! The expanded graph is walked in memory in InnoDB's order: depth first, the statement's rows in
 //! their order, constraints in order of their names, children in order of the child index. Two
 //! observed behaviours of InnoDB are kept: a row that references itself under RESTRICT cannot be
 //! deleted; a child that an earlier row or constraint removed does not prevent a deletion.
@@ -27,9 +28,9 @@ enum Deleted {
 
 struct Walk {
     deleted: Vec<Deleted>,
-    /// Columns of rows that were changed, and edges that were walked, the
-    /// latter by constraint.
+    /// Changed columns: row and column.
     changed: HashSet<(usize, usize)>,
+    /// Walked edges that change a child: child row and constraint.
     followed: HashSet<(usize, usize)>,
 }
 
@@ -54,8 +55,8 @@ impl Walk {
 }
 
 impl Effects {
-    /// Walks the graph like InnoDB, and fails where it does. Returns how many of the statement's
-    /// rows still existed at their turn.
+    /// Walks the graph like InnoDB, and fails where it does. Returns the number of the statement's
+    /// rows that no earlier row's cascade had deleted.
     pub(crate) fn simulate(&self) -> Result<u64> {
         let mut walk = Walk {
             deleted: vec![Deleted::No; self.list.len()],
@@ -69,12 +70,12 @@ impl Effects {
                 continue;
             }
             counted += 1;
-            self.walk(root, deletes, &mut walk)?;
+            self.walk_from(root, deletes, &mut walk)?;
         }
         Ok(counted)
     }
 
-    fn walk(&self, root: usize, deletes: bool, walk: &mut Walk) -> Result<()> {
+    fn walk_from(&self, root: usize, deletes: bool, walk: &mut Walk) -> Result<()> {
         let mut stack = vec![(root, deletes, 0usize)];
         walk.enter(root, deletes);
         while let Some((node, by_delete, next)) = stack.last_mut() {
@@ -91,7 +92,7 @@ impl Effects {
                 continue;
             }
             match &edge.child {
-                Child::Restrict(primary) => self.walk_restrict(edge, primary, walk)?,
+                Child::Restrict(primary) => self.check_restrict(edge, primary, walk)?,
                 Child::Delete(child) => {
                     if walk.deleted.get(*child) == Some(&Deleted::No) {
                         walk.enter(*child, true);
@@ -134,17 +135,17 @@ impl Effects {
         Ok(())
     }
 
-    fn walk_restrict(&self, edge: &Edge, primary: &[u8], walk: &Walk) -> Result<()> {
+    fn check_restrict(&self, edge: &Edge, primary: &[u8], walk: &Walk) -> Result<()> {
         let child = &edge.referrer.child;
         let known = self.by_row.find(&self.list, child.id, primary);
         let Some(fk) = child.foreign_keys.get(edge.referrer.fk) else {
             return Ok(());
         };
-        let out_of_the_way = known.is_some_and(|at| {
+        let no_longer_refers = known.is_some_and(|at| {
             let changed = |c: &usize| walk.changed.contains(&(at, *c));
             walk.deleted.get(at) == Some(&Deleted::Done) || fk.columns.iter().any(changed)
         });
-        if out_of_the_way {
+        if no_longer_refers {
             return Ok(());
         }
         Err(Error::RowIsReferenced {
