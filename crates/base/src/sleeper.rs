@@ -150,7 +150,7 @@ mod schedules {
     }
 
     #[test]
-    fn no_held_reply_is_forgotten_and_none_goes_out_twice() {
+    fn no_deferred_reply_is_forgotten_and_none_goes_out_twice() {
         explore(3000, 4, || {
             let group = Arc::new(Group::default());
             let worker = {

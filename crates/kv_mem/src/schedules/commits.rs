@@ -137,7 +137,7 @@ fn nothing_is_told_before_it_is_on_the_disk() {
 }
 
 #[test]
-fn every_held_reply_goes_out_after_its_sync_and_in_order() {
+fn every_deferred_reply_goes_out_after_its_sync_and_in_order() {
     explore(400, || {
         let disk = MemDisk::new();
         let engine = on_disk(&disk);

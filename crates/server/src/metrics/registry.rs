@@ -14,7 +14,7 @@ porpoise_base::counters! {
     BytesReceived: "porpoise_received_bytes_total", "", "Bytes received from clients.";
     BytesSent: "porpoise_sent_bytes_total", "", "Bytes sent to clients.";
     Polls: "porpoise_worker_polls_total", "", "Calls of epoll_wait.";
-    HeldReplies: "porpoise_replies_held_total", "", "Replies deferred until the log was synced.";
+    DeferredReplies: "porpoise_replies_held_total", "", "Replies deferred until the log was synced.";
     HandOvers: "porpoise_group_handovers_total", "", "Event loops handed over to a spare worker because a session was about to wait.";
     Retakes: "porpoise_group_retakes_total", "", "Event loops retaken from a worker whose session computed for more than 0.75 ms.";
     Demotions: "porpoise_worker_demotions_total", "", "Workers whose priority was lowered during a long computation.";

@@ -110,7 +110,10 @@ fn network_status() -> Vec<(String, String)> {
         ("Bytes_sent", metrics::sum(Counter::BytesSent)),
         ("Connections", metrics::sum(Counter::Accepted)),
         ("Connection_errors_max_connections", refused),
-        ("Porpoise_replies_held", metrics::sum(Counter::HeldReplies)),
+        (
+            "Porpoise_replies_held",
+            metrics::sum(Counter::DeferredReplies),
+        ),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value.to_string()))

@@ -17,7 +17,7 @@
 use super::Shared;
 use super::conn::{Call, Conn};
 use super::event_loop::{EventLoop, flag};
-use super::serve::Step;
+use super::serve::NextAction;
 use crate::metrics::{self, Counter};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -40,13 +40,13 @@ pub(super) fn wake_deferring(shared: &Shared) {
 
 impl EventLoop {
     /// Runs a request, or defers it.
-    pub(super) fn run_or_defer(&mut self, conn: &mut Conn, index: u32) -> Step {
+    pub(super) fn run_or_defer(&mut self, conn: &mut Conn, index: u32) -> NextAction {
         let workers = &self.shared.workers;
         let full = workers.is_full();
         let long = conn.long_until > self.now && workers.is_busy();
         let exempt = conn.before_login || conn.reserved || conn.holds_locks();
         if !(full || long) || exempt {
-            return Step::Run(Call::Input);
+            return NextAction::Call(Call::Input);
         }
         conn.has_pending_requests = true;
         metrics::add(Counter::Deferred, 1);
@@ -59,7 +59,7 @@ impl EventLoop {
             self.deferred.long_requests.push_back(index);
         }
         self.group.deferring.store(true, Ordering::SeqCst);
-        Step::Rest
+        NextAction::PutBack
     }
 
     /// Whether a deferred request may run.

@@ -23,11 +23,11 @@ use std::sync::Arc;
 /// the client has not read yet.
 const LINGER_MS: u64 = 1_000;
 
-/// Next step of a connection at the head of the queue.
-pub(super) enum Step {
-    Run(Call),
-    Rest,
-    Gone,
+/// What the event loop does next with a queued connection.
+pub(super) enum NextAction {
+    Call(Call),
+    PutBack,
+    Close,
 }
 
 impl Conn {
@@ -83,15 +83,15 @@ impl EventLoop {
         slot.flags &= !flag::QUEUED;
         let mut conn = slot.conn.take()?;
         match self.advance(&mut conn, index) {
-            Step::Run(call) => {
+            NextAction::Call(call) => {
                 conn.out.begin(Some(&mut self.pool));
                 Some((conn, call))
             }
-            Step::Rest => {
+            NextAction::PutBack => {
                 self.put_back(conn);
                 None
             }
-            Step::Gone => {
+            NextAction::Close => {
                 self.close_connection(conn);
                 None
             }
@@ -108,88 +108,88 @@ impl EventLoop {
         }
     }
 
-    fn advance(&mut self, conn: &mut Conn, index: u32) -> Step {
+    fn advance(&mut self, conn: &mut Conn, index: u32) -> NextAction {
         if self.phase() == Phase::Drop {
-            return Step::Gone;
+            return NextAction::Close;
         }
         if conn.lingering {
             return self.linger(conn, index);
         }
         if conn.delayed_until != 0
-            && let Some(step) = self.serve_delayed(conn, index)
+            && let Some(action) = self.serve_delayed(conn, index)
         {
-            return step;
+            return action;
         }
         if !conn.out.is_clear() {
             match self.flush(conn) {
-                Err(_) => return Step::Gone,
+                Err(_) => return NextAction::Close,
                 Ok(Flushed::Blocked) => return self.serve_blocked(conn),
                 Ok(Flushed::Deferred) if self.shared.durability.has_failed() => {
                     conn.out.discard_deferred_replies();
                     if conn.session.is_none() {
-                        return Step::Rest;
+                        return NextAction::PutBack;
                     }
                     metrics::add(Counter::UnknownOutcomes, 1);
-                    return Step::Run(Call::End(End::UnknownOutcome));
+                    return NextAction::Call(Call::End(End::UnknownOutcome));
                 }
                 Ok(_) => {}
             }
         }
         if conn.closing {
-            return Step::Rest;
+            return NextAction::PutBack;
         }
         let flags = self.flags(index);
         if flags & flag::CANCELLED != 0 {
             self.clear(index, flag::CANCELLED);
             if let Some(end) = self.cancelled_end(conn, flags) {
-                return Step::Run(Call::End(end));
+                return NextAction::Call(Call::End(end));
             }
         }
         if flags & flag::EVICTED != 0 && conn.before_login {
             metrics::add(Counter::LoginsEvicted, 1);
-            return Step::Run(Call::End(End::LoginTimeout));
+            return NextAction::Call(Call::End(End::LoginTimeout));
         }
         if conn.out.unsent() >= FLUSH_AT {
-            return Step::Rest;
+            return NextAction::PutBack;
         }
         if conn.has_pending_requests {
             return self.run_or_defer(conn, index);
         }
-        let mut fresh = false;
+        let mut call_session = false;
         if flags & flag::READABLE != 0 && !conn.eof {
             match self.read(conn, index) {
-                Err(_) => return Step::Gone,
-                Ok(got) => fresh = got,
+                Err(_) => return NextAction::Close,
+                Ok(complete) => call_session = complete,
             }
         }
-        if fresh {
+        if call_session {
             return self.run_or_defer(conn, index);
         }
         if conn.eof {
-            return Step::Run(Call::End(End::Eof));
+            return NextAction::Call(Call::End(End::Eof));
         }
         match self.expired_end(conn, index) {
-            Some(end) => Step::Run(Call::End(end)),
-            None => Step::Rest,
+            Some(end) => NextAction::Call(Call::End(end)),
+            None => NextAction::PutBack,
         }
     }
 
     /// Serves a connection whose reply is delayed; `None` once the delay is over.
-    fn serve_delayed(&mut self, conn: &mut Conn, index: u32) -> Option<Step> {
+    fn serve_delayed(&mut self, conn: &mut Conn, index: u32) -> Option<NextAction> {
         let ended = conn.cancel.reason().is_some_and(|r| r.ends_session());
         let hung_up = self.flags(index) & (flag::HUNG_UP | flag::EVICTED) != 0;
         if ended || hung_up || self.phase() != Phase::Serve {
-            return Some(Step::Gone);
+            return Some(NextAction::Close);
         }
         if self.now < conn.delayed_until {
-            return Some(Step::Rest);
+            return Some(NextAction::PutBack);
         }
         conn.delayed_until = 0;
         None
     }
 
     /// Handles a connection whose client does not read its replies.
-    fn serve_blocked(&mut self, conn: &mut Conn) -> Step {
+    fn serve_blocked(&mut self, conn: &mut Conn) -> NextAction {
         let limit = u64::try_from(self.shared.config.net_write_timeout.as_millis());
         let until = conn.blocked_since.saturating_add(limit.unwrap_or(u64::MAX));
         if conn.blocked_since != 0 && self.now >= until {
@@ -198,9 +198,9 @@ impl EventLoop {
                 connection = conn.id,
                 "connection closed: the client did not read its replies within net-write-timeout"
             );
-            return Step::Gone;
+            return NextAction::Close;
         }
-        Step::Rest
+        NextAction::PutBack
     }
 
     /// Returns the reason for which a cancelled connection ends, if it ends now.
@@ -235,7 +235,8 @@ impl EventLoop {
         Some(end)
     }
 
-    /// Reads available bytes into the buffer. Returns true if the session must be called.
+    /// Reads available bytes into the buffer. Returns true if as many bytes have arrived as the
+    /// session requested, so that it must be called.
     fn read(&mut self, conn: &mut Conn, index: u32) -> io::Result<bool> {
         let mut got_any = false;
         loop {
@@ -267,25 +268,25 @@ impl EventLoop {
     }
 
     /// Discards input of a closed connection.
-    fn linger(&mut self, conn: &mut Conn, index: u32) -> Step {
+    fn linger(&mut self, conn: &mut Conn, index: u32) -> NextAction {
         if self.now >= conn.linger_until || self.phase() != Phase::Serve {
-            return Step::Gone;
+            return NextAction::Close;
         }
         for _ in 0..16 {
             if self.flags(index) & flag::READABLE == 0 {
-                return Step::Rest;
+                return NextAction::PutBack;
             }
             let length = conn.input.len();
             conn.input.consume(length);
             let room = conn.input.read_space(&mut self.pool);
             match conn.out.transport.read(room, true) {
-                Ok(got) if got.eof => return Step::Gone,
+                Ok(got) if got.eof => return NextAction::Close,
                 Ok(got) if got.drained => self.clear(index, flag::READABLE),
                 Ok(_) => {}
-                Err(_) => return Step::Gone,
+                Err(_) => return NextAction::Close,
             }
         }
-        Step::Rest
+        NextAction::PutBack
     }
 
     /// Writes output that is not deferred; if the socket is full, watches it for space.
@@ -343,7 +344,7 @@ impl EventLoop {
                     tracing::debug!(connection = conn.id, "TLS: {error}");
                     return false;
                 }
-                // Plain bytes may have come with the handshake.
+                // Application data may have arrived together with the handshake.
                 if let Some(slot) = self.slots.get_mut(conn.token.index as usize) {
                     slot.flags |= flag::READABLE;
                 }
@@ -375,11 +376,11 @@ impl EventLoop {
         self.note_deferred_reply(&mut conn);
         conn.input.return_buffer(&mut self.pool);
         conn.out.return_buffer(&mut self.pool);
-        let deadline = self.deadline(&mut conn);
+        let deadline = self.update_deadline(&mut conn);
         let flags = self.flags(index);
         let blocked = conn.is_watching_writable;
         let delayed = conn.delayed_until != 0;
-        let again = if conn.lingering {
+        let has_work = if conn.lingering {
             flags & flag::READABLE != 0
         } else if blocked || delayed {
             false
@@ -387,8 +388,8 @@ impl EventLoop {
             self.shared.durability.has_failed() && !conn.out.is_clear()
         } else {
             let full = conn.out.unsent() >= FLUSH_AT;
-            let stranded = conn.waiting_for != 0 && self.shared.durability.has_failed();
-            stranded
+            let waits_for_failed_log = conn.waiting_for != 0 && self.shared.durability.has_failed();
+            waits_for_failed_log
                 || (!full && (conn.has_pending_requests || conn.eof || flags & flag::READABLE != 0))
         };
         let draining = self.phase() == Phase::Drain && !conn.closing && conn.is_idle();
@@ -397,11 +398,11 @@ impl EventLoop {
             if draining && !conn.holds_locks() {
                 slot.flags |= flag::CANCELLED;
             }
-            let kicked = slot.flags & flag::CANCELLED != 0 && !conn.closing && !delayed;
+            let cancelled = slot.flags & flag::CANCELLED != 0 && !conn.closing && !delayed;
             let evicted = slot.flags & flag::EVICTED != 0 && (!conn.closing || delayed);
-            let kicked = (kicked || evicted) && !blocked;
+            let must_end = (cancelled || evicted) && !blocked;
             slot.conn = Some(conn);
-            if again || kicked {
+            if has_work || must_end {
                 self.enqueue(index);
             }
         }
@@ -412,7 +413,7 @@ impl EventLoop {
     fn note_deferred_reply(&mut self, conn: &mut Conn) {
         let position = conn.out.first_deferred_reply().map_or(0, |t| t.0);
         if position != 0 && position != conn.waiting_for {
-            metrics::add(Counter::HeldReplies, 1);
+            metrics::add(Counter::DeferredReplies, 1);
             self.deferred_replies.push(Reverse((
                 position,
                 conn.token.index,
@@ -422,8 +423,9 @@ impl EventLoop {
         conn.waiting_for = position;
     }
 
-    /// Time of the next check of a connection without events, in the server's milliseconds.
-    fn deadline(&self, conn: &mut Conn) -> u64 {
+    /// Updates the start of the current request, and returns the time at which a connection
+    /// without events is checked next, in the server's milliseconds.
+    fn update_deadline(&self, conn: &mut Conn) -> u64 {
         let config = &self.shared.config;
         let millis = |d: std::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
         if conn.input.is_empty() || conn.has_pending_requests {
@@ -449,7 +451,7 @@ impl EventLoop {
             return conn.opened.saturating_add(millis(config.connect_timeout));
         }
         if conn.out.transport.is_handshaking() {
-            // Also of a client that needs no login.
+            // A client that needs no login may start TLS, too.
             return conn
                 .handshake_since
                 .saturating_add(millis(config.connect_timeout));
@@ -463,7 +465,7 @@ impl EventLoop {
         idle.map_or(u64::MAX, |d| self.now.saturating_add(millis(d)))
     }
 
-    /// Closes a connection and frees its place.
+    /// Closes a connection and frees its slot.
     pub(super) fn close_connection(&mut self, mut conn: Box<Conn>) {
         if conn.before_login {
             self.end_login(&conn.budget, conn.id);

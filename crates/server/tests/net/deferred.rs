@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
-fn held_replies_leave_after_the_mark_and_keep_their_order() {
+fn deferred_replies_leave_after_the_sync_and_keep_their_order() {
     let server = Server::start(config());
     let mut client = server.connect();
     client.send("echo 1\ncommit 5\necho 2\ncommit 7\ncommit 6\necho 3\n");
@@ -39,7 +39,7 @@ fn a_connection_runs_requests_and_others_are_served_while_a_reply_is_held() {
         assert_eq!(other.ask(&format!("echo {i}")), i.to_string());
     }
     held.send("wait\n");
-    eventually("the request behind a held reply runs", || {
+    eventually("the request behind a deferred reply runs", || {
         server.seen.waiting.load(Ordering::SeqCst) == 1
     });
     server.seen.release();
@@ -50,7 +50,7 @@ fn a_connection_runs_requests_and_others_are_served_while_a_reply_is_held() {
 }
 
 #[test]
-fn after_a_failure_of_the_log_held_replies_become_unknown_and_the_connection_ends() {
+fn after_a_failure_of_the_log_deferred_replies_become_unknown_and_the_connection_ends() {
     let server = Server::start(config());
     let mut client = server.connect();
     client.send("echo 1\ncommit 5\ncommit 6\necho 2\n");
@@ -68,7 +68,7 @@ fn after_a_failure_of_the_log_held_replies_become_unknown_and_the_connection_end
 }
 
 #[test]
-fn a_held_reply_survives_the_half_close_of_its_client() {
+fn a_deferred_reply_survives_the_half_close_of_its_client() {
     let server = Server::start(config());
     let mut client = server.connect();
     client.send("commit 5\necho 1\n");
