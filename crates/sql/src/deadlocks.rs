@@ -40,9 +40,9 @@ struct WaitingSession {
 #[derive(Clone, Debug)]
 struct Wait {
     txn: u64,
-    waiter: Option<WaitingSession>,
+    waiter_session: Option<WaitingSession>,
     blocker: u64,
-    blocked_by: Option<WaitingSession>,
+    blocker_session: Option<WaitingSession>,
     key: LockDescription,
     mode: LockMode,
     waited_micros: u64,
@@ -59,7 +59,7 @@ struct Deadlock {
 #[derive(Default)]
 struct Ring {
     count: u64,
-    kept: VecDeque<Deadlock>,
+    deadlocks: VecDeque<Deadlock>,
 }
 
 /// Log of recent deadlocks, and source of the current lock waits. It has a weak reference to the
@@ -80,10 +80,10 @@ impl DeadlockListener for DeadlockLog {
         let mut ring = self.ring.lock();
         ring.count += 1;
         let number = ring.count;
-        if ring.kept.len() == MAX_DEADLOCKS {
-            ring.kept.pop_front();
+        if ring.deadlocks.len() == MAX_DEADLOCKS {
+            ring.deadlocks.pop_front();
         }
-        ring.kept.push_back(Deadlock { number, at, waits });
+        ring.deadlocks.push_back(Deadlock { number, at, waits });
     }
 }
 
@@ -102,9 +102,9 @@ impl DeadlockLog {
         let sessions = self.processes.list();
         let one = |wait: &LockWait| Wait {
             txn: wait.txn,
-            waiter: session_of(&sessions, wait.txn, now),
+            waiter_session: session_of(&sessions, wait.txn, now),
             blocker: wait.blocker,
-            blocked_by: session_of(&sessions, wait.blocker, now),
+            blocker_session: session_of(&sessions, wait.blocker, now),
             key: LockDescription::of(&catalog, wait.space, &wait.key),
             mode: wait.mode,
             waited_micros: now
@@ -116,7 +116,7 @@ impl DeadlockLog {
         waits.iter().map(one).collect()
     }
 
-    /// Current lock waits, in the engine's order.
+    /// Current lock waits, in the order that `order` establishes.
     fn current_waits(&self, order: impl FnOnce(&mut Vec<LockWait>)) -> Vec<Wait> {
         let Some(db) = self.db.upgrade() else {
             return Vec::new();
@@ -130,7 +130,7 @@ impl DeadlockLog {
     pub(crate) fn rows(&self) -> Vec<Vec<Value>> {
         let ring = self.ring.lock();
         let mut rows = Vec::new();
-        for deadlock in &ring.kept {
+        for deadlock in &ring.deadlocks {
             for (n, wait) in deadlock.waits.iter().enumerate() {
                 let mut row = vec![
                     Value::UInt(deadlock.number),
@@ -138,11 +138,11 @@ impl DeadlockLog {
                     text(if n == 0 { "YES" } else { "NO" }),
                     Value::UInt(wait.txn),
                 ];
-                row.extend(session_cells(wait.waiter.as_ref()));
+                row.extend(session_cells(wait.waiter_session.as_ref()));
                 row.extend(lock_cells(wait));
                 row.push(Value::UInt(wait.waited_micros));
                 row.push(Value::UInt(wait.blocker));
-                let thread = wait.blocked_by.as_ref().map(|session| session.thread);
+                let thread = wait.blocker_session.as_ref().map(|session| session.thread);
                 row.push(thread.map_or(Value::Null, Value::UInt));
                 rows.push(row);
             }
@@ -156,11 +156,11 @@ impl DeadlockLog {
             .current_waits(|waits| waits.sort_by_key(|wait| (wait.since, wait.txn, wait.blocker)));
         let row = |wait: Wait| {
             let mut row = vec![Value::UInt(wait.txn)];
-            row.extend(session_cells(wait.waiter.as_ref()));
+            row.extend(session_cells(wait.waiter_session.as_ref()));
             row.extend(lock_cells(&wait));
             row.push(Value::UInt(wait.waited_micros));
             row.push(Value::UInt(wait.blocker));
-            row.extend(session_cells(wait.blocked_by.as_ref()));
+            row.extend(session_cells(wait.blocker_session.as_ref()));
             row
         };
         waits.into_iter().map(row).collect()
@@ -171,32 +171,32 @@ impl DeadlockLog {
     pub(crate) fn status(&self) -> String {
         let mut out = String::new();
         let ring = self.ring.lock();
-        if let Some(latest) = ring.kept.back() {
-            section(&mut out, "LATEST DETECTED DEADLOCK");
+        if let Some(latest) = ring.deadlocks.back() {
+            write_section(&mut out, "LATEST DETECTED DEADLOCK");
             let _ = writeln!(out, "{}", latest.at);
             for (n, wait) in (1..).zip(&latest.waits) {
                 let _ = writeln!(out, "*** ({n}) TRANSACTION:");
-                transaction(&mut out, wait);
+                write_transaction(&mut out, wait);
                 let _ = writeln!(out, "*** ({n}) WAITING FOR THIS LOCK TO BE GRANTED:");
-                lock(&mut out, wait);
+                write_lock(&mut out, wait);
                 let next = n % latest.waits.len() + 1;
                 let _ = writeln!(out, "*** ({n}) WAITS FOR TRANSACTION ({next})");
             }
             let _ = writeln!(out, "*** WE ROLL BACK TRANSACTION (1)");
         }
         drop(ring);
-        section(&mut out, "TRANSACTIONS");
+        write_section(&mut out, "TRANSACTIONS");
         for wait in self.current_waits(|_| ()) {
-            transaction(&mut out, &wait);
+            write_transaction(&mut out, &wait);
             let waited = wait.waited_micros / 1_000_000;
             let _ = writeln!(
                 out,
                 "------- TRX HAS BEEN WAITING {waited} SEC FOR TRANSACTION {}:",
                 wait.blocker
             );
-            lock(&mut out, &wait);
+            write_lock(&mut out, &wait);
         }
-        section(&mut out, "END OF PORPOISE MONITOR OUTPUT");
+        write_section(&mut out, "END OF PORPOISE MONITOR OUTPUT");
         out
     }
 }
@@ -263,14 +263,14 @@ fn lock_cells(wait: &Wait) -> [Value; 6] {
     ]
 }
 
-fn section(out: &mut String, title: &str) {
+fn write_section(out: &mut String, title: &str) {
     let line = "-".repeat(title.len());
     let _ = writeln!(out, "{line}\n{title}\n{line}");
 }
 
-fn transaction(out: &mut String, wait: &Wait) {
+fn write_transaction(out: &mut String, wait: &Wait) {
     let _ = writeln!(out, "TRANSACTION {}", wait.txn);
-    match &wait.waiter {
+    match &wait.waiter_session {
         Some(session) => {
             let (thread, user, host) = (session.thread, &session.user, &session.host);
             let _ = writeln!(out, "MySQL thread id {thread}, {host} {user}");
@@ -280,7 +280,7 @@ fn transaction(out: &mut String, wait: &Wait) {
     }
 }
 
-fn lock(out: &mut String, wait: &Wait) {
+fn write_lock(out: &mut String, wait: &Wait) {
     let place = match &wait.key.table {
         Some(table) => format!(
             "index {} of table `{}`.`{}`",

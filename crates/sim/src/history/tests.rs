@@ -19,7 +19,7 @@ fn read(list: u64, numbers: &[u64]) -> Op {
     Op::Read(list, numbers.to_vec())
 }
 
-fn names(history: &[Transaction], allowed: Allowed) -> String {
+fn anomalies(history: &[Transaction], allowed: Allowed) -> String {
     check_history(history, allowed).join("; ")
 }
 
@@ -31,7 +31,7 @@ fn an_order_that_explains_everything_is_no_anomaly() {
         txn(3, 6, &[read(1, &[1])]),
         txn(7, 8, &[read(1, &[1, 2])]),
     ];
-    assert_eq!(names(&history, Allowed::SERIALIZABLE), "");
+    assert_eq!(anomalies(&history, Allowed::SERIALIZABLE), "");
 }
 
 #[test]
@@ -39,12 +39,12 @@ fn aborted_and_intermediate_reads_are_found() {
     let mut aborted = txn(0, 1, &[append(1, 1)]);
     aborted.outcome = Outcome::Aborted;
     let history = [aborted, txn(2, 3, &[read(1, &[1])])];
-    assert!(names(&history, Allowed::READ_COMMITTED).contains("G1a"));
+    assert!(anomalies(&history, Allowed::READ_COMMITTED).contains("G1a"));
     let history = [
         txn(0, 9, &[append(1, 1), append(1, 2)]),
         txn(2, 3, &[read(1, &[1])]),
     ];
-    assert!(names(&history, Allowed::READ_COMMITTED).contains("G1b"));
+    assert!(anomalies(&history, Allowed::READ_COMMITTED).contains("G1b"));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_lost_update_is_found() {
         txn(0, 1, &[append(1, 2)]),
         txn(2, 3, &[read(1, &[2])]),
     ];
-    assert!(names(&history, Allowed::READ_COMMITTED).contains("lost update"));
+    assert!(anomalies(&history, Allowed::READ_COMMITTED).contains("lost update"));
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn read_skew_is_g_single() {
         txn(0, 9, &[read(1, &[]), read(2, &[1])]),
         txn(10, 11, &[read(1, &[1]), read(2, &[1])]),
     ];
-    assert!(names(&history, Allowed::SNAPSHOT).contains("G-single"));
-    assert_eq!(names(&history, Allowed::READ_COMMITTED), "");
+    assert!(anomalies(&history, Allowed::SNAPSHOT).contains("G-single"));
+    assert_eq!(anomalies(&history, Allowed::READ_COMMITTED), "");
 }
 
 #[test]
@@ -75,8 +75,8 @@ fn write_skew_is_g2_and_snapshot_isolation_allows_it() {
         txn(0, 9, &[read(2, &[]), append(1, 1)]),
         txn(10, 11, &[read(1, &[1]), read(2, &[1])]),
     ];
-    assert!(names(&history, Allowed::SERIALIZABLE).contains("G2"));
-    assert_eq!(names(&history, Allowed::SNAPSHOT), "");
+    assert!(anomalies(&history, Allowed::SERIALIZABLE).contains("G2"));
+    assert_eq!(anomalies(&history, Allowed::SNAPSHOT), "");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_stale_read_contradicts_real_time() {
         txn(2, 3, &[read(1, &[])]),
         txn(4, 5, &[read(1, &[1])]),
     ];
-    assert!(names(&history, Allowed::SNAPSHOT).contains("real time"));
+    assert!(anomalies(&history, Allowed::SNAPSHOT).contains("real time"));
 }
 
 #[test]
@@ -97,5 +97,5 @@ fn lists_that_contradict_each_other_are_found() {
         txn(0, 9, &[read(1, &[1, 2])]),
         txn(0, 9, &[read(1, &[2, 1])]),
     ];
-    assert!(names(&history, Allowed::READ_COMMITTED).contains("others as"));
+    assert!(anomalies(&history, Allowed::READ_COMMITTED).contains("others as"));
 }

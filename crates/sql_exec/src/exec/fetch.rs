@@ -145,7 +145,7 @@ impl Cursor {
             *self = Cursor::table();
         }
         if let Cursor::Loose(loose) = self {
-            return loose.next_rows(table, (read, pruning), exec, limit, arena);
+            return loose.next_rows(table, read, pruning, exec, limit, arena);
         }
         let mut out: Vec<Fetched<'a>> = Vec::new();
         let mut bad = None;

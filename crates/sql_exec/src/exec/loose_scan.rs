@@ -8,9 +8,9 @@
 //!  GROUP BY a                                   = min
 //! ```
 //!
-//! The first entry stands for the group. If the next part is NULL there, which MIN ignores, the
-//! first entry behind the NULLs follows. Operators above see a few rows of each group, in the order
-//! of the index, and need not know.
+//! The first entry represents the group. MIN ignores NULL: if the next part is NULL in the first
+//! entry, the first entry without NULL is read, too. Operators above see up to three rows of each
+//! group in the order of the index, and work as on a full scan.
 
 use super::fetch::{Entry, Fetched, copy_row};
 use super::pruning::Pruning;
@@ -30,12 +30,19 @@ use std::ops::ControlFlow;
 /// State of a loose index scan.
 pub struct LooseCursor {
     pub(super) index: usize,
-    /// Number of leading parts that make a group.
+    /// Number of leading parts in which the entries of a group agree.
     parts: usize,
     minimum: bool,
     maximum: bool,
-    /// What is left of the ranges to be read, in descending order.
+    /// Ranges that are still to be read, in descending order.
     ranges: Vec<KeyRange>,
+}
+
+/// The entry of a range to be read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    First,
+    Last,
 }
 
 /// An entry that was found: the key of its group, and whether its next part is NULL.
@@ -44,8 +51,8 @@ struct Found {
     is_next_null: bool,
 }
 
-/// Reads the first entry of a range, or with `true` the last one, and keeps it for the result.
-type Find<'f> = dyn FnMut(KeyRange, bool) -> ExecResult<Option<Found>> + 'f;
+/// Reads the first or the last entry of a range, and adds it to the result.
+type Find<'f> = dyn FnMut(KeyRange, End) -> ExecResult<Option<Found>> + 'f;
 
 impl LooseCursor {
     pub(super) fn open<'a>(
@@ -73,25 +80,26 @@ impl LooseCursor {
     pub(super) fn next_rows<'a>(
         &mut self,
         table: &'a Table,
-        (read, pruning): (Read, &Pruning),
+        read: Read,
+        pruning: &Pruning,
         exec: &Exec<'_>,
         limit: usize,
         arena: &'a Bump,
     ) -> ExecResult<Option<Vec<Fetched<'a>>>> {
         let mut out: Vec<Fetched<'a>> = Vec::new();
         let (index, parts) = (self.index, self.parts);
-        self.next_groups(limit, &mut |range, reverse| {
+        self.next_groups(limit, &mut |range, end| {
             exec.check_cancelled()?;
-            let (spec, mut position) = (spec(index, range, reverse), ScanPosition::default());
+            let (spec, mut position) = (spec(index, range, end), ScanPosition::default());
             let seen = Cell::new(false);
             let mut found = None;
-            let mut bad = None;
+            let mut failed = None;
             let mut keep = |_: &[u8], row: RowRef<'_>| {
                 seen.set(true);
-                found = Some(found_row(table, (index, parts), row));
+                found = Some(found_row(table, index, parts, row));
                 match copy_row(table, &[], row, arena) {
                     Ok(row) => out.push(row),
-                    Err(error) => bad = Some(error),
+                    Err(error) => failed = Some(error),
                 }
             };
             let fetch = pruning.fetch();
@@ -103,12 +111,12 @@ impl LooseCursor {
                     break;
                 }
             }
-            bad.map_or(Ok(found), |error: SqlError| Err(error.into()))
+            failed.map_or(Ok(found), |error: SqlError| Err(error.into()))
         })?;
         Ok((!out.is_empty()).then_some(out))
     }
 
-    /// As [`LooseCursor::next_rows`], but returns entries with values up to column `width`.
+    /// As [`LooseCursor::next_rows`], but returns entries, with the values of the first `width` columns.
     pub(super) fn next_entries<'a>(
         &mut self,
         table: &'a Table,
@@ -119,31 +127,31 @@ impl LooseCursor {
     ) -> ExecResult<Option<Vec<Entry<'a>>>> {
         let mut out: Vec<Entry<'a>> = Vec::new();
         let (index, parts) = (self.index, self.parts);
-        let held = table.columns_in_entries(index);
-        let reader = table.entry_reader(index, &held)?;
-        let next_null = next_may_be_null(table, (index, parts));
+        let entry_columns = table.columns_in_entries(index);
+        let reader = table.entry_reader(index, &entry_columns)?;
+        let next_null = next_may_be_null(table, index, parts);
         let mut ends = Vec::new();
-        self.next_groups(limit, &mut |range, reverse| {
+        self.next_groups(limit, &mut |range, end| {
             exec.check_cancelled()?;
-            let (spec, mut position) = (spec(index, range, reverse), ScanPosition::default());
+            let (spec, mut position) = (spec(index, range, end), ScanPosition::default());
             let seen = Cell::new(false);
             let mut found = None;
-            let mut bad = None;
+            let mut failed = None;
             let mut keep = |_: usize, key: &[u8], value: &[u8]| {
                 seen.set(true);
                 let (key, value) = (arena.alloc_slice_copy(key), arena.alloc_slice_copy(value));
                 let (key, value): (&'a [u8], &'a [u8]) = (key, value);
                 ends.clear();
                 table.part_ends(index, key, &mut ends);
-                let end = ends.get(parts.saturating_sub(1)).copied();
-                let (group, rest) = key.split_at(end.unwrap_or(key.len()));
+                let group_end = ends.get(parts.saturating_sub(1)).copied();
+                let (group, rest) = key.split_at(group_end.unwrap_or(key.len()));
                 found = Some(Found {
                     group: group.to_vec(),
                     is_next_null: next_null && rest.first() == Some(&0),
                 });
                 let values = arena.alloc_slice_fill_copy(width, ValueRef::Null);
                 let mut own = |bytes: Vec<u8>| -> &'a [u8] { arena.alloc_slice_copy(&bytes) };
-                bad = reader.read(key, value, values, &mut own).err();
+                failed = reader.read(key, value, values, &mut own).err();
                 let slot = Slot::Values(values);
                 out.push(Entry { key, slot });
                 ControlFlow::Break(())
@@ -157,7 +165,7 @@ impl LooseCursor {
                     break;
                 }
             }
-            bad.map_or(Ok(found), |error| Err(error.into()))
+            failed.map_or(Ok(found), |error| Err(error.into()))
         })?;
         Ok((!out.is_empty()).then_some(out))
     }
@@ -168,22 +176,22 @@ impl LooseCursor {
             && let Some(range) = self.ranges.pop()
         {
             let end = range.end.clone();
-            let Some(first) = find(range, false)? else {
+            let Some(first) = find(range, End::First)? else {
                 continue;
             };
             groups += 1;
-            let behind = prefix_end(&first.group);
+            let group_end = prefix_end(&first.group);
             if self.minimum && first.is_next_null {
                 let mut start = first.group.clone();
                 start.push(NOT_NULL);
-                let end = behind.clone();
-                find(KeyRange { start, end }, false)?;
+                let end = group_end.clone();
+                find(KeyRange { start, end }, End::First)?;
             }
             if self.maximum {
-                let (start, end) = (first.group, behind.clone());
-                find(KeyRange { start, end }, true)?;
+                let (start, end) = (first.group, group_end.clone());
+                find(KeyRange { start, end }, End::Last)?;
             }
-            if let Some(start) = behind
+            if let Some(start) = group_end
                 && end.as_ref().is_none_or(|end| start < *end)
             {
                 self.ranges.push(KeyRange { start, end });
@@ -196,23 +204,23 @@ impl LooseCursor {
 /// The first byte of the key of a nullable part that is not NULL, in an ascending index.
 const NOT_NULL: u8 = 1;
 
-fn spec(index: usize, range: KeyRange, reverse: bool) -> ScanSpec {
+fn spec(index: usize, range: KeyRange, end: End) -> ScanSpec {
     ScanSpec {
         index,
         ranges: vec![range],
-        reverse,
+        reverse: end == End::Last,
         entries_only: false,
     }
 }
 
-/// Whether the part behind the group may be NULL.
-fn next_may_be_null(table: &Table, (index, parts): (usize, usize)) -> bool {
+/// Whether the part that follows the group's may be NULL.
+fn next_may_be_null(table: &Table, index: usize, parts: usize) -> bool {
     let part = table.indexes.get(index).and_then(|i| i.parts.get(parts));
     let column = part.and_then(|part| table.columns.get(part.column));
     column.is_some_and(|column| column.nullable)
 }
 
-fn found_row(table: &Table, (index, parts): (usize, usize), row: RowRef<'_>) -> Found {
+fn found_row(table: &Table, index: usize, parts: usize, row: RowRef<'_>) -> Found {
     let definition = table.indexes.get(index);
     let all = definition.map_or(&[][..], |index| &index.parts);
     let values = all.iter().take(parts).map(|part| row.get(part.column));

@@ -117,8 +117,8 @@ pub fn like_first(args: &[Expr], collation: Collation) -> ColumnType {
     joined(first, collation)
 }
 
-/// Result type: text like the first argument, in the common collation of the first argument and the
-/// second, which is searched for in it.
+/// Result type: text of the same kind as the first argument, in the common collation of the first two
+/// arguments. For functions that search for the second argument in the first.
 pub fn like_both(args: &[Expr], collation: Collation) -> ColumnType {
     let mut ty = like_first(args, collation);
     ty.collation = common_collation(args.get(..2).unwrap_or(args), collation);

@@ -9,7 +9,7 @@ use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
-    /// PREPARE, at the word.
+    /// Parses PREPARE from the keyword on.
     pub(super) fn prepare(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         let name = self.ident()?;
@@ -22,7 +22,7 @@ impl<'a> Parser<'a> {
         Ok(Statement::Prepare { name, source })
     }
 
-    /// EXECUTE, at the word.
+    /// Parses EXECUTE from the keyword on.
     pub(super) fn execute(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         let name = self.ident()?;
@@ -34,14 +34,14 @@ impl<'a> Parser<'a> {
         Ok(Statement::Execute { name, using })
     }
 
-    /// DEALLOCATE, at the word.
+    /// Parses DEALLOCATE from the keyword on.
     pub(super) fn deallocate(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         self.expect_kw(Kw::PREPARE)?;
         Ok(Statement::Deallocate(self.ident()?))
     }
 
-    /// KILL, at the word.
+    /// Parses KILL from the keyword on.
     pub(super) fn kill(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         let word = self.eat_any_kw(&[Kw::QUERY, Kw::CONNECTION]);
@@ -52,7 +52,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// ANALYZE, CHECK, OPTIMIZE, REPAIR, CHECKSUM, at the word.
+    /// Parses ANALYZE, CHECK, OPTIMIZE, REPAIR, CHECKSUM from the keyword on.
     pub(super) fn maintain(&mut self) -> PResult<Statement<'a>> {
         let kind = match self.advance().keyword {
             Kw::ANALYZE => MaintainKind::Analyze,
@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// FLUSH, at the word.
+    /// Parses FLUSH from the keyword on.
     pub(super) fn flush(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         let local = self

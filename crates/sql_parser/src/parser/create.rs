@@ -18,7 +18,7 @@ pub(super) struct CreatePrefix<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// CREATE, at the word.
+    /// Parses CREATE from the keyword on.
     pub(super) fn create(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         match self.token.keyword {

@@ -10,7 +10,7 @@ use super::create::CreatePrefix;
 use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
-    /// ALTER, at the word.
+    /// Parses ALTER from the keyword on.
     pub(super) fn alter(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         match self.token.keyword {
@@ -375,7 +375,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// DROP, at the word.
+    /// Parses DROP from the keyword on.
     pub(super) fn drop_statement(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         let temporary = self.eat_kw(Kw::TEMPORARY);
@@ -453,7 +453,7 @@ impl<'a> Parser<'a> {
         })))
     }
 
-    /// RENAME, at the word.
+    /// Parses RENAME from the keyword on.
     pub(super) fn rename(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         if self.eat_kw(Kw::USER) {

@@ -10,7 +10,7 @@ use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
-    /// INSERT or REPLACE, at the word.
+    /// Parses INSERT or REPLACE from the keyword on.
     pub(super) fn insert(&mut self) -> PResult<Statement<'a>> {
         let replace = self.advance().keyword == Kw::REPLACE;
         let priority = match self.eat_any_kw(&[Kw::LOW_PRIORITY, Kw::DELAYED, Kw::HIGH_PRIORITY]) {
@@ -96,7 +96,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// UPDATE, at the word.
+    /// Parses UPDATE from the keyword on.
     pub(super) fn update(&mut self, with: Option<&'a With<'a>>) -> PResult<Statement<'a>> {
         self.advance();
         let low_priority = self.eat_kw(Kw::LOW_PRIORITY);
@@ -124,7 +124,7 @@ impl<'a> Parser<'a> {
         Ok(Statement::Update(self.alloc(update)))
     }
 
-    /// DELETE, at the word.
+    /// Parses DELETE from the keyword on.
     pub(super) fn delete(&mut self, with: Option<&'a With<'a>>) -> PResult<Statement<'a>> {
         self.advance();
         let (mut low_priority, mut quick, mut ignore) = (false, false, false);
@@ -253,7 +253,7 @@ impl<'a> Parser<'a> {
         Ok(format)
     }
 
-    /// LOAD DATA, at the word LOAD.
+    /// Parses LOAD DATA from the keyword LOAD on.
     pub(super) fn load_data(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         let xml = match self.eat_any_kw(&[Kw::DATA, Kw::XML]) {
@@ -332,7 +332,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// HANDLER, at the word.
+    /// Parses HANDLER from the keyword on.
     pub(super) fn handler(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         let table = self.table_name()?;
@@ -386,13 +386,13 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// DO, at the word.
+    /// Parses DO from the keyword on.
     pub(super) fn do_statement(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         Ok(Statement::Do(self.comma_list(Self::expr)?))
     }
 
-    /// CALL, at the word.
+    /// Parses CALL from the keyword on.
     pub(super) fn call_statement(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         let name = self.table_name()?;

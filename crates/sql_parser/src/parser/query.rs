@@ -217,7 +217,7 @@ impl<'a> Parser<'a> {
         Ok(row)
     }
 
-    /// WITH, at the word.
+    /// Parses WITH from the keyword on.
     pub(super) fn with(&mut self) -> PResult<&'a With<'a>> {
         self.advance();
         let recursive = self.eat_kw(Kw::RECURSIVE);

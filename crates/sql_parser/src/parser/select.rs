@@ -10,7 +10,7 @@ use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
-    /// SELECT, at the word.
+    /// Parses SELECT from the keyword on.
     pub(super) fn select(&mut self) -> PResult<&'a Select<'a>> {
         let start = self.advance().start;
         let options = self.select_options();
@@ -255,7 +255,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// INTO, at the word.
+    /// Parses INTO from the keyword on.
     pub(super) fn destination(&mut self) -> PResult<&'a Into<'a>> {
         self.advance();
         let into = if self.eat_kw(Kw::OUTFILE) {

@@ -9,7 +9,7 @@ use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
-    /// SET, at the word.
+    /// Parses SET from the keyword on.
     pub(super) fn set(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         let next = self.peek();

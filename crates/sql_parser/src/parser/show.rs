@@ -9,7 +9,7 @@ use super::super::token::TokenKind as K;
 use super::{PResult, Parser};
 
 impl<'a> Parser<'a> {
-    /// SHOW, at the word.
+    /// Parses SHOW from the keyword on.
     pub(super) fn show(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         let mut limit: Option<&'a Limit<'a>> = None;
@@ -34,7 +34,7 @@ impl<'a> Parser<'a> {
                 self.show_scoped()?
             }
             Kw::ENGINE => self.show_engine()?,
-            _ => self.show_plain()?,
+            _ => self.show_unmodified()?,
         };
         let filter = if self.eat_kw(Kw::LIKE) {
             ShowFilter::Like(self.string()?)
@@ -71,7 +71,7 @@ impl<'a> Parser<'a> {
         Ok(table)
     }
 
-    /// EXTENDED and FULL.
+    /// Parses SHOW with EXTENDED or FULL.
     fn show_modified(&mut self) -> PResult<ShowWhat<'a>> {
         let extended = self.eat_kw(Kw::EXTENDED);
         let full = self.eat_kw(Kw::FULL);
@@ -109,7 +109,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// VARIABLES and STATUS.
+    /// Parses SHOW VARIABLES and SHOW STATUS, with or without a scope.
     fn show_scoped(&mut self) -> PResult<ShowWhat<'a>> {
         let scope = match self.eat_any_kw(&[Kw::GLOBAL, Kw::SESSION, Kw::LOCAL]) {
             Some(Kw::GLOBAL) => VarScope::Global,
@@ -135,7 +135,8 @@ impl<'a> Parser<'a> {
         Ok(ShowWhat::Engine(name, report))
     }
 
-    fn show_plain(&mut self) -> PResult<ShowWhat<'a>> {
+    /// Parses SHOW without a modifier.
+    fn show_unmodified(&mut self) -> PResult<ShowWhat<'a>> {
         let next = self.peek().keyword;
         let keyword = self.token.keyword;
         if next == Kw::KEY && self.is_word("MEMCACHED") {
@@ -266,7 +267,7 @@ impl<'a> Parser<'a> {
         Ok(ShowWhat::BinlogEvents(log, position))
     }
 
-    /// At CREATE.
+    /// Parses SHOW CREATE from the keyword CREATE on.
     fn show_create(&mut self) -> PResult<ShowWhat<'a>> {
         self.advance();
         let keyword = self.advance().keyword;
@@ -286,7 +287,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// DESCRIBE, DESC or EXPLAIN, at the word.
+    /// Parses DESCRIBE, DESC or EXPLAIN from the keyword on.
     pub(super) fn explain(&mut self) -> PResult<Statement<'a>> {
         self.advance();
         let mut explain = Explain {

@@ -237,7 +237,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// CHECK, at the word.
+    /// Parses CHECK from the keyword on.
     pub(super) fn check(&mut self, constraint: Option<Ident<'a>>) -> PResult<CheckDef<'a>> {
         self.advance();
         self.expect(K::LeftParen)?;

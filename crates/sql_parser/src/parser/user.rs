@@ -38,7 +38,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// CREATE USER and ALTER USER, at USER.
+    /// Parses CREATE USER and ALTER USER from the keyword USER on.
     pub(super) fn user_statement(&mut self, alter: bool) -> PResult<Statement<'a>> {
         self.advance();
         let if_clause = if alter {
@@ -331,7 +331,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// CREATE ROLE and DROP ROLE, at ROLE.
+    /// Parses CREATE ROLE and DROP ROLE from the keyword ROLE on.
     pub(super) fn role_statement(&mut self, create: bool) -> PResult<Statement<'a>> {
         self.advance();
         let if_clause = if create {
@@ -346,7 +346,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// GRANT and REVOKE, at the word.
+    /// Parses GRANT and REVOKE from the keyword on.
     pub(super) fn grant(&mut self) -> PResult<Statement<'a>> {
         let revoke = self.advance().keyword == Kw::REVOKE;
         let if_exists = revoke && self.if_exists()?;

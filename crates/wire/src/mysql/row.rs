@@ -18,17 +18,17 @@ const NULL: u8 = 0xfb;
 
 /// Conversion of a column's values to text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Text {
+enum TextConversion {
     /// Integers as decimal digits, bytes unchanged.
     Plain,
-    /// By [`write_text`].
+    /// By [`write_text`], which needs the column's type.
     Typed,
 }
 
 #[derive(Clone, Debug)]
 struct Column {
     code: u8,
-    text: Text,
+    text: TextConversion,
     ty: ColumnType,
 }
 
@@ -51,7 +51,7 @@ impl RowEncoder {
         self.columns.clear();
         self.columns.extend(types.into_iter().map(|ty| Column {
             code: code_of(ty),
-            text: text_of(ty),
+            text: conversion_of(ty),
             ty: ty.clone(),
         }));
     }
@@ -98,23 +98,27 @@ impl RowEncoder {
     }
 }
 
-fn text_of(ty: &ColumnType) -> Text {
+fn conversion_of(ty: &ColumnType) -> TextConversion {
     let typed = ty.zerofill
         || matches!(
             ty.kind,
             Kind::Bit | Kind::Year | Kind::Set | Kind::Enum | Kind::Decimal
         );
-    if typed { Text::Typed } else { Text::Plain }
+    if typed {
+        TextConversion::Typed
+    } else {
+        TextConversion::Plain
+    }
 }
 
 #[inline]
 fn put_text(out: &mut Vec<u8>, column: &Column, value: ValueRef<'_>) {
     match value {
         ValueRef::Bytes(bytes) => put_bytes(out, bytes),
-        ValueRef::Int(n) if column.text == Text::Plain => {
+        ValueRef::Int(n) if column.text == TextConversion::Plain => {
             put_digits(out, itoa::Buffer::new().format(n))
         }
-        ValueRef::UInt(n) if column.text == Text::Plain => {
+        ValueRef::UInt(n) if column.text == TextConversion::Plain => {
             put_digits(out, itoa::Buffer::new().format(n))
         }
         _ => put_lenenc_with(out, |out| write_text(value, &column.ty, out)),
