@@ -6,9 +6,9 @@ use porpoise_base::cancel::Reason;
 /// The result of an engine call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The resource that is full.
+/// A resource with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum Resource {
     /// The engine's memory limit.
     Memory,
     /// The disk of the log or of the checkpoints.
@@ -40,10 +40,10 @@ pub enum Error {
     Cancelled(Reason),
     /// The outcome of the commit is unknown. Never retried.
     #[error("outcome of the commit is unknown: {0}")]
-    Unknown(String),
+    UnknownOutcome(String),
     /// A limit was reached; nothing was changed. Reads and deletions still work.
     #[error("out of memory, disk space or ids: {0:?}")]
-    Full(Full),
+    Full(Resource),
     /// Writes are refused until an operator acts (a failed sync, a lost lease).
     #[error("the engine accepts no writes: {0}")]
     ReadOnly(String),
@@ -86,7 +86,7 @@ impl Error {
         match self {
             Error::Conflict
             | Error::Deadlock
-            | Error::Unknown(_)
+            | Error::UnknownOutcome(_)
             | Error::SnapshotGone
             | Error::Ended
             | Error::Corrupt(_) => true,

@@ -13,7 +13,7 @@
 //!
 //! 1. **Atomic commit.** All writes of a transaction become visible at once, or none does. There
 //!    are three outcomes: committed; failed with a reason, and nothing has changed; unknown
-//!    ([`Error::Unknown`]).
+//!    ([`Error::UnknownOutcome`]).
 //! 2. **Snapshot reads.** Reads at the snapshot see one committed state plus the
 //!    transaction's own writes below the given [`StatementMark`].
 //! 3. **Current reads** ([`ReadMode::Current`], [`Txn::lock`]) see the newest committed state plus
@@ -67,6 +67,6 @@ pub use engine::{
     Isolation, Limits, LockRequest, Locked, Read, ReadMode, ScanEnd, ScanRange, ScanVisitor,
     SpaceDurability, SpaceSpec, Stat, StatementMark, Txn, TxnOptions, Wait,
 };
-pub use error::{Error, Full, Result};
+pub use error::{Error, Resource, Result};
 pub use key::{Key, SpaceId, prefix_end};
 pub use lock::{DeadlockListener, LockMode, LockWait};

@@ -18,8 +18,8 @@ mod replay;
 mod txn;
 
 use crate::{
-    Capabilities, CommitPosition, CounterId, DurableListener, Engine, Error, Full, Isolation,
-    Limits, Result, SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
+    Capabilities, CommitPosition, CounterId, DurableListener, Engine, Error, Isolation, Limits,
+    Resource, Result, SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
 };
 use locks::Locks;
 use std::collections::BTreeMap;
@@ -203,7 +203,7 @@ impl Engine for Model {
         let start = (*next).max(at_least);
         let end = start
             .checked_add(count.max(1))
-            .ok_or(Error::Full(Full::Ids))?;
+            .ok_or(Error::Full(Resource::Ids))?;
         *next = end;
         Ok(start..end)
     }

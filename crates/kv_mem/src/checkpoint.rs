@@ -31,7 +31,7 @@ use crate::store::RecordStore;
 use plan::{Plan, plan};
 use porpoise_base::disk::File;
 use porpoise_base::sync::Mutex;
-use porpoise_kv::{Error, Full, Result, SpaceId};
+use porpoise_kv::{Error, Resource, Result, SpaceId};
 pub(crate) use reserve::NAME as RESERVE_NAME;
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
@@ -261,7 +261,7 @@ impl Checkpoints {
         let log = &*self.log;
         log.pipeline.watermark.check_healthy()?;
         let mut outcome = self.attempt(&mut last, exact);
-        if matches!(outcome, Err(Error::Full(Full::Disk))) && reserve::release(log) {
+        if matches!(outcome, Err(Error::Full(Resource::Disk))) && reserve::release(log) {
             tracing::warn!("the disk is full: the checkpoint uses its reserved file");
             outcome = self.attempt(&mut last, exact);
         }

@@ -15,7 +15,7 @@ use crate::pipeline::CommitPipeline;
 use crate::space::Spaces;
 use crate::store::RecordStore;
 use porpoise_base::sync::{Mutex, MutexGuard};
-use porpoise_kv::{CounterId, Error, Full, Result, SpaceId, SpaceSpec};
+use porpoise_kv::{CounterId, Error, Resource, Result, SpaceId, SpaceSpec};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ impl Counters {
             let start = counter.next.max(at_least);
             let end = start
                 .checked_add(count.max(1))
-                .ok_or(Error::Full(Full::Ids))?;
+                .ok_or(Error::Full(Resource::Ids))?;
             let Some(log) = &self.log else {
                 counter.next = end;
                 return Ok(start..end);
@@ -222,7 +222,7 @@ impl Counters {
             log.check_writable()?;
         }
         if table.next_space + specs.len() as u64 > Spaces::max_id() {
-            return Err(Error::Full(Full::Ids));
+            return Err(Error::Full(Resource::Ids));
         }
         let mut seq = self.pipeline.lock();
         let mut ids = Vec::with_capacity(specs.len());

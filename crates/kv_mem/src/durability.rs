@@ -125,7 +125,7 @@ impl DurabilityWatermark {
             return Some(Ok(()));
         }
         let failure = self.failure()?;
-        Some(Err(Error::Unknown(failure.to_string())))
+        Some(Err(Error::UnknownOutcome(failure.to_string())))
     }
 
     /// Wakes waiters, which evaluate their conditions again.

@@ -23,7 +23,7 @@ use porpoise_base::sync::{Condvar, Mutex};
 use porpoise_base::threads::{self, Role};
 use porpoise_kv::{
     Capabilities, CommitPosition, CounterId, DeadlockListener, Durability, DurableListener, Engine,
-    Error, Full, Limits, LockWait, Result, SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
+    Error, Limits, LockWait, Resource, Result, SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
 };
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -161,7 +161,7 @@ impl KvMem {
         if driven_by_callers {
             if let (Some(start), Some(log)) = (start, &engine.state.log) {
                 let LogStart::Started(writer) = start else {
-                    return Err(Error::Full(Full::Disk));
+                    return Err(Error::Full(Resource::Disk));
                 };
                 log.set_loop(writer);
             }
@@ -375,7 +375,7 @@ fn recover_into(store: &RecordStore, log: &Log) -> Result<(Table, Manifest, LogS
     };
     let start = match log.begin(&mut seq, at) {
         Ok(writer) => LogStart::Started(writer),
-        Err(Error::Full(Full::Disk)) => {
+        Err(Error::Full(Resource::Disk)) => {
             log.start_without_segment(&mut seq, found.position);
             LogStart::Waiting(at)
         }

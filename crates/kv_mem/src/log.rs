@@ -33,7 +33,7 @@ use porpoise_base::clock::Clock;
 use porpoise_base::disk::{Disk, File};
 use porpoise_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use porpoise_base::sync::{Condvar, Mutex, MutexGuard, thread};
-use porpoise_kv::{Durability, Error, Full, Result};
+use porpoise_kv::{Durability, Error, Resource, Result};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -121,7 +121,7 @@ pub(crate) enum Spare {
 /// Converts the error of a file operation, and adds the file's name.
 pub(crate) fn io_error(path: &Path, error: &io::Error) -> Error {
     if error.kind() == io::ErrorKind::StorageFull {
-        return Error::Full(Full::Disk);
+        return Error::Full(Resource::Disk);
     }
     Error::Io(format!("{}: {error}", path.display()))
 }
@@ -186,7 +186,7 @@ impl Log {
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.pipeline.watermark.check_healthy()?;
         if self.is_pending() {
-            return Err(Error::Full(Full::Disk));
+            return Err(Error::Full(Resource::Disk));
         }
         Ok(())
     }
@@ -265,7 +265,7 @@ impl Log {
                     tracing::info!("the disk has space again: writes are accepted");
                     return Some(writer);
                 }
-                Err(Error::Full(Full::Disk)) => {}
+                Err(Error::Full(Resource::Disk)) => {}
                 Err(error) => {
                     seq.log.is_thread_ended = true;
                     drop(seq);
@@ -310,7 +310,7 @@ impl Log {
             return Err(Error::Unavailable("the engine is shut down".to_owned()));
         }
         if seq.log.is_out_of_segments && !self.fits_in_segments(seq, len) {
-            return Err(Error::Full(Full::Disk));
+            return Err(Error::Full(Resource::Disk));
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ use crate::record::{LONGEST_KEY, NewVersion, RECORD_BYTES, RecordRef};
 use crate::store::RecordStore;
 use porpoise_base::disk::Disk;
 use porpoise_base::sync::atomic::{AtomicUsize, Ordering};
-use porpoise_kv::{CounterId, Error, Full, Result, SpaceId};
+use porpoise_kv::{CounterId, Error, Resource, Result, SpaceId};
 use replay::Recovery;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -95,7 +95,7 @@ pub(crate) fn recover(store: &RecordStore, disk: &dyn Disk, dir: &Path) -> Resul
     remove_strays(disk, dir, &names, &manifest)?;
     if let Some((path, bytes)) = &log.last {
         match rewrite(disk, dir, path, bytes) {
-            Err(Error::Full(Full::Disk)) => rewrite_in_place(disk, path, bytes)?,
+            Err(Error::Full(Resource::Disk)) => rewrite_in_place(disk, path, bytes)?,
             other => other?,
         }
     }

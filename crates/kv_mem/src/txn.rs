@@ -22,8 +22,8 @@ use crate::writes::WriteSet;
 use porpoise_base::interrupt::Pacer;
 use porpoise_base::sync::atomic::{AtomicU64, Ordering};
 use porpoise_kv::{
-    Check, Commit, CommitPosition, Error, Full, Isolation, Key, LockRequest, Locked, Read,
-    ReadMode, Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, StatementMark, Txn, TxnOptions,
+    Check, Commit, CommitPosition, Error, Isolation, Key, LockRequest, Locked, Read, ReadMode,
+    Resource, Result, ScanEnd, ScanRange, ScanVisitor, SpaceId, StatementMark, Txn, TxnOptions,
     Wait,
 };
 use smallvec::SmallVec;
@@ -127,7 +127,7 @@ impl MemTxn {
         }
         let size = key.bytes.len() + value.map_or(0, <[u8]>::len);
         if self.writes.bytes() + size > limits.transaction {
-            return Err(Error::Full(Full::Transaction));
+            return Err(Error::Full(Resource::Transaction));
         }
         self.state.check_writable()?;
         if value.is_some() {

@@ -3,7 +3,7 @@
 use crate::common::{all, get, options, set, stat, write};
 use parking_lot::Mutex;
 use porpoise_base::disk::{Disk, MemDisk};
-use porpoise_kv::{CommitPosition, DurableListener, Engine, Error, Full};
+use porpoise_kv::{CommitPosition, DurableListener, Engine, Error, Resource};
 use porpoise_kv_mem::KvMem;
 use std::path::Path;
 use std::sync::Arc;
@@ -155,7 +155,10 @@ fn a_commit_meets_a_failed_sync() -> bool {
         Err(Error::ReadOnly(_)) => return false,
         written => written.unwrap(),
     };
-    assert!(matches!(engine.wait_durable(lost), Err(Error::Unknown(_))));
+    assert!(matches!(
+        engine.wait_durable(lost),
+        Err(Error::UnknownOutcome(_))
+    ));
     let heard = heard.0.lock().clone();
     assert!(heard.0 < lost && heard.1.is_some());
     assert_eq!(
@@ -193,7 +196,10 @@ fn a_full_disk_refuses_before_the_commit_point_and_recovers_when_there_is_room()
         }
         assert!(acknowledged < 10_000);
     };
-    assert!(matches!(refused, Error::Full(Full::Disk)), "{refused:?}");
+    assert!(
+        matches!(refused, Error::Full(Resource::Disk)),
+        "{refused:?}"
+    );
     assert_eq!(all(&engine).len(), acknowledged + 1, "nothing half done");
     assert_eq!(get(&engine, "first").as_deref(), Some("1"));
     disk.set_capacity(None);

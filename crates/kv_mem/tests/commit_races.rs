@@ -1,4 +1,4 @@
-//! Commits, the durable mark and held replies under threads that stumble: the
+//! Commits, the durable LSN and deferred replies under threads that stumble: the
 //! disk stands still for random moments, threads give way at random. What the
 //! rules promise is checked from the outside (transactions.md, 19 and 20).
 

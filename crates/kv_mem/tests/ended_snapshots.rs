@@ -4,7 +4,7 @@
 use crate::common::{get, key, set, stat};
 use porpoise_base::clock::ManualClock;
 use porpoise_kv::{
-    Check, Engine, Error, Full, Key, LockMode, LockRequest, Read, ScanRange, Txn, Wait,
+    Check, Engine, Error, Key, LockMode, LockRequest, Read, Resource, ScanRange, Txn, Wait,
 };
 use porpoise_kv_mem::{Background, KvMem, KvMemOptions};
 use std::ops::ControlFlow;
@@ -50,7 +50,7 @@ fn fill(engine: &KvMem) -> usize {
     let full = (0..2_000).find(|n| match set(engine, &format!("new{n}"), &value) {
         Ok(()) => false,
         Err(error) => {
-            assert!(matches!(error, Error::Full(Full::Memory)), "{error:?}");
+            assert!(matches!(error, Error::Full(Resource::Memory)), "{error:?}");
             true
         }
     });
@@ -165,7 +165,7 @@ fn a_transaction_does_not_end_its_own_snapshot() {
     let (engine, clock, mut holder) = full_store();
     clock.advance(Duration::from_secs(2));
     let refused = holder.put(key("more"), &[b'm'; 1_000], Check::Blind);
-    assert!(matches!(refused, Err(Error::Full(Full::Memory))));
+    assert!(matches!(refused, Err(Error::Full(Resource::Memory))));
     assert_eq!(letter(&mut *holder, "k007").unwrap(), Some(b'a'));
     assert_eq!(stat(&engine, "snapshots_ended_total"), 0);
 }
@@ -196,7 +196,7 @@ fn readers_see_whole_states_while_snapshots_are_ended() {
             for round in 0..400_u32 {
                 let letter = char::from(b'a' + (round % 26) as u8).to_string();
                 match write_all(&engine, &letter) {
-                    Ok(()) | Err(Error::Full(Full::Memory)) => {}
+                    Ok(()) | Err(Error::Full(Resource::Memory)) => {}
                     Err(error) => panic!("{error}"),
                 }
                 clock.advance(Duration::from_millis(300));

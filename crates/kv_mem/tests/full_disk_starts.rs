@@ -2,7 +2,7 @@
 
 use crate::common::{all, get, options, set, stat, write};
 use porpoise_base::disk::{Disk, MemDisk};
-use porpoise_kv::{CounterId, Engine, Error, Full, SpaceSpec};
+use porpoise_kv::{CounterId, Engine, Error, Resource, SpaceSpec};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn filled(disk: &MemDisk, rows: u32) -> Arc<KvMem> {
 }
 
 fn is_full(error: &Error) -> bool {
-    matches!(error, Error::Full(Full::Disk))
+    matches!(error, Error::Full(Resource::Disk))
 }
 
 fn until_written(engine: &KvMem) {

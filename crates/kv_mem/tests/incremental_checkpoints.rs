@@ -3,7 +3,7 @@
 
 use crate::common::{options, stat};
 use porpoise_base::disk::{Disk, MemDisk};
-use porpoise_kv::{Check, Engine, Error, Full, Key, Read, ScanRange, SpaceId, SpaceSpec};
+use porpoise_kv::{Check, Engine, Error, Key, Read, Resource, ScanRange, SpaceId, SpaceSpec};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -236,7 +236,7 @@ fn a_checkpoint_without_room_leaves_the_one_before() {
     let before = files(&disk);
     let refused = engine.checkpoint();
     assert!(
-        matches!(refused, Err(Error::Full(Full::Disk))),
+        matches!(refused, Err(Error::Full(Resource::Disk))),
         "{refused:?}"
     );
     assert_eq!(files(&disk), before);

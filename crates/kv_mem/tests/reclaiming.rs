@@ -1,7 +1,7 @@
 //! Versions and keys go when nobody needs them; limits on memory.
 
 use crate::common::{all, get, key, set, stat, write};
-use porpoise_kv::{Check, Engine, Error, Full, Key, Read, SpaceSpec};
+use porpoise_kv::{Check, Engine, Error, Key, Read, Resource, SpaceSpec};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 
 fn live_versions(engine: &KvMem) -> u64 {
@@ -108,7 +108,10 @@ fn at_the_memory_limit_growth_is_refused_and_deletion_makes_room() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(refused, Error::Full(Full::Memory)), "{refused:?}");
+    assert!(
+        matches!(refused, Error::Full(Resource::Memory)),
+        "{refused:?}"
+    );
     assert!(written > 500 && stat(&engine, "live_bytes") <= 1 << 20);
     assert_eq!(get(&engine, "k0").as_deref(), Some(value.as_str()));
     for n in 0..100 {

@@ -9,10 +9,10 @@
 //! | `Deadlock` | unavailable | `Deadlock` | `Deadlock` |
 //! | `Gone`: the transaction or its lock is no longer there | unavailable | `Conflict` | `Conflict` |
 //! | `Conflict`: newer than the lock's timestamp | unavailable | again, at a new timestamp | `Conflict` |
-//! | `Busy`: locked by a live transaction, or by one that is not found | unavailable | again, until the deadline | `Unknown` |
-//! | `TooLarge`: an answer beyond the message limit | again, in smaller batches | unavailable | `Unknown` |
-//! | `Undetermined` | unavailable | unavailable | `Unknown` |
-//! | `Away`: everything else: no region, no leader, no connection, a time-out | unavailable | unavailable | `Unknown` |
+//! | `Busy`: locked by a live transaction, or by one that is not found | unavailable | again, until the deadline | `UnknownOutcome` |
+//! | `TooLarge`: an answer beyond the message limit | again, in smaller batches | unavailable | `UnknownOutcome` |
+//! | `Undetermined` | unavailable | unavailable | `UnknownOutcome` |
+//! | `Away`: everything else: no region, no leader, no connection, a time-out | unavailable | unavailable | `UnknownOutcome` |
 //!
 //! The library reports a commit that timed out as a plain gRPC error, so at commit only the store's
 //! own errors about keys count as a refusal.
@@ -153,7 +153,7 @@ impl Failure {
             Fault::Deadlock => Error::Deadlock,
             Fault::Conflict | Fault::Gone => Error::Conflict,
             Fault::Busy | Fault::Away | Fault::TooLarge | Fault::Undetermined => {
-                Error::Unknown(self.text)
+                Error::UnknownOutcome(self.text)
             }
         }
     }
@@ -210,10 +210,10 @@ mod tests {
                 TikvError::ExtractedErrors(vec![lock(conflict()), lock(deadlock())]),
                 ["Unavailable", "Deadlock", "Deadlock"],
             ),
-            (locked(), ["Unavailable", "LockTimeout", "Unknown"]),
+            (locked(), ["Unavailable", "LockTimeout", "UnknownOutcome"]),
             (
                 TikvError::ResolveLockError(Vec::new()),
-                ["Unavailable", "LockTimeout", "Unknown"],
+                ["Unavailable", "LockTimeout", "UnknownOutcome"],
             ),
             (
                 key_error(|k| k.abort = "pessimistic lock not found".into()),
@@ -227,18 +227,21 @@ mod tests {
                 TikvError::MultipleKeyErrors(vec![key_error(|k| {
                     k.txn_not_found = Some(Default::default());
                 })]),
-                ["Unavailable", "LockTimeout", "Unknown"],
+                ["Unavailable", "LockTimeout", "UnknownOutcome"],
             ),
             (
                 TikvError::RegionError(Box::default()),
-                ["Unavailable", "Unavailable", "Unknown"],
+                ["Unavailable", "Unavailable", "UnknownOutcome"],
             ),
             (
                 TikvError::UndeterminedError(Box::new(away())),
-                ["Unavailable", "Unavailable", "Unknown"],
+                ["Unavailable", "Unavailable", "UnknownOutcome"],
             ),
-            (away(), ["Unavailable", "Unavailable", "Unknown"]),
-            (key_error(|_| ()), ["Unavailable", "Unavailable", "Unknown"]),
+            (away(), ["Unavailable", "Unavailable", "UnknownOutcome"]),
+            (
+                key_error(|_| ()),
+                ["Unavailable", "Unavailable", "UnknownOutcome"],
+            ),
         ];
         for (e, expected) in cases {
             let shown = format!("{e:?}");

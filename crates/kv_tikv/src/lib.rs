@@ -18,7 +18,7 @@
 //! 3. "Changed since the snapshot" means: the bytes at the snapshot differ from the
 //!    bytes under the lock.
 //! 4. After the commit of the primary key may have been sent, every failure
-//!    that is not the store's definite refusal is [`porpoise_kv::Error::Unknown`].
+//!    that is not the store's definite refusal is [`porpoise_kv::Error::UnknownOutcome`].
 //!    No async commit and no one-phase commit: the library's are unsound.
 //! 5. A lock request is never abandoned: after its deadline it ends in the background, and its
 //!    outcome is recorded before the next request.

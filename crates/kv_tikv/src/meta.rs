@@ -20,7 +20,7 @@ use crate::keys::{
 use crate::orphans;
 use crate::reads::{REGION_BACKOFF, page, page_of_keys};
 use porpoise_base::cancel::Cancel;
-use porpoise_kv::{CounterId, Error, Full, Result, SpaceId, SpaceSpec};
+use porpoise_kv::{CounterId, Error, Resource, Result, SpaceId, SpaceSpec};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -202,7 +202,7 @@ impl Cluster {
             };
             let after = next
                 .checked_add(wanted.len() as u64)
-                .ok_or(Error::Full(Full::Memory))?;
+                .ok_or(Error::Full(Resource::Memory))?;
             let ids: Vec<SpaceId> = (next..after).map(SpaceId).collect();
             let mut writes = vec![put(next_key.clone(), frame_u64(after))];
             for (id, spec) in ids.iter().zip(wanted) {
@@ -264,13 +264,13 @@ impl Cluster {
                 let next = counter_value(values)?.max(at_least);
                 let after = next
                     .checked_add(count.max(1))
-                    .ok_or(Error::Full(Full::Memory))?;
+                    .ok_or(Error::Full(Resource::Memory))?;
                 Ok((vec![put(key.clone(), frame_u64(after))], next..after))
             }))
         };
         match reserve() {
             // If the first one was committed after all, its ids are lost.
-            Err(Error::Unknown(_)) => reserve(),
+            Err(Error::UnknownOutcome(_)) => reserve(),
             other => other,
         }
     }
@@ -289,7 +289,7 @@ impl Cluster {
         }));
         match done {
             // The ids may be lost, so the caller counts them as lost.
-            Err(Error::Unknown(_)) => Ok(false),
+            Err(Error::UnknownOutcome(_)) => Ok(false),
             other => other,
         }
     }

@@ -13,8 +13,8 @@ use crate::reads::get_many;
 use crate::scan::{KeyRange, Source};
 use crate::writes::Writes;
 use porpoise_kv::{
-    Check, Commit, CommitPosition, Error, Full, Isolation, Key, LockRequest, Locked, Read,
-    ReadMode, Result, ScanEnd, ScanRange, ScanVisitor, StatementMark, Txn, TxnOptions, Wait,
+    Check, Commit, CommitPosition, Error, Isolation, Key, LockRequest, Locked, Read, ReadMode,
+    Resource, Result, ScanEnd, ScanRange, ScanVisitor, StatementMark, Txn, TxnOptions, Wait,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ impl TikvTxn {
         let bytes = self.encode(key)?;
         let cost = Writes::cost(&bytes, value);
         if self.writes.bytes().saturating_add(cost) > limits.transaction {
-            return Err(Error::Full(Full::Transaction));
+            return Err(Error::Full(Resource::Transaction));
         }
         let snapshot = self.snapshot.as_ref().map(TimestampExt::version);
         self.writes.push(key.space, bytes, value, check, snapshot);
@@ -381,7 +381,7 @@ impl Txn for TikvTxn {
         match &result {
             Ok(()) => metrics.commits.add(1),
             Err(Error::Conflict) => metrics.conflicts.add(1),
-            Err(Error::Unknown(_)) => metrics.unknown.add(1),
+            Err(Error::UnknownOutcome(_)) => metrics.unknown.add(1),
             Err(_) => {}
         }
         self.end();

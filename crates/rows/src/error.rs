@@ -262,9 +262,9 @@ fn kv_code(e: &kv::Error) -> (u16, &'static str) {
         kv::Error::Cancelled(Reason::Query | Reason::Connection) => (1317, "70100"),
         kv::Error::Cancelled(Reason::Timeout) => (3024, "HY000"),
         kv::Error::Cancelled(Reason::Shutdown) => (1053, "08S01"),
-        kv::Error::Unknown(_) => (1180, "HY000"),
-        kv::Error::Full(kv::Full::Ids) => (1467, "HY000"),
-        kv::Error::Full(kv::Full::Transaction) => (1197, "HY000"),
+        kv::Error::UnknownOutcome(_) => (1180, "HY000"),
+        kv::Error::Full(kv::Resource::Ids) => (1467, "HY000"),
+        kv::Error::Full(kv::Resource::Transaction) => (1197, "HY000"),
         kv::Error::Full(_) => (1114, "HY000"),
         kv::Error::ReadOnly(_) => (1836, "HY000"),
         kv::Error::Unsupported(_) => (1235, "42000"),
@@ -300,16 +300,16 @@ fn kv_text(e: &kv::Error, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             "Query execution was interrupted, maximum statement execution time exceeded",
         ),
         kv::Error::Cancelled(Reason::Shutdown) => f.write_str("Server shutdown in progress"),
-        kv::Error::Unknown(why) => write!(f, "Got error 1 - '{why}' during COMMIT"),
-        kv::Error::Full(kv::Full::Ids) => f.write_str(NO_ID),
-        kv::Error::Full(kv::Full::Transaction) => f.write_str(
+        kv::Error::UnknownOutcome(why) => write!(f, "Got error 1 - '{why}' during COMMIT"),
+        kv::Error::Full(kv::Resource::Ids) => f.write_str(NO_ID),
+        kv::Error::Full(kv::Resource::Transaction) => f.write_str(
             "The transaction's changes exceed the memory that one transaction may use; \
              split it into smaller ones",
         ),
-        kv::Error::Full(kv::Full::Memory) => f.write_str(
+        kv::Error::Full(kv::Resource::Memory) => f.write_str(
             "The memory limit for rows is reached (--memory-limit): delete rows or raise the limit",
         ),
-        kv::Error::Full(kv::Full::Disk) => f.write_str(
+        kv::Error::Full(kv::Resource::Disk) => f.write_str(
             "The disk of the data directory is full: free space; reads are still served",
         ),
         kv::Error::ReadOnly(why) => write!(f, "Running in read-only mode: {why}"),

@@ -69,7 +69,7 @@ impl IdAllocator {
     /// The next version.
     ///
     /// # Errors
-    /// The engine's error if it cannot reserve a range; [`kv::Full::Ids`] past the bound.
+    /// The engine's error if it cannot reserve a range; [`kv::Resource::Ids`] past the bound.
     pub(crate) fn next(&self, engine: &dyn Engine) -> Result<u64> {
         let Some(slot) = self.slots.get(slot_number()) else {
             return self.refill(engine, 1).map(|r| r.start);
@@ -88,7 +88,7 @@ impl IdAllocator {
         if pool.end - pool.start < size {
             let fresh = engine.reserve_ids(self.counter, RESERVE, 1)?;
             if fresh.end > END {
-                return Err(Error::Kv(kv::Error::Full(kv::Full::Ids)));
+                return Err(Error::Kv(kv::Error::Full(kv::Resource::Ids)));
             }
             *pool = fresh;
         }

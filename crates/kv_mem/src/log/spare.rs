@@ -3,7 +3,7 @@
 use super::{Log, Spare, io_error, spare_name};
 use porpoise_base::disk::File;
 use porpoise_base::sync::atomic::Ordering;
-use porpoise_kv::{Error, Full};
+use porpoise_kv::{Error, Resource};
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Log {
                 }
                 Spare::Full => {
                     *spare = Spare::Full;
-                    return Err(Error::Full(Full::Disk));
+                    return Err(Error::Full(Resource::Disk));
                 }
                 Spare::Stopped => {
                     *spare = Spare::Stopped;

@@ -10,7 +10,7 @@
 
 use super::MemTxn;
 use crate::snapshots::Slot;
-use porpoise_kv::{Error, Full, Read, ReadMode, Result};
+use porpoise_kv::{Error, Read, ReadMode, Resource, Result};
 
 /// A snapshot and its slot.
 pub(crate) struct HeldSnapshot {
@@ -129,7 +129,7 @@ impl MemTxn {
         if state.store.has_room(bytes) || state.reclaimer.make_room(bytes, own) {
             Ok(())
         } else {
-            Err(Error::Full(Full::Memory))
+            Err(Error::Full(Resource::Memory))
         }
     }
 }

@@ -20,7 +20,7 @@ fn die_with_locks(cluster: &Double, space: SpaceId, prewritten: bool) {
         }
         cluster.command("/refuse?method=KvCommit&n=1000");
         cluster.command("/refuse?method=KVPessimisticRollback&n=1000");
-        assert!(matches!(txn.commit(), Err(Error::Unknown(_))));
+        assert!(matches!(txn.commit(), Err(Error::UnknownOutcome(_))));
         cluster.command("/reset");
     } else {
         cluster.command("/refuse?method=KVPessimisticRollback&n=1000");

@@ -17,7 +17,10 @@ fn a_commit_without_an_answer_is_unknown_and_the_transaction_over() {
     }
     cluster.command("/drop-commit-answers?n=1000");
     let outcome = txn.commit();
-    assert!(matches!(outcome, Err(Error::Unknown(_))), "{outcome:?}");
+    assert!(
+        matches!(outcome, Err(Error::UnknownOutcome(_))),
+        "{outcome:?}"
+    );
     cluster.command("/reset");
     // It was applied, whole; nobody was told so.
     assert_eq!(get(&server, space, "a").as_deref(), Some("1"));

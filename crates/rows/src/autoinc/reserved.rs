@@ -25,7 +25,7 @@ impl Reserved {
         let needed = needed.max(1);
         let range = match engine.reserve_ids(id, wished.max(needed), at_least) {
             // Near `u64::MAX` the rest of the previous range may still suffice.
-            Err(kv::Error::Full(kv::Full::Ids)) => {
+            Err(kv::Error::Full(kv::Resource::Ids)) => {
                 let left = if self.next >= at_least {
                     self.end.saturating_sub(self.next)
                 } else {
@@ -37,7 +37,7 @@ impl Reserved {
         };
         let range = match range {
             Ok(range) => range,
-            Err(kv::Error::Full(kv::Full::Ids)) => return Err(Error::AutoIncrementExhausted),
+            Err(kv::Error::Full(kv::Resource::Ids)) => return Err(Error::AutoIncrementExhausted),
             Err(e) => return Err(e.into()),
         };
         if range.start == self.end && self.next >= at_least && self.next < self.end {
@@ -64,7 +64,7 @@ impl Reserved {
         }
         (self.next, self.end) = (next, next);
         match engine.reserve_ids(id, 1, next.saturating_sub(1).max(1)) {
-            Ok(_) | Err(kv::Error::Full(kv::Full::Ids)) => Ok(()),
+            Ok(_) | Err(kv::Error::Full(kv::Resource::Ids)) => Ok(()),
             Err(e) => Err(e.into()),
         }
     }

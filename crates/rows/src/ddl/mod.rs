@@ -238,7 +238,7 @@ impl Db {
     /// is unknown, the catalog may reference them, so they are kept; the next
     /// start drops those that are unreferenced.
     pub(crate) fn abandon_spaces(&self, spaces: &[SpaceId], refusal: &Error) {
-        if !matches!(refusal, Error::Kv(porpoise_kv::Error::Unknown(_))) {
+        if !matches!(refusal, Error::Kv(porpoise_kv::Error::UnknownOutcome(_))) {
             self.retire_spaces(spaces);
         }
     }

@@ -295,7 +295,7 @@ impl Txn {
     /// Returns the version of rows written by this transaction, which is reserved at first use.
     ///
     /// # Errors
-    /// The engine's error if it cannot reserve a range; [`kv::Full::Ids`] past the bound.
+    /// The engine's error if it cannot reserve a range; [`kv::Resource::Ids`] past the bound.
     pub fn row_version(&mut self) -> Result<u64> {
         if self.row_version == 0 {
             self.row_version = self.db.versions.next(self.db.engine().as_ref())?;
@@ -622,7 +622,7 @@ impl Txn {
     /// durable.
     ///
     /// # Errors
-    /// The engine's. Nothing has changed then, except after [`kv::Error::Unknown`], when the
+    /// The engine's. Nothing has changed then, except after [`kv::Error::UnknownOutcome`], when the
     /// outcome is unknown.
     pub fn commit(self) -> Result<kv::Commit> {
         let done = self.kv.commit();
@@ -632,7 +632,7 @@ impl Txn {
                     .db
                     .change_notifier
                     .notify(&self.subscribed, commit.position),
-                Err(kv::Error::Unknown(_)) => {
+                Err(kv::Error::UnknownOutcome(_)) => {
                     self.db
                         .change_notifier
                         .notify(&self.subscribed, CommitPosition::NONE);
@@ -709,7 +709,7 @@ impl Txn {
             self.kv.rollback_to(mark);
         }
         done.map_err(|e| match e {
-            Error::Kv(kv::Error::Full(kv::Full::Memory | kv::Full::Disk)) => Error::Full {
+            Error::Kv(kv::Error::Full(kv::Resource::Memory | kv::Resource::Disk)) => Error::Full {
                 table: table.name.clone(),
             },
             e => e,

@@ -189,7 +189,7 @@ impl Txn for CountingTxn {
     fn commit(self: Box<Self>) -> Result<Commit> {
         let commit = self.inner.commit()?;
         if self.lose_answers.load(Ordering::SeqCst) {
-            return Err(Error::Unknown("the answer was lost".to_owned()));
+            return Err(Error::UnknownOutcome("the answer was lost".to_owned()));
         }
         Ok(commit)
     }

@@ -391,7 +391,7 @@ impl Simulation {
                 Ok(())
             }
             // The space may exist or not; it is not used until the next start.
-            Err(error @ Error::Unknown(_)) => self.failed(&error),
+            Err(error @ Error::UnknownOutcome(_)) => self.failed(&error),
             Err(error) => {
                 self.observer.lock().known.dropping = None;
                 self.failed(&error)

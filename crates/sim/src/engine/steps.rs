@@ -197,7 +197,7 @@ pub(super) fn is_disk_error(error: &Error) -> bool {
         Error::Full(_)
             | Error::Io(_)
             | Error::ReadOnly(_)
-            | Error::Unknown(_)
+            | Error::UnknownOutcome(_)
             | Error::Unavailable(_)
     )
 }
