@@ -439,8 +439,8 @@ pub trait Txn: Send {
     /// that reveals it must wait for it.
     fn seen(&self) -> CommitPosition;
 
-    /// Commits. After an error nothing has changed, except after [`crate::Error::UnknownOutcome`]. Locks
-    /// are released in every case.
+    /// Commits. After an error nothing has changed, except after
+    /// [`crate::Error::UnknownOutcome`]. Locks are released in every case.
     fn commit(self: Box<Self>) -> Result<Commit>;
 
     /// Rolls the transaction back.

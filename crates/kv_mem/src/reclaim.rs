@@ -270,10 +270,14 @@ impl Reclaimer {
         true
     }
 
-    /// Numbers of pending records, and of records held back by snapshots.
-    pub(crate) fn waiting(&self) -> (usize, usize) {
+    /// Number of pending records.
+    pub(crate) fn pending(&self) -> usize {
+        self.waiting.lock().pending.len()
+    }
+
+    /// Number of records that cannot be reclaimed because of a snapshot.
+    pub(crate) fn blocked_by_snapshots(&self) -> usize {
         let waiting = self.waiting.lock();
-        let held = waiting.by_snapshot.values().map(Vec::len).sum();
-        (waiting.pending.len(), held)
+        waiting.by_snapshot.values().map(Vec::len).sum()
     }
 }

@@ -33,8 +33,8 @@ const COUNTERS: &[StatDefinition] = &[
 const GAUGES: &[StatDefinition] = &[
     ("keys", "Keys in memory, including deleted keys that are not reclaimed yet.", keys),
     ("live_bytes", "Approximate bytes of keys and versions in memory.", |s| s.store.live_bytes() as u64),
-    ("reclaim_pending", "Records queued for reclamation.", |s| (s.reclaimer.backlog() + s.reclaimer.waiting().0) as u64),
-    ("reclaim_held", "Records that cannot be reclaimed because of a snapshot.", |s| s.reclaimer.waiting().1 as u64),
+    ("reclaim_pending", "Records queued for reclamation.", |s| (s.reclaimer.backlog() + s.reclaimer.pending()) as u64),
+    ("reclaim_held", "Records that cannot be reclaimed because of a snapshot.", |s| s.reclaimer.blocked_by_snapshots() as u64),
     ("snapshots", "Distinct timestamps of active snapshots.", |s| s.reclaimer.horizon().active.len() as u64),
     ("snapshot_lag_commits", "Commits since the oldest active snapshot.", lag),
     ("log_waiting_bytes", "Bytes of log records not synced yet.", waiting),

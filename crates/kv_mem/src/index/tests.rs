@@ -16,13 +16,13 @@ fn walk(index: &Index, lower: Bound<&[u8]>, upper: Bound<&[u8]>, reverse: bool) 
 }
 
 #[test]
-fn both_paths_find_what_was_made_and_not_what_was_removed() {
+fn created_records_are_found_and_removed_ones_are_not() {
     for point_lookups in [false, true] {
         let index = Index::new(point_lookups);
-        let (a, made) = index.get_or_create(b"a");
-        assert!(made);
-        let (again, made) = index.get_or_create(b"a");
-        assert!(!made && a.address() == again.address());
+        let (a, created) = index.get_or_create(b"a");
+        assert!(created);
+        let (again, created) = index.get_or_create(b"a");
+        assert!(!created && a.address() == again.address());
         for n in 0..1000u32 {
             index.get_or_create(&n.to_be_bytes());
         }
@@ -117,8 +117,8 @@ fn random_changes_agree_with_an_ordered_map() {
             for _ in 0..1500 {
                 let key = some_key(&mut rng, shape, range);
                 if (rng.u8(0..10) < 8) == growing {
-                    let (record, made) = index.get_or_create(&key);
-                    assert_eq!(made, !map.contains_key(&key), "seed {seed}");
+                    let (record, created) = index.get_or_create(&key);
+                    assert_eq!(created, !map.contains_key(&key), "seed {seed}");
                     map.insert(key, record);
                 } else {
                     // Removes the next existing key.
@@ -140,12 +140,12 @@ fn random_changes_agree_with_an_ordered_map() {
                 assert_eq!(found, map.get(&a).map(|record| record.address()));
                 let (low, high) = (a.clone().min(b.clone()), a.max(b));
                 let (lower, upper) = (bound(&mut rng, &low), bound(&mut rng, &high));
-                let mut expected: Vec<Vec<u8>> = match empty(lower, upper) {
-                    true => Vec::new(),
-                    false => map
-                        .range::<[u8], _>((lower, upper))
+                let mut expected: Vec<Vec<u8>> = if empty(lower, upper) {
+                    Vec::new()
+                } else {
+                    map.range::<[u8], _>((lower, upper))
                         .map(|(key, _)| key.clone())
-                        .collect(),
+                        .collect()
                 };
                 assert_eq!(walk(&index, lower, upper, false), expected, "seed {seed}");
                 expected.reverse();

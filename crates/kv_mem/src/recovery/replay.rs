@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 const MAX_SINGLE_THREAD_BYTES: usize = 256 << 10;
 
 /// Writes of a commit that are to be applied.
-struct Part<'b> {
+struct CommitWrites<'b> {
     ts: u64,
     /// Offset of their group in the segment.
     at: usize,
@@ -33,6 +33,7 @@ struct Part<'b> {
 
 pub(super) struct Recovery<'s> {
     pub(super) store: &'s RecordStore,
+    /// Counters, and the id of the next space.
     pub(super) table: Table,
     pub(super) chunks: HashMap<u64, Vec<Vec<u8>>>,
     pub(super) next_ts: u64,
@@ -40,6 +41,7 @@ pub(super) struct Recovery<'s> {
 }
 
 pub(super) struct ReplayedLog {
+    /// Number and start position of each segment.
     pub(super) segments: Vec<(u64, u64)>,
     pub(super) position: u64,
     pub(super) next_group: u64,
@@ -140,15 +142,15 @@ impl Recovery<'_> {
         last: bool,
     ) -> Result<usize> {
         let mut at = SEGMENT_HEADER;
-        let mut parts = Vec::new();
+        let mut pending = Vec::new();
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
             let group = Group::decode(rest, header.salt);
             let Some((group, len)) = group.filter(|(g, _)| g.number == log.next_group) else {
                 self.check_end(path, bytes, at, header, log.next_group, last)?;
-                let applied = apply_parts(self.store, &parts);
-                let nonsense = |at| corrupt(path, at, "an invalid write in a record");
-                return applied.map(|()| at).map_err(nonsense);
+                let applied = apply_writes(self.store, &pending);
+                let invalid = |at| corrupt(path, at, "an invalid write in a record");
+                return applied.map(|()| at).map_err(invalid);
             };
             if group.start != log.position {
                 return Err(corrupt(path, at, "a log group is at the wrong position"));
@@ -161,7 +163,7 @@ impl Recovery<'_> {
                     if position < manifest.position {
                         return Ok(());
                     }
-                    self.apply(record, manifest.ts, at, &mut parts)
+                    self.apply(record, manifest.ts, at, &mut pending)
                 });
                 applied.map_err(|Malformed| corrupt(path, at, "an invalid record"))?;
             }
@@ -206,20 +208,20 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Processes a record. Appends writes that the checkpoint lacks to `parts`.
+    /// Processes a record. Appends writes that the checkpoint lacks to `pending`.
     fn apply<'b>(
         &mut self,
         record: Record<'b>,
-        since: u64,
+        checkpoint_ts: u64,
         at: usize,
-        parts: &mut Vec<Part<'b>>,
+        pending: &mut Vec<CommitWrites<'b>>,
     ) -> std::result::Result<(), Malformed> {
         let store = self.store;
         match record {
             Record::Commit { ts, writes } => {
-                if self.is_new(ts, since) {
+                if self.is_new(ts, checkpoint_ts) {
                     let writes = Cow::Borrowed(writes);
-                    parts.push(Part { ts, at, writes });
+                    pending.push(CommitWrites { ts, at, writes });
                 }
                 Ok(())
             }
@@ -234,7 +236,7 @@ impl Recovery<'_> {
                 writes,
             } => {
                 let chunks = self.chunks.remove(&tag).unwrap_or_default();
-                if !self.is_new(ts, since) {
+                if !self.is_new(ts, checkpoint_ts) {
                     return Ok(());
                 }
                 if chunks.len() as u64 != count {
@@ -242,7 +244,7 @@ impl Recovery<'_> {
                 }
                 let all = chunks.into_iter().map(Cow::Owned);
                 let all = all.chain([Cow::Borrowed(writes)]);
-                parts.extend(all.map(|writes| Part { ts, at, writes }));
+                pending.extend(all.map(|writes| CommitWrites { ts, at, writes }));
                 Ok(())
             }
             Record::CreateSpace { id, spec } => {
@@ -275,22 +277,25 @@ impl Recovery<'_> {
     }
 
     /// Counts a commit, and returns whether the checkpoint lacks it.
-    fn is_new(&mut self, ts: u64, since: u64) -> bool {
+    fn is_new(&mut self, ts: u64, checkpoint_ts: u64) -> bool {
         self.next_ts = self.next_ts.max(ts + 1);
-        self.commits += u64::from(ts > since);
-        ts > since
+        self.commits += u64::from(ts > checkpoint_ts);
+        ts > checkpoint_ts
     }
 }
 
 /// Applies writes. The error is the offset of the group of a write that cannot be decoded.
-fn apply_parts(store: &RecordStore, parts: &[Part<'_>]) -> std::result::Result<(), usize> {
-    let bytes: usize = parts.iter().map(|part| part.writes.len()).sum();
+fn apply_writes(
+    store: &RecordStore,
+    pending: &[CommitWrites<'_>],
+) -> std::result::Result<(), usize> {
+    let bytes: usize = pending.iter().map(|commit| commit.writes.len()).sum();
     if bytes < MAX_SINGLE_THREAD_BYTES {
-        return apply_key_half(store, parts, None);
+        return apply_key_half(store, pending, None);
     }
     porpoise_base::sync::thread::scope(|scope| {
-        let helper = scope.spawn(|| apply_key_half(store, parts, Some(1)));
-        let mine = apply_key_half(store, parts, Some(0));
+        let helper = scope.spawn(|| apply_key_half(store, pending, Some(1)));
+        let mine = apply_key_half(store, pending, Some(0));
         let theirs = helper.join().unwrap_or(Err(0));
         mine.and(theirs)
     })
@@ -335,24 +340,24 @@ fn record_commit(store: &RecordStore, space: SpaceId, ts: u64) {
 /// Applies the writes to the keys of one half, or to all keys.
 fn apply_key_half(
     store: &RecordStore,
-    parts: &[Part<'_>],
+    pending: &[CommitWrites<'_>],
     half: Option<u32>,
 ) -> std::result::Result<(), usize> {
     let mut guard = crossbeam_epoch::pin();
-    let mut tally = CommitCounts::default();
-    for (n, part) in parts.iter().enumerate() {
+    let mut counts = CommitCounts::default();
+    for (n, commit) in pending.iter().enumerate() {
         if n % 256 == 255 {
             guard.repin();
         }
-        let mut reader = Reader(&part.writes);
+        let mut reader = Reader(&commit.writes);
         while !reader.is_empty() {
-            let write = get_write(&mut reader).map_err(|Malformed| part.at)?;
+            let write = get_write(&mut reader).map_err(|Malformed| commit.at)?;
             if half.is_none_or(|half| crc32c::crc32c(write.key) & 1 == half) {
-                apply_write(store, part.ts, &write, &mut tally, &guard);
+                apply_write(store, commit.ts, &write, &mut counts, &guard);
             }
         }
     }
-    tally.add_to_store(store);
+    counts.add_to_store(store);
     Ok(())
 }
 
@@ -360,7 +365,7 @@ fn apply_write(
     store: &RecordStore,
     ts: u64,
     write: &LoggedWrite<'_>,
-    tally: &mut CommitCounts,
+    counts: &mut CommitCounts,
     guard: &crossbeam_epoch::Guard,
 ) {
     let Ok(space) = store.spaces.get(write.space) else {
@@ -373,10 +378,10 @@ fn apply_write(
     let pruned = latch.prune(u64::MAX, &[], guard);
     latch.dead = write.value.is_none();
     drop(latch);
-    tally.bytes += bytes as i64 - pruned.bytes as i64;
-    tally.made += 1;
-    tally.freed += pruned.versions as u64;
-    tally.note(store, space.id, ts);
+    counts.bytes += bytes as i64 - pruned.bytes as i64;
+    counts.made += 1;
+    counts.freed += pruned.versions as u64;
+    counts.note(store, space.id, ts);
     if write.value.is_none() {
         store.unlink(space, &record);
     }
