@@ -1,8 +1,7 @@
 //! UPDATE and DELETE of one table.
 //!
-//! Rows to change are found and locked by the scan of the input; what changes
-//! is computed from the locked version, and all changes are handed to `rows` in
-//! one call.
+//! The scan of the input finds and locks the rows. New values are computed from the locked
+//! versions, and one call hands all changes to `rows`.
 
 use super::assign::{
     ValueConverter, assign, note_skipped, satisfies_check_option, stays_in_partitions,
@@ -98,7 +97,7 @@ pub(super) fn run(change: &Change, target: &Target, exec: &mut Exec<'_>) -> Exec
     })
 }
 
-/// The rows as they are to become, without those that IGNORE leaves out.
+/// Computes the changes of rows, without those that IGNORE skips.
 fn changed_rows(
     change: &Change,
     target: &Target,

@@ -10,8 +10,8 @@ use super::pruning::Pruning;
 use super::query::{all_true, cx_of};
 use super::row_set::RowCursor;
 use super::scan::{fetch_slots, slot_of, with_slot};
-use super::show::{VisitOutcome, columns_of_entries, copied_slot, show_entries, show_rows};
 use super::state::RowSet;
+use super::visit::{VisitOutcome, columns_of_entries, copied_slot, visit_entries, visit_rows};
 use super::{Exec, ExecResult};
 use crate::bind::Origin;
 use crate::error::SqlError;
@@ -216,9 +216,9 @@ impl<'p> Stored<'p> {
         let cursor = &mut self.cursor;
         let progress = if scan.is_covering() {
             let (columns, cx) = (&self.columns, (&*exec, arena));
-            show_entries(table, columns, cursor, pruning, cx, limit, &mut visit)?
+            visit_entries(table, columns, cursor, pruning, cx, limit, &mut visit)?
         } else {
-            show_rows(table, cursor, pruning, exec, limit, &mut visit)?
+            visit_rows(table, cursor, pruning, exec, limit, &mut visit)?
         };
         Ok((progress == VisitOutcome::More || shown > 0).then_some(out))
     }

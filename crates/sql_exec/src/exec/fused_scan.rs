@@ -7,7 +7,7 @@
 //! Invariants:
 //! 1. The planner chooses it only if expressions are deterministic (no SLEEP, no GET_LOCK) and
 //!    contain no subquery, and if results are collected, not streamed: see the
-//!    invariant of [`super::show`].
+//!    invariant of [`super::visit`].
 //! 2. Rows are checked by the same conditions as in a scan by batches.
 //! 3. Once a parent operator spills, the remaining rows of a batch are copied, and consumed after
 //!    the engine call, because writing to a file may block.
@@ -18,7 +18,7 @@ use super::join::Consumer;
 use super::profile::Role;
 use super::pruning::Pruning;
 use super::query::cx_of;
-use super::show::{VisitOutcome, columns_of_entries, copied_slot, show_entries, show_rows};
+use super::visit::{VisitOutcome, columns_of_entries, copied_slot, visit_entries, visit_rows};
 use super::{Exec, ExecResult};
 use crate::bind::Source;
 use crate::error::SqlError;
@@ -81,9 +81,9 @@ pub(super) fn run(
         let cursor = &mut cursor;
         let progress = states.while_in_visitor(|| {
             if scan.is_covering() {
-                show_entries(table, &columns, cursor, &pruning, at, batch, &mut visit)
+                visit_entries(table, &columns, cursor, &pruning, at, batch, &mut visit)
             } else {
-                show_rows(table, cursor, &pruning, exec, batch, &mut visit)
+                visit_rows(table, cursor, &pruning, exec, batch, &mut visit)
             }
         })?;
         let mut wants_more = true;

@@ -9,7 +9,7 @@ use super::join::Tuple;
 use super::pruning::Pruning;
 use super::query::cx_of;
 use super::scan::{fetch_entries, fetch_rows, slot_of_row};
-use super::show::{VisitOutcome, show_rows};
+use super::visit::{VisitOutcome, visit_rows};
 use super::{Exec, ExecResult, keys};
 use crate::error::SqlError;
 use crate::expr::Expr;
@@ -266,7 +266,7 @@ fn lookup_prefixes_in_place<'a, 'x: 'a>(
     let mut progress = VisitOutcome::More;
     while progress == VisitOutcome::More {
         exec.check_cancelled()?;
-        progress = show_rows(table, &mut cursor, &pruning, exec, FETCH_BATCH, &mut visit)?;
+        progress = visit_rows(table, &mut cursor, &pruning, exec, FETCH_BATCH, &mut visit)?;
     }
     Ok(found)
 }

@@ -19,9 +19,9 @@ use super::pruning::Pruning;
 use super::query::cx_of;
 use super::row_set::RowCursor;
 use super::scan::{fetch_slots, slot_of};
-use super::show::{VisitOutcome, copied_slot, show_entries, show_rows};
 use super::spilled_build::{SpilledBuild, SpillingBuild};
 use super::state::RowSet;
+use super::visit::{VisitOutcome, copied_slot, visit_entries, visit_rows};
 use super::{Exec, ExecError, ExecResult};
 use crate::bind::Origin;
 use crate::error::SqlError;
@@ -431,7 +431,7 @@ impl<'h> MaterializedTables<'h> {
             };
             progress = if scan.is_covering() {
                 let at = (exec, arena);
-                show_entries(
+                visit_entries(
                     table,
                     &columns,
                     cursor,
@@ -441,7 +441,7 @@ impl<'h> MaterializedTables<'h> {
                     &mut visit,
                 )?
             } else {
-                show_rows(table, cursor, &pruning, exec, VISIT_BATCH, &mut visit)?
+                visit_rows(table, cursor, &pruning, exec, VISIT_BATCH, &mut visit)?
             };
             if self.must_spill(rows.len() - before, &rows, true, exec)? {
                 return Ok(None);

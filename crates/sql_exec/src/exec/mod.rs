@@ -60,7 +60,6 @@ mod row_set;
 mod rows;
 mod rowstore;
 mod scan;
-mod show;
 mod sort;
 mod sort_buffer;
 mod spill;
@@ -70,6 +69,7 @@ pub mod statement;
 mod subquery;
 mod top_n_per_group;
 mod upsert;
+mod visit;
 mod window;
 
 use crate::error::SqlError;

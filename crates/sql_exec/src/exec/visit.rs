@@ -47,25 +47,25 @@ impl<'v, F: FnMut(Slot<'_>) -> ExecResult<bool>> Visitor<'v, F> {
     }
 
     #[inline]
-    fn show(&mut self, slot: Slot<'_>) {
+    fn visit(&mut self, slot: Slot<'_>) {
         if self.stopped {
             return;
         }
         match (self.visit)(slot) {
             Ok(more) => self.stopped = !more,
-            Err(stop) => self.fail(stop),
+            Err(error) => self.fail(error),
         }
     }
 
     /// Records a failure; the first one is returned.
-    fn fail(&mut self, stop: ExecError) {
+    fn fail(&mut self, error: ExecError) {
         self.stopped = true;
-        self.failed.get_or_insert(stop);
+        self.failed.get_or_insert(error);
     }
 
-    fn progress(self, more: bool) -> ExecResult<VisitOutcome> {
+    fn outcome(self, more: bool) -> ExecResult<VisitOutcome> {
         match (self.failed, self.stopped, more) {
-            (Some(stop), ..) => Err(stop),
+            (Some(error), ..) => Err(error),
             (None, true, _) => Ok(VisitOutcome::Stopped),
             (None, false, true) => Ok(VisitOutcome::More),
             (None, false, false) => Ok(VisitOutcome::AtEnd),
@@ -101,10 +101,10 @@ pub(super) fn columns_of_entries(
     slot: usize,
     (table, index): (&Table, usize),
 ) -> Vec<usize> {
-    let held = table.columns_in_entries(index);
+    let entry_columns = table.columns_in_entries(index);
     let is_derived = |origin: &Origin| matches!(origin, Origin::Derived(_));
     if plan.has_subqueries || plan.sources.iter().any(|s| is_derived(&s.origin)) {
-        return held;
+        return entry_columns;
     }
     let mut columns = Vec::new();
     let mut note = |of: usize, column: usize| {
@@ -116,12 +116,12 @@ pub(super) fn columns_of_entries(
     plan.scans(&mut |scan| scan.implied.iter().for_each(|e| e.columns(&mut note)));
     columns.sort_unstable();
     columns.dedup();
-    columns.retain(|c| held.contains(c));
+    columns.retain(|c| entry_columns.contains(c));
     columns
 }
 
 /// Visits the next rows, about `limit`, until the visitor returns that it wants no more.
-pub(super) fn show_rows(
+pub(super) fn visit_rows(
     table: &Table,
     cursor: &mut Cursor,
     pruning: &Pruning,
@@ -141,10 +141,10 @@ pub(super) fn show_rows(
             exec.txn()
                 .look_up(&lookup.in_order(), read, &mut |_, found| {
                     if let Some(found) = found {
-                        visitor.show(Slot::Row(found.row));
+                        visitor.visit(Slot::Row(found.row));
                     }
                 })?;
-            visitor.progress(false)
+            visitor.outcome(false)
         }
         Cursor::IndexMerge(_) | Cursor::Loose(_) => {
             Err(SqlError::internal("rows of such a path are not visited in place").into())
@@ -153,17 +153,17 @@ pub(super) fn show_rows(
             if position.done() || spec.ranges.is_empty() {
                 return Ok(VisitOutcome::AtEnd);
             }
-            let mut show = |_: &[u8], row: RowRef<'_>| visitor.show(Slot::Row(row));
+            let mut visit_row = |_: &[u8], row: RowRef<'_>| visitor.visit(Slot::Row(row));
             let fetch = pruning.fetch();
             let mut txn = exec.txn();
-            let more = txn.scan_with(table, spec, fetch, read, position, limit, &mut show)?;
-            visitor.progress(more)
+            let more = txn.scan_with(table, spec, fetch, read, position, limit, &mut visit_row)?;
+            visitor.outcome(more)
         }
     }
 }
 
-/// As [`show_rows`], for entries; these columns of each are decoded to values.
-pub(super) fn show_entries(
+/// As [`visit_rows`], for entries; these columns of each are decoded to values.
+pub(super) fn visit_entries(
     table: &Table,
     columns: &[usize],
     cursor: &mut Cursor,
@@ -182,12 +182,12 @@ pub(super) fn show_entries(
     let reader = table.entry_reader(spec.index, columns)?;
     let width = columns.last().map_or(0, |last| last + 1);
     let mut visited = 0;
-    let mut show = |_: usize, key: &[u8], value: &[u8]| {
+    let mut visit_entry = |_: usize, key: &[u8], value: &[u8]| {
         visited += 1;
         let mut values: SmallVec<[ValueRef<'_>; 4]> = smallvec![ValueRef::Null; width];
         let mut keep = |bytes: Vec<u8>| -> &[u8] { arena.alloc_slice_copy(&bytes) };
         match reader.read(key, value, &mut values, &mut keep) {
-            Ok(()) => visitor.show(Slot::Values(&values)),
+            Ok(()) => visitor.visit(Slot::Values(&values)),
             Err(error) => visitor.fail(error.into()),
         }
         if visitor.stopped {
@@ -198,7 +198,14 @@ pub(super) fn show_entries(
     };
     let (read, partitions) = (exec.read(), pruning.partitions());
     let mut txn = exec.txn();
-    let more = txn.scan_entries(table, spec, partitions, read, (position, limit), &mut show)?;
+    let more = txn.scan_entries(
+        table,
+        spec,
+        partitions,
+        read,
+        (position, limit),
+        &mut visit_entry,
+    )?;
     txn.count_entries(spec, visited);
-    visitor.progress(more)
+    visitor.outcome(more)
 }
