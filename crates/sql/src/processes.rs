@@ -198,8 +198,8 @@ impl Processes {
         open.fold(all.ended.get(counter), u64::wrapping_add)
     }
 
-    /// The greatest number of sessions at a time since the start.
-    pub(crate) fn most(&self) -> usize {
+    /// Maximum number of simultaneous sessions since the start.
+    pub(crate) fn max_count(&self) -> usize {
         self.0.read().most
     }
 

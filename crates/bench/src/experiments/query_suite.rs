@@ -36,7 +36,7 @@ pub(super) const fn ordered(name: &'static str, text: &'static str) -> Question 
 }
 
 /// A query that leaves the order of rows open.
-pub(super) const fn set(name: &'static str, text: &'static str) -> Question {
+pub(super) const fn unordered(name: &'static str, text: &'static str) -> Question {
     Question {
         name,
         text,

@@ -42,20 +42,20 @@ impl SqlSession {
         let position = self.commit()?;
         let catalog = self.cx.server.db.catalog();
         let mut locked = Vec::new();
-        let mut reach: Vec<TableId> = Vec::new();
+        let mut excluded: Vec<TableId> = Vec::new();
         for lock in tables {
             let (database, name) = self.cx.qualified(&lock.table)?;
             let table = catalog.table(&database, &name);
             let table = table.ok_or_else(|| SqlError::no_table(&database, &name))?;
             locked.push((table.id, lock.mode == TableLock::Write));
-            reach.extend(table.write_set.iter().copied());
+            excluded.extend(table.write_set.iter().copied());
         }
-        reach.sort_unstable();
-        reach.dedup();
+        excluded.sort_unstable();
+        excluded.dedup();
         let deadline = self.definition_deadline();
         let barrier = self
             .metadata_locks
-            .exclude(&reach, deadline, &self.cx.env.cancel);
+            .exclude(&excluded, deadline, &self.cx.env.cancel);
         let barrier =
             barrier.map_err(|e| SqlError::from(porpoise_rows::ddl::metadata_lock_error(e)))?;
         self.table_locks = Some(TableLocks {

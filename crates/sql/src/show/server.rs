@@ -41,12 +41,15 @@ pub fn status(cx: &StatementContext, scope: VarScope) -> Rows {
         list.push((name, value));
     }
     let global = scope == VarScope::Global;
-    let counted = |counter: Counter| match global {
-        true => cx.server.processes.sum(counter),
-        false => cx.counters.get(counter),
+    let counted = |counter: Counter| {
+        if global {
+            cx.server.processes.sum(counter)
+        } else {
+            cx.counters.get(counter)
+        }
     };
     for counter in Counter::ALL {
-        // The bytes of all connections are counted by the network.
+        // The server's list has the sums of bytes over all connections already.
         let known = list.iter_mut().find(|(name, _)| name == counter.name());
         match known {
             Some(_) if global => {}
@@ -85,7 +88,7 @@ fn server_status(cx: &StatementContext) -> Vec<(String, String)> {
             "Innodb_row_lock_current_waits",
             server.db.engine().lock_waits().len() as u64,
         ),
-        ("Max_used_connections", server.processes.most() as u64),
+        ("Max_used_connections", server.processes.max_count() as u64),
         ("Open_tables", server.db.catalog().tables.len() as u64),
         ("Porpoise_snapshot_conflicts", load(&c.conflicts)),
         ("Porpoise_statement_restarts", load(&c.restarts)),
@@ -98,12 +101,12 @@ fn server_status(cx: &StatementContext) -> Vec<(String, String)> {
         ("Threads_running", running_sessions(cx)),
         ("Uptime", server.uptime()),
     ];
-    list.extend(status::NEVER.iter().map(|name| (*name, 0)));
-    for (name, counters) in status::SUMS {
+    list.extend(status::ALWAYS_ZERO.iter().map(|name| (*name, 0)));
+    for (name, counters) in status::COUNTER_SUMS {
         let sums = counters.iter().map(|c| server.processes.sum(*c));
         list.push((name, sums.sum()));
     }
-    for (name, of) in status::OF_ENGINE {
+    for (name, of) in status::ENGINE_STATS {
         let stat = stats.iter().find(|stat| stat.name == *of);
         list.extend(stat.map(|stat| (*name, stat.value)));
     }

@@ -185,9 +185,8 @@ counters! {
     SlowQueries = "Slow_queries",
 }
 
-/// Status variables of InnoDB's and MySQL's mechanisms that this server does not have: they never
-/// happen.
-pub(crate) const NEVER: &[&str] = &[
+/// Status variables of mechanisms of InnoDB and MySQL that this server does not have.
+pub(crate) const ALWAYS_ZERO: &[&str] = &[
     "Handler_discover",
     "Handler_external_lock",
     "Handler_mrr_init",
@@ -201,7 +200,7 @@ pub(crate) const NEVER: &[&str] = &[
 ];
 
 /// InnoDB's status variables, and the statistics of the embedded engine that they show.
-pub(crate) const OF_ENGINE: &[(&str, &str)] = &[
+pub(crate) const ENGINE_STATS: &[(&str, &str)] = &[
     ("Innodb_buffer_pool_bytes_data", "live_bytes"),
     ("Innodb_log_write_requests", "log_grouped_commits_total"),
     ("Innodb_log_writes", "log_groups_total"),
@@ -211,7 +210,7 @@ pub(crate) const OF_ENGINE: &[(&str, &str)] = &[
 ];
 
 /// InnoDB's status variables, and the counters whose sum they show.
-pub(crate) const SUMS: &[(&str, &[Counter])] = &[
+pub(crate) const COUNTER_SUMS: &[(&str, &[Counter])] = &[
     ("Innodb_rows_deleted", &[Counter::HandlerDelete]),
     ("Innodb_rows_inserted", &[Counter::HandlerWrite]),
     (
@@ -288,9 +287,9 @@ mod tests {
     #[test]
     fn names_are_distinct_and_counters_keep_their_place() {
         let mut names: Vec<&str> = Counter::ALL.iter().map(|c| c.name()).collect();
-        names.extend(NEVER);
-        names.extend(OF_ENGINE.iter().map(|(name, _)| name));
-        names.extend(SUMS.iter().map(|(name, _)| name));
+        names.extend(ALWAYS_ZERO);
+        names.extend(ENGINE_STATS.iter().map(|(name, _)| name));
+        names.extend(COUNTER_SUMS.iter().map(|(name, _)| name));
         names.sort_unstable();
         let count = names.len();
         names.dedup();

@@ -99,11 +99,12 @@ impl Printer {
                 self.opt_string(" IN ", *log);
                 self.opt_number(" FROM ", *position);
             }
-            _ => self.show_plain(what),
+            _ => self.show_simple(what),
         }
     }
 
-    fn show_plain(&mut self, what: &ShowWhat<'_>) {
+    /// Prints the variants that are fixed words, at most followed by a name.
+    fn show_simple(&mut self, what: &ShowWhat<'_>) {
         match what {
             ShowWhat::CreateDatabase {
                 if_not_exists,

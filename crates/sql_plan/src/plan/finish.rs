@@ -204,7 +204,7 @@ impl BoundQuery {
         if self.windowed {
             let windows = std::mem::take(&mut self.aggregates.windows);
             let exprs = (&mut self.items, &mut self.order_by);
-            rows = super::windows::windowed(rows, windows, exprs, self.distinct);
+            rows = super::windows::add_window_functions(rows, windows, exprs, self.distinct);
         }
         let distinct = match (self.distinct, adjacent && !self.grouped) {
             (false, _) => None,

@@ -22,7 +22,7 @@ use crate::expr::{Expr, ExprKind};
 
 /// Adds window functions above the rows or groups, and makes the select list and ORDER BY read
 /// their results.
-pub(super) fn windowed(
+pub(super) fn add_window_functions(
     input: RowOperator,
     windows: Windows,
     (items, order_by): (&mut Vec<Item>, &mut Vec<OrderKey>),
@@ -44,7 +44,7 @@ pub(super) fn windowed(
             order_by.clear();
         }
     }
-    let (passes, places) = with_calls(passes, windows);
+    let (passes, positions) = with_calls(passes, windows);
     let items = items.iter_mut().map(|item| &mut item.expr);
     let exprs = items.chain(order_by.iter_mut().map(|key| &mut key.expr));
     let mut carried = Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn windowed(
         e.columns(&mut |slot, column| carried.push((slot, column)));
         e.rewrite(&mut |e| {
             if let ExprKind::Window(call) = &mut e.kind {
-                *call = aggregates + places.get(*call).copied().unwrap_or_default();
+                *call = aggregates + positions.get(*call).copied().unwrap_or_default();
             }
         });
     }
@@ -67,21 +67,21 @@ pub(super) fn windowed(
 }
 
 /// A sort, and the positions of the windows that it serves.
-struct Shared {
+struct SharedSort {
     sort: Vec<OrderKey>,
     windows: Vec<usize>,
 }
 
 /// The sorts, in the order of the first windows that they serve.
-fn passes(windows: &[BoundWindow]) -> Vec<Shared> {
+fn passes(windows: &[BoundWindow]) -> Vec<SharedSort> {
     let keys = |window: &BoundWindow| window.partition.len() + window.order.len();
     let mut longest: Vec<(usize, &BoundWindow)> = windows.iter().enumerate().collect();
     longest.sort_by_key(|(_, window)| std::cmp::Reverse(keys(window)));
-    let mut passes: Vec<Shared> = Vec::new();
+    let mut passes: Vec<SharedSort> = Vec::new();
     for (at, window) in longest {
         match passes.iter_mut().find(|pass| serves(&pass.sort, window)) {
             Some(pass) => pass.windows.push(at),
-            None => passes.push(Shared {
+            None => passes.push(SharedSort {
                 sort: sort_of(window),
                 windows: vec![at],
             }),
@@ -103,7 +103,7 @@ fn sort_of(window: &BoundWindow) -> Vec<OrderKey> {
     partition.chain(window.order.iter().cloned()).collect()
 }
 
-/// Whether rows sorted so have the order that a window needs.
+/// Whether rows in the order of `sort` have the order that a window needs.
 fn serves(sort: &[OrderKey], window: &BoundWindow) -> bool {
     let Some((partition, rest)) = sort.split_at_checked(window.partition.len()) else {
         return false;
@@ -122,22 +122,23 @@ fn begins_with(sort: &[OrderKey], order: &[OrderKey]) -> bool {
         && pairs.all(|(a, b)| is_same_expr(&a.expr, &b.expr) && a.desc == b.desc)
 }
 
-/// Whether rows sorted so have the order of an ORDER BY.
-fn provides(pass: &Shared, order_by: &[OrderKey]) -> bool {
+/// Whether rows in the order of a sort have the order of ORDER BY.
+fn provides(pass: &SharedSort, order_by: &[OrderKey]) -> bool {
     let fixed = order_by.iter().all(|key| key.expr.is_fixed());
     !order_by.is_empty() && fixed && begins_with(&pass.sort, order_by)
 }
 
-/// The sorts with the calls of their windows, and the place of each call among all results.
-fn with_calls(passes: Vec<Shared>, windows: Windows) -> (Vec<WindowPass>, Vec<usize>) {
-    let mut places = vec![0; windows.calls.len()];
+/// The sorts with the calls of their windows, and the position of each call's result among all
+/// results.
+fn with_calls(passes: Vec<SharedSort>, windows: Windows) -> (Vec<WindowPass>, Vec<usize>) {
+    let mut positions = vec![0; windows.calls.len()];
     let mut next = 0;
     let mut of_window = |window: usize| {
         let mut calls = Vec::new();
-        let pairs = windows.calls.iter().zip(&mut places);
-        for (call, place) in pairs.filter(|(call, _)| call.window == window) {
+        let pairs = windows.calls.iter().zip(&mut positions);
+        for (call, position) in pairs.filter(|(call, _)| call.window == window) {
             calls.push(call.clone());
-            *place = next;
+            *position = next;
             next += 1;
         }
         calls
@@ -155,5 +156,5 @@ fn with_calls(passes: Vec<Shared>, windows: Windows) -> (Vec<WindowPass>, Vec<us
             sort: pass.sort,
         });
     }
-    (all, places)
+    (all, positions)
 }

@@ -17,7 +17,7 @@ const fn entry(name: &'static str, columns: fn() -> Vec<ScopeColumn>) -> Virtual
 pub(super) const GRANT_TABLES: &[VirtualTable] = &[
     entry("columns_priv", || {
         let mut columns = keys(&["Table_name", "Column_name"]);
-        columns.extend([moment(), text("Column_priv", 64)]);
+        columns.extend([timestamp_column(), text("Column_priv", 64)]);
         columns
     }),
     entry("db", || {
@@ -27,12 +27,16 @@ pub(super) const GRANT_TABLES: &[VirtualTable] = &[
     }),
     entry("procs_priv", || {
         let mut columns = keys(&["Routine_name", "Routine_type"]);
-        columns.extend([text("Grantor", 288), text("Proc_priv", 64), moment()]);
+        columns.extend([
+            text("Grantor", 288),
+            text("Proc_priv", 64),
+            timestamp_column(),
+        ]);
         columns
     }),
     entry("tables_priv", || {
         let mut columns = keys(&["Table_name"]);
-        columns.extend([text("Grantor", 288), moment()]);
+        columns.extend([text("Grantor", 288), timestamp_column()]);
         columns.extend([text("Table_priv", 255), text("Column_priv", 64)]);
         columns
     }),
@@ -76,7 +80,7 @@ fn text(name: &str, length: u32) -> ScopeColumn {
     }
 }
 
-fn moment() -> ScopeColumn {
+fn timestamp_column() -> ScopeColumn {
     ScopeColumn {
         name: "Timestamp".to_owned(),
         ty: ColumnType::datetime(0),

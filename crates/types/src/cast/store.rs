@@ -21,34 +21,34 @@ pub(super) struct Target<'a> {
 }
 
 impl Target<'_> {
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         format!("for column '{}' at row {}", self.column, self.row)
     }
 
     /// 1264: out of range.
     pub(super) fn out_of_range(&self, cx: &mut CastCx<'_>) -> Result<(), TypeError> {
-        let message = format!("Out of range value {}", self.place());
+        let message = format!("Out of range value {}", self.location());
         fail_or_warn(cx, TypeError::new(ER_WARN_DATA_OUT_OF_RANGE, message))
     }
 
     /// 1265: data truncated.
     pub(super) fn truncated(&self, cx: &mut CastCx<'_>) -> Result<(), TypeError> {
-        let message = format!("Data truncated {}", self.place());
+        let message = format!("Data truncated {}", self.location());
         fail_or_warn(cx, TypeError::new(WARN_DATA_TRUNCATED, message))
     }
 
-    /// 1265 as a note, which strict mode lets pass.
+    /// 1265 as a note, which is no error in strict mode either.
     pub(super) fn truncated_note(&self, cx: &mut CastCx<'_>) {
         cx.note(
             WARN_DATA_TRUNCATED,
-            format!("Data truncated {}", self.place()),
+            format!("Data truncated {}", self.location()),
         );
     }
 
     /// 1406 in strict mode, else 1265.
     pub(super) fn too_long(&self, cx: &mut CastCx<'_>) -> Result<(), TypeError> {
         if cx.strict {
-            let message = format!("Data too long {}", self.place());
+            let message = format!("Data too long {}", self.location());
             return Err(TypeError::new(ER_DATA_TOO_LONG, message));
         }
         self.truncated(cx)
@@ -71,7 +71,7 @@ impl Target<'_> {
         value: &str,
         cx: &mut CastCx<'_>,
     ) -> Result<(), TypeError> {
-        let message = format!("Incorrect {what} value: '{value}' {}", self.place());
+        let message = format!("Incorrect {what} value: '{value}' {}", self.location());
         fail_or_warn(
             cx,
             TypeError::new(ER_TRUNCATED_WRONG_VALUE_FOR_FIELD, message),
@@ -79,23 +79,23 @@ impl Target<'_> {
     }
 
     /// 1292: "Incorrect datetime value: 'abc' for column ..."; in non-strict mode
-    /// the warning is 1265 where `cut`, else 1264.
+    /// a warning, 1265 if `is_truncation`, else 1264.
     pub(super) fn incorrect_temporal(
         &self,
         what: &str,
         value: &[u8],
-        cut: bool,
+        is_truncation: bool,
         cx: &mut CastCx<'_>,
     ) -> Result<(), TypeError> {
         if cx.strict {
             let message = format!(
                 "Incorrect {what} value: '{}' {}",
                 format_for_message(value),
-                self.place()
+                self.location()
             );
             return Err(TypeError::new(ER_TRUNCATED_WRONG_VALUE, message));
         }
-        if cut {
+        if is_truncation {
             self.truncated(cx)
         } else {
             self.out_of_range(cx)
@@ -117,8 +117,8 @@ impl Target<'_> {
     }
 }
 
-/// Converts any value to the storage value of a column, as INSERT and UPDATE do: range,
-/// length, character set, dates.
+/// Converts any value to the storage value of a column, as INSERT and UPDATE do. Checks range and
+/// length, converts the character set, and parses dates.
 ///
 /// `source` is the type of the value where known: the character set of its text, and the members
 /// of ENUM and SET. Text without a known source is assumed to be in the column's
@@ -142,7 +142,7 @@ pub fn store(
         column,
         row,
     };
-    let value = sql_view(value, source, target);
+    let value = enum_as_text(value, source, target);
     if value.is_null() {
         return Ok(Value::Null);
     }
@@ -167,7 +167,7 @@ pub fn store(
 }
 
 /// Replaces an ENUM's index by its member, unless the target is numeric.
-fn sql_view<'a>(
+fn enum_as_text<'a>(
     value: ValueRef<'a>,
     source: Option<&'a ColumnType>,
     target: &ColumnType,

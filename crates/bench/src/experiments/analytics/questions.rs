@@ -1,8 +1,8 @@
 //! The queries of `bench analytics`.
 
-use crate::experiments::query_suite::{Question, ordered, set};
+use crate::experiments::query_suite::{Question, ordered, unordered};
 
-/// All of them.
+/// The queries, in the order in which they run.
 pub(super) const QUESTIONS: &[Question] = &[
     ordered("count all", "select count(*) from sale"),
     ordered(
@@ -17,19 +17,19 @@ pub(super) const QUESTIONS: &[Question] = &[
         "sum all",
         "select sum(quantity), sum(amount), avg(amount), min(amount), max(label) from sale",
     ),
-    set(
+    unordered(
         "group 20",
         "select kind, count(*), sum(quantity) from sale group by kind",
     ),
-    set(
+    unordered(
         "group text",
         "select city, count(*), sum(amount), max(quantity) from sale group by city",
     ),
-    set(
+    unordered(
         "group two",
         "select kind, city, count(*), sum(quantity) from sale group by kind, city",
     ),
-    set(
+    unordered(
         "group indexed",
         "select shop, count(*) from sale group by shop",
     ),
@@ -38,7 +38,7 @@ pub(super) const QUESTIONS: &[Question] = &[
         "select customer, sum(amount) s, count(*) from sale group by customer \
          order by s desc, customer limit 10",
     ),
-    set(
+    unordered(
         "group code",
         "select code, count(*), sum(quantity) from sale group by code",
     ),
@@ -46,18 +46,18 @@ pub(super) const QUESTIONS: &[Question] = &[
         "count distinct",
         "select count(distinct customer), count(distinct city) from sale",
     ),
-    set("distinct", "select distinct kind, shop from sale"),
-    set(
+    unordered("distinct", "select distinct kind, shop from sale"),
+    unordered(
         "join by key",
         "select c.region, count(*), sum(s.quantity) from sale s join customer c \
          on c.id = s.customer group by c.region",
     ),
-    set(
+    unordered(
         "join hashed",
         "select c.region, count(*), sum(s.quantity) from sale s join customer c \
          on c.code = s.code group by c.region",
     ),
-    set(
+    unordered(
         "join indexed",
         "select c.region, count(*), sum(s.quantity) from customer c join sale s \
          on s.customer = c.id where c.region < 5 group by c.region",
@@ -129,7 +129,7 @@ pub(super) const QUESTIONS: &[Question] = &[
         "select count(*) from (select quantity - lag(quantity) over (partition by shop order by day, id) d \
          from sale) x where d > 0",
     ),
-    set(
+    unordered(
         "month",
         "select date_format(day, '%Y-%m') m, sum(amount) from sale group by m",
     ),

@@ -2,7 +2,7 @@
 //! leaves ties open below a LIMIT got the key as its last column, so that
 //! answers can be compared. The fraction of Q11 is that of scale factor 0.1.
 
-use crate::experiments::query_suite::{Question, ordered, set};
+use crate::experiments::query_suite::{Question, ordered, unordered};
 
 /// All queries.
 pub(super) const QUESTIONS: &[Question] = &[
@@ -238,7 +238,7 @@ pub(super) const QUESTIONS: &[Question] = &[
              and s_nationkey = n_nationkey and n_name = 'SAUDI ARABIA' \
              group by s_name order by numwait desc, s_name limit 100",
     ),
-    set(
+    unordered(
         "Q22",
         "select cntrycode, count(*) as numcust, sum(c_acctbal) as totacctbal from ( \
                select substring(c_phone from 1 for 2) as cntrycode, c_acctbal from customer \
