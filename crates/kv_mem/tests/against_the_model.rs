@@ -111,9 +111,10 @@ fn perform(txn: &mut dyn Txn, step: &Step) -> Result<String, Error> {
             };
             let wait = if *skip { Wait::Skip } else { Wait::NoWait };
             txn.lock(&[request], wait, &mut |_, found| {
-                out = match found.granted {
-                    true => format!("{} {} {}", show(found.value), found.newer, found.own),
-                    false => "skipped".to_owned(),
+                out = if found.granted {
+                    format!("{} {} {}", show(found.value), found.newer, found.own)
+                } else {
+                    "skipped".to_owned()
                 };
             })?;
         }

@@ -42,9 +42,10 @@ fn a_lock_on_a_key_that_cannot_be_written_is_granted_and_leaves_nothing() {
             let busy = second.lock(&[request], Wait::NoWait, &mut |_, _| ());
             assert_eq!(busy.is_err(), size == limit, "{size}: {busy:?}");
             let put = first.put(key, b"v", Check::Locked);
-            match size == limit {
-                true => put.unwrap(),
-                false => assert!(matches!(put, Err(Error::TooLarge { what: "key", .. }))),
+            if size == limit {
+                put.unwrap()
+            } else {
+                assert!(matches!(put, Err(Error::TooLarge { what: "key", .. })))
             }
             first.unlock(&[key], StatementMark(0));
         }

@@ -199,9 +199,10 @@ impl Column {
 
     /// The type that rows store values in.
     pub(crate) fn stored_type(&self) -> ColumnType {
-        match self.is_array() {
-            true => ColumnType::varbinary(porpoise_types::array::MAX_BYTES),
-            false => self.ty.clone(),
+        if self.is_array() {
+            ColumnType::varbinary(porpoise_types::array::MAX_BYTES)
+        } else {
+            self.ty.clone()
         }
     }
 

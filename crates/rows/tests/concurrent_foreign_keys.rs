@@ -80,10 +80,7 @@ fn transaction(
     for _ in 0..rng.usize(1..4) {
         let table = get(db, &format!("t{}", rng.usize(0..tables)));
         let id = rng.i64(0..IDS);
-        let mut parent = || match rng.bool() {
-            true => N,
-            false => rng.i64(0..IDS),
-        };
+        let mut parent = || if rng.bool() { N } else { rng.i64(0..IDS) };
         let (a, b) = (parent(), parent());
         match rng.u8(0..8) {
             0..4 => {

@@ -185,9 +185,10 @@ impl World {
             }
             (6, Some(name)) => {
                 let key = self.name("u");
-                let columns = match self.rng.bool() {
-                    true => vec![name],
-                    false => vec![name, "id".to_owned()],
+                let columns = if self.rng.bool() {
+                    vec![name]
+                } else {
+                    vec![name, "id".to_owned()]
                 };
                 let op = AlterOp::AddIndex(index(IndexKind::Unique, &key, &columns));
                 n.uniques.push((key, columns));
@@ -205,9 +206,10 @@ impl World {
                 (AlterOp::DropIndex(key), Some(n))
             }
             (9, _) => {
-                let op = match n.primary {
-                    true => AlterOp::DropPrimaryKey,
-                    false => AlterOp::AddIndex(index(IndexKind::Primary, "", &["id".to_owned()])),
+                let op = if n.primary {
+                    AlterOp::DropPrimaryKey
+                } else {
+                    AlterOp::AddIndex(index(IndexKind::Primary, "", &["id".to_owned()]))
                 };
                 n.primary = !n.primary;
                 (op, Some(n))
@@ -248,9 +250,10 @@ impl World {
 
     fn change(&mut self, mut n: Naive, name: String) -> (AlterOp, Option<Naive>) {
         let at = n.at(&name);
-        let ty = match self.rng.bool() {
-            true => self.some_type(),
-            false => n.columns[at].ty,
+        let ty = if self.rng.bool() {
+            self.some_type()
+        } else {
+            n.columns[at].ty
         };
         let column = Col {
             name: name.clone(),

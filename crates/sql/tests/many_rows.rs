@@ -84,9 +84,12 @@ fn filled() -> SqlSession {
             run(&mut session, later);
         }
         let values: Vec<String> = (from..(from + 200).min(ROWS))
-            .map(|n| match from >= 1200 {
-                true => row(n).replace(')', &format!(", {})", mix(n, 18) % 9)),
-                false => row(n),
+            .map(|n| {
+                if from >= 1200 {
+                    row(n).replace(')', &format!(", {})", mix(n, 18) % 9))
+                } else {
+                    row(n)
+                }
             })
             .collect();
         run(
@@ -115,9 +118,10 @@ fn with_columns(question: &str, hidden: bool) -> String {
     for table in ["", "r.", "s."] {
         for column in COLUMNS {
             let name = format!("{table}{column}");
-            let by = match hidden {
-                true => format!("IFNULL({name}, NULL)"),
-                false => name.clone(),
+            let by = if hidden {
+                format!("IFNULL({name}, NULL)")
+            } else {
+                name.clone()
             };
             text = text.replace(&format!("{{{name}}}"), &by);
         }

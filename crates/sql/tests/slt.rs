@@ -126,9 +126,10 @@ fn parse(text: &str) -> Vec<Block> {
 
 fn run(session: &mut SqlSession, block: &Block, prepared: bool) -> Answer {
     let mut collected = Collected::default();
-    let result = match prepared {
-        false => session.query(block.sql.as_bytes(), true, &mut collected),
-        true => run_prepared(session, block, &mut collected),
+    let result = if prepared {
+        run_prepared(session, block, &mut collected)
+    } else {
+        session.query(block.sql.as_bytes(), true, &mut collected)
     };
     Answer { result, collected }
 }

@@ -209,9 +209,10 @@ pub(super) fn delete(cached: &mut CachedItem<'_>, command: &Delete<'_>) -> (Outc
     }
     let step = if command.invalidate || command.empty {
         CacheAction::Put {
-            value: match command.empty {
-                true => [].into(),
-                false => item.value.clone(),
+            value: if command.empty {
+                [].into()
+            } else {
+                item.value.clone()
             },
             flags: if command.empty { 0 } else { item.flags },
             expires: match command.touch {

@@ -177,9 +177,10 @@ pub(super) fn check_column_removal(
             .as_ref()
             .is_some_and(|g| g.expression.reads(name))
         {
-            return Err(match column.is_hidden() {
-                true => errors::key_part_depends(name),
-                false => errors::generated_depends(name),
+            return Err(if column.is_hidden() {
+                errors::key_part_depends(name)
+            } else {
+                errors::generated_depends(name)
             });
         }
         if matches!(&column.default, ColumnDefault::Expr(e) if e.reads(name)) {

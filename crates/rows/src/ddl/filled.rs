@@ -31,9 +31,10 @@ impl Db {
             return Err(errors::bad_table_name(&spec.name));
         }
         if self.is_name_taken(spec)? {
-            return match spec.if_not_exists {
-                true => Ok(None),
-                false => Err(errors::table_exists(&spec.name)),
+            return if spec.if_not_exists {
+                Ok(None)
+            } else {
+                Err(errors::table_exists(&spec.name))
             };
         }
         let id = TableId(self.engine().reserve_ids(persist::TABLE_IDS, 1, 1)?.start);

@@ -67,9 +67,10 @@ pub(super) fn add_columns(db: &Db, table: &mut TableDef, spec: &IndexSpec) -> Re
             explicit_collation: false,
             generated: Some(Generated {
                 expression,
-                kind: match array {
-                    true => GeneratedKind::ArrayPart,
-                    false => GeneratedKind::KeyPart,
+                kind: if array {
+                    GeneratedKind::ArrayPart
+                } else {
+                    GeneratedKind::KeyPart
                 },
             }),
         });

@@ -593,9 +593,10 @@ impl Txn {
         mode: UpdateMode,
     ) -> Result<UpdateOutcome> {
         self.accesses.updated += changes.len() as u64;
-        let refused = match table.evaluates_expressions() {
-            true => expressions::prepare_changes(self, table, &mut changes, mode)?,
-            false => expressions::Refused::new(),
+        let refused = if table.evaluates_expressions() {
+            expressions::prepare_changes(self, table, &mut changes, mode)?
+        } else {
+            expressions::Refused::new()
         };
         self.statement(table, |statement| {
             statement.keep_version = mode == UpdateMode::KeepVersion;

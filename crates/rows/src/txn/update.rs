@@ -172,9 +172,10 @@ impl Statement<'_> {
         constraints: &[Constraint<'_>],
         referrers: &[Referrer],
     ) -> Result<(Cow<'static, RowChange>, RowAction)> {
-        let allowed = match table.evaluates_expressions() {
-            true => prepare_change(self.txn, table, &mut now, mode, n as u64 + 1),
-            false => Ok(()),
+        let allowed = if table.evaluates_expressions() {
+            prepare_change(self.txn, table, &mut now, mode, n as u64 + 1)
+        } else {
+            Ok(())
         };
         let mut step = match allowed {
             Ok(()) => plan_change(table, &now, mode, constraints, referrers, &mut self.keys)?,

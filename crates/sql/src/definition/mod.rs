@@ -391,9 +391,10 @@ fn attribute(
             let owner = ExpressionOwner::Generated(&spec.name);
             spec.generated = Some(Generated {
                 expression: expressions::expression(expr, owner)?,
-                kind: match stored {
-                    true => GeneratedKind::Stored,
-                    false => GeneratedKind::Virtual,
+                kind: if *stored {
+                    GeneratedKind::Stored
+                } else {
+                    GeneratedKind::Virtual
                 },
             });
         }

@@ -247,9 +247,10 @@ impl<'t> Tree<'t> {
                 node = Node::new(format!("Sort: {}", printer.keys(&pass.sort)), vec![node]);
             }
             for planned in &pass.windows {
-                let how = match planned.streams() {
-                    true => "Window aggregate",
-                    false => "Window aggregate with buffering",
+                let how = if planned.streams() {
+                    "Window aggregate"
+                } else {
+                    "Window aggregate with buffering"
                 };
                 let text = format!("{how}: {}", printer.window_calls(planned));
                 node = Node::new(text, vec![node]);

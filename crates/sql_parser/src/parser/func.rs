@@ -266,10 +266,7 @@ impl<'a> Parser<'a> {
             WindowUse::Allowed => true,
             WindowUse::Refused => func.over.is_none(),
         };
-        match fits {
-            true => Ok(()),
-            false => self.error(),
-        }
+        if fits { Ok(()) } else { self.error() }
     }
 
     /// Parses CASE; the current token is the keyword.

@@ -56,9 +56,10 @@ impl<'a> Parser<'a> {
             }
             (start, None)
         };
-        let exclude = match self.eat_kw(Kw::EXCLUDE) {
-            true => Some(self.frame_exclusion()?),
-            false => None,
+        let exclude = if self.eat_kw(Kw::EXCLUDE) {
+            Some(self.frame_exclusion()?)
+        } else {
+            None
         };
         Ok(Frame {
             unit,

@@ -139,9 +139,10 @@ fn candidate(table: &Arc<Table>, slot: usize, position: usize) -> Option<Candida
     let column = table.columns.get(position)?;
     let text = &column.generated.as_ref()?.expression.text;
     let arena = Bump::new();
-    let clause = match column.is_hidden() {
-        true => MULTI_VALUED_CLAUSE,
-        false => "generated column function",
+    let clause = if column.is_hidden() {
+        MULTI_VALUED_CLAUSE
+    } else {
+        "generated column function"
     };
     let bound = table_expression(&arena, table, text, clause, &NoVariables);
     let (_, mut expr) = bound.ok()?;

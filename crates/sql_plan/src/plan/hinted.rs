@@ -168,9 +168,10 @@ impl Block<'_, '_> {
             }
         }
         let tables = self.from.scope.sources.len();
-        let of_slots = match hint.names.is_empty() {
-            true => u64::MAX,
-            false => slots.iter().fold(0, |all, slot| all | 1u64 << (slot & 63)),
+        let of_slots = if hint.names.is_empty() {
+            u64::MAX
+        } else {
+            slots.iter().fold(0, |all, slot| all | 1u64 << (slot & 63))
         };
         let hints = &mut self.from.hints;
         match hint.kind {

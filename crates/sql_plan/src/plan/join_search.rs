@@ -162,9 +162,10 @@ impl JoinSearch<'_> {
 
     /// The least cost of an order that begins with tables of this estimate.
     fn least(&self, after: PartialJoin) -> f64 {
-        match self.requirements.limited {
-            true => 0.0,
-            false => after.cost,
+        if self.requirements.limited {
+            0.0
+        } else {
+            after.cost
         }
     }
 
@@ -209,9 +210,10 @@ impl JoinSearch<'_> {
                     }
                 }
             }
-            let width = match steps.chosen() < MAX_CHOSEN {
-                true => WIDTH,
-                false => 1,
+            let width = if steps.chosen() < MAX_CHOSEN {
+                WIDTH
+            } else {
+                1
             };
             level = most_promising(sets, width, &mut all);
         }

@@ -171,9 +171,10 @@ impl Copy<'_> {
         cast: &mut CastCx<'_>,
     ) -> Result<Value> {
         if cast.strict {
-            return Err(match self.reports_truncation {
-                true => errors::null_truncated(&column.name, self.rows),
-                false => errors::invalid_null(),
+            return Err(if self.reports_truncation {
+                errors::null_truncated(&column.name, self.rows)
+            } else {
+                errors::invalid_null()
             });
         }
         let text = format!(

@@ -212,9 +212,10 @@ impl<'p> Evaluator<'p> {
                 value,
                 default,
             } => {
-                let at = match lead {
-                    true => row.at.checked_add(*number).filter(|at| *at < row.count),
-                    false => row.at.checked_sub(*number),
+                let at = if *lead {
+                    row.at.checked_add(*number).filter(|at| *at < row.count)
+                } else {
+                    row.at.checked_sub(*number)
                 };
                 return match (at, default) {
                     (Some(at), _) => value.value(at, partition, work),

@@ -85,9 +85,10 @@ impl<'p> Frames<'p> {
         partition: &Partition,
         work: Work<'_>,
     ) -> ExecResult<Range<usize>> {
-        let own = match self.range {
-            true => peers.clone(),
-            false => at..at + 1,
+        let own = if self.range {
+            peers.clone()
+        } else {
+            at..at + 1
         };
         let key = self.key;
         let start = match &mut self.start {
@@ -121,9 +122,10 @@ impl<'p> Frames<'p> {
 }
 
 fn moved(at: usize, following: bool, count: usize) -> usize {
-    match following {
-        true => at.saturating_add(count),
-        false => at.saturating_sub(count),
+    if following {
+        at.saturating_add(count)
+    } else {
+        at.saturating_sub(count)
     }
 }
 

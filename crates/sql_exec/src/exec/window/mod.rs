@@ -439,9 +439,10 @@ impl<'p> OverStage<'p> {
             row.at = at;
             if flag {
                 row.dense += 1;
-                row.peers = at..match self.ordered {
-                    true => next_peers(&self.rows, &mut self.ahead, at)?,
-                    false => count,
+                row.peers = at..if self.ordered {
+                    next_peers(&self.rows, &mut self.ahead, at)?
+                } else {
+                    count
                 };
             }
             if framed {

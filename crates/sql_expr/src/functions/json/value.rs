@@ -142,9 +142,10 @@ fn exact_cast<'a>(
         Kind::Char | Kind::VarChar | Kind::Binary | Kind::VarBinary
     );
     if let (true, ValueRef::Bytes(text)) = (limited, value) {
-        let chars = match c.ty.is_binary() {
-            true => text.len(),
-            false => String::from_utf8_lossy(text).chars().count(),
+        let chars = if c.ty.is_binary() {
+            text.len()
+        } else {
+            String::from_utf8_lossy(text).chars().count()
         };
         if chars > c.ty.length as usize {
             return Ok(None);
