@@ -9,8 +9,9 @@
 //! 1. A row is checked again under its lock: one that was touched or stored again meanwhile stays.
 //! 2. A row referenced by a RESTRICT foreign key stays, and does not keep other rows from being
 //!    deleted.
-//! 3. A table is scanned at most once every [`MIN_SCAN_INTERVAL`], and scans use no more than about a twentieth
-//!    of one core.
+//! 3. Between two passes over the tables, the thread pauses for the configured time, or for twenty
+//!    times the duration of the last pass if that is longer: scans use less than a twentieth of
+//!    one core.
 //!
 //! If several servers share an engine, the thread also checks whether another server has changed
 //! the configuration.
@@ -29,8 +30,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Minimum time between two scans.
-pub const MIN_SCAN_INTERVAL: Duration = Duration::from_secs(5);
 /// Rows scanned between two readings of the clock.
 const ROWS_PER_CLOCK_READ: usize = 1000;
 /// Rows per transaction.
@@ -71,18 +70,18 @@ impl Reaper {
         poll: bool,
     ) -> std::io::Result<Reaper> {
         let signal = Arc::new(Signal::default());
-        let heard = signal.clone();
+        let stop_signal = signal.clone();
         let thread = threads::spawn_restarting(Role::MemcachedReaper, move || {
-            let mut rest = pause;
-            while !heard.wait_for_stop(rest) {
+            let mut next_pause = pause;
+            while !stop_signal.wait_for_stop(next_pause) {
                 let start = Instant::now();
-                for protocol in &listeners {
-                    if poll && let Err(error) = protocol.mapping.poll() {
+                for listener in &listeners {
+                    if poll && let Err(error) = listener.mapping.poll() {
                         tracing::debug!(
                             "the memcached configuration cannot be read; the mapping in force stays: {error}"
                         );
                     }
-                    match scan_all_tables(protocol, &heard) {
+                    match scan_all_tables(listener, &stop_signal) {
                         Ok(0) => {}
                         Ok(rows) => tracing::debug!("{rows} expired rows were deleted"),
                         Err(error) => tracing::debug!(
@@ -90,7 +89,7 @@ impl Reaper {
                         ),
                     }
                 }
-                rest = pause.max(start.elapsed().saturating_mul(20));
+                next_pause = pause.max(start.elapsed().saturating_mul(20));
             }
         })?;
         Ok(Reaper {

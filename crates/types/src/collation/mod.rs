@@ -88,8 +88,6 @@ impl Collation {
     pub const UTF8MB4_UNICODE_520_CI: Collation = Collation(246);
     /// As utf8mb4_unicode_ci.
     pub const UTF8MB3_UNICODE_CI: Collation = Collation(192);
-    /// As utf8mb4_unicode_520_ci.
-    pub const UTF8MB3_UNICODE_520_CI: Collation = Collation(214);
     /// As utf8mb4_general_ci.
     pub const UTF8MB3_GENERAL_CI: Collation = Collation(33);
     /// As utf8mb4_bin.
@@ -98,8 +96,6 @@ impl Collation {
     pub const LATIN1_SWEDISH_CI: Collation = Collation(8);
     /// latin1 by byte.
     pub const LATIN1_BIN: Collation = Collation(47);
-    /// latin1, case folded.
-    pub const LATIN1_GENERAL_CI: Collation = Collation(48);
     /// ascii, case folded.
     pub const ASCII_GENERAL_CI: Collation = Collation(11);
     /// ascii by byte.

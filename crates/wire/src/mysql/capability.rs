@@ -118,14 +118,10 @@ impl Status {
     pub const CURSOR_EXISTS: Self = Self(64);
     /// The last row of the cursor was sent.
     pub const LAST_ROW_SENT: Self = Self(128);
-    /// The default database was dropped.
-    pub const DB_DROPPED: Self = Self(256);
     /// `NO_BACKSLASH_ESCAPES` is on.
     pub const NO_BACKSLASH_ESCAPES: Self = Self(512);
     /// The result columns of a prepared statement changed when the server reprepared it.
     pub const METADATA_CHANGED: Self = Self(1024);
-    /// The open transaction is read-only.
-    pub const IN_TRANSACTION_READONLY: Self = Self(1 << 13);
     /// The OK packet contains changes of the session state.
     pub const SESSION_STATE_CHANGED: Self = Self(1 << 14);
 
