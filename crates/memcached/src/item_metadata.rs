@@ -127,18 +127,18 @@ impl ItemMetadata {
 
     /// Whether any marks exist.
     #[inline]
-    pub fn any_marks(&self) -> bool {
+    pub(crate) fn any_marks(&self) -> bool {
         self.marks.load(Ordering::Relaxed) != 0
     }
 
     /// Whether access times are recorded.
     #[inline]
-    pub fn tracks_accesses(&self) -> bool {
+    pub(crate) fn tracks_accesses(&self) -> bool {
         self.tracks_accesses.load(Ordering::Relaxed)
     }
 
     /// Starts recording access times.
-    pub fn track_accesses(&self) {
+    pub(crate) fn track_accesses(&self) {
         if !self.tracks_accesses() {
             self.tracks_accesses.store(true, Ordering::Relaxed);
         }
@@ -164,7 +164,7 @@ impl ItemMetadata {
     }
 
     /// Returns the placeholder of an absent row, unless it has expired.
-    pub fn placeholder(&self, id: ItemId, now: i64) -> Option<ItemMark> {
+    pub(crate) fn placeholder(&self, id: ItemId, now: i64) -> Option<ItemMark> {
         self.mark(id, 0).filter(|mark| mark.is_placeholder(now))
     }
 
@@ -213,7 +213,7 @@ impl ItemMetadata {
     }
 
     /// Chooses this client to recache an item, if no other has been chosen.
-    pub fn claim_refresh(&self, id: ItemId, version: u64) -> bool {
+    pub(crate) fn claim_refresh(&self, id: ItemId, version: u64) -> bool {
         let mut won = false;
         let room = self.change(id, version, |mark| {
             won = !mark.sent;
@@ -234,7 +234,7 @@ impl ItemMetadata {
 
     /// Applies the change of an item's mark after the commit.
     #[inline]
-    pub fn apply_update(&self, after: &MetadataUpdate) {
+    pub(crate) fn apply_update(&self, after: &MetadataUpdate) {
         let Some(id) = after.id else { return };
         if after.stale || after.shown != 0 {
             self.change(id, after.version, |mark| {
@@ -278,7 +278,7 @@ impl ItemMetadata {
     }
 
     /// Returns the time of the last access to a row of this version, if known.
-    pub fn last_access(&self, id: ItemId, version: u64) -> Option<i64> {
+    pub(crate) fn last_access(&self, id: ItemId, version: u64) -> Option<i64> {
         let found = self.with_shard(id, |shard| {
             let found = shard
                 .recent_accesses
@@ -290,7 +290,7 @@ impl ItemMetadata {
     }
 
     /// Records an access to a row of this version.
-    pub fn note_access(&self, id: ItemId, version: u64, now: i64) {
+    pub(crate) fn note_access(&self, id: ItemId, version: u64, now: i64) {
         self.with_shard(id, |shard| {
             if shard.recent_accesses.len() >= MAX_ACCESSES / SHARDS / 2 {
                 shard.older_accesses = std::mem::take(&mut shard.recent_accesses);

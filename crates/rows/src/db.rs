@@ -172,13 +172,13 @@ impl Db {
     ///
     /// # Errors
     /// The engine's.
-    pub fn set_auto_increment(&self, table: &Table, next: u64) -> Result<()> {
+    pub(crate) fn set_auto_increment(&self, table: &Table, next: u64) -> Result<()> {
         self.counters
             .set_next(self.engine.as_ref(), table.counter, next)
     }
 
     /// Drops the in-memory counters of a table that is dropped or truncated.
-    pub fn forget_counters(&self, table: &Table) {
+    pub(crate) fn forget_counters(&self, table: &Table) {
         self.counters.forget(table);
     }
 

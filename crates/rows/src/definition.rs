@@ -425,7 +425,7 @@ impl TableDef {
     }
 
     /// Iterates over the enforced CHECK constraints, in order.
-    pub fn enforced_checks(&self) -> impl Iterator<Item = &CheckConstraint> {
+    pub(crate) fn enforced_checks(&self) -> impl Iterator<Item = &CheckConstraint> {
         self.checks.iter().filter(|c| c.enforced)
     }
 

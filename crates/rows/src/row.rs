@@ -352,7 +352,7 @@ impl<'a> RowRef<'a> {
     }
 
     /// The columns with overflow values.
-    pub fn overflow_columns(&self) -> impl Iterator<Item = OverflowColumn<'a>> + use<'a> {
+    pub(crate) fn overflow_columns(&self) -> impl Iterator<Item = OverflowColumn<'a>> + use<'a> {
         let row = *self;
         let columns = if row.has_overflow() {
             row.table.columns.len()

@@ -91,7 +91,7 @@ struct Group {
 }
 
 /// Sets the expiry time of the rows of many keys, and returns the rows in the order of the keys.
-pub fn get_and_touch(
+pub(crate) fn get_and_touch(
     context: &mut CommandContext,
     current: &mut Arc<CurrentMapping>,
     keys: &[&[u8]],

@@ -42,12 +42,12 @@ impl Conversion {
     }
 
     /// Creates conversions of keys, which do not depend on the time.
-    pub fn for_keys() -> Conversion {
+    pub(crate) fn for_keys() -> Conversion {
         Conversion { now: 0 }
     }
 
     /// Returns the time in seconds since 1970 UTC.
-    pub fn unix_seconds(&self) -> i64 {
+    pub(crate) fn unix_seconds(&self) -> i64 {
         self.now.div_euclid(1_000_000)
     }
 

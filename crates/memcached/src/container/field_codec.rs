@@ -84,7 +84,7 @@ impl FieldCodec {
     }
 
     /// Whether NULL is distinguishable from text.
-    pub fn distinguishes_null(&self) -> bool {
+    pub(crate) fn distinguishes_null(&self) -> bool {
         self.null_token.is_some()
     }
 
@@ -133,12 +133,12 @@ impl FieldCodec {
     }
 
     /// Appends the separator.
-    pub fn append_separator(&self, out: &mut Vec<u8>) {
+    pub(crate) fn append_separator(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.separator);
     }
 
     /// Escapes the bytes appended from `start` on, or replaces them by the token, to form a part.
-    pub fn finish_part(&self, start: usize, is_null: bool, out: &mut Vec<u8>) {
+    pub(crate) fn finish_part(&self, start: usize, is_null: bool, out: &mut Vec<u8>) {
         if is_null {
             out.truncate(start);
             if let Some(token) = &self.null_token {

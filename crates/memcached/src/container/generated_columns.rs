@@ -275,7 +275,7 @@ impl Container {
     ///
     /// # Errors
     /// The time does not fit the column.
-    pub fn apply_expiry(
+    pub(crate) fn apply_expiry(
         &self,
         row: &mut [Value],
         expires: i64,
@@ -301,7 +301,7 @@ impl Container {
     ///
     /// # Errors
     /// The number does not fit.
-    pub fn apply_count(
+    pub(crate) fn apply_count(
         &self,
         row: &mut [Value],
         count: u64,

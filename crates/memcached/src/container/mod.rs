@@ -117,7 +117,7 @@ pub struct Stored<'a> {
 /// Converts a client's expiry time (protocol.txt) to seconds since 1970, or 0 for never: 0 is
 /// never, negative values have expired already, values up to 30 days are relative to now, larger
 /// ones are seconds since 1970.
-pub fn expiry_time(exptime: i64, now: i64) -> i64 {
+pub(crate) fn expiry_time(exptime: i64, now: i64) -> i64 {
     const MONTH: i64 = 30 * 24 * 3600;
     match exptime {
         0 => 0,
@@ -155,7 +155,7 @@ impl Container {
 
     /// Returns the table of chunked values, if the container has one.
     #[inline]
-    pub fn chunked_values(&self) -> Option<&ChunkedValues> {
+    pub(crate) fn chunked_values(&self) -> Option<&ChunkedValues> {
         self.chunked_values.as_ref()
     }
 
@@ -241,7 +241,7 @@ impl Container {
     }
 
     /// Returns the columns that every storage command sets.
-    pub fn replaced_columns(&self) -> &[usize] {
+    pub(crate) fn replaced_columns(&self) -> &[usize] {
         match self.format {
             ValueFormat::Text => &self.values,
             // A JSON object may omit some.
@@ -250,7 +250,7 @@ impl Container {
     }
 
     /// Whether the value is one string column, in which a number with fewer digits is padded.
-    pub fn holds_text(&self) -> bool {
+    pub(crate) fn holds_text(&self) -> bool {
         let ([only], ValueFormat::Text) = (self.values.as_slice(), self.format) else {
             return false;
         };
@@ -281,7 +281,7 @@ impl Container {
     }
 
     /// Whether rows can expire.
-    pub fn can_expire(&self) -> bool {
+    pub(crate) fn can_expire(&self) -> bool {
         self.expiry.is_some()
     }
 
@@ -305,7 +305,7 @@ impl Container {
 
     /// Returns the row's flags.
     #[inline]
-    pub fn flags_of(&self, row: &RowRef<'_>) -> u32 {
+    pub(crate) fn flags_of(&self, row: &RowRef<'_>) -> u32 {
         match self.flags {
             Flags::Constant(flags) => flags,
             Flags::Column(position) => match row.get(position) {
@@ -369,7 +369,7 @@ impl Container {
     ///
     /// # Errors
     /// See above.
-    pub fn check_single(&self, verb: &str) -> Result<()> {
+    pub(crate) fn check_single(&self, verb: &str) -> Result<()> {
         let why = match self.format {
             ValueFormat::Json => "whose values are JSON objects",
             ValueFormat::Text if self.values.len() > 1 => "which has several value columns",
@@ -382,12 +382,12 @@ impl Container {
     }
 
     /// Whether `incr` changes an increment column.
-    pub fn counts_in_column(&self) -> bool {
+    pub(crate) fn counts_in_column(&self) -> bool {
         self.increment.is_some()
     }
 
     /// Returns the number in a row's increment column; `None` if it is NULL.
-    pub fn counter_of(&self, row: &RowRef<'_>) -> Option<u64> {
+    pub(crate) fn counter_of(&self, row: &RowRef<'_>) -> Option<u64> {
         match row.get(self.increment?) {
             ValueRef::UInt(n) => Some(n),
             ValueRef::Int(n) => u64::try_from(n).ok(),
@@ -409,7 +409,7 @@ pub(crate) fn column_without_default(table: &Table, given: &[usize]) -> Option<S
 }
 
 /// Copies a row's values. Columns in `replaced`, which are about to be set, are NULL instead.
-pub fn copy_values(table: &Table, row: &RowRef<'_>, replaced: &[usize]) -> Vec<Value> {
+pub(crate) fn copy_values(table: &Table, row: &RowRef<'_>, replaced: &[usize]) -> Vec<Value> {
     let copy = |n: usize| {
         if replaced.contains(&n) {
             Value::Null
@@ -422,7 +422,7 @@ pub fn copy_values(table: &Table, row: &RowRef<'_>, replaced: &[usize]) -> Vec<V
 
 impl Container {
     /// Returns a row's expiry time in seconds since 1970; 0: never.
-    pub fn expires_of(&self, row: &RowRef<'_>) -> i64 {
+    pub(crate) fn expires_of(&self, row: &RowRef<'_>) -> i64 {
         let Some((position, form)) = self.expiry else {
             return 0;
         };
@@ -440,7 +440,7 @@ impl Container {
 
     /// Returns a row as an item, whose value is borrowed from the row or built in `scratch`.
     #[inline]
-    pub fn item_of<'a>(&self, row: &RowRef<'a>, scratch: &'a mut Vec<u8>) -> Item<'a> {
+    pub(crate) fn item_of<'a>(&self, row: &RowRef<'a>, scratch: &'a mut Vec<u8>) -> Item<'a> {
         Item {
             flags: self.flags_of(row),
             version: row.version(),

@@ -78,7 +78,7 @@ impl MappingCache {
 
     /// Replaces `cached` by the mapping in force if it is out of date.
     #[inline]
-    pub fn renew(&self, cached: &mut Arc<CurrentMapping>) {
+    pub(crate) fn renew(&self, cached: &mut Arc<CurrentMapping>) {
         if !self.is_stale(cached) {
             return;
         }

@@ -189,7 +189,7 @@ impl Mapping {
 
     /// Whether an operation on a key takes place in the memory cache.
     #[inline]
-    pub fn is_cached(&self, key: &[u8], operation: Operation) -> bool {
+    pub(crate) fn is_cached(&self, key: &[u8], operation: Operation) -> bool {
         self.uses_cache
             && self
                 .rule(key)
@@ -198,7 +198,7 @@ impl Mapping {
 
     /// Returns the container with this name, and its position, if a prefix of the role uses it. An
     /// error if the policy of that prefix does not execute the operation on the table.
-    pub fn container_by_name(
+    pub(crate) fn container_by_name(
         &self,
         name: &[u8],
         operation: Operation,
@@ -214,12 +214,12 @@ impl Mapping {
     }
 
     /// Whether some prefix of the role uses the memory cache.
-    pub fn uses_cache(&self) -> bool {
+    pub(crate) fn uses_cache(&self) -> bool {
         self.uses_cache
     }
 
     /// Positions of the containers whose rows `flush_all` deletes.
-    pub fn flushed_containers(&self) -> Vec<usize> {
+    pub(crate) fn flushed_containers(&self) -> Vec<usize> {
         let targets: BTreeSet<usize> = self
             .rules
             .iter()
@@ -409,7 +409,7 @@ impl Policy {
 
 impl Policy {
     /// Whether an operation uses the memory cache.
-    pub fn uses_cache(&self) -> bool {
+    pub(crate) fn uses_cache(&self) -> bool {
         [self.get, self.set, self.delete].contains(&Access::CacheOnly)
     }
 }

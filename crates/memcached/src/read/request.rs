@@ -101,7 +101,7 @@ impl<'a> ReadRequest<'a> {
     }
 
     /// Whether the request creates a placeholder for a missing item.
-    pub fn vivifies(&self) -> bool {
+    pub(crate) fn vivifies(&self) -> bool {
         matches!(&self.style, Style::Meta(get) if get.vivify.is_some())
     }
 }

@@ -145,7 +145,7 @@ pub fn starts_with(index: &Index, columns: &[usize]) -> bool {
 }
 
 /// The unique or primary index of `parent` over exactly the referenced columns.
-pub fn resolve_parent(parent: &TableDef, key: &ForeignKey) -> Option<FkParent> {
+pub(crate) fn resolve_parent(parent: &TableDef, key: &ForeignKey) -> Option<FkParent> {
     let columns: Vec<usize> = key
         .parent_columns
         .iter()
@@ -168,7 +168,7 @@ pub fn resolve_parent(parent: &TableDef, key: &ForeignKey) -> Option<FkParent> {
 
 /// Returns, for each part of `index`, the position of its column in `columns`; `None` unless the
 /// index has exactly these columns, without prefix lengths.
-pub fn parent_order(index: &Index, columns: &[usize]) -> Option<Vec<usize>> {
+pub(crate) fn parent_order(index: &Index, columns: &[usize]) -> Option<Vec<usize>> {
     if index.parts.len() != columns.len() || index.parts.iter().any(|p| p.prefix.is_some()) {
         return None;
     }

@@ -207,7 +207,7 @@ fn link_names(catalog: &mut Catalog) -> Result<()> {
 }
 
 /// Writes the rows that differ between `old` and `new`, and the new version number.
-pub fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<()> {
+pub(crate) fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<()> {
     let mut w = Writer::new();
     w.u8(CATALOG_FORMAT_VERSION);
     w.u64(new.version);
@@ -270,7 +270,7 @@ fn put_or_delete(txn: &mut dyn Txn, key: &[u8], value: Option<&[u8]>) -> Result<
 }
 
 /// The key of the row that serializes changes of the catalog.
-pub fn version_key() -> Key<'static> {
+pub(crate) fn version_key() -> Key<'static> {
     Key::new(CATALOG_SPACE, &[KEY_META])
 }
 

@@ -12,21 +12,21 @@ pub fn no_database(name: &str) -> Error {
     refuse(1049, "42000", format!("Unknown database '{name}'"))
 }
 
-pub fn database_exists(name: &str) -> Error {
+pub(crate) fn database_exists(name: &str) -> Error {
     let text = format!("Can't create database '{name}'; database exists");
     refuse(1007, "HY000", text)
 }
 
-pub fn cannot_drop_database(name: &str) -> Error {
+pub(crate) fn cannot_drop_database(name: &str) -> Error {
     let text = format!("Can't drop database '{name}'; database doesn't exist");
     refuse(1008, "HY000", text)
 }
 
-pub fn table_exists(name: &str) -> Error {
+pub(crate) fn table_exists(name: &str) -> Error {
     refuse(1050, "42S01", format!("Table '{name}' already exists"))
 }
 
-pub fn unknown_tables(names: &[String]) -> Error {
+pub(crate) fn unknown_tables(names: &[String]) -> Error {
     refuse(
         1051,
         "42S02",
@@ -40,7 +40,7 @@ pub fn no_table(database: &str, name: &str) -> Error {
     refuse(1146, "42S02", text)
 }
 
-pub fn name_too_long(name: &str) -> Error {
+pub(crate) fn name_too_long(name: &str) -> Error {
     refuse(
         1059,
         "42000",
@@ -48,94 +48,94 @@ pub fn name_too_long(name: &str) -> Error {
     )
 }
 
-pub fn bad_table_name(name: &str) -> Error {
+pub(crate) fn bad_table_name(name: &str) -> Error {
     refuse(1103, "42000", format!("Incorrect table name '{name}'"))
 }
 
-pub fn bad_database_name(name: &str) -> Error {
+pub(crate) fn bad_database_name(name: &str) -> Error {
     refuse(1102, "42000", format!("Incorrect database name '{name}'"))
 }
 
-pub fn bad_column_name(name: &str) -> Error {
+pub(crate) fn bad_column_name(name: &str) -> Error {
     refuse(1166, "42000", format!("Incorrect column name '{name}'"))
 }
 
-pub fn bad_index_name(name: &str) -> Error {
+pub(crate) fn bad_index_name(name: &str) -> Error {
     refuse(1280, "42000", format!("Incorrect index name '{name}'"))
 }
 
-pub fn no_columns() -> Error {
+pub(crate) fn no_columns() -> Error {
     let text = "A table must have at least 1 column".to_owned();
     refuse(1113, "42000", text)
 }
 
-pub fn too_many_columns() -> Error {
+pub(crate) fn too_many_columns() -> Error {
     refuse(1117, "HY000", "Too many columns".to_owned())
 }
 
-pub fn duplicate_column(name: &str) -> Error {
+pub(crate) fn duplicate_column(name: &str) -> Error {
     refuse(1060, "42S21", format!("Duplicate column name '{name}'"))
 }
 
-pub fn duplicate_index(name: &str) -> Error {
+pub(crate) fn duplicate_index(name: &str) -> Error {
     refuse(1061, "42000", format!("Duplicate key name '{name}'"))
 }
 
-pub fn two_primary_keys() -> Error {
+pub(crate) fn two_primary_keys() -> Error {
     refuse(1068, "42000", "Multiple primary key defined".to_owned())
 }
 
-pub fn too_many_keys() -> Error {
+pub(crate) fn too_many_keys() -> Error {
     let text = "Too many keys specified; max 64 keys allowed".to_owned();
     refuse(1069, "42000", text)
 }
 
-pub fn too_many_parts() -> Error {
+pub(crate) fn too_many_parts() -> Error {
     let text = "Too many key parts specified; max 16 parts allowed".to_owned();
     refuse(1070, "42000", text)
 }
 
-pub fn key_too_long() -> Error {
+pub(crate) fn key_too_long() -> Error {
     let text = "Specified key was too long; max key length is 3072 bytes".to_owned();
     refuse(1071, "42000", text)
 }
 
-pub fn no_key_column(name: &str) -> Error {
+pub(crate) fn no_key_column(name: &str) -> Error {
     let text = format!("Key column '{name}' doesn't exist in table");
     refuse(1072, "42000", text)
 }
 
-pub fn blob_key_without_length(name: &str) -> Error {
+pub(crate) fn blob_key_without_length(name: &str) -> Error {
     let text = format!("BLOB/TEXT column '{name}' used in key specification without a key length");
     refuse(1170, "42000", text)
 }
 
-pub fn json_key(name: &str) -> Error {
+pub(crate) fn json_key(name: &str) -> Error {
     let text = format!(
         "JSON column '{name}' supports indexing only via generated columns on a specified JSON path."
     );
     refuse(3152, "42000", text)
 }
 
-pub fn bad_prefix() -> Error {
+pub(crate) fn bad_prefix() -> Error {
     let text = "Incorrect prefix key; the used key part isn't a string, the used length is \
                 longer than the key part, or the storage engine doesn't support unique prefix keys";
     refuse(1089, "HY000", text.to_owned())
 }
 
-pub fn nullable_primary() -> Error {
+pub(crate) fn nullable_primary() -> Error {
     let text = "All parts of a PRIMARY KEY must be NOT NULL; if you need NULL in a key, use \
                 UNIQUE instead";
     refuse(1171, "42000", text.to_owned())
 }
 
-pub fn two_auto_columns() -> Error {
+pub(crate) fn two_auto_columns() -> Error {
     let text = "Incorrect table definition; there can be only one auto column and it must be \
                 defined as a key";
     refuse(1075, "42000", text.to_owned())
 }
 
-pub fn bad_specifier(column: &str) -> Error {
+pub(crate) fn bad_specifier(column: &str) -> Error {
     let text = format!("Incorrect column specifier for column '{column}'");
     refuse(1063, "42000", text)
 }
@@ -148,34 +148,34 @@ pub fn bad_default(column: &str) -> Error {
     )
 }
 
-pub fn blob_default(column: &str) -> Error {
+pub(crate) fn blob_default(column: &str) -> Error {
     let text = format!("BLOB, TEXT, GEOMETRY or JSON column '{column}' can't have a default value");
     refuse(1101, "42000", text)
 }
 
-pub fn cannot_drop(name: &str) -> Error {
+pub(crate) fn cannot_drop(name: &str) -> Error {
     let text = format!("Can't DROP '{name}'; check that column/key exists");
     refuse(1091, "42000", text)
 }
 
-pub fn index_needed(name: &str) -> Error {
+pub(crate) fn index_needed(name: &str) -> Error {
     let text = format!("Cannot drop index '{name}': needed in a foreign key constraint");
     refuse(1553, "HY000", text)
 }
 
-pub fn bad_fk_definition(name: &str) -> Error {
+pub(crate) fn bad_fk_definition(name: &str) -> Error {
     let text = format!(
         "Incorrect foreign key definition for '{name}': Key reference and table reference don't match"
     );
     refuse(1239, "42000", text)
 }
 
-pub fn fk_no_parent(parent: &str) -> Error {
+pub(crate) fn fk_no_parent(parent: &str) -> Error {
     let text = format!("Failed to open the referenced table '{parent}'");
     refuse(1824, "HY000", text)
 }
 
-pub fn fk_no_parent_column(column: &str, constraint: &str, parent: &str) -> Error {
+pub(crate) fn fk_no_parent_column(column: &str, constraint: &str, parent: &str) -> Error {
     let text = format!(
         "Failed to add the foreign key constraint. Missing column '{column}' for constraint \
          '{constraint}' in the referenced table '{parent}'"
@@ -183,7 +183,7 @@ pub fn fk_no_parent_column(column: &str, constraint: &str, parent: &str) -> Erro
     refuse(3734, "HY000", text)
 }
 
-pub fn fk_no_parent_index(constraint: &str, parent: &str) -> Error {
+pub(crate) fn fk_no_parent_index(constraint: &str, parent: &str) -> Error {
     let text = format!(
         "Failed to add the foreign key constraint. Missing index for constraint \
          '{constraint}' in the referenced table '{parent}'"
@@ -191,7 +191,7 @@ pub fn fk_no_parent_index(constraint: &str, parent: &str) -> Error {
     refuse(1822, "HY000", text)
 }
 
-pub fn fk_not_unique(constraint: &str, parent: &str) -> Error {
+pub(crate) fn fk_not_unique(constraint: &str, parent: &str) -> Error {
     let text = format!(
         "Failed to add the foreign key constraint. Missing unique key for constraint \
          '{constraint}' in the referenced table '{parent}'"
@@ -199,7 +199,7 @@ pub fn fk_not_unique(constraint: &str, parent: &str) -> Error {
     refuse(6125, "HY000", text)
 }
 
-pub fn fk_incompatible(child: &str, parent: &str, constraint: &str) -> Error {
+pub(crate) fn fk_incompatible(child: &str, parent: &str, constraint: &str) -> Error {
     let text = format!(
         "Referencing column '{child}' and referenced column '{parent}' in foreign key \
          constraint '{constraint}' are incompatible."
@@ -207,12 +207,12 @@ pub fn fk_incompatible(child: &str, parent: &str, constraint: &str) -> Error {
     refuse(3780, "HY000", text)
 }
 
-pub fn fk_duplicate(name: &str) -> Error {
+pub(crate) fn fk_duplicate(name: &str) -> Error {
     let text = format!("Duplicate foreign key constraint name '{name}'");
     refuse(1826, "HY000", text)
 }
 
-pub fn fk_not_null(column: &str, constraint: &str) -> Error {
+pub(crate) fn fk_not_null(column: &str, constraint: &str) -> Error {
     let text = format!(
         "Column '{column}' cannot be NOT NULL: needed in a foreign key constraint \
          '{constraint}' SET NULL"
@@ -220,7 +220,7 @@ pub fn fk_not_null(column: &str, constraint: &str) -> Error {
     refuse(1830, "HY000", text)
 }
 
-pub fn fk_memory_parent(constraint: &str) -> Error {
+pub(crate) fn fk_memory_parent(constraint: &str) -> Error {
     let text = format!(
         "Cannot add foreign key constraint '{constraint}': a durable table cannot reference one \
          that is not durable"
@@ -228,7 +228,7 @@ pub fn fk_memory_parent(constraint: &str) -> Error {
     refuse(1215, "HY000", text)
 }
 
-pub fn parent_in_use(parent: &str, constraint: &str, child: &str) -> Error {
+pub(crate) fn parent_in_use(parent: &str, constraint: &str, child: &str) -> Error {
     let text = format!(
         "Cannot drop table '{parent}' referenced by a foreign key constraint '{constraint}' on \
          table '{child}'."
@@ -236,13 +236,13 @@ pub fn parent_in_use(parent: &str, constraint: &str, child: &str) -> Error {
     refuse(3730, "HY000", text)
 }
 
-pub fn cannot_truncate(constraint: &str) -> Error {
+pub(crate) fn cannot_truncate(constraint: &str) -> Error {
     let text =
         format!("Cannot truncate a table referenced in a foreign key constraint ({constraint})");
     refuse(1701, "42000", text)
 }
 
-pub fn refuse_on_update(column: &str) -> Error {
+pub(crate) fn refuse_on_update(column: &str) -> Error {
     let text = format!("Invalid ON UPDATE clause for '{column}' column");
     refuse(1294, "HY000", text)
 }
@@ -256,18 +256,18 @@ pub fn unknown_column(name: &str, table: &str) -> Error {
     )
 }
 
-pub fn all_columns_dropped() -> Error {
+pub(crate) fn all_columns_dropped() -> Error {
     let text = "You can't delete all columns with ALTER TABLE; use DROP TABLE instead";
     refuse(1090, "42000", text.to_owned())
 }
 
-pub fn column_in_foreign_key(column: &str, constraint: &str) -> Error {
+pub(crate) fn column_in_foreign_key(column: &str, constraint: &str) -> Error {
     let text =
         format!("Cannot drop column '{column}': needed in a foreign key constraint '{constraint}'");
     refuse(1828, "HY000", text)
 }
 
-pub fn column_referenced(column: &str, constraint: &str, child: &str) -> Error {
+pub(crate) fn column_referenced(column: &str, constraint: &str, child: &str) -> Error {
     let text = format!(
         "Cannot drop column '{column}': needed in a foreign key constraint '{constraint}' of \
          table '{child}'"
@@ -275,13 +275,13 @@ pub fn column_referenced(column: &str, constraint: &str, child: &str) -> Error {
     refuse(1829, "HY000", text)
 }
 
-pub fn column_change_in_foreign_key(column: &str, constraint: &str) -> Error {
+pub(crate) fn column_change_in_foreign_key(column: &str, constraint: &str) -> Error {
     let text =
         format!("Cannot change column '{column}': used in a foreign key constraint '{constraint}'");
     refuse(1832, "HY000", text)
 }
 
-pub fn column_change_referenced(column: &str, constraint: &str, child: &str) -> Error {
+pub(crate) fn column_change_referenced(column: &str, constraint: &str, child: &str) -> Error {
     let text = format!(
         "Cannot change column '{column}': used in a foreign key constraint '{constraint}' of \
          table '{child}'"
@@ -289,21 +289,21 @@ pub fn column_change_referenced(column: &str, constraint: &str, child: &str) -> 
     refuse(1833, "HY000", text)
 }
 
-pub fn no_such_key(name: &str, table: &str) -> Error {
+pub(crate) fn no_such_key(name: &str, table: &str) -> Error {
     let text = format!("Key '{name}' doesn't exist in table '{table}'");
     refuse(1176, "42000", text)
 }
 
-pub fn invalid_null() -> Error {
+pub(crate) fn invalid_null() -> Error {
     refuse(1138, "22004", "Invalid use of NULL value".to_owned())
 }
 
-pub fn null_truncated(column: &str, row: u64) -> Error {
+pub(crate) fn null_truncated(column: &str, row: u64) -> Error {
     let text = format!("Data truncated for column '{column}' at row {row}");
     refuse(1265, "01000", text)
 }
 
-pub fn resequencing(entry: &str, key: &str) -> Error {
+pub(crate) fn resequencing(entry: &str, key: &str) -> Error {
     let text = format!(
         "ALTER TABLE causes auto_increment resequencing, resulting in duplicate entry '{entry}' \
          for key '{key}'"
@@ -311,20 +311,20 @@ pub fn resequencing(entry: &str, key: &str) -> Error {
     refuse(1569, "23000", text)
 }
 
-pub fn algorithm_refused(algorithm: &str, instead: &str) -> Error {
+pub(crate) fn algorithm_refused(algorithm: &str, instead: &str) -> Error {
     let text = format!(
         "ALGORITHM={algorithm} is not supported for this operation. Try ALGORITHM={instead}."
     );
     refuse(1845, "0A000", text)
 }
 
-pub fn type_change_in_place() -> Error {
+pub(crate) fn type_change_in_place() -> Error {
     let text = "ALGORITHM=INPLACE is not supported. Reason: Cannot change column type INPLACE. \
                 Try ALGORITHM=COPY.";
     refuse(1846, "0A000", text.to_owned())
 }
 
-pub fn primary_invisible() -> Error {
+pub(crate) fn primary_invisible() -> Error {
     let text = "A primary key index cannot be invisible";
     refuse(3522, "HY000", text.to_owned())
 }
@@ -336,27 +336,27 @@ pub(super) fn partitioning_column(name: &str) -> Error {
     refuse(3855, "HY000", text)
 }
 
-pub fn check_duplicate(name: &str) -> Error {
+pub(crate) fn check_duplicate(name: &str) -> Error {
     let text = format!("Duplicate check constraint name '{name}'.");
     refuse(3822, "HY000", text)
 }
 
-pub fn check_other_column(name: &str) -> Error {
+pub(crate) fn check_other_column(name: &str) -> Error {
     let text = format!("Column check constraint '{name}' references other column.");
     refuse(3813, "HY000", text)
 }
 
-pub fn no_such_check(name: &str) -> Error {
+pub(crate) fn no_such_check(name: &str) -> Error {
     let text = format!("Check constraint '{name}' is not found in the table.");
     refuse(3821, "HY000", text)
 }
 
-pub fn check_auto_increment(name: &str) -> Error {
+pub(crate) fn check_auto_increment(name: &str) -> Error {
     let text = format!("Check constraint '{name}' cannot refer to an auto-increment column.");
     refuse(3818, "HY000", text)
 }
 
-pub fn check_fk_action(column: &str, check: &str, key: &str) -> Error {
+pub(crate) fn check_fk_action(column: &str, check: &str, key: &str) -> Error {
     let text = format!(
         "Column '{column}' cannot be used in a check constraint '{check}': needed in a foreign \
          key constraint '{key}' referential action."
@@ -364,7 +364,7 @@ pub fn check_fk_action(column: &str, check: &str, key: &str) -> Error {
     refuse(3823, "HY000", text)
 }
 
-pub fn check_depends(check: &str, column: &str) -> Error {
+pub(crate) fn check_depends(check: &str, column: &str) -> Error {
     let text = format!(
         "Check constraint '{check}' uses column '{column}', hence column cannot be dropped or \
          renamed."
@@ -372,56 +372,56 @@ pub fn check_depends(check: &str, column: &str) -> Error {
     refuse(3959, "HY000", text)
 }
 
-pub fn generated_depends(column: &str) -> Error {
+pub(crate) fn generated_depends(column: &str) -> Error {
     let text = format!("Column '{column}' has a generated column dependency.");
     refuse(3108, "HY000", text)
 }
 
-pub fn key_part_depends(column: &str) -> Error {
+pub(crate) fn key_part_depends(column: &str) -> Error {
     let text = format!(
         "Column '{column}' has a functional index dependency and cannot be dropped or renamed."
     );
     refuse(3837, "HY000", text)
 }
 
-pub fn key_part_auto_increment(index: &str) -> Error {
+pub(crate) fn key_part_auto_increment(index: &str) -> Error {
     let text = format!("Functional index '{index}' cannot refer to an auto-increment column.");
     refuse(3754, "HY000", text)
 }
 
-pub fn functional_primary() -> Error {
+pub(crate) fn functional_primary() -> Error {
     let text = "The primary key cannot be a functional index";
     refuse(3756, "HY000", text.to_owned())
 }
 
-pub fn several_arrays() -> Error {
+pub(crate) fn several_arrays() -> Error {
     let text = "This version of Porpoise doesn't yet support 'more than one multi-valued key part per \
                 index'";
     refuse(1235, "42000", text.to_owned())
 }
 
-pub fn generated_non_prior() -> Error {
+pub(crate) fn generated_non_prior() -> Error {
     let text = "Generated column can refer only to generated columns defined prior to it.";
     refuse(3107, "HY000", text.to_owned())
 }
 
-pub fn generated_auto_increment(column: &str) -> Error {
+pub(crate) fn generated_auto_increment(column: &str) -> Error {
     let text = format!("Generated column '{column}' cannot refer to auto-increment column.");
     refuse(3109, "HY000", text)
 }
 
-pub fn generated_status() -> Error {
+pub(crate) fn generated_status() -> Error {
     let text = "'Changing the STORED status' is not supported for generated columns.";
     refuse(3106, "HY000", text.to_owned())
 }
 
-pub fn generated_key() -> Error {
+pub(crate) fn generated_key() -> Error {
     let text = "'Defining a virtual generated column as primary key' is not supported for \
                 generated columns.";
     refuse(3106, "HY000", text.to_owned())
 }
 
-pub fn default_non_prior(column: &str) -> Error {
+pub(crate) fn default_non_prior(column: &str) -> Error {
     let text = format!(
         "Default value expression of column '{column}' cannot refer to a column defined after it \
          if that column is a generated column or has an expression as default value."
@@ -429,14 +429,14 @@ pub fn default_non_prior(column: &str) -> Error {
     refuse(3767, "HY000", text)
 }
 
-pub fn default_auto_increment(column: &str) -> Error {
+pub(crate) fn default_auto_increment(column: &str) -> Error {
     let text = format!(
         "Default value expression of column '{column}' cannot refer to an auto-increment column."
     );
     refuse(3768, "HY000", text)
 }
 
-pub fn default_depends(column: &str, table: &str) -> Error {
+pub(crate) fn default_depends(column: &str, table: &str) -> Error {
     let text = format!(
         "Column '{column}' of table '{table}' has a default value expression dependency and \
          cannot be dropped or renamed."
@@ -444,27 +444,27 @@ pub fn default_depends(column: &str, table: &str) -> Error {
     refuse(3766, "HY000", text)
 }
 
-pub fn fk_generated(clause: &str) -> Error {
+pub(crate) fn fk_generated(clause: &str) -> Error {
     let text = format!("Cannot define foreign key with {clause} clause on a generated column.");
     refuse(3104, "HY000", text)
 }
 
-pub fn fk_virtual(key: &str, column: &str) -> Error {
+pub(crate) fn fk_virtual(key: &str, column: &str) -> Error {
     let text =
         format!("Foreign key '{key}' uses virtual column '{column}' which is not supported.");
     refuse(3733, "HY000", text)
 }
 
-pub fn view_changes_database(old: &str, new: &str) -> Error {
+pub(crate) fn view_changes_database(old: &str, new: &str) -> Error {
     let text = format!("Changing schema from '{old}' to '{new}' is not allowed.");
     refuse(1450, "HY000", text)
 }
 
-pub fn not_a_view(database: &str, name: &str) -> Error {
+pub(crate) fn not_a_view(database: &str, name: &str) -> Error {
     refuse(1347, "HY000", format!("'{database}.{name}' is not VIEW"))
 }
 
-pub fn temporary_foreign_key() -> Error {
+pub(crate) fn temporary_foreign_key() -> Error {
     refuse(
         1215,
         "HY000",
@@ -472,7 +472,7 @@ pub fn temporary_foreign_key() -> Error {
     )
 }
 
-pub fn temporary_partitions() -> Error {
+pub(crate) fn temporary_partitions() -> Error {
     let text = "Cannot create temporary table with partitions";
     refuse(1562, "HY000", text.to_owned())
 }

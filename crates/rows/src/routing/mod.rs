@@ -153,7 +153,7 @@ impl Table {
 
     /// The space of the overflow values of the row with this primary key; `None`
     /// for a table without such columns.
-    pub fn overflow_space(&self, primary: &[u8]) -> Option<SpaceId> {
+    pub(crate) fn overflow_space(&self, primary: &[u8]) -> Option<SpaceId> {
         match self.overflow_spaces.as_slice() {
             [] => None,
             [one] => Some(*one),

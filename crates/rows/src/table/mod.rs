@@ -165,7 +165,7 @@ impl Table {
     /// Whether writing a row evaluates expressions: a column is generated or a check
     /// enforced.
     #[inline]
-    pub fn evaluates_expressions(&self) -> bool {
+    pub(crate) fn evaluates_expressions(&self) -> bool {
         self.derived.expressions
     }
 }
