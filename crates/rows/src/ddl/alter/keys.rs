@@ -49,10 +49,7 @@ pub(super) fn add_all(
     for op in ops {
         match op {
             AlterOp::AddIndex(spec) if spec.kind == IndexKind::Primary => add_primary(plan, spec)?,
-            AlterOp::AddIndex(spec) => {
-                add_index(plan, spec, false)?;
-                drop_superseded(plan);
-            }
+            AlterOp::AddIndex(spec) => add_declared_index(plan, spec)?,
             AlterOp::AddForeignKey(spec) => add_foreign_key(catalog, plan, cx, spec)?,
             AlterOp::AddCheck(spec) => {
                 checks::add(catalog, &mut plan.table, spec)?;
@@ -179,18 +176,24 @@ fn add_index(plan: &mut Plan, spec: &IndexSpec, implicit: bool) -> Result<()> {
     Ok(())
 }
 
-/// Drops an index that was created only for a foreign key when an explicit one can serve (manual,
-/// "FOREIGN KEY Constraints", on implicit indexes).
-fn drop_superseded(plan: &mut Plan) {
-    let Some(added) = plan.table.indexes.last().cloned() else {
-        return;
-    };
-    if plan.table.array_column(&added).is_some() {
+/// Adds an index after the implicit indexes that it supersedes are dropped: it may have the name of
+/// one of them.
+fn add_declared_index(plan: &mut Plan, spec: &IndexSpec) -> Result<()> {
+    let mut declared = Vec::new();
+    indexes::add(&mut declared, &plan.table.columns, spec, false)?;
+    for index in &declared {
+        drop_superseded(plan, index);
+    }
+    add_index(plan, spec, false)
+}
+
+/// Drops the indexes that were created only for a foreign key and whose work the added one can do
+/// (manual, "FOREIGN KEY Constraints", on implicit indexes).
+fn drop_superseded(plan: &mut Plan, added: &Index) {
+    if plan.table.array_column(added).is_some() {
         return;
     }
-    let goes = |i: &Index| {
-        i.implicit && i.id != added.id && i.kind == IndexKind::Plain && has_prefix_parts(&added, i)
-    };
+    let goes = |i: &Index| i.implicit && i.kind == IndexKind::Plain && has_prefix_parts(added, i);
     let (leaving, kept): (Vec<Index>, Vec<Index>) = std::mem::take(&mut plan.table.indexes)
         .into_iter()
         .partition(goes);
