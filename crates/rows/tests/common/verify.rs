@@ -35,11 +35,32 @@ fn entries(txn: &mut dyn porpoise_kv::Txn, table: &Table, index: usize) -> Entri
     found
 }
 
+/// The values of the parts of each entry of a row: the elements of an array one by one.
+fn parts_of_entries<'r>(table: &Table, index: usize, row: &'r [Value]) -> Vec<Vec<ValueRef<'r>>> {
+    let def = &table.indexes[index];
+    let values: Vec<ValueRef<'_>> = def.parts.iter().map(|p| row[p.column].as_ref()).collect();
+    let array = table.array_column(def);
+    let Some(at) = def.parts.iter().position(|p| Some(p.column) == array) else {
+        return vec![values];
+    };
+    let ValueRef::Bytes(stored) = values[at] else {
+        return vec![values];
+    };
+    let each = porpoise_types::array::elements(stored).map(|element| {
+        let mut values = values.clone();
+        values[at] = ValueRef::Bytes(element);
+        values
+    });
+    each.collect()
+}
+
 fn expected(table: &Table, index: usize, rows: &[(Vec<u8>, Vec<Value>)]) -> Entries {
     let def = &table.indexes[index];
     let mut entries = Entries::new();
-    for (primary, row) in rows {
-        let values: Vec<ValueRef<'_>> = def.parts.iter().map(|p| row[p.column].as_ref()).collect();
+    for (primary, values) in rows.iter().flat_map(|(primary, row)| {
+        let parts = parts_of_entries(table, index, row);
+        parts.into_iter().map(move |values| (primary, values))
+    }) {
         let mut key = table.key_prefix(index, &values);
         let null = values.iter().any(|v| v.is_null());
         let value = match def.kind {
