@@ -1,5 +1,5 @@
-//! Random statements: rows must be those of MariaDB, and partitions of a query by a
-//! condition must make up the query.
+//! Random statements: rows must be those of MariaDB, and queries must agree with each other
+//! ([`oracles`]).
 //!
 //! A case is a seed: it gives tables, rows and statements. A failure prints the seed and
 //! all that is needed to repeat it by hand; `RANDOM_SEED=n` runs that case alone,
@@ -12,12 +12,11 @@
 
 mod change;
 mod expr;
+mod oracles;
 mod query;
 mod tables;
 
 use crate::both::{Answer, Shared, here, session};
-use porpoise_sql::session::SqlSession;
-use query::Scope;
 use tables::Table;
 
 /// Types that expressions have.
@@ -251,72 +250,5 @@ fn very_many_random_statements_agree_with_mariadb() {
     for seed in seeds {
         wrong.extend(case(&server, seed, 40, 20));
     }
-    fail_if_any(&wrong, cases);
-}
-
-fn rows_here(session: &mut SqlSession, sql: &str) -> Result<Vec<String>, String> {
-    match here(session, sql) {
-        (answer, _) if answer.error.is_none() => Ok(normal(&answer.rows)),
-        (_, message) => Err(message),
-    }
-}
-
-/// A query's rows are those for which a condition holds, those for which it does not, and
-/// those for which it is unknown (ternary logic partitioning).
-fn partitioned(seed: u64, queries: usize) -> Vec<String> {
-    let mut random = Gen::new(seed);
-    let made = random.make_tables();
-    let mut session = session();
-    here(&mut session, "SET max_execution_time = 2000");
-    for sql in &made {
-        here(&mut session, sql);
-    }
-    let mut wrong = Vec::new();
-    for _ in 0..queries {
-        random.subqueries = 3;
-        let types = random.types(3);
-        let select = random.select(&Scope::default(), &types, 1);
-        let Some(condition) = select.condition.clone().filter(|_| !select.grouped) else {
-            continue;
-        };
-        let whole = select.with_condition(None);
-        let parts = ["({}) ", "NOT ({})", "({}) IS NULL"]
-            .map(|shape| select.with_condition(Some(&shape.replace("{}", &condition))));
-        let mut all = Vec::new();
-        let mut failed = None;
-        for sql in &parts {
-            match rows_here(&mut session, sql) {
-                Ok(rows) => all.extend(rows),
-                Err(message) => failed = Some(message),
-            }
-        }
-        let mut rows = match rows_here(&mut session, &whole) {
-            Ok(rows) => rows,
-            Err(message) => {
-                failed = Some(message);
-                Vec::new()
-            }
-        };
-        all.sort();
-        rows.sort();
-        if select.distinct {
-            all.dedup();
-            rows.dedup();
-        }
-        // Numbers that do not fit and subqueries of several rows are errors on all sides.
-        if failed.is_none() && all != rows {
-            let (left, right) = (format!("whole: {rows:?}"), format!("parts: {all:?}"));
-            let text = format!("{whole};\n{}", parts.join(";\n"));
-            wrong.push(report(seed, &made, &text, &left, &right));
-        }
-    }
-    wrong
-}
-
-#[test]
-fn partitions_of_a_query_make_it_up() {
-    let seeds = seeds(1, 40);
-    let cases = seeds.clone().count();
-    let wrong: Vec<String> = seeds.flat_map(|s| partitioned(s, 20)).collect();
     fail_if_any(&wrong, cases);
 }

@@ -1,0 +1,266 @@
+//! Answers judged without another server: by queries that must give the same rows.
+//!
+//! * A query's rows are those for which a condition holds, those for which it does not, and those
+//!   for which it is unknown (ternary logic partitioning); the same for the rows of a query with
+//!   windows, below which a condition must not move.
+//! * As many rows pass a condition in WHERE, where it chooses the plan, as there are rows for which
+//!   it is true in the list of items, where nothing depends on it (non-optimizing reference engine
+//!   construction).
+//! * Indexes over expressions and over elements of arrays change no rows.
+
+use super::query::{Scope, Select};
+use super::tables::{Column, Table};
+use super::{Gen, Ty, fail_if_any, normal, report, seeds};
+use crate::both::{here, session};
+use porpoise_sql::session::SqlSession;
+
+fn rows_here(session: &mut SqlSession, sql: &str) -> Result<Vec<String>, String> {
+    match here(session, sql) {
+        // Of texts that differ in spaces at the end, any may stand for a group.
+        (answer, _) if answer.error.is_none() => Ok(normal(&answer.rows)
+            .iter()
+            .map(|row| row.split('\t').map(|cell| cell.trim_end_matches(' ')))
+            .map(|cells| cells.collect::<Vec<_>>().join("\t"))
+            .collect()),
+        (_, message) => Err(message),
+    }
+}
+
+/// A session in which these statements were run.
+fn prepared(statements: &[String]) -> SqlSession {
+    let mut session = session();
+    here(&mut session, "SET max_execution_time = 2000");
+    for sql in statements {
+        here(&mut session, sql);
+    }
+    session
+}
+
+/// A query with an alias for its rows, so that a condition on them can be added.
+fn derived(select: &Select, condition: Option<&str>) -> String {
+    let condition = condition.map_or(String::new(), |c| format!(" WHERE {c}"));
+    format!("SELECT * FROM ({}) AS w{condition}", select.text())
+}
+
+/// Compares a query with its three partitions.
+fn partitioned(seed: u64, queries: usize) -> Vec<String> {
+    let mut random = Gen::new(seed);
+    let made = random.make_tables();
+    let mut session = prepared(&made);
+    let mut wrong = Vec::new();
+    for _ in 0..queries {
+        random.subqueries = 3;
+        let types = random.types(3);
+        let select = random.select(&Scope::default(), &types, 1);
+        let windowed = select.items.iter().any(|item| item.contains(" OVER ("));
+        let condition = match windowed {
+            true => Some(random.condition(&rows_of("w", &types), 1)),
+            false => select.condition.clone().filter(|_| !select.grouped),
+        };
+        let Some(condition) = condition else {
+            continue;
+        };
+        let with = |condition: Option<&str>| match windowed {
+            true => derived(&select, condition),
+            false => select.with_condition(condition),
+        };
+        let whole = with(None);
+        let parts = ["({}) ", "NOT ({})", "({}) IS NULL"]
+            .map(|shape| with(Some(&shape.replace("{}", &condition))));
+        let mut all = Vec::new();
+        let mut failed = None;
+        for sql in &parts {
+            match rows_here(&mut session, sql) {
+                Ok(rows) => all.extend(rows),
+                Err(message) => failed = Some(message),
+            }
+        }
+        let mut rows = match rows_here(&mut session, &whole) {
+            Ok(rows) => rows,
+            Err(message) => {
+                failed = Some(message);
+                Vec::new()
+            }
+        };
+        all.sort();
+        rows.sort();
+        if select.distinct {
+            all.dedup();
+            rows.dedup();
+        }
+        // Numbers that do not fit and subqueries of several rows are errors on all sides.
+        if failed.is_none() && all != rows {
+            let (left, right) = (format!("whole: {rows:?}"), format!("parts: {all:?}"));
+            let text = format!("{whole};\n{}", parts.join(";\n"));
+            wrong.push(report(seed, &made, &text, &left, &right));
+        }
+    }
+    wrong
+}
+
+fn rows_of(alias: &str, types: &[Ty]) -> Scope<'static> {
+    let column = |(at, ty): (usize, &Ty)| Column {
+        name: format!("c{at}"),
+        ty: *ty,
+    };
+    let columns = types.iter().enumerate().map(column).collect();
+    Scope {
+        sources: vec![(alias.to_owned(), columns)],
+        ..Scope::default()
+    }
+}
+
+/// Counts the rows that a condition selects, and those for which it is true.
+fn counted(seed: u64, queries: usize) -> Vec<String> {
+    let mut random = Gen::new(seed);
+    let made = random.make_tables();
+    let mut session = prepared(&made);
+    let mut wrong = Vec::new();
+    for _ in 0..queries {
+        random.subqueries = 3;
+        let select = random.select(&Scope::default(), &[Ty::Int], 1);
+        let Some(condition) = &select.condition else {
+            continue;
+        };
+        let optimized = format!("SELECT COUNT(*) FROM {} WHERE {condition}", select.from);
+        let reference = format!("SELECT ({condition}) IS TRUE FROM {}", select.from);
+        let (Ok(found), Ok(all)) = (
+            rows_here(&mut session, &optimized),
+            rows_here(&mut session, &reference),
+        ) else {
+            continue;
+        };
+        let holds = all.iter().filter(|row| *row == "1").count().to_string();
+        if found != [holds.clone()] {
+            let text = format!("{optimized};\n{reference}");
+            let right = format!("true for: {holds}");
+            wrong.push(report(
+                seed,
+                &made,
+                &text,
+                &format!("found: {found:?}"),
+                &right,
+            ));
+        }
+    }
+    wrong
+}
+
+/// Expressions over a table's columns, with their types.
+fn expressions(random: &mut Gen, table: &Table) -> Vec<(String, Ty)> {
+    let scope = Scope {
+        sources: vec![(table.name.clone(), table.columns.clone())],
+        ..Scope::default()
+    };
+    let count = random.rng.usize(1..4);
+    let one = |_| {
+        random.subqueries = 0;
+        let ty = random.ty();
+        let depth = random.rng.usize(1..3);
+        (random.expr(&scope, ty, depth), ty)
+    };
+    (0..count).map(one).collect()
+}
+
+/// A condition on a table, mostly on one of the expressions.
+fn condition_on(random: &mut Gen, table: &Table, known: &[(String, Ty)]) -> String {
+    let scope = Scope {
+        sources: vec![(table.name.clone(), table.columns.clone())],
+        ..Scope::default()
+    };
+    let (e, ty) = random.pick(known).clone();
+    let (a, b) = (random.literal(ty), random.literal(ty));
+    let on = match random.rng.u8(0..8) {
+        0..3 => format!("{e} = {a}"),
+        3 => format!("{e} IN ({a}, {b})"),
+        4 => format!("{e} BETWEEN {a} AND {b}"),
+        5 => format!("{e} {} {a}", random.pick(&["<", ">=", "<=>", "<>"])),
+        6 => format!("{e} IS NULL"),
+        _ => format!("{a} < {e}"),
+    };
+    match random.rng.u8(0..6) {
+        0 => format!("({on}) AND ({})", random.condition(&scope, 0)),
+        1 => format!("({on}) OR ({})", random.condition(&scope, 0)),
+        2 => format!("NOT ({on})"),
+        _ => on,
+    }
+}
+
+/// Compares the rows of queries on tables with functional indexes and on the same tables without.
+fn indexed(seed: u64, queries: usize) -> (Vec<String>, usize) {
+    let mut random = Gen::new(seed);
+    let made = random.make_tables();
+    let (mut plain, mut indexed) = (prepared(&made), prepared(&made));
+    let mut statements = made;
+    let (mut wrong, mut used) = (Vec::new(), 0);
+    for table in random.tables.clone() {
+        let known = expressions(&mut random, &table);
+        let name = &table.name;
+        for (at, (e, _)) in known.iter().enumerate() {
+            // Some cannot be indexed: columns by themselves, texts without a length, values that do
+            // not fit.
+            let create = format!("CREATE INDEX e{at} ON {name} (({e}))");
+            if here(&mut indexed, &create).0.error.is_none() {
+                statements.push(create);
+            }
+        }
+        for _ in 0..queries {
+            let condition = condition_on(&mut random, &table, &known);
+            let (e, _) = random.pick(&known).clone();
+            let sql = match random.rng.u8(0..5) {
+                0 => format!("SELECT {e}, COUNT(*) FROM {name} WHERE {condition} GROUP BY {e}"),
+                1 => format!("SELECT DISTINCT {e} FROM {name} WHERE {condition}"),
+                2 => format!("SELECT COUNT(*), MIN({e}), MAX({e}) FROM {name} WHERE {condition}"),
+                3 => format!("SELECT {e} FROM {name} WHERE {condition} ORDER BY {e}"),
+                _ => format!("SELECT * FROM {name} WHERE {condition}"),
+            };
+            let explained = here(&mut indexed, &format!("EXPLAIN {sql}")).0.rows;
+            let key = |row: &String| row.split('\t').nth(6).map(|key| key.starts_with('e'));
+            used += usize::from(explained.iter().any(|row| key(row) == Some(true)));
+            let (Ok(mut a), Ok(mut b)) =
+                (rows_here(&mut plain, &sql), rows_here(&mut indexed, &sql))
+            else {
+                continue;
+            };
+            if !sql.contains("ORDER BY") {
+                a.sort();
+                b.sort();
+            }
+            if a != b {
+                let (left, right) = (format!("without: {a:?}"), format!("with: {b:?}"));
+                wrong.push(report(seed, &statements, &sql, &left, &right));
+            }
+        }
+    }
+    (wrong, used)
+}
+
+#[test]
+fn partitions_of_a_query_make_it_up() {
+    let seeds = seeds(1, 40);
+    let cases = seeds.clone().count();
+    let wrong: Vec<String> = seeds.flat_map(|s| partitioned(s, 20)).collect();
+    fail_if_any(&wrong, cases);
+}
+
+#[test]
+fn as_many_rows_are_found_as_a_condition_is_true_for() {
+    let seeds = seeds(1, 40);
+    let cases = seeds.clone().count();
+    let wrong: Vec<String> = seeds.flat_map(|s| counted(s, 20)).collect();
+    fail_if_any(&wrong, cases);
+}
+
+#[test]
+fn functional_indexes_change_no_rows() {
+    let seeds = seeds(1, 40);
+    let cases = seeds.clone().count();
+    let (mut wrong, mut used) = (Vec::new(), 0);
+    for seed in seeds {
+        let (more, through) = indexed(seed, 20);
+        wrong.extend(more);
+        used += through;
+    }
+    fail_if_any(&wrong, cases);
+    assert!(cases < 40 || used > 100, "queries through an index: {used}");
+}
