@@ -2,6 +2,7 @@
 
 use super::Binder;
 use super::nodes::{cast_to, node};
+use super::special::text_literal;
 use super::types::{collation_of_two, comparison, is_text, merged_type};
 use crate::error::{Result, SqlError};
 use crate::expr::{Coercibility, Expr, ExprKind, Truth, Unit, When};
@@ -56,6 +57,10 @@ impl Binder<'_> {
                 };
                 Ok(Expr::boolean(kind, false))
             }
+            ("JSON_TYPE", [arg]) => {
+                let arg = self.expr(arg)?;
+                self.json_type(arg)
+            }
             ("GROUPING", [_, ..]) if self.aggregates.is_some() => {
                 let args = self.list(args)?;
                 let mut e = Expr::boolean(ExprKind::Grouping(args), false);
@@ -76,6 +81,29 @@ impl Binder<'_> {
                 self.call(name, args)
             }
         }
+    }
+
+    /// JSON_TYPE(). A document has dates and times as strings, and decimals as doubles; so the kind
+    /// of a value that a CAST makes JSON is that of its type.
+    fn json_type(&self, arg: Expr) -> Result<Expr> {
+        let (kind, value) = match &arg.kind {
+            ExprKind::Cast(value) if arg.ty.kind == Kind::Json => match value.ty.kind {
+                Kind::Date => ("DATE", value),
+                Kind::Time => ("TIME", value),
+                Kind::DateTime | Kind::Timestamp => ("DATETIME", value),
+                Kind::Decimal => ("DECIMAL", value),
+                _ => return self.call("JSON_TYPE", vec![arg]),
+            },
+            _ => return self.call("JSON_TYPE", vec![arg]),
+        };
+        let is_null = ExprKind::Is {
+            arg: value.clone(),
+            truth: Truth::Null,
+            negated: false,
+        };
+        let condition = Expr::boolean(is_null, false);
+        let result = Expr::null();
+        Ok(self.cases(vec![When { condition, result }], Some(text_literal(kind))))
     }
 
     /// Binds NAME_CONST(). Error 1210 if an argument is not constant.
