@@ -6,7 +6,9 @@ use porpoise_base::disk::MemDisk;
 use porpoise_kv::{CommitPosition, Durability, Engine};
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 use porpoise_rows::catalog::{ColumnDefault, FkAction, IndexKind, Table, TableOptions};
+use porpoise_rows::ddl::partition::Exchange;
 use porpoise_rows::ddl::{AlterOp, ColumnSpec, FkSpec, IndexSpec, Position, TableSpec};
+use porpoise_rows::partition::{Method, Partition, PartitionBound, Partitioning};
 use porpoise_rows::{BeginOptions, Db, InsertMode, show};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::path::PathBuf;
@@ -159,41 +161,132 @@ fn sound(db: &Arc<Db>, what: &str) {
     assert_eq!(db.engine().spaces().unwrap().len(), named, "{what}");
 }
 
+/// Cuts the power at every operation of the disk while `change` runs.
+fn cut_off_anywhere(
+    name: &str,
+    family: &dyn Fn(&MemDisk) -> Arc<KvMem>,
+    change: &dyn Fn(&Arc<Db>) -> porpoise_rows::Result<CommitPosition>,
+    picture: &dyn Fn(&Arc<Db>) -> String,
+) {
+    let disk = MemDisk::new();
+    let whole = family(&disk);
+    let db = crate::common::open(whole.clone());
+    let before = picture(&db);
+    let start = disk.operations();
+    let position = change(&db).unwrap();
+    whole.wait_durable(position).unwrap();
+    let after = picture(&db);
+    whole.shutdown().unwrap();
+    let operations = disk.operations() - start;
+    drop((db, whole));
+    assert_ne!(before, after);
+    let (mut old, mut new) = (0, 0);
+    for cut in 0..=operations {
+        let disk = MemDisk::new();
+        let engine = family(&disk);
+        let db = crate::common::open(engine);
+        disk.stop_after(Some(disk.operations() + cut));
+        let told = change(&db).and_then(|position| Ok(db.engine().wait_durable(position)?));
+        let acknowledged = told.is_ok();
+        let found = disk.after_power_cut(cut * 31);
+        drop(db);
+        let what = format!("{name}, cut at {cut} of {operations}");
+        let engine = self::engine(&found).expect(&what);
+        let db = crate::common::open(engine);
+        let now = picture(&db);
+        assert!(now == before || now == after, "{what}: {now}");
+        assert!(now == after || !acknowledged, "{what} was lost");
+        sound(&db, &what);
+        old += usize::from(now == before);
+        new += usize::from(now == after);
+    }
+    assert!(old > 0 && new > 0, "{name}: {old} and {new}");
+}
+
 #[test]
 fn a_definition_cut_off_anywhere_is_as_before_or_as_after() {
     for (name, change) in CHANGES {
-        let disk = MemDisk::new();
-        let whole = family(&disk);
-        let db = crate::common::open(whole.clone());
-        let before = picture(&db);
-        let start = disk.operations();
-        let position = change(&db).unwrap();
-        whole.wait_durable(position).unwrap();
-        let after = picture(&db);
-        whole.shutdown().unwrap();
-        let operations = disk.operations() - start;
-        drop((db, whole));
-        assert_ne!(before, after);
-        let (mut old, mut new) = (0, 0);
-        for cut in 0..=operations {
-            let disk = MemDisk::new();
-            let engine = family(&disk);
-            let db = crate::common::open(engine);
-            disk.stop_after(Some(disk.operations() + cut));
-            let told = change(&db).and_then(|position| Ok(db.engine().wait_durable(position)?));
-            let acknowledged = told.is_ok();
-            let found = disk.after_power_cut(cut * 31);
-            drop(db);
-            let what = format!("{name}, cut at {cut} of {operations}");
-            let engine = self::engine(&found).expect(&what);
-            let db = crate::common::open(engine);
-            let now = picture(&db);
-            assert!(now == before || now == after, "{what}: {now}");
-            assert!(now == after || !acknowledged, "{what} was lost");
-            sound(&db, &what);
-            old += usize::from(now == before);
-            new += usize::from(now == after);
+        cut_off_anywhere(name, &family, change, &picture);
+    }
+}
+
+/// A table with two partitions and one without, with or without a primary key.
+fn exchangeable(disk: &MemDisk, has_key: bool) -> Arc<KvMem> {
+    let engine = engine(disk).unwrap();
+    let db = crate::common::open(engine.clone());
+    let general = Collation::UTF8MB4_GENERAL_CI;
+    db.define(|cx| db.create_database(cx, "d", general, false))
+        .unwrap();
+    let bound = |n: i64| PartitionBound::LessThan(vec![Some(Value::Int(n))]);
+    let partition = |(id, bound)| Partition {
+        id,
+        name: format!("p{id}"),
+        bound,
+        comment: String::new(),
+    };
+    let by = Partitioning {
+        method: Method::RangeColumns,
+        columns: vec![0],
+        expr: None,
+        algorithm: None,
+        by_number: false,
+        partitions: [(0, bound(100)), (1, bound(200))].map(partition).to_vec(),
+        next_id: 2,
+    };
+    for (name, partitioning, first) in [("t", Some(by), 90), ("other", None, 150)] {
+        let mut columns = vec![column("id"), column("a")];
+        columns.push(ColumnSpec::new(
+            "body",
+            ColumnType::text(Kind::LongText, general),
+        ));
+        let mut keys = vec![IndexSpec::new(IndexKind::Plain, Some("a"), &["a"])];
+        if has_key {
+            keys.push(IndexSpec::primary(&["id"]));
         }
-        assert!(old > 0 && new > 0, "{name}: {old} and {new}");
+        let mut spec = TableSpec::new("d", name, columns, keys, TableOptions::new(general));
+        spec.placement.partitioning = partitioning;
+        db.define(|cx| db.create_table(cx, &spec)).unwrap();
+        let table = get(&db, name).unwrap();
+        let mut txn = db.begin(BeginOptions::default()).unwrap();
+        let body = Value::Bytes(vec![b'x'; 20_000]);
+        let row = |n| vec![Value::Int(n), Value::Int(n % 7), body.clone()];
+        txn.insert(
+            &table,
+            (first..first + 20).map(row).collect(),
+            InsertMode::Plain,
+        )
+        .unwrap();
+        let done = txn.commit().unwrap();
+        db.engine().wait_durable(done.position).unwrap();
+    }
+    engine
+}
+
+#[test]
+fn an_exchange_of_a_partition_cut_off_anywhere_is_as_before_or_as_after() {
+    let named = |name: &str| ("d".to_owned(), name.to_owned());
+    let change = |db: &Arc<Db>| {
+        let exchange = Exchange {
+            table: named("t"),
+            partition: "p1".to_owned(),
+            with: named("other"),
+        };
+        db.define(|cx| db.exchange_partition(cx, &exchange))
+            .map(|done| done.position)
+    };
+    let rows = |db: &Arc<Db>, name: &str| {
+        let mut txn = db.begin(BeginOptions::default()).unwrap();
+        let rows = crate::common::all_in(&mut txn, &get(db, name).unwrap());
+        txn.rollback();
+        let ids = rows.into_iter().map(|row| format!("{:?}", &row[..2]));
+        let mut ids: Vec<String> = ids.collect();
+        ids.sort();
+        ids.join(" ")
+    };
+    let picture = |db: &Arc<Db>| format!("{} / {}", rows(db, "t"), rows(db, "other"));
+    // With keys the spaces change owners, without them the rows are copied.
+    for (name, has_key) in [("exchange", true), ("exchange by copies", false)] {
+        let family = |disk: &MemDisk| exchangeable(disk, has_key);
+        cut_off_anywhere(name, &family, &change, &picture);
     }
 }

@@ -369,7 +369,7 @@ pub fn combined_change(
 /// The partitioning clause of an ALTER TABLE; `None` if it has none.
 ///
 /// # Errors
-/// MySQL's errors; 1235 for EXCHANGE.
+/// MySQL's errors.
 pub fn change(
     cx: &StatementContext,
     database: &str,
@@ -406,9 +406,6 @@ pub fn change(
         AlterAction::ReorganizePartition(list, defs) => {
             let by = table.partitioning.as_ref().ok_or_else(not_partitioned)?;
             PartitionChange::Reorganize(names(list), definitions(cx, &columns, by, defs)?)
-        }
-        AlterAction::ExchangePartition(..) => {
-            return Err(SqlError::not_supported("EXCHANGE PARTITION"));
         }
         AlterAction::MaintainPartitions(PartitionMaintenance::Truncate, list) => {
             PartitionChange::Truncate(names(list))

@@ -7,6 +7,7 @@ use super::{Outcome, SqlSession};
 use crate::definition::{self, Naming};
 use crate::results::table::{Rows, text_column};
 use porpoise_rows::catalog::Table;
+use porpoise_rows::ddl::partition::Exchange;
 use porpoise_rows::ddl::{AlterOp, DdlCx, DdlOutcome};
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -172,6 +173,9 @@ impl SqlSession {
             [AlterAction::DropKeyPrefix(def)] => self
                 .change_mapping(database, name, def, |editor, def| editor.drop(def))
                 .map(Some),
+            [AlterAction::ExchangePartition(partition, with, _)] => self
+                .exchange_partition((database, name), partition.name, with)
+                .map(Some),
             [action] if clauses.any(|clause| clause) => {
                 self.alter_partitions(database, name, action).map(Some)
             }
@@ -292,6 +296,37 @@ impl SqlSession {
         let warnings = self.cx.env.warnings.get_mut().len();
         outcome.info = format!("Records: 0  Duplicates: 0  Warnings: {warnings}");
         Ok(outcome)
+    }
+
+    /// Executes EXCHANGE PARTITION.
+    fn exchange_partition(
+        &mut self,
+        (database, name): (&str, &str),
+        partition: &str,
+        with: &TableName<'_>,
+    ) -> Result<Outcome> {
+        let with = self.resolve_for_ddl(with)?;
+        if self.cx.temporary.table(&with.0, &with.1).is_some() {
+            let text = format!(
+                "Table to exchange with partition is temporary: '{}'",
+                with.1
+            );
+            return Err(SqlError::new(1733, "HY000", text));
+        }
+        for (database, name) in [(database, name), (&with.0, &with.1)] {
+            if self.cx.catalog().view(database, name).is_some() {
+                let text = format!("'{database}.{name}' is not BASE TABLE");
+                return Err(SqlError::new(1347, "HY000", text));
+            }
+        }
+        let exchange = Exchange {
+            table: (database.to_owned(), name.to_owned()),
+            partition: partition.to_owned(),
+            with,
+        };
+        let db = self.cx.server.db.clone();
+        let done = db.exchange_partition(&self.ddl_cx(), &exchange)?;
+        Ok(ddl_outcome(DdlOutcome { rows: 0, ..done }))
     }
 
     /// Context of a definition statement.

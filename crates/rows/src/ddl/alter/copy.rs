@@ -11,7 +11,7 @@
 //! 2. All rows are written in one layout; no column has a backfill afterwards.
 //! 3. One engine call per batch checks all unique keys of its rows.
 
-use super::{Plan, fill};
+use super::fill;
 use crate::autoinc::{column_max, column_value};
 use crate::db::Db;
 use crate::ddl::{DdlCx, errors};
@@ -28,6 +28,19 @@ use std::sync::Arc;
 
 /// Approximate size of one transaction in bytes.
 const BATCH_BYTES: usize = 16 << 20;
+
+/// How rows are copied.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::ddl) struct CopyOptions {
+    /// The column that gets generated ids.
+    pub(in crate::ddl) generated_column: Option<ColumnId>,
+    /// The first of these ids, if given.
+    pub(in crate::ddl) first_id: Option<u64>,
+    /// Whether the copy converts values to other types.
+    pub(in crate::ddl) converts: bool,
+    /// Whether the copy changes the keys of rows.
+    pub(in crate::ddl) rekeys_rows: bool,
+}
 
 /// Source of a column's value in the new rows.
 enum Source {
@@ -196,14 +209,14 @@ impl Copy<'_> {
 }
 
 impl Db {
-    /// Copies all rows of `before` to the plan's table, with all index entries, and raises the
-    /// counter above generated ids. Returns the number of rows.
-    pub(super) fn copy_rows(
+    /// Copies all rows of `before` to `after`, with all index entries, and raises the counter above
+    /// generated ids. Columns are the same if they have the same id. Returns the number of rows.
+    pub(in crate::ddl) fn copy_rows(
         &self,
         cx: &DdlCx<'_>,
         before: &Table,
         after: &Table,
-        plan: &Plan,
+        options: CopyOptions,
         cast: &mut CastCx<'_>,
     ) -> Result<u64> {
         let position = |id: ColumnId| after.columns.iter().position(|c| c.id == id);
@@ -211,10 +224,10 @@ impl Db {
             before,
             after,
             sources: sources(before, after),
-            generated_column: plan.generated_column.and_then(position),
-            next_id: plan.auto_increment.unwrap_or(1).max(1),
+            generated_column: options.generated_column.and_then(position),
+            next_id: options.first_id.unwrap_or(1).max(1),
             generated: false,
-            reports_truncation: plan.converts,
+            reports_truncation: options.converts,
             rows: 0,
             expressions: if after.has_expressions() {
                 Some((self.expressions(after)?, fill::row_context(cx, cast)))
@@ -222,7 +235,7 @@ impl Db {
                 None
             },
         };
-        let keeps_hidden = before.hidden_key && after.hidden_key && !plan.rekeys_rows;
+        let keeps_hidden = before.hidden_key && after.hidden_key && !options.rekeys_rows;
         self.for_each_batch(cx, before, |batch| {
             let mut hidden = 0;
             if after.hidden_key && !keeps_hidden {

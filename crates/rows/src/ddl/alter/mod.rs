@@ -38,6 +38,7 @@ use porpoise_kv::{CommitPosition, SpaceId};
 use porpoise_types::{CastCx, SqlMode, TimeZone};
 use std::sync::Arc;
 
+pub(in crate::ddl) use copy::CopyOptions;
 pub use fill::implicit_default;
 
 /// Maximum number of layouts before the rows are copied (MySQL allows as many row versions).
@@ -110,6 +111,21 @@ fn find(catalog: &Catalog, database: &str, name: &str) -> Result<Arc<Table>> {
     table.ok_or_else(|| errors::no_table(database, name))
 }
 
+/// Conversion rules of the strict mode.
+pub(in crate::ddl) fn strict_cast<'c>(
+    cx: &DdlCx<'_>,
+    warnings: &'c mut dyn FnMut(porpoise_types::Warning),
+) -> CastCx<'c> {
+    let now = porpoise_types::DateTime::from_unix_micros(cx.now);
+    CastCx {
+        mode: SqlMode::default(),
+        strict: true,
+        warnings,
+        tz: &TimeZone::UTC,
+        now: now.unwrap_or(porpoise_types::DateTime::ZERO),
+    }
+}
+
 impl Db {
     /// Runs an ALTER TABLE in strict mode. Either all clauses take effect or none.
     ///
@@ -123,15 +139,7 @@ impl Db {
         ops: &[AlterOp],
     ) -> Result<DdlOutcome> {
         let mut ignore = |_| ();
-        let now = porpoise_types::DateTime::from_unix_micros(cx.now);
-        let mut cast = CastCx {
-            mode: SqlMode::default(),
-            strict: true,
-            warnings: &mut ignore,
-            tz: &TimeZone::UTC,
-            now: now.unwrap_or(porpoise_types::DateTime::ZERO),
-        };
-        self.alter_table_as(cx, database, name, ops, &mut cast)
+        self.alter_table_as(cx, database, name, ops, &mut strict_cast(cx, &mut ignore))
     }
 
     /// As [`Db::alter_table`], with the conversion rules of `cast`.
@@ -304,7 +312,13 @@ impl Db {
         let progress = cx.metadata_locks.progress();
         if plan.rewrite {
             progress.begin(Stage::Copying, "");
-            rows = self.copy_rows(cx, before, after, plan, cast)?;
+            let options = CopyOptions {
+                generated_column: plan.generated_column,
+                first_id: plan.auto_increment,
+                converts: plan.converts,
+                rekeys_rows: plan.rekeys_rows,
+            };
+            rows = self.copy_rows(cx, before, after, options, cast)?;
         } else {
             progress.begin(Stage::Validating, "");
             self.check_not_null(cx, after, plan)?;

@@ -8,10 +8,12 @@
 
 mod change;
 mod check;
+mod exchange;
 mod plan;
 
 pub use change::PartitionChange;
 pub(crate) use check::check;
+pub use exchange::Exchange;
 
 use super::{TableSpec, errors};
 use crate::catalog::Catalog;
