@@ -97,8 +97,14 @@ impl Printer {
         self.out.push(b'`');
     }
 
+    /// A name. An empty one was written as a text, where the grammar allows either: as a quoted name
+    /// it could not be parsed.
     fn ident(&mut self, ident: &Ident<'_>) {
-        self.quoted_name(ident.name.as_bytes());
+        if ident.name.is_empty() {
+            self.string(b"");
+        } else {
+            self.quoted_name(ident.name.as_bytes());
+        }
     }
 
     /// A keyword that the tree stores as a name.
