@@ -12,7 +12,7 @@
 //! * [`cast`]: assignment to a column ([`store`]) and conversions in
 //!   expressions.
 //! * [`mod@compare`], [`collation`]: order and equality.
-//! * [`key`]: memory-comparable keys; [`array`]: stored arrays of them.
+//! * [`key`]: memory-comparable keys; [`mod@array`]: stored arrays of them.
 //! * [`text`]: values in the text protocol.
 //!
 //! Invariants:

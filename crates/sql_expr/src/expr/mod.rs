@@ -276,7 +276,7 @@ pub enum ExprKind {
     /// CAST, CONVERT or BINARY, to the node's type.
     Cast(Box<Expr>),
     /// `CAST(arg AS type ARRAY)` of a multi-valued key part: the encoded array of the elements, to
-    /// the node's type ([`array`]).
+    /// the node's type ([`mod@array`]).
     CastArray(Box<Expr>),
     /// The test of a JSON array, and the look-up that finds the rows for which it may be true.
     ArrayTest(Box<ArrayTest>),
