@@ -20,6 +20,7 @@ mod large_crash;
 mod large_values;
 mod load_data;
 mod login;
+mod outfile;
 mod packets;
 mod prepared;
 mod statements;

@@ -247,6 +247,7 @@ kinds! {
 
 const QUERY: &[Example] = &[
     example("SELECT 1", FREE),
+    example("SELECT 1 INTO OUTFILE '/x'", &[&["FILE ON *.*"]]),
     example(
         "SELECT n FROM shop.goods",
         &[

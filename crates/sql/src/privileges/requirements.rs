@@ -13,8 +13,8 @@ use porpoise_access::{AuthId, Privileges};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
     Account, AlterAction, AlterTable, CreateTable, CreateView, ForeignKeyDef, GrantOn,
-    HandlerAction, Maintain, MaintainKind, PartitionMaintenance, ProgramKind, ShowWhat, Statement,
-    TableElement, TableName, VarScope, Xa,
+    HandlerAction, Into, Maintain, MaintainKind, PartitionMaintenance, ProgramKind, Query,
+    ShowWhat, Statement, TableElement, TableName, VarScope, Xa,
 };
 
 /// Privileges on one object.
@@ -103,6 +103,10 @@ impl StatementContext {
     pub(crate) fn requirements(&self, statement: &Statement<'_>) -> Requirements {
         use Statement as S;
         Ok(match statement {
+            S::Query(Query {
+                into: Some(Into::Outfile { .. } | Into::Dumpfile(_)),
+                ..
+            }) => vec![Global(Privileges::FILE, "FILE")],
             // Checked by the tables of the plan.
             S::Query(_) | S::Insert(_) | S::Update(_) | S::Delete(_) | S::Do(_) => Vec::new(),
             S::Explain(_) | S::Kill { .. } => Vec::new(),

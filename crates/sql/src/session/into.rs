@@ -1,5 +1,6 @@
-//! SELECT ... INTO @variables.
+//! SELECT ... INTO: the destination of a result that is not sent.
 
+use super::outfile::QueryText;
 use super::{Outcome, SqlSession};
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
@@ -12,11 +13,8 @@ use std::sync::Arc;
 /// The target variables of a query.
 ///
 /// # Errors
-/// 1235 for files, 1327 for variables of stored programs.
-pub(super) fn variables(into: &Into<'_>) -> Result<Vec<Arc<str>>> {
-    let Into::Vars(list) = into else {
-        return Err(SqlError::not_supported("SELECT ... INTO OUTFILE"));
-    };
+/// 1327 for variables of stored programs.
+fn variables(list: &[IntoVar<'_>]) -> Result<Vec<Arc<str>>> {
     let name = |v: &IntoVar<'_>| match v {
         IntoVar::User(name) => Ok(variable_name(name)),
         IntoVar::Local(name) => {
@@ -35,6 +33,10 @@ struct SingleRow {
 }
 
 impl ResultSink for SingleRow {
+    fn is_for_client(&self) -> bool {
+        false
+    }
+
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<()> {
         if columns.len() != self.names.len() {
             let text = "The used SELECT statements have a different number of columns";
@@ -55,7 +57,7 @@ impl ResultSink for SingleRow {
 }
 
 impl SqlSession {
-    /// Runs a query and assigns its only row to variables; without a row they are unchanged.
+    /// Runs a query whose result goes to variables or to a file.
     pub(super) fn select_into(
         &mut self,
         query: &Query<'_>,
@@ -64,17 +66,41 @@ impl SqlSession {
         values: &[ValueRef<'_>],
         types: &[ColumnType],
     ) -> Result<Outcome> {
-        let mut row = SingleRow {
-            names: variables(into)?,
-            types: Vec::new(),
-            values: None,
-        };
         let plain = Query {
             into: None,
             ..*query
         };
-        let statement = Statement::Query(&plain);
-        let mut outcome = self.run_statement(&statement, text, values, types, &mut row)?;
+        let query = QueryText {
+            query: &plain,
+            text,
+            values,
+            types,
+        };
+        match into {
+            Into::Vars(list) => self.select_into_variables(&query, list),
+            Into::Outfile {
+                path,
+                charset,
+                format,
+            } => self.select_into_outfile(&query, path, *charset, format),
+            Into::Dumpfile(path) => self.select_into_dumpfile(&query, path),
+        }
+    }
+
+    /// Runs a query and assigns its only row to variables; without a row they are unchanged.
+    fn select_into_variables(
+        &mut self,
+        query: &QueryText<'_>,
+        list: &[IntoVar<'_>],
+    ) -> Result<Outcome> {
+        let mut row = SingleRow {
+            names: variables(list)?,
+            types: Vec::new(),
+            values: None,
+        };
+        let statement = Statement::Query(query.query);
+        let mut outcome =
+            self.run_statement(&statement, query.text, query.values, query.types, &mut row)?;
         outcome.had_rows = false;
         match row.values {
             Some(found) => {

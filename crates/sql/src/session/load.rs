@@ -5,8 +5,9 @@
 //! runs (`porpoise_sql_exec::exec::load`).
 
 use super::{CLIENT_LOCAL_FILES, Outcome, SqlSession};
+use crate::context::StatementContext;
 use porpoise_base::blocking::blocking;
-use porpoise_base::import_file::open_within;
+use porpoise_base::statement_file::open_within;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{IntoVar, LoadData, Statement};
@@ -36,7 +37,7 @@ impl SqlSession {
             return self.run_statement(&statement, text, &[], &[], sink);
         }
         let mut file = ServerFile {
-            directory: self.file_directory()?,
+            directory: file_directory(&self.cx)?,
             open: None,
         };
         self.declare_variables(load)?;
@@ -52,13 +53,6 @@ impl SqlSession {
         } else {
             Err(SqlError::local_files_disabled())
         }
-    }
-
-    /// The directory of the server's files; error 1290 without one.
-    fn file_directory(&self) -> Result<String> {
-        let directory = self.cx.server.variable("secure_file_priv");
-        let directory = directory.filter(|d| !d.is_empty() && d != "NULL");
-        directory.ok_or_else(outside_of_directory)
     }
 
     /// Gives the variables that take fields their type, a text, before SET is bound to it.
@@ -82,7 +76,18 @@ struct ServerFile {
     open: Option<Box<dyn io::Read>>,
 }
 
-fn outside_of_directory() -> SqlError {
+/// The directory of the server's files, `secure_file_priv`.
+///
+/// # Errors
+/// 1290 without one.
+pub(super) fn file_directory(cx: &StatementContext) -> Result<String> {
+    let directory = cx.server.variable("secure_file_priv");
+    let directory = directory.filter(|d| !d.is_empty() && d != "NULL");
+    directory.ok_or_else(outside_of_directory)
+}
+
+/// Error 1290 for a file that is not in the directory.
+pub(super) fn outside_of_directory() -> SqlError {
     let text = "The MySQL server is running with the --secure-file-priv option so it cannot execute \
                 this statement";
     SqlError::new(1290, "HY000", text)

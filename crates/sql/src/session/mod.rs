@@ -31,6 +31,7 @@ mod histogram;
 mod into;
 mod key_prefix;
 mod load;
+mod outfile;
 mod plan_cache;
 mod prepared;
 mod run;

@@ -399,8 +399,12 @@ impl SqlSession {
         let mut exec = Exec::new(&shared, None);
         exec.env.counted_rows.set(None);
         let ids = self.cx.settings.auto_increment;
-        let mut sink = results::RecodingSink::new(sink, &self.cx.settings);
-        let done = statement::run(plan, &mut exec, ids, &mut sink);
+        let done = if sink.is_for_client() {
+            let mut sink = results::RecodingSink::new(sink, &self.cx.settings);
+            statement::run(plan, &mut exec, ids, &mut sink)
+        } else {
+            statement::run(plan, &mut exec, ids, sink)
+        };
         match done {
             Err(ExecError::Error(_)) if states.restart.get() => Err(ExecError::Restart),
             done => done,

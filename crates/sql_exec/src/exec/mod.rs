@@ -114,6 +114,10 @@ pub trait ResultSink {
     /// because its rows are newer than what is durable, or because the statement may restart (and
     /// call [`ResultSink::columns`] again).
     fn buffer_until_end(&mut self) {}
+    /// Whether text is converted to `character_set_results`: the rows go to a client.
+    fn is_for_client(&self) -> bool {
+        true
+    }
     /// Opens the file of LOAD DATA: requests it from the client.
     ///
     /// # Errors

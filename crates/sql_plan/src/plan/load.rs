@@ -126,7 +126,12 @@ fn file_collation(load: &LoadData<'_>, cx: &PlanCx<'_>) -> Result<Collation> {
     }
 }
 
-fn line_format(given: &FileFormat<'_>, mode: SqlMode) -> Result<LineFormat> {
+/// The format of the lines of a file, with MySQL's defaults. An empty `line_end` means that lines
+/// end as fields do.
+///
+/// # Errors
+/// 1083 for an enclosure or escape of more than one byte; 1235 for fields with fixed widths.
+pub fn line_format(given: &FileFormat<'_>, mode: SqlMode) -> Result<LineFormat> {
     let single = |text: Option<&[u8]>| match text {
         None | Some([]) => Ok(None),
         Some([byte]) => Ok(Some(*byte)),
@@ -148,7 +153,7 @@ fn line_format(given: &FileFormat<'_>, mode: SqlMode) -> Result<LineFormat> {
         line_end: given.line_terminator.unwrap_or(b"\n").to_vec(),
     };
     if format.field_end.is_empty() && format.enclosure.is_none() {
-        let what = "LOAD DATA of fields with fixed widths (FIELDS TERMINATED BY '' ENCLOSED BY '')";
+        let what = "fields with fixed widths (FIELDS TERMINATED BY '' ENCLOSED BY '')";
         return Err(SqlError::not_supported(what));
     }
     // Lines then end after as many fields as there are destinations.

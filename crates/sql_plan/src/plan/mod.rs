@@ -34,7 +34,7 @@ mod join_search;
 mod join_steps;
 mod join_tree;
 mod keys;
-mod load;
+pub mod load;
 mod loose_index_scan;
 mod min_max;
 mod multi;
