@@ -197,14 +197,14 @@ impl<'p> Stored<'p> {
         let (at, width) = (scan.slot, plan.sources.len());
         let mut out: Vec<Tuple<'a>> = Vec::with_capacity(limit);
         let mut shown = 0;
-        let mut visit = |slot: Slot<'_>| -> ExecResult<bool> {
+        let mut visit = |slot: &Slot<'_>| -> ExecResult<bool> {
             shown += 1;
             let mut row: SmallVec<[Slot<'_>; 4]> = smallvec![Slot::Null; width];
             if let Some(place) = row.get_mut(at) {
-                *place = slot;
+                *place = *slot;
             }
             if conditions.hold(&row, &cx)? {
-                let slot: Slot<'a> = copied_slot(slot, table, arena)?;
+                let slot: Slot<'a> = copied_slot(*slot, table, arena)?;
                 let tuple = arena.alloc_slice_fill_copy(width, Slot::Null);
                 if let Some(place) = tuple.get_mut(at) {
                     *place = slot;

@@ -65,17 +65,17 @@ pub(super) fn run(
             BATCH
         };
         let mut copied = Vec::new();
-        let mut visit = |slot: Slot<'_>| -> ExecResult<bool> {
-            let row = [slot];
-            if !conditions.hold(&row, &cx)? {
+        let mut visit = |slot: &Slot<'_>| -> ExecResult<bool> {
+            let row = std::slice::from_ref(slot);
+            if !conditions.hold(row, &cx)? {
                 return Ok(true);
             }
             rows += 1;
             if states.is_spilling() {
-                copied.push(copied_slot(slot, table, &arena)?);
+                copied.push(copied_slot(*slot, table, &arena)?);
                 return Ok(true);
             }
-            consume(&row, &cx)
+            consume(row, &cx)
         };
         let at = (&*exec, &arena);
         let cursor = &mut cursor;

@@ -243,19 +243,19 @@ fn lookup_prefixes_in_place<'a, 'x: 'a>(
     let index = scan.access.index().unwrap_or(0);
     let mut found: Vec<SmallVec<[Slot<'a>; 1]>> = vec![SmallVec::new(); positions.len()];
     let mut key = Vec::new();
-    let mut visit = |slot: Slot<'_>| -> ExecResult<bool> {
+    let mut visit = |slot: &Slot<'_>| -> ExecResult<bool> {
         let Slot::Row(row) = slot else {
             return Ok(true);
         };
         let mut tuple: SmallVec<[Slot<'_>; 4]> = smallvec![Slot::Null; width];
         if let Some(place) = tuple.get_mut(scan.slot) {
-            *place = slot;
+            *place = *slot;
         }
         if !conditions.hold(&tuple, &cx)? {
             return Ok(true);
         }
         key.clear();
-        append_leading_key(table, index, used, row, &mut key);
+        append_leading_key(table, index, used, *row, &mut key);
         let at = positions.get(key.as_slice());
         if let Some(at) = at.and_then(|at| found.get_mut(*at)) {
             let bytes = arena.alloc_slice_copy(row.bytes());

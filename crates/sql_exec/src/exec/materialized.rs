@@ -419,13 +419,13 @@ impl<'h> MaterializedTables<'h> {
             exec.check_cancelled()?;
             let before = rows.len();
             let cursor = &mut cursor;
-            let mut visit = |slot: Slot<'_>| -> ExecResult<bool> {
+            let mut visit = |slot: &Slot<'_>| -> ExecResult<bool> {
                 let mut tuple: SmallVec<[Slot<'_>; 4]> = smallvec![Slot::Null; width];
                 if let Some(place) = tuple.get_mut(scan.slot) {
-                    *place = slot;
+                    *place = *slot;
                 }
                 if conditions.hold(&tuple, &cx)? {
-                    rows.push(copied_slot(slot, table, arena)?);
+                    rows.push(copied_slot(*slot, table, arena)?);
                 }
                 Ok(true)
             };
