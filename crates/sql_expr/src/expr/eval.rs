@@ -553,8 +553,21 @@ pub fn load_value<'a>(
     ty: &'a ColumnType,
     cx: &EvalCx<'a>,
 ) -> Result<ValueRef<'a>> {
-    Ok(match (load, stored) {
-        (Load::Plain, value) | (_, value @ ValueRef::Null) => value,
+    match (load, stored) {
+        (Load::Plain, value) | (_, value @ ValueRef::Null) => Ok(value),
+        (load, value) => Ok(convert_stored(value, load, ty, cx)),
+    }
+}
+
+/// [`load_value`] of a value that differs from the stored one; apart, so that the common case is
+/// inlined.
+fn convert_stored<'a>(
+    stored: ValueRef<'a>,
+    load: Load,
+    ty: &'a ColumnType,
+    cx: &EvalCx<'a>,
+) -> ValueRef<'a> {
+    match (load, stored) {
         (Load::Timestamp, ValueRef::DateTime(utc)) => {
             ValueRef::DateTime(cx.env.time_zone.utc_to_local(utc))
         }
@@ -564,6 +577,6 @@ pub fn load_value<'a>(
             porpoise_types::write_text(value, ty, &mut text);
             ValueRef::Bytes(cx.arena.alloc_slice_copy(&text))
         }
-        (Load::Timestamp, value) => value,
-    })
+        (Load::Plain | Load::Timestamp, value) => value,
+    }
 }
