@@ -25,6 +25,8 @@ pub enum ParseErrorKind {
     },
     /// Literals were to become parameters, but one is where no parameter is allowed.
     NotParametric,
+    /// CREATE PROCEDURE and the like in the body of a program.
+    NestedProgram,
 }
 
 /// A parse error with its position in the text.
@@ -44,6 +46,7 @@ impl ParseError {
             ParseErrorKind::Syntax | ParseErrorKind::TooLarge | ParseErrorKind::NotParametric => {
                 1064
             }
+            ParseErrorKind::NestedProgram => 1303,
             ParseErrorKind::Empty => 1065,
             ParseErrorKind::DerivedAlias => 1248,
             ParseErrorKind::FunctionAlias => 3667,
@@ -62,6 +65,7 @@ impl ParseError {
             | ParseErrorKind::FunctionAlias
             | ParseErrorKind::Empty => "42000",
             ParseErrorKind::TooDeep { .. } => "HY000",
+            ParseErrorKind::NestedProgram => "2F003",
         }
     }
 
@@ -79,6 +83,9 @@ impl ParseError {
             ),
             ParseErrorKind::TooLarge => {
                 "The statement has too many parts for the parser".to_owned()
+            }
+            ParseErrorKind::NestedProgram => {
+                "Can't create a stored program from within another stored routine".to_owned()
             }
             ParseErrorKind::NotParametric => {
                 "A literal of the statement cannot be a parameter".to_owned()

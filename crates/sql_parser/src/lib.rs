@@ -57,6 +57,9 @@ pub enum Literals<'a> {
     /// allowed, the parse fails with [`ParseErrorKind::NotParametric`], and the statement must be
     /// parsed without the list.
     Params(&'a [LiteralToken]),
+    /// The names of variables at these places become parameters: a statement or an expression of a
+    /// stored program ([`ast::VariableUse`]).
+    Variables(&'a [token::Span]),
 }
 
 /// Options of a parse.

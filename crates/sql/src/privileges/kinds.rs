@@ -120,7 +120,17 @@ kinds! {
     CreateView(Statement::CreateView(_)) => CREATE_VIEW,
     DropView(Statement::DropView(_)) => &[example("DROP VIEW shop.v", &[&["DROP ON shop.v"]])],
     CreateProgram(Statement::CreateProgram(_)) => &[
-        example("CREATE PROCEDURE shop.p() SELECT 1", &[&["CREATE ROUTINE ON shop.*"]]),
+        example("CREATE EVENT shop.e ON SCHEDULE EVERY 1 DAY DO SELECT 1", &[&["EVENT ON shop.*"]]),
+    ],
+    CreateRoutine(Statement::CreateRoutine(_)) => &[
+        example("CREATE PROCEDURE shop.q() SELECT 1", &[&["CREATE ROUTINE ON shop.*"]]),
+    ],
+    AlterRoutine(Statement::AlterRoutine(_)) => &[
+        example("ALTER PROCEDURE shop.p COMMENT 'x'", &[&["ALTER ROUTINE ON shop.*"]]),
+    ],
+    Signal(Statement::Signal(_)) => &[example("SIGNAL SQLSTATE '01000'", FREE)],
+    GetDiagnostics(Statement::GetDiagnostics(_)) => &[
+        example("GET DIAGNOSTICS @n = NUMBER", FREE),
     ],
     DropProgram(Statement::DropProgram { .. }) => &[
         example("DROP PROCEDURE shop.p", &[&["ALTER ROUTINE ON shop.*"]]),

@@ -114,6 +114,7 @@ impl StatementContext {
             S::Begin(_) | S::Commit(_) | S::Rollback(_) | S::RollbackTo(_) => Vec::new(),
             S::Savepoint(_) | S::ReleaseSavepoint(_) | S::UnlockTables => Vec::new(),
             S::Prepare { .. } | S::Execute { .. } | S::Deallocate(_) | S::Help(_) => Vec::new(),
+            S::Signal(_) | S::GetDiagnostics(_) => Vec::new(),
             // Not supported, and there are no such objects.
             S::Call(_) => Vec::new(),
             // Checked during execution, because the scope of a variable and the privileges of a
@@ -143,6 +144,8 @@ impl StatementContext {
             | S::CreateView(_)
             | S::DropView(_)
             | S::CreateProgram(_)
+            | S::CreateRoutine(_)
+            | S::AlterRoutine(_)
             | S::DropProgram { .. } => self.of_definition(statement)?,
             S::User(_)
             | S::DropUser { .. }
@@ -243,6 +246,14 @@ impl StatementContext {
             S::CreateProgram(create) => {
                 let (database, _) = self.qualified(&create.name)?;
                 vec![program(create.kind, true, database)]
+            }
+            S::CreateRoutine(create) => {
+                let (database, _) = self.qualified(&create.name)?;
+                vec![program(create.kind, true, database)]
+            }
+            S::AlterRoutine(alter) => {
+                let (database, _) = self.qualified(&alter.name)?;
+                vec![program(alter.kind, false, database)]
             }
             S::DropProgram { kind, name, .. } => {
                 let (database, _) = self.qualified(name)?;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 fn variables(list: &[IntoVar<'_>]) -> Result<Vec<Arc<str>>> {
     let name = |v: &IntoVar<'_>| match v {
         IntoVar::User(name) => Ok(variable_name(name)),
-        IntoVar::Local(name) => {
+        IntoVar::Local { name, .. } => {
             let text = format!("Undeclared variable: {}", name.name);
             Err(SqlError::new(1327, "42000", text))
         }

@@ -77,6 +77,17 @@ fn of_definition(statement: &Statement<'_>) -> Option<Counter> {
             ProgramKind::Trigger => C::CreateTrigger,
             ProgramKind::Event => C::CreateEvent,
         },
+        Statement::CreateRoutine(routine) => match routine.kind {
+            ProgramKind::Function => C::CreateFunction,
+            _ => C::CreateProcedure,
+        },
+        Statement::AlterRoutine(alter) => match alter.kind {
+            ProgramKind::Function => C::AlterFunction,
+            _ => C::AlterProcedure,
+        },
+        Statement::Signal(signal) if signal.again => C::Resignal,
+        Statement::Signal(_) => C::Signal,
+        Statement::GetDiagnostics(_) => C::GetDiagnostics,
         Statement::DropProgram { kind, .. } => match kind {
             ProgramKind::Procedure => C::DropProcedure,
             ProgramKind::Function => C::DropFunction,

@@ -331,7 +331,7 @@ pub enum ProgramKind {
     Event,
 }
 
-/// CREATE PROCEDURE, FUNCTION, TRIGGER, EVENT: parsed up to the name; the rest is kept as text.
+/// CREATE TRIGGER, CREATE EVENT: parsed up to the name; the rest is kept as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateProgram<'a> {
     /// Kind.
@@ -342,7 +342,7 @@ pub struct CreateProgram<'a> {
     pub if_not_exists: bool,
     /// Its name.
     pub name: TableName<'a>,
-    /// Everything after the name: parameters, characteristics and the body.
+    /// Everything after the name.
     pub rest: &'a [u8],
     /// Position of `rest`.
     pub span: Span,

@@ -17,6 +17,7 @@ mod dml;
 mod expr;
 mod key_prefix;
 mod partition;
+mod program;
 mod query;
 mod types;
 mod user;
@@ -29,6 +30,7 @@ pub use dml::*;
 pub use expr::*;
 pub use key_prefix::*;
 pub use partition::*;
+pub use program::*;
 pub use query::*;
 pub use types::*;
 pub use user::*;
@@ -112,8 +114,16 @@ pub enum Statement<'a> {
     CreateView(&'a CreateView<'a>),
     /// DROP VIEW
     DropView(&'a DropTables<'a>),
-    /// CREATE PROCEDURE, FUNCTION, TRIGGER, EVENT
+    /// CREATE TRIGGER, CREATE EVENT
     CreateProgram(&'a CreateProgram<'a>),
+    /// CREATE PROCEDURE, CREATE FUNCTION
+    CreateRoutine(&'a CreateRoutine<'a>),
+    /// ALTER PROCEDURE, ALTER FUNCTION
+    AlterRoutine(&'a AlterRoutine<'a>),
+    /// SIGNAL, RESIGNAL
+    Signal(&'a Signal<'a>),
+    /// GET DIAGNOSTICS
+    GetDiagnostics(&'a GetDiagnostics<'a>),
     /// DROP PROCEDURE, FUNCTION, TRIGGER, EVENT
     DropProgram {
         /// Kind.

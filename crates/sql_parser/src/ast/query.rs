@@ -222,7 +222,12 @@ pub enum IntoVar<'a> {
     /// `@name`
     User(&'a [u8]),
     /// A variable of a stored program.
-    Local(Ident<'a>),
+    Local {
+        /// Its name.
+        name: Ident<'a>,
+        /// Its slot, if the statement is in a body that declares it.
+        slot: Option<u32>,
+    },
 }
 
 /// `FIELDS ... LINES ...` of LOAD DATA and INTO OUTFILE; clauses not given are `None`.

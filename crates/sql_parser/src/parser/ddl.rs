@@ -16,6 +16,7 @@ impl<'a> Parser<'a> {
         match self.token.keyword {
             Kw::TABLE => self.alter_table(),
             Kw::USER => self.user_statement(true),
+            Kw::PROCEDURE | Kw::FUNCTION => self.alter_routine(),
             Kw::DATABASE | Kw::SCHEMA => {
                 self.advance();
                 let options = matches!(

@@ -36,7 +36,7 @@ impl<'a> Parser<'a> {
                 }
             }
             K::Param => {
-                if self.literals.is_some() {
+                if self.literals.is_some() || self.variables.is_some() || self.program.is_some() {
                     return self.error();
                 }
                 self.advance();
@@ -152,6 +152,11 @@ impl<'a> Parser<'a> {
         let column = self.column_name()?;
         if self.is(K::LeftParen) && column.schema.is_none() && column.table.is_some() {
             return self.call(column.table, column.name, start);
+        }
+        if column.schema.is_none()
+            && let Some(param) = self.variable(column.table, column.name)
+        {
+            return Ok(self.node(start, param));
         }
         let column = self.alloc(column);
         if matches!(self.token.kind, K::Arrow | K::LongArrow) {

@@ -30,6 +30,7 @@ mod partition;
 mod predicate;
 mod program;
 mod query;
+mod routine;
 mod select;
 mod set;
 mod show;
@@ -83,6 +84,10 @@ pub(crate) struct Parser<'a> {
     params: u32,
     /// Literals to parse as parameters; `None` if all stay literals.
     literals: Option<&'a [LiteralToken]>,
+    /// Places of the names to parse as parameters.
+    variables: Option<&'a [Span]>,
+    /// The variables of the body that is parsed.
+    program: Option<program::Scopes<'a>>,
     /// Paces the interrupt checkpoints of the parse.
     pacer: Pacer,
     /// An INTO found inside a SELECT, before its FROM.
@@ -117,7 +122,13 @@ impl<'a> Parser<'a> {
             literals: match options.literals {
                 Literals::Keep => None,
                 Literals::Params(list) => Some(list),
+                Literals::Variables(_) => None,
             },
+            variables: match options.literals {
+                Literals::Variables(places) => Some(places),
+                _ => None,
+            },
+            program: None,
             pacer: Pacer::new(),
             into: None,
         }

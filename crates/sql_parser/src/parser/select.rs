@@ -1,8 +1,8 @@
 //! SELECT and the clauses after it.
 
 use super::super::ast::{
-    ColumnName, Expr, ExprKind, Ident, Into, IntoVar, JsonPath, Limit, LockClause, LockWait,
-    NamedWindow, OrderItem, Select, SelectItem, SelectOptions, TableName,
+    ColumnName, Expr, ExprKind, Ident, Into, JsonPath, Limit, LockClause, LockWait, NamedWindow,
+    OrderItem, Select, SelectItem, SelectOptions, TableName,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::Span;
@@ -209,7 +209,12 @@ impl<'a> Parser<'a> {
             _ if self.is_ident() => {
                 let start = self.token.start;
                 let column = self.column_name()?;
-                Ok(self.node(start, ExprKind::Column(self.alloc(column))))
+                let param = match column.schema {
+                    None => self.variable(column.table, column.name),
+                    Some(_) => None,
+                };
+                let kind = param.unwrap_or_else(|| ExprKind::Column(self.alloc(column)));
+                Ok(self.node(start, kind))
             }
             _ => self.error(),
         }
@@ -276,14 +281,6 @@ impl<'a> Parser<'a> {
             Into::Vars(self.comma_list(Self::destination_var)?)
         };
         Ok(self.alloc(into))
-    }
-
-    pub(super) fn destination_var(&mut self) -> PResult<IntoVar<'a>> {
-        if self.is(K::UserVar) {
-            self.user_var().map(IntoVar::User)
-        } else {
-            self.ident().map(IntoVar::Local)
-        }
     }
 
     /// Items of ORDER BY and GROUP BY.

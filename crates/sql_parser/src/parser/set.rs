@@ -32,7 +32,7 @@ impl<'a> Parser<'a> {
         Ok(Statement::Set(self.comma_list(Self::set_item)?))
     }
 
-    fn set_item(&mut self) -> PResult<SetItem<'a>> {
+    pub(super) fn set_item(&mut self) -> PResult<SetItem<'a>> {
         match self.token.kind {
             K::UserVar => {
                 let name = self.user_var()?;
@@ -103,7 +103,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn assign(&mut self) -> PResult<()> {
+    pub(super) fn assign(&mut self) -> PResult<()> {
         if self.eat(K::Eq) || self.eat(K::Assign) {
             Ok(())
         } else {

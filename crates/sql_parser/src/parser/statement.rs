@@ -76,6 +76,8 @@ impl<'a> Parser<'a> {
             Kw::HANDLER => self.handler(),
             Kw::DO => self.do_statement(),
             Kw::CALL => self.call_statement(),
+            Kw::SIGNAL | Kw::RESIGNAL => self.signal(),
+            Kw::GET => self.get_diagnostics(),
             Kw::NONE if self.eat_word("RESTART") => Ok(Statement::Restart),
             _ => self.minor_statement(),
         }

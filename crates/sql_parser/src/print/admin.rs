@@ -62,6 +62,10 @@ impl Printer {
             }
             Statement::CreateView(view) => self.create_view(view),
             Statement::CreateProgram(program) => self.create_program(program),
+            Statement::CreateRoutine(routine) => self.create_routine(routine),
+            Statement::AlterRoutine(alter) => self.alter_routine(alter),
+            Statement::Signal(signal) => self.signal(signal),
+            Statement::GetDiagnostics(get) => self.get_diagnostics(get),
             Statement::DropProgram {
                 kind,
                 if_exists,

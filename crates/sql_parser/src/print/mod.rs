@@ -16,6 +16,7 @@ mod dml;
 mod expr;
 mod key_prefix;
 mod query;
+mod routine;
 mod show;
 mod user;
 

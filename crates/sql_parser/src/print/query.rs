@@ -231,7 +231,7 @@ impl Printer {
     pub(super) fn destination_var(&mut self, var: &IntoVar<'_>) {
         match var {
             IntoVar::User(name) => self.user_var(name),
-            IntoVar::Local(name) => self.ident(name),
+            IntoVar::Local { name, .. } => self.ident(name),
         }
     }
 

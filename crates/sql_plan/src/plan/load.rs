@@ -93,7 +93,7 @@ fn field_targets(load: &LoadData<'_>, named: &Source, table: &Table) -> Result<V
     }
     let target = |field: &IntoVar<'_>| match field {
         IntoVar::User(name) => Ok(FieldTarget::Variable(variable_name(name))),
-        IntoVar::Local(name) => {
+        IntoVar::Local { name, .. } => {
             let at = column_named(named, name.name)?;
             match table.columns.get(at) {
                 Some(column) if column.generated.is_some() => {

@@ -1,0 +1,299 @@
+//! CREATE and ALTER PROCEDURE and FUNCTION, SIGNAL, RESIGNAL and GET DIAGNOSTICS.
+
+use super::super::ast::{
+    Account, AlterRoutine, Characteristics, ConditionValue, CreateProgram, CreateRoutine,
+    DataAccess, DataType, DiagnosticsItem, GetDiagnostics, Parameter, ParameterMode, ProgramExpr,
+    ProgramKind, RowVariables, Signal, Statement,
+};
+use super::super::keyword::Keyword as Kw;
+use super::super::token::{Span, TokenKind as K};
+use super::{PResult, Parser};
+
+impl<'a> Parser<'a> {
+    /// At PROCEDURE, FUNCTION, TRIGGER or EVENT.
+    pub(super) fn create_program(
+        &mut self,
+        definer: Option<Account<'a>>,
+    ) -> PResult<Statement<'a>> {
+        let kind = match self.advance().keyword {
+            Kw::PROCEDURE => ProgramKind::Procedure,
+            Kw::FUNCTION => ProgramKind::Function,
+            Kw::TRIGGER => ProgramKind::Trigger,
+            _ => ProgramKind::Event,
+        };
+        if matches!(kind, ProgramKind::Procedure | ProgramKind::Function) {
+            return self.create_routine(kind, definer);
+        }
+        self.create_unparsed_program(kind, definer)
+    }
+
+    /// CREATE TRIGGER and CREATE EVENT up to the end of the text: only tokens are checked, which
+    /// finds unterminated strings.
+    fn create_unparsed_program(
+        &mut self,
+        kind: ProgramKind,
+        definer: Option<Account<'a>>,
+    ) -> PResult<Statement<'a>> {
+        let if_not_exists = self.if_not_exists()?;
+        let name = self.table_name()?;
+        let heads = match kind {
+            ProgramKind::Trigger => self.is_any_kw(&[Kw::BEFORE, Kw::AFTER]),
+            _ => self.is_kw(Kw::ON),
+        };
+        if !heads {
+            return self.error();
+        }
+        let start = self.token.start;
+        while !self.is(K::End) {
+            if self.is(K::Invalid) {
+                return self.error();
+            }
+            self.advance();
+        }
+        let span = Span::new(start, self.last_end);
+        let program = CreateProgram {
+            kind,
+            definer,
+            if_not_exists,
+            name,
+            rest: self.slice(span),
+            span,
+        };
+        Ok(Statement::CreateProgram(self.alloc(program)))
+    }
+
+    /// After PROCEDURE or FUNCTION.
+    fn create_routine(
+        &mut self,
+        kind: ProgramKind,
+        definer: Option<Account<'a>>,
+    ) -> PResult<Statement<'a>> {
+        let if_not_exists = self.if_not_exists()?;
+        let name = self.table_name()?;
+        let is_function = kind == ProgramKind::Function;
+        let start = self.expect(K::LeftParen)?.end;
+        let parameters: &[Parameter<'a>] = if self.is(K::RightParen) {
+            &[]
+        } else {
+            self.comma_list(|p| p.parameter(is_function))?
+        };
+        let end = self.expect(K::RightParen)?.start;
+        let returns = if is_function {
+            self.expect_kw(Kw::RETURNS)?;
+            let ty = self.data_type()?;
+            Some(self.collated(ty)?)
+        } else {
+            None
+        };
+        let characteristics = self.characteristics(true)?;
+        let body = self.program_body(parameters, RowVariables::default())?;
+        let parameters_text = self.verbatim(Span::new(start, end))?.trim_ascii();
+        Ok(Statement::CreateRoutine(self.alloc(CreateRoutine {
+            kind,
+            definer,
+            if_not_exists,
+            name,
+            parameters,
+            parameters_text,
+            returns,
+            characteristics,
+            body,
+        })))
+    }
+
+    fn parameter(&mut self, is_function: bool) -> PResult<Parameter<'a>> {
+        let mode = match self.token.keyword {
+            Kw::IN | Kw::OUT | Kw::INOUT if is_function => return self.error(),
+            Kw::OUT => ParameterMode::Out,
+            Kw::INOUT => ParameterMode::InOut,
+            _ => ParameterMode::In,
+        };
+        self.eat_any_kw(&[Kw::IN, Kw::OUT, Kw::INOUT]);
+        let name = self.ident()?;
+        let ty = self.data_type()?;
+        let ty = self.collated(ty)?;
+        Ok(Parameter { mode, name, ty })
+    }
+
+    /// An optional COLLATE after a type of a program.
+    pub(super) fn collated(&mut self, mut ty: DataType<'a>) -> PResult<DataType<'a>> {
+        if ty.collation.is_none() && self.eat_kw(Kw::COLLATE) {
+            ty.collation = Some(self.ident_or_string()?);
+            ty.span = Span::new(ty.span.start, self.last_end);
+        }
+        Ok(ty)
+    }
+
+    /// Characteristics of a routine; DETERMINISTIC only in CREATE.
+    fn characteristics(&mut self, create: bool) -> PResult<Characteristics<'a>> {
+        let mut found = Characteristics::default();
+        loop {
+            match self.token.keyword {
+                Kw::COMMENT => {
+                    self.advance();
+                    found.comment = Some(self.string()?);
+                }
+                Kw::LANGUAGE => {
+                    self.advance();
+                    self.expect_kw(Kw::SQL)?;
+                }
+                Kw::NOT if create => {
+                    self.advance();
+                    self.expect_kw(Kw::DETERMINISTIC)?;
+                    found.deterministic = Some(false);
+                }
+                Kw::DETERMINISTIC if create => {
+                    self.advance();
+                    found.deterministic = Some(true);
+                }
+                Kw::CONTAINS | Kw::NO => {
+                    let contains = self.advance().keyword == Kw::CONTAINS;
+                    self.expect_kw(Kw::SQL)?;
+                    found.access = Some(if contains {
+                        DataAccess::ContainsSql
+                    } else {
+                        DataAccess::NoSql
+                    });
+                }
+                Kw::READS | Kw::MODIFIES => {
+                    let reads = self.advance().keyword == Kw::READS;
+                    self.expect_kw(Kw::SQL)?;
+                    self.expect_kw(Kw::DATA)?;
+                    found.access = Some(if reads {
+                        DataAccess::ReadsSqlData
+                    } else {
+                        DataAccess::ModifiesSqlData
+                    });
+                }
+                Kw::SQL => {
+                    self.advance();
+                    self.expect_kw(Kw::SECURITY)?;
+                    let who = self.eat_any_kw(&[Kw::DEFINER, Kw::INVOKER]);
+                    match who {
+                        Some(word) => found.invoker = Some(word == Kw::INVOKER),
+                        None => return self.error(),
+                    }
+                }
+                _ => return Ok(found),
+            }
+        }
+    }
+
+    /// ALTER, at PROCEDURE or FUNCTION.
+    pub(super) fn alter_routine(&mut self) -> PResult<Statement<'a>> {
+        let kind = match self.advance().keyword {
+            Kw::PROCEDURE => ProgramKind::Procedure,
+            _ => ProgramKind::Function,
+        };
+        let name = self.table_name()?;
+        let characteristics = self.characteristics(false)?;
+        Ok(Statement::AlterRoutine(self.alloc(AlterRoutine {
+            kind,
+            name,
+            characteristics,
+        })))
+    }
+
+    /// At SIGNAL or RESIGNAL.
+    pub(super) fn signal(&mut self) -> PResult<Statement<'a>> {
+        let again = self.advance().keyword == Kw::RESIGNAL;
+        let condition = match self.token.keyword {
+            Kw::SQLSTATE => Some(self.sqlstate()?),
+            Kw::SET if again => None,
+            _ if again && self.token.ends_statement() => None,
+            _ => Some(ConditionValue::Name(self.ident()?)),
+        };
+        let items: &[(&str, ProgramExpr<'a>)] = if self.eat_kw(Kw::SET) {
+            self.comma_list(|p| {
+                let name = p.item_name(&SIGNAL_ITEMS)?;
+                p.expect(K::Eq)?;
+                Ok((name, p.program_expr()?))
+            })?
+        } else {
+            &[]
+        };
+        Ok(Statement::Signal(self.alloc(Signal {
+            again,
+            condition,
+            items,
+        })))
+    }
+
+    /// One of these names; returned as in the list.
+    fn item_name(&mut self, names: &[&'static str]) -> PResult<&'a str> {
+        let word = self.token.span().slice(self.text);
+        let found = names
+            .iter()
+            .find(|name| name.as_bytes().eq_ignore_ascii_case(word));
+        match found {
+            Some(name) if self.is(K::Word) => {
+                self.advance();
+                Ok(name)
+            }
+            _ => self.error(),
+        }
+    }
+
+    /// At GET.
+    pub(super) fn get_diagnostics(&mut self) -> PResult<Statement<'a>> {
+        self.advance();
+        let stacked = self.eat_any_kw(&[Kw::CURRENT, Kw::STACKED]) == Some(Kw::STACKED);
+        self.expect_kw(Kw::DIAGNOSTICS)?;
+        let condition = if self.eat_kw(Kw::CONDITION) {
+            Some(self.program_expr()?)
+        } else {
+            None
+        };
+        let names: &[&'static str] = if condition.is_some() {
+            &CONDITION_ITEMS
+        } else {
+            &STATEMENT_ITEMS
+        };
+        let items: &[DiagnosticsItem<'a>] = self.comma_list(|p| {
+            let target = p.destination_var()?;
+            p.expect(K::Eq)?;
+            Ok((target, p.item_name(names)?))
+        })?;
+        Ok(Statement::GetDiagnostics(self.alloc(GetDiagnostics {
+            stacked,
+            condition,
+            items,
+        })))
+    }
+}
+
+/// Items that SIGNAL and RESIGNAL set.
+const SIGNAL_ITEMS: [&str; 12] = [
+    "CLASS_ORIGIN",
+    "SUBCLASS_ORIGIN",
+    "MESSAGE_TEXT",
+    "MYSQL_ERRNO",
+    "CONSTRAINT_CATALOG",
+    "CONSTRAINT_SCHEMA",
+    "CONSTRAINT_NAME",
+    "CATALOG_NAME",
+    "SCHEMA_NAME",
+    "TABLE_NAME",
+    "COLUMN_NAME",
+    "CURSOR_NAME",
+];
+
+/// Items of a condition that GET DIAGNOSTICS reads.
+const CONDITION_ITEMS: [&str; 13] = [
+    "CLASS_ORIGIN",
+    "SUBCLASS_ORIGIN",
+    "RETURNED_SQLSTATE",
+    "MESSAGE_TEXT",
+    "MYSQL_ERRNO",
+    "CONSTRAINT_CATALOG",
+    "CONSTRAINT_SCHEMA",
+    "CONSTRAINT_NAME",
+    "CATALOG_NAME",
+    "SCHEMA_NAME",
+    "TABLE_NAME",
+    "COLUMN_NAME",
+    "CURSOR_NAME",
+];
+
+/// Items of the statement that GET DIAGNOSTICS reads.
+const STATEMENT_ITEMS: [&str; 2] = ["NUMBER", "ROW_COUNT"];
