@@ -21,6 +21,7 @@ pub mod definition;
 pub mod information_schema;
 pub mod privileges;
 pub mod processes;
+mod programs;
 pub mod results;
 pub mod server;
 pub mod session;
@@ -32,7 +33,7 @@ pub mod users;
 pub mod vars;
 
 pub use client::{ClientInfo, Encryption};
-pub use porpoise_sql_exec::exec::ResultSink;
+pub use porpoise_sql_exec::exec::{ResultEnd, ResultSink};
 pub use porpoise_sql_expr::error::SqlError;
 pub use porpoise_sql_expr::functions::info::VERSION;
 pub use porpoise_sql_expr::memory;

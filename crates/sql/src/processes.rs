@@ -101,6 +101,15 @@ impl Process {
         self.set_since(now);
     }
 
+    /// Replaces the text by that of a statement of a program.
+    pub fn set_statement(&self, text: &[u8]) {
+        let mut statement = self.statement.lock();
+        statement.info.clear();
+        statement
+            .info
+            .extend_from_slice(text.get(..MAX_STATEMENT_LEN).unwrap_or(text));
+    }
+
     /// Records the end of a statement.
     pub fn end(&self, now: Instant) {
         let mut statement = self.statement.lock();

@@ -29,7 +29,7 @@ pub const CHARGE_CHECK_LEN: usize = 256;
 /// Arenas below this size are not charged.
 const SMALL_ARENA: u64 = 64 * 1024;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Trackers {
     statement: Arc<MemoryTracker>,
     session: Arc<MemoryTracker>,
@@ -219,6 +219,14 @@ impl SessionMemory {
             if left > 0 {
                 trackers.statement.release(left);
             }
+        }
+    }
+
+    /// The same trackers, for what outlives a borrow of this.
+    pub fn share(&self) -> SessionMemory {
+        SessionMemory {
+            trackers: self.trackers.clone(),
+            arena: Cell::new(0),
         }
     }
 

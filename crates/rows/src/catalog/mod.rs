@@ -14,6 +14,7 @@
 
 pub mod derive;
 pub mod persist;
+mod routine;
 
 pub use crate::definition::{
     CheckConstraint, Colocate, Column, ColumnDefault, ColumnId, Expression, FkAction, FkParent,
@@ -22,6 +23,7 @@ pub use crate::definition::{
 };
 use crate::histogram::Histogram;
 pub use crate::table::Table;
+pub use routine::{Routine, RoutineAccess, RoutineKey, RoutineKind, Routines};
 
 use porpoise_types::Collation;
 use std::collections::BTreeMap;
@@ -39,6 +41,8 @@ pub struct Catalog {
     pub tables: BTreeMap<TableId, Arc<Table>>,
     /// Views by database and name.
     pub views: BTreeMap<(String, String), Arc<View>>,
+    /// Stored procedures and functions.
+    pub routines: Routines,
     /// Histograms of columns.
     pub histograms: BTreeMap<(TableId, ColumnId), Arc<Histogram>>,
 }

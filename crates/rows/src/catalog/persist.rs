@@ -12,6 +12,7 @@
 
 mod table;
 
+use super::routine::{self, RoutineKey};
 use super::{Catalog, CheckOption, ColumnId, Database, Table, TableId};
 use crate::bytes::{Reader, Writer};
 use crate::error::{Error, Result};
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use table::{read_table, write_table};
 
 /// Version of the rows of the catalog space.
-pub const CATALOG_FORMAT_VERSION: u8 = 5;
+pub const CATALOG_FORMAT_VERSION: u8 = 6;
 /// The oldest version that is still read.
 const OLDEST_READABLE_VERSION: u8 = 1;
 
@@ -38,6 +39,7 @@ const KEY_DATABASE: u8 = 1;
 const KEY_TABLE: u8 = 2;
 const KEY_VIEW: u8 = 3;
 const KEY_HISTOGRAM: u8 = 4;
+const KEY_ROUTINE: u8 = 5;
 
 fn database_key(name: &str) -> Vec<u8> {
     let mut key = vec![KEY_DATABASE];
@@ -52,6 +54,12 @@ fn view_key(database: &str, name: &str) -> Vec<u8> {
     key.push(0);
     key.extend_from_slice(name.as_bytes());
     key
+}
+
+fn routine_key(key: &RoutineKey) -> Vec<u8> {
+    let mut bytes = vec![KEY_ROUTINE];
+    bytes.extend(routine::key_bytes(key));
+    bytes
 }
 
 fn table_key(id: TableId) -> Vec<u8> {
@@ -131,6 +139,10 @@ fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
             let key = (view.database.clone(), view.name.clone());
             catalog.views.insert(key, Arc::new(view));
         }
+        KEY_ROUTINE => {
+            let routine = routine::read_routine(&mut r)?;
+            catalog.routines.insert(routine.key(), Arc::new(routine));
+        }
         other => {
             return Err(Error::corrupt(&format!("catalog row of kind {other}")));
         }
@@ -166,6 +178,24 @@ fn add_histogram(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> 
                 ?error,
                 "the histogram of column {column} of table {name} cannot be read: make it again by ANALYZE TABLE"
             );
+        }
+    }
+    Ok(())
+}
+
+/// Writes the routines that differ.
+fn write_routines(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<()> {
+    for (key, routine) in &new.routines {
+        if old.routines.get(key) != Some(routine) {
+            let mut w = Writer::new();
+            w.u8(CATALOG_FORMAT_VERSION);
+            routine::write_routine(&mut w, routine);
+            put_or_delete(txn, &routine_key(key), Some(w.as_slice()))?;
+        }
+    }
+    for key in old.routines.keys() {
+        if !new.routines.contains_key(key) {
+            put_or_delete(txn, &routine_key(key), None)?;
         }
     }
     Ok(())
@@ -255,6 +285,7 @@ pub(crate) fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> 
             put_or_delete(txn, &table_key(*id), None)?;
         }
     }
+    write_routines(txn, old, new)?;
     write_histograms(txn, old, new)
 }
 

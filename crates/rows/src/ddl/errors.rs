@@ -52,6 +52,22 @@ pub(crate) fn bad_table_name(name: &str) -> Error {
     refuse(1103, "42000", format!("Incorrect table name '{name}'"))
 }
 
+/// 1304: there is a routine of that name.
+pub(crate) fn routine_exists(kind: &str, name: &str) -> Error {
+    refuse(1304, "42000", format!("{kind} {name} already exists"))
+}
+
+/// 1305: there is no such routine.
+pub fn no_routine(key: &crate::catalog::RoutineKey) -> Error {
+    let (kind, database, name) = (key.kind.name(), &key.database, &key.name);
+    let text = format!("{kind} {database}.{name} does not exist");
+    refuse(1305, "42000", text)
+}
+
+pub(crate) fn bad_routine_name(name: &str) -> Error {
+    refuse(1458, "42000", format!("Incorrect routine name '{name}'"))
+}
+
 pub(crate) fn bad_database_name(name: &str) -> Error {
     refuse(1102, "42000", format!("Incorrect database name '{name}'"))
 }

@@ -33,6 +33,7 @@ mod indexes;
 mod key_parts;
 pub mod partition;
 mod rename;
+mod routines;
 mod spaces;
 mod spec;
 mod tables;

@@ -10,14 +10,14 @@
 
 use super::answer::{Answer, client_gone};
 use porpoise_base::memory::{MemoryCharge, MemoryTracker};
-use porpoise_sql::{ResultColumn, ResultSink, SqlError};
+use porpoise_sql::{ResultColumn, ResultEnd, ResultSink, SqlError};
 use porpoise_types::ValueRef;
 use porpoise_wire::mysql::column::{self, ColumnDefinition};
 use porpoise_wire::mysql::command::StmtExecute;
 use porpoise_wire::mysql::frame::{HEADER, MAX_PACKET_PAYLOAD};
-use porpoise_wire::mysql::reply;
 use porpoise_wire::mysql::row::RowEncoder;
 use porpoise_wire::mysql::{Capabilities, Status};
+use porpoise_wire::mysql::{frame, reply};
 use std::sync::Arc;
 
 /// Encoding and destination of rows.
@@ -138,6 +138,24 @@ impl<'a, 'o> WireSink<'a, 'o> {
         self
     }
 
+    /// Sends the rows of a result that is not the last one: it has no cursor.
+    fn send_buffered_rows(&mut self) -> Result<(), SqlError> {
+        let caps = self.answer.caps;
+        let sequence = &mut self.answer.sequence;
+        reply::write_end_of_columns(self.answer.out.buf(), sequence, caps, 0, self.status);
+        let rows = std::mem::take(&mut self.kept);
+        let mut start = 0;
+        for end in &rows.ends {
+            let row = rows.bytes.get(start..*end).unwrap_or_default();
+            frame::packet(self.answer.out.buf(), &mut self.answer.sequence, row);
+            start = *end;
+            if self.answer.out.is_full() {
+                self.answer.drain().map_err(|_| client_gone())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Buffers a row as the payload of its packet, without packet headers.
     fn buffer_row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
         let start = self.kept.bytes.len();
@@ -229,6 +247,35 @@ impl ResultSink for WireSink<'_, '_> {
         } else {
             self.answer.drain().map_err(|_| client_gone())
         }
+    }
+
+    fn end_result(&mut self, end: &ResultEnd) -> Result<(), SqlError> {
+        let caps = self.answer.caps;
+        let taken = match self.form {
+            Form::Text => caps.has(Capabilities::MULTI_RESULTS),
+            _ => caps.has(Capabilities::PS_MULTI_RESULTS) || caps.has(Capabilities::MULTI_RESULTS),
+        };
+        if !taken {
+            let text = "PROCEDURE can't return a result set in the given context";
+            return Err(SqlError::new(1312, "0A000", text));
+        }
+        let status = Status(end.status)
+            .with(Status::MORE_RESULTS, true)
+            .with(Status::PS_OUT_PARAMS, end.is_out_parameters);
+        if self.form == Form::Cursor {
+            self.send_buffered_rows()?;
+        }
+        self.answer.eof(status, end.warnings);
+        self.answer.defer_until_durable(end.position);
+        if self.answer.out.is_full() {
+            self.answer.drain().map_err(|_| client_gone())?;
+        }
+        self.answer.next_part();
+        self.first = self.answer.sequence;
+        self.begun = false;
+        self.whole = false;
+        self.columns = 0;
+        Ok(())
     }
 
     fn buffer_until_end(&mut self) {

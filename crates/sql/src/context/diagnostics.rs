@@ -13,6 +13,8 @@ pub struct Diagnostics {
     list: Vec<Warning>,
     dropped: u64,
     keep: Cell<bool>,
+    /// SQLSTATE of the error, if there is one.
+    error_state: Option<[u8; 5]>,
 }
 
 impl Diagnostics {
@@ -49,6 +51,12 @@ impl Diagnostics {
         }
         self.list = warnings;
         self.dropped = dropped;
+        self.error_state = error.map(|e| e.sqlstate);
+    }
+
+    /// SQLSTATE of the statement's error.
+    pub fn error_state(&self) -> Option<[u8; 5]> {
+        self.error_state
     }
 
     /// The conditions: all, or errors only.

@@ -18,13 +18,25 @@ use crate::vars::{Settings, Values};
 use porpoise_access::{AuthId, Rights};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::Env;
+use porpoise_sql_parser::LexMode;
 use porpoise_sql_parser::ast::TableName;
-use porpoise_types::{Level, Value, Warning};
+use porpoise_types::{Level, SqlMode, Value, Warning};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 pub(crate) use diagnostics::Diagnostics;
 pub(crate) use temporary::Temporary;
+
+/// The sql_mode flags that the parser needs.
+pub(crate) fn lex_mode(mode: SqlMode) -> LexMode {
+    LexMode {
+        ansi_quotes: mode.contains(SqlMode::ANSI_QUOTES),
+        no_backslash_escapes: mode.contains(SqlMode::NO_BACKSLASH_ESCAPES),
+        pipes_as_concat: mode.contains(SqlMode::PIPES_AS_CONCAT),
+        high_not_precedence: mode.contains(SqlMode::HIGH_NOT_PRECEDENCE),
+        ignore_space: mode.contains(SqlMode::IGNORE_SPACE),
+    }
+}
 
 /// State of a session that its statements read.
 pub struct StatementContext {

@@ -110,6 +110,23 @@ impl StatementContext {
         params: &[ValueRef<'_>],
         types: &[ColumnType],
     ) -> Result<(Value, ColumnType)> {
+        let bound = self.bind(e, types)?;
+        let arena = Bump::new();
+        let cx = EvalCx {
+            arena: &arena,
+            env: &self.env,
+            params,
+            aggregates: &[],
+            new_row: &[],
+            outer: None,
+            queries: None,
+        };
+        let value = eval(&bound, &[], &cx)?.to_owned();
+        Ok((value, bound.ty))
+    }
+
+    /// Binds an expression outside of a query.
+    pub(crate) fn bind(&self, e: &ast::Expr<'_>, types: &[ColumnType]) -> Result<Expr> {
         let env = self.bind_env(types.to_vec());
         let scope = Scope::default();
         let mut binder = Binder {
@@ -125,19 +142,7 @@ impl StatementContext {
             group_keys: None,
             plan: None,
         };
-        let bound = binder.expr(e)?;
-        let arena = Bump::new();
-        let cx = EvalCx {
-            arena: &arena,
-            env: &self.env,
-            params,
-            aggregates: &[],
-            new_row: &[],
-            outer: None,
-            queries: None,
-        };
-        let value = eval(&bound, &[], &cx)?.to_owned();
-        Ok((value, bound.ty))
+        binder.expr(e)
     }
 
     /// The collation for a character set given without one.

@@ -67,6 +67,20 @@ fn data_type(ty: &ColumnType) -> String {
     sql.get(..end).unwrap_or_default().to_owned()
 }
 
+/// DATA_TYPE, the lengths and precisions, character set, collation and DTD_IDENTIFIER of a type.
+pub(super) fn type_description(ty: &ColumnType) -> Vec<Value> {
+    let textual = has_collation(ty);
+    let mut row = vec![text(data_type(ty))];
+    row.extend(lengths(ty));
+    row.extend(precisions(ty));
+    row.extend([
+        text_or_null(textual.then(|| ty.collation.charset().name())),
+        text_or_null(textual.then(|| ty.collation.name())),
+        text(ty.sql()),
+    ]);
+    row
+}
+
 struct ColumnDescription<'c> {
     database: &'c str,
     table: &'c str,

@@ -5,13 +5,14 @@
 //! [`crate::show::constraints`].
 //!
 //! Values that this server does not have (sizes and the like) are NULL; tables of objects that it
-//! does not have (routines, triggers, events, files) are empty.
+//! does not have (triggers, events, files) are empty.
 
 mod columns;
 mod grant_tables;
 mod objects;
 mod privileges;
 mod roles;
+mod routines;
 mod server;
 mod tools;
 
@@ -66,7 +67,9 @@ fn rows_of(name: &str) -> Option<RowsOf> {
         "USER_ATTRIBUTES" => roles::attributes,
         "USER_PRIVILEGES" => privileges::user,
         "VIEWS" => objects::views,
-        "EVENTS" | "FILES" | "PARAMETERS" | "PROFILING" | "ROUTINES" | "TRIGGERS" => |_| Vec::new(),
+        "PARAMETERS" => routines::parameters,
+        "ROUTINES" => routines::rows,
+        "EVENTS" | "FILES" | "PROFILING" | "TRIGGERS" => |_| Vec::new(),
         _ => return None,
     };
     Some(rows)

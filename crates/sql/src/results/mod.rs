@@ -6,7 +6,7 @@ use crate::vars::Settings;
 use bumpalo::Bump;
 use porpoise_kv::CommitPosition;
 use porpoise_rows::catalog::Table;
-use porpoise_sql_exec::exec::ResultSink;
+use porpoise_sql_exec::exec::{ResultEnd, ResultSink};
 use porpoise_sql_expr::error::Result;
 use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_sql_plan::plan::select::column_flags;
@@ -119,6 +119,10 @@ impl ResultSink for RecodingSink<'_> {
             });
         }
         self.sink.row(&row)
+    }
+
+    fn end_result(&mut self, end: &ResultEnd) -> Result<()> {
+        self.sink.end_result(end)
     }
 
     fn open_file(&mut self, name: &[u8]) -> Result<()> {

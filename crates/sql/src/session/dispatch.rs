@@ -1,7 +1,6 @@
 //! Dispatch of a parsed statement to the module that executes it.
 
 use super::{Outcome, SqlSession, lex_mode};
-use crate::context::StatementContext;
 use crate::{privileges, status, users};
 use bumpalo::Bump;
 use porpoise_access::Privileges;
@@ -70,6 +69,7 @@ impl SqlSession {
         }
         self.check_account(statement)?;
         self.cx.check_statement(statement)?;
+        self.check_nested(statement)?;
         match statement {
             Statement::Query(query) if query.into.is_some() => match query.into {
                 Some(into) => self.select_into(query, into, text, values, types),
@@ -196,12 +196,22 @@ impl SqlSession {
             Statement::Flush(flush) => self.flush(flush),
             Statement::CreateView(create) => self.create_view(create, text),
             Statement::DropView(drop) => self.drop_views(drop),
+            Statement::CreateRoutine(create) => self.create_routine(create, text),
+            Statement::AlterRoutine(alter) => self.alter_routine(alter),
+            Statement::DropProgram {
+                kind: kind @ (ProgramKind::Procedure | ProgramKind::Function),
+                if_exists,
+                name,
+            } => self.drop_routine(*kind, *if_exists, name),
+            Statement::Call(call) => self.call(call, values, types, sink),
+            Statement::Signal(signal) => self.signal(signal, values, types),
+            Statement::GetDiagnostics(get) => self.get_diagnostics(get, values, types),
             Statement::DropProgram {
                 kind,
                 if_exists,
                 name,
             } => self.drop_program(*kind, *if_exists, name),
-            other => Err(unsupported(&self.cx, other)),
+            other => Err(unsupported(other)),
         }
     }
 
@@ -305,7 +315,7 @@ impl SqlSession {
         }
     }
 
-    /// Stored programs are not supported, so none exists.
+    /// Triggers and events are not supported, so none exists.
     fn drop_program(
         &mut self,
         kind: ProgramKind,
@@ -313,20 +323,10 @@ impl SqlSession {
         name: &TableName<'_>,
     ) -> Result<Outcome> {
         let position = self.commit()?;
-        let (database, name) = self.cx.qualified(name)?;
+        let (_, name) = self.cx.qualified(name)?;
         let (code, state, text) = match kind {
-            ProgramKind::Procedure => (
-                1305,
-                "42000",
-                format!("PROCEDURE {database}.{name} does not exist"),
-            ),
-            ProgramKind::Function => (
-                1305,
-                "42000",
-                format!("FUNCTION {database}.{name} does not exist"),
-            ),
             ProgramKind::Trigger => (1360, "HY000", "Trigger does not exist".to_owned()),
-            ProgramKind::Event => (1539, "HY000", format!("Unknown event '{name}'")),
+            _ => (1539, "HY000", format!("Unknown event '{name}'")),
         };
         if !if_exists {
             return Err(SqlError::new(code, state, text));
@@ -353,24 +353,12 @@ impl SqlSession {
 }
 
 /// The error for a statement that this server does not support.
-fn unsupported(cx: &StatementContext, statement: &Statement<'_>) -> SqlError {
+fn unsupported(statement: &Statement<'_>) -> SqlError {
     let what = match statement {
-        Statement::Call(call) => {
-            let database = call.name.schema.map(|s| s.name.to_owned());
-            let database = database.or_else(|| cx.env.database.clone());
-            let text = format!(
-                "PROCEDURE {}.{} does not exist",
-                database.unwrap_or_default(),
-                call.name.name.name
-            );
-            return SqlError::new(1305, "42000", text);
-        }
         Statement::Handler(_) => "HANDLER",
         Statement::CreateProgram(program) => match program.kind {
-            ProgramKind::Procedure => "CREATE PROCEDURE",
-            ProgramKind::Function => "CREATE FUNCTION",
             ProgramKind::Trigger => "CREATE TRIGGER",
-            ProgramKind::Event => "CREATE EVENT",
+            _ => "CREATE EVENT",
         },
         Statement::Xa(_) => "XA",
         Statement::LockInstance(_) => "LOCK INSTANCE",

@@ -48,15 +48,25 @@ impl SqlSession {
         if !e.has_subquery() {
             return self.cx.evaluate(e, params, types);
         }
+        let (planned, ty) = self.planned_value(e, types)?;
+        let mut one = SingleValue::default();
+        self.run_plan(&planned, params, &mut one)?;
+        Ok((one.value, ty))
+    }
+
+    /// The plan of an expression as a query, whose tables are published.
+    pub(super) fn planned_value(
+        &mut self,
+        e: &ast::Expr<'_>,
+        types: &[ColumnType],
+    ) -> Result<(Arc<Planned>, ColumnType)> {
         let mut ty = ColumnType::null();
         let planned = self.plan_and_lock(|session, catalog| {
             let (plan, found, uses) = session.plan_value(e, types, catalog)?;
             ty = found;
             Ok(Arc::new(Planned::new(Plan::Select(plan), uses)))
         })?;
-        let mut one = SingleValue::default();
-        self.run_plan(&planned, params, &mut one)?;
-        Ok((one.value, ty))
+        Ok((planned, ty))
     }
 
     fn plan_value(

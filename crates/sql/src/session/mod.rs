@@ -34,6 +34,8 @@ mod load;
 mod outfile;
 mod plan_cache;
 mod prepared;
+mod programs;
+mod routines;
 mod run;
 mod set;
 mod state;
@@ -43,6 +45,7 @@ mod track;
 mod transaction;
 mod views;
 
+pub(crate) use crate::context::lex_mode;
 use crate::context::{Diagnostics, StatementContext, Temporary};
 use crate::processes::{self, Process};
 use crate::results;
@@ -59,7 +62,6 @@ use porpoise_rows::metadata_lock::MetadataLockSession;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::memory::SessionMemory;
-use porpoise_sql_parser::LexMode;
 use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_types::{Charset, Collation, DateTime, SqlMode};
 use prepared::Prepared;
@@ -111,19 +113,10 @@ pub struct SqlSession {
     tracker: Tracker,
     /// Start of the current statement.
     statement_start: std::time::Instant,
+    /// Stored programs.
+    pub(crate) programs: programs::Programs,
     /// Newest commit that a reply of this session has revealed, sent or not.
     revealed_position: CommitPosition,
-}
-
-/// The sql_mode flags that the parser needs.
-pub(crate) fn lex_mode(mode: SqlMode) -> LexMode {
-    LexMode {
-        ansi_quotes: mode.contains(SqlMode::ANSI_QUOTES),
-        no_backslash_escapes: mode.contains(SqlMode::NO_BACKSLASH_ESCAPES),
-        pipes_as_concat: mode.contains(SqlMode::PIPES_AS_CONCAT),
-        high_not_precedence: mode.contains(SqlMode::HIGH_NOT_PRECEDENCE),
-        ignore_space: mode.contains(SqlMode::IGNORE_SPACE),
-    }
 }
 
 impl SqlServer {
@@ -188,6 +181,7 @@ impl SqlSession {
             tracker: Tracker::new(client.capabilities),
             statement_start: now,
             revealed_position: CommitPosition::NONE,
+            programs: programs::Programs::default(),
             cx: StatementContext {
                 env: state::fresh_env(&client, &settings, &server.locks, cancel),
                 values,

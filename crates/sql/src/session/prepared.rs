@@ -7,14 +7,16 @@
 use super::plan_cache::PlanDependencies;
 use super::{Outcome, SqlSession, lex_mode};
 use crate::context::StatementContext;
+use crate::programs::program::Source;
 use crate::status::{self, Counter};
 use bumpalo::Bump;
 use porpoise_base::interrupt::Scope;
 use porpoise_base::memory::MemoryCharge;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
-use porpoise_sql_parser::ast::{PrepareSource, Statement};
-use porpoise_sql_parser::{ParseOptions, Parsed, parse_one};
+use porpoise_sql_parser::ast::{Into, PrepareSource, Query, Statement};
+use porpoise_sql_parser::token::Span;
+use porpoise_sql_parser::{Literals, ParseOptions, Parsed, parse_one};
 use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_types::{Collation, ColumnType, Value, ValueRef};
@@ -45,13 +47,13 @@ pub struct PreparedInfo {
 
 /// Everything that a plan depends on, besides the text.
 #[derive(Clone, Debug)]
-struct PlanKey {
+pub(super) struct PlanKey {
     types: Vec<ColumnType>,
     dependencies: PlanDependencies,
 }
 
 impl PlanKey {
-    fn new(cx: &StatementContext, version: u64, types: &[ColumnType]) -> PlanKey {
+    pub(super) fn new(cx: &StatementContext, version: u64, types: &[ColumnType]) -> PlanKey {
         PlanKey {
             types: types.to_vec(),
             dependencies: PlanDependencies::of(cx, version),
@@ -59,7 +61,12 @@ impl PlanKey {
     }
 
     /// Whether a plan made under this key is still valid.
-    fn is_valid_for(&self, cx: &StatementContext, version: u64, types: &[ColumnType]) -> bool {
+    pub(super) fn is_valid_for(
+        &self,
+        cx: &StatementContext,
+        version: u64,
+        types: &[ColumnType],
+    ) -> bool {
         self.dependencies.still_hold(cx, version) && self.types == types
     }
 }
@@ -69,7 +76,9 @@ pub struct Prepared {
     text: Arc<[u8]>,
     params: usize,
     plan: Option<(PlanKey, Arc<Planned>)>,
-    _counted: StatementSlot,
+    /// Places of the variables that are its parameters, in a statement of a program.
+    places: Option<Box<[Span]>>,
+    _counted: Option<StatementSlot>,
     _charge: Option<MemoryCharge>,
 }
 
@@ -174,7 +183,8 @@ impl SqlSession {
             text: Arc::from(text),
             params: parsed.params as usize,
             plan: None,
-            _counted: counted,
+            places: None,
+            _counted: Some(counted),
             _charge: charge,
         };
         Ok((prepared, columns))
@@ -191,6 +201,61 @@ impl SqlSession {
             Some(rest) => Err(SqlError::syntax_at(text, rest)),
             None => Ok(parsed),
         }
+    }
+
+    /// Parses a prepared statement, or one of a program, whose variables are at these places and
+    /// whose INTO is left to the program.
+    fn parse_prepared<'a>(
+        &self,
+        arena: &'a Bump,
+        text: &'a [u8],
+        places: Option<&'a [Span]>,
+    ) -> Result<Parsed<'a>> {
+        let Some(places) = places else {
+            return self.parse_whole(arena, text);
+        };
+        let options = ParseOptions {
+            mode: lex_mode(self.cx.settings.mode),
+            literals: Literals::Variables(places),
+            ..ParseOptions::default()
+        };
+        let parsed = parse_one(arena, text, 0, &options);
+        let mut parsed = parsed.map_err(|e| SqlError::syntax(&e, text))?;
+        if let Statement::Query(query) = parsed.statement
+            && matches!(query.into, Some(Into::Vars(_)))
+        {
+            let plain = Query {
+                into: None,
+                ..*query
+            };
+            parsed.statement = Statement::Query(arena.alloc(plain));
+        }
+        Ok(parsed)
+    }
+
+    /// A statement of a program.
+    pub(super) fn prepared_source(&self, source: &Source) -> Result<Prepared> {
+        let charge = self.cx.env.memory.charge(size_of_plan(&source.text))?;
+        Ok(Prepared {
+            text: source.text.clone(),
+            params: source.places.len(),
+            plan: None,
+            places: Some(source.places.clone()),
+            _counted: None,
+            _charge: charge,
+        })
+    }
+
+    /// Runs a statement of a program.
+    pub(super) fn run_program_statement(
+        &mut self,
+        prepared: &mut Prepared,
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        let text = prepared.text.clone();
+        self.plan_and_run(prepared, &text, values, types, sink)
     }
 
     /// COM_STMT_EXECUTE.
@@ -275,6 +340,7 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> Result<Outcome> {
         let cached = prepared.plan.take();
+        let places = prepared.places.as_deref();
         let mut kept = None;
         let secured = self.plan_and_lock(|session, catalog| {
             if let Some((key, plan)) = &cached
@@ -284,7 +350,7 @@ impl SqlSession {
                 return Ok(plan.clone());
             }
             let arena = Bump::new();
-            let parsed = session.parse_whole(&arena, text)?;
+            let parsed = session.parse_prepared(&arena, text, places)?;
             let _deadline = session.arm_planning(&parsed.statement)?;
             session.cx.begin_plan();
             if !catalog.histograms.is_empty() {
@@ -318,7 +384,7 @@ impl SqlSession {
             }
             Err(error) if error.code == NOT_A_PLAN => {
                 let arena = Bump::new();
-                let parsed = self.parse_whole(&arena, text)?;
+                let parsed = self.parse_prepared(&arena, text, prepared.places.as_deref())?;
                 self.statement(&parsed.statement, text, values, types, sink)
             }
             Err(error) => Err(error),

@@ -11,6 +11,7 @@ mod explain_columns;
 mod explain_keys;
 mod expression;
 mod plan_json;
+pub(crate) mod routines;
 pub mod schema;
 pub mod server;
 mod tree;
@@ -85,6 +86,10 @@ fn rows(cx: &StatementContext, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::Collation => Ok(server::collations()),
         ShowWhat::Grants(account, using) => accounts::grants(cx, account.as_ref(), using),
         ShowWhat::CreateUser(account) => accounts::create_user(cx, account),
+        ShowWhat::CreateProgram(kind @ (ProgramKind::Procedure | ProgramKind::Function), name) => {
+            routines::create_routine(cx, *kind, name)
+        }
+        ShowWhat::ProgramStatus(kind) => Ok(routines::routine_status(cx, *kind)),
         ShowWhat::Plugins => Ok(server::plugins()),
         ShowWhat::Privileges => Ok(Rows::new(vec![
             text_column("Privilege", 30),
@@ -129,21 +134,6 @@ const EVENTS: &[&str] = &[
     "Database Collation",
 ];
 
-/// Columns of SHOW PROCEDURE STATUS and SHOW FUNCTION STATUS.
-const PROGRAMS: &[&str] = &[
-    "Db",
-    "Name",
-    "Type",
-    "Definer",
-    "Modified",
-    "Created",
-    "Security_type",
-    "Comment",
-    "character_set_client",
-    "collation_connection",
-    "Database Collation",
-];
-
 /// An empty result for kinds of objects that cannot exist here; an error for the rest.
 fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
     let texts = |names: &[&str]| {
@@ -153,7 +143,6 @@ fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
     match what {
         ShowWhat::Triggers(_) => texts(TRIGGERS),
         ShowWhat::Events(_) => texts(EVENTS),
-        ShowWhat::ProgramStatus(_) => texts(PROGRAMS),
         ShowWhat::Profiles => Ok(Rows::new(vec![
             number_column("Query_ID"),
             typed_column("Duration", ColumnType::double()),

@@ -280,6 +280,8 @@ pub const VARIABLES: &[Variable] = &[
         "Accepted; without effect."),
     v("max_sort_length", Both, Int(4, 8_388_608), "1024",
         "Accepted; whole values are compared."),
+    v("max_sp_recursion_depth", Both, Int(0, 255), "0",
+        "Number of times that a procedure may call itself (1456)."),
     v("max_user_connections", Both, Int(0, 4_294_967_295), "0",
         "No limit of its own for an account."),
     v("net_buffer_length", Both, Int(1024, 1_048_576), "16384",

@@ -104,6 +104,19 @@ impl<E: Into<SqlError>> From<E> for ExecError {
 /// The result of execution.
 pub type ExecResult<T> = std::result::Result<T, ExecError>;
 
+/// The end of one of several results of a statement.
+#[derive(Clone, Copy, Debug)]
+pub struct ResultEnd {
+    /// Status flags of the session.
+    pub status: u16,
+    /// Number of conditions.
+    pub warnings: u16,
+    /// Commit position at which the result may be sent.
+    pub position: CommitPosition,
+    /// Whether the result is the values of OUT parameters.
+    pub is_out_parameters: bool,
+}
+
 /// Receives the rows of a result.
 pub trait ResultSink {
     /// Announces a result set.
@@ -117,6 +130,13 @@ pub trait ResultSink {
     /// Whether text is converted to `character_set_results`: the rows go to a client.
     fn is_for_client(&self) -> bool {
         true
+    }
+    /// Ends a result that is not the statement's last: that of a statement in a procedure.
+    ///
+    /// # Errors
+    /// 1312 if the client does not take several results; the client has gone away.
+    fn end_result(&mut self, _end: &ResultEnd) -> Result<(), SqlError> {
+        Ok(())
     }
     /// Opens the file of LOAD DATA: requests it from the client.
     ///

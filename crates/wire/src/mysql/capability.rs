@@ -118,6 +118,8 @@ impl Status {
     pub const CURSOR_EXISTS: Self = Self(64);
     /// The last row of the cursor was sent.
     pub const LAST_ROW_SENT: Self = Self(128);
+    /// The result has the values of OUT parameters.
+    pub const PS_OUT_PARAMS: Self = Self(4096);
     /// `NO_BACKSLASH_ESCAPES` is on.
     pub const NO_BACKSLASH_ESCAPES: Self = Self(512);
     /// The result columns of a prepared statement changed when the server reprepared it.

@@ -1,0 +1,137 @@
+//! Conditions: errors, warnings and NOT FOUND, as handlers and GET DIAGNOSTICS see them.
+
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_types::{Level, Warning};
+
+/// A condition of the diagnostics area.
+#[derive(Clone, Debug)]
+pub(crate) struct Condition {
+    /// Level.
+    pub level: Level,
+    /// MySQL's number.
+    pub code: u16,
+    /// SQLSTATE.
+    pub sqlstate: [u8; 5],
+    /// The text.
+    pub message: String,
+    /// Items that SIGNAL has set, by name.
+    pub items: Vec<(String, String)>,
+}
+
+impl Condition {
+    /// The condition of an error.
+    pub fn of_error(error: &SqlError) -> Condition {
+        Condition {
+            level: Level::Error,
+            code: error.code,
+            sqlstate: error.sqlstate,
+            message: error.message.clone(),
+            items: Vec::new(),
+        }
+    }
+
+    /// The condition of a warning.
+    pub fn of_warning(warning: &Warning) -> Condition {
+        Condition {
+            level: warning.level,
+            code: warning.code,
+            sqlstate: *sqlstate_of(warning.code),
+            message: warning.message.clone(),
+            items: Vec::new(),
+        }
+    }
+
+    /// The condition as a warning.
+    pub fn warning(&self) -> Warning {
+        Warning {
+            level: self.level,
+            code: self.code,
+            message: self.message.clone(),
+        }
+    }
+
+    /// An item of GET DIAGNOSTICS.
+    pub fn item(&self, name: &str) -> String {
+        match name {
+            "RETURNED_SQLSTATE" => return String::from_utf8_lossy(&self.sqlstate).into_owned(),
+            "MESSAGE_TEXT" => return self.message.clone(),
+            "MYSQL_ERRNO" => return self.code.to_string(),
+            _ => {}
+        }
+        let set = self.items.iter().find(|(item, _)| item == name);
+        match (set, name) {
+            (Some((_, value)), _) => value.clone(),
+            (None, "CLASS_ORIGIN" | "SUBCLASS_ORIGIN") => {
+                let standard = matches!(&self.sqlstate[..2], b"HY" | b"XA");
+                if standard { "MySQL" } else { "ISO 9075" }.to_owned()
+            }
+            (None, _) => String::new(),
+        }
+    }
+}
+
+/// The SQLSTATE of a warning.
+pub(crate) fn sqlstate_of(code: u16) -> &'static [u8; 5] {
+    match code {
+        1329 => b"02000",
+        1048 | 1062 | 1169 | 1216 | 1217 | 1451 | 1452 => b"23000",
+        1264 => b"22003",
+        1292 => b"22007",
+        1365 => b"22012",
+        1406 => b"22001",
+        1051 => b"42S02",
+        1050 => b"42S01",
+        1146 => b"42S02",
+        1265 | 1311 | 1642 => b"01000",
+        1305 | 1304 => b"42000",
+        _ => b"HY000",
+    }
+}
+
+/// What a handler handles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HandledCondition {
+    /// An error number.
+    Code(u16),
+    /// A SQLSTATE.
+    SqlState([u8; 5]),
+    /// SQLWARNING
+    Warning,
+    /// NOT FOUND
+    NotFound,
+    /// SQLEXCEPTION
+    Exception,
+}
+
+impl HandledCondition {
+    /// The condition of a SQLSTATE, which is none of success.
+    ///
+    /// # Errors
+    /// 1407 for what is no SQLSTATE.
+    pub fn of_sqlstate(state: &[u8]) -> Result<HandledCondition> {
+        let valid = |s: &[u8; 5]| {
+            let known = |b: &u8| b.is_ascii_digit() || b.is_ascii_uppercase();
+            s.iter().all(known) && !s.starts_with(b"00")
+        };
+        let sqlstate = <[u8; 5]>::try_from(state).ok().filter(valid);
+        sqlstate.map(HandledCondition::SqlState).ok_or_else(|| {
+            let text = format!("Bad SQLSTATE: '{}'", String::from_utf8_lossy(state));
+            SqlError::new(1407, "42000", text)
+        })
+    }
+
+    /// How specifically it matches a condition: 0 not at all, 3 by its number (manual, "Scope Rules
+    /// for Handlers").
+    pub fn precedence(&self, condition: &Condition) -> u8 {
+        let class = &condition.sqlstate[..2];
+        let is_error = condition.level == Level::Error;
+        match self {
+            HandledCondition::Code(code) if *code == condition.code => 3,
+            HandledCondition::SqlState(state) if *state == condition.sqlstate => 2,
+            HandledCondition::Warning if class == b"01" || !is_error && class != b"02" => 1,
+            HandledCondition::NotFound if class == b"02" => 1,
+            HandledCondition::Exception if is_error && !matches!(class, b"00" | b"01" | b"02") => 1,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The state of one execution of a program.
+
+use super::condition::Condition;
+use super::program::Program;
+use porpoise_base::memory::MemoryCharge;
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_expr::memory::SessionMemory;
+use porpoise_types::{ColumnType, Value};
+
+/// An open cursor: the rows of its query when it was opened, and the next one to fetch.
+#[derive(Default)]
+pub(crate) struct OpenCursor {
+    /// The rows.
+    pub rows: std::collections::VecDeque<Vec<Value>>,
+    /// Types of the columns.
+    pub types: Vec<ColumnType>,
+    /// Memory of the rows, held until the cursor is closed.
+    pub _charge: Option<MemoryCharge>,
+}
+
+/// A handler whose body is executed.
+pub(crate) struct Activation {
+    /// The handler.
+    pub handler: u32,
+    /// The condition that it handles.
+    pub condition: Condition,
+    /// Where a CONTINUE handler goes on.
+    pub resume: usize,
+    /// The diagnostics area at the time.
+    pub stacked: Vec<Condition>,
+    /// ROW_COUNT at the time.
+    pub row_count: i64,
+}
+
+/// Variables, cursors and handlers of one execution.
+pub(crate) struct Frame {
+    values: Vec<Value>,
+    /// Open cursors.
+    pub cursors: Vec<Option<OpenCursor>>,
+    /// Handlers whose bodies are executed, innermost last.
+    pub activations: Vec<Activation>,
+    /// The diagnostics area.
+    pub conditions: Vec<Condition>,
+    /// Bytes of the values, and their charge.
+    bytes: usize,
+    charged: usize,
+    charge: Option<MemoryCharge>,
+}
+
+/// Heap memory of a value.
+pub(crate) fn size_of_value(value: &Value) -> usize {
+    match value {
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    }
+}
+
+/// Variables are charged in steps of this many bytes.
+const CHARGE_STEP: usize = 16 * 1024;
+
+impl Frame {
+    /// The state at the start of a program: all variables are NULL.
+    pub fn new(program: &Program) -> Frame {
+        let count = program.variables.len();
+        Frame {
+            values: vec![Value::Null; count],
+            cursors: (0..program.cursors.len()).map(|_| None).collect(),
+            activations: Vec::new(),
+            conditions: Vec::new(),
+            bytes: count * size_of::<Value>(),
+            charged: 0,
+            charge: None,
+        }
+    }
+
+    /// The value of a variable.
+    pub fn get(&self, slot: u32) -> &Value {
+        self.values.get(slot as usize).unwrap_or(&Value::Null)
+    }
+
+    /// Sets a variable to a value of its type.
+    pub fn set(&mut self, slot: u32, value: Value, memory: &SessionMemory) -> Result<()> {
+        let Some(place) = self.values.get_mut(slot as usize) else {
+            return Err(SqlError::internal("no such variable"));
+        };
+        self.bytes = self.bytes.saturating_sub(size_of_value(place)) + size_of_value(&value);
+        *place = value;
+        if self.bytes > self.charged || self.charge.is_none() {
+            let wanted = self.bytes + CHARGE_STEP;
+            self.charge = None;
+            self.charge = memory.charge(wanted)?;
+            self.charged = wanted;
+        }
+        Ok(())
+    }
+}

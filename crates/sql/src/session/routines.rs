@@ -1,0 +1,689 @@
+//! Stored procedures and functions: CREATE, ALTER, DROP, CALL, and calls of functions in
+//! expressions.
+//!
+//! A routine is compiled from its text at its first use in a session and when its definition has
+//! changed. While it runs, the session has the SQL mode, the collation and the database of the
+//! routine, and with SQL SECURITY DEFINER the account of its definer ([`Entered`]).
+
+use super::programs::{Ran, signal_condition};
+use super::programs::{condition_numbered, diagnostics_item, resignal_without_handler};
+use super::{Outcome, SqlSession};
+use crate::programs::condition::{Condition, HandledCondition};
+use crate::programs::frame::Frame;
+use crate::programs::program::{Program, RaisedCondition, sql_type};
+use crate::vars::Values;
+use porpoise_access::{AuthId, Privileges, Rights};
+use porpoise_kv::CommitPosition;
+use porpoise_rows::catalog::{Routine, RoutineAccess, RoutineKey, RoutineKind};
+use porpoise_sql_exec::exec::{ResultEnd, ResultSink};
+use porpoise_sql_expr::error::{Result, SqlError};
+use porpoise_sql_parser::ast::{
+    Account, AlterRoutine, Call, Characteristics, ConditionValue, CreateRoutine, DataAccess,
+    ExprKind, GetDiagnostics, IntoVar, ParameterMode, ProgramKind, Signal, TableName,
+};
+use porpoise_sql_plan::bind::nodes::variable_name;
+use porpoise_sql_plan::plan::ResultColumn;
+use porpoise_types::{Collation, ColumnType, Level, SqlMode, Value, ValueRef};
+use std::sync::Arc;
+
+/// What a call of a procedure leaves.
+pub(crate) struct Called {
+    /// Values of OUT and INOUT parameters, with their position and type.
+    pub out: Vec<(usize, Value, ColumnType)>,
+    /// Rows that the last statement has changed.
+    pub affected_rows: u64,
+    /// Commit position that the reply waits for.
+    pub position: CommitPosition,
+}
+
+/// What a session had before it entered a routine.
+pub(crate) struct Entered {
+    values: Option<Values>,
+    database: Option<String>,
+    account: Option<(String, u64, Vec<AuthId>, String, Arc<Rights>)>,
+}
+
+/// The circumstances under which a program runs.
+pub(crate) struct ProgramContext<'p> {
+    /// The account with whose rights it runs; `None`: that of the session.
+    pub definer: Option<&'p str>,
+    /// Its SQL mode.
+    pub sql_mode: SqlMode,
+    /// Its database.
+    pub database: &'p str,
+    /// `collation_connection` of its creation.
+    pub collation: &'p str,
+}
+
+impl<'p> ProgramContext<'p> {
+    fn of(routine: &'p Routine) -> ProgramContext<'p> {
+        ProgramContext {
+            definer: (!routine.invoker).then_some(routine.definer.as_str()),
+            sql_mode: SqlMode::from_bits(routine.sql_mode),
+            database: &routine.database,
+            collation: &routine.collation,
+        }
+    }
+}
+
+fn kind_of(kind: ProgramKind) -> RoutineKind {
+    match kind {
+        ProgramKind::Function => RoutineKind::Function,
+        _ => RoutineKind::Procedure,
+    }
+}
+
+fn access_of(access: DataAccess) -> RoutineAccess {
+    match access {
+        DataAccess::ContainsSql => RoutineAccess::ContainsSql,
+        DataAccess::NoSql => RoutineAccess::NoSql,
+        DataAccess::ReadsSqlData => RoutineAccess::ReadsSqlData,
+        DataAccess::ModifiesSqlData => RoutineAccess::ModifiesSqlData,
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Error 1305.
+pub(crate) fn no_routine(kind: &str, database: &str, name: &str) -> SqlError {
+    let text = format!("{kind} {database}.{name} does not exist");
+    SqlError::new(1305, "42000", text)
+}
+
+impl SqlSession {
+    /// The database of unqualified names.
+    pub(super) fn current_database(&self) -> Result<String> {
+        let database = self.cx.env.database.clone();
+        database.ok_or_else(SqlError::no_database_selected)
+    }
+
+    /// CREATE PROCEDURE, CREATE FUNCTION.
+    pub(super) fn create_routine(
+        &mut self,
+        create: &CreateRoutine<'_>,
+        source: &[u8],
+    ) -> Result<Outcome> {
+        let before = self.commit_implicitly()?;
+        let (database, name) = self.cx.qualified(&create.name)?;
+        if name.chars().count() > 64 {
+            let text = format!("Identifier name '{name}' is too long");
+            return Err(SqlError::new(1059, "42000", text));
+        }
+        if porpoise_sql_plan::virtual_tables::is_database(&database) {
+            return Err(self.cx.database_denied(&database));
+        }
+        let program = self.cx.compile_created(create, source, &database, &name)?;
+        let definer = self.definer_account(create.definer.as_ref())?;
+        let catalog = self.cx.server.db.catalog();
+        let found = catalog.database(&database);
+        let found = found.ok_or_else(|| SqlError::unknown_database(&database))?;
+        let given = &create.characteristics;
+        let now = self.cx.env.now_utc.to_unix_micros();
+        let settings = &self.cx.settings;
+        let routine = Routine {
+            kind: kind_of(create.kind),
+            parameters: text(create.parameters_text),
+            returns: program
+                .returns
+                .as_ref()
+                .map_or_else(String::new, sql_with_charset),
+            body: text(create.body.text),
+            comment: text(given.comment.unwrap_or_default()),
+            deterministic: given.deterministic.unwrap_or(false),
+            access: given.access.map_or(RoutineAccess::ContainsSql, access_of),
+            invoker: given.invoker.unwrap_or(false),
+            definer,
+            sql_mode: settings.mode.bits(),
+            charset: settings.client.name().to_owned(),
+            collation: settings.collation.name().to_owned(),
+            database_collation: found.collation.name().to_owned(),
+            created: now,
+            modified: now,
+            database,
+            name,
+        };
+        let db = self.cx.server.db.clone();
+        let done = db.create_routine(&self.ddl_cx(), &routine, create.if_not_exists)?;
+        if done.is_note {
+            let text = format!("{} {} already exists", routine.kind.name(), routine.name);
+            self.cx.note(1304, text);
+        }
+        Ok(Outcome {
+            position: done.position.max(before),
+            ..Outcome::default()
+        })
+    }
+
+    /// The account of DEFINER; the session's own by default.
+    pub(crate) fn definer_account(&self, definer: Option<&Account<'_>>) -> Result<String> {
+        let Some(account) = definer else {
+            return Ok(self.cx.client.account.clone());
+        };
+        let id = self.cx.auth_id(account);
+        let definer = format!("{}@{}", id.user, id.host);
+        if definer == self.cx.client.account {
+            return Ok(definer);
+        }
+        let some = Privileges::SET_ANY_DEFINER.with(Privileges::SET_USER_ID);
+        if !self.cx.rights().global().intersects(some) {
+            self.cx.need_global(some, "SUPER or SET_ANY_DEFINER")?;
+        }
+        if self
+            .cx
+            .server
+            .access
+            .data()
+            .account(&id.user, &id.host)
+            .is_none()
+        {
+            let text = format!(
+                "The user specified as a definer ('{}'@'{}') does not exist",
+                id.user, id.host
+            );
+            self.cx.note(1449, text);
+        }
+        Ok(definer)
+    }
+
+    /// ALTER PROCEDURE, ALTER FUNCTION.
+    pub(super) fn alter_routine(&mut self, alter: &AlterRoutine<'_>) -> Result<Outcome> {
+        let before = self.commit_implicitly()?;
+        let (database, name) = self.cx.qualified(&alter.name)?;
+        let key = RoutineKey::new(&database, kind_of(alter.kind), &name);
+        let now = self.cx.env.now_utc.to_unix_micros();
+        let Characteristics {
+            comment,
+            access,
+            invoker,
+            ..
+        } = alter.characteristics;
+        let change = |routine: &mut Routine| {
+            if let Some(comment) = comment {
+                routine.comment = text(comment);
+            }
+            if let Some(access) = access {
+                routine.access = access_of(access);
+            }
+            routine.invoker = invoker.unwrap_or(routine.invoker);
+            routine.modified = now;
+        };
+        let db = self.cx.server.db.clone();
+        let done = db.alter_routine(&self.ddl_cx(), &key, &change)?;
+        Ok(Outcome {
+            position: done.position.max(before),
+            ..Outcome::default()
+        })
+    }
+
+    /// DROP PROCEDURE, DROP FUNCTION.
+    pub(super) fn drop_routine(
+        &mut self,
+        kind: ProgramKind,
+        if_exists: bool,
+        name: &TableName<'_>,
+    ) -> Result<Outcome> {
+        let before = self.commit_implicitly()?;
+        let (database, name) = self.cx.qualified(name)?;
+        let key = RoutineKey::new(&database, kind_of(kind), &name);
+        let db = self.cx.server.db.clone();
+        let missing = || no_routine(key.kind.name(), &database, &name);
+        if db.catalog().routine(&database, key.kind, &name).is_none() {
+            if !if_exists {
+                return Err(missing());
+            }
+            self.cx.note(1305, missing().message);
+            return Ok(Outcome {
+                position: before,
+                ..Outcome::default()
+            });
+        }
+        let done = db.drop_routine(&self.ddl_cx(), &key, if_exists)?;
+        Ok(Outcome {
+            position: done.position.max(before),
+            ..Outcome::default()
+        })
+    }
+
+    /// The compiled form of a routine.
+    pub(super) fn compiled(&mut self, routine: &Arc<Routine>) -> Result<Arc<Program>> {
+        let key = routine.key();
+        if let Some((from, program)) = self.programs.compiled.get(&key)
+            && (Arc::ptr_eq(from, routine) || from == routine)
+        {
+            return Ok(program.clone());
+        }
+        let program = Arc::new(self.cx.compile_routine(routine)?);
+        let compiled = &mut self.programs.compiled;
+        if compiled.len() >= MAX_COMPILED {
+            compiled.clear();
+        }
+        compiled.insert(key, (routine.clone(), program.clone()));
+        Ok(program)
+    }
+
+    /// Takes over the circumstances of a program.
+    ///
+    /// # Errors
+    /// 1449 if its definer does not exist.
+    pub(crate) fn enter_program(&mut self, context: &ProgramContext<'_>) -> Result<Entered> {
+        let mut entered = Entered {
+            values: None,
+            database: None,
+            account: None,
+        };
+        if let Some(definer) = context.definer
+            && definer != self.cx.client.account
+        {
+            let id = AuthId::parse(definer);
+            let data = self.cx.server.access.data();
+            if data.account(&id.user, &id.host).is_none() {
+                let text = format!(
+                    "The user specified as a definer ('{}'@'{}') does not exist",
+                    id.user, id.host
+                );
+                return Err(SqlError::new(1449, "HY000", text));
+            }
+            let account = std::mem::replace(&mut self.cx.client.account, definer.to_owned());
+            let roles = std::mem::take(&mut self.cx.roles);
+            let names = self.cx.env.roles.clone();
+            let rights = self.cx.rights.borrow().clone();
+            entered.account = Some((account, self.cx.named_at, roles, names, rights));
+            self.cx.named_at = data.version;
+            self.cx.env.account = definer.to_owned();
+            self.cx.activate_roles(data.default_roles_of(&id));
+        }
+        let settings = &self.cx.settings;
+        if settings.mode != context.sql_mode || settings.collation.name() != context.collation {
+            entered.values = Some(self.cx.values.clone());
+            self.set_unchecked("sql_mode", &context.sql_mode.to_string());
+            if let Some(collation) = Collation::by_name(context.collation) {
+                self.set_unchecked("collation_connection", collation.name());
+                self.set_unchecked("character_set_connection", collation.charset().name());
+            }
+            self.apply_settings()?;
+        }
+        entered.database = self.cx.env.database.replace(context.database.to_owned());
+        Ok(entered)
+    }
+
+    /// Restores what a program's circumstances had replaced.
+    pub(crate) fn leave_program(&mut self, entered: Entered) -> Result<()> {
+        self.cx.env.database = entered.database;
+        if let Some((account, named_at, roles, names, rights)) = entered.account {
+            self.cx.env.account.clone_from(&account);
+            self.cx.client.account = account;
+            self.cx.named_at = named_at;
+            self.cx.roles = roles;
+            self.cx.env.roles = names;
+            *self.cx.rights.get_mut() = rights;
+        }
+        match entered.values {
+            Some(before) => {
+                // What the program has set stays, but for what it was given.
+                for name in [
+                    "sql_mode",
+                    "collation_connection",
+                    "character_set_connection",
+                ] {
+                    if let Some(at) = crate::vars::find(name) {
+                        let value = before.value_at(at).clone();
+                        self.cx.values.set(at, value);
+                    }
+                }
+                self.apply_settings()
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Error 1370 unless the account may execute the routine.
+    fn check_execute(&self, routine: &Routine) -> Result<()> {
+        self.need_routine(Privileges::EXECUTE, "execute", routine)
+    }
+
+    /// Error 1370 unless the account has a privilege on the routine. Its definer has all of them, as
+    /// under `automatic_sp_privileges`.
+    pub(super) fn need_routine(
+        &self,
+        wanted: Privileges,
+        command: &str,
+        routine: &Routine,
+    ) -> Result<()> {
+        let rights = self.cx.rights();
+        let own = routine.definer == self.cx.client.account;
+        if own || rights.on_database(&routine.database).has(wanted) {
+            return Ok(());
+        }
+        let text = format!(
+            "{command} command denied to user {} for routine '{}.{}'",
+            self.cx.client_name(),
+            routine.database,
+            routine.name
+        );
+        Err(SqlError::new(1370, "42000", text))
+    }
+
+    /// Runs a procedure. An argument is its value, its type, and whether it is a variable.
+    pub(super) fn call_procedure(
+        &mut self,
+        database: &str,
+        name: &str,
+        args: Vec<(Value, ColumnType, bool)>,
+        sink: &mut dyn ResultSink,
+    ) -> Result<Called> {
+        let catalog = self.cx.server.db.catalog();
+        let routine = catalog.routine(database, RoutineKind::Procedure, name);
+        let missing = || no_routine("PROCEDURE", database, name);
+        let routine = routine.cloned().ok_or_else(missing)?;
+        self.check_execute(&routine)?;
+        let program = self.compiled(&routine)?;
+        check_arguments(&program, &args)?;
+        let key = routine.key();
+        let depth = self.programs.running.iter().filter(|r| **r == key).count() as u64;
+        let most = self.cx.settings.max_recursion;
+        if depth > most {
+            let text = format!(
+                "Recursive limit {most} (as set by the max_sp_recursion_depth variable) was \
+                 exceeded for routine {}",
+                routine.name
+            );
+            return Err(SqlError::new(1456, "HY000", text));
+        }
+        let mut frame = Frame::new(&program);
+        self.programs.running.push(key);
+        let ran = self.run_called(&routine, &program, &mut frame, args, sink);
+        self.programs.running.pop();
+        let ran = ran?;
+        let modes = program.parameters.iter().enumerate();
+        let out = modes.filter(|(_, mode)| **mode != ParameterMode::In);
+        let out = out.filter_map(|(at, _)| {
+            let (_, ty) = program.variables.get(at)?;
+            Some((at, frame.get(at as u32).clone(), sql_type(ty)))
+        });
+        Ok(Called {
+            out: out.collect(),
+            affected_rows: ran.affected_rows,
+            position: ran.position,
+        })
+    }
+
+    fn run_called(
+        &mut self,
+        routine: &Routine,
+        program: &Program,
+        frame: &mut Frame,
+        args: Vec<(Value, ColumnType, bool)>,
+        sink: &mut dyn ResultSink,
+    ) -> Result<Ran> {
+        let entered = self.enter_program(&ProgramContext::of(routine))?;
+        let mut ran = Ok(Ran::default());
+        let given = program.parameters.iter().zip(args).enumerate();
+        for (slot, (mode, (value, ty, _))) in given {
+            if *mode != ParameterMode::Out && ran.is_ok() {
+                let set = self.set_slot(program, frame, slot as u32, &value, &ty);
+                ran = set.map(|()| Ran::default());
+            }
+        }
+        if ran.is_ok() {
+            ran = self.run_program(program, frame, sink);
+        }
+        let left = self.leave_program(entered);
+        ran.and_then(|ran| left.map(|()| ran))
+    }
+
+    /// CALL as a statement of the client.
+    pub(super) fn call(
+        &mut self,
+        call: &Call<'_>,
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+        sink: &mut dyn ResultSink,
+    ) -> Result<Outcome> {
+        let (database, name) = self.cx.qualified(&call.name)?;
+        let mut args = Vec::with_capacity(call.args.len());
+        for arg in call.args {
+            let is_variable = matches!(arg.kind, ExprKind::UserVar(_) | ExprKind::Param(_));
+            let (value, ty) = self.value_of(arg, values, types)?;
+            args.push((value, ty, is_variable));
+        }
+        let called = self.call_procedure(&database, &name, args, sink)?;
+        let mut sent = Vec::new();
+        for (at, value, ty) in called.out {
+            match call.args.get(at).map(|arg| &arg.kind) {
+                Some(ExprKind::UserVar(variable)) => {
+                    let env = &self.cx.env;
+                    env.set_user_variable(variable_name(variable), value, ty)?;
+                }
+                Some(_) => sent.push((at, value, ty)),
+                None => {}
+            }
+        }
+        if !sent.is_empty() {
+            self.send_out_parameters(&database, &name, &sent, called.position, sink)?;
+        }
+        Ok(Outcome {
+            affected_rows: called.affected_rows,
+            position: called.position,
+            ..Outcome::default()
+        })
+    }
+
+    /// Sends the OUT parameters of a prepared CALL as a result of one row.
+    fn send_out_parameters(
+        &mut self,
+        database: &str,
+        name: &str,
+        values: &[(usize, Value, ColumnType)],
+        position: CommitPosition,
+        sink: &mut dyn ResultSink,
+    ) -> Result<()> {
+        let catalog = self.cx.server.db.catalog();
+        let routine = catalog
+            .routine(database, RoutineKind::Procedure, name)
+            .cloned();
+        let program = match &routine {
+            Some(routine) => Some(self.compiled(routine)?),
+            None => None,
+        };
+        let column = |(at, _, ty): &(usize, Value, ColumnType)| ResultColumn {
+            name: program
+                .as_ref()
+                .and_then(|p| p.variables.get(*at))
+                .map(|(name, _)| name.clone())
+                .unwrap_or_default(),
+            ty: ty.clone(),
+            schema: String::new(),
+            table: String::new(),
+            org_table: String::new(),
+            org_name: String::new(),
+            flags: 0,
+        };
+        let columns: Vec<ResultColumn> = values.iter().map(column).collect();
+        let mut sink = crate::results::RecodingSink::new(sink, &self.cx.settings);
+        sink.columns(&columns)?;
+        let row: Vec<ValueRef<'_>> = values.iter().map(|(_, v, _)| v.as_ref()).collect();
+        sink.row(&row)?;
+        sink.end_result(&ResultEnd {
+            status: self.status_flags(),
+            warnings: 0,
+            position,
+            is_out_parameters: true,
+        })
+    }
+
+    /// Runs a function whose arguments are given.
+    pub(super) fn run_function(
+        &mut self,
+        routine: &Arc<Routine>,
+        args: Vec<(Value, ColumnType)>,
+    ) -> Result<Value> {
+        self.check_execute(routine)?;
+        let program = self.compiled(routine)?;
+        let key = routine.key();
+        if self.programs.running.contains(&key) {
+            let text = "Recursive stored functions and triggers are not allowed.";
+            return Err(SqlError::new(1424, "HY000", text));
+        }
+        let args = args.into_iter().map(|(value, ty)| (value, ty, false));
+        let args: Vec<(Value, ColumnType, bool)> = args.collect();
+        check_arguments(&program, &args)?;
+        let mut frame = Frame::new(&program);
+        self.programs.running.push(key);
+        let ran = self.run_called(routine, &program, &mut frame, args, &mut NoResults);
+        self.programs.running.pop();
+        Ok(ran?.returned.unwrap_or_default())
+    }
+
+    /// SIGNAL and RESIGNAL outside of programs.
+    pub(super) fn signal(
+        &mut self,
+        signal: &Signal<'_>,
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+    ) -> Result<Outcome> {
+        if signal.again {
+            return Err(resignal_without_handler());
+        }
+        let raised = match &signal.condition {
+            Some(ConditionValue::SqlState(state)) => match HandledCondition::of_sqlstate(state)? {
+                HandledCondition::SqlState(sqlstate) => Some(RaisedCondition {
+                    sqlstate,
+                    code: None,
+                }),
+                _ => None,
+            },
+            Some(ConditionValue::Name(name)) => {
+                let text = format!("Undefined CONDITION: {}", name.name);
+                return Err(SqlError::new(1319, "42000", text));
+            }
+            _ => None,
+        };
+        let mut items = Vec::with_capacity(signal.items.len());
+        for (name, value) in signal.items {
+            let (value, ty) = self.value_of(&value.expr, values, types)?;
+            items.push(((*name).to_owned(), value, ty));
+        }
+        let condition = signal_condition(None, raised.as_ref(), items)?;
+        if condition.level == Level::Error {
+            let state = String::from_utf8_lossy(&condition.sqlstate);
+            return Err(SqlError::new(condition.code, &state, condition.message));
+        }
+        self.cx.env.warn(condition.warning());
+        Ok(Outcome::default())
+    }
+
+    /// GET DIAGNOSTICS outside of programs.
+    pub(super) fn get_diagnostics(
+        &mut self,
+        get: &GetDiagnostics<'_>,
+        values: &[ValueRef<'_>],
+        types: &[ColumnType],
+    ) -> Result<Outcome> {
+        if get.stacked {
+            let text = "GET STACKED DIAGNOSTICS when handler not active";
+            return Err(SqlError::new(1887, "0Z002", text));
+        }
+        self.cx.diagnostics.retain_list();
+        let conditions = self.cx.diagnostics.list(false).map(|w| {
+            let mut condition = Condition::of_warning(w);
+            if w.level == Level::Error
+                && let Some(state) = self.cx.diagnostics.error_state()
+            {
+                condition.sqlstate = state;
+            }
+            condition
+        });
+        let conditions: Vec<Condition> = conditions.collect();
+        let condition = match &get.condition {
+            Some(e) => {
+                let (number, _) = self.value_of(&e.expr, values, types)?;
+                Some(condition_numbered(&conditions, &number)?)
+            }
+            None => None,
+        };
+        for (target, name) in get.items {
+            let count = self.cx.env.row_count;
+            let (value, ty) = diagnostics_item(&conditions, condition, count, name);
+            match target {
+                IntoVar::User(variable) => {
+                    let env = &self.cx.env;
+                    env.set_user_variable(variable_name(variable), value, ty)?;
+                }
+                IntoVar::Local { name, .. } => {
+                    let text = format!("Undeclared variable: {}", name.name);
+                    return Err(SqlError::new(1327, "42000", text));
+                }
+            }
+        }
+        Ok(Outcome::default())
+    }
+}
+
+/// Maximum number of compiled routines of a session; when it is exceeded, all are dropped.
+const MAX_COMPILED: usize = 256;
+
+/// The sink of a function: a result set is an error.
+pub(crate) struct NoResults;
+
+impl ResultSink for NoResults {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<()> {
+        Err(crate::programs::restrict::result_set_refused(
+            ProgramKind::Function,
+        ))
+    }
+
+    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Errors 1318 and 1414: a wrong number of arguments, or a value for an OUT parameter.
+fn check_arguments(program: &Program, args: &[(Value, ColumnType, bool)]) -> Result<()> {
+    let kind = match program.kind {
+        ProgramKind::Function => "FUNCTION",
+        _ => "PROCEDURE",
+    };
+    if args.len() != program.parameters.len() {
+        let text = format!(
+            "Incorrect number of arguments for {kind} {}; expected {}, got {}",
+            program.name,
+            program.parameters.len(),
+            args.len()
+        );
+        return Err(SqlError::new(1318, "42000", text));
+    }
+    let mut pairs = program.parameters.iter().zip(args).enumerate();
+    let refused = pairs.find(|(_, (mode, arg))| **mode != ParameterMode::In && !arg.2);
+    match refused {
+        Some((at, _)) => {
+            let text = format!(
+                "OUT or INOUT argument {} for routine {} is not a variable or NEW pseudo-variable \
+                 in BEFORE trigger",
+                at + 1,
+                program.name
+            );
+            Err(SqlError::new(1414, "42000", text))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A type as SHOW CREATE FUNCTION shows it.
+fn sql_with_charset(ty: &ColumnType) -> String {
+    let sql = ty.sql();
+    let textual = ty.is_string() || {
+        use porpoise_types::Kind;
+        matches!(ty.kind, Kind::Enum | Kind::Set)
+    };
+    if !textual || ty.collation == Collation::BINARY {
+        return sql;
+    }
+    let charset = ty.collation.charset();
+    let mut shown = format!("{sql} CHARSET {}", charset.name());
+    if ty.collation != charset.default_collation() {
+        shown += &format!(" COLLATE {}", ty.collation.name());
+    }
+    shown
+}
