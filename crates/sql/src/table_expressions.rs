@@ -248,6 +248,9 @@ fn refuse_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
         ExprKind::UserVariable(_) | ExprKind::AssignVariable(..) => {
             refused.get_or_insert_with(|| owner.variables());
         }
+        ExprKind::Stored(function, _) => {
+            refused.get_or_insert_with(|| owner.disallowed(Some(&function.name)));
+        }
         ExprKind::Query(_) | ExprKind::Param(_) => {
             refused.get_or_insert_with(|| owner.disallowed(None));
         }

@@ -62,6 +62,8 @@ pub struct StatementContext {
     pub(crate) uses_parameters: Cell<bool>,
     /// Values of the parameters of the statement that is planned, if a histogram may use them.
     pub(crate) parameters: RefCell<Vec<Value>>,
+    /// Whether a plan made since this was cleared calls a stored function.
+    pub(crate) calls_functions: Cell<bool>,
     /// Whether the plan is for EXPLAIN.
     pub(crate) explaining: Cell<bool>,
     /// The session's temporary tables.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Temporary tables of a session.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Temporary {
     pub(crate) tables: BTreeMap<(String, String), Arc<Table>>,
     /// Dropped tables that the open transaction may still use.

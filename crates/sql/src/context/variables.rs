@@ -1,12 +1,14 @@
 //! System variables as expressions read them, and evaluation of expressions outside of queries.
 
 use super::StatementContext;
+use crate::programs::program::sql_type;
 use crate::vars::{self, VarValue};
 use bumpalo::Bump;
-use porpoise_rows::catalog::Table;
+use porpoise_rows::catalog::{RoutineKind, Table};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::Expr;
 use porpoise_sql_expr::expr::eval::{EvalCx, eval};
+use porpoise_sql_expr::expr::stored::StoredFunction;
 use porpoise_sql_parser::ast;
 use porpoise_sql_plan::bind::types::is_text;
 use porpoise_sql_plan::bind::{BindEnv, Binder, Scope, SystemVariables};
@@ -55,6 +57,32 @@ impl SystemVariables for StatementContext {
             self.diagnostics.retain_list();
         }
         Ok(self.session_value(at, variable.name).expr())
+    }
+
+    fn stored_function(
+        &self,
+        schema: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<StoredFunction>>> {
+        let Some(database) = schema.or(self.env.database.as_deref()) else {
+            return Ok(None);
+        };
+        let catalog = self.server.db.catalog();
+        let Some(routine) = catalog.routine(database, RoutineKind::Function, name) else {
+            return Ok(None);
+        };
+        let program = self.compile_routine(routine)?;
+        self.calls_functions.set(true);
+        Ok(Some(Arc::new(StoredFunction {
+            database: routine.database.clone(),
+            name: routine.name.clone(),
+            parameters: program.parameters.len(),
+            returns: program
+                .returns
+                .as_ref()
+                .map(sql_type)
+                .unwrap_or_else(ColumnType::null),
+        })))
     }
 
     /// A plan about whose hints there is a warning is not cached, so that each execution warns.
@@ -111,6 +139,15 @@ impl StatementContext {
         types: &[ColumnType],
     ) -> Result<(Value, ColumnType)> {
         let bound = self.bind(e, types)?;
+        self.evaluate_bound(&bound, params)
+    }
+
+    /// Evaluates a bound expression outside of a query.
+    pub(crate) fn evaluate_bound(
+        &self,
+        bound: &Expr,
+        params: &[ValueRef<'_>],
+    ) -> Result<(Value, ColumnType)> {
         let arena = Bump::new();
         let cx = EvalCx {
             arena: &arena,
@@ -121,8 +158,8 @@ impl StatementContext {
             outer: None,
             queries: None,
         };
-        let value = eval(&bound, &[], &cx)?.to_owned();
-        Ok((value, bound.ty))
+        let value = eval(bound, &[], &cx)?.to_owned();
+        Ok((value, bound.ty.clone()))
     }
 
     /// Binds an expression outside of a query.

@@ -46,7 +46,10 @@ impl SqlSession {
         types: &[ColumnType],
     ) -> Result<(Value, ColumnType)> {
         if !e.has_subquery() {
-            return self.cx.evaluate(e, params, types);
+            let bound = self.cx.bind(e, types)?;
+            if !bound.has_subquery() {
+                return self.cx.evaluate_bound(&bound, params);
+            }
         }
         let (planned, ty) = self.planned_value(e, types)?;
         let mut one = SingleValue::default();
@@ -64,7 +67,9 @@ impl SqlSession {
         let planned = self.plan_and_lock(|session, catalog| {
             let (plan, found, uses) = session.plan_value(e, types, catalog)?;
             ty = found;
-            Ok(Arc::new(Planned::new(Plan::Select(plan), uses)))
+            let mut planned = Planned::new(Plan::Select(plan), uses);
+            planned.runs_programs = session.cx.calls_functions.get();
+            Ok(Arc::new(planned))
         })?;
         Ok((planned, ty))
     }
@@ -75,6 +80,7 @@ impl SqlSession {
         types: &[ColumnType],
         catalog: &Catalog,
     ) -> Result<(QueryPlan, ColumnType, Box<[TableUse]>)> {
+        self.cx.calls_functions.set(false);
         let env = self.cx.bind_env(types.to_vec());
         let reads = NestedReads::default();
         let cx = PlanCx::new(catalog, &env, &self.cx, "", &reads);

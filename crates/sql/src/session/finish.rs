@@ -9,17 +9,19 @@ use porpoise_rows::InsertMode;
 use porpoise_sql_exec::exec::Changes;
 use porpoise_sql_exec::exec::statement::StatementOutcome;
 use porpoise_sql_expr::error::Result;
+use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_sql_plan::plan::sinks::{Change, ChangeKind, Plan};
 
 impl SqlSession {
     /// Commits an autocommit transaction, or keeps the open one.
     pub(super) fn succeed(
         &mut self,
-        plan: &Plan,
+        planned: &Planned,
         done: StatementOutcome,
         mut open: OpenTxn,
         keep: bool,
     ) -> Result<Outcome> {
+        let plan = &planned.plan;
         let seen = open.txn.get_mut().seen();
         if self.cx.settings.auto_increment.first != 0 && matches!(plan, Plan::Insert(_)) {
             // `insert_id` applies to a single statement.
@@ -32,7 +34,7 @@ impl SqlSession {
             open.activity.sent |= matches!(done, StatementOutcome::Rows(_));
             self.open = Some(open);
             seen
-        } else if plan.writes() || seen != CommitPosition::NONE {
+        } else if plan.writes() || planned.runs_programs || seen != CommitPosition::NONE {
             self.open = Some(open);
             self.commit()?
         } else {

@@ -28,6 +28,7 @@ mod explain;
 mod finish;
 mod hint;
 mod histogram;
+mod host;
 mod into;
 mod key_prefix;
 mod load;
@@ -194,6 +195,7 @@ impl SqlSession {
                 volatile: Cell::new(false),
                 uses_parameters: Cell::new(false),
                 parameters: RefCell::default(),
+                calls_functions: Cell::new(false),
                 explaining: Cell::new(false),
                 temporary: Temporary::default(),
                 last_insert_id: 0,

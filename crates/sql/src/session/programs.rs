@@ -37,6 +37,8 @@ pub(crate) struct Programs {
     pub(super) running: Vec<RoutineKey>,
     /// Number of functions and triggers that are running: what they run is part of a statement.
     pub(crate) nested: u32,
+    /// Whether the statement that called a function must be run again at a newer snapshot.
+    pub(super) restart: bool,
     /// The condition of the last SIGNAL, whose items an error does not carry.
     signalled: Option<Condition>,
 }
@@ -471,9 +473,11 @@ impl SqlSession {
         let version = self.cx.server.db.catalog_version();
         if !e.has_subquery() {
             let bound = self.cx.bind(&e, &source.types)?;
-            let key = PlanKey::new(&self.cx, version, &source.types);
-            let keep = self.cx.may_keep_plan().then_some(key);
-            return Ok((Bound::Direct(bound), keep));
+            if !bound.has_subquery() {
+                let key = PlanKey::new(&self.cx, version, &source.types);
+                let keep = self.cx.may_keep_plan().then_some(key);
+                return Ok((Bound::Direct(bound), keep));
+            }
         }
         let (planned, ty) = self.planned_value(&e, &source.types)?;
         Ok((Bound::Query(planned, ty), None))
@@ -683,7 +687,7 @@ impl SqlSession {
     ) -> Result<usize> {
         let signalled = self.programs.signalled.take();
         let nested = self.programs.nested > 0;
-        if nested && error.rolled_back {
+        if nested && (error.rolled_back || self.programs.restart) {
             return Err(error);
         }
         let error = if nested {

@@ -15,6 +15,7 @@
 //!    `innodb_snapshot_isolation = OFF`, where InnoDB continues with newer rows.
 //! 4. Outside of a transaction each statement is a transaction of its own, committed at its end.
 
+use super::host::ProgramHost;
 use super::transaction::OpenTxn;
 use super::{Outcome, SqlSession};
 use crate::results;
@@ -65,12 +66,15 @@ impl SqlSession {
         let reads = NestedReads::default();
         let text = std::str::from_utf8(text).unwrap_or_default();
         let cx = PlanCx::new(catalog, &env, &self.cx, text, &reads);
+        self.cx.calls_functions.set(false);
         let made = self.plan_kind(statement, &cx);
         let Some(plan) = made.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?
         else {
             return Ok(None);
         };
-        Ok(Some(Planned::new(plan, reads.uses.take())))
+        let mut planned = Planned::new(plan, reads.uses.take());
+        planned.runs_programs = self.cx.calls_functions.get();
+        Ok(Some(planned))
     }
 
     /// The plan of a statement, within what the session's settings allow.
@@ -158,10 +162,11 @@ impl SqlSession {
         }
         let (plan, tables) = (&planned.plan, &planned.tables);
         let inside = self.open.is_some();
-        let keep = inside || (!self.cx.settings.autocommit && !tables.is_empty());
+        let has_effect = !tables.is_empty() || planned.runs_programs;
+        let keep = inside || (!self.cx.settings.autocommit && has_effect);
         let mut open = match self.open.take() {
             Some(open) => open,
-            None if tables.is_empty() => self.scratch_txn()?,
+            None if !has_effect => self.scratch_txn()?,
             None => self.begin_txn()?,
         };
         if !open.txn.get_mut().pinned() && (planned.reads_unlocked || planned.scans_ranges) {
@@ -179,7 +184,7 @@ impl SqlSession {
             Ok(done) => {
                 open.activity.read |= tables.iter().any(|(_, writes)| !writes);
                 open.activity.written |= tables.iter().any(|(_, writes)| *writes);
-                self.succeed(plan, done, open, keep)
+                self.succeed(planned, done, open, keep)
             }
             Err(mut error) => {
                 // The message may reveal a row that is not durable yet.
@@ -237,10 +242,12 @@ impl SqlSession {
         if keep && conflicts != ConflictPolicy::UseNewest && !open.read_only {
             open.txn.get_mut().track_reads();
         }
-        if !pinned && !planned.tables.is_empty() {
+        // Within a function the statement that calls it has taken the snapshot.
+        let takes_snapshot = !planned.tables.is_empty() || planned.runs_programs;
+        if !pinned && takes_snapshot && self.programs.nested == 0 {
             open.snapshot_version = self.cx.server.db.catalog_version();
             open.txn.get_mut().refresh()?;
-            if keep && !committed && planned.reads_unlocked {
+            if keep && !committed && (planned.reads_unlocked || planned.runs_programs) {
                 open.txn.get_mut().pin()?;
             }
         }
@@ -248,7 +255,7 @@ impl SqlSession {
             ConflictPolicy::Restart if open.txn.get_mut().pinned() => ConflictPolicy::Advance,
             other => other,
         };
-        if matches!(&planned.plan, Plan::Select(p) if p.locks()) {
+        if planned.runs_programs || matches!(&planned.plan, Plan::Select(p) if p.locks()) {
             sink.buffer_until_end();
         }
         let _deadline = self.arm_deadline(&planned.plan)?;
@@ -265,7 +272,12 @@ impl SqlSession {
             validate: keep && conflicts != ConflictPolicy::UseNewest && self.validates_ranges(),
         };
         for _ in 0..=MAX_RESTARTS {
-            match self.attempt(&planned.plan, params, open, &run, sink) {
+            let done = if planned.runs_programs {
+                self.attempt_with_programs(&planned.plan, params, open, &run, sink)
+            } else {
+                self.attempt(&planned.plan, params, open, &run, sink)
+            };
+            match done {
                 Ok(done) => {
                     for warning in open.txn.get_mut().take_row_warnings() {
                         self.cx.env.warn(warning);
@@ -277,6 +289,11 @@ impl SqlSession {
                 }
                 Err(ExecError::Error(error)) => return Err(error),
                 Err(ExecError::Restart) if self.cx.env.has_side_effect.get() => break,
+                Err(ExecError::Restart) if self.programs.nested > 0 => {
+                    // The statement that calls the function is to be run again.
+                    self.programs.restart = true;
+                    return Err(SqlError::from(porpoise_rows::Error::SnapshotConflict));
+                }
                 Err(ExecError::Restart) => {
                     open.txn.get_mut().untrack_reads(reads);
                     if !self.undo_and_refresh(open, mark)? {
@@ -371,6 +388,54 @@ impl SqlSession {
         Ok(Some(armed))
     }
 
+    /// As [`Self::attempt`], for a statement that runs stored programs.
+    fn attempt_with_programs(
+        &mut self,
+        plan: &Plan,
+        params: &[ValueRef<'_>],
+        open: &mut OpenTxn,
+        run: &RunCx,
+        sink: &mut dyn ResultSink,
+    ) -> exec::ExecResult<StatementOutcome> {
+        let profile = self.current_statement.profile.take();
+        let cx = self.fork_context();
+        let states = States::new(cx.env.memory.statement());
+        let host = ProgramHost::new(self, open)?;
+        let shared = Shared {
+            txn: &open.txn,
+            env: &cx.env,
+            params,
+            mark: run.mark,
+            conflicts: run.conflicts,
+            validate: run.validate,
+            lock_gaps: open.isolation != IsolationLevel::ReadCommitted,
+            lock_wait: cx.settings.lock_wait,
+            server: &cx,
+            programs: Some(&host),
+            batches: Cell::new(0),
+            states: &states,
+            recursion: cx.settings.recursion,
+            profile: profile.as_ref(),
+        };
+        let mut exec = Exec::new(&shared, None);
+        exec.env.counted_rows.set(None);
+        let ids = cx.settings.auto_increment;
+        let mut sink = results::RecodingSink::new(sink, &cx.settings);
+        let done = {
+            let _sets = cx.env.keep_sets();
+            statement::run(plan, &mut exec, ids, &mut sink)
+        };
+        let restart = states.restart.get() || host.is_restart_wanted();
+        drop(host);
+        drop(states);
+        self.join_context(cx);
+        self.current_statement.profile = profile;
+        match done {
+            Err(ExecError::Error(_)) if restart => Err(ExecError::Restart),
+            done => done,
+        }
+    }
+
     fn attempt(
         &self,
         plan: &Plan,
@@ -391,6 +456,7 @@ impl SqlSession {
             lock_gaps: open.isolation != IsolationLevel::ReadCommitted,
             lock_wait: self.cx.settings.lock_wait,
             server: &self.cx,
+            programs: None,
             batches: Cell::new(0),
             states: &states,
             recursion: self.cx.settings.recursion,

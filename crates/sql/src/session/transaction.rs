@@ -23,7 +23,7 @@ pub struct OpenTxn {
     pub read_only: bool,
     /// Version of the catalog when the snapshot was taken.
     pub snapshot_version: u64,
-    savepoints: Vec<(String, StatementMark)>,
+    pub(super) savepoints: Vec<(String, StatementMark)>,
     /// Set if START TRANSACTION or BEGIN began it; `None` if another statement did.
     pub(super) started: Option<ExplicitStart>,
     /// Characteristics of SET TRANSACTION and START TRANSACTION.

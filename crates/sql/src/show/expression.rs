@@ -177,6 +177,14 @@ impl Printer<'_> {
             ExprKind::Column { slot, column, .. } => self.column(*slot, *column),
             ExprKind::Outer { .. } => "<outer column>".to_owned(),
             ExprKind::Query(test) => self.test(test),
+            ExprKind::Stored(function, args) => {
+                format!(
+                    "`{}`.`{}`({})",
+                    function.database,
+                    function.name,
+                    self.list(args)
+                )
+            }
             ExprKind::Grouping(args) => format!("grouping({})", self.list(args)),
             ExprKind::Aggregate(at) => format!("<aggregate {}>", at + 1),
             ExprKind::Window(at) => format!("<window {}>", at + 1),

@@ -183,6 +183,11 @@ pub fn entry(name: &str) -> Result<(usize, &'static Variable)> {
 pub struct Values(Arc<Vec<VarValue>>);
 
 impl Values {
+    /// Whether no variable has been set in one and not in the other.
+    pub(crate) fn is_same(&self, other: &Values) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The registry's defaults, overridden by a configuration (names and texts).
     ///
     /// # Errors

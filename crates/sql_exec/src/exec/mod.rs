@@ -75,11 +75,12 @@ mod window;
 use crate::error::SqlError;
 use crate::expr::eval::Env;
 use crate::expr::query::Frame;
+use crate::expr::stored::StoredFunction;
 use crate::plan::ResultColumn;
 use porpoise_base::blocking::blocking;
 use porpoise_kv::{CommitPosition, Read, ReadMode, StatementMark};
 use porpoise_rows::Txn;
-use porpoise_types::ValueRef;
+use porpoise_types::{ColumnType, Value, ValueRef};
 use profile::{Profile, Role};
 use state::States;
 use std::cell::{Cell, RefCell, RefMut};
@@ -155,6 +156,22 @@ pub trait ResultSink {
     }
 }
 
+/// Calls stored functions from within a statement.
+pub trait CallFunctions {
+    /// Calls a function. Its statements use the transaction of the calling statement, which nothing
+    /// else borrows meanwhile.
+    ///
+    /// # Errors
+    /// Those that its body does not handle.
+    fn call(
+        &self,
+        function: &StoredFunction,
+        args: Vec<(Value, ColumnType)>,
+        txn: &RefCell<Txn>,
+        env: &Env,
+    ) -> Result<Value, SqlError>;
+}
+
 /// Treatment of rows newer than the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConflictPolicy {
@@ -191,6 +208,8 @@ pub struct Shared<'x> {
     pub lock_wait: Duration,
     /// Contents of virtual tables.
     pub server: &'x dyn crate::virtual_tables::VirtualRows,
+    /// Stored functions, if the statement calls any.
+    pub programs: Option<&'x dyn CallFunctions>,
     /// Number of batches so far.
     pub batches: Cell<u32>,
     /// Results that are cached between rows.

@@ -19,9 +19,10 @@ use crate::error::{Result, SqlError};
 use crate::expr::comparable::append_comparable;
 use crate::expr::eval::{EvalCx, Slot, eval};
 use crate::expr::query::{Frame, FreeRef, QueryTest, RunQueries, Subquery, TestKind};
+use crate::expr::stored::StoredFunction;
 use crate::expr::{CmpOp, convert, logic};
 use crate::plan::{QueryPlan, plan_of};
-use porpoise_types::{Value, ValueRef};
+use porpoise_types::{ColumnType, Value, ValueRef};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -61,6 +62,16 @@ pub(super) fn to_sql_error(stop: ExecError, shared: &Shared<'_>) -> SqlError {
 }
 
 impl RunQueries for Shared<'_> {
+    fn call_function(
+        &self,
+        function: &StoredFunction,
+        args: Vec<(Value, ColumnType)>,
+    ) -> Result<Value> {
+        let none = || SqlError::internal("a function where none can run");
+        let programs = self.programs.ok_or_else(none)?;
+        programs.call(function, args, self.txn, self.env)
+    }
+
     fn test<'a>(
         &self,
         test: &'a QueryTest,

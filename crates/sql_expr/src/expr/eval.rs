@@ -498,6 +498,17 @@ fn eval_state<'a>(e: &'a Expr, row: &[Slot<'a>], cx: &EvalCx<'a>) -> Result<Valu
             Some(queries) => queries.test(test, row, cx),
             None => Err(SqlError::internal("a subquery where none can run")),
         },
+        ExprKind::Stored(function, args) => {
+            let queries = cx.queries;
+            let queries =
+                queries.ok_or_else(|| SqlError::internal("a function where none can run"))?;
+            let mut values = Vec::with_capacity(args.len());
+            for arg in args {
+                values.push((eval(arg, row, cx)?.to_owned(), arg.ty.clone()));
+            }
+            let value = queries.call_function(function, values)?;
+            Ok(convert::keep(&value, cx))
+        }
         _ => Err(SqlError::internal("an expression of unexpected kind")),
     }
 }

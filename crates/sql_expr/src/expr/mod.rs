@@ -28,6 +28,7 @@ pub mod number;
 pub mod query;
 mod rewrite;
 pub mod same;
+pub mod stored;
 pub mod types;
 mod user_variables;
 
@@ -206,6 +207,8 @@ pub enum ExprKind {
     Window(usize),
     /// A call of a registered function.
     Call(&'static Function, Vec<Expr>),
+    /// A call of a stored function.
+    Stored(Arc<stored::StoredFunction>, Vec<Expr>),
     /// A comparison.
     Compare(CmpOp, CompareAs, Box<[Expr; 2]>),
     /// Conjunction.
@@ -404,6 +407,7 @@ impl Expr {
             ExprKind::Column { .. }
             | ExprKind::Outer { .. }
             | ExprKind::Query(_)
+            | ExprKind::Stored(..)
             | ExprKind::Aggregate(_)
             | ExprKind::Window(_)
             | ExprKind::NewValue { .. }
@@ -437,10 +441,10 @@ impl Expr {
         });
     }
 
-    /// Whether the expression contains a subquery.
+    /// Whether the expression contains a subquery or calls a stored function.
     pub fn has_subquery(&self) -> bool {
         let mut found = false;
-        self.walk(&mut |e| found |= matches!(e.kind, ExprKind::Query(_)));
+        self.walk(&mut |e| found |= matches!(e.kind, ExprKind::Query(_) | ExprKind::Stored(..)));
         found
     }
 
@@ -451,6 +455,7 @@ impl Expr {
         self.walk(&mut |e| match &e.kind {
             ExprKind::Call(f, _) if !f.constant => fixed = false,
             ExprKind::AssignVariable(..) | ExprKind::UserVariable(_) => fixed = false,
+            ExprKind::Stored(..) => fixed = false,
             ExprKind::Query(test) => fixed &= test.query.is_deterministic,
             _ => {}
         });
@@ -497,6 +502,7 @@ impl Expr {
             | ExprKind::NewValue { .. } => {}
             ExprKind::Query(test) => test.left.iter().for_each(f),
             ExprKind::Call(_, args)
+            | ExprKind::Stored(_, args)
             | ExprKind::Grouping(args)
             | ExprKind::And(args)
             | ExprKind::Or(args)

@@ -14,9 +14,10 @@
 //! [`ExprKind::Outer`]: super::ExprKind::Outer
 
 use super::eval::{EvalCx, Slot};
+use super::stored::StoredFunction;
 use super::{CmpOp, Expr, Load};
 use crate::error::Result;
-use porpoise_types::{ColumnType, CompareAs, ValueRef};
+use porpoise_types::{ColumnType, CompareAs, Value, ValueRef};
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -131,8 +132,18 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Runs subqueries.
+/// Runs subqueries and stored functions.
 pub trait RunQueries {
+    /// Calls a stored function with these arguments and their types.
+    ///
+    /// # Errors
+    /// Those that its body does not handle.
+    fn call_function(
+        &self,
+        function: &StoredFunction,
+        args: Vec<(Value, ColumnType)>,
+    ) -> Result<Value>;
+
     /// Evaluates a test of a subquery for this row.
     ///
     /// # Errors

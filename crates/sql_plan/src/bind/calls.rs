@@ -15,6 +15,9 @@ impl Binder<'_> {
     /// registered function.
     pub(super) fn function(&mut self, f: &Func<'_>) -> Result<Expr> {
         let name = f.name.name;
+        if let Some(schema) = f.schema {
+            return self.stored_call(Some(schema.name), name, f.args);
+        }
         if let Some(over) = f.over {
             return self.window_function(f, over);
         }
@@ -76,11 +79,40 @@ impl Binder<'_> {
             ("ADDDATE", [date, days]) => self.interval(date, days, Unit::Day, false),
             ("SUBDATE", [date, days]) => self.interval(date, days, Unit::Day, true),
             _ if functions::has_own_syntax(name) => Err(SqlError::unknown_function(name)),
+            _ if functions::find(name).is_none() => self.stored_call(None, name, args),
             _ => {
                 let args = self.list(args)?;
                 self.call(name, args)
             }
         }
+    }
+
+    /// Binds a call of a stored function.
+    fn stored_call(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        args: &[ast::Expr<'_>],
+    ) -> Result<Expr> {
+        let Some(function) = self.system.stored_function(schema, name)? else {
+            let full = schema.map(|schema| format!("{schema}.{name}"));
+            return Err(SqlError::unknown_function(full.as_deref().unwrap_or(name)));
+        };
+        if args.len() != function.parameters {
+            let text = format!(
+                "Incorrect number of arguments for FUNCTION {}.{}; expected {}, got {}",
+                function.database,
+                function.name,
+                function.parameters,
+                args.len()
+            );
+            return Err(SqlError::new(1318, "42000", text));
+        }
+        let args = self.list(args)?;
+        let ty = function.returns.clone();
+        let mut e = node(ExprKind::Stored(function, args), ty, true);
+        e.coercibility = Coercibility::Implicit;
+        Ok(e)
     }
 
     /// JSON_TYPE(). A document has dates and times as strings, and decimals as doubles; so the kind

@@ -47,6 +47,8 @@ pub struct Planned {
     pub scans_ranges: bool,
     /// Whether it reads stored rows without locking them.
     pub reads_unlocked: bool,
+    /// Whether it may run stored programs: it calls functions.
+    pub runs_programs: bool,
     /// Whether it writes to a table with table expressions.
     pub writes_expressions: bool,
     /// Uses of tables and columns, including those inside views, for the check of privileges.
@@ -69,6 +71,7 @@ impl Planned {
             scans_ranges: !tables.is_empty() && plan.scans_ranges(),
             reads_unlocked: plan.reads_unlocked(),
             writes_expressions: tables.iter().any(|(t, w)| *w && t.has_expressions()),
+            runs_programs: false,
             used_tables,
             tables,
             uses,
