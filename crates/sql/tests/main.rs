@@ -24,5 +24,6 @@ mod plans;
 mod plans_either;
 mod privilege_matrix;
 mod privileges;
+mod programs;
 mod roles;
 mod row_expressions;

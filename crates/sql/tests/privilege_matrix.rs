@@ -40,6 +40,7 @@ fn start() -> Server {
         "INSERT INTO shop.orders VALUES (1)",
         "CREATE VIEW shop.v AS SELECT id, n FROM shop.goods",
         "CREATE SQL SECURITY INVOKER VIEW shop.vi AS SELECT id, n FROM shop.goods",
+        "CREATE PROCEDURE shop.p() SELECT MAX(n) FROM shop.goods",
         "CREATE TABLE shop.held (id INT PRIMARY KEY)",
         "CREATE USER ann IDENTIFIED BY 'x', bob IDENTIFIED BY 'x'",
         "GRANT SELECT ON shop.held TO bob",

@@ -8,6 +8,7 @@
 mod account;
 mod diagnostics;
 pub(crate) mod rights;
+mod routines;
 mod temporary;
 mod variables;
 

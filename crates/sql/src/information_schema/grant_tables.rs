@@ -4,7 +4,7 @@
 
 use crate::context::StatementContext;
 use crate::results::table::text;
-use porpoise_access::{ColumnGrant, Grant, Privileges};
+use porpoise_access::{ColumnGrant, Grant, Privileges, routine_of_place};
 use porpoise_sql_plan::virtual_tables::DATABASE_PRIVILEGES;
 use porpoise_types::{Date, Value};
 
@@ -68,7 +68,8 @@ type Place<'g> = (&'g str, &'g str, &'g str, &'g str);
 fn tables(cx: &StatementContext) -> Vec<Vec<Value>> {
     let data = cx.server.access.data();
     let mut found: Vec<(Place<'_>, Privileges, Privileges)> = Vec::new();
-    for g in data.grants.iter().filter(|g| !g.table.is_empty()) {
+    let of_table = |g: &&Grant| !g.table.is_empty() && routine_of_place(&g.table).is_none();
+    for g in data.grants.iter().filter(of_table) {
         let place = (&*g.host, &*g.database, &*g.user, &*g.table);
         found.push((place, g.privileges, Privileges::NONE));
     }
@@ -87,6 +88,32 @@ fn tables(cx: &StatementContext) -> Vec<Vec<Value>> {
         row
     };
     found.into_iter().map(row).collect()
+}
+
+/// Rows of `mysql.procs_priv`: grants on procedures and functions.
+fn routines(cx: &StatementContext) -> Vec<Vec<Value>> {
+    let data = cx.server.access.data();
+    let mut rows = Vec::new();
+    for g in &data.grants {
+        let Some((is_function, name)) = routine_of_place(&g.table) else {
+            continue;
+        };
+        let kind = if is_function { "FUNCTION" } else { "PROCEDURE" };
+        let names = [
+            ("EXECUTE", "Execute"),
+            ("ALTER ROUTINE", "Alter Routine"),
+            ("GRANT OPTION", "Grant"),
+        ];
+        let held = names.iter().filter(|(name, _)| has(g.privileges, name));
+        let held: Vec<&str> = held.map(|(_, shown)| *shown).collect();
+        let mut row: Vec<Value> = [&*g.host, &*g.database, &*g.user, name, kind, ""]
+            .map(text)
+            .into();
+        row.extend([text(held.join(",")), no_moment()]);
+        rows.push(row);
+    }
+    rows.sort_by(|a, b| format!("{a:?}").cmp(&format!("{b:?}")));
+    rows
 }
 
 /// Rows of `mysql.columns_priv`: grants on columns.
@@ -109,7 +136,7 @@ pub(super) fn rows_of(cx: &StatementContext, name: &str) -> Vec<Vec<Value>> {
         "columns_priv" => columns(cx),
         "db" => databases(cx),
         "tables_priv" => tables(cx),
-        // There are no stored programs.
+        "procs_priv" => routines(cx),
         _ => Vec::new(),
     }
 }

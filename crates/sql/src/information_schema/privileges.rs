@@ -4,7 +4,7 @@
 
 use crate::context::StatementContext;
 use crate::results::table::text;
-use porpoise_access::{ColumnGrant, Grant, Privileges};
+use porpoise_access::{ColumnGrant, Grant, Privileges, routine_of_place};
 use porpoise_types::Value;
 
 /// Rows of the grants for which `which` is true; `place` gives the columns after the catalog.
@@ -76,7 +76,8 @@ pub(super) fn schema(cx: &StatementContext) -> Vec<Vec<Value>> {
 /// Rows of TABLE_PRIVILEGES.
 pub(super) fn table(cx: &StatementContext) -> Vec<Vec<Value>> {
     let place = |g: &Grant| vec![text(&g.database), text(&g.table)];
-    rows(cx, |g| !g.table.is_empty(), place)
+    let of_table = |g: &Grant| !g.table.is_empty() && routine_of_place(&g.table).is_none();
+    rows(cx, of_table, place)
 }
 
 /// Rows of COLUMN_PRIVILEGES. IS_GRANTABLE is that of the table.

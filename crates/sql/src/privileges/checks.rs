@@ -18,10 +18,10 @@
 use super::requirements::Requirement;
 use crate::context::StatementContext;
 use crate::context::rights::denied_globally;
-use porpoise_access::{Administration, Privileges, Rights, administration};
+use porpoise_access::{Administration, Privileges, Rights, administration, routine_place};
 use porpoise_kv::LockMode;
 use porpoise_sql_expr::error::{Result, SqlError};
-use porpoise_sql_parser::ast::Statement;
+use porpoise_sql_parser::ast::{ProgramKind, Statement};
 use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_sql_plan::plan::scan::Scan;
 use porpoise_sql_plan::plan::sinks::Plan;
@@ -207,7 +207,33 @@ impl StatementContext {
             Requirement::VisibleDatabase(name) if self.rights().sees_database(name) => Ok(()),
             Requirement::VisibleDatabase(name) => Err(self.database_denied(name)),
             Requirement::VisibleTable(database, table) => self.need_visible(database, table),
+            Requirement::AlterRoutine(kind, database, name) => {
+                let is_function = *kind == ProgramKind::Function;
+                self.need_routine(
+                    Privileges::ALTER_ROUTINE,
+                    "alter routine",
+                    (is_function, database, name),
+                )
+            }
         }
+    }
+
+    /// Error 1370 unless the account has the privilege on a procedure or function.
+    pub(crate) fn need_routine(
+        &self,
+        wanted: Privileges,
+        command: &str,
+        (is_function, database, name): (bool, &str, &str),
+    ) -> Result<()> {
+        let place = routine_place(is_function, name);
+        if self.rights().on_table(database, &place).has(wanted) {
+            return Ok(());
+        }
+        let text = format!(
+            "{command} command denied to user {} for routine '{database}.{name}'",
+            self.client_name()
+        );
+        Err(SqlError::new(1370, "42000", text))
     }
 
     /// Error 1142 unless the account has the privilege on the table or some column; 1143 unless it

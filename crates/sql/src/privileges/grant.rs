@@ -6,10 +6,13 @@ use crate::context::StatementContext;
 use crate::privileges::partial;
 use crate::results::Outcome;
 use crate::users;
-use porpoise_access::{AccessData, AuthId, Change, ColumnGrant, Grant, Privileges};
+use porpoise_access::{
+    AccessData, AuthId, Change, ColumnGrant, Grant, Privileges, routine_of_place, routine_place,
+};
+use porpoise_rows::catalog::{Catalog, Routine, RoutineKind};
 use porpoise_rows::show::quote;
 use porpoise_sql_expr::error::{Result, SqlError};
-use porpoise_sql_parser::ast::{self, GrantOn};
+use porpoise_sql_parser::ast::{self, GrantOn, ProgramKind};
 use porpoise_sql_plan::virtual_tables;
 
 /// The database and table of a GRANT or REVOKE; both are empty for `*.*`.
@@ -29,9 +32,19 @@ fn grant_target(cx: &StatementContext, on: &GrantOn<'_>) -> Result<(String, Stri
             };
             (database, name.name.name.to_owned())
         }
-        GrantOn::Program(..) => return Err(SqlError::not_supported("GRANT on stored programs")),
+        GrantOn::Program(kind, name) => {
+            let database = match &name.schema {
+                Some(schema) => schema.name.to_owned(),
+                None => current()?,
+            };
+            let is_function = *kind == ProgramKind::Function;
+            (database, routine_place(is_function, name.name.name))
+        }
     })
 }
+
+/// Privileges that can be granted on a routine.
+const ROUTINE: Privileges = Privileges::EXECUTE.with(Privileges::ALTER_ROUTINE);
 
 /// The privileges that a statement names for an object: on all of it, and on its columns.
 fn named_privileges(
@@ -42,6 +55,7 @@ fn named_privileges(
     let all = match (database.is_empty(), table.is_empty()) {
         (true, _) => Privileges::ALL,
         (false, true) => Privileges::DATABASE,
+        (false, false) if routine_of_place(table).is_some() => ROUTINE,
         (false, false) => Privileges::TABLE,
     };
     let mut set = Privileges::NONE;
@@ -111,6 +125,13 @@ fn may_grant(cx: &StatementContext, set: Privileges, database: &str, table: &str
     if own.has(set.with(Privileges::GRANT_OPTION)) {
         return Ok(());
     }
+    if let Some((_, name)) = routine_of_place(table) {
+        let text = format!(
+            "grant command denied to user {} for routine '{database}.{name}'",
+            cx.client_name()
+        );
+        return Err(SqlError::new(1370, "42000", text));
+    }
     if !table.is_empty() {
         let text = format!(
             "GRANT command denied to user {} for table '{table}'",
@@ -172,12 +193,9 @@ fn change(cx: &StatementContext, data: &AccessData, statement: &ast::Grant<'_>) 
             may_grant(cx, set, &database, &table)?;
             columns.may_grant(cx, &database, &table)?;
             let catalog = cx.server.db().catalog();
-            let exists = catalog.table(&database, &table).is_some()
-                || catalog.view(&database, &table).is_some()
-                || virtual_tables::find(&database, &table).is_some();
-            let create = set.has(Privileges::CREATE) && columns.is_empty();
-            if !table.is_empty() && !statement.revoke && !exists && !create {
-                return Err(SqlError::no_table(&database, &table));
+            let creates = set.has(Privileges::CREATE) && columns.is_empty();
+            if !table.is_empty() && !statement.revoke && !creates {
+                check_exists(&catalog, &database, &table)?;
             }
             let columns = if statement.revoke {
                 columns
@@ -210,6 +228,77 @@ fn change(cx: &StatementContext, data: &AccessData, statement: &ast::Grant<'_>) 
         }
     }
     Ok(change)
+}
+
+/// Grants an account EXECUTE and ALTER ROUTINE on a routine that it has created.
+///
+/// # Errors
+/// Those of writing the grant.
+pub fn grant_own_routine(cx: &StatementContext, routine: &Routine) -> Result<()> {
+    let own = AuthId::parse(&cx.client.account);
+    let grant = Grant {
+        user: own.user,
+        host: own.host,
+        database: routine.database.clone(),
+        table: place_of(routine),
+        privileges: ROUTINE,
+        grantable: Privileges::NONE,
+    };
+    let change = |_: &AccessData| -> Result<Change> {
+        Ok(Change {
+            put_grants: vec![grant.clone()],
+            ..Change::default()
+        })
+    };
+    cx.server.access.change(change).map(drop)
+}
+
+/// Removes all grants on a routine that is dropped.
+///
+/// # Errors
+/// Those of writing the grants.
+pub fn revoke_routine(cx: &StatementContext, routine: &Routine) -> Result<()> {
+    let place = place_of(routine);
+    let on_it = |g: &&Grant| g.database == routine.database && g.table == place;
+    if !cx.server.access.data().grants.iter().any(|g| on_it(&g)) {
+        return Ok(());
+    }
+    let change = |data: &AccessData| -> Result<Change> {
+        Ok(Change {
+            remove_grants: data.grants.iter().filter(on_it).cloned().collect(),
+            ..Change::default()
+        })
+    };
+    cx.server.access.change(change).map(drop)
+}
+
+/// What stands in the place of the table in grants on a routine.
+pub(crate) fn place_of(routine: &Routine) -> String {
+    routine_place(routine.kind == RoutineKind::Function, &routine.name)
+}
+
+/// Errors 1146 and 1305 for a table or routine that does not exist.
+fn check_exists(catalog: &Catalog, database: &str, table: &str) -> Result<()> {
+    let Some((is_function, name)) = routine_of_place(table) else {
+        let exists = catalog.table(database, table).is_some()
+            || catalog.view(database, table).is_some()
+            || virtual_tables::find(database, table).is_some();
+        return if exists {
+            Ok(())
+        } else {
+            Err(SqlError::no_table(database, table))
+        };
+    };
+    let kind = if is_function {
+        RoutineKind::Function
+    } else {
+        RoutineKind::Procedure
+    };
+    if catalog.routine(database, kind, name).is_some() {
+        return Ok(());
+    }
+    let text = format!("{} {database}.{name} does not exist", kind.name());
+    Err(SqlError::new(1305, "42000", text))
 }
 
 /// Removes everything granted to accounts.
@@ -303,17 +392,7 @@ pub fn grant_statements(cx: &StatementContext, id: &AuthId, roles: &[AuthId]) ->
     let (tables, others): (Vec<&Grant>, Vec<&Grant>) =
         own.into_iter().partition(|g| !g.table.is_empty());
     for grant in others.into_iter().chain(tables) {
-        let (all, place) = match (grant.database.is_empty(), grant.table.is_empty()) {
-            (true, _) => (Privileges::ALL, "*.*".to_owned()),
-            (_, true) => (
-                Privileges::DATABASE,
-                format!("{}.*", quote(&grant.database)),
-            ),
-            _ => {
-                let place = format!("{}.{}", quote(&grant.database), quote(&grant.table));
-                (Privileges::TABLE, place)
-            }
-        };
+        let (all, place) = shown_place(grant);
         let plain = grant
             .privileges
             .without(Privileges::GRANT_OPTION)
@@ -338,6 +417,26 @@ pub fn grant_statements(cx: &StatementContext, id: &AuthId, roles: &[AuthId]) ->
     }
     lines.extend(role_grant_statements(cx, &data, id));
     lines
+}
+
+/// The object of a grant as SHOW GRANTS prints it, and all privileges that can be granted on it.
+fn shown_place(grant: &Grant) -> (Privileges, String) {
+    let within = |name: &str| format!("{}.{}", quote(&grant.database), quote(name));
+    if grant.database.is_empty() {
+        return (Privileges::ALL, "*.*".to_owned());
+    }
+    if grant.table.is_empty() {
+        return (
+            Privileges::DATABASE,
+            format!("{}.*", quote(&grant.database)),
+        );
+    }
+    match routine_of_place(&grant.table) {
+        // MySQL names them also if they are all.
+        Some((true, name)) => (Privileges::ALL, format!("FUNCTION {}", within(name))),
+        Some((false, name)) => (Privileges::ALL, format!("PROCEDURE {}", within(name))),
+        None => (Privileges::TABLE, within(&grant.table)),
+    }
 }
 
 /// Dynamic privileges of a grant as SHOW GRANTS prints them; those WITH GRANT OPTION separately.

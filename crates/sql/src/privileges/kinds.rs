@@ -7,7 +7,7 @@
 //!
 //! The examples refer to these objects of the test database, owned by `root@localhost`:
 //! `shop.goods (id PRIMARY KEY, n)`, `shop.orders (id PRIMARY KEY)`, a view of `goods`
-//! `shop.v` (SQL SECURITY DEFINER) and `shop.vi` (INVOKER), and an account `bob`.
+//! `shop.v` (SQL SECURITY DEFINER) and `shop.vi` (INVOKER), a procedure `shop.p`, and an account `bob`.
 
 use porpoise_sql_parser::ast::Statement;
 
@@ -86,7 +86,9 @@ kinds! {
         example("DO (SELECT MAX(n) FROM shop.goods)", &[&["SELECT ON shop.goods"]]),
         example("DO (SELECT MAX(n) FROM shop.v)", &[&["SELECT ON shop.v"]]),
     ],
-    Call(Statement::Call(_)) => &[example("CALL shop.p()", FREE)],
+    Call(Statement::Call(_)) => &[
+        example("CALL shop.p()", &[&["EXECUTE ON shop.*"], &["EXECUTE ON PROCEDURE shop.p"]]),
+    ],
     CreateDatabase(Statement::CreateDatabase(_)) => &[
         example("CREATE DATABASE other", &[&["CREATE ON other.*"], &["CREATE ON *.*"]]),
     ],
@@ -126,14 +128,21 @@ kinds! {
         example("CREATE PROCEDURE shop.q() SELECT 1", &[&["CREATE ROUTINE ON shop.*"]]),
     ],
     AlterRoutine(Statement::AlterRoutine(_)) => &[
-        example("ALTER PROCEDURE shop.p COMMENT 'x'", &[&["ALTER ROUTINE ON shop.*"]]),
+        example(
+            "ALTER PROCEDURE shop.p COMMENT 'x'",
+            &[&["ALTER ROUTINE ON shop.*"], &["ALTER ROUTINE ON PROCEDURE shop.p"]],
+        ),
     ],
     Signal(Statement::Signal(_)) => &[example("SIGNAL SQLSTATE '01000'", FREE)],
     GetDiagnostics(Statement::GetDiagnostics(_)) => &[
         example("GET DIAGNOSTICS @n = NUMBER", FREE),
     ],
     DropProgram(Statement::DropProgram { .. }) => &[
-        example("DROP PROCEDURE shop.p", &[&["ALTER ROUTINE ON shop.*"]]),
+        example(
+            "DROP PROCEDURE shop.p",
+            &[&["ALTER ROUTINE ON shop.*"], &["ALTER ROUTINE ON PROCEDURE shop.p"]],
+        ),
+        example("DROP FUNCTION shop.p", &[&["ALTER ROUTINE ON shop.*"]]),
     ],
     Begin(Statement::Begin(_)) => &[example("BEGIN", FREE)],
     Commit(Statement::Commit(_)) => &[example("COMMIT", FREE)],

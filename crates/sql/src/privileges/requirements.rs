@@ -12,9 +12,9 @@ use crate::context::StatementContext;
 use porpoise_access::{AuthId, Privileges};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{
-    Account, AlterAction, AlterTable, CreateTable, CreateView, ForeignKeyDef, GrantOn,
-    HandlerAction, Into, Maintain, MaintainKind, PartitionMaintenance, ProgramKind, Query,
-    ShowWhat, Statement, TableElement, TableName, VarScope, Xa,
+    Account, AlterAction, AlterTable, CreateTable, CreateView, ForeignKeyDef, HandlerAction, Into,
+    Maintain, MaintainKind, PartitionMaintenance, ProgramKind, Query, ShowWhat, Statement,
+    TableElement, TableName, VarScope, Xa,
 };
 
 /// Privileges on one object.
@@ -38,6 +38,8 @@ pub(crate) enum Requirement {
     VisibleDatabase(String),
     /// Any privilege on a table or view.
     VisibleTable(String, String),
+    /// ALTER ROUTINE on a procedure or function.
+    AlterRoutine(ProgramKind, String, String),
 }
 
 use Requirement::{
@@ -68,12 +70,11 @@ fn of_password(own: bool, second: bool) -> Vec<Requirement> {
     }
 }
 
-fn program(kind: ProgramKind, create: bool, database: String) -> Requirement {
+fn program(kind: ProgramKind, database: String) -> Requirement {
     let wanted = match kind {
         ProgramKind::Trigger => Privileges::TRIGGER,
         ProgramKind::Event => Privileges::EVENT,
-        ProgramKind::Procedure | ProgramKind::Function if create => Privileges::CREATE_ROUTINE,
-        ProgramKind::Procedure | ProgramKind::Function => Privileges::ALTER_ROUTINE,
+        ProgramKind::Procedure | ProgramKind::Function => Privileges::CREATE_ROUTINE,
     };
     Database(wanted, database)
 }
@@ -115,15 +116,12 @@ impl StatementContext {
             S::Savepoint(_) | S::ReleaseSavepoint(_) | S::UnlockTables => Vec::new(),
             S::Prepare { .. } | S::Execute { .. } | S::Deallocate(_) | S::Help(_) => Vec::new(),
             S::Signal(_) | S::GetDiagnostics(_) => Vec::new(),
-            // Not supported, and there are no such objects.
+            // Checked when the procedure is known.
             S::Call(_) => Vec::new(),
             // Checked during execution, because the scope of a variable and the privileges of a
             // grant are known only there.
             S::Set(_) => Vec::new(),
-            S::Grant(grant) => match &grant.on {
-                Some(GrantOn::Program(..)) => vec![create_user()],
-                Some(_) | None => Vec::new(),
-            },
+            S::Grant(_) => Vec::new(),
             S::SetTransaction(_) | S::Xa(_) | S::LoadData(_) | S::Handler(_) | S::LockTables(_) => {
                 self.of_access(statement)?
             }
@@ -245,19 +243,24 @@ impl StatementContext {
             S::DropView(drop) => self.tables(Privileges::DROP, drop.names)?,
             S::CreateProgram(create) => {
                 let (database, _) = self.qualified(&create.name)?;
-                vec![program(create.kind, true, database)]
+                vec![program(create.kind, database)]
             }
             S::CreateRoutine(create) => {
                 let (database, _) = self.qualified(&create.name)?;
-                vec![program(create.kind, true, database)]
+                vec![program(create.kind, database)]
             }
             S::AlterRoutine(alter) => {
-                let (database, _) = self.qualified(&alter.name)?;
-                vec![program(alter.kind, false, database)]
+                let (database, name) = self.qualified(&alter.name)?;
+                vec![Requirement::AlterRoutine(alter.kind, database, name)]
             }
             S::DropProgram { kind, name, .. } => {
-                let (database, _) = self.qualified(name)?;
-                vec![program(*kind, false, database)]
+                let (database, name) = self.qualified(name)?;
+                match kind {
+                    ProgramKind::Procedure | ProgramKind::Function => {
+                        vec![Requirement::AlterRoutine(*kind, database, name)]
+                    }
+                    ProgramKind::Trigger | ProgramKind::Event => vec![program(*kind, database)],
+                }
             }
             _ => return Err(SqlError::internal("no definition")),
         })
@@ -438,7 +441,7 @@ impl StatementContext {
             W::Variables(_) | W::Status(_) | W::Warnings | W::Errors => Vec::new(),
             W::CountWarnings | W::CountErrors | W::Engines | W::Collation => Vec::new(),
             W::Charset | W::Privileges | W::Plugins | W::Profiles | W::Profile => Vec::new(),
-            // Stored programs do not exist.
+            // Rows are filtered by what the account may see.
             W::CreateProgram(..) | W::ProgramStatus(_) | W::ProgramCode(..) => Vec::new(),
         })
     }

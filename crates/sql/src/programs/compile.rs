@@ -153,11 +153,10 @@ impl<'b> Compiler<'b> {
     /// Sets the target of a jump to the next instruction.
     fn land(&mut self, jump: usize) {
         let here = self.here();
-        match self.program.code.get_mut(jump) {
-            Some(Instruction::Jump(target) | Instruction::JumpUnless { target, .. }) => {
-                *target = here;
-            }
-            _ => {}
+        if let Some(Instruction::Jump(target) | Instruction::JumpUnless { target, .. }) =
+            self.program.code.get_mut(jump)
+        {
+            *target = here;
         }
     }
 

@@ -35,4 +35,3 @@ pub(crate) mod condition;
 pub(crate) mod frame;
 pub(crate) mod program;
 pub(crate) mod restrict;
-pub(crate) mod routine;

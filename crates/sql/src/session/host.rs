@@ -142,7 +142,7 @@ impl<'s> ProgramHost<'s> {
             let entered = session.enter_program(context)?;
             let ran = session.run_program(program, frame, &mut NoResults);
             let left = session.leave_program(entered);
-            ran.and_then(|_| left)
+            ran.and(left)
         })
     }
 }

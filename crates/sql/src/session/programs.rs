@@ -8,7 +8,9 @@
 
 use super::prepared::{PlanKey, Prepared};
 use super::{Outcome, SqlSession, lex_mode};
-use crate::programs::condition::Condition;
+use crate::programs::condition::{
+    Condition, condition_numbered, diagnostics_item, resignal_without_handler, signal_condition,
+};
 use crate::programs::frame::{Activation, Frame, OpenCursor, size_of_value};
 use crate::programs::program::{Instruction, Program, RaisedCondition, Source, Target};
 use crate::programs::restrict;
@@ -288,21 +290,7 @@ impl SqlSession {
                     let done = self.run_source(source, frame, sink)?;
                     self.send_result(&done, ran, sink)?;
                 }
-                Some(targets) => {
-                    let mut rows = self.rows(Some(targets.len()), true);
-                    let done = self.run_source(source, frame, &mut rows)?;
-                    ran.position = ran.position.max(done.position);
-                    match rows.rows.pop_front() {
-                        Some(row) => {
-                            self.assign_row(program, frame, targets, row, &rows.types)?;
-                            self.cx.env.row_count = 1;
-                        }
-                        None => {
-                            self.cx.env.row_count = 0;
-                            self.cx.env.warn(no_data());
-                        }
-                    }
-                }
+                Some(targets) => self.select_row(source, targets, program, frame, ran)?,
             },
             Instruction::Call {
                 database,
@@ -334,6 +322,28 @@ impl SqlSession {
             _ => return Err(SqlError::internal("an instruction without work")),
         }
         Ok(Flow::Next)
+    }
+
+    /// Executes SELECT ... INTO.
+    fn select_row(
+        &mut self,
+        source: &Source,
+        targets: &[Target],
+        program: &Program,
+        frame: &mut Frame,
+        ran: &mut Ran,
+    ) -> Result<()> {
+        let mut rows = self.rows(Some(targets.len()), true);
+        let done = self.run_source(source, frame, &mut rows)?;
+        ran.position = ran.position.max(done.position);
+        self.cx.env.row_count = rows.rows.len() as i64;
+        match rows.rows.pop_front() {
+            Some(row) => self.assign_row(program, frame, targets, row, &rows.types),
+            None => {
+                self.cx.env.warn(no_data());
+                Ok(())
+            }
+        }
     }
 
     /// Executes CALL in a program.
@@ -858,118 +868,6 @@ impl SqlSession {
         }
         Ok(Flow::Next)
     }
-}
-
-/// Error 1645.
-pub(super) fn resignal_without_handler() -> SqlError {
-    SqlError::new(1645, "0K000", "RESIGNAL when handler not active")
-}
-
-/// The condition with this number. Error 1758 if there is none.
-pub(super) fn condition_numbered<'c>(
-    conditions: &'c [Condition],
-    number: &Value,
-) -> Result<&'c Condition> {
-    let number = match number {
-        Value::Int(n) => usize::try_from(*n).ok(),
-        Value::UInt(n) => usize::try_from(*n).ok(),
-        other => String::from_utf8_lossy(&text_of(other)).trim().parse().ok(),
-    };
-    let found = number.and_then(|n| conditions.get(n.checked_sub(1)?));
-    found.ok_or_else(|| SqlError::new(1758, "35000", "Invalid condition number"))
-}
-
-fn text_of(value: &Value) -> Vec<u8> {
-    let mut text = Vec::new();
-    let ty = ColumnType::text(
-        porpoise_types::Kind::LongText,
-        porpoise_types::Collation::UTF8MB4_0900_AI_CI,
-    );
-    porpoise_types::write_text(value.as_ref(), &ty, &mut text);
-    text
-}
-
-/// An item of GET DIAGNOSTICS with its type.
-pub(super) fn diagnostics_item(
-    conditions: &[Condition],
-    condition: Option<&Condition>,
-    row_count: i64,
-    name: &str,
-) -> (Value, ColumnType) {
-    match (condition, name) {
-        (None, "NUMBER") => (Value::Int(conditions.len() as i64), ColumnType::bigint()),
-        (None, _) => (Value::Int(row_count), ColumnType::bigint()),
-        (Some(condition), "MYSQL_ERRNO") => {
-            (Value::Int(i64::from(condition.code)), ColumnType::bigint())
-        }
-        (Some(condition), name) => {
-            let text = condition.item(name).into_bytes();
-            let collation = porpoise_types::Collation::UTF8MB4_0900_AI_CI;
-            (Value::Bytes(text), ColumnType::varchar(512, collation))
-        }
-    }
-}
-
-/// Maximum length of MESSAGE_TEXT in characters.
-const MAX_MESSAGE: usize = 128;
-
-/// The condition that SIGNAL raises, or that RESIGNAL makes of the handled one.
-pub(super) fn signal_condition(
-    handled: Option<Condition>,
-    raised: Option<&RaisedCondition>,
-    items: Vec<(String, Value, ColumnType)>,
-) -> Result<Condition> {
-    let mut condition = match (handled, raised) {
-        (Some(handled), None) => handled,
-        (_, raised) => {
-            let sqlstate = raised.map_or(*b"45000", |r| r.sqlstate);
-            let (level, code, message) = match &sqlstate[..2] {
-                b"01" => (
-                    Level::Warning,
-                    1642,
-                    "Unhandled user-defined warning condition",
-                ),
-                b"02" => (
-                    Level::Error,
-                    1643,
-                    "Unhandled user-defined not found condition",
-                ),
-                _ => (
-                    Level::Error,
-                    1644,
-                    "Unhandled user-defined exception condition",
-                ),
-            };
-            Condition {
-                level,
-                code: raised.and_then(|r| r.code).unwrap_or(code),
-                sqlstate,
-                message: message.to_owned(),
-                items: Vec::new(),
-            }
-        }
-    };
-    for (name, value, _) in items {
-        let text = String::from_utf8_lossy(&text_of(&value)).into_owned();
-        let refused = |shown: &str| SqlError::wrong_variable_value(&name, shown);
-        if value.is_null() {
-            return Err(refused("NULL"));
-        }
-        match name.as_str() {
-            "MESSAGE_TEXT" => condition.message = text.chars().take(MAX_MESSAGE).collect(),
-            "MYSQL_ERRNO" => {
-                let code = text.trim().parse().ok().filter(|code: &u16| *code > 0);
-                condition.code = code.ok_or_else(|| refused(&text))?;
-            }
-            _ => {
-                condition.items.retain(|(item, _)| *item != name);
-                condition
-                    .items
-                    .push((name, text.chars().take(64).collect()));
-            }
-        }
-    }
-    Ok(condition)
 }
 
 impl SqlSession {

@@ -5,10 +5,13 @@
 //! changed. While it runs, the session has the SQL mode, the collation and the database of the
 //! routine, and with SQL SECURITY DEFINER the account of its definer ([`Entered`]).
 
-use super::programs::{Ran, signal_condition};
-use super::programs::{condition_numbered, diagnostics_item, resignal_without_handler};
+use super::programs::Ran;
 use super::{Outcome, SqlSession};
-use crate::programs::condition::{Condition, HandledCondition};
+use crate::privileges::grant::{grant_own_routine, revoke_routine};
+use crate::programs::condition::{
+    Condition, HandledCondition, condition_numbered, diagnostics_item, resignal_without_handler,
+    signal_condition,
+};
 use crate::programs::frame::Frame;
 use crate::programs::program::{Program, RaisedCondition, sql_type};
 use crate::vars::Values;
@@ -36,11 +39,20 @@ pub(crate) struct Called {
     pub position: CommitPosition,
 }
 
+/// The account of a session that runs a routine of another definer.
+struct OwnAccount {
+    account: String,
+    named_at: u64,
+    roles: Vec<AuthId>,
+    role_names: String,
+    rights: Arc<Rights>,
+}
+
 /// What a session had before it entered a routine.
 pub(crate) struct Entered {
     values: Option<Values>,
     database: Option<String>,
-    account: Option<(String, u64, Vec<AuthId>, String, Arc<Rights>)>,
+    account: Option<OwnAccount>,
 }
 
 /// The circumstances under which a program runs.
@@ -146,6 +158,12 @@ impl SqlSession {
         };
         let db = self.cx.server.db.clone();
         let done = db.create_routine(&self.ddl_cx(), &routine, create.if_not_exists)?;
+        let held = self.cx.rights().on_database(&routine.database);
+        let both = Privileges::EXECUTE.with(Privileges::ALTER_ROUTINE);
+        let automatic = self.cx.server.variable("automatic_sp_privileges");
+        if !done.is_note && !held.has(both) && automatic.as_deref() == Some("ON") {
+            grant_own_routine(&self.cx, &routine)?;
+        }
         if done.is_note {
             let text = format!("{} {} already exists", routine.kind.name(), routine.name);
             self.cx.note(1304, text);
@@ -239,7 +257,11 @@ impl SqlSession {
                 ..Outcome::default()
             });
         }
+        let dropped = db.catalog().routine(&database, key.kind, &name).cloned();
         let done = db.drop_routine(&self.ddl_cx(), &key, if_exists)?;
+        if let Some(routine) = dropped {
+            revoke_routine(&self.cx, &routine)?;
+        }
         Ok(Outcome {
             position: done.position.max(before),
             ..Outcome::default()
@@ -285,11 +307,13 @@ impl SqlSession {
                 );
                 return Err(SqlError::new(1449, "HY000", text));
             }
-            let account = std::mem::replace(&mut self.cx.client.account, definer.to_owned());
-            let roles = std::mem::take(&mut self.cx.roles);
-            let names = self.cx.env.roles.clone();
-            let rights = self.cx.rights.borrow().clone();
-            entered.account = Some((account, self.cx.named_at, roles, names, rights));
+            entered.account = Some(OwnAccount {
+                account: std::mem::replace(&mut self.cx.client.account, definer.to_owned()),
+                named_at: self.cx.named_at,
+                roles: std::mem::take(&mut self.cx.roles),
+                role_names: self.cx.env.roles.clone(),
+                rights: self.cx.rights.borrow().clone(),
+            });
             self.cx.named_at = data.version;
             self.cx.env.account = definer.to_owned();
             self.cx.activate_roles(data.default_roles_of(&id));
@@ -311,13 +335,13 @@ impl SqlSession {
     /// Restores what a program's circumstances had replaced.
     pub(crate) fn leave_program(&mut self, entered: Entered) -> Result<()> {
         self.cx.env.database = entered.database;
-        if let Some((account, named_at, roles, names, rights)) = entered.account {
-            self.cx.env.account.clone_from(&account);
-            self.cx.client.account = account;
-            self.cx.named_at = named_at;
-            self.cx.roles = roles;
-            self.cx.env.roles = names;
-            *self.cx.rights.get_mut() = rights;
+        if let Some(own) = entered.account {
+            self.cx.env.account.clone_from(&own.account);
+            self.cx.client.account = own.account;
+            self.cx.named_at = own.named_at;
+            self.cx.roles = own.roles;
+            self.cx.env.roles = own.role_names;
+            *self.cx.rights.get_mut() = own.rights;
         }
         match entered.values {
             Some(before) => {
@@ -340,29 +364,9 @@ impl SqlSession {
 
     /// Error 1370 unless the account may execute the routine.
     fn check_execute(&self, routine: &Routine) -> Result<()> {
-        self.need_routine(Privileges::EXECUTE, "execute", routine)
-    }
-
-    /// Error 1370 unless the account has a privilege on the routine. Its definer has all of them, as
-    /// under `automatic_sp_privileges`.
-    pub(super) fn need_routine(
-        &self,
-        wanted: Privileges,
-        command: &str,
-        routine: &Routine,
-    ) -> Result<()> {
-        let rights = self.cx.rights();
-        let own = routine.definer == self.cx.client.account;
-        if own || rights.on_database(&routine.database).has(wanted) {
-            return Ok(());
-        }
-        let text = format!(
-            "{command} command denied to user {} for routine '{}.{}'",
-            self.cx.client_name(),
-            routine.database,
-            routine.name
-        );
-        Err(SqlError::new(1370, "42000", text))
+        let is_function = routine.kind == RoutineKind::Function;
+        let name = (is_function, &*routine.database, &*routine.name);
+        self.cx.need_routine(Privileges::EXECUTE, "execute", name)
     }
 
     /// Runs a procedure. An argument is its value, its type, and whether it is a variable.
@@ -382,7 +386,7 @@ impl SqlSession {
         check_arguments(&program, &args)?;
         let key = routine.key();
         let depth = self.programs.running.iter().filter(|r| **r == key).count() as u64;
-        let most = self.cx.settings.max_recursion;
+        let most = self.cx.values.int("max_sp_recursion_depth");
         if depth > most {
             let text = format!(
                 "Recursive limit {most} (as set by the max_sp_recursion_depth variable) was \

@@ -242,14 +242,8 @@ impl SqlSession {
         if keep && conflicts != ConflictPolicy::UseNewest && !open.read_only {
             open.txn.get_mut().track_reads();
         }
-        // Within a function the statement that calls it has taken the snapshot.
-        let takes_snapshot = !planned.tables.is_empty() || planned.runs_programs;
-        if !pinned && takes_snapshot && self.programs.nested == 0 {
-            open.snapshot_version = self.cx.server.db.catalog_version();
-            open.txn.get_mut().refresh()?;
-            if keep && !committed && (planned.reads_unlocked || planned.runs_programs) {
-                open.txn.get_mut().pin()?;
-            }
+        if !pinned {
+            self.take_snapshot(planned, open, keep)?;
         }
         let conflicts = match conflicts {
             ConflictPolicy::Restart if open.txn.get_mut().pinned() => ConflictPolicy::Advance,
@@ -272,12 +266,7 @@ impl SqlSession {
             validate: keep && conflicts != ConflictPolicy::UseNewest && self.validates_ranges(),
         };
         for _ in 0..=MAX_RESTARTS {
-            let done = if planned.runs_programs {
-                self.attempt_with_programs(&planned.plan, params, open, &run, sink)
-            } else {
-                self.attempt(&planned.plan, params, open, &run, sink)
-            };
-            match done {
+            match self.attempt(planned, params, open, &run, sink) {
                 Ok(done) => {
                     for warning in open.txn.get_mut().take_row_warnings() {
                         self.cx.env.warn(warning);
@@ -290,7 +279,6 @@ impl SqlSession {
                 Err(ExecError::Error(error)) => return Err(error),
                 Err(ExecError::Restart) if self.cx.env.has_side_effect.get() => break,
                 Err(ExecError::Restart) if self.programs.nested > 0 => {
-                    // The statement that calls the function is to be run again.
                     self.programs.restart = true;
                     return Err(SqlError::from(porpoise_rows::Error::SnapshotConflict));
                 }
@@ -304,6 +292,23 @@ impl SqlSession {
             }
         }
         Err(SqlError::from(porpoise_rows::Error::SnapshotConflict))
+    }
+
+    /// Takes a new snapshot for a statement that uses tables, and pins it if later statements of its
+    /// transaction must see the same.
+    fn take_snapshot(&self, planned: &Planned, open: &mut OpenTxn, keep: bool) -> Result<()> {
+        // Within a function the statement that calls it has taken the snapshot.
+        let has_effect = !planned.tables.is_empty() || planned.runs_programs;
+        if !has_effect || self.programs.nested > 0 {
+            return Ok(());
+        }
+        open.snapshot_version = self.cx.server.db.catalog_version();
+        open.txn.get_mut().refresh()?;
+        let committed = open.isolation == IsolationLevel::ReadCommitted;
+        if keep && !committed && (planned.reads_unlocked || planned.runs_programs) {
+            open.txn.get_mut().pin()?;
+        }
+        Ok(())
     }
 
     /// Rolls an execution of the statement back and moves the snapshot forward. Returns false if a
@@ -388,7 +393,7 @@ impl SqlSession {
         Ok(Some(armed))
     }
 
-    /// As [`Self::attempt`], for a statement that runs stored programs.
+    /// As [`Self::attempt_plain`], for a statement that runs stored programs.
     fn attempt_with_programs(
         &mut self,
         plan: &Plan,
@@ -436,7 +441,23 @@ impl SqlSession {
         }
     }
 
+    /// Executes a plan once.
     fn attempt(
+        &mut self,
+        planned: &Planned,
+        params: &[ValueRef<'_>],
+        open: &mut OpenTxn,
+        run: &RunCx,
+        sink: &mut dyn ResultSink,
+    ) -> exec::ExecResult<StatementOutcome> {
+        if planned.runs_programs {
+            self.attempt_with_programs(&planned.plan, params, open, run, sink)
+        } else {
+            self.attempt_plain(&planned.plan, params, open, run, sink)
+        }
+    }
+
+    fn attempt_plain(
         &self,
         plan: &Plan,
         params: &[ValueRef<'_>],

@@ -27,7 +27,8 @@ pub(crate) fn visible(cx: &StatementContext) -> Vec<Arc<Routine>> {
         .with(Privileges::CREATE_ROUTINE);
     let catalog = cx.server.db.catalog();
     let seen = catalog.routines.values().filter(|r| {
-        r.definer == cx.client.account || rights.on_database(&r.database).intersects(some)
+        let place = crate::privileges::grant::place_of(r);
+        r.definer == cx.client.account || rights.on_table(&r.database, &place).intersects(some)
     });
     seen.cloned().collect()
 }

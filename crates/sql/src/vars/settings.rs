@@ -76,8 +76,6 @@ pub struct Settings {
     pub div_precision: u8,
     /// `block_encryption_mode`.
     pub block_cipher: BlockCipher,
-    /// `max_sp_recursion_depth`.
-    pub max_recursion: u64,
     /// `cte_max_recursion_depth`.
     pub recursion: u64,
     /// `group_concat_max_len`.
@@ -179,7 +177,6 @@ impl Settings {
             notes: values.bool("sql_notes"),
             div_precision: u8::try_from(values.int("div_precision_increment")).unwrap_or(4),
             block_cipher: BlockCipher::named(values.text("block_encryption_mode")),
-            max_recursion: values.int("max_sp_recursion_depth"),
             recursion: values.int("cte_max_recursion_depth"),
             group_concat_max_len: values.int("group_concat_max_len"),
             statement_memory: values.int("statement_memory_limit"),

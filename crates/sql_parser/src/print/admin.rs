@@ -62,10 +62,6 @@ impl Printer {
             }
             Statement::CreateView(view) => self.create_view(view),
             Statement::CreateProgram(program) => self.create_program(program),
-            Statement::CreateRoutine(routine) => self.create_routine(routine),
-            Statement::AlterRoutine(alter) => self.alter_routine(alter),
-            Statement::Signal(signal) => self.signal(signal),
-            Statement::GetDiagnostics(get) => self.get_diagnostics(get),
             Statement::DropProgram {
                 kind,
                 if_exists,
@@ -106,6 +102,10 @@ impl Printer {
                 self.list(items, Self::set_item);
             }
             Statement::SetTransaction(set) => self.set_transaction(set),
+            Statement::CreateRoutine(routine) => self.create_routine(routine),
+            Statement::AlterRoutine(alter) => self.alter_routine(alter),
+            Statement::Signal(signal) => self.signal(signal),
+            Statement::GetDiagnostics(get) => self.get_diagnostics(get),
             _ => self.user_or_show(statement),
         }
     }

@@ -12,12 +12,16 @@ use porpoise_types::{Charset, Collation, ColumnType, Kind, Value};
 
 impl Binder<'_> {
     /// Binds a call of an aggregate, of a function with lazily evaluated arguments, or of a
-    /// registered function.
+    /// registered function, or a stored function.
     pub(super) fn function(&mut self, f: &Func<'_>) -> Result<Expr> {
-        let name = f.name.name;
-        if let Some(schema) = f.schema {
-            return self.stored_call(Some(schema.name), name, f.args);
+        match f.schema {
+            Some(schema) => self.stored_call(Some(schema.name), f.name.name, f.args),
+            None => self.unqualified_function(f),
         }
+    }
+
+    fn unqualified_function(&mut self, f: &Func<'_>) -> Result<Expr> {
+        let name = f.name.name;
         if let Some(over) = f.over {
             return self.window_function(f, over);
         }

@@ -1,8 +1,8 @@
 //! Compilation of procedures and functions from their definitions.
 
-use super::compile::{CompileCx, compile};
-use super::program::Program;
-use crate::context::{StatementContext, lex_mode};
+use super::{StatementContext, lex_mode};
+use crate::programs::compile::{CompileCx, compile};
+use crate::programs::program::Program;
 use bumpalo::Bump;
 use porpoise_rows::catalog::{Routine, RoutineKind};
 use porpoise_sql_expr::error::{Result, SqlError};
