@@ -94,6 +94,10 @@ struct Rows {
 const CHARGE_STEP: usize = 64 * 1024;
 
 impl ResultSink for Rows {
+    fn is_for_client(&self) -> bool {
+        false
+    }
+
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<()> {
         if self.width.is_some_and(|width| width != columns.len()) {
             let text = "The used SELECT statements have a different number of columns";
