@@ -59,14 +59,7 @@ impl SystemVariables for StatementContext {
         Ok(self.session_value(at, variable.name).expr())
     }
 
-    fn stored_function(
-        &self,
-        schema: Option<&str>,
-        name: &str,
-    ) -> Result<Option<Arc<StoredFunction>>> {
-        let Some(database) = schema.or(self.env.database.as_deref()) else {
-            return Ok(None);
-        };
+    fn stored_function(&self, database: &str, name: &str) -> Result<Option<Arc<StoredFunction>>> {
         let catalog = self.server.db.catalog();
         let Some(routine) = catalog.routine(database, RoutineKind::Function, name) else {
             return Ok(None);

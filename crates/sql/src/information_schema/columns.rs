@@ -178,7 +178,7 @@ fn view_rows(cx: &StatementContext, rows: &mut Vec<Vec<Value>>) {
     let everything = cx.server.db().catalog();
     let rights = cx.rights();
     for view in catalog.views.values() {
-        let Ok(described) = porpoise_sql_plan::plan::views::describe(&everything, view) else {
+        let Ok(described) = porpoise_sql_plan::plan::views::describe(&everything, view, cx) else {
             continue;
         };
         for (at, column) in (1u64..).zip(described.columns) {

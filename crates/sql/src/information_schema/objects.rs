@@ -118,7 +118,7 @@ pub(super) fn views(cx: &StatementContext) -> Vec<Vec<Value>> {
         } else {
             ""
         };
-        let updatable = describe(&everything, view).is_ok_and(|d| d.updatable);
+        let updatable = describe(&everything, view, cx).is_ok_and(|d| d.updatable);
         vec![
             text("def"),
             text(&view.database),

@@ -80,6 +80,7 @@ impl Columns {
     /// Spells the columns as the table or view does. Error 1054 for unknown columns.
     pub(super) fn resolve_names(
         self,
+        cx: &StatementContext,
         catalog: &Catalog,
         database: &str,
         table: &str,
@@ -91,7 +92,7 @@ impl Columns {
             let columns = found.visible_columns();
             columns.map(|(_, c)| c.name.clone()).collect()
         } else if let Some(view) = catalog.view(database, table) {
-            let columns = views::describe(catalog, view)?.columns;
+            let columns = views::describe(catalog, view, cx)?.columns;
             columns.into_iter().map(|c| c.name).collect()
         } else {
             return Err(SqlError::no_table(database, table));

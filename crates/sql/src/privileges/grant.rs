@@ -200,7 +200,7 @@ fn change(cx: &StatementContext, data: &AccessData, statement: &ast::Grant<'_>) 
             let columns = if statement.revoke {
                 columns
             } else {
-                columns.resolve_names(&catalog, &database, &table)?
+                columns.resolve_names(cx, &catalog, &database, &table)?
             };
             for (user, host) in targets {
                 let mut empty = Grant {

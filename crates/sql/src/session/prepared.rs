@@ -502,6 +502,7 @@ fn unknown_statement(name: &str, command: &str) -> SqlError {
 impl SqlSession {
     /// Discards the plans; the next execution plans again.
     pub(super) fn forget_prepared_plans(&mut self) {
+        self.programs.plan_epoch += 1;
         let all = self.statements.values_mut().chain(self.named.values_mut());
         all.for_each(|prepared| prepared.plan = None);
     }

@@ -37,6 +37,8 @@ pub(crate) struct Programs {
     pub(super) compiled: HashMap<RoutineKey, (Arc<Routine>, Arc<Program>)>,
     /// Routines that are running, outermost first.
     pub(super) running: Vec<RoutineKey>,
+    /// Grows when plans are no longer valid that no version of the catalog tells from others.
+    pub(super) plan_epoch: u64,
     /// Number of functions and triggers that are running: what they run is part of a statement.
     pub(crate) nested: u32,
     /// Whether the statement that called a function must be run again at a newer snapshot.
@@ -413,15 +415,17 @@ impl SqlSession {
     ) -> Result<Outcome> {
         let slots = source.slots.iter();
         let values: Vec<ValueRef<'_>> = slots.map(|slot| frame.get(*slot).as_ref()).collect();
-        let kept = source.plan.take::<Prepared>();
-        let mut prepared = match kept {
-            Some(prepared) => prepared,
-            None => Box::new(self.prepared_source(source)?),
+        let epoch = self.programs.plan_epoch;
+        let kept = source.plan.take::<(u64, Prepared)>();
+        let mut kept = match kept.filter(|kept| kept.0 == epoch) {
+            Some(kept) => kept,
+            None => Box::new((epoch, self.prepared_source(source)?)),
         };
         self.process.set_statement(&source.text);
-        let result = self.run_program_statement(&mut prepared, &values, &source.types, sink);
-        source.plan.put(prepared);
+        let result = self.run_program_statement(&mut kept.1, &values, &source.types, sink);
+        source.plan.put(kept);
         let result = result.and_then(|outcome| Ok(interrupt::outcome().map(|()| outcome)?));
+        self.note_revealed(&result);
         if self.programs.nested == 0 {
             self.cx.env.memory.end_statement();
             if self.open.is_none() {
@@ -429,6 +433,15 @@ impl SqlSession {
             }
         }
         result
+    }
+
+    /// Notes the commit that a statement has made or seen, which later ones must see too.
+    fn note_revealed(&mut self, result: &Result<Outcome>) {
+        let position = match result {
+            Ok(outcome) => outcome.position,
+            Err(error) => error.position,
+        };
+        self.revealed_position = self.revealed_position.max(position);
     }
 
     /// The value of an expression of a program.
@@ -467,6 +480,7 @@ impl SqlSession {
         if self.programs.nested == 0 && self.open.is_none() {
             self.metadata_locks.release();
         }
+        self.note_revealed(&done);
         done?;
         let row = rows.rows.pop_front();
         let value = row.and_then(|row| row.into_iter().next());

@@ -425,10 +425,14 @@ impl SqlSession {
         let mut exec = Exec::new(&shared, None);
         exec.env.counted_rows.set(None);
         let ids = cx.settings.auto_increment;
-        let mut sink = results::RecodingSink::new(sink, &cx.settings);
         let done = {
             let _sets = cx.env.keep_sets();
-            statement::run(plan, &mut exec, ids, &mut sink)
+            if sink.is_for_client() {
+                let mut sink = results::RecodingSink::new(sink, &cx.settings);
+                statement::run(plan, &mut exec, ids, &mut sink)
+            } else {
+                statement::run(plan, &mut exec, ids, sink)
+            }
         };
         let restart = states.restart.get() || host.is_restart_wanted();
         drop(host);

@@ -145,7 +145,7 @@ impl SqlSession {
     /// Error 1368 for CHECK OPTION on a view that is not updatable; 1462 and 1356 for a view that
     /// could not be read.
     fn check_view(&self, view: &View) -> Result<()> {
-        let described = views::describe(&self.cx.server.db.catalog(), view)?;
+        let described = views::describe(&self.cx.server.db.catalog(), view, &self.cx)?;
         if view.check != CheckOption::None && !described.updatable {
             let text = format!(
                 "CHECK OPTION on non-updatable view '{}.{}'",

@@ -416,7 +416,7 @@ pub fn columns(cx: &StatementContext, name: &TableName<'_>, full: bool) -> Resul
 
 fn view_columns(cx: &StatementContext, view: &View, full: bool, rows: &mut Rows) -> Result<()> {
     let rights = cx.rights();
-    for column in porpoise_sql_plan::plan::views::describe(&cx.catalog(), view)?.columns {
+    for column in porpoise_sql_plan::plan::views::describe(&cx.catalog(), view, cx)?.columns {
         let privileges = rights.column_privileges(&view.database, &view.name, &column.name);
         if privileges.is_empty() {
             continue;

@@ -98,8 +98,13 @@ impl Binder<'_> {
         name: &str,
         args: &[ast::Expr<'_>],
     ) -> Result<Expr> {
-        let Some(function) = self.system.stored_function(schema, name)? else {
-            let full = schema.map(|schema| format!("{schema}.{name}"));
+        let database = schema.or(self.env.database.as_deref());
+        let found = match database {
+            Some(database) => self.system.stored_function(database, name)?,
+            None => None,
+        };
+        let Some(function) = found else {
+            let full = database.map(|database| format!("{database}.{name}"));
             return Err(SqlError::unknown_function(full.as_deref().unwrap_or(name)));
         };
         if args.len() != function.parameters {

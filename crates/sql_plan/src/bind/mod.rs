@@ -220,13 +220,13 @@ pub trait SystemVariables: crate::statistics::StatisticsSource {
     /// The value and type of a variable. Error 1193 if it is unknown.
     fn get(&self, global: bool, name: &str) -> Result<crate::expr::Expr>;
 
-    /// The stored function of this name; without a schema in the default database.
+    /// The stored function of this name.
     ///
     /// # Errors
     /// Those of its definition.
     fn stored_function(
         &self,
-        _schema: Option<&str>,
+        _database: &str,
         _name: &str,
     ) -> Result<Option<std::sync::Arc<crate::expr::stored::StoredFunction>>> {
         Ok(None)

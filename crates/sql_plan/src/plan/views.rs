@@ -390,23 +390,15 @@ pub struct ViewDescription {
     pub updatable: bool,
 }
 
-/// System variables for views, which cannot depend on any.
-struct NoVariables;
-
-impl crate::statistics::StatisticsSource for NoVariables {}
-
-impl crate::bind::SystemVariables for NoVariables {
-    fn get(&self, _: bool, _: &str) -> Result<Expr> {
-        let text = "View's SELECT contains a variable or parameter";
-        Err(SqlError::new(1351, "HY000", text))
-    }
-}
-
 /// The columns of a view under these definitions.
 ///
 /// # Errors
 /// 1356 if its query is no longer valid; 1462 for a recursive view.
-pub fn describe(catalog: &porpoise_rows::catalog::Catalog, view: &View) -> Result<ViewDescription> {
+pub fn describe(
+    catalog: &porpoise_rows::catalog::Catalog,
+    view: &View,
+    system: &dyn crate::bind::SystemVariables,
+) -> Result<ViewDescription> {
     let env = BindEnv {
         mode: SqlMode::default(),
         collation: porpoise_types::Collation::UTF8MB4_0900_AI_CI,
@@ -415,7 +407,7 @@ pub fn describe(catalog: &porpoise_rows::catalog::Catalog, view: &View) -> Resul
         div_precision: 4,
     };
     let reads = super::select::NestedReads::default();
-    let cx = PlanCx::new(catalog, &env, &NoVariables, "", &reads);
+    let cx = PlanCx::new(catalog, &env, system, "", &reads);
     let at = reads.uses.add(&view.database, &view.name, None);
     let source = source(&Arc::new(view.clone()), None, at, &cx)?;
     let places = source.star_columns();
