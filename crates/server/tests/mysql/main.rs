@@ -23,5 +23,6 @@ mod login;
 mod outfile;
 mod packets;
 mod prepared;
+mod programs;
 mod statements;
 mod tracking;

@@ -17,7 +17,7 @@ use crate::programs::restrict;
 use bumpalo::Bump;
 use porpoise_base::interrupt;
 use porpoise_kv::CommitPosition;
-use porpoise_rows::catalog::{Routine, RoutineKey};
+use porpoise_rows::catalog::{Routine, RoutineKey, TableId};
 use porpoise_sql_exec::exec::{ResultEnd, ResultSink};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::{EvalCx, load_value};
@@ -39,6 +39,8 @@ pub(crate) struct Programs {
     pub(super) running: Vec<RoutineKey>,
     /// Grows when plans are no longer valid that no version of the catalog tells from others.
     pub(super) plan_epoch: u64,
+    /// Tables of the statements that run these functions and triggers.
+    pub(super) outer_tables: Vec<TableId>,
     /// Number of functions and triggers that are running: what they run is part of a statement.
     pub(crate) nested: u32,
     /// Whether the statement that called a function must be run again at a newer snapshot.
@@ -889,6 +891,27 @@ impl SqlSession {
 }
 
 impl SqlSession {
+    /// Error 1442: a function or trigger must not change a table that the statement uses which runs
+    /// it.
+    pub(super) fn check_outer_tables(&self, planned: &Planned) -> Result<()> {
+        if self.programs.nested == 0 {
+            return Ok(());
+        }
+        let outer = &self.programs.outer_tables;
+        let mut changed = planned.tables.iter().filter(|(_, writes)| *writes);
+        match changed.find(|(table, _)| outer.contains(&table.id)) {
+            Some((table, _)) => {
+                let text = format!(
+                    "Can't update table '{}' in stored function/trigger because it is already used \
+                     by statement which invoked this stored function/trigger.",
+                    table.name
+                );
+                Err(SqlError::new(1442, "HY000", text))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Whether statements run inside of a function or a trigger; then it must not commit.
     pub(super) fn check_nested(
         &self,

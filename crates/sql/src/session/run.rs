@@ -157,6 +157,7 @@ impl SqlSession {
             self.count_update()?;
         }
         self.check_locked(planned)?;
+        self.check_outer_tables(planned)?;
         if planned.scans_ranges {
             self.cx.server.statistics.drop_outdated(&self.cx.server.db);
         }
@@ -455,7 +456,12 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> exec::ExecResult<StatementOutcome> {
         if planned.runs_programs {
-            self.attempt_with_programs(&planned.plan, params, open, run, sink)
+            let outer = self.programs.outer_tables.len();
+            let used = planned.tables.iter().map(|(table, _)| table.id);
+            self.programs.outer_tables.extend(used);
+            let done = self.attempt_with_programs(&planned.plan, params, open, run, sink);
+            self.programs.outer_tables.truncate(outer);
+            done
         } else {
             self.attempt_plain(&planned.plan, params, open, run, sink)
         }
