@@ -278,6 +278,15 @@ impl ResultSink for WireSink<'_, '_> {
         Ok(())
     }
 
+    fn discard_result(&mut self) -> bool {
+        if !std::mem::take(&mut self.begun) {
+            return true;
+        }
+        self.kept = KeptRows::default();
+        self.columns = 0;
+        self.answer.discard_unsent(self.first)
+    }
+
     fn buffer_until_end(&mut self) {
         self.whole = true;
     }

@@ -53,6 +53,23 @@ fn each_result_of_a_procedure_is_sent() {
 }
 
 #[test]
+fn a_result_whose_error_is_handled_is_not_sent() {
+    let (_server, mut c) = ready();
+    c.good("CREATE TABLE t (id INT PRIMARY KEY)");
+    c.good("INSERT INTO t VALUES (1), (2), (3)");
+    c.good(
+        "CREATE PROCEDURE p() BEGIN DECLARE CONTINUE HANDLER FOR SQLEXCEPTION SET @e = 1; \
+         SELECT id, IF(id = 3, (SELECT id FROM t), 0) FROM t; END",
+    );
+    for _ in 0..2 {
+        let all = c.all("CALL p()");
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert_eq!(all[0].columns.len(), 0, "{all:?}");
+    }
+    assert_eq!(c.good("SELECT @e").one(), "1");
+}
+
+#[test]
 fn out_parameters_of_a_prepared_call_are_a_result() {
     let (_server, mut c) = ready();
     c.good(

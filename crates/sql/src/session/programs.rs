@@ -163,6 +163,8 @@ impl SqlSession {
                     };
                     self.catch_warning(program, frame, at, next)
                 }
+                // A client that has a part of a result gets the error behind it.
+                Err(error) if !sink.discard_result() => return Err(error),
                 Err(error) => self.catch_error(program, frame, at, error)?,
             };
         }

@@ -139,6 +139,11 @@ pub trait ResultSink {
     fn end_result(&mut self, _end: &ResultEnd) -> Result<(), SqlError> {
         Ok(())
     }
+    /// Discards what has been added of a result whose statement failed, if the program that runs it
+    /// goes on. Returns false if some of it has been sent.
+    fn discard_result(&mut self) -> bool {
+        true
+    }
     /// Opens the file of LOAD DATA: requests it from the client.
     ///
     /// # Errors
