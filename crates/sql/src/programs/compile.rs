@@ -153,9 +153,8 @@ impl<'b> Compiler<'b> {
     /// Sets the target of a jump to the next instruction.
     fn land(&mut self, jump: usize) {
         let here = self.here();
-        if let Some(Instruction::Jump(target) | Instruction::JumpUnless { target, .. }) =
-            self.program.code.get_mut(jump)
-        {
+        let instruction = self.program.code.get_mut(jump);
+        if let Some(target) = instruction.and_then(Instruction::target_mut) {
             *target = here;
         }
     }
@@ -435,7 +434,8 @@ impl<'b> Compiler<'b> {
     fn finish_tests(&mut self, tests: &[usize], ends: &[usize]) {
         let here = self.here();
         for at in tests {
-            if let Some(Instruction::JumpUnless { resume, .. }) = self.program.code.get_mut(*at) {
+            let instruction = self.program.code.get_mut(*at);
+            if let Some(resume) = instruction.and_then(Instruction::resume_mut) {
                 *resume = here;
             }
         }
@@ -445,18 +445,29 @@ impl<'b> Compiler<'b> {
     fn case_statement(&mut self, statement: &CaseStatement<'_>) -> Result<()> {
         let mut tests = Vec::new();
         let mut ends = Vec::new();
+        let operand = statement.operand.as_ref().map(|operand| {
+            let operand = self.expr(operand);
+            let slot = self.program.variables.len() as u32;
+            let unnamed = (String::new(), ColumnType::null());
+            self.program.variables.push(unnamed);
+            tests.push(self.emit(Instruction::CaseOperand {
+                slot,
+                operand,
+                resume: 0,
+            }));
+            slot
+        });
         for (value, list) in statement.arms {
-            let condition = match &statement.operand {
-                Some(operand) => {
-                    let pieces = [
-                        ("(", operand.span, operand.uses),
-                        (") = (", value.span, value.uses),
-                    ];
-                    self.source(&pieces, ")")
-                }
-                None => self.expr(value),
+            let value = self.expr(value);
+            let test = match operand {
+                Some(slot) => self.emit(Instruction::JumpUnlessEqual {
+                    slot,
+                    value,
+                    target: 0,
+                    resume: 0,
+                }),
+                None => self.jump_unless(value),
             };
-            let test = self.jump_unless(condition);
             tests.push(test);
             self.statements(list)?;
             ends.push(self.emit(Instruction::Jump(0)));
@@ -492,9 +503,8 @@ impl<'b> Compiler<'b> {
                 self.statements(statement.statements)?;
                 let condition = self.expr(condition);
                 let test = self.jump_unless(condition);
-                if let Some(Instruction::JumpUnless { target, .. }) =
-                    self.program.code.get_mut(test)
-                {
+                let instruction = self.program.code.get_mut(test);
+                if let Some(target) = instruction.and_then(Instruction::target_mut) {
                     *target = start;
                 }
                 self.finish_tests(&[test], &[]);

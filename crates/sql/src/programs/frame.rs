@@ -6,6 +6,7 @@ use porpoise_base::memory::MemoryCharge;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::memory::SessionMemory;
 use porpoise_types::{ColumnType, Value};
+use std::collections::HashMap;
 
 /// An open cursor: the rows of its query when it was opened, and the next one to fetch.
 #[derive(Default)]
@@ -35,6 +36,8 @@ pub(crate) struct Activation {
 /// Variables, cursors and handlers of one execution.
 pub(crate) struct Frame {
     values: Vec<Value>,
+    /// Types of the operands of CASE statements, by slot.
+    pub operands: HashMap<u32, ColumnType>,
     /// Open cursors.
     pub cursors: Vec<Option<OpenCursor>>,
     /// Handlers whose bodies are executed, innermost last.
@@ -64,6 +67,7 @@ impl Frame {
         let count = program.variables.len();
         Frame {
             values: vec![Value::Null; count],
+            operands: HashMap::new(),
             cursors: (0..program.cursors.len()).map(|_| None).collect(),
             activations: Vec::new(),
             conditions: Vec::new(),

@@ -99,6 +99,26 @@ pub(crate) enum Instruction {
         /// Where a CONTINUE handler of an error of the condition continues.
         resume: usize,
     },
+    /// Evaluates the operand of a CASE, and keeps it in a slot of its own.
+    CaseOperand {
+        /// The slot.
+        slot: u32,
+        /// The operand.
+        operand: Source,
+        /// Where a CONTINUE handler of its error continues.
+        resume: usize,
+    },
+    /// Goes on at `target` unless the operand of the CASE equals a value.
+    JumpUnlessEqual {
+        /// The slot of the operand.
+        slot: u32,
+        /// The value.
+        value: Source,
+        /// The other instruction.
+        target: usize,
+        /// Where a CONTINUE handler of its error continues.
+        resume: usize,
+    },
     /// Error 1339: no WHEN of a CASE without ELSE is true.
     CaseNotFound,
     /// RETURN
@@ -131,6 +151,38 @@ pub(crate) enum Instruction {
         /// The assignments.
         items: Box<[(Target, String)]>,
     },
+}
+
+impl Instruction {
+    /// The target of a jump.
+    pub fn target_mut(&mut self) -> Option<&mut usize> {
+        match self {
+            Instruction::Jump(target)
+            | Instruction::JumpUnless { target, .. }
+            | Instruction::JumpUnlessEqual { target, .. } => Some(target),
+            _ => None,
+        }
+    }
+
+    /// Where a CONTINUE handler goes on, if not at the next instruction.
+    pub fn resume(&self) -> Option<usize> {
+        match self {
+            Instruction::JumpUnless { resume, .. }
+            | Instruction::CaseOperand { resume, .. }
+            | Instruction::JumpUnlessEqual { resume, .. } => Some(*resume),
+            _ => None,
+        }
+    }
+
+    /// [`Self::resume`], to be set.
+    pub fn resume_mut(&mut self) -> Option<&mut usize> {
+        match self {
+            Instruction::JumpUnless { resume, .. }
+            | Instruction::CaseOperand { resume, .. }
+            | Instruction::JumpUnlessEqual { resume, .. } => Some(resume),
+            _ => None,
+        }
+    }
 }
 
 /// A cursor.

@@ -22,19 +22,30 @@ use porpoise_sql_exec::exec::{ResultEnd, ResultSink};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::{EvalCx, load_value};
 use porpoise_sql_expr::expr::load_of;
-use porpoise_sql_expr::expr::{Expr, convert};
+use porpoise_sql_expr::expr::{CmpOp, Coercibility, Expr, ExprKind, convert};
 use porpoise_sql_parser::{Literals, ParseOptions, parse_expr};
+use porpoise_sql_plan::bind::types::comparison;
 use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_types::{CastCx, ColumnType, DateTime, Level, Value, ValueRef, Warning, store};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+/// A compiled routine.
+pub(super) struct CompiledRoutine {
+    /// The definition that it was compiled from.
+    pub from: Arc<Routine>,
+    /// The program.
+    pub program: Arc<Program>,
+    /// Its memory.
+    pub _charge: Option<porpoise_base::memory::MemoryCharge>,
+}
+
 /// The programs of a session.
 #[derive(Default)]
 pub(crate) struct Programs {
-    /// Compiled routines, with the definitions that they were compiled from.
-    pub(super) compiled: HashMap<RoutineKey, (Arc<Routine>, Arc<Program>)>,
+    /// Compiled routines.
+    pub(super) compiled: HashMap<RoutineKey, CompiledRoutine>,
     /// Routines that are running, outermost first.
     pub(super) running: Vec<RoutineKey>,
     /// Grows when plans are no longer valid that no version of the catalog tells from others.
@@ -220,17 +231,9 @@ impl SqlSession {
     ) -> Result<Flow> {
         match instruction {
             Instruction::Jump(target) => return Ok(Flow::Jump(*target)),
-            Instruction::JumpUnless {
-                condition, target, ..
-            } => {
-                let holds = self.condition_holds(condition, frame)?;
-                self.end_part(frame);
-                return Ok(if holds {
-                    Flow::Next
-                } else {
-                    Flow::Jump(*target)
-                });
-            }
+            Instruction::JumpUnless { .. }
+            | Instruction::CaseOperand { .. }
+            | Instruction::JumpUnlessEqual { .. } => return self.test_step(instruction, frame),
             Instruction::HandlerEnd(number) => return Ok(self.end_handler(*number, program, frame)),
             Instruction::Signal {
                 again,
@@ -272,6 +275,34 @@ impl SqlSession {
         let flow = self.work(instruction, program, frame, ran, sink)?;
         self.end_part(frame);
         Ok(flow)
+    }
+
+    /// Executes an instruction of IF, CASE, WHILE or REPEAT.
+    fn test_step(&mut self, instruction: &Instruction, frame: &mut Frame) -> Result<Flow> {
+        let (holds, target) = match instruction {
+            Instruction::JumpUnless {
+                condition, target, ..
+            } => (self.condition_holds(condition, frame)?, *target),
+            Instruction::JumpUnlessEqual {
+                slot,
+                value,
+                target,
+                ..
+            } => (self.equals_operand(*slot, value, frame)?, *target),
+            Instruction::CaseOperand { slot, operand, .. } => {
+                let (value, ty) = self.value_of_source(operand, frame)?;
+                frame.set(*slot, value, &self.cx.env.memory)?;
+                frame.operands.insert(*slot, ty);
+                (true, 0)
+            }
+            _ => return Err(SqlError::internal("an instruction without a test")),
+        };
+        self.end_part(frame);
+        Ok(if holds {
+            Flow::Next
+        } else {
+            Flow::Jump(target)
+        })
     }
 
     /// Executes an instruction that has a diagnostics area of its own.
@@ -540,6 +571,22 @@ impl SqlSession {
         Ok(convert::truth(value.as_ref(), &ty, &cx)? == Some(true))
     }
 
+    /// Whether a value equals the operand of a CASE statement, as `operand = value` compares them.
+    fn equals_operand(&mut self, slot: u32, value: &Source, frame: &Frame) -> Result<bool> {
+        let (value, ty) = self.value_of_source(value, frame)?;
+        let operand_type = frame.operands.get(&slot).cloned();
+        let operand_type = operand_type.unwrap_or_else(ColumnType::null);
+        let mut operand = Expr::constant(frame.get(slot).clone(), operand_type);
+        if operand.coercibility == Coercibility::Literal {
+            operand.coercibility = Coercibility::Implicit;
+        }
+        let value = Expr::constant(value, ty);
+        let how = comparison(&operand, &value, "=")?;
+        let kind = ExprKind::Compare(CmpOp::Eq, how, Box::new([operand, value]));
+        let equal = self.evaluate_bound(&Expr::boolean(kind, true), &[])?;
+        Ok(equal == Value::Int(1))
+    }
+
     fn rows(&self, width: Option<usize>, single: bool) -> Rows {
         Rows {
             types: Vec::new(),
@@ -741,10 +788,8 @@ impl SqlSession {
         };
         self.end_part(frame);
         frame.conditions.push(condition.clone());
-        let resume = match program.code.get(at) {
-            Some(Instruction::JumpUnless { resume, .. }) => *resume,
-            _ => at + 1,
-        };
+        let resume = program.code.get(at).and_then(Instruction::resume);
+        let resume = resume.unwrap_or(at + 1);
         Ok(self.activate(program, frame, handler, condition, resume))
     }
 
@@ -769,6 +814,8 @@ impl SqlSession {
                     | Instruction::Fetch(..)
                     | Instruction::Open(_)
                     | Instruction::JumpUnless { .. }
+                    | Instruction::CaseOperand { .. }
+                    | Instruction::JumpUnlessEqual { .. }
                     | Instruction::Signal { .. }
             )
         );

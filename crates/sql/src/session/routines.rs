@@ -5,7 +5,7 @@
 //! changed. While it runs, the session has the SQL mode, the collation and the database of the
 //! routine, and with SQL SECURITY DEFINER the account of its definer ([`Entered`]).
 
-use super::programs::Ran;
+use super::programs::{CompiledRoutine, Ran};
 use super::{Outcome, SqlSession};
 use crate::privileges::grant::{grant_own_routine, revoke_routine};
 use crate::programs::condition::{
@@ -271,17 +271,24 @@ impl SqlSession {
     /// The compiled form of a routine.
     pub(super) fn compiled(&mut self, routine: &Arc<Routine>) -> Result<Arc<Program>> {
         let key = routine.key();
-        if let Some((from, program)) = self.programs.compiled.get(&key)
-            && (Arc::ptr_eq(from, routine) || from == routine)
+        if let Some(kept) = self.programs.compiled.get(&key)
+            && (Arc::ptr_eq(&kept.from, routine) || kept.from == *routine)
         {
-            return Ok(program.clone());
+            return Ok(kept.program.clone());
         }
         let program = Arc::new(self.cx.compile_routine(routine)?);
+        let bytes = program.code.len() * BYTES_PER_INSTRUCTION + routine.body.len();
+        let charge = self.cx.env.memory.charge(bytes)?;
         let compiled = &mut self.programs.compiled;
         if compiled.len() >= MAX_COMPILED {
             compiled.clear();
         }
-        compiled.insert(key, (routine.clone(), program.clone()));
+        let kept = CompiledRoutine {
+            from: routine.clone(),
+            program: program.clone(),
+            _charge: charge,
+        };
+        compiled.insert(key, kept);
         Ok(program)
     }
 
@@ -624,6 +631,9 @@ impl SqlSession {
         Ok(Outcome::default())
     }
 }
+
+/// Estimated memory of an instruction with the expression that is bound for it.
+const BYTES_PER_INSTRUCTION: usize = 1024;
 
 /// Maximum number of compiled routines of a session; when it is exceeded, all are dropped.
 const MAX_COMPILED: usize = 256;
