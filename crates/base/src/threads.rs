@@ -84,6 +84,8 @@ roles! {
     Reclaimer: "reclaimer", EndProcess, "Removes versions that no snapshot sees.";
     Http: "http", Restart, "Serves /health and /metrics.";
     SqlTimer: "sql-timer", Restart, "Ends statements at their deadline.";
+    EventScheduler: "event-scheduler", Restart, "Starts events at their times.";
+    EventWorker: "event", EndProcess, "Runs an event; a panic of the event ends that run only.";
     MemcachedReaper: "memcached-reaper", Restart, "Deletes expired rows.";
     MemcachedFlush: "flush_all", Restart, "Executes a delayed flush_all.";
 }

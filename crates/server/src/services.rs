@@ -23,6 +23,7 @@ use porpoise_base::temp_files::TempDir;
 use porpoise_kv::Engine;
 use porpoise_memcached::{Authentication, Cache, ListenerSettings, Memcached, Reaper};
 use porpoise_rows::Db;
+use porpoise_sql::event_scheduler::EventScheduler;
 use porpoise_sql::{SqlConfig, SqlServer};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -46,6 +47,7 @@ pub struct Services {
     pub more_memcached: Vec<Arc<dyn Protocol>>,
     /// Deletes expired rows until the server stops.
     reaper: Mutex<Option<Reaper>>,
+    events: Mutex<Option<EventScheduler>>,
     /// Whether user root has a password.
     pub root_has_password: bool,
 }
@@ -92,6 +94,9 @@ impl Services {
         let listeners = MemcachedListeners::open(config, &db, &authentication)?;
         listeners.register_with_sql(&sql);
         let reaper = listeners.start_reaper(config)?;
+        let report = Arc::new(|message: &str| tracing::warn!("{message}"));
+        let events = EventScheduler::start(sql.clone(), report)
+            .map_err(|e| failed("the event scheduler cannot be started", &e))?;
         let tls = TlsSettings {
             config: (config.memcached_tls != TlsMode::Off).then(|| tls.clone()),
             required: config.memcached_tls == TlsMode::Required,
@@ -108,6 +113,7 @@ impl Services {
             memcached: listeners.first.map(protocol),
             more_memcached: listeners.more.into_iter().map(protocol).collect(),
             reaper: Mutex::new(reaper),
+            events: Mutex::new(Some(events)),
             root_has_password: root.is_none_or(|r| !r.secret.is_empty()),
         })
     }
@@ -118,6 +124,9 @@ impl Services {
     /// # Errors
     /// A message about data that could not be written to disk.
     pub fn close(&self) -> Result<(), String> {
+        if let Some(mut events) = self.events.lock().take() {
+            events.stop();
+        }
         if let Some(mut reaper) = self.reaper.lock().take() {
             reaper.stop();
         }

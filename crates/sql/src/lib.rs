@@ -18,6 +18,8 @@ pub mod client;
 pub mod context;
 pub mod deadlocks;
 pub mod definition;
+mod event_schedule;
+pub mod event_scheduler;
 pub mod information_schema;
 pub mod privileges;
 pub mod processes;

@@ -12,6 +12,7 @@ mod accounts;
 mod batches;
 mod column_privileges;
 mod common;
+mod events;
 mod function_examples;
 mod function_limits;
 mod gap_locks;

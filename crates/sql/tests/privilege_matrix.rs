@@ -41,6 +41,7 @@ fn start() -> Server {
         "CREATE VIEW shop.v AS SELECT id, n FROM shop.goods",
         "CREATE SQL SECURITY INVOKER VIEW shop.vi AS SELECT id, n FROM shop.goods",
         "CREATE PROCEDURE shop.p() SELECT MAX(n) FROM shop.goods",
+        "CREATE EVENT shop.held ON SCHEDULE EVERY 1 DAY DO SELECT 1",
         "CREATE TABLE shop.held (id INT PRIMARY KEY)",
         "CREATE USER ann IDENTIFIED BY 'x', bob IDENTIFIED BY 'x'",
         "GRANT SELECT ON shop.held TO bob",

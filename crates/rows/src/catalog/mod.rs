@@ -13,6 +13,7 @@
 //!    are dropped with the change that makes them outdated.
 
 pub mod derive;
+mod event;
 pub mod persist;
 mod routine;
 
@@ -23,6 +24,7 @@ pub use crate::definition::{
 };
 use crate::histogram::Histogram;
 pub use crate::table::Table;
+pub use event::{Event, EventKey, EventSchedule, EventState, Events};
 pub use routine::{Routine, RoutineAccess, RoutineKey, RoutineKind, Routines};
 
 use porpoise_types::Collation;
@@ -43,6 +45,8 @@ pub struct Catalog {
     pub views: BTreeMap<(String, String), Arc<View>>,
     /// Stored procedures and functions.
     pub routines: Routines,
+    /// Events.
+    pub events: Events,
     /// Histograms of columns.
     pub histograms: BTreeMap<(TableId, ColumnId), Arc<Histogram>>,
 }

@@ -12,6 +12,7 @@
 
 mod table;
 
+use super::event::{self, EventKey};
 use super::routine::{self, RoutineKey};
 use super::{Catalog, CheckOption, ColumnId, Database, Table, TableId};
 use crate::bytes::{Reader, Writer};
@@ -40,6 +41,7 @@ const KEY_TABLE: u8 = 2;
 const KEY_VIEW: u8 = 3;
 const KEY_HISTOGRAM: u8 = 4;
 const KEY_ROUTINE: u8 = 5;
+const KEY_EVENT: u8 = 7;
 
 fn database_key(name: &str) -> Vec<u8> {
     let mut key = vec![KEY_DATABASE];
@@ -59,6 +61,14 @@ fn view_key(database: &str, name: &str) -> Vec<u8> {
 fn routine_key(key: &RoutineKey) -> Vec<u8> {
     let mut bytes = vec![KEY_ROUTINE];
     bytes.extend(routine::key_bytes(key));
+    bytes
+}
+
+fn event_key((database, name): &EventKey) -> Vec<u8> {
+    let mut bytes = vec![KEY_EVENT];
+    bytes.extend_from_slice(database.as_bytes());
+    bytes.push(0);
+    bytes.extend_from_slice(name.as_bytes());
     bytes
 }
 
@@ -143,6 +153,10 @@ fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
             let routine = routine::read_routine(&mut r)?;
             catalog.routines.insert(routine.key(), Arc::new(routine));
         }
+        KEY_EVENT => {
+            let event = event::read_event(&mut r)?;
+            catalog.events.insert(event.key(), Arc::new(event));
+        }
         other => {
             return Err(Error::corrupt(&format!("catalog row of kind {other}")));
         }
@@ -196,6 +210,24 @@ fn write_routines(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<()>
     for key in old.routines.keys() {
         if !new.routines.contains_key(key) {
             put_or_delete(txn, &routine_key(key), None)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the events that differ.
+fn write_events(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<()> {
+    for (key, event) in &new.events {
+        if old.events.get(key) != Some(event) {
+            let mut w = Writer::new();
+            w.u8(CATALOG_FORMAT_VERSION);
+            event::write_event(&mut w, event);
+            put_or_delete(txn, &event_key(key), Some(w.as_slice()))?;
+        }
+    }
+    for key in old.events.keys() {
+        if !new.events.contains_key(key) {
+            put_or_delete(txn, &event_key(key), None)?;
         }
     }
     Ok(())
@@ -286,6 +318,7 @@ pub(crate) fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> 
         }
     }
     write_routines(txn, old, new)?;
+    write_events(txn, old, new)?;
     write_histograms(txn, old, new)
 }
 

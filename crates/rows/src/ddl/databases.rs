@@ -113,6 +113,7 @@ impl Db {
                 .catalog
                 .views
                 .retain(|(database, _), _| database != name);
+            draft.catalog.events.retain(|key, _| key.0 != name);
             draft.catalog.routines.retain(|key, _| key.database != name);
             if draft.catalog.databases.remove(name).is_none() {
                 return Err(errors::cannot_drop_database(name));

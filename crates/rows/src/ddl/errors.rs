@@ -64,6 +64,15 @@ pub fn no_routine(key: &crate::catalog::RoutineKey) -> Error {
     refuse(1305, "42000", text)
 }
 
+pub(crate) fn event_exists(name: &str) -> Error {
+    refuse(1537, "HY000", format!("Event '{name}' already exists"))
+}
+
+/// 1539: there is no such event.
+pub fn no_event(name: &str) -> Error {
+    refuse(1539, "HY000", format!("Unknown event '{name}'"))
+}
+
 pub(crate) fn bad_routine_name(name: &str) -> Error {
     refuse(1458, "42000", format!("Incorrect routine name '{name}'"))
 }

@@ -26,6 +26,7 @@ mod checks;
 mod columns;
 mod databases;
 mod errors;
+mod events;
 mod filled;
 mod foreign;
 mod histogram;
@@ -56,6 +57,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use alter::{Algorithm, MAX_LAYOUTS, Position, implicit_default};
+pub use errors::no_event;
 pub use errors::{no_database, no_table};
 pub use indexes::shortened_prefix;
 pub use rename::QualifiedName;

@@ -286,6 +286,7 @@ pub fn database(engine: Arc<dyn Engine>, defs: &[Def]) -> Arc<Db> {
     let names = tables.iter().map(|t| (t.name.clone(), t.id)).collect();
     let catalog = Catalog {
         routines: Default::default(),
+        events: Default::default(),
         views: Default::default(),
         histograms: Default::default(),
         version: 1,

@@ -5,7 +5,7 @@
 //! [`crate::show::constraints`].
 //!
 //! Values that this server does not have (sizes and the like) are NULL; tables of objects that it
-//! does not have (triggers, events, files) are empty.
+//! does not have (triggers, files) are empty.
 
 mod columns;
 mod grant_tables;
@@ -69,7 +69,8 @@ fn rows_of(name: &str) -> Option<RowsOf> {
         "VIEWS" => objects::views,
         "PARAMETERS" => routines::parameters,
         "ROUTINES" => routines::rows,
-        "EVENTS" | "FILES" | "PROFILING" | "TRIGGERS" => |_| Vec::new(),
+        "EVENTS" => crate::show::events::rows,
+        "FILES" | "PROFILING" | "TRIGGERS" => |_| Vec::new(),
         _ => return None,
     };
     Some(rows)

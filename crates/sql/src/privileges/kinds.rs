@@ -7,7 +7,7 @@
 //!
 //! The examples refer to these objects of the test database, owned by `root@localhost`:
 //! `shop.goods (id PRIMARY KEY, n)`, `shop.orders (id PRIMARY KEY)`, a view of `goods`
-//! `shop.v` (SQL SECURITY DEFINER) and `shop.vi` (INVOKER), a procedure `shop.p`, and an account `bob`.
+//! `shop.v` (SQL SECURITY DEFINER) and `shop.vi` (INVOKER), a procedure `shop.p`, an event `shop.held`, and an account `bob`.
 
 use porpoise_sql_parser::ast::Statement;
 
@@ -122,7 +122,14 @@ kinds! {
     CreateView(Statement::CreateView(_)) => CREATE_VIEW,
     DropView(Statement::DropView(_)) => &[example("DROP VIEW shop.v", &[&["DROP ON shop.v"]])],
     CreateProgram(Statement::CreateProgram(_)) => &[
+        example(
+            "CREATE TRIGGER shop.r BEFORE INSERT ON shop.goods FOR EACH ROW SET NEW.n = 1",
+            &[&["TRIGGER ON shop.*"]],
+        ),
+    ],
+    Event(Statement::Event(_)) => &[
         example("CREATE EVENT shop.e ON SCHEDULE EVERY 1 DAY DO SELECT 1", &[&["EVENT ON shop.*"]]),
+        example("ALTER EVENT shop.held DISABLE", &[&["EVENT ON shop.*"]]),
     ],
     CreateRoutine(Statement::CreateRoutine(_)) => &[
         example("CREATE PROCEDURE shop.q() SELECT 1", &[&["CREATE ROUTINE ON shop.*"]]),
@@ -589,7 +596,7 @@ const SHOW: &[Example] = &[
     example("SHOW TABLE STATUS FROM shop", &[&["SELECT ON shop.goods"]]),
     example("SHOW OPEN TABLES FROM shop", &[&["SELECT ON shop.goods"]]),
     example("SHOW TRIGGERS FROM shop", &[&["SELECT ON shop.goods"]]),
-    example("SHOW EVENTS FROM shop", &[&["SELECT ON shop.goods"]]),
+    example("SHOW EVENTS FROM shop", &[&["EVENT ON shop.*"]]),
     example(
         "SHOW COLUMNS FROM shop.goods",
         &[

@@ -144,6 +144,7 @@ impl StatementContext {
             | S::CreateProgram(_)
             | S::CreateRoutine(_)
             | S::AlterRoutine(_)
+            | S::Event(_)
             | S::DropProgram { .. } => self.of_definition(statement)?,
             S::User(_)
             | S::DropUser { .. }
@@ -248,6 +249,10 @@ impl StatementContext {
             S::CreateRoutine(create) => {
                 let (database, _) = self.qualified(&create.name)?;
                 vec![program(create.kind, database)]
+            }
+            S::Event(event) => {
+                let (database, _) = self.qualified(&event.name)?;
+                vec![program(ProgramKind::Event, database)]
             }
             S::AlterRoutine(alter) => {
                 let (database, name) = self.qualified(&alter.name)?;
@@ -418,7 +423,11 @@ impl StatementContext {
                 .iter()
                 .map(|name| VisibleDatabase(name.name.to_owned()))
                 .collect(),
-            W::Triggers(schema) | W::Events(schema) => schema
+            W::Events(schema) => {
+                let name = self.named_database(schema.map(|name| name.name))?;
+                vec![Database(Privileges::EVENT, name)]
+            }
+            W::Triggers(schema) => schema
                 .iter()
                 .map(|name| VisibleDatabase(name.name.to_owned()))
                 .collect(),

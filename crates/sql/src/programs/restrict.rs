@@ -46,7 +46,7 @@ pub(crate) fn commits(statement: &Statement<'_>) -> bool {
         S::CreateDatabase(_) | S::AlterDatabase(_) | S::DropDatabase { .. } => true,
         S::AlterTable(_) | S::RenameTable(_) | S::Truncate(_) => true,
         S::CreateIndex(_) | S::DropIndex(_) | S::CreateView(_) | S::DropView(_) => true,
-        S::CreateRoutine(_) | S::AlterRoutine(_) => true,
+        S::CreateRoutine(_) | S::AlterRoutine(_) | S::Event(_) => true,
         S::CreateProgram(_) | S::DropProgram { .. } => true,
         S::User(_) | S::DropUser { .. } | S::RenameUser(_) | S::SetPassword(_) => true,
         S::Grant(_) | S::Role { .. } => true,

@@ -198,11 +198,7 @@ impl SqlSession {
             Statement::DropView(drop) => self.drop_views(drop),
             Statement::CreateRoutine(create) => self.create_routine(create, text),
             Statement::AlterRoutine(alter) => self.alter_routine(alter),
-            Statement::DropProgram {
-                kind: kind @ (ProgramKind::Procedure | ProgramKind::Function),
-                if_exists,
-                name,
-            } => self.drop_routine(*kind, *if_exists, name),
+            Statement::Event(event) => self.event(event, text),
             Statement::Call(call) => self.call(call, values, types, sink),
             Statement::Signal(signal) => self.signal(signal, values, types),
             Statement::GetDiagnostics(get) => self.get_diagnostics(get, values, types),
@@ -315,19 +311,23 @@ impl SqlSession {
         }
     }
 
-    /// Triggers and events are not supported, so none exists.
+    /// DROP PROCEDURE, FUNCTION, EVENT and TRIGGER. There are no triggers.
     fn drop_program(
         &mut self,
         kind: ProgramKind,
         if_exists: bool,
         name: &TableName<'_>,
     ) -> Result<Outcome> {
+        match kind {
+            ProgramKind::Event => return self.drop_event(if_exists, name),
+            ProgramKind::Procedure | ProgramKind::Function => {
+                return self.drop_routine(kind, if_exists, name);
+            }
+            ProgramKind::Trigger => {}
+        }
         let position = self.commit()?;
-        let (_, name) = self.cx.qualified(name)?;
-        let (code, state, text) = match kind {
-            ProgramKind::Trigger => (1360, "HY000", "Trigger does not exist".to_owned()),
-            _ => (1539, "HY000", format!("Unknown event '{name}'")),
-        };
+        self.cx.qualified(name)?;
+        let (code, state, text) = (1360, "HY000", "Trigger does not exist".to_owned());
         if !if_exists {
             return Err(SqlError::new(code, state, text));
         }
@@ -356,10 +356,7 @@ impl SqlSession {
 fn unsupported(statement: &Statement<'_>) -> SqlError {
     let what = match statement {
         Statement::Handler(_) => "HANDLER",
-        Statement::CreateProgram(program) => match program.kind {
-            ProgramKind::Trigger => "CREATE TRIGGER",
-            _ => "CREATE EVENT",
-        },
+        Statement::CreateProgram(_) => "CREATE TRIGGER",
         Statement::Xa(_) => "XA",
         Statement::LockInstance(_) => "LOCK INSTANCE",
         Statement::Reset(_) => "RESET",

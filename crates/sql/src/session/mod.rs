@@ -24,6 +24,7 @@ mod create;
 mod define;
 mod dispatch;
 mod evaluate;
+mod events;
 mod explain;
 mod finish;
 mod hint;

@@ -546,7 +546,8 @@ impl SqlSession {
         Ok((Bound::Query(planned, ty), None))
     }
 
-    fn eval_cx<'a>(&'a self, arena: &'a Bump, params: &'a [ValueRef<'a>]) -> EvalCx<'a> {
+    /// The context of an evaluation outside of queries.
+    pub(super) fn eval_cx<'a>(&'a self, arena: &'a Bump, params: &'a [ValueRef<'a>]) -> EvalCx<'a> {
         EvalCx {
             arena,
             env: &self.cx.env,

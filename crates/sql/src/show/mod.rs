@@ -6,6 +6,7 @@
 
 mod accounts;
 pub mod constraints;
+pub(crate) mod events;
 pub mod explain;
 mod explain_columns;
 mod explain_keys;
@@ -89,6 +90,8 @@ fn rows(cx: &StatementContext, show: &Show<'_>) -> Result<Rows> {
         ShowWhat::CreateProgram(kind @ (ProgramKind::Procedure | ProgramKind::Function), name) => {
             routines::create_routine(cx, *kind, name)
         }
+        ShowWhat::CreateProgram(ProgramKind::Event, name) => events::create_event(cx, name),
+        ShowWhat::Events(schema) => events::events(cx, schema.map(|s| s.name)),
         ShowWhat::ProgramStatus(kind) => Ok(routines::routine_status(cx, *kind)),
         ShowWhat::Plugins => Ok(server::plugins()),
         ShowWhat::Privileges => Ok(Rows::new(vec![
@@ -115,25 +118,6 @@ const TRIGGERS: &[&str] = &[
     "Database Collation",
 ];
 
-/// Columns of SHOW EVENTS.
-const EVENTS: &[&str] = &[
-    "Db",
-    "Name",
-    "Definer",
-    "Time zone",
-    "Type",
-    "Execute at",
-    "Interval value",
-    "Interval field",
-    "Starts",
-    "Ends",
-    "Status",
-    "Originator",
-    "character_set_client",
-    "collation_connection",
-    "Database Collation",
-];
-
 /// An empty result for kinds of objects that cannot exist here; an error for the rest.
 fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
     let texts = |names: &[&str]| {
@@ -142,7 +126,6 @@ fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
     };
     match what {
         ShowWhat::Triggers(_) => texts(TRIGGERS),
-        ShowWhat::Events(_) => texts(EVENTS),
         ShowWhat::Profiles => Ok(Rows::new(vec![
             number_column("Query_ID"),
             typed_column("Duration", ColumnType::double()),

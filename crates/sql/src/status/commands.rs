@@ -81,6 +81,8 @@ fn of_definition(statement: &Statement<'_>) -> Option<Counter> {
             ProgramKind::Function => C::CreateFunction,
             _ => C::CreateProcedure,
         },
+        Statement::Event(event) if event.alter => C::AlterEvent,
+        Statement::Event(_) => C::CreateEvent,
         Statement::AlterRoutine(alter) => match alter.kind {
             ProgramKind::Function => C::AlterFunction,
             _ => C::AlterProcedure,

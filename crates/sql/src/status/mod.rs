@@ -45,6 +45,7 @@ counters! {
     BytesSent = "Bytes_sent",
     AdminCommands = "Com_admin_commands",
     AlterDb = "Com_alter_db",
+    AlterEvent = "Com_alter_event",
     AlterFunction = "Com_alter_function",
     AlterProcedure = "Com_alter_procedure",
     AlterTable = "Com_alter_table",

@@ -56,7 +56,10 @@ fn fields(unit: Unit) -> &'static [Field] {
 }
 
 /// Converts `amount` to an interval of `unit`.
-fn interval(
+///
+/// # Errors
+/// Those of converting the amount.
+pub fn interval(
     amount: ValueRef<'_>,
     ty: &ColumnType,
     unit: Unit,

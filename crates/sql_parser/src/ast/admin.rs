@@ -331,7 +331,7 @@ pub enum ProgramKind {
     Event,
 }
 
-/// CREATE TRIGGER, CREATE EVENT: parsed up to the name; the rest is kept as text.
+/// CREATE TRIGGER: parsed up to the name; the rest is kept as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateProgram<'a> {
     /// Kind.

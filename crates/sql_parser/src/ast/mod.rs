@@ -14,6 +14,7 @@ mod alter;
 mod call;
 mod ddl;
 mod dml;
+mod event;
 mod expr;
 mod key_prefix;
 mod partition;
@@ -27,6 +28,7 @@ pub use alter::*;
 pub use call::*;
 pub use ddl::*;
 pub use dml::*;
+pub use event::*;
 pub use expr::*;
 pub use key_prefix::*;
 pub use partition::*;
@@ -114,8 +116,10 @@ pub enum Statement<'a> {
     CreateView(&'a CreateView<'a>),
     /// DROP VIEW
     DropView(&'a DropTables<'a>),
-    /// CREATE TRIGGER, CREATE EVENT
+    /// CREATE TRIGGER
     CreateProgram(&'a CreateProgram<'a>),
+    /// CREATE EVENT, ALTER EVENT
+    Event(&'a EventStatement<'a>),
     /// CREATE PROCEDURE, CREATE FUNCTION
     CreateRoutine(&'a CreateRoutine<'a>),
     /// ALTER PROCEDURE, ALTER FUNCTION

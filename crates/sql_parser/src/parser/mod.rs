@@ -18,6 +18,7 @@ mod column;
 mod create;
 mod ddl;
 mod dml;
+mod event;
 mod expr;
 mod from;
 mod func;

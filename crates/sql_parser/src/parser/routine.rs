@@ -19,7 +19,7 @@ impl<'a> Parser<'a> {
             Kw::PROCEDURE => ProgramKind::Procedure,
             Kw::FUNCTION => ProgramKind::Function,
             Kw::TRIGGER => ProgramKind::Trigger,
-            _ => ProgramKind::Event,
+            _ => return self.event_statement(false, definer),
         };
         if matches!(kind, ProgramKind::Procedure | ProgramKind::Function) {
             return self.create_routine(kind, definer);

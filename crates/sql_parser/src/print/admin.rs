@@ -104,6 +104,7 @@ impl Printer {
             Statement::SetTransaction(set) => self.set_transaction(set),
             Statement::CreateRoutine(routine) => self.create_routine(routine),
             Statement::AlterRoutine(alter) => self.alter_routine(alter),
+            Statement::Event(event) => self.event(event),
             Statement::Signal(signal) => self.signal(signal),
             Statement::GetDiagnostics(get) => self.get_diagnostics(get),
             _ => self.user_or_show(statement),

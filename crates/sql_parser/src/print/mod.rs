@@ -13,6 +13,7 @@ mod alter;
 mod call;
 mod ddl;
 mod dml;
+mod event;
 mod expr;
 mod key_prefix;
 mod query;
@@ -46,6 +47,12 @@ pub fn expr_shape(expr: &Expr<'_>, mode: LexMode) -> Vec<u8> {
     printer.all_parens = true;
     printer.expr(expr);
     printer.out
+}
+
+/// The keyword of a unit of time.
+#[must_use]
+pub fn unit_name(unit: super::ast::IntervalUnit) -> &'static str {
+    call::unit(unit)
 }
 
 /// The text of a query, to be parsed in `mode`.

@@ -230,7 +230,8 @@ fn decimal_fits(precision: Option<u64>, scale: Option<u64>) -> Result<()> {
     Err(SqlError::new(code, "42000", text))
 }
 
-pub(super) fn unit_of(unit: IntervalUnit) -> Unit {
+/// The unit of an interval.
+pub fn unit_of(unit: IntervalUnit) -> Unit {
     match unit {
         IntervalUnit::Microsecond => Unit::Microsecond,
         IntervalUnit::Second => Unit::Second,
