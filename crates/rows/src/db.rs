@@ -16,6 +16,7 @@ use crate::fk::FkCounters;
 use crate::metadata_lock::MetadataLocks;
 use crate::row::overflow::MAX_ROW_BYTES;
 use crate::table::Table;
+use crate::triggers::FireTriggers;
 use crate::version::{IdAllocator, OVERFLOW_IDS, ROW_VERSIONS};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -50,6 +51,7 @@ pub struct Db {
     pub(crate) row_limit: usize,
     /// Compiles the expressions of definitions.
     pub(crate) compiler: OnceLock<Arc<dyn CompileExpressions>>,
+    trigger_runner: OnceLock<Arc<dyn FireTriggers + Send + Sync>>,
 }
 
 impl Db {
@@ -75,6 +77,7 @@ impl Db {
             catalog_change: Mutex::new(()),
             row_limit,
             compiler: OnceLock::new(),
+            trigger_runner: OnceLock::new(),
         })
     }
 
@@ -191,6 +194,21 @@ impl Db {
     /// Sets the compiler of definitions' expressions; called once, before rows are written.
     pub fn set_compiler(&self, compiler: Arc<dyn CompileExpressions>) {
         let _ = self.compiler.set(compiler);
+    }
+
+    /// Sets the runner of triggers for writers that pass none of their own; called once, before rows
+    /// are written.
+    pub fn set_trigger_runner(&self, runner: Arc<dyn FireTriggers + Send + Sync>) {
+        let _ = self.trigger_runner.set(runner);
+    }
+
+    /// The runner of triggers for writers that pass none of their own.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn trigger_runner(&self) -> Result<Arc<dyn FireTriggers + Send + Sync>> {
+        let none = || Error::refused(1815, "HY000", "Internal error: nothing can run triggers");
+        self.trigger_runner.get().cloned().ok_or_else(none)
     }
 
     /// The compiled expressions of a table.

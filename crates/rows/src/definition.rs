@@ -12,6 +12,7 @@
 //!    stable for ever, and rows name columns by id, through the layouts.
 
 use crate::partition::Partitioning;
+use crate::triggers::Triggers;
 use porpoise_kv::{CounterId, SpaceId};
 use porpoise_types::{Collation, ColumnType, Value};
 
@@ -65,6 +66,8 @@ pub struct TableDef {
     pub overflow_spaces: Vec<SpaceId>,
     /// COLOCATE WITH: the table with whose partitions this table's are stored.
     pub colocate: Option<Colocate>,
+    /// The triggers, in the order in which those of the same event and time fire.
+    pub triggers: Triggers,
 }
 
 /// COLOCATE WITH of a table.

@@ -131,6 +131,20 @@ pub enum Error {
         /// The text.
         message: String,
     },
+    /// A trigger tried to change a table that a statement around it is changing.
+    TableInUse {
+        /// The table's name.
+        table: String,
+    },
+    /// The body of a trigger failed.
+    Trigger {
+        /// MySQL's error number, or that of SIGNAL.
+        code: u16,
+        /// The SQLSTATE, five characters.
+        sqlstate: String,
+        /// The text.
+        message: String,
+    },
     /// A value error of the type system.
     Type(TypeError),
     /// Stored bytes that are not a valid row, entry or catalog record.
@@ -189,7 +203,8 @@ impl Error {
             Error::DatabaseExists { .. } => 1007,
             Error::CannotDropDatabase { .. } => 1008,
             Error::DefinitionChanged => 1412,
-            Error::Refused { code, .. } => *code,
+            Error::Refused { code, .. } | Error::Trigger { code, .. } => *code,
+            Error::TableInUse { .. } => 1442,
             Error::Type(e) => e.code,
             Error::Corrupt(_) => 1030,
         }
@@ -209,8 +224,10 @@ impl Error {
             Error::NoSuchTable { .. } | Error::UnknownTables { .. } => "42S02",
             Error::TableExists { .. } => "42S01",
             Error::Refused { sqlstate, .. } => sqlstate,
+            Error::Trigger { sqlstate, .. } => sqlstate,
             Error::Type(e) => std::str::from_utf8(&e.sqlstate).unwrap_or("HY000"),
             Error::Full { .. }
+            | Error::TableInUse { .. }
             | Error::BadValue { .. }
             | Error::CheckViolated { .. }
             | Error::AutoIncrementExhausted
@@ -393,7 +410,12 @@ impl std::fmt::Display for Error {
                 )
             }
             Error::DefinitionChanged => f.write_str(DEFINITION_CHANGED),
-            Error::Refused { message, .. } => f.write_str(message),
+            Error::Refused { message, .. } | Error::Trigger { message, .. } => f.write_str(message),
+            Error::TableInUse { table } => write!(
+                f,
+                "Can't update table '{table}' in stored function/trigger because it is already \
+                 used by statement which invoked this stored function/trigger."
+            ),
             Error::Type(e) => f.write_str(&e.message),
             Error::Corrupt(what) => {
                 write!(f, "Got error 1 'corrupt data: {what}' from storage engine")

@@ -35,6 +35,7 @@ pub mod row;
 pub mod sample;
 pub mod show;
 pub mod table;
+pub mod triggers;
 pub mod txn;
 pub mod version;
 
@@ -49,6 +50,7 @@ pub use overflow::OverflowFetch;
 pub use row::{RowBuf, RowRef, RowStamp};
 pub use txn::access_counts::AccessCounts;
 pub use txn::delete::DeleteOutcome;
+pub use txn::firing::FiringTxn;
 pub use txn::insert::{InsertMode, InsertOutcome, Inserted};
 pub use txn::lookup::{FoundRow, FoundVisitor, LockedRow, LockedVisitor, Lookup};
 pub use txn::scan::{EntryVisitor, Fetch, KeyRange, ScanPosition, ScanSpec};

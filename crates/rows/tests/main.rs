@@ -29,3 +29,4 @@ mod row_format;
 mod sample;
 mod statement_order;
 mod storage_crashes;
+mod triggers;

@@ -16,6 +16,7 @@ pub mod derive;
 mod event;
 pub mod persist;
 mod routine;
+mod triggers;
 
 pub use crate::definition::{
     CheckConstraint, Colocate, Column, ColumnDefault, ColumnId, Expression, FkAction, FkParent,

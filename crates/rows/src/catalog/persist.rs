@@ -14,6 +14,7 @@ mod table;
 
 use super::event::{self, EventKey};
 use super::routine::{self, RoutineKey};
+use super::triggers::{read_triggers, write_triggers};
 use super::{Catalog, CheckOption, ColumnId, Database, Table, TableId};
 use crate::bytes::{Reader, Writer};
 use crate::error::{Error, Result};
@@ -42,6 +43,7 @@ const KEY_VIEW: u8 = 3;
 const KEY_HISTOGRAM: u8 = 4;
 const KEY_ROUTINE: u8 = 5;
 const KEY_EVENT: u8 = 7;
+const KEY_TRIGGERS: u8 = 6;
 
 fn database_key(name: &str) -> Vec<u8> {
     let mut key = vec![KEY_DATABASE];
@@ -70,6 +72,12 @@ fn event_key((database, name): &EventKey) -> Vec<u8> {
     bytes.push(0);
     bytes.extend_from_slice(name.as_bytes());
     bytes
+}
+
+fn triggers_key(id: TableId) -> Vec<u8> {
+    let mut key = vec![KEY_TRIGGERS];
+    key.extend_from_slice(&id.0.to_be_bytes());
+    key
 }
 
 fn table_key(id: TableId) -> Vec<u8> {
@@ -119,16 +127,13 @@ fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
     let Some((kind, rest)) = key.split_first() else {
         return Err(Error::corrupt("an empty key in the catalog"));
     };
-    if *kind == KEY_HISTOGRAM {
-        return add_histogram(catalog, rest, value);
+    match *kind {
+        KEY_HISTOGRAM => return add_histogram(catalog, rest, value),
+        KEY_TRIGGERS => return add_triggers(catalog, rest, value),
+        _ => {}
     }
     let mut r = Reader::new(value);
-    let version = r.u8()?;
-    if !(OLDEST_READABLE_VERSION..=CATALOG_FORMAT_VERSION).contains(&version) {
-        return Err(Error::corrupt(&format!(
-            "catalog format version {version}; this server reads versions {OLDEST_READABLE_VERSION} to {CATALOG_FORMAT_VERSION}"
-        )));
-    }
+    let version = read_version(&mut r)?;
     match *kind {
         KEY_META => catalog.version = r.u64()?,
         KEY_DATABASE => {
@@ -159,6 +164,56 @@ fn add_row(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
         }
         other => {
             return Err(Error::corrupt(&format!("catalog row of kind {other}")));
+        }
+    }
+    Ok(())
+}
+
+/// Reads and checks the format version of a row.
+fn read_version(r: &mut Reader<'_>) -> Result<u8> {
+    let version = r.u8()?;
+    if (OLDEST_READABLE_VERSION..=CATALOG_FORMAT_VERSION).contains(&version) {
+        return Ok(version);
+    }
+    Err(Error::corrupt(&format!(
+        "catalog format version {version}; this server reads versions {OLDEST_READABLE_VERSION} to {CATALOG_FORMAT_VERSION}"
+    )))
+}
+
+/// Adds the triggers of a table, which was read before, because rows come in the order of their
+/// keys.
+fn add_triggers(catalog: &mut Catalog, key: &[u8], value: &[u8]) -> Result<()> {
+    let corrupt = || Error::corrupt("triggers of an unknown table");
+    let id = <[u8; 8]>::try_from(key).map_err(|_| corrupt())?;
+    let table = catalog.tables.get_mut(&TableId(u64::from_be_bytes(id)));
+    let table = table.ok_or_else(corrupt)?;
+    let mut r = Reader::new(value);
+    read_version(&mut r)?;
+    let mut def = table.definition().clone();
+    def.triggers = read_triggers(&mut r)?.into();
+    *table = Arc::new(table.with_definition(def));
+    Ok(())
+}
+
+/// Writes the triggers of tables where they differ.
+fn write_all_triggers(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> Result<()> {
+    for (id, table) in &new.tables {
+        let before = old.tables.get(id).map_or(&[][..], |t| &t.triggers);
+        if *before == *table.triggers {
+            continue;
+        }
+        if table.triggers.is_empty() {
+            put_or_delete(txn, &triggers_key(*id), None)?;
+            continue;
+        }
+        let mut w = Writer::new();
+        w.u8(CATALOG_FORMAT_VERSION);
+        write_triggers(&mut w, &table.triggers);
+        put_or_delete(txn, &triggers_key(*id), Some(w.as_slice()))?;
+    }
+    for (id, table) in &old.tables {
+        if !new.tables.contains_key(id) && !table.triggers.is_empty() {
+            put_or_delete(txn, &triggers_key(*id), None)?;
         }
     }
     Ok(())
@@ -319,6 +374,7 @@ pub(crate) fn write_changes(txn: &mut dyn Txn, old: &Catalog, new: &Catalog) -> 
     }
     write_routines(txn, old, new)?;
     write_events(txn, old, new)?;
+    write_all_triggers(txn, old, new)?;
     write_histograms(txn, old, new)
 }
 

@@ -77,6 +77,33 @@ pub(crate) fn bad_routine_name(name: &str) -> Error {
     refuse(1458, "42000", format!("Incorrect routine name '{name}'"))
 }
 
+/// 1347: a trigger is for a table.
+pub(crate) fn not_a_base_table(database: &str, name: &str) -> Error {
+    let text = format!("'{database}.{name}' is not BASE TABLE");
+    refuse(1347, "HY000", text)
+}
+
+/// 1359: there is a trigger of that name.
+pub(crate) fn trigger_exists() -> Error {
+    refuse(1359, "HY000", "Trigger already exists".to_owned())
+}
+
+/// 1359, with IF NOT EXISTS: the name belongs to another table's trigger.
+pub(crate) fn trigger_of_other_table(table: &str) -> Error {
+    let text = format!("Trigger already exists on the table '{table}'");
+    refuse(1359, "HY000", text)
+}
+
+/// 1360: there is no trigger of that name.
+pub(crate) fn no_trigger() -> Error {
+    refuse(1360, "HY000", "Trigger does not exist".to_owned())
+}
+
+/// 1435: a table with triggers cannot change its database.
+pub(crate) fn trigger_in_wrong_schema() -> Error {
+    refuse(1435, "HY000", "Trigger in wrong schema".to_owned())
+}
+
 pub(crate) fn bad_database_name(name: &str) -> Error {
     refuse(1102, "42000", format!("Incorrect database name '{name}'"))
 }

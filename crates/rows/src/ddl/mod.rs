@@ -39,6 +39,7 @@ mod spaces;
 mod spec;
 mod tables;
 mod temporary;
+mod triggers;
 mod views;
 pub(crate) mod walk;
 
@@ -62,6 +63,7 @@ pub use errors::{no_database, no_table};
 pub use indexes::shortened_prefix;
 pub use rename::QualifiedName;
 pub use spec::{CheckSpec, ColumnSpec, FkSpec, IndexSpec, Placement, TableSpec};
+pub use triggers::TriggerOrder;
 pub use views::ViewMode;
 
 /// Session context of a data definition statement.

@@ -109,6 +109,9 @@ pub(super) fn rename_in(
     let Some(table) = draft.catalog.tables.get(&id).cloned() else {
         return Ok(());
     };
+    if table.database != database && !table.triggers.is_empty() {
+        return Err(errors::trigger_in_wrong_schema());
+    }
     let view = draft.catalog.view(database, name).is_some();
     if view || draft.catalog.table(database, name).is_some() {
         return Err(errors::table_exists(name));

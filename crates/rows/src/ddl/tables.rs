@@ -255,6 +255,7 @@ pub(super) fn draft_table(
         partitioning: spec.placement.partitioning.clone(),
         overflow_spaces: Vec::new(),
         colocate: partition::colocation(catalog, spec)?,
+        triggers: Arc::default(),
     };
     let declared = |i: &&super::IndexSpec| i.kind == IndexKind::Primary;
     match spec.indexes.iter().find(declared) {

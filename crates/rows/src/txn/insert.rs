@@ -81,13 +81,14 @@ pub enum Inserted {
 }
 
 impl Statement<'_> {
-    /// Inserts the rows.
+    /// Inserts the rows. `first` is the number of the first row in `ids`.
     pub(super) fn insert_rows(
         &mut self,
         table: &Arc<Table>,
-        mut rows: Vec<Vec<Value>>,
+        rows: &mut [Vec<Value>],
         mode: InsertMode,
-        (refused, ids): (Refused, &mut GeneratedIds),
+        refused: Refused,
+        (ids, first): (&mut GeneratedIds, usize),
     ) -> Result<InsertOutcome> {
         let catalog = self.txn.db.catalog_guard();
         let constraints = if self.txn.foreign_key_checks {
@@ -104,15 +105,15 @@ impl Statement<'_> {
             plan: Plan::new(rows.len(), uniques, constraints.len()),
         };
         self.keys.keep_values = mode == InsertMode::Replace;
-        let (mut unfit, usable) = new.gather(&rows, refused, &mut self.keys);
+        let (mut unfit, usable) = new.gather(rows, refused, &mut self.keys);
         self.lock_keys()?;
         if mode == InsertMode::Replace {
-            self.lock_replaced(table, &new.plan, rows.get(..usable).unwrap_or(&rows))?;
+            self.lock_replaced(table, &new.plan, rows.get(..usable).unwrap_or(rows))?;
         }
         let mut done = InsertOutcome::default();
         for (n, row) in rows.iter_mut().enumerate().take(usable) {
             let mut refusal = unfit.get_mut(n).and_then(Option::take);
-            if let Some((position, id)) = ids.reassigned_id(table, n, row)
+            if let Some((position, id)) = ids.reassigned_id(table, first + n, row)
                 && let Some(value) = row.get_mut(position)
             {
                 *value = id;
@@ -128,7 +129,7 @@ impl Statement<'_> {
             match judged {
                 Ok(replaced) => {
                     self.write_new(table, &new.plan.primary(n, &self.keys), row)?;
-                    ids.note_inserted(n, row);
+                    ids.note_inserted(first + n, row);
                     done.inserted += 1;
                     done.replaced += replaced;
                 }

@@ -20,6 +20,7 @@ mod arena;
 pub(crate) mod cascade;
 pub(crate) mod delete;
 mod expressions;
+pub(crate) mod firing;
 pub(crate) mod gather;
 pub(crate) mod insert;
 mod key_changes;
@@ -38,6 +39,7 @@ use crate::expressions::RowContext;
 use crate::overflow::OverflowFetch;
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
+use crate::triggers::FireTriggers;
 use crate::{AutoIncOptions, Error, Result};
 use access_counts::AccessCounts;
 use delete::DeleteOutcome;
@@ -52,6 +54,7 @@ use porpoise_kv::{
 use porpoise_types::{Value, Warning};
 use scan::{EntryVisitor, Fetch, RowScanVisitor, ScanPosition, ScanSpec};
 use smallvec::SmallVec;
+use std::any::Any;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +73,8 @@ pub struct BeginOptions {
     pub lock_wait: Duration,
     /// `foreign_key_checks`.
     pub foreign_key_checks: bool,
+    /// Whether foreign key actions fire triggers.
+    pub cascades_fire: bool,
     /// `innodb_snapshot_isolation`: REPLACE of a row newer than a pinned
     /// snapshot is a conflict.
     pub snapshot_conflicts: bool,
@@ -83,10 +88,14 @@ impl Default for BeginOptions {
             cancel: Cancel::default(),
             lock_wait: Duration::from_secs(50),
             foreign_key_checks: true,
+            cascades_fire: true,
             snapshot_conflicts: true,
         }
     }
 }
+
+/// What a runner of triggers keeps until the end of a transaction, such as metadata locks.
+pub type Lease = Box<dyn Any + Send>;
 
 /// A transaction on rows. Dropping it rolls it back.
 pub struct Txn {
@@ -103,6 +112,13 @@ pub struct Txn {
     subscribed: SmallVec<[TableId; 2]>,
     /// Context of definitions' expressions; `None` for the default one.
     pub(crate) row_context: Option<Box<RowContext>>,
+    /// Tables that statements around the present one are writing: while a trigger runs, it cannot
+    /// write them.
+    busy: SmallVec<[TableId; 2]>,
+    /// Whether foreign key actions fire triggers.
+    cascades_fire: bool,
+    /// See [`Lease`].
+    lease: Option<Lease>,
     accesses: AccessCounts,
 }
 
@@ -178,6 +194,9 @@ impl Db {
             last_written: None,
             subscribed: SmallVec::new(),
             row_context: None,
+            busy: SmallVec::new(),
+            cascades_fire: options.cascades_fire,
+            lease: None,
             accesses: AccessCounts::default(),
         })
     }
@@ -555,10 +574,29 @@ impl Txn {
         mode: InsertMode,
         ids: &mut GeneratedIds,
     ) -> Result<InsertOutcome> {
+        if !table.triggers.is_empty() {
+            let runner = self.db.trigger_runner()?;
+            return self
+                .firing(&*runner)
+                .insert_with_ids(table, rows, mode, ids);
+        }
+        self.insert_all(table, &mut rows, mode, ids, 0, None)
+    }
+
+    /// Inserts rows. `first` is the number of the first row in `ids`.
+    fn insert_all(
+        &mut self,
+        table: &Arc<Table>,
+        rows: &mut [Vec<Value>],
+        mode: InsertMode,
+        ids: &mut GeneratedIds,
+        first: usize,
+        runner: Option<&dyn FireTriggers>,
+    ) -> Result<InsertOutcome> {
         self.accesses.inserted += rows.len() as u64;
-        let refused = self.evaluator().prepare_new(table, &mut rows, mode);
-        self.statement(table, |statement| {
-            statement.insert_rows(table, rows, mode, (refused, ids))
+        let refused = self.evaluator().prepare_new(table, rows, mode);
+        self.statement(table, runner, |statement| {
+            statement.insert_rows(table, rows, mode, refused, (ids, first))
         })
     }
 
@@ -569,13 +607,17 @@ impl Txn {
     /// # Errors
     /// [`Error::NoReferencedRow`], [`Error::NotNull`]; the engine's.
     pub fn insert_or_find(&mut self, table: &Arc<Table>, row: &[Value]) -> Result<Inserted> {
+        if !table.triggers.is_empty() {
+            let runner = self.db.trigger_runner()?;
+            return self.firing(&*runner).insert_or_find(table, row);
+        }
         self.accesses.inserted += 1;
         if !table.evaluates_expressions() {
-            return self.statement(table, |statement| statement.insert_one(table, row));
+            return self.statement(table, None, |statement| statement.insert_one(table, row));
         }
         let mut row = row.to_vec();
         self.evaluator().evaluate(table, &mut row, 1)?;
-        self.statement(table, |statement| statement.insert_one(table, &row))
+        self.statement(table, None, |statement| statement.insert_one(table, &row))
     }
 
     /// Changes rows that this transaction has locked (update mode or stronger), in order. If a
@@ -592,15 +634,29 @@ impl Txn {
         mut changes: Vec<RowChange>,
         mode: UpdateMode,
     ) -> Result<UpdateOutcome> {
+        if !table.triggers.is_empty() {
+            let runner = self.db.trigger_runner()?;
+            return self.firing(&*runner).update(table, changes, mode);
+        }
+        self.update_all(table, &mut changes, mode, None)
+    }
+
+    fn update_all(
+        &mut self,
+        table: &Arc<Table>,
+        changes: &mut [RowChange],
+        mode: UpdateMode,
+        runner: Option<&dyn FireTriggers>,
+    ) -> Result<UpdateOutcome> {
         self.accesses.updated += changes.len() as u64;
         let refused = if table.evaluates_expressions() {
-            expressions::prepare_changes(self, table, &mut changes, mode)?
+            expressions::prepare_changes(self, table, changes, mode)?
         } else {
             expressions::Refused::new()
         };
-        self.statement(table, |statement| {
+        self.statement(table, runner, |statement| {
             statement.keep_version = mode == UpdateMode::KeepVersion;
-            statement.update_rows(table, &changes, mode, refused)
+            statement.update_rows(table, changes, mode, refused)
         })
     }
 
@@ -615,8 +671,23 @@ impl Txn {
         table: &Arc<Table>,
         rows: Vec<(Vec<u8>, RowBuf)>,
     ) -> Result<DeleteOutcome> {
+        if !table.triggers.is_empty() {
+            let runner = self.db.trigger_runner()?;
+            return self.firing(&*runner).delete(table, rows);
+        }
+        self.delete_all(table, rows, None)
+    }
+
+    fn delete_all(
+        &mut self,
+        table: &Arc<Table>,
+        rows: Vec<(Vec<u8>, RowBuf)>,
+        runner: Option<&dyn FireTriggers>,
+    ) -> Result<DeleteOutcome> {
         self.accesses.deleted += rows.len() as u64;
-        self.statement(table, |statement| statement.delete_rows(table, rows))
+        self.statement(table, runner, |statement| {
+            statement.delete_rows(table, rows)
+        })
     }
 
     /// Commits. A reply that reveals the commit must not be sent before the commit position is
@@ -647,6 +718,16 @@ impl Txn {
     /// Rolls the transaction back.
     pub fn rollback(self) {
         self.kv.rollback();
+    }
+
+    /// Takes what a runner of triggers has left with the transaction.
+    pub fn take_lease(&mut self) -> Option<Lease> {
+        self.lease.take()
+    }
+
+    /// Leaves something with the transaction until its end, or until it is taken.
+    pub fn set_lease(&mut self, lease: Lease) {
+        self.lease = Some(lease);
     }
 
     /// Fails with [`Error::SnapshotConflict`] if a row that is newer than the snapshot must not be
@@ -694,6 +775,7 @@ impl Txn {
     fn statement<T>(
         &mut self,
         table: &Table,
+        runner: Option<&dyn FireTriggers>,
         run: impl FnOnce(&mut Statement<'_>) -> Result<T>,
     ) -> Result<T> {
         let mark = self.kv.mark();
@@ -703,6 +785,7 @@ impl Txn {
             txn: self,
             keys,
             keep_version: false,
+            runner,
         };
         let done = run(&mut statement);
         self.scratch.keys = statement.keys;
@@ -724,6 +807,9 @@ struct Statement<'t> {
     keys: KeySet,
     /// Whether replaced rows keep their version.
     keep_version: bool,
+    /// Runs the triggers of rows that foreign key actions change; `None` for the server's own
+    /// runner.
+    runner: Option<&'t dyn FireTriggers>,
 }
 
 impl Statement<'_> {

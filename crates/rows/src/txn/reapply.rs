@@ -43,29 +43,40 @@ impl CascadedRows {
         table: &Arc<Table>,
         change: &RowChange,
     ) -> Result<Option<RowChange>> {
-        let Some(primary) = self.current_keys.get(&change.key) else {
-            return Ok(None);
-        };
-        let key = Key::new(table.space(0, primary), primary);
-        let mut bytes = None;
-        kv.get(Read::CURRENT, &[key], &mut |_, value| {
-            bytes = value.map(<[u8]>::to_vec);
-        })?;
-        let Some(bytes) = bytes else {
-            return Ok(None);
-        };
-        let was = change.old.row(table)?;
-        let now = RowRef::new(table, &bytes)?;
-        let mut new = now.values();
-        for (n, (place, requested)) in new.iter_mut().zip(&change.new).enumerate() {
-            if requested.as_ref() != was.get(n) {
-                place.clone_from(requested);
-            }
+        match self.current_keys.get(&change.key) {
+            Some(primary) => rebase(kv, table, change, primary),
+            None => Ok(None),
         }
-        Ok(Some(RowChange {
-            key: primary.clone(),
-            old: RowBuf::from(bytes),
-            new,
-        }))
     }
+}
+
+/// Rebases a change on the present values of the row that now has this primary key: columns that
+/// the change sets are set. Returns `None` if there is no such row any more.
+pub(crate) fn rebase(
+    kv: &mut dyn kv::Txn,
+    table: &Arc<Table>,
+    change: &RowChange,
+    primary: &[u8],
+) -> Result<Option<RowChange>> {
+    let key = Key::new(table.space(0, primary), primary);
+    let mut bytes = None;
+    kv.get(Read::CURRENT, &[key], &mut |_, value| {
+        bytes = value.map(<[u8]>::to_vec);
+    })?;
+    let Some(bytes) = bytes else {
+        return Ok(None);
+    };
+    let was = change.old.row(table)?;
+    let now = RowRef::new(table, &bytes)?;
+    let mut new = now.values();
+    for (n, (place, requested)) in new.iter_mut().zip(&change.new).enumerate() {
+        if requested.as_ref() != was.get(n) {
+            place.clone_from(requested);
+        }
+    }
+    Ok(Some(RowChange {
+        key: primary.to_vec(),
+        old: RowBuf::from(bytes),
+        new,
+    }))
 }

@@ -26,6 +26,7 @@ impl Statement<'_> {
         stamp: RowStamp,
     ) -> Result<()> {
         self.txn.check_cancel()?;
+        self.txn.check_not_busy(table)?;
         self.txn.note_written(table);
         let mut row = std::mem::take(&mut self.txn.scratch.row);
         row.clear();
@@ -111,6 +112,7 @@ impl Statement<'_> {
         old: RowRef<'_>,
     ) -> Result<()> {
         self.txn.check_cancel()?;
+        self.txn.check_not_busy(table)?;
         self.txn.note_written(table);
         let space = table.space(0, primary);
         self.txn

@@ -15,6 +15,7 @@ use porpoise_rows::catalog::{
     IndexKind, IndexPart, IndexState, LayoutDef, Table, TableDef, TableId, TableOptions,
 };
 use porpoise_rows::partition::{Method, Partition, PartitionBound, Partitioning};
+use porpoise_rows::triggers::{Trigger, Triggers};
 use porpoise_rows::{BeginOptions, Db, DbOptions, Error, InsertMode, Lookup, Txn};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ pub struct Def {
     keys: Vec<(IndexKind, String, Vec<String>)>,
     fks: Vec<FkDef>,
     partitioning: Option<Partitioning>,
+    triggers: Triggers,
 }
 
 /// A table of that name.
@@ -96,6 +98,12 @@ impl Def {
     /// The last column is AUTO_INCREMENT.
     pub fn auto(mut self) -> Def {
         self.columns.last_mut().unwrap().auto_increment = true;
+        self
+    }
+
+    /// With these triggers.
+    pub fn triggers(mut self, triggers: &[Trigger]) -> Def {
+        self.triggers = triggers.into();
         self
     }
 
@@ -212,6 +220,7 @@ fn build_table(engine: &dyn Engine, number: usize, def: &Def) -> TableDef {
         partitioning: def.partitioning.clone(),
         overflow_spaces: spaces[keys.len() * partitions..].to_vec(),
         colocate: None,
+        triggers: def.triggers.clone(),
     }
 }
 

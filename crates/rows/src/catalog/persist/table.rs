@@ -194,6 +194,7 @@ fn read_first_format(r: &mut Reader<'_>) -> Result<TableDef> {
         partitioning: None,
         overflow_spaces: Vec::new(),
         colocate: None,
+        triggers: Default::default(),
     })
 }
 

@@ -31,17 +31,20 @@ use super::Statement;
 use super::gather::{Constraint, NO_KEY, check_not_null};
 use super::key_changes::{KeyChanges, referenced_change};
 use super::keyset::{KeyId, KeySet};
+use super::lookup::complete_rows;
 use super::reapply::CascadedRows;
 use super::update::RowChange;
 use crate::catalog::Catalog;
 use crate::definition::{FkAction, FkParent, ForeignKey, TableId};
 use crate::fk::{self, Referrer};
+use crate::overflow::OverflowFetch;
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
+use crate::triggers::{FireTriggers, Firing, TriggerEvent, TriggerTime, has_triggers};
 use crate::{Error, Result};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt, fast::FixedState};
 use hashbrown::HashTable;
-use porpoise_kv::{SpaceId, prefix_end};
+use porpoise_kv::{Read, SpaceId, prefix_end};
 use porpoise_types::Value;
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
@@ -446,10 +449,15 @@ fn child_values(
 }
 
 impl Statement<'_> {
-    /// Writes all changes except an updated root, which its statement writes. Returns the number of
-    /// rows without the roots.
-    pub(crate) fn apply(&mut self, fx: Effects) -> Result<u64> {
+    /// Writes all changes except an updated root, which its statement writes, and fires the
+    /// triggers of the changed children: BEFORE those of all before the first is written, AFTER
+    /// those behind the last. Returns the number of rows without the roots.
+    pub(crate) fn apply(&mut self, mut fx: Effects) -> Result<u64> {
         let (mut deleted, mut updated) = (0, 0);
+        let fires = self.fires_any(&fx);
+        if fires {
+            self.fire_children(&mut fx, TriggerTime::Before)?;
+        }
         for change in &fx.list {
             if change.new.is_none() {
                 let old = change.old.row(&change.table)?;
@@ -480,8 +488,83 @@ impl Statement<'_> {
             self.write_changed(table, &change.primary, old, change.new_primary(), new)?;
             updated += 1;
         }
+        if fires {
+            self.fire_children(&mut fx, TriggerTime::After)?;
+        }
         self.txn.db.fk_counters.add(deleted, updated);
         Ok(deleted + updated)
+    }
+
+    /// Whether a changed child has triggers that fire.
+    fn fires_any(&self, fx: &Effects) -> bool {
+        let mut children = fx.list.iter().filter(|change| !change.is_root);
+        self.txn.cascades_fire && children.any(|change| !change.table.triggers.is_empty())
+    }
+
+    /// Fires the triggers of one time for all changed children, in the order of the changes.
+    fn fire_children(&mut self, fx: &mut Effects, time: TriggerTime) -> Result<()> {
+        let own;
+        let runner = match self.runner {
+            Some(runner) => runner,
+            None => {
+                own = self.txn.db.trigger_runner()?;
+                &*own as &dyn FireTriggers
+            }
+        };
+        let mut busy: Vec<TableId> = fx.list.iter().map(|change| change.table.id).collect();
+        busy.sort_unstable();
+        busy.dedup();
+        for change in fx.list.iter_mut().filter(|change| !change.is_root) {
+            let event = if change.new.is_some() {
+                TriggerEvent::Update
+            } else {
+                TriggerEvent::Delete
+            };
+            let table = &change.table;
+            if !has_triggers(table, time, event) {
+                continue;
+            }
+            let mut rows = [(change.primary.clone(), change.old.clone())];
+            let kv = self.txn.kv.as_mut();
+            complete_rows(kv, table, &mut rows, OverflowFetch::All, Read::CURRENT)?;
+            let [(_, old)] = &rows;
+            let old = old.row(table)?.values();
+            let mut new = change.new.clone().unwrap_or_default();
+            let mut firing = Firing {
+                table,
+                time,
+                event,
+                old: &old,
+                new: &mut new,
+            };
+            self.txn.fire(runner, &busy, &mut firing)?;
+            if time == TriggerTime::Before
+                && let Some(change) = &mut change.new
+            {
+                check_keys_kept(table, change, &new)?;
+                *change = new;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Error 1362 if a BEFORE trigger has changed a column of an index: the keys of the row are locked
+/// and judged already.
+fn check_keys_kept(table: &Table, before: &[Value], after: &[Value]) -> Result<()> {
+    let parts = table.indexes.iter().flat_map(|index| &index.parts);
+    let changed = |column: &usize| before.get(*column) != after.get(*column);
+    match parts.map(|part| part.column).find(changed) {
+        None => Ok(()),
+        Some(at) => {
+            let name = table.columns.get(at).map_or("", |c| c.name.as_str());
+            let text = format!(
+                "Updating of NEW row is not allowed in a trigger fired by a foreign key action: \
+                 column '{name}' of table '{}' is indexed",
+                table.name
+            );
+            Err(Error::refused(1362, "HY000", text))
+        }
     }
 }
 

@@ -1,0 +1,391 @@
+//! Writing rows of tables with triggers.
+//!
+//! [`FiringTxn`] has the writing functions of [`Txn`]. A table without triggers is written as
+//! there, in batches; only its foreign key actions may fire triggers of other tables
+//! ([`super::cascade`]). Rows of a table with triggers are written one by one (invariant 1 of
+//! [`crate::triggers`]):
+//!
+//! ```text
+//!  INSERT   BEFORE INSERT, write, AFTER INSERT
+//!  REPLACE  BEFORE INSERT, (for each row in the way: DELETE as below), write, AFTER INSERT
+//!  UPDATE   BEFORE UPDATE, write if a value differs, AFTER UPDATE
+//!  DELETE   BEFORE DELETE, delete, AFTER DELETE
+//! ```
+
+use super::delete::DeleteOutcome;
+use super::expressions::fetch_overflow_values;
+use super::insert::{InsertMode, InsertOutcome, Inserted};
+use super::update::{RowChange, UpdateMode, UpdateOutcome};
+use super::{Txn, lookup};
+use crate::autoinc::GeneratedIds;
+use crate::definition::TableId;
+use crate::overflow::OverflowFetch;
+use crate::row::RowBuf;
+use crate::table::Table;
+use crate::triggers::{FireTriggers, Firing, TriggerEvent, TriggerTime, has_triggers};
+use crate::{Error, Result};
+use porpoise_kv::{Key, Read};
+use porpoise_types::Value;
+use std::sync::Arc;
+
+/// A transaction whose writes fire triggers.
+pub struct FiringTxn<'t> {
+    txn: &'t mut Txn,
+    runner: &'t dyn FireTriggers,
+}
+
+impl Txn {
+    /// Writes rows through the functions of [`FiringTxn`], which fire triggers.
+    pub fn firing<'t>(&'t mut self, runner: &'t dyn FireTriggers) -> FiringTxn<'t> {
+        FiringTxn { txn: self, runner }
+    }
+
+    /// Sets whether foreign key actions fire the triggers of the rows they change.
+    pub fn set_cascades_fire(&mut self, on: bool) {
+        self.cascades_fire = on;
+    }
+
+    /// Fires the triggers of one row. While they run, they cannot write the given tables.
+    pub(super) fn fire(
+        &mut self,
+        runner: &dyn FireTriggers,
+        busy: &[TableId],
+        firing: &mut Firing<'_>,
+    ) -> Result<()> {
+        if !has_triggers(firing.table, firing.time, firing.event) {
+            return Ok(());
+        }
+        self.check_cancel()?;
+        let before = self.busy.len();
+        self.busy.extend_from_slice(busy);
+        let done = runner.fire(self, firing);
+        self.busy.truncate(before);
+        done
+    }
+
+    /// Error 1442 if a statement around the present one is writing the table.
+    #[inline]
+    pub(super) fn check_not_busy(&self, table: &Table) -> Result<()> {
+        if self.busy.is_empty() || !self.busy.contains(&table.id) {
+            return Ok(());
+        }
+        Err(Error::TableInUse {
+            table: table.name.clone(),
+        })
+    }
+}
+
+impl FiringTxn<'_> {
+    /// As [`Txn::insert_with_ids`].
+    ///
+    /// # Errors
+    /// As there; those of triggers.
+    pub fn insert_with_ids(
+        &mut self,
+        table: &Arc<Table>,
+        mut rows: Vec<Vec<Value>>,
+        mode: InsertMode,
+        ids: &mut GeneratedIds,
+    ) -> Result<InsertOutcome> {
+        if table.triggers.is_empty() {
+            let runner = Some(self.runner);
+            return self.txn.insert_all(table, &mut rows, mode, ids, 0, runner);
+        }
+        self.atomic(|this| {
+            let mut done = InsertOutcome::default();
+            for (n, row) in rows.into_iter().enumerate() {
+                this.insert_row(table, row, mode, (ids, n), &mut done)?;
+            }
+            Ok(done)
+        })
+    }
+
+    /// Inserts one row, and fires its triggers.
+    fn insert_row(
+        &mut self,
+        table: &Arc<Table>,
+        mut row: Vec<Value>,
+        mode: InsertMode,
+        (ids, n): (&mut GeneratedIds, usize),
+        done: &mut InsertOutcome,
+    ) -> Result<()> {
+        self.before_insert(table, &mut row, ids.is_generated(n))?;
+        if mode == InsertMode::Replace {
+            done.replaced += self.delete_conflicting(table, &row, n)?;
+        }
+        let mut rows = [row];
+        let runner = Some(self.runner);
+        let written = self
+            .txn
+            .insert_all(table, &mut rows, mode, ids, n, runner)?;
+        done.inserted += written.inserted;
+        done.replaced += written.replaced;
+        if let Some((_, error)) = written.skipped.into_iter().next() {
+            done.skipped.push((n, error));
+            return Ok(());
+        }
+        let [mut row] = rows;
+        self.fire(
+            table,
+            TriggerTime::After,
+            TriggerEvent::Insert,
+            &[],
+            &mut row,
+        )
+    }
+
+    /// Fires BEFORE INSERT. As in MySQL, triggers see 0 in place of an id that is generated.
+    fn before_insert(
+        &mut self,
+        table: &Arc<Table>,
+        row: &mut Vec<Value>,
+        generated: bool,
+    ) -> Result<()> {
+        let (time, event) = (TriggerTime::Before, TriggerEvent::Insert);
+        if !has_triggers(table, time, event) {
+            return Ok(());
+        }
+        let position = table.auto_increment().filter(|_| generated);
+        let zero = Value::Int(0);
+        let mut id = None;
+        if let Some(place) = position.and_then(|at| row.get_mut(at)) {
+            let shown = match place {
+                Value::UInt(_) => Value::UInt(0),
+                Value::Double(_) => Value::Double(0.0),
+                _ => zero,
+            };
+            id = Some(std::mem::replace(place, shown.clone())).map(|id| (id, shown));
+        }
+        self.fire(table, time, event, &[], row)?;
+        if let (Some((id, shown)), Some(place)) = (id, position.and_then(|at| row.get_mut(at))) {
+            if *place == shown || *place == Value::Null {
+                *place = id;
+            } else {
+                let engine = self.txn.db.engine().as_ref();
+                self.txn.db.counters.raise_above(engine, table, place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the rows that a REPLACE of a row has to remove, and fires their triggers. Returns
+    /// their number.
+    fn delete_conflicting(&mut self, table: &Arc<Table>, row: &[Value], n: usize) -> Result<u64> {
+        let mut replaced = 0;
+        let mut row = row.to_vec();
+        if table.evaluates_expressions() {
+            self.txn
+                .evaluator()
+                .evaluate(table, &mut row, n as u64 + 1)?;
+        }
+        loop {
+            let mark = self.txn.kv.mark();
+            let found = self.txn.statement(table, Some(self.runner), |statement| {
+                statement.insert_one(table, &row)
+            })?;
+            match found {
+                Inserted::New => {
+                    // Written again by the caller, as any row.
+                    self.txn.kv.rollback_to(mark);
+                    return Ok(replaced);
+                }
+                Inserted::Duplicate {
+                    primary,
+                    row: old,
+                    newer,
+                    ..
+                } => {
+                    self.txn.check_newer(newer)?;
+                    replaced += self.delete(table, vec![(primary, old)])?.deleted;
+                }
+            }
+        }
+    }
+
+    /// As [`Txn::insert_or_find`].
+    ///
+    /// # Errors
+    /// As there; those of triggers.
+    pub fn insert_or_find(&mut self, table: &Arc<Table>, row: &[Value]) -> Result<Inserted> {
+        if table.triggers.is_empty() {
+            return self.txn.insert_or_find(table, row);
+        }
+        self.atomic(|this| {
+            let mut row = row.to_vec();
+            this.txn.accesses.inserted += 1;
+            this.before_insert(table, &mut row, false)?;
+            if table.evaluates_expressions() {
+                this.txn.evaluator().evaluate(table, &mut row, 1)?;
+            }
+            let runner = Some(this.runner);
+            let found = this
+                .txn
+                .statement(table, runner, |statement| statement.insert_one(table, &row))?;
+            if matches!(found, Inserted::New) {
+                this.fire(
+                    table,
+                    TriggerTime::After,
+                    TriggerEvent::Insert,
+                    &[],
+                    &mut row,
+                )?;
+            }
+            Ok(found)
+        })
+    }
+
+    /// As [`Txn::update`].
+    ///
+    /// # Errors
+    /// As there; those of triggers.
+    pub fn update(
+        &mut self,
+        table: &Arc<Table>,
+        mut changes: Vec<RowChange>,
+        mode: UpdateMode,
+    ) -> Result<UpdateOutcome> {
+        if table.triggers.is_empty() {
+            return self
+                .txn
+                .update_all(table, &mut changes, mode, Some(self.runner));
+        }
+        self.atomic(|this| {
+            let mut done = UpdateOutcome::default();
+            for (n, change) in changes.into_iter().enumerate() {
+                let change = match n {
+                    0 => Some(change),
+                    _ => this.rebased(table, change)?,
+                };
+                if let Some(change) = change {
+                    this.update_row(table, change, mode, n, &mut done)?;
+                }
+            }
+            Ok(done)
+        })
+    }
+
+    /// Changes one row, and fires its triggers.
+    fn update_row(
+        &mut self,
+        table: &Arc<Table>,
+        mut change: RowChange,
+        mode: UpdateMode,
+        n: usize,
+        done: &mut UpdateOutcome,
+    ) -> Result<()> {
+        let kv = self.txn.kv.as_mut();
+        fetch_overflow_values(kv, table, &change.key, &mut change.old, &mut change.new)?;
+        let old = change.old.row(table)?.values();
+        let number = n as u64 + 1;
+        if table.evaluates_expressions() {
+            self.txn
+                .evaluator()
+                .generate(table, &mut change.new, number)?;
+        }
+        let event = TriggerEvent::Update;
+        self.fire(table, TriggerTime::Before, event, &old, &mut change.new)?;
+        let mut changes = [change];
+        let runner = Some(self.runner);
+        let written = self.txn.update_all(table, &mut changes, mode, runner)?;
+        done.changed += written.changed;
+        done.cascaded += written.cascaded;
+        if let Some((_, error)) = written.skipped.into_iter().next() {
+            done.skipped.push((n, error));
+            return Ok(());
+        }
+        let [mut change] = changes;
+        self.fire(table, TriggerTime::After, event, &old, &mut change.new)
+    }
+
+    /// The change of a row that an earlier row's foreign key actions may have changed, on its
+    /// present values; `None` if it was deleted.
+    fn rebased(&mut self, table: &Arc<Table>, change: RowChange) -> Result<Option<RowChange>> {
+        if !table
+            .referenced_by
+            .iter()
+            .any(|(child, _)| *child == table.id)
+        {
+            return Ok(Some(change));
+        }
+        super::reapply::rebase(self.txn.kv.as_mut(), table, &change, &change.key)
+    }
+
+    /// As [`Txn::delete`].
+    ///
+    /// # Errors
+    /// As there; those of triggers.
+    pub fn delete(
+        &mut self,
+        table: &Arc<Table>,
+        rows: Vec<(Vec<u8>, RowBuf)>,
+    ) -> Result<DeleteOutcome> {
+        if table.triggers.is_empty() {
+            return self.txn.delete_all(table, rows, Some(self.runner));
+        }
+        self.atomic(|this| {
+            let mut done = DeleteOutcome::default();
+            for (n, row) in rows.into_iter().enumerate() {
+                if n > 0 && !this.is_present(table, &row.0)? {
+                    continue;
+                }
+                let one = this.delete_row(table, row)?;
+                done.deleted += one.deleted;
+                done.cascaded += one.cascaded;
+            }
+            Ok(done)
+        })
+    }
+
+    /// Deletes one row, and fires its triggers.
+    fn delete_row(&mut self, table: &Arc<Table>, row: (Vec<u8>, RowBuf)) -> Result<DeleteOutcome> {
+        let mut rows = [row];
+        let kv = self.txn.kv.as_mut();
+        lookup::complete_rows(kv, table, &mut rows, OverflowFetch::All, Read::CURRENT)?;
+        let [row] = rows;
+        let old = row.1.row(table)?.values();
+        let event = TriggerEvent::Delete;
+        self.fire(table, TriggerTime::Before, event, &old, &mut Vec::new())?;
+        let done = self.txn.delete_all(table, vec![row], Some(self.runner))?;
+        self.fire(table, TriggerTime::After, event, &old, &mut Vec::new())?;
+        Ok(done)
+    }
+
+    /// Whether a row exists now, own writes included.
+    fn is_present(&mut self, table: &Arc<Table>, primary: &[u8]) -> Result<bool> {
+        let key = Key::new(table.space(0, primary), primary);
+        let mut found = false;
+        let kv = self.txn.kv.as_mut();
+        kv.get(Read::CURRENT, &[key], &mut |_, value| {
+            found = value.is_some()
+        })?;
+        Ok(found)
+    }
+
+    fn fire(
+        &mut self,
+        table: &Arc<Table>,
+        time: TriggerTime,
+        event: TriggerEvent,
+        old: &[Value],
+        new: &mut Vec<Value>,
+    ) -> Result<()> {
+        let mut firing = Firing {
+            table,
+            time,
+            event,
+            old,
+            new,
+        };
+        self.txn.fire(self.runner, &[table.id], &mut firing)
+    }
+
+    /// Runs a writing call; if it fails, its writes and those of its triggers are rolled back.
+    fn atomic<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let mark = self.txn.kv.mark();
+        let done = run(self);
+        if done.is_err() {
+            self.txn.kv.rollback_to(mark);
+        }
+        done
+    }
+}
