@@ -2,6 +2,7 @@
 
 use crate::deadlocks::DeadlockLog;
 use crate::processes::{Process, Processes};
+use crate::session::server_triggers::ServerTriggers;
 use crate::status::Counter;
 use crate::table_expressions::ExpressionCompiler;
 use crate::timer::Timer;
@@ -152,7 +153,7 @@ impl SqlServer {
         let processes = Arc::<Processes>::default();
         let deadlocks = Arc::new(DeadlockLog::new(&db, processes.clone()));
         db.engine().subscribe_deadlocks(deadlocks.clone());
-        Ok(Arc::new(SqlServer {
+        let server = Arc::new(SqlServer {
             deadlocks,
             started: db.clock().now(),
             db,
@@ -169,7 +170,10 @@ impl SqlServer {
             providers: RwLock::new(Vec::new()),
             keys: RwLock::new(None),
             status: RwLock::new(Vec::new()),
-        }))
+        });
+        let triggers = ServerTriggers::new(Arc::downgrade(&server));
+        server.db.set_trigger_runner(Arc::new(triggers));
+        Ok(server)
     }
 
     /// The database.

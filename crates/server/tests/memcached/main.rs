@@ -36,6 +36,7 @@ mod switching;
 mod tls;
 mod transactions;
 mod transcripts;
+mod triggers;
 mod unique_keys;
 mod value_forms;
 mod with_sql;

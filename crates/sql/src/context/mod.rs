@@ -61,6 +61,8 @@ pub struct StatementContext {
     pub(crate) volatile: Cell<bool>,
     /// Whether a plan made since this was cleared depends on values of parameters.
     pub(crate) uses_parameters: Cell<bool>,
+    /// Whether the parameters being bound are variables of a program.
+    pub(crate) binds_variables: Cell<bool>,
     /// Values of the parameters of the statement that is planned, if a histogram may use them.
     pub(crate) parameters: RefCell<Vec<Value>>,
     /// Whether a plan made since this was cleared calls a stored function.

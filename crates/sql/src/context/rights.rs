@@ -23,8 +23,13 @@ impl StatementContext {
         own.clone()
     }
 
-    /// `'user'@'host'`, as error messages name the client.
+    /// `'user'@'host'`, as error messages name the client; within a program that runs with the
+    /// rights of its definer, the definer.
     pub(crate) fn client_name(&self) -> String {
+        let account = AuthId::parse(&self.client.account);
+        if !account.user.is_empty() && account.user != self.client.user {
+            return format!("'{}'@'{}'", account.user, account.host);
+        }
         format!("'{}'@'{}'", self.client.user, self.client.host)
     }
 

@@ -196,6 +196,7 @@ impl StatementContext {
             mode: self.settings.mode,
             collation: self.settings.collation,
             params,
+            params_are_variables: self.binds_variables.get(),
             database: self.env.database.clone(),
             div_precision: self.settings.div_precision,
         }

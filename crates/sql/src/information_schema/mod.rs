@@ -70,7 +70,8 @@ fn rows_of(name: &str) -> Option<RowsOf> {
         "PARAMETERS" => routines::parameters,
         "ROUTINES" => routines::rows,
         "EVENTS" => crate::show::events::rows,
-        "FILES" | "PROFILING" | "TRIGGERS" => |_| Vec::new(),
+        "TRIGGERS" => crate::show::triggers::information_schema,
+        "FILES" | "PROFILING" => |_| Vec::new(),
         _ => return None,
     };
     Some(rows)

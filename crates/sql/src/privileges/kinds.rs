@@ -121,18 +121,15 @@ kinds! {
     ],
     CreateView(Statement::CreateView(_)) => CREATE_VIEW,
     DropView(Statement::DropView(_)) => &[example("DROP VIEW shop.v", &[&["DROP ON shop.v"]])],
-    CreateProgram(Statement::CreateProgram(_)) => &[
-        example(
-            "CREATE TRIGGER shop.r BEFORE INSERT ON shop.goods FOR EACH ROW SET NEW.n = 1",
-            &[&["TRIGGER ON shop.*"]],
-        ),
-    ],
     Event(Statement::Event(_)) => &[
         example("CREATE EVENT shop.e ON SCHEDULE EVERY 1 DAY DO SELECT 1", &[&["EVENT ON shop.*"]]),
         example("ALTER EVENT shop.held DISABLE", &[&["EVENT ON shop.*"]]),
     ],
     CreateRoutine(Statement::CreateRoutine(_)) => &[
         example("CREATE PROCEDURE shop.q() SELECT 1", &[&["CREATE ROUTINE ON shop.*"]]),
+    ],
+    CreateTrigger(Statement::CreateTrigger(_)) => &[
+        example("CREATE TRIGGER shop.t BEFORE INSERT ON shop.goods FOR EACH ROW SET NEW.n = 1", &[&["TRIGGER ON shop.goods"]]),
     ],
     AlterRoutine(Statement::AlterRoutine(_)) => &[
         example(

@@ -141,8 +141,8 @@ impl StatementContext {
             | S::DropIndex(_)
             | S::CreateView(_)
             | S::DropView(_)
-            | S::CreateProgram(_)
             | S::CreateRoutine(_)
+            | S::CreateTrigger(_)
             | S::AlterRoutine(_)
             | S::Event(_)
             | S::DropProgram { .. } => self.of_definition(statement)?,
@@ -242,10 +242,6 @@ impl StatementContext {
             S::DropIndex(drop) => vec![self.table(Privileges::INDEX, &drop.table)?],
             S::CreateView(view) => vec![self.of_create_view(view)?],
             S::DropView(drop) => self.tables(Privileges::DROP, drop.names)?,
-            S::CreateProgram(create) => {
-                let (database, _) = self.qualified(&create.name)?;
-                vec![program(create.kind, database)]
-            }
             S::CreateRoutine(create) => {
                 let (database, _) = self.qualified(&create.name)?;
                 vec![program(create.kind, database)]
@@ -254,10 +250,16 @@ impl StatementContext {
                 let (database, _) = self.qualified(&event.name)?;
                 vec![program(ProgramKind::Event, database)]
             }
+            S::CreateTrigger(create) => vec![self.table(Privileges::TRIGGER, &create.table)?],
             S::AlterRoutine(alter) => {
                 let (database, name) = self.qualified(&alter.name)?;
                 vec![Requirement::AlterRoutine(alter.kind, database, name)]
             }
+            // The table is known by the trigger.
+            S::DropProgram {
+                kind: ProgramKind::Trigger,
+                ..
+            } => Vec::new(),
             S::DropProgram { kind, name, .. } => {
                 let (database, name) = self.qualified(name)?;
                 match kind {

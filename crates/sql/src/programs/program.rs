@@ -222,7 +222,6 @@ pub(crate) struct RowVariable {
     /// NEW; otherwise OLD.
     pub is_new: bool,
     /// The column.
-    #[expect(dead_code, reason = "read by triggers")]
     pub column: String,
     /// Whether the program assigns it.
     pub assigned: bool,

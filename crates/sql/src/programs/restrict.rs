@@ -46,8 +46,9 @@ pub(crate) fn commits(statement: &Statement<'_>) -> bool {
         S::CreateDatabase(_) | S::AlterDatabase(_) | S::DropDatabase { .. } => true,
         S::AlterTable(_) | S::RenameTable(_) | S::Truncate(_) => true,
         S::CreateIndex(_) | S::DropIndex(_) | S::CreateView(_) | S::DropView(_) => true,
-        S::CreateRoutine(_) | S::AlterRoutine(_) | S::Event(_) => true,
-        S::CreateProgram(_) | S::DropProgram { .. } => true,
+        S::CreateRoutine(_) | S::AlterRoutine(_) => true,
+        S::CreateTrigger(_) | S::Event(_) => true,
+        S::DropProgram { .. } => true,
         S::User(_) | S::DropUser { .. } | S::RenameUser(_) | S::SetPassword(_) => true,
         S::Grant(_) | S::Role { .. } => true,
         S::LockTables(_) | S::UnlockTables => true,
@@ -75,7 +76,7 @@ pub(crate) fn refusal(statement: &Statement<'_>, kind: ProgramKind) -> Option<Sq
         S::UnlockTables => return Some(not_allowed("UNLOCK")),
         S::LoadData(_) => return Some(not_allowed("LOAD DATA")),
         S::CreateView(view) if view.alter => return Some(not_allowed("ALTER VIEW")),
-        S::CreateRoutine(_) | S::CreateProgram(_) => {
+        S::CreateRoutine(_) | S::CreateTrigger(_) => {
             let text = "Can't create a stored program from within another stored routine";
             return Some(SqlError::new(1303, "2F003", text));
         }

@@ -197,6 +197,7 @@ impl SqlSession {
             Statement::CreateView(create) => self.create_view(create, text),
             Statement::DropView(drop) => self.drop_views(drop),
             Statement::CreateRoutine(create) => self.create_routine(create, text),
+            Statement::CreateTrigger(create) => self.create_trigger(create, text),
             Statement::AlterRoutine(alter) => self.alter_routine(alter),
             Statement::Event(event) => self.event(event, text),
             Statement::Call(call) => self.call(call, values, types, sink),
@@ -319,23 +320,12 @@ impl SqlSession {
         name: &TableName<'_>,
     ) -> Result<Outcome> {
         match kind {
-            ProgramKind::Event => return self.drop_event(if_exists, name),
+            ProgramKind::Event => self.drop_event(if_exists, name),
             ProgramKind::Procedure | ProgramKind::Function => {
-                return self.drop_routine(kind, if_exists, name);
+                self.drop_routine(kind, if_exists, name)
             }
-            ProgramKind::Trigger => {}
+            ProgramKind::Trigger => self.drop_trigger(if_exists, name),
         }
-        let position = self.commit()?;
-        self.cx.qualified(name)?;
-        let (code, state, text) = (1360, "HY000", "Trigger does not exist".to_owned());
-        if !if_exists {
-            return Err(SqlError::new(code, state, text));
-        }
-        self.cx.note(code, text);
-        Ok(Outcome {
-            position,
-            ..Outcome::default()
-        })
     }
 
     /// Error 1100: under LOCK TABLES only the locked tables can be used.
@@ -356,7 +346,6 @@ impl SqlSession {
 fn unsupported(statement: &Statement<'_>) -> SqlError {
     let what = match statement {
         Statement::Handler(_) => "HANDLER",
-        Statement::CreateProgram(_) => "CREATE TRIGGER",
         Statement::Xa(_) => "XA",
         Statement::LockInstance(_) => "LOCK INSTANCE",
         Statement::Reset(_) => "RESET",

@@ -26,13 +26,12 @@ use super::SqlSession;
 use super::state::fresh_env;
 use super::transaction::{OpenTxn, TxnCharacteristics};
 use crate::context::{Diagnostics, StatementContext};
-use crate::programs::frame::Frame;
-use crate::programs::program::Program;
-use crate::session::routines::{NoResults, ProgramContext, no_routine};
+use crate::session::routines::no_routine;
 use crate::vars::settings::IsolationLevel;
 use porpoise_rows::catalog::RoutineKind;
+use porpoise_rows::triggers::Firing;
 use porpoise_rows::{BeginOptions, Txn};
-use porpoise_sql_exec::exec::CallFunctions;
+use porpoise_sql_exec::exec::RunPrograms;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::Env;
 use porpoise_sql_expr::expr::stored::StoredFunction;
@@ -63,6 +62,25 @@ impl<'s> ProgramHost<'s> {
             isolation: open.isolation,
             read_only: open.read_only,
             snapshot_version: open.snapshot_version,
+            restart: Cell::new(false),
+        })
+    }
+
+    /// Creates the host of a writer that is no SQL statement.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(super) fn of_writer(
+        session: &'s mut SqlSession,
+        isolation: IsolationLevel,
+    ) -> Result<ProgramHost<'s>> {
+        let spare = session.cx.server.db.begin(BeginOptions::default())?;
+        Ok(ProgramHost {
+            session: RefCell::new(session),
+            spare: RefCell::new(Some(spare)),
+            isolation,
+            read_only: false,
+            snapshot_version: 0,
             restart: Cell::new(false),
         })
     }
@@ -124,30 +142,9 @@ impl<'s> ProgramHost<'s> {
         }
         done
     }
-
-    /// Runs the body of a trigger: its row variables are in the frame.
-    ///
-    /// # Errors
-    /// Those that no handler catches; 1449 if the definer does not exist.
-    #[expect(dead_code, reason = "the entry point of triggers")]
-    pub(crate) fn run(
-        &self,
-        program: &Program,
-        frame: &mut Frame,
-        context: &ProgramContext<'_>,
-        txn: &mut Txn,
-        env: &Env,
-    ) -> Result<()> {
-        self.with_session(txn, env, |session| {
-            let entered = session.enter_program(context)?;
-            let ran = session.run_program(program, frame, &mut NoResults);
-            let left = session.leave_program(entered);
-            ran.and(left)
-        })
-    }
 }
 
-impl CallFunctions for ProgramHost<'_> {
+impl RunPrograms for ProgramHost<'_> {
     fn call(
         &self,
         function: &StoredFunction,
@@ -165,6 +162,10 @@ impl CallFunctions for ProgramHost<'_> {
             let routine = routine.ok_or_else(|| no_routine("FUNCTION", database, name))?;
             session.run_function(&routine, args)
         })
+    }
+
+    fn fire(&self, firing: &mut Firing<'_>, txn: &mut Txn, env: &Env) -> Result<()> {
+        self.with_session(txn, env, |session| session.run_triggers(firing))
     }
 }
 
@@ -207,6 +208,7 @@ impl SqlSession {
             diagnostics: Diagnostics::default(),
             volatile: Cell::new(false),
             uses_parameters: Cell::new(false),
+            binds_variables: Cell::new(false),
             parameters: RefCell::default(),
             calls_functions: Cell::new(false),
             explaining: Cell::new(false),

@@ -39,12 +39,14 @@ mod prepared;
 mod programs;
 mod routines;
 mod run;
+pub(crate) mod server_triggers;
 mod set;
 mod state;
 mod table_locks;
 mod temporary;
 mod track;
 mod transaction;
+mod triggers;
 mod views;
 
 pub(crate) use crate::context::lex_mode;
@@ -195,6 +197,7 @@ impl SqlSession {
                 diagnostics: Diagnostics::default(),
                 volatile: Cell::new(false),
                 uses_parameters: Cell::new(false),
+                binds_variables: Cell::new(false),
                 parameters: RefCell::default(),
                 calls_functions: Cell::new(false),
                 explaining: Cell::new(false),

@@ -46,6 +46,8 @@ pub(super) struct CompiledRoutine {
 pub(crate) struct Programs {
     /// Compiled routines.
     pub(super) compiled: HashMap<RoutineKey, CompiledRoutine>,
+    /// Compiled triggers.
+    pub(super) triggers: super::triggers::TriggerCache,
     /// Routines that are running, outermost first.
     pub(super) running: Vec<RoutineKey>,
     /// Grows when plans are no longer valid that no version of the catalog tells from others.
@@ -535,14 +537,20 @@ impl SqlSession {
         self.cx.begin_plan();
         let version = self.cx.server.db.catalog_version();
         if !e.has_subquery() {
-            let bound = self.cx.bind(&e, &source.types)?;
+            self.cx.binds_variables.set(true);
+            let bound = self.cx.bind(&e, &source.types);
+            self.cx.binds_variables.set(false);
+            let bound = bound?;
             if !bound.has_subquery() {
                 let key = PlanKey::new(&self.cx, version, &source.types);
                 let keep = self.cx.may_keep_plan().then_some(key);
                 return Ok((Bound::Direct(bound), keep));
             }
         }
-        let (planned, ty) = self.planned_value(&e, &source.types)?;
+        self.cx.binds_variables.set(true);
+        let planned = self.planned_value(&e, &source.types);
+        self.cx.binds_variables.set(false);
+        let (planned, ty) = planned?;
         Ok((Bound::Query(planned, ty), None))
     }
 

@@ -53,6 +53,16 @@ struct RunCx {
     validate: bool,
 }
 
+/// Whether a plan writes to a table that has triggers, or whose foreign keys lead to such tables.
+fn fires_triggers(planned: &Planned, catalog: &Catalog) -> bool {
+    let written = planned.tables.iter().filter(|(_, writes)| *writes);
+    let mut reached = written.flat_map(|(table, _)| table.write_set.iter());
+    reached.any(|id| {
+        let table = catalog.table_by_id(*id);
+        table.is_some_and(|t| !t.triggers.is_empty())
+    })
+}
+
 impl SqlSession {
     /// Plans a statement that reads or changes rows; `None` for other statements.
     pub(crate) fn plan(
@@ -73,7 +83,7 @@ impl SqlSession {
             return Ok(None);
         };
         let mut planned = Planned::new(plan, reads.uses.take());
-        planned.runs_programs = self.cx.calls_functions.get();
+        planned.runs_programs = self.cx.calls_functions.get() || fires_triggers(&planned, catalog);
         Ok(Some(planned))
     }
 

@@ -129,6 +129,7 @@ impl SqlSession {
             open.txn
                 .get_mut()
                 .set_foreign_key_checks(s.foreign_key_checks);
+            open.txn.get_mut().set_cascades_fire(s.cascades_fire);
             open.txn.get_mut().set_lock_wait(s.lock_wait);
         }
         Ok(())

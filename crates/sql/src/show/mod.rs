@@ -16,6 +16,7 @@ pub(crate) mod routines;
 pub mod schema;
 pub mod server;
 mod tree;
+pub(crate) mod triggers;
 
 use crate::context::StatementContext;
 use crate::results::Outcome;
@@ -34,7 +35,12 @@ pub fn show(
     sink: &mut dyn ResultSink,
 ) -> Result<Outcome> {
     let mut rows = rows(cx, show)?;
-    rows.filter(cx, 0, &show.filter, params, types)?;
+    let named = match show.what {
+        // LIKE names tables.
+        ShowWhat::Triggers(_) => 2,
+        _ => 0,
+    };
+    rows.filter(cx, named, &show.filter, params, types)?;
     rows.limit(cx, show.limit, params, types)?;
     rows.send(cx, sink)
 }
@@ -92,6 +98,8 @@ fn rows(cx: &StatementContext, show: &Show<'_>) -> Result<Rows> {
         }
         ShowWhat::CreateProgram(ProgramKind::Event, name) => events::create_event(cx, name),
         ShowWhat::Events(schema) => events::events(cx, schema.map(|s| s.name)),
+        ShowWhat::CreateProgram(ProgramKind::Trigger, name) => triggers::create_trigger(cx, name),
+        ShowWhat::Triggers(database) => triggers::triggers(cx, database.map(|d| d.name)),
         ShowWhat::ProgramStatus(kind) => Ok(routines::routine_status(cx, *kind)),
         ShowWhat::Plugins => Ok(server::plugins()),
         ShowWhat::Privileges => Ok(Rows::new(vec![
@@ -103,21 +111,6 @@ fn rows(cx: &StatementContext, show: &Show<'_>) -> Result<Rows> {
     }
 }
 
-/// Columns of SHOW TRIGGERS.
-const TRIGGERS: &[&str] = &[
-    "Trigger",
-    "Event",
-    "Table",
-    "Statement",
-    "Timing",
-    "Created",
-    "sql_mode",
-    "Definer",
-    "character_set_client",
-    "collation_connection",
-    "Database Collation",
-];
-
 /// An empty result for kinds of objects that cannot exist here; an error for the rest.
 fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
     let texts = |names: &[&str]| {
@@ -125,7 +118,6 @@ fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
         Ok(Rows::new(columns.collect()))
     };
     match what {
-        ShowWhat::Triggers(_) => texts(TRIGGERS),
         ShowWhat::Profiles => Ok(Rows::new(vec![
             number_column("Query_ID"),
             typed_column("Duration", ColumnType::double()),
@@ -135,16 +127,6 @@ fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
         ShowWhat::BinaryLogs | ShowWhat::BinaryLogStatus | ShowWhat::BinlogEvents(..) => Err(
             SqlError::new(1381, "HY000", "You are not using binary logging"),
         ),
-        ShowWhat::CreateProgram(kind, name) => {
-            let kind = match kind {
-                ProgramKind::Procedure => "PROCEDURE",
-                ProgramKind::Function => "FUNCTION",
-                ProgramKind::Trigger => "TRIGGER",
-                ProgramKind::Event => "EVENT",
-            };
-            let text = format!("{kind} {} does not exist", name.name.name);
-            Err(SqlError::new(1305, "42000", text))
-        }
         ShowWhat::Engine(..) => Err(SqlError::not_supported("SHOW ENGINE MUTEX and LOGS")),
         ShowWhat::ProgramCode(..) => Err(SqlError::not_supported("SHOW PROCEDURE CODE")),
         _ => Err(SqlError::not_supported("this SHOW")),

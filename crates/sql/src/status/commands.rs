@@ -71,12 +71,7 @@ fn of_definition(statement: &Statement<'_>) -> Option<Counter> {
         Statement::DropIndex(_) => C::DropIndex,
         Statement::CreateView(_) => C::CreateView,
         Statement::DropView(_) => C::DropView,
-        Statement::CreateProgram(program) => match program.kind {
-            ProgramKind::Procedure => C::CreateProcedure,
-            ProgramKind::Function => C::CreateFunction,
-            ProgramKind::Trigger => C::CreateTrigger,
-            ProgramKind::Event => C::CreateEvent,
-        },
+        Statement::CreateTrigger(_) => C::CreateTrigger,
         Statement::CreateRoutine(routine) => match routine.kind {
             ProgramKind::Function => C::CreateFunction,
             _ => C::CreateProcedure,

@@ -134,6 +134,8 @@ pub const VARIABLES: &[Variable] = &[
         "Accepted; without effect."),
     v("flush_time", Global, Int(0, 31_536_000), "0",
         "Accepted; without effect."),
+    v("foreign_key_cascade_triggers", Both, Bool, "ON",
+        "Whether foreign key actions fire the triggers of the rows they change."),
     v("foreign_key_checks", Both, Bool, "ON",
         "Whether foreign keys are checked and cascade."),
     v("general_log", Global, Bool, "OFF",

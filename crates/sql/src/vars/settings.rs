@@ -48,6 +48,8 @@ pub struct Settings {
     pub definition_wait: Duration,
     /// `foreign_key_checks`.
     pub foreign_key_checks: bool,
+    /// `foreign_key_cascade_triggers`.
+    pub cascades_fire: bool,
     /// `time_zone`.
     pub time_zone: TimeZone,
     /// `character_set_client`.
@@ -154,6 +156,7 @@ impl Settings {
             lock_wait: Duration::from_secs(values.int("innodb_lock_wait_timeout")),
             definition_wait: Duration::from_secs(values.int("lock_wait_timeout")),
             foreign_key_checks: values.bool("foreign_key_checks"),
+            cascades_fire: values.bool("foreign_key_cascade_triggers"),
             time_zone: TimeZone::parse(values.text("time_zone")).unwrap_or(TimeZone::UTC),
             client: charset("character_set_client"),
             collation: collation("collation_connection"),

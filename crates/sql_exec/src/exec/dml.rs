@@ -141,7 +141,7 @@ pub(super) fn update_rows(
     } else {
         UpdateMode::Plain
     };
-    let done = exec.txn().update(table, changes, mode)?;
+    let done = exec.write(|txn| txn.update(table, changes, mode))??;
     note_skipped(&done.skipped, exec);
     Ok(done.changed)
 }
@@ -157,11 +157,11 @@ pub(super) fn delete_rows(
         return Ok(0);
     }
     if !ignore {
-        return Ok(exec.txn().delete(table, rows)?.deleted);
+        return Ok(exec.write(|txn| txn.delete(table, rows))??.deleted);
     }
     let mut deleted = 0;
     for row in rows {
-        let done = exec.txn().delete(table, vec![row]);
+        let done = exec.write(|txn| txn.delete(table, vec![row]))?;
         match done {
             Ok(done) => deleted += done.deleted,
             Err(error) if error.ignorable() => exec.env.warn(Warning {

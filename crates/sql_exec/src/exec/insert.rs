@@ -62,8 +62,8 @@ pub(super) fn insert_rows(
         retain_kept(&row_kept, &mut ids, &mut select_values);
     }
     if plan.on_duplicate.is_empty() {
-        let mut txn = exec.txn();
-        let done = txn.insert_with_ids(&plan.table, rows, plan.mode, &mut ids)?;
+        let done =
+            exec.write(|txn| txn.insert_with_ids(&plan.table, rows, plan.mode, &mut ids))??;
         changes.affected = done.inserted + done.replaced;
         changes.duplicates = done.replaced + done.skipped.len() as u64;
         note_skipped(&done.skipped, exec);

@@ -68,6 +68,7 @@ pub mod state;
 pub mod statement;
 mod subquery;
 mod top_n_per_group;
+mod triggers;
 mod upsert;
 mod visit;
 mod window;
@@ -80,6 +81,7 @@ use crate::plan::ResultColumn;
 use porpoise_base::blocking::blocking;
 use porpoise_kv::{CommitPosition, Read, ReadMode, StatementMark};
 use porpoise_rows::Txn;
+use porpoise_rows::triggers::Firing;
 use porpoise_types::{ColumnType, Value, ValueRef};
 use profile::{Profile, Role};
 use state::States;
@@ -161,8 +163,8 @@ pub trait ResultSink {
     }
 }
 
-/// Calls stored functions from within a statement.
-pub trait CallFunctions {
+/// Runs stored functions and triggers from within a statement.
+pub trait RunPrograms {
     /// Calls a function. Its statements use the transaction of the calling statement, which nothing
     /// else borrows meanwhile.
     ///
@@ -175,6 +177,13 @@ pub trait CallFunctions {
         txn: &RefCell<Txn>,
         env: &Env,
     ) -> Result<Value, SqlError>;
+
+    /// Runs the triggers of a row, in their order, within the transaction of the statement that
+    /// writes the row.
+    ///
+    /// # Errors
+    /// The first error that a body does not handle.
+    fn fire(&self, firing: &mut Firing<'_>, txn: &mut Txn, env: &Env) -> Result<(), SqlError>;
 }
 
 /// Treatment of rows newer than the snapshot.
@@ -214,7 +223,7 @@ pub struct Shared<'x> {
     /// Contents of virtual tables.
     pub server: &'x dyn crate::virtual_tables::VirtualRows,
     /// Stored functions, if the statement calls any.
-    pub programs: Option<&'x dyn CallFunctions>,
+    pub programs: Option<&'x dyn RunPrograms>,
     /// Number of batches so far.
     pub batches: Cell<u32>,
     /// Results that are cached between rows.

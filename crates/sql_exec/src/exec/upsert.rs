@@ -43,7 +43,7 @@ fn insert_or_update(
     let number = at as u64 + 1;
     // VALUES() may name a generated column.
     exec.txn().generate(&plan.table, row, number)?;
-    let (key, old) = match exec.txn().insert_or_find(&plan.table, row)? {
+    let (key, old) = match exec.write(|txn| txn.insert_or_find(&plan.table, row))?? {
         Inserted::New => {
             changes.affected += 1;
             return Ok(true);
@@ -94,7 +94,7 @@ fn insert_or_update(
         InsertMode::Ignore => UpdateMode::Ignore,
         _ => UpdateMode::Plain,
     };
-    let done = exec.txn().update(&plan.table, vec![change], mode)?;
+    let done = exec.write(|txn| txn.update(&plan.table, vec![change], mode))??;
     changes.affected += 2 * done.changed;
     match done.changed {
         0 => changes.matched += 1,

@@ -1,6 +1,5 @@
 //! Other statements: SET, SHOW, EXPLAIN, maintenance, stored programs.
 
-use super::super::token::Span;
 use super::{Account, Expr, Ident, Isolation, Limit, Statement, TableName, VarScope};
 
 /// CALL
@@ -329,21 +328,4 @@ pub enum ProgramKind {
     Trigger,
     /// EVENT
     Event,
-}
-
-/// CREATE TRIGGER: parsed up to the name; the rest is kept as text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CreateProgram<'a> {
-    /// Kind.
-    pub kind: ProgramKind,
-    /// DEFINER
-    pub definer: Option<Account<'a>>,
-    /// IF NOT EXISTS
-    pub if_not_exists: bool,
-    /// Its name.
-    pub name: TableName<'a>,
-    /// Everything after the name.
-    pub rest: &'a [u8],
-    /// Position of `rest`.
-    pub span: Span,
 }

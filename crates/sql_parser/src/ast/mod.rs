@@ -116,12 +116,12 @@ pub enum Statement<'a> {
     CreateView(&'a CreateView<'a>),
     /// DROP VIEW
     DropView(&'a DropTables<'a>),
-    /// CREATE TRIGGER
-    CreateProgram(&'a CreateProgram<'a>),
     /// CREATE EVENT, ALTER EVENT
     Event(&'a EventStatement<'a>),
     /// CREATE PROCEDURE, CREATE FUNCTION
     CreateRoutine(&'a CreateRoutine<'a>),
+    /// CREATE TRIGGER
+    CreateTrigger(&'a CreateTrigger<'a>),
     /// ALTER PROCEDURE, ALTER FUNCTION
     AlterRoutine(&'a AlterRoutine<'a>),
     /// SIGNAL, RESIGNAL

@@ -362,3 +362,44 @@ pub struct GetDiagnostics<'a> {
     /// The assignments.
     pub items: &'a [DiagnosticsItem<'a>],
 }
+
+/// The change of a row for which a trigger fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TriggerEvent {
+    /// INSERT
+    Insert,
+    /// UPDATE
+    Update,
+    /// DELETE
+    Delete,
+}
+
+/// CREATE TRIGGER
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CreateTrigger<'a> {
+    /// DEFINER
+    pub definer: Option<Account<'a>>,
+    /// IF NOT EXISTS
+    pub if_not_exists: bool,
+    /// Its name.
+    pub name: TableName<'a>,
+    /// AFTER; otherwise BEFORE.
+    pub after: bool,
+    /// The event.
+    pub event: TriggerEvent,
+    /// The table.
+    pub table: TableName<'a>,
+    /// FOLLOWS or PRECEDES another trigger.
+    pub order: Option<TriggerOrder<'a>>,
+    /// Its body.
+    pub body: Body<'a>,
+}
+
+/// The place of a trigger beside another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TriggerOrder<'a> {
+    /// FOLLOWS
+    Follows(Ident<'a>),
+    /// PRECEDES
+    Precedes(Ident<'a>),
+}

@@ -1,9 +1,9 @@
 //! CREATE and ALTER PROCEDURE and FUNCTION, SIGNAL, RESIGNAL and GET DIAGNOSTICS.
 
 use super::super::ast::{
-    Account, AlterRoutine, Characteristics, ConditionValue, CreateProgram, CreateRoutine,
+    Account, AlterRoutine, Characteristics, ConditionValue, CreateRoutine, CreateTrigger,
     DataAccess, DataType, DiagnosticsItem, GetDiagnostics, Parameter, ParameterMode, ProgramExpr,
-    ProgramKind, RowVariables, Signal, Statement,
+    ProgramKind, RowVariables, Signal, Statement, TriggerEvent, TriggerOrder,
 };
 use super::super::keyword::Keyword as Kw;
 use super::super::token::{Span, TokenKind as K};
@@ -15,51 +15,54 @@ impl<'a> Parser<'a> {
         &mut self,
         definer: Option<Account<'a>>,
     ) -> PResult<Statement<'a>> {
-        let kind = match self.advance().keyword {
-            Kw::PROCEDURE => ProgramKind::Procedure,
-            Kw::FUNCTION => ProgramKind::Function,
-            Kw::TRIGGER => ProgramKind::Trigger,
-            _ => return self.event_statement(false, definer),
-        };
-        if matches!(kind, ProgramKind::Procedure | ProgramKind::Function) {
-            return self.create_routine(kind, definer);
+        match self.advance().keyword {
+            Kw::PROCEDURE => self.create_routine(ProgramKind::Procedure, definer),
+            Kw::FUNCTION => self.create_routine(ProgramKind::Function, definer),
+            Kw::TRIGGER => self.create_trigger(definer),
+            _ => self.event_statement(false, definer),
         }
-        self.create_unparsed_program(kind, definer)
     }
 
-    /// CREATE TRIGGER and CREATE EVENT up to the end of the text: only tokens are checked, which
-    /// finds unterminated strings.
-    fn create_unparsed_program(
-        &mut self,
-        kind: ProgramKind,
-        definer: Option<Account<'a>>,
-    ) -> PResult<Statement<'a>> {
+    /// After TRIGGER.
+    fn create_trigger(&mut self, definer: Option<Account<'a>>) -> PResult<Statement<'a>> {
         let if_not_exists = self.if_not_exists()?;
         let name = self.table_name()?;
-        let heads = match kind {
-            ProgramKind::Trigger => self.is_any_kw(&[Kw::BEFORE, Kw::AFTER]),
-            _ => self.is_kw(Kw::ON),
+        let after = match self.eat_any_kw(&[Kw::BEFORE, Kw::AFTER]) {
+            Some(time) => time == Kw::AFTER,
+            None => return self.error(),
         };
-        if !heads {
-            return self.error();
-        }
-        let start = self.token.start;
-        while !self.is(K::End) {
-            if self.is(K::Invalid) {
-                return self.error();
-            }
-            self.advance();
-        }
-        let span = Span::new(start, self.last_end);
-        let program = CreateProgram {
-            kind,
+        let event = match self.eat_any_kw(&[Kw::INSERT, Kw::UPDATE, Kw::DELETE]) {
+            Some(Kw::INSERT) => TriggerEvent::Insert,
+            Some(Kw::UPDATE) => TriggerEvent::Update,
+            Some(_) => TriggerEvent::Delete,
+            None => return self.error(),
+        };
+        self.expect_kw(Kw::ON)?;
+        let table = self.table_name()?;
+        self.expect_kw(Kw::FOR)?;
+        self.expect_kw(Kw::EACH)?;
+        self.expect_kw(Kw::ROW)?;
+        let order = match self.eat_any_kw(&[Kw::FOLLOWS, Kw::PRECEDES]) {
+            Some(Kw::FOLLOWS) => Some(TriggerOrder::Follows(self.ident()?)),
+            Some(_) => Some(TriggerOrder::Precedes(self.ident()?)),
+            None => None,
+        };
+        // Whether the event has the row is told when the body is compiled.
+        let rows = RowVariables {
+            old: true,
+            new: true,
+        };
+        let body = self.program_body(&[], rows)?;
+        Ok(Statement::CreateTrigger(self.alloc(CreateTrigger {
             definer,
             if_not_exists,
             name,
-            rest: self.slice(span),
-            span,
-        };
-        Ok(Statement::CreateProgram(self.alloc(program)))
+            after,
+            event,
+            table,
+            order,
+            body,
+        })))
     }
 
     /// After PROCEDURE or FUNCTION.

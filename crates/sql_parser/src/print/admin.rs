@@ -1,8 +1,8 @@
 //! Dispatch of statements to their printers, and short statements.
 
 use super::super::ast::{
-    CreateProgram, Flush, FlushWhat, HistogramAction, HistogramClause, Isolation, Maintain,
-    MaintainKind, PrepareSource, SetItem, SetTransaction, Statement, VarScope,
+    Flush, FlushWhat, HistogramAction, HistogramClause, Isolation, Maintain, MaintainKind,
+    PrepareSource, SetItem, SetTransaction, Statement, VarScope,
 };
 use super::Printer;
 
@@ -61,7 +61,7 @@ impl Printer {
                 self.algorithm_lock(drop.algorithm.as_ref(), drop.lock.as_ref());
             }
             Statement::CreateView(view) => self.create_view(view),
-            Statement::CreateProgram(program) => self.create_program(program),
+            Statement::CreateTrigger(trigger) => self.create_trigger(trigger),
             Statement::DropProgram {
                 kind,
                 if_exists,
@@ -336,19 +336,5 @@ impl Printer {
             }
             FlushWhat::Others(words) => self.list(words, |p, word| p.put(word)),
         }
-    }
-
-    fn create_program(&mut self, program: &CreateProgram<'_>) {
-        self.put("CREATE ");
-        if let Some(definer) = &program.definer {
-            self.put("DEFINER=");
-            self.account(definer);
-            self.put(" ");
-        }
-        self.program_kind(program.kind);
-        self.put_if(program.if_not_exists, "IF NOT EXISTS ");
-        self.table_name(&program.name);
-        self.put(" ");
-        self.out.extend_from_slice(program.rest);
     }
 }

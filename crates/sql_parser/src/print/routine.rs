@@ -2,8 +2,8 @@
 //! SHOW CREATE PROCEDURE shows them; in a body, parameters stand in the place of variables.
 
 use super::super::ast::{
-    AlterRoutine, Characteristics, ConditionValue, CreateRoutine, DataAccess, GetDiagnostics,
-    Signal,
+    AlterRoutine, Characteristics, ConditionValue, CreateRoutine, CreateTrigger, DataAccess,
+    GetDiagnostics, ProgramKind, Signal, TriggerEvent, TriggerOrder,
 };
 use super::Printer;
 
@@ -28,6 +28,41 @@ impl Printer {
         self.characteristics(&routine.characteristics);
         self.put(" ");
         self.out.extend_from_slice(routine.body.text);
+    }
+
+    pub(super) fn create_trigger(&mut self, trigger: &CreateTrigger<'_>) {
+        self.put("CREATE ");
+        if let Some(definer) = &trigger.definer {
+            self.put("DEFINER=");
+            self.account(definer);
+            self.put(" ");
+        }
+        self.program_kind(ProgramKind::Trigger);
+        self.put_if(trigger.if_not_exists, "IF NOT EXISTS ");
+        self.table_name(&trigger.name);
+        self.put(if trigger.after { " AFTER " } else { " BEFORE " });
+        self.put(match trigger.event {
+            TriggerEvent::Insert => "INSERT",
+            TriggerEvent::Update => "UPDATE",
+            TriggerEvent::Delete => "DELETE",
+        });
+        self.put(" ON ");
+        self.table_name(&trigger.table);
+        self.put(" FOR EACH ROW ");
+        match &trigger.order {
+            Some(TriggerOrder::Follows(other)) => {
+                self.put("FOLLOWS ");
+                self.ident(other);
+                self.put(" ");
+            }
+            Some(TriggerOrder::Precedes(other)) => {
+                self.put("PRECEDES ");
+                self.ident(other);
+                self.put(" ");
+            }
+            None => {}
+        }
+        self.out.extend_from_slice(trigger.body.text);
     }
 
     fn characteristics(&mut self, given: &Characteristics<'_>) {

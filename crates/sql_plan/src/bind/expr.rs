@@ -142,10 +142,10 @@ impl Binder<'_> {
     fn param(&self, at: usize) -> Expr {
         let unknown = || ColumnType::varchar(255, self.env.collation);
         let ty = self.env.params.get(at).cloned().unwrap_or_else(unknown);
-        let coercibility = if is_text(&ty) {
-            Coercibility::Literal
-        } else {
-            Coercibility::Numeric
+        let coercibility = match (is_text(&ty), self.env.params_are_variables) {
+            (false, _) => Coercibility::Numeric,
+            (true, false) => Coercibility::Literal,
+            (true, true) => Coercibility::Implicit,
         };
         Expr {
             kind: ExprKind::Param(at),

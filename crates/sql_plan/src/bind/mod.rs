@@ -152,6 +152,9 @@ pub struct BindEnv {
     /// Types of the parameters, in order. The list may be shorter while types are unknown
     /// (PREPARE): the remaining parameters are text.
     pub params: Vec<ColumnType>,
+    /// Whether the parameters stand for variables of a program, whose collation counts like that of
+    /// a column (manual, "Collation Coercibility in Expressions").
+    pub params_are_variables: bool,
     /// The default database.
     pub database: Option<String>,
     /// `div_precision_increment`.

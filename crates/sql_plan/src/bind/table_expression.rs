@@ -31,6 +31,7 @@ pub fn table_expression<'a>(
         mode: SqlMode::default(),
         collation: Collation::UTF8MB4_0900_AI_CI,
         params: Vec::new(),
+        params_are_variables: false,
         database: None,
         div_precision: 4,
     };

@@ -47,7 +47,8 @@ pub struct Planned {
     pub scans_ranges: bool,
     /// Whether it reads stored rows without locking them.
     pub reads_unlocked: bool,
-    /// Whether it may run stored programs: it calls functions.
+    /// Whether it may run stored programs: it calls functions, or writes rows whose triggers, or those
+    /// of rows that foreign key actions change, fire.
     pub runs_programs: bool,
     /// Whether it writes to a table with table expressions.
     pub writes_expressions: bool,

@@ -93,6 +93,7 @@ pub(super) fn source(
         mode: SqlMode::default(),
         collation: cx.env.collation,
         params: Vec::new(),
+        params_are_variables: false,
         database: Some(view.database.clone()),
         div_precision: cx.env.div_precision,
     };
@@ -403,6 +404,7 @@ pub fn describe(
         mode: SqlMode::default(),
         collation: porpoise_types::Collation::UTF8MB4_0900_AI_CI,
         params: Vec::new(),
+        params_are_variables: false,
         database: Some(view.database.clone()),
         div_precision: 4,
     };

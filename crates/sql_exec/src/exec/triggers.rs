@@ -1,0 +1,59 @@
+//! Writing rows from a statement: the triggers of the rows run in its session.
+//!
+//! `rows` knows when a trigger fires; the session knows how to run its body ([`RunPrograms`]). An
+//! error of a body passes through `rows` as a rows error, which loses parts of it (the commit
+//! position that the reply waits for): so the first one is kept here and returned instead.
+
+use super::{Exec, ExecResult, RunPrograms};
+use crate::error::SqlError;
+use crate::expr::eval::Env;
+use porpoise_rows::triggers::{FireTriggers, Firing};
+use porpoise_rows::{Error, FiringTxn, Txn};
+use std::cell::RefCell;
+
+/// Runs triggers for one write.
+struct Runner<'x> {
+    programs: Option<&'x dyn RunPrograms>,
+    env: &'x Env,
+    failure: RefCell<Option<SqlError>>,
+}
+
+impl FireTriggers for Runner<'_> {
+    fn fire(&self, txn: &mut Txn, firing: &mut Firing<'_>) -> Result<(), Error> {
+        let done = match self.programs {
+            Some(programs) => programs.fire(firing, txn, self.env),
+            None => Err(SqlError::internal("a statement without triggers fired one")),
+        };
+        done.map_err(|error| {
+            let told = Error::Trigger {
+                code: error.code,
+                sqlstate: String::from_utf8_lossy(&error.sqlstate).into_owned(),
+                message: error.message.clone(),
+            };
+            self.failure.borrow_mut().get_or_insert(error);
+            told
+        })
+    }
+}
+
+impl Exec<'_> {
+    /// Writes rows and fires their triggers. The inner error is that of a row.
+    ///
+    /// # Errors
+    /// The error of a trigger.
+    pub(super) fn write<T>(
+        &self,
+        call: impl FnOnce(&mut FiringTxn<'_>) -> Result<T, Error>,
+    ) -> ExecResult<Result<T, Error>> {
+        let runner = Runner {
+            programs: self.shared.programs,
+            env: self.env,
+            failure: RefCell::default(),
+        };
+        let done = call(&mut self.txn().firing(&runner));
+        match runner.failure.into_inner() {
+            Some(error) if done.is_err() => Err(error.into()),
+            _ => Ok(done),
+        }
+    }
+}
