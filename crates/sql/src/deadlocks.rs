@@ -56,14 +56,15 @@ struct Deadlock {
     waits: Vec<Wait>,
 }
 
+/// The newest deadlocks, and the number of all since the start.
 #[derive(Default)]
 struct Ring {
     count: u64,
     deadlocks: VecDeque<Deadlock>,
 }
 
-/// Log of recent deadlocks, and source of the current lock waits. It has a weak reference to the
-/// database, whose engine owns it as its listener.
+/// Log of recent deadlocks, and source of the current lock waits. The reference to the database is
+/// weak because the database's engine owns the log as its listener.
 pub struct DeadlockLog {
     ring: Mutex<Ring>,
     db: Weak<Db>,
@@ -100,7 +101,7 @@ impl DeadlockLog {
     fn describe_waits(&self, db: &Db, waits: &[LockWait]) -> Vec<Wait> {
         let (catalog, now) = (db.catalog(), db.clock().now());
         let sessions = self.processes.list();
-        let one = |wait: &LockWait| Wait {
+        let describe = |wait: &LockWait| Wait {
             txn: wait.txn,
             waiter_session: session_of(&sessions, wait.txn, now),
             blocker: wait.blocker,
@@ -113,16 +114,16 @@ impl DeadlockLog {
                 .try_into()
                 .unwrap_or(u64::MAX),
         };
-        waits.iter().map(one).collect()
+        waits.iter().map(describe).collect()
     }
 
-    /// Current lock waits, in the order that `order` establishes.
-    fn current_waits(&self, order: impl FnOnce(&mut Vec<LockWait>)) -> Vec<Wait> {
+    /// Current lock waits, ordered by `sort`.
+    fn current_waits(&self, sort: impl FnOnce(&mut Vec<LockWait>)) -> Vec<Wait> {
         let Some(db) = self.db.upgrade() else {
             return Vec::new();
         };
         let mut waits = db.engine().lock_waits();
-        order(&mut waits);
+        sort(&mut waits);
         self.describe_waits(&db, &waits)
     }
 
@@ -203,8 +204,8 @@ impl DeadlockLog {
 
 fn session_of(sessions: &[Arc<Process>], txn: u64, now: Instant) -> Option<WaitingSession> {
     let process = sessions.iter().find(|process| process.txn() == txn)?;
-    let (_, _, query) = process.state(now);
-    let cut = |mut text: String| {
+    let query = process.state(now).info;
+    let truncated = |mut text: String| {
         if text.len() > MAX_STATEMENT_LEN {
             text.truncate(text.floor_char_boundary(MAX_STATEMENT_LEN));
         }
@@ -215,7 +216,7 @@ fn session_of(sessions: &[Arc<Process>], txn: u64, now: Instant) -> Option<Waiti
         user: process.user.clone(),
         host: process.host.clone(),
         database: process.database(),
-        query: query.map(cut),
+        query: query.map(truncated),
     })
 }
 

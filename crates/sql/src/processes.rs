@@ -22,9 +22,10 @@ pub struct Process {
     pub user: String,
     /// The host.
     pub host: String,
-    /// The account that the session logged in as, and the version of access control at which it had
-    /// that name.
-    account: (AuthId, u64),
+    /// The account that the session logged in as, by its name at version `named_at`.
+    account: AuthId,
+    /// Version of access control at the login.
+    named_at: u64,
     database: Mutex<Option<String>>,
     statement: Mutex<Running>,
     /// Start of the current state, in milliseconds after `connected_at`.
@@ -45,7 +46,17 @@ struct Running {
     info: Vec<u8>,
 }
 
-/// Maximum stored length of a statement.
+/// A session's state at one time.
+pub struct ProcessState {
+    /// `Query`, `Execute`, ...; `Sleep` between statements.
+    pub command: &'static str,
+    /// Seconds since the start or end of the last statement.
+    pub seconds: u64,
+    /// Text of the statement, as far as it is stored.
+    pub info: Option<String>,
+}
+
+/// Maximum stored length of a statement, in bytes.
 pub(super) const MAX_STATEMENT_LEN: usize = 64 * 1024;
 
 /// Capacity of the text buffer that an idle session keeps.
@@ -65,7 +76,8 @@ impl Process {
             id: client.connection_id,
             user: client.user.clone(),
             host: client.host.clone(),
-            account: (AuthId::parse(&client.account), named_at),
+            account: AuthId::parse(&client.account),
+            named_at,
             database: Mutex::default(),
             statement: Mutex::default(),
             since: AtomicU64::new(0),
@@ -78,8 +90,7 @@ impl Process {
 
     /// The session's account, by its name in `data`.
     pub fn account(&self, data: &AccessData) -> AuthId {
-        let (id, named_at) = &self.account;
-        data.name_since(id, *named_at)
+        data.name_since(&self.account, self.named_at)
     }
 
     fn set_since(&self, now: Instant) {
@@ -142,18 +153,25 @@ impl Process {
         text.unwrap_or_else(|| "executing".to_owned())
     }
 
-    /// Command, seconds since its start, and text.
-    pub fn state(&self, now: Instant) -> (&'static str, u64, Option<String>) {
+    /// The state at `now`.
+    pub fn state(&self, now: Instant) -> ProcessState {
         let since = self.since.load(Ordering::Relaxed);
         let now = now.saturating_duration_since(self.connected_at).as_millis();
         let seconds = u64::try_from(now).unwrap_or(u64::MAX).saturating_sub(since) / 1000;
         let statement = self.statement.lock();
         if statement.command.is_empty() {
-            return ("Sleep", seconds, None);
+            return ProcessState {
+                command: "Sleep",
+                seconds,
+                info: None,
+            };
         }
         let info = String::from_utf8_lossy(&statement.info).into_owned();
-        let info = Some(info).filter(|i| !i.is_empty());
-        (statement.command, seconds, info)
+        ProcessState {
+            command: statement.command,
+            seconds,
+            info: Some(info).filter(|i| !i.is_empty()),
+        }
     }
 }
 
@@ -161,14 +179,14 @@ impl Process {
 #[derive(Default)]
 pub struct Processes(RwLock<Sessions>);
 
-/// The sessions, and what is left of those that have ended.
+/// The open sessions, and totals of those that have ended.
 #[derive(Default)]
 struct Sessions {
     open: BTreeMap<u64, Arc<Process>>,
     /// Sums over ended sessions.
     ended: SessionCounters,
-    /// The greatest number of sessions at a time.
-    most: usize,
+    /// Maximum number of simultaneous sessions since the start.
+    max_open: usize,
 }
 
 impl Processes {
@@ -178,7 +196,7 @@ impl Processes {
         if let Some(replaced) = all.open.insert(process.id, process) {
             replaced.counters.move_to(&all.ended);
         }
-        all.most = all.most.max(all.open.len());
+        all.max_open = all.max_open.max(all.open.len());
     }
 
     /// Removes an entry.
@@ -209,7 +227,7 @@ impl Processes {
 
     /// Maximum number of simultaneous sessions since the start.
     pub(crate) fn max_count(&self) -> usize {
-        self.0.read().most
+        self.0.read().max_open
     }
 
     /// Number of sessions.
@@ -222,13 +240,13 @@ impl Processes {
         self.0.read().open.values().cloned().collect()
     }
 
-    /// KILL. Returns false if there is no session with this id.
-    pub fn kill(&self, id: u64, query: bool) -> bool {
+    /// Kills a session, or only its statement. Returns false if there is no session with this id.
+    pub fn kill(&self, id: u64, query_only: bool) -> bool {
         let Some(process) = self.0.read().open.get(&id).cloned() else {
             return false;
         };
-        // A statement that has not begun cannot be killed.
-        if !query {
+        // KILL QUERY has no effect between statements.
+        if !query_only {
             process.cancel.cancel(Reason::Connection);
         } else if !process.statement.lock().command.is_empty() {
             process.cancel.cancel(Reason::Query);

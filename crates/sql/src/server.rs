@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Source of the rows that describe a key ([`porpoise_access::ndbmemcache::key_columns`]), as
-/// visible to an account with these rights.
+/// Source of the rows that describe a memcached key
+/// ([`porpoise_access::ndbmemcache::key_columns`]), as visible to an account with these rights.
 pub type KeyProvider = Box<dyn Fn(&[u8], &Rights) -> Vec<Vec<Value>> + Send + Sync>;
 /// Source of the rows of a virtual table outside of SQL, as visible to an account with these
 /// rights.
@@ -124,11 +124,12 @@ pub struct SqlServer {
     pub(crate) statistics: Statistics,
     /// Memory budget of connections.
     pub(crate) memory: Arc<MemoryBudget>,
-    /// Prepared statements of all sessions.
+    /// Number of prepared statements of all sessions.
     pub(crate) prepared: Arc<AtomicU64>,
-    providers: RwLock<Vec<(String, String, RowsProvider)>>,
-    keys: RwLock<Option<KeyProvider>>,
-    status: RwLock<Vec<StatusProvider>>,
+    /// Database, table and source of rows of virtual tables outside of SQL.
+    row_providers: RwLock<Vec<(String, String, RowsProvider)>>,
+    key_provider: RwLock<Option<KeyProvider>>,
+    status_providers: RwLock<Vec<StatusProvider>>,
 }
 
 impl SqlServer {
@@ -167,9 +168,9 @@ impl SqlServer {
             access,
             memory,
             prepared: Arc::default(),
-            providers: RwLock::new(Vec::new()),
-            keys: RwLock::new(None),
-            status: RwLock::new(Vec::new()),
+            row_providers: RwLock::new(Vec::new()),
+            key_provider: RwLock::new(None),
+            status_providers: RwLock::new(Vec::new()),
         });
         let triggers = ServerTriggers::new(Arc::downgrade(&server));
         server.db.set_trigger_runner(Arc::new(triggers));
@@ -198,34 +199,35 @@ impl SqlServer {
     /// Sets the source of rows of a virtual table in [`porpoise_sql_plan::virtual_tables::all`].
     pub fn provide_rows(&self, database: &str, table: &str, rows: RowsProvider) {
         let entry = (database.to_owned(), table.to_owned(), rows);
-        self.providers.write().push(entry);
+        self.row_providers.write().push(entry);
     }
 
     /// Adds a source of status variables.
     pub fn provide_status(&self, status: StatusProvider) {
-        self.status.write().push(status);
+        self.status_providers.write().push(status);
     }
 
     /// Sets the source of descriptions of keys.
     pub fn provide_keys(&self, keys: KeyProvider) {
-        *self.keys.write() = Some(keys);
+        *self.key_provider.write() = Some(keys);
     }
 
     /// Rows that describe a key.
     pub(crate) fn key_mappings(&self, key: &[u8], rights: &Rights) -> Vec<Vec<Value>> {
-        self.keys
+        self.key_provider
             .read()
             .as_ref()
             .map_or(Vec::new(), |keys| keys(key, rights))
     }
 
+    /// Rows of a virtual table outside of SQL; none if nothing provides the table.
     pub(crate) fn provided_rows(
         &self,
         database: &str,
         table: &str,
         rights: &Rights,
     ) -> Vec<Vec<Value>> {
-        let providers = self.providers.read();
+        let providers = self.row_providers.read();
         let mut found = providers
             .iter()
             .filter(|(d, t, _)| d == database && t == table);
@@ -235,8 +237,10 @@ impl SqlServer {
             .unwrap_or_default()
     }
 
+    /// Names and values of the status variables of all [`StatusProvider`]s.
     pub(crate) fn provided_status(&self) -> Vec<(String, String)> {
-        self.status.read().iter().flat_map(|s| s()).collect()
+        let providers = self.status_providers.read();
+        providers.iter().flat_map(|provider| provider()).collect()
     }
 
     /// The global value of a system variable, as SHOW prints it.
@@ -311,7 +315,7 @@ impl SqlServer {
         stats
     }
 
-    /// Prepared statements of all sessions.
+    /// Number of prepared statements of all sessions.
     pub(crate) fn prepared_statements(&self) -> u64 {
         self.prepared.load(Ordering::Relaxed)
     }
@@ -336,12 +340,12 @@ impl SqlServer {
         now.saturating_duration_since(self.started).as_secs()
     }
 
-    /// Kills a session or its statement.
+    /// Kills a session, or only its statement.
     ///
     /// # Errors
     /// 1094 if there is no such session.
-    pub fn kill(&self, id: u64, query: bool) -> Result<()> {
-        if self.processes.kill(id, query) {
+    pub fn kill(&self, id: u64, query_only: bool) -> Result<()> {
+        if self.processes.kill(id, query_only) {
             return Ok(());
         }
         let text = format!("Unknown thread id: {id}");

@@ -45,9 +45,10 @@ pub enum ExpressionOwner<'a> {
 }
 
 impl ExpressionOwner<'_> {
-    /// Errors 3102, 3769 and 3815, or 3763, 3770 and 3814 with the function's name.
+    /// The error for a function that is not allowed: 3763, 3770 or 3814 with its name; 3102, 3769 or
+    /// 3815 without.
     pub fn disallowed(self, function: Option<&str>) -> SqlError {
-        let (plain, named, start) = match self {
+        let (unnamed_code, named_code, start) = match self {
             ExpressionOwner::Generated(c) => {
                 (3102, 3763, format!("Expression of generated column '{c}'"))
             }
@@ -81,17 +82,17 @@ impl ExpressionOwner<'_> {
         match function {
             None => {
                 let text = format!("{start} contains a disallowed function.");
-                SqlError::new(plain, "HY000", text)
+                SqlError::new(unnamed_code, "HY000", text)
             }
             Some(f) => {
                 let text = format!("{start} contains a disallowed function: {f}.");
-                SqlError::new(named, "HY000", text)
+                SqlError::new(named_code, "HY000", text)
             }
         }
     }
 
     /// Errors 3765, 3772 and 3816: variables are not allowed.
-    pub fn variables(self) -> SqlError {
+    fn variables_disallowed(self) -> SqlError {
         match self {
             ExpressionOwner::Generated(c) => SqlError::new(
                 3765,
@@ -201,14 +202,15 @@ impl StatisticsSource for NoVariables<'_> {}
 
 impl SystemVariables for NoVariables<'_> {
     fn get(&self, _: bool, _: &str) -> Result<Expr> {
-        Err(self.0.variables())
+        Err(self.0.variables_disallowed())
     }
 }
 
+/// Binds an expression to the columns of its table, and checks that its owner may contain it.
 fn bind(table: &Arc<Table>, expression: &Expression, owner: ExpressionOwner<'_>) -> Result<Expr> {
     let arena = Bump::new();
     let system = NoVariables(owner);
-    let place = match owner {
+    let clause = match owner {
         ExpressionOwner::Generated(_) => "generated column function",
         ExpressionOwner::Default(_) => "default value expression",
         ExpressionOwner::Check(_) => "check constraint expression",
@@ -223,13 +225,13 @@ fn bind(table: &Arc<Table>, expression: &Expression, owner: ExpressionOwner<'_>)
         let text = format!("Check constraint '{name}' refers to non-existing column '{unknown}'.");
         return Err(SqlError::new(3820, "HY000", text));
     }
-    let (parsed, bound) = table_expression(&arena, table, &expression.text, place, &system)?;
-    refuse_functions(&bound, owner)?;
-    let mut nested = false;
+    let (parsed, bound) = table_expression(&arena, table, &expression.text, clause, &system)?;
+    check_functions(&bound, owner)?;
+    let mut has_nested_array = false;
     bound.each_child(&mut |operand| {
-        operand.walk(&mut |e| nested |= matches!(e.kind, ExprKind::CastArray(_)));
+        operand.walk(&mut |e| has_nested_array |= matches!(e.kind, ExprKind::CastArray(_)));
     });
-    if nested {
+    if has_nested_array {
         return Err(SqlError::not_supported(ARRAY_OUTSIDE_OF_INDEX));
     }
     if let ExpressionOwner::Check(name) = owner
@@ -242,11 +244,12 @@ fn bind(table: &Arc<Table>, expression: &Expression, owner: ExpressionOwner<'_>)
     Ok(bound)
 }
 
-fn refuse_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
+/// Rejects functions, variables and subqueries that the owner must not contain.
+fn check_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
     let mut refused = None;
     bound.walk(&mut |e| match &e.kind {
         ExprKind::UserVariable(_) | ExprKind::AssignVariable(..) => {
-            refused.get_or_insert_with(|| owner.variables());
+            refused.get_or_insert_with(|| owner.variables_disallowed());
         }
         ExprKind::Stored(function, _) => {
             refused.get_or_insert_with(|| owner.disallowed(Some(&function.name)));
@@ -255,10 +258,10 @@ fn refuse_functions(bound: &Expr, owner: ExpressionOwner<'_>) -> Result<()> {
             refused.get_or_insert_with(|| owner.disallowed(None));
         }
         ExprKind::Call(f, args) => {
-            let now = f.name == "UNIX_TIMESTAMP" && args.is_empty();
-            let dependent = NONDETERMINISTIC_FUNCTIONS.contains(&f.name) || now;
-            let dependent = dependent && !matches!(owner, ExpressionOwner::Default(_));
-            if dependent || FORBIDDEN_FUNCTIONS.contains(&f.name) {
+            let current_time = f.name == "UNIX_TIMESTAMP" && args.is_empty();
+            let nondeterministic = current_time || NONDETERMINISTIC_FUNCTIONS.contains(&f.name);
+            let is_default = matches!(owner, ExpressionOwner::Default(_));
+            if nondeterministic && !is_default || FORBIDDEN_FUNCTIONS.contains(&f.name) {
                 let name = f.name.to_ascii_lowercase();
                 refused.get_or_insert_with(|| owner.disallowed(Some(&name)));
             }
@@ -286,7 +289,7 @@ fn is_boolean(parsed: &ast::Expr<'_>, bound: &Expr) -> bool {
 
 impl CompileExpressions for ExpressionCompiler {
     fn compile(&self, table: &TableDef) -> porpoise_rows::Result<Arc<dyn RowExpressions>> {
-        let expressions = self.table_expressions(table).map_err(to_rows)?;
+        let expressions = self.table_expressions(table).map_err(rows_error)?;
         Ok(Arc::new(expressions))
     }
 
@@ -303,7 +306,7 @@ impl CompileExpressions for ExpressionCompiler {
             let ty = if array { e.ty } else { key_part_type(&e)? };
             Ok(KeyPartType { ty, array })
         });
-        ty.map_err(to_rows)
+        ty.map_err(rows_error)
     }
 }
 
@@ -386,10 +389,10 @@ fn key_part_type(e: &Expr) -> Result<ColumnType> {
     Ok(ty)
 }
 
-/// Errors of values of functional key parts.
-fn key_part_error(error: SqlError, of: &CompiledColumn, index: &str, row: u64) -> SqlError {
+/// The error of evaluating a functional key part, which names the index instead of the column.
+fn key_part_error(error: SqlError, part: &CompiledColumn, index: &str, row: u64) -> SqlError {
     let mut casts_json = false;
-    of.expr.walk(&mut |e| {
+    part.expr.walk(&mut |e| {
         casts_json |= matches!(&e.kind, ExprKind::Cast(arg) if arg.ty.kind == Kind::Json);
     });
     let (code, state, text) = match error.code {
@@ -404,7 +407,7 @@ fn key_part_error(error: SqlError, of: &CompiledColumn, index: &str, row: u64) -
             format!("Data truncated for functional index '{index}' at row {row}"),
         ),
         1406 | 3907 => return key_part_too_long(index),
-        1292 if is_cut_text(&error.message) => return key_part_too_long(index),
+        1292 if is_truncated_cast(&error.message) => return key_part_too_long(index),
         1292 if casts_json => return invalid_json(index),
         3903 => return invalid_json(index),
         3904 => (
@@ -447,8 +450,8 @@ fn invalid_json(index: &str) -> SqlError {
     SqlError::new(3903, "22018", text)
 }
 
-/// Whether a warning or error says that a CAST has cut a text.
-fn is_cut_text(message: &str) -> bool {
+/// Whether the text of a warning or error says that a CAST has truncated a string.
+fn is_truncated_cast(message: &str) -> bool {
     ["CHAR", "BINARY"].iter().any(|kind| {
         let start = format!("Truncated incorrect {kind}(");
         message.starts_with(&start)
@@ -461,7 +464,7 @@ fn key_part_too_long(index: &str) -> SqlError {
 }
 
 /// Converts an error to one of `rows`.
-fn to_rows(error: SqlError) -> Error {
+fn rows_error(error: SqlError) -> Error {
     let state = match &error.sqlstate {
         b"01000" => "01000",
         b"22001" => "22001",
@@ -479,6 +482,7 @@ fn to_rows(error: SqlError) -> Error {
 }
 
 impl TableExpressions {
+    /// The environment of an evaluation. Settings of which values must not depend are constants.
     fn env(&self, cx: &RowContext) -> Env {
         Env {
             mode: cx.mode,
@@ -514,25 +518,25 @@ impl TableExpressions {
         }
     }
 
-    /// Evaluates an expression for a row, and converts the value to its column's type. Errors of
-    /// functional key parts name the index.
+    /// Evaluates the expression of a column for a row, and converts the value to the column's type.
+    /// `row_number` is for messages; errors of functional key parts name the index.
     fn value(
         &self,
-        of: &CompiledColumn,
+        compiled: &CompiledColumn,
         row: &[Value],
-        number: u64,
+        row_number: u64,
         cx: &RowContext,
     ) -> Result<Value> {
-        let Some(index) = &of.index else {
-            return self.column_value(of, row, number, cx);
+        let Some(index) = &compiled.index else {
+            return self.column_value(compiled, row, row_number, cx);
         };
         let before = cx.warnings.borrow().len();
-        let value = self.column_value(of, row, number, cx);
-        let value = value.map_err(|error| key_part_error(error, of, index, number))?;
-        // A value that a CAST has cut is not stored: the index would not find the row by it.
+        let value = self.column_value(compiled, row, row_number, cx);
+        let value = value.map_err(|error| key_part_error(error, compiled, index, row_number))?;
+        // A truncated value is not stored: the index would not find the row by the whole value.
         let mut warnings = cx.warnings.borrow_mut();
-        let cut = |w: &Warning| is_cut_text(&w.message);
-        if cx.strict && warnings.iter().skip(before).any(cut) {
+        let truncated = |w: &Warning| is_truncated_cast(&w.message);
+        if cx.strict && warnings.iter().skip(before).any(truncated) {
             warnings.truncate(before);
             return Err(key_part_too_long(index));
         }
@@ -541,15 +545,15 @@ impl TableExpressions {
 
     fn column_value(
         &self,
-        of: &CompiledColumn,
+        compiled: &CompiledColumn,
         row: &[Value],
-        number: u64,
+        row_number: u64,
         cx: &RowContext,
     ) -> Result<Value> {
         let env = self.env(cx);
         let arena = Bump::new();
-        let value = with_row(&of.expr, row, &env, &arena)?;
-        let stored = if value.is_null() || of.column.is_array() {
+        let value = evaluate(&compiled.expr, row, &env, &arena)?;
+        let stored = if value.is_null() || compiled.column.is_array() {
             value.to_owned()
         } else {
             let mut warn = |w| env.warn(w);
@@ -560,8 +564,8 @@ impl TableExpressions {
                 tz: &cx.time_zone,
                 now: env.now(),
             };
-            let (column, from) = (&of.column, Some(&of.expr.ty));
-            store(value, from, &column.ty, &column.name, number, &mut cast)?
+            let (column, from) = (&compiled.column, Some(&compiled.expr.ty));
+            store(value, from, &column.ty, &column.name, row_number, &mut cast)?
         };
         cx.seed.set(env.random.get());
         cx.warnings
@@ -571,7 +575,8 @@ impl TableExpressions {
     }
 }
 
-fn with_row<'a>(e: &'a Expr, row: &[Value], env: &'a Env, arena: &'a Bump) -> Result<ValueRef<'a>> {
+/// Evaluates an expression over the values of a row.
+fn evaluate<'a>(e: &'a Expr, row: &[Value], env: &'a Env, arena: &'a Bump) -> Result<ValueRef<'a>> {
     let cx = EvalCx {
         arena,
         env,
@@ -595,7 +600,7 @@ impl RowExpressions for TableExpressions {
         cx: &RowContext,
     ) -> porpoise_rows::Result<()> {
         for computed in &self.generated {
-            let value = self.value(computed, row, number, cx).map_err(to_rows)?;
+            let value = self.value(computed, row, number, cx).map_err(rows_error)?;
             if let Some(place) = row.get_mut(computed.position) {
                 *place = value;
             }
@@ -613,7 +618,7 @@ impl RowExpressions for TableExpressions {
         let mut arena = Bump::new();
         for (name, condition) in &self.checks {
             arena.reset();
-            let truth = holds(condition, row, &env, &arena).map_err(to_rows)?;
+            let truth = holds(condition, row, &env, &arena).map_err(rows_error)?;
             if truth == Some(false) {
                 return Err(Error::CheckViolated {
                     check: name.clone(),
@@ -634,14 +639,15 @@ impl RowExpressions for TableExpressions {
     ) -> porpoise_rows::Result<Value> {
         let found = self.defaults.iter().find(|d| d.position == column);
         match found {
-            Some(computed) => self.value(computed, row, 1, cx).map_err(to_rows),
+            Some(computed) => self.value(computed, row, 1, cx).map_err(rows_error),
             None => Ok(Value::Null),
         }
     }
 }
 
+/// The truth of a condition for a row; `None` for NULL.
 fn holds(condition: &Expr, row: &[Value], env: &Env, arena: &Bump) -> Result<Option<bool>> {
-    let value = with_row(condition, row, env, arena)?;
+    let value = evaluate(condition, row, env, arena)?;
     let cx = EvalCx {
         arena,
         env,

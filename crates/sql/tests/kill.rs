@@ -1,4 +1,4 @@
-//! Ending statements and sessions from outside.
+//! KILL, and statements that end at `max_execution_time`.
 
 use crate::common::{Nothing, connect};
 use porpoise_kv::Durability;
@@ -22,12 +22,12 @@ fn run(session: &mut SqlSession, text: &str) -> Result<u64, SqlError> {
     Ok(outcome.affected_rows)
 }
 
-/// Waits until the session runs something.
+/// Waits until the session executes a statement.
 fn until_busy(server: &SqlServer, id: u64) {
     let busy = || {
         let list = server.sessions();
         let mut found = list.iter().filter(|p| p.id == id);
-        found.any(|p| p.state(Instant::now()).0 == "Query")
+        found.any(|p| p.state(Instant::now()).command == "Query")
     };
     while !busy() {
         std::thread::sleep(Duration::from_millis(1));
@@ -60,7 +60,7 @@ fn kill_query_ends_a_lock_wait_and_the_session_lives_on() {
     run(&mut a, "KILL QUERY 2").unwrap();
     let (mut b, result) = waiter.join().unwrap();
     assert_eq!(result.unwrap_err().code, 1317);
-    // The statement is gone, the transaction is not.
+    // KILL QUERY does not end the transaction.
     run(&mut b, "COMMIT").unwrap();
     run(&mut a, "COMMIT").unwrap();
     assert_eq!(run(&mut a, "DELETE FROM t").unwrap(), 2);
@@ -112,7 +112,7 @@ fn max_execution_time_ends_a_select() {
     let error = run(&mut a, slow).unwrap_err();
     assert_eq!(error.code, 3024, "{error}");
     run(&mut a, "SELECT COUNT(*) FROM t").unwrap();
-    // The hint comes before the variable.
+    // The hint overrides the variable.
     run(&mut a, "SET max_execution_time = 0").unwrap();
     let hinted = slow.replacen("SELECT", "SELECT /*+ MAX_EXECUTION_TIME(100) */", 1);
     for _ in 0..2 {
@@ -138,13 +138,13 @@ fn a_password_is_not_in_the_process_list() {
         .find(|p| p.id == 2)
         .unwrap()
         .state(Instant::now())
-        .2;
+        .info;
     assert!(!info.unwrap().contains("topsecret"));
     run(&mut a, "KILL 2").unwrap();
     let _ = sleeper.join().unwrap();
 }
 
-/// Statements of CPU work only, each of minutes.
+/// Statements that compute for minutes and never wait.
 const BUSY: &[&str] = &[
     "SELECT COUNT(*) FROM t x, t y, t z WHERE x.id + y.id + z.id < 0",
     "SELECT x.id FROM t x, t y ORDER BY MD5(CONCAT(x.id, y.id))",

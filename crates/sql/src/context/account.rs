@@ -81,7 +81,8 @@ impl StatementContext {
     /// The rights of the account, including its active roles.
     pub(crate) fn current_rights(&self) -> Arc<Rights> {
         let data = self.server.access.data();
-        // For a rename by the current statement; `follow_renames` runs before the next one.
+        // The current statement may have renamed the account; `follow_renames` adopts the new name
+        // only before the next statement.
         let own = data.name_since(&AuthId::parse(&self.client.account), self.named_at);
         let mandatory = self.mandatory_roles();
         Arc::new(data.rights_with(&own, &self.roles, &mandatory))

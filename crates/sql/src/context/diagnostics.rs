@@ -11,24 +11,28 @@ use std::cell::Cell;
 #[derive(Debug, Default)]
 pub struct Diagnostics {
     list: Vec<Warning>,
+    /// Number of conditions beyond `max_error_count`, which are not stored.
     dropped: u64,
-    keep: Cell<bool>,
+    /// Whether the current statement reads the list and therefore does not replace it.
+    retains_list: Cell<bool>,
     /// SQLSTATE of the error, if there is one.
     error_state: Option<[u8; 5]>,
 }
 
 impl Diagnostics {
-    /// Called when a statement begins.
+    /// Prepares for a statement; its conditions replace the list unless it calls
+    /// [`Self::retain_list`].
     pub fn begin(&mut self) {
-        self.keep.set(false);
+        self.retains_list.set(false);
     }
 
     /// Keeps the list, for a statement that reads conditions (SHOW WARNINGS, @@warning_count).
     pub fn retain_list(&self) {
-        self.keep.set(true);
+        self.retains_list.set(true);
     }
 
-    /// Stores the conditions of a statement that has ended.
+    /// Stores the conditions of a statement that has ended; notes only if `notes` (`sql_notes`) is
+    /// true.
     pub fn end(
         &mut self,
         mut warnings: Vec<Warning>,
@@ -36,7 +40,7 @@ impl Diagnostics {
         error: Option<&SqlError>,
         notes: bool,
     ) {
-        if self.keep.get() && error.is_none() {
+        if self.retains_list.get() && error.is_none() {
             return;
         }
         if !notes {
@@ -60,23 +64,27 @@ impl Diagnostics {
     }
 
     /// The conditions: all, or errors only.
-    pub fn list(&self, errors: bool) -> impl Iterator<Item = &Warning> {
-        let wanted = move |w: &&Warning| !errors || w.level == Level::Error;
-        self.list.iter().filter(wanted)
+    pub fn list(&self, errors_only: bool) -> impl Iterator<Item = &Warning> {
+        let is_listed = move |w: &&Warning| !errors_only || w.level == Level::Error;
+        self.list.iter().filter(is_listed)
     }
 
     /// Number of conditions, including those not stored.
-    pub fn count(&self, errors: bool) -> u64 {
-        let dropped = if errors { 0 } else { self.dropped };
-        self.list(errors).count() as u64 + dropped
+    pub fn condition_count(&self) -> u64 {
+        self.list.len() as u64 + self.dropped
     }
 
-    /// The number of conditions that the reply reports.
+    /// Number of errors.
+    pub fn error_count(&self) -> u64 {
+        self.list(true).count() as u64
+    }
+
+    /// Number of conditions that the reply reports; 0 for a statement that reads the list.
     pub fn reported(&self) -> u16 {
-        if self.keep.get() {
+        if self.retains_list.get() {
             0
         } else {
-            u16::try_from(self.count(false)).unwrap_or(u16::MAX)
+            u16::try_from(self.condition_count()).unwrap_or(u16::MAX)
         }
     }
 }

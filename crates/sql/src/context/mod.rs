@@ -57,7 +57,8 @@ pub struct StatementContext {
     /// Active roles, set by the login or by SET ROLE.
     pub(crate) roles: Vec<AuthId>,
     pub(crate) diagnostics: Diagnostics,
-    /// Whether a plan made since this was cleared contains the value of a variable.
+    /// Whether a plan made since this was cleared is valid for one execution only: the planner read
+    /// a variable or the value of a literal, or warned about a hint.
     pub(crate) volatile: Cell<bool>,
     /// Whether a plan made since this was cleared depends on values of parameters.
     pub(crate) uses_parameters: Cell<bool>,
@@ -77,13 +78,14 @@ pub struct StatementContext {
 }
 
 impl StatementContext {
-    /// Begins a plan of which [`Self::may_keep_plan`] will be asked.
+    /// Clears the state that [`Self::may_keep_plan`] evaluates; called before planning.
     pub(crate) fn begin_plan(&self) {
         self.volatile.set(false);
         self.uses_parameters.set(false);
     }
 
-    /// Whether the plan is valid for other executions, with other values of parameters.
+    /// Whether the plan made since [`Self::begin_plan`] is valid for other executions, with other
+    /// values of parameters.
     pub(crate) fn may_keep_plan(&self) -> bool {
         !self.volatile.get() && !self.uses_parameters.get()
     }

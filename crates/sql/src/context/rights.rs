@@ -96,7 +96,7 @@ impl StatementContext {
         SqlError::new(1044, "42000", text)
     }
 
-    /// Error 1227 if the account has SYSTEM_USER and the session neither has it nor belongs to that
+    /// Error 1227 if account `id` has SYSTEM_USER, unless the session has it too or belongs to that
     /// account.
     pub(crate) fn need_system_user(&self, data: &AccessData, id: &AuthId) -> Result<()> {
         let own = AuthId::parse(&self.client.account);
@@ -106,7 +106,8 @@ impl StatementContext {
         self.need_global(Privileges::SYSTEM_USER, "SYSTEM_USER")
     }
 
-    /// Error 1227 unless the account has one of these privileges on `*.*`.
+    /// Error 1227 unless the account has all of these privileges on `*.*`; `shown` names them in the
+    /// message.
     pub(crate) fn need_global(&self, wanted: Privileges, shown: &str) -> Result<()> {
         if self.rights().global().has(wanted) {
             Ok(())

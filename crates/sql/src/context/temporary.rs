@@ -32,12 +32,13 @@ impl Temporary {
         self.tables.values().any(|t| t.id == id)
     }
 
-    fn with_temporary(&self, common: &Arc<Catalog>) -> Arc<Catalog> {
+    /// The overlay for this version of the shared catalog.
+    fn with_temporary(&self, shared: &Arc<Catalog>) -> Arc<Catalog> {
         let mut overlay = self.overlay.borrow_mut();
-        if let Some(made) = overlay.as_ref().filter(|o| o.version == common.version) {
-            return made.clone();
+        if let Some(cached) = overlay.as_ref().filter(|o| o.version == shared.version) {
+            return cached.clone();
         }
-        let mut catalog = Catalog::clone(common);
+        let mut catalog = Catalog::clone(shared);
         for ((database, name), table) in &self.tables {
             if let Some(database) = catalog.databases.get_mut(database) {
                 Arc::make_mut(database)
@@ -47,20 +48,20 @@ impl Temporary {
                 catalog.tables.insert(table.id, table.clone());
             }
         }
-        let made = Arc::new(catalog);
-        *overlay = Some(made.clone());
-        made
+        let catalog = Arc::new(catalog);
+        *overlay = Some(catalog.clone());
+        catalog
     }
 }
 
 impl StatementContext {
     /// The catalog against which this session's statements are planned.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
-        let common = self.server.db.catalog();
+        let shared = self.server.db.catalog();
         if self.temporary.tables.is_empty() {
-            common
+            shared
         } else {
-            self.temporary.with_temporary(&common)
+            self.temporary.with_temporary(&shared)
         }
     }
 }

@@ -21,7 +21,7 @@ impl StatisticsSource for StatementContext {
         self.server.statistics.of(&self.server.db, table)
     }
 
-    /// The engines that have rows here are those that count them.
+    /// Only an engine that stores its rows on this machine can estimate their number.
     fn is_local(&self, table: &Table) -> bool {
         self.server.db.approximate_rows(table).is_some()
     }
@@ -78,7 +78,7 @@ impl SystemVariables for StatementContext {
         })))
     }
 
-    /// A plan about whose hints there is a warning is not cached, so that each execution warns.
+    /// A plan that caused a warning about hints is not cached, so that each execution warns.
     fn warn(&self, code: u16, message: String) {
         self.volatile.set(true);
         let known = |w: &Warning| w.code == code && w.message == message;
@@ -115,8 +115,8 @@ impl StatementContext {
     /// The session's value of a variable, including computed ones.
     pub(crate) fn session_value(&self, at: usize, name: &str) -> VarValue {
         match name {
-            "warning_count" => VarValue::Int(self.diagnostics.count(false)),
-            "error_count" => VarValue::Int(self.diagnostics.count(true)),
+            "warning_count" => VarValue::Int(self.diagnostics.condition_count()),
+            "error_count" => VarValue::Int(self.diagnostics.error_count()),
             "last_insert_id" => VarValue::Int(self.last_insert_id),
             "pseudo_thread_id" => VarValue::Int(self.client.connection_id),
             "timestamp" => VarValue::Double(self.env.now_utc.to_unix_micros() as f64 / 1e6),

@@ -28,37 +28,39 @@ pub fn operations(
     let catalog = cx.catalog();
     let table = catalog.table(database, name);
     let table = table.ok_or_else(|| SqlError::no_table(database, name))?;
-    let mut clauses = Clauses {
+    let mut converter = ClauseConverter {
         cx,
         table,
         table_collation: table.options.collation,
         ops: Vec::with_capacity(alter.actions.len()),
     };
-    clauses.charset(alter.actions)?;
+    converter.convert_charset_clauses(alter.actions)?;
     for action in alter.actions {
-        clauses.operation(action)?;
+        converter.convert(action)?;
     }
-    Ok(clauses.ops)
+    Ok(converter.ops)
 }
 
-struct Clauses<'a> {
+/// Converter of the clauses of one ALTER TABLE.
+struct ClauseConverter<'a> {
     cx: &'a StatementContext,
     table: &'a Arc<Table>,
     /// Collation of added columns that have no character set.
     table_collation: Collation,
+    /// The operations so far.
     ops: Vec<AlterOp>,
 }
 
-impl Clauses<'_> {
-    fn operation(&mut self, action: &AlterAction<'_>) -> Result<()> {
+impl ClauseConverter<'_> {
+    fn convert(&mut self, action: &AlterAction<'_>) -> Result<()> {
         let op = match action {
             AlterAction::AddColumn(def, to) => return self.add_column(def, *to),
             AlterAction::AddElements(elements) => return self.add_elements(elements),
-            // Computed last, for the table as the other clauses leave it.
+            // Added by the caller: partitioning depends on the table as the other clauses leave it.
             action if may_be_combined(action) => return Ok(()),
             AlterAction::DropColumn(name) => AlterOp::DropColumn(name.name.to_owned()),
-            AlterAction::ModifyColumn(def, to) => return self.change(def.name, def, *to),
-            AlterAction::ChangeColumn(old, def, to) => return self.change(*old, def, *to),
+            AlterAction::ModifyColumn(def, to) => return self.change_column(def.name, def, *to),
+            AlterAction::ChangeColumn(old, def, to) => return self.change_column(*old, def, *to),
             AlterAction::RenameColumn(old, new) => {
                 AlterOp::RenameColumn(old.name.to_owned(), new.name.to_owned())
             }
@@ -113,17 +115,18 @@ impl Clauses<'_> {
         Ok(())
     }
 
+    /// The column, and the operations that add the index and CHECK constraints of its attributes.
     fn column(&self, def: &ColumnDef<'_>) -> Result<(ColumnSpec, Vec<AlterOp>)> {
-        let made = column(self.cx, def, self.table_collation)?;
-        let index = made.index.map(AlterOp::AddIndex);
-        let checks = made.checks.into_iter().map(AlterOp::AddCheck);
-        Ok((made.spec, index.into_iter().chain(checks).collect()))
+        let resolved = column(self.cx, def, self.table_collation)?;
+        let index = resolved.index.map(AlterOp::AddIndex);
+        let checks = resolved.checks.into_iter().map(AlterOp::AddCheck);
+        Ok((resolved.spec, index.into_iter().chain(checks).collect()))
     }
 
     fn add_column(&mut self, def: &ColumnDef<'_>, to: ColumnPosition<'_>) -> Result<()> {
-        let (spec, indexes) = self.column(def)?;
+        let (spec, constraints) = self.column(def)?;
         self.ops.push(AlterOp::AddColumn(spec, position(to)));
-        self.ops.extend(indexes);
+        self.ops.extend(constraints);
         Ok(())
     }
 
@@ -141,17 +144,17 @@ impl Clauses<'_> {
         Ok(())
     }
 
-    fn change(
+    fn change_column(
         &mut self,
         old: Ident<'_>,
         def: &ColumnDef<'_>,
         to: ColumnPosition<'_>,
     ) -> Result<()> {
-        let (spec, indexes) = self.column(def)?;
+        let (spec, constraints) = self.column(def)?;
         let old = old.name.to_owned();
         self.ops
             .push(AlterOp::ChangeColumn(old, spec, position(to)));
-        self.ops.extend(indexes);
+        self.ops.extend(constraints);
         Ok(())
     }
 
@@ -211,7 +214,7 @@ impl Clauses<'_> {
                 let text = format!("Unknown storage engine '{}'", name.name);
                 return Err(SqlError::new(1286, "42000", text));
             }
-            // Processed together, before the other clauses.
+            // `convert_charset_clauses` has processed these together, before the other clauses.
             TableOption::Charset(_) | TableOption::Collate(_) => return Ok(()),
             TableOption::Colocate(_) => {
                 return Err(SqlError::not_supported("changing COLOCATE WITH"));
@@ -241,8 +244,8 @@ impl Clauses<'_> {
         Ok(())
     }
 
-    /// CHARACTER SET, COLLATE and CONVERT TO: the defaults that new columns inherit.
-    fn charset(&mut self, actions: &[AlterAction<'_>]) -> Result<()> {
+    /// Converts CHARACTER SET, COLLATE and CONVERT TO: the defaults that new columns inherit.
+    fn convert_charset_clauses(&mut self, actions: &[AlterAction<'_>]) -> Result<()> {
         let (mut charset, mut collation, mut converts) = (None, None, false);
         for action in actions {
             match action {
@@ -326,13 +329,13 @@ pub fn lock(name: &Ident<'_>) -> Result<()> {
 /// DROP CONSTRAINT: drops the foreign key, CHECK constraint or unique key of this name. Error 3939
 /// if there are several.
 fn drop_constraint(table: &Table, name: &str) -> Result<AlterOp> {
-    let key = |k: &ForeignKey| k.name.eq_ignore_ascii_case(name);
-    let named = |c: &CheckConstraint| c.name.eq_ignore_ascii_case(name);
-    let unique = |i: &Index| i.kind != IndexKind::Plain && i.name.eq_ignore_ascii_case(name);
+    let foreign_key = |k: &ForeignKey| k.name.eq_ignore_ascii_case(name);
+    let check = |c: &CheckConstraint| c.name.eq_ignore_ascii_case(name);
+    let unique_key = |i: &Index| i.kind != IndexKind::Plain && i.name.eq_ignore_ascii_case(name);
     let found = [
-        table.foreign_keys.iter().any(key),
-        table.checks.iter().any(named),
-        table.indexes.iter().any(unique),
+        table.foreign_keys.iter().any(foreign_key),
+        table.checks.iter().any(check),
+        table.indexes.iter().any(unique_key),
     ];
     if found.iter().filter(|f| **f).count() > 1 {
         let text = format!(
@@ -344,7 +347,7 @@ fn drop_constraint(table: &Table, name: &str) -> Result<AlterOp> {
     if found == [false, true, false] {
         return Ok(AlterOp::DropCheck(name.to_owned()));
     }
-    if table.foreign_keys.iter().any(key) {
+    if table.foreign_keys.iter().any(foreign_key) {
         return Ok(AlterOp::DropForeignKey(name.to_owned()));
     }
     let unique = table.index(name).and_then(|at| table.indexes.get(at));

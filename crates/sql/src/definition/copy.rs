@@ -77,11 +77,11 @@ fn column_like(column: &Column) -> ColumnSpec {
 }
 
 /// The columns of a table created from a query: columns of tables keep their defaults and comments;
-/// computed columns that are never NULL get their type's implicit default.
+/// computed numeric columns that are never NULL get their type's implicit default.
 pub fn columns_of(plan: &QueryPlan) -> Vec<ColumnSpec> {
     let shown = plan.columns.iter().zip(&plan.items);
     shown
-        .map(|(column, item)| match stored(plan, item) {
+        .map(|(column, item)| match table_column(plan, item) {
             Some(found) => ColumnSpec {
                 name: column.name.clone(),
                 // A column on the inner side of an outer join can be NULL.
@@ -90,12 +90,13 @@ pub fn columns_of(plan: &QueryPlan) -> Vec<ColumnSpec> {
                 generated: None,
                 ..column_like(found)
             },
-            None => computed(column.name.clone(), item, &column.ty),
+            None => computed_column(column.name.clone(), item, &column.ty),
         })
         .collect()
 }
 
-fn stored<'p>(plan: &'p QueryPlan, item: &Expr) -> Option<&'p Column> {
+/// The column of a table that an item of the select list is; `None` for any other expression.
+fn table_column<'p>(plan: &'p QueryPlan, item: &Expr) -> Option<&'p Column> {
     let ExprKind::Column { slot, column, .. } = &item.kind else {
         return None;
     };
@@ -103,24 +104,24 @@ fn stored<'p>(plan: &'p QueryPlan, item: &Expr) -> Option<&'p Column> {
     table.columns.get(*column)
 }
 
-fn computed(name: String, item: &Expr, ty: &ColumnType) -> ColumnSpec {
+fn computed_column(name: String, item: &Expr, ty: &ColumnType) -> ColumnSpec {
     let mut ty = match ty.kind {
         Kind::Null => ColumnType::binary(0),
         _ => ty.clone(),
     };
     if ty.is_integer() && ty.length < 4 {
-        // The type of a truth value.
+        // Truth values (display width 1) and other narrow integers become BIGINT.
         ty = if ty.unsigned {
             ColumnType::bigint_unsigned()
         } else {
             ColumnType::bigint()
         };
     }
-    let number = ty.is_numeric() && !item.nullable;
+    let has_default = ty.is_numeric() && !item.nullable;
     ColumnSpec {
         name,
         nullable: Some(item.nullable),
-        default: number.then(|| ColumnDefault::Literal(implicit_default(&ty))),
+        default: has_default.then(|| ColumnDefault::Literal(implicit_default(&ty))),
         on_update_now: false,
         auto_increment: false,
         comment: String::new(),

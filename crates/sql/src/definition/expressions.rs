@@ -44,22 +44,24 @@ fn without_qualifiers(canonical: &[u8]) -> Expression {
     let mut lexer = Lexer::new(canonical, 0, LexMode::default());
     let mut out: Vec<u8> = Vec::with_capacity(canonical.len());
     let mut columns: Vec<String> = Vec::new();
-    // `chain`: start in `out` of the current qualified name, and whether it is a column's.
-    let (mut chain, mut copied) = (None, 0usize);
+    // Start in `out` of the current name, which qualifiers may precede; `None` between names.
+    let mut name_start = None;
+    // End of the part of `canonical` that is copied to `out`.
+    let mut copied = 0usize;
     let mut last_name: Option<String> = None;
     let (mut after_collate, mut after_period) = (false, false);
     loop {
         let token = lexer.next_token();
         let (start, end) = (token.start as usize, token.end as usize);
-        let piece = canonical.get(start..end).unwrap_or_default();
-        let period = piece == b"." && chain.is_some();
+        let token_text = canonical.get(start..end).unwrap_or_default();
+        let period = token_text == b"." && name_start.is_some();
         if !(period || after_period && token.kind == TokenKind::QuotedIdent) {
             if let Some(name) = last_name.take()
                 && !columns.iter().any(|c| c.eq_ignore_ascii_case(&name))
             {
                 columns.push(name);
             }
-            chain = None;
+            name_start = None;
         }
         if token.kind == TokenKind::End || token.kind == TokenKind::Invalid {
             break;
@@ -67,14 +69,14 @@ fn without_qualifiers(canonical: &[u8]) -> Expression {
         out.extend_from_slice(canonical.get(copied..start).unwrap_or_default());
         copied = end;
         if token.kind == TokenKind::QuotedIdent && !after_collate {
-            match chain {
+            match name_start {
                 Some(at) if after_period => out.truncate(at),
-                _ => chain = Some(out.len()),
+                _ => name_start = Some(out.len()),
             }
-            last_name = Some(unquoted(piece));
+            last_name = Some(unquoted(token_text));
         }
-        out.extend_from_slice(piece);
-        after_collate = piece.eq_ignore_ascii_case(b"collate");
+        out.extend_from_slice(token_text);
+        after_collate = token_text.eq_ignore_ascii_case(b"collate");
         after_period = period;
     }
     out.extend_from_slice(canonical.get(copied..).unwrap_or_default());
@@ -84,8 +86,8 @@ fn without_qualifiers(canonical: &[u8]) -> Expression {
     }
 }
 
-fn unquoted(piece: &[u8]) -> String {
-    let inner = piece.get(1..piece.len().saturating_sub(1));
+fn unquoted(name: &[u8]) -> String {
+    let inner = name.get(1..name.len().saturating_sub(1));
     text(inner.unwrap_or_default()).replace("``", "`")
 }
 

@@ -1,8 +1,8 @@
 //! Definitions of indexes and foreign keys, and shortening of keys that are too long.
 //!
-//! In strict mode `rows` rejects those with error 1071. Otherwise, parts of non-unique keys are
-//! shortened to the maximum, each with a warning 1071 (manual, "CREATE INDEX Statement"); a unique
-//! key is still rejected, because a shorter one would reject other rows.
+//! In strict mode `rows` rejects a key that is too long with error 1071. Otherwise, parts of
+//! non-unique keys are shortened to the maximum, each with a warning 1071 (manual, "CREATE INDEX
+//! Statement"); a unique key is still rejected, because a shorter one would reject other rows.
 
 use super::{expressions, text, warn};
 use crate::context::StatementContext;
@@ -62,7 +62,7 @@ pub fn index(def: &IndexDef<'_>) -> Result<IndexSpec> {
             }
             IndexPartKey::Expr(e) => {
                 let owner = ExpressionOwner::KeyPart(spec.name.as_deref().unwrap_or_default());
-                refuse_ordered_array(part, &e)?;
+                check_array_order(part, &e)?;
                 let expression = expressions::expression(&e, owner)?;
                 spec.expressions.push((spec.parts.len(), expression));
                 spec.parts.push((String::new(), None, part.desc));
@@ -90,8 +90,8 @@ pub fn index(def: &IndexDef<'_>) -> Result<IndexSpec> {
     Ok(spec)
 }
 
-/// 1221: ASC or DESC of a multi-valued part.
-fn refuse_ordered_array(part: &IndexPart<'_>, e: &Expr<'_>) -> Result<()> {
+/// Error 1221 for ASC or DESC on a multi-valued key part.
+fn check_array_order(part: &IndexPart<'_>, e: &Expr<'_>) -> Result<()> {
     let array = matches!(e.kind, ExprKind::Cast(cast) if cast.array);
     if array && part.has_order {
         let text = "Incorrect usage of multi-valued index and explicit index order";
@@ -145,12 +145,12 @@ pub fn foreign_key(def: &ForeignKeyDef<'_>) -> Result<FkSpec> {
 }
 
 /// Shortens over-long keys of CREATE TABLE.
-pub fn shorten_of_table(cx: &StatementContext, columns: &[ColumnSpec], indexes: &mut [IndexSpec]) {
+pub fn shorten_keys(cx: &StatementContext, columns: &[ColumnSpec], indexes: &mut [IndexSpec]) {
     if cx.settings.mode.is_strict() {
         return;
     }
     for index in indexes {
-        shorten(cx, index, |name| {
+        shorten_key(cx, index, |name| {
             let named = |c: &&ColumnSpec| c.name.eq_ignore_ascii_case(name);
             columns.iter().find(named).map(|c| &c.ty)
         });
@@ -158,7 +158,7 @@ pub fn shorten_of_table(cx: &StatementContext, columns: &[ColumnSpec], indexes: 
 }
 
 /// Shortens over-long keys that ALTER TABLE and CREATE INDEX add to a table.
-pub fn shorten_added(cx: &StatementContext, table: &Table, ops: &mut [AlterOp]) {
+pub fn shorten_added_keys(cx: &StatementContext, table: &Table, ops: &mut [AlterOp]) {
     if cx.settings.mode.is_strict() {
         return;
     }
@@ -173,7 +173,7 @@ pub fn shorten_added(cx: &StatementContext, table: &Table, ops: &mut [AlterOp]) 
         let AlterOp::AddIndex(index) = op else {
             continue;
         };
-        shorten(cx, index, |name| {
+        shorten_key(cx, index, |name| {
             let named = |c: &&ColumnSpec| c.name.eq_ignore_ascii_case(name);
             let new = columns.iter().find(named).map(|c| &c.ty);
             let old = || Some(&table.columns.get(table.column(name)?)?.ty);
@@ -182,7 +182,8 @@ pub fn shorten_added(cx: &StatementContext, table: &Table, ops: &mut [AlterOp]) 
     }
 }
 
-fn shorten<'a>(
+/// Shortens the parts of a non-unique key; `ty` gives the types of columns by name.
+fn shorten_key<'a>(
     cx: &StatementContext,
     index: &mut IndexSpec,
     ty: impl Fn(&str) -> Option<&'a ColumnType>,
@@ -191,8 +192,8 @@ fn shorten<'a>(
         return;
     }
     for (name, prefix, _) in &mut index.parts {
-        if let Some(fits) = ty(name).and_then(|ty| shortened_prefix(ty, *prefix)) {
-            *prefix = Some(fits);
+        if let Some(shortened) = ty(name).and_then(|ty| shortened_prefix(ty, *prefix)) {
+            *prefix = Some(shortened);
             let text = "Specified key was too long; max key length is 3072 bytes".to_owned();
             warn(cx, Level::Warning, 1071, text);
         }

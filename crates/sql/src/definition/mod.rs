@@ -24,7 +24,7 @@ use porpoise_sql_parser::ast::{
 use porpoise_sql_plan::bind::column_types::column_type;
 use porpoise_types::{CastCx, Collation, ColumnType, Kind, Level, SqlMode, store};
 
-pub use indexes::{foreign_key, index, shorten_added};
+pub use indexes::{foreign_key, index, shorten_added_keys};
 pub use porpoise_sql_plan::bind::column_types::{collation_mismatch, collation_named};
 
 /// Defaults for unqualified names and for types without a character set.
@@ -64,14 +64,13 @@ pub fn table(
     cx: &StatementContext,
     naming: &Naming,
     create: &CreateTable<'_>,
-    _text: &[u8],
 ) -> Result<TableSpec> {
-    let refused = [
+    let unsupported = [
         (create.like.is_some(), "CREATE TABLE ... LIKE"),
         (create.query.is_some(), "CREATE TABLE ... SELECT"),
     ];
-    if let Some((_, what)) = refused.iter().find(|(given, _)| *given) {
-        return Err(SqlError::not_supported(what));
+    if let Some((_, clause)) = unsupported.iter().find(|(given, _)| *given) {
+        return Err(SqlError::not_supported(clause));
     }
     let name = create.name.name.name;
     let (options, auto_increment) = table_options(cx, naming, name, create.options)?;
@@ -90,10 +89,10 @@ pub fn table(
     for element in create.elements {
         match element {
             TableElement::Column(def) => {
-                let made = column(cx, def, spec.options.collation)?;
-                spec.columns.push(made.spec);
-                spec.indexes.extend(made.index);
-                spec.checks.extend(made.checks);
+                let resolved = column(cx, def, spec.options.collation)?;
+                spec.columns.push(resolved.spec);
+                spec.indexes.extend(resolved.index);
+                spec.checks.extend(resolved.checks);
             }
             TableElement::Index(def) => spec.indexes.push(index(def)?),
             TableElement::ForeignKey(def) => spec.foreign_keys.push(foreign_key(def)?),
@@ -111,7 +110,7 @@ pub fn table(
             spec.placement.colocate = Some((database, name.name.name.to_owned()));
         }
     }
-    indexes::shorten_of_table(cx, &spec.columns, &mut spec.indexes);
+    indexes::shorten_keys(cx, &spec.columns, &mut spec.indexes);
     Ok(spec)
 }
 
@@ -120,17 +119,17 @@ fn partition_by(
     spec: &TableSpec,
     by: &PartitionBy<'_>,
 ) -> Result<Partitioning> {
-    let named = |name: &String| {
+    let position = |name: &String| {
         let mut columns = spec.columns.iter();
         columns.position(|c| c.name.eq_ignore_ascii_case(name))
     };
     // The columns of the primary key, else those of the first unique key.
-    let of = |kind| spec.indexes.iter().find(|i| i.kind == kind);
-    let key = of(IndexKind::Primary).or_else(|| of(IndexKind::Unique));
+    let first_of = |kind| spec.indexes.iter().find(|i| i.kind == kind);
+    let key = first_of(IndexKind::Primary).or_else(|| first_of(IndexKind::Unique));
     let key = key.map(|i| {
         i.parts
             .iter()
-            .filter_map(|(name, ..)| named(name))
+            .filter_map(|(name, ..)| position(name))
             .collect()
     });
     let columns = partition::Columns {
@@ -144,7 +143,7 @@ fn partition_by(
     partition::partitioning(cx, &columns, by)
 }
 
-/// Converts the options of CREATE TABLE, and AUTO_INCREMENT.
+/// Converts the options of CREATE TABLE; AUTO_INCREMENT is returned separately.
 fn table_options(
     cx: &StatementContext,
     naming: &Naming,
@@ -241,8 +240,8 @@ fn other_option(name: &str, value: &OptionValue<'_>, options: &mut TableOptions)
     }
 }
 
-/// The engine name for SHOW CREATE TABLE. Any known engine is accepted, with a warning that names
-/// the one that is used.
+/// The engine name for SHOW CREATE TABLE. A known engine other than Porpoise is accepted with a
+/// note, and an unknown one with warnings unless NO_ENGINE_SUBSTITUTION is set.
 fn engine(cx: &StatementContext, table: &str, name: &str) -> Result<String> {
     if !is_engine(name) {
         let text = format!("Unknown storage engine '{name}'");
@@ -270,13 +269,15 @@ fn warn(cx: &StatementContext, level: Level, code: u16, message: String) {
     });
 }
 
-/// A column, with what its attributes define besides it.
+/// A column, and the index and constraints that its attributes define.
 struct ResolvedColumn {
     spec: ColumnSpec,
     index: Option<IndexSpec>,
     checks: Vec<CheckSpec>,
 }
 
+/// Converts the definition of a column; `inherited` is the collation of a text column without its
+/// own.
 fn column(
     cx: &StatementContext,
     def: &ColumnDef<'_>,
@@ -338,16 +339,17 @@ fn column(
 
 /// Error 1221: attributes that a generated column cannot have.
 fn check_generated_attributes(spec: &ColumnSpec) -> Result<()> {
-    let second = match (&spec.default, spec.auto_increment, spec.on_update_now) {
+    let attribute = match (&spec.default, spec.auto_increment, spec.on_update_now) {
         (Some(_), ..) => "DEFAULT",
         (_, true, _) => "AUTO_INCREMENT",
         (_, _, true) => "ON UPDATE CURRENT_TIMESTAMP",
         _ => return Ok(()),
     };
-    let text = format!("Incorrect usage of {second} and generated column");
+    let text = format!("Incorrect usage of {attribute} and generated column");
     Err(SqlError::new(1221, "HY000", text))
 }
 
+/// SERIAL DEFAULT VALUE: NOT NULL AUTO_INCREMENT UNIQUE.
 fn serial(spec: &mut ColumnSpec, key: &mut Option<IndexKind>) {
     spec.nullable = Some(false);
     spec.auto_increment = true;
@@ -427,7 +429,7 @@ fn bad_on_update(column: &str) -> SqlError {
     SqlError::new(1294, "HY000", text)
 }
 
-/// The precision of a call of NOW() or of one of its synonyms.
+/// The precision of a call of NOW() or of one of its synonyms; `None` for other expressions.
 fn now_digits(e: &Expr<'_>) -> Option<u64> {
     let ExprKind::Func(call) = &e.kind else {
         return None;

@@ -1,10 +1,9 @@
 //! Translation of PARTITION BY and of the partitioning clauses of ALTER TABLE into the
 //! operations of `rows`.
 //!
-//! Expressions become expressions over column positions ([`expression`]), bounds become values of
-//! their columns; what MySQL does not allow is rejected with its error numbers. Whether the
-//! partitioning fits the table (unique keys, ascending bounds) is checked when the table is
-//! created.
+//! Partitioning expressions become expressions over column positions ([`expression`]), and bounds
+//! become values of their columns. Definitions that MySQL does not allow are rejected with its error
+//! numbers. `rows` checks that the partitioning fits the table (unique keys, ascending bounds).
 
 use crate::context::StatementContext;
 use porpoise_rows::catalog::Table;
@@ -23,33 +22,35 @@ use porpoise_types::{CastCx, ColumnType, Level, Value, store};
 pub struct Columns<'a> {
     /// The columns in order.
     pub all: Vec<(&'a str, &'a ColumnType)>,
-    /// The columns of PARTITION BY KEY ().
+    /// The columns by which PARTITION BY KEY () partitions: those of the primary key, else of the
+    /// first unique key.
     pub key: Vec<usize>,
 }
 
-pub(super) fn refuse(code: u16, text: impl Into<String>) -> SqlError {
+/// An error with SQLSTATE HY000.
+fn error(code: u16, text: impl Into<String>) -> SqlError {
     SqlError::new(code, "HY000", text)
 }
 
 impl Columns<'_> {
-    pub(super) fn position(&self, name: &str) -> Option<usize> {
+    fn position(&self, name: &str) -> Option<usize> {
         self.all
             .iter()
             .position(|(n, _)| n.eq_ignore_ascii_case(name))
     }
 
-    fn listed(&self, names: &[Ident<'_>]) -> Result<Vec<usize>> {
+    fn positions(&self, names: &[Ident<'_>]) -> Result<Vec<usize>> {
         let mut found = Vec::with_capacity(names.len());
         for name in names {
             let at = self.position(name.name).ok_or_else(|| {
-                refuse(
+                error(
                     1488,
                     "Field in list of fields for partition function not found in table",
                 )
             })?;
             if found.contains(&at) {
                 let text = format!("Duplicate partition field name '{}'", name.name);
-                return Err(refuse(1652, text));
+                return Err(error(1652, text));
             }
             found.push(at);
         }
@@ -92,7 +93,7 @@ pub fn partitioning(
             out.algorithm = algorithm.and_then(|a| u8::try_from(a).ok());
             out.columns = match names {
                 [] => columns.key.clone(),
-                names => columns.listed(names)?,
+                names => columns.positions(names)?,
             };
         }
         PartitionScheme::Range(expr) => {
@@ -105,11 +106,11 @@ pub fn partitioning(
         }
         PartitionScheme::RangeColumns(names) => {
             out.method = Method::RangeColumns;
-            out.columns = columns.listed(names)?;
+            out.columns = columns.positions(names)?;
         }
         PartitionScheme::ListColumns(names) => {
             out.method = Method::ListColumns;
-            out.columns = columns.listed(names)?;
+            out.columns = columns.positions(names)?;
         }
     }
     if let Some(e) = &out.expr {
@@ -127,7 +128,7 @@ pub fn partitioning(
 /// Determines the number of partitions, which may be implicit.
 fn number_partitions(by: &PartitionBy<'_>, out: &mut Partitioning) -> Result<()> {
     if by.count == Some(0) {
-        return Err(refuse(
+        return Err(error(
             1504,
             "Number of partitions = 0 is not an allowed value",
         ));
@@ -135,7 +136,7 @@ fn number_partitions(by: &PartitionBy<'_>, out: &mut Partitioning) -> Result<()>
     let given = out.partitions.len() as u64;
     if given > 0 {
         return match by.count {
-            Some(n) if n != given => Err(refuse(
+            Some(n) if n != given => Err(error(
                 1484,
                 "Wrong number of partitions defined, mismatch with previous setting",
             )),
@@ -149,11 +150,11 @@ fn number_partitions(by: &PartitionBy<'_>, out: &mut Partitioning) -> Result<()>
             "LIST"
         };
         let text = format!("For {method} partitions each partition must be defined");
-        return Err(refuse(1492, text));
+        return Err(error(1492, text));
     }
     let count = by.count.unwrap_or(1);
     if count > MAX_PARTITIONS as u64 {
-        return Err(refuse(
+        return Err(error(
             1499,
             "Too many partitions (including subpartitions) were defined",
         ));
@@ -181,7 +182,7 @@ fn definitions(
     let mut out = Vec::with_capacity(defs.len());
     for (n, def) in defs.iter().enumerate() {
         let only = |method: &str, values: &str| {
-            refuse(
+            error(
                 1480,
                 format!(
                     "Only {method} PARTITIONING can use VALUES {values} in partition definition"
@@ -196,14 +197,14 @@ fn definitions(
             PartitionValues::In(_) if !by.method.is_list() => return Err(only("LIST", "IN")),
             PartitionValues::LessThan(bounds) => {
                 if by.expr.is_some() && matches!(bounds, [None]) && n != last {
-                    return Err(refuse(
+                    return Err(error(
                         1481,
                         "MAXVALUE can only be used in last partition definition",
                     ));
                 }
                 less_than(cx, columns, by, bounds)?
             }
-            PartitionValues::In(values) => listed(cx, columns, by, values)?,
+            PartitionValues::In(values) => values_in(cx, columns, by, values)?,
         };
         let mut comment = String::new();
         for option in def.options {
@@ -222,28 +223,34 @@ fn definitions(
 }
 
 fn inconsistent() -> SqlError {
-    refuse(
+    error(
         1653,
         "Inconsistency in usage of column lists for partitioning",
     )
 }
 
+/// Number of values in one bound: 1 for a partitioning expression, else one for each column.
+fn bound_len(by: &Partitioning) -> usize {
+    if by.expr.is_some() {
+        1
+    } else {
+        by.columns.len()
+    }
+}
+
+/// Converts VALUES LESS THAN; `None` among `bounds` is MAXVALUE.
 fn less_than(
     cx: &StatementContext,
     columns: &Columns<'_>,
     by: &Partitioning,
     bounds: &[Option<Expr<'_>>],
 ) -> Result<PartitionBound> {
-    let wanted = if by.expr.is_some() {
-        1
-    } else {
-        by.columns.len()
-    };
+    let len = bound_len(by);
     // MAXVALUE without parentheses applies to all columns.
-    if let ([None], true) = (bounds, wanted > 1) {
-        return Ok(PartitionBound::LessThan(vec![None; wanted]));
+    if let ([None], true) = (bounds, len > 1) {
+        return Ok(PartitionBound::LessThan(vec![None; len]));
     }
-    if bounds.len() != wanted {
+    if bounds.len() != len {
         return Err(inconsistent());
     }
     let mut values = Vec::with_capacity(bounds.len());
@@ -254,7 +261,7 @@ fn less_than(
                 let value = bound_value(cx, columns, by, n, e)?;
                 if value.is_null() {
                     let text = "Not allowed to use NULL value in VALUES LESS THAN";
-                    return Err(refuse(1566, text));
+                    return Err(error(1566, text));
                 }
                 Some(value)
             }
@@ -263,24 +270,21 @@ fn less_than(
     Ok(PartitionBound::LessThan(values))
 }
 
-fn listed(
+/// Converts VALUES IN.
+fn values_in(
     cx: &StatementContext,
     columns: &Columns<'_>,
     by: &Partitioning,
     values: &[Expr<'_>],
 ) -> Result<PartitionBound> {
-    let wanted = if by.expr.is_some() {
-        1
-    } else {
-        by.columns.len()
-    };
+    let len = bound_len(by);
     let mut tuples = Vec::with_capacity(values.len());
     for e in values {
         let parts: &[Expr<'_>] = match &e.kind {
             ExprKind::Row(parts) => parts,
             _ => std::slice::from_ref(e),
         };
-        if parts.len() != wanted {
+        if parts.len() != len {
             return Err(inconsistent());
         }
         let tuple = parts.iter().enumerate();
@@ -290,7 +294,8 @@ fn listed(
     Ok(PartitionBound::In(tuples))
 }
 
-/// The value of a bound: an integer for a partitioning expression, else a value of the column.
+/// The value at position `n` of a bound: an integer for a partitioning expression, else a value of
+/// the `n`th partitioning column.
 fn bound_value(
     cx: &StatementContext,
     columns: &Columns<'_>,
@@ -307,8 +312,8 @@ fn bound_value(
             Value::Int(_) => Ok(value),
             Value::UInt(v) => Ok(i64::try_from(v).map_or(Value::UInt(v), Value::Int)),
             _ => {
-                let name = "VALUES value must be of same type as partition function";
-                Err(refuse(1697, name))
+                let text = "VALUES value must be of same type as partition function";
+                Err(error(1697, text))
             }
         };
     }
@@ -328,7 +333,7 @@ fn bound_value(
     let same_kind = ty.is_integer() == source.is_integer();
     match store(value.as_ref(), Some(&source), ty, name, 1, &mut cx) {
         Ok(value) if !changed && same_kind => Ok(value),
-        _ => Err(refuse(1654, "Partition column values of incorrect type")),
+        _ => Err(error(1654, "Partition column values of incorrect type")),
     }
 }
 
@@ -345,8 +350,8 @@ fn columns_of(table: &Table) -> Columns<'_> {
     }
 }
 
-/// The partitioning after a clause that may be combined with other clauses, for the table as those
-/// leave it; `None` for a clause that must stand alone.
+/// The operation for a partitioning clause that may be combined with other clauses; `altered`
+/// computes the table as those leave it. `None` for a clause that must stand alone.
 ///
 /// # Errors
 /// MySQL's errors.
@@ -366,7 +371,8 @@ pub fn combined_change(
     })
 }
 
-/// The partitioning clause of an ALTER TABLE; `None` if it has none.
+/// The change that a partitioning clause makes; `None` if `action` is no partitioning clause or the
+/// table does not exist.
 ///
 /// # Errors
 /// MySQL's errors.
@@ -382,13 +388,14 @@ pub fn change(
     };
     let columns = columns_of(table);
     let not_partitioned = || {
-        refuse(
+        error(
             1505,
             "Partition management on a not partitioned table is not possible",
         )
     };
     let names = |list: &[Ident<'_>]| list.iter().map(|n| n.name.to_owned()).collect();
-    let size = |n: &u64| {
+    // Counts above the maximum are rejected by `rows`.
+    let count = |n: &u64| {
         usize::try_from(*n)
             .unwrap_or(usize::MAX)
             .min(MAX_PARTITIONS + 1)
@@ -400,9 +407,9 @@ pub fn change(
             let by = table.partitioning.as_ref().ok_or_else(not_partitioned)?;
             PartitionChange::Add(definitions(cx, &columns, by, defs)?)
         }
-        AlterAction::AddPartitionCount(n) => PartitionChange::AddCount(size(n)),
+        AlterAction::AddPartitionCount(n) => PartitionChange::AddCount(count(n)),
         AlterAction::DropPartitions(list) => PartitionChange::Drop(names(list)),
-        AlterAction::CoalescePartition(n) => PartitionChange::Coalesce(size(n)),
+        AlterAction::CoalescePartition(n) => PartitionChange::Coalesce(count(n)),
         AlterAction::ReorganizePartition(list, defs) => {
             let by = table.partitioning.as_ref().ok_or_else(not_partitioned)?;
             PartitionChange::Reorganize(names(list), definitions(cx, &columns, by, defs)?)
@@ -447,7 +454,7 @@ pub fn may_be_combined(action: &AlterAction<'_>) -> bool {
 }
 
 fn not_allowed() -> SqlError {
-    refuse(1564, "This partition function is not allowed")
+    error(1564, "This partition function is not allowed")
 }
 
 /// Converts a partitioning expression, over positions of columns.
@@ -502,7 +509,7 @@ fn expression(columns: &Columns<'_>, e: &Expr<'_>, depth: usize) -> Result<Parti
             Ok(PartitionExpr::Call(function, args))
         }
         ExprKind::Extract(unit, e) => {
-            let function = part_of_date(*unit)?;
+            let function = extract_function(*unit)?;
             Ok(PartitionExpr::Call(function, vec![inner(e)?]))
         }
         _ => Err(not_allowed()),
@@ -521,7 +528,7 @@ fn operator(op: BinaryOp) -> Result<PartitionOp> {
 }
 
 /// The function equivalent to EXTRACT of a unit.
-fn part_of_date(unit: IntervalUnit) -> Result<PartitionFunction> {
+fn extract_function(unit: IntervalUnit) -> Result<PartitionFunction> {
     use PartitionFunction as F;
     Ok(match unit {
         IntervalUnit::Microsecond => F::Microsecond,

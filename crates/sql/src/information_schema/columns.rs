@@ -2,7 +2,7 @@
 
 use crate::context::StatementContext;
 use crate::results::table::{text, text_or_null};
-use crate::show::schema::{default_of, extra_of, has_collation, key_of};
+use crate::show::schema::{default_cell, extra_cell, has_collation, key_cell};
 use porpoise_rows::catalog::{Column, IndexKind};
 use porpoise_sql_plan::virtual_tables;
 use porpoise_types::{ColumnType, Kind, TimeZone, Value};
@@ -41,14 +41,14 @@ fn lengths(ty: &ColumnType) -> [Value; 2] {
 
 /// NUMERIC_PRECISION, NUMERIC_SCALE and DATETIME_PRECISION.
 fn precisions(ty: &ColumnType) -> [Value; 3] {
-    let of = |digits: u64| [number(digits), number(0u64), Value::Null];
+    let integer = |digits: u64| [number(digits), number(0u64), Value::Null];
     match ty.kind {
-        Kind::TinyInt => of(3),
-        Kind::SmallInt => of(5),
-        Kind::MediumInt => of(7),
-        Kind::Int => of(10),
-        Kind::BigInt if ty.unsigned => of(20),
-        Kind::BigInt => of(19),
+        Kind::TinyInt => integer(3),
+        Kind::SmallInt => integer(5),
+        Kind::MediumInt => integer(7),
+        Kind::Int => integer(10),
+        Kind::BigInt if ty.unsigned => integer(20),
+        Kind::BigInt => integer(19),
         Kind::Bit => [number(ty.length), Value::Null, Value::Null],
         Kind::Decimal => [number(ty.length), number(ty.decimals), Value::Null],
         Kind::Float => [number(12u64), Value::Null, Value::Null],
@@ -95,14 +95,14 @@ struct ColumnDescription<'c> {
     generation: &'c str,
 }
 
-fn row(at: u64, c: ColumnDescription<'_>) -> Vec<Value> {
+fn row(ordinal: u64, c: ColumnDescription<'_>) -> Vec<Value> {
     let textual = has_collation(c.ty);
     let mut row = vec![
         text("def"),
         text(c.database),
         text(c.table),
         text(c.name),
-        Value::UInt(at),
+        Value::UInt(ordinal),
         c.default,
         text(if c.nullable { "YES" } else { "NO" }),
         text(data_type(c.ty)),
@@ -140,10 +140,10 @@ pub(super) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
                 table: &table.name,
                 name: &column.name,
                 ty: &column.ty,
-                default: default_of(&utc, column),
+                default: default_cell(&utc, column),
                 nullable: column.nullable,
-                key: key_of(table, at),
-                extra: extra_of(column),
+                key: key_cell(table, at),
+                extra: extra_cell(column),
                 privileges: &privileges,
                 comment: &column.comment,
                 generation: column.generated.as_ref().map_or("", |g| &g.expression.text),
@@ -175,10 +175,11 @@ pub(super) fn rows(cx: &StatementContext) -> Vec<Vec<Value>> {
 
 fn view_rows(cx: &StatementContext, rows: &mut Vec<Vec<Value>>) {
     let catalog = cx.visible_catalog();
-    let everything = cx.server.db().catalog();
+    let full_catalog = cx.server.db().catalog();
     let rights = cx.rights();
     for view in catalog.views.values() {
-        let Ok(described) = porpoise_sql_plan::plan::views::describe(&everything, view, cx) else {
+        let Ok(described) = porpoise_sql_plan::plan::views::describe(&full_catalog, view, cx)
+        else {
             continue;
         };
         for (at, column) in (1u64..).zip(described.columns) {
@@ -227,7 +228,7 @@ pub(super) fn statistics(cx: &StatementContext) -> Vec<Vec<Value>> {
     let catalog = cx.visible_catalog();
     let mut rows = Vec::new();
     for table in super::tables(&catalog) {
-        let figures = server.statistics.of(server.db(), table);
+        let table_statistics = server.statistics.of(server.db(), table);
         for (position, index) in table.indexes.iter().enumerate() {
             for (at, part) in (1u64..).zip(&index.parts) {
                 let column = table.columns.get(part.column);
@@ -243,7 +244,8 @@ pub(super) fn statistics(cx: &StatementContext) -> Vec<Vec<Value>> {
                     text_or_null(column.filter(|c| !c.is_hidden()).map(|c| c.name.as_str())),
                     text(if part.desc { "D" } else { "A" }),
                     Value::Int(
-                        i64::try_from(figures.cardinality(position, at)).unwrap_or(i64::MAX),
+                        i64::try_from(table_statistics.cardinality(position, at))
+                            .unwrap_or(i64::MAX),
                     ),
                     part.prefix
                         .map_or(Value::Null, |n| Value::Int(i64::from(n))),

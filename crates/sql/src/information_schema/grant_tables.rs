@@ -37,7 +37,8 @@ fn set_of(privileges: Privileges) -> Value {
     text(shown.join(","))
 }
 
-fn no_moment() -> Value {
+/// The time of a grant, which is not recorded.
+fn unrecorded_time() -> Value {
     Value::DateTime(Date::ZERO.at_midnight())
 }
 
@@ -60,31 +61,43 @@ fn databases(cx: &StatementContext) -> Vec<Vec<Value>> {
     grants.into_iter().map(row).collect()
 }
 
-/// An account and a table: host, database, user and table.
-type Place<'g> = (&'g str, &'g str, &'g str, &'g str);
+/// Privileges of one account on one table and on any of its columns.
+struct TableGrants<'g> {
+    /// Host, database, user and table: the primary key of `mysql.tables_priv`.
+    key: [&'g str; 4],
+    on_table: Privileges,
+    on_columns: Privileges,
+}
 
 /// Rows of `mysql.tables_priv`: a row for each account and table with a grant on the table or on one of
 /// its columns.
 fn tables(cx: &StatementContext) -> Vec<Vec<Value>> {
     let data = cx.server.access.data();
-    let mut found: Vec<(Place<'_>, Privileges, Privileges)> = Vec::new();
-    let of_table = |g: &&Grant| !g.table.is_empty() && routine_of_place(&g.table).is_none();
-    for g in data.grants.iter().filter(of_table) {
-        let place = (&*g.host, &*g.database, &*g.user, &*g.table);
-        found.push((place, g.privileges, Privileges::NONE));
+    let mut found: Vec<TableGrants<'_>> = Vec::new();
+    let is_of_table = |g: &&Grant| !g.table.is_empty() && routine_of_place(&g.table).is_none();
+    for g in data.grants.iter().filter(is_of_table) {
+        found.push(TableGrants {
+            key: [&*g.host, &*g.database, &*g.user, &*g.table],
+            on_table: g.privileges,
+            on_columns: Privileges::NONE,
+        });
     }
     for g in &data.column_grants {
-        let place = (&*g.host, &*g.database, &*g.user, &*g.table);
-        match found.iter_mut().find(|(of, ..)| *of == place) {
-            Some((_, _, columns)) => *columns = columns.with(g.privileges),
-            None => found.push((place, Privileges::NONE, g.privileges)),
+        let key = [&*g.host, &*g.database, &*g.user, &*g.table];
+        match found.iter_mut().find(|grants| grants.key == key) {
+            Some(grants) => grants.on_columns = grants.on_columns.with(g.privileges),
+            None => found.push(TableGrants {
+                key,
+                on_table: Privileges::NONE,
+                on_columns: g.privileges,
+            }),
         }
     }
-    found.sort_by_key(|(place, ..)| *place);
-    let row = |(place, on_table, on_columns): (Place<'_>, Privileges, Privileges)| {
-        let (host, database, user, table) = place;
-        let mut row: Vec<Value> = [host, database, user, table].map(text).into();
-        row.extend([text(""), no_moment(), set_of(on_table), set_of(on_columns)]);
+    found.sort_by_key(|grants| grants.key);
+    let row = |grants: TableGrants<'_>| {
+        let mut row: Vec<Value> = grants.key.map(text).into();
+        row.extend([text(""), unrecorded_time()]);
+        row.extend([set_of(grants.on_table), set_of(grants.on_columns)]);
         row
     };
     found.into_iter().map(row).collect()
@@ -109,7 +122,7 @@ fn routines(cx: &StatementContext) -> Vec<Vec<Value>> {
         let mut row: Vec<Value> = [&*g.host, &*g.database, &*g.user, name, kind, ""]
             .map(text)
             .into();
-        row.extend([text(held.join(",")), no_moment()]);
+        row.extend([text(held.join(",")), unrecorded_time()]);
         rows.push(row);
     }
     rows.sort_by(|a, b| format!("{a:?}").cmp(&format!("{b:?}")));
@@ -122,9 +135,9 @@ fn columns(cx: &StatementContext) -> Vec<Vec<Value>> {
     let mut grants: Vec<&ColumnGrant> = data.column_grants.iter().collect();
     grants.sort_by_key(|g| (&g.host, &g.database, &g.user, &g.table, &g.column));
     let row = |g: &ColumnGrant| {
-        let place = [&g.host, &g.database, &g.user, &g.table, &g.column];
-        let mut row: Vec<Value> = place.map(text).into();
-        row.extend([no_moment(), set_of(g.privileges)]);
+        let key = [&g.host, &g.database, &g.user, &g.table, &g.column];
+        let mut row: Vec<Value> = key.map(text).into();
+        row.extend([unrecorded_time(), set_of(g.privileges)]);
         row
     };
     grants.into_iter().map(row).collect()

@@ -17,22 +17,15 @@ mod server;
 mod tools;
 
 use crate::context::StatementContext;
-use crate::show::constraints;
+use crate::show::constraints::{self, tables};
 use porpoise_access::Privileges;
-use porpoise_rows::catalog::{Catalog, Table};
+
 use porpoise_sql_expr::error::Result;
 use porpoise_sql_plan::virtual_tables::{self, VirtualRows};
 use porpoise_types::Value;
-use std::sync::Arc;
 
 /// Computes the rows of a virtual table.
 type RowsOf = fn(&StatementContext) -> Vec<Vec<Value>>;
-
-/// All tables of the catalog by database and name.
-fn tables(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
-    let ids = catalog.databases.values().flat_map(|d| d.tables.values());
-    ids.filter_map(|id| catalog.table_by_id(*id))
-}
 
 /// The function for a table of information_schema; `None` if there is no such table.
 fn rows_of(name: &str) -> Option<RowsOf> {

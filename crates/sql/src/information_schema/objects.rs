@@ -1,5 +1,4 @@
-//! SCHEMATA, TABLES, VIEWS, PARTITIONS, CHECK_CONSTRAINTS, and tables of objects that this server
-//! does not have.
+//! SCHEMATA, TABLES, VIEWS and PARTITIONS.
 
 use crate::context::StatementContext;
 use crate::results::table::text;
@@ -11,6 +10,9 @@ use porpoise_sql_plan::plan::views::describe;
 use porpoise_sql_plan::virtual_tables;
 use porpoise_types::{Collation, DateTime, Value};
 use std::sync::Arc;
+
+/// The column VERSION, which MySQL shows for every table.
+const VERSION: Value = Value::Int(10);
 
 /// Rows of SCHEMATA.
 pub(super) fn schemata(cx: &StatementContext) -> Vec<Vec<Value>> {
@@ -64,15 +66,18 @@ pub(super) fn tables(cx: &StatementContext) -> Vec<Vec<Value>> {
             text(&table.name),
             text("BASE TABLE"),
             text(&table.options.engine),
-            Value::Int(10),
+            VERSION,
             text("Dynamic"),
             server.statistics.rows(server.db(), table),
         ];
+        // AVG_ROW_LENGTH to DATA_FREE.
         row.extend(nulls(5));
         row.push(next.map_or(Value::Null, Value::UInt));
         row.push(created(table));
+        // UPDATE_TIME and CHECK_TIME.
         row.extend(nulls(2));
         row.push(text(table.options.collation.name()));
+        // CHECKSUM.
         row.push(Value::Null);
         row.push(text(options.join(" ").to_lowercase()));
         row.push(text(&table.options.comment));
@@ -85,6 +90,7 @@ pub(super) fn tables(cx: &StatementContext) -> Vec<Vec<Value>> {
             text(&view.name),
             text("VIEW"),
         ];
+        // ENGINE to CHECKSUM.
         row.extend(nulls(15));
         row.extend([text(""), text("VIEW")]);
         rows.push(row);
@@ -96,8 +102,9 @@ pub(super) fn tables(cx: &StatementContext) -> Vec<Vec<Value>> {
             text(table.name),
             text(virtual_type(table)),
             Value::Null,
-            Value::Int(10),
+            VERSION,
         ];
+        // ROW_FORMAT to CHECKSUM.
         row.extend(nulls(13));
         row.extend([text(""), text("")]);
         rows.push(row);
@@ -108,17 +115,17 @@ pub(super) fn tables(cx: &StatementContext) -> Vec<Vec<Value>> {
 /// Rows of VIEWS.
 pub(super) fn views(cx: &StatementContext) -> Vec<Vec<Value>> {
     let catalog = cx.visible_catalog();
-    let everything = cx.server.db().catalog();
+    let full_catalog = cx.server.db().catalog();
     let rights = cx.rights();
     let row = |view: &Arc<View>| {
-        let may = rights.on_table(&view.database, &view.name);
+        let privileges = rights.on_table(&view.database, &view.name);
         let own = view.definer == cx.client.account;
-        let query = if own || may.has(Privileges::SHOW_VIEW) {
+        let query = if own || privileges.has(Privileges::SHOW_VIEW) {
             view.query.as_str()
         } else {
             ""
         };
-        let updatable = describe(&everything, view, cx).is_ok_and(|d| d.updatable);
+        let updatable = describe(&full_catalog, view, cx).is_ok_and(|d| d.updatable);
         vec![
             text("def"),
             text(&view.database),
@@ -148,12 +155,15 @@ pub(super) fn partitions(cx: &StatementContext) -> Vec<Vec<Value>> {
         let head = || vec![text("def"), text(&table.database), text(&table.name)];
         let tail = |row: &mut Vec<Value>, rows: Value| {
             row.push(rows);
+            // AVG_ROW_LENGTH to DATA_FREE.
             row.extend(nulls(5));
             row.push(created(table));
+            // UPDATE_TIME, CHECK_TIME and CHECKSUM.
             row.extend(nulls(3));
         };
         let Some(by) = &table.partitioning else {
             let mut row = head();
+            // PARTITION_NAME to PARTITION_DESCRIPTION.
             row.extend(nulls(9));
             tail(&mut row, server.statistics.rows(server.db(), table));
             row.extend([text(""), Value::Null, Value::Null]);

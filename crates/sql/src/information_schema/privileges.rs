@@ -7,22 +7,20 @@ use crate::results::table::text;
 use porpoise_access::{ColumnGrant, Grant, Privileges, routine_of_place};
 use porpoise_types::Value;
 
-/// Rows of the grants for which `which` is true; `place` gives the columns after the catalog.
+/// Rows of the grants that `includes` accepts; `object` gives the columns after the catalog.
 fn rows(
     cx: &StatementContext,
-    which: impl Fn(&Grant) -> bool,
-    place: impl Fn(&Grant) -> Vec<Value>,
+    includes: impl Fn(&Grant) -> bool,
+    object: impl Fn(&Grant) -> Vec<Value>,
 ) -> Vec<Vec<Value>> {
     let all = cx.rights().on_database("mysql").has(Privileges::SELECT);
     let account = &cx.client.account;
     let grants = cx.server.access.data();
-    let mut own: Vec<&Grant> = grants.grants.iter().filter(|g| which(g)).collect();
+    let mut own: Vec<&Grant> = grants.grants.iter().filter(|g| includes(g)).collect();
     own.retain(|g| all || *account == format!("{}@{}", g.user, g.host));
     own.sort_by(|a, b| {
-        let place = |g: &Grant| (g.user.clone(), g.host.clone());
-        let (a_place, b_place) = (place(a), place(b));
-        a_place
-            .cmp(&b_place)
+        (&a.user, &a.host)
+            .cmp(&(&b.user, &b.host))
             .then_with(|| (&a.database, &a.table).cmp(&(&b.database, &b.table)))
     });
     let mut out = Vec::new();
@@ -41,7 +39,7 @@ fn rows(
                 option
             };
             let mut row = vec![text(&grantee), text("def")];
-            row.extend(place(grant));
+            row.extend(object(grant));
             row.extend([text(name), text(if option { "YES" } else { "NO" })]);
             out.push(row);
         }
@@ -69,15 +67,15 @@ pub(super) fn user(cx: &StatementContext) -> Vec<Vec<Value>> {
 
 /// Rows of SCHEMA_PRIVILEGES.
 pub(super) fn schema(cx: &StatementContext) -> Vec<Vec<Value>> {
-    let which = |g: &Grant| !g.database.is_empty() && g.table.is_empty();
-    rows(cx, which, |g| vec![text(&g.database)])
+    let on_database = |g: &Grant| !g.database.is_empty() && g.table.is_empty();
+    rows(cx, on_database, |g| vec![text(&g.database)])
 }
 
 /// Rows of TABLE_PRIVILEGES.
 pub(super) fn table(cx: &StatementContext) -> Vec<Vec<Value>> {
-    let place = |g: &Grant| vec![text(&g.database), text(&g.table)];
-    let of_table = |g: &Grant| !g.table.is_empty() && routine_of_place(&g.table).is_none();
-    rows(cx, of_table, place)
+    let object = |g: &Grant| vec![text(&g.database), text(&g.table)];
+    let is_of_table = |g: &Grant| !g.table.is_empty() && routine_of_place(&g.table).is_none();
+    rows(cx, is_of_table, object)
 }
 
 /// Rows of COLUMN_PRIVILEGES. IS_GRANTABLE is that of the table.
@@ -87,11 +85,11 @@ pub(super) fn column(cx: &StatementContext) -> Vec<Vec<Value>> {
     let data = cx.server.access.data();
     let shown = |g: &&ColumnGrant| all || *account == format!("{}@{}", g.user, g.host);
     let mut grants: Vec<&ColumnGrant> = data.column_grants.iter().filter(shown).collect();
-    let place = |g: &ColumnGrant| {
-        let table = (g.database.clone(), g.table.clone(), g.column.clone());
-        (g.user.clone(), g.host.clone(), table)
+    let order = |g: &ColumnGrant| {
+        let column = (g.database.clone(), g.table.clone(), g.column.clone());
+        (g.user.clone(), g.host.clone(), column)
     };
-    grants.sort_by_cached_key(|g| place(g));
+    grants.sort_by_cached_key(|g| order(g));
     let mut out = Vec::new();
     for grant in grants {
         let option = data.grants.iter().any(|g| {

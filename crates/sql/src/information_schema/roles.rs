@@ -10,9 +10,9 @@ fn yes_or_no(is: bool) -> Value {
     text(if is { "YES" } else { "NO" })
 }
 
-/// Rows of the role grants that reach the session's account, directly or indirectly, and for which
-/// `which` is true.
-fn edges(cx: &StatementContext, which: impl Fn(&RoleEdge) -> bool) -> Vec<Vec<Value>> {
+/// Rows of the role grants that reach the session's account, directly or indirectly, and that
+/// `includes` accepts.
+fn edges(cx: &StatementContext, includes: impl Fn(&RoleEdge) -> bool) -> Vec<Vec<Value>> {
     let data = cx.server.access.data();
     let own = AuthId::parse(&cx.client.account);
     let mandatory = cx.mandatory_roles();
@@ -32,7 +32,7 @@ fn edges(cx: &StatementContext, which: impl Fn(&RoleEdge) -> bool) -> Vec<Vec<Va
     let defaults = data.default_roles_of(&own);
     let shown = all
         .iter()
-        .filter(|e| reached.contains(&e.grantee) && which(e));
+        .filter(|e| reached.contains(&e.grantee) && includes(e));
     let row = |e: &RoleEdge| {
         vec![
             text(&own.user),
@@ -66,12 +66,12 @@ pub(super) fn enabled(cx: &StatementContext) -> Vec<Vec<Value>> {
     let defaults = data.default_roles_of(&own);
     let mandatory = cx.mandatory_roles();
     let row = |id: AuthId| {
-        let (default, must) = (defaults.contains(&id), mandatory.contains(&id));
+        let (is_default, is_mandatory) = (defaults.contains(&id), mandatory.contains(&id));
         vec![
             text(id.user),
             text(id.host),
-            yes_or_no(default),
-            yes_or_no(must),
+            yes_or_no(is_default),
+            yes_or_no(is_mandatory),
         ]
     };
     let active = data.closure(&cx.active_roles());

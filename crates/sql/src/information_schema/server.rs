@@ -10,6 +10,7 @@ use porpoise_types::{Collation, Value};
 pub(super) fn character_sets() -> Vec<Vec<Value>> {
     let shown = shown::charsets().into_rows().into_iter();
     let swapped = shown.map(|mut row| {
+        // SHOW has the description before the default collation.
         row.swap(1, 2);
         row
     });
@@ -39,17 +40,21 @@ pub(super) fn processes(cx: &StatementContext) -> Vec<Vec<Value>> {
     let now = server.db().clock().now();
     let all = cx.rights().global().has(Privileges::PROCESS);
     let row = |process: &std::sync::Arc<crate::processes::Process>| {
-        let (command, seconds, info) = process.state(now);
-        let state = if command == "Sleep" { "" } else { "executing" };
+        let state = process.state(now);
+        let stage = if state.command == "Sleep" {
+            ""
+        } else {
+            "executing"
+        };
         vec![
             Value::UInt(process.id),
             text(&process.user),
             text(&process.host),
             text_or_null(process.database()),
-            text(command),
-            Value::Int(i64::try_from(seconds).unwrap_or(i64::MAX)),
-            text(state),
-            text_or_null(info),
+            text(state.command),
+            Value::Int(i64::try_from(state.seconds).unwrap_or(i64::MAX)),
+            text(stage),
+            text_or_null(state.info),
         ]
     };
     let list = server.sessions();

@@ -1,5 +1,4 @@
-//! Tables that tools query when they connect or dump: KEYWORDS, PLUGINS, and FILES, PARAMETERS and
-//! PROFILING, which are empty.
+//! KEYWORDS and PLUGINS, which tools query when they connect or dump.
 
 use crate::results::table::text;
 use porpoise_sql_parser::keyword;

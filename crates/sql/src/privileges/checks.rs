@@ -9,8 +9,8 @@
 //!
 //! 1. the account has the wanted privileges on the table; or
 //! 2. it has each wanted privilege on the table or on at least one of its columns, else 1142; and
-//!    for each column that is read or written, the privilege that this needs, else 1143. If the
-//!    columns were not listed (`*`, INSERT without a list), the error is 1142, too.
+//!    it has the privilege to read or write on each column that is read or written, else 1143. If
+//!    the columns were not listed (`*`, INSERT without a list), the error is 1142, too.
 //!
 //! Tables and columns named in a view are checked with the rights of the view's definer; for SQL
 //! SECURITY INVOKER, with those of the view or statement that names the view.
@@ -73,8 +73,8 @@ fn first_missing<'u>(rights: &Rights, used: &'u TableUse) -> Option<Missing<'u>>
 
 /// The definer with whose rights a use is checked; `None` if these are the session's.
 fn definer_of<'u>(uses: &'u [TableUse], used: &TableUse) -> Option<&'u str> {
-    let mut around = used.via_view.and_then(|at| uses.get(at));
-    while let Some(view) = around {
+    let mut enclosing = used.via_view.and_then(|at| uses.get(at));
+    while let Some(view) = enclosing {
         if let Object::View {
             definer: Some(definer),
             ..
@@ -82,7 +82,7 @@ fn definer_of<'u>(uses: &'u [TableUse], used: &TableUse) -> Option<&'u str> {
         {
             return Some(definer);
         }
-        around = view.via_view.and_then(|at| uses.get(at));
+        enclosing = view.via_view.and_then(|at| uses.get(at));
     }
     None
 }
@@ -127,13 +127,13 @@ impl StatementContext {
             let Some(missing) = first_missing(rights, used) else {
                 continue;
             };
-            let of_table = matches!(missing, Missing::Administration(_) | Missing::Table(_));
+            let on_column = matches!(missing, Missing::Column(..));
             let view = used.via_view.and_then(|at| uses.get(at));
             let error = match view.filter(|_| definer.is_some()) {
                 Some(view) => invalid_view(view),
                 None => self.refusal(used, &missing),
             };
-            if of_table {
+            if !on_column {
                 return Err(error);
             }
             first.get_or_insert(error);
@@ -176,10 +176,12 @@ impl StatementContext {
             return Ok(());
         }
         let wanted = self.requirements(statement)?;
-        wanted.iter().try_for_each(|wanted| self.need(wanted))
+        wanted
+            .iter()
+            .try_for_each(|wanted| self.check_requirement(wanted))
     }
 
-    fn need(&self, wanted: &Requirement) -> Result<()> {
+    fn check_requirement(&self, wanted: &Requirement) -> Result<()> {
         match wanted {
             Requirement::Global(wanted, shown) => self.need_global(*wanted, shown),
             Requirement::OneOfGlobal(some, shown) => {
@@ -201,7 +203,7 @@ impl StatementContext {
                 }
             }
             Requirement::Columns(wanted, database, table, columns) => {
-                self.need_columns(*wanted, (database, table), columns)
+                self.need_columns(*wanted, database, table, columns)
             }
             Requirement::Definition(database, table) => self.need_definition(database, table),
             Requirement::VisibleDatabase(name) if self.rights().sees_database(name) => Ok(()),
@@ -236,12 +238,13 @@ impl StatementContext {
         Err(SqlError::new(1370, "42000", text))
     }
 
-    /// Error 1142 unless the account has the privilege on the table or some column; 1143 unless it
-    /// has it on each of the columns. Without columns it must have it on the table.
+    /// Error 1142 unless the account has the privileges on the table or some column; 1143 unless it
+    /// has them on each of `columns`. If `columns` is empty, it must have them on the table.
     fn need_columns(
         &self,
         wanted: Privileges,
-        (database, table): (&str, &str),
+        database: &str,
+        table: &str,
         columns: &[String],
     ) -> Result<()> {
         let rights = self.rights();

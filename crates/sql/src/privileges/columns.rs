@@ -17,7 +17,7 @@ use porpoise_sql_parser::ast;
 use porpoise_sql_plan::plan::views;
 
 /// Error 1144: illegal GRANT or REVOKE.
-pub(super) fn illegal() -> SqlError {
+pub(super) fn illegal_grant() -> SqlError {
     let text = "Illegal GRANT/REVOKE command; please consult the manual to see which privileges \
                 can be used";
     SqlError::new(1144, "42000", text)
@@ -48,7 +48,7 @@ impl Columns {
     pub(super) fn add(&mut self, privilege: &ast::Privilege<'_>, table: &str) -> Result<()> {
         let named = Privileges::named(privilege.name);
         let named = named.filter(|p| !table.is_empty() && Privileges::COLUMN.has(*p));
-        let named = named.ok_or_else(illegal)?;
+        let named = named.ok_or_else(illegal_grant)?;
         for column in privilege.columns {
             let same =
                 |(name, _): &&mut (String, Privileges)| name.eq_ignore_ascii_case(column.name);
@@ -61,7 +61,7 @@ impl Columns {
     }
 
     /// Checks that the grantor has the privileges; GRANT OPTION is checked with the table.
-    pub(super) fn may_grant(
+    pub(super) fn check_grantor(
         &self,
         cx: &StatementContext,
         database: &str,
@@ -77,7 +77,8 @@ impl Columns {
         Ok(())
     }
 
-    /// Spells the columns as the table or view does. Error 1054 for unknown columns.
+    /// Replaces the names by those in the definition of the table or view, which may differ in case.
+    /// Error 1054 for unknown columns.
     pub(super) fn resolve_names(
         self,
         cx: &StatementContext,
@@ -134,16 +135,16 @@ impl Columns {
             for old in &held {
                 let mut list = self.list.iter();
                 let named = list.find(|(c, _)| c.eq_ignore_ascii_case(&old.column));
-                let gone = named.map_or(set, |(_, named)| set.with(*named));
-                let privileges = old.privileges.without(gone);
-                let left = ColumnGrant {
+                let revoked = named.map_or(set, |(_, named)| set.with(*named));
+                let privileges = old.privileges.without(revoked);
+                let remaining = ColumnGrant {
                     privileges,
                     ..(*old).clone()
                 };
                 match privileges {
-                    Privileges::NONE => change.remove_column_grants.push(left),
+                    Privileges::NONE => change.remove_column_grants.push(remaining),
                     some if some == old.privileges => {}
-                    _ => change.put_column_grants.push(left),
+                    _ => change.put_column_grants.push(remaining),
                 }
             }
             return Ok(!held.is_empty());
@@ -206,11 +207,11 @@ impl<'d> ShownColumnGrants<'d> {
         let all = own.iter().fold(on_table, |all, g| all.with(g.privileges));
         let mut list = Vec::new();
         for name in all.names() {
-            let one = Privileges::named(name).unwrap_or_default();
-            if on_table.has(one) {
+            let privilege = Privileges::named(name).unwrap_or_default();
+            if on_table.has(privilege) {
                 list.push(name.to_owned());
             }
-            let columns = own.iter().filter(|g| g.privileges.has(one));
+            let columns = own.iter().filter(|g| g.privileges.has(privilege));
             let mut columns: Vec<String> = columns.map(|g| quote(&g.column)).collect();
             columns.dedup();
             if !columns.is_empty() {

@@ -73,9 +73,10 @@ fn named_privileges(
                 .ok_or_else(|| SqlError::not_supported("this privilege"))?,
         });
     }
-    let fixed = set.without(Privileges::DYNAMIC);
-    if statement.grant_option && (fixed != Privileges::NONE || set == Privileges::NONE) {
-        // GRANT OPTION: for a grant of dynamic privileges only, each has its own.
+    let static_privileges = set.without(Privileges::DYNAMIC);
+    let dynamic_only = static_privileges == Privileges::NONE && set != Privileges::NONE;
+    if statement.grant_option && !dynamic_only {
+        // Each dynamic privilege has a GRANT OPTION of its own (`Grant::grantable`).
         set = set.with(Privileges::GRANT_OPTION);
     }
     if statement.revoke && database.is_empty() && set.has(Privileges::ALL) {
@@ -96,7 +97,7 @@ fn named_privileges(
         return Ok((set, columns));
     }
     if !table.is_empty() {
-        return Err(columns::illegal());
+        return Err(columns::illegal_grant());
     }
     let text = "Incorrect usage of DB GRANT and GLOBAL PRIVILEGES";
     Err(SqlError::new(1221, "HY000", text))
@@ -104,19 +105,24 @@ fn named_privileges(
 
 /// Checks that the grantor has the privileges and GRANT OPTION on the object. For a database
 /// pattern it must have them on every database that matches.
-fn may_grant(cx: &StatementContext, set: Privileges, database: &str, table: &str) -> Result<()> {
+fn check_grantor(
+    cx: &StatementContext,
+    set: Privileges,
+    database: &str,
+    table: &str,
+) -> Result<()> {
     let rights = cx.rights();
-    let (dynamic, fixed) = (
+    let (dynamic, static_privileges) = (
         set.intersection(Privileges::DYNAMIC),
         set.without(Privileges::DYNAMIC),
     );
     if !rights.grantable().has(dynamic) {
         return Err(crate::context::rights::denied_globally("GRANT OPTION"));
     }
-    if dynamic != Privileges::NONE && fixed == Privileges::NONE {
+    if dynamic != Privileges::NONE && static_privileges == Privileges::NONE {
         return Ok(());
     }
-    let set = fixed;
+    let set = static_privileges;
     let own = match (database.is_empty(), table.is_empty()) {
         (true, _) => rights.global(),
         (false, true) => rights.on_pattern(database),
@@ -190,8 +196,8 @@ fn change(cx: &StatementContext, data: &AccessData, statement: &ast::Grant<'_>) 
         Some(on) => {
             let (database, table) = grant_target(cx, on)?;
             let (set, columns) = named_privileges(statement, &database, &table)?;
-            may_grant(cx, set, &database, &table)?;
-            columns.may_grant(cx, &database, &table)?;
+            check_grantor(cx, set, &database, &table)?;
+            columns.check_grantor(cx, &database, &table)?;
             let catalog = cx.server.db().catalog();
             let creates = set.has(Privileges::CREATE) && columns.is_empty();
             if !table.is_empty() && !statement.revoke && !creates {
@@ -216,13 +222,13 @@ fn change(cx: &StatementContext, data: &AccessData, statement: &ast::Grant<'_>) 
                     },
                 };
                 let revoke = statement.revoke;
-                let held = columns.change(data, revoke, set, &empty, &mut change)?;
+                let on_columns = columns.change(data, revoke, set, &empty, &mut change)?;
                 if set == Privileges::NONE && !columns.is_empty() {
                     continue;
                 }
                 let rest = partial::restrict(cx, data, statement, set, &mut empty, &mut change)?;
                 if let Some(rest) = rest {
-                    change_one(data, revoke, rest, empty, held, &mut change)?;
+                    change_grant(data, revoke, rest, empty, on_columns, &mut change)?;
                 }
             }
         }
@@ -318,14 +324,14 @@ fn revoke_all(
 }
 
 /// Adds the change of one account's privileges on the object of `next`, whose `grantable` are the
-/// dynamic privileges that the statement grants WITH GRANT OPTION. `columns` says whether the
-/// account has privileges on columns of it.
-fn change_one(
+/// dynamic privileges that the statement grants WITH GRANT OPTION. `on_columns` is true if the
+/// account has privileges on columns of the object.
+fn change_grant(
     data: &AccessData,
     revoke: bool,
     set: Privileges,
     mut next: Grant,
-    columns: bool,
+    on_columns: bool,
     change: &mut Change,
 ) -> Result<()> {
     let same = |g: &&Grant| {
@@ -335,7 +341,7 @@ fn change_one(
             && g.table == next.table
     };
     let old = data.grants.iter().find(same);
-    if revoke && old.is_none() && columns {
+    if revoke && old.is_none() && on_columns {
         return Ok(());
     }
     if revoke && old.is_none() && !next.database.is_empty() {
@@ -392,12 +398,12 @@ pub fn grant_statements(cx: &StatementContext, id: &AuthId, roles: &[AuthId]) ->
     let (tables, others): (Vec<&Grant>, Vec<&Grant>) =
         own.into_iter().partition(|g| !g.table.is_empty());
     for grant in others.into_iter().chain(tables) {
-        let (all, place) = shown_place(grant);
-        let plain = grant
+        let (all, object) = shown_place(grant);
+        let static_privileges = grant
             .privileges
             .without(Privileges::GRANT_OPTION)
             .without(Privileges::DYNAMIC);
-        let what = match plain {
+        let privileges = match static_privileges {
             p if p == all => "ALL PRIVILEGES".to_owned(),
             p => match columns.privilege_list(p, &grant.database, &grant.table) {
                 list if list.is_empty() => "USAGE".to_owned(),
@@ -409,7 +415,7 @@ pub fn grant_statements(cx: &StatementContext, id: &AuthId, roles: &[AuthId]) ->
         } else {
             ""
         };
-        lines.push(format!("GRANT {what} ON {place} TO {to}{option}"));
+        lines.push(format!("GRANT {privileges} ON {object} TO {to}{option}"));
         lines.extend(dynamic_grant_statements(grant, &to));
         if grant.database.is_empty() {
             lines.extend(partial::restriction_statements(cx, &data, id, roles));
@@ -451,8 +457,8 @@ fn dynamic_grant_statements(grant: &Grant, to: &str) -> Vec<String> {
         let mut names: Vec<&str> = some.names().collect();
         names.sort_unstable();
         if !names.is_empty() {
-            let what = names.join(",");
-            lines.push(format!("GRANT {what} ON *.* TO {to}{option}"));
+            let privileges = names.join(",");
+            lines.push(format!("GRANT {privileges} ON *.* TO {to}{option}"));
         }
     }
     lines

@@ -42,6 +42,7 @@ fn grant_on<'d>(data: &'d AccessData, id: &AuthId, database: &str) -> Option<&'d
     grants.find(|g| on(g) && literal(&g.database) == database)
 }
 
+/// Whether the statement names ALL.
 fn names_all(statement: &ast::Grant<'_>) -> bool {
     let mut named = statement.privileges.iter();
     named.any(|p| matches!(p.name, "ALL" | "ALL PRIVILEGES"))
@@ -102,13 +103,13 @@ pub(super) fn restrict(
     if let Some(grant) = grant {
         grant.database.clone_into(&mut target.database);
     }
-    let rest = if statement.revoke {
-        let had = grant.map_or(Privileges::NONE, |g| g.privileges);
-        let set = match set.intersection(held.with(had)) {
+    let (applied, rest) = if statement.revoke {
+        let granted = grant.map_or(Privileges::NONE, |g| g.privileges);
+        let set = match set.intersection(held.with(granted)) {
             some if names_all(statement) && some != Privileges::NONE => some,
             _ => set,
         };
-        let restricted = held.intersection(set.without(had));
+        let restricted = held.intersection(set.without(granted));
         after.add(&database, restricted);
         (restricted, set.without(restricted))
     } else {
@@ -117,11 +118,8 @@ pub(super) fn restrict(
         (lifted, set.without(lifted))
     };
     set_restrictions(account, after, change);
-    Ok(match rest {
-        (Privileges::NONE, rest) => Some(rest),
-        (_, Privileges::NONE) => None,
-        (_, rest) => Some(rest),
-    })
+    let complete = applied != Privileges::NONE && rest == Privileges::NONE;
+    Ok(if complete { None } else { Some(rest) })
 }
 
 /// Removes all restrictions of accounts from which all privileges are revoked.

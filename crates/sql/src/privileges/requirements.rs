@@ -1,9 +1,9 @@
 //! The table of requirements: the privileges that each statement needs, and on which
 //! objects (manual, "Privileges Provided by MySQL", and the section of each statement).
 //!
-//! One exhaustive match over [`Statement`] without a wildcard arm, so a new statement does not
-//! compile without its requirements. Text, prepared and re-executed statements all pass it.
-//! [`super::kinds`] has examples of each kind for the test matrix.
+//! [`StatementContext::requirements`] is a match over [`Statement`] without a wildcard arm, so a new
+//! statement does not compile without its requirements. Text, prepared and re-executed statements
+//! all pass it. [`super::kinds`] has examples of each kind for the test matrix.
 //!
 //! Statements with a plan (SELECT, DML, DO, SET with subqueries) have no requirements here:
 //! [`super::checks`] checks the tables of the plan at every execution.
@@ -57,10 +57,10 @@ fn create_user() -> Requirement {
     Global(Privileges::CREATE_USER, "CREATE USER")
 }
 
-/// The privileges for changing the password of the session's own or another account, or the
-/// `second` password.
-fn of_password(own: bool, second: bool) -> Vec<Requirement> {
-    match (own, second) {
+/// The privileges for changing a password: of the session's own or another account, the first
+/// or the second one.
+fn password_requirements(own_account: bool, second_password: bool) -> Vec<Requirement> {
+    match (own_account, second_password) {
         (true, false) => Vec::new(),
         (true, true) => vec![OneOfGlobal(
             Privileges::CREATE_USER.with(Privileges::APPLICATION_PASSWORD_ADMIN),
@@ -110,6 +110,7 @@ impl StatementContext {
             }) => vec![Global(Privileges::FILE, "FILE")],
             // Checked by the tables of the plan.
             S::Query(_) | S::Insert(_) | S::Update(_) | S::Delete(_) | S::Do(_) => Vec::new(),
+            // EXPLAIN is checked by its plan; KILL when the session to be killed is known.
             S::Explain(_) | S::Kill { .. } => Vec::new(),
             // Affects only the session and its transaction.
             S::Begin(_) | S::Commit(_) | S::Rollback(_) | S::RollbackTo(_) => Vec::new(),
@@ -123,11 +124,11 @@ impl StatementContext {
             S::Set(_) => Vec::new(),
             S::Grant(_) => Vec::new(),
             S::SetTransaction(_) | S::Xa(_) | S::LoadData(_) | S::Handler(_) | S::LockTables(_) => {
-                self.of_access(statement)?
+                self.access_requirements(statement)?
             }
-            S::Maintain(maintain) => self.of_maintenance(maintain)?,
+            S::Maintain(maintain) => self.maintenance_requirements(maintain)?,
             S::Describe { table, .. } => vec![self.visible(table)?],
-            S::Show(show) => self.of_show(&show.what)?,
+            S::Show(show) => self.show_requirements(&show.what)?,
             S::CreateDatabase(_)
             | S::AlterDatabase(_)
             | S::DropDatabase { .. }
@@ -145,13 +146,13 @@ impl StatementContext {
             | S::CreateTrigger(_)
             | S::AlterRoutine(_)
             | S::Event(_)
-            | S::DropProgram { .. } => self.of_definition(statement)?,
+            | S::DropProgram { .. } => self.definition_requirements(statement)?,
             S::User(_)
             | S::DropUser { .. }
             | S::RenameUser(_)
             | S::SetPassword(_)
             | S::Role { .. }
-            | S::SetRole(_) => self.of_accounts(statement),
+            | S::SetRole(_) => self.account_requirements(statement),
             S::Flush(_) | S::Reset(_) => vec![Global(Privileges::RELOAD, "RELOAD")],
             S::Shutdown | S::Restart => vec![Global(Privileges::SHUTDOWN, "SHUTDOWN")],
             S::ImportTable(_) => vec![Global(Privileges::FILE, "FILE")],
@@ -161,7 +162,7 @@ impl StatementContext {
     }
 
     /// Statements that access rows without a plan, and statements about the server's transactions.
-    fn of_access(&self, statement: &Statement<'_>) -> Requirements {
+    fn access_requirements(&self, statement: &Statement<'_>) -> Requirements {
         use Statement as S;
         Ok(match statement {
             S::SetTransaction(set) => match set.scope {
@@ -202,7 +203,7 @@ impl StatementContext {
         })
     }
 
-    fn of_definition(&self, statement: &Statement<'_>) -> Requirements {
+    fn definition_requirements(&self, statement: &Statement<'_>) -> Requirements {
         use Statement as S;
         Ok(match statement {
             S::CreateDatabase(create) => {
@@ -214,8 +215,8 @@ impl StatementContext {
             }
             S::DropDatabase { name, .. } => vec![Database(Privileges::DROP, name.name.to_owned())],
             S::Use(name) => vec![VisibleDatabase(name.name.to_owned())],
-            S::CreateTable(create) => self.of_create_table(create)?,
-            S::AlterTable(alter) => self.of_alter_table(alter)?,
+            S::CreateTable(create) => self.create_table_requirements(create)?,
+            S::AlterTable(alter) => self.alter_table_requirements(alter)?,
             S::DropTable(drop) => {
                 // Temporary tables belong to the session.
                 let own = |name: &&TableName<'_>| {
@@ -240,7 +241,7 @@ impl StatementContext {
             S::Truncate(name) => vec![self.table(Privileges::DROP, name)?],
             S::CreateIndex(create) => vec![self.table(Privileges::INDEX, &create.table)?],
             S::DropIndex(drop) => vec![self.table(Privileges::INDEX, &drop.table)?],
-            S::CreateView(view) => vec![self.of_create_view(view)?],
+            S::CreateView(view) => vec![self.create_view_requirement(view)?],
             S::DropView(drop) => self.tables(Privileges::DROP, drop.names)?,
             S::CreateRoutine(create) => {
                 let (database, _) = self.qualified(&create.name)?;
@@ -273,7 +274,7 @@ impl StatementContext {
         })
     }
 
-    fn of_create_view(&self, view: &CreateView<'_>) -> Result<Requirement> {
+    fn create_view_requirement(&self, view: &CreateView<'_>) -> Result<Requirement> {
         let mut wanted = Privileges::CREATE_VIEW;
         if view.alter || view.or_replace {
             wanted = wanted.with(Privileges::DROP);
@@ -283,7 +284,7 @@ impl StatementContext {
 
     /// REFERENCES on the parent of a foreign key, or on its referenced columns, whether or not they
     /// exist. A table that references itself needs none.
-    fn of_foreign_key(
+    fn foreign_key_requirement(
         &self,
         child: &TableName<'_>,
         key: &ForeignKeyDef<'_>,
@@ -306,18 +307,22 @@ impl StatementContext {
         )))
     }
 
-    fn of_elements(&self, child: &TableName<'_>, elements: &[TableElement<'_>]) -> Requirements {
+    fn element_requirements(
+        &self,
+        child: &TableName<'_>,
+        elements: &[TableElement<'_>],
+    ) -> Requirements {
         let mut all = Vec::new();
         for element in elements {
             if let TableElement::ForeignKey(key) = element {
-                all.extend(self.of_foreign_key(child, key)?);
+                all.extend(self.foreign_key_requirement(child, key)?);
             }
         }
         Ok(all)
     }
 
-    fn of_create_table(&self, create: &CreateTable<'_>) -> Requirements {
-        let mut all = self.of_elements(&create.name, create.elements)?;
+    fn create_table_requirements(&self, create: &CreateTable<'_>) -> Requirements {
+        let mut all = self.element_requirements(&create.name, create.elements)?;
         if let Some(like) = &create.like {
             all.push(self.table(Privileges::SELECT, like)?);
         }
@@ -334,15 +339,15 @@ impl StatementContext {
         Ok(all)
     }
 
-    fn of_alter_table(&self, alter: &AlterTable<'_>) -> Requirements {
+    fn alter_table_requirements(&self, alter: &AlterTable<'_>) -> Requirements {
         let mut all = vec![self.table(Privileges::ALTER, &alter.name)?];
         for action in alter.actions {
             match action {
                 AlterAction::AddForeignKey(key) => {
-                    all.extend(self.of_foreign_key(&alter.name, key)?);
+                    all.extend(self.foreign_key_requirement(&alter.name, key)?);
                 }
                 AlterAction::AddElements(elements) => {
-                    all.extend(self.of_elements(&alter.name, elements)?);
+                    all.extend(self.element_requirements(&alter.name, elements)?);
                 }
                 AlterAction::Rename(to) => {
                     all.push(self.table(Privileges::DROP, &alter.name)?);
@@ -365,7 +370,7 @@ impl StatementContext {
         Ok(all)
     }
 
-    fn of_maintenance(&self, maintain: &Maintain<'_>) -> Requirements {
+    fn maintenance_requirements(&self, maintain: &Maintain<'_>) -> Requirements {
         let wanted = match maintain.kind {
             MaintainKind::Check | MaintainKind::Checksum => Privileges::SELECT,
             MaintainKind::Analyze | MaintainKind::Optimize | MaintainKind::Repair => {
@@ -375,7 +380,7 @@ impl StatementContext {
         self.tables(wanted, maintain.tables)
     }
 
-    fn of_accounts(&self, statement: &Statement<'_>) -> Vec<Requirement> {
+    fn account_requirements(&self, statement: &Statement<'_>) -> Vec<Requirement> {
         use Statement as S;
         let (create, drop) = (Privileges::CREATE_ROLE, Privileges::DROP_ROLE);
         match statement {
@@ -384,11 +389,11 @@ impl StatementContext {
                     && user.options.is_empty()
                     && user.users.iter().all(|u| self.is_own(&u.account));
                 let second = user.users.iter().any(|u| u.retain || u.discard_old);
-                of_password(own, second)
+                password_requirements(own, second)
             }
             S::SetPassword(set) => {
                 let own = set.account.is_none_or(|account| self.is_own(&account));
-                of_password(own, set.retain)
+                password_requirements(own, set.retain)
             }
             S::Role { create: true, .. } => vec![OneOfGlobal(
                 create.with(Privileges::CREATE_USER),
@@ -403,7 +408,7 @@ impl StatementContext {
         }
     }
 
-    fn of_show(&self, what: &ShowWhat<'_>) -> Requirements {
+    fn show_requirements(&self, what: &ShowWhat<'_>) -> Requirements {
         use ShowWhat as W;
         Ok(match what {
             W::Columns { table, .. } | W::Index { table, .. } => vec![self.visible(table)?],

@@ -25,7 +25,7 @@ pub struct Outcome {
     pub info: String,
     /// Whether a result set was sent.
     pub had_rows: bool,
-    /// Offset of the next statement in the text.
+    /// Offset of the next statement in the text; `None` after the last.
     pub rest: Option<usize>,
     /// Commit position at which the reply may be sent.
     pub position: CommitPosition,
@@ -36,11 +36,27 @@ pub struct Outcome {
 /// A sink that converts text to `character_set_results`.
 pub struct RecodingSink<'s> {
     sink: &'s mut dyn ResultSink,
+    /// Collation of all texts in the result; `None` sends each text in its own.
     to: Option<Collation>,
-    /// The character sets from which and to which each column's text is converted.
+    /// The character sets from which and to which each column's text is converted; `None` for a
+    /// column that is sent as it is.
     recodings: Vec<Option<(Charset, Charset)>>,
+    /// Whether any column is converted.
     needed: bool,
     arena: Bump,
+}
+
+/// A sink that discards its rows.
+pub(crate) struct NullSink;
+
+impl ResultSink for NullSink {
+    fn columns(&mut self, _: &[ResultColumn]) -> Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Whether text in `from` is valid text in `to` without conversion.
@@ -81,26 +97,26 @@ impl<'s> RecodingSink<'s> {
 impl ResultSink for RecodingSink<'_> {
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<()> {
         let target = |ty: &ColumnType| is_text(ty).then(|| self.to.unwrap_or(ty.collation));
-        let stays = |c: &ResultColumn| {
+        let unchanged = |c: &ResultColumn| {
             target(&c.ty).is_none_or(|to| to == c.ty.collation && !to.charset().is_kept_as_utf8())
         };
-        if columns.iter().all(stays) {
+        if columns.iter().all(unchanged) {
             return self.sink.columns(columns);
         }
-        let mut told = columns.to_vec();
+        let mut sent = columns.to_vec();
         self.recodings.clear();
-        for column in &mut told {
+        for column in &mut sent {
             let Some(to) = target(&column.ty) else {
                 self.recodings.push(None);
                 continue;
             };
-            let sets = (column.ty.collation.charset(), to.charset());
-            let recode = !compatible(sets.0, sets.1);
-            self.recodings.push(recode.then_some(sets));
+            let charsets = (column.ty.collation.charset(), to.charset());
+            let recode = !compatible(charsets.0, charsets.1);
+            self.recodings.push(recode.then_some(charsets));
             self.needed |= recode;
             column.ty.collation = to;
         }
-        self.sink.columns(&told)
+        self.sink.columns(&sent)
     }
 
     fn row(&mut self, values: &[ValueRef<'_>]) -> Result<()> {
@@ -135,7 +151,7 @@ impl ResultSink for RecodingSink<'_> {
 }
 
 /// The columns of a table as result metadata.
-pub fn columns_of(table: &Table) -> Vec<ResultColumn> {
+pub fn table_columns(table: &Table) -> Vec<ResultColumn> {
     let column = |(at, c): (usize, &porpoise_rows::catalog::Column)| ResultColumn {
         schema: table.database.clone(),
         table: table.name.clone(),

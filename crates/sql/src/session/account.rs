@@ -29,14 +29,14 @@ impl LimitedUsage {
     /// Counts a connection if the account has limits, or `max_user_connections` is set.
     ///
     /// # Errors
-    /// 1226, or 1203 for the server's own limit.
+    /// 1226 for a limit of the account, 1203 for `max_user_connections`.
     pub(super) fn connect(server: &SqlServer, client: &ClientInfo) -> Result<Option<Self>> {
         let id = AuthId::parse(&client.account);
         let data = server.access.data();
         let account = data.account(&id.user, &id.host);
         let mut limits = account.map_or(Limits::default(), |a| a.attributes.limits);
-        let own = limits.concurrent != 0;
-        if !own {
+        let has_own_limit = limits.concurrent != 0;
+        if !has_own_limit {
             limits.concurrent = server.number("max_user_connections");
         }
         if limits == Limits::default() {
@@ -46,7 +46,7 @@ impl LimitedUsage {
         usage
             .connect(limits, server.access.now())
             .map_err(|(resource, value)| {
-                if resource == "max_user_connections" && !own {
+                if resource == "max_user_connections" && !has_own_limit {
                     let text = format!(
                         "User {} already has more than 'max_user_connections' active connections",
                         client.user

@@ -25,7 +25,7 @@ impl SqlSession {
         self.cx.env.query_attributes = Vec::new();
     }
 
-    /// The value as text; bytes that are no text become replacement characters.
+    /// The value as text, in which invalid UTF-8 becomes replacement characters; `None` for NULL.
     fn attribute_text(&self, param: &Param<'_>) -> Option<Vec<u8>> {
         let text = match param.value {
             ValueRef::Null => return None,

@@ -2,31 +2,17 @@
 
 use super::{Outcome, SqlSession};
 use crate::definition::{self, Naming, copy};
+use crate::results::NullSink;
 use porpoise_rows::InsertMode;
 use porpoise_rows::catalog::{Catalog, Table};
-use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{CreateTable, OnDuplicateRow, Query};
 use porpoise_sql_plan::bind::Source;
+use porpoise_sql_plan::plan::QueryPlan;
 use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_sql_plan::plan::select::{NestedReads, PlanCx, plan_query};
 use porpoise_sql_plan::plan::sinks::{Insert, InsertRows, Plan};
-use porpoise_sql_plan::plan::{QueryPlan, ResultColumn};
-use porpoise_types::ValueRef;
 use std::sync::Arc;
-
-/// A sink for an INSERT, which has no result set.
-struct NullSink;
-
-impl ResultSink for NullSink {
-    fn columns(&mut self, _: &[ResultColumn]) -> Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<()> {
-        Ok(())
-    }
-}
 
 impl SqlSession {
     /// CREATE TABLE ... LIKE.
@@ -65,20 +51,20 @@ impl SqlSession {
     ) -> Result<Outcome> {
         let (database, name) = self.cx.qualified(&create.name)?;
         let catalog = self.cx.catalog();
-        let (shape, _) = self.plan_inner(query, text, &catalog)?;
-        let plain = CreateTable {
+        let (select, _) = self.plan_select(query, text, &catalog)?;
+        let without_query = CreateTable {
             query: None,
             ..*create
         };
         let mut spec =
-            definition::table(&self.cx, &Naming::of(&self.cx, &database)?, &plain, text)?;
+            definition::table(&self.cx, &Naming::of(&self.cx, &database)?, &without_query)?;
         let mut names: Vec<String> = Vec::new();
-        let given = spec.columns.len();
-        for column in copy::columns_of(&shape) {
+        let declared = spec.columns.len();
+        for column in copy::columns_of(&select) {
             names.push(column.name.clone());
             let same =
                 |c: &&porpoise_rows::ddl::ColumnSpec| c.name.eq_ignore_ascii_case(&column.name);
-            if !spec.columns.iter().take(given).any(|c| same(&c)) {
+            if !spec.columns.iter().take(declared).any(|c| same(&c)) {
                 spec.columns.push(column);
             }
         }
@@ -94,7 +80,7 @@ impl SqlSession {
             let Some(table) = self.cx.temporary.table(&database, &name).cloned() else {
                 return Err(SqlError::internal("no temporary table"));
             };
-            let filled = self.fill(&table, &names, mode, query, text);
+            let filled = self.fill_table(&table, &names, mode, query, text);
             if filled.is_err() {
                 self.remove_temporary(&database, &name);
             }
@@ -106,7 +92,7 @@ impl SqlSession {
             return Ok(Outcome::default());
         };
         let filled = self
-            .fill(&table, &names, mode, query, text)
+            .fill_table(&table, &names, mode, query, text)
             .and_then(|mut outcome| {
                 outcome.position = outcome.position.max(self.commit()?);
                 Ok(outcome)
@@ -125,7 +111,8 @@ impl SqlSession {
         }
     }
 
-    fn plan_inner(
+    /// Plans the SELECT.
+    fn plan_select(
         &self,
         query: &Query<'_>,
         text: &[u8],
@@ -139,7 +126,8 @@ impl SqlSession {
         Ok((plan, reads))
     }
 
-    fn fill(
+    /// Inserts the rows of the SELECT into the columns `names`.
+    fn fill_table(
         &mut self,
         table: &Arc<Table>,
         names: &[String],
@@ -148,7 +136,7 @@ impl SqlSession {
         text: &[u8],
     ) -> Result<Outcome> {
         let planned = self.plan_and_lock(|session, catalog| {
-            let (source, reads) = session.plan_inner(query, text, catalog)?;
+            let (source, reads) = session.plan_select(query, text, catalog)?;
             let columns = names.iter().map(|n| {
                 let at = table.column(n);
                 at.ok_or_else(|| SqlError::unknown_column(n, "field list"))

@@ -106,8 +106,7 @@ impl SqlSession {
             }
             Statement::CreateTable(create) => {
                 let (database, name) = self.cx.qualified(&create.name)?;
-                let spec =
-                    definition::table(&self.cx, &Naming::of(&self.cx, &database)?, create, text)?;
+                let spec = definition::table(&self.cx, &Naming::of(&self.cx, &database)?, create)?;
                 let done = db.create_table(&self.ddl_cx(), &spec)?;
                 if done.is_note {
                     self.cx.note(1050, format!("Table '{name}' already exists"));
@@ -174,7 +173,7 @@ impl SqlSession {
                 .change_mapping(database, name, def, |editor, def| editor.drop(def))
                 .map(Some),
             [AlterAction::ExchangePartition(partition, with, _)] => self
-                .exchange_partition((database, name), partition.name, with)
+                .exchange_partition(database, name, partition.name, with)
                 .map(Some),
             [action] if clauses.any(|clause| clause) => {
                 self.alter_partitions(database, name, action).map(Some)
@@ -187,7 +186,8 @@ impl SqlSession {
         }
     }
 
-    /// Adds the partitioning clause that is combined with others, for the table as those leave it.
+    /// Adds the operation for a partitioning clause that is combined with other clauses: it is
+    /// computed for the table as the other clauses leave it.
     fn add_combined_partitioning(
         &self,
         database: &str,
@@ -219,10 +219,10 @@ impl SqlSession {
     }
 
     fn rename_tables(&mut self, pairs: &[(TableName<'_>, TableName<'_>)]) -> Result<Outcome> {
-        let named = |(old, new): &(TableName<'_>, TableName<'_>)| -> Result<_> {
+        let resolve = |(old, new): &(TableName<'_>, TableName<'_>)| -> Result<_> {
             Ok((self.resolve_for_ddl(old)?, self.cx.qualified(new)?))
         };
-        let pairs: Vec<_> = pairs.iter().map(named).collect::<Result<_>>()?;
+        let pairs: Vec<_> = pairs.iter().map(resolve).collect::<Result<_>>()?;
         let db = self.cx.server.db.clone();
         Ok(ddl_outcome(db.rename_tables(&self.ddl_cx(), &pairs)?))
     }
@@ -244,7 +244,7 @@ impl SqlSession {
         let db = self.cx.server.db.clone();
         let mut ops = ops.to_vec();
         if let Some(table) = self.cx.catalog().table(database, name) {
-            definition::shorten_added(&self.cx, table, &mut ops);
+            definition::shorten_added_keys(&self.cx, table, &mut ops);
         }
         let mode = self.cx.settings.mode;
         let tz = self.cx.settings.time_zone.clone();
@@ -301,7 +301,8 @@ impl SqlSession {
     /// Executes EXCHANGE PARTITION.
     fn exchange_partition(
         &mut self,
-        (database, name): (&str, &str),
+        database: &str,
+        name: &str,
         partition: &str,
         with: &TableName<'_>,
     ) -> Result<Outcome> {
@@ -456,7 +457,7 @@ impl SqlSession {
                         .collect(),
                 );
             };
-            for (kind, text) in self.maintain_one(maintain.kind, &database, name)? {
+            for (kind, text) in self.maintain_table(maintain.kind, &database, name)? {
                 line(kind, &text);
             }
         }
@@ -465,7 +466,8 @@ impl SqlSession {
         Ok(outcome)
     }
 
-    fn maintain_one(
+    /// Executes the statement for one table. Returns types and texts of its messages.
+    fn maintain_table(
         &self,
         kind: MaintainKind,
         database: &str,

@@ -84,8 +84,8 @@ impl SqlSession {
                 self.unlock_tables()?;
                 self.start_transaction(start)
             }
-            Statement::Commit(how) => self.complete(true, how),
-            Statement::Rollback(how) => self.complete(false, how),
+            Statement::Commit(completion) => self.commit_statement(completion),
+            Statement::Rollback(completion) => self.rollback_statement(completion),
             Statement::Savepoint(name) => self.savepoint(name.name),
             Statement::RollbackTo(name) => self.rollback_to(name.name),
             Statement::ReleaseSavepoint(name) => self.release_savepoint(name.name),
@@ -146,6 +146,7 @@ impl SqlSession {
         Ok(Outcome::default())
     }
 
+    /// Executes the statements that [`Self::statement`] leaves out.
     fn other_statement(
         &mut self,
         statement: &Statement<'_>,
@@ -179,8 +180,8 @@ impl SqlSession {
             Statement::Execute { name, using } => self.execute_named(name.name, using, sink),
             Statement::Deallocate(name) => self.deallocate(name.name),
             Statement::Kill { query, id } => {
-                let (id, ty) = self.value_of(id, values, types)?;
-                self.kill(*query, id.as_ref(), &ty)
+                let (id, _) = self.value_of(id, values, types)?;
+                self.kill(*query, id.as_ref())
             }
             Statement::Maintain(maintain) => {
                 if maintain.kind == MaintainKind::Checksum {
@@ -246,25 +247,25 @@ impl SqlSession {
         Ok(outcome)
     }
 
-    fn kill(&mut self, query: bool, id: ValueRef<'_>, _ty: &ColumnType) -> Result<Outcome> {
+    fn kill(&mut self, query_only: bool, id: ValueRef<'_>) -> Result<Outcome> {
         let id = match id {
             ValueRef::Int(n) => u64::try_from(n).unwrap_or(u64::MAX),
             ValueRef::UInt(n) => n,
             _ => return Err(SqlError::wrong_arguments("KILL")),
         };
-        self.may_kill(id)?;
-        self.cx.server.kill(id, query)?;
+        self.check_may_kill(id)?;
+        self.cx.server.kill(id, query_only)?;
         if id != self.cx.client.connection_id {
             return Ok(Outcome::default());
         }
         let mut error = SqlError::new(1317, "70100", "Query execution was interrupted");
-        error.fatal = !query;
+        error.fatal = !query_only;
         Err(error)
     }
 
-    /// Error 1095 for sessions of other users without CONNECTION_ADMIN, and for those of accounts
-    /// with SYSTEM_USER without that privilege (manual, "KILL Statement").
-    fn may_kill(&self, id: u64) -> Result<()> {
+    /// Error 1095 for a session of another user, unless this session's account has CONNECTION_ADMIN,
+    /// and also SYSTEM_USER if the other account has SYSTEM_USER (manual, "KILL Statement").
+    fn check_may_kill(&self, id: u64) -> Result<()> {
         let sessions = self.cx.server.sessions();
         let Some(target) = sessions.iter().find(|p| p.id == id) else {
             return Ok(());

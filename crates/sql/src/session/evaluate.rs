@@ -74,6 +74,7 @@ impl SqlSession {
         Ok((planned, ty))
     }
 
+    /// The plan of `SELECT e`, its type, and the tables that it uses.
     fn plan_value(
         &self,
         e: &ast::Expr<'_>,

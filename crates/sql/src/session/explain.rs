@@ -2,29 +2,16 @@
 //! plan ([`crate::show::explain`]).
 
 use super::{Outcome, SqlSession};
+use crate::results::NullSink;
 use crate::show::explain;
 use porpoise_sql_exec::exec::ResultSink;
 use porpoise_sql_exec::exec::profile::Profile;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{Explain, ExplainTarget};
-use porpoise_sql_plan::plan::ResultColumn;
 use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_sql_plan::plan::sinks::{Change, Plan, Targets};
 use porpoise_types::{ColumnType, ValueRef};
 use std::sync::Arc;
-
-/// A sink that drops rows.
-struct NullSink;
-
-impl ResultSink for NullSink {
-    fn columns(&mut self, _: &[ResultColumn]) -> Result<()> {
-        Ok(())
-    }
-
-    fn row(&mut self, _: &[ValueRef<'_>]) -> Result<()> {
-        Ok(())
-    }
-}
 
 impl SqlSession {
     /// EXPLAIN of a statement.
@@ -56,7 +43,7 @@ impl SqlSession {
             })
         );
         if explain.analyze && immediate {
-            return explain::not_run().send(&mut self.cx, sink);
+            return explain::not_executable().send(&mut self.cx, sink);
         }
         let profile = if explain.analyze {
             Some(self.run_profiled(&plan, params)?)
@@ -75,8 +62,8 @@ impl SqlSession {
             return Err(SqlError::not_supported(text));
         }
         self.current_statement.profile = Some(Profile::default());
-        let ran = self.run_plan(plan, params, &mut NullSink);
+        let result = self.run_plan(plan, params, &mut NullSink);
         let profile = self.current_statement.profile.take().unwrap_or_default();
-        ran.map(|_| profile)
+        result.map(|_| profile)
     }
 }

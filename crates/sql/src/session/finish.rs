@@ -13,7 +13,7 @@ use porpoise_sql_plan::plan::planned::Planned;
 use porpoise_sql_plan::plan::sinks::{Change, ChangeKind, Plan};
 
 impl SqlSession {
-    /// Commits an autocommit transaction, or keeps the open one.
+    /// Commits an autocommit transaction; keeps the transaction open if `keep` is true.
     pub(super) fn succeed(
         &mut self,
         planned: &Planned,
@@ -51,13 +51,14 @@ impl SqlSession {
                     ..Outcome::default()
                 }
             }
-            StatementOutcome::Changes(changes) => self.report(plan, changes),
+            StatementOutcome::Changes(changes) => self.change_outcome(plan, changes),
         };
         outcome.position = outcome.position.max(position);
         Ok(outcome)
     }
 
-    fn report(&mut self, plan: &Plan, changes: Changes) -> Outcome {
+    /// The counts, info and generated id in the reply of a statement that changes rows.
+    fn change_outcome(&mut self, plan: &Plan, changes: Changes) -> Outcome {
         let mut outcome = Outcome {
             affected_rows: changes.affected,
             position: changes.seen,

@@ -1,11 +1,11 @@
 //! `SELECT /*+ MAX_EXECUTION_TIME(1000) SET_VAR(sql_mode = '') */ ...` (manual, "Statement
 //! Execution Time Optimizer Hints" and "Variable-Setting Hint Syntax").
 //!
-//! These hints are no part of a plan: they are parsed from the text at each execution. The planner
-//! reads the others (`porpoise_sql_plan::bind::optimizer_hints`).
+//! These two hints are no part of a plan: they are parsed from the text at each execution. The
+//! planner reads all other hints (`porpoise_sql_plan::bind::optimizer_hints`).
 //!
-//! Invariant: a variable of SET_VAR has its value from before the statement again when the
-//! statement ends, whether it succeeds or not.
+//! Invariant: when a statement ends, successfully or not, each variable of its SET_VAR hints has its
+//! earlier value again.
 
 use super::SqlSession;
 use crate::vars::{self, Values, check};
@@ -23,18 +23,21 @@ pub(super) struct CurrentStatement {
     pub(super) hinted_limit: Option<Duration>,
 }
 
-/// The statement without leading space, if a hint comment follows its verb of six letters.
+/// Length of the verbs that hints follow: SELECT, INSERT, UPDATE and DELETE.
+const VERB_LEN: usize = 6;
+
+/// The statement without leading space, if a hint comment follows its verb; `None` without hints.
 #[inline]
 pub(super) fn hinted(text: &[u8]) -> Option<&[u8]> {
     let text = text.trim_ascii_start();
-    let behind_verb = text.get(6..)?.trim_ascii_start();
-    behind_verb.starts_with(b"/*+").then_some(text)
+    let after_verb = text.get(VERB_LEN..)?.trim_ascii_start();
+    after_verb.starts_with(b"/*+").then_some(text)
 }
 
-/// The time limit in the hint of a SELECT; `None` without one. Zero means no limit.
+/// The time limit in the hint of a SELECT; `None` without one, or if it is zero.
 pub(super) fn execution_limit(hinted: &[u8]) -> Option<Duration> {
-    let (word, rest) = hinted.split_at_checked(6)?;
-    if !word.eq_ignore_ascii_case(b"SELECT") {
+    let (verb, rest) = hinted.split_at_checked(VERB_LEN)?;
+    if !verb.eq_ignore_ascii_case(b"SELECT") {
         return None;
     }
     let hints = rest.trim_ascii_start().strip_prefix(b"/*+")?;
@@ -136,10 +139,10 @@ impl SqlSession {
         Some(before)
     }
 
-    /// Gives variables their values from before a statement.
+    /// Restores the values that [`Self::set_hinted_variables`] returned.
     ///
     /// # Errors
-    /// Those of settings that do not go together, which the values before did.
+    /// Errors of computing settings, which the same values did not cause before.
     pub(super) fn restore_variables(&mut self, before: Option<Values>) -> Result<()> {
         match before {
             Some(values) => {
@@ -156,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hint_stands_behind_select() {
+    fn the_hint_follows_select() {
         let limit = |text: &str| hinted(text.as_bytes()).and_then(execution_limit);
         let millis = |text: &str| limit(text).map(|d| d.as_millis());
         assert_eq!(

@@ -1,8 +1,8 @@
 //! ANALYZE TABLE ... UPDATE HISTOGRAM and DROP HISTOGRAM (manual, "ANALYZE TABLE Statement",
 //! "Histogram Statistics Analysis").
 //!
-//! The statement returns a row for each column, in order of names; what is wrong with a column is
-//! such a row, too, and does not keep the other columns from getting their histograms.
+//! The statement returns a row for each column, in order of names. An error about one column is such
+//! a row, too, and does not prevent the histograms of the other columns.
 
 use super::{Outcome, SqlSession};
 use crate::results::table::{Rows, text, text_column};
@@ -38,10 +38,10 @@ impl SqlSession {
     ) -> Result<Outcome> {
         check_clause(clause)?;
         let mut position = self.commit()?;
-        let (full, lines) = match tables {
+        let (full_name, lines) = match tables {
             [name] => {
                 let (database, table) = self.cx.qualified(name)?;
-                let lines = match self.histograms_of(&database, &table, clause)? {
+                let lines = match self.change_histograms(&database, &table, clause)? {
                     Ok((lines, done)) => {
                         position = position.max(done);
                         lines
@@ -62,15 +62,21 @@ impl SqlSession {
             text_column("Msg_text", 16_384),
         ]);
         for (kind, line) in lines {
-            rows.push(vec![text(&full), text("histogram"), text(kind), text(line)]);
+            rows.push(vec![
+                text(&full_name),
+                text("histogram"),
+                text(kind),
+                text(line),
+            ]);
         }
         let mut outcome = rows.send(&mut self.cx, sink)?;
         outcome.position = position;
         Ok(outcome)
     }
 
-    /// The lines for one table, and the commit; or the line that refuses the table.
-    fn histograms_of(
+    /// Executes the statement for one table. Returns the result's lines and the commit's position;
+    /// or the line that says why the table cannot have histograms.
+    fn change_histograms(
         &self,
         database: &str,
         name: &str,
@@ -88,6 +94,7 @@ impl SqlSession {
         let Some(table) = catalog.table(database, name) else {
             return Ok(Err(error(SqlError::no_table(database, name).message)));
         };
+        // Names and positions of the columns; no position if there is no such column.
         let mut names: Vec<(&str, Option<usize>)> = clause
             .columns
             .iter()
@@ -254,13 +261,13 @@ impl Change<'_> {
             let text = format!("The column '{name}' has an unsupported data type.");
             return Some(error(text));
         }
-        let alone = self.table.indexes.iter().any(|index| {
+        let is_unique = self.table.indexes.iter().any(|index| {
             let parts = index.parts.as_slice();
             index.kind != IndexKind::Plain
                 && !index.invisible
                 && matches!(parts, [part] if part.column == at && part.prefix.is_none())
         });
-        alone.then(|| {
+        is_unique.then(|| {
             error(format!(
                 "The column '{name}' is covered by a single-part unique index."
             ))

@@ -66,12 +66,12 @@ impl SqlSession {
         values: &[ValueRef<'_>],
         types: &[ColumnType],
     ) -> Result<Outcome> {
-        let plain = Query {
+        let without_into = Query {
             into: None,
             ..*query
         };
         let query = QueryText {
-            query: &plain,
+            query: &without_into,
             text,
             values,
             types,

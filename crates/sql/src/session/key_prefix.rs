@@ -7,7 +7,8 @@ use porpoise_kv::CommitPosition;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_parser::ast::{Ident, KeyPrefix};
 
-type Change =
+/// [`MappingEditor::add`] or [`MappingEditor::drop`].
+type EditMapping =
     fn(&MappingEditor<'_>, &PrefixMapping<'_>) -> std::result::Result<CommitPosition, MappingError>;
 
 impl SqlSession {
@@ -17,7 +18,7 @@ impl SqlSession {
         database: &str,
         table: &str,
         def: &KeyPrefix<'_>,
-        change: Change,
+        edit: EditMapping,
     ) -> Result<Outcome> {
         let names = |list: &[Ident<'_>]| -> Vec<String> {
             list.iter().map(|c| c.name.to_owned()).collect()
@@ -51,8 +52,8 @@ impl SqlSession {
             },
             now: self.cx.env.now_utc,
         };
-        let changed = change(&editor, &mapping);
-        let position = changed.map_err(|error| self.mapping_error(error, database, table))?;
+        let position =
+            edit(&editor, &mapping).map_err(|error| self.mapping_error(error, database, table))?;
         Ok(Outcome {
             position,
             ..Outcome::default()

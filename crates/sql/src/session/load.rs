@@ -1,4 +1,4 @@
-//! LOAD DATA: where its file comes from.
+//! LOAD DATA: the source of its file.
 //!
 //! The client sends the file of LOAD DATA LOCAL; the file of the other form is on the server, in the
 //! directory of `secure_file_priv`. The statement itself is an INSERT whose rows are read while it
@@ -44,7 +44,7 @@ impl SqlSession {
         self.run_statement(&statement, text, &[], &[], &mut file)
     }
 
-    /// Error 3948 unless both sides allow files of the client.
+    /// Error 3948 unless both the client and the server (`local_infile`) allow files of the client.
     fn check_local_files(&self) -> Result<()> {
         let allowed = self.cx.server.variable("local_infile");
         let capable = self.cx.client.capabilities & CLIENT_LOCAL_FILES != 0;
@@ -55,7 +55,8 @@ impl SqlSession {
         }
     }
 
-    /// Gives the variables that take fields their type, a text, before SET is bound to it.
+    /// Declares the user variables into which fields are read as texts, so that the expressions of
+    /// SET are bound to that type.
     fn declare_variables(&self, load: &LoadData<'_>) -> Result<()> {
         for field in load.fields {
             if let IntoVar::User(name) = field {
@@ -126,8 +127,8 @@ impl ResultSink for ServerFile {
         };
         let start = out.len();
         out.resize(start + CHUNK, 0);
-        let room = out.get_mut(start..).unwrap_or_default();
-        let read = blocking(|| file.read(room));
+        let buffer = out.get_mut(start..).unwrap_or_default();
+        let read = blocking(|| file.read(buffer));
         out.truncate(start + read.as_ref().map_or(0, |n| *n));
         match read {
             Ok(n) => Ok(n > 0),

@@ -97,13 +97,20 @@ pub struct SqlSession {
     pub(crate) cx: StatementContext,
     /// Usage of the account's resources, if it has limits.
     limited_usage: Option<account::LimitedUsage>,
+    /// The open transaction.
     open: Option<OpenTxn>,
+    /// Characteristics of the next transaction only, from SET TRANSACTION.
     next: TxnCharacteristics,
     metadata_locks: MetadataLockSession,
+    /// Prepared statements of the protocol, by id.
     statements: HashMap<u32, Prepared>,
+    /// Prepared statements of PREPARE, by name in lower case.
     named: HashMap<String, Prepared>,
+    /// Where the search for a free statement id begins.
     next_statement: u32,
+    /// Entry of the process list.
     process: Arc<Process>,
+    /// Arena of the next statement's syntax tree.
     arena: Bump,
     /// Plan cache for statements sent as text.
     plans: PlanCache,
@@ -316,12 +323,12 @@ impl SqlSession {
         if let (Cow::Owned(text), Ok(outcome)) = (&text, &mut result) {
             // The rest starts at this offset of the original text.
             let rest = outcome.rest.and_then(|at| text.get(at..));
-            let own = |rest| {
+            let length_at_client = |rest| {
                 client
                     .own_bytes(&Charset::Utf8mb4.convert(client, rest).0)
                     .len()
             };
-            let rest = rest.map(own);
+            let rest = rest.map(length_at_client);
             outcome.rest = rest.map(|length| sent.len().saturating_sub(length));
         }
         self.arena = recycle_arena(arena);
@@ -451,7 +458,7 @@ impl SqlSession {
         let catalog = self.cx.catalog();
         let found = catalog.table(&database, table);
         let table = found.ok_or_else(|| SqlError::no_table(&database, table))?;
-        Ok(results::columns_of(table))
+        Ok(results::table_columns(table))
     }
 }
 

@@ -48,6 +48,7 @@ const MAX_TEXT_LEN: usize = 16 * 1024;
 /// Everything that a plan depends on, besides its text and the types of its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PlanDependencies {
+    /// Version of the catalog.
     version: u64,
     /// Epoch of the statistics.
     epoch: u64,
@@ -60,7 +61,7 @@ pub(super) struct PlanDependencies {
 }
 
 impl PlanDependencies {
-    /// The current conditions of a session, for this version of the catalog.
+    /// The current dependencies in a session, for this version of the catalog.
     pub(super) fn of(cx: &StatementContext, version: u64) -> PlanDependencies {
         PlanDependencies {
             version,
@@ -74,7 +75,7 @@ impl PlanDependencies {
         }
     }
 
-    /// Whether the conditions are still the same.
+    /// Whether the dependencies are unchanged.
     pub(super) fn still_hold(&self, cx: &StatementContext, version: u64) -> bool {
         self.version == version
             && self.epoch == cx.server.statistics.epoch()
@@ -158,15 +159,15 @@ impl SqlSession {
         let result = digest
             .filter(|normalized| multi || normalized.rest.is_none())
             .and_then(|normalized| {
-                self.query_with(&mut cache, &normalized, arena, text, mode, sink)
+                self.query_normalized(&mut cache, &normalized, arena, text, mode, sink)
             });
-        // The statement may have been one that drops all plans; a cache that
-        // was replaced meanwhile stays replaced.
+        // Statements that discard plans (`forget_plans`) have none, so they do not run here.
         self.plans = cache;
         result
     }
 
-    fn query_with(
+    /// As [`Self::query_cached`], for a text that has been normalized.
+    fn query_normalized(
         &mut self,
         cache: &mut PlanCache,
         normalized: &Normalized,
@@ -202,7 +203,8 @@ impl SqlSession {
         }))
     }
 
-    /// Plans a normalized text.
+    /// Plans a normalized text and stores the plan; `None` if the statement must be parsed and
+    /// planned without the cache.
     fn plan_for(
         &self,
         cache: &mut PlanCache,
@@ -225,7 +227,7 @@ impl SqlSession {
             cache.insert(normalized.key, dependencies, None, &self.cx.env.memory);
             return None;
         };
-        let types = types_of(cache.digest.literals(), text, self.cx.settings.collation);
+        let types = parameter_types(cache.digest.literals(), text, self.cx.settings.collation);
         self.cx.begin_plan();
         let _deadline = match self.arm_planning(&parsed.statement) {
             Ok(armed) => armed,
@@ -253,8 +255,12 @@ impl SqlSession {
 
 /// The types of the parameters: those of the literals, except for the length of texts, on which no
 /// result type depends outside of select lists.
-fn types_of(literals: &[LiteralToken], text: &[u8], collation: Collation) -> Vec<ColumnType> {
-    let of = |token: &LiteralToken| match token.kind {
+fn parameter_types(
+    literals: &[LiteralToken],
+    text: &[u8],
+    collation: Collation,
+) -> Vec<ColumnType> {
+    let literal_type = |token: &LiteralToken| match token.kind {
         LiteralKind::Int | LiteralKind::Limit => ColumnType::bigint(),
         LiteralKind::Float => ColumnType::double(),
         LiteralKind::String => ColumnType::varchar(255, collation),
@@ -267,11 +273,11 @@ fn types_of(literals: &[LiteralToken], text: &[u8], collation: Collation) -> Vec
             let digits = token_text(token, text);
             let scale = digits.iter().rev().position(|b| *b == b'.').unwrap_or(0);
             let precision = digits.iter().filter(|b| b.is_ascii_digit()).count();
-            let bounded = |n: usize, most: u8| u8::try_from(n).unwrap_or(most).min(most);
+            let bounded = |n: usize, max: u8| u8::try_from(n).unwrap_or(max).min(max);
             ColumnType::decimal(bounded(precision, 65).max(1), bounded(scale, 30))
         }
     };
-    literals.iter().map(of).collect()
+    literals.iter().map(literal_type).collect()
 }
 
 fn token_text<'t>(token: &LiteralToken, text: &'t [u8]) -> &'t [u8] {
@@ -279,7 +285,7 @@ fn token_text<'t>(token: &LiteralToken, text: &'t [u8]) -> &'t [u8] {
     text.get(range).unwrap_or_default()
 }
 
-/// Converts the literals to values in the arena.
+/// Converts the literals to values in the arena; `None` if one cannot be converted.
 fn parameters<'a>(
     literals: &[LiteralToken],
     arena: &'a Bump,
@@ -293,7 +299,7 @@ fn parameters<'a>(
     Some(values.into_bump_slice())
 }
 
-/// Fast path for integers and strings without escapes.
+/// The value of an integer or of a string without escapes; `None` for other literals.
 fn decode_plain<'a>(token: &LiteralToken, text: &'a [u8]) -> Option<ValueRef<'a>> {
     let written = token_text(token, text);
     match token.kind {

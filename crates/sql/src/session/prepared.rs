@@ -1,8 +1,8 @@
 //! Prepared statements: of the protocol, and PREPARE, EXECUTE and DEALLOCATE.
 //!
 //! The text is kept. The plan is made at the first execution, when the types of the parameters are
-//! known, and made again when something that it depends on changes: those types, the definitions,
-//! the SQL mode, the default database, or the connection's collation.
+//! known, and made again when these types or the [`PlanDependencies`] change: the definitions, the
+//! SQL mode, the default database, and others.
 
 use super::plan_cache::PlanDependencies;
 use super::{Outcome, SqlSession, lex_mode};
@@ -41,7 +41,7 @@ pub struct PreparedInfo {
     pub params: usize,
     /// The columns of its result; empty if they are known only at execution (SHOW and the like).
     pub columns: Vec<ResultColumn>,
-    /// Number of conditions.
+    /// Number of conditions that SHOW WARNINGS lists.
     pub warnings: u16,
 }
 
@@ -76,9 +76,9 @@ pub struct Prepared {
     text: Arc<[u8]>,
     params: usize,
     plan: Option<(PlanKey, Arc<Planned>)>,
-    /// Places of the variables that are its parameters, in a statement of a program.
+    /// Positions of the variables that are its parameters, in a statement of a program.
     places: Option<Box<[Span]>>,
-    _counted: Option<StatementSlot>,
+    _slot: Option<StatementSlot>,
     _charge: Option<MemoryCharge>,
 }
 
@@ -86,25 +86,25 @@ pub struct Prepared {
 const STATEMENT_BYTES: usize = 2048;
 
 /// Estimated memory of a plan and its text, for each byte of the text.
-const BYTES_PER_BYTE: usize = 10;
+const BYTES_PER_TEXT_BYTE: usize = 10;
 
 /// Estimated memory of a statement's text and plan.
 pub(super) fn size_of_plan(text: &[u8]) -> usize {
-    STATEMENT_BYTES + text.len().saturating_mul(BYTES_PER_BYTE)
+    STATEMENT_BYTES + text.len().saturating_mul(BYTES_PER_TEXT_BYTE)
 }
 
 /// One of the prepared statements that the server allows; released when it is dropped.
 struct StatementSlot(Arc<AtomicU64>);
 
 impl StatementSlot {
-    /// Takes a slot unless `most` are in use.
-    fn take(count: &Arc<AtomicU64>, most: u64) -> Result<StatementSlot> {
-        let counted = StatementSlot(count.clone());
-        if count.fetch_add(1, Ordering::Relaxed) < most {
-            return Ok(counted);
+    /// Takes a slot; error 1461 if `max` are in use.
+    fn take(count: &Arc<AtomicU64>, max: u64) -> Result<StatementSlot> {
+        let slot = StatementSlot(count.clone());
+        if count.fetch_add(1, Ordering::Relaxed) < max {
+            return Ok(slot);
         }
         let text = format!(
-            "Can't create more than max_prepared_stmt_count statements (current value: {most})"
+            "Can't create more than max_prepared_stmt_count statements (current value: {max})"
         );
         Err(SqlError::new(1461, "42000", text))
     }
@@ -157,8 +157,8 @@ impl SqlSession {
     }
 
     fn prepare_text(&mut self, text: &[u8]) -> Result<(Prepared, Vec<ResultColumn>)> {
-        let most = self.cx.server.globals.read().int("max_prepared_stmt_count");
-        let counted = StatementSlot::take(&self.cx.server.prepared, most)?;
+        let max = self.cx.server.globals.read().int("max_prepared_stmt_count");
+        let slot = StatementSlot::take(&self.cx.server.prepared, max)?;
         let charge = self.cx.env.memory.charge(size_of_plan(text))?;
         self.cx.counters.add(Counter::StmtPrepare, 1);
         let arena = Bump::new();
@@ -184,7 +184,7 @@ impl SqlSession {
             params: parsed.params as usize,
             plan: None,
             places: None,
-            _counted: Some(counted),
+            _slot: Some(slot),
             _charge: charge,
         };
         Ok((prepared, columns))
@@ -241,7 +241,7 @@ impl SqlSession {
             params: source.places.len(),
             plan: None,
             places: Some(source.places.clone()),
-            _counted: None,
+            _slot: None,
             _charge: charge,
         })
     }
@@ -277,7 +277,7 @@ impl SqlSession {
                 let now = self.cx.server.db.clock().now();
                 let text = super::process_list_text(&prepared.text);
                 self.process.begin("Execute", Some(&text), now);
-                let texts = self.kept_texts(params);
+                let texts = self.utf8_texts(params);
                 let sent = params.iter().enumerate();
                 let values = sent.map(|(at, p)| match texts.get(at) {
                     Some(Some(text)) => ValueRef::Bytes(text),
@@ -296,8 +296,9 @@ impl SqlSession {
         self.end_statement(result)
     }
 
-    /// Texts of parameters in a client's character set that is kept as UTF-8; none for other sets.
-    fn kept_texts(&self, params: &[Param<'_>]) -> Vec<Option<Vec<u8>>> {
+    /// UTF-8 texts of the parameters, if texts in the client's character set are stored as UTF-8;
+    /// empty for other character sets. `None` for a parameter that is not a text.
+    fn utf8_texts(&self, params: &[Param<'_>]) -> Vec<Option<Vec<u8>>> {
         let client = self.cx.settings.client;
         if !client.is_kept_as_utf8() {
             return Vec::new();
@@ -341,12 +342,12 @@ impl SqlSession {
     ) -> Result<Outcome> {
         let cached = prepared.plan.take();
         let places = prepared.places.as_deref();
-        let mut kept = None;
-        let secured = self.plan_and_lock(|session, catalog| {
+        let mut new_plan = None;
+        let planned = self.plan_and_lock(|session, catalog| {
             if let Some((key, plan)) = &cached
                 && key.is_valid_for(&session.cx, catalog.version, types)
             {
-                kept = None;
+                new_plan = None;
                 return Ok(plan.clone());
             }
             let arena = Bump::new();
@@ -367,17 +368,17 @@ impl SqlSession {
             let plan = plan?;
             let plan = Arc::new(plan.ok_or_else(not_a_plan)?);
             let key = || PlanKey::new(&session.cx, catalog.version, types);
-            kept = session.cx.may_keep_plan().then(|| (key(), plan.clone()));
+            new_plan = session.cx.may_keep_plan().then(|| (key(), plan.clone()));
             Ok(plan)
         });
-        match secured {
+        match planned {
             Ok(plan) => {
                 let is_new = |(_, old): &(_, Arc<Planned>)| !Arc::ptr_eq(old, &plan);
                 if cached.as_ref().is_some_and(is_new) {
                     self.cx.counters.add(Counter::StmtReprepare, 1);
                 }
                 self.cx.counters.add(status::of_plan(&plan.plan), 1);
-                prepared.plan = match (kept, cached) {
+                prepared.plan = match (new_plan, cached) {
                     (Some(new), _) => Some(new),
                     (None, Some(old)) if Arc::ptr_eq(&old.1, &plan) => Some(old),
                     (None, _) => None,

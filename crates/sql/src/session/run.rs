@@ -46,10 +46,12 @@ const MAX_RESTARTS: usize = 16;
 /// Maximum number of times that a statement is planned again because definitions changed.
 const MAX_REPLANS: usize = 100;
 
-/// Parameters of all executions of a statement.
+/// Parameters that all restarts of a statement share.
 struct RunCx {
+    /// Start of the statement's writes in the transaction's write set.
     mark: StatementMark,
     conflicts: ConflictPolicy,
+    /// Whether the commit validates the scanned ranges.
     validate: bool,
 }
 
@@ -87,14 +89,14 @@ impl SqlSession {
         Ok(Some(planned))
     }
 
-    /// The plan of a statement, within what the session's settings allow.
+    /// Plans a statement under `sql_safe_updates` and `sql_select_limit`; `None` if it has no plan.
     fn plan_kind(&self, statement: &Statement<'_>, cx: &PlanCx<'_>) -> Result<Option<Plan>> {
         match statement {
             Statement::Update(update) => {
-                self.check_safe(update.filter.is_some() || update.limit.is_some())?;
+                self.check_safe_updates(update.filter.is_some() || update.limit.is_some())?;
             }
             Statement::Delete(delete) => {
-                self.check_safe(delete.filter.is_some() || delete.limit.is_some())?;
+                self.check_safe_updates(delete.filter.is_some() || delete.limit.is_some())?;
             }
             _ => {}
         }
@@ -108,9 +110,9 @@ impl SqlSession {
         Ok(plan)
     }
 
-    /// Enforces `sql_safe_updates`.
-    fn check_safe(&self, narrowed: bool) -> Result<()> {
-        if self.cx.settings.safe_updates && !narrowed {
+    /// Error 1175 under `sql_safe_updates` for a statement without WHERE or LIMIT.
+    fn check_safe_updates(&self, is_limited: bool) -> Result<()> {
+        if self.cx.settings.safe_updates && !is_limited {
             let text = "You are using safe update mode and you tried to update a table without a \
                         WHERE that uses a KEY column. ";
             return Err(SqlError::new(1175, "HY000", text));
@@ -244,12 +246,8 @@ impl SqlSession {
         sink: &mut dyn ResultSink,
     ) -> Result<StatementOutcome> {
         let pinned = open.txn.get_mut().pinned();
-        let committed = open.isolation == IsolationLevel::ReadCommitted;
-        let conflicts = match (self.cx.settings.snapshot_isolation && !committed, pinned) {
-            (false, _) => ConflictPolicy::UseNewest,
-            (true, true) => ConflictPolicy::Advance,
-            (true, false) => ConflictPolicy::Restart,
-        };
+        let read_committed = open.isolation == IsolationLevel::ReadCommitted;
+        let conflicts = self.conflict_policy(read_committed, pinned);
         if keep && conflicts != ConflictPolicy::UseNewest && !open.read_only {
             open.txn.get_mut().track_reads();
         }
@@ -276,13 +274,14 @@ impl SqlSession {
             conflicts,
             validate: keep && conflicts != ConflictPolicy::UseNewest && self.validates_ranges(),
         };
+        let pins = keep && planned.scans_ranges && !read_committed;
         for _ in 0..=MAX_RESTARTS {
             match self.attempt(planned, params, open, &run, sink) {
                 Ok(done) => {
                     for warning in open.txn.get_mut().take_row_warnings() {
                         self.cx.env.warn(warning);
                     }
-                    if keep && planned.scans_ranges && !committed && !open.txn.get_mut().pinned() {
+                    if pins && !open.txn.get_mut().pinned() {
                         open.txn.get_mut().pin()?;
                     }
                     return Ok(done);
@@ -322,6 +321,16 @@ impl SqlSession {
         Ok(())
     }
 
+    fn conflict_policy(&self, read_committed: bool, pinned: bool) -> ConflictPolicy {
+        if read_committed || !self.cx.settings.snapshot_isolation {
+            ConflictPolicy::UseNewest
+        } else if pinned {
+            ConflictPolicy::Advance
+        } else {
+            ConflictPolicy::Restart
+        }
+    }
+
     /// Rolls an execution of the statement back and moves the snapshot forward. Returns false if a
     /// pinned snapshot cannot be moved.
     fn undo_and_refresh(&mut self, open: &mut OpenTxn, mark: StatementMark) -> Result<bool> {
@@ -354,7 +363,8 @@ impl SqlSession {
 
     /// Evaluation context of table expressions.
     pub(crate) fn row_cx(&self) -> RowContext {
-        // RAND() in table expressions has its own sequence.
+        // RAND() in table expressions has its own sequence, seeded by one step of a linear
+        // congruential generator (Knuth's multiplier).
         let seed = self.cx.env.random.get();
         let next = seed.wrapping_mul(6_364_136_223_846_793_005);
         self.cx.env.random.set(next.wrapping_add(1));
@@ -456,7 +466,7 @@ impl SqlSession {
         }
     }
 
-    /// Executes a plan once.
+    /// Executes a plan without restarting it.
     fn attempt(
         &mut self,
         planned: &Planned,
@@ -477,6 +487,7 @@ impl SqlSession {
         }
     }
 
+    /// Executes a plan that runs no stored programs.
     fn attempt_plain(
         &self,
         plan: &Plan,

@@ -18,8 +18,17 @@ const OPTIONAL_METADATA: u64 = 1 << 25;
 /// An assignment whose value has been checked.
 enum Change {
     User(Arc<str>, Value, ColumnType),
-    System(usize, &'static Variable, bool, VarValue),
+    System {
+        /// Position in the registry.
+        at: usize,
+        variable: &'static Variable,
+        /// Whether the global value is set; otherwise the session's.
+        global: bool,
+        value: VarValue,
+    },
+    /// SET NAMES.
     Names(Collation),
+    /// SET CHARACTER SET.
     Charset(Charset),
 }
 
@@ -59,9 +68,9 @@ impl SqlSession {
                 let name = String::from_utf8_lossy(name).to_lowercase();
                 Ok(Change::User(Arc::from(name), value, ty))
             }
-            SetItem::Names { charset, collation } => {
-                self.names(*charset, *collation).map(Change::Names)
-            }
+            SetItem::Names { charset, collation } => self
+                .names_collation(*charset, *collation)
+                .map(Change::Names),
             SetItem::Charset(Some(name)) => client_charset(name.name).map(Change::Charset),
             SetItem::Charset(None) => Ok(Change::Charset(self.cx.default_collation().charset())),
             SetItem::System {
@@ -75,16 +84,21 @@ impl SqlSession {
                     None => name.name.to_owned(),
                 };
                 let (at, variable) = vars::entry(&full)?;
-                // Must precede a reply that reveals the variable or its value.
+                // Checked first, because other errors reveal the variable or its value.
                 if !matches!(scope, VarScope::Default | VarScope::Session) {
                     let shown = "SUPER or SYSTEM_VARIABLES_ADMIN";
                     self.cx
                         .need_global(porpoise_access::Privileges::SYSTEM_VARIABLES_ADMIN, shown)?;
                 }
-                let global = settable(variable, *scope)?;
+                let global = sets_global(variable, *scope)?;
                 let value = self.value_for(at, variable, global, value, params, types)?;
                 self.check_semantics(variable, global, &value)?;
-                Ok(Change::System(at, variable, global, value))
+                Ok(Change::System {
+                    at,
+                    variable,
+                    global,
+                    value,
+                })
             }
         }
     }
@@ -121,6 +135,7 @@ impl SqlSession {
         }
     }
 
+    /// The checked value of an assignment to a system variable.
     fn value_for(
         &mut self,
         at: usize,
@@ -146,7 +161,12 @@ impl SqlSession {
         }
     }
 
-    fn names(&self, charset: Option<Ident<'_>>, collation: Option<Ident<'_>>) -> Result<Collation> {
+    /// The connection collation of SET NAMES; no character set stands for DEFAULT.
+    fn names_collation(
+        &self,
+        charset: Option<Ident<'_>>,
+        collation: Option<Ident<'_>>,
+    ) -> Result<Collation> {
         let Some(charset) = charset else {
             return Ok(self.cx.default_collation());
         };
@@ -178,11 +198,16 @@ impl SqlSession {
         }
     }
 
-    /// Sets a variable to the text of a value.
-    pub(crate) fn assign(&mut self, name: &str, global: bool, word: &str) -> Result<()> {
+    /// Sets a variable, globally or in the session, to a value given as text.
+    pub(crate) fn assign(&mut self, name: &str, global: bool, text: &str) -> Result<()> {
         let (at, variable) = vars::entry(name)?;
-        let value = check::from_text(variable, word)?;
-        self.apply(Change::System(at, variable, global, value))
+        let value = check::from_text(variable, text)?;
+        self.apply(Change::System {
+            at,
+            variable,
+            global,
+            value,
+        })
     }
 
     fn apply(&mut self, change: Change) -> Result<()> {
@@ -204,7 +229,12 @@ impl SqlSession {
                 self.set_unchecked("collation_connection", connection.name());
                 self.track_charsets();
             }
-            Change::System(at, variable, true, value) => {
+            Change::System {
+                at,
+                variable,
+                global: true,
+                value,
+            } => {
                 if let ("global_connection_memory_limit", VarValue::Int(bytes)) =
                     (variable.name, &value)
                 {
@@ -225,8 +255,13 @@ impl SqlSession {
                     self.cx.server.access.reload()?;
                 }
             }
-            Change::System(at, variable, false, value) => {
-                self.side_effect(variable.name, &value);
+            Change::System {
+                at,
+                variable,
+                global: false,
+                value,
+            } => {
+                self.apply_elsewhere(variable.name, &value);
                 self.tracker.variable(at);
                 if let Some((at, value)) = paired_variable(variable.name, &value) {
                     self.cx.values.set(at, value);
@@ -250,8 +285,8 @@ impl SqlSession {
         }
     }
 
-    /// Applies variables that are stored elsewhere, too.
-    fn side_effect(&mut self, name: &str, value: &VarValue) {
+    /// Applies a variable that is stored not only in the list of values.
+    fn apply_elsewhere(&mut self, name: &str, value: &VarValue) {
         match (name, value) {
             ("last_insert_id", VarValue::Int(id)) => {
                 self.cx.last_insert_id = *id;
@@ -299,8 +334,9 @@ fn paired_variable(name: &str, value: &VarValue) -> Option<(usize, VarValue)> {
     Some((at, VarValue::Text(Arc::from(charset.name()))))
 }
 
-/// Whether the assignment sets the global value (true) or the session's.
-fn settable(variable: &Variable, scope: VarScope) -> Result<bool> {
+/// Whether the assignment sets the global value (true) or the session's. Errors 1228, 1229 and 1238
+/// if the variable does not have that scope.
+fn sets_global(variable: &Variable, scope: VarScope) -> Result<bool> {
     let name = variable.name;
     match (scope, variable.scope) {
         (VarScope::Persist | VarScope::PersistOnly, _) => {

@@ -41,8 +41,7 @@ impl SqlSession {
                     return self.create_select(create, query, text).map(Some);
                 }
                 let (database, _) = self.cx.qualified(&create.name)?;
-                let spec =
-                    definition::table(&self.cx, &Naming::of(&self.cx, &database)?, create, text)?;
+                let spec = definition::table(&self.cx, &Naming::of(&self.cx, &database)?, create)?;
                 self.add_temporary(&spec)?;
                 Ok(Some(Outcome::default()))
             }
@@ -137,30 +136,27 @@ impl SqlSession {
         Ok(true)
     }
 
-    /// DROP TABLE if all names are temporary tables, or must be; `None` if the statement also names
-    /// permanent tables.
+    /// Executes DROP TABLE if all names are temporary tables, or the statement says TEMPORARY; `None`
+    /// for other statements.
     pub(super) fn drop_temporary(&mut self, drop: &DropTables<'_>) -> Result<Option<Outcome>> {
         let names = drop.names.iter().map(|n| self.cx.qualified(n));
         let names: Vec<(String, String)> = names.collect::<Result<_>>()?;
-        let missing = |session: &SqlSession| -> Vec<String> {
-            let known = |(d, n): &&(String, String)| session.cx.temporary.table(d, n).is_none();
-            let missing = names.iter().filter(known);
-            missing.map(|(d, n)| format!("{d}.{n}")).collect()
-        };
-        let absent = missing(self);
-        if !absent.is_empty() {
+        let is_missing = |(d, n): &&(String, String)| self.cx.temporary.table(d, n).is_none();
+        let missing = names.iter().filter(is_missing);
+        let missing: Vec<String> = missing.map(|(d, n)| format!("{d}.{n}")).collect();
+        if !missing.is_empty() {
             if !drop.temporary {
                 return Ok(None);
             }
             if !drop.if_exists {
-                let text = format!("Unknown table '{}'", absent.join(","));
+                let text = format!("Unknown table '{}'", missing.join(","));
                 return Err(SqlError::new(1051, "42S02", text));
             }
         }
         for (database, name) in &names {
             self.remove_temporary(database, name);
         }
-        for name in absent {
+        for name in missing {
             self.cx.note(1051, format!("Unknown table '{name}'"));
         }
         Ok(Some(Outcome::default()))

@@ -26,11 +26,12 @@ pub enum SessionChange {
     Variable(&'static str, String),
     /// New default database; empty for none.
     Schema(String),
-    /// State that a new connection would not have.
+    /// Any state that a new connection would not have.
     State,
-    /// New transaction state, one letter for each property.
+    /// New transaction state: one letter or `_` for each property.
     Transaction([u8; 8]),
-    /// Statements that begin such a transaction; empty if none is open.
+    /// Statements that begin a transaction with the characteristics of the open or next one; empty
+    /// for the defaults.
     Characteristics(String),
 }
 
@@ -40,11 +41,17 @@ const NO_TRANSACTION: [u8; 8] = *b"________";
 /// Changes to report with the next OK packet.
 #[derive(Debug)]
 pub(crate) struct Tracker {
-    on: bool,
+    /// Whether the client has the capability.
+    enabled: bool,
+    /// Positions of the session variables that were set.
     variables: Vec<usize>,
+    /// Whether a default database was chosen.
     schema: bool,
+    /// Whether any state changed.
     state: bool,
+    /// The transaction state reported last.
     reported_state: [u8; 8],
+    /// The characteristics reported last.
     reported_text: String,
 }
 
@@ -63,7 +70,7 @@ impl Tracker {
     /// Creates the tracker for a client with these capabilities.
     pub(crate) fn new(capabilities: u64) -> Tracker {
         Tracker {
-            on: capabilities & CLIENT_SESSION_TRACK != 0,
+            enabled: capabilities & CLIENT_SESSION_TRACK != 0,
             variables: Vec::new(),
             schema: false,
             state: false,
@@ -74,7 +81,7 @@ impl Tracker {
 
     /// Records that a session variable was set.
     pub(crate) fn variable(&mut self, at: usize) {
-        if self.on {
+        if self.enabled {
             self.state = true;
             if !self.variables.contains(&at) {
                 self.variables.push(at);
@@ -84,20 +91,20 @@ impl Tracker {
 
     /// Records that a default database was chosen.
     pub(crate) fn schema(&mut self) {
-        self.schema = self.on;
-        self.state |= self.on;
+        self.schema = self.enabled;
+        self.state |= self.enabled;
     }
 
     /// Records a change to a user variable, prepared statement or temporary table.
     pub(crate) fn state(&mut self) {
-        self.state |= self.on;
+        self.state |= self.enabled;
     }
 }
 
 impl SqlSession {
     /// Takes the changes since the last call, for the next OK packet.
     pub fn take_changes(&mut self) -> Vec<SessionChange> {
-        if !self.tracker.on {
+        if !self.tracker.enabled {
             return Vec::new();
         }
         let mut changes = Vec::new();
@@ -149,6 +156,9 @@ impl SqlSession {
         value == Some(&VarValue::Bool(true))
     }
 
+    /// The transaction state (manual, "session_track_transaction_info"): explicit or implicit
+    /// transaction, unsafe and transactional reads, unsafe and transactional writes, unsafe
+    /// statements, result sets sent, LOCK TABLES.
     fn state_letters(&self) -> [u8; 8] {
         let mut state_letters = NO_TRANSACTION;
         let mut set = |place: usize, letter: u8, on: bool| {

@@ -13,7 +13,8 @@ use porpoise_sql_parser::ast::{
 };
 use std::cell::RefCell;
 
-/// A transaction that stays open after the statement that began it.
+/// A transaction of a session. It ends with the statement that began it, or stays open in
+/// [`SqlSession`].
 pub struct OpenTxn {
     /// The transaction on rows.
     pub txn: RefCell<Txn>,
@@ -167,26 +168,47 @@ impl SqlSession {
         self.metadata_locks.release();
     }
 
-    /// COMMIT and ROLLBACK.
-    pub(crate) fn complete(&mut self, commit: bool, how: &Completion) -> Result<Outcome> {
-        let before = self.open.as_ref().map(|o| (o.isolation, o.read_only));
-        let position = if commit {
-            self.commit()?
-        } else {
-            self.roll_back();
-            CommitPosition::NONE
-        };
+    /// COMMIT.
+    pub(crate) fn commit_statement(&mut self, completion: &Completion) -> Result<Outcome> {
+        let ended = self.open_characteristics();
+        let position = self.commit()?;
+        self.complete(completion, ended, position)
+    }
+
+    /// ROLLBACK.
+    pub(crate) fn rollback_statement(&mut self, completion: &Completion) -> Result<Outcome> {
+        let ended = self.open_characteristics();
+        self.roll_back();
+        self.complete(completion, ended, CommitPosition::NONE)
+    }
+
+    /// The characteristics of the open transaction.
+    fn open_characteristics(&self) -> Option<TxnCharacteristics> {
+        let open = self.open.as_ref()?;
+        Some(TxnCharacteristics {
+            isolation: Some(open.isolation),
+            read_only: Some(open.read_only),
+        })
+    }
+
+    /// AND CHAIN and RELEASE of COMMIT and ROLLBACK; AND CHAIN begins a transaction with the
+    /// characteristics of the one that has `ended`.
+    fn complete(
+        &mut self,
+        completion: &Completion,
+        ended: Option<TxnCharacteristics>,
+        position: CommitPosition,
+    ) -> Result<Outcome> {
         let default = self.cx.settings.completion;
-        let chain = how.chain.unwrap_or(default == settings::Completion::Chain);
-        let release = how
+        let chain = completion
+            .chain
+            .unwrap_or(default == settings::Completion::Chain);
+        let release = completion
             .release
             .unwrap_or(default == settings::Completion::Release);
         if chain {
-            if let Some((isolation, read_only)) = before {
-                self.next = TxnCharacteristics {
-                    isolation: Some(isolation),
-                    read_only: Some(read_only),
-                };
+            if let Some(characteristics) = ended {
+                self.next = characteristics;
             }
             let mut open = self.begin_txn()?;
             open.started = Some(ExplicitStart { snapshot: false });
@@ -235,6 +257,8 @@ impl SqlSession {
         Ok(Outcome::default())
     }
 
+    /// The open transaction, and the position of the savepoint in its list. Error 1305 if there is
+    /// none of this name.
     fn find_savepoint(&mut self, name: &str) -> Result<(&mut OpenTxn, usize)> {
         let missing = || {
             let text = format!("SAVEPOINT {name} does not exist");

@@ -18,7 +18,7 @@ impl SqlSession {
     pub(super) fn create_view(&mut self, create: &CreateView<'_>, text: &[u8]) -> Result<Outcome> {
         let position = self.commit_implicitly()?;
         let (database, name) = self.cx.qualified(&create.name)?;
-        let view = self.view_of(create, database, name, text)?;
+        let view = self.view_definition(create, database, name, text)?;
         let mode = match (create.alter, create.or_replace) {
             (true, _) => ViewMode::Alter,
             (_, true) => ViewMode::Replace,
@@ -34,7 +34,7 @@ impl SqlSession {
     }
 
     /// The definition of the view for the catalog.
-    fn view_of(
+    fn view_definition(
         &self,
         create: &CreateView<'_>,
         database: String,
@@ -54,19 +54,21 @@ impl SqlSession {
         self.cx.volatile.set(false);
         let plan = plan_query(create.query, &cx);
         let plan = plan.map_err(|e| self.cx.hide_unauthorized(e, &reads.uses.names()))?;
-        self.refuse_variables(&plan)?;
+        self.check_no_variables(&plan)?;
         self.check_sources(&plan, &reads)?;
-        let spelled = views::with_explicit_columns(&arena, create.query, &cx)?;
-        let query = print::query(&spelled, LexMode::default());
+        let explicit = views::with_explicit_columns(&arena, create.query, &cx)?;
+        let query = print::query(&explicit, LexMode::default());
         let mut columns: Vec<String> = create.columns.iter().map(|c| c.name.to_owned()).collect();
-        let shown = || plan.columns.iter().map(|c| c.name.clone());
-        if columns.is_empty()
-            && !matches!(spelled.body, porpoise_sql_parser::ast::QueryBody::Select(_))
-        {
-            columns = shown().collect();
+        let result_names = || plan.columns.iter().map(|c| c.name.clone());
+        let is_select = matches!(
+            explicit.body,
+            porpoise_sql_parser::ast::QueryBody::Select(_)
+        );
+        if columns.is_empty() && !is_select {
+            columns = result_names().collect();
         }
         let names: Vec<String> = if columns.is_empty() {
-            shown().collect()
+            result_names().collect()
         } else {
             columns.clone()
         };
@@ -93,7 +95,8 @@ impl SqlSession {
         })
     }
 
-    /// Error 1352 for temporary tables, 1142 and 1143 for what the definer may not read.
+    /// Error 1352 for temporary tables, 1142 and 1143 for tables and columns that the session's
+    /// account may not read.
     fn check_sources(&self, plan: &QueryPlan, reads: &NestedReads) -> Result<()> {
         let inner = reads.tables.borrow().clone();
         let read = plan.tables().into_iter().map(|(t, _)| t).chain(inner);
@@ -114,16 +117,16 @@ impl SqlSession {
         let id = self.cx.auth_id(account);
         let definer = format!("{}@{}", id.user, id.host);
         if definer != self.cx.client.account {
-            let some = Privileges::SET_ANY_DEFINER.with(Privileges::SET_USER_ID);
-            if !self.cx.rights().global().intersects(some) {
-                self.cx.need_global(some, "SUPER or SET_ANY_DEFINER")?;
+            let either = Privileges::SET_ANY_DEFINER.with(Privileges::SET_USER_ID);
+            if !self.cx.rights().global().intersects(either) {
+                self.cx.need_global(either, "SUPER or SET_ANY_DEFINER")?;
             }
         }
         Ok(definer)
     }
 
     /// Error 1351: a view must not use variables of a session.
-    fn refuse_variables(&self, plan: &QueryPlan) -> Result<()> {
+    fn check_no_variables(&self, plan: &QueryPlan) -> Result<()> {
         let mut found = self.cx.volatile.get();
         plan.expressions(&mut |e| {
             e.walk(&mut |e| {

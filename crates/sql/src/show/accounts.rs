@@ -88,10 +88,12 @@ fn quoted(value: &str) -> String {
 /// AS with the stored authentication string, in hexadecimal if it is not printable, as CREATE USER
 /// accepts it.
 fn authentication_string(secret: &[u8]) -> String {
-    let odd = |b: &u8| !b.is_ascii_graphic() || matches!(b, b'\'' | b'\\');
+    let needs_hex = |b: &u8| !b.is_ascii_graphic() || matches!(b, b'\'' | b'\\');
     match secret {
         [] => String::new(),
-        bytes if !bytes.iter().any(odd) => format!(" AS '{}'", String::from_utf8_lossy(bytes)),
+        bytes if !bytes.iter().any(needs_hex) => {
+            format!(" AS '{}'", String::from_utf8_lossy(bytes))
+        }
         bytes => {
             let hex: String = bytes.iter().map(|b| format!("{b:02X}")).collect();
             format!(" AS 0x{hex}")

@@ -1,4 +1,4 @@
-//! Constraints in information_schema: TABLE_CONSTRAINTS, KEY_COLUMN_USAGE and
+//! Constraints in information_schema: TABLE_CONSTRAINTS, CHECK_CONSTRAINTS, KEY_COLUMN_USAGE and
 //! REFERENTIAL_CONSTRAINTS, with MySQL 8's columns (manual, "INFORMATION_SCHEMA
 //! General Table Reference"), in order of database and table.
 
@@ -8,7 +8,7 @@ use porpoise_types::Value;
 use std::sync::Arc;
 
 /// All tables, ordered by database and name.
-fn tables(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
+pub(crate) fn tables(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
     let databases = catalog.databases.values();
     let ids = databases.flat_map(|d| d.tables.values());
     ids.filter_map(|id| catalog.table_by_id(*id))
@@ -98,6 +98,7 @@ pub fn key_column_usage(catalog: &Catalog) -> Vec<Vec<Value>> {
             let hidden = |at: usize| table.columns.get(at).is_some_and(Column::is_hidden);
             for (ordinal, part) in parts.filter(|(_, p)| !hidden(p.column)) {
                 let mut row = key_usage_row(table, &index.name, part.column, ordinal);
+                // Position, database, table and column of a referenced key.
                 row.extend(std::iter::repeat_n(Value::Null, 4));
                 rows.push(row);
             }

@@ -91,7 +91,7 @@ pub fn format_plan(
 }
 
 /// The reply of EXPLAIN ANALYZE for single-table UPDATE and DELETE, which MySQL does not execute.
-pub fn not_run() -> Rows {
+pub fn not_executable() -> Rows {
     single_text_row("-> <not executable by iterator executor>".to_owned())
 }
 
@@ -118,7 +118,7 @@ fn rows(plan: &Plan, env: &Env, params: &[ValueRef<'_>]) -> Rows {
     ]);
     let mut lines = RowBuilder {
         rows: &mut rows,
-        next: 1,
+        last_id: 1,
         shown: Vec::new(),
         env,
         params,
@@ -128,7 +128,7 @@ fn rows(plan: &Plan, env: &Env, params: &[ValueRef<'_>]) -> Rows {
         Plan::Select(_) => {}
         Plan::Insert(p) => {
             let mut row = table_row("INSERT", Some(&p.table.name), Some("ALL"), "");
-            if let (Some(cell), Some(_)) = (row.get_mut(3), &p.table.partitioning) {
+            if let (Some(cell), Some(_)) = (row.get_mut(cell::PARTITIONS), &p.table.partitioning) {
                 *cell = partition_names(&p.table, p.partitions.as_deref());
             }
             lines.push(1, row);
@@ -138,11 +138,11 @@ fn rows(plan: &Plan, env: &Env, params: &[ValueRef<'_>]) -> Rows {
     if let Some(input) = plan.input() {
         lines.select(input, 1, kind);
     }
-    plan.sink_expressions(&mut |e| lines.queries_of(e));
+    plan.sink_expressions(&mut |e| lines.add_subqueries(e));
     rows
 }
 
-/// The statement that changes rows so.
+/// The keyword of a change, which is its `select_type`.
 pub(super) fn verb(kind: ChangeKind) -> &'static str {
     match kind {
         ChangeKind::Update => "UPDATE",
@@ -176,6 +176,19 @@ fn foreign_keys(catalog: &Catalog, plan: &Plan, rows: &mut Rows) {
     }
 }
 
+/// Positions of cells in a row of the traditional format.
+pub(super) mod cell {
+    pub const TABLE: usize = 2;
+    pub const PARTITIONS: usize = 3;
+    pub const POSSIBLE_KEYS: usize = 5;
+    pub const KEY: usize = 6;
+    pub const KEY_LEN: usize = 7;
+    pub const REF: usize = 8;
+    pub const ROWS: usize = 9;
+    pub const FILTERED: usize = 10;
+}
+
+/// A row of the traditional format; `kind` is the select_type, `access` the type.
 pub(super) fn table_row(
     kind: &str,
     table: Option<&str>,
@@ -205,22 +218,22 @@ pub(super) fn table_row(
 /// Builder of EXPLAIN's rows, which numbers the queries.
 struct RowBuilder<'r> {
     rows: &'r mut Rows,
-    next: u64,
+    /// The last number given to a query.
+    last_id: u64,
     /// Subqueries already shown, because a condition may occur in several places of a plan.
     shown: Vec<Arc<Subquery>>,
     env: &'r Env,
     params: &'r [ValueRef<'r>],
 }
 
-/// Names of partitions; `None`: all.
-fn partition_names(table: &Table, which: Option<&[usize]>) -> Value {
+/// Names of the partitions at these positions, or of all for `None`.
+fn partition_names(table: &Table, positions: Option<&[usize]>) -> Value {
     let Some(by) = &table.partitioning else {
         return Value::Null;
     };
     let names = by.partitions.iter().enumerate();
-    let wanted = |n: &usize| which.is_none_or(|which| which.contains(n));
     let names: Vec<&str> = names
-        .filter(|(n, _)| wanted(n))
+        .filter(|(n, _)| positions.is_none_or(|positions| positions.contains(n)))
         .map(|(_, p)| p.name.as_str())
         .collect();
     match names.as_slice() {
@@ -246,7 +259,7 @@ impl RowBuilder<'_> {
             queries: None,
         };
         let pruning = Pruning::of(scan, table, &cx).unwrap_or_default();
-        if let Some(cell) = row.get_mut(3) {
+        if let Some(cell) = row.get_mut(cell::PARTITIONS) {
             *cell = partition_names(table, pruning.partitions());
         }
     }
@@ -259,17 +272,17 @@ impl RowBuilder<'_> {
     }
 
     fn next_select_id(&mut self) -> u64 {
-        self.next += 1;
-        self.next
+        self.last_id += 1;
+        self.last_id
     }
 
     /// Adds the tables of a query, then the queries in its FROM clause and expressions.
     fn select(&mut self, plan: &QueryPlan, id: u64, kind: Option<&str>) {
-        let mut inside = plan.has_subqueries;
+        let mut has_inner = plan.has_subqueries;
         for source in &plan.sources {
-            inside |= matches!(source.origin, Origin::Derived(_)) && !is_table_function(source);
+            has_inner |= matches!(source.origin, Origin::Derived(_)) && !is_table_function(source);
         }
-        let kind = kind.unwrap_or(if inside { "PRIMARY" } else { "SIMPLE" });
+        let kind = kind.unwrap_or(if has_inner { "PRIMARY" } else { "SIMPLE" });
         let mut tables: Vec<(&Scan, Option<&Join>)> = Vec::new();
         plan.each_table(&mut |scan, join| tables.push((scan, join)));
         if tables.is_empty() {
@@ -283,7 +296,7 @@ impl RowBuilder<'_> {
             let Some(source) = plan.sources.get(scan.slot) else {
                 continue;
             };
-            let mut extra = extra((scan, join), at == 0 && sorted, at == 0 && temporary);
+            let mut extra = extra(scan, join, at == 0 && sorted, at == 0 && temporary);
             if is_table_function(source) {
                 extra = table_function_extra(&extra);
             }
@@ -295,7 +308,7 @@ impl RowBuilder<'_> {
             {
                 let number = self.next_select_id();
                 derived.push((number, rows));
-                if let Some(cell) = row.get_mut(2) {
+                if let Some(cell) = row.get_mut(cell::TABLE) {
                     *cell = text(format!("<derived{number}>"));
                 }
             }
@@ -304,7 +317,7 @@ impl RowBuilder<'_> {
         for (number, rows) in derived {
             self.derived(rows, number);
         }
-        plan.expressions(&mut |e| self.queries_of(e));
+        plan.expressions(&mut |e| self.add_subqueries(e));
     }
 
     fn derived(&mut self, derived: &Derived, number: u64) {
@@ -327,7 +340,8 @@ impl RowBuilder<'_> {
         }
     }
 
-    fn queries_of(&mut self, e: &Expr) {
+    /// Adds the subqueries of an expression.
+    fn add_subqueries(&mut self, e: &Expr) {
         let mut found: Vec<Arc<Subquery>> = Vec::new();
         e.walk(&mut |e| {
             if let ExprKind::Query(test) = &e.kind {
@@ -371,7 +385,9 @@ fn table_function_extra(extra: &str) -> String {
     }
 }
 
-fn extra((scan, join): (&Scan, Option<&Join>), sorted: bool, temporary: bool) -> String {
+/// The column Extra of a table; `sorted` and `temporary` describe the query's result, and are shown
+/// with its first table.
+fn extra(scan: &Scan, join: Option<&Join>, sorted: bool, temporary: bool) -> String {
     let mut parts = Vec::new();
     let conditions = join.is_some_and(|j| !j.on.is_empty() || !j.filter.is_empty());
     if conditions || !scan.filter.is_empty() {
@@ -430,17 +446,20 @@ fn scan_line(kind: &str, source: &Source, scan: &Scan, extra: &str) -> Vec<Value
     };
     if !used.is_empty() {
         if !matches!(scan.access, Access::FullScan { .. }) {
-            set(5, text(names(&used)));
+            set(cell::POSSIBLE_KEYS, text(names(&used)));
         }
-        set(6, text(names(&used)));
-        set(7, text(lengths(table, &used)));
+        set(cell::KEY, text(names(&used)));
+        set(cell::KEY_LEN, text(lengths(table, &used)));
     }
     if let Some([key]) = scan.access.keys() {
         let refs: Vec<&str> = key.iter().map(reference).collect();
-        set(8, text(refs.join(",")));
+        set(cell::REF, text(refs.join(",")));
     }
-    set(9, Value::UInt(scan.estimate.rows.round().max(1.0) as u64));
+    set(
+        cell::ROWS,
+        Value::UInt(scan.estimate.rows.round().max(1.0) as u64),
+    );
     let percent = (scan.estimate.selectivity * 10_000.0).round() / 100.0;
-    set(10, Value::Double(percent.clamp(0.01, 100.0)));
+    set(cell::FILTERED, Value::Double(percent.clamp(0.01, 100.0)));
     row
 }

@@ -48,7 +48,7 @@ pub(super) fn union_kind(access: &Access, table: &Table) -> Option<String> {
     let Access::IndexMergeUnion { arms, .. } = access else {
         return None;
     };
-    let by_key = |arm: &Access| match arm {
+    let in_key_order = |arm: &Access| match arm {
         Access::PointLookup { index, keys } | Access::IndexLookup { index, keys, .. } => {
             let parts = table.indexes.get(*index).map_or(0, |i| i.parts.len());
             keys.len() == 1 && keys.iter().all(|k| k.len() == parts)
@@ -56,7 +56,7 @@ pub(super) fn union_kind(access: &Access, table: &Table) -> Option<String> {
         Access::IndexRangeScan { index, .. } => *index == 0,
         _ => false,
     };
-    let kind = if arms.iter().all(by_key) {
+    let kind = if arms.iter().all(in_key_order) {
         "union"
     } else {
         "sort_union"

@@ -1,10 +1,10 @@
 //! Foreign key work as rows of EXPLAIN: lookups of parents, checks for children that prevent a
 //! deletion, and cascades, level by level. MySQL shows none of this.
 //!
-//! `select_type` is `FOREIGN KEY`; Extra names the action and the constraint. Each row is one batch
-//! in the engine for each level, whatever the number of rows.
+//! `select_type` is `FOREIGN KEY`; Extra names the action and the constraint. Each row of the output
+//! is one batch of engine calls, whatever the number of changed rows.
 
-use super::explain::table_row;
+use super::explain::{cell, table_row};
 use super::table::{Rows, text};
 use porpoise_rows::catalog::{Catalog, FkAction, ForeignKey, Table, TableId};
 use porpoise_types::Value;
@@ -38,8 +38,8 @@ pub(super) fn updated(
     rows: &mut Rows,
 ) {
     let columns: BTreeSet<usize> = columns.collect();
-    let named = |k: &&ForeignKey| k.columns.iter().any(|c| columns.contains(c));
-    for key in table.foreign_keys.iter().filter(named) {
+    let is_changed = |k: &&ForeignKey| k.columns.iter().any(|c| columns.contains(c));
+    for key in table.foreign_keys.iter().filter(is_changed) {
         add_parent_lookup(table, key, rows);
     }
     follow_references(catalog, table, Change::Update(columns), rows);
@@ -54,7 +54,7 @@ fn add_parent_lookup(child: &Table, key: &ForeignKey, rows: &mut Rows) {
         Some("eq_ref"),
         &extra,
     );
-    if let Some(cell) = row.get_mut(8) {
+    if let Some(cell) = row.get_mut(cell::REF) {
         *cell = text(key.parent_columns.join(","));
     }
     rows.push(row);
@@ -83,7 +83,8 @@ fn follow_references(catalog: &Catalog, table: &Table, change: Change, rows: &mu
     }
 }
 
-/// Adds the effect of a change of the parent for one constraint.
+/// Adds the effect of a change of the parent for one constraint. Returns the change that it makes to
+/// the rows of the child; `None` if it makes none.
 fn add_constraint_effect(
     parent: &Table,
     child: &Table,
@@ -101,7 +102,7 @@ fn add_constraint_effect(
             ("UPDATE", key.on_update)
         }
     };
-    let (word, follows) = match action {
+    let (word, child_change) = match action {
         FkAction::NoAction | FkAction::Restrict => ("RESTRICT", None),
         FkAction::SetNull => ("SET NULL", Some(Change::Update(columns_of(key)))),
         FkAction::Cascade => match change {
@@ -113,13 +114,13 @@ fn add_constraint_effect(
     let mut row = table_row("FOREIGN KEY", Some(&child.name), Some("ref"), &extra);
     let index = child.indexes.get(key.child_index);
     let name = index.map_or(Value::Null, |i| text(&i.name));
-    for at in [5, 6] {
+    for at in [cell::POSSIBLE_KEYS, cell::KEY] {
         if let Some(cell) = row.get_mut(at) {
             cell.clone_from(&name);
         }
     }
     rows.push(row);
-    follows.map(|change| (child.id, change))
+    child_change.map(|change| (child.id, change))
 }
 
 fn columns_of(key: &ForeignKey) -> BTreeSet<usize> {

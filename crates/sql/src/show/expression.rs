@@ -19,7 +19,7 @@ pub struct Printer<'p> {
     pub params: &'p [ValueRef<'p>],
 }
 
-fn compared(op: CmpOp) -> &'static str {
+fn comparison_sign(op: CmpOp) -> &'static str {
     match op {
         CmpOp::Eq => "=",
         CmpOp::Ne => "<>",
@@ -92,6 +92,7 @@ impl Printer<'_> {
             if let Some(number) = call.function.number() {
                 args.insert(args.len().min(1), self.expr(number));
             }
+            // COUNT(*) is printed as MySQL prints it.
             if args.is_empty() && call.name == "count" {
                 args.push("0".to_owned());
             }
@@ -128,11 +129,11 @@ impl Printer<'_> {
                 unit,
                 ..
             } => {
-                let way = if *following { "FOLLOWING" } else { "PRECEDING" };
+                let direction = if *following { "FOLLOWING" } else { "PRECEDING" };
                 let amount = self.expr(amount);
                 match unit {
-                    Some(unit) => format!("INTERVAL {amount} {} {way}", unit_name(*unit)),
-                    None => format!("{amount} {way}"),
+                    Some(unit) => format!("INTERVAL {amount} {} {direction}", unit_name(*unit)),
+                    None => format!("{amount} {direction}"),
                 }
             }
         }
@@ -162,7 +163,7 @@ impl Printer<'_> {
         }
     }
 
-    /// One expression.
+    /// One expression; `...` for parts that are nested too deeply for the stack.
     pub fn expr(&self, e: &Expr) -> String {
         if porpoise_base::stack::remaining() < 64 * 1024 {
             return "...".to_owned();
@@ -194,7 +195,7 @@ impl Printer<'_> {
                 }
                 _ => format!("{}({})", function.name.to_lowercase(), self.list(args)),
             },
-            ExprKind::Compare(op, _, args) => self.binary(args, compared(*op)),
+            ExprKind::Compare(op, _, args) => self.binary(args, comparison_sign(*op)),
             ExprKind::And(args) => self.joined(args, " and "),
             ExprKind::Or(args) => self.joined(args, " or "),
             ExprKind::Xor(args) => self.binary(args, "xor"),
@@ -204,12 +205,12 @@ impl Printer<'_> {
                 truth,
                 negated,
             } => {
-                let what = match truth {
+                let truth = match truth {
                     Truth::Null => "null",
                     Truth::True => "true",
                     Truth::False => "false",
                 };
-                format!("({} is {}{what})", self.expr(arg), not(*negated))
+                format!("({} is {}{truth})", self.expr(arg), not(*negated))
             }
             ExprKind::In { arg, list, negated } => {
                 let list = self.list(list.iter().map(|(_, e)| e));
@@ -227,6 +228,7 @@ impl Printer<'_> {
         }
     }
 
+    /// The kinds of expressions that [`Self::expr`] leaves out.
     fn other(&self, e: &Expr) -> String {
         match &e.kind {
             ExprKind::Case { whens, otherwise } => {
@@ -291,11 +293,11 @@ impl Printer<'_> {
         match test.kind {
             TestKind::Scalar | TestKind::Column(_) => "(select ...)".to_owned(),
             TestKind::Exists => "exists(select ...)".to_owned(),
-            TestKind::Row(op) => format!("(({left}) {} (select ...))", compared(op)),
+            TestKind::Row(op) => format!("(({left}) {} (select ...))", comparison_sign(op)),
             TestKind::Any(CmpOp::Eq) => format!("({left} in (select ...))"),
-            TestKind::Any(op) => format!("({left} {} any (select ...))", compared(op)),
+            TestKind::Any(op) => format!("({left} {} any (select ...))", comparison_sign(op)),
             TestKind::All(CmpOp::Ne) => format!("({left} not in (select ...))"),
-            TestKind::All(op) => format!("({left} {} all (select ...))", compared(op)),
+            TestKind::All(op) => format!("({left} {} all (select ...))", comparison_sign(op)),
         }
     }
 

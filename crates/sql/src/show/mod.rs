@@ -107,12 +107,12 @@ fn rows(cx: &StatementContext, show: &Show<'_>) -> Result<Rows> {
             text_column("Context", 50),
             text_column("Comment", 200),
         ])),
-        other => empty_or_refused(other),
+        other => empty_or_unsupported(other),
     }
 }
 
 /// An empty result for kinds of objects that cannot exist here; an error for the rest.
-fn empty_or_refused(what: &ShowWhat<'_>) -> Result<Rows> {
+fn empty_or_unsupported(what: &ShowWhat<'_>) -> Result<Rows> {
     let texts = |names: &[&str]| {
         let columns = names.iter().map(|n| text_column(n, 256));
         Ok(Rows::new(columns.collect()))

@@ -98,7 +98,9 @@ fn cost(cost: f64) -> Json {
 /// Builder of the document.
 pub struct Document<'d> {
     params: &'d [ValueRef<'d>],
-    next: u64,
+    /// The last number given to a query block.
+    last_id: u64,
+    /// Subqueries already shown, because a condition may occur in several places of a plan.
     shown: Vec<Arc<Subquery>>,
     /// The change whose input is shown next.
     change: Option<&'d Change>,
@@ -109,7 +111,7 @@ impl<'d> Document<'d> {
     pub fn new(params: &'d [ValueRef<'d>]) -> Document<'d> {
         Document {
             params,
-            next: 0,
+            last_id: 0,
             shown: Vec::new(),
             change: None,
         }
@@ -140,16 +142,17 @@ impl<'d> Document<'d> {
         }
         let mut found = Vec::new();
         plan.sink_expressions(&mut |e| queries_of(e, &mut found));
-        block.extend(self.new_subqueries(("update_value_subqueries", found)));
+        block.extend(self.new_subqueries("update_value_subqueries", found));
         let mut out = String::new();
         Json::Object(vec![("query_block", Json::Object(block))]).print(0, &mut out);
         out
     }
 
+    /// The members of a query block.
     fn block(&mut self, plan: &QueryPlan) -> Vec<(&'static str, Json)> {
-        self.next += 1;
+        self.last_id += 1;
         let change = self.change.take();
-        let mut members = vec![("select_id", Json::Number(self.next))];
+        let mut members = vec![("select_id", Json::Number(self.last_id))];
         let mut last = None;
         plan.scans(&mut |scan| last = Some(scan.estimate.cost));
         if let Some(last) = last {
@@ -190,16 +193,17 @@ impl<'d> Document<'d> {
         members.append(&mut inner);
         let mut found: Vec<Arc<Subquery>> = Vec::new();
         plan.expressions(&mut |e| queries_of(e, &mut found));
-        members.extend(self.new_subqueries(("attached_subqueries", found)));
+        members.extend(self.new_subqueries("attached_subqueries", found));
         members
     }
 
-    /// Subqueries that are not shown yet.
+    /// The member `name` with the subqueries that are not shown yet; `None` if there are none.
     fn new_subqueries(
         &mut self,
-        (name, found): (&'static str, Vec<Arc<Subquery>>),
+        name: &'static str,
+        found: Vec<Arc<Subquery>>,
     ) -> Option<(&'static str, Json)> {
-        let mut inside = Vec::new();
+        let mut blocks = Vec::new();
         for query in found {
             if self.shown.iter().any(|q| Arc::ptr_eq(q, &query)) {
                 continue;
@@ -210,13 +214,13 @@ impl<'d> Document<'d> {
             };
             let dependent = !query.free.is_empty();
             let block = self.block(plan);
-            inside.push(Json::Object(vec![
+            blocks.push(Json::Object(vec![
                 ("dependent", Json::Bool(dependent)),
                 ("cacheable", Json::Bool(query.is_deterministic)),
                 ("query_block", Json::Object(block)),
             ]));
         }
-        (!inside.is_empty()).then_some((name, Json::List(inside)))
+        (!blocks.is_empty()).then_some((name, Json::List(blocks)))
     }
 
     fn joins(&mut self, plan: &QueryPlan, change: Option<&Change>) -> Vec<(&'static str, Json)> {
@@ -234,7 +238,7 @@ impl<'d> Document<'d> {
                 };
                 table.push((verb, Json::Bool(true)));
             }
-            table.extend(self.table((scan, join), &plan.sources));
+            table.extend(self.table(scan, join, &plan.sources));
             tables.push(table);
         });
         let mut tables = tables
@@ -251,9 +255,11 @@ impl<'d> Document<'d> {
         }
     }
 
+    /// The members of a table.
     fn table(
         &mut self,
-        (scan, join): (&Scan, Option<&Join>),
+        scan: &Scan,
+        join: Option<&Join>,
         sources: &[Source],
     ) -> Vec<(&'static str, Json)> {
         let Some(source) = sources.get(scan.slot) else {
@@ -382,6 +388,7 @@ fn windows(window: &Window, printer: &Printer<'_>) -> Json {
     Json::List(list)
 }
 
+/// Adds the subqueries of an expression to `found`.
 fn queries_of(e: &Expr, found: &mut Vec<Arc<Subquery>>) {
     e.walk(&mut |e| {
         if let ExprKind::Query(test) = &e.kind {

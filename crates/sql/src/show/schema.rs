@@ -40,6 +40,7 @@ pub fn databases(cx: &StatementContext, like: Option<&str>) -> Result<Rows> {
     Ok(rows)
 }
 
+/// The given or default database. Error 1046 without one, 1049 if it does not exist.
 fn database_of(cx: &StatementContext, given: Option<&str>) -> Result<String> {
     let name = given.map(str::to_owned).or_else(|| cx.env.database.clone());
     let name = name.ok_or_else(SqlError::no_database_selected)?;
@@ -156,6 +157,7 @@ pub fn table_status(cx: &StatementContext, database: Option<&str>) -> Result<Row
         rows.push(vec![
             text(&table.name),
             text(&table.options.engine),
+            // MySQL shows version 10 for every table.
             Value::UInt(10),
             text("Dynamic"),
             cx.server.statistics.rows(db, &table),
@@ -177,8 +179,8 @@ pub fn table_status(cx: &StatementContext, database: Option<&str>) -> Result<Row
     Ok(rows)
 }
 
-/// A stored table by its name in a statement.
-pub fn stored(cx: &StatementContext, name: &TableName<'_>) -> Result<Arc<Table>> {
+/// A stored table by its name in a statement. Error 1146 if it does not exist.
+fn stored_table(cx: &StatementContext, name: &TableName<'_>) -> Result<Arc<Table>> {
     let database = database_of(cx, name.schema.map(|s| s.name))?;
     let catalog = cx.catalog();
     let table = catalog.table(&database, name.name.name).cloned();
@@ -190,7 +192,7 @@ pub fn create_table(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows>
     if let Some(rows) = create_view(cx, name)? {
         return Ok(rows);
     }
-    let table = stored(cx, name)?;
+    let table = stored_table(cx, name)?;
     let next = match table.auto_increment() {
         Some(_) => Some(cx.server.db.next_auto_increment(&table)?),
         None => None,
@@ -273,8 +275,9 @@ pub(crate) fn has_collation(ty: &ColumnType) -> bool {
 }
 
 /// The Key cell of DESCRIBE.
-pub(crate) fn key_of(table: &Table, column: usize) -> &'static str {
-    let part = |kind: IndexKind, at: Option<usize>| {
+pub(crate) fn key_cell(table: &Table, column: usize) -> &'static str {
+    // Whether the column is part `at`, or any part for `None`, of an index of this kind.
+    let is_part = |kind: IndexKind, at: Option<usize>| {
         let mut indexes = table.indexes.iter().filter(|i| i.kind == kind);
         indexes.any(|i| match at {
             Some(at) => i.parts.get(at).is_some_and(|p| p.column == column),
@@ -285,18 +288,19 @@ pub(crate) fn key_of(table: &Table, column: usize) -> &'static str {
         let first = i.parts.first().is_some_and(|p| p.column == column);
         i.kind == IndexKind::Unique && i.parts.len() == 1 && first
     });
-    if part(IndexKind::Primary, None) {
+    if is_part(IndexKind::Primary, None) {
         "PRI"
     } else if whole_unique {
         "UNI"
-    } else if part(IndexKind::Unique, Some(0)) || part(IndexKind::Plain, Some(0)) {
+    } else if is_part(IndexKind::Unique, Some(0)) || is_part(IndexKind::Plain, Some(0)) {
         "MUL"
     } else {
         ""
     }
 }
 
-fn now_of(column: &Column) -> String {
+/// CURRENT_TIMESTAMP with the column's precision.
+fn now_text(column: &Column) -> String {
     match column.ty.decimals {
         0 => "CURRENT_TIMESTAMP".to_owned(),
         fsp => format!("CURRENT_TIMESTAMP({fsp})"),
@@ -304,11 +308,11 @@ fn now_of(column: &Column) -> String {
 }
 
 /// The Default cell of DESCRIBE.
-pub(crate) fn default_of(zone: &TimeZone, column: &Column) -> Value {
+pub(crate) fn default_cell(zone: &TimeZone, column: &Column) -> Value {
     match &column.default {
         ColumnDefault::None | ColumnDefault::Null => Value::Null,
         ColumnDefault::Expr(e) => text(&e.text),
-        ColumnDefault::Now => text(now_of(column)),
+        ColumnDefault::Now => text(now_text(column)),
         ColumnDefault::Literal(Value::DateTime(utc)) if column.ty.kind == Kind::Timestamp => {
             let local = Value::DateTime(zone.utc_to_local(*utc));
             let mut out = Vec::new();
@@ -327,7 +331,7 @@ pub(crate) fn default_of(zone: &TimeZone, column: &Column) -> Value {
 }
 
 /// The Extra cell of DESCRIBE.
-pub(crate) fn extra_of(column: &Column) -> String {
+pub(crate) fn extra_cell(column: &Column) -> String {
     let mut extra = Vec::new();
     if column.auto_increment {
         extra.push("auto_increment".to_owned());
@@ -342,7 +346,7 @@ pub(crate) fn extra_of(column: &Column) -> String {
         extra.push("DEFAULT_GENERATED".to_owned());
     }
     if column.on_update_now {
-        extra.push(format!("on update {}", now_of(column)));
+        extra.push(format!("on update {}", now_text(column)));
     }
     extra.join(" ")
 }
@@ -384,10 +388,10 @@ pub fn columns(cx: &StatementContext, name: &TableName<'_>, full: bool) -> Resul
         view_columns(cx, view, full, &mut rows)?;
         return Ok(rows);
     }
-    let table = stored(cx, name)?;
-    let own = cx.temporary.contains_id(table.id);
+    let table = stored_table(cx, name)?;
+    let is_temporary = cx.temporary.contains_id(table.id);
     for (at, column) in table.visible_columns() {
-        let privileges = if own {
+        let privileges = if is_temporary {
             "select,insert,update,references".to_owned()
         } else {
             rights.column_privileges(&table.database, &table.name, &column.name)
@@ -402,9 +406,9 @@ pub fn columns(cx: &StatementContext, name: &TableName<'_>, full: bool) -> Resul
         }
         row.extend([
             text(if column.nullable { "YES" } else { "NO" }),
-            text(key_of(&table, at)),
-            default_of(&cx.settings.time_zone, column),
-            text(extra_of(column)),
+            text(key_cell(&table, at)),
+            default_cell(&cx.settings.time_zone, column),
+            text(extra_cell(column)),
         ]);
         if full {
             row.extend([text(privileges), text(&column.comment)]);
@@ -459,7 +463,7 @@ pub fn indexes(cx: &StatementContext, name: &TableName<'_>) -> Result<Rows> {
     if cx.catalog().view(&database, name.name.name).is_some() {
         return Ok(rows);
     }
-    let table = stored(cx, name)?;
+    let table = stored_table(cx, name)?;
     let statistics = cx.server.statistics.of(&cx.server.db, &table);
     for (position, index) in table.indexes.iter().enumerate() {
         for (at, part) in (1u64..).zip(&index.parts) {

@@ -147,7 +147,9 @@ pub fn key_mapping(cx: &StatementContext, key: &[u8]) -> Rows {
 fn running_sessions(cx: &StatementContext) -> u64 {
     let now = cx.server.db.clock().now();
     let list = cx.server.processes.list();
-    list.iter().filter(|p| p.state(now).0 != "Sleep").count() as u64
+    list.iter()
+        .filter(|p| p.state(now).command != "Sleep")
+        .count() as u64
 }
 
 fn level_name(level: Level) -> &'static str {
@@ -183,7 +185,12 @@ pub fn condition_count(cx: &StatementContext, errors: bool) -> Rows {
         "@@session.warning_count"
     };
     let mut rows = Rows::new(vec![number_column(name)]);
-    rows.push(vec![Value::UInt(cx.diagnostics.count(errors))]);
+    let count = if errors {
+        cx.diagnostics.error_count()
+    } else {
+        cx.diagnostics.condition_count()
+    };
+    rows.push(vec![Value::UInt(count)]);
     rows
 }
 
@@ -204,15 +211,15 @@ pub fn processes(cx: &StatementContext, full: bool) -> Rows {
     let list = cx.server.processes.list();
     let visible = list.iter().filter(|p| all || p.user == cx.client.user);
     for process in visible {
-        let (command, seconds, info) = process.state(now);
-        let info = info.map(|text| {
+        let state = process.state(now);
+        let info = state.info.map(|text| {
             if full {
                 text
             } else {
                 text.chars().take(100).collect()
             }
         });
-        let state = match command {
+        let stage = match state.command {
             "Sleep" => String::new(),
             _ => process.stage(),
         };
@@ -221,9 +228,9 @@ pub fn processes(cx: &StatementContext, full: bool) -> Rows {
             text(&process.user),
             text(&process.host),
             text_or_null(process.database()),
-            text(command),
-            Value::UInt(seconds),
-            text(state),
+            text(state.command),
+            Value::UInt(state.seconds),
+            text(stage),
             text_or_null(info),
         ]);
     }

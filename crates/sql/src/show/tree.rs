@@ -85,7 +85,9 @@ pub struct Tree<'t> {
     pub params: &'t [ValueRef<'t>],
     /// Measurements, under ANALYZE.
     pub profile: Option<&'t Profile>,
-    next: usize,
+    /// The last number given to a query.
+    last_id: usize,
+    /// Subqueries already shown, because a condition may occur in several places of a plan.
     shown: Vec<Arc<Subquery>>,
 }
 
@@ -95,7 +97,7 @@ impl<'t> Tree<'t> {
         Tree {
             params,
             profile,
-            next: 1,
+            last_id: 1,
             shown: Vec::new(),
         }
     }
@@ -143,13 +145,13 @@ impl<'t> Tree<'t> {
                 continue;
             }
             self.shown.push(query.clone());
-            self.next += 1;
+            self.last_id += 1;
             let how = if query.free.is_empty() {
                 "run only once"
             } else {
                 "dependent"
             };
-            let text = format!("Select #{} (subquery; {how})", self.next);
+            let text = format!("Select #{} (subquery; {how})", self.last_id);
             let child = plan_of(&query).map(|plan| self.select(plan));
             nodes.push(Node::new(text, child.into_iter().collect()));
         }
@@ -196,13 +198,14 @@ impl<'t> Tree<'t> {
         }
     }
 
-    fn sort(&mut self, sort: &Sort, which: &str, plan: &QueryPlan) -> Node {
+    /// The node of a sort, whose line ends with `suffix`.
+    fn sort(&mut self, sort: &Sort, suffix: &str, plan: &QueryPlan) -> Node {
         let keys = self.printer(&plan.sources).keys(&sort.keys);
         let mut node = self.rows(&sort.input, &plan.sources);
         if sort.distinct.is_some() {
             node = Node::new("Deduplicate rows", vec![node]);
         }
-        node = Node::new(format!("Sort: {keys}{which}"), vec![node]);
+        node = Node::new(format!("Sort: {keys}{suffix}"), vec![node]);
         node.actual = self.actual(plan, Role::Sort);
         node
     }
@@ -328,7 +331,7 @@ impl<'t> Tree<'t> {
         };
         let whole = matches!(scan.access, Access::FullScan { index: 0, .. });
         let covering = scan.is_covering() && !whole;
-        let path = |access: &Access| path_text(access, table, (alias, covering), printer);
+        let path = |access: &Access| path_text(access, table, alias, covering, printer);
         let arms = match &scan.access {
             Access::IndexMergeUnion { arms, .. } => arms.as_slice(),
             _ => &[],
@@ -443,7 +446,8 @@ fn add_outer_join_filter(right: &mut Node, conditions: &[Expr], printer: &Printe
     }
 }
 
-/// The node of a join. In a nested join the first table has no join of its own.
+/// The node of a join; the node of its right side alone for the first table of a nested join, which
+/// has nothing to its left.
 fn joined(text: String, input: &RowOperator, left: Node, right: Node) -> Node {
     match input {
         RowOperator::BatchInput => right,
@@ -451,6 +455,7 @@ fn joined(text: String, input: &RowOperator, left: Node, right: Node) -> Node {
     }
 }
 
+/// Adds the subqueries of an expression to `found`.
 fn queries_of(e: &Expr, found: &mut Vec<Arc<Subquery>>) {
     e.walk(&mut |e| {
         if let ExprKind::Query(test) = &e.kind {
@@ -463,7 +468,8 @@ fn queries_of(e: &Expr, found: &mut Vec<Arc<Subquery>>) {
 fn path_text(
     access: &Access,
     table: &Table,
-    (alias, covering): (&str, bool),
+    alias: &str,
+    covering: bool,
     printer: &Printer<'_>,
 ) -> String {
     let index = access.index().and_then(|at| table.indexes.get(at));
@@ -471,16 +477,16 @@ fn path_text(
     let parts = index.map_or(&[][..], |index| &index.parts);
     let columns = parts.iter().filter_map(|p| table.columns.get(p.column));
     let parts: Vec<&str> = columns.map(Column::shown_name).collect();
-    let by = printer.index_condition(access, &parts);
+    let condition = printer.index_condition(access, &parts);
     let mut text = match access {
         Access::PointLookup { keys, .. } if keys.len() == 1 => {
-            format!("single-row index lookup on {alias} using {name} ({by})")
+            format!("single-row index lookup on {alias} using {name} ({condition})")
         }
         Access::PointLookup { .. } | Access::IndexLookup { .. } => {
-            format!("index lookup on {alias} using {name} ({by})")
+            format!("index lookup on {alias} using {name} ({condition})")
         }
         Access::IndexRangeScan { .. } => {
-            format!("index range scan on {alias} using {name} over {by}")
+            format!("index range scan on {alias} using {name} over {condition}")
         }
         Access::IndexMergeUnion { .. } => "deduplicate rows sorted by row ID".to_owned(),
         Access::SubqueryLookup { .. } => {
@@ -491,7 +497,7 @@ fn path_text(
             let over = if scan.ranges.is_empty() {
                 String::new()
             } else {
-                format!(" over {by}")
+                format!(" over {condition}")
             };
             format!("index skip scan for grouping on {alias} using {name} ({groups}){over}")
         }

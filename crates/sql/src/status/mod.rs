@@ -1,7 +1,7 @@
 //! Status variables that each session counts (manual, "Server Status Variables").
 //!
-//! A session adds to its own counters with plain loads and stores. The value of the server is the sum
-//! over the open sessions and over those that have ended.
+//! A session adds to its own counters with plain loads and stores. The global value is the sum over
+//! the open sessions and over those that have ended.
 //!
 //! Invariants:
 //! 1. Only its session adds to a [`SessionCounters`].
@@ -265,18 +265,18 @@ impl SessionCounters {
         }
     }
 
-    /// Adds what a statement has read and written.
-    pub(crate) fn add_accesses(&self, did: porpoise_rows::AccessCounts) {
+    /// Adds the row accesses of a statement.
+    pub(crate) fn add_accesses(&self, accesses: porpoise_rows::AccessCounts) {
         let counts = [
-            (Counter::HandlerReadFirst, did.first),
-            (Counter::HandlerReadKey, did.key),
-            (Counter::HandlerReadLast, did.last),
-            (Counter::HandlerReadNext, did.next),
-            (Counter::HandlerReadPrev, did.prev),
-            (Counter::HandlerReadRndNext, did.scanned),
-            (Counter::HandlerWrite, did.inserted),
-            (Counter::HandlerUpdate, did.updated),
-            (Counter::HandlerDelete, did.deleted),
+            (Counter::HandlerReadFirst, accesses.first),
+            (Counter::HandlerReadKey, accesses.key),
+            (Counter::HandlerReadLast, accesses.last),
+            (Counter::HandlerReadNext, accesses.next),
+            (Counter::HandlerReadPrev, accesses.prev),
+            (Counter::HandlerReadRndNext, accesses.scanned),
+            (Counter::HandlerWrite, accesses.inserted),
+            (Counter::HandlerUpdate, accesses.updated),
+            (Counter::HandlerDelete, accesses.deleted),
         ];
         for (counter, n) in counts {
             if n > 0 {

@@ -25,8 +25,8 @@ use porpoise_sql_parser::ast::{
 pub use rename::rename_users;
 pub use secrets::mentions_password;
 
-fn failed(what: &str, names: &[String]) -> SqlError {
-    let text = format!("Operation {what} failed for {}", names.join(","));
+fn failed(statement: &str, names: &[String]) -> SqlError {
+    let text = format!("Operation {statement} failed for {}", names.join(","));
     SqlError::new(1396, "HY000", text)
 }
 
@@ -44,8 +44,8 @@ pub fn user_statement(
     user: &UserStatement<'_>,
     sink: &mut dyn ResultSink,
 ) -> Result<Outcome> {
-    refuse_factors(user)?;
-    let what = if user.alter {
+    check_factors(user)?;
+    let statement = if user.alter {
         "ALTER USER"
     } else {
         "CREATE USER"
@@ -70,7 +70,7 @@ pub fn user_statement(
         if wrong.is_empty() || user.if_clause {
             return Ok(change);
         }
-        Err(failed(what, &wrong))
+        Err(failed(statement, &wrong))
     })?;
     unlock(cx, user);
     if own_changed {
@@ -84,12 +84,12 @@ pub fn user_statement(
         };
         cx.note(code, text);
     }
-    finish(cx, position, &generated, sink)
+    reply(cx, position, &generated, sink)
 }
 
 /// Error for a second or third authentication factor: its plugin is not loaded (1524), or accounts
 /// with several factors are not supported (1235).
-fn refuse_factors(user: &UserStatement<'_>) -> Result<()> {
+fn check_factors(user: &UserStatement<'_>) -> Result<()> {
     let Some(clause) = user.users.iter().find_map(|spec| spec.factors.first()) else {
         return Ok(());
     };
@@ -109,7 +109,7 @@ fn refuse_factors(user: &UserStatement<'_>) -> Result<()> {
 }
 
 /// The reply of an account statement: the generated passwords, or OK.
-fn finish(
+fn reply(
     cx: &mut StatementContext,
     position: CommitPosition,
     generated: &[passwords::GeneratedPassword],
@@ -170,7 +170,7 @@ fn put_account(
     if spec.discard_old {
         account.attributes.second_secret = None;
     }
-    let generated = password.identified(&spec.identified, &mut account, change)?;
+    let generated = password.apply_identified(&spec.identified, &mut account, change)?;
     account.attributes.password.expired |= expires;
     if let Some(roles) = &user.default_roles {
         roles::choose_defaults(cx, data, &id, roles, !user.alter, change)?;
@@ -188,15 +188,15 @@ pub fn drop_users(
     if_exists: bool,
     accounts: &[AstAccount<'_>],
 ) -> Result<Outcome> {
-    accounts_dropped(cx, if_exists, accounts, "DROP USER")
+    drop_accounts(cx, if_exists, accounts, "DROP USER")
 }
 
-/// Drops accounts or roles with everything that references them.
-fn accounts_dropped(
+/// Drops accounts or roles with everything that references them, for DROP USER or DROP ROLE.
+fn drop_accounts(
     cx: &mut StatementContext,
     if_exists: bool,
     accounts: &[AstAccount<'_>],
-    what: &str,
+    statement: &str,
 ) -> Result<Outcome> {
     let access = cx.server.access.clone();
     let mut missing = Vec::new();
@@ -204,7 +204,7 @@ fn accounts_dropped(
         let mut change = Change::default();
         for account in accounts {
             let id = cx.auth_id(account);
-            roles::refuse_mandatory(cx, &id)?;
+            roles::check_not_mandatory(cx, &id)?;
             let own = |g: &&Grant| g.user == id.user && g.host == id.host;
             let Some(account) = data.account(&id.user, &id.host) else {
                 missing.push(quoted(&id.user, &id.host));
@@ -225,7 +225,7 @@ fn accounts_dropped(
         if missing.is_empty() || if_exists {
             return Ok(change);
         }
-        Err(failed(what, &missing))
+        Err(failed(statement, &missing))
     })?;
     for account in accounts {
         access.forget(&cx.auth_id(account));
@@ -278,5 +278,5 @@ pub fn set_password(
     if format!("{user}@{host}") == cx.client.account {
         cx.password_expired = false;
     }
-    finish(cx, position, &generated, sink)
+    reply(cx, position, &generated, sink)
 }

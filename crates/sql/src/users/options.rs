@@ -9,21 +9,22 @@ use porpoise_types::json::{self, Json};
 /// Maximum value of FAILED_LOGIN_ATTEMPTS and PASSWORD_LOCK_TIME.
 const MAX_LOCK_OPTION: u64 = 32_767;
 
-fn wrong_value(what: &str, value: u64) -> SqlError {
-    let text = format!("Incorrect {what} value: '{value}'");
+fn wrong_value(option: &str, value: u64) -> SqlError {
+    let text = format!("Incorrect {option} value: '{value}'");
     SqlError::new(1525, "HY000", text)
 }
 
-fn check_range(what: &str, value: u64, most: u64) -> Result<u16> {
-    let fits = u16::try_from(value).ok().filter(|_| value <= most);
-    fits.ok_or_else(|| wrong_value(what, value))
+fn check_range(option: &str, value: u64, max: u64) -> Result<u16> {
+    let in_range = u16::try_from(value).ok().filter(|_| value <= max);
+    in_range.ok_or_else(|| wrong_value(option, value))
 }
 
-fn days(what: &str, value: u64) -> Result<u16> {
-    check_range(what, value, u64::from(u16::MAX))
+/// A number of days or of passwords, at most 65,535.
+fn check_u16(option: &str, value: u64) -> Result<u16> {
+    check_range(option, value, u64::from(u16::MAX))
 }
 
-/// Applies options in textual order; the first REQUIRE option replaces the previous requirement.
+/// Applies options in textual order; REQUIRE options replace the account's previous requirement.
 ///
 /// # Errors
 /// 1525 for numbers out of range, 3140 for an ATTRIBUTE that is not a JSON object.
@@ -69,13 +70,13 @@ fn apply_one(option: &UserOption<'_>, account: &mut Account) -> Result<()> {
         UserOption::PasswordExpireDefault => password.lifetime = None,
         UserOption::PasswordExpireNever => password.lifetime = Some(0),
         UserOption::PasswordExpireDays(0) => return Err(wrong_value("DAY", 0)),
-        UserOption::PasswordExpireDays(n) => password.lifetime = Some(days("DAY", n)?),
+        UserOption::PasswordExpireDays(n) => password.lifetime = Some(check_u16("DAY", n)?),
         UserOption::PasswordHistory(count) => {
-            let count = count.map(|n| days("PASSWORD HISTORY", n));
+            let count = count.map(|n| check_u16("PASSWORD HISTORY", n));
             password.history = count.transpose()?;
         }
         UserOption::PasswordReuse(n) => {
-            password.reuse_days = n.map(|n| days("DAY", n)).transpose()?;
+            password.reuse_days = n.map(|n| check_u16("DAY", n)).transpose()?;
         }
         UserOption::PasswordRequireCurrent(required) => password.require_current = required,
         UserOption::FailedLogins(n) => {

@@ -26,11 +26,11 @@ pub(super) fn generated_rows(list: &[GeneratedPassword]) -> Rows {
         text_column("generated password", 255),
         text_column("auth_factor", 1),
     ]);
-    for one in list {
+    for generated in list {
         rows.push(vec![
-            text(&one.account.user),
-            text(&one.account.host),
-            text(&one.password),
+            text(&generated.account.user),
+            text(&generated.account.host),
+            text(&generated.password),
             Value::UInt(1),
         ]);
     }
@@ -39,7 +39,7 @@ pub(super) fn generated_rows(list: &[GeneratedPassword]) -> Rows {
 
 /// A random password of `generated_random_password_length` printable characters.
 fn random_password(cx: &StatementContext) -> Result<String> {
-    let length = number(cx, "generated_random_password_length").clamp(5, 255);
+    let length = global_number(cx, "generated_random_password_length").clamp(5, 255);
     let alphabet =
         "1234567890abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ,.-;:_+*!%&/(){}[]<>@";
     let alphabet: Vec<char> = alphabet.chars().collect();
@@ -62,7 +62,7 @@ fn random_password(cx: &StatementContext) -> Result<String> {
 }
 
 /// A numeric global variable, clipped to the result type.
-fn number(cx: &StatementContext, name: &str) -> u16 {
+fn global_number(cx: &StatementContext, name: &str) -> u16 {
     let value = cx.server.variable(name);
     let value = value.and_then(|v| v.parse::<u64>().ok()).unwrap_or(0);
     u16::try_from(value).unwrap_or(u16::MAX)
@@ -109,7 +109,7 @@ impl PasswordChange<'_> {
     /// # Errors
     /// 3891, 3892 and 3893 for the current password, 3638 for a reused password, 1524 and 1827 for
     /// plugins and hashes that do not match.
-    pub(super) fn identified(
+    pub(super) fn apply_identified(
         &self,
         given: &Identified<'_>,
         account: &mut Account,
@@ -229,10 +229,11 @@ impl PasswordChange<'_> {
 
     fn policy(&self, account: &Account) -> ReusePolicy {
         let own = &account.attributes.password;
-        let or = |own: Option<u16>, name| own.unwrap_or_else(|| number(self.cx, name));
+        let or_global =
+            |own: Option<u16>, name| own.unwrap_or_else(|| global_number(self.cx, name));
         ReusePolicy {
-            history: or(own.history, "password_history"),
-            days: or(own.reuse_days, "password_reuse_interval"),
+            history: or_global(own.history, "password_history"),
+            days: or_global(own.reuse_days, "password_reuse_interval"),
         }
     }
 
@@ -322,6 +323,9 @@ impl PasswordChange<'_> {
     }
 }
 
+/// The hash, if it has the plugin's form: `*` and 40 hexadecimal digits of SHA-1, or `$A$`, three
+/// characters of rounds, `$`, a salt of 20 bytes and a digest of 43. An empty hash stands for no
+/// password.
 fn checked_hash(plugin: &str, hash: &[u8]) -> Result<Vec<u8>> {
     let fits = match plugin {
         NATIVE_PLUGIN => hash.is_empty() || (hash.len() == 41 && hash.starts_with(b"*")),

@@ -25,19 +25,21 @@ impl AccountNames {
         AccountNames(ids.map(|id| (id.clone(), id)).collect())
     }
 
-    /// Applies a pair; `None` if the account does not exist or the new name is taken.
+    /// Applies a pair. Returns the account's name before the statement; `None` if the account does
+    /// not exist or the new name is taken.
     fn rename(&mut self, from: &AuthId, to: &AuthId) -> Option<AuthId> {
-        let is = |name: &AuthId, id: &AuthId| {
+        let is_same = |name: &AuthId, id: &AuthId| {
             name.user == id.user && name.host.eq_ignore_ascii_case(&id.host)
         };
-        if self.0.iter().any(|(_, now)| is(now, to)) {
+        if self.0.iter().any(|(_, now)| is_same(now, to)) {
             return None;
         }
-        let (before, now) = self.0.iter_mut().find(|(_, now)| is(now, from))?;
+        let (before, now) = self.0.iter_mut().find(|(_, now)| is_same(now, from))?;
         *now = to.clone();
         Some(before.clone())
     }
 
+    /// The name after the statement of an account with this name before.
     fn after(&self, id: &AuthId) -> AuthId {
         let found = self.0.iter().find(|(before, _)| before == id);
         found.map_or_else(|| id.clone(), |(_, now)| now.clone())
@@ -60,6 +62,7 @@ impl AccountNames {
         }
     }
 
+    /// The change of access control that renames the accounts.
     fn change(&self, data: &AccessData) -> Change {
         let mut change = Change::default();
         let account = |a: &Account| {

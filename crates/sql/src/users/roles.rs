@@ -1,7 +1,7 @@
 //! Role statements: CREATE ROLE, DROP ROLE, GRANT and REVOKE of roles, SET ROLE, SET DEFAULT ROLE
 //! (manual, "Using Roles").
 
-use super::{accounts_dropped, failed, quoted};
+use super::{drop_accounts, failed, quoted};
 use crate::context::StatementContext;
 use crate::results::Outcome;
 use porpoise_access::{AccessData, Account, AuthId, Change, DefaultRole, Privileges, RoleEdge};
@@ -17,7 +17,7 @@ fn not_granted(role: &AuthId, to: &AuthId) -> SqlError {
 }
 
 /// Error 3628 for roles in `mandatory_roles`.
-pub(super) fn refuse_mandatory(cx: &StatementContext, id: &AuthId) -> Result<()> {
+pub(super) fn check_not_mandatory(cx: &StatementContext, id: &AuthId) -> Result<()> {
     if !cx.mandatory_roles().contains(id) {
         return Ok(());
     }
@@ -75,7 +75,7 @@ pub fn drop(
     if_exists: bool,
     roles: &[AstAccount<'_>],
 ) -> Result<Outcome> {
-    accounts_dropped(cx, if_exists, roles, "DROP ROLE")
+    drop_accounts(cx, if_exists, roles, "DROP ROLE")
 }
 
 /// Error 1227 unless the session may grant the role, by privilege or by ADMIN OPTION.
@@ -93,14 +93,14 @@ fn need_admin(cx: &StatementContext, data: &AccessData, role: &AuthId) -> Result
 
 /// The roles that a GRANT or REVOKE names.
 fn named_roles(cx: &StatementContext, grant: &Grant<'_>) -> Vec<AuthId> {
-    let one = |p: &porpoise_sql_parser::ast::Privilege<'_>| {
+    let role = |p: &porpoise_sql_parser::ast::Privilege<'_>| {
         let account = AstAccount::Named {
             user: p.name.as_bytes(),
             host: p.host,
         };
         cx.auth_id(&account)
     };
-    grant.privileges.iter().map(one).collect()
+    grant.privileges.iter().map(role).collect()
 }
 
 /// The change that GRANT or REVOKE of roles makes.
@@ -121,11 +121,11 @@ pub(crate) fn grant_change(
         }
         need_admin(cx, data, role)?;
         if grant.revoke {
-            refuse_mandatory(cx, role)?;
+            check_not_mandatory(cx, role)?;
         }
     }
-    // Grants of this statement can close cycles, too.
-    let mut seen = AccessData {
+    // The grants before and by this statement, which can close cycles together.
+    let mut with_grants = AccessData {
         edges: data.edges.clone(),
         ..AccessData::default()
     };
@@ -142,8 +142,8 @@ pub(crate) fn grant_change(
             if grant.revoke {
                 revoke_one(cx, data, grant.if_exists, role, &grantee, &mut change)?
             } else {
-                let edge = grant_one(&seen, role, &grantee, grant.grant_option)?;
-                seen.edges.push(edge.clone());
+                let edge = grant_one(&with_grants, role, &grantee, grant.grant_option)?;
+                with_grants.edges.push(edge.clone());
                 change.put_edges.push(edge);
             }
         }
@@ -160,12 +160,12 @@ fn grant_one(data: &AccessData, role: &AuthId, to: &AuthId, admin: bool) -> Resu
         );
         return Err(SqlError::new(4027, "HY000", text));
     }
-    let held = data.roles_of(to).any(|e| e.role == *role && e.admin);
+    let has_admin = data.roles_of(to).any(|e| e.role == *role && e.admin);
     Ok(RoleEdge {
         role: role.clone(),
         grantee: to.clone(),
         // Granting again does not remove ADMIN OPTION.
-        admin: admin || held,
+        admin: admin || has_admin,
     })
 }
 

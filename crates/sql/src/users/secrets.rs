@@ -3,15 +3,17 @@
 /// Whether a statement's text may contain a password and must not be displayed. Every text is
 /// checked, so the check first searches for a rare letter of each keyword.
 pub fn mentions_password(text: &[u8]) -> bool {
-    let has = |word: &[u8], at: usize, letters: (u8, u8)| {
-        memchr::memchr2_iter(letters.0, letters.1, text).any(|found| {
-            let start = found.checked_sub(at);
+    // Searches for the letter at `rare` of `word`, in either case, then compares the whole word.
+    let has = |word: &[u8], rare: usize| {
+        let letter = word.get(rare).copied().unwrap_or_default();
+        memchr::memchr2_iter(letter, letter.to_ascii_uppercase(), text).any(|found| {
+            let start = found.checked_sub(rare);
             start
                 .and_then(|start| text.get(start..start + word.len()))
                 .is_some_and(|w| w.eq_ignore_ascii_case(word))
         })
     };
-    has(b"identified", 6, (b'f', b'F')) || has(b"password", 4, (b'w', b'W'))
+    has(b"identified", 6) || has(b"password", 4)
 }
 
 #[cfg(test)]

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_for_those_that_take_it() {
+    fn only_nullable_variables_accept_null() {
         assert_eq!(
             set("character_set_results", ValueRef::Null).0.unwrap(),
             VarValue::Null

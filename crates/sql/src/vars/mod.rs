@@ -6,8 +6,8 @@
 //! settings, so that statements do not look variables up by name.
 //!
 //! To add a variable, add an entry to the registry, and a field to the settings if statements need
-//! it. Other parts of the server read a global value by [`SqlServer::number`] when they need it. A
-//! value of which another part has to be told is passed on where SET GLOBAL stores it
+//! it. Other parts of the server read a global value by [`SqlServer::number`] when they need it. If
+//! another part must be notified of a change, SET GLOBAL passes the value on where it stores it
 //! (`session/set.rs`).
 //!
 //! [`SqlServer::number`]: crate::SqlServer::number
@@ -166,7 +166,7 @@ pub fn find(name: &str) -> Option<usize> {
     VARIABLES.binary_search_by(|v| v.name.cmp(name)).ok()
 }
 
-/// The entry of this name.
+/// The position and entry of a variable.
 ///
 /// # Errors
 /// 1193 if there is none.
@@ -223,12 +223,12 @@ impl Values {
         }
     }
 
-    /// The value as a boolean; false if it is none.
+    /// The value of a boolean variable; false for other types.
     pub fn bool(&self, name: &str) -> bool {
         matches!(self.named(name), VarValue::Bool(true))
     }
 
-    /// The value as an integer; 0 if it is none.
+    /// The value of an integer variable; 0 for other types.
     pub fn int(&self, name: &str) -> u64 {
         match self.named(name) {
             VarValue::Int(n) => *n,
@@ -236,7 +236,7 @@ impl Values {
         }
     }
 
-    /// The value as text; empty if it is none.
+    /// The value of a text variable; empty for other types and NULL.
     pub fn text(&self, name: &str) -> &str {
         match self.named(name) {
             VarValue::Text(text) => text,
