@@ -1,5 +1,5 @@
-//! Options of accounts: password policy, limits, requirements, comments, and the columns that
-//! keep them.
+//! Options of accounts: password policy, limits, requirements, comments, and the columns of
+//! `mysql.user` that store them.
 
 use crate::common::{ask, code, good, open, try_open};
 use porpoise_kv::model::Model;
@@ -161,7 +161,7 @@ fn the_current_password_may_be_required() {
 }
 
 #[test]
-fn random_passwords_are_told_once() {
+fn random_passwords_are_returned_once() {
     let (_server, mut root) = start(Model::new());
     let rows = good(&mut root, "CREATE USER a IDENTIFIED BY RANDOM PASSWORD, b");
     assert_eq!(rows.len(), 1);
@@ -211,7 +211,7 @@ fn limits_of_statements_and_connections_hold() {
 }
 
 #[test]
-fn stores_of_the_first_layout_are_taken_over() {
+fn account_tables_of_the_first_layout_are_upgraded() {
     let model = Model::new();
     let again = model.reopen();
     let (server, mut root) = start(model);
@@ -221,7 +221,7 @@ fn stores_of_the_first_layout_are_taken_over() {
     );
     let secret = "SELECT authentication_string FROM mysql.user WHERE User = 'u'";
     let before = good(&mut root, secret);
-    // Back to the tables of the first layout.
+    // Changes the tables back to their first layout.
     let columns = [
         "ssl_type",
         "ssl_cipher",
@@ -329,12 +329,12 @@ fn a_second_password_is_kept_until_it_is_discarded() {
         native("a")
     );
     assert_eq!(good(&mut root, attributes), [expected]);
-    // The metadata alone is what others see.
+    // Other accounts see only the metadata.
     let seen = "SELECT attribute FROM information_schema.user_attributes WHERE user = 'u'";
     assert_eq!(good(&mut root, seen), ["{\"comment\": \"c\"}"]);
     let shown = good(&mut root, "SHOW CREATE USER u");
     assert!(!shown[0].contains(&native("a")), "{shown:?}");
-    // A new password without RETAIN leaves it.
+    // A new password without RETAIN does not change the second password.
     good(&mut root, "ALTER USER u IDENTIFIED BY 'c'");
     assert_eq!(secrets(&server, "u"), (native("c"), Some(native("a"))));
     good(
@@ -367,8 +367,8 @@ fn a_second_password_is_kept_until_it_is_discarded() {
     good(&mut root, "ALTER USER u DISCARD OLD PASSWORD");
     assert_eq!(secrets(&server, "u"), (native("e"), None));
     good(&mut root, "ALTER USER u DISCARD OLD PASSWORD");
-    // An empty password, or another plugin, ends it, too.
-    for end in [
+    // An empty password and a change of the plugin remove the second password, too.
+    for change in [
         "IDENTIFIED BY ''",
         "IDENTIFIED WITH caching_sha2_password BY 'z'",
     ] {
@@ -376,7 +376,7 @@ fn a_second_password_is_kept_until_it_is_discarded() {
         good(&mut root, first);
         good(&mut root, &retain("IDENTIFIED BY 'g'"));
         assert!(secrets(&server, "u").1.is_some());
-        good(&mut root, &format!("ALTER USER u {end}"));
+        good(&mut root, &format!("ALTER USER u {change}"));
         assert_eq!(secrets(&server, "u").1, None);
     }
     good(&mut root, "ALTER USER u IDENTIFIED BY ''");
@@ -393,7 +393,7 @@ fn a_second_password_is_kept_until_it_is_discarded() {
 }
 
 #[test]
-fn the_own_second_password_needs_a_privilege() {
+fn changing_ones_own_second_password_needs_a_privilege() {
     let (server, mut root) = start(Model::new());
     good(
         &mut root,
@@ -425,7 +425,7 @@ fn attributes_of_the_first_layout_are_metadata() {
     let again = model.reopen();
     let (server, mut root) = start(model);
     good(&mut root, "CREATE USER u COMMENT 'new'");
-    // As earlier versions wrote the column.
+    // Earlier versions wrote the column in this form.
     good(
         &mut root,
         "UPDATE mysql.user SET User_attributes = '{\"comment\": \"old\"}' WHERE User = 'u'",

@@ -1,4 +1,4 @@
-//! Accounts as the listeners ask for them, and their life over a restart.
+//! Look-up of accounts by the listeners, and accounts after a restart and RENAME USER.
 
 use crate::common::{Nothing, code, good};
 use porpoise_kv::model::Model;
@@ -20,7 +20,7 @@ fn run(server: &Arc<SqlServer>, text: &str) {
 }
 
 #[test]
-fn root_is_there_from_the_first_start_and_keeps_its_password() {
+fn root_exists_from_the_first_start_and_keeps_its_password() {
     let model = Model::new();
     let again = model.reopen();
     let server = start(model, Some("first"));
@@ -34,13 +34,13 @@ fn root_is_there_from_the_first_start_and_keeps_its_password() {
     assert_eq!(server.account("root", "10.0.0.1").unwrap(), None);
     assert_eq!(server.account("nobody", "localhost").unwrap(), None);
     drop(server);
-    // The password of a later start is not taken.
+    // The password in the configuration of a later start is ignored.
     let server = start(again, Some("second"));
     assert_eq!(server.account("root", "localhost").unwrap(), Some(root));
 }
 
 #[test]
-fn the_most_specific_host_wins_and_locked_accounts_are_none() {
+fn the_most_specific_host_wins_and_locked_accounts_are_not_found() {
     let server = start(Model::new(), None);
     run(
         &server,
@@ -86,7 +86,7 @@ fn renamed_accounts_keep_everything_and_their_sessions() {
     }
     let mut ann = crate::common::open(&server, "ann", "%");
     let mut bob = crate::common::open(&server, "bob", "%");
-    // Renamed from under an execution that was prepared before.
+    // The statement is prepared before the rename and executed after it.
     let prepared = ann.prepare(b"SELECT COUNT(*) FROM shop.t").unwrap();
     good(
         &mut root,
@@ -111,13 +111,13 @@ fn renamed_accounts_keep_everything_and_their_sessions() {
         good(&mut root, "SHOW GRANTS FOR ann"),
         ["GRANT USAGE ON *.* TO `ann`@`%`"]
     );
-    // Default roles and the password history go along.
+    // Default roles and the password history are renamed, too.
     let mut again = crate::common::open(&server, "eve", "localhost");
     assert_eq!(good(&mut again, "SELECT CURRENT_ROLE()"), ["`r`@`%`"]);
     assert_eq!(code(&mut again, "SET PASSWORD = 'a'"), 3638);
     good(&mut root, "REVOKE SELECT ON shop.t FROM eve@localhost");
     assert_eq!(code(&mut ann, "SELECT * FROM shop.t"), 1142);
-    // A new account of the old name is nothing to the session.
+    // The session does not get the rights of a new account with the old name.
     good(&mut root, "RENAME USER eve@localhost TO last");
     good(&mut root, "CREATE USER eve@localhost");
     good(&mut root, "GRANT SELECT ON shop.t TO eve@localhost");
@@ -142,7 +142,7 @@ fn kill_knows_the_account_of_a_session_after_a_rename() {
     assert_eq!(code(&mut killer, &kill), 1095);
     good(&mut root, "RENAME USER boss TO chief");
     assert_eq!(code(&mut killer, &kill), 1095);
-    // A new account of the old name says nothing about the session.
+    // The session does not belong to a new account with the old name.
     good(&mut root, "CREATE USER boss");
     assert_eq!(code(&mut killer, &kill), 1095);
     good(&mut root, "REVOKE SYSTEM_USER ON *.* FROM chief");
@@ -172,7 +172,7 @@ fn a_rename_is_all_or_nothing() {
         assert_eq!(error, (1396, message), "{text}");
         assert_eq!(users(&mut root), ["a", "b", "c"]);
     }
-    // One after the other: a chain, and an exchange.
+    // Pairs are applied one after the other: an exchange of names, and a chain.
     good(&mut root, "ALTER USER a COMMENT 'a'");
     good(&mut root, "ALTER USER b COMMENT 'b'");
     good(
@@ -194,7 +194,7 @@ fn a_rename_is_all_or_nothing() {
 }
 
 #[test]
-fn definers_of_views_are_renamed_by_those_who_may_name_any() {
+fn renaming_the_definer_of_a_view_needs_a_privilege() {
     let server = start(Model::new(), None);
     let mut root = crate::common::open(&server, "root", "localhost");
     for text in [

@@ -92,8 +92,8 @@ fn session() -> SqlSession {
     session
 }
 
-/// Calls of the allocator while `work` ran.
-fn counted(work: impl FnOnce()) -> usize {
+/// Number of the allocator's calls in this thread while `work` runs.
+fn allocations(work: impl FnOnce()) -> usize {
     let before = CALLS.get();
     work();
     CALLS.get() - before
@@ -101,7 +101,7 @@ fn counted(work: impl FnOnce()) -> usize {
 
 #[test]
 fn the_counter_counts() {
-    let calls = counted(|| drop(std::hint::black_box(vec![0u8; 1000])));
+    let calls = allocations(|| drop(std::hint::black_box(vec![0u8; 1000])));
     assert_eq!(calls, 1);
 }
 
@@ -113,7 +113,7 @@ fn a_cached_point_select_allocates_little() {
         .map(|n| format!("SELECT a, b, d FROM t WHERE id = {}", n * 7 % 1000))
         .collect();
     let mut run = |texts: &[String]| {
-        counted(|| {
+        allocations(|| {
             for text in texts {
                 session.query(text.as_bytes(), false, &mut sink).unwrap();
             }
@@ -132,7 +132,7 @@ fn a_prepared_point_select_allocates_little() {
     let select = b"SELECT a, b, d FROM t WHERE id = ?";
     let id = session.prepare(select).unwrap().id;
     let mut run = |from: u64, to: u64| {
-        counted(|| {
+        allocations(|| {
             for n in from..to {
                 let param = Param {
                     value: ValueRef::UInt(n * 7 % 1000),
@@ -148,8 +148,8 @@ fn a_prepared_point_select_allocates_little() {
     assert!(calls <= 100 * PREPARED, "{calls} for 100 statements");
 }
 
-/// Allocations of a cached text SELECT of one row by its key.
+/// Maximum allocations of a SELECT of one row by its key, sent as text, with a cached plan.
 const TEXT: usize = 8;
 
-/// Of a prepared one.
+/// Maximum allocations of the same SELECT as a prepared statement.
 const PREPARED: usize = 8;

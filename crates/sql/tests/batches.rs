@@ -1,5 +1,5 @@
-//! Keys known beforehand are asked for in one call: look-ups of joins, IN
-//! lists, and what EXPLAIN ANALYZE tells of them.
+//! Keys that are known beforehand are read in one engine call: look-ups of joins, IN lists. Also the
+//! operators and measurements that EXPLAIN shows of them.
 
 #![allow(dead_code, reason = "not every test uses all that is common")]
 
@@ -63,7 +63,7 @@ fn run(session: &mut SqlSession, sql: &str) -> Collected {
     sink
 }
 
-/// Calls of gets and scans of the second run, for which the plan is known.
+/// Rows, gets and scans of the statement's second run, for which the plan is cached.
 fn calls_of(session: &mut SqlSession, calls: &Calls, sql: &str) -> (usize, usize, usize) {
     run(session, sql);
     calls.take();
@@ -82,20 +82,20 @@ fn an_in_list_is_one_call() {
     // By a secondary index: all keys in one scan.
     let sql = "SELECT * FROM t FORCE INDEX (a) WHERE a IN (1, 2, 3)";
     let (rows, gets, scans) = calls_of(&mut session, &calls, sql);
-    assert_eq!((rows, gets, scans), (30, 0, 1), "entries are enough");
+    assert_eq!((rows, gets, scans), (30, 0, 1), "no row is read");
 }
 
 #[test]
 fn a_join_looks_a_batch_up_in_one_call() {
     let (mut session, calls) = session();
-    // 200 rows before are one batch: a scan of them, and one call for all.
+    // The 200 rows of the driving scan are one batch: one scan, and one get for all look-ups.
     let sql = "SELECT STRAIGHT_JOIN * FROM u JOIN t FORCE INDEX (PRIMARY) ON t.id = u.t";
     let (rows, gets, scans) = calls_of(&mut session, &calls, sql);
     assert!(rows > 100);
     assert_eq!((gets, scans), (1, 1));
     let sql = "SELECT STRAIGHT_JOIN u.id, t.a FROM u JOIN t FORCE INDEX (a) ON t.a = u.b";
     let (rows, gets, scans) = calls_of(&mut session, &calls, sql);
-    assert_eq!((rows, gets, scans), (200, 0, 2), "entries are enough");
+    assert_eq!((rows, gets, scans), (200, 0, 2), "no row is read");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn explain_names_the_operators_that_rules_choose() {
         ends.starts_with("-> Minimum and maximum by index\n"),
         "{ends}"
     );
-    // One row at most is neither sorted nor compared.
+    // A result of at most one row needs neither a sort nor a comparison.
     let point = tree("SELECT DISTINCT a FROM t WHERE id = 1 ORDER BY a");
     assert!(
         point.starts_with("-> Single-row index lookup on t"),
@@ -131,7 +131,7 @@ fn explain_names_the_operators_that_rules_choose() {
 }
 
 #[test]
-fn explain_analyze_tells_rows_and_loops_of_each_operator() {
+fn explain_analyze_shows_rows_and_loops_of_each_operator() {
     let (mut session, _) = session();
     let sql = "EXPLAIN ANALYZE SELECT t.a, COUNT(*) FROM u JOIN t ON t.id = u.t \
                WHERE u.b < 100 GROUP BY t.a ORDER BY t.a LIMIT 5";

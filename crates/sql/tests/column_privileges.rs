@@ -1,5 +1,5 @@
-//! Privileges on columns: GRANT and REVOKE, what statements need, what is shown of them, and
-//! that they are kept over a restart.
+//! Privileges on columns: GRANT and REVOKE, requirements of statements, SHOW and
+//! information_schema, and restarts.
 
 use crate::common::{ask, code, good, open};
 use porpoise_kv::model::Model;
@@ -7,7 +7,7 @@ use porpoise_sql::server::SqlServer;
 use porpoise_sql::session::SqlSession;
 use std::sync::Arc;
 
-/// The refusal of a privilege on a column.
+/// The error for a missing privilege on a column.
 fn column(command: &str, column: &str, table: &str) -> (u16, String) {
     let text = format!(
         "{command} command denied to user 'ann'@'localhost' for column '{column}' in table '{table}'"
@@ -15,12 +15,13 @@ fn column(command: &str, column: &str, table: &str) -> (u16, String) {
     (1143, text)
 }
 
-/// The refusal of a privilege on a table.
+/// The error for a missing privilege on a table.
 fn table(command: &str, table: &str) -> (u16, String) {
     let text = format!("{command} command denied to user 'ann'@'localhost' for table '{table}'");
     (1142, text)
 }
 
+/// A server with two tables, and sessions of root and of ann, who has no grants.
 struct World {
     server: Arc<SqlServer>,
     root: SqlSession,
@@ -51,13 +52,13 @@ impl World {
     }
 
     /// Grants to ann.
-    fn grant(&mut self, what: &str) {
-        good(&mut self.root, &format!("GRANT {what} TO ann"));
+    fn grant(&mut self, privileges: &str) {
+        good(&mut self.root, &format!("GRANT {privileges} TO ann"));
     }
 
     /// Grants to ann WITH GRANT OPTION.
-    fn grant_with_option(&mut self, what: &str) {
-        let text = format!("GRANT {what} TO ann WITH GRANT OPTION");
+    fn grant_with_option(&mut self, privileges: &str) {
+        let text = format!("GRANT {privileges} TO ann WITH GRANT OPTION");
         good(&mut self.root, &text);
     }
 
@@ -72,11 +73,11 @@ impl World {
         lines
     }
 
-    /// Ann's statements, each allowed, or refused so.
+    /// Runs statements as ann; each must fail with the given error, or succeed for `None`.
     fn expect(&mut self, cases: &[(&str, Option<(u16, String)>)]) {
-        for (text, refused) in cases {
-            let got = ask(&mut self.ann, text).err();
-            assert_eq!(got, *refused, "{text}");
+        for (text, expected) in cases {
+            let error = ask(&mut self.ann, text).err();
+            assert_eq!(error, *expected, "{text}");
         }
     }
 }
@@ -88,7 +89,7 @@ fn grants_are_shown_and_revoked_as_they_were_given() {
     let all = "GRANT SELECT (`a`, `b`), INSERT (`a`), UPDATE (`c`), REFERENCES (`a`) ON \
                `shop`.`t` TO `ann`@`%`";
     assert_eq!(world.grants(), [all]);
-    // Beside those on the table, and with names as the table has them.
+    // They are listed beside those on the table, by the columns' names in the table.
     world.grant("SELECT (A), DELETE ON shop.t");
     world.grant("SELECT ON shop.t");
     assert_eq!(
@@ -133,7 +134,7 @@ fn grants_are_shown_and_revoked_as_they_were_given() {
 }
 
 #[test]
-fn grants_that_cannot_be_are_refused() {
+fn invalid_grants_are_rejected() {
     let mut world = World::new();
     let root = &mut world.root;
     let unknown = (1054, "Unknown column 'x' in 't'".to_owned());
@@ -163,7 +164,7 @@ fn grants_that_cannot_be_are_refused() {
     assert_eq!(code(root, "GRANT SELECT (a) ON shop.no TO ann"), 1146);
     good(root, "GRANT SELECT (a) ON shop.t TO ann");
     assert_eq!(code(root, "REVOKE SELECT (b) ON shop.t FROM ann"), 1147);
-    // A privilege that the column lacks is nothing to revoke, and no error, as in MySQL.
+    // Revoking a privilege that was not granted on the column is no error, as in MySQL.
     good(root, "REVOKE UPDATE (a) ON shop.t FROM ann");
     good(root, "REVOKE UPDATE ON shop.t FROM ann");
     assert_eq!(
@@ -376,7 +377,7 @@ fn updates_and_deletes_need_the_columns_they_set_and_read() {
 }
 
 #[test]
-fn views_check_their_columns_and_those_beneath() {
+fn views_check_their_columns_and_those_of_their_tables() {
     let mut world = World::new();
     for text in [
         "CREATE VIEW shop.v AS SELECT a AS x, b AS y FROM shop.t WHERE c > 0",
@@ -407,7 +408,7 @@ fn views_check_their_columns_and_those_beneath() {
         ("SELECT x FROM shop.vi", Some(table("SELECT", "t"))),
         ("SELECT x FROM shop.over", Some(table("SELECT", "over"))),
     ]);
-    // The invoker needs what is used of the view, and its condition.
+    // The invoker needs the columns that the query uses, and those of the view's condition.
     world.grant("SELECT (a) ON shop.t");
     world.expect(&[("SELECT x FROM shop.vi", Some(column("SELECT", "c", "t")))]);
     world.grant("SELECT (c) ON shop.t");
@@ -424,14 +425,14 @@ fn views_check_their_columns_and_those_beneath() {
         ("UPDATE shop.vi SET y = 8", None),
         ("INSERT INTO shop.vi (x) VALUES (9)", None),
     ]);
-    // Inside a view of root the invoker of the inner one is root.
+    // Root's view `over` reads the inner view as root.
     world.revoke_all();
     world.grant("SELECT (x) ON shop.over");
     world.expect(&[("SELECT x FROM shop.over", None)]);
 }
 
 #[test]
-fn definers_lose_their_views_with_a_column() {
+fn a_view_fails_when_its_definer_loses_a_column() {
     let mut world = World::new();
     let World { server, root, ann } = &mut world;
     good(root, "GRANT SELECT (a, b), UPDATE (b) ON shop.t TO bob");
@@ -520,7 +521,7 @@ fn only_columns_with_a_privilege_are_shown() {
     good(ann, "SHOW INDEX FROM shop.t");
     good(ann, "USE shop");
     assert_eq!(code(ann, "DESCRIBE shop.u"), 1142);
-    // The GRANT OPTION is the table's.
+    // GRANT OPTION applies to the table.
     world.grant_with_option("SELECT (a) ON shop.t");
     assert_eq!(good(&mut world.ann, tables), ["USAGE|YES"]);
     assert!(
@@ -533,7 +534,7 @@ fn only_columns_with_a_privilege_are_shown() {
         "SELECT COUNT(*) FROM information_schema.column_privileges",
     );
     assert_eq!(others, ["3"]);
-    // All columns of one's own temporary tables.
+    // A session sees all columns of its own temporary tables.
     world.grant("CREATE TEMPORARY TABLES ON shop.*");
     good(&mut world.ann, "CREATE TEMPORARY TABLE shop.t (z INT)");
     good(&mut world.ann, "SELECT z FROM shop.t");
@@ -619,8 +620,8 @@ fn grants_outlive_tables_and_restarts_and_go_with_the_account() {
         good(&mut root, rows),
         ["ann|shop|t|a|SELECT", "ann|shop|t|b|SELECT"]
     );
-    // Written by hand, loaded by FLUSH PRIVILEGES; privileges that columns cannot have are
-    // passed over.
+    // FLUSH PRIVILEGES loads rows that a client has inserted, except for privileges that columns
+    // cannot have.
     let insert = "INSERT INTO mysql.column_grants VALUES ('%', 'ann', 'shop', 't', 'z', \
                   'DELETE,SELECT')";
     good(&mut root, insert);
@@ -660,7 +661,7 @@ fn restrictions_leave_grants_on_columns() {
 }
 
 #[test]
-fn stores_without_grants_on_columns_are_taken_over() {
+fn databases_without_column_grants_are_upgraded() {
     let model = Model::new();
     let again = model.reopen();
     let mut world = World::on(model);

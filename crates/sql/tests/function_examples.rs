@@ -1,4 +1,4 @@
-//! Every function's own example gives the value that the registry says.
+//! The example of every function in the registry returns the value that the registry states.
 
 use porpoise_sql::ResultColumn;
 use porpoise_sql::ResultSink;

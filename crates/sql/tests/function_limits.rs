@@ -10,11 +10,15 @@ use porpoise_types::ValueRef;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The limit of the test, the least that the variable takes.
+/// The `max_allowed_packet` of the tests: the minimum of the variable.
 const LIMIT: usize = 1024;
 
+/// A sink that keeps the length of the longest value, and whether a value is NULL.
 #[derive(Default)]
-struct Longest(usize, bool);
+struct Longest {
+    bytes: usize,
+    null: bool,
+}
 
 impl ResultSink for Longest {
     fn columns(&mut self, _: &[ResultColumn]) -> Result<(), SqlError> {
@@ -24,15 +28,15 @@ impl ResultSink for Longest {
     fn row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
         for value in values {
             if let ValueRef::Bytes(text) = value {
-                self.0 = self.0.max(text.len());
+                self.bytes = self.bytes.max(text.len());
             }
-            self.1 |= value.is_null();
+            self.null |= value.is_null();
         }
         Ok(())
     }
 }
 
-/// A session that began with the limit.
+/// A session with the limit.
 fn session() -> SqlSession {
     let server = crate::common::server(Arc::new(Model::new()));
     let mut first = crate::common::connect(&server, 1);
@@ -43,7 +47,7 @@ fn session() -> SqlSession {
     crate::common::connect(&server, 2)
 }
 
-/// Calls of a function with arguments of all kinds, each near the limit.
+/// Calls of a function with arguments of all kinds, many with lengths near the limit.
 fn calls(function: &Function) -> Vec<String> {
     let kinds = [
         "REPEAT('a', 1000)",
@@ -94,7 +98,9 @@ fn no_result_exceeds_max_allowed_packet() {
             let mut longest = Longest::default();
             let text = format!("SELECT {call}");
             match session.query(text.as_bytes(), false, &mut longest) {
-                Ok(_) if longest.0 > LIMIT => wrong.push(format!("{call}: {}", longest.0)),
+                Ok(_) if longest.bytes > LIMIT => {
+                    wrong.push(format!("{call}: {}", longest.bytes));
+                }
                 Ok(_) => ran += 1,
                 Err(_) => {}
             }
@@ -133,10 +139,10 @@ fn results_that_would_be_too_long_are_null_with_warning_1301() {
         let mut longest = Longest::default();
         let text = format!("SELECT {call}");
         let outcome = session.query(text.as_bytes(), false, &mut longest).unwrap();
-        assert!(longest.1, "{call} is {} bytes", longest.0);
+        assert!(longest.null, "{call} is {} bytes", longest.bytes);
         assert!(outcome.warnings > 0, "{call}");
     }
-    // One byte less is no error.
+    // Results of exactly the limit are allowed.
     for call in [
         "REPEAT('a', 1024)",
         "HEX(REPEAT('a', 512))",
@@ -145,7 +151,7 @@ fn results_that_would_be_too_long_are_null_with_warning_1301() {
         let mut longest = Longest::default();
         let text = format!("SELECT {call}");
         let outcome = session.query(text.as_bytes(), false, &mut longest).unwrap();
-        assert!(!longest.1 && outcome.warnings == 0, "{call}");
+        assert!(!longest.null && outcome.warnings == 0, "{call}");
     }
 }
 
@@ -155,8 +161,8 @@ fn cpu() -> Duration {
     Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// CPU time that a function may take behind the deadline of its statement, in a build of tests.
-const AFTERWARDS: Duration = Duration::from_millis(150);
+/// CPU time that a function may take after the deadline of its statement, in a test build.
+const GRACE: Duration = Duration::from_millis(150);
 
 /// Invariant 1 of `porpoise_base::interrupt`, for every function: one call with large values ends
 /// soon after the deadline of its statement.
@@ -197,7 +203,7 @@ fn calls_with_large_values_end_at_the_deadline() {
                     let call = format!("{}({})", function.name, list.join(", "));
                     let (code, took) = run(&format!("SELECT {call}"));
                     ended += usize::from(code == 3024);
-                    if took > Duration::from_millis(20) + AFTERWARDS {
+                    if took > Duration::from_millis(20) + GRACE {
                         wrong.push(format!("{call}: {code} after {took:?}"));
                     }
                 }

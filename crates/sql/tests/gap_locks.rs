@@ -1,11 +1,11 @@
-//! Locks of unique keys without a row: READ COMMITTED does not keep them, REPEATABLE READ does.
+//! Locks of absent unique keys: READ COMMITTED does not keep them, REPEATABLE READ does.
 
 use crate::common::{ask, connect, good};
 use porpoise_kv::Durability;
 use porpoise_kv_mem::{KvMem, KvMemOptions};
 
-/// Reads absent keys FOR UPDATE in one transaction at this level, and inserts a row with them in
-/// another. Returns the latter's error; 0 without one.
+/// Locks absent keys in one transaction at this level (SELECT ... FOR UPDATE), and inserts a row with
+/// these keys in another session. Returns the number of the INSERT's error; 0 if it succeeds.
 fn insert_beside_locked_absent_keys(level: &str) -> u16 {
     let engine = KvMem::open(KvMemOptions {
         durability: Durability::Memory,

@@ -1,4 +1,5 @@
-//! Long lists of IN and long chains of OR and XOR: the same answers as short ones, in bounded time.
+//! Long lists of IN and long chains of OR and XOR have the same results as short ones, in bounded
+//! time.
 
 use crate::common::Nothing;
 use porpoise_sql::ResultColumn;
@@ -53,7 +54,7 @@ fn session() -> SqlSession {
     session
 }
 
-/// Lists of a hundred items of one column, and whether an OR of equalities is to be tried as well.
+/// Columns, each with a list of a hundred items to compare it with.
 fn lists() -> Vec<(&'static str, Vec<String>)> {
     let of = |item: &dyn Fn(usize) -> String| (0..100).map(item).collect::<Vec<String>>();
     let mut with_null = of(&|n| (n * 3).to_string());
@@ -86,7 +87,7 @@ fn lists() -> Vec<(&'static str, Vec<String>)> {
 fn long_lists_answer_as_short_ones_do() {
     let mut session = session();
     for (column, items) in lists() {
-        // Short lists are looked through item by item.
+        // Short lists are compared item by item, long ones through a hash table.
         let any = |of: &dyn Fn(&[String]) -> String| {
             let parts: Vec<String> = items.chunks(10).map(of).collect();
             parts.join(" OR ")
@@ -116,7 +117,7 @@ fn long_lists_answer_as_short_ones_do() {
 }
 
 #[test]
-fn sets_are_of_one_run_of_a_prepared_statement() {
+fn in_lists_are_evaluated_anew_at_each_execution() {
     let mut session = session();
     let params = vec!["?"; 40].join(",");
     let text = format!("PREPARE s FROM 'SELECT COUNT(*) FROM t WHERE a + 0 IN ({params})'");

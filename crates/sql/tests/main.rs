@@ -1,5 +1,5 @@
-//! Integration tests of SQL over the embedded engine, one module for each subject, in one program: linking one
-//! for each file took longer than running them.
+//! Integration tests of SQL, one module for each subject. They are one program because linking a
+//! program for each file took longer than running the tests.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -20,9 +20,9 @@ mod handshake;
 mod kill;
 mod long_lists;
 mod many_rows;
+mod or_conditions;
 mod partial_revokes;
 mod plans;
-mod plans_either;
 mod privilege_matrix;
 mod privileges;
 mod programs;

@@ -1,11 +1,11 @@
-//! Fast paths that a query switches to after many rows do not change results: the same
-//! queries run on bare columns, which are then read as plain
-//! integers, and on columns inside IFNULL, which is evaluated value by value.
+//! Fast paths that a query switches to after many rows do not change results. Each query runs on
+//! plain columns, which the fast path reads as integers, and on columns inside IFNULL, which are
+//! evaluated value by value.
 
 use crate::common::{Collected, Nothing};
 use porpoise_sql::SqlSession;
 
-/// More rows than one call of the engine shows.
+/// More rows than one engine call returns.
 const ROWS: u64 = 2600;
 
 const COLUMNS: &[&str] = &["i", "u", "b", "t", "d", "w", "day", "at", "n", "late"];
@@ -23,6 +23,7 @@ fn ask(session: &mut SqlSession, text: &str) -> Result<Vec<String>, String> {
     }
 }
 
+/// A pseudo-random number for a row and a column (SplitMix64).
 fn mix(n: u64, salt: u64) -> u64 {
     let mut z = (n * 31 + salt).wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -78,7 +79,7 @@ fn filled() -> SqlSession {
          d DECIMAL(12,2) NOT NULL, day DATE NOT NULL, note VARCHAR(10))",
     );
     for from in (0..ROWS).step_by(200) {
-        // Half of the rows are of an older layout.
+        // The rows before have an older layout.
         if from == 1200 {
             let later = "ALTER TABLE r ADD COLUMN late INT NOT NULL DEFAULT 4, ALGORITHM=INSTANT";
             run(&mut session, later);
@@ -112,29 +113,30 @@ fn filled() -> SqlSession {
     session
 }
 
-/// A question with its columns, which stand in braces, as they are or hidden.
-fn with_columns(question: &str, hidden: bool) -> String {
-    let mut text = question.to_owned();
+/// A query, with the columns in braces replaced by plain columns or, if `hidden`, by IFNULL.
+fn with_columns(template: &str, hidden: bool) -> String {
+    let mut text = template.to_owned();
     for table in ["", "r.", "s."] {
         for column in COLUMNS {
             let name = format!("{table}{column}");
-            let by = if hidden {
+            let replacement = if hidden {
                 format!("IFNULL({name}, NULL)")
             } else {
                 name.clone()
             };
-            text = text.replace(&format!("{{{name}}}"), &by);
+            text = text.replace(&format!("{{{name}}}"), &replacement);
         }
     }
     text
 }
 
-fn same(session: &mut SqlSession, question: &str) {
-    let plain = ask(session, &with_columns(question, false));
-    let hidden = ask(session, &with_columns(question, true));
-    assert_eq!(plain, hidden, "{question}");
+/// Checks that a query returns the same with plain and with hidden columns.
+fn same(session: &mut SqlSession, template: &str) {
+    let plain = ask(session, &with_columns(template, false));
+    let hidden = ask(session, &with_columns(template, true));
+    assert_eq!(plain, hidden, "{template}");
     if let Ok(rows) = plain {
-        assert!(!rows.is_empty(), "{question}");
+        assert!(!rows.is_empty(), "{template}");
     }
 }
 
@@ -274,7 +276,7 @@ fn joins() {
         "{s.k} = {r.i}",
         "{s.k} = {r.u}",
     ] {
-        // s.k stands in no list of columns: it is as it is in both.
+        // `s.k` is not in `COLUMNS`, so it stays a plain column.
         let on = &on.replace("{s.k}", "s.k");
         for join in ["JOIN", "LEFT JOIN", "STRAIGHT_JOIN"] {
             same(
@@ -329,10 +331,10 @@ fn rows_before_an_offset() {
     }
 }
 
-/// One condition keeps another from values that it cannot take, however many
-/// rows there are.
+/// A condition that fails for some values is not evaluated for rows that another condition
+/// excludes, also after many rows, when conditions may be reordered.
 #[test]
-fn a_condition_that_is_learnt_goes_wrong_for_no_row_that_another_refuses() {
+fn a_condition_is_not_evaluated_for_rows_that_another_excludes() {
     let mut session = crate::common::session();
     run(&mut session, "CREATE DATABASE d");
     run(&mut session, "USE d");
@@ -347,7 +349,7 @@ fn a_condition_that_is_learnt_goes_wrong_for_no_row_that_another_refuses() {
         &mut session,
         &format!("INSERT INTO g VALUES {}", values.join(", ")),
     );
-    for (question, answer) in [
+    for (query, expected) in [
         (
             "SELECT COUNT(*) FROM g WHERE kind = 'small' AND v * 10 > 5",
             "3600",
@@ -358,8 +360,8 @@ fn a_condition_that_is_learnt_goes_wrong_for_no_row_that_another_refuses() {
             "3600",
         ),
     ] {
-        let found = ask(&mut session, question);
-        assert_eq!(found, Ok(vec![answer.to_owned()]), "{question}");
+        let found = ask(&mut session, query);
+        assert_eq!(found, Ok(vec![expected.to_owned()]), "{query}");
     }
     let copy = "CREATE TABLE c SELECT id FROM g WHERE kind = 'small' AND 10 DIV d = 2";
     run(&mut session, copy);

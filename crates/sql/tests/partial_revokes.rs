@@ -6,7 +6,8 @@ use porpoise_sql::server::{SqlConfig, SqlServer};
 use porpoise_sql::session::SqlSession;
 use std::sync::Arc;
 
-const LINES: &str = "GRANT SELECT, INSERT ON *.* TO `ann`@`%`";
+/// Ann's global grants.
+const GLOBAL_GRANT: &str = "GRANT SELECT, INSERT ON *.* TO `ann`@`%`";
 
 /// Root, and ann, who may SELECT and INSERT everywhere but in `world`, where she may SELECT.
 fn restricted(model: Model) -> (Arc<SqlServer>, SqlSession, SqlSession) {
@@ -32,8 +33,9 @@ fn grants(session: &mut SqlSession, name: &str) -> Vec<String> {
     good(session, &format!("SHOW GRANTS FOR {name}"))
 }
 
+/// The lines of SHOW GRANTS for ann: her global grants, then these.
 fn lines(more: &[&str]) -> Vec<String> {
-    [LINES]
+    [GLOBAL_GRANT]
         .iter()
         .chain(more)
         .map(|l| (*l).to_owned())
@@ -55,15 +57,15 @@ fn a_revoke_on_a_database_restricts_a_global_privilege() {
     let error = ask(&mut ann, "INSERT INTO world.t VALUES (1)").unwrap_err();
     let text = "INSERT command denied to user 'ann'@'localhost' for table 't'";
     assert_eq!(error, (1142, text.to_owned()));
-    // No wildcards: another database that `world` as a pattern, or `w_rld`, might mean.
+    // Names have no wildcards: neither `world` nor `w_rld` stands for the other database.
     good(&mut ann, "INSERT INTO w_rld.t VALUES (1)");
     good(&mut root, "REVOKE SELECT ON w_rld.* FROM ann");
     assert_eq!(code(&mut ann, "SELECT * FROM w_rld.t"), 1142);
     good(&mut ann, "SELECT * FROM world.t");
-    // A grant on a table holds in spite of it.
+    // A grant on a table is in force despite the restriction.
     good(&mut root, "GRANT INSERT ON world.t TO ann");
     good(&mut ann, "INSERT INTO world.t VALUES (1)");
-    // A database that does not exist.
+    // The database may be created later.
     good(&mut root, "REVOKE INSERT ON later.* FROM ann");
     good(&mut root, "CREATE DATABASE later");
     good(&mut root, "CREATE TABLE later.t (id INT)");
@@ -89,7 +91,7 @@ fn without_the_variable_or_the_privilege_nothing_is_restricted() {
     );
     assert_eq!(code(&mut root, "REVOKE FILE ON world.* FROM ann"), 1221);
     good(&mut root, revoke);
-    // ALL is what the account holds.
+    // ALL stands for the privileges that the account has.
     good(&mut root, "GRANT INSERT ON *.* TO ann");
     good(&mut root, "REVOKE ALL ON world.* FROM ann");
     let shown = grants(&mut root, "ann");
@@ -97,7 +99,7 @@ fn without_the_variable_or_the_privilege_nothing_is_restricted() {
         shown,
         lines(&["REVOKE SELECT, INSERT ON `world`.* FROM `ann`@`%`"])
     );
-    // A session needs the privileges itself.
+    // The revoking session needs the privileges itself.
     let mut ann = open(&server, "ann", "%");
     assert_eq!(
         code(&mut ann, "REVOKE SELECT ON other.* FROM root@localhost"),
@@ -123,7 +125,7 @@ fn grants_remove_restrictions() {
     assert_eq!(grants(&mut root, "ann"), lines(&[delete]));
     good(&mut root, "REVOKE DELETE, INSERT ON world.* FROM ann");
     assert_eq!(grants(&mut root, "ann"), lines(&[RESTRICTION]));
-    // The privilege goes or comes globally.
+    // A global grant or revoke of the privilege removes the restriction.
     good(&mut root, "GRANT INSERT ON *.* TO ann");
     assert_eq!(grants(&mut root, "ann"), lines(&[]));
     good(&mut root, "REVOKE INSERT ON world.* FROM ann");
@@ -193,7 +195,7 @@ fn a_restricted_grantor_passes_its_restrictions_on() {
     assert_eq!(grants(&mut root, "eve"), expected);
     let mut eve = open(&server, "eve", "%");
     assert_eq!(code(&mut eve, "INSERT INTO world.t VALUES (1)"), 1142);
-    // Nothing is granted on the database that is restricted there.
+    // A grantor cannot grant a privilege on a database where it is restricted.
     assert_eq!(code(&mut ann, "GRANT INSERT ON world.* TO eve"), 1044);
     assert_eq!(code(&mut ann, "GRANT INSERT ON world.t TO eve"), 1142);
     assert_eq!(code(&mut ann, "GRANT INSERT ON world.* TO ann"), 1044);
@@ -204,7 +206,7 @@ fn a_restricted_grantor_passes_its_restrictions_on() {
     good(&mut ann, "GRANT SELECT, INSERT ON *.* TO bob");
     let global = "GRANT SELECT, INSERT ON *.* TO `bob`@`%`";
     assert_eq!(grants(&mut root, "bob"), [global]);
-    // ann cannot revoke from him what she does not have herself.
+    // ann cannot revoke a privilege from bob on a database where she is restricted.
     let error = ask(&mut ann, "REVOKE INSERT ON *.* FROM bob").unwrap_err();
     let text = "Access denied for AuthId `ann`@`%` to database 'world'.";
     assert_eq!(error, (3879, text.to_owned()));
@@ -289,7 +291,7 @@ fn wildcards_in_names_are_literal() {
     good(&mut root, "SET GLOBAL partial_revokes = ON");
     assert_eq!(code(&mut ann, "SELECT * FROM axb.t"), 1142);
     good(&mut ann, "SELECT * FROM a_b.t");
-    // The escaped name is the same one.
+    // The escaped name stands for the same database.
     good(&mut root, r"GRANT INSERT ON `a\_b`.* TO ann");
     let both = "GRANT SELECT, INSERT ON `a_b`.* TO `ann`@`%`";
     let usage = "GRANT USAGE ON *.* TO `ann`@`%`";

@@ -1,14 +1,14 @@
-//! Answers do not depend on plans.
+//! Results do not depend on plans.
 //!
-//! The same rows lie in tables with many indexes and in tables with none.
-//! Random queries are run on both, with hints that choose among the plans, in
-//! other orders of joining, and after ANALYZE TABLE; all answers must agree.
+//! The same rows are in tables with many indexes and in tables with none.
+//! Random queries run on both, with hints that select different plans, in
+//! different join orders, and after ANALYZE TABLE; all results must agree.
 
 use crate::common::{run, session};
 use porpoise_kv::contract::Rng;
 use porpoise_sql::session::SqlSession;
 
-/// Conditions over columns of the table `{0}`.
+/// A condition over columns of table `t`.
 fn condition(rng: &mut Rng, t: &str) -> String {
     let n = rng.below(12);
     let m = rng.below(40);
@@ -34,7 +34,7 @@ fn condition(rng: &mut Rng, t: &str) -> String {
     }
 }
 
-/// A query with `{T}` for the tables' suffix, and `{H}` for hints of the first.
+/// A query with `{T}` for the suffix of table names, and `{H}` for hints of the first table.
 fn query(rng: &mut Rng) -> String {
     let one = condition(rng, "x");
     let two = condition(rng, "y");
@@ -107,6 +107,7 @@ fn query(rng: &mut Rng) -> String {
 const KEYS: &str = "PRIMARY KEY (id), KEY ab (a, b), KEY b (b), KEY s (s), UNIQUE KEY u (u), \
                     KEY da (d DESC, a), KEY sp (s(2), a)";
 
+/// Creates tables with indexes (suffix `i`) and without (suffix `n`), both with the same rows.
 fn fill(session: &mut SqlSession, rng: &mut Rng, table: &str, rows: u64) {
     let columns = "id INT NOT NULL, a INT, b INT, s VARCHAR(10), u INT, d DATE";
     run(
@@ -141,6 +142,8 @@ fn fill(session: &mut SqlSession, rng: &mut Rng, table: &str, rows: u64) {
     }
 }
 
+/// Compares a query on the table without indexes with the same query on the table with indexes,
+/// under all hints; `straight` joins the latter in textual order.
 fn compare(session: &mut SqlSession, template: &str, straight: bool) {
     let text = |kind: &str, hint: &str| template.replace("{T}", kind).replace("{H}", hint);
     let ordered = template.contains("ORDER BY");
@@ -373,7 +376,7 @@ fn join_by_equalities(rng: &mut Rng) -> String {
     )
 }
 
-/// Equalities that are conditions of their own, and the same as expressions of no known meaning.
+/// Compares plain equalities with equalities inside `IS TRUE`, from which the planner derives nothing.
 #[test]
 fn equal_columns_answer_as_single_equalities() {
     let mut session = session();
@@ -430,8 +433,8 @@ fn join_conditions(shape: &str, count: usize) -> Vec<String> {
             ["a", "b"][n % 2]
         }
     };
-    let of = |(n, m): &(usize, usize)| format!("t{n}.{}=t{m}.id", column(*m));
-    pairs.iter().map(of).collect()
+    let condition = |(n, m): &(usize, usize)| format!("t{n}.{}=t{m}.id", column(*m));
+    pairs.iter().map(condition).collect()
 }
 
 fn join_of(shape: &str, count: usize, straight: bool) -> String {
@@ -493,8 +496,8 @@ fn planning_time_of_joins_of_many_tables() {
                 run(session, &sql);
                 start.elapsed().as_micros()
             };
-            let best = (0..5).map(|_| time(&mut session)).min().unwrap();
-            println!("{shape} of {count} tables: {best} us");
+            let least = (0..5).map(|_| time(&mut session)).min().unwrap();
+            println!("{shape} of {count} tables: {least} us");
         }
     }
 }

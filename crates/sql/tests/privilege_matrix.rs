@@ -1,5 +1,5 @@
 //! The privilege matrix over text and prepared statements, generated from the table of
-//! statement kinds: without grants, with each sufficient set, and with each set less one.
+//! statement kinds: without grants, with each sufficient set, and with each set minus one privilege.
 
 use crate::common::Nothing;
 use porpoise_base::cancel::Cancel;
@@ -8,14 +8,14 @@ use porpoise_sql::privileges::kinds::{Example, StatementKind, examples, kind_of}
 use porpoise_sql::session::{ClientInfo, SqlSession};
 use std::sync::Arc;
 
-/// Errors that refuse for want of a privilege.
+/// Errors of statements that lack a privilege.
 const DENIED: &[u16] = &[1044, 1045, 1095, 1142, 1143, 1227, 1345, 1356, 1370];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
     Text,
     Prepared,
-    /// Prepared while all was granted, executed after the REVOKE.
+    /// Prepared with the sufficient grants, executed after these were replaced.
     PreparedBefore,
 }
 
@@ -60,13 +60,13 @@ fn start() -> Server {
 impl Server {
     fn grant(&mut self, grants: &[&str]) {
         for grant in grants {
-            // A table may be named that the statement creates.
+            // The grant may be on a table that the statement creates, which needs CREATE.
             let text = format!("GRANT {grant} TO ann");
             run(&mut self.root, &text)
                 .or_else(|code| {
                     assert_eq!(code, 1146, "{text}");
-                    let (what, place) = grant.split_once(" ON ").unwrap();
-                    let text = format!("GRANT {what}, CREATE ON {place} TO ann");
+                    let (privileges, object) = grant.split_once(" ON ").unwrap();
+                    let text = format!("GRANT {privileges}, CREATE ON {object} TO ann");
                     run(&mut self.root, &text)
                 })
                 .unwrap_or_else(|code| panic!("{text}: {code}"));
@@ -82,7 +82,7 @@ impl Server {
     }
 }
 
-/// Whether the statement is refused for want of a privilege.
+/// Whether the statement fails for lack of a privilege with the grants `granted`.
 fn denied(sql: &str, mode: Mode, sufficient: &[&str], granted: &[&str]) -> bool {
     let mut server = start();
     let ran = match mode {

@@ -11,7 +11,7 @@ fn start(model: Model) -> Arc<SqlServer> {
     crate::common::server(Arc::new(model))
 }
 
-/// Root, and a user without grants, beside a database with two tables.
+/// A server with a database of two tables, and sessions of root and of ann, who has no grants.
 fn server() -> (Arc<SqlServer>, SqlSession, SqlSession) {
     let server = start(Model::new());
     let mut root = open(&server, "root", "localhost");
@@ -172,7 +172,7 @@ fn only_what_is_held_with_grant_option_is_passed_on() {
 }
 
 #[test]
-fn grants_that_are_not_there() {
+fn missing_accounts_and_grants_are_errors() {
     let (_server, mut root, _) = server();
     assert_eq!(code(&mut root, "GRANT SELECT ON shop.* TO nobody"), 1410);
     assert_eq!(code(&mut root, "REVOKE SELECT ON shop.* FROM nobody"), 1141);
@@ -259,14 +259,14 @@ fn information_schema_shows_what_one_may_use() {
         "goods goods",
     ];
     assert_eq!(answers(&mut ann), some);
-    // DELETE alone shows a table, and none of its columns.
+    // DELETE makes a table visible, but none of its columns.
     good(&mut root, "GRANT DELETE ON other.t TO ann");
     let more = answers(&mut ann);
     assert_eq!(
         more[..3],
         ["information_schema other shop", "goods t", some[2]]
     );
-    // The view itself is seen, its text only with SHOW VIEW.
+    // SELECT makes a view visible; its text needs SHOW VIEW.
     good(&mut root, "GRANT SELECT ON shop.v TO ann");
     assert_eq!(answers(&mut ann)[5], "v|");
     good(&mut root, "GRANT SHOW VIEW ON shop.v TO ann");
@@ -283,7 +283,7 @@ fn information_schema_shows_what_one_may_use() {
 }
 
 #[test]
-fn what_others_do_is_shown_with_process_only() {
+fn statements_of_others_are_shown_with_process_only() {
     let (_server, mut root, mut ann) = server();
     let own = "SELECT DISTINCT user FROM information_schema.processlist ORDER BY 1";
     assert_eq!(good(&mut ann, own), ["ann"]);
@@ -350,7 +350,7 @@ fn foreign_keys_need_references_on_the_parent() {
     good(&mut root, "GRANT REFERENCES ON shop.goods TO ann");
     good(&mut ann, alter);
     good(&mut ann, "INSERT INTO own.kid VALUES (1)");
-    // A cascade has the authority of the constraint.
+    // A cascade needs no privilege on the child.
     good(&mut root, "CREATE USER owner");
     good(&mut root, "GRANT SELECT, DELETE ON shop.goods TO owner");
     let mut owner = open(&_server, "owner", "%");
@@ -359,7 +359,7 @@ fn foreign_keys_need_references_on_the_parent() {
 }
 
 #[test]
-fn columns_and_existence_of_others_tables_are_not_told() {
+fn errors_do_not_reveal_tables_without_privileges() {
     let (_server, _root, mut ann) = server();
     for text in [
         "SELECT nosuch FROM shop.goods",
@@ -432,13 +432,13 @@ fn each_dynamic_privilege_has_a_grant_option_of_its_own() {
         code(&mut ann, "GRANT SELECT, BACKUP_ADMIN ON *.* TO bob"),
         1045
     );
-    // GRANT OPTION of static privileges is not that of dynamic ones.
+    // GRANT OPTION of static privileges does not extend to dynamic ones.
     good(&mut root, "GRANT SELECT ON *.* TO ann WITH GRANT OPTION");
     good(&mut ann, "GRANT SELECT, BACKUP_ADMIN ON *.* TO bob");
     assert_eq!(code(&mut ann, "GRANT ROLE_ADMIN ON *.* TO bob"), 1227);
     let select = "GRANT SELECT ON *.* TO `ann`@`%` WITH GRANT OPTION";
     assert_eq!(shown(&mut root), [select, others, backup]);
-    // Granting again without it takes nothing away; REVOKE GRANT OPTION takes all.
+    // A grant without GRANT OPTION does not remove it; REVOKE GRANT OPTION removes it from all.
     good(&mut root, "GRANT BACKUP_ADMIN ON *.* TO ann");
     assert_eq!(shown(&mut root), [select, others, backup]);
     good(&mut root, "REVOKE GRANT OPTION ON *.* FROM ann");
@@ -451,7 +451,7 @@ fn each_dynamic_privilege_has_a_grant_option_of_its_own() {
     good(&mut root, "REVOKE ROLE_ADMIN ON *.* FROM ann");
     good(&mut root, "GRANT ROLE_ADMIN ON *.* TO ann");
     assert_eq!(code(&mut ann, "GRANT ROLE_ADMIN ON *.* TO bob"), 1227);
-    // SUPER with GRANT OPTION passes all on.
+    // SUPER WITH GRANT OPTION allows granting all dynamic privileges.
     good(&mut root, "GRANT SUPER ON *.* TO ann WITH GRANT OPTION");
     good(&mut ann, "GRANT ROLE_ADMIN ON *.* TO bob");
     drop(server);

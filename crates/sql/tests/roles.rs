@@ -6,7 +6,8 @@ use porpoise_sql::server::SqlServer;
 use porpoise_sql::session::SqlSession;
 use std::sync::Arc;
 
-/// Root, and ann with the role reader; reader may SELECT, writer INSERT.
+/// A server, and sessions of root and of ann, who has the role `reader`. The role `reader` may
+/// SELECT, and `writer` may INSERT.
 fn server(model: Model) -> (Arc<SqlServer>, SqlSession, SqlSession) {
     let server = crate::common::server(Arc::new(model));
     let mut root = open(&server, "root", "localhost");
@@ -148,7 +149,7 @@ fn default_roles_are_active_after_a_login() {
 }
 
 #[test]
-fn mandatory_roles_are_everybodys() {
+fn mandatory_roles_are_granted_to_all_accounts() {
     let (server, mut root, mut ann) = server(Model::new());
     good(
         &mut root,
@@ -172,7 +173,7 @@ fn mandatory_roles_are_everybodys() {
 }
 
 #[test]
-fn admin_option_lets_grant_a_role_on() {
+fn admin_option_allows_granting_a_role() {
     let (server, mut root, mut ann) = server(Model::new());
     good(&mut root, "CREATE USER bob");
     let text = "Access denied; you need (at least one of) the WITH ADMIN, ROLE_ADMIN, SUPER \
@@ -196,7 +197,7 @@ fn admin_option_lets_grant_a_role_on() {
 }
 
 #[test]
-fn show_grants_and_information_schema_tell_of_roles() {
+fn show_grants_and_information_schema_list_roles() {
     let (_server, mut root, mut ann) = server(Model::new());
     good(&mut root, "GRANT writer TO ann WITH ADMIN OPTION");
     good(&mut root, "GRANT writer TO reader");

@@ -1,6 +1,6 @@
-//! Checks, generated columns and expressions as defaults for callers of the
-//! row functions, without a statement of SQL around them; and a database that
-//! was opened without anything that understands expressions.
+//! CHECK constraints, generated columns and default expressions for callers of
+//! `rows` that execute no SQL statement; and databases that were opened without
+//! a compiler of expressions.
 
 use crate::common::Nothing;
 use porpoise_base::clock;
@@ -32,7 +32,7 @@ fn table(db: &Db) -> Arc<Table> {
     db.catalog().table("d", "t").unwrap().clone()
 }
 
-/// A row with nothing in its generated columns, and some wrong value.
+/// A row whose generated columns have a wrong value and NULL.
 fn row(id: i64, n: i64, s: &str) -> Vec<Value> {
     let wrong = Value::Int(-1);
     let s = Value::Bytes(s.into());
@@ -80,7 +80,8 @@ fn update(db: &Arc<Db>, id: i64, n: i64) -> Result<(), Error> {
     txn.commit().map(drop)
 }
 
-fn refused_by(result: Result<(), Error>) -> String {
+/// The name of the constraint that a write violates.
+fn violated_check(result: Result<(), Error>) -> String {
     match result {
         Err(Error::CheckViolated { check }) => check,
         other => panic!("{other:?}"),
@@ -100,16 +101,16 @@ fn batches_are_computed_and_checked_row_by_row() {
         text("a5"),
     ];
     assert_eq!(values(&db, 1).unwrap(), first);
-    // One bad row refuses its batch.
+    // One invalid row fails the whole batch.
     assert_eq!(
-        refused_by(insert(&db, vec![row(3, 1, "c"), row(4, 100, "d")])),
+        violated_check(insert(&db, vec![row(3, 1, "c"), row(4, 100, "d")])),
         "small"
     );
     assert_eq!(values(&db, 3), None);
     update(&db, 1, 9).unwrap();
     assert_eq!(values(&db, 1).unwrap()[3..], [Value::Int(18), text("a9")]);
-    assert_eq!(refused_by(update(&db, 1, 1000)), "small");
-    // Unique keys see what was computed.
+    assert_eq!(violated_check(update(&db, 1, 1000)), "small");
+    // Unique keys are checked with the computed values.
     assert!(matches!(update(&db, 1, 7), Err(Error::Duplicate { .. })));
     let mut txn = db.begin(BeginOptions::default()).unwrap();
     let upsert = txn.insert_or_find(&table(&db), &row(9, 100, "x"));

@@ -1,18 +1,19 @@
-//! Golden files of SQL: every file of `tests/sql/` on a database of its own,
-//! on the reference engine and on the embedded one.
+//! Golden files of SQL: every file of `tests/sql/` runs on a database of its
+//! own, on the reference model and on the embedded engine.
 //!
 //! A file is a list of blocks separated by empty lines. A block begins with a
 //! directive; the lines after it are the statement:
 //!
 //! * `ok`, `ok affected=N`, `ok id=N`, `ok warnings=N`, `ok info=TEXT`
 //! * `error CODE`, `error CODE TEXT`: TEXT is a part of the message
-//! * `query`, `query sorted`: after a line `----` come the rows, one a line,
-//!   cells between `|`; NULL stands for NULL. `query header` begins with the
-//!   names of the columns.
-//! * `connection NAME`: what follows is run by that session (`a` at first)
-//! * `background DIRECTIVE`: runs beside what follows, until `join NAME`
-//! * `prepared DIRECTIVE`: through the prepared protocol; lines `param TYPE
-//!   VALUE` stand between directive and statement.
+//! * `query`, `query sorted`: after a line `----` come the rows, one in each
+//!   line, with `|` between the cells; NULL stands for NULL. For `query header`
+//!   the first line has the names of the columns.
+//! * `connection NAME`: the session of the following blocks (`a` at first)
+//! * `background DIRECTIVE`: the statement runs while the following blocks
+//!   run, until `join NAME`, the name of its session
+//! * `prepared DIRECTIVE`: the statement is prepared and executed; lines
+//!   `param TYPE VALUE` between directive and statement are its parameters
 
 #![allow(
     clippy::unwrap_used,
@@ -35,7 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Keeps a result as text.
+/// A sink that collects a result as text.
 #[derive(Default)]
 struct Collected {
     columns: Vec<ResultColumn>,
@@ -168,7 +169,7 @@ fn run_prepared(
             ty: ty.clone(),
         })
         .collect();
-    // Twice would change rows twice: a second run is only made of queries.
+    // Only queries are executed twice: a change would change rows twice.
     let outcome = session.execute(info.id, &params, collected)?;
     if outcome.had_rows {
         let first = std::mem::take(&mut collected.rows);
@@ -183,8 +184,8 @@ fn run_prepared(
     Ok(outcome)
 }
 
-/// Compares an answer with its block; the text of the difference.
-fn judge(block: &Block, directive: &str, answer: &Answer) -> Option<String> {
+/// Compares a statement's outcome with its block. Returns a description of the difference.
+fn difference(block: &Block, directive: &str, answer: &Answer) -> Option<String> {
     let (word, rest) = directive.split_once(' ').unwrap_or((directive, ""));
     match (word, &answer.result) {
         ("error", Ok(_)) => Some("succeeded".to_owned()),
@@ -222,8 +223,8 @@ fn judge(block: &Block, directive: &str, answer: &Answer) -> Option<String> {
     }
 }
 
-/// A statement that runs beside the others: its block, what is expected of
-/// it, and its session.
+/// A statement in the background: its block, the directive after `background`,
+/// and the thread, which returns the session.
 type Running = (Block, String, JoinHandle<(SqlSession, Answer)>);
 
 struct Runner {
@@ -264,10 +265,10 @@ impl Runner {
         session
     }
 
-    fn fail(&mut self, block: &Block, what: String) {
+    fn fail(&mut self, block: &Block, difference: String) {
         let statement = block.sql.replace('\n', " ");
         let text = format!(
-            "{}:{}: {statement}\n  expected {} {}\n  {what}",
+            "{}:{}: {statement}\n  expected {} {}\n  {difference}",
             self.name,
             block.line,
             block.directive,
@@ -285,8 +286,8 @@ impl Runner {
             let (block, directive, handle) = self.background.remove(name).unwrap();
             let (session, answer) = handle.join().unwrap();
             self.sessions.insert(name.to_owned(), session);
-            if let Some(what) = judge(&block, &directive, &answer) {
-                self.fail(&block, what);
+            if let Some(difference) = difference(&block, &directive, &answer) {
+                self.fail(&block, difference);
             }
             return;
         }
@@ -300,15 +301,15 @@ impl Runner {
             });
             let entry = (block.clone(), directive, handle);
             self.background.insert(self.current.clone(), entry);
-            // Long enough to reach the lock it is going to wait for.
+            // Gives the statement time to reach the lock that it is to wait for.
             std::thread::sleep(std::time::Duration::from_millis(100));
             return;
         }
         let prepared = block.directive.strip_prefix("prepared ");
         let answer = run(&mut session, block, prepared.is_some());
         let directive = prepared.unwrap_or(&block.directive);
-        if let Some(what) = judge(block, directive, &answer) {
-            self.fail(block, what);
+        if let Some(difference) = difference(block, directive, &answer) {
+            self.fail(block, difference);
         }
         self.sessions.insert(self.current.clone(), session);
     }

@@ -1,7 +1,7 @@
 //! Helpers shared by the tests of this crate: servers on an engine, sessions of
 //! root, and results as text.
 
-#![allow(dead_code, reason = "each test uses its part")]
+#![allow(dead_code, reason = "no test uses all helpers")]
 
 use porpoise_base::cancel::Cancel;
 use porpoise_base::clock;
@@ -17,17 +17,18 @@ use porpoise_types::{ValueRef, write_text};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A server over what an engine holds.
+/// A server on the data of an engine.
 pub fn server(engine: Arc<dyn Engine>) -> Arc<SqlServer> {
     server_with(engine, SqlConfig::default())
 }
 
+/// As [`server`], with a configuration.
 pub fn server_with(engine: Arc<dyn Engine>, config: SqlConfig) -> Arc<SqlServer> {
     let db = Db::open(engine, clock::system(), DbOptions::default()).unwrap();
     SqlServer::new(db, config).unwrap()
 }
 
-/// Root, by a connection of that number.
+/// Login data of root for a connection.
 pub fn root(connection_id: u64) -> ClientInfo {
     ClientInfo {
         connection_id,
@@ -50,7 +51,7 @@ pub fn session() -> SqlSession {
     connect(&server(Arc::new(Model::new())), 1)
 }
 
-/// Takes results that nobody looks at.
+/// A sink that discards its rows.
 pub struct Nothing;
 
 impl ResultSink for Nothing {
@@ -63,7 +64,7 @@ impl ResultSink for Nothing {
     }
 }
 
-/// Keeps the last result: the texts of its cells, `None` for NULL.
+/// A sink that collects the last result: the texts of its cells, `None` for NULL.
 #[derive(Default)]
 pub struct Collected {
     pub columns: Vec<ResultColumn>,
@@ -91,22 +92,21 @@ impl ResultSink for Collected {
 }
 
 impl Collected {
-    /// The rows as lines, with a text between the cells.
-    pub fn lines(&self, between: &str) -> Vec<String> {
+    /// The rows as lines, with `separator` between the cells.
+    pub fn lines(&self, separator: &str) -> Vec<String> {
         let cell = |cell: &Option<Vec<u8>>| match cell {
             Some(text) => String::from_utf8_lossy(text).into_owned(),
             None => "NULL".to_owned(),
         };
         let line = |row: &Vec<Option<Vec<u8>>>| {
             let cells: Vec<String> = row.iter().map(cell).collect();
-            cells.join(between)
+            cells.join(separator)
         };
         self.rows.iter().map(line).collect()
     }
 }
 
-/// The rows that a statement answers with, in lines with `|` between the values; it
-/// must succeed.
+/// Runs a statement that must succeed. Returns its rows as lines with `|` between the cells.
 pub fn run(session: &mut SqlSession, sql: &str) -> Vec<String> {
     let mut sink = Collected::default();
     if let Err(e) = session.query(sql.as_bytes(), false, &mut sink) {
@@ -115,10 +115,10 @@ pub fn run(session: &mut SqlSession, sql: &str) -> Vec<String> {
     sink.lines("|")
 }
 
-/// The next connection's number.
+/// The id of the next connection.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A session of an account, or the number of the error that refuses it.
+/// Opens a session of an account. Returns the error's number if that fails.
 pub fn try_open(server: &Arc<SqlServer>, user: &str, host: &str) -> Result<SqlSession, u16> {
     let info = ClientInfo {
         user: user.to_owned(),
@@ -128,25 +128,26 @@ pub fn try_open(server: &Arc<SqlServer>, user: &str, host: &str) -> Result<SqlSe
     server.connect(info, Cancel::new()).map_err(|e| e.code)
 }
 
-/// A session of an account.
+/// Opens a session of an account.
 pub fn open(server: &Arc<SqlServer>, user: &str, host: &str) -> SqlSession {
     try_open(server, user, host).unwrap()
 }
 
-/// The rows of a statement as lines, or number and text of its error.
+/// Runs a statement. Returns its rows as lines, or number and text of its error.
 pub fn ask(session: &mut SqlSession, text: &str) -> Result<Vec<String>, (u16, String)> {
     let mut sink = Collected::default();
-    let ran = session.query(text.as_bytes(), false, &mut sink);
-    ran.map(|_| sink.lines("|"))
+    let result = session.query(text.as_bytes(), false, &mut sink);
+    result
+        .map(|_| sink.lines("|"))
         .map_err(|e| (e.code, e.message))
 }
 
-/// The rows of a statement that succeeds.
+/// Runs a statement that must succeed. Returns its rows as lines.
 pub fn good(session: &mut SqlSession, text: &str) -> Vec<String> {
     ask(session, text).unwrap_or_else(|e| panic!("{text}: {e:?}"))
 }
 
-/// The number of the error of a statement that fails.
+/// Runs a statement that must fail. Returns the error's number.
 pub fn code(session: &mut SqlSession, text: &str) -> u16 {
     match ask(session, text) {
         Ok(rows) => panic!("{text} succeeds: {rows:?}"),

@@ -19,33 +19,33 @@ const PREAMBLE: &[&str] = &[
      ERROR_FOR_DIVISION_BY_ZERO'",
 ];
 
-/// MariaDB cuts fractions of seconds unless told to round them as MySQL does.
-const ROUNDS: &str = "SET sql_mode = CONCAT(@@sql_mode, ',TIME_ROUND_FRACTIONAL')";
+/// Makes MariaDB round fractions of seconds, as MySQL does; its default is to truncate.
+const ROUND_FRACTIONS: &str = "SET sql_mode = CONCAT(@@sql_mode, ',TIME_ROUND_FRACTIONAL')";
 
 /// MySQL's default.
-const LENGTH: &str = "SET group_concat_max_len = 1024";
+const GROUP_CONCAT_LENGTH: &str = "SET group_concat_max_len = 1024";
 
 /// Outcome of one statement.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub struct Answer {
-    /// Rows as text, columns parted by tabs.
+    /// Rows as text, with tabs between columns.
     pub rows: Vec<String>,
     /// Number of the error.
     pub error: Option<u16>,
     /// ROW_COUNT().
     pub affected: i64,
-    /// Warnings that the statement left.
+    /// Number of warnings.
     pub warnings: u64,
 }
 
-/// The MariaDB of all tests of this program, which take turns.
+/// The MariaDB server that the tests of this program share; one test at a time uses it.
 pub struct Shared(Arc<Mariadb>);
 
 static RUNNING: Mutex<Weak<Mariadb>> = Mutex::new(Weak::new());
 static TURN: Mutex<()> = Mutex::new(());
 
 impl Shared {
-    /// The running one, or a new one.
+    /// The running server, or a new one.
     pub fn start() -> Shared {
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = running.upgrade() {
@@ -56,25 +56,28 @@ impl Shared {
         Shared(server)
     }
 
-    /// All statements on an empty database.
+    /// Runs all statements on an empty database.
     pub fn run(&self, statements: &[&str]) -> Vec<Answer> {
         self.run_with("DO 0", statements)
     }
 
-    /// All statements on an empty database, after a SET.
+    /// Runs all statements on an empty database, after the statement `set`.
     pub fn run_with(&self, set: &str, statements: &[&str]) -> Vec<Answer> {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         on_mariadb(&self.0, set, statements)
     }
 }
 
-/// All statements, none of which has a line break, through one run of MariaDB's client.
+/// Runs all statements, none of which has a line break, through one process of MariaDB's client.
 fn on_mariadb(server: &Mariadb, set: &str, statements: &[&str]) -> Vec<Answer> {
     let mut script = String::from("DROP DATABASE IF EXISTS test;\n");
-    for statement in PREAMBLE.iter().chain([&ROUNDS, &LENGTH, &set]) {
+    let settings = [&ROUND_FRACTIONS, &GROUP_CONCAT_LENGTH, &set];
+    for statement in PREAMBLE.iter().chain(settings) {
         writeln!(script, "{statement};").unwrap();
     }
-    let first = PREAMBLE.len() + 5;
+    // Line of the first statement: after DROP DATABASE, the preamble and the settings. Each takes two
+    // lines, itself and the SELECT that marks its end.
+    let first = 1 + PREAMBLE.len() + settings.len() + 1;
     for sql in statements {
         writeln!(
             script,
@@ -132,7 +135,7 @@ fn on_mariadb(server: &Mariadb, set: &str, statements: &[&str]) -> Vec<Answer> {
     answers
 }
 
-/// A session of an empty server.
+/// A session on an empty server in this process.
 pub fn session() -> SqlSession {
     let mut session = common::session();
     for statement in PREAMBLE {
@@ -143,15 +146,16 @@ pub fn session() -> SqlSession {
     session
 }
 
-/// One statement in this process, and the text of its error.
+/// Runs a statement in this process. Returns its outcome and the text of its error.
 pub fn here(session: &mut SqlSession, sql: &str) -> (Answer, String) {
     let mut sink = Collected::default();
     let result = session.query(sql.as_bytes(), true, &mut sink);
     match result {
         Ok(outcome) => {
-            let affected = match outcome.had_rows {
-                true => -1,
-                false => i64::try_from(outcome.affected_rows).unwrap(),
+            let affected = if outcome.had_rows {
+                -1
+            } else {
+                i64::try_from(outcome.affected_rows).unwrap()
             };
             let lines = sink.lines("\t");
             let rows = lines.iter().flat_map(|line| line.split('\n'));
@@ -175,10 +179,11 @@ pub fn here(session: &mut SqlSession, sql: &str) -> (Answer, String) {
     }
 }
 
-/// Warnings that the last statement left.
+/// Number of warnings of the last statement.
 fn warnings(session: &mut SqlSession) -> u64 {
     let mut sink = Collected::default();
-    let asked = session.query(b"SELECT @@warning_count", true, &mut sink);
-    asked.unwrap();
+    session
+        .query(b"SELECT @@warning_count", true, &mut sink)
+        .unwrap();
     sink.lines("\t").first().map_or(0, |n| n.parse().unwrap())
 }

@@ -1,13 +1,14 @@
 //! Statements written by hand: rows, affected rows and error numbers must agree.
 //!
-//! Every `.sql` file of `tests/differential/` holds one statement a line. Both
+//! Every `.sql` file of `tests/differential/` has one statement in each line. Both
 //! servers start with an empty database `test`, collation
 //! `utf8mb4_general_ci`, UTC and MySQL's default SQL mode. Rows are compared
-//! in order where the statement says ORDER BY, else as sets.
+//! in order if the statement contains ORDER BY, otherwise in any order.
 //!
-//! A line `-- differs: REASON` lets the next statement answer otherwise than
-//! MariaDB does: an intended difference, or one of MariaDB from MySQL. A line
-//! `-- only here: REASON` runs the next one here only; it must succeed.
+//! After a line `-- differs: REASON` the result of the next statement must
+//! differ from MariaDB's: an intended difference, or one between MariaDB and
+//! MySQL. After a line `-- only here: REASON` the next statement runs only on
+//! Porpoise, and must succeed.
 
 use crate::both::{Answer, Shared, here, session};
 use std::path::Path;
@@ -40,13 +41,14 @@ fn lines(text: &str) -> Vec<Line> {
     out
 }
 
-/// Whether ROW_COUNT() means the same on both.
-fn counts(sql: &str) -> bool {
+/// Whether ROW_COUNT() of a statement must be the same on both servers.
+fn compares_row_count(sql: &str) -> bool {
     let first = sql.trim_start_matches('(').split(' ').next().unwrap_or("");
     let known = ["INSERT", "REPLACE", "UPDATE", "DELETE"];
     known.iter().any(|k| first.eq_ignore_ascii_case(k))
 }
 
+/// Describes the difference of two outcomes; `None` if they are as expected.
 fn compare(file: &str, line: &Line, theirs: &Answer, ours: (Answer, String)) -> Option<String> {
     let (ours, message) = ours;
     if line.only_here {
@@ -58,8 +60,8 @@ fn compare(file: &str, line: &Line, theirs: &Answer, ours: (Answer, String)) -> 
         a.sort();
         b.sort();
     }
-    let affected = !counts(&line.sql) || theirs.affected == ours.affected;
-    let same = a == b && theirs.error == ours.error && affected;
+    let same_count = !compares_row_count(&line.sql) || theirs.affected == ours.affected;
+    let same = a == b && theirs.error == ours.error && same_count;
     if same != line.differs {
         return None;
     }
@@ -92,11 +94,11 @@ fn the_same_answers_as_mariadb() {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let lines = lines(&std::fs::read_to_string(&file).unwrap());
         statements += lines.len();
-        let there: Vec<&str> = lines
+        let for_mariadb: Vec<&str> = lines
             .iter()
             .map(|line| if line.only_here { "DO 0" } else { &line.sql })
             .collect();
-        let theirs = server.run(&there);
+        let theirs = server.run(&for_mariadb);
         let mut session = session();
         for (line, theirs) in lines.iter().zip(&theirs) {
             let ours = here(&mut session, &line.sql);

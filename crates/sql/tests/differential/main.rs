@@ -1,4 +1,4 @@
-//! The same statements on MariaDB and here.
+//! Differential tests: the same statements on MariaDB and Porpoise.
 
 #![allow(
     clippy::unwrap_used,

@@ -5,15 +5,16 @@ use super::tables::{Column, Table};
 use super::{Gen, Ty};
 
 impl Gen {
-    fn rows_of(table: &Table) -> Scope<'static> {
+    /// A scope whose only source is the table.
+    fn table_scope(table: &Table) -> Scope<'static> {
         Scope {
             sources: vec![(table.name.clone(), table.columns.clone())],
             ..Scope::default()
         }
     }
 
-    /// A condition that asks no other table and compares no texts with numbers, which strict
-    /// mode refuses in changes.
+    /// A condition without subqueries, and without comparisons of texts with numbers, which strict
+    /// mode rejects in statements that change rows.
     fn plain_condition(&mut self, scope: &Scope<'_>) -> String {
         self.subqueries = 0;
         loop {
@@ -33,7 +34,7 @@ impl Gen {
     pub fn change(&mut self) -> String {
         let tables = self.tables.clone();
         let table = self.pick(&tables).clone();
-        let scope = Self::rows_of(&table);
+        let scope = Self::table_scope(&table);
         self.named.clear();
         match self.rng.u8(0..15) {
             0 => format!(
@@ -73,9 +74,9 @@ impl Gen {
                     table.name
                 )
             }
-            7 => self.joined(&table),
-            8 => self.inserted_query(&table),
-            9 => self.updated_with_query(&table),
+            7 => self.change_join(&table),
+            8 => self.insert_select(&table),
+            9 => self.update_with_subquery(&table),
             10 => {
                 let condition = self.plain_condition(&scope);
                 let order = self.order(&table);
@@ -88,7 +89,7 @@ impl Gen {
                 let condition = self.condition_of_others(&scope, &table);
                 format!("DELETE FROM {} WHERE {condition}", table.name)
             }
-            12 => self.joined_both(&table),
+            12 => self.change_both_of_join(&table),
             _ => {
                 let (name, value) = self.assignment(&table);
                 let condition = self.plain_condition(&scope);
@@ -106,7 +107,7 @@ impl Gen {
         }
     }
 
-    /// A condition that asks other tables than the one that changes.
+    /// A condition with subqueries on tables other than the one that changes.
     fn condition_of_others(&mut self, scope: &Scope<'_>, table: &Table) -> String {
         let all = self.tables.clone();
         self.tables.retain(|t| t.name != table.name);
@@ -131,22 +132,23 @@ impl Gen {
         text
     }
 
-    /// INSERT ... SELECT from another table, in the order of its key, with what there is for rows
-    /// whose key is taken.
-    fn inserted_query(&mut self, table: &Table) -> String {
+    /// INSERT ... SELECT from another table, in the order of its key, with a choice of what happens
+    /// to rows whose key exists.
+    fn insert_select(&mut self, table: &Table) -> String {
         let others: Vec<Table> = self.tables.clone();
         let other = self.pick(&others).clone();
         if other.name == table.name {
             return format!("INSERT IGNORE INTO {0} SELECT * FROM {0}", table.name);
         }
-        let scope = Self::rows_of(&other);
+        let scope = Self::table_scope(&other);
         self.subqueries = 0;
         let mut items = vec![format!("{}.id + {}", other.name, self.rng.u8(0..12))];
         for at in 1..table.columns.len() {
             let ty = table.columns[at].ty;
-            let value = match self.rng.bool() {
-                true => self.expr(&scope, ty, 0),
-                false => self.value(ty),
+            let value = if self.rng.bool() {
+                self.expr(&scope, ty, 0)
+            } else {
+                self.value(ty)
             };
             items.push(match (ty, table.nullable[at]) {
                 (Ty::Str, true) => format!("LEFT({value}, 9)"),
@@ -157,7 +159,7 @@ impl Gen {
         }
         let condition = self.plain_condition(&scope);
         let order = self.order(&other);
-        let (verb, behind) = match self.rng.u8(0..4) {
+        let (verb, on_duplicate) = match self.rng.u8(0..4) {
             0 => ("INSERT", String::new()),
             1 => ("INSERT IGNORE", String::new()),
             2 => ("REPLACE", String::new()),
@@ -182,16 +184,16 @@ impl Gen {
             }
         };
         format!(
-            "{verb} INTO {} SELECT {} FROM {} WHERE {condition}{order}{behind}",
+            "{verb} INTO {} SELECT {} FROM {} WHERE {condition}{order}{on_duplicate}",
             table.name,
             items.join(", "),
             other.name
         )
     }
 
-    /// UPDATE with a value out of another table, or for rows that another table tells.
-    fn updated_with_query(&mut self, table: &Table) -> String {
-        let scope = Self::rows_of(table);
+    /// UPDATE with a value from another table, or of rows that subqueries on other tables select.
+    fn update_with_subquery(&mut self, table: &Table) -> String {
+        let scope = Self::table_scope(table);
         let condition = self.condition_of_others(&scope, table);
         let (name, value) = self.assignment(table);
         let others: Vec<Table> = self.tables.clone();
@@ -221,13 +223,13 @@ impl Gen {
     }
 
     /// DELETE from two tables at once, or UPDATE of both.
-    fn joined_both(&mut self, table: &Table) -> String {
+    fn change_both_of_join(&mut self, table: &Table) -> String {
         let tables = self.tables.clone();
         let other = self.pick(&tables).clone();
         if other.name == table.name {
-            return self.joined(table);
+            return self.change_join(table);
         }
-        let mut scope = Self::rows_of(table);
+        let mut scope = Self::table_scope(table);
         scope.sources[0].0 = "x".to_owned();
         scope.sources.push(("y".to_owned(), other.columns.clone()));
         let condition = self.plain_condition(&scope);
@@ -250,22 +252,22 @@ impl Gen {
         }
     }
 
-    /// The order of a table's key, or of all columns: rows that tie are alike.
+    /// ORDER BY the table's key, or all columns: rows with equal sort keys are identical.
     fn order(&mut self, table: &Table) -> String {
         let name = |column: &Column| match column.ty {
             Ty::Str => format!("BINARY {}", column.name),
             _ => column.name.clone(),
         };
-        let names: Vec<String> = match table.key.is_empty() {
-            true => table.columns.iter().map(name).collect(),
-            false => {
-                let key = table.key.iter().map(|at| table.columns[*at].name.clone());
-                key.collect()
-            }
+        let names: Vec<String> = if table.key.is_empty() {
+            table.columns.iter().map(name).collect()
+        } else {
+            let key = table.key.iter().map(|at| table.columns[*at].name.clone());
+            key.collect()
         };
         format!(" ORDER BY {}", names.join(", "))
     }
 
+    /// A column and a value for it.
     fn assignment(&mut self, table: &Table) -> (String, String) {
         let at = self.rng.usize(0..table.columns.len());
         let column = table.columns[at].clone();
@@ -278,12 +280,12 @@ impl Gen {
         (column.name, value)
     }
 
-    /// DELETE or UPDATE of rows that others join. A value that they get is the same
-    /// whichever row joins.
-    fn joined(&mut self, table: &Table) -> String {
+    /// DELETE or UPDATE of rows that a join selects. An assigned value does not depend on the
+    /// joined row.
+    fn change_join(&mut self, table: &Table) -> String {
         let tables = self.tables.clone();
         let other = self.pick(&tables).clone();
-        let mut scope = Self::rows_of(table);
+        let mut scope = Self::table_scope(table);
         scope.sources[0].0 = "x".to_owned();
         scope.sources.push(("y".to_owned(), other.columns.clone()));
         let condition = self.plain_condition(&scope);

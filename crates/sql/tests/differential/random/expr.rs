@@ -1,10 +1,12 @@
-//! Expressions: typed, so that both servers agree about conversions, but for comparisons
-//! of numbers with texts now and then.
+//! Random expressions. They are typed, so that both servers agree about conversions, except for
+//! occasional comparisons of numbers with texts.
 
 use super::query::Scope;
 use super::{Gen, Ty};
 
 impl Gen {
+    /// The name of a random column of this type in the scope or the scopes around it; `None` if there
+    /// is none.
     pub fn column(&mut self, scope: &Scope<'_>, ty: Ty) -> Option<String> {
         let mut found = Vec::new();
         let mut level = Some(scope);
@@ -18,9 +20,10 @@ impl Gen {
             level = scope.outer;
             weight = 2;
         }
-        match found.is_empty() {
-            true => None,
-            false => Some(self.pick(&found).clone()),
+        if found.is_empty() {
+            None
+        } else {
+            Some(self.pick(&found).clone())
         }
     }
 
@@ -38,8 +41,8 @@ impl Gen {
 
     /// An aggregate of a type over rows of `scope`.
     pub fn aggregate(&mut self, scope: &Scope<'_>, ty: Ty) -> String {
-        // Columns of queries around stay outside: alone they would aggregate those, and beside
-        // others MariaDB takes them for columns of no group (1055).
+        // No columns of outer queries: alone they would make the outer query an aggregate, and
+        // beside other columns MariaDB reports them as columns outside of GROUP BY (1055).
         let scope = &Scope {
             sources: scope.sources.clone(),
             ..Scope::default()
@@ -74,7 +77,7 @@ impl Gen {
             Ty::Str if self.one_in(3) => {
                 let arg = self.column(scope, Ty::Str).unwrap_or("'k'".to_owned());
                 let order = self.pick(&["", " DESC"]);
-                // Which of two texts that differ in case comes first is open.
+                // The order of two texts that differ in case is undefined without COLLATE.
                 let arg = format!("{arg} COLLATE utf8mb4_bin");
                 format!("GROUP_CONCAT({distinct}{arg} ORDER BY {arg}{order})")
             }
@@ -88,7 +91,7 @@ impl Gen {
         }
     }
 
-    /// An expression of a type, at most so deep.
+    /// An expression of a type, nested at most `depth` levels.
     pub fn expr(&mut self, scope: &Scope<'_>, ty: Ty, depth: usize) -> String {
         if depth == 0 || self.one_in(3) {
             return self.leaf(scope, ty);
@@ -108,6 +111,7 @@ impl Gen {
         }
     }
 
+    /// A call of a conditional function, or CASE.
     fn choice(&mut self, scope: &Scope<'_>, ty: Ty, depth: usize) -> String {
         let a = self.expr(scope, ty, depth);
         let b = self.expr(scope, ty, depth);
@@ -259,9 +263,10 @@ impl Gen {
 
     fn comparison(&mut self, scope: &Scope<'_>, depth: usize) -> String {
         let ty = self.ty();
-        let a = match self.rng.bool() {
-            true => self.leaf(scope, ty),
-            false => self.expr(scope, ty, depth),
+        let a = if self.rng.bool() {
+            self.leaf(scope, ty)
+        } else {
+            self.expr(scope, ty, depth)
         };
         let other = match ty {
             Ty::Int if self.one_in(4) => Ty::Dec,
@@ -280,9 +285,12 @@ impl Gen {
                 let other = if ty == Ty::Int { ty } else { other };
                 let not = self.pick(&["", "", "NOT "]);
                 let list: Vec<String> = (0..self.rng.usize(1..5))
-                    .map(|_| match self.one_in(4) {
-                        true => self.leaf(scope, other),
-                        false => self.literal(other),
+                    .map(|_| {
+                        if self.one_in(4) {
+                            self.leaf(scope, other)
+                        } else {
+                            self.literal(other)
+                        }
                     })
                     .collect();
                 format!("({a} {not}IN ({}))", list.join(", "))
@@ -295,23 +303,23 @@ impl Gen {
             6 => {
                 let (b, c) = (self.leaf(scope, Ty::Int), self.leaf(scope, Ty::Int));
                 let e = self.leaf(scope, ty);
-                // MariaDB takes the others for refusing NULLs of each operand.
-                let op = "<=>";
-                format!("(({a}, {b}) {op} ({e}, {c}))")
+                // Only <=>: for other operators MariaDB assumes that no operand of a row is NULL.
+                format!("(({a}, {b}) <=> ({e}, {c}))")
             }
             7 if ty == Ty::Int => {
-                // A text beside a number: both are doubles then. MariaDB rounds '1.5' where an
-                // integer column equals it.
+                // A text and a number are compared as doubles. For the equality of an integer
+                // column MariaDB rounds '1.5', so this text is left out.
                 let op = *self.pick(&["=", "<", ">="]);
                 let texts = ["'1'", "'2'", "'-1'", "'0'", "'10'", "'1.5'"];
-                let some = if op == "=" { 5 } else { texts.len() };
-                format!("({a} {op} {})", self.pick(&texts[..some]))
+                let count = if op == "=" { 5 } else { texts.len() };
+                format!("({a} {op} {})", self.pick(&texts[..count]))
             }
             _ => {
-                // MariaDB rounds 2.25 to 2 where an integer column equals it.
-                let op = match ty != other {
-                    true => *self.pick(&["<", "<=", ">", ">="]),
-                    false => *self.pick(&["=", "=", "=", "<>", "<", "<=", ">", ">=", "<=>"]),
+                // For the equality of an integer column MariaDB rounds 2.25 to 2.
+                let op = if ty == other {
+                    *self.pick(&["=", "=", "=", "<>", "<", "<=", ">", ">=", "<=>"])
+                } else {
+                    *self.pick(&["<", "<=", ">", ">="])
                 };
                 let b = self.expr(scope, other, depth);
                 format!("({a} {op} {b})")

@@ -1,9 +1,9 @@
-//! Random statements: rows must be those of MariaDB, and queries must agree with each other
+//! Random statements: their rows must equal MariaDB's, and related queries must agree with each other
 //! ([`oracles`]).
 //!
-//! A case is a seed: it gives tables, rows and statements. A failure prints the seed and
-//! all that is needed to repeat it by hand; `RANDOM_SEED=n` runs that case alone,
-//! `RANDOM_CASES=n` so many from there on (`make soak` asks for many).
+//! The seed of a case determines its tables, rows and statements. A failure prints the seed and
+//! the statements to repeat it by hand; `RANDOM_SEED=n` runs that case alone, and
+//! `RANDOM_CASES=n` runs `n` cases from the first seed on (`make soak` runs many).
 //!
 //! Not generated, because the servers differ on purpose or the result is undefined:
 //! LIMIT without a total order, texts converted to numbers in changes, functions that
@@ -19,7 +19,7 @@ mod tables;
 use crate::both::{Answer, Shared, here, session};
 use tables::Table;
 
-/// Types that expressions have.
+/// Type of an expression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ty {
     Int,
@@ -42,11 +42,11 @@ impl Ty {
 /// A generator of statements.
 pub struct Gen {
     pub rng: fastrand::Rng,
-    /// Tables that there are.
+    /// The existing tables.
     pub tables: Vec<Table>,
-    /// Common table expressions of the statement: name and types of c0, c1 and so on.
+    /// Common table expressions of the statement: name, and types of the columns c0, c1 and so on.
     pub named: Vec<(String, Vec<Ty>)>,
-    /// Aliases given so far.
+    /// Number of aliases given so far.
     pub aliases: usize,
     /// Subqueries that the statement may still have.
     pub subqueries: usize,
@@ -83,8 +83,8 @@ impl Gen {
         ])
     }
 
-    /// Statements that make tables, some of them in pairs with the same columns.
-    fn make_tables(&mut self) -> Vec<String> {
+    /// Statements that create and fill tables.
+    fn create_tables(&mut self) -> Vec<String> {
         let mut out = Vec::new();
         for at in 0..self.rng.usize(2..4) {
             let rows = *self.pick(&[0, 1, 4, 7, 11, 16]);
@@ -95,26 +95,27 @@ impl Gen {
     }
 }
 
-/// The seeds to run: those asked for, or so many from a first one.
+/// The seeds to run: `count` from `first` on, unless the environment sets others.
 fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
-    let asked = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let seed = asked("RANDOM_SEED");
+    let variable = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let seed = variable("RANDOM_SEED");
     let first = seed.unwrap_or(first);
-    let count = asked("RANDOM_CASES").unwrap_or(if seed.is_some() { 1 } else { count });
+    let count = variable("RANDOM_CASES").unwrap_or(if seed.is_some() { 1 } else { count });
     first..first + count
 }
 
-/// A row as it is compared.
+/// The rows in the form in which they are compared.
 fn normal(rows: &[String]) -> Vec<String> {
     rows.iter().map(|row| row.to_lowercase()).collect()
 }
 
 fn is_ordered(sql: &str) -> bool {
-    // Orders of subqueries and aggregates stand within parentheses.
-    let last = sql.rfind(')').map_or(sql, |at| &sql[at..]);
-    last.contains("ORDER BY")
+    // ORDER BY of subqueries and aggregates is within parentheses.
+    let tail = sql.rfind(')').map_or(sql, |at| &sql[at..]);
+    tail.contains("ORDER BY")
 }
 
+/// Whether the outcomes agree, apart from known differences.
 fn same(sql: &str, theirs: &Answer, ours: &Answer) -> bool {
     let (mut a, mut b) = (normal(&theirs.rows), normal(&ours.rows));
     if !is_ordered(sql) {
@@ -126,41 +127,42 @@ fn same(sql: &str, theirs: &Answer, ours: &Answer) -> bool {
         return true;
     }
     // MariaDB finds no columns of outer queries in some places of set operations and HAVING.
-    let lost = matches!(theirs.error, Some(1054 | 1247 | 1463)) && ours.error.is_none();
-    // Rows that UPDATE IGNORE leaves alone make warnings in MySQL, none in MariaDB.
-    let warned = theirs.warnings == ours.warnings || sql.starts_with("UPDATE IGNORE");
-    let done = theirs.error.is_some() || (theirs.affected == ours.affected && warned);
-    lost || (a == b && theirs.error == ours.error && (done || !counts(sql)))
+    let unresolved = matches!(theirs.error, Some(1054 | 1247 | 1463)) && ours.error.is_none();
+    // UPDATE IGNORE of rows that it cannot change causes warnings in MySQL, but not in MariaDB.
+    let same_warnings = theirs.warnings == ours.warnings || sql.starts_with("UPDATE IGNORE");
+    let same_counts = theirs.error.is_some() || (theirs.affected == ours.affected && same_warnings);
+    let same_result = a == b && theirs.error == ours.error;
+    unresolved || (same_result && (same_counts || !compares_counts(sql)))
 }
 
-/// Whether it changes rows, so that how many, and the number of warnings, must agree. InnoDB
-/// counts one row where REPLACE meets an equal one, and what an error leaves is not told.
-fn counts(sql: &str) -> bool {
+/// Whether the numbers of affected rows and warnings must agree: for statements that change rows,
+/// except REPLACE, which InnoDB counts as one row where it meets an identical one.
+fn compares_counts(sql: &str) -> bool {
     ["INSERT", "UPDATE", "DELETE"]
         .iter()
         .any(|verb| sql.starts_with(verb))
 }
 
-/// Describes a mismatch, with the statements that created the tables it names.
-fn report(seed: u64, made: &[String], sql: &str, left: &str, right: &str) -> String {
-    let named = |made: &&String| {
-        let mut words = made.split_whitespace().filter(|w| w.starts_with('t'));
+/// Describes a mismatch, with those of the `preceding` statements that concern the tables of `sql`.
+fn report(seed: u64, preceding: &[String], sql: &str, left: &str, right: &str) -> String {
+    let is_related = |statement: &&String| {
+        let mut words = statement.split_whitespace().filter(|w| w.starts_with('t'));
         words.next().is_none_or(|table| sql.contains(table))
     };
-    let made: Vec<&str> = made.iter().filter(named).map(String::as_str).collect();
-    let made = made.join(";\n");
-    format!("-- seed {seed}\n{made};\n{sql};\n-- {left}\n-- {right}\n")
+    let related = preceding.iter().filter(is_related).map(String::as_str);
+    let related = related.collect::<Vec<&str>>().join(";\n");
+    format!("-- seed {seed}\n{related};\n{sql};\n-- {left}\n-- {right}\n")
 }
 
-fn told(who: &str, answer: &Answer, message: &str) -> String {
+fn describe(server: &str, answer: &Answer, message: &str) -> String {
     format!(
-        "{who}: {:?} {:?} affected {} warnings {} {message}",
+        "{server}: {:?} {:?} affected {} warnings {} {message}",
         answer.error, answer.rows, answer.affected, answer.warnings
     )
 }
 
-/// Seconds that MariaDB gets for a statement.
-const PATIENCE: &str = "SET max_statement_time = 2";
+/// Limits MariaDB's time for a statement, in seconds.
+const TIME_LIMIT: &str = "SET max_statement_time = 2";
 
 /// Settings that make MariaDB choose other plans.
 const OTHER_PLANS: &[&str] = &[
@@ -173,11 +175,10 @@ const OTHER_PLANS: &[&str] = &[
      extended_keys=off,exists_to_in=off,subquery_cache=off'",
 ];
 
-/// Runs one case on both servers.
+/// Runs one case on both servers. Returns descriptions of the mismatches.
 fn case(server: &Shared, seed: u64, queries: usize, changes: usize) -> Vec<String> {
     let mut random = Gen::new(seed);
-    let made = random.make_tables();
-    let mut statements = made.clone();
+    let mut statements = random.create_tables();
     for _ in 0..queries {
         statements.push(random.statement());
     }
@@ -194,8 +195,8 @@ fn case(server: &Shared, seed: u64, queries: usize, changes: usize) -> Vec<Strin
         statements.push(change);
         statements.extend(shown);
     }
-    let there: Vec<&str> = statements.iter().map(String::as_str).collect();
-    let answers = server.run_with(PATIENCE, &there);
+    let texts: Vec<&str> = statements.iter().map(String::as_str).collect();
+    let answers = server.run_with(TIME_LIMIT, &texts);
     let mut session = session();
     here(&mut session, "SET max_execution_time = 4000");
     let mut wrong = Vec::new();
@@ -205,13 +206,14 @@ fn case(server: &Shared, seed: u64, queries: usize, changes: usize) -> Vec<Strin
         let (ours, message) = here(&mut session, sql);
         if !same(sql, theirs, &ours) {
             let others = others.get_or_insert_with(|| {
-                let run = |set: &&str| server.run_with(&format!("{PATIENCE}, {set}"), &there);
+                let run = |set: &&str| server.run_with(&format!("{TIME_LIMIT}, {set}"), &texts);
                 OTHER_PLANS.iter().map(run).collect()
             });
             // If MariaDB gives this server's answer with another plan, the mistake is MariaDB's.
             if !others.iter().any(|answers| same(sql, &answers[at], &ours)) {
-                let sides = (told("MariaDB", theirs, ""), told("here", &ours, &message));
-                wrong.push(report(seed, &done, sql, &sides.0, &sides.1));
+                let left = describe("MariaDB", theirs, "");
+                let right = describe("here", &ours, &message);
+                wrong.push(report(seed, &done, sql, &left, &right));
             }
         }
         if !sql.starts_with("SELECT") && !sql.starts_with("WITH") {
@@ -221,11 +223,12 @@ fn case(server: &Shared, seed: u64, queries: usize, changes: usize) -> Vec<Strin
     wrong
 }
 
-fn fail_if_any(wrong: &[String], of: usize) {
+/// Fails with the descriptions of mismatches in `cases` cases, if there are any.
+fn fail_if_any(wrong: &[String], cases: usize) {
     let shown: Vec<&str> = wrong.iter().take(60).map(String::as_str).collect();
     assert!(
         wrong.is_empty(),
-        "\n{}\n{} wrong answers in {of} cases",
+        "\n{}\n{} wrong answers in {cases} cases",
         shown.join("\n"),
         wrong.len()
     );

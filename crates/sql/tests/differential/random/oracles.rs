@@ -1,12 +1,12 @@
-//! Answers judged without another server: by queries that must give the same rows.
+//! Tests without another server: queries that must return the same rows.
 //!
-//! * A query's rows are those for which a condition holds, those for which it does not, and those
-//!   for which it is unknown (ternary logic partitioning); the same for the rows of a query with
-//!   windows, below which a condition must not move.
-//! * As many rows pass a condition in WHERE, where it chooses the plan, as there are rows for which
-//!   it is true in the list of items, where nothing depends on it (non-optimizing reference engine
-//!   construction).
-//! * Indexes over expressions and over elements of arrays change no rows.
+//! * Ternary logic partitioning: a query's rows are those for which a condition is true, those for
+//!   which it is false, and those for which it is NULL. For a query with windows, the condition is
+//!   applied to its result and must not move below the windows.
+//! * Non-optimizing reference engine construction: WHERE, where a condition influences the plan,
+//!   keeps as many rows as there are rows for which the condition is true in the select list, where
+//!   it does not.
+//! * Indexes over expressions do not change the rows of a query.
 
 use super::query::{Scope, Select};
 use super::tables::{Column, Table};
@@ -14,9 +14,10 @@ use super::{Gen, Ty, fail_if_any, normal, report, seeds};
 use crate::both::{here, session};
 use porpoise_sql::session::SqlSession;
 
+/// The rows of a query in this process, or the text of its error.
 fn rows_here(session: &mut SqlSession, sql: &str) -> Result<Vec<String>, String> {
     match here(session, sql) {
-        // Of texts that differ in spaces at the end, any may stand for a group.
+        // Any of the texts that differ only in trailing spaces may represent a group.
         (answer, _) if answer.error.is_none() => Ok(normal(&answer.rows)
             .iter()
             .map(|row| row.split('\t').map(|cell| cell.trim_end_matches(' ')))
@@ -26,7 +27,7 @@ fn rows_here(session: &mut SqlSession, sql: &str) -> Result<Vec<String>, String>
     }
 }
 
-/// A session in which these statements were run.
+/// A session that has run these statements.
 fn prepared(statements: &[String]) -> SqlSession {
     let mut session = session();
     here(&mut session, "SET max_execution_time = 2000");
@@ -42,10 +43,10 @@ fn derived(select: &Select, condition: Option<&str>) -> String {
     format!("SELECT * FROM ({}) AS w{condition}", select.text())
 }
 
-/// Compares a query with its three partitions.
-fn partitioned(seed: u64, queries: usize) -> Vec<String> {
+/// Compares a query with its three partitions. Returns descriptions of the mismatches.
+fn check_partitions(seed: u64, queries: usize) -> Vec<String> {
     let mut random = Gen::new(seed);
-    let made = random.make_tables();
+    let made = random.create_tables();
     let mut session = prepared(&made);
     let mut wrong = Vec::new();
     for _ in 0..queries {
@@ -53,16 +54,20 @@ fn partitioned(seed: u64, queries: usize) -> Vec<String> {
         let types = random.types(3);
         let select = random.select(&Scope::default(), &types, 1);
         let windowed = select.items.iter().any(|item| item.contains(" OVER ("));
-        let condition = match windowed {
-            true => Some(random.condition(&rows_of("w", &types), 1)),
-            false => select.condition.clone().filter(|_| !select.grouped),
+        let condition = if windowed {
+            Some(random.condition(&result_scope("w", &types), 1))
+        } else {
+            select.condition.clone().filter(|_| !select.grouped)
         };
         let Some(condition) = condition else {
             continue;
         };
-        let with = |condition: Option<&str>| match windowed {
-            true => derived(&select, condition),
-            false => select.with_condition(condition),
+        let with = |condition: Option<&str>| {
+            if windowed {
+                derived(&select, condition)
+            } else {
+                select.with_condition(condition)
+            }
         };
         let whole = with(None);
         let parts = ["({}) ", "NOT ({})", "({}) IS NULL"]
@@ -88,7 +93,7 @@ fn partitioned(seed: u64, queries: usize) -> Vec<String> {
             all.dedup();
             rows.dedup();
         }
-        // Numbers that do not fit and subqueries of several rows are errors on all sides.
+        // A query may fail in all forms, by overflow or a subquery with several rows.
         if failed.is_none() && all != rows {
             let (left, right) = (format!("whole: {rows:?}"), format!("parts: {all:?}"));
             let text = format!("{whole};\n{}", parts.join(";\n"));
@@ -98,7 +103,8 @@ fn partitioned(seed: u64, queries: usize) -> Vec<String> {
     wrong
 }
 
-fn rows_of(alias: &str, types: &[Ty]) -> Scope<'static> {
+/// A scope whose only source is a query's result with columns of these types.
+fn result_scope(alias: &str, types: &[Ty]) -> Scope<'static> {
     let column = |(at, ty): (usize, &Ty)| Column {
         name: format!("c{at}"),
         ty: *ty,
@@ -110,10 +116,11 @@ fn rows_of(alias: &str, types: &[Ty]) -> Scope<'static> {
     }
 }
 
-/// Counts the rows that a condition selects, and those for which it is true.
-fn counted(seed: u64, queries: usize) -> Vec<String> {
+/// Compares the number of rows that a condition selects with the number of rows for which it is
+/// true. Returns descriptions of the mismatches.
+fn check_counts(seed: u64, queries: usize) -> Vec<String> {
     let mut random = Gen::new(seed);
-    let made = random.make_tables();
+    let made = random.create_tables();
     let mut session = prepared(&made);
     let mut wrong = Vec::new();
     for _ in 0..queries {
@@ -130,10 +137,10 @@ fn counted(seed: u64, queries: usize) -> Vec<String> {
         ) else {
             continue;
         };
-        let holds = all.iter().filter(|row| *row == "1").count().to_string();
-        if found != [holds.clone()] {
+        let true_rows = all.iter().filter(|row| *row == "1").count().to_string();
+        if found != [true_rows.clone()] {
             let text = format!("{optimized};\n{reference}");
-            let right = format!("true for: {holds}");
+            let right = format!("true for: {true_rows}");
             wrong.push(report(
                 seed,
                 &made,
@@ -153,13 +160,13 @@ fn expressions(random: &mut Gen, table: &Table) -> Vec<(String, Ty)> {
         ..Scope::default()
     };
     let count = random.rng.usize(1..4);
-    let one = |_| {
+    let expression = |_| {
         random.subqueries = 0;
         let ty = random.ty();
         let depth = random.rng.usize(1..3);
         (random.expr(&scope, ty, depth), ty)
     };
-    (0..count).map(one).collect()
+    (0..count).map(expression).collect()
 }
 
 /// A condition on a table, mostly on one of the expressions.
@@ -187,9 +194,10 @@ fn condition_on(random: &mut Gen, table: &Table, known: &[(String, Ty)]) -> Stri
 }
 
 /// Compares the rows of queries on tables with functional indexes and on the same tables without.
-fn indexed(seed: u64, queries: usize) -> (Vec<String>, usize) {
+/// Returns descriptions of the mismatches, and the number of queries that used such an index.
+fn check_functional_indexes(seed: u64, queries: usize) -> (Vec<String>, usize) {
     let mut random = Gen::new(seed);
-    let made = random.make_tables();
+    let made = random.create_tables();
     let (mut plain, mut indexed) = (prepared(&made), prepared(&made));
     let mut statements = made;
     let (mut wrong, mut used) = (Vec::new(), 0);
@@ -197,8 +205,8 @@ fn indexed(seed: u64, queries: usize) -> (Vec<String>, usize) {
         let known = expressions(&mut random, &table);
         let name = &table.name;
         for (at, (e, _)) in known.iter().enumerate() {
-            // Some cannot be indexed: columns by themselves, texts without a length, values that do
-            // not fit.
+            // Some expressions cannot be indexed: plain columns, texts without a length, and those
+            // with values out of range.
             let create = format!("CREATE INDEX e{at} ON {name} (({e}))");
             if here(&mut indexed, &create).0.error.is_none() {
                 statements.push(create);
@@ -236,10 +244,10 @@ fn indexed(seed: u64, queries: usize) -> (Vec<String>, usize) {
 }
 
 #[test]
-fn partitions_of_a_query_make_it_up() {
+fn the_three_partitions_of_a_query_are_its_rows() {
     let seeds = seeds(1, 40);
     let cases = seeds.clone().count();
-    let wrong: Vec<String> = seeds.flat_map(|s| partitioned(s, 20)).collect();
+    let wrong: Vec<String> = seeds.flat_map(|s| check_partitions(s, 20)).collect();
     fail_if_any(&wrong, cases);
 }
 
@@ -247,7 +255,7 @@ fn partitions_of_a_query_make_it_up() {
 fn as_many_rows_are_found_as_a_condition_is_true_for() {
     let seeds = seeds(1, 40);
     let cases = seeds.clone().count();
-    let wrong: Vec<String> = seeds.flat_map(|s| counted(s, 20)).collect();
+    let wrong: Vec<String> = seeds.flat_map(|s| check_counts(s, 20)).collect();
     fail_if_any(&wrong, cases);
 }
 
@@ -257,9 +265,9 @@ fn functional_indexes_change_no_rows() {
     let cases = seeds.clone().count();
     let (mut wrong, mut used) = (Vec::new(), 0);
     for seed in seeds {
-        let (more, through) = indexed(seed, 20);
-        wrong.extend(more);
-        used += through;
+        let (mismatches, used_by) = check_functional_indexes(seed, 20);
+        wrong.extend(mismatches);
+        used += used_by;
     }
     fail_if_any(&wrong, cases);
     assert!(cases < 40 || used > 100, "queries through an index: {used}");

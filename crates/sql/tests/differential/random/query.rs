@@ -1,4 +1,4 @@
-//! Queries: joins, groups, subqueries, unions.
+//! Random queries: joins, groups, subqueries, unions.
 
 use super::tables::{Column, Table};
 use super::{Gen, Ty};
@@ -8,7 +8,7 @@ use super::{Gen, Ty};
 pub struct Scope<'a> {
     /// Sources by alias.
     pub sources: Vec<(String, Vec<Column>)>,
-    /// The query around.
+    /// The scope of the enclosing query.
     pub outer: Option<&'a Scope<'a>>,
     /// Scope of the grouped rows, if aggregates are allowed.
     pub grouped: Option<&'a Scope<'a>>,
@@ -25,7 +25,7 @@ impl Scope<'_> {
     }
 }
 
-/// A query's text and whether it may begin a set operation without parentheses.
+/// The clauses of a SELECT.
 pub struct Select {
     pub from: String,
     pub condition: Option<String>,
@@ -33,18 +33,18 @@ pub struct Select {
     pub distinct: bool,
     /// GROUP BY and HAVING.
     pub groups: String,
-    /// It has groups, or aggregates over all rows.
+    /// Whether it has groups, aggregates over all rows, or windows.
     pub grouped: bool,
 }
 
 impl Select {
-    /// The query, its columns called c0, c1 and so on.
+    /// The query's text, with columns named c0, c1 and so on.
     pub fn text(&self) -> String {
         let condition = self.condition.as_ref();
         self.with_condition(condition.map(String::as_str))
     }
 
-    /// The query with another WHERE.
+    /// The query's text with this condition in WHERE.
     pub fn with_condition(&self, condition: Option<&str>) -> String {
         let items: Vec<String> = self
             .items
@@ -69,12 +69,12 @@ impl Gen {
         format!("q{}", self.aliases)
     }
 
-    /// Some types of columns.
-    pub fn types(&mut self, most: usize) -> Vec<Ty> {
-        (0..self.rng.usize(1..=most)).map(|_| self.ty()).collect()
+    /// Between 1 and `max` types of columns.
+    pub fn types(&mut self, max: usize) -> Vec<Ty> {
+        (0..self.rng.usize(1..=max)).map(|_| self.ty()).collect()
     }
 
-    /// A table, a derived table or a common table expression, with its columns.
+    /// A table, a derived table or a common table expression: its text in FROM, alias and columns.
     fn source(&mut self, depth: usize) -> (String, (String, Vec<Column>)) {
         let alias = self.alias();
         if depth > 0 && self.one_in(6) {
@@ -99,7 +99,7 @@ impl Gen {
         (format!("{} AS {alias}", table.name), (alias, columns))
     }
 
-    /// A JSON_TABLE with columns of these types, of which rows may lack some.
+    /// A JSON_TABLE with columns of these types; objects of its document may lack some members.
     fn json_table(&mut self, types: &[Ty], alias: &str) -> String {
         let mut rows = Vec::new();
         for _ in 0..self.rng.usize(0..6) {
@@ -137,7 +137,7 @@ impl Gen {
     /// A tree of joins, whose sources are added to the scope.
     fn join(&mut self, scope: &mut Scope<'_>, depth: usize) -> String {
         let (mut text, first) = self.source(depth);
-        // MariaDB errs about outer columns in the ON of outer joins.
+        // No outer columns: MariaDB returns wrong rows for those in the ON of outer joins.
         let mut tree: Scope<'_> = Scope {
             sources: vec![first],
             ..Scope::default()
@@ -146,24 +146,21 @@ impl Gen {
         while more > 0 {
             more -= 1;
             let (right, source) = self.source(depth);
-            let right = match self.one_in(6) && more > 0 {
-                true => {
-                    // A nested tree on the right.
-                    more -= 1;
-                    let (third, other) = self.source(depth);
-                    let mut nested = Scope {
-                        sources: vec![source, other],
-                        ..Scope::default()
-                    };
-                    let on = self.on(&nested, depth);
-                    let kind = *self.pick(&["JOIN", "LEFT JOIN", "RIGHT JOIN"]);
-                    tree.sources.append(&mut nested.sources);
-                    format!("({right} {kind} {third} ON {on})")
-                }
-                false => {
-                    tree.sources.push(source);
-                    right
-                }
+            let right = if self.one_in(6) && more > 0 {
+                // A nested tree on the right.
+                more -= 1;
+                let (third, other) = self.source(depth);
+                let mut nested = Scope {
+                    sources: vec![source, other],
+                    ..Scope::default()
+                };
+                let on = self.on(&nested, depth);
+                let kind = *self.pick(&["JOIN", "LEFT JOIN", "RIGHT JOIN"]);
+                tree.sources.append(&mut nested.sources);
+                format!("({right} {kind} {third} ON {on})")
+            } else {
+                tree.sources.push(source);
+                right
             };
             let kind = *self.pick(&["JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "CROSS JOIN"]);
             text = match kind {
@@ -217,7 +214,7 @@ impl Gen {
         }
         let mut condition = (!self.one_in(3)).then(|| self.condition(&scope, 2));
         if self.one_in(5) {
-            // Mostly one row of a table, which plans like to begin with.
+            // A condition that mostly selects one row, which plans prefer to read first.
             let (alias, columns) = self.pick(&scope.sources).clone();
             let number = self.rng.u8(0..12);
             let one = format!("{alias}.{} = {number}", columns[0].name);
@@ -228,13 +225,15 @@ impl Gen {
         if self.one_in(3) {
             return self.grouped(&scope, types, from, condition);
         }
-        // MariaDB moves conditions on the result of an IN subquery below its windows.
+        // Only at the top: MariaDB wrongly moves conditions on an IN subquery below its windows.
         let windowed = outer.sources.is_empty() && self.one_in(4);
-        // A part of a query's rows has other frames: such a query is not one of parts.
         let distinct = !windowed && self.one_in(5);
-        let items = types.iter().map(|ty| match windowed && self.rng.bool() {
-            true => self.windowed(&scope, *ty),
-            false => self.expr(&scope, *ty, 2),
+        let items = types.iter().map(|ty| {
+            if windowed && self.rng.bool() {
+                self.windowed(&scope, *ty)
+            } else {
+                self.expr(&scope, *ty, 2)
+            }
         });
         let items = items.collect();
         Select {
@@ -243,13 +242,14 @@ impl Gen {
             items,
             distinct,
             groups: String::new(),
+            // A condition in WHERE changes the frames, so the query cannot be partitioned by it.
             grouped: windowed,
         }
     }
 
     /// A window function that does not depend on the order of peers.
     fn windowed(&mut self, scope: &Scope<'_>, ty: Ty) -> String {
-        // MariaDB errs about outer columns in windows.
+        // No outer columns: MariaDB returns wrong rows for those in windows.
         let scope = &Scope {
             sources: scope.sources.clone(),
             ..Scope::default()
@@ -296,7 +296,7 @@ impl Gen {
         from: String,
         condition: Option<String>,
     ) -> Select {
-        // Columns to group by, as a source of their own names.
+        // The columns of GROUP BY, by their aliases.
         let mut keys: Vec<(String, Vec<Column>)> = Vec::new();
         let mut names = Vec::new();
         for _ in 0..*self.pick(&[0, 1, 1, 1, 2, 2]) {
@@ -313,15 +313,19 @@ impl Gen {
             outer: scope.outer,
             grouped: Some(scope),
         };
-        let mut groups = match names.is_empty() {
-            true => String::new(),
-            false => format!(" GROUP BY {}", names.join(", ")),
+        let mut groups = if names.is_empty() {
+            String::new()
+        } else {
+            format!(" GROUP BY {}", names.join(", "))
         };
         let items: Vec<String> = types
             .iter()
-            .map(|ty| match self.rng.bool() {
-                true => self.aggregate(scope, *ty),
-                false => self.expr(&after, *ty, 1),
+            .map(|ty| {
+                if self.rng.bool() {
+                    self.aggregate(scope, *ty)
+                } else {
+                    self.expr(&after, *ty, 1)
+                }
             })
             .collect();
         if self.one_in(3) {
@@ -331,7 +335,7 @@ impl Gen {
             from,
             condition,
             items,
-            // MariaDB gives duplicates where all items are constant in a group.
+            // MariaDB returns duplicates if all items are constant in a group.
             distinct: false,
             groups,
             grouped: true,
@@ -347,10 +351,11 @@ impl Gen {
         let mut text = first;
         let ops = ["UNION", "UNION ALL", "UNION", "EXCEPT", "INTERSECT"];
         for _ in 0..self.rng.usize(1..3) {
-            // MariaDB errs about outer columns beside EXCEPT and INTERSECT.
-            let op = match outer.sources.is_empty() {
-                true => *self.pick(&ops),
-                false => *self.pick(&["UNION", "UNION ALL"]),
+            // MariaDB returns wrong rows for outer columns beside EXCEPT and INTERSECT.
+            let op = if outer.sources.is_empty() {
+                *self.pick(&ops)
+            } else {
+                *self.pick(&["UNION", "UNION ALL"])
             };
             let next = self.select(outer, types, 0).text();
             text = format!("{text} {op} {next}");
@@ -358,7 +363,7 @@ impl Gen {
         text
     }
 
-    /// A subquery of one row at most.
+    /// A subquery with at most one row.
     pub fn scalar(&mut self, scope: &Scope<'_>, ty: Ty) -> String {
         let mut select = self.select(scope, &[ty], 0);
         if self.one_in(3) {
@@ -379,7 +384,7 @@ impl Gen {
 
     /// IN, EXISTS and quantified comparisons.
     pub fn subquery_condition(&mut self, scope: &Scope<'_>, depth: usize) -> String {
-        // MariaDB takes a NULL in place of a date for another date.
+        // No dates: MariaDB treats a NULL date as a date.
         let ty = *self.pick(&[Ty::Int, Ty::Int, Ty::Dec, Ty::Str]);
         match self.rng.u8(0..7) {
             0..2 => {
@@ -409,7 +414,7 @@ impl Gen {
         }
     }
 
-    /// A statement that reads.
+    /// A SELECT.
     pub fn statement(&mut self) -> String {
         self.subqueries = 3;
         self.named.clear();
@@ -425,7 +430,7 @@ impl Gen {
         let query = self.query(&Scope::default(), &types, 2);
         let mut text = format!("{with}{query}");
         if self.one_in(3) {
-            // All columns, so that rows which tie are alike.
+            // All columns, so that rows with equal sort keys are identical.
             let orders = ["", "", " DESC"];
             let mut keys = Vec::new();
             for at in 1..=types.len() {
@@ -434,7 +439,7 @@ impl Gen {
             text += &format!(" ORDER BY {}", keys.join(", "));
             if self.rng.bool() {
                 text += &format!(" LIMIT {}", self.rng.u8(0..9));
-                // MariaDB forgets it where DISTINCT items are constant.
+                // MariaDB ignores OFFSET if DISTINCT items are constant.
                 if self.one_in(3) && !text.contains("DISTINCT") {
                     text += &format!(" OFFSET {}", self.rng.u8(0..5));
                 }

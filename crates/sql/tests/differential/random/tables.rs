@@ -1,4 +1,4 @@
-//! Tables with keys of many kinds, and rows with NULLs, duplicates and ties.
+//! Random tables with keys of many kinds, and rows with NULLs, duplicates and equal sort keys.
 
 use super::{Gen, Ty};
 
@@ -9,14 +9,14 @@ pub struct Column {
     pub ty: Ty,
 }
 
-/// A table that was made.
+/// A created table.
 #[derive(Clone, Debug)]
 pub struct Table {
     pub name: String,
     pub columns: Vec<Column>,
-    /// Columns of a key that no two rows share, which are not NULL; empty without one.
+    /// Columns by which rows are sorted; empty for all columns.
     pub key: Vec<usize>,
-    /// Whether rows can be found that differ in no column.
+    /// Whether each column may be NULL.
     pub nullable: Vec<bool>,
 }
 
@@ -25,10 +25,10 @@ const WORDS: &[&str] = &[
 ];
 
 impl Gen {
-    /// A literal of a type, NULL now and then.
+    /// A literal of a type, sometimes NULL.
     pub fn literal(&mut self, ty: Ty) -> String {
         if self.one_in(14) {
-            // NULL itself is a text for some functions, and then a double.
+            // For some functions a plain NULL is a text, which becomes a double.
             return match ty {
                 Ty::Int => "CAST(NULL AS SIGNED)".to_owned(),
                 Ty::Dec => "CAST(NULL AS DECIMAL(8,2))".to_owned(),
@@ -46,9 +46,10 @@ impl Gen {
                 let hundredths = self.rng.i32(-3..12) * 25;
                 let sign = if hundredths < 0 { "-" } else { "" };
                 let n = hundredths.abs();
-                match self.rng.bool() {
-                    true => format!("{sign}{}.{:02}", n / 100, n % 100),
-                    false => format!("{sign}{}.{}", n / 100, n / 10 % 10),
+                if self.rng.bool() {
+                    format!("{sign}{}.{:02}", n / 100, n % 100)
+                } else {
+                    format!("{sign}{}.{}", n / 100, n / 10 % 10)
                 }
             }
             Ty::Str => format!("'{}'", self.pick(WORDS)),
@@ -81,7 +82,7 @@ impl Gen {
         name.to_owned()
     }
 
-    /// The statements that make a table and fill it.
+    /// A random table. Adds the statements that create and fill it to `out`.
     pub fn table(&mut self, name: &str, rows: usize, out: &mut Vec<String>) -> Table {
         let all = [Ty::Int, Ty::Int, Ty::Dec, Ty::Str, Ty::Str, Ty::Date];
         let count = self.rng.usize(2..6);
@@ -140,6 +141,7 @@ impl Gen {
         table
     }
 
+    /// An index of random columns; `parts` are the definitions of the columns.
     fn index(&mut self, columns: &[Column], parts: &[String]) -> String {
         let mut used = Vec::new();
         for _ in 0..self.rng.usize(1..4) {
@@ -161,7 +163,7 @@ impl Gen {
         format!("{kind} ({})", list.join(", "))
     }
 
-    /// Values of a row; without an id, one that may be taken.
+    /// Values of a row; without an id, the id is random and may exist.
     pub fn row(&mut self, table: &Table, id: Option<usize>) -> String {
         let mut values = vec![match id {
             Some(id) => id.to_string(),
@@ -169,9 +171,10 @@ impl Gen {
         }];
         for at in 1..table.columns.len() {
             let ty = table.columns[at].ty;
-            values.push(match table.nullable[at] && self.one_in(4) {
-                true => "NULL".to_owned(),
-                false => self.value(ty),
+            values.push(if table.nullable[at] && self.one_in(4) {
+                "NULL".to_owned()
+            } else {
+                self.value(ty)
             });
         }
         values.join(", ")

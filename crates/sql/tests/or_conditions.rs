@@ -1,15 +1,15 @@
-//! Conditions of OR, AND, NOT, BETWEEN and IN find the same rows and groups with
-//! indexes and without, and change the same rows.
+//! Conditions of OR, AND, NOT, BETWEEN and IN find and change the same rows with
+//! indexes and without.
 //!
-//! The same rows lie in a table with many indexes and in one with none. Random
-//! trees of conditions are asked of both: as text and prepared, in order and
-//! not, with hints that force ranges of one index or a union of several.
+//! The same rows are in a table with many indexes, in one with none and in a
+//! partitioned one. Random trees of conditions are queried on all, sorted and
+//! unsorted, with hints that force ranges of one index or a union of several.
 
 use crate::common::{run, session};
 use porpoise_kv::contract::Rng;
 use porpoise_sql::session::SqlSession;
 
-/// A value that compares with a column, sometimes one that it cannot hold.
+/// A value to compare a column with, sometimes one that the column cannot store.
 fn value(rng: &mut Rng, column: &str) -> String {
     let n = rng.below(14);
     match (column, rng.below(16)) {
@@ -28,8 +28,8 @@ fn value(rng: &mut Rng, column: &str) -> String {
     }
 }
 
-/// A value that is looked for in an array.
-fn sought(rng: &mut Rng, path: &str) -> String {
+/// A value to search for in an array, as JSON.
+fn array_value(rng: &mut Rng, path: &str) -> String {
     let n = rng.below(9);
     match (path, rng.below(8)) {
         (_, 0) => format!("{n}.5"),
@@ -46,7 +46,8 @@ fn sought(rng: &mut Rng, path: &str) -> String {
 fn array_leaf(rng: &mut Rng) -> String {
     let path = ["n", "n", "s", "s", "u"][rng.below(5) as usize];
     let array = format!("j->'$.{path}'");
-    let (one, two, three) = (sought(rng, path), sought(rng, path), sought(rng, path));
+    let mut next = || array_value(rng, path);
+    let (one, two, three) = (next(), next(), next());
     match rng.below(7) {
         0 => format!("CAST('{one}' AS JSON) MEMBER OF ({array})"),
         1 | 2 => format!("{} MEMBER OF ({array})", one.replace('"', "'")),
@@ -145,7 +146,8 @@ fn row(rng: &mut Rng, id: u64) -> String {
     format!("{id}, {a}, {b}, {s}, {u}, {d}, {m}, {j}")
 }
 
-/// A document with arrays: numbers of several kinds, texts, and numbers that no other row has.
+/// A document with arrays: `n` of numbers of several kinds, `s` of texts, `u` of numbers that are
+/// unique to the row.
 fn document(rng: &mut Rng, id: u64) -> String {
     let array = |rng: &mut Rng, element: &dyn Fn(&mut Rng) -> String| {
         let elements: Vec<String> = (0..rng.below(4)).map(|_| element(rng)).collect();
@@ -171,7 +173,7 @@ fn document(rng: &mut Rng, id: u64) -> String {
     format!("'{{{}\"id\": {id}}}'", members.concat())
 }
 
-/// Tables `i` with indexes, `n` with none, and `p`, in partitions.
+/// Creates the tables `i` with indexes, `n` without, and `p` with partitions.
 fn fill(session: &mut SqlSession, rng: &mut Rng, rows: u64) {
     run(session, "CREATE DATABASE d");
     run(session, "USE d");
@@ -207,6 +209,7 @@ const HINTS: &[&str] = &[
     "FORCE INDEX (ls, ab2, jn)",
 ];
 
+/// Select lists, and the clauses after WHERE.
 const SHAPES: &[(&str, &str)] = &[
     ("*", ""),
     ("COUNT(*)", ""),
@@ -273,7 +276,7 @@ fn rows_found() {
 }
 
 #[test]
-fn rows_found_through_the_path_that_is_shown() {
+fn random_conditions_use_index_unions_and_ranges() {
     let mut rng = Rng::new(seed());
     let mut session = session();
     fill(&mut session, &mut rng, 60);
