@@ -12,8 +12,8 @@ pub struct Names {
     pub subject: String,
     /// The authority that signed it.
     pub issuer: String,
-    /// The subject's common name, where it has exactly one, which is text. It is read from the
-    /// attribute itself: in the one-line form another attribute could contain `/CN=`.
+    /// The subject's common name; `None` unless there is exactly one and it is text. It is read from
+    /// the attribute itself: in the one-line form another attribute could contain `/CN=`.
     pub common_name: Option<String>,
 }
 
@@ -108,18 +108,18 @@ fn common_name(attributes: &[Attribute<'_>]) -> Option<String> {
         UTF8_STRING | PRINTABLE_STRING | IA5_STRING => std::str::from_utf8(name.value).ok()?,
         _ => return None,
     };
-    let plain = !text.is_empty() && !text.chars().any(char::is_control);
-    plain.then(|| text.to_owned())
+    let is_printable = !text.is_empty() && !text.chars().any(char::is_control);
+    is_printable.then(|| text.to_owned())
 }
 
 /// Formats a distinguished name in OpenSSL's one-line form.
 fn one_line(attributes: &[Attribute<'_>]) -> String {
     let mut line = String::new();
-    for one in attributes {
+    for attribute in attributes {
         line.push('/');
-        line.push_str(&attribute(one.kind));
+        line.push_str(&attribute_name(attribute.kind));
         line.push('=');
-        for &byte in one.value {
+        for &byte in attribute.value {
             match byte {
                 b' '..=b'~' => line.push(char::from(byte)),
                 other => line.push_str(&format!("\\x{other:02X}")),
@@ -130,7 +130,7 @@ fn one_line(attributes: &[Attribute<'_>]) -> String {
 }
 
 /// Returns the short name of an attribute type, or its dotted numbers if it has none.
-fn attribute(id: &[u8]) -> String {
+fn attribute_name(id: &[u8]) -> String {
     let known = match id {
         [0x55, 0x04, last] => match last {
             3 => "CN",
@@ -196,18 +196,18 @@ mod tests {
         client
             .distinguished_name
             .push(DnType::CommonName, "a client\u{e9}");
-        let made = client.signed_by(&own, &issuer).unwrap();
-        let found = names(made.der()).unwrap();
+        let certificate = client.signed_by(&own, &issuer).unwrap();
+        let found = names(certificate.der()).unwrap();
         assert_eq!(found.issuer, "/O=Example/CN=authority");
         assert_eq!(found.subject, "/C=SE/CN=a client\\xC3\\xA9");
         assert_eq!(found.common_name.as_deref(), Some("a client\u{e9}"));
-        for cut in [0, 1, 5, 40] {
-            assert_eq!(names(&made.der()[..cut]), None, "{cut}");
+        for length in [0, 1, 5, 40] {
+            assert_eq!(names(&certificate.der()[..length]), None, "{length}");
         }
     }
 
     /// The names of a certificate with these attributes.
-    fn named(attributes: &[(DnType, &str)]) -> Names {
+    fn names_of(attributes: &[(DnType, &str)]) -> Names {
         let own = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();
@@ -219,25 +219,25 @@ mod tests {
 
     #[test]
     fn another_attribute_is_never_taken_for_the_common_name() {
-        let names = named(&[
+        let names = names_of(&[
             (DnType::OrganizationName, "x/CN=root"),
             (DnType::CommonName, "client"),
         ]);
         assert_eq!(names.subject, "/O=x/CN=root/CN=client");
         assert_eq!(names.common_name.as_deref(), Some("client"));
-        let without = named(&[(DnType::OrganizationName, "x/CN=root")]);
+        let without = names_of(&[(DnType::OrganizationName, "x/CN=root")]);
         assert_eq!(without.common_name, None);
-        let control = named(&[(DnType::CommonName, "root\0.example")]);
+        let control = names_of(&[(DnType::CommonName, "root\0.example")]);
         assert_eq!(control.common_name, None);
-        let slash = named(&[(DnType::CommonName, "a/b")]);
+        let slash = names_of(&[(DnType::CommonName, "a/b")]);
         assert_eq!(slash.common_name.as_deref(), Some("a/b"));
     }
 
     #[test]
     fn unknown_attributes_have_their_numbers() {
-        assert_eq!(attribute(b"\x55\x04\x2E"), "2.5.4.46");
+        assert_eq!(attribute_name(b"\x55\x04\x2E"), "2.5.4.46");
         assert_eq!(
-            attribute(b"\x2A\x86\x48\x86\xF7\x0D\x01\x09\x02"),
+            attribute_name(b"\x2A\x86\x48\x86\xF7\x0D\x01\x09\x02"),
             "1.2.840.113549.1.9.2"
         );
     }

@@ -40,18 +40,20 @@ enum Failure {
 }
 
 impl Failure {
-    fn of(what: &str, error: &Error) -> Failure {
-        let text = format!("{what}: {error}");
+    /// Classifies an error of the engine; `context` begins the message.
+    fn of(context: &str, error: &Error) -> Failure {
+        let text = format!("{context}: {error}");
         match error {
             Error::Io(_) | Error::Full(_) | Error::Unavailable(_) => Failure::CheckFailed(text),
             _ => Failure::Damage(text),
         }
     }
 
-    fn of_rows(what: &str, error: &porpoise_rows::Error) -> Failure {
+    /// Classifies an error of the row layer.
+    fn of_rows(context: &str, error: &porpoise_rows::Error) -> Failure {
         match error {
-            porpoise_rows::Error::Kv(error) => Failure::of(what, error),
-            error => Failure::Damage(format!("{what}: {error}")),
+            porpoise_rows::Error::Kv(error) => Failure::of(context, error),
+            error => Failure::Damage(format!("{context}: {error}")),
         }
     }
 }
@@ -114,10 +116,10 @@ fn check_store(store: PathBuf, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks and prints: the problems, and a last line that sums up.
+/// Checks, and prints the problems, or the number of tables and rows without problems.
 ///
 /// # Errors
-/// As [`check`]; with exit status 1 when there are problems.
+/// As [`check`]; with exit status 1 and a summary if there are problems.
 pub fn run(data_dir: &Path) -> Result<(), StartError> {
     let report = check(data_dir)?;
     let counts = format!("{} tables, {} rows", report.tables, report.rows);

@@ -152,23 +152,24 @@ pub fn one_line(error: &clap::Error, no_command: &str) -> String {
     }
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
-    let gist = first.strip_prefix("error: ").unwrap_or(first);
-    format!("{gist}; try --help")
+    let message = first.strip_prefix("error: ").unwrap_or(first);
+    format!("{message}; try --help")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ask(args: &[&str]) -> Result<CliCommand, StartError> {
+    fn parse_args(args: &[&str]) -> Result<CliCommand, StartError> {
         parse(args.iter().map(OsString::from), &|_| None)
     }
 
     #[test]
     fn options_reach_the_configuration() {
-        let asked = ask(&["porpoise", "serve", "--mysql-listen", "off", "--pick-ports"]).unwrap();
-        let CliCommand::Serve(config) = asked else {
-            panic!("{asked:?}");
+        let command =
+            parse_args(&["porpoise", "serve", "--mysql-listen", "off", "--pick-ports"]).unwrap();
+        let CliCommand::Serve(config) = command else {
+            panic!("{command:?}");
         };
         assert_eq!(config.mysql_listen, None);
         assert!(config.pick_ports);
@@ -176,18 +177,18 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_bench_is_passed_on_untouched() {
+    fn arguments_after_bench_are_passed_on_unchanged() {
         for words in [&[][..], &["kv", "--rows", "9"], &["--help"], &["fk", "-h"]] {
-            let asked = ask(&[&["porpoise", "bench"][..], words].concat()).unwrap();
-            let CliCommand::Bench(arguments) = asked else {
-                panic!("{asked:?}");
+            let command = parse_args(&[&["porpoise", "bench"][..], words].concat()).unwrap();
+            let CliCommand::Bench(arguments) = command else {
+                panic!("{command:?}");
             };
             assert_eq!(arguments, words);
         }
     }
 
     #[test]
-    fn complaints_are_one_line_with_status_2() {
+    fn errors_are_one_line_with_status_2() {
         for bad in [
             &["porpoise"][..],
             &["porpoise", "fly"],
@@ -195,7 +196,7 @@ mod tests {
             &["porpoise", "serve", "--data-dir"],
             &["porpoise", "serve", "--http-listen", "nowhere"],
         ] {
-            let error = ask(bad).unwrap_err();
+            let error = parse_args(bad).unwrap_err();
             assert_eq!(error.status, 2);
             assert!(!error.message.contains('\n'), "{error}");
             assert!(!error.message.is_empty());
@@ -204,11 +205,11 @@ mod tests {
 
     #[test]
     fn version_and_help_are_printed() {
-        let Ok(CliCommand::Print(text)) = ask(&["porpoise", "--version"]) else {
+        let Ok(CliCommand::Print(text)) = parse_args(&["porpoise", "--version"]) else {
             panic!();
         };
         assert_eq!(text, format!("porpoise {}\n", env!("CARGO_PKG_VERSION")));
-        let Ok(CliCommand::Print(text)) = ask(&["porpoise", "serve", "--help"]) else {
+        let Ok(CliCommand::Print(text)) = parse_args(&["porpoise", "serve", "--help"]) else {
             panic!();
         };
         for setting in SETTINGS {

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// Name of the lock file; it holds the server's process id.
 const LOCK: &str = "porpoise.lock";
 
-/// Attempts to lock a lock file that other processes remove meanwhile.
+/// Maximum number of attempts to lock the lock file, which other processes may remove meanwhile.
 const ATTEMPTS: usize = 10;
 
 /// A locked data directory.
@@ -28,6 +28,7 @@ pub struct DataDir {
     path: PathBuf,
     /// Lock on the directory itself; `None` where the file system cannot lock directories.
     directory_lock: Option<File>,
+    /// The locked lock file; `None` if there is none and nothing may be written.
     _file_lock: Option<File>,
 }
 
@@ -68,11 +69,11 @@ fn lock_file(path: &Path) -> io::Result<File> {
         if !is_at_path(&file, path)? {
             continue;
         }
-        let noted = file
+        let written = file
             .set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()));
-        return match noted {
+        return match written {
             // The process id is used in messages only, so a full disk is no error.
             Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(file),
             other => other.map(|()| file),
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_where_nothing_can_be_written_is_named() {
+    fn the_error_for_a_directory_that_is_not_writable_names_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let error = DataDir::lock(&file.path().join("data")).unwrap_err();
         assert!(error.message.contains("is not writable: "), "{error}");

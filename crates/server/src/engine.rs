@@ -51,8 +51,8 @@ pub fn open(config: &Config, disk: Arc<dyn Disk>) -> Result<Arc<dyn Engine>, Sta
     }
 }
 
-/// Opens the embedded engine with a function that reports its use of memory, for measurements:
-/// it reads every row.
+/// Opens the embedded engine. Also returns a function that measures the engine's use of memory by
+/// reading every row.
 ///
 /// # Errors
 /// As [`open`].
@@ -115,7 +115,7 @@ mod tests {
     use crate::config::table;
 
     #[test]
-    fn memory_keeps_nothing_on_disk() {
+    fn durability_memory_writes_nothing_to_disk() {
         let dir = tempfile::tempdir().unwrap();
         let mut config = table::defaults();
         config.data_dir = dir.path().to_owned();
@@ -128,7 +128,7 @@ mod tests {
 
     #[cfg(feature = "tikv")]
     #[test]
-    fn a_cluster_is_always_in_sync() {
+    fn a_cluster_rejects_durability_other_than_sync() {
         let mut config = table::defaults();
         config.engine = EngineChoice::Tikv(vec!["127.0.0.1:1".into()]);
         config.durability = DurabilityChoice::Interval;

@@ -9,9 +9,10 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Settings of the allocator, a C string that it reads under this name: transparent huge pages,
-/// where the system grants them on request. Rows and entries are scattered over the heap; with
-/// small pages a scan in index order spends most of its time in TLB misses and page table walks.
+/// Settings of jemalloc, which reads a C string with this exported name. Transparent huge pages are
+/// used where the system grants them on request: rows and index entries are scattered over the heap,
+/// and with small pages a scan in index order spends most of its time in TLB misses and page table
+/// walks.
 #[expect(
     unsafe_code,
     reason = "the name is the allocator's, and the type what it expects"

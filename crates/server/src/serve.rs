@@ -58,11 +58,12 @@ impl Sockets {
     }
 }
 
-/// Binds a TCP listener. The error message suggests a free port.
+/// Binds a TCP listener. If the port is in use, binds a free one if `pick_port` is true, and
+/// otherwise suggests one in the error message.
 fn tcp(
     option: &str,
     address: Option<SocketAddr>,
-    pick: bool,
+    pick_port: bool,
 ) -> Result<Option<BoundSocket>, StartError> {
     let Some(address) = address else {
         return Ok(None);
@@ -75,11 +76,11 @@ fn tcp(
         let message = format!("--{option}: cannot listen at {address}: {error}");
         return Err(StartError::usage(message));
     }
-    let any = BoundSocket::tcp(SocketAddr::new(address.ip(), 0)).ok();
-    if pick && any.is_some() {
-        return Ok(any);
+    let other = BoundSocket::tcp(SocketAddr::new(address.ip(), 0)).ok();
+    if pick_port && other.is_some() {
+        return Ok(other);
     }
-    let free = match any.as_ref().map(BoundSocket::at) {
+    let free = match other.as_ref().map(BoundSocket::at) {
         Some(Listening::Tcp(free)) => format!("; {free} is free: --{option} {free}"),
         _ => String::new(),
     };
@@ -105,23 +106,23 @@ fn unix(option: &str, path: Option<&Path>) -> Result<Option<BoundSocket>, StartE
 fn fit_open_files(config: &Config) -> Result<usize, StartError> {
     let files = sys::raise_open_files()
         .map_err(|e| StartError::failure(format!("cannot read the limit of open files: {e}")))?;
-    let room =
+    let most =
         usize::try_from(files.saturating_sub(RESERVED_FILE_DESCRIPTORS)).unwrap_or(usize::MAX);
-    if config.max_connections <= room {
+    if config.max_connections <= most {
         return Ok(config.max_connections);
     }
     if config.max_connections_set {
         return Err(StartError::usage(format!(
             "--max-connections {} needs {} open files, and the system allows {files}: raise \
-             the limit (ulimit -n) or ask for at most {room}",
+             the limit (ulimit -n) or ask for at most {most}",
             config.max_connections,
             config.max_connections as u64 + RESERVED_FILE_DESCRIPTORS,
         )));
     }
     tracing::warn!(
-        "max_connections was reduced to {room}, because the limit of open files is {files}; raise it with ulimit -n"
+        "max_connections was reduced to {most}, because the limit of open files is {files}; raise it with ulimit -n"
     );
-    Ok(room.max(1))
+    Ok(most.max(1))
 }
 
 fn net_config(config: &Config, max_connections: usize, memory: Arc<MemoryBudget>) -> NetConfig {
@@ -204,22 +205,22 @@ pub fn run(config: &Config, disk: Arc<dyn Disk>) -> Result<(), StartError> {
         durability.clone(),
     )
     .map_err(|e| failed("cannot start workers", e))?;
-    let look = Arc::new(PageSource {
+    let pages = Arc::new(PageSource {
         services: services.clone(),
-        net: net.probe(),
+        net: net.monitor(),
         durability,
         ending: AtomicBool::new(false),
     });
     let listeners =
-        Listeners::open(sockets, &services, look.clone()).map_err(|e| failed("HTTP", e))?;
+        Listeners::open(sockets, &services, pages.clone()).map_err(|e| failed("HTTP", e))?;
     net.serve(listeners.listeners)
         .map_err(|e| failed("cannot accept", e))?;
     announce(&listeners.lines, config.pick_ports);
 
     signals.next().map_err(|e| failed("signals", e))?;
     tracing::info!("shutting down; a second signal ends the server immediately");
-    look.ending.store(true, Ordering::Relaxed);
-    let impatient = threads::spawn(Role::Signals, move || {
+    pages.ending.store(true, Ordering::Relaxed);
+    let second_signal = threads::spawn(Role::Signals, move || {
         if signals.next().is_ok() {
             tracing::warn!(
                 "second signal: ending immediately; the next start will recover from the log"
@@ -227,7 +228,7 @@ pub fn run(config: &Config, disk: Arc<dyn Disk>) -> Result<(), StartError> {
             std::process::exit(1);
         }
     });
-    drop(impatient);
+    drop(second_signal);
     if !net.shutdown(config.shutdown_timeout) {
         tracing::warn!("some sessions did not end in time; their transactions are rolled back");
     }
@@ -239,10 +240,11 @@ pub fn run(config: &Config, disk: Arc<dyn Disk>) -> Result<(), StartError> {
     closed.map_err(|e| StartError::failure(format!("the engine did not shut down cleanly: {e}")))
 }
 
-/// Listeners with their sockets, and the lines to print about them.
+/// The listeners.
 struct Listeners {
     listeners: Vec<Listener>,
     http: Option<Http>,
+    /// Names and addresses, to be printed.
     lines: Vec<(&'static str, String)>,
 }
 
@@ -256,7 +258,7 @@ impl Listeners {
         listeners.add("mysql", sockets.mysql, services.mysql.as_ref());
         listeners.add("memcached", sockets.memcached, services.memcached.as_ref());
         if let Some(bound) = &sockets.http {
-            listeners.lines.push(("http", place(bound.at())));
+            listeners.lines.push(("http", address_text(bound.at())));
             listeners.http = Some(Http::start(bound.to_tcp()?, pages)?);
         }
         listeners.add("mysql-socket", sockets.mysql_unix, services.mysql.as_ref());
@@ -282,13 +284,13 @@ impl Listeners {
         protocol: Option<&Arc<dyn Protocol>>,
     ) {
         if let (Some(bound), Some(protocol)) = (bound, protocol) {
-            self.lines.push((name, place(bound.at())));
+            self.lines.push((name, address_text(bound.at())));
             self.listeners.push(bound.serving(protocol.clone()));
         }
     }
 }
 
-fn place(at: &Listening) -> String {
+fn address_text(at: &Listening) -> String {
     match at {
         Listening::Tcp(address) => address.to_string(),
         Listening::Unix(path) => path.display().to_string(),

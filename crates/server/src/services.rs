@@ -83,7 +83,7 @@ impl Services {
         let root = sql
             .account("root", "localhost")
             .map_err(|e| failed("the accounts cannot be read", &e))?;
-        let mysql: Option<Arc<dyn Protocol>> = if is_open(config) {
+        let mysql: Option<Arc<dyn Protocol>> = if has_mysql_listener(config) {
             let key = tls::password_key(config)?;
             let protocol = MysqlProtocol::new(sql.clone(), Some(tls.clone()), Some(key));
             Some(Arc::new(protocol))
@@ -136,7 +136,7 @@ impl Services {
 }
 
 /// Whether the configuration has an address or a socket for the MySQL listener.
-fn is_open(config: &Config) -> bool {
+fn has_mysql_listener(config: &Config) -> bool {
     config.mysql_listen.is_some() || config.mysql_socket.is_some()
 }
 
@@ -174,6 +174,7 @@ fn memcached_authentication(
     }))
 }
 
+/// The change that creates the default account of memcached clients.
 fn default_account(id: &AuthId) -> porpoise_access::Change {
     let account = Account {
         secret: UNUSABLE_SECRET.to_vec(),
@@ -205,12 +206,12 @@ fn login_policy(sql: &SqlServer) -> (DelayPolicy, u16) {
 }
 
 /// Minimum of `statement-memory` in bytes.
-const LEAST_STATEMENT_MEMORY: u64 = 64 << 20;
+const MIN_STATEMENT_MEMORY: u64 = 64 << 20;
 
 /// Path of the directory of temporary files.
 fn temp_path(config: &Config) -> PathBuf {
-    let own = || config.data_dir.join("tmp");
-    config.tmp_dir.clone().unwrap_or_else(own)
+    let default = || config.data_dir.join("tmp");
+    config.tmp_dir.clone().unwrap_or_else(default)
 }
 
 /// Opens the directory of temporary files.
@@ -219,7 +220,7 @@ fn temp_dir(config: &Config) -> Result<Arc<TempDir>, StartError> {
     let (at, dir) = (path.display(), TempDir::new(&path, config.tmp_dir_limit));
     match dir.prepare() {
         Ok(()) => Ok(dir),
-        // Reads go on; statements that would write temporary files fail until there is room.
+        // The server starts; statements that need temporary files fail until there is space.
         Err(error)
             if matches!(
                 error.kind(),
@@ -252,7 +253,7 @@ fn variables(config: &Config) -> Vec<(String, String)> {
         list.push(("secure_file_priv", directory.display().to_string()));
     }
     if let Some(bytes) = config.statement_memory {
-        let bytes = bytes.max(LEAST_STATEMENT_MEMORY);
+        let bytes = bytes.max(MIN_STATEMENT_MEMORY);
         list.push(("global_connection_memory_limit", bytes.to_string()));
     }
     if let Some(address) = config.mysql_listen {
@@ -292,8 +293,8 @@ impl MemcachedListeners {
             };
             Ok(Arc::new(Memcached::open(db.clone(), settings)?))
         };
-        let wanted = config.memcached_listen.is_some() || config.memcached_socket.is_some();
-        let first = if wanted {
+        let has_main = config.memcached_listen.is_some() || config.memcached_socket.is_some();
+        let first = if has_main {
             Some(open(&config.memcached_role)?)
         } else {
             None
@@ -330,8 +331,8 @@ impl MemcachedListeners {
         let Some(pause) = config.memcached_reap.filter(|_| !listeners.is_empty()) else {
             return Ok(None);
         };
-        let several = matches!(config.engine, EngineChoice::Tikv(_));
-        let started = Memcached::start_reaper(&listeners, pause, several);
+        let is_cluster = matches!(config.engine, EngineChoice::Tikv(_));
+        let started = Memcached::start_reaper(&listeners, pause, is_cluster);
         let reaper =
             started.map_err(|e| StartError::failure(format!("no thread for expired rows: {e}")))?;
         Ok(Some(reaper))

@@ -68,10 +68,11 @@ impl Epoll {
     /// stored in `into`; 0 after a timeout or a signal.
     pub fn wait(&self, into: &mut EventBuf, timeout: Option<Duration>) -> io::Result<usize> {
         let millis = timeout.map_or(-1, millis_up);
-        let room = i32::try_from(into.0.len()).unwrap_or(i32::MAX);
-        // SAFETY: `into.0` has `room` initialised entries, which the kernel
-        // may overwrite; it outlives the call.
-        let n = unsafe { libc::epoll_wait(self.0.as_raw_fd(), into.0.as_mut_ptr(), room, millis) };
+        let length = i32::try_from(into.0.len()).unwrap_or(i32::MAX);
+        // SAFETY: `into.0` has at least `length` initialised entries, which the
+        // kernel may overwrite; it outlives the call.
+        let n =
+            unsafe { libc::epoll_wait(self.0.as_raw_fd(), into.0.as_mut_ptr(), length, millis) };
         match check(n) {
             Ok(n) => Ok(usize::try_from(n).unwrap_or(0)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
@@ -161,9 +162,9 @@ fn set_option(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_i
 }
 
 /// Turns on TCP keep-alive, to learn whether a peer that has shut down its writing side still
-/// exists. A peer that waits for replies acknowledges the probes. A peer that is gone shows as
-/// a hang-up: within seconds if its machine is down, else when its kernel forgets the
-/// connection (a minute on Linux; until then it answers as a half-closed one does).
+/// exists. A peer that waits for replies acknowledges the probes. If the peer is gone, epoll reports
+/// a hang-up: within seconds if its machine is down, otherwise when its kernel forgets the
+/// connection (a minute on Linux; until then that kernel acknowledges the probes).
 pub fn probe_peer(fd: RawFd) {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 1);
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 2);
@@ -303,7 +304,7 @@ fn set_scheduling(thread: libc::pid_t, nice: i32, slice: Duration) -> io::Result
 /// shorter than the running thread's preempts it; older kernels ignore the slice.
 const SLICE: Duration = Duration::from_micros(300);
 
-/// Added to the nice value for long-running calls, which leaves about a ninth of the CPU share.
+/// Increment of the nice value for long-running calls, which leaves about a ninth of the CPU share.
 const DEMOTION: i32 = 10;
 
 /// Requests short time slices for the current thread, so that it runs soon after a wake-up.
@@ -332,9 +333,8 @@ pub fn demote(thread: ThreadId) {
     }
 }
 
-/// Restores the nice value `nice` and the short time slice after [`lengthen_slice`] or
-/// [`demote`]; false if the
-/// system does not permit it.
+/// Restores the nice value `nice` and the short time slice after [`lengthen_slice`] or [`demote`].
+/// Returns false if the system does not permit it.
 pub fn restore(thread: ThreadId, nice: i32) -> bool {
     set_scheduling(thread.0, nice, SLICE).is_ok()
 }

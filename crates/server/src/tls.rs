@@ -4,9 +4,9 @@
 //! the data directory, its key readable only by the owner. It encrypts connections;
 //! clients that verify certificates need one from the operator.
 //!
-//! With `--ssl-ca`, client certificates are optional: one that no authority of that file signed
-//! fails the handshake, none at all is accepted. The REQUIRE clause of an account decides whether
-//! it needs one.
+//! With `--ssl-ca`, client certificates are optional: the handshake fails for a certificate that no
+//! authority of that file has signed, and succeeds without a certificate. The REQUIRE clause of an
+//! account decides whether its clients need one.
 
 use crate::config::{Config, StartError};
 use porpoise_base::clock::{self, Clock};
@@ -127,9 +127,9 @@ pub fn password_key(config: &Config) -> Result<RsaKey, StartError> {
     let path = config.data_dir.join(PASSWORD_KEY);
     let failed = |what: String| StartError::failure(format!("{}: {what}", path.display()));
     if !path.exists() {
-        let made = RsaKey::generate_pkcs8();
-        let made = made.ok_or_else(|| failed("no RSA key could be made".to_owned()))?;
-        write(&path, &made, 0o600).map_err(|e| failed(e.to_string()))?;
+        let generated = RsaKey::generate_pkcs8();
+        let generated = generated.ok_or_else(|| failed("no RSA key could be made".to_owned()))?;
+        write(&path, &generated, 0o600).map_err(|e| failed(e.to_string()))?;
     }
     let der = std::fs::read(&path).map_err(|e| failed(e.to_string()))?;
     RsaKey::from_pkcs8(&der).ok_or_else(|| failed("no RSA key in PKCS#8 form".to_owned()))

@@ -7,6 +7,7 @@
 use super::{Config, StartError, TlsMode};
 use std::net::SocketAddr;
 
+/// The address, if other machines can reach it.
 fn non_loopback(address: Option<SocketAddr>) -> Option<SocketAddr> {
     address.filter(|a| !a.ip().to_canonical().is_loopback())
 }
@@ -39,8 +40,8 @@ pub fn check_memcached(config: &Config) -> Result<(), StartError> {
     let more = config.memcached_listeners.iter();
     let more = more.map(|(_, at)| ("--memcached-listeners", Some(*at)));
     for (option, address) in std::iter::once(first).chain(more) {
-        let consent = config.insecure_memcached || config.memcached_tls == TlsMode::Required;
-        let Some(address) = non_loopback(address).filter(|_| !consent) else {
+        let allowed = config.insecure_memcached || config.memcached_tls == TlsMode::Required;
+        let Some(address) = non_loopback(address).filter(|_| !allowed) else {
             continue;
         };
         return Err(StartError::usage(format!(
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_needs_nothing() {
+    fn loopback_addresses_are_always_allowed() {
         assert!(check(&config("127.0.0.1:1", "[::1]:1", "127.9.9.9:1"), false).is_ok());
         assert!(check(&config("off", "off", "off"), false).is_ok());
     }
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn memcached_needs_consent_as_well() {
+    fn memcached_also_needs_tls_or_an_explicit_option() {
         let mut open = config("off", "0.0.0.0:1", "off");
         assert!(
             check(&open, true)

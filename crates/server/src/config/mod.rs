@@ -88,8 +88,8 @@ pub enum DurabilityChoice {
 
 /// The complete configuration of the server.
 ///
-/// `Config::default()` holds no setting's default, only empty values; [`table::defaults`] is the
-/// configuration of a server without options.
+/// `Config::default()` has only empty values, not the defaults of the settings: these are in
+/// [`table::defaults`], the configuration of a server without options.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Directory of the store, the generated certificate and the lock file.
@@ -233,14 +233,14 @@ pub fn resolve(
 
 /// Reads the settings of a TOML file, whose keys are the names with underscores.
 fn read_file(path: &Path) -> Result<Values, StartError> {
-    let named = |what: String| StartError::usage(format!("{}: {what}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|e| named(e.to_string()))?;
+    let error = |what: String| StartError::usage(format!("{}: {what}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|e| error(e.to_string()))?;
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
         let line = e.span().map_or(1, |s| {
             text.get(..s.start)
                 .map_or(1, |t| t.matches('\n').count() + 1)
         });
-        named(format!("line {line}: {}", e.message()))
+        error(format!("line {line}: {}", e.message()))
     })?;
     let mut values = Values::new();
     for (key, value) in table {
@@ -248,14 +248,14 @@ fn read_file(path: &Path) -> Result<Values, StartError> {
             .iter()
             .find(|s| s.key() == key || s.name == key)
         else {
-            return Err(named(format!("unknown setting {key:?}")));
+            return Err(error(format!("unknown setting {key:?}")));
         };
         let text = match value {
             toml::Value::String(text) => text,
             toml::Value::Integer(n) => n.to_string(),
             toml::Value::Boolean(b) => b.to_string(),
             other => {
-                return Err(named(format!(
+                return Err(error(format!(
                     "{key}: a {} is not a value",
                     other.type_str()
                 )));

@@ -179,11 +179,11 @@ fn engine(text: &str) -> Parsed<EngineChoice> {
         .split(',')
         .map(str::to_owned)
         .collect();
-    let plausible = |a: &String| {
+    let is_address = |a: &String| {
         a.rsplit_once(':')
             .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
     };
-    if addresses.iter().all(plausible) {
+    if addresses.iter().all(is_address) {
         Ok(EngineChoice::Tikv(addresses))
     } else {
         Err("embedded or tikv://HOST:PORT,...".into())
@@ -192,13 +192,13 @@ fn engine(text: &str) -> Parsed<EngineChoice> {
 
 fn listeners(text: &str) -> Parsed<Vec<(String, SocketAddr)>> {
     let expected = || "a list like db-only=127.0.0.1:11212,mc-only=127.0.0.1:11213".to_owned();
-    let one = |part: &str| {
+    let listener = |part: &str| {
         let (role, at) = part.split_once('=').ok_or_else(expected)?;
         let at = address(at.trim())?.ok_or_else(expected)?;
         Ok((role.trim().to_owned(), at))
     };
     let parts = text.split(',').filter(|p| !p.trim().is_empty());
-    parts.map(one).collect()
+    parts.map(listener).collect()
 }
 
 fn durability(text: &str) -> Parsed<DurabilityChoice> {

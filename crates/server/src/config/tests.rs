@@ -43,7 +43,7 @@ fn option_beats_variable_beats_file_beats_default() {
 }
 
 #[test]
-fn every_setting_has_a_default_that_it_accepts_itself() {
+fn every_setting_accepts_its_default() {
     for setting in table::SETTINGS {
         let mut config = table::defaults();
         if !setting.default.is_empty() {
@@ -53,7 +53,7 @@ fn every_setting_has_a_default_that_it_accepts_itself() {
 }
 
 #[test]
-fn off_switches_listeners_off() {
+fn off_disables_listeners() {
     let off = [
         ("mysql-listen", "off"),
         ("memcached-listen", "off"),
@@ -68,7 +68,7 @@ fn off_switches_listeners_off() {
 }
 
 #[test]
-fn a_bad_value_is_named_with_its_source_and_what_was_expected() {
+fn the_error_for_a_bad_value_names_its_source_and_the_accepted_values() {
     let error = resolve(&options(&[("durability", "often")]), &none, None).unwrap_err();
     assert_eq!(
         error.message,
@@ -88,7 +88,7 @@ fn a_bad_value_is_named_with_its_source_and_what_was_expected() {
 }
 
 #[test]
-fn a_bad_file_is_named_with_its_line() {
+fn the_error_for_a_bad_file_names_the_line() {
     let bad = file("mysql_listen = \"off\"\nmemcached_listen off\n");
     let error = resolve(&Values::new(), &none, Some(bad.path())).unwrap_err();
     assert!(error.message.contains("line 2: "), "{error}");

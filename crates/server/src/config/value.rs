@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Result of a parser: the value, or a description of valid values.
 pub type Parsed<T> = Result<T, String>;
 
-/// Parses `HOST:PORT`; `off` is `None`.
+/// Parses `HOST:PORT`, where `*` stands for all addresses; `off` is `None`.
 pub fn address(text: &str) -> Parsed<Option<SocketAddr>> {
     if text == "off" {
         return Ok(None);

@@ -3,8 +3,8 @@
 //! The first request must arrive within [`REQUEST_TIME`] of the accept, a later
 //! one within [`REQUEST_TIME`] of its first byte. A request has at most
 //! [`REQUEST_BYTES`], headers and body together. The time limits are absolute:
-//! sending a byte now and then does not extend them. A new connection
-//! beyond [`CONNECTIONS`] replaces the oldest connection that is not being answered.
+//! receiving a byte does not extend them. A new connection beyond [`CONNECTIONS`]
+//! replaces the oldest connection that is not being answered.
 //!
 //! Rejected: leaving new connections in the listen queue, where a health check would
 //! wait behind idle clients.

@@ -101,6 +101,12 @@ fn write_families<'a>(page: &mut String, counters: impl Iterator<Item = (&'a Cou
     }
 }
 
+/// Bytes of a page in `/proc/self/statm`.
+const PAGE_BYTES: u64 = 4096;
+
+/// Clock ticks per second in `/proc/self/stat` (USER_HZ).
+const TICKS_PER_SECOND: f64 = 100.0;
+
 /// Adds the process's memory, CPU time and version.
 fn write_process(page: &mut String) {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -112,15 +118,16 @@ fn write_process(page: &mut String) {
             "process_resident_memory_bytes",
             help,
             "gauge",
-            pages * 4096,
+            pages * PAGE_BYTES,
         );
     }
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Splits after the last parenthesis: the process name before it may contain anything.
+    // Splits after the last parenthesis: the process name before it may contain anything. Then utime
+    // and stime are the 12th and 13th fields.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let mut ticks = rest.split_whitespace().skip(11).map(str::parse::<u64>);
     if let (Some(Ok(user)), Some(Ok(system))) = (ticks.next(), ticks.next()) {
-        let seconds = (user + system) as f64 / 100.0;
+        let seconds = (user + system) as f64 / TICKS_PER_SECOND;
         let help = "CPU time used, in seconds.";
         write_metric(page, "process_cpu_seconds_total", help, "counter", seconds);
     }

@@ -31,7 +31,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-/// Time in which a worker group must answer a probe.
+/// Maximum time in which a worker group must answer a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// Pause between two polls for answers.

@@ -5,40 +5,41 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Pages that stall or panic on request.
 #[derive(Default)]
-struct Planted {
-    stuck: AtomicBool,
+struct FaultyPages {
+    stalls: AtomicBool,
     panics: AtomicBool,
 }
 
-impl Pages for Planted {
+impl Pages for FaultyPages {
     fn send_probes(&self) -> Vec<u64> {
         vec![1]
     }
 
-    fn health(&self, asked: &[u64]) -> Health {
+    fn health(&self, probes: &[u64]) -> Health {
         assert!(!self.panics.load(Ordering::SeqCst), "planted");
-        assert_eq!(asked, [1]);
+        assert_eq!(probes, [1]);
         let mut health = Health::default();
-        if self.stuck.load(Ordering::SeqCst) {
+        if self.stalls.load(Ordering::SeqCst) {
             health.unanswered.push("worker group 0 is stuck".into());
         }
         health
     }
 
     fn metrics(&self) -> String {
-        while self.stuck.load(Ordering::SeqCst) {
+        while self.stalls.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(10));
         }
         "figures\n".into()
     }
 }
 
-fn start() -> (Http, Arc<Planted>, SocketAddr) {
+fn start() -> (Http, Arc<FaultyPages>, SocketAddr) {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     socket.set_nonblocking(true).unwrap();
-    let pages = Arc::new(Planted::default());
+    let pages = Arc::new(FaultyPages::default());
     (Http::start(socket, pages.clone()).unwrap(), pages, address)
 }
 
@@ -82,7 +83,7 @@ fn health_is_answered_beside_hundreds_of_slow_requests() {
 }
 
 #[test]
-fn a_request_that_trickles_in_ends_at_its_limit() {
+fn a_slowly_sent_request_ends_at_its_time_limit() {
     let (http, _pages, address) = start();
     let began = std::time::Instant::now();
     let mut fresh = open(address, b"GET /health HTTP/1.1\r\n");
@@ -108,7 +109,7 @@ fn a_request_that_trickles_in_ends_at_its_limit() {
 }
 
 #[test]
-fn a_request_that_is_too_large_is_cut_off() {
+fn a_request_that_is_too_large_ends_its_connection() {
     let (http, _pages, address) = start();
     let mut large = b"GET /health HTTP/1.1\r\nA: ".to_vec();
     large.resize(budget::REQUEST_BYTES + 1, b'a');
@@ -120,10 +121,10 @@ fn a_request_that_is_too_large_is_cut_off() {
 }
 
 #[test]
-fn a_stuck_part_is_told_within_a_second_and_metrics_hold_up_nothing() {
+fn a_stalled_component_is_reported_within_a_second_beside_stalled_metrics() {
     let (http, pages, address) = start();
     assert!(get(address, "/metrics").ends_with("figures\n"));
-    pages.stuck.store(true, Ordering::SeqCst);
+    pages.stalls.store(true, Ordering::SeqCst);
     let waiting: Vec<_> = (0..8)
         .map(|_| open(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"))
         .collect();
@@ -132,7 +133,7 @@ fn a_stuck_part_is_told_within_a_second_and_metrics_hold_up_nothing() {
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer:?}");
     assert!(answer.ends_with("worker group 0 is stuck\n"), "{answer:?}");
     assert!(began.elapsed() < Duration::from_secs(1));
-    pages.stuck.store(false, Ordering::SeqCst);
+    pages.stalls.store(false, Ordering::SeqCst);
     assert!(get(address, "/health").starts_with("HTTP/1.1 200 "));
     drop(waiting);
     http.stop();
@@ -149,7 +150,7 @@ fn a_panic_in_a_page_ends_its_connection_only() {
 }
 
 #[test]
-fn answers_are_dated_from_1970_on() {
+fn responses_have_a_date_from_1970_on() {
     struct At(i64);
     impl Clock for At {
         fn unix_micros(&self) -> i64 {

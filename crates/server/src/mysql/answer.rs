@@ -28,12 +28,13 @@ pub(super) struct Answer<'o> {
     start_sequence: u8,
     /// Whether a part of the reply has been sent already.
     pub(super) is_partly_sent: bool,
-    /// Bytes of this reply that left the output, and where the others begin.
+    /// Number of bytes of this reply that have left the output.
     drained: usize,
+    /// Position in the output of the reply's first byte that is not included in `drained`.
     counted_from: usize,
-    /// Received bytes behind the command.
+    /// Received bytes after the command.
     pub(super) unread: &'o [u8],
-    /// Number of those that the reply's exchange has consumed.
+    /// Number of bytes of `unread` that the reply has consumed (the client's file).
     pub(super) read_ahead: usize,
     /// The file that the client is sending.
     pub(super) file: Option<Box<FileTransfer>>,
@@ -58,7 +59,7 @@ impl<'o> Answer<'o> {
         }
     }
 
-    /// Bytes of the reply so far.
+    /// Number of bytes of the reply so far.
     pub(super) fn bytes(&self) -> u64 {
         let left = self.out.position().saturating_sub(self.counted_from);
         (self.drained + left) as u64
@@ -102,6 +103,7 @@ impl<'o> Answer<'o> {
 
     /// Charges the connection for what has been appended.
     ///
+    /// # Errors
     /// A memory limit is exceeded. Unsent bytes are discarded, so that the error follows the bytes
     /// that the client has received.
     pub(super) fn charge(&mut self) -> Result<(), SqlError> {

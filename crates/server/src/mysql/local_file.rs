@@ -1,11 +1,11 @@
 //! Files of clients: the exchange of LOAD DATA LOCAL INFILE within a reply.
 //!
-//! The statement runs while the file arrives: it takes the bytes of each packet as they come, so
-//! that no more than one piece of the file is in memory. Waiting for the client is inside
+//! The statement runs while the file arrives: it processes the bytes of each packet as they come, so
+//! that no more than one chunk of the file is in memory. Waiting for the client is inside
 //! `blocking`, as is waiting for a slow reader of a result.
 //!
 //! Invariants:
-//! 1. Bytes behind the file's end are left in the socket, or in the connection's input.
+//! 1. Bytes after the file's end stay in the socket, or in the connection's input.
 //! 2. A statement that fails before the end of the file is rolled back first; then the rest of the
 //!    file is read and discarded, because the client reads no reply before it has sent everything.
 //! 3. A client that sends nothing for `net_read_timeout` loses its connection.
@@ -53,6 +53,7 @@ impl Answer<'_> {
         read
     }
 
+    /// Appends bytes of the file as soon as some have arrived. Returns false at the file's end.
     fn read_packet(
         &mut self,
         file: &mut FileTransfer,
@@ -64,8 +65,8 @@ impl Answer<'_> {
             if wanted == 0 {
                 return Ok(false);
             }
-            let room = file.buffer.get_mut(..wanted).unwrap_or_default();
-            let received = self.receive(room)?;
+            let buffer = file.buffer.get_mut(..wanted).unwrap_or_default();
+            let received = self.receive(buffer)?;
             if received == 0 {
                 if file.last_received.elapsed() >= self.out.read_timeout() {
                     return Err(timed_out());
@@ -73,7 +74,7 @@ impl Answer<'_> {
                 break;
             }
             file.last_received = Instant::now();
-            let bytes = room.get(..received).unwrap_or_default();
+            let bytes = buffer.get(..received).unwrap_or_default();
             file.packets.push(bytes, out).map_err(|error| {
                 let mut error = SqlError::new(error.code(), "08S01", error.to_string());
                 error.fatal = true;
@@ -83,22 +84,23 @@ impl Answer<'_> {
         Ok(true)
     }
 
-    /// Reads bytes behind the command: those that arrived with it, then those of the socket.
-    fn receive(&mut self, room: &mut [u8]) -> Result<usize, SqlError> {
+    /// Reads bytes after the command: those that arrived with it, then those of the socket. Returns
+    /// their number, which may be 0.
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, SqlError> {
         if self.unread.is_empty() {
-            return self.out.receive(room).map_err(|_| client_gone());
+            return self.out.receive(buffer).map_err(|_| client_gone());
         }
-        let n = room.len().min(self.unread.len());
+        let n = buffer.len().min(self.unread.len());
         let (taken, rest) = self.unread.split_at_checked(n).unwrap_or_default();
-        if let Some(room) = room.get_mut(..n) {
-            room.copy_from_slice(taken);
+        if let Some(buffer) = buffer.get_mut(..n) {
+            buffer.copy_from_slice(taken);
         }
         self.unread = rest;
         self.read_ahead += n;
         Ok(n)
     }
 
-    /// Discards the rest of a file that the statement has not read to its end.
+    /// Discards the rest of a file that the statement has not read to its end; returns `result`.
     pub(super) fn skip_file(
         &mut self,
         result: Result<Outcome, SqlError>,

@@ -59,20 +59,20 @@ pub(super) struct Request {
 
 impl Request {
     pub(super) fn of_login(login: &LoginRequest<'_>) -> Request {
-        tell(login.user, login.attributes);
+        log_program(login.user, login.attributes);
         Request {
             user: String::from_utf8_lossy(login.user).into_owned(),
-            database: named(login.database),
+            database: database_name(login.database),
             collation: u16::from(login.collation),
             capabilities: login.capabilities,
         }
     }
 
     pub(super) fn of_change(change: &ChangeUser<'_>, before: &Request) -> Request {
-        tell(change.user, change.attributes);
+        log_program(change.user, change.attributes);
         Request {
             user: String::from_utf8_lossy(change.user).into_owned(),
-            database: named(change.database),
+            database: database_name(change.database),
             collation: change.collation.unwrap_or(before.collation),
             capabilities: before.capabilities,
         }
@@ -80,7 +80,7 @@ impl Request {
 }
 
 /// Logs the program name that the client reports.
-fn tell(user: &[u8], attributes: Attributes<'_>) {
+fn log_program(user: &[u8], attributes: Attributes<'_>) {
     let program = attributes
         .filter(|(name, _)| matches!(*name, b"program_name" | b"_client_name"))
         .last();
@@ -91,7 +91,8 @@ fn tell(user: &[u8], attributes: Attributes<'_>) {
     }
 }
 
-fn named(database: &[u8]) -> Option<String> {
+/// The default database that a client requests; `None` if the name is empty.
+fn database_name(database: &[u8]) -> Option<String> {
     (!database.is_empty()).then(|| String::from_utf8_lossy(database).into_owned())
 }
 
@@ -102,11 +103,12 @@ pub(super) struct Authentication {
     /// The account, if it exists and this client may log in to it.
     account: Option<Account>,
     tls: Option<TlsPeer>,
+    /// Whether the client has sent a password, for the error message.
     with_password: bool,
 }
 
 /// The result of one step of a login.
-pub(super) enum Verdict {
+pub(super) enum LoginStep {
     /// The client sends the next packet.
     Wait,
     /// The client has proved this account.
@@ -189,7 +191,7 @@ impl Authentication {
         plugin: &[u8],
         reply: &[u8],
         answer: &mut Answer<'_>,
-    ) -> Verdict {
+    ) -> LoginStep {
         self.with_password = !matches!(reply, [] | [0]);
         let switches = self.request.capabilities.has(Capabilities::PLUGIN_AUTH);
         let next = self
@@ -200,7 +202,7 @@ impl Authentication {
             let text = "Client does not support authentication protocol requested by server; \
                         consider upgrading MySQL client";
             answer.raw_error(1251, *b"08004", text);
-            return Verdict::Refused(Duration::ZERO);
+            return LoginStep::Refused(Duration::ZERO);
         }
         self.conclude(shared, peer, next, answer)
     }
@@ -212,7 +214,7 @@ impl Authentication {
         shared: &Shared,
         peer: &Peer,
         answer: &mut Answer<'_>,
-    ) -> Verdict {
+    ) -> LoginStep {
         self.start(shared, peer, b"-", b"", answer)
     }
 
@@ -223,7 +225,7 @@ impl Authentication {
         peer: &Peer,
         payload: &[u8],
         answer: &mut Answer<'_>,
-    ) -> Verdict {
+    ) -> LoginStep {
         self.with_password |= !matches!(payload, [] | [0]);
         // Blocking: a password hash takes thousands of rounds, and RSA a millisecond.
         let next = blocking(|| {
@@ -237,15 +239,17 @@ impl Authentication {
         self.conclude(shared, peer, next, answer)
     }
 
+    /// Converts a step of the codec to the result: checks the account's other requirements, and
+    /// records the success or failure of the login.
     fn conclude(
         &mut self,
         shared: &Shared,
         peer: &Peer,
         next: Next,
         answer: &mut Answer<'_>,
-    ) -> Verdict {
+    ) -> LoginStep {
         let proof = match next {
-            Next::Wait => return Verdict::Wait,
+            Next::Wait => return LoginStep::Wait,
             Next::Granted(proof) => Some(proof),
             Next::Denied => None,
         };
@@ -276,11 +280,11 @@ impl Authentication {
             .guard()
             .record(user, &host, now, granted.is_some(), policy);
         match granted {
-            Some(granted) => Verdict::Granted(Granted { delay, ..granted }),
+            Some(granted) => LoginStep::Granted(Granted { delay, ..granted }),
             None => {
                 metrics::add(Counter::LoginsDenied, 1);
                 tracing::info!(connection = peer.id, ?user, %host, "login denied");
-                Verdict::Refused(delay)
+                LoginStep::Refused(delay)
             }
         }
     }
@@ -364,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fast_path_forgets_rather_than_grows() {
+    fn the_fast_path_cache_is_cleared_when_it_is_full() {
         let fast = FastPath::default();
         for n in 0..MAX_CACHED_SECRETS as u32 {
             fast.cache_secret(n.to_le_bytes().to_vec(), [1; 32]);

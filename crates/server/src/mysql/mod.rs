@@ -96,7 +96,7 @@ impl Protocol for MysqlProtocol {
         false
     }
 
-    fn reserves_a_place(&self) -> bool {
+    fn reserves_connection(&self) -> bool {
         true
     }
 }

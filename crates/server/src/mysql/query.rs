@@ -83,9 +83,11 @@ impl LoggedIn {
                 Flow::Continue
             }
             Command::ResetConnection => self.reset(answer),
-            Command::Debug => self.refuse(SqlError::not_supported("COM_DEBUG"), answer),
+            Command::Debug => self.reply_error(SqlError::not_supported("COM_DEBUG"), answer),
             // Handled by `MysqlSession`.
-            Command::ChangeUser(_) => self.refuse(SqlError::internal("change of user"), answer),
+            Command::ChangeUser(_) => {
+                self.reply_error(SqlError::internal("change of user"), answer)
+            }
         }
     }
 
@@ -106,7 +108,7 @@ impl LoggedIn {
     }
 
     /// Ends the reply with an error.
-    pub(super) fn refuse(&mut self, error: SqlError, answer: &mut Answer<'_>) -> Flow {
+    pub(super) fn reply_error(&mut self, error: SqlError, answer: &mut Answer<'_>) -> Flow {
         answer.error(&error);
         if error.fatal {
             Flow::Close
@@ -145,7 +147,7 @@ impl LoggedIn {
             };
             let outcome = match result {
                 Ok(outcome) => outcome,
-                Err(error) => return self.refuse(error, answer),
+                Err(error) => return self.reply_error(error, answer),
             };
             let rest = outcome.rest.and_then(|at| text.get(at..));
             let rest = rest.filter(|rest| !rest.is_empty());
@@ -157,7 +159,7 @@ impl LoggedIn {
                 _ => return flow_after(&outcome),
             }
             if answer.out.is_full() && answer.drain().is_err() {
-                return self.refuse(client_gone(), answer);
+                return self.reply_error(client_gone(), answer);
             }
             answer.next_part();
         }
@@ -166,7 +168,7 @@ impl LoggedIn {
     fn init_db(&mut self, name: &[u8], answer: &mut Answer<'_>) -> Flow {
         let name = String::from_utf8_lossy(name);
         if let Err(error) = self.sql.use_db(&name) {
-            return self.refuse(error, answer);
+            return self.reply_error(error, answer);
         }
         self.ok(answer)
     }
@@ -175,10 +177,10 @@ impl LoggedIn {
         let table = String::from_utf8_lossy(table);
         let columns = match self.sql.field_list(&table) {
             Ok(columns) => columns,
-            Err(error) => return self.refuse(error, answer),
+            Err(error) => return self.reply_error(error, answer),
         };
-        let wanted = |c: &&ResultColumn| wildcard.is_empty() || like(&c.name, wildcard);
-        for c in columns.iter().filter(wanted) {
+        let matches = |c: &&ResultColumn| wildcard.is_empty() || like(&c.name, wildcard);
+        for c in columns.iter().filter(matches) {
             let (out, sequence) = (answer.out.buf(), &mut answer.sequence);
             column::write_listed_column(out, sequence, &definition(c), None, None);
         }
@@ -190,7 +192,7 @@ impl LoggedIn {
         self.statements.clear();
         match self.sql.reset() {
             Ok(()) => self.ok(answer),
-            Err(error) => self.refuse(error, answer),
+            Err(error) => self.reply_error(error, answer),
         }
     }
 }

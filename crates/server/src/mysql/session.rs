@@ -12,7 +12,7 @@
 
 use super::Shared;
 use super::answer::{Answer, status_of};
-use super::login::{Authentication, Request, Verdict};
+use super::login::{Authentication, LoginStep, Request};
 use super::statements::Statements;
 use crate::net::{End, Input, Next, Output, Peer, Session, StreamCodec, TlsSession};
 use porpoise_base::cancel::Reason;
@@ -71,7 +71,9 @@ pub(super) struct MysqlSession {
     reader: PacketReader,
     state: State,
     salt: Salt,
+    /// Whether the connection is encrypted or a Unix socket.
     secure: bool,
+    /// The capabilities offered; after the login request, those in use.
     caps: Capabilities,
     /// The compression after the login.
     compression: Option<Algorithm>,
@@ -80,7 +82,7 @@ pub(super) struct MysqlSession {
     /// `wait_timeout`, or `interactive_timeout`, as it was after the last
     /// command.
     idle: Duration,
-    /// Bytes behind the current packet that its command has consumed.
+    /// Number of bytes after the current packet that its command has consumed.
     read_ahead: usize,
 }
 
@@ -163,15 +165,15 @@ impl MysqlSession {
         session
     }
 
-    /// Processes one packet; `rest` is what was received behind it.
+    /// Processes one packet; `rest` are the bytes received after it.
     fn packet(&mut self, payload: &[u8], rest: &[u8], out: &mut Output) -> Next {
         let sequence = self.reader.sequence();
         match std::mem::replace(&mut self.state, State::Closed) {
             State::AwaitLogin => self.handle_hello(payload, out, sequence),
-            State::Authenticating(proof) => {
-                self.continue_authentication(proof, payload, out, sequence)
+            State::Authenticating(authentication) => {
+                self.continue_authentication(authentication, payload, out, sequence)
             }
-            State::LoggedIn(open) => self.command(open, (payload, rest), out, sequence),
+            State::LoggedIn(logged_in) => self.command(logged_in, payload, rest, out, sequence),
             State::Closed => Next::Close,
         }
     }
@@ -196,20 +198,21 @@ impl MysqlSession {
         self.compression = login.compression;
         let mut answer = Answer::new(out, self.caps, sequence);
         let tls = answer.out.tls();
-        let Some(mut proof) = self.authenticate(Request::of_login(login), tls, &mut answer) else {
+        let request = Request::of_login(login);
+        let Some(mut authentication) = self.authenticate(request, tls, &mut answer) else {
             return Next::Close;
         };
-        let verdict = proof.start(
+        let step = authentication.start(
             &self.shared,
             &self.peer,
             login.plugin,
             login.auth,
             &mut answer,
         );
-        self.apply_verdict(verdict, proof, answer)
+        self.apply_step(step, authentication, answer)
     }
 
-    /// Starts authentication. Returns `None` after sending an error.
+    /// Starts authentication. Returns `None` after appending an error.
     fn authenticate(
         &self,
         request: Request,
@@ -218,7 +221,7 @@ impl MysqlSession {
     ) -> Option<Box<Authentication>> {
         let (shared, peer) = (&self.shared, &self.peer);
         match Authentication::begin(shared, peer, request, self.salt, tls) {
-            Ok(proof) => Some(Box::new(proof)),
+            Ok(authentication) => Some(Box::new(authentication)),
             Err(error) => {
                 answer.error(&error);
                 None
@@ -228,64 +231,65 @@ impl MysqlSession {
 
     fn continue_authentication(
         &mut self,
-        mut proof: Box<Authentication>,
+        mut authentication: Box<Authentication>,
         payload: &[u8],
         out: &mut Output,
         sequence: u8,
     ) -> Next {
         let mut answer = Answer::new(out, self.caps, sequence);
-        let verdict = proof.next_packet(&self.shared, &self.peer, payload, &mut answer);
-        self.apply_verdict(verdict, proof, answer)
+        let step = authentication.next_packet(&self.shared, &self.peer, payload, &mut answer);
+        self.apply_step(step, authentication, answer)
     }
 
-    /// Applies the verdict of an authentication step.
-    fn apply_verdict(
+    /// Applies the result of an authentication step.
+    fn apply_step(
         &mut self,
-        verdict: Verdict,
-        proof: Box<Authentication>,
+        step: LoginStep,
+        authentication: Box<Authentication>,
         mut answer: Answer<'_>,
     ) -> Next {
-        match verdict {
-            Verdict::Wait => {
+        let granted = match step {
+            LoginStep::Wait => {
                 self.reader.expect(answer.sequence);
-                self.state = State::Authenticating(proof);
-                Next::Wait
+                self.state = State::Authenticating(authentication);
+                return Next::Wait;
             }
-            Verdict::Refused(delay) => after(delay, true),
-            Verdict::Granted(granted) => match self.connect(granted.account, proof.request) {
-                Ok(mut open) => {
-                    if granted.password_expired {
-                        open.sql.expire_password();
-                    }
-                    if let Some(tls) = answer.out.tls() {
-                        open.sql.set_encryption(Encryption {
-                            cipher: tls.cipher,
-                            version: tls.version.to_owned(),
-                        });
-                    }
-                    if let Some(algorithm) = self.compression {
-                        open.sql
-                            .set_compression(algorithm.name(), algorithm.level());
-                    }
-                    answer.plain_ok(status_of(&open.sql), &[]);
-                    if let (Some(algorithm), false) = (self.compression, self.is_compressed) {
-                        self.is_compressed = true;
-                        answer
-                            .out
-                            .start_codec(Box::new(Compression::new(algorithm)));
-                    }
-                    self.reader.set_limit(open.max_packet);
-                    self.reader.expect(0);
-                    self.idle = open.sql.idle_timeout();
-                    self.state = State::LoggedIn(Box::new(open));
-                    after(granted.delay, false)
-                }
-                Err(error) => {
-                    answer.error(&error);
-                    after(granted.delay, true)
-                }
-            },
+            LoginStep::Refused(delay) => return after(delay, true),
+            LoginStep::Granted(granted) => granted,
+        };
+        let mut logged_in = match self.connect(granted.account, authentication.request) {
+            Ok(logged_in) => logged_in,
+            Err(error) => {
+                answer.error(&error);
+                return after(granted.delay, true);
+            }
+        };
+        if granted.password_expired {
+            logged_in.sql.expire_password();
         }
+        if let Some(tls) = answer.out.tls() {
+            logged_in.sql.set_encryption(Encryption {
+                cipher: tls.cipher,
+                version: tls.version.to_owned(),
+            });
+        }
+        if let Some(algorithm) = self.compression {
+            logged_in
+                .sql
+                .set_compression(algorithm.name(), algorithm.level());
+        }
+        answer.plain_ok(status_of(&logged_in.sql), &[]);
+        if let (Some(algorithm), false) = (self.compression, self.is_compressed) {
+            self.is_compressed = true;
+            answer
+                .out
+                .start_codec(Box::new(Compression::new(algorithm)));
+        }
+        self.reader.set_limit(logged_in.max_packet);
+        self.reader.expect(0);
+        self.idle = logged_in.sql.idle_timeout();
+        self.state = State::LoggedIn(Box::new(logged_in));
+        after(granted.delay, false)
     }
 
     /// Opens the SQL session of an authenticated client.
@@ -314,45 +318,49 @@ impl MysqlSession {
         })
     }
 
+    /// Runs the command in `payload`; `rest` are the bytes received after its packet.
     fn command(
         &mut self,
-        mut open: Box<LoggedIn>,
-        (payload, rest): (&[u8], &[u8]),
+        mut logged_in: Box<LoggedIn>,
+        payload: &[u8],
+        rest: &[u8],
         out: &mut Output,
         sequence: u8,
     ) -> Next {
         let command = match command::parse(payload, self.caps) {
             Ok(Command::ChangeUser(change)) => {
-                let request = Request::of_change(&change, &open.request);
-                drop(open);
+                let request = Request::of_change(&change, &logged_in.request);
+                drop(logged_in);
                 return self.change_user(request, &change, out, sequence);
             }
             Ok(command) => command,
             Err(error) => {
                 let mut answer = Answer::new(out, self.caps, sequence);
                 answer.protocol_error(error);
-                return self.next_command(open, Flow::Continue, out);
+                return self.next_command(logged_in, Flow::Continue, out);
             }
         };
         let mut answer = Answer::new(out, self.caps, sequence);
         answer.unread = rest;
-        open.sql
+        logged_in
+            .sql
             .count(Counter::BytesReceived, frame::bytes_on_wire(payload.len()));
-        let then = open.run(&self.shared, command, &mut answer);
-        open.sql.count(Counter::BytesSent, answer.bytes());
+        let flow = logged_in.run(&self.shared, command, &mut answer);
+        logged_in.sql.count(Counter::BytesSent, answer.bytes());
         self.read_ahead = answer.read_ahead;
-        self.next_command(open, then, out)
+        self.next_command(logged_in, flow, out)
     }
 
-    fn next_command(&mut self, open: Box<LoggedIn>, then: Flow, out: &mut Output) -> Next {
+    /// Awaits the next command, or closes the connection.
+    fn next_command(&mut self, logged_in: Box<LoggedIn>, flow: Flow, out: &mut Output) -> Next {
         out.request_done();
         let ended = self.peer.cancel.reason();
-        if then == Flow::Close || ended == Some(Reason::Connection) {
+        if flow == Flow::Close || ended == Some(Reason::Connection) {
             return Next::Close;
         }
         self.reader.expect(0);
-        self.idle = open.sql.idle_timeout();
-        self.state = State::LoggedIn(open);
+        self.idle = logged_in.sql.idle_timeout();
+        self.state = State::LoggedIn(logged_in);
         Next::Wait
     }
 
@@ -366,16 +374,16 @@ impl MysqlSession {
     ) -> Next {
         let mut answer = Answer::new(out, self.caps, sequence);
         let tls = answer.out.tls();
-        let Some(mut proof) = self.authenticate(request, tls, &mut answer) else {
+        let Some(mut authentication) = self.authenticate(request, tls, &mut answer) else {
             return Next::Close;
         };
-        let verdict = if self.caps.has(Capabilities::PLUGIN_AUTH) {
-            proof.restart_with_new_challenge(&self.shared, &self.peer, &mut answer)
+        let step = if self.caps.has(Capabilities::PLUGIN_AUTH) {
+            authentication.restart_with_new_challenge(&self.shared, &self.peer, &mut answer)
         } else {
             let (shared, peer) = (&self.shared, &self.peer);
-            proof.start(shared, peer, change.plugin, change.auth, &mut answer)
+            authentication.start(shared, peer, change.plugin, change.auth, &mut answer)
         };
-        self.apply_verdict(verdict, proof, answer)
+        self.apply_step(step, authentication, answer)
     }
 
     /// Closes the connection after a protocol error: the bytes that follow cannot be interpreted.

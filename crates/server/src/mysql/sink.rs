@@ -44,7 +44,7 @@ impl Form {
 
 /// Rows of a cursor: packets in binary form, without sequence numbers.
 #[derive(Debug, Default)]
-pub(super) struct KeptRows {
+pub(super) struct BufferedRows {
     /// Payloads, one after the other.
     pub(super) bytes: Vec<u8>,
     /// End offset of each row in `bytes`.
@@ -53,16 +53,16 @@ pub(super) struct KeptRows {
     charge: Option<MemoryCharge>,
 }
 
-impl KeptRows {
+impl BufferedRows {
     /// Charges the connection for the growth since the last call.
-    fn count(&mut self, memory: &Arc<MemoryTracker>) -> Result<(), SqlError> {
+    fn charge_growth(&mut self, memory: &Arc<MemoryTracker>) -> Result<(), SqlError> {
         let size = (self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()) as u64;
-        let counted = match &mut self.charge {
+        let charged = match &mut self.charge {
             Some(charge) if charge.bytes() >= size => Ok(()),
             Some(charge) => charge.grow(size - charge.bytes()),
             None => memory.charge(size).map(|charge| self.charge = Some(charge)),
         };
-        counted.map_err(porpoise_sql::memory::refused)
+        charged.map_err(porpoise_sql::memory::refused)
     }
 
     /// Returns the memory that the rows use, in bytes.
@@ -76,11 +76,15 @@ pub(super) struct WireSink<'a, 'o> {
     answer: &'a mut Answer<'o>,
     form: Form,
     status: Status,
-    first: u8,
+    /// Sequence number of the result's first packet.
+    first_sequence: u8,
     encoder: RowEncoder,
-    whole: bool,
-    begun: bool,
-    pub(super) kept: KeptRows,
+    /// Whether the result is buffered to its end.
+    buffers_until_end: bool,
+    /// Whether the columns have been appended, so that a second call means a restart.
+    has_columns: bool,
+    /// The rows of a cursor.
+    pub(super) buffered: BufferedRows,
     /// Maximum size of buffered rows in bytes.
     limit: usize,
     /// Tracker to which buffered rows are charged.
@@ -101,14 +105,14 @@ impl<'a, 'o> WireSink<'a, 'o> {
     /// the statement.
     pub(super) fn new(answer: &'a mut Answer<'o>, form: Form, status: Status) -> Self {
         WireSink {
-            first: answer.sequence,
+            first_sequence: answer.sequence,
             answer,
             form,
             status,
             encoder: RowEncoder::default(),
-            whole: false,
-            begun: false,
-            kept: KeptRows::default(),
+            buffers_until_end: false,
+            has_columns: false,
+            buffered: BufferedRows::default(),
             limit: 0,
             memory: None,
             definitions: true,
@@ -138,12 +142,12 @@ impl<'a, 'o> WireSink<'a, 'o> {
         self
     }
 
-    /// Sends the rows of a result that is not the last one: it has no cursor.
+    /// Sends the buffered rows of a result that is not the last one, because only the last one has a cursor.
     fn send_buffered_rows(&mut self) -> Result<(), SqlError> {
         let caps = self.answer.caps;
         let sequence = &mut self.answer.sequence;
         reply::write_end_of_columns(self.answer.out.buf(), sequence, caps, 0, self.status);
-        let rows = std::mem::take(&mut self.kept);
+        let rows = std::mem::take(&mut self.buffered);
         let mut start = 0;
         for end in &rows.ends {
             let row = rows.bytes.get(start..*end).unwrap_or_default();
@@ -158,22 +162,22 @@ impl<'a, 'o> WireSink<'a, 'o> {
 
     /// Buffers a row as the payload of its packet, without packet headers.
     fn buffer_row(&mut self, values: &[ValueRef<'_>]) -> Result<(), SqlError> {
-        let start = self.kept.bytes.len();
+        let start = self.buffered.bytes.len();
         self.encoder
-            .write_binary(&mut self.kept.bytes, &mut 0, values);
-        if self.kept.size() > self.limit {
+            .write_binary(&mut self.buffered.bytes, &mut 0, values);
+        if self.buffered.size() > self.limit {
             let text = "Out of memory; the rows of this cursor are too large";
             return Err(SqlError::new(1041, "HY000", text));
         }
         // Removes the header before each part of the packet.
         let mut at = start;
-        while at < self.kept.bytes.len() {
-            self.kept.bytes.drain(at..at + HEADER);
+        while at < self.buffered.bytes.len() {
+            self.buffered.bytes.drain(at..at + HEADER);
             at += MAX_PACKET_PAYLOAD;
         }
-        self.kept.ends.push(self.kept.bytes.len());
+        self.buffered.ends.push(self.buffered.bytes.len());
         match self.memory {
-            Some(memory) => self.kept.count(memory),
+            Some(memory) => self.buffered.charge_growth(memory),
             None => Ok(()),
         }
     }
@@ -194,14 +198,14 @@ pub(super) fn definition(column: &ResultColumn) -> ColumnDefinition<'_> {
 
 impl ResultSink for WireSink<'_, '_> {
     fn columns(&mut self, columns: &[ResultColumn]) -> Result<(), SqlError> {
-        if self.begun {
-            if !self.answer.discard_unsent(self.first) {
+        if self.has_columns {
+            if !self.answer.discard_unsent(self.first_sequence) {
                 let what = "a statement restarted after part of its result had been sent";
                 return Err(SqlError::internal(what));
             }
-            self.kept = KeptRows::default();
+            self.buffered = BufferedRows::default();
         }
-        self.begun = true;
+        self.has_columns = true;
         self.columns = columns.len();
         self.is_column_count_changed = self
             .announced_columns
@@ -242,7 +246,7 @@ impl ResultSink for WireSink<'_, '_> {
             return Ok(());
         }
         self.answer.charge()?;
-        if self.whole {
+        if self.buffers_until_end {
             Ok(())
         } else {
             self.answer.drain().map_err(|_| client_gone())
@@ -251,11 +255,11 @@ impl ResultSink for WireSink<'_, '_> {
 
     fn end_result(&mut self, end: &ResultEnd) -> Result<(), SqlError> {
         let caps = self.answer.caps;
-        let taken = match self.form {
+        let is_supported = match self.form {
             Form::Text => caps.has(Capabilities::MULTI_RESULTS),
             _ => caps.has(Capabilities::PS_MULTI_RESULTS) || caps.has(Capabilities::MULTI_RESULTS),
         };
-        if !taken {
+        if !is_supported {
             let text = "PROCEDURE can't return a result set in the given context";
             return Err(SqlError::new(1312, "0A000", text));
         }
@@ -271,24 +275,24 @@ impl ResultSink for WireSink<'_, '_> {
             self.answer.drain().map_err(|_| client_gone())?;
         }
         self.answer.next_part();
-        self.first = self.answer.sequence;
-        self.begun = false;
-        self.whole = false;
+        self.first_sequence = self.answer.sequence;
+        self.has_columns = false;
+        self.buffers_until_end = false;
         self.columns = 0;
         Ok(())
     }
 
     fn discard_result(&mut self) -> bool {
-        if !std::mem::take(&mut self.begun) {
+        if !std::mem::take(&mut self.has_columns) {
             return true;
         }
-        self.kept = KeptRows::default();
+        self.buffered = BufferedRows::default();
         self.columns = 0;
-        self.answer.discard_unsent(self.first)
+        self.answer.discard_unsent(self.first_sequence)
     }
 
     fn buffer_until_end(&mut self) {
-        self.whole = true;
+        self.buffers_until_end = true;
     }
 
     fn open_file(&mut self, name: &[u8]) -> Result<(), SqlError> {

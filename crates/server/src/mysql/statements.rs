@@ -14,7 +14,7 @@
 use super::answer::{Answer, client_gone, status_of};
 use super::query::flow_after;
 use super::session::{Flow, LoggedIn};
-use super::sink::{Form, KeptRows, WireSink, definition};
+use super::sink::{BufferedRows, Form, WireSink, definition};
 use porpoise_base::memory::{ConnectionMemory, MemoryClass, MemoryRefused, MemoryTracker};
 use porpoise_sql::{Outcome, Param, SqlError};
 use porpoise_types::{Collation, ColumnType, Kind, ValueRef};
@@ -45,11 +45,13 @@ pub(super) struct Statements {
 
 #[derive(Default)]
 struct Statement {
+    /// Number of parameters.
     params: usize,
     /// Number of columns announced to the client.
     columns: usize,
     types: ParamTypes,
-    long: HashMap<u16, Vec<u8>>,
+    /// Long data by number of parameter.
+    long_data: HashMap<u16, Vec<u8>>,
     long_data_error: Option<LongDataError>,
     cursor: Option<Cursor>,
 }
@@ -82,18 +84,22 @@ impl From<LongDataError> for SqlError {
     }
 }
 
-/// State kept from the last execution.
+/// Rows and columns of an execution.
 struct ExecutionState {
-    rows: KeptRows,
-    /// Columns of the result, and whether the client knew of as many.
+    /// The rows of a cursor.
+    rows: BufferedRows,
+    /// Number of columns of the result.
     columns: usize,
+    /// Whether it differs from the number that was announced to the client.
     changed: bool,
 }
 
 /// Rows of a cursor that have not been fetched yet.
 struct Cursor {
-    rows: KeptRows,
+    rows: BufferedRows,
+    /// Index of the next row.
     next: usize,
+    /// Number of warnings of the execution.
     warnings: u16,
 }
 
@@ -121,8 +127,8 @@ impl Statements {
         self.all.remove(&id);
     }
 
-    /// Adds a piece of a long parameter. The command has no reply, so an unknown statement or
-    /// parameter is ignored.
+    /// Appends to a long parameter. The command has no reply: an unknown statement is ignored, and
+    /// other errors are reported by the next execution.
     pub(super) fn add_long_data(&mut self, id: u32, param: u16, data: &[u8], limit: usize) {
         let Some(statement) = self.all.get_mut(&id) else {
             return;
@@ -131,7 +137,7 @@ impl Statements {
             statement.long_data_error = Some(LongDataError::NoParameter);
             return;
         }
-        let value = statement.long.entry(param).or_default();
+        let value = statement.long_data.entry(param).or_default();
         let length = value.len().saturating_add(data.len());
         let total = self.long_data_bytes.saturating_add(data.len());
         if length > limit || total > LONG_DATA_LIMIT {
@@ -155,12 +161,12 @@ impl Statements {
 
     fn drop_long_data(&mut self, id: u32) {
         if let Some(statement) = self.all.get_mut(&id)
-            && (statement.long_data_error.is_some() || !statement.long.is_empty())
+            && (statement.long_data_error.is_some() || !statement.long_data.is_empty())
         {
-            let bytes: usize = statement.long.values().map(Vec::len).sum();
+            let bytes: usize = statement.long_data.values().map(Vec::len).sum();
             self.long_data_bytes = self.long_data_bytes.saturating_sub(bytes);
             self.memory.release(bytes as u64);
-            statement.long = HashMap::new();
+            statement.long_data = HashMap::new();
             statement.long_data_error = None;
         }
     }
@@ -170,7 +176,7 @@ impl LoggedIn {
     pub(super) fn prepare(&mut self, text: &[u8], answer: &mut Answer<'_>) -> Flow {
         let info = match self.sql.prepare(text) {
             Ok(info) => info,
-            Err(error) => return self.refuse(error, answer),
+            Err(error) => return self.reply_error(error, answer),
         };
         let (Ok(params), Ok(columns)) = (
             u16::try_from(info.params),
@@ -178,7 +184,7 @@ impl LoggedIn {
         ) else {
             self.sql.close_statement(info.id);
             let text = "Prepared statement contains too many placeholders";
-            return self.refuse(SqlError::new(1390, "HY000", text), answer);
+            return self.reply_error(SqlError::new(1390, "HY000", text), answer);
         };
         let statement = Statement {
             params: info.params.min(MAX_PARAMETERS),
@@ -220,23 +226,23 @@ impl LoggedIn {
     pub(super) fn execute(&mut self, execute: &StmtExecute<'_>, answer: &mut Answer<'_>) -> Flow {
         let id = execute.id;
         let Some(statement) = self.statements.all.get_mut(&id) else {
-            return self.refuse(unknown(id, "mysqld_stmt_execute"), answer);
+            return self.reply_error(unknown(id, "mysqld_stmt_execute"), answer);
         };
         statement.cursor = None;
-        let room = if execute.wants_cursor() {
+        let cursor_limit = if execute.wants_cursor() {
             self.statements.cursor_bytes_left()
         } else {
             0
         };
         let Some(statement) = self.statements.all.get_mut(&id) else {
-            return self.refuse(unknown(id, "mysqld_stmt_execute"), answer);
+            return self.reply_error(unknown(id, "mysqld_stmt_execute"), answer);
         };
         if let Some(error) = statement.long_data_error {
             self.statements.drop_long_data(id);
-            return self.refuse(error.into(), answer);
+            return self.reply_error(error.into(), answer);
         }
         let mut sent = Vec::new();
-        let long = &statement.long;
+        let long = &statement.long_data;
         let long_data = |i: usize| -> Option<&[u8]> {
             let key = u16::try_from(i).ok()?;
             Some(long.get(&key)?.as_slice())
@@ -270,11 +276,11 @@ impl LoggedIn {
         let announced = statement.columns;
         let memory = self.statements.memory.clone();
         let sink = WireSink::new(answer, form, before).announced_columns(announced);
-        let sink = sink.limit_buffered(room, &memory);
+        let sink = sink.limit_buffered(cursor_limit, &memory);
         let mut sink = sink.definitions(self.sql.sends_metadata());
         let result = self.sql.execute(id, &values, &mut sink);
-        let rows = ExecutionState {
-            rows: std::mem::take(&mut sink.kept),
+        let execution = ExecutionState {
+            rows: std::mem::take(&mut sink.buffered),
             changed: sink.is_column_count_changed,
             columns: sink.columns,
         };
@@ -283,8 +289,8 @@ impl LoggedIn {
         }
         self.statements.drop_long_data(id);
         match result {
-            Ok(outcome) => self.finish_execution(id, &outcome, form, rows, answer),
-            Err(error) => self.refuse(error, answer),
+            Ok(outcome) => self.finish_execution(id, &outcome, form, execution, answer),
+            Err(error) => self.reply_error(error, answer),
         }
     }
 
@@ -293,34 +299,34 @@ impl LoggedIn {
         id: u32,
         outcome: &Outcome,
         form: Form,
-        kept: ExecutionState,
+        execution: ExecutionState,
         answer: &mut Answer<'_>,
     ) -> Flow {
-        let opens = form == Form::Cursor && outcome.had_rows;
+        let opens_cursor = form == Form::Cursor && outcome.had_rows;
         if let Some(statement) = self.statements.all.get_mut(&id) {
             if outcome.had_rows {
-                statement.columns = kept.columns;
+                statement.columns = execution.columns;
             }
-            statement.cursor = opens.then_some(Cursor {
-                rows: kept.rows,
+            statement.cursor = opens_cursor.then_some(Cursor {
+                rows: execution.rows,
                 next: 0,
                 warnings: outcome.warnings,
             });
         }
         let status = status_of(&self.sql)
-            .with(Status::CURSOR_EXISTS, opens)
-            .with(Status::METADATA_CHANGED, kept.changed);
+            .with(Status::CURSOR_EXISTS, opens_cursor)
+            .with(Status::METADATA_CHANGED, execution.changed);
         self.finish(outcome, status, answer);
         flow_after(outcome)
     }
 
     pub(super) fn fetch(&mut self, id: u32, wanted: u32, answer: &mut Answer<'_>) -> Flow {
         let Some(statement) = self.statements.all.get_mut(&id) else {
-            return self.refuse(unknown(id, "mysqld_stmt_fetch"), answer);
+            return self.reply_error(unknown(id, "mysqld_stmt_fetch"), answer);
         };
         let Some(mut cursor) = statement.cursor.take() else {
             let text = format!("The statement ({id}) has no open cursor.");
-            return self.refuse(SqlError::new(1421, "HY000", text), answer);
+            return self.reply_error(SqlError::new(1421, "HY000", text), answer);
         };
         let mut sent = 0;
         while sent < wanted
@@ -329,17 +335,17 @@ impl LoggedIn {
             frame::packet(answer.out.buf(), &mut answer.sequence, row);
             sent += 1;
             if answer.out.is_full() && answer.drain().is_err() {
-                return self.refuse(client_gone(), answer);
+                return self.reply_error(client_gone(), answer);
             }
         }
-        let over = sent < wanted;
+        let is_exhausted = sent < wanted;
         let warnings = cursor.warnings;
-        if !over {
+        if !is_exhausted {
             statement.cursor = Some(cursor);
         }
         let status = status_of(&self.sql)
-            .with(Status::CURSOR_EXISTS, !over)
-            .with(Status::LAST_ROW_SENT, over);
+            .with(Status::CURSOR_EXISTS, !is_exhausted)
+            .with(Status::LAST_ROW_SENT, is_exhausted);
         answer.eof(status, warnings);
         Flow::Continue
     }
@@ -355,7 +361,7 @@ impl LoggedIn {
                 answer.plain_ok(status_of(&self.sql), &changes);
                 Flow::Continue
             }
-            Err(error) => self.refuse(error, answer),
+            Err(error) => self.reply_error(error, answer),
         }
     }
 }
@@ -376,7 +382,7 @@ fn unknown(id: u32, command: &str) -> SqlError {
     SqlError::new(1243, "HY000", text)
 }
 
-/// Returns a parameter as SQL takes it.
+/// Converts a parameter of the protocol for SQL; texts have the collation `text_as`.
 pub(super) fn typed<'a>(param: &params::Param<'a>, text_as: Collation) -> Param<'a> {
     Param {
         value: param.value,
@@ -384,8 +390,8 @@ pub(super) fn typed<'a>(param: &params::Param<'a>, text_as: Collation) -> Param<
     }
 }
 
-/// Returns the SQL type for the declared type of a parameter. Strings have the connection's
-/// collation.
+/// Returns the SQL type of a parameter, by the type of its value or the type that the client
+/// declares. Texts have the collation `text_as`.
 fn type_of(param: &params::Param<'_>, text_as: Collation) -> ColumnType {
     let length = match param.value {
         ValueRef::Bytes(bytes) => u32::try_from(bytes.len()).unwrap_or(u32::MAX),

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Length of the listen queue; the system may allow fewer.
+/// Length of the listen queue; the system may limit it further.
 const BACKLOG: i32 = 4096;
 
 /// Time between two checks of a paused listener.
@@ -227,8 +227,11 @@ struct AcceptLoop {
     listeners: Vec<Listener>,
     epoll: Epoll,
     stop: Arc<AtomicBool>,
+    /// An open file, closed to free a descriptor when none is left.
     reserve_fd: Option<File>,
+    /// Time of the last logged warning.
     last_line: Option<Instant>,
+    /// Number of warnings not logged since then.
     suppressed: u64,
 }
 
@@ -264,7 +267,7 @@ impl AcceptLoop {
     /// Whether a listener has twice its limit of connections before login.
     fn is_overfull(&self, listener: &Listener) -> bool {
         let limit = self.shared.config.max_before_login;
-        listener.budget.half_open() >= limit.saturating_mul(2)
+        listener.budget.before_login() >= limit.saturating_mul(2)
     }
 
     /// Watches paused listeners again that are no longer overfull.
@@ -272,12 +275,13 @@ impl AcceptLoop {
         for index in 0..self.listeners.len() {
             let paused = |l: &&Listener| l.paused && !self.is_overfull(l);
             if self.listeners.get(index).filter(paused).is_some() {
-                self.pause(index, false);
+                self.set_paused(index, false);
             }
         }
     }
 
-    fn pause(&mut self, index: usize, paused: bool) {
+    /// Stops or resumes polling a listener.
+    fn set_paused(&mut self, index: usize, paused: bool) {
         let Some(listener) = self.listeners.get_mut(index) else {
             return;
         };
@@ -297,7 +301,7 @@ impl AcceptLoop {
                 return;
             };
             if self.is_overfull(listener) {
-                self.pause(index, true);
+                self.set_paused(index, true);
                 return;
             }
             match listener.bound.socket.accept() {
@@ -316,15 +320,15 @@ impl AcceptLoop {
                 Err(error) if is_ended_by_client(&error) => {}
                 Err(error) => {
                     self.warn_limited(&format!("cannot accept: {error}"));
-                    self.pause(index, true);
+                    self.set_paused(index, true);
                     return;
                 }
             }
         }
     }
 
-    /// Whether this listener may accept no more: all remaining connections are reserved for other
-    /// listeners.
+    /// Whether the listener with this budget may accept no more, because all remaining connections
+    /// are the guaranteed shares of other listeners.
     fn is_full(&self, budget: &Arc<Budget>) -> bool {
         let max = self.shared.config.max_connections;
         let share = max / (SHARE_DIVISOR * self.listeners.len().max(1));
@@ -332,12 +336,12 @@ impl AcceptLoop {
             .listeners
             .iter()
             .filter(|l| !Arc::ptr_eq(&l.budget, budget));
-        let kept: usize = others
+        let guaranteed: usize = others
             .map(|l| share.saturating_sub(l.budget.connections()))
             .sum();
         let open = self.shared.connections.load(Ordering::SeqCst);
         let reserved = self.shared.reserved.load(Ordering::SeqCst);
-        open.saturating_sub(reserved) + kept >= max
+        open.saturating_sub(reserved) + guaranteed >= max
     }
 
     /// Checks the limits and gives the socket to a group, or refuses it.
@@ -351,8 +355,8 @@ impl AcceptLoop {
         let peer = from.as_socket();
         let local = peer.is_none_or(|a| a.ip().to_canonical().is_loopback());
         let full = self.is_full(&budget);
-        let unused = self.shared.reserved.load(Ordering::SeqCst) == 0;
-        let reserved = full && unused && local && protocol.reserves_a_place();
+        let reserve_is_free = self.shared.reserved.load(Ordering::SeqCst) == 0;
+        let reserved = full && reserve_is_free && local && protocol.reserves_connection();
         socket.set_nonblocking(true)?;
         if full && !reserved {
             metrics::add(Counter::RefusedMany, 1);

@@ -8,7 +8,7 @@ use super::budget::Budget;
 use super::conn::{Call, Conn};
 use super::event_loop::{EventLoop, Job, Slot, flag};
 use super::group::{NewConnection, Token};
-use super::output::Output;
+use super::output::{Output, Timeouts};
 use super::transport::Transport;
 use crate::metrics::{self, Counter};
 use crate::sys::events;
@@ -22,7 +22,7 @@ impl EventLoop {
     /// opens its session.
     pub(super) fn admit(&mut self, connection: NewConnection) -> Option<Job> {
         let fd = connection.socket.as_raw_fd();
-        let index = self.free_place();
+        let index = self.free_slot();
         let slot = self.slots.get_mut(index as usize)?;
         let token = Token {
             index,
@@ -30,7 +30,7 @@ impl EventLoop {
         };
         let group = self.group.clone();
         let cancel = Cancel::owned(Arc::new(move || {
-            group.send(|inbox| inbox.kicked.push(token));
+            group.send(|inbox| inbox.cancelled.push(token));
         }));
         slot.fd = fd;
         slot.flags = flag::IN_USE | flag::BEFORE_LOGIN;
@@ -60,10 +60,10 @@ impl EventLoop {
             Transport::new(connection.socket),
             self.shared.durability.clone(),
             cancel.clone(),
-            (
-                self.shared.config.net_read_timeout,
-                self.shared.config.net_write_timeout,
-            ),
+            Timeouts {
+                read: self.shared.config.net_read_timeout,
+                write: self.shared.config.net_write_timeout,
+            },
             &peer.memory,
         );
         let mut conn = Conn::new(
@@ -84,7 +84,7 @@ impl EventLoop {
     }
 
     /// Returns the index of a free entry of the table.
-    fn free_place(&mut self) -> u32 {
+    fn free_slot(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::free());
             (self.slots.len() - 1) as u32

@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //! 1. `connections` counts a socket from its acceptance until its group closes
-//!    it; `half_open` until its session has logged in, or it is closed.
+//!    it; `before_login` until its session has logged in, or it is closed.
 //! 2. A connection is evicted at most once, and only before its login.
 //! 3. If the newcomer's address has connections before login, the oldest of them
 //!    is evicted: a flood from one address evicts its own connections first.
@@ -38,7 +38,7 @@ struct Candidate {
 #[derive(Default)]
 pub(crate) struct Budget {
     connections: AtomicUsize,
-    half_open: AtomicUsize,
+    before_login: AtomicUsize,
     evictions: Mutex<Evictions>,
 }
 
@@ -85,7 +85,7 @@ impl Budget {
     /// Counts an accepted socket.
     pub(super) fn accept(&self) {
         self.connections.fetch_add(1, Ordering::SeqCst);
-        self.half_open.fetch_add(1, Ordering::SeqCst);
+        self.before_login.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Records the group and token of a connection, so that it can be evicted.
@@ -103,7 +103,7 @@ impl Budget {
     /// Removes a connection from the count before login: it has logged in, or ends.
     pub(super) fn end_login(&self, id: u64) {
         self.evictions.lock().candidates.remove(&id);
-        self.half_open.fetch_sub(1, Ordering::SeqCst);
+        self.before_login.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Removes a closed connection from the count.
@@ -117,15 +117,15 @@ impl Budget {
     }
 
     /// Number of connections of this listener before login.
-    pub(super) fn half_open(&self) -> usize {
-        self.half_open.load(Ordering::SeqCst)
+    pub(super) fn before_login(&self) -> usize {
+        self.before_login.load(Ordering::SeqCst)
     }
 
     /// Makes room for connection `id` from `address` where `limit` connections are
     /// before login: evicts one, now or as soon as there is a candidate.
     pub(super) fn make_room(&self, id: u64, address: Option<IpAddr>, limit: usize) {
         let mut evictions = self.evictions.lock();
-        if self.half_open() < limit {
+        if self.before_login() < limit {
             evictions.owed_evictions.clear();
         } else if !evictions.evict_for(id, address) {
             evictions.owed_evictions.push((id, address));
@@ -162,7 +162,7 @@ mod tests {
             budget.accept();
             budget.admit(u64::from(id), address(n), group.clone(), token(id));
         }
-        assert_eq!((budget.connections(), budget.half_open()), (4, 4));
+        assert_eq!((budget.connections(), budget.before_login()), (4, 4));
         budget.make_room(5, address(2), 5);
         assert!(evicted(&group).is_empty(), "the limit is not reached");
         budget.make_room(5, address(2), 4);
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(evicted(&group), [2, 1]);
         budget.end_login(3);
         budget.end_login(4);
-        assert_eq!(budget.half_open(), 2, "evicted ones count until closed");
+        assert_eq!(budget.before_login(), 2, "evicted ones count until closed");
     }
 
     #[test]

@@ -69,8 +69,11 @@ pub(crate) struct Conn {
     pub(super) opened: u64,
     /// Start of its TLS handshake.
     pub(super) handshake_since: u64,
+    /// Arrival of the first byte of an incomplete request.
     pub(super) request_since: u64,
+    /// Time of the last progress in writing, while the socket accepts no more.
     pub(super) blocked_since: u64,
+    /// Time at which a lingering connection is closed.
     pub(super) linger_until: u64,
 }
 
@@ -86,6 +89,7 @@ impl Conn {
         }
     }
 
+    /// Calls the session without catching panics.
     fn call_unguarded(&mut self, call: Call) -> Verdict {
         match call {
             Call::Open(protocol, peer) => {

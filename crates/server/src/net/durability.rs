@@ -25,27 +25,31 @@ use std::time::Duration;
 /// The durability watermark as the network knows it.
 #[derive(Default)]
 pub struct DurabilityWatermark {
-    mark: AtomicU64,
+    /// The last position that was published.
+    position: AtomicU64,
+    /// `None` in tests.
     engine: Option<Arc<dyn Engine>>,
     failed: AtomicBool,
     groups: OnceLock<Vec<Arc<Group>>>,
+    /// Number of threads in [`Self::wait`].
     parked: AtomicUsize,
     lock: Mutex<()>,
+    /// Notified when the watermark moves or the log fails.
     moved: Condvar,
 }
 
 impl DurabilityWatermark {
-    /// Creates a watermark at `mark`.
-    pub fn new(mark: CommitPosition) -> Arc<DurabilityWatermark> {
+    /// Creates a watermark at `position`.
+    pub fn new(position: CommitPosition) -> Arc<DurabilityWatermark> {
         let durability = DurabilityWatermark::default();
-        durability.mark.store(mark.0, Ordering::SeqCst);
+        durability.position.store(position.0, Ordering::SeqCst);
         Arc::new(durability)
     }
 
     /// Creates the watermark of an engine, which publishes its progress to it.
     pub fn of(engine: Arc<dyn Engine>) -> Arc<DurabilityWatermark> {
         let durability = Arc::new(DurabilityWatermark {
-            mark: AtomicU64::new(engine.durable_position().0),
+            position: AtomicU64::new(engine.durable_position().0),
             engine: Some(engine.clone()),
             ..DurabilityWatermark::default()
         });
@@ -55,7 +59,7 @@ impl DurabilityWatermark {
 
     /// Returns the position of the last commit that replies may reveal.
     pub fn durable_position(&self) -> CommitPosition {
-        let published = CommitPosition(self.mark.load(Ordering::SeqCst));
+        let published = CommitPosition(self.position.load(Ordering::SeqCst));
         match &self.engine {
             Some(engine) => published.max(engine.durable_position()),
             None => published,
@@ -67,6 +71,7 @@ impl DurabilityWatermark {
         self.failed.load(Ordering::SeqCst)
     }
 
+    /// Sets the groups to wake when the watermark moves.
     pub(super) fn connect(&self, groups: Vec<Arc<Group>>) {
         let _ = self.groups.set(groups);
     }
@@ -99,10 +104,10 @@ impl DurabilityWatermark {
 }
 
 impl DurableListener for DurabilityWatermark {
-    fn durable(&self, mark: CommitPosition) {
-        self.mark.fetch_max(mark.0, Ordering::SeqCst);
+    fn durable(&self, position: CommitPosition) {
+        self.position.fetch_max(position.0, Ordering::SeqCst);
         for group in self.groups.get().into_iter().flatten() {
-            group.wake_for(mark.0);
+            group.wake_for(position.0);
         }
         self.notify_parked();
     }
@@ -126,7 +131,7 @@ mod tests {
     use porpoise_kv_mem::{KvMem, KvMemOptions};
 
     #[test]
-    fn a_commit_that_is_durable_when_it_returns_needs_no_telling() {
+    fn a_commit_that_is_durable_when_it_returns_needs_no_notification() {
         let engine = KvMem::open(KvMemOptions {
             durability: Durability::Memory,
             ..KvMemOptions::default()

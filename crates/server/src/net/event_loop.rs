@@ -4,7 +4,7 @@
 //! call of its session each. Then it releases deferred replies that are durable,
 //! polls the sockets (without waiting if a connection is still ready), empties the
 //! inbox, and checks deadlines. [`EventLoop::next`] returns whenever a session must be called, so
-//! that the worker can lend the event_loop to the call (see `worker`).
+//! that the worker can lend the event loop during the call (see `worker`).
 //!
 //! Invariants:
 //! 1. A table entry with `QUEUED` set is in `ready` or `ready_logins` exactly once,
@@ -65,9 +65,12 @@ pub(super) mod flag {
 pub(super) struct Slot {
     /// `None` while a worker is serving the connection.
     pub(super) conn: Option<Box<Conn>>,
+    /// Bits of [`flag`].
     pub(super) flags: u16,
+    /// Incremented when the entry is freed.
     pub(super) generation: u32,
     pub(super) fd: RawFd,
+    /// Time at which the connection is checked without an event, in the server's milliseconds.
     pub(super) deadline: u64,
     /// Time at which its wait is cancelled, because the client seems to have disconnected.
     pub(super) hang_up: u64,
@@ -118,17 +121,23 @@ pub(crate) struct EventLoop {
     /// that neither kind waits for more than one call of the other.
     ready: VecDeque<u32>,
     ready_logins: VecDeque<u32>,
+    /// Whether an entry of `ready_logins` was the last to be served.
     login_turn: bool,
+    /// Number of entries to serve before the sockets are polled again.
     round: usize,
     new_connections: VecDeque<NewConnection>,
+    /// Sessions to drop.
     pub(super) closing_sessions: Vec<Box<dyn Session>>,
     pub(super) deferred: Deferred,
+    /// Connections with deferred replies: commit position, index and generation of the entry.
     pub(super) deferred_replies: BinaryHeap<Reverse<(u64, u32, u32)>>,
     pub(super) pool: Pool,
     events: EventBuf,
+    /// Time of the last poll, in the server's milliseconds.
     pub(super) now: u64,
     pub(super) next_deadline: u64,
     pub(super) connection_count: usize,
+    /// The entry whose session is being called.
     pub(super) serving: Option<u32>,
     pub(super) tally: Tally,
     phase: Phase,
@@ -318,7 +327,7 @@ impl EventLoop {
         let phase = self.shared.phase();
         if phase > self.phase {
             self.phase = phase;
-            self.kick_all(phase);
+            self.announce_phase(phase);
         }
     }
 
@@ -331,12 +340,12 @@ impl EventLoop {
             .map_or(u64::MAX, |Reverse((position, ..))| *position);
         self.group.prepare_to_sleep(lowest);
         let durability = &self.shared.durability;
-        let stirred = self.group.is_dirty()
+        let has_work = self.group.is_dirty()
             || durability.durable_position().0 >= lowest
             || (lowest != u64::MAX && durability.has_failed())
             || self.can_resume()
             || self.shared.phase() > self.phase;
-        if stirred {
+        if has_work {
             return Some(Duration::ZERO);
         }
         if self.next_deadline == u64::MAX {
@@ -378,7 +387,7 @@ impl EventLoop {
         for (conn, verdict) in inbox.returned {
             self.settle(conn, verdict);
         }
-        for token in inbox.kicked {
+        for token in inbox.cancelled {
             if let Some(slot) = self.slots.get_mut(token.index as usize)
                 && slot.generation == token.generation
             {
@@ -404,11 +413,11 @@ impl EventLoop {
             return;
         }
         let failed = self.shared.durability.has_failed();
-        let mark = self.shared.durability.durable_position().0;
+        let durable = self.shared.durability.durable_position().0;
         while let Some(Reverse((position, index, generation))) =
             self.deferred_replies.peek().copied()
         {
-            if position > mark && !failed {
+            if position > durable && !failed {
                 break;
             }
             self.deferred_replies.pop();
@@ -427,14 +436,14 @@ impl EventLoop {
     fn sweep(&mut self) {
         let now = self.now;
         let mut next = u64::MAX;
-        let (mut late, mut gone) = (Vec::new(), Vec::new());
+        let (mut late, mut hung_up) = (Vec::new(), Vec::new());
         for (index, slot) in self.slots.iter().enumerate() {
             if slot.conn.is_none() {
                 if slot.flags & flag::IN_USE == 0 {
                     continue;
                 }
                 if slot.hang_up <= now {
-                    gone.push(index as u32)
+                    hung_up.push(index as u32)
                 } else {
                     next = next.min(slot.hang_up)
                 }
@@ -445,7 +454,7 @@ impl EventLoop {
             }
         }
         self.next_deadline = next;
-        for index in gone {
+        for index in hung_up {
             self.watch_waiting(index);
         }
         for index in late {
@@ -454,8 +463,9 @@ impl EventLoop {
     }
 
     /// Notifies all connections of a new phase of the shutdown.
-    fn kick_all(&mut self, phase: Phase) {
-        let mut taken = Vec::new();
+    fn announce_phase(&mut self, phase: Phase) {
+        // Index of each connection, and the handle if its waits are to be cancelled.
+        let mut connections = Vec::new();
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if slot.flags & flag::IN_USE == 0 {
                 continue;
@@ -464,12 +474,12 @@ impl EventLoop {
             if phase >= Phase::Cancel
                 && let Some(cancel) = slot.cancel.clone()
             {
-                taken.push((index as u32, Some(cancel)));
+                connections.push((index as u32, Some(cancel)));
             } else {
-                taken.push((index as u32, None));
+                connections.push((index as u32, None));
             }
         }
-        for (index, cancel) in taken {
+        for (index, cancel) in connections {
             if let Some(cancel) = cancel {
                 cancel.cancel(Reason::Shutdown);
             }

@@ -73,8 +73,10 @@ impl NewConnection {
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) new_connections: Vec<NewConnection>,
+    /// Connections that detached workers return, with the results of their calls.
     pub(super) returned: Vec<(Box<Conn>, Verdict)>,
-    pub(super) kicked: Vec<Token>,
+    /// Connections whose cancel handle was used.
+    pub(super) cancelled: Vec<Token>,
     /// Number of the last liveness probe; 0: none.
     pub(super) probe_requested: u64,
     /// Connections before login that are evicted to make room for others.
@@ -133,9 +135,9 @@ impl Group {
         }
     }
 
-    /// Wakes the worker if it sleeps with a deferred reply whose position is at most `mark`.
-    pub(super) fn wake_for(&self, mark: u64) {
-        if self.sleeper.wake_for(mark) {
+    /// Wakes the worker if it sleeps with a deferred reply whose position is at most `durable`.
+    pub(super) fn wake_for(&self, durable: u64) {
+        if self.sleeper.wake_for(durable) {
             self.alarm.signal();
         }
     }

@@ -16,9 +16,13 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub struct Input {
     buf: Vec<u8>,
+    /// Start of the unread bytes.
     start: usize,
+    /// End of the unread bytes.
     end: usize,
+    /// Number of bytes that the session requested.
     want: usize,
+    /// Whether bytes were consumed since [`Input::take_progress`].
     consumed: bool,
     /// `None` in tests: nothing is charged.
     memory: Option<MemoryTracker>,
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_grows_with_what_arrives_and_only_if_asked() {
+    fn a_buffer_grows_as_bytes_arrive_and_only_if_requested() {
         let (mut input, mut pool) = (Input::default(), Pool::default());
         assert_eq!(fill(&mut input, &mut pool, usize::MAX), BUFFER);
         assert_eq!(fill(&mut input, &mut pool, usize::MAX), 0);
@@ -191,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn at_rest_a_connection_keeps_no_more_than_it_needs() {
+    fn an_idle_connection_returns_its_buffer() {
         let (mut input, mut pool) = (Input::default(), Pool::default());
         fill(&mut input, &mut pool, 100);
         input.consume(90);

@@ -106,6 +106,12 @@ impl Default for NetConfig {
     }
 }
 
+/// Time for which a shutdown waits after it has cancelled the waits of sessions.
+const CANCEL_TIME: Duration = Duration::from_secs(5);
+
+/// Time for which a shutdown waits after it has closed the remaining connections.
+const DROP_TIME: Duration = Duration::from_secs(2);
+
 /// Phase of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -213,7 +219,7 @@ impl NetMonitor {
     pub fn unanswered(&self, probes: &[u64]) -> Vec<usize> {
         let groups = self.0.groups.iter().zip(probes).enumerate();
         groups
-            .filter(|(_, (group, question))| !group.has_seen_probe(**question))
+            .filter(|(_, (group, probe))| !group.has_seen_probe(**probe))
             .map(|(index, _)| index)
             .collect()
     }
@@ -262,8 +268,8 @@ impl Net {
         Ok(())
     }
 
-    /// A handle for the metrics page.
-    pub fn probe(&self) -> NetMonitor {
+    /// A handle that reads gauges and sends liveness probes.
+    pub fn monitor(&self) -> NetMonitor {
         NetMonitor(self.shared.clone())
     }
 
@@ -275,20 +281,22 @@ impl Net {
             acceptor.stop();
         }
         self.shared.enter_phase(Phase::Drain);
-        let mut over = self.wait_until_ended(grace);
-        if !over {
+        let mut ended = self.wait_until_ended(grace);
+        if !ended {
             self.shared.enter_phase(Phase::Cancel);
-            over = self.wait_until_ended(Duration::from_secs(5));
+            ended = self.wait_until_ended(CANCEL_TIME);
         }
-        if !over {
+        if !ended {
             self.shared.enter_phase(Phase::Drop);
-            over = self.wait_until_ended(Duration::from_secs(2));
+            ended = self.wait_until_ended(DROP_TIME);
         }
         self.shared.workers.close();
         self.shared.supervisor.close();
-        over
+        ended
     }
 
+    /// Waits until all groups and detached workers have ended. Returns false if they have not after
+    /// `within`.
     fn wait_until_ended(&self, within: Duration) -> bool {
         let deadline = Instant::now() + within;
         loop {

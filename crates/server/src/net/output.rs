@@ -5,10 +5,10 @@
 //! with it, so replies keep their order.
 //!
 //! Invariants:
-//! 1. No byte at or after the start of a deferred reply (a hold) is written while its commit
-//!    position is beyond the durable LSN.
-//! 2. Holds have ascending starts and ascending commit positions: a hold after one with the same or
-//!    a later commit position is not recorded.
+//! 1. No byte at or after the start of a deferred reply is written while its commit position is
+//!    beyond the durable LSN.
+//! 2. The deferred ranges have ascending starts and ascending commit positions: a deferred reply
+//!    after one with the same or a later commit position gets no range of its own.
 //! 3. The session has no access to bytes that have been written; its positions stay valid until its
 //!    call returns or it calls [`Output::drain`].
 //! 4. A buffer of [`FLUSH_AT`] bytes or more is charged to the connection: by the session as it
@@ -37,9 +37,18 @@ pub const FLUSH_AT: usize = 256 * 1024;
 /// Maximum number of requests of one connection per turn.
 const MAX_REQUESTS_PER_TURN: u32 = 64;
 
+/// Output that is deferred from a position on, to the next range or the end.
 struct DeferredRange {
     from: usize,
     commit: CommitPosition,
+}
+
+/// Time limits of a connection's client.
+pub(crate) struct Timeouts {
+    /// Maximum time without input within a request.
+    pub(crate) read: Duration,
+    /// Maximum time without progress while writing.
+    pub(crate) write: Duration,
 }
 
 /// Result of a flush.
@@ -66,10 +75,12 @@ pub struct Output {
     deferred_ranges: VecDeque<DeferredRange>,
     durability: Arc<DurabilityWatermark>,
     cancel: Cancel,
-    write_timeout: Duration,
-    read_timeout: Duration,
+    timeouts: Timeouts,
+    /// Number of requests answered in this turn.
     requests: u32,
+    /// Number of requests answered since the group last read this count.
     total_requests: u64,
+    /// Start of the reply that is being appended.
     reply_start: usize,
     /// Bytes written since the group last read this count.
     pub(crate) sent: u64,
@@ -84,7 +95,7 @@ impl Output {
         transport: Transport,
         durability: Arc<DurabilityWatermark>,
         cancel: Cancel,
-        (read_timeout, write_timeout): (Duration, Duration),
+        timeouts: Timeouts,
         memory: &Arc<ConnectionMemory>,
     ) -> Output {
         Output {
@@ -94,8 +105,7 @@ impl Output {
             deferred_ranges: VecDeque::new(),
             durability,
             cancel,
-            write_timeout,
-            read_timeout,
+            timeouts,
             requests: 0,
             total_requests: 0,
             reply_start: 0,
@@ -137,11 +147,11 @@ impl Output {
         if self
             .deferred_ranges
             .back()
-            .is_some_and(|h| h.from <= from && h.commit >= commit)
+            .is_some_and(|last| last.from <= from && last.commit >= commit)
         {
             return;
         }
-        // Later holds that begin within these bytes are merged into this one.
+        // Ranges that begin within these bytes are merged into this one.
         let mut commit = commit;
         while let Some(last) = self.deferred_ranges.back() {
             if last.from < from {
@@ -192,12 +202,12 @@ impl Output {
     /// buffer. The caller must not hold locks that others need. Earlier positions are invalid
     /// afterwards.
     pub fn drain(&mut self) -> Result<(), Gone> {
-        let mut deadline = Instant::now() + self.write_timeout;
+        let mut deadline = Instant::now() + self.timeouts.write;
         loop {
             let before = self.sent;
             let flushed = self.flush().map_err(|_| Gone)?;
             if self.sent != before {
-                deadline = Instant::now() + self.write_timeout;
+                deadline = Instant::now() + self.timeouts.write;
             }
             match flushed {
                 Flushed::All => {
@@ -214,7 +224,7 @@ impl Output {
 
     /// Longest time for which a client may be silent within a request.
     pub fn read_timeout(&self) -> Duration {
-        self.read_timeout
+        self.timeouts.read
     }
 
     /// Reads bytes that the client sends while its request runs; waits up to a tenth of a second, and
@@ -222,8 +232,8 @@ impl Output {
     ///
     /// # Errors
     /// The client has disconnected, or the session must end.
-    pub fn receive(&mut self, room: &mut [u8]) -> Result<usize, Gone> {
-        let got = self.transport.read(room, false).map_err(|_| Gone)?;
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Gone> {
+        let got = self.transport.read(buffer, false).map_err(|_| Gone)?;
         self.received += got.bytes as u64;
         if got.bytes > 0 {
             return Ok(got.bytes);
@@ -276,14 +286,14 @@ impl Output {
         self.buf.len() - self.written
     }
 
-    /// Whether there is anything left to write, deferred or not.
+    /// Whether nothing is left to write, deferred or not.
     pub(crate) fn is_clear(&self) -> bool {
         self.unsent() == 0 && !self.transport.pending()
     }
 
     /// Position of the log that the first deferred reply waits for.
     pub(crate) fn first_deferred_reply(&self) -> Option<CommitPosition> {
-        self.deferred_ranges.front().map(|h| h.commit)
+        self.deferred_ranges.front().map(|first| first.commit)
     }
 
     /// Prepares for a call of the session: takes a buffer from the pool, starts a new turn.
@@ -365,12 +375,12 @@ impl Output {
         })
     }
 
-    /// Returns the position up to which bytes may be written now; removes holds that are durable.
+    /// Returns the position up to which bytes may be written now; removes ranges that are durable.
     fn limit(&mut self) -> usize {
         if !self.deferred_ranges.is_empty() {
-            let mark = self.durability.durable_position();
+            let durable = self.durability.durable_position();
             while let Some(first) = self.deferred_ranges.front() {
-                if first.commit > mark {
+                if first.commit > durable {
                     return first.from;
                 }
                 self.deferred_ranges.pop_front();
@@ -388,11 +398,11 @@ impl Output {
         } else {
             return;
         }
-        let gone = self.written;
+        let removed = self.written;
         self.written = 0;
-        self.reply_start = self.reply_start.saturating_sub(gone);
-        for hold in &mut self.deferred_ranges {
-            hold.from -= gone;
+        self.reply_start = self.reply_start.saturating_sub(removed);
+        for range in &mut self.deferred_ranges {
+            range.from -= removed;
         }
     }
 }

@@ -69,7 +69,7 @@ pub trait Protocol: Send + Sync {
 
     /// Whether one more connection is accepted for an administrator when
     /// `max_connections` are open.
-    fn reserves_a_place(&self) -> bool {
+    fn reserves_connection(&self) -> bool {
         false
     }
 
@@ -85,14 +85,14 @@ pub trait Protocol: Send + Sync {
 /// A session's decision about its connection after a call.
 #[derive(Debug)]
 pub enum Next {
-    /// More bytes are needed (see [`Input::want`]).
+    /// More bytes are needed (see [`Input::request_bytes`]).
     Wait,
     /// Complete requests may be left: the session is called again after the other
     /// ready connections.
     Yield,
     /// Send the unsent output, then close.
     Close,
-    /// Nothing is sent or read for this long (the delay after failed logins); then the
+    /// Nothing is sent or read for some time (the delay after failed logins); then the
     /// connection continues as with `Wait`, or as with `Close`. No worker waits meanwhile.
     Delay {
         /// Time from now.

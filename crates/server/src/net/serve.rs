@@ -23,10 +23,16 @@ use std::sync::Arc;
 /// the client has not read yet.
 const LINGER_MS: u64 = 1_000;
 
-/// What the event loop does next with a queued connection.
+/// Maximum number of reads of a lingering connection per turn.
+const MAX_LINGER_READS: usize = 16;
+
+/// The event loop's next action on a queued connection.
 pub(super) enum NextAction {
+    /// Call the session; [`EventLoop::settle`] applies the result.
     Call(Call),
+    /// Return the connection to its table entry, until the next event or its deadline.
     PutBack,
+    /// Close the socket without further output, and drop the session.
     Close,
 }
 
@@ -102,12 +108,14 @@ impl EventLoop {
         self.slots.get(index as usize).map_or(0, |s| s.flags)
     }
 
-    fn clear(&mut self, index: u32, bits: u16) {
+    /// Clears flags of a table entry.
+    fn clear_flags(&mut self, index: u32, bits: u16) {
         if let Some(slot) = self.slots.get_mut(index as usize) {
             slot.flags &= !bits;
         }
     }
 
+    /// Writes and reads as far as possible without the session.
     fn advance(&mut self, conn: &mut Conn, index: u32) -> NextAction {
         if self.phase() == Phase::Drop {
             return NextAction::Close;
@@ -140,7 +148,7 @@ impl EventLoop {
         }
         let flags = self.flags(index);
         if flags & flag::CANCELLED != 0 {
-            self.clear(index, flag::CANCELLED);
+            self.clear_flags(index, flag::CANCELLED);
             if let Some(end) = self.cancelled_end(conn, flags) {
                 return NextAction::Call(Call::End(end));
             }
@@ -241,12 +249,12 @@ impl EventLoop {
         let mut got_any = false;
         loop {
             let ended = self.flags(index) & flag::ENDED != 0;
-            let room = conn.input.read_space(&mut self.pool);
-            if room.is_empty() {
+            let space = conn.input.read_space(&mut self.pool);
+            if space.is_empty() {
                 let what = "the session takes no more input";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
-            let got = conn.out.transport.read(room, ended)?;
+            let got = conn.out.transport.read(space, ended)?;
             conn.input.note_read(got.bytes);
             self.tally.received += got.bytes as u64;
             got_any |= got.bytes > 0;
@@ -254,7 +262,7 @@ impl EventLoop {
                 conn.eof = true;
             }
             if got.drained {
-                self.clear(index, flag::READABLE);
+                self.clear_flags(index, flag::READABLE);
                 break;
             }
             if conn.input.len() >= conn.input.requested_bytes() {
@@ -272,16 +280,16 @@ impl EventLoop {
         if self.now >= conn.linger_until || self.phase() != Phase::Serve {
             return NextAction::Close;
         }
-        for _ in 0..16 {
+        for _ in 0..MAX_LINGER_READS {
             if self.flags(index) & flag::READABLE == 0 {
                 return NextAction::PutBack;
             }
             let length = conn.input.len();
             conn.input.consume(length);
-            let room = conn.input.read_space(&mut self.pool);
-            match conn.out.transport.read(room, true) {
+            let space = conn.input.read_space(&mut self.pool);
+            match conn.out.transport.read(space, true) {
                 Ok(got) if got.eof => return NextAction::Close,
-                Ok(got) if got.drained => self.clear(index, flag::READABLE),
+                Ok(got) if got.drained => self.clear_flags(index, flag::READABLE),
                 Ok(_) => {}
                 Err(_) => return NextAction::Close,
             }
@@ -352,7 +360,7 @@ impl EventLoop {
         }
         if conn.before_login && conn.session.as_ref().is_none_or(|s| s.logged_in()) {
             conn.before_login = false;
-            self.clear(conn.token.index, flag::BEFORE_LOGIN | flag::EVICTED);
+            self.clear_flags(conn.token.index, flag::BEFORE_LOGIN | flag::EVICTED);
             self.end_login(&conn.budget, conn.id);
         }
         conn.delayed_until != 0 || conn.out.is_clear() || self.flush(conn).is_ok()
@@ -458,6 +466,7 @@ impl EventLoop {
         }
         if conn.request_since != 0 {
             let size = conn.input.requested_bytes().max(conn.input.len()) as u64;
+            // One second, 1,000 ms, for each 64 KB.
             let allowed = millis(config.net_read_timeout).saturating_add(size / 64);
             return conn.request_since.saturating_add(allowed);
         }

@@ -10,9 +10,9 @@
 //!
 //! ```text
 //!  worker A   lend ........................ computing ............ take: None
-//!  supervisor       tick  tick  take -> B                          (gives the
-//!  worker B                     serves the group's other clients    connection
-//!                                                                   back, rests)
+//!  supervisor       tick  tick  take -> B                          (returns the
+//!  worker B                     serves the group's other clients    connection,
+//!                                                                   is a spare)
 //! ```
 //!
 //! Invariants:
@@ -42,13 +42,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time between two checks while no event loop was retaken for [`ALERT`]: the first call that stalls
-/// then delays its group's other clients for 2.5 to 5 ms.
+/// Time between two checks if no event loop was retaken within the last [`ALERT`]. The first call
+/// that stalls then delays its group's other clients for 2.5 to 5 ms.
 const CALM_TICK: Duration = Duration::from_micros(2500);
 
-/// Time between two checks after a retake: clients that send one long statement after the other
-/// delay their group for 0.75 to 1.5 ms each time, and this time is what the 99th percentile of the
-/// other clients' latency consists of.
+/// Time between two checks within [`ALERT`] of a retake. Clients that send one long statement after
+/// the other delay their group for 0.75 to 1.5 ms each time, which is most of the 99th percentile of
+/// the other clients' latency.
 const ALERT_TICK: Duration = Duration::from_micros(750);
 
 /// Time after a retake in which the next one is expected.
@@ -127,7 +127,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> io::Result<()> {
 }
 
 fn run(shared: &Arc<Shared>) {
-    let mut watches: Vec<LoanObserver> = shared
+    let mut observers: Vec<LoanObserver> = shared
         .groups
         .iter()
         .map(|_| LoanObserver::default())
@@ -148,8 +148,8 @@ fn run(shared: &Arc<Shared>) {
         }
         idle = if is_idle(shared) { idle + 1 } else { 0 };
         let now = Instant::now();
-        for (group, watch) in shared.groups.iter().zip(&mut watches) {
-            if let Some(stalled) = watch.observe(group.worker(), now) {
+        for (group, observer) in shared.groups.iter().zip(&mut observers) {
+            if let Some(stalled) = observer.observe(group.worker(), now) {
                 retake(shared, &stalled);
                 alert_end = Some(now + ALERT);
             }
@@ -161,10 +161,19 @@ fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// The loan last seen in the cell of a group's worker, and since when.
+/// Observer of the loans in the cell of a group's worker.
 #[derive(Default)]
 struct LoanObserver {
-    loan: Option<(Arc<WorkerSlot>, u64, Instant)>,
+    loan: Option<Loan>,
+}
+
+/// A loan of an event loop.
+struct Loan {
+    slot: Arc<WorkerSlot>,
+    /// Number of the loan in its cell.
+    number: u64,
+    /// Time of the check that first saw it.
+    since: Instant,
 }
 
 impl LoanObserver {
@@ -174,13 +183,17 @@ impl LoanObserver {
             self.loan = None;
             return None;
         };
-        let loans = slot.cell.loans();
+        let number = slot.cell.loans();
         match &self.loan {
-            Some((seen, n, since)) if *n == loans && Arc::ptr_eq(seen, &slot) => {
-                (now.duration_since(*since) >= STALL).then_some(slot)
+            Some(loan) if loan.number == number && Arc::ptr_eq(&loan.slot, &slot) => {
+                (now.duration_since(loan.since) >= STALL).then_some(slot)
             }
             _ => {
-                self.loan = Some((slot, loans, now));
+                self.loan = Some(Loan {
+                    slot,
+                    number,
+                    since: now,
+                });
                 None
             }
         }

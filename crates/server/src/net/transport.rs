@@ -134,7 +134,8 @@ fn catch_panic<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     })
 }
 
-fn push_tls(tls: &mut ServerConnection, mut socket: &Socket) -> io::Result<()> {
+/// Writes the waiting bytes of TLS to the socket.
+fn write_tls_bytes(tls: &mut ServerConnection, mut socket: &Socket) -> io::Result<()> {
     catch_panic(|| {
         while tls.wants_write() {
             match tls.write_tls(&mut socket) {
@@ -148,7 +149,7 @@ fn push_tls(tls: &mut ServerConnection, mut socket: &Socket) -> io::Result<()> {
     })
 }
 
-fn bad_tls(error: rustls::Error) -> io::Error {
+fn tls_error(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
@@ -217,7 +218,7 @@ impl Transport {
         config: Arc<rustls::ServerConfig>,
         mut early: &[u8],
     ) -> io::Result<()> {
-        let mut tls = Box::new(ServerConnection::new(config).map_err(bad_tls)?);
+        let mut tls = Box::new(ServerConnection::new(config).map_err(tls_error)?);
         while !early.is_empty() {
             if tls.read_tls(&mut early)? == 0 {
                 break;
@@ -225,7 +226,7 @@ impl Transport {
             if let Err(error) = tls.process_new_packets() {
                 self.tls = Some(tls);
                 let _ = self.flush_tls();
-                return Err(bad_tls(error));
+                return Err(tls_error(error));
             }
         }
         self.tls = Some(tls);
@@ -263,7 +264,7 @@ impl Transport {
     fn flush_tls(&mut self) -> io::Result<()> {
         match &mut self.tls {
             None => Ok(()),
-            Some(tls) => push_tls(tls, &self.socket),
+            Some(tls) => write_tls_bytes(tls, &self.socket),
         }
     }
 
@@ -292,7 +293,7 @@ impl Transport {
     }
 
     /// Reads once (with TLS or a codec: until there are plain bytes or nothing more).
-    /// `ended`: the end of the stream has been reported already.
+    /// `ended` is whether epoll has reported that the peer has shut down its writing side.
     pub(crate) fn read(&mut self, buf: &mut [u8], ended: bool) -> io::Result<ReadOutcome> {
         let Some(mut encoding) = self.encoding.take() else {
             return self.read_plain(buf, ended);
@@ -310,11 +311,11 @@ impl Transport {
     ) -> io::Result<ReadOutcome> {
         loop {
             let waiting = encoding.input.get(encoding.decoded..).unwrap_or_default();
-            let (taken, made) = catch_panic(|| encoding.codec.decode(waiting, buf))?;
-            encoding.decoded += taken;
-            if made > 0 || buf.is_empty() {
+            let (consumed, produced) = catch_panic(|| encoding.codec.decode(waiting, buf))?;
+            encoding.decoded += consumed;
+            if produced > 0 || buf.is_empty() {
                 return Ok(ReadOutcome {
-                    bytes: made,
+                    bytes: produced,
                     drained: false,
                     eof: false,
                 });
@@ -361,7 +362,7 @@ impl Transport {
         };
         let mut ended = false;
         loop {
-            // Plain bytes first: TLS takes no more while these are waiting.
+            // Plain bytes first: TLS accepts no more input while these are waiting.
             match tls.reader().read(buf) {
                 Ok(0) => return Ok(ReadOutcome::END),
                 Ok(n) => {
@@ -380,11 +381,11 @@ impl Transport {
             if ended {
                 return Ok(ReadOutcome::END);
             }
-            let mut tap = DrainTracker {
+            let mut tracker = DrainTracker {
                 socket: &self.socket,
                 drained: false,
             };
-            match tls.read_tls(&mut tap) {
+            match tls.read_tls(&mut tracker) {
                 Ok(n) => ended = n == 0,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(ReadOutcome::NOTHING);
@@ -393,9 +394,9 @@ impl Transport {
                 Err(error) => return Err(error),
             }
             if let Err(error) = tls.process_new_packets() {
-                // An alert for the client, best effort.
+                // Tries to send the client an alert.
                 let _ = tls.write_tls(&mut &self.socket);
-                return Err(bad_tls(error));
+                return Err(tls_error(error));
             }
         }
     }

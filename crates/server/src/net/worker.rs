@@ -8,7 +8,7 @@
 //!
 //! * Hand-over: the session enters `porpoise_base::blocking` before a wait, and
 //!   the hook, on the same thread, assigns the event loop to a spare.
-//! * Retake: the call takes longer than a millisecond, and the supervisor takes the
+//! * Retake: the call takes longer than 0.75 ms, and the supervisor takes the
 //!   event loop (see `supervisor`).
 //!
 //! ```text
@@ -67,7 +67,7 @@ use std::time::Duration;
 pub const STACK: usize = 8 * 1024 * 1024;
 
 /// Time without work after which a spare ends.
-const SPARE_PATIENCE: Duration = Duration::from_secs(20);
+const SPARE_IDLE_TIME: Duration = Duration::from_secs(20);
 
 /// Long-running calls per group beyond which connections that make such calls
 /// are deferred.
@@ -107,25 +107,36 @@ pub(crate) struct WorkerSlot {
     call_state: Mutex<CallState>,
 }
 
+/// The worker threads, and the event loops without one.
 #[derive(Default)]
 struct Roster {
     unassigned: VecDeque<Box<EventLoop>>,
     slots: Vec<Arc<WorkerSlot>>,
+    /// Number of spares.
     idle: usize,
+    /// Number of worker threads.
     threads: usize,
+    /// Whether spares end.
     closed: bool,
 }
 
 /// All workers of the server.
 pub(crate) struct WorkerPool {
     roster: Mutex<Roster>,
+    /// Notified when an event loop is assigned.
     assigned: Condvar,
+    /// Number of workers in [`CallState::Waiting`].
     waiting: AtomicUsize,
+    /// Number of workers in [`CallState::Running`] or [`CallState::Long`].
     running: AtomicUsize,
+    /// Number of workers in [`CallState::Long`].
     long: AtomicUsize,
     groups: usize,
+    /// Maximum number of waiting workers whose sessions have no locks: `max_running_statements`.
     soft: usize,
+    /// Maximum number of all waiting workers.
     hard: usize,
+    /// Nice value of workers.
     nice: i32,
 }
 
@@ -191,7 +202,7 @@ impl WorkerPool {
             let late = !roster.closed
                 && self
                     .assigned
-                    .wait_for(&mut roster, SPARE_PATIENCE)
+                    .wait_for(&mut roster, SPARE_IDLE_TIME)
                     .timed_out()
                 && roster.unassigned.is_empty()
                 && roster.idle > self.groups;
@@ -209,9 +220,9 @@ impl WorkerPool {
         if self.running() >= self.soft {
             return None;
         }
-        let mut class = slot.call_state.lock();
+        let mut state = slot.call_state.lock();
         let event_loop = slot.cell.take()?;
-        *class = CallState::Running { since: None };
+        *state = CallState::Running { since: None };
         self.running.fetch_add(1, Ordering::SeqCst);
         sys::lengthen_slice(slot.thread);
         Some(event_loop)
@@ -221,8 +232,8 @@ impl WorkerPool {
     pub(super) fn demote_long(&self) {
         let slots = self.roster.lock().slots.clone();
         for slot in slots {
-            let mut class = slot.call_state.lock();
-            let CallState::Running { since } = &mut *class else {
+            let mut state = slot.call_state.lock();
+            let CallState::Running { since } = &mut *state else {
                 continue;
             };
             let Ok(used) = sys::cpu_time(slot.thread) else {
@@ -230,7 +241,7 @@ impl WorkerPool {
             };
             let since = *since.get_or_insert(used);
             if used.saturating_sub(since) >= LONG_CPU {
-                *class = CallState::Long;
+                *state = CallState::Long;
                 self.long.fetch_add(1, Ordering::SeqCst);
                 sys::demote(slot.thread);
                 metrics::add(Counter::Demotions, 1);
@@ -241,25 +252,25 @@ impl WorkerPool {
     /// Ends the detached state of a worker that has finished its call. Returns the state that it
     /// had.
     fn rejoin(&self, slot: &WorkerSlot, shared: &Shared) -> CallState {
-        let was = std::mem::replace(&mut *slot.call_state.lock(), CallState::Attached);
-        let mut room = false;
-        match was {
+        let before = std::mem::replace(&mut *slot.call_state.lock(), CallState::Attached);
+        let mut can_resume = false;
+        match before {
             CallState::Attached => {}
             CallState::Waiting { .. } => {
-                room = self.waiting.fetch_sub(1, Ordering::SeqCst) == self.soft;
+                can_resume = self.waiting.fetch_sub(1, Ordering::SeqCst) == self.soft;
             }
             CallState::Running { .. } | CallState::Long => {
                 self.running.fetch_sub(1, Ordering::SeqCst);
             }
         }
-        if was == CallState::Long {
-            room |=
+        if before == CallState::Long {
+            can_resume |=
                 self.long.fetch_sub(1, Ordering::SeqCst) == self.groups * MAX_LONG_CALLS_PER_GROUP;
         }
-        if room {
+        if can_resume {
             wake_deferring(shared);
         }
-        was
+        before
     }
 }
 
@@ -283,12 +294,12 @@ pub(super) fn assign(
     drop(roster);
     spawn(shared).or_else(|error| {
         let mut roster = pool.roster.lock();
-        let mine = roster
+        let position = roster
             .unassigned
             .iter()
             .position(|c| c.group_index() == group);
         // If it is not found, another worker has taken the event loop meanwhile.
-        match mine.and_then(|at| roster.unassigned.remove(at)) {
+        match position.and_then(|at| roster.unassigned.remove(at)) {
             Some(event_loop) => Err((error, Some(event_loop))),
             None => Ok(()),
         }
@@ -322,8 +333,8 @@ pub(super) fn assign_waiting(shared: &Arc<Shared>) {
 /// Starts a worker thread.
 fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
     shared.workers.roster.lock().threads += 1;
-    let theirs = shared.clone();
-    let spawned = threads::spawn_sized(Role::Worker, Some(STACK), move || run_worker(&theirs));
+    let for_worker = shared.clone();
+    let spawned = threads::spawn_sized(Role::Worker, Some(STACK), move || run_worker(&for_worker));
     if spawned.is_err() {
         shared.workers.roster.lock().threads -= 1;
     }
@@ -346,11 +357,11 @@ impl blocking::Hook for BlockingHook {
 
     fn leave(&self) {
         let pool = &self.shared.workers;
-        let mut class = self.slot.call_state.lock();
-        let CallState::Waiting { long } = *class else {
+        let mut state = self.slot.call_state.lock();
+        let CallState::Waiting { long } = *state else {
             return;
         };
-        *class = if long {
+        *state = if long {
             CallState::Long
         } else {
             CallState::Running { since: None }
@@ -359,7 +370,7 @@ impl blocking::Hook for BlockingHook {
             pool.long.fetch_add(1, Ordering::SeqCst);
         }
         pool.running.fetch_add(1, Ordering::SeqCst);
-        drop(class);
+        drop(state);
         if pool.waiting.fetch_sub(1, Ordering::SeqCst) == pool.soft {
             wake_deferring(&self.shared);
         }
@@ -395,12 +406,12 @@ impl BlockingHook {
     /// Records that a detached worker waits (again).
     fn note_waiting(&self) {
         let pool = &self.shared.workers;
-        let mut class = self.slot.call_state.lock();
-        let long = *class == CallState::Long;
-        if !long && !matches!(*class, CallState::Running { .. }) {
+        let mut state = self.slot.call_state.lock();
+        let long = *state == CallState::Long;
+        if !long && !matches!(*state, CallState::Running { .. }) {
             return;
         }
-        *class = CallState::Waiting { long };
+        *state = CallState::Waiting { long };
         pool.waiting.fetch_add(1, Ordering::SeqCst);
         pool.running.fetch_sub(1, Ordering::SeqCst);
         if long
@@ -427,8 +438,8 @@ fn run_worker(shared: &Arc<Shared>) {
     })));
     while let Some(event_loop) = shared.workers.wait_for_event_loop() {
         metrics::use_block(event_loop.group_index());
-        let was = run_event_loop(&slot, shared, event_loop);
-        if was != CallState::Attached && !sys::restore(slot.thread, shared.workers.nice) {
+        let state = run_event_loop(&slot, shared, event_loop);
+        if state != CallState::Attached && !sys::restore(slot.thread, shared.workers.nice) {
             break;
         }
     }
@@ -438,7 +449,8 @@ fn run_worker(shared: &Arc<Shared>) {
     roster.threads -= 1;
 }
 
-/// Runs one group's event loop until it ends or the worker is detached.
+/// Runs one group's event loop until it ends or the worker is detached. Returns the state of the
+/// worker's last call.
 fn run_event_loop(
     slot: &Arc<WorkerSlot>,
     shared: &Arc<Shared>,
@@ -446,7 +458,7 @@ fn run_event_loop(
 ) -> CallState {
     event_loop.attach(slot);
     loop {
-        let left = match event_loop.next() {
+        let retained = match event_loop.next() {
             Job::Exit => {
                 event_loop.detach();
                 drop(event_loop);
@@ -454,15 +466,16 @@ fn run_event_loop(
                 return CallState::Attached;
             }
             Job::Serve(mut conn, call) => {
-                let (verdict, left) = call_detachable(slot, event_loop, || conn.call(call));
-                return_connection(slot, shared, left, conn, verdict.unwrap_or(Verdict::Ended))
+                let (verdict, retained) = call_detachable(slot, event_loop, || conn.call(call));
+                let verdict = verdict.unwrap_or(Verdict::Ended);
+                return_connection(slot, shared, retained, conn, verdict)
             }
             Job::DropSession(session) => {
                 call_detachable(slot, event_loop, || drop::<Box<dyn Session>>(session)).1
             }
         };
-        match left {
-            Some(mine) => event_loop = mine,
+        match retained {
+            Some(retained) => event_loop = retained,
             None => return shared.workers.rejoin(slot, shared),
         }
     }
@@ -481,16 +494,16 @@ fn call_detachable<R>(
     (result, slot.cell.take())
 }
 
-/// Hands the connection back to its group: directly, or through the inbox if
-/// another worker runs the event loop now.
+/// Returns the connection to its group: directly to the retained event loop, or
+/// through the inbox if another worker runs the event loop now.
 fn return_connection(
     slot: &WorkerSlot,
     shared: &Shared,
-    left: Option<Box<EventLoop>>,
+    retained: Option<Box<EventLoop>>,
     mut conn: Box<Conn>,
     verdict: Verdict,
 ) -> Option<Box<EventLoop>> {
-    if let Some(mut event_loop) = left {
+    if let Some(mut event_loop) = retained {
         conn.long_until = 0;
         event_loop.settle(conn, verdict);
         return Some(event_loop);

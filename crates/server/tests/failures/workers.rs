@@ -74,7 +74,7 @@ impl Protocol for Planted {
     }
 
     /// Called by the acceptor once `max_connections` are open.
-    fn reserves_a_place(&self) -> bool {
+    fn reserves_connection(&self) -> bool {
         self.panic_if_planted();
         true
     }
@@ -150,7 +150,7 @@ fn a_group_answers_while_one_worker_is_busy_and_not_while_all_are() {
         ..NetConfig::default()
     };
     let (net, address) = start(config, protocol);
-    let probe = net.probe();
+    let probe = net.monitor();
     let all_answer = |when: &str| {
         let asked = probe.send_probes();
         eventually(when, || probe.unanswered(&asked).is_empty());

@@ -76,7 +76,7 @@ impl Protocol for Lines {
         format!("refused {why:?}\n").into_bytes()
     }
 
-    fn reserves_a_place(&self) -> bool {
+    fn reserves_connection(&self) -> bool {
         true
     }
 }

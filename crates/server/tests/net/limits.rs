@@ -135,7 +135,7 @@ fn a_flood_of_half_open_logins_keeps_no_client_out() {
     );
     let _flood: Vec<_> = (0..300).map(|_| server.connect()).collect();
     assert_eq!(server.connect().ask("login"), "welcome");
-    let gauges = server.net.as_ref().map(|net| net.probe());
+    let gauges = server.net.as_ref().map(|net| net.monitor());
     // Connections past the limit are evicted as soon as there is a candidate.
     eventually("the flood is cut down", || {
         gauges

@@ -104,7 +104,7 @@ fn a_session_that_computes_then_waits_then_computes_comes_back() {
     for expected in ["burnt", "waited", "burnt", "waited", "3"] {
         assert_eq!(client.line(), expected);
     }
-    let probe = server.net.as_ref().map(|net| net.probe());
+    let probe = server.net.as_ref().map(|net| net.monitor());
     eventually("nothing is counted any more", || {
         probe.as_ref().is_some_and(|p| {
             let gauges = p.gauges();
