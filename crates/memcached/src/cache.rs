@@ -22,6 +22,7 @@ use crate::counters::{self, Counter};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
+use porpoise_wire::memcached::MAX_KEY;
 use quick_cache::sync::Cache as Store;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use std::hash::BuildHasher;
@@ -30,7 +31,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Accounted size of an item in bytes, besides key and value.
 pub const OVERHEAD: usize = 96;
-/// Number of locks for changes.
+/// Number of locks that serialise changes; a key's hash selects its lock.
 const LOCKS: usize = 256;
 
 /// An item.
@@ -88,8 +89,9 @@ impl Weighter<Box<[u8]>, Item> for Weight {
     }
 }
 
-fn weight(key: usize, value: usize) -> u64 {
-    (key + value + OVERHEAD) as u64
+/// Accounted size in bytes of an item with a key and a value of these lengths.
+fn weight(key_len: usize, value_len: usize) -> u64 {
+    (key_len + value_len + OVERHEAD) as u64
 }
 
 /// Counts evictions.
@@ -113,10 +115,13 @@ pub struct Cache {
     capacity: u64,
     /// Maximum length of a value in bytes.
     max_value: usize,
+    /// Created by the first change.
     items: OnceLock<Items>,
+    /// See [`LOCKS`].
     locks: Box<[Mutex<()>]>,
     hash: RandomState,
-    versions: AtomicU64,
+    /// The last version that was given to an item.
+    last_version: AtomicU64,
 }
 
 impl std::fmt::Debug for Cache {
@@ -135,16 +140,17 @@ impl Cache {
             items: OnceLock::new(),
             locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
             hash: RandomState::default(),
-            versions: AtomicU64::new(start),
+            last_version: AtomicU64::new(start),
         }
     }
 
     fn items(&self) -> &Items {
         self.items.get_or_init(|| {
-            // A shard holds several values of maximum size.
-            let largest = weight(250, self.max_value) * 4;
-            let shards = (self.capacity / largest).clamp(1, 16);
+            // A shard holds at least four items of maximum size.
+            let min_shard_bytes = weight(MAX_KEY, self.max_value) * 4;
+            let shards = (self.capacity / min_shard_bytes).clamp(1, 16);
             let shards = 1 << shards.ilog2();
+            // Assumes an average of 512 bytes per item.
             let estimate = usize::try_from(self.capacity / 512).unwrap_or(1).max(16);
             let options = OptionsBuilder::new()
                 .weight_capacity(self.capacity)
@@ -175,8 +181,10 @@ impl Cache {
         (!item.expired(now)).then_some(item)
     }
 
-    /// Passes the item of a key to `decide` and applies its decision, exclusively for the key.
-    /// Returns the result of `decide`, and the version of the item that was put.
+    /// Passes the item of a key to `decide` and applies its decision; no other change of the key
+    /// runs at the same time. An item that has expired at `now`, in seconds since 1970, counts as
+    /// absent. Returns the result of `decide`, and the item's version after the change; 0 if there
+    /// is no item.
     ///
     /// # Errors
     /// The new value is too large; the key has no item then.
@@ -187,7 +195,7 @@ impl Cache {
         decide: impl FnOnce(Option<&Item>) -> (R, CacheAction),
     ) -> Result<(R, u64), TooLarge> {
         let items = self.items();
-        let _turn = self.lock_key(key);
+        let _key_lock = self.lock_key(key);
         let found = items.get(key).filter(|item| !item.expired(now));
         let (result, change) = decide(found.as_ref());
         let version = match (change, found) {
@@ -215,8 +223,8 @@ impl Cache {
                     items.remove(key);
                     return Err(TooLarge);
                 }
-                let own = || self.versions.fetch_add(1, Ordering::Relaxed) + 1;
-                let version = version.unwrap_or_else(own);
+                let new_version = || self.last_version.fetch_add(1, Ordering::Relaxed) + 1;
+                let version = version.unwrap_or_else(new_version);
                 let item = Item {
                     value,
                     flags,
@@ -230,9 +238,9 @@ impl Cache {
         Ok((result, version))
     }
 
-    /// Whether an item of that size fits into a shard.
-    fn fits_in_shard(&self, items: &Items, key: usize, value: usize) -> bool {
-        weight(key, value) <= items.shard_capacity() / 4
+    /// Whether an item with a key and a value of these lengths takes at most a quarter of a shard.
+    fn fits_in_shard(&self, items: &Items, key_len: usize, value_len: usize) -> bool {
+        weight(key_len, value_len) <= items.shard_capacity() / 4
     }
 
     fn lock_key(&self, key: &[u8]) -> Option<parking_lot::MutexGuard<'_, ()>> {
@@ -280,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_there_until_it_expires_or_is_removed() {
+    fn an_item_is_found_until_it_expires_or_is_removed() {
         let cache = cache(1 << 20);
         assert_eq!(cache.get(b"a", 100), None);
         let first = put(&cache, b"a", b"1", 0).unwrap();
@@ -300,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_stays_within_the_capacity() {
+    fn a_full_cache_evicts_items_and_stays_within_its_capacity() {
         let before = counters::sum(Counter::Evictions);
         let cache = cache(64 << 10);
         for n in 0..10_000 {
@@ -314,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_refused_and_its_key_empty() {
+    fn storing_a_value_that_is_too_large_fails_and_removes_the_old_item() {
         let cache = cache(8 << 10);
         put(&cache, b"a", b"small", 0).unwrap();
         assert_eq!(put(&cache, b"a", &[0; 8 << 10], 0), Err(TooLarge));
@@ -322,17 +330,17 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_one_key_take_turns() {
+    fn concurrent_changes_of_one_key_are_atomic() {
         let cache = cache(1 << 20);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..5_000 {
                         let done = cache.change(b"n", 100, |item| {
-                            let longer = item.map_or(1, |i| i.flags + 1);
+                            let count = item.map_or(1, |i| i.flags + 1);
                             let put = CacheAction::Put {
                                 value: Arc::from(&b"v"[..]),
-                                flags: longer,
+                                flags: count,
                                 expires: 0,
                                 version: None,
                             };

@@ -23,7 +23,7 @@ struct KeyState {
 }
 
 impl KeyState {
-    fn of(state: impl Into<String>) -> KeyState {
+    fn without_expiry(state: impl Into<String>) -> KeyState {
         KeyState {
             state: state.into(),
             expires: 0,
@@ -31,9 +31,9 @@ impl KeyState {
     }
 }
 
-/// Returns a listener's row, with the columns [`key_columns`]; `None` if the key maps to a table
-/// that an account with these rights may not read, so that the account cannot learn whether the row
-/// exists.
+/// Returns a listener's row for a key, with the columns [`key_columns`]; `None` if the key maps to a
+/// table that an account with these rights may not read, so that the account cannot learn whether
+/// the row exists.
 pub(crate) fn resolve(shared: &ListenerState, key: &[u8], rights: &Rights) -> Option<Vec<Value>> {
     let current = shared.mapping.load();
     let mapping = &current.mapping;
@@ -54,7 +54,7 @@ pub(crate) fn resolve(shared: &ListenerState, key: &[u8], rights: &Rights) -> Op
     {
         return None;
     }
-    let found = find(shared, rule, container, key, rest);
+    let found = key_state(shared, rule, container, key, rest);
     let or_null = |t: Option<String>| t.map_or(Value::Null, |t| text(&t));
     Some(vec![
         text(shared.mapping.role()),
@@ -72,6 +72,7 @@ pub(crate) fn resolve(shared: &ListenerState, key: &[u8], rights: &Rights) -> Op
     ])
 }
 
+/// Formats the policy of a rule.
 fn policy(rule: &Rule) -> String {
     let word = |access| match access {
         Access::Table => "table",
@@ -88,7 +89,8 @@ fn policy(rule: &Rule) -> String {
     )
 }
 
-fn find(
+/// Finds out the state of a key; `rest` is the key without its prefix.
+fn key_state(
     shared: &ListenerState,
     rule: &Rule,
     container: Option<&Container>,
@@ -97,11 +99,11 @@ fn find(
 ) -> KeyState {
     let micros = shared.db.clock().unix_micros();
     match rule.access(Operation::Get) {
-        Access::Disabled => return KeyState::of("disabled"),
+        Access::Disabled => return KeyState::without_expiry("disabled"),
         Access::CacheOnly => {
             let item = shared.cache.get(key, micros.div_euclid(1_000_000));
             return match item {
-                None => KeyState::of("not in the cache"),
+                None => KeyState::without_expiry("not in the cache"),
                 Some(item) => KeyState {
                     state: "in the cache".to_owned(),
                     expires: item.expires,
@@ -112,21 +114,27 @@ fn find(
     }
     let Some(container) = container else {
         let why = rule.target.as_ref().err();
-        return KeyState::of(format!("disabled: {}", why.map_or("", String::as_str)));
+        return KeyState::without_expiry(format!("disabled: {}", why.map_or("", String::as_str)));
     };
     let mut encoded = Vec::new();
     let mut convert = Conversion::for_keys();
     if let Err(error) = container.append_key(rest, &mut convert, &mut encoded) {
-        return KeyState::of(format!("no such key: {error}"));
+        return KeyState::without_expiry(format!("no such key: {error}"));
     }
-    match read(shared, container, &encoded, micros) {
+    match row_state(shared, container, &encoded, micros) {
         Ok(found) => found,
-        Err(error) => KeyState::of(format!("cannot be read: {error}")),
+        Err(error) => KeyState::without_expiry(format!("cannot be read: {error}")),
     }
 }
 
-fn read(shared: &ListenerState, container: &Container, key: &[u8], now: i64) -> Result<KeyState> {
-    let mut found = KeyState::of("no row");
+/// Reads the row with this encoded key; `now` is in microseconds since 1970.
+fn row_state(
+    shared: &ListenerState,
+    container: &Container,
+    key: &[u8],
+    now: i64,
+) -> Result<KeyState> {
+    let mut found = KeyState::without_expiry("no row");
     let mut txn = shared.db.begin(BeginOptions::default())?;
     let (table, index) = (&container.table, container.index());
     let keys = [key];

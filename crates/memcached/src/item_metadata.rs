@@ -9,19 +9,19 @@
 //!
 //! Invariants:
 //! 1. Bounded: at most [`MAX_MARKS`] marks and [`MAX_ACCESSES`] access times. Access times that
-//!    were not used lately are dropped to make room. A mark is never dropped for another: where
-//!    there is no room the command falls back to a safe behaviour (an item that cannot be marked
-//!    as stale is deleted, a placeholder is not made, a chosen version is refused).
+//!    were not used lately are dropped to make room. A mark is never dropped for another: if there
+//!    is no room, the command falls back to a safe behaviour (an item that cannot be marked as
+//!    stale is deleted, a placeholder is not created, a chosen version is refused).
 //! 2. While there are no marks, a read costs one atomic load.
-//! 3. Access times are recorded only after the first command that asked for them.
+//! 3. Access times are recorded only after the first command that requested one.
 //! 4. A change of a mark is applied after the commit of the item's change; a rollback leaves the
 //!    mark unchanged.
 //! 5. An entry is identified by a keyed hash of 128 bits. Two keys would be confused only if both
 //!    their hashes and their row versions were equal.
 //!
-//! Rejected: columns for this in `ndbmemcache.kv` (a write for every read), and
-//! vivifying `mg` by inserting an empty row, which SQL would see and a table
-//! with required columns or foreign keys would refuse.
+//! Rejected: columns of `ndbmemcache.kv` for these properties (a write for every read), and an
+//! empty row as placeholder, which SQL would see and a table with required columns or foreign keys
+//! would refuse.
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
@@ -34,16 +34,17 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 pub const MAX_MARKS: usize = 1 << 18;
 /// Maximum number of access times.
 pub const MAX_ACCESSES: usize = 1 << 18;
+/// Number of parts of the table, each with its own lock.
 const SHARDS: usize = 16;
 
 /// Identifies an item: hash of table and primary key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ItemId(u64, u64);
 
-/// Metadata of an item.
+/// The mark of an item: its metadata except for the access time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItemMark {
-    /// Version of the row to which this belongs; 0: a placeholder without a row.
+    /// Version of the row to which the mark belongs; 0: a placeholder without a row.
     pub version: u64,
     /// Whether the value is out of date.
     pub stale: bool,
@@ -76,27 +77,33 @@ pub struct MetadataUpdate {
     pub shown: u64,
 }
 
+/// The last access to an item.
 #[derive(Clone, Copy, Debug)]
 struct Access {
+    /// Version of the row that was read.
     version: u64,
+    /// Seconds since 1970.
     at: i64,
 }
 
 #[derive(Default)]
 struct Shard {
     marks: HashMap<ItemId, ItemMark, RandomState>,
-    /// Used since the last turn, and before.
+    /// Accesses since this map was last full.
     recent_accesses: HashMap<ItemId, Access, RandomState>,
+    /// The map of recent accesses when it was last full.
     older_accesses: HashMap<ItemId, Access, RandomState>,
 }
 
 /// See the module.
 pub struct ItemMetadata {
+    /// The keys of the two hashes of an [`ItemId`].
     seeds: (RandomState, RandomState),
     shards: Vec<Mutex<Shard>>,
+    /// Number of marks in all shards.
     marks: AtomicUsize,
     tracks_accesses: AtomicBool,
-    /// Second of the last sweep of expired placeholders.
+    /// Time of the last sweep of expired placeholders, in seconds since 1970.
     last_sweep: AtomicI64,
 }
 
@@ -195,24 +202,25 @@ impl ItemMetadata {
     /// Creates a placeholder if there is none. Returns true and the new placeholder, or false and
     /// the existing one; `None` if the table of marks is full.
     pub fn vivify(&self, id: ItemId, now: i64, new: ItemMark) -> Option<(bool, ItemMark)> {
-        let mut held = None;
-        let room = self.change(id, 0, |mark| {
+        let mut result = None;
+        let had_room = self.change(id, 0, |mark| {
             // `shown` is 0 in a mark that was just created.
             if mark.shown != 0 && mark.is_placeholder(now) {
-                held = Some((false, *mark));
+                result = Some((false, *mark));
             } else {
                 *mark = ItemMark { version: 0, ..new };
-                held = Some((true, new));
+                result = Some((true, new));
             }
         });
         // At most once a second, because a sweep visits all marks.
-        if !room && self.last_sweep.swap(now, Ordering::Relaxed) != now {
+        if !had_room && self.last_sweep.swap(now, Ordering::Relaxed) != now {
             self.sweep(now);
         }
-        held
+        result
     }
 
-    /// Chooses this client to recache an item, if no other has been chosen.
+    /// Chooses the calling client to recache an item, if no other has been chosen. Returns whether
+    /// it was chosen.
     pub(crate) fn claim_refresh(&self, id: ItemId, version: u64) -> bool {
         let mut won = false;
         let room = self.change(id, version, |mark| {
@@ -225,11 +233,11 @@ impl ItemMetadata {
 
     /// Whether there is room for a mark of this item, with a reserve for concurrent callers.
     pub fn has_room(&self, id: ItemId) -> bool {
-        const SPARE: usize = 64;
-        let room = self.with_shard(id, |shard| {
-            shard.marks.len() + SPARE < MAX_MARKS / SHARDS || shard.marks.contains_key(&id)
+        const RESERVE: usize = 64;
+        let has_room = self.with_shard(id, |shard| {
+            shard.marks.len() + RESERVE < MAX_MARKS / SHARDS || shard.marks.contains_key(&id)
         });
-        room.unwrap_or(false)
+        has_room.unwrap_or(false)
     }
 
     /// Applies the change of an item's mark after the commit.
@@ -260,10 +268,10 @@ impl ItemMetadata {
         for shard in &self.shards {
             let mut shard = shard.lock();
             let before = shard.marks.len();
-            let useful = |mark: &ItemMark| mark.version != 0 || mark.is_placeholder(now);
-            shard.marks.retain(|_, mark| useful(mark));
-            let gone = before - shard.marks.len();
-            self.marks.fetch_sub(gone, Ordering::Relaxed);
+            let is_current = |mark: &ItemMark| mark.version != 0 || mark.is_placeholder(now);
+            shard.marks.retain(|_, mark| is_current(mark));
+            let removed = before - shard.marks.len();
+            self.marks.fetch_sub(removed, Ordering::Relaxed);
         }
     }
 
@@ -271,9 +279,9 @@ impl ItemMetadata {
     pub fn clear(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
-            let gone = shard.marks.len();
+            let removed = shard.marks.len();
             *shard = Shard::default();
-            self.marks.fetch_sub(gone, Ordering::Relaxed);
+            self.marks.fetch_sub(removed, Ordering::Relaxed);
         }
     }
 
@@ -295,8 +303,8 @@ impl ItemMetadata {
             if shard.recent_accesses.len() >= MAX_ACCESSES / SHARDS / 2 {
                 shard.older_accesses = std::mem::take(&mut shard.recent_accesses);
             }
-            let look = Access { version, at: now };
-            shard.recent_accesses.insert(id, look);
+            let access = Access { version, at: now };
+            shard.recent_accesses.insert(id, access);
         });
     }
 }
@@ -336,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wins() {
+    fn one_client_wins_the_right_to_recache_a_version() {
         let metadata = ItemMetadata::new();
         let id = metadata.id(TableId(1), b"k");
         assert!(metadata.claim_refresh(id, 3));
@@ -345,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_placeholder_is_made_once_and_ends() {
+    fn a_placeholder_is_created_once_and_expires() {
         let metadata = ItemMetadata::new();
         let id = metadata.id(TableId(1), b"k");
         assert!(metadata.vivify(id, 10, placeholder(20, 5)).unwrap().0);
@@ -357,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_and_looks_are_bounded() {
+    fn marks_and_access_times_are_bounded() {
         let metadata = ItemMetadata::new();
         let mut refused = 0;
         for n in 0..u64::try_from(2 * MAX_MARKS).unwrap() {

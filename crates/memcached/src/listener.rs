@@ -39,7 +39,7 @@ pub struct ListenerSettings {
 pub enum OpenError {
     /// The role is not configured; the text lists the configured ones.
     UnknownRole(String),
-    /// Reading or writing the configuration failed.
+    /// Reading or writing the configuration failed: the step that failed, and its error.
     Failed(&'static str, Error),
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::UnknownRole(text) => f.write_str(text),
-            OpenError::Failed(what, error) => write!(f, "the memcached listener: {what}: {error}"),
+            OpenError::Failed(step, error) => write!(f, "the memcached listener: {step}: {error}"),
         }
     }
 }
@@ -66,11 +66,11 @@ impl Memcached {
     /// # Errors
     /// An unknown role is an error of the command line; others are failures.
     pub fn open(db: Arc<Db>, settings: ListenerSettings) -> Result<Memcached, OpenError> {
-        const SCHEMA: &str = "cannot create the schema ndbmemcache";
+        const SCHEMA_STEP: &str = "cannot create the schema ndbmemcache";
         let role = settings.role.as_str();
-        let made = schema::ensure(&db).map_err(|e| OpenError::Failed(SCHEMA, e))?;
-        let durable = db.engine().wait_durable(made);
-        durable.map_err(|e| OpenError::Failed(SCHEMA, e.into()))?;
+        let position = schema::ensure(&db).map_err(|e| OpenError::Failed(SCHEMA_STEP, e))?;
+        let durable = db.engine().wait_durable(position);
+        durable.map_err(|e| OpenError::Failed(SCHEMA_STEP, e.into()))?;
         let mapping = MappingCache::open(db.clone(), role)
             .map_err(|e| OpenError::Failed("cannot read the tables of ndbmemcache", e))?;
         let roles = &mapping.load().mapping.roles;
@@ -118,8 +118,9 @@ impl Memcached {
         explain::resolve(&self.state, key, rights)
     }
 
-    /// Starts the reaper for the containers of some listeners; it scans every `pause`. With `poll`
-    /// it also checks whether another server of the same engine has changed the configuration.
+    /// Starts the reaper for the containers of some listeners; it pauses for `pause` between two
+    /// scans. With `poll` it also checks whether another server of the same engine has changed the
+    /// configuration.
     ///
     /// # Errors
     /// No thread can be created.

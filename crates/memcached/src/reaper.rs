@@ -7,8 +7,7 @@
 //!
 //! Invariants:
 //! 1. A row is checked again under its lock: one that was touched or stored again meanwhile stays.
-//! 2. A row referenced by a RESTRICT foreign key stays, and does not keep other rows from being
-//!    deleted.
+//! 2. A row referenced by a RESTRICT foreign key stays; other rows are deleted all the same.
 //! 3. Between two passes over the tables, the thread pauses for the configured time, or for twenty
 //!    times the duration of the last pass if that is longer: scans use less than a twentieth of
 //!    one core.
@@ -117,26 +116,28 @@ impl Drop for Reaper {
 }
 
 /// Scans all tables of a listener once. Returns the number of rows deleted.
-fn scan_all_tables(protocol: &ListenerState, signal: &Signal) -> Result<u64> {
-    let current = protocol.mapping.load();
+fn scan_all_tables(listener: &ListenerState, signal: &Signal) -> Result<u64> {
+    let current = listener.mapping.load();
     let mut deleted = 0;
+    // Table and expiry column of the scans so far: several containers may have the same.
     let mut done: Vec<(u64, usize)> = Vec::new();
     for container in &current.mapping.containers {
         let Some((column, _)) = container.expiry else {
             continue;
         };
-        let own = (container.table.id.0, column);
-        if done.contains(&own) {
+        let source = (container.table.id.0, column);
+        if done.contains(&source) {
             continue;
         }
-        done.push(own);
-        deleted += scan_container(protocol, container, current.mapping.catalog_version, signal)?;
+        done.push(source);
+        deleted += scan_container(listener, container, current.mapping.catalog_version, signal)?;
     }
     Ok(deleted)
 }
 
+/// Scans a container's table and deletes its expired rows. Returns their number.
 fn scan_container(
-    protocol: &ListenerState,
+    listener: &ListenerState,
     container: &Container,
     catalog_version: u64,
     signal: &Signal,
@@ -153,14 +154,14 @@ fn scan_container(
         if *signal.stop.lock() {
             break;
         }
-        if protocol.db.catalog_version() != catalog_version {
+        if listener.db.catalog_version() != catalog_version {
             return Err(Error::DefinitionChanged);
         }
-        let now = protocol.db.clock().unix_micros();
+        let now = listener.db.clock().unix_micros();
         let mut expired: Vec<Vec<u8>> = Vec::new();
         let mut last = Vec::new();
         // A new snapshot for each batch does not delay reclamation for long.
-        let mut txn = protocol.db.begin(BeginOptions::default())?;
+        let mut txn = listener.db.begin(BeginOptions::default())?;
         let mut position = ScanPosition::default();
         let table = &container.table;
         let view = Read::SNAPSHOT;
@@ -181,7 +182,7 @@ fn scan_container(
         )?;
         drop(txn);
         for batch in expired.chunks(BATCH) {
-            deleted += match delete(protocol, container, catalog_version, batch) {
+            deleted += match delete(listener, container, catalog_version, batch) {
                 Ok(rows) => rows,
                 // A row of the batch is referenced, or locked by another transaction: retries one
                 // by one.
@@ -189,7 +190,7 @@ fn scan_container(
                     .iter()
                     .filter_map(|key| {
                         let one = std::slice::from_ref(key);
-                        delete(protocol, container, catalog_version, one).ok()
+                        delete(listener, container, catalog_version, one).ok()
                     })
                     .sum(),
                 Err(_) => 0,
@@ -205,34 +206,39 @@ fn scan_container(
 
 /// Deletes those of the rows that are still expired when checked under their locks.
 fn delete(
-    protocol: &ListenerState,
+    listener: &ListenerState,
     container: &Container,
     catalog_version: u64,
     keys: &[Vec<u8>],
 ) -> Result<u64> {
-    let db = &protocol.db;
+    let db = &listener.db;
     let metadata_locks = db.metadata_locks().session();
     let deadline = db.clock().now() + Duration::from_secs(1);
-    let shared = metadata_locks.share(&container.write_set, deadline, &Cancel::new());
-    if shared.is_err() || db.catalog_version() != catalog_version {
+    let locked = metadata_locks.share(&container.write_set, deadline, &Cancel::new());
+    if locked.is_err() || db.catalog_version() != catalog_version {
         metadata_locks.release();
         return Err(Error::DefinitionChanged);
     }
-    let done = delete_locked(protocol, container, keys);
+    let deleted = delete_in_transaction(listener, container, keys);
     metadata_locks.release();
-    done
+    deleted
 }
 
-fn delete_locked(protocol: &ListenerState, container: &Container, keys: &[Vec<u8>]) -> Result<u64> {
-    let mut txn = protocol.db.begin(BeginOptions::default())?;
+/// As [`delete`], while the metadata locks are held.
+fn delete_in_transaction(
+    listener: &ListenerState,
+    container: &Container,
+    keys: &[Vec<u8>],
+) -> Result<u64> {
+    let mut txn = listener.db.begin(BeginOptions::default())?;
     txn.set_lock_wait(Duration::from_millis(50));
-    let now = protocol.db.clock().unix_micros();
+    let now = listener.db.clock().unix_micros();
     let table = &container.table;
-    let gone = txn.lock_present(table, keys, |row| container.expired(row, || now))?;
-    if gone.is_empty() {
+    let expired = txn.lock_present(table, keys, |row| container.expired(row, || now))?;
+    if expired.is_empty() {
         return Ok(0);
     }
-    let done = chunked_values::delete(container, &mut txn, gone)?;
+    let done = chunked_values::delete(container, &mut txn, expired)?;
     txn.commit()?;
     Ok(done.deleted)
 }

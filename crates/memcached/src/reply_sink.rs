@@ -25,7 +25,8 @@ pub trait ReplySink {
     /// Whether other connections should be served before the next request.
     fn should_yield(&self) -> bool;
 
-    /// Whether a long answer should be drained before more is appended.
+    /// Whether the buffer is so full that [`ReplySink::drain`] should be called before more is
+    /// appended.
     fn is_full(&self) -> bool;
 
     /// Sends everything, waiting for the log and the client. Positions taken before are invalid

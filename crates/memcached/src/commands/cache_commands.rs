@@ -1,13 +1,13 @@
 //! Commands on keys whose policy is `cache_only`: the same commands as on rows, with the same
 //! outcomes, on items of the memory cache.
 //!
-//! Nothing here waits for the log or for locks of the engine, and commands fail only if a value is
-//! too large. Rolling back a transaction over several keys does not undo these changes.
+//! These commands wait neither for the log nor for row locks, and fail only if a value is too large.
+//! They cannot be part of a meta transaction.
 
 use super::store::failure_status;
 use super::table;
 use super::touch::TouchedRow;
-use crate::cache::{CacheAction, Item as Kept};
+use crate::cache::{CacheAction, Item as StoredItem};
 use crate::container::{expiry_time, number};
 use crate::context::{CommandContext, Done};
 use crate::item_metadata::{ItemId, ItemMetadata, MetadataUpdate};
@@ -19,7 +19,7 @@ use porpoise_wire::memcached::command::{
 
 /// An item of the cache, or its absence, as seen by a command.
 pub(super) struct CachedItem<'a> {
-    item: Option<&'a Kept>,
+    item: Option<&'a StoredItem>,
     id: ItemId,
     metadata: &'a ItemMetadata,
     /// Seconds since 1970.
@@ -40,7 +40,7 @@ pub(crate) fn apply(context: &CommandContext, command: &Change<'_>) -> Done<Outc
         id: metadata.any_marks().then_some(id),
         ..MetadataUpdate::default()
     };
-    let decide = |item: Option<&Kept>| {
+    let decide = |item: Option<&StoredItem>| {
         let mut cached = CachedItem {
             item,
             id,
@@ -78,7 +78,7 @@ pub(crate) fn apply(context: &CommandContext, command: &Change<'_>) -> Done<Outc
 pub(crate) fn touch(context: &CommandContext, key: &[u8], exptime: i64) -> Option<TouchedRow> {
     let now = context.shared.unix_seconds();
     let expires = expiry_time(exptime, now);
-    let decide = |item: Option<&Kept>| (item.cloned(), CacheAction::Touch(expires));
+    let decide = |item: Option<&StoredItem>| (item.cloned(), CacheAction::Touch(expires));
     let (item, version) = context.shared.cache.change(key, now, decide).ok()?;
     item.map(|item| TouchedRow {
         flags: item.flags,
@@ -92,21 +92,22 @@ pub(crate) fn touch(context: &CommandContext, key: &[u8], exptime: i64) -> Optio
 
 pub(super) fn store(cached: &mut CachedItem<'_>, command: &Store<'_>) -> (Outcome, CacheAction) {
     let (item, now, id) = (cached.item, cached.now, cached.id);
-    // A placeholder matches too, for clients that know its version.
-    let held = match (item, command.compare) {
+    // `cas` also matches a placeholder, for clients that know its version.
+    let current_version = match (item, command.compare) {
         (None, Some(_)) => cached.metadata.placeholder(id, now).map(|mark| mark.shown),
         (item, _) => item.map(|i| i.version),
     };
-    let older = command.compare.zip(held).is_some_and(|(w, h)| w < h);
+    let versions = command.compare.zip(current_version);
+    let is_older = versions.is_some_and(|(compared, current)| compared < current);
     let mut stale = cached.metadata_update.stale;
-    if let Some(item) = item.filter(|_| command.invalidate && older) {
+    if let Some(item) = item.filter(|_| command.invalidate && is_older) {
         stale = true;
         cached.metadata_update.id = Some(id);
         cached.metadata_update.stale = true;
         let mark = cached.metadata.mark(id, item.version);
         cached.metadata_update.sent = mark.is_some_and(|mark| mark.sent);
     }
-    if !stale && let Some(status) = failure_status(command, held) {
+    if !stale && let Some(status) = failure_status(command, current_version) {
         return (Outcome::with_status(status), CacheAction::Keep);
     }
     let (value, flags, expires) = match item.filter(|_| command.mode.extends()) {
@@ -207,7 +208,7 @@ pub(super) fn delete(cached: &mut CachedItem<'_>, command: &Delete<'_>) -> (Outc
     if command.compare.is_some_and(|wanted| wanted != item.version) {
         return (Outcome::with_status(Status::Exists), CacheAction::Keep);
     }
-    let step = if command.invalidate || command.empty {
+    let action = if command.invalidate || command.empty {
         CacheAction::Put {
             value: if command.empty {
                 [].into()
@@ -224,7 +225,7 @@ pub(super) fn delete(cached: &mut CachedItem<'_>, command: &Delete<'_>) -> (Outc
     } else {
         CacheAction::Remove
     };
-    (Outcome::with_status(Status::Deleted), step)
+    (Outcome::with_status(Status::Deleted), action)
 }
 
 pub(super) fn touch_item(
@@ -234,6 +235,6 @@ pub(super) fn touch_item(
     if cached.item.is_none() {
         return (Outcome::with_status(Status::NotFound), CacheAction::Keep);
     }
-    let step = CacheAction::Touch(expiry_time(command.exptime, cached.now));
-    (Outcome::with_status(Status::Touched), step)
+    let action = CacheAction::Touch(expiry_time(command.exptime, cached.now));
+    (Outcome::with_status(Status::Touched), action)
 }

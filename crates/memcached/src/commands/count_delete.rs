@@ -29,13 +29,16 @@ pub(crate) fn run_count(
             return Ok(Status::NotFound.into());
         };
         if let Some(row) = expired {
-            let gone = vec![(place.primary.to_vec(), row.row)];
-            chunked_values::delete(place.container, txn, gone)?;
+            let rows = vec![(place.primary.to_vec(), row.row)];
+            chunked_values::delete(place.container, txn, rows)?;
         }
         return insert_counter(txn, place, command, seed);
     };
-    let there = place.shown(found.version);
-    if command.compare.is_some_and(|wanted| wanted != there) {
+    let current_version = place.shown(found.version);
+    if command
+        .compare
+        .is_some_and(|wanted| wanted != current_version)
+    {
         return Ok(Status::Exists.into());
     }
     add_to_row(txn, place, command, found.row)
@@ -52,10 +55,10 @@ fn add_to_row(
     let row = old_row.row(&container.table)?;
     let in_column = container.counts_in_column();
     let mut scratch = Vec::new();
-    let (old, length) = if in_column {
+    let (old, text_len) = if in_column {
         (container.counter_of(&row), 0)
     } else {
-        container.check_single(if command.decrement { "decr" } else { "incr" })?;
+        container.check_single_text(if command.decrement { "decr" } else { "incr" })?;
         let text = chunked_values::text(container, txn, &row, &mut scratch)?;
         (number(&text), text.len())
     };
@@ -75,7 +78,10 @@ fn add_to_row(
     } else {
         let mut text = new.to_string();
         if container.holds_text() {
-            text.extend(std::iter::repeat_n(' ', length.saturating_sub(text.len())));
+            text.extend(std::iter::repeat_n(
+                ' ',
+                text_len.saturating_sub(text.len()),
+            ));
         }
         let what = Stored {
             value: text.as_bytes(),
@@ -92,9 +98,9 @@ fn add_to_row(
         )?;
     }
     if let Some(exptime) = command.touch {
-        let moment = expiry_time(exptime, place.convert.unix_seconds());
-        if container.apply_expiry(&mut values, moment, &mut place.convert)? {
-            expires = moment;
+        let new_expiry = expiry_time(exptime, place.convert.unix_seconds());
+        if container.apply_expiry(&mut values, new_expiry, &mut place.convert)? {
+            expires = new_expiry;
         }
     }
     change(txn, place, old_row, values, UpdateMode::Rewrite)?;
@@ -106,7 +112,7 @@ fn add_to_row(
             expires,
             created: false,
         },
-        metadata_update: place.after(version, false, command.version)?,
+        metadata_update: place.metadata_update(version, false, command.version)?,
     })
 }
 
@@ -126,7 +132,7 @@ fn insert_counter(
         expires: Some(expires),
     };
     insert_row(txn, place, what, version)?;
-    let shown = if place.container.can_expire() {
+    let reported_expiry = if place.container.can_expire() {
         expires
     } else {
         0
@@ -136,10 +142,10 @@ fn insert_counter(
             status: Status::Counted,
             number: seed.value,
             version: command.version.unwrap_or(version),
-            expires: shown,
+            expires: reported_expiry,
             created: true,
         },
-        metadata_update: place.after(version, false, command.version)?,
+        metadata_update: place.metadata_update(version, false, command.version)?,
     })
 }
 
@@ -152,29 +158,34 @@ pub(crate) fn run_delete(
     let Some(found) = lock(txn, place, LockMode::Exclusive)? else {
         return Ok(delete_placeholder(place, command).into());
     };
-    let there = place.shown(found.version);
-    if !found.expired && command.compare.is_some_and(|wanted| wanted != there) {
+    let current_version = place.shown(found.version);
+    if !found.expired
+        && command
+            .compare
+            .is_some_and(|wanted| wanted != current_version)
+    {
         return Ok(Status::Exists.into());
     }
-    let stays = command.empty || (command.invalidate && place.metadata.has_room(place.id()));
-    if stays && !found.expired {
+    let keeps_row = command.empty || (command.invalidate && place.metadata.has_room(place.id()));
+    if keeps_row && !found.expired {
         return keep_row(txn, place, command, found.row);
     }
-    let gone = vec![(place.primary.to_vec(), found.row)];
-    let taken = chunked_values::delete(place.container, txn, gone);
-    match (taken, found.expired) {
+    let rows = vec![(place.primary.to_vec(), found.row)];
+    let deleted = chunked_values::delete(place.container, txn, rows);
+    match (deleted, found.expired) {
         (Ok(_), false) => Ok(CommandOutcome {
             outcome: Outcome::with_status(Status::Deleted),
-            metadata_update: place.after(0, false, None)?,
+            metadata_update: place.metadata_update(0, false, None)?,
         }),
         (Ok(_), true) => Ok(delete_placeholder(place, command).into()),
-        // Other rows reference it: the expired row stays.
+        // Other rows reference the expired row, so it stays.
         (Err(error), true) if !error.ends_transaction() => Ok(Status::NotFound.into()),
         (Err(error), _) => Err(Failure::Rows(error)),
     }
 }
 
-/// Deletes a placeholder, or lets another client recache the item.
+/// Executes `delete` on a key without a row: deletes its placeholder, or, with the flag
+/// `invalidate`, keeps the placeholder and lets another client recache the item.
 fn delete_placeholder(place: &Place<'_>, command: &Delete<'_>) -> Status {
     let Some(mark) = place.placeholder() else {
         return Status::NotFound;
@@ -232,6 +243,6 @@ fn keep_row(
     change(txn, place, old, values, UpdateMode::Rewrite)?;
     Ok(CommandOutcome {
         outcome: Outcome::with_version(Status::Deleted, command.version.unwrap_or(version)),
-        metadata_update: place.after(version, command.invalidate, command.version)?,
+        metadata_update: place.metadata_update(version, command.invalidate, command.version)?,
     })
 }

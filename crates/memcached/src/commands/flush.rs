@@ -37,17 +37,18 @@ pub fn flush(
     context.end_batch();
     // May take long: hands the event loop to another worker.
     blocking(|| ());
-    let held = current.clone();
-    authorize(context, &held.mapping)?;
-    if held.mapping.uses_cache() {
+    let mapping = current.clone();
+    let mapping = &mapping.mapping;
+    authorize(context, mapping)?;
+    if mapping.uses_cache() {
         context.shared.cache.clear();
     }
     let (mut rows, mut position) = (0, CommitPosition::NONE);
-    for at in held.mapping.flushed_containers() {
-        let Some(container) = held.mapping.containers.get(at) else {
+    for at in mapping.flushed_containers() {
+        let Some(container) = mapping.containers.get(at) else {
             continue;
         };
-        let (count, last) = flush_container(context, &held.mapping, container)?;
+        let (count, last) = flush_container(context, mapping, container)?;
         rows += count;
         position = position.max(last);
     }
@@ -62,6 +63,7 @@ fn authorize(context: &mut CommandContext, mapping: &Mapping) -> Result<(), Fail
     positions.try_for_each(|at| context.identity.check(mapping, at, Requirement::FLUSH))
 }
 
+/// Deletes the rows of a container. Returns their number, and the position of the newest commit.
 fn flush_container(
     context: &mut CommandContext,
     mapping: &Mapping,
@@ -84,7 +86,7 @@ fn flush_container(
                 rows += batch.rows;
                 position = position.max(batch.position);
                 match batch.last {
-                    // The position behind the last row of the batch.
+                    // The key followed by a zero byte is the smallest key after it.
                     Some(mut last) => {
                         last.push(0);
                         start = last;
@@ -99,7 +101,8 @@ fn flush_container(
     }
 }
 
-/// Executes `flush_all`, now or after `delay`, an expiry time. `from` names the client in the log.
+/// Executes `flush_all`: at once if `delay` is 0 or negative, otherwise when `delay`, which is
+/// converted like an expiry time, has passed. `from` names the client in the log.
 pub(crate) fn flush_or_schedule(
     context: &mut CommandContext,
     current: &mut Arc<CurrentMapping>,
@@ -119,7 +122,7 @@ pub(crate) fn flush_or_schedule(
         });
         (outcome, CommitPosition::NONE)
     } else {
-        shared.delayed.forget();
+        shared.delayed.cancel();
         let done = flush(context, current);
         log_outcome(&done.clone().map(|(rows, _)| rows), from);
         let position = done
@@ -153,6 +156,7 @@ struct Batch {
     last: Option<Vec<u8>>,
 }
 
+/// Deletes the next batch of rows, from the key `start` on.
 fn flush_batch(
     context: &CommandContext,
     container: &Container,
@@ -182,8 +186,8 @@ fn flush_batch(
             keys.push(key.to_vec());
         },
     )?;
-    let gone = txn.lock_present(table, &keys, |_| true)?;
-    let done = chunked_values::delete(container, &mut txn, gone)?;
+    let rows = txn.lock_present(table, &keys, |_| true)?;
+    let done = chunked_values::delete(container, &mut txn, rows)?;
     let position = txn.commit()?.position;
     Ok(Batch {
         rows: done.deleted,

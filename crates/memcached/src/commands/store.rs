@@ -27,7 +27,8 @@ pub(crate) struct LockedItem {
     pub(crate) expired: bool,
 }
 
-/// Locks the row and reads it; `None` when there is none.
+/// Locks the row and reads it; `None` if there is none. If the container uses a unique index, the
+/// row's primary key is stored in `place`.
 pub(crate) fn lock(
     txn: &mut Txn,
     place: &mut Place<'_>,
@@ -38,7 +39,7 @@ pub(crate) fn lock(
     let wait = txn.wait();
     let container = place.container;
     let table = &container.table;
-    let mut show = |row: Option<RowRef<'_>>| {
+    let mut set_found = |row: Option<RowRef<'_>>| {
         found = row.map(|row| LockedItem {
             row: RowBuf::from(row.bytes().to_vec()),
             version: row.version(),
@@ -48,14 +49,14 @@ pub(crate) fn lock(
     let keys = [place.index_key];
     if container.index() == 0 {
         let lookup = Lookup::primary(table, &keys);
-        txn.lock(&lookup, mode, wait, &mut |_, locked| show(locked.row))?;
+        txn.lock(&lookup, mode, wait, &mut |_, locked| set_found(locked.row))?;
         return Ok(found);
     }
     let mut primary = Vec::new();
     let lookup = Lookup::unique(table, container.index(), &keys);
     txn.lock(&lookup, mode, wait, &mut |_, locked| {
         primary = locked.primary.unwrap_or_default().to_vec();
-        show(locked.row);
+        set_found(locked.row);
     })?;
     place.primary = Cow::Owned(primary);
     Ok(found)
@@ -91,15 +92,15 @@ pub(crate) fn run(
     };
     let found = lock(txn, place, mode)?;
     let live = found.as_ref().filter(|f| !f.expired);
-    let there = match live {
+    let current_version = match live {
         Some(row) => Some(place.shown(row.version)),
-        // A placeholder matches too, for clients that know its version.
+        // `cas` also matches a placeholder, for clients that know its version.
         None if command.compare.is_some() => place.placeholder().map(|mark| mark.shown),
         None => None,
     };
-    let older = |(wanted, there): (u64, u64)| command.invalidate && wanted < there;
-    let stale = command.compare.zip(there).is_some_and(older);
-    if !stale && let Some(status) = failure_status(command, there) {
+    let versions = command.compare.zip(current_version);
+    let stale = command.invalidate && versions.is_some_and(|(wanted, current)| wanted < current);
+    if !stale && let Some(status) = failure_status(command, current_version) {
         return Ok(status.into());
     }
     if stale && !place.metadata.has_room(place.id()) {
@@ -117,7 +118,7 @@ pub(crate) fn run(
             expired: false,
             ..
         }) => {
-            if !overwrite(txn, place, command, row, (version, stale))? {
+            if !overwrite(txn, place, command, row, version, stale)? {
                 return Ok(Status::TooLarge.into());
             }
         }
@@ -133,15 +134,15 @@ pub(crate) fn run(
         outcome: Outcome::with_version(Status::Stored, shown),
         metadata_update: MetadataUpdate {
             sent,
-            ..place.after(version, stale, command.version)?
+            ..place.metadata_update(version, stale, command.version)?
         },
     })
 }
 
 /// Returns the status of a command that does not store, given the version of the existing item;
 /// `None` if it stores.
-pub(crate) fn failure_status(command: &Store<'_>, there: Option<u64>) -> Option<Status> {
-    match (command.mode, there, command.compare) {
+pub(crate) fn failure_status(command: &Store<'_>, current: Option<u64>) -> Option<Status> {
+    match (command.mode, current, command.compare) {
         (Mode::Add, Some(_), _) => Some(Status::NotStored),
         (Mode::Add, None, _) => None,
         (Mode::Append | Mode::Prepend, None, _) if command.create.is_some() => None,
@@ -187,9 +188,9 @@ pub(crate) fn insert_row(
     let mut row = container.new_row(place.key, &mut place.convert)?;
     chunked_values::apply(container, txn, &mut row, what, version, &mut place.convert)?;
     if container.table.has_default_expressions() {
-        let given = container.columns_with_value(&row, what.value)?;
-        let given = |at: usize| given.get(at).copied().unwrap_or(true);
-        txn.fill_default_expressions(&container.table, &mut row, &given)?;
+        let with_value = container.columns_with_value(&row, what.value)?;
+        let has_value = |at: usize| with_value.get(at).copied().unwrap_or(true);
+        txn.fill_default_expressions(&container.table, &mut row, &has_value)?;
     }
     container.check_key(txn, &row)?;
     let mut rows = vec![row];
@@ -201,13 +202,15 @@ pub(crate) fn insert_row(
     Ok(())
 }
 
-/// Changes the existing row. Returns false if the value would be too large.
+/// Changes the existing row, which gets `version`. A `stale` value keeps the expiry time. Returns
+/// false if the value would be too large.
 fn overwrite(
     txn: &mut Txn,
     place: &mut Place<'_>,
     command: &Store<'_>,
     old: RowBuf,
-    (version, stale): (u64, bool),
+    version: u64,
+    stale: bool,
 ) -> Result<bool, Failure> {
     let container = place.container;
     let row = old.row(&container.table)?;
@@ -218,7 +221,7 @@ fn overwrite(
     let mut joined = Vec::new();
     if command.mode.extends() {
         let append = command.mode == Mode::Append;
-        container.check_single(if append { "append" } else { "prepend" })?;
+        container.check_single_text(if append { "append" } else { "prepend" })?;
         let mut scratch = Vec::new();
         let present = chunked_values::text(container, txn, &row, &mut scratch)?;
         if present.len() + command.value.len() > place.max_value {

@@ -104,7 +104,7 @@ commands! {
     }
     Count(count) {
         operation: Set,
-        privileges: CHANGE.with(created(count.seed.is_some())),
+        privileges: CHANGE.with(insert_if(count.seed.is_some())),
         rows: count_delete::run_count,
         cache: cache_commands::count,
         impossible_key: count.seed.is_none().then_some(Status::NotFound),
@@ -141,11 +141,12 @@ fn store_privileges(store: &Store<'_>) -> Privileges {
         Mode::Set => Privileges::INSERT.with(Privileges::UPDATE),
         Mode::Add => Privileges::INSERT,
         Mode::Replace => CHANGE,
-        Mode::Append | Mode::Prepend => CHANGE.with(created(store.create.is_some())),
+        Mode::Append | Mode::Prepend => CHANGE.with(insert_if(store.create.is_some())),
     }
 }
 
-fn created(creates: bool) -> Privileges {
+/// INSERT, if the command creates a missing item.
+fn insert_if(creates: bool) -> Privileges {
     if creates {
         Privileges::INSERT
     } else {
@@ -252,7 +253,7 @@ mod tests {
                 ("ma k MD D5 T30\r\n", "ma"),
                 ("ma k N0 J5\r\n", "ma that creates a missing item"),
             ],
-            // These change no item by a `Change`.
+            // These are not executed as a `Change`.
             Command::Get | Command::Gets | Command::Gat | Command::Gats => &[],
             Command::MetaGet | Command::MetaDebug | Command::Noop | Command::Flush => &[],
             Command::Stats | Command::Version | Command::Verbosity | Command::CacheLimit => &[],
@@ -261,7 +262,7 @@ mod tests {
         }
     }
 
-    /// Privileges by command, from the guide.
+    /// The privileges in the guide's table for the command `label`.
     fn documented(label: &str) -> BTreeSet<&'static str> {
         let guide = include_str!("../../../../docs/guide/memcached-accounts.md");
         let lines = guide.lines().filter_map(|line| {
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_need_what_the_guide_says() {
+    fn reads_need_the_privileges_in_the_guide() {
         for (label, requirement) in [
             ("get", Requirement::GET),
             ("gets", Requirement::GET),
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_need_what_the_guide_says() {
+    fn changes_need_the_privileges_in_the_guide() {
         let limits = Limits::default();
         let mut count = 0;
         for command in Command::ALL {

@@ -58,11 +58,6 @@ impl TouchedRow {
     }
 }
 
-fn count(hits: usize, misses: usize) {
-    counters::add(Counter::TouchHit, hits as u64);
-    counters::add(Counter::TouchMiss, misses as u64);
-}
-
 /// Sets the expiry time of a row.
 pub(crate) fn run_touch(
     txn: &mut Txn,
@@ -83,11 +78,13 @@ pub(crate) fn run_touch(
     Ok(Outcome::with_version(Status::Touched, place.shown(version)).into())
 }
 
-/// The keys of one container: their positions in the request, and primary keys.
+/// The keys of one container.
 #[derive(Default)]
 struct Group {
-    places: Vec<usize>,
-    primaries: Vec<Vec<u8>>,
+    /// Positions of the keys in the request.
+    positions: Vec<usize>,
+    /// The keys, encoded for the container's index.
+    index_keys: Vec<Vec<u8>>,
 }
 
 /// Sets the expiry time of the rows of many keys, and returns the rows in the order of the keys.
@@ -102,9 +99,11 @@ pub(crate) fn get_and_touch(
     });
     if let Ok(rows) = &done.outcome {
         let hits = rows.iter().flatten().count();
-        count(hits, rows.len() - hits);
+        let misses = rows.len() - hits;
+        counters::add(Counter::TouchHit, hits as u64);
+        counters::add(Counter::TouchMiss, misses as u64);
         counters::add(Counter::GetHit, hits as u64);
-        counters::add(Counter::GetMiss, (rows.len() - hits) as u64);
+        counters::add(Counter::GetMiss, misses as u64);
     }
     done
 }
@@ -155,8 +154,8 @@ fn attempt(
     Attempt::end(txn, Ok(rows))
 }
 
-/// Groups the keys by container. Keys that no row can have are left out; those of the memory cache
-/// are touched and returned at once.
+/// Groups the keys by the position of their container. Keys that no row can have are omitted. Keys
+/// of the memory cache are touched at once, and their items stored in `rows`.
 fn group(
     context: &mut CommandContext,
     current: &CurrentMapping,
@@ -168,8 +167,8 @@ fn group(
     let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
     for (n, key) in keys.iter().enumerate() {
         if context.is_cached(&current.mapping, key, Operation::Get) {
-            if let Some(place) = rows.get_mut(n) {
-                *place = cache_commands::touch(context, key, exptime);
+            if let Some(slot) = rows.get_mut(n) {
+                *slot = cache_commands::touch(context, key, exptime);
             }
             continue;
         }
@@ -179,11 +178,11 @@ fn group(
             let why = "a key of rows is touched in the cache by its policy";
             return Err(Failure::Refused(why.to_owned()));
         };
-        let mut primary = Vec::new();
-        if container.append_key(rest, convert, &mut primary).is_ok() {
+        let mut index_key = Vec::new();
+        if container.append_key(rest, convert, &mut index_key).is_ok() {
             let group = groups.entry(at).or_default();
-            group.places.push(n);
-            group.primaries.push(primary);
+            group.positions.push(n);
+            group.index_keys.push(index_key);
         }
     }
     Ok(groups)
@@ -193,15 +192,19 @@ fn too_large() -> Failure {
     Failure::Refused("the reply is too large: request fewer keys".to_owned())
 }
 
+/// The parameters of a `gat`, and the progress of its reply.
 struct TouchJob<'d> {
     metadata: &'d ItemMetadata,
     convert: Conversion,
+    /// The client's expiry time.
     exptime: i64,
     /// Bytes left for values of the reply.
     bytes_left: usize,
 }
 
 impl TouchJob<'_> {
+    /// Touches the rows of one container's keys, and stores them in `rows` at the positions of the
+    /// keys.
     fn touch_group(
         &mut self,
         txn: &mut Txn,
@@ -209,7 +212,7 @@ impl TouchJob<'_> {
         group: &Group,
         rows: &mut [Option<TouchedRow>],
     ) -> Result<(), Failure> {
-        let keys: Vec<&[u8]> = group.primaries.iter().map(Vec::as_slice).collect();
+        let keys: Vec<&[u8]> = group.index_keys.iter().map(Vec::as_slice).collect();
         let wait = txn.wait();
         let mut found: Vec<(usize, RowBuf)> = Vec::new();
         let table = &container.table;
@@ -223,8 +226,10 @@ impl TouchJob<'_> {
             };
             bytes_left =
                 bytes_left.and_then(|bytes_left| bytes_left.checked_sub(row.bytes().len()));
-            if let (Some(place), true) = (primaries.get_mut(n), bytes_left.is_some()) {
-                *place = locked.primary.unwrap_or_default().to_vec();
+            if bytes_left.is_some()
+                && let Some(primary) = primaries.get_mut(n)
+            {
+                *primary = locked.primary.unwrap_or_default().to_vec();
                 found.push((n, RowBuf::from(row.bytes().to_vec())));
             }
         })?;
@@ -241,7 +246,7 @@ impl TouchJob<'_> {
                     .checked_sub(value.len())
                     .ok_or_else(too_large)?;
             }
-            let key = group.primaries.get(n).ok_or(Error::DefinitionChanged)?;
+            let key = group.index_keys.get(n).ok_or(Error::DefinitionChanged)?;
             let touched = TouchedRow {
                 flags: container.flags_of(&row),
                 version: self
@@ -253,8 +258,8 @@ impl TouchJob<'_> {
                 value,
             };
             let mut new = copy_values(table, &row, &[]);
-            let place = group.places.get(n).and_then(|p| rows.get_mut(*p));
-            *place.ok_or(Error::DefinitionChanged)? = Some(touched);
+            let slot = group.positions.get(n).and_then(|p| rows.get_mut(*p));
+            *slot.ok_or(Error::DefinitionChanged)? = Some(touched);
             let key = primaries.get(n).ok_or(Error::DefinitionChanged)?;
             if container.apply_expiry(&mut new, expires, &mut self.convert)? {
                 changes.push(RowChange {

@@ -28,7 +28,7 @@ pub(crate) fn run_requests(
             return ParseProgress::end(at, next);
         }
         let rest = bytes.get(at..).unwrap_or_default();
-        let (consumed, goes_on) = match parser.parse(rest) {
+        let (consumed, continues) = match parser.parse(rest) {
             Parsed::NeedMore(missing) => {
                 if !state.answer(&mut batch, out) {
                     return ParseProgress::end(at, Next::Close);
@@ -40,7 +40,7 @@ pub(crate) fn run_requests(
                 continue;
             }
             Parsed::Request { request, consumed } if !state.context.identity.is_authenticated() => {
-                let handled = state.unauthenticated(&request, out);
+                let handled = state.handle_unauthenticated(&request, out);
                 parser.set_limits(state.limits());
                 at += consumed;
                 out.request_done();
@@ -58,8 +58,8 @@ pub(crate) fn run_requests(
                     continue;
                 }
                 let raw = rest.get(..consumed).unwrap_or_default();
-                let goes_on = state.answer(&mut batch, out) && state.execute(request, raw, out);
-                (consumed, goes_on)
+                let continues = state.answer(&mut batch, out) && state.execute(request, raw, out);
+                (consumed, continues)
             }
             Parsed::Refused {
                 fault,
@@ -67,13 +67,13 @@ pub(crate) fn run_requests(
                 consumed,
                 ..
             } => {
-                let goes_on = state.answer(&mut batch, out) && state.refuse(fault, silent, out);
-                (consumed, goes_on)
+                let continues = state.answer(&mut batch, out) && state.refuse(fault, silent, out);
+                (consumed, continues)
             }
         };
         at += consumed;
         out.request_done();
-        if !goes_on {
+        if !continues {
             return ParseProgress::end(at, Next::Close);
         }
     }
@@ -113,7 +113,7 @@ impl ConnectionState {
         !fault.closes_connection()
     }
 
-    /// Executes a request. Returns false if the connection must end. `raw` are its bytes.
+    /// Executes a request, whose bytes are `raw`. Returns false if the connection must end.
     fn execute(&mut self, request: Request<'_>, raw: &[u8], out: &mut impl ReplySink) -> bool {
         if let Request::Meta(meta) = &request {
             return self.meta(meta, raw, out);
@@ -164,6 +164,7 @@ impl ConnectionState {
         }
     }
 
+    /// Executes a command that accesses no item. Returns false if the connection must end.
     fn run_server_command(&mut self, request: Request<'_>, out: &mut impl ReplySink) -> bool {
         let buf = out.buf();
         match request {
@@ -188,7 +189,7 @@ impl ConnectionState {
                 }
             }
             Request::Quit => return false,
-            // Executed by the callers.
+            // Executed by `run_requests`, `execute` or `meta`.
             Request::Get { .. }
             | Request::Change { .. }
             | Request::Meta(_)
@@ -220,6 +221,7 @@ impl ConnectionState {
     }
 }
 
+/// Appends `OK`, unless the client wants no reply.
 fn ok(noreply: bool, buf: &mut Vec<u8>) {
     if !noreply {
         buf.extend_from_slice(reply::OK);

@@ -58,7 +58,7 @@ pub(crate) fn run_requests(
         if !state.answer(&mut batch, out) {
             return ParseProgress::end(at, Next::Close);
         }
-        let (consumed, goes_on) = match parsed {
+        let (consumed, continues) = match parsed {
             Parsed::NeedMore(missing) => return ParseProgress::wait(at, missing),
             Parsed::Foreign => return ParseProgress::end(at, Next::Close),
             Parsed::Swallow { consumed } => {
@@ -80,7 +80,7 @@ pub(crate) fn run_requests(
         };
         at += consumed;
         out.request_done();
-        if !goes_on {
+        if !continues {
             return ParseProgress::end(at, Next::Close);
         }
     }

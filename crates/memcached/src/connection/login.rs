@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //! 1. Before authentication only `version` and `quit` (binary: also SASL) are executed, and
-//!    requests longer than [`UNAUTHENTICATED`] are rejected.
+//!    requests longer than [`UNAUTHENTICATED_LIMITS`] are rejected.
 //! 2. After [`crate::context::identity::MAX_FAILURES`] failures the connection closes; every reply
 //!    to a failure is delayed as over MySQL's protocol.
 
@@ -22,7 +22,7 @@ use porpoise_wire::memcached::command::{Change, Mode, Store};
 use porpoise_wire::memcached::{Limits, Request, binary_reply, reply};
 
 /// Size limits of requests before authentication.
-pub(crate) const UNAUTHENTICATED: Limits = Limits {
+pub(crate) const UNAUTHENTICATED_LIMITS: Limits = Limits {
     max_value: 1024,
     max_item: 2048,
     max_line: 2048,
@@ -40,11 +40,13 @@ pub(crate) enum LoginStep {
 }
 
 fn login_step(attempt: Attempt) -> LoginStep {
-    let (delay, close) = (attempt.delay, attempt.close);
-    match (delay.is_zero(), close) {
-        (true, false) => LoginStep::Continue,
-        (true, true) => LoginStep::Next(Next::Close),
-        (false, close) => LoginStep::Next(Next::Delay { delay, close }),
+    let Attempt { delay, close, .. } = attempt;
+    if !delay.is_zero() {
+        LoginStep::Next(Next::Delay { delay, close })
+    } else if close {
+        LoginStep::Next(Next::Close)
+    } else {
+        LoginStep::Continue
     }
 }
 
@@ -56,7 +58,7 @@ impl ConnectionState {
     }
 
     /// Handles a request of a client that is not authenticated.
-    pub(crate) fn unauthenticated(
+    pub(crate) fn handle_unauthenticated(
         &mut self,
         request: &Request<'_>,
         out: &mut impl ReplySink,

@@ -31,7 +31,7 @@ pub(crate) fn read_request<'a>(meta: &Meta<'a>) -> Option<ReadRequest<'a>> {
 }
 
 impl ConnectionState {
-    /// Executes a meta command. Returns false if the connection must end. `raw` are its bytes.
+    /// Executes a meta command, whose bytes are `raw`. Returns false if the connection must end.
     pub(crate) fn meta(&mut self, meta: &Meta<'_>, raw: &[u8], out: &mut impl ReplySink) -> bool {
         if let Meta::Noop(word) = meta {
             return self.noop(word, out);
@@ -129,7 +129,7 @@ impl ConnectionState {
             }
         }
         let now = self.now();
-        let id = self.id_of(key);
+        let id = self.item_id(key);
         let shared = self.shared.clone();
         let show = |_, buf: &mut Vec<u8>| {
             if let Some(row) = found {
@@ -147,8 +147,8 @@ impl ConnectionState {
         finish(done, out, show, ascii::fail)
     }
 
-    /// Returns the metadata id of a key's item.
-    fn id_of(&self, key: &[u8]) -> Option<ItemId> {
+    /// Returns the metadata id of a key's item; `None` if no row can have the key.
+    fn item_id(&self, key: &[u8]) -> Option<ItemId> {
         let (_, container, rest) = self.current.mapping.find(key, Operation::Get).ok()?;
         let mut primary = Vec::new();
         let mut convert = Conversion::for_keys();
@@ -159,7 +159,7 @@ impl ConnectionState {
     }
 }
 
-/// Builds the hit for a row that was touched.
+/// Builds the hit for a row that was touched. Its metadata is left out if `id` is `None`.
 fn touched<'r>(
     metadata: &crate::item_metadata::ItemMetadata,
     get: &Get<'_>,

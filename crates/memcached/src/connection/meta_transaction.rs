@@ -54,14 +54,19 @@ pub const MAX_BYTES: usize = 16 << 20;
 /// Commands that wait for `mn`.
 #[derive(Debug, Default)]
 pub(crate) struct MetaTransaction {
+    /// Bytes of the commands.
     raw: Vec<u8>,
+    /// Number of the commands.
     count: usize,
+    /// Why the transaction must fail; empty if the client has already received an error.
     failure_reason: Option<&'static str>,
 }
 
 /// Result of executing a command.
 struct ExecutionResult {
+    /// The replies to the commands.
     answers: Vec<u8>,
+    /// Whether the transaction committed; if not, it was rolled back.
     committed: bool,
     /// Changes of item metadata, to be applied after the commit.
     metadata: Vec<MetadataUpdate>,
@@ -74,10 +79,10 @@ impl MetaTransaction {
 
     /// Makes the transaction fail, after an error that was already reported.
     pub(crate) fn mark_failed(&mut self) {
-        self.refuse("");
+        self.fail_with("");
     }
 
-    fn refuse(&mut self, why: &'static str) {
+    fn fail_with(&mut self, why: &'static str) {
         self.failure_reason.get_or_insert(why);
         self.raw = Vec::new();
     }
@@ -85,16 +90,15 @@ impl MetaTransaction {
     /// Buffers a command.
     pub(crate) fn add(&mut self, meta: &Meta<'_>, raw: &[u8]) {
         self.count += 1;
-        let marks = matches!(meta, Meta::Get(get) if !get.is_plain());
-        let kept = match meta {
+        let is_allowed = match meta {
             Meta::Change(..) => true,
-            Meta::Get(_) => !marks,
+            Meta::Get(get) => get.is_plain(),
             _ => false,
         };
-        if !kept {
-            self.refuse("this command cannot be part of a transaction");
+        if !is_allowed {
+            self.fail_with("this command cannot be part of a transaction");
         } else if self.count > MAX_COMMANDS || self.raw.len() + raw.len() > MAX_BYTES {
-            self.refuse("the transaction is too large");
+            self.fail_with("the transaction is too large");
         } else if self.failure_reason.is_none() {
             self.raw.extend_from_slice(raw);
         }
@@ -158,8 +162,10 @@ fn parse(mut raw: &[u8], limits: Limits) -> Vec<Meta<'_>> {
 struct Resolved<'m, 'k> {
     meta: &'k Meta<'k>,
     container: &'m Container,
+    /// The key without its prefix.
     key: Vec<u8>,
-    primary: Vec<u8>,
+    /// The key, encoded for the container's index.
+    index_key: Vec<u8>,
 }
 
 fn resolve<'m, 'k>(
@@ -180,14 +186,15 @@ fn resolve<'m, 'k>(
         let why = "a key in the memory cache cannot be part of a transaction".to_owned();
         return Err(Failure::Refused(why));
     };
-    let mut primary = Vec::new();
-    let fits = container.append_key(rest, convert, &mut primary);
-    fits.map_err(Failure::NoSuchKey)?;
+    let mut index_key = Vec::new();
+    container
+        .append_key(rest, convert, &mut index_key)
+        .map_err(Failure::NoSuchKey)?;
     Ok(Some(Resolved {
         meta,
         container,
         key: rest.to_vec(),
-        primary,
+        index_key,
     }))
 }
 
@@ -228,9 +235,9 @@ fn attempt(
         let mut place = Place {
             container: command.container,
             key: &command.key,
-            index_key: &command.primary,
+            index_key: &command.index_key,
             primary: match command.container.index() {
-                0 => Cow::Borrowed(command.primary.as_slice()),
+                0 => Cow::Borrowed(command.index_key.as_slice()),
                 _ => Cow::Borrowed(&[]),
             },
             convert,

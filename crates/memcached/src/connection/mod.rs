@@ -9,8 +9,8 @@
 //! 1. Replies have the order of the requests; a request without a reply (`noreply`, quiet mode)
 //!    removes everything that it appended.
 //! 2. The mapping is the newest one at the start of each batch.
-//! 3. No more reads are gathered than would fill a buffer if they are as large
-//!    as the last ones ([`ConnectionState::max_batch_reads`]).
+//! 3. A batch has at most as many reads as fill [`TARGET_BATCH_BYTES`] if their replies are as
+//!    large as those of the previous batch ([`ConnectionState::max_batch_reads`]).
 
 mod ascii;
 mod binary;
@@ -25,7 +25,7 @@ use crate::mapping::mapping_cache::CurrentMapping;
 use crate::read;
 use crate::read::request::{MAX_BATCHED_READS, ReadBatch, Style};
 use crate::reply_sink::{Next, ReplySink};
-use login::UNAUTHENTICATED;
+use login::UNAUTHENTICATED_LIMITS;
 use meta_transaction::MetaTransaction;
 use porpoise_access::TlsPeer;
 use porpoise_base::cancel::Cancel;
@@ -115,11 +115,11 @@ impl Connection {
         let figures = &shared.statistics;
         figures.connections.fetch_add(1, Ordering::Relaxed);
         let number = figures.total.fetch_add(1, Ordering::Relaxed) + 1;
-        let shown = match client.address {
+        let peer = match client.address {
             Some(address) => format!("tcp:{address}"),
             None => "unix".to_owned(),
         };
-        figures.open.add(number, shown);
+        figures.open.add(number, peer);
         let current = shared.mapping.load();
         let identity = Identity::new(shared.authentication.clone(), client.host.clone());
         Connection {
@@ -138,15 +138,15 @@ impl Connection {
     }
 
     /// Selects the account of the connection until it authenticates; called before the first
-    /// request. `tls` has the properties of its encryption, `common_name` is that of the client's
-    /// verified certificate.
+    /// request. `tls` has the properties of the connection's encryption, `None` if it is not
+    /// encrypted. `common_name` is the common name in the client's verified certificate.
     pub fn begin(&mut self, tls: Option<TlsPeer>, common_name: Option<&str>) {
         let state = &mut self.state;
         state.tls = tls;
         let identity = &mut state.context.identity;
         identity.check_default(state.tls.as_ref());
         if let (Some(name), Some(tls)) = (common_name, &state.tls) {
-            identity.by_certificate(name, tls);
+            identity.authenticate_by_certificate(name, tls);
         }
     }
 
@@ -195,7 +195,7 @@ impl ConnectionState {
         if self.context.identity.is_authenticated() {
             self.shared.limits
         } else {
-            UNAUTHENTICATED
+            UNAUTHENTICATED_LIMITS
         }
     }
 
@@ -240,14 +240,15 @@ impl ConnectionState {
         }
         let start = out.position();
         let (context, current) = (&mut self.context, &mut self.current);
-        let goes_on = read::answer(context, current, batch, out, refuse);
+        let continues = read::answer(context, current, batch, out, refuse);
         for _ in 0..batch.len() {
             out.request_done();
         }
-        let each = out.position().saturating_sub(start) / batch.len();
-        self.max_batch_reads = (TARGET_BATCH_BYTES / each.max(1)).clamp(1, MAX_BATCHED_READS);
+        let reply_bytes = out.position().saturating_sub(start) / batch.len();
+        self.max_batch_reads =
+            (TARGET_BATCH_BYTES / reply_bytes.max(1)).clamp(1, MAX_BATCHED_READS);
         batch.clear();
-        goes_on
+        continues
     }
 
     /// Executes `flush_all`.
@@ -305,7 +306,7 @@ pub(crate) fn finish<T>(
     fail: impl FnOnce(&Failure, &mut Vec<u8>),
 ) -> bool {
     let start = out.position();
-    let goes_on = match done.outcome {
+    let continues = match done.outcome {
         Ok(outcome) => {
             show(outcome, out.buf());
             true
@@ -320,5 +321,5 @@ pub(crate) fn finish<T>(
     // Deferred even without a reply: later output, or the end of the connection, reveals that the
     // command was executed.
     out.defer_from(start, done.position);
-    goes_on
+    continues
 }

@@ -29,15 +29,18 @@ use std::sync::Arc;
 pub struct ChunkedValues {
     /// The table of chunks.
     pub(crate) table: Arc<Table>,
-    /// Positions of `id`, `part` and `content` in it.
+    /// Position of its column `id`: the id of the value.
     pub(crate) id: usize,
+    /// Position of its column `part`: the number of the chunk, from 0.
     pub(crate) part: usize,
+    /// Position of its column `content`: the bytes of the chunk.
     pub(crate) content: usize,
-    /// Positions of `ext_id` and `ext_size` in the container's table.
+    /// Position of `ext_id` in the container's table.
     pub(crate) ext_id: usize,
+    /// Position of `ext_size` in the container's table.
     pub(crate) ext_size: usize,
     /// Maximum length of a value stored in the row, in bytes.
-    pub(crate) inline: usize,
+    pub(crate) max_inline: usize,
     /// Size of a chunk in bytes.
     pub(crate) part_size: usize,
 }
@@ -50,6 +53,7 @@ fn number(value: ValueRef<'_>) -> Option<u64> {
     }
 }
 
+/// Returns `n` as a value of an integer column, which may be signed or unsigned.
 fn integer(table: &Table, column: usize, n: u64) -> Value {
     let unsigned = table.columns.get(column).is_some_and(|c| c.ty.unsigned);
     if unsigned {
@@ -61,26 +65,27 @@ fn integer(table: &Table, column: usize, n: u64) -> Value {
 
 impl ChunkedValues {
     /// Returns the chunks' id and the value's length, if the row's value is chunked.
-    pub fn of(&self, row: &RowRef<'_>) -> Option<(u64, u64)> {
+    pub(crate) fn reference(&self, row: &RowRef<'_>) -> Option<(u64, u64)> {
         Some((
             number(row.get(self.ext_id))?,
             number(row.get(self.ext_size))?,
         ))
     }
 
-    fn range(&self, id: u64) -> KeyRange {
+    /// The range of the keys of a value's chunks.
+    fn key_range(&self, id: u64) -> KeyRange {
         let id = integer(&self.table, self.id, id);
         KeyRange::prefix(self.table.key_prefix(0, &[id.as_ref()]))
     }
 
-    /// Reads the chunks of these ids, with their keys.
-    fn parts(&self, txn: &mut Txn, ids: &[u64], read: Read) -> Result<Vec<(Vec<u8>, RowBuf)>> {
+    /// Reads the chunks of the values with these ids: primary key and row of each.
+    fn chunks(&self, txn: &mut Txn, ids: &[u64], read: Read) -> Result<Vec<(Vec<u8>, RowBuf)>> {
         let mut ids = ids.to_vec();
         ids.sort_unstable();
         ids.dedup();
         let spec = ScanSpec {
             index: 0,
-            ranges: ids.iter().map(|id| self.range(*id)).collect(),
+            ranges: ids.iter().map(|id| self.key_range(*id)).collect(),
             reverse: false,
             entries_only: false,
         };
@@ -98,45 +103,45 @@ impl ChunkedValues {
     /// # Errors
     /// Those of deleting rows.
     pub(crate) fn remove(&self, txn: &mut Txn, id: u64) -> Result<()> {
-        let parts = self.parts(txn, &[id], Read::CURRENT)?;
-        if parts.is_empty() {
+        let chunks = self.chunks(txn, &[id], Read::CURRENT)?;
+        if chunks.is_empty() {
             return Ok(());
         }
-        let keys: Vec<&[u8]> = parts.iter().map(|(key, _)| key.as_slice()).collect();
+        let keys: Vec<&[u8]> = chunks.iter().map(|(key, _)| key.as_slice()).collect();
         let table = &self.table;
-        let gone = txn.lock_present(table, &keys, |_| true)?;
-        txn.delete(table, gone)?;
+        let locked = txn.lock_present(table, &keys, |_| true)?;
+        txn.delete(table, locked)?;
         Ok(())
     }
 
-    /// Stores a value in a row: in its column, or as chunks with a new id.
+    /// Stores a value in `row` of `container_table`: in `column`, or as chunks with a new id.
     ///
     /// # Errors
     /// Those of inserting rows.
     pub(crate) fn put(
         &self,
         txn: &mut Txn,
-        own: &Table,
+        container_table: &Table,
         row: &mut [Value],
         column: usize,
         value: &[u8],
     ) -> Result<()> {
         let mut set = |position: usize, value: Value| {
-            if let Some(place) = row.get_mut(position) {
-                *place = value;
+            if let Some(slot) = row.get_mut(position) {
+                *slot = value;
             }
         };
-        if value.len() <= self.inline {
+        if value.len() <= self.max_inline {
             set(column, Value::Bytes(value.to_vec()));
             set(self.ext_id, Value::Null);
             set(self.ext_size, Value::Null);
             return Ok(());
         }
         let table = &self.table;
-        let template: Vec<Value> = vec![Value::Null; table.columns.len()];
-        let mut first = vec![template];
-        txn.assign_auto_increment(table, &mut first, AutoIncOptions::default())?;
-        let id = first.first().and_then(|r| r.get(self.id)).cloned();
+        // A row that is not inserted reserves the id.
+        let mut id_rows = vec![vec![Value::Null; table.columns.len()]];
+        txn.assign_auto_increment(table, &mut id_rows, AutoIncOptions::default())?;
+        let id = id_rows.first().and_then(|r| r.get(self.id)).cloned();
         let id = id.unwrap_or_default();
         let ext_id = number(id.as_ref()).ok_or_else(|| {
             refused(format!(
@@ -152,24 +157,25 @@ impl ChunkedValues {
                 (self.part, integer(table, self.part, n as u64)),
                 (self.content, Value::Bytes(content.to_vec())),
             ] {
-                if let Some(place) = part.get_mut(position) {
-                    *place = value;
+                if let Some(slot) = part.get_mut(position) {
+                    *slot = value;
                 }
             }
             rows.push(part);
         }
         txn.insert(table, rows, InsertMode::Plain)?;
         set(column, Value::Null);
-        set(self.ext_id, integer(own, self.ext_id, ext_id));
+        set(self.ext_id, integer(container_table, self.ext_id, ext_id));
         set(
             self.ext_size,
-            integer(own, self.ext_size, value.len() as u64),
+            integer(container_table, self.ext_size, value.len() as u64),
         );
         Ok(())
     }
 }
 
-/// Reads the chunked values among `rows`, by position.
+/// Reads the chunked values of `rows`. The result has an entry for each row, `None` if its value is
+/// not chunked or chunks are missing; it is empty if no row has a chunked value.
 ///
 /// # Errors
 /// Those of reading.
@@ -182,29 +188,30 @@ pub(crate) fn values<'r>(
     let Some(large) = container.chunked_values() else {
         return Ok(Vec::new());
     };
-    let mut wanted: Vec<Option<(u64, u64)>> = Vec::new();
+    // Id and length of each row's value.
+    let mut references: Vec<Option<(u64, u64)>> = Vec::new();
     for row in rows {
-        wanted.push(large.of(&row.row(&container.table)?));
+        references.push(large.reference(&row.row(&container.table)?));
     }
-    let ids: Vec<u64> = wanted.iter().flatten().map(|(id, _)| *id).collect();
+    let ids: Vec<u64> = references.iter().flatten().map(|(id, _)| *id).collect();
     if ids.is_empty() {
         return Ok(Vec::new());
     }
     let mut joined: HashMap<u64, Vec<u8>> = HashMap::new();
-    for (_, part) in large.parts(txn, &ids, read)? {
-        let row = part.row(&large.table)?;
+    for (_, chunk) in large.chunks(txn, &ids, read)? {
+        let row = chunk.row(&large.table)?;
         if let (Some(id), ValueRef::Bytes(content)) =
             (number(row.get(large.id)), row.get(large.content))
         {
             joined.entry(id).or_default().extend_from_slice(content);
         }
     }
-    let value = |wanted: &Option<(u64, u64)>| {
-        let (id, size) = (*wanted)?;
+    let value = |reference: &Option<(u64, u64)>| {
+        let (id, size) = (*reference)?;
         let value = joined.get(&id)?;
         (value.len() as u64 == size).then(|| value.clone())
     };
-    Ok(wanted.iter().map(value).collect())
+    Ok(references.iter().map(value).collect())
 }
 
 /// Reads the value of one locked row, if it is chunked.
@@ -218,7 +225,7 @@ pub(crate) fn value(
 ) -> Result<Option<Vec<u8>>> {
     let Some((large, _)) = container
         .chunked_values()
-        .and_then(|l| Some((l, l.of(row)?)))
+        .and_then(|large| Some((large, large.reference(row)?)))
     else {
         return Ok(None);
     };
@@ -272,26 +279,27 @@ pub(crate) fn apply(
     large.put(txn, &container.table, row, *column, value)
 }
 
-/// Deletes rows of a container with all chunks of their values.
+/// Deletes locked rows of a container (primary key and row of each) with all chunks of their values.
 ///
 /// # Errors
 /// Those of deleting rows.
 pub(crate) fn delete(
     container: &Container,
     txn: &mut Txn,
-    gone: Vec<(Vec<u8>, RowBuf)>,
+    rows: Vec<(Vec<u8>, RowBuf)>,
 ) -> Result<DeleteOutcome> {
     let mut ids = Vec::new();
     if let Some(large) = container.chunked_values() {
-        for (_, row) in &gone {
-            ids.extend(large.of(&row.row(&container.table)?).map(|(id, _)| id));
+        for (_, row) in &rows {
+            let reference = large.reference(&row.row(&container.table)?);
+            ids.extend(reference.map(|(id, _)| id));
         }
     }
-    let done = txn.delete(&container.table, gone)?;
+    let outcome = txn.delete(&container.table, rows)?;
     if let Some(large) = container.chunked_values() {
         for id in ids {
             large.remove(txn, id)?;
         }
     }
-    Ok(done)
+    Ok(outcome)
 }

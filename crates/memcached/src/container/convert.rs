@@ -14,7 +14,7 @@ use porpoise_types::{
     CastCx, DateTime, SqlMode, TimeZone, TypeError, Value, ValueRef, Warning, store,
 };
 
-/// SQL mode of conversions: MySQL's default.
+/// SQL mode of conversions: the modes in MySQL's default that affect storing a value.
 const MODE: SqlMode = SqlMode::STRICT_TRANS_TABLES
     .union(SqlMode::NO_ZERO_IN_DATE)
     .union(SqlMode::NO_ZERO_DATE)
@@ -84,17 +84,17 @@ impl Conversion {
     /// # Errors
     /// [`Error::Type`] if the conversion would change the part: it must not find the row of another
     /// key.
-    pub fn key(&self, column: &Column, piece: &[u8]) -> Result<Value> {
-        let digits = piece.strip_prefix(b"-").or(piece.strip_prefix(b"+"));
-        let digits = digits.unwrap_or(piece);
+    pub fn key(&self, column: &Column, part: &[u8]) -> Result<Value> {
+        let digits = part.strip_prefix(b"-").or(part.strip_prefix(b"+"));
+        let digits = digits.unwrap_or(part);
         if column.ty.is_integer() && !digits.iter().all(u8::is_ascii_digit) {
-            let shown = String::from_utf8_lossy(piece);
+            let shown = String::from_utf8_lossy(part);
             let name = &column.name;
             let message =
                 format!("Incorrect integer value: '{shown}' for column '{name}' at row 1");
             return Err(TypeError::new(WRONG_VALUE, message).into());
         }
-        match self.convert(column, ValueRef::Bytes(piece))? {
+        match self.convert(column, ValueRef::Bytes(part))? {
             (value, None) => Ok(value),
             (_, Some(changed)) => Err(TypeError::new(changed.code, changed.message).into()),
         }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_pass_uncut_or_not_at_all() {
+    fn only_bytes_that_fit_are_stored_unchanged() {
         let column = column(ColumnType::varbinary(3));
         assert!(stores_bytes_unchanged(&column, ValueRef::Bytes(b"abc")));
         assert!(!stores_bytes_unchanged(&column, ValueRef::Bytes(b"abcd")));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_a_number_as_it_stands_or_none() {
+    fn a_key_that_is_no_plain_integer_is_refused_for_an_integer_column() {
         let convert = Conversion::for_keys();
         let column = column(ColumnType::int(porpoise_types::Kind::Int));
         assert_eq!(convert.key(&column, b"-12").unwrap(), Value::Int(-12));

@@ -102,17 +102,18 @@ impl FieldCodec {
     /// Splits a text into parts.
     pub fn split<'a>(&'a self, text: &'a [u8]) -> Pieces<'a> {
         Pieces {
-            form: self,
+            codec: self,
             rest: Some(text),
         }
     }
 
     /// Decodes a text that is one part.
     pub fn single<'a>(&self, text: &'a [u8]) -> Piece<'a> {
-        self.part(text, self.escape.is_some_and(|e| text.contains(&e)))
+        self.decode_part(text, self.escape.is_some_and(|e| text.contains(&e)))
     }
 
-    fn part<'a>(&self, raw: &'a [u8], escaped: bool) -> Piece<'a> {
+    /// Decodes one part. `escaped`: whether it contains escape bytes.
+    fn decode_part<'a>(&self, raw: &'a [u8], escaped: bool) -> Piece<'a> {
         if self.null_token.as_deref() == Some(raw) {
             return Piece::Null;
         }
@@ -137,7 +138,8 @@ impl FieldCodec {
         out.extend_from_slice(&self.separator);
     }
 
-    /// Escapes the bytes appended from `start` on, or replaces them by the token, to form a part.
+    /// Encodes the bytes of `out` from `start` on as a part: escapes them, or replaces them by the
+    /// token for NULL.
     pub(crate) fn finish_part(&self, start: usize, is_null: bool, out: &mut Vec<u8>) {
         if is_null {
             out.truncate(start);
@@ -149,11 +151,11 @@ impl FieldCodec {
         let Some(escape) = self.escape else {
             return;
         };
-        let first = self.separator.first().copied().unwrap_or(b'\t');
+        let separator_start = self.separator.first().copied().unwrap_or(b'\t');
         let raw = out.get(start..).unwrap_or_default();
-        let same = self.null_token.as_deref() == Some(raw);
-        let special = |b: &u8| *b == escape || *b == first;
-        if !same && !raw.iter().any(special) {
+        let is_null_token = self.null_token.as_deref() == Some(raw);
+        let special = |b: &u8| *b == escape || *b == separator_start;
+        if !is_null_token && !raw.iter().any(special) {
             return;
         }
         let raw = raw.to_vec();
@@ -173,7 +175,8 @@ impl FieldCodec {
 /// Iterator over the parts of a text.
 #[derive(Clone, Debug)]
 pub struct Pieces<'a> {
-    form: &'a FieldCodec,
+    codec: &'a FieldCodec,
+    /// The text that has not been split yet; `None` at the end.
     rest: Option<&'a [u8]>,
 }
 
@@ -182,10 +185,10 @@ impl<'a> Iterator for Pieces<'a> {
 
     fn next(&mut self) -> Option<Piece<'a>> {
         let rest = self.rest.take()?;
-        let separator = &self.form.separator;
+        let separator = &self.codec.separator;
         let (mut at, mut escaped) = (0, false);
         while let Some(byte) = rest.get(at) {
-            if Some(*byte) == self.form.escape {
+            if Some(*byte) == self.codec.escape {
                 escaped = true;
                 at += 2;
             } else if rest.get(at..).is_some_and(|r| r.starts_with(separator)) {
@@ -196,7 +199,7 @@ impl<'a> Iterator for Pieces<'a> {
             }
         }
         let raw = rest.get(..at).unwrap_or(rest);
-        Some(self.form.part(raw, escaped))
+        Some(self.codec.decode_part(raw, escaped))
     }
 }
 
@@ -208,30 +211,30 @@ mod tests {
         Piece::Text(Cow::Borrowed(text))
     }
 
-    fn join(form: &FieldCodec, parts: &[Option<&[u8]>]) -> Vec<u8> {
+    fn join(codec: &FieldCodec, parts: &[Option<&[u8]>]) -> Vec<u8> {
         let mut out = Vec::new();
         for (n, part) in parts.iter().enumerate() {
             if n > 0 {
-                form.append_separator(&mut out);
+                codec.append_separator(&mut out);
             }
             let start = out.len();
             out.extend_from_slice(part.unwrap_or(b"ignored"));
-            form.finish_part(start, part.is_none(), &mut out);
+            codec.finish_part(start, part.is_none(), &mut out);
         }
         out
     }
 
     #[test]
-    fn tabs_stand_between_parts_and_null_is_nothing() {
-        let form = FieldCodec::default();
-        assert_eq!(join(&form, &[Some(b"a"), None, Some(b"")]), b"a\t\t");
-        let parts: Vec<_> = form.split(b"a\t\tb").collect();
+    fn by_default_tabs_separate_parts_and_null_is_an_empty_part() {
+        let codec = FieldCodec::default();
+        assert_eq!(join(&codec, &[Some(b"a"), None, Some(b"")]), b"a\t\t");
+        let parts: Vec<_> = codec.split(b"a\t\tb").collect();
         assert_eq!(parts, [text(b"a"), text(b""), text(b"b")]);
-        assert_eq!(form.split(b"").count(), 1);
+        assert_eq!(codec.split(b"").count(), 1);
     }
 
     #[test]
-    fn what_was_joined_is_split_into_the_same_parts() {
+    fn splitting_joined_parts_yields_the_same_parts() {
         let words: [&[u8]; 9] = [
             b"",
             b"a",
@@ -245,23 +248,23 @@ mod tests {
         ];
         for token in [&b"\\N"[..], b"NULL", b"N"] {
             for separator in [&b"|"[..], b"||", b"|,"] {
-                let form = FieldCodec::new(Some(separator), Some(b"\\"), Some(token)).unwrap();
+                let codec = FieldCodec::new(Some(separator), Some(b"\\"), Some(token)).unwrap();
                 for a in words {
                     for b in words {
                         let parts = [Some(a), None, Some(b)];
-                        let joined = join(&form, &parts);
-                        let split: Vec<_> = form.split(&joined).collect();
+                        let joined = join(&codec, &parts);
+                        let split: Vec<_> = codec.split(&joined).collect();
                         assert_eq!(split, [text(a), Piece::Null, text(b)], "{joined:?}");
                     }
-                    let single = join(&form, &[Some(a)]);
-                    assert_eq!(form.single(&single), text(a));
+                    let single = join(&codec, &[Some(a)]);
+                    assert_eq!(codec.single(&single), text(a));
                 }
             }
         }
     }
 
     #[test]
-    fn contradictions_are_refused() {
+    fn contradictory_options_are_refused() {
         assert!(FieldCodec::new(Some(b""), None, None).is_err());
         assert!(FieldCodec::new(Some(b"|"), Some(b"|"), None).is_err());
         assert!(FieldCodec::new(Some(b"|"), Some(b"ab"), None).is_err());

@@ -31,8 +31,8 @@ impl Container {
         Ok(row)
     }
 
-    /// Puts a storage command's parts into a row; `version` is the row version
-    /// it will carry, for a `cas_column`.
+    /// Stores a storage command's values in a row. `version`, the version that the row will have,
+    /// is stored in the `cas_column`.
     ///
     /// # Errors
     /// A value does not fit its column.
@@ -69,9 +69,11 @@ impl Container {
                 columns.flatten().collect()
             }
         };
-        let named = |at: usize| members.contains(&at) || self.is_key(at);
-        let given = row.iter().enumerate();
-        Ok(given.map(|(at, v)| named(at) || !v.is_null()).collect())
+        let is_given = |at: usize| members.contains(&at) || self.is_key(at);
+        let columns = row.iter().enumerate();
+        Ok(columns
+            .map(|(at, value)| is_given(at) || !value.is_null())
+            .collect())
     }
 
     fn is_generated(&self, position: usize) -> bool {
@@ -135,7 +137,7 @@ impl Container {
                     && self.is_generated(*first)
                     && rest.iter().all(|n| self.is_generated(*n)) =>
             {
-                Err(is_generated(&self.table, *first))
+                Err(value_of_generated_column(&self.table, *first))
             }
             [] => Ok(()),
             [only] if self.is_generated(*only) => Ok(()),
@@ -148,6 +150,7 @@ impl Container {
         }
     }
 
+    /// Stores the parts of a text value in `columns`, in order.
     fn apply_several(
         &self,
         row: &mut [Value],
@@ -192,10 +195,12 @@ impl Container {
         Ok(())
     }
 
+    /// Whether an empty part is NULL in a column of this type.
     fn empty_is_null(&self, ty: &ColumnType) -> bool {
         !ty.is_string() && !self.value_codec.distinguishes_null()
     }
 
+    /// Stores the members of a JSON object in their columns.
     fn apply_object(
         &self,
         row: &mut [Value],
@@ -223,25 +228,25 @@ impl Container {
             if self.is_generated(position) {
                 continue;
             }
-            let part = json::part(&column.name, &column.ty, raw)?;
-            let stored = convert.store(&self.table, position, part.as_ref())?;
+            let member = json::member_value(&column.name, &column.ty, raw)?;
+            let stored = convert.store(&self.table, position, member.as_ref())?;
             if self.is_key(position) {
                 self.check_same(row, position, &stored)?;
             } else {
                 put(row, position, stored);
             }
         }
-        // In an existing row it has a value.
-        let lacks = |p: &&usize| {
-            let open =
+        // In an existing row such a column has a value already.
+        let lacks_value = |p: &&usize| {
+            let needs_value =
                 |c: &Column| !c.nullable && !c.auto_increment && c.default == ColumnDefault::None;
             !seen.contains(p)
                 && !self.is_generated(**p)
-                && self.table.columns.get(**p).is_some_and(open)
+                && self.table.columns.get(**p).is_some_and(needs_value)
                 && row.get(**p).is_some_and(Value::is_null)
         };
-        match self.values.iter().find(lacks) {
-            Some(p) => Err(no_default(&self.table, *p)),
+        match self.values.iter().find(lacks_value) {
+            Some(p) => Err(lacks_default_at(&self.table, *p)),
             None => Ok(()),
         }
     }
@@ -250,7 +255,8 @@ impl Container {
         self.key.iter().any(|part| part.column == position)
     }
 
-    /// Checks that a key column in a JSON object has the key's value.
+    /// Checks that `stored`, a value for the key column at `position`, is the value that `row` has
+    /// from the request's key.
     fn check_same(&self, row: &[Value], position: usize, stored: &Value) -> Result<()> {
         let Some(column) = self.table.columns.get(position) else {
             return Err(Error::DefinitionChanged);
@@ -260,8 +266,8 @@ impl Container {
             encode_key(value, &column.ty, column.nullable, false, &mut key);
             key
         };
-        let own = row.get(position).map_or(ValueRef::Null, Value::as_ref);
-        if encoded(own) == encoded(stored.as_ref()) {
+        let from_key = row.get(position).map_or(ValueRef::Null, Value::as_ref);
+        if encoded(from_key) == encoded(stored.as_ref()) {
             return Ok(());
         }
         Err(refused(format!(
@@ -325,18 +331,20 @@ impl Container {
     }
 }
 
-fn no_default(table: &Table, position: usize) -> Error {
+/// As [`lacks_default`], for the column at `position`.
+fn lacks_default_at(table: &Table, position: usize) -> Error {
     let column = table.columns.get(position);
     column.map_or(Error::DefinitionChanged, |c| lacks_default(&c.name))
 }
 
+/// The error for a column without value and default.
 fn lacks_default(column: &str) -> Error {
     let message = format!("Field '{column}' doesn't have a default value");
     Error::refused(1364, "HY000", message)
 }
 
-/// 3105, where a value could go nowhere else.
-fn is_generated(table: &Table, position: usize) -> Error {
+/// The error for a value of a container whose value columns are all generated.
+fn value_of_generated_column(table: &Table, position: usize) -> Error {
     let Some(column) = table.columns.get(position) else {
         return Error::DefinitionChanged;
     };
@@ -348,7 +356,7 @@ fn is_generated(table: &Table, position: usize) -> Error {
 }
 
 fn put(row: &mut [Value], position: usize, value: Value) {
-    if let Some(place) = row.get_mut(position) {
-        *place = value;
+    if let Some(slot) = row.get_mut(position) {
+        *slot = value;
     }
 }

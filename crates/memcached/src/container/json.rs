@@ -5,19 +5,19 @@
 //! a new one. Unknown and duplicate names are refused. Key columns may be members; they must have
 //! the key's value.
 //!
-//! | column | reads as | takes |
+//! | column | reads as | accepts |
 //! |---|---|---|
 //! | integers, YEAR, FLOAT, DOUBLE, DECIMAL | a number | numbers, strings, booleans |
-//! | BIT | a number | numbers, booleans, strings: their bytes, coded by `base64:` or not |
-//! | JSON | what it is | anything |
-//! | BINARY, VARBINARY, BLOB | a string, `base64:` before what is no UTF-8 | strings |
+//! | BIT | a number | numbers, booleans, strings of its bytes, with or without `base64:` |
+//! | JSON | the document | any JSON value |
+//! | BINARY, VARBINARY, BLOB | a string; bytes that are no UTF-8: `base64:` and their code | strings |
 //! | all others | a string | strings, numbers, booleans |
 //! | NULL | null | null |
 //!
 //! Invariants:
 //! 1. Storing an object that was read changes nothing.
-//! 2. Values go through the conversions of [`crate::container::convert`]: too long, out
-//!    of range or malformed is refused, never cut.
+//! 2. Values are converted by [`crate::container::convert`]: a value that is too long, out of range
+//!    or malformed is refused, never truncated.
 //! 3. Members are skipped without recursion; a JSON column accepts at most 128 levels.
 
 use crate::container::refused;
@@ -31,7 +31,7 @@ use std::borrow::Cow;
 /// Prefix of bytes that are not UTF-8, encoded in base64.
 const BASE64: &str = "base64:";
 
-/// A member of an object: its name and its text.
+/// A member of an object: its name, and the JSON text of its value.
 pub type Member<'a> = (Cow<'a, str>, &'a RawValue);
 
 struct Members;
@@ -75,7 +75,7 @@ pub fn members(text: &[u8]) -> Result<Vec<Member<'_>>> {
 ///
 /// # Errors
 /// The column does not accept values of this kind.
-pub fn part(column: &str, ty: &ColumnType, value: &RawValue) -> Result<Value> {
+pub fn member_value(column: &str, ty: &ColumnType, value: &RawValue) -> Result<Value> {
     let text = value.get();
     if text == "null" {
         return Ok(Value::Null);
@@ -88,9 +88,10 @@ pub fn part(column: &str, ty: &ColumnType, value: &RawValue) -> Result<Value> {
     match text.as_bytes().first() {
         Some(b'"') => {
             let string: String = serde_json::from_str(text).map_err(|_| wrong())?;
-            let codes = binary || ty.kind == Kind::Bit;
-            if let (true, Some(coded)) = (codes, string.strip_prefix(BASE64)) {
-                return base64::decode(coded.as_bytes())
+            if (binary || ty.kind == Kind::Bit)
+                && let Some(encoded) = string.strip_prefix(BASE64)
+            {
+                return base64::decode(encoded.as_bytes())
                     .map(Value::Bytes)
                     .ok_or_else(wrong);
             }
@@ -144,6 +145,7 @@ fn append_value(value: ValueRef<'_>, ty: &ColumnType, out: &mut Vec<u8>) {
         (_, ValueRef::Int(n)) => out.extend_from_slice(n.to_string().as_bytes()),
         (_, ValueRef::UInt(n)) => out.extend_from_slice(n.to_string().as_bytes()),
         (_, ValueRef::Double(_) | ValueRef::Decimal(_)) => {
+            // JSON numbers have no leading zeros.
             let plain = ColumnType {
                 zerofill: false,
                 ..ty.clone()
@@ -190,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_read_in_order_and_nothing_else_is() {
+    fn only_an_object_is_read_and_its_members_are_in_order() {
         let found = members(br#" {"a": 1.50, "b\u0041": null, "a": [1, {"x": 2}]} "#).unwrap();
         let texts: Vec<(&str, &str)> = found.iter().map(|(n, v)| (n.as_ref(), v.get())).collect();
         assert_eq!(

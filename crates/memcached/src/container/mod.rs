@@ -70,6 +70,7 @@ pub(crate) struct KeyPart {
     pub(crate) column: usize,
     /// Position of the part in the client's key.
     pub(crate) piece: usize,
+    /// Whether the index orders the column descending.
     pub(crate) desc: bool,
 }
 
@@ -92,8 +93,11 @@ pub struct Container {
     /// Positions of the value columns.
     pub(crate) values: Vec<usize>,
     pub(crate) flags: Flags,
+    /// Position of the increment column.
     pub(crate) increment: Option<usize>,
+    /// Position of the `cas_column`.
     pub(crate) cas: Option<usize>,
+    /// Position and format of the `expire_time_column`.
     pub(crate) expiry: Option<(usize, ExpiryForm)>,
     /// Tables that a write may read or change.
     pub(crate) write_set: Vec<TableId>,
@@ -139,12 +143,6 @@ pub fn number(text: &[u8]) -> Option<u64> {
 
 pub(crate) fn refused(message: String) -> Error {
     Error::refused(1210, "HY000", message)
-}
-
-impl KeyPart {
-    fn piece(&self) -> usize {
-        self.piece
-    }
 }
 
 impl Container {
@@ -212,11 +210,8 @@ impl Container {
         if pieces.contains(&Piece::Null) {
             return Err(refused("A part of a key cannot be NULL".to_owned()));
         }
-        let of = |part| pieces.get(KeyPart::piece(part)).cloned();
-        let pieces = self.key.iter().map(|part| (part, of(part)));
-        Ok(pieces
-            .map(|(part, piece)| (part, piece.unwrap_or(Piece::Null)))
-            .collect())
+        let piece = |part: &KeyPart| pieces.get(part.piece).cloned().unwrap_or(Piece::Null);
+        Ok(self.key.iter().map(|part| (part, piece(part))).collect())
     }
 
     fn append_part(
@@ -229,8 +224,8 @@ impl Container {
         let Some(column) = self.table.columns.get(part.column) else {
             return Err(Error::DefinitionChanged);
         };
-        let direct = column.ty.kind == Kind::VarBinary && piece.len() <= column.ty.length as usize;
-        if direct {
+        // Fast path: such a value is stored unchanged.
+        if column.ty.kind == Kind::VarBinary && piece.len() <= column.ty.length as usize {
             let value = ValueRef::Bytes(piece);
             encode_key(value, &column.ty, column.nullable, part.desc, out);
             return Ok(());
@@ -244,7 +239,7 @@ impl Container {
     pub(crate) fn replaced_columns(&self) -> &[usize] {
         match self.format {
             ValueFormat::Text => &self.values,
-            // A JSON object may omit some.
+            // A JSON object may omit columns.
             ValueFormat::Json => &[],
         }
     }
@@ -291,7 +286,7 @@ impl Container {
         let Some((position, form)) = self.expiry else {
             return false;
         };
-        let moment = match (form, row.get(position)) {
+        let expiry_micros = match (form, row.get(position)) {
             (_, ValueRef::Int(0) | ValueRef::UInt(0) | ValueRef::Null) => return false,
             (ExpiryForm::Seconds, ValueRef::Int(s)) => s.saturating_mul(1_000_000),
             (ExpiryForm::Seconds, ValueRef::UInt(s)) => i64::try_from(s)
@@ -300,7 +295,7 @@ impl Container {
             (ExpiryForm::Time, ValueRef::DateTime(t)) => t.to_unix_micros(),
             _ => return false,
         };
-        moment <= now()
+        expiry_micros <= now()
     }
 
     /// Returns the row's flags.
@@ -350,7 +345,7 @@ impl Container {
             self.value_codec.finish_part(start, is_null, out);
             all_null &= is_null;
         }
-        if let (true, Some(position)) = (all_null, self.increment) {
+        if all_null && let Some(position) = self.increment {
             out.clear();
             self.append_column(row, position, out);
         }
@@ -365,11 +360,11 @@ impl Container {
         value.is_null()
     }
 
-    /// The reason for which the container cannot count or extend its values, if there is one.
+    /// Checks that values can be counted and extended. `verb` is the command, for the error text.
     ///
     /// # Errors
-    /// See above.
-    pub(crate) fn check_single(&self, verb: &str) -> Result<()> {
+    /// Values are JSON objects or have several columns.
+    pub(crate) fn check_single_text(&self, verb: &str) -> Result<()> {
         let why = match self.format {
             ValueFormat::Json => "whose values are JSON objects",
             ValueFormat::Text if self.values.len() > 1 => "which has several value columns",
@@ -396,16 +391,17 @@ impl Container {
     }
 }
 
-/// Returns the name of a column of `table` that has no default, is NOT NULL and is not in `given`.
+/// Returns the name of a column of `table` that has no default, is NOT NULL and is not in `given`;
+/// generated and AUTO_INCREMENT columns do not count.
 pub(crate) fn column_without_default(table: &Table, given: &[usize]) -> Option<String> {
-    let lacks = |(n, c): (usize, &porpoise_rows::catalog::Column)| {
-        let open = !c.nullable
+    let name_if_lacking = |(n, c): (usize, &porpoise_rows::catalog::Column)| {
+        let needs_value = !c.nullable
             && !c.auto_increment
             && c.default == ColumnDefault::None
             && c.generated.is_none();
-        (open && !given.contains(&n)).then(|| c.name.clone())
+        (needs_value && !given.contains(&n)).then(|| c.name.clone())
     };
-    table.columns.iter().enumerate().find_map(lacks)
+    table.columns.iter().enumerate().find_map(name_if_lacking)
 }
 
 /// Copies a row's values. Columns in `replaced`, which are about to be set, are NULL instead.
@@ -465,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_as_memcached_reads_them() {
+    fn numbers_are_parsed_as_in_memcached() {
         assert_eq!(number(b"12"), Some(12));
         assert_eq!(number(b"9 "), Some(9));
         assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));

@@ -1,8 +1,8 @@
 //! Delayed `flush_all`: at most one is scheduled; it deletes the items that exist when it runs.
 //!
-//! A later `flush_all` replaces the scheduled one, as in memcached. A restart discards it. One
-//! thread waits, created when first needed; it does not keep the listener alive while it waits, and
-//! ends with it.
+//! A later `flush_all` replaces the scheduled one, as in memcached. A restart of the server discards
+//! the scheduled one. A thread, created when first needed, waits for the time. It ends with the
+//! listener, which it does not keep alive while it waits.
 
 use super::Failure;
 use crate::context::ListenerState;
@@ -15,26 +15,28 @@ use std::time::Duration;
 /// Longest wait before the clock is read again.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// The client that requested it: its address for the log, and its account, whose privileges are
-/// checked again at execution.
+/// The client that requested the `flush_all`.
 #[derive(Clone)]
 pub(crate) struct Caller {
+    /// Its address, for the log.
     pub(crate) from: String,
+    /// Its account, whose privileges are checked again at execution.
     pub(crate) identity: Identity,
 }
 
-/// The delayed `flush_all`.
+/// State shared with the thread.
 #[derive(Default)]
-struct DelayedFlush {
-    /// Seconds since 1970, and the client.
-    at: Option<(i64, Caller)>,
+struct TimerState {
+    /// The scheduled `flush_all`: its time in seconds since 1970, and the client.
+    scheduled: Option<(i64, Caller)>,
     has_thread: bool,
+    /// Whether the listener has ended.
     ended: bool,
 }
 
 #[derive(Default)]
 struct Timer {
-    due: Mutex<DelayedFlush>,
+    state: Mutex<TimerState>,
     changed: Condvar,
 }
 
@@ -46,11 +48,12 @@ pub(crate) struct Delayed {
 
 impl Delayed {
     /// Cancels the delayed `flush_all`.
-    pub(crate) fn forget(&self) {
-        self.timer.due.lock().at = None;
+    pub(crate) fn cancel(&self) {
+        self.timer.state.lock().scheduled = None;
     }
 
-    /// Schedules `flush` with this client at `at`, in seconds since 1970.
+    /// Schedules `flush` for the time `at`, in seconds since 1970. `from` and `identity` are the
+    /// fields of its [`Caller`].
     ///
     /// # Errors
     /// No thread can be created.
@@ -62,20 +65,19 @@ impl Delayed {
         identity: Identity,
         flush: fn(Arc<ListenerState>, Caller),
     ) -> Result<(), Failure> {
-        let mut due = self.timer.due.lock();
-        if !due.has_thread {
+        let mut state = self.timer.state.lock();
+        if !state.has_thread {
             let (timer, weak) = (self.timer.clone(), Arc::downgrade(shared));
             let work = move || wait(&timer, &weak, flush);
-            let made = threads::spawn_restarting(Role::MemcachedFlush, work);
-            made.map_err(|e| {
+            threads::spawn_restarting(Role::MemcachedFlush, work).map_err(|e| {
                 Failure::Refused(format!(
                     "cannot start the thread of the delayed flush_all: {e}"
                 ))
             })?;
-            due.has_thread = true;
+            state.has_thread = true;
         }
         let from = from.to_owned();
-        due.at = Some((at, Caller { from, identity }));
+        state.scheduled = Some((at, Caller { from, identity }));
         self.timer.changed.notify_all();
         Ok(())
     }
@@ -83,47 +85,56 @@ impl Delayed {
 
 impl Drop for Delayed {
     fn drop(&mut self) {
-        self.timer.due.lock().ended = true;
+        self.timer.state.lock().ended = true;
         self.timer.changed.notify_all();
     }
 }
 
 /// Next action of the thread.
 enum TimerAction {
-    Nothing,
-    /// Wait.
+    /// End: the listener has ended.
+    End,
+    /// Wait for at most this long.
     WaitFor(Duration),
-    Now(Arc<ListenerState>, Caller),
+    /// Execute the `flush_all` of this client.
+    Flush(Arc<ListenerState>, Caller),
 }
 
+/// Executes scheduled `flush_all`s until the listener ends; runs in the thread.
 fn wait(timer: &Timer, shared: &Weak<ListenerState>, flush: fn(Arc<ListenerState>, Caller)) {
     loop {
         let (at, caller) = {
-            let mut due = timer.due.lock();
+            let mut state = timer.state.lock();
             loop {
-                if due.ended {
+                if state.ended {
                     return;
                 }
-                if let Some(due) = due.at.clone() {
-                    break due;
+                if let Some(scheduled) = state.scheduled.clone() {
+                    break scheduled;
                 }
-                timer.changed.wait(&mut due);
+                timer.changed.wait(&mut state);
             }
         };
-        // This may drop the last reference to the listener, and with it the timer, whose lock must
-        // not be locked then.
+        // `next_action` may drop the last reference to the listener. `Delayed` is then dropped, too,
+        // and takes the timer's lock, so this thread must not hold the lock here.
         match next_action(shared, at, caller) {
-            TimerAction::Nothing => return,
-            TimerAction::WaitFor(nap) => {
-                let mut due = timer.due.lock();
-                if !due.ended && due.at.as_ref().is_some_and(|(then, _)| *then == at) {
-                    timer.changed.wait_for(&mut due, nap);
+            TimerAction::End => return,
+            TimerAction::WaitFor(time) => {
+                let mut state = timer.state.lock();
+                let is_same = state
+                    .scheduled
+                    .as_ref()
+                    .is_some_and(|(then, _)| *then == at);
+                if !state.ended && is_same {
+                    timer.changed.wait_for(&mut state, time);
                 }
             }
-            TimerAction::Now(protocol, caller) => {
-                let mine = timer.due.lock().at.take_if(|(then, _)| *then == at);
-                if mine.is_some() {
-                    flush(protocol, caller);
+            TimerAction::Flush(listener, caller) => {
+                // Another one may have been scheduled meanwhile.
+                let is_same = |(then, _): &mut (i64, Caller)| *then == at;
+                let taken = timer.state.lock().scheduled.take_if(is_same);
+                if taken.is_some() {
+                    flush(listener, caller);
                 }
             }
         }
@@ -131,13 +142,13 @@ fn wait(timer: &Timer, shared: &Weak<ListenerState>, flush: fn(Arc<ListenerState
 }
 
 fn next_action(shared: &Weak<ListenerState>, at: i64, caller: Caller) -> TimerAction {
-    let Some(protocol) = shared.upgrade() else {
-        return TimerAction::Nothing;
+    let Some(listener) = shared.upgrade() else {
+        return TimerAction::End;
     };
-    let now = protocol.db.clock().unix_micros();
+    let now = listener.db.clock().unix_micros();
     let left = at.saturating_mul(1_000_000).saturating_sub(now);
     if left > 0 {
         return TimerAction::WaitFor(Duration::from_micros(left.cast_unsigned()).min(MAX_WAIT));
     }
-    TimerAction::Now(protocol, caller)
+    TimerAction::Flush(listener, caller)
 }

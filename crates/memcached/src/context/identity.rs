@@ -1,19 +1,18 @@
-//! The account that a connection acts as, and what it may do with each container.
+//! The account that a connection acts as, and its privileges on each container.
 //!
 //! A connection begins as the default account (`--memcached-account`) if that account's
 //! host pattern matches the client, and without an account otherwise. Authentication
 //! (the first `set` of the ASCII dialect, SASL PLAIN of the binary one, a client
-//! certificate) replaces it. A default account whose REQUIRE clause the connection does not
-//! meet is left before the first request.
+//! certificate) replaces it. If the connection does not meet the REQUIRE clause of the default
+//! account, it has no account from before its first request.
 //!
 //! Invariants:
-//! 1. Privileges are looked up per container once and kept with the versions of access
-//!    control and mapping that they were computed from. Both versions are compared at
-//!    every check, so a REVOKE, DROP USER, ACCOUNT LOCK or a new mapping is in force
-//!    at once.
-//! 2. Without an account nothing is reached but `version`, `quit` and authentication.
-//! 3. A failed authentication takes the same hashing whether or not the account exists,
-//!    and leaves the connection without an account.
+//! 1. Privileges are looked up per container once and cached with the versions of access control
+//!    and of the mapping from which they were computed. Both versions are compared at every check,
+//!    so a REVOKE, DROP USER, ACCOUNT LOCK or a new mapping is in force at once.
+//! 2. A connection without an account can execute only `version`, `quit` and authentication.
+//! 3. A failed authentication computes the same hashes whether or not the account exists, and
+//!    leaves the connection without an account.
 
 use crate::context::Failure;
 use crate::context::requirement;
@@ -32,13 +31,14 @@ pub struct Authentication {
     pub control: Arc<AccessControl>,
     /// The account of clients that do not authenticate.
     pub default: Option<AuthId>,
-    /// Delays after failed attempts, and when a password expires.
+    /// Returns the delays after failed attempts, and the default lifetime of passwords in days (0:
+    /// they do not expire).
     pub policy: Box<dyn Fn() -> (DelayPolicy, u16) + Send + Sync>,
 }
 
 impl Authentication {
-    /// Authentication against these accounts, without delays. Clients that
-    /// do not authenticate are `default`, where their host matches.
+    /// Authentication against these accounts, without delays. Clients that do not authenticate have
+    /// the account `default` if its host pattern matches them.
     pub fn new(control: Arc<AccessControl>, default: Option<AuthId>) -> Authentication {
         Authentication {
             control,
@@ -64,8 +64,10 @@ pub(crate) struct Identity {
     settings: Arc<Authentication>,
     host: String,
     account: Option<AuthId>,
-    /// The version of access control at which the account had that name.
+    /// The version of access control at which the account had the name `account`; the account may
+    /// have been renamed since.
     named_at: u64,
+    /// Failed authentications since the last success.
     failures: u32,
     /// Versions of access control and mapping that `granted` was computed from.
     versions: (u64, u64),
@@ -118,6 +120,7 @@ impl Identity {
         }
     }
 
+    /// Looks up the privileges again.
     #[cold]
     fn refresh(&mut self, mapping: &Mapping) {
         let data = self.settings.control.data();
@@ -150,7 +153,8 @@ impl Identity {
     }
 
     /// Authenticates the client by user name and password. `tls`: the properties of the
-    /// connection's encryption; `None`: it is not encrypted.
+    /// connection's encryption; `None`: it is not encrypted. `local`: whether the client is on this
+    /// machine.
     pub(crate) fn authenticate(
         &mut self,
         user: &[u8],
@@ -165,11 +169,12 @@ impl Identity {
         let (delays, lifetime) = (settings.policy)();
         let data = control.current().unwrap_or_default();
         let account = data.candidate(&user, &self.host).cloned();
-        // Without a password from this machine only, as over MySQL's protocol.
+        // An account without a password is accepted only from this machine, as over MySQL's
+        // protocol.
         let account = account.filter(|a| local || !a.secret.is_empty());
-        let right = blocking(|| control.proves(&user, account.as_ref(), password));
+        let is_correct = blocking(|| control.proves(&user, account.as_ref(), password));
         let granted = account.and_then(|account| {
-            if !right {
+            if !is_correct {
                 control.password_failed(&account, now);
                 return None;
             }
@@ -201,7 +206,7 @@ impl Identity {
         attempt
     }
 
-    /// Leaves the default account where the connection does not meet its REQUIRE clause.
+    /// Removes the default account if the connection does not meet the account's REQUIRE clause.
     pub(crate) fn check_default(&mut self, tls: Option<&TlsPeer>) {
         let data = self.settings.control.data();
         let account = self.account.as_ref();
@@ -212,9 +217,9 @@ impl Identity {
         }
     }
 
-    /// Acts as the account that a verified client certificate names by its subject's common
-    /// name, if there is one that this connection satisfies.
-    pub(crate) fn by_certificate(&mut self, name: &str, tls: &TlsPeer) {
+    /// Acts as the account whose user name is `name`, the common name in a verified client
+    /// certificate, if there is one and the connection meets its REQUIRE clause.
+    pub(crate) fn authenticate_by_certificate(&mut self, name: &str, tls: &TlsPeer) {
         let control = &self.settings.control;
         let data = control.current().unwrap_or_default();
         let account = data.candidate(name, &self.host).cloned();
@@ -223,7 +228,7 @@ impl Identity {
             default_lifetime: lifetime,
             refuse_expired: true,
         };
-        // A certificate proves an account only where the account demands one.
+        // A certificate authenticates only for an account that requires one.
         let account = account.filter(|a| a.attributes.require.needs_certificate());
         let admitted =
             account.filter(|a| control.admit(a, Some(tls), control.now(), policy).is_ok());
@@ -232,7 +237,7 @@ impl Identity {
         }
     }
 
-    /// Acts as the account that has this name at a version of access control.
+    /// Acts as the account that has the name `id` at `version` of access control.
     fn become_account(&mut self, id: AuthId, version: u64) {
         self.account = Some(id);
         self.named_at = version;

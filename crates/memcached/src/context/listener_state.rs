@@ -22,12 +22,12 @@ pub(crate) struct ListenerState {
     pub(crate) authentication: Arc<Authentication>,
     pub(crate) delayed: Delayed,
     pub(crate) cache: Arc<Cache>,
-    /// The last refusal of each prefix; as many as there are prefixes.
+    /// The last error of a command on each prefix.
     pub(crate) errors: Mutex<HashMap<Box<[u8]>, String>>,
 }
 
 impl ListenerState {
-    /// Remembers why a command on a key of a prefix was refused.
+    /// Records the error of a command on a key with a prefix.
     #[cold]
     pub(crate) fn note_error(&self, prefix: &[u8], text: String) {
         self.errors.lock().insert(prefix.into(), text);
@@ -38,7 +38,7 @@ impl ListenerState {
         self.db.clock().unix_micros().div_euclid(1_000_000)
     }
 
-    /// The last refusal of a prefix.
+    /// The last error of a command on a key with this prefix.
     pub(crate) fn last_error(&self, prefix: &[u8]) -> Option<String> {
         self.errors.lock().get(prefix).cloned()
     }

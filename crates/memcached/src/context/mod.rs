@@ -171,12 +171,13 @@ impl Place<'_> {
         self.metadata.placeholder(self.id(), now)
     }
 
-    /// Change of the item's mark by a change to `version`: it is stale, or
-    /// shows another version than its own.
+    /// Returns the change of the item's metadata after a command that gives its row `version`.
+    /// `stale`: whether the item becomes stale; `shown`: the version that replies report in place
+    /// of `version`.
     ///
     /// # Errors
-    /// There is no room for the mark.
-    pub(crate) fn after(
+    /// There is no room for a mark with the version to report.
+    pub(crate) fn metadata_update(
         &self,
         version: u64,
         stale: bool,
@@ -207,12 +208,13 @@ pub struct CommandContext {
     pub(crate) identity: Identity,
     cancel: Cancel,
     metadata_locks: MetadataLockSession,
-    /// Encoded keys.
+    /// Buffer for encoded keys.
     pub(crate) keys: Vec<u8>,
     /// Buffer for values that are built from several columns.
     pub(crate) text: Vec<u8>,
+    /// The snapshot of this batch's reads.
     reader: Option<Txn>,
-    /// The container that keys are of, without a prefix (see
+    /// Name of the container that the client selected, so that its keys have no prefix (see
     /// `read/innodb_containers.rs`).
     pub(crate) selected: Option<Box<[u8]>>,
     /// The newest commit of this connection.
@@ -252,11 +254,12 @@ impl CommandContext {
 
     /// Ends a batch of requests, and its snapshot.
     pub(crate) fn end_batch(&mut self) {
-        const KEPT: usize = 64 * 1024;
+        /// Maximum capacity in bytes that a buffer keeps.
+        const KEPT_CAPACITY: usize = 64 * 1024;
         self.reader = None;
         for buffer in [&mut self.keys, &mut self.text] {
             buffer.clear();
-            buffer.shrink_to(KEPT);
+            buffer.shrink_to(KEPT_CAPACITY);
         }
     }
 
@@ -271,8 +274,8 @@ impl CommandContext {
             } else if count == 1 {
                 read = Read::CURRENT;
             } else {
-                let own = self.newest_commit;
-                blocking(|| engine.wait_durable(own)).map_err(Error::from)?;
+                let position = self.newest_commit;
+                blocking(|| engine.wait_durable(position)).map_err(Error::from)?;
                 self.newest_commit = CommitPosition::NONE;
             }
         }
@@ -326,8 +329,9 @@ impl CommandContext {
             self.metadata_locks.release();
             match ended {
                 Attempt::Done(done) => {
-                    let again = matches!(&done.outcome, Err(Failure::Rows(e)) if is_retryable(e));
-                    if !again || tries >= MAX_ATTEMPTS {
+                    let retryable =
+                        matches!(&done.outcome, Err(Failure::Rows(e)) if is_retryable(e));
+                    if !retryable || tries >= MAX_ATTEMPTS {
                         self.note_commit(done.position);
                         return done;
                     }
@@ -343,6 +347,7 @@ impl CommandContext {
         }
     }
 
+    /// Makes one attempt at a write.
     fn attempt<T>(
         &mut self,
         current: &CurrentMapping,
@@ -355,7 +360,7 @@ impl CommandContext {
         let (container, rest) = match found {
             Ok(Target::Row(_, container, rest)) => (container, rest),
             Ok(Target::Cache) => {
-                // The policy changed meanwhile: the next attempt sees it.
+                // The policy has changed since the caller tested it: the next attempt sees that.
                 return Attempt::Stale;
             }
             Err(failure) => return failed(failure, CommitPosition::NONE),
@@ -394,8 +399,8 @@ impl CommandContext {
 
     /// Takes shared metadata locks on tables until [`CommandContext::unshare`].
     pub(crate) fn share(&self, tables: &[porpoise_rows::catalog::TableId]) -> Result<(), Error> {
-        let deadline = BeginOptions::default().lock_wait;
-        let deadline = self.shared.db.clock().now() + deadline;
+        let lock_wait = BeginOptions::default().lock_wait;
+        let deadline = self.shared.db.clock().now() + lock_wait;
         self.metadata_locks
             .share(tables, deadline, &self.cancel)
             .map_err(|error| match error {
@@ -410,7 +415,8 @@ impl CommandContext {
     }
 }
 
-/// Whether a single autocommit command may be retried: nothing of it was committed or answered.
+/// Whether an autocommit command that failed with this error may be run again. Nothing of it has
+/// been committed or answered.
 pub(crate) fn is_retryable(error: &Error) -> bool {
     matches!(
         error,

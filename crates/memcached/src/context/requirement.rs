@@ -8,10 +8,11 @@
 //! | flush_all | DELETE | DELETE |
 //! | changes of one item | | the table of commands, [`crate::commands::table`] |
 //!
-//! SELECT and INSERT may be granted on the container's columns instead of the table, and
-//! UPDATE on those that are no key columns; all of them, whichever the command uses.
+//! Instead of the table, SELECT and INSERT may be granted on all of the container's columns, and
+//! UPDATE on all of them that are not key columns. All columns are needed even if the command uses
+//! fewer.
 //!
-//! Commands of the memory cache and about the server need an account and no privilege
+//! Commands on the memory cache, and commands about the server, need an account but no privilege
 //! on a table.
 
 use crate::container::Container;
@@ -22,7 +23,7 @@ use porpoise_rows::catalog::Table;
 /// The policy and privileges that a command requires before it accesses an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Requirement {
-    /// The policy's column that decides.
+    /// The operation whose policy applies.
     pub(crate) operation: Operation,
     /// Privileges on the container's table.
     pub(crate) privileges: Privileges,
@@ -39,33 +40,34 @@ impl Requirement {
         operation: Operation::Set,
         privileges: Privileges::SELECT.with(Privileges::UPDATE),
     };
-    /// Requirement of `flush_all`.
+    /// Privileges that `flush_all` requires on each table.
     pub(crate) const FLUSH: Privileges = Privileges::DELETE;
 }
 
-/// The privileges on a container that an account with these rights holds: those on its table,
-/// and those on all of its columns that commands use. Where long values are in a second table,
-/// the same privileges are needed there.
+/// Returns the privileges on a container that an account with these rights holds: those on its
+/// table, and those on all of its columns that commands use. If the container has chunked values,
+/// a privilege counts only if the account also holds it on the table of chunks.
 pub(crate) fn privileges_held(rights: &Rights, container: &Container) -> Privileges {
-    let on = |table: &Table| rights.on_table(&table.database, &table.name);
+    let held_on = |table: &Table| rights.on_table(&table.database, &table.name);
     let table = &container.table;
-    let mut held = on(table);
+    let mut held = held_on(table);
     if let Some(columns) = rights.on_columns(&table.database, &table.name) {
         let (used, changed) = (container.used_columns(), container.changed_columns());
-        for (wanted, list) in [
+        for (privilege, positions) in [
             (Privileges::SELECT, &used),
             (Privileges::INSERT, &used),
             (Privileges::UPDATE, &changed),
         ] {
-            let mut names = list.iter().filter_map(|at| table.columns.get(*at));
-            if columns.on_any_column().has(wanted) && names.all(|c| columns.on(&c.name).has(wanted))
+            let mut needed = positions.iter().filter_map(|at| table.columns.get(*at));
+            if columns.on_any_column().has(privilege)
+                && needed.all(|c| columns.on(&c.name).has(privilege))
             {
-                held = held.with(wanted);
+                held = held.with(privilege);
             }
         }
     }
     match &container.chunked_values {
-        Some(large) => held.intersection(on(&large.table)),
+        Some(large) => held.intersection(held_on(&large.table)),
         None => held,
     }
 }

@@ -39,14 +39,14 @@ impl OpenConnections {
     }
 }
 
-/// Figures of the listener.
+/// Statistics of a listener.
 pub struct ListenerStatistics {
     started: Instant,
-    /// Open connections of this listener.
+    /// Number of open connections.
     pub(crate) connections: AtomicU64,
-    /// Which they are.
+    /// The open connections.
     pub(crate) open: OpenConnections,
-    /// Connections so far.
+    /// Number of connections since the start.
     pub(crate) total: AtomicU64,
     traffic: Traffic,
     /// Values of the counters at the last reset, in the order of [`ListenerStatistics::totals`].
@@ -90,23 +90,24 @@ impl ListenerStatistics {
     }
 }
 
-/// Answer to `stats`.
+/// Reply to `stats`.
 pub(crate) enum StatsReply {
-    /// Figures, which were shown.
+    /// The statistics have been passed to `show`; the end of the list follows.
     ListenerStatistics,
-    /// A line of the ASCII dialect in place of figures.
+    /// A line of the ASCII dialect in place of statistics.
     Text(&'static [u8]),
-    /// The figures are unknown.
+    /// There are no statistics of this name.
     Unknown,
 }
 
+/// Appends a statistic, given by name and value, to the reply.
 type Show<'a> = dyn FnMut(&str, &[u8]) + 'a;
 
 fn number(show: &mut Show<'_>, name: &str, value: u64) {
     show(name, value.to_string().as_bytes());
 }
 
-/// Answers `stats` with its arguments; `show` is called for every figure.
+/// Answers `stats` with its arguments; `show` is called for every statistic.
 pub(crate) fn answer<'a>(
     shared: &ListenerState,
     mut args: impl Iterator<Item = &'a [u8]>,
@@ -134,7 +135,7 @@ pub(crate) fn answer<'a>(
 /// Number of slab classes of memcached.
 const SLAB_CLASSES: u64 = 63;
 
-/// Rows lie in no slab class, so every class is empty.
+/// Replies to `stats cachedump`. Rows are in no slab class, so every class is empty.
 fn cachedump(class: Option<&[u8]>, limit: Option<&[u8]>) -> &'static [u8] {
     let (Some(class), Some(limit)) = (class, limit) else {
         return b"CLIENT_ERROR bad command line\r\n";
@@ -147,15 +148,17 @@ fn cachedump(class: Option<&[u8]>, limit: Option<&[u8]>) -> &'static [u8] {
     }
 }
 
-/// No statistics by prefix: `ndbmemcache.status` lists prefixes.
-fn detail(what: Option<&[u8]>) -> &'static [u8] {
-    match what {
+/// Replies to `stats detail`. There are no statistics by prefix; `ndbmemcache.status` lists the
+/// prefixes.
+fn detail(action: Option<&[u8]>) -> &'static [u8] {
+    match action {
         Some(b"on" | b"off") => reply::OK,
         Some(b"dump") => reply::END,
         _ => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
     }
 }
 
+/// Shows the statistics of `stats` without arguments.
 fn general(shared: &ListenerState, show: &mut Show<'_>) {
     let figures = &shared.statistics;
     let clock = shared.db.clock();
@@ -172,8 +175,8 @@ fn general(shared: &ListenerState, show: &mut Show<'_>) {
     number(show, "total_connections", total);
     let counters = figures.counters();
     let sum = |names: &[&str]| {
-        let of = counters.iter().filter(|(name, _)| names.contains(name));
-        of.map(|(_, n)| n).sum::<u64>()
+        let named = counters.iter().filter(|(name, _)| names.contains(name));
+        named.map(|(_, n)| n).sum::<u64>()
     };
     number(show, "cmd_get", sum(&["get_hits", "get_misses"]));
     number(show, "cmd_touch", sum(&["touch_hits", "touch_misses"]));
@@ -187,12 +190,16 @@ fn general(shared: &ListenerState, show: &mut Show<'_>) {
     // `flush_all` deletes rows, so no get finds an item that was flushed.
     number(show, "get_flushed", 0);
     let (items, bytes) = shared.cache.size();
-    number(show, "curr_items", items.saturating_add(rows(shared)));
+    number(
+        show,
+        "curr_items",
+        items.saturating_add(estimated_rows(shared)),
+    );
     number(show, "bytes", bytes);
 }
 
 /// Estimated number of rows of all containers' tables together.
-fn rows(shared: &ListenerState) -> u64 {
+fn estimated_rows(shared: &ListenerState) -> u64 {
     let current = shared.mapping.load();
     let mut tables: Vec<_> = current
         .mapping

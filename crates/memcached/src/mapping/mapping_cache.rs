@@ -7,10 +7,10 @@
 //!
 //! Invariants:
 //! 1. A mapping is read at a snapshot, without waiting for a counted commit that is not durable
-//!    yet: its client has not received a reply, and the
-//!    mapping is rebuilt as soon as snapshots see the change.
-//! 2. The count is read before the snapshot is taken: a commit in between
-//!    causes a redundant rebuild, not a missed change.
+//!    yet: the client of that commit has not received a reply, and the mapping is rebuilt as soon
+//!    as snapshots see the change.
+//! 2. The count is read before the snapshot is taken: a commit in between causes a redundant
+//!    rebuild, not a missed change.
 //! 3. If building a mapping fails (an error of the engine), the last one stays in force, and the
 //!    error is logged.
 //!
@@ -31,8 +31,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct CurrentMapping {
     /// The mapping.
     pub mapping: Mapping,
+    /// Counts commits to `watched_tables`.
     table_changes: Arc<TableChanges>,
+    /// The tables of the configuration.
     watched_tables: Vec<TableId>,
+    /// Value of `table_changes` that the mapping includes.
     seen_changes: u64,
     /// Value of [`MappingCache::polled`] that the mapping includes.
     polled: u64,
@@ -91,7 +94,7 @@ impl MappingCache {
     /// # Errors
     /// Those of reading; the mapping in force stays.
     pub fn poll(&self) -> Result<()> {
-        let _one_at_a_time = self.rebuild_lock.lock();
+        let _rebuild_guard = self.rebuild_lock.lock();
         let cached = self.current.load_full();
         let last = cached.mapping.roles.get(&self.role).copied();
         let polled = cached.polled + 1;
@@ -112,13 +115,15 @@ impl MappingCache {
 
     #[cold]
     fn refresh_if_stale(&self, cached: &mut Arc<CurrentMapping>) {
-        let _one_at_a_time = self.rebuild_lock.lock();
+        let _rebuild_guard = self.rebuild_lock.lock();
         *cached = self.current.load_full();
         if !self.is_stale(cached) {
             return;
         }
-        let definitions = cached.mapping.catalog_version != self.db.catalog_version();
-        if !definitions && self.db.engine().durable_position() < cached.table_changes.position() {
+        let same_definitions = cached.mapping.catalog_version == self.db.catalog_version();
+        let is_durable = self.db.engine().durable_position() >= cached.table_changes.position();
+        if same_definitions && !is_durable {
+            // Snapshots do not see the change yet (invariant 1).
             return;
         }
         let last = cached.mapping.roles.get(&self.role).copied();
@@ -152,6 +157,9 @@ fn log_status_changes(old: &Mapping, new: &Mapping) {
     }
 }
 
+/// Builds a mapping for `role`. `last` is the role's last known number; the count of changes of
+/// `old` is reused if the tables are the same; `polled` is the value for
+/// [`CurrentMapping::polled`].
 fn build_mapping(
     db: &Arc<Db>,
     role: &str,

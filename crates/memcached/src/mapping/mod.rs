@@ -117,10 +117,10 @@ pub struct Mapping {
     /// Containers in use.
     pub containers: Vec<Container>,
     rules: Vec<Rule>,
-    /// Position in `rules` by prefix.
-    by_prefix: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
+    /// Position in `rules`, by prefix.
+    rule_by_prefix: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
     /// Lengths of the prefixes that are not empty, longest first.
-    lengths: Vec<usize>,
+    prefix_lengths: Vec<usize>,
     /// Position of the rule of keys without a configured prefix.
     default_rule: usize,
     /// Whether a rule uses the memory cache.
@@ -137,9 +137,9 @@ impl Mapping {
     /// Returns the rule of a key: that of its longest matching prefix.
     #[inline(always)]
     pub fn rule(&self, key: &[u8]) -> Option<&Rule> {
-        for length in &self.lengths {
+        for length in &self.prefix_lengths {
             if let Some(prefix) = key.get(..*length)
-                && let Some(at) = self.by_prefix.get(prefix)
+                && let Some(at) = self.rule_by_prefix.get(prefix)
             {
                 return self.rules.get(*at);
             }
@@ -203,10 +203,10 @@ impl Mapping {
         name: &[u8],
         operation: Operation,
     ) -> Option<std::result::Result<(usize, &Container), String>> {
-        let is = |c: &Container| c.name.as_bytes() == name;
-        let at = self.containers.iter().position(is)?;
-        let of = |r: &&Rule| r.target.as_ref().ok() == Some(&at);
-        let rule = self.rules.iter().find(of)?;
+        let has_name = |c: &Container| c.name.as_bytes() == name;
+        let at = self.containers.iter().position(has_name)?;
+        let uses_container = |r: &&Rule| r.target.as_ref().ok() == Some(&at);
+        let rule = self.rules.iter().find(uses_container)?;
         if rule.access(operation) != Access::Table {
             return Some(Err(rule.refusal(operation)));
         }
@@ -246,27 +246,29 @@ impl Mapping {
             };
             tables.insert(name, rows);
         }
-        let of = |name: &str| tables.get(name).map_or(&[][..], Vec::as_slice);
+        let rows_of = |name: &str| tables.get(name).map_or(&[][..], Vec::as_slice);
         let hash = foldhash::fast::FixedState::default();
-        let all: Vec<&[Row]> = CONFIGURATION.iter().map(|name| of(name)).collect();
+        let all_rows: Vec<&[Row]> = CONFIGURATION.iter().map(|name| rows_of(name)).collect();
         let mut mapping = Mapping {
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
             catalog_version: catalog.version,
-            fingerprint: hash.hash_one(all),
+            fingerprint: hash.hash_one(all_rows),
             ..Mapping::default()
         };
-        for row in of("memcache_server_roles") {
+        for row in rows_of("memcache_server_roles") {
             if let (Some(name), Some(id)) = (row.text("role_name"), row.number("role_id")) {
                 mapping.roles.insert(name.to_owned(), id);
             }
         }
-        let number = mapping.roles.get(role).copied().or(last).unwrap_or(0);
-        let policies = resolve::policies(of("cache_policies"));
-        mapping.add_prefixes(&catalog, &tables, &policies, number);
+        let role_number = mapping.roles.get(role).copied().or(last).unwrap_or(0);
+        let policies = resolve::policies(rows_of("cache_policies"));
+        mapping.add_prefixes(&catalog, &tables, &policies, role_number);
         mapping.finish(&catalog);
         Ok(mapping)
     }
 
+    /// Adds the rules of the role with this number, and the status lines of all roles, from the
+    /// rows of the configuration `tables`.
     fn add_prefixes(
         &mut self,
         catalog: &Catalog,
@@ -274,16 +276,16 @@ impl Mapping {
         policies: &HashMap<String, std::result::Result<Policy, String>>,
         role: i64,
     ) {
-        let of = |name: &str| tables.get(name).map_or(&[][..], Vec::as_slice);
-        for row in of("key_prefixes") {
+        let rows_of = |name: &str| tables.get(name).map_or(&[][..], Vec::as_slice);
+        for row in rows_of("key_prefixes") {
             let prefix = row.text("key_prefix").unwrap_or_default().to_owned();
             let policy_name = row.text("policy").unwrap_or_default().to_owned();
             let container = row.text("container").map(str::to_owned);
-            let (containers, options) = (of("containers"), of("container_options"));
+            let (containers, options) = (rows_of("containers"), rows_of("container_options"));
             let resolved = resolve::prefix(row, policies, containers, options, catalog);
-            let own = row.number("server_role_id").unwrap_or(-1);
+            let row_role = row.number("server_role_id").unwrap_or(-1);
             // A listener keeps the number of its role even if the role's row is deleted.
-            let role_exists = own == role || self.roles.values().any(|id| *id == own);
+            let role_exists = row_role == role || self.roles.values().any(|id| *id == row_role);
             let (policy, target, reason) = match resolved {
                 Ok((policy, Some((container, note)))) => (policy, Ok(container), note),
                 Ok((policy, None)) => {
@@ -294,11 +296,11 @@ impl Mapping {
             };
             let active = role_exists && (target.is_ok() || policy.uses_cache());
             let reason = match (&target, policy.uses_cache()) {
-                _ if !role_exists => format!("role {own} is not in memcache_server_roles"),
+                _ if !role_exists => format!("role {row_role} is not in memcache_server_roles"),
                 (Err(_), true) => "in memory only".to_owned(),
                 _ => reason,
             };
-            if own == role {
+            if row_role == role {
                 let target = target.map(|c| self.add_or_share(c));
                 self.rules.push(Rule {
                     prefix: prefix.as_bytes().into(),
@@ -307,14 +309,14 @@ impl Mapping {
                     target,
                 });
             }
-            let named =
+            let is_container =
                 |c: &&Row| c.text("name").is_some() && c.text("name") == container.as_deref();
-            let table = containers.iter().find(named).and_then(|c| {
+            let table = containers.iter().find(is_container).and_then(|c| {
                 let name = |column| Some(c.text(column)?.trim().to_owned());
                 Some((name("db_schema")?, name("db_table")?))
             });
             self.status.push(Status {
-                role: own,
+                role: row_role,
                 prefix,
                 container,
                 table,
@@ -327,16 +329,17 @@ impl Mapping {
 
     /// Returns the position of a container, which is added if none of the same name exists.
     fn add_or_share(&mut self, container: Container) -> usize {
-        let known = self
+        let existing = self
             .containers
             .iter()
             .position(|c| c.name == container.name);
-        known.unwrap_or_else(|| {
+        existing.unwrap_or_else(|| {
             self.containers.push(container);
             self.containers.len() - 1
         })
     }
 
+    /// Adds the rule of keys without a configured prefix, and builds the index of prefixes.
     fn finish(&mut self, catalog: &Catalog) {
         if !self.rules.iter().any(|r| r.prefix.is_empty()) {
             let target = resolve::default_container(catalog).map(|c| self.add_or_share(c));
@@ -355,12 +358,12 @@ impl Mapping {
             if rule.prefix.is_empty() {
                 self.default_rule = at;
             } else {
-                self.by_prefix.insert(rule.prefix.clone(), at);
-                self.lengths.push(rule.prefix.len());
+                self.rule_by_prefix.insert(rule.prefix.clone(), at);
+                self.prefix_lengths.push(rule.prefix.len());
             }
         }
-        self.lengths.sort_unstable_by(|a, b| b.cmp(a));
-        self.lengths.dedup();
+        self.prefix_lengths.sort_unstable_by(|a, b| b.cmp(a));
+        self.prefix_lengths.dedup();
         self.status
             .sort_by(|a, b| (a.role, &a.prefix).cmp(&(b.role, &b.prefix)));
     }
@@ -369,10 +372,10 @@ impl Mapping {
     /// ([`status_columns`](porpoise_access::ndbmemcache::status_columns)) that concern tables which
     /// an account with these rights may see.
     pub fn status_rows(&self, rights: &Rights) -> Vec<Vec<Value>> {
-        let everything = rights.everywhere().has(Privileges::ALL);
-        let seen = |s: &&Status| {
+        let has_all = rights.everywhere().has(Privileges::ALL);
+        let is_visible = |s: &&Status| {
             let (database, table) = s.table.as_ref().map_or(("", ""), |(d, t)| (d, t));
-            everything || rights.sees_table(database, table)
+            has_all || rights.sees_table(database, table)
         };
         let text = |t: &str| Value::Bytes(t.as_bytes().to_vec());
         let row = |s: &Status| {
@@ -385,7 +388,7 @@ impl Mapping {
                 text(&s.reason),
             ]
         };
-        self.status.iter().filter(seen).map(row).collect()
+        self.status.iter().filter(is_visible).map(row).collect()
     }
 
     /// Ids of the configuration tables, for change notification.
@@ -405,9 +408,7 @@ impl Policy {
         delete: Access::Table,
         flush: false,
     };
-}
 
-impl Policy {
     /// Whether an operation uses the memory cache.
     pub(crate) fn uses_cache(&self) -> bool {
         [self.get, self.set, self.delete].contains(&Access::CacheOnly)
@@ -426,21 +427,24 @@ impl Rule {
     }
 
     fn disabled(&self, why: &str) -> String {
-        format!("keys of prefix '{}' are disabled: {why}", self.shown())
+        format!(
+            "keys of prefix '{}' are disabled: {why}",
+            self.prefix_text()
+        )
     }
 
     #[cold]
     fn refusal(&self, operation: Operation) -> String {
-        let what = match operation {
+        let operation = match operation {
             Operation::Get => "get",
             Operation::Set => "set",
             Operation::Delete => "delete",
         };
-        let shown = self.shown();
-        format!("{what}_policy of the keys of prefix '{shown}' is disabled")
+        let prefix = self.prefix_text();
+        format!("{operation}_policy of the keys of prefix '{prefix}' is disabled")
     }
 
-    fn shown(&self) -> String {
+    fn prefix_text(&self) -> String {
         String::from_utf8_lossy(&self.prefix).into_owned()
     }
 }

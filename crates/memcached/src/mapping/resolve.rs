@@ -1,7 +1,7 @@
 //! Resolves rows of the configuration to policies and containers, or to an error text.
 //!
-//! `ndbmemcache.status` shows the texts to the administrator who wrote the row: they name columns
-//! and tables, and say what was expected.
+//! `ndbmemcache.status` shows the error texts to the administrator who wrote the row, so they name
+//! columns and tables and describe the expected value.
 
 use crate::container::chunked_values::ChunkedValues;
 use crate::container::field_codec::FieldCodec;
@@ -12,7 +12,7 @@ use crate::mapping::{Access, Policy};
 use porpoise_access::is_system_table;
 use porpoise_access::ndbmemcache::DATABASE;
 use porpoise_access::ndbmemcache::schema::DEFAULT_TABLE;
-use porpoise_rows::catalog::{Catalog, Index, IndexKind, IndexState, Table, TableId};
+use porpoise_rows::catalog::{Catalog, Column, Index, IndexKind, IndexState, Table, TableId};
 use porpoise_types::Kind;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn policy(row: &Row) -> Resolved<Policy> {
     })
 }
 
-/// Parses the rows of `cache_policies`; policies by name.
+/// Parses the rows of `cache_policies`. Returns the policies, or their error texts, by name.
 pub(crate) fn policies(rows: &[Row]) -> HashMap<String, Resolved<Policy>> {
     rows.iter()
         .filter_map(|row| Some((row.text("policy_name")?.to_owned(), policy(row))))
@@ -135,19 +135,22 @@ pub(crate) fn default_container(catalog: &Catalog) -> Resolved<Container> {
 /// Resolves columns by name, and records them, so that none is used twice.
 struct Columns<'a> {
     table: &'a Table,
-    named: Vec<usize>,
+    /// Positions of the columns resolved so far.
+    used: Vec<usize>,
 }
 
 impl Columns<'_> {
     fn find(&mut self, name: &str) -> Resolved<usize> {
-        let position = self
-            .table
-            .column(name)
-            .ok_or_else(|| format!("table {} has no column '{name}'", shown(self.table)))?;
-        if self.named.contains(&position) {
+        let position = self.table.column(name).ok_or_else(|| {
+            format!(
+                "table {} has no column '{name}'",
+                qualified_name(self.table)
+            )
+        })?;
+        if self.used.contains(&position) {
             return Err(format!("column '{name}' is named twice"));
         }
-        self.named.push(position);
+        self.used.push(position);
         Ok(position)
     }
 
@@ -155,13 +158,13 @@ impl Columns<'_> {
         names.split(',').map(|n| self.find(n.trim())).collect()
     }
 
-    /// Resolves a column that the container writes, which must not be a generated column. `what` is
-    /// the column's purpose, for the error text.
-    fn filled_column(&mut self, what: &str, name: &str) -> Resolved<usize> {
+    /// Resolves a column that the container writes, which must not be a generated column. `purpose`
+    /// is the column's purpose, for the error text.
+    fn filled_column(&mut self, purpose: &str, name: &str) -> Resolved<usize> {
         let position = self.find(name)?;
         let column = self.table.columns.get(position);
         if column.is_some_and(|c| c.generated.is_some()) {
-            Err(format!("{what} '{name}' is a generated column"))
+            Err(format!("{purpose} '{name}' is a generated column"))
         } else {
             Ok(position)
         }
@@ -178,7 +181,7 @@ impl Columns<'_> {
     }
 }
 
-fn shown(table: &Table) -> String {
+fn qualified_name(table: &Table) -> String {
     format!("{}.{}", table.database, table.name)
 }
 
@@ -203,7 +206,7 @@ fn container(
         .ok_or_else(|| format!("table {database}.{table_name} does not exist"))?;
     let mut columns = Columns {
         table,
-        named: Vec::new(),
+        used: Vec::new(),
     };
     let mut note = String::new();
     let (value_codec, key_codec, format) = codecs(options)?;
@@ -213,21 +216,22 @@ fn container(
         None => Vec::new(),
     };
     let increment = increment(row, &mut columns)?;
-    let all = values.is_empty() && format == ValueFormat::Json;
-    if values.is_empty() && increment.is_none() && !all {
+    // A JSON object has all columns that have no other role.
+    let uses_all_columns = values.is_empty() && format == ValueFormat::Json;
+    if values.is_empty() && increment.is_none() && !uses_all_columns {
         return Err("neither value_columns nor increment_column is given".to_owned());
     }
     let flags = flags(row, &mut columns)?;
     let cas = cas(row, &mut columns, &mut note)?;
     let expiry = expiry(row, &mut columns)?;
     let chunked_values = chunked_values(row, catalog, &values, &mut columns)?;
-    if all {
-        let apart = |n: &usize| {
+    if uses_all_columns {
+        let has_other_role = |n: &usize| {
             flags == Flags::Column(*n) || cas == Some(*n) || expiry.map(|e| e.0) == Some(*n)
         };
         let visible = table.visible_columns().map(|(n, _)| n);
-        values = visible.filter(|n| !apart(n)).collect();
-        columns.named.extend_from_slice(&values);
+        values = visible.filter(|n| !has_other_role(n)).collect();
+        columns.used.extend_from_slice(&values);
     }
     let container = Container {
         name: name.to_owned(),
@@ -244,7 +248,7 @@ fn container(
         expiry,
         write_set: write_set(table, chunked_values.as_ref()),
         chunked_values,
-        column_without_value: column_without_default(table, &columns.named),
+        column_without_value: column_without_default(table, &columns.used),
     };
     if let Some(column) = &container.column_without_value {
         let text = format!("new rows are refused: column '{column}' has no default");
@@ -253,6 +257,7 @@ fn container(
     Ok((container, note))
 }
 
+/// Returns the tables that a write may read or change, in order of their ids.
 fn write_set(table: &Table, large: Option<&ChunkedValues>) -> Vec<TableId> {
     let mut set = table.write_set.to_vec();
     set.extend(large.iter().flat_map(|l| l.table.write_set.iter()));
@@ -271,48 +276,52 @@ fn chunked_values(
     let Some(name) = row.nonempty("large_values_table") else {
         return Ok(None);
     };
-    let parts = name.split_once('.');
-    let parts = parts.filter(|(database, table)| !is_system_table(database.trim(), table.trim()));
-    let parts = parts.and_then(|(database, table)| catalog.table(database.trim(), table.trim()));
-    let parts = parts.ok_or_else(|| format!("large_values_table '{name}' does not exist"))?;
+    let chunks = name
+        .split_once('.')
+        .map(|(database, table)| (database.trim(), table.trim()))
+        .filter(|(database, table)| !is_system_table(database, table))
+        .and_then(|(database, table)| catalog.table(database, table))
+        .ok_or_else(|| format!("large_values_table '{name}' does not exist"))?;
     let [value] = values else {
         return Err("large_values_table needs exactly one value column".to_owned());
     };
-    let text = |table: &Table, column: usize| {
-        let column = table.columns.get(column);
-        column
-            .filter(|c| c.ty.is_binary())
-            .map(|c| c.ty.max_bytes() as usize)
+    // Maximum length in bytes of a binary column.
+    let max_length = |column: &Column| {
+        let is_binary = column.ty.is_binary();
+        is_binary.then(|| column.ty.max_bytes() as usize)
     };
-    let inline = columns.table.columns.get(*value);
-    let inline = inline.filter(|c| c.nullable && c.generated.is_none());
-    let inline = inline.and_then(|_| text(columns.table, *value));
-    let inline = inline.ok_or("large_values_table needs a binary value column that allows NULL")?;
+    let value_column = columns.table.columns.get(*value);
+    let max_inline = value_column
+        .filter(|c| c.nullable && c.generated.is_none())
+        .and_then(max_length)
+        .ok_or("large_values_table needs a binary value column that allows NULL")?;
     let find = |column: &str| {
-        let found = parts.column(column);
+        let found = chunks.column(column);
         found.ok_or_else(|| format!("large_values_table '{name}' has no column '{column}'"))
     };
     let (id, part, content) = (find("id")?, find("part")?, find("content")?);
-    let key: Vec<usize> = parts
+    let key: Vec<usize> = chunks
         .indexes
         .first()
         .map_or(Vec::new(), |i| i.parts.iter().map(|p| p.column).collect());
-    if key != [id, part] || parts.auto_increment() != Some(id) {
+    if key != [id, part] || chunks.auto_increment() != Some(id) {
         return Err(format!(
             "large_values_table '{name}' needs the primary key (id, part) and an AUTO_INCREMENT id"
         ));
     }
-    let part_size = text(parts, content).filter(|n| *n > 0);
-    let part_size = part_size
+    let content_column = chunks.columns.get(content);
+    let part_size = content_column
+        .and_then(max_length)
+        .filter(|bytes| *bytes > 0)
         .ok_or_else(|| format!("column 'content' of large_values_table '{name}' is not binary"))?;
     Ok(Some(ChunkedValues {
-        table: Arc::clone(parts),
+        table: Arc::clone(chunks),
         id,
         part,
         content,
         ext_id: columns.filled_column("large_values_table column", "ext_id")?,
         ext_size: columns.filled_column("large_values_table column", "ext_size")?,
-        inline,
+        max_inline,
         // A chunk has at most 1 MiB, or less if the column is smaller.
         part_size: part_size.min(1 << 20),
     }))
@@ -333,6 +342,7 @@ fn codecs(options: &Row) -> Resolved<(FieldCodec, FieldCodec, ValueFormat)> {
     Ok((codec, key_codec, format))
 }
 
+/// Finds the unique index of the `key_columns`. Returns its number and parts.
 fn key_parts(
     row: &Row,
     table: &Table,
@@ -342,18 +352,18 @@ fn key_parts(
         .nonempty("key_columns")
         .ok_or("no key_columns are given")?;
     let given = columns.list(names)?;
-    let of = |(n, index): (usize, &Index)| Some((n, parts_of(n, index, table, &given)?));
-    let mut fitting = table.indexes.iter().enumerate().filter_map(of);
-    fitting.next().ok_or_else(|| {
+    let matching = |(n, index): (usize, &Index)| Some((n, parts_of(n, index, table, &given)?));
+    let mut indexes = table.indexes.iter().enumerate().filter_map(matching);
+    indexes.next().ok_or_else(|| {
         format!(
             "key_columns '{names}' are neither the primary key of {} nor a unique key",
-            shown(table)
+            qualified_name(table)
         )
     })
 }
 
-/// Returns the key parts of an index if it is unique and its columns are exactly the given ones,
-/// without prefix lengths.
+/// Returns the key parts of the index with number `n`, if the index is unique and its columns are
+/// exactly the given ones, without prefix lengths.
 fn parts_of(n: usize, index: &Index, table: &Table, given: &[usize]) -> Option<Vec<KeyPart>> {
     let unique = match index.kind {
         IndexKind::Primary => n == 0 && !table.hidden_key,

@@ -38,7 +38,9 @@ enum ItemLocation {
 
 /// A resolved key.
 struct ResolvedKey<'p, 'k> {
+    /// The key as the client sent it.
     text: &'k [u8],
+    /// Format of the reply.
     style: &'p Style<'k>,
     /// Whether it is the last key of its request.
     is_last: bool,
@@ -59,7 +61,8 @@ impl ResolvedKey<'_, '_> {
             || first.is_some_and(|first| first.container() != self.container())
     }
 
-    fn primary<'a>(&self, arena: &'a [u8]) -> &'a [u8] {
+    /// The key encoded for the container's index; empty if it has no row.
+    fn index_key<'a>(&self, arena: &'a [u8]) -> &'a [u8] {
         match &self.location {
             ItemLocation::Row(_, range) => arena.get(range.clone()).unwrap_or_default(),
             ItemLocation::Cache | ItemLocation::NoRow => &[],
@@ -100,11 +103,13 @@ impl<'p, 'k> BatchKeys<'p, 'k> {
 /// The buffered reply to a key.
 #[derive(Clone)]
 struct FormattedReply {
+    /// Position of the reply in the buffer.
     text: Range<usize>,
+    /// Whether the item exists.
     is_found: bool,
 }
 
-/// Returns `Continue` if there is room, otherwise `Break`.
+/// Returns `Continue` if there is room for more replies, otherwise `Break`.
 #[inline]
 fn continue_if(room: bool) -> ControlFlow<()> {
     if room {
@@ -124,8 +129,8 @@ pub(crate) struct AnswerCounts {
 /// Consecutive keys of a batch of reads; see the module.
 pub(crate) struct ReadChunk<'m, 'p, 'k> {
     mapping: &'m Mapping,
-    /// Whether showing an item may change what others are shown: then keys of one container only
-    /// make a chunk. See [`ReadRequest::changes_metadata`].
+    /// Whether replying with an item may change later replies: a chunk then has keys of one
+    /// container only. See [`ReadRequest::changes_metadata`].
     changes_metadata: bool,
     keys: SmallVec<[ResolvedKey<'p, 'k>; 8]>,
     /// Whether the keys are not all rows of one container.
@@ -164,8 +169,8 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
             let start = context.keys.len();
             let location = match context.target(self.mapping, text, Requirement::GET)? {
                 mapping::Target::Row(at, container, rest) => {
-                    let fits = container.append_key(rest, &mut convert, &mut context.keys);
-                    if fits.is_ok() {
+                    let encoded = container.append_key(rest, &mut convert, &mut context.keys);
+                    if encoded.is_ok() {
                         ItemLocation::Row(at, start..context.keys.len())
                     } else {
                         context.keys.truncate(start);
@@ -180,11 +185,11 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
                 is_last,
                 location,
             };
-            let differs = key.is_other_container(self.keys.first());
-            if differs && self.changes_metadata && self.ends_before(&key) {
+            let is_other = key.is_other_container(self.keys.first());
+            if is_other && self.changes_metadata && self.ends_before(&key) {
                 break;
             }
-            self.is_mixed |= differs;
+            self.is_mixed |= is_other;
             self.keys.push(key);
         }
         Ok(())
@@ -236,8 +241,8 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
         }
         match &found_row {
             Some((row, value)) => {
-                let place = (container, primary);
-                formatter.append_found(key.text, key.style, place, (row, *value), out);
+                let found = (row, *value);
+                formatter.append_found(key.text, key.style, container, primary, found, out);
             }
             None => {
                 let id = |metadata: &ItemMetadata| Some(metadata.id(container.table.id, primary));
@@ -271,7 +276,8 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
                 hits: 0,
             });
         };
-        let primaries: SmallVec<[&[u8]; 16]> = self.keys.iter().map(|k| k.primary(arena)).collect();
+        let primaries: SmallVec<[&[u8]; 16]> =
+            self.keys.iter().map(|k| k.index_key(arena)).collect();
         let mut hits = 0;
         let buf = out.buf();
         let end = buf.len() + CHUNK_BYTES;
@@ -304,7 +310,7 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
             .collect();
         containers.sort_unstable();
         containers.dedup();
-        let share = CHUNK_BYTES / containers.len().max(1);
+        let bytes_per_container = CHUNK_BYTES / containers.len().max(1);
         let mut text = Vec::new();
         let mut answers: Vec<Option<FormattedReply>> = vec![None; self.keys.len()];
         for at in containers {
@@ -316,8 +322,8 @@ impl<'m, 'p, 'k> ReadChunk<'m, 'p, 'k> {
                 keys.filter(move |(_, key)| key.container() == Some(at))
             };
             let positions: Vec<usize> = members().map(|(n, _)| n).collect();
-            let primaries: Vec<&[u8]> = members().map(|(_, key)| key.primary(arena)).collect();
-            let end = text.len() + share;
+            let primaries: Vec<&[u8]> = members().map(|(_, key)| key.index_key(arena)).collect();
+            let end = text.len() + bytes_per_container;
             rows::rows(container, txn, &primaries, read, &mut |n, found_row| {
                 let at = positions.get(n).copied().unwrap_or(usize::MAX);
                 let (Some(key), Some(answer)) = (self.keys.get(at), answers.get_mut(at)) else {

@@ -1,19 +1,18 @@
-//! Containers by name, as in InnoDB's memcached plugin: `@@name`
-//! selects a container for the connection, `@@name.key` is a key of it, and `get`
-//! of `@>key` and the like returns a range of its rows.
+//! Containers by name, as in InnoDB's memcached plugin: `@@name` selects a container for the
+//! connection, `@@name.key` is a key of that container, and `get` of keys like `@>key` returns a
+//! range of its rows.
 //!
-//! * `get @@name` returns the name of the table, `schema/table`. From then on keys
-//!   of this connection are keys of that container, without any prefix.
-//!   `@@name.key`, in any command, selects the container, too. `get @@` returns to
-//!   prefixes.
+//! * `get @@name` returns the name of the table, `schema/table`. From then on keys of this
+//!   connection are keys of that container, without any prefix. `@@name.key`, in any command, also
+//!   selects the container. After `get @@`, keys have prefixes again.
 //! * Ranges, one for each `get`: `@>a`, `@>=a`, `@<b`, `@<=b`, and two bounds
 //!   together, `@>a@<b`. Rows are returned in key order. A `get` with a range and other keys
 //!   is refused.
 //!
 //! Invariants:
 //! 1. Only containers of the role's prefixes can be selected; the policy of the prefix applies.
-//! 2. If a name is no container, the key is an ordinary key, and without a selected container
-//!    there are no ranges: clients that do not use this feature see ordinary keys.
+//! 2. If a name is no container, the key is an ordinary key. Without a selected container there
+//!    are no ranges. So clients that do not use this feature can use any keys.
 
 use crate::container::Container;
 use crate::container::chunked_values;
@@ -29,11 +28,12 @@ use porpoise_rows::{KeyRange, RowBuf, ScanPosition, ScanSpec};
 use porpoise_wire::memcached::reply;
 use std::sync::Arc;
 
-/// Rows of the first step of a range; later ones follow from their size.
+/// Number of rows in the first step of a range. The number in a later step depends on the size of
+/// the rows before it.
 const FIRST_STEP_ROWS: usize = 8;
-/// Most rows of a step.
+/// Maximum number of rows in a step.
 const MAX_STEP_ROWS: usize = 256;
-/// Bytes that a step should come to.
+/// Target size of a step's replies, in bytes.
 const STEP_BYTES: usize = 1 << 20;
 
 /// Error for a range beside other keys: two bounds as two keys could also mean two ranges.
@@ -125,6 +125,7 @@ pub(crate) fn answer(
     };
     let mut keys = request.keys;
     let (Some(key), None) = (keys.next(), keys.next()) else {
+        // Of several keys none may be a range.
         let mut selected = context.selected.is_some();
         for mut key in request.keys {
             if let Some((name, Some(rest))) = split_container_name(key)
@@ -141,13 +142,15 @@ pub(crate) fn answer(
         }
         return Ok(false);
     };
-    let done = answer_single_key(context, current, key, cas, out)?;
-    if done {
+    let answered = answer_single_key(context, current, key, cas, out)?;
+    if answered {
         out.buf().extend_from_slice(reply::END);
     }
-    Ok(done)
+    Ok(answered)
 }
 
+/// Answers a `get` of one key, if the key selects a container or is a range; otherwise returns
+/// false. `cas`: whether replies include versions.
 fn answer_single_key(
     context: &mut CommandContext,
     current: &CurrentMapping,
@@ -177,7 +180,7 @@ fn answer_single_key(
     let Some(name) = context.selected.clone() else {
         return Ok(false);
     };
-    let (Some(check_bounds), Some(found)) = (
+    let (Some(bounds), Some(found)) = (
         bounds(key),
         mapping.container_by_name(&name, Operation::Get),
     ) else {
@@ -186,42 +189,40 @@ fn answer_single_key(
     let (at, container) = found.map_err(Failure::Refused)?;
     let privileges = Requirement::GET.privileges;
     context.identity.check(mapping, at, privileges)?;
-    answer_range(context, container, &check_bounds, cas, out)?;
+    answer_range(context, container, &bounds, cas, out)?;
     Ok(true)
 }
 
-/// A bound of a range: whether it is the lower one, whether it is inclusive, and its key.
+/// A bound of a range.
 struct Bound<'k> {
+    /// Whether it is the lower bound, not the upper one.
     lower: bool,
+    /// Whether the range includes the key.
     inclusive: bool,
     key: &'k [u8],
 }
 
 /// Parses the bounds of a text like `@>a@<b`; `None` for other texts.
 fn bounds(text: &[u8]) -> Option<Vec<Bound<'_>>> {
-    let starts = |at: usize| {
-        let here = text.get(at..).unwrap_or_default();
-        here.starts_with(b"@<") || here.starts_with(b"@>")
+    let is_bound = |at: usize| {
+        let rest = text.get(at..).unwrap_or_default();
+        rest.starts_with(b"@<") || rest.starts_with(b"@>")
     };
-    if !starts(0) {
+    if !is_bound(0) {
         return None;
     }
-    let second = (2..text.len()).find(|at| starts(*at)).unwrap_or(text.len());
-    let parse_bound = |part: &'_ [u8]| -> Option<(bool, bool, usize)> {
-        let lower = part.get(1) == Some(&b'>');
-        let inclusive = part.get(2) == Some(&b'=');
-        Some((lower, inclusive, 2 + usize::from(inclusive)))
-    };
+    let second = (2..text.len())
+        .find(|at| is_bound(*at))
+        .unwrap_or(text.len());
     let mut bounds = Vec::new();
     for (from, to) in [(0, second), (second, text.len())] {
         let part = text.get(from..to).filter(|p| !p.is_empty());
         let Some(part) = part else { continue };
-        let (lower, inclusive, skip) = parse_bound(part)?;
-        let key = part.get(skip..)?;
+        let inclusive = part.get(2) == Some(&b'=');
         bounds.push(Bound {
-            lower,
+            lower: part.get(1) == Some(&b'>'),
             inclusive,
-            key,
+            key: part.get(2 + usize::from(inclusive)..)?,
         });
     }
     match bounds.as_slice() {
@@ -253,7 +254,7 @@ fn key_range(container: &Container, bounds: &[Bound<'_>]) -> Result<KeyRange, Fa
     Ok(range)
 }
 
-/// The scan of the container's index that a range describes.
+/// Returns the scan of the container's index for a range.
 fn range_scan(container: &Container, bounds: &[Bound<'_>]) -> Result<ScanSpec, Failure> {
     Ok(ScanSpec {
         index: container.index(),
@@ -263,6 +264,7 @@ fn range_scan(container: &Container, bounds: &[Bound<'_>]) -> Result<ScanSpec, F
     })
 }
 
+/// Appends the replies for the rows of a range.
 fn answer_range(
     context: &mut CommandContext,
     container: &Container,
@@ -321,8 +323,8 @@ fn answer_range(
             };
             reply::value(out.buf(), &key, flags, value, version);
         }
-        let each = (out.position() - start) / rows.len().max(1);
-        count = (STEP_BYTES / each.max(1)).clamp(1, MAX_STEP_ROWS);
+        let row_bytes = (out.position() - start) / rows.len().max(1);
+        count = (STEP_BYTES / row_bytes.max(1)).clamp(1, MAX_STEP_ROWS);
         if more && out.is_full() {
             sent = true;
             out.drain().map_err(|_| Failure::Gone)?;
@@ -336,24 +338,25 @@ fn answer_range(
 mod tests {
     use super::*;
 
-    fn shown(text: &str) -> Option<Vec<(bool, bool, String)>> {
-        let text = bounds(text.as_bytes())?;
-        let one = |b: &Bound<'_>| {
+    /// The bounds of a text: lower, inclusive and key of each.
+    fn parsed(text: &str) -> Option<Vec<(bool, bool, String)>> {
+        let bounds = bounds(text.as_bytes())?;
+        let parts = |b: &Bound<'_>| {
             let key = String::from_utf8_lossy(b.key).into_owned();
             (b.lower, b.inclusive, key)
         };
-        Some(text.iter().map(one).collect())
+        Some(bounds.iter().map(parts).collect())
     }
 
     #[test]
-    fn ranges_have_one_end_or_two() {
+    fn ranges_have_one_bound_or_two() {
         let a = || "a".to_owned();
-        assert_eq!(shown("@>a"), Some(vec![(true, false, a())]));
-        assert_eq!(shown("@<=a"), Some(vec![(false, true, a())]));
+        assert_eq!(parsed("@>a"), Some(vec![(true, false, a())]));
+        assert_eq!(parsed("@<=a"), Some(vec![(false, true, a())]));
         let both = vec![(true, true, a()), (false, false, "m@".to_owned())];
-        assert_eq!(shown("@>=a@<m@"), Some(both));
+        assert_eq!(parsed("@>=a@<m@"), Some(both));
         for other in ["", "a", "@a", "@", "@>a@>b", "x@>a", "@<a@<b"] {
-            assert_eq!(shown(other), None, "{other}");
+            assert_eq!(parsed(other), None, "{other}");
         }
     }
 

@@ -1,21 +1,20 @@
-//! Reads: any number of requests, with any number of keys of any containers, in
-//! one snapshot.
+//! Reads: any number of requests, with any number of keys of any containers, in one snapshot.
 //!
 //! ```text
 //! parse -> resolve each key -> read each container's rows in one batch -> format in key order
 //! ```
 //!
-//! Reads that follow each other in the connection's buffer make one batch. Where something is
-//! refused they are answered one by one, so that each request gets its own refusal. Very many
-//! keys, and large values, are read in chunks ([`ReadChunk`]) of [`CHUNK_BYTES`], so that answers
-//! are sent as they are made: a chunk ends with the key whose value filled it.
+//! Reads that follow each other in the connection's buffer are a batch. If a request of the batch
+//! is refused, all are answered one by one, so that each gets its own reply. The keys are read in
+//! chunks ([`ReadChunk`]) of about [`CHUNK_BYTES`], so that replies are sent while later keys are
+//! still to be read; a chunk ends with the key whose value reaches that size.
 //!
 //! Invariants:
 //! 1. All chunks read one snapshot.
-//! 2. Once part of the answer was sent, a failure ends the connection: there
-//!    is no way to take it back.
-//! 3. Not much more than [`CHUNK_BYTES`] of answers are held for a client
-//!    that does not read, but for a single value that is larger.
+//! 2. Once part of the replies has been sent, a failure ends the connection, because the protocol
+//!    has no way to cancel a reply.
+//! 3. Not much more than [`CHUNK_BYTES`] of replies are buffered for a client that does not read,
+//!    except for a single value that is larger.
 //! 4. An item that was recorded as sent to a client is sent to it: where replying changes metadata
 //!    ([`ReadRequest::changes_metadata`]), a chunk has keys of one container only.
 
@@ -35,13 +34,14 @@ use crate::reply_sink::ReplySink;
 use porpoise_kv::Read;
 use std::sync::Arc;
 
-/// Keys of the first chunk; later ones follow from the size of the values.
+/// Number of keys in the first chunk. The number in a later chunk depends on the size of the values
+/// before it.
 const FIRST_CHUNK_KEYS: usize = 256;
-/// Greatest ratio of a chunk to the one before it, in keys.
+/// Maximum ratio of the number of keys in a chunk to the number in the chunk before it.
 const MAX_GROWTH_FACTOR: usize = 4;
-/// Most keys of a chunk.
+/// Maximum number of keys in a chunk.
 const MAX_CHUNK_KEYS: usize = 65_536;
-/// Attempts while definitions change.
+/// Attempts at a batch, each after a retryable error.
 const MAX_ATTEMPTS: usize = 16;
 
 /// Answers reads. Returns false if the connection must be closed. `refuse` replies to a request
@@ -57,8 +57,8 @@ pub(crate) fn answer<O: ReplySink>(
     let selected = context.selected.is_some();
     let may_change_container = |request: &ReadRequest<'_>| {
         let mut keys = request.keys;
-        let begins = keys.next().is_some_and(|key| key.starts_with(b"@"));
-        begins || (selected && keys.len() > 0)
+        let starts_with_at = keys.next().is_some_and(|key| key.starts_with(b"@"));
+        starts_with_at || (selected && keys.len() > 0)
     };
     if batch.len() > 1 && !context.has_pending_commit() && !batch.iter().any(may_change_container) {
         match answer_batch(context, current, batch, out) {
@@ -120,6 +120,8 @@ fn answer_batch(
     }
 }
 
+/// Reads the keys of a batch chunk by chunk, and appends their replies. `sent` is set once part of
+/// the replies has been sent.
 fn read_chunks(
     context: &mut CommandContext,
     mapping: &Mapping,
@@ -135,14 +137,14 @@ fn read_chunks(
         0
     };
     let mut batch_keys = BatchKeys::new(batch);
-    let (mut done, mut hits, mut next) = (0, 0, FIRST_CHUNK_KEYS);
+    let (mut done, mut hits, mut chunk_keys) = (0, 0, FIRST_CHUNK_KEYS);
     let changes_metadata = batch
         .iter()
         .any(|request| request.changes_metadata(&context.shared.metadata));
     let mut chunk = ReadChunk::new(mapping, changes_metadata);
     while done < count {
         let start = out.position();
-        let wanted = next.min(count - done);
+        let wanted = chunk_keys.min(count - done);
         let before = batch_keys.clone();
         chunk.resolve(context, &mut batch_keys, wanted)?;
         let mut formatter =
@@ -160,9 +162,9 @@ fn read_chunks(
             out.defer_from(start, txn.seen());
         }
         if done < count {
-            let each = (out.position() - start) / answered.keys.max(1);
-            let most = wanted.saturating_mul(MAX_GROWTH_FACTOR).min(MAX_CHUNK_KEYS);
-            next = (CHUNK_BYTES / each.max(16)).clamp(1, most);
+            let reply_bytes = (out.position() - start) / answered.keys.max(1);
+            let max_keys = wanted.saturating_mul(MAX_GROWTH_FACTOR).min(MAX_CHUNK_KEYS);
+            chunk_keys = (CHUNK_BYTES / reply_bytes.max(16)).clamp(1, max_keys);
             if out.is_full() {
                 *sent = true;
                 out.drain().map_err(|_| Failure::Gone)?;

@@ -112,8 +112,9 @@ pub(crate) struct ItemFormatter<'d> {
     clock: &'d dyn Clock,
     metadata: &'d ItemMetadata,
     cache: &'d Cache,
+    /// Microseconds since 1970, once it was needed.
     now: Option<i64>,
-    /// Version for a placeholder that may be created; 0 if none can be.
+    /// Version of placeholders created by this batch; 0 if no request creates one.
     placeholder_version: u64,
     pub(crate) scratch: &'d mut Vec<u8>,
 }
@@ -143,17 +144,18 @@ impl<'d> ItemFormatter<'d> {
         self.now().div_euclid(1_000_000)
     }
 
-    /// Appends the reply for an existing row.
+    /// Appends the reply for an existing row of `container`, whose encoded key is `index_key`. The
+    /// row's value is given if it is chunked.
     #[inline]
     pub(crate) fn append_found(
         &mut self,
         key: &[u8],
         style: &Style<'_>,
-        place: (&Container, &[u8]),
+        container: &Container,
+        index_key: &[u8],
         (row, value): (&RowRef<'_>, Option<&[u8]>),
         out: &mut Vec<u8>,
     ) {
-        let (container, primary) = place;
         let metadata = self.metadata;
         if let Some(value) = value {
             let item = Item {
@@ -162,10 +164,10 @@ impl<'d> ItemFormatter<'d> {
                 version: row.version(),
                 expires: container.expires_of(row),
             };
-            let id = metadata.id(container.table.id, primary);
-            return self.item(key, style, id, item, out);
+            let id = metadata.id(container.table.id, index_key);
+            return self.append_item(key, style, id, item, out);
         }
-        let id = || metadata.id(container.table.id, primary);
+        let id = || metadata.id(container.table.id, index_key);
         match style {
             Style::Ascii { cas } => {
                 let version = cas.then(|| metadata.shown(id, row.version()));
@@ -191,7 +193,7 @@ impl<'d> ItemFormatter<'d> {
     }
 
     /// Appends the reply for an item that is in the memory cache or has a chunked value.
-    fn item(
+    fn append_item(
         &mut self,
         key: &[u8],
         style: &Style<'_>,
@@ -200,14 +202,14 @@ impl<'d> ItemFormatter<'d> {
         out: &mut Vec<u8>,
     ) {
         let metadata = self.metadata;
-        let own = item.version;
+        let own_version = item.version;
         match style {
             Style::Ascii { cas } => {
-                let version = cas.then(|| metadata.shown(|| id, own));
+                let version = cas.then(|| metadata.shown(|| id, own_version));
                 reply::value(out, key, item.flags, item.value, version);
             }
             Style::Binary(get) => {
-                item.version = metadata.shown(|| id, own);
+                item.version = metadata.shown(|| id, own_version);
                 binary_reply::hit(out, get, &item);
             }
             Style::Meta(_) | Style::Debug(_) => {
@@ -217,7 +219,7 @@ impl<'d> ItemFormatter<'d> {
         }
         if metadata.tracks_accesses() {
             let now = self.seconds();
-            metadata.note_access(id, own, now);
+            metadata.note_access(id, own_version, now);
         }
     }
 
@@ -240,7 +242,7 @@ impl<'d> ItemFormatter<'d> {
             expires: found.expires,
         };
         let id = self.metadata.id(CACHE_TABLE, key);
-        self.item(key, style, id, item, out);
+        self.append_item(key, style, id, item, out);
         true
     }
 
@@ -256,17 +258,14 @@ impl<'d> ItemFormatter<'d> {
             Style::Ascii { .. } => {}
             Style::Binary(get) => binary_reply::miss(out, get),
             Style::Debug(_) => meta_reply::missing(out),
-            Style::Meta(get) => {
-                let held = self.placeholder(get, id);
-                match held {
-                    Some(hit) => meta_reply::hit(out, &get.format, &hit),
-                    None => meta_reply::miss(out, &get.format),
-                }
-            }
+            Style::Meta(get) => match self.placeholder(get, id) {
+                Some(hit) => meta_reply::hit(out, &get.format, &hit),
+                None => meta_reply::miss(out, &get.format),
+            },
         }
     }
 
-    /// Returns the placeholder of a missing item, created now if the request says so.
+    /// Returns the placeholder of a missing item, created now if the request has `vivify`.
     fn placeholder(
         &mut self,
         get: &meta::Get<'_>,
@@ -361,8 +360,8 @@ fn append_meta_hit(
     }
 }
 
-/// Computes the recache flags of an item, and records if this client won the right to recache it.
-/// `due`: less time remains until its expiry than the client's limit.
+/// Computes the recache flags of an item, and records if this client won the right to recache the
+/// item. `due`: the item expires sooner than the client's limit allows.
 pub(crate) fn refresh_state(
     metadata: &ItemMetadata,
     id: ItemId,

@@ -1,15 +1,14 @@
-//! The rows of a container's keys, in the keys' order.
+//! Reads the rows of a container's keys, in the order of the keys.
 //!
-//! Keys of the primary key without values elsewhere, which is nearly always,
-//! are visited where the engine has them. A unique key takes a second batch for
-//! the rows it names; values outside of their rows take another, and so do
-//! values in a table of parts (see [`crate::container::chunked_values`]).
+//! In the usual case, primary keys of rows that contain their whole value, rows are visited in the
+//! engine's memory, without a copy. Keys of a unique index need a second batch of reads for the
+//! rows. Overflow values and chunked values ([`crate::container::chunked_values`]) need another
+//! batch each, before which the rows are buffered.
 //!
 //! Invariants:
-//! 1. The receiver of rows says when to stop, and no key after it is
-//!    visited.
+//! 1. The visitor decides when to stop; no key after the one at which it stopped is visited.
 //! 2. Not much more than [`MAX_BUFFERED_BYTES`] bytes of rows and values are buffered at a time,
-//!    however many keys there are, but for a single value that is larger.
+//!    however many keys there are, except for a single value that is larger.
 
 use crate::container::Container;
 use crate::container::chunked_values;
@@ -23,7 +22,7 @@ use std::ops::ControlFlow;
 const MAX_BUFFERED_BYTES: usize = 1 << 20;
 
 /// Number of keys of a unique index that are looked up at a time.
-const STEP: usize = 256;
+const UNIQUE_LOOKUP_KEYS: usize = 256;
 
 /// The row of a key, and its value if that is chunked.
 pub(crate) type FoundRow<'r> = Option<(RowRef<'r>, Option<&'r [u8]>)>;
@@ -69,8 +68,9 @@ pub(crate) fn rows(
         let lookup = Lookup::primary(table, keys).overflow(OverflowFetch::Prefixes);
         txn.look_up(&lookup.in_order(), read, &mut |n, found| {
             let row = found.map(|found| found.row);
-            let lacks = |row: &RowRef<'_>| is_chunked || OverflowFetch::All.missing(row) > 0;
-            if pending.rows.is_empty() && !row.as_ref().is_some_and(lacks) {
+            let is_incomplete =
+                |row: &RowRef<'_>| is_chunked || OverflowFetch::All.missing(row) > 0;
+            if pending.rows.is_empty() && !row.as_ref().is_some_and(is_incomplete) {
                 pending.visit_row(n, row.map(|row| (row, None)), visit);
             } else {
                 pending.buffer(row);
@@ -85,11 +85,11 @@ pub(crate) fn rows(
 struct PendingRows<'c> {
     container: &'c Container,
     keys: &'c [&'c [u8]],
-    /// Rows of the keys after those visited: primary key and row.
+    /// The rows of the next keys, each with its primary key; `None` for a key without a row.
     rows: VecDeque<Option<(Vec<u8>, RowBuf)>>,
-    /// Their size in bytes.
+    /// Size in bytes of all rows that were buffered.
     buffered_bytes: usize,
-    /// Number of keys that were visited.
+    /// Number of keys visited, which is the position of the next key.
     next: usize,
     /// Whether the visitor wants no more rows.
     is_stopped: bool,
@@ -125,7 +125,7 @@ impl PendingRows<'_> {
     fn fetch_by_unique_key(&mut self, txn: &mut Txn, read: Read) -> Result<()> {
         let (table, index) = (&self.container.table, self.container.index());
         let keys = self.keys.get(self.next..).unwrap_or_default();
-        let keys = keys.get(..STEP).unwrap_or(keys);
+        let keys = keys.get(..UNIQUE_LOOKUP_KEYS).unwrap_or(keys);
         let mut found: Vec<Option<(Vec<u8>, RowBuf)>> = Vec::new();
         found.resize_with(keys.len(), || None);
         // A single row, possibly a current read, is fetched with its overflow values.
@@ -135,8 +135,8 @@ impl PendingRows<'_> {
         };
         let lookup = Lookup::unique(table, index, keys).overflow(overflow);
         txn.look_up(&lookup, read, &mut |n, row| {
-            if let (Some(place), Some(row)) = (found.get_mut(n), row) {
-                *place = Some((row.primary.to_vec(), row.row.to_buf()));
+            if let (Some(slot), Some(row)) = (found.get_mut(n), row) {
+                *slot = Some((row.primary.to_vec(), row.row.to_buf()));
             }
         })?;
         found.into_iter().for_each(|row| self.push(row));
@@ -167,7 +167,7 @@ impl PendingRows<'_> {
                 let chunked = self
                     .container
                     .chunked_values()
-                    .and_then(|values| values.of(&row));
+                    .and_then(|values| values.reference(&row));
                 let chunked_bytes = chunked.map_or(0, |(_, size)| {
                     usize::try_from(size).unwrap_or(MAX_BUFFERED_BYTES)
                 });
@@ -178,9 +178,9 @@ impl PendingRows<'_> {
             }
             count += 1;
         }
-        let some: Vec<_> = self.rows.drain(..count).collect();
-        let is_there: Vec<bool> = some.iter().map(Option::is_some).collect();
-        let mut rows: Vec<(Vec<u8>, RowBuf)> = some.into_iter().flatten().collect();
+        let drained: Vec<_> = self.rows.drain(..count).collect();
+        let has_row: Vec<bool> = drained.iter().map(Option::is_some).collect();
+        let mut rows: Vec<(Vec<u8>, RowBuf)> = drained.into_iter().flatten().collect();
         if self.keys.len() > 1 {
             txn.complete_rows(table, &mut rows, OverflowFetch::All, read)?;
         }
@@ -188,9 +188,9 @@ impl PendingRows<'_> {
             chunked_values::values(self.container, txn, rows.iter().map(|(_, row)| row), read)?;
         let mut values = values.into_iter();
         let mut rows = rows.iter();
-        for is_there in is_there {
+        for has_row in has_row {
             let n = self.next;
-            let Some((_, row)) = is_there.then(|| rows.next()).flatten() else {
+            let Some((_, row)) = has_row.then(|| rows.next()).flatten() else {
                 self.visit_row(n, None, visit);
                 continue;
             };
