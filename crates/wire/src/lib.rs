@@ -1,8 +1,8 @@
 //! Codecs of the protocols: bytes to values and back.
 //!
-//! Nothing here opens a socket, reads a row or starts a thread. A caller owns
-//! the connection's buffers; a codec reads from a slice, returns the number of
-//! bytes used, and appends replies to a `Vec<u8>`.
+//! Nothing in this crate opens a socket, reads a row or starts a thread. The caller owns the
+//! connection's buffers: a codec parses a slice, returns the number of bytes consumed, and appends
+//! replies to a `Vec<u8>`.
 //!
 //! Invariants of every codec in this crate:
 //! 1. How the input is split into reads does not affect what is parsed.
@@ -10,7 +10,7 @@
 //!    allocated for bytes that have not arrived.
 //! 3. No input causes a panic; malformed input yields an error value that names the violated rule.
 //!
-//! * [`mysql`]: the MySQL client/server protocol, both halves.
+//! * [`mysql`]: the MySQL client/server protocol, for servers and clients.
 //! * [`memcached`]: the memcached protocol: ASCII, meta and binary dialects for servers, ASCII for
 //!   clients.
 #![forbid(unsafe_code)]

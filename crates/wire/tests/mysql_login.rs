@@ -55,7 +55,7 @@ fn payloads(stream: &[u8], first: u8) -> Vec<Vec<u8>> {
 struct Case {
     greeted: Plugin,
     account: Option<(Plugin, &'static str)>,
-    remembered: bool,
+    cached_hash: bool,
     password: &'static str,
     secure: bool,
 }
@@ -84,8 +84,8 @@ fn run(case: &Case, rsa: Option<&RsaKey>) -> (Step, Option<Option<Sha2Stage2>>, 
         .map(|((plugin, password), secret)| Account {
             plugin,
             secret,
-            remembered: case
-                .remembered
+            cached_hash: case
+                .cached_hash
                 .then(|| auth::sha2_stage2(password.as_bytes())),
             second: None,
         });
@@ -148,7 +148,7 @@ fn case(account: Option<(Plugin, &'static str)>, password: &'static str) -> Case
     Case {
         greeted: Plugin::CachingSha2,
         account,
-        remembered: false,
+        cached_hash: false,
         password,
         secure: true,
     }
@@ -160,21 +160,21 @@ fn the_right_password_logs_in_by_every_way() {
     for account in [Plugin::Native, Plugin::CachingSha2] {
         for greeted in [Plugin::Native, Plugin::CachingSha2] {
             for secure in [false, true] {
-                for remembered in [false, true] {
+                for cached_hash in [false, true] {
                     for password in ["", "x", "a rather long password of many words"] {
                         let case = Case {
                             greeted,
                             account: Some((account, password)),
-                            remembered,
+                            cached_hash,
                             password,
                             secure,
                         };
                         let (step, granted, _) = run(&case, Some(&rsa));
                         let way =
-                            format!("{account:?} {greeted:?} {secure} {remembered} {password}");
+                            format!("{account:?} {greeted:?} {secure} {cached_hash} {password}");
                         assert_eq!(step, Step::Done, "{way}");
                         let full =
-                            account == Plugin::CachingSha2 && !remembered && !password.is_empty();
+                            account == Plugin::CachingSha2 && !cached_hash && !password.is_empty();
                         let remember = full.then(|| auth::sha2_stage2(password.as_bytes()));
                         assert_eq!(granted, Some(remember), "{way}");
                     }
@@ -190,7 +190,7 @@ fn the_fast_path_takes_two_packets_and_the_full_one_too() {
     let full = run(&case(account, "x"), None);
     assert_eq!(full.2, 2);
     let fast = Case {
-        remembered: true,
+        cached_hash: true,
         ..case(account, "x")
     };
     assert_eq!(run(&fast, None).2, 2);
@@ -207,14 +207,15 @@ fn wrong_passwords_and_unknown_users_are_denied() {
         Some((Plugin::CachingSha2, "")),
     ] {
         for password in ["wrong", "", "righ", "right\0"] {
-            for (secure, remembered) in [(false, false), (true, false), (false, true), (true, true)]
+            for (secure, cached_hash) in
+                [(false, false), (true, false), (false, true), (true, true)]
             {
                 if account.is_some_and(|(_, right)| right == password) {
                     continue;
                 }
                 let case = Case {
                     secure,
-                    remembered,
+                    cached_hash,
                     ..case(account, password)
                 };
                 let (step, granted, _) = run(&case, Some(&rsa));
@@ -234,7 +235,7 @@ fn a_password_is_never_taken_in_clear_over_an_open_channel() {
     let account = Account {
         plugin: Plugin::CachingSha2,
         secret: &secret,
-        remembered: None,
+        cached_hash: None,
         second: None,
     };
     let mut login = Login::new(Some(account), Plugin::CachingSha2, SALT, false);
@@ -354,7 +355,7 @@ fn course(
     let account = account.map(|(plugin, secret)| Account {
         plugin,
         secret,
-        remembered: None,
+        cached_hash: None,
         second: None,
     });
     let mut login = Login::new(account, decoy, SALT, true);
@@ -400,21 +401,21 @@ fn either_password_proves_an_account() {
     let rsa = RsaKey::generate().expect("key");
     for plugin in [Plugin::Native, Plugin::CachingSha2] {
         let (first, second) = (stored(plugin, b"new"), stored(plugin, b"old"));
-        for (password, remembered) in [
+        for (password, cached_hash) in [
             (&b"new"[..], false),
             (b"old", false),
             (b"new", true),
             (b"old", true),
             (b"wrong", true),
         ] {
-            let stage2 = |of: &[u8]| remembered.then(|| auth::sha2_stage2(of));
+            let stage2 = |of: &[u8]| cached_hash.then(|| auth::sha2_stage2(of));
             let account = Account {
                 plugin,
                 secret: &first,
-                remembered: stage2(b"new"),
+                cached_hash: stage2(b"new"),
                 second: Some(SecondPassword {
                     secret: &second,
-                    remembered: stage2(b"old"),
+                    cached_hash: stage2(b"old"),
                 }),
             };
             let mut login = Login::new(Some(account), plugin, SALT, false);
@@ -435,8 +436,8 @@ fn either_password_proves_an_account() {
             }
             let proved = matches!(next, Next::Granted(_));
             assert_eq!(proved, password != b"wrong", "{plugin:?} {password:?}");
-            assert_eq!(login.is_proved_by_second(), password == b"old");
-            let fast = plugin == Plugin::Native || remembered;
+            assert_eq!(login.is_by_second_password(), password == b"old");
+            let fast = plugin == Plugin::Native || cached_hash;
             assert_eq!(asked, !(fast && proved) && plugin == Plugin::CachingSha2);
         }
     }
@@ -450,10 +451,10 @@ fn a_second_check_fails_without_a_second_password() {
             let account = known.then_some(Account {
                 plugin,
                 secret: &secret,
-                remembered: None,
+                cached_hash: None,
                 second: None,
             });
-            let mut login = Login::new(account, plugin, SALT, true).check_twice();
+            let mut login = Login::new(account, plugin, SALT, true).with_decoy_second_password();
             let (mut out, mut number) = (Vec::new(), 2);
             let answer = match plugin {
                 Plugin::Native => auth::native_answer(password.as_bytes(), &SALT).to_vec(),
@@ -471,7 +472,7 @@ fn a_second_check_fails_without_a_second_password() {
                 known && password == "right",
                 "{plugin:?} {password}"
             );
-            assert!(!login.is_proved_by_second());
+            assert!(!login.is_by_second_password());
         }
     }
 }

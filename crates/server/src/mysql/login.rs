@@ -157,14 +157,14 @@ impl Authentication {
         let account = found.as_ref().map(|(plugin, a)| Proof {
             plugin: *plugin,
             secret: &a.secret,
-            remembered: shared.fast_path.find(&a.secret),
+            cached_hash: shared.fast_path.find(&a.secret),
             second: a
                 .attributes
                 .second_secret
                 .as_ref()
                 .map(|secret| SecondPassword {
                     secret: secret.as_bytes(),
-                    remembered: shared.fast_path.find(secret.as_bytes()),
+                    cached_hash: shared.fast_path.find(secret.as_bytes()),
                 }),
         });
         let decoy = access.decoy(&request.user).plugin;
@@ -172,7 +172,7 @@ impl Authentication {
         let secure = peer.address.is_none() || tls.is_some();
         let mut login = Login::new(account, decoy, salt, secure);
         if access.data().has_second_passwords() {
-            login = login.check_twice();
+            login = login.with_decoy_second_password();
         }
         Ok(Authentication {
             login,
@@ -260,7 +260,7 @@ impl Authentication {
             (Some(proof), Some(account)) => {
                 if let Some(proof) = proof {
                     let second = account.attributes.second_secret.as_ref();
-                    let second = second.filter(|_| self.login.is_proved_by_second());
+                    let second = second.filter(|_| self.login.is_by_second_password());
                     let secret = second.map_or(&account.secret[..], |s| s.as_bytes());
                     shared.fast_path.cache_secret(secret.to_vec(), proof);
                 }

@@ -11,32 +11,30 @@
 //! 1. A wrong number of words, an unknown command and an empty line are
 //!    answered `ERROR`; other mistakes in a line have texts of their own, and
 //!    are not answered at all when the line ends in `noreply`.
-//! 2. After a refused line the next line is read as a command, also when it
-//!    was meant as a value: the length could not be trusted.
+//! 2. After a refused line the next line is parsed as a command, even if the client sent it as the
+//!    value of the refused one: the length in the refused line may be wrong.
 //! 3. The value of a request that is too large is discarded by its stated length.
 //! 4. If a block does not end in CR LF, exactly its stated length and two more bytes are discarded.
 //!
 //! Intentional differences:
-//! 5. Lengths and times out of range are refused instead of cut to 32 bits,
-//!    and an expiry time keeps 64 bits. Client flags are cut, as memcached does.
-//! 6. Control characters in keys are refused, but for TAB, which separates the
-//!    columns of a key; the protocol's specification forbids them all, and
-//!    memcached lets them pass.
+//! 5. Lengths and times out of range are refused instead of truncated to 32 bits, and an expiry
+//!    time keeps 64 bits. Client flags are truncated, as in memcached.
+//! 6. Control characters in keys are refused, except for TAB, which separates the columns of a
+//!    key. The protocol's specification forbids all of them, and memcached accepts all of them.
 //! 7. memcached drops a connection after 2,048 bytes without an end of line,
 //!    and parses a longer line that arrives in one read of its 16 KiB buffer.
-//!    Here the answer never depends on how the bytes arrive: lines of up to
-//!    [`MAX_SHORT_LINE`] bytes are parsed, a longer one is refused and skipped
-//!    to its end, and the command after it is served. The whole get family
-//!    may be longer, not only `get` and `gets`.
+//!    Here the reply does not depend on how the bytes arrive: a line of up to [`MAX_SHORT_LINE`]
+//!    bytes is parsed; a longer one is refused and skipped to its end, and the command after it is
+//!    executed. Lines of all commands of the get family (`get`, `gets`, `gat`, `gats`) may be
+//!    longer, not only those of `get` and `gets`.
 //!
-//! A line over its limit is refused with the fault that its first
-//! [`MAX_SHORT_LINE`] bytes have as a command of their own, else with
-//! [`Fault::LineTooLong`]. Its bytes are dropped as they arrive, so the buffer
-//! stays bounded.
+//! The first [`MAX_SHORT_LINE`] bytes of a line over its limit are parsed as a command; if that
+//! fails, the reply is its fault, otherwise [`Fault::LineTooLong`]. The bytes of the line are
+//! dropped as they arrive, so the buffer stays bounded.
 //!
-//! Rejected: a parser that takes keys of a long `get` one by one as they
-//! arrive. The keys of a request are one batch in one snapshot, so nothing can
-//! start before the line is complete, and [`Limits::max_line`] bounds it.
+//! Rejected: a parser that returns the keys of a long `get` one by one as they arrive. The keys of a
+//! request are one batch in one snapshot, so execution cannot start before the line is complete,
+//! and [`Limits::max_line`] bounds the line.
 
 use super::command::{Change, Store};
 use super::commands::Command;
@@ -96,8 +94,8 @@ pub use super::request::{Args, Keys, Request};
 pub enum Fault {
     /// Unknown command or wrong number of words.
     Unknown,
-    /// A word that is no number where one must be, a key too long or with
-    /// control characters, a negative length.
+    /// A word that should be a number is not; a key is too long or contains control characters; or
+    /// a length is negative.
     BadFormat,
     /// `delete` with a third word that is neither 0 nor `noreply`.
     DeleteUsage,
@@ -242,7 +240,7 @@ impl Parser {
                 noreply,
             } => {
                 let request = |change| Request::Change { change, noreply };
-                self.value(store, (end + 1, length), noreply, buf, request)
+                self.parse_value(store, end + 1, length, noreply, buf, request)
             }
             Line::Meta(meta) => self.meta(meta, buf, end + 1),
             Line::Refused {
@@ -336,7 +334,8 @@ impl Parser {
         )
     }
 
-    /// Parses a line with a meta command, and the block that follows `ms`.
+    /// Completes a parsed meta command: parses the value that follows `ms`. `line` is the length of
+    /// the line with its end.
     fn meta<'a>(&mut self, meta: MetaLine<'a>, buf: &'a [u8], line: usize) -> Parsed<'a> {
         match meta {
             MetaLine::Done(meta) => Parsed::Request {
@@ -354,22 +353,22 @@ impl Parser {
             }
             MetaLine::Store(store, format, length) => {
                 let request = |change| Request::Meta(Meta::Change(change, format));
-                self.value(store, (line, length), false, buf, request)
+                self.parse_value(store, line, length, false, buf, request)
             }
         }
     }
 
-    /// The block that follows a storage command, and the request that `request` makes of both.
-    /// `lengths` are those of line and value.
-    fn value<'a>(
+    /// Parses the value of `length` bytes that follows the line of a storage command, whose length
+    /// with its end is `line`. `request` converts the command with its value to a request.
+    fn parse_value<'a>(
         &mut self,
         store: Store<'a>,
-        lengths: (usize, usize),
+        line: usize,
+        length: usize,
         silent: bool,
         buf: &'a [u8],
         request: impl FnOnce(Change<'a>) -> Request<'a>,
     ) -> Parsed<'a> {
-        let (line, length) = lengths;
         let refused = |fault, key, consumed| Parsed::Refused {
             fault,
             silent,
@@ -395,6 +394,7 @@ impl Parser {
     }
 }
 
+/// The rejection of bytes after which the connection must end.
 fn fatal<'a>(fault: Fault, consumed: usize) -> Parsed<'a> {
     Parsed::Refused {
         fault,

@@ -57,13 +57,13 @@ mod tests {
             (b"foo", b"Zm9v"),
             (b"foobar", b"Zm9vYmFy"),
         ];
-        for (plain, coded) in pairs {
-            assert_eq!(Decoded::of(coded).unwrap().bytes(), plain);
+        for (plain, encoded) in pairs {
+            assert_eq!(Decoded::of(encoded).unwrap().bytes(), plain);
         }
     }
 
     #[test]
-    fn what_is_no_key_in_base64_is_refused() {
+    fn keys_that_are_no_base64_empty_or_too_long_are_refused() {
         let bad: [&[u8]; 8] = [
             b"",
             b"Zg",

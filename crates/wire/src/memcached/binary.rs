@@ -7,9 +7,9 @@
 //! connection's buffer, like the parser of the ASCII dialect.
 //!
 //! Behaviour is that of memcached 1.6.18, established by transcripts:
-//! 1. A request whose lengths do not fit its opcode is answered `Invalid
-//!    arguments`, one whose lengths do not fit each other `Unknown command`,
-//!    and the connection ends: the stream cannot be followed further.
+//! 1. If the lengths of a request are invalid for its opcode, the reply is `Invalid arguments`; if
+//!    the body is shorter than key and extras, it is `Unknown command`. In both cases the
+//!    connection ends, because the start of the next request is unknown.
 //! 2. An unknown opcode is answered `Unknown command`, and its body discarded.
 //! 3. A value that is too large is discarded by its stated length.
 //! 4. Keys may hold any bytes.
@@ -166,10 +166,14 @@ pub enum Parsed<'a> {
 /// A parsed header.
 struct Header {
     opcode: u8,
+    /// Length of the key in bytes.
     key: usize,
+    /// Length of the extras in bytes.
     extras: usize,
+    /// Length of extras, key and value together.
     body: usize,
     opaque: u32,
+    /// The version that the item must have; 0: any.
     cas: u64,
 }
 
@@ -198,13 +202,14 @@ impl Header {
             opcode,
             key: usize::from(u16::from_be_bytes([k0, k1])),
             extras: usize::from(extras),
-            // 32 bits fit the 64 of the machines that this runs on.
+            // No overflow: `usize` has 64 bits on all supported platforms.
             body: u32::from_be_bytes([b0, b1, b2, b3]) as usize,
             opaque: u32::from_be_bytes([o0, o1, o2, o3]),
             cas: u64::from_be_bytes(cas),
         }
     }
 
+    /// The version that the item must have, if the request states one.
     fn compare(&self) -> Option<u64> {
         (self.cas != 0).then_some(self.cas)
     }
@@ -268,11 +273,11 @@ impl BinaryParser {
             self.swallow = header.body;
             return refused(StatusCode::Unknown, false);
         };
-        if header.key > MAX_KEY || !opcode.fits(header.key, header.extras, header.body) {
+        if header.key > MAX_KEY || !opcode.allows(header.key, header.extras, header.body) {
             return refused(StatusCode::Invalid, true);
         }
         let value = header.body - header.key - header.extras;
-        // The flags may not have arrived yet; the header alone decides.
+        // The client's flags may not have arrived yet, so the size is checked as if they were 0.
         if !self.limits.allow(header.key, 0, value) {
             self.swallow = header.body;
             return refused(StatusCode::TooLarge, false);
@@ -288,7 +293,7 @@ impl BinaryParser {
     }
 }
 
-/// A number of 64 bits at the start of some bytes.
+/// Reads the 64-bit number at the start of `bytes`.
 fn read_u64(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*bytes.first_chunk()?))
 }
@@ -299,7 +304,7 @@ fn read_expiry(bytes: &[u8]) -> Option<i64> {
     Some(i64::from(u32::from_be_bytes(*bytes.first_chunk()?)))
 }
 
-/// The request of a body whose lengths fit; `None` never happens then.
+/// Parses the body of a request whose lengths are valid for its opcode; `None` if they are not.
 #[inline]
 fn request<'a>(
     opcode: &Opcode,
@@ -385,15 +390,15 @@ fn store<'a>(
 fn count<'a>(decrement: bool, header: &Header, extras: &[u8], key: &'a [u8]) -> Option<Change<'a>> {
     let (delta, rest) = extras.split_at_checked(8)?;
     let (initial, exptime) = rest.split_at_checked(8)?;
-    // All bits set: nothing is made where there is no item.
-    let makes = exptime != [0xff; 4];
+    // All bits set: a missing item is not created.
+    let creates = exptime != [0xff; 4];
     let seed = Seed {
         value: read_u64(initial)?,
         exptime: read_expiry(exptime)?,
     };
     Some(Change::Count(Count {
         compare: header.compare(),
-        seed: makes.then_some(seed),
+        seed: creates.then_some(seed),
         ..Count::new(key, read_u64(delta)?, decrement)
     }))
 }

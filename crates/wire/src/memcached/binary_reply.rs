@@ -6,7 +6,7 @@ use super::command::{Item, Outcome, Status};
 /// Magic byte: the first byte of a reply.
 pub const REPLY_MAGIC: u8 = 0x81;
 
-/// Appends a header for a body of these lengths, and reserves space for the body.
+/// Appends a header, and reserves space for the body. `lengths` are those of extras, key and value.
 fn header(
     out: &mut Vec<u8>,
     head: &ReplyHeader,

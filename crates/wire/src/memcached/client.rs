@@ -111,6 +111,8 @@ pub fn parse_reply(buf: &[u8], max_value: usize) -> Answer<'_> {
     Answer::Reply(reply, used)
 }
 
+/// Parses a `VALUE` line, of which `words` are the words after the first, and its data block. `line`
+/// is the length of the line with its end.
 fn value<'a>(mut words: Words<'a>, buf: &'a [u8], line: usize, max_value: usize) -> Answer<'a> {
     let (Some(key), Some(flags), Some(length)) = (words.next(), words.next(), words.next()) else {
         return Answer::Malformed;
@@ -164,6 +166,7 @@ pub fn gat<'k>(
     finish_keys(out, keys);
 }
 
+/// Appends keys and the end of the line.
 fn finish_keys<'k>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = &'k [u8]>) {
     for key in keys {
         out.push(b' ');
@@ -173,7 +176,7 @@ fn finish_keys<'k>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = &'k [u8]>) 
 }
 
 /// Appends the name of a command and a space.
-fn name(out: &mut Vec<u8>, command: Command) {
+fn command_name(out: &mut Vec<u8>, command: Command) {
     out.extend_from_slice(command.word().unwrap_or_default());
     out.push(b' ');
 }
@@ -190,7 +193,7 @@ pub fn store(out: &mut Vec<u8>, store: &Store<'_>, noreply: bool) {
         (Mode::Prepend, _) => Command::Prepend,
     };
     let mut digits = itoa::Buffer::new();
-    name(out, command);
+    command_name(out, command);
     out.extend_from_slice(store.key);
     out.push(b' ');
     out.extend_from_slice(digits.format(store.flags).as_bytes());
@@ -239,6 +242,7 @@ pub fn flush_all(out: &mut Vec<u8>, delay: i64, noreply: bool) {
     finish(out, noreply);
 }
 
+/// Appends `noreply` if wanted, and the end of the line.
 fn finish(out: &mut Vec<u8>, noreply: bool) {
     out.extend_from_slice(if noreply { b" noreply\r\n" } else { b"\r\n" });
 }

@@ -5,8 +5,8 @@
 //! depend on its dialect.
 //!
 //! Invariants:
-//! 1. A [`Change`] contains everything that affects the item. What affects only the
-//!    form of the reply (opaque, quiet, fields to show) stays with the dialect.
+//! 1. A [`Change`] contains everything that affects the item. Properties that affect only the reply
+//!    (opaque, quiet, fields to return) are kept by the dialect.
 //! 2. Times are as the client sent them; only the executor of the command knows the
 //!    current time.
 //!
@@ -45,7 +45,7 @@ pub struct Store<'a> {
     pub mode: Mode,
     /// The value.
     pub value: &'a [u8],
-    /// The client's own 32 bits, returned with the value.
+    /// The client's flags: 32 bits without meaning to the server, returned with the value.
     pub flags: u32,
     /// Expiry time. 0: never; negative: immediately; up to 30 days: seconds from now; above that:
     /// seconds since 1970.
@@ -222,7 +222,7 @@ pub enum Status {
     TooLarge,
 }
 
-/// Outcome of a [`Change`]: its status, and the item afterwards.
+/// Outcome of a [`Change`]: its status, and the properties of the changed item that replies report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Status of the change.
@@ -261,7 +261,7 @@ impl Outcome {
 /// An item that was found; borrows its bytes from the engine or a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
-    /// The client's own 32 bits.
+    /// The client's flags.
     pub flags: u32,
     /// The version.
     pub version: u64,

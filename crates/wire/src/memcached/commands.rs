@@ -40,7 +40,7 @@ struct Layout {
     key: bool,
     /// Whether the key may be omitted.
     optional_key: bool,
-    /// Length of the extras.
+    /// Length of the extras in bytes.
     extras: u8,
     /// Whether the extras may be omitted.
     optional_extras: bool,
@@ -97,13 +97,13 @@ impl Opcode {
 
     /// Whether these lengths are valid for a request; `body` is the length of all parts.
     #[inline]
-    pub(super) fn fits(&self, key: usize, extras: usize, body: usize) -> bool {
+    pub(super) fn allows(&self, key: usize, extras: usize, body: usize) -> bool {
         let layout = &self.layout;
         // `|` and `&` do not short-circuit: branches would cost more than the comparisons.
-        let key_fits = (layout.key == (key > 0)) | (layout.optional_key & (key == 0));
-        let wanted = usize::from(layout.extras);
-        let extras_fit = (extras == wanted) | (layout.optional_extras & (extras == 0));
-        key_fits & extras_fit & (layout.value | (body == key + extras))
+        let key_allowed = (layout.key == (key > 0)) | (layout.optional_key & (key == 0));
+        let extras_len = usize::from(layout.extras);
+        let extras_allowed = (extras == extras_len) | (layout.optional_extras & (extras == 0));
+        key_allowed & extras_allowed & (layout.value | (body == key + extras))
     }
 }
 
@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_command_is_named_once() {
+    fn each_command_has_a_unique_word_or_an_opcode() {
         let words: Vec<_> = Command::ALL.iter().filter_map(|c| c.word()).collect();
         for command in Command::ALL {
             if let Some(word) = command.word() {
@@ -321,8 +321,8 @@ mod tests {
                 assert_eq!(words.iter().filter(|w| **w == word).count(), 1);
             }
             let opcodes = (0..=u8::MAX).filter_map(Opcode::of);
-            let own = opcodes.filter(|opcode| opcode.command == *command).count();
-            assert!(own > 0 || command.word().is_some(), "{command:?}");
+            let count = opcodes.filter(|opcode| opcode.command == *command).count();
+            assert!(count > 0 || command.word().is_some(), "{command:?}");
         }
     }
 }

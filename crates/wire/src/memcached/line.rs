@@ -117,7 +117,7 @@ fn get(mut words: Words<'_>, cas: bool, touch: bool) -> Line<'_> {
         };
         exptime = Some(time);
     }
-    let mut left = 0;
+    let mut count = 0;
     for key in words {
         if !key_fits(key) {
             return Line::Refused {
@@ -125,16 +125,16 @@ fn get(mut words: Words<'_>, cas: bool, touch: bool) -> Line<'_> {
                 noreply: false,
             };
         }
-        left += 1;
+        count += 1;
     }
-    if left == 0 && !touch {
+    if count == 0 && !touch {
         return Line::Refused {
             fault: Fault::Unknown,
             noreply: false,
         };
     }
     Line::Request(Request::Get {
-        keys: Keys { words, left },
+        keys: Keys { words, left: count },
         cas,
         touch: exptime,
     })
@@ -151,9 +151,9 @@ fn parse_fixed<'a>(
     mut words: Words<'a>,
     parse: impl FnOnce(&[&'a [u8]], bool) -> Line<'a>,
 ) -> Line<'a> {
-    let mut room: [&[u8]; MAX_WORDS] = [&[]; MAX_WORDS];
+    let mut slots: [&[u8]; MAX_WORDS] = [&[]; MAX_WORDS];
     let mut count = 0;
-    for slot in &mut room {
+    for slot in &mut slots {
         let Some(word) = words.next() else { break };
         *slot = word;
         count += 1;
@@ -164,7 +164,7 @@ fn parse_fixed<'a>(
             noreply: false,
         };
     }
-    let args = room.get(..count).unwrap_or_default();
+    let args = slots.get(..count).unwrap_or_default();
     parse(args, args.last() == Some(&b"noreply".as_slice()))
 }
 
@@ -236,17 +236,18 @@ fn arithmetic<'a>(args: &[&'a [u8]], decrement: bool, noreply: bool) -> Line<'a>
 }
 
 fn delete<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
-    let [key, holds @ ..] = args else {
+    // Old clients send a delay after the key, which must be 0.
+    let [key, options @ ..] = args else {
         return Line::Refused {
             fault: Fault::Unknown,
             noreply,
         };
     };
     let zero = |word: &[u8]| word == b"0";
-    let valid = match holds {
+    let valid = match options {
         [] => true,
         [only] => zero(only) || noreply,
-        [hold, ..] => zero(hold) && noreply,
+        [delay, ..] => zero(delay) && noreply,
     };
     if !valid {
         return Line::Refused {
@@ -255,7 +256,7 @@ fn delete<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
         };
     }
     // In `delete noreply` the word is the key.
-    let noreply = noreply && !holds.is_empty();
+    let noreply = noreply && !options.is_empty();
     if !key_fits(key) {
         return Line::Refused {
             fault: Fault::BadFormat,
@@ -330,11 +331,12 @@ fn cache_memlimit<'a>(args: &[&'a [u8]], noreply: bool) -> Line<'a> {
 fn unknown<'a>(word: &[u8], words: Words<'a>) -> Line<'a> {
     let rest = words.rest();
     let last = rest.rsplit(|&b| b == b' ').find(|w| !w.is_empty());
-    let known_letter = matches!(
+    // First letters of memcached's commands.
+    let may_be_command = matches!(
         word.first(),
         Some(b'g' | b's' | b'a' | b'c' | b'i' | b'd' | b't')
     );
-    if !known_letter && last.unwrap_or(word).starts_with(b"HTTP/") {
+    if !may_be_command && last.unwrap_or(word).starts_with(b"HTTP/") {
         Line::Refused {
             fault: Fault::ForeignProtocol,
             noreply: false,

@@ -2,21 +2,20 @@
 //! `md`, `ma`, `mn` or `me`, followed by a key and flags of one letter with an
 //! argument after some of them.
 //!
-//! Behaviour and texts are those of memcached 1.6.18, established by
-//! transcripts; flags that later versions of 1.6 have are taken, too (`E` of
-//! all that change, `N` of `ms`, `x` of `md`).
+//! Behaviour and texts are those of memcached 1.6.18, established by transcripts. Some flags of
+//! later versions of 1.6 are also accepted: `E` of all commands that change an item, `N` of `ms`,
+//! `x` of `md`.
 //!
 //! Invariants:
-//! 1. Checks have memcached's order. Of several wrong flags the last one is reported,
-//!    but an unknown or repeated flag at once.
-//! 2. Errors are answered also in quiet mode (`q`).
+//! 1. Checks have memcached's order. Of several flags with wrong arguments the last one is
+//!    reported; an unknown or repeated flag is reported at once.
+//! 2. Errors get a reply even in quiet mode (`q`).
 //! 3. A refused `ms` skips its value, if its length could be read.
 //! 4. The flags of a line are read again when the reply is rendered, because the fields
 //!    of a reply have the order of the flags.
 //!
-//! Differences: an opaque that is too long is refused before anything is done,
-//! not after; lengths and times out of range are refused instead of cut to 32
-//! bits.
+//! Differences: an opaque that is too long is refused before the command is executed, not after;
+//! lengths and times out of range are refused instead of truncated to 32 bits.
 
 use super::MAX_KEY;
 use super::base64::Decoded;
@@ -121,7 +120,7 @@ pub enum MetaFault {
     TooManyFlagsOfGet,
     /// Too many flags.
     TooManyFlags,
-    /// A flag appears twice.
+    /// A flag appears twice, or is no ASCII character.
     Duplicate,
     /// A flag that the protocol does not have.
     UnknownFlag,
@@ -178,10 +177,12 @@ pub(super) enum MetaLine<'a> {
     Refused(MetaFault, Option<usize>),
 }
 
-/// The arguments of all flags.
+/// The flags of a line, with their arguments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flags {
+    /// The flags that the line contains: a bit for each ASCII character.
     seen: u128,
+    /// `T`.
     ttl: Option<i64>,
     vivify: Option<i64>,
     recache: Option<i64>,
@@ -272,9 +273,9 @@ fn line(parsed: Result<Meta<'_>, MetaFault>) -> MetaLine<'_> {
     }
 }
 
-/// Returns the key; fails if too many flags follow it.
+/// Returns the key, the first of `words`. If too many flags follow, the error is `too_many`.
 #[inline]
-fn key_of<'a>(words: &mut Words<'a>, too_many: MetaFault) -> Result<&'a [u8], MetaFault> {
+fn parse_key<'a>(words: &mut Words<'a>, too_many: MetaFault) -> Result<&'a [u8], MetaFault> {
     let key = words.next().ok_or(MetaFault::NoKey)?;
     if key.len() > MAX_KEY || !key_fits(key) {
         return Err(MetaFault::BadFormat);
@@ -294,7 +295,7 @@ pub(super) fn get(words: Words<'_>) -> MetaLine<'_> {
 
 #[inline]
 fn parse_get(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
-    let key = key_of(&mut words, MetaFault::TooManyFlagsOfGet)?;
+    let key = parse_key(&mut words, MetaFault::TooManyFlagsOfGet)?;
     let flags = Flags::read(words, key)?;
     if flags.has(b'x') {
         return Err(MetaFault::UnknownFlag);
@@ -316,13 +317,13 @@ pub(super) fn delete(words: Words<'_>) -> MetaLine<'_> {
 }
 
 fn parse_delete(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
-    let key = key_of(&mut words, MetaFault::TooManyFlags)?;
+    let key = parse_key(&mut words, MetaFault::TooManyFlags)?;
     let flags = Flags::read(words, key).map_err(fault_of_change)?;
-    let keeps = flags.has(b'I') || flags.has(b'x');
+    let keeps_item = flags.has(b'I') || flags.has(b'x');
     let change = Delete {
         compare: flags.compare,
         invalidate: flags.has(b'I'),
-        touch: flags.ttl.filter(|_| keeps),
+        touch: flags.ttl.filter(|_| keeps_item),
         empty: flags.has(b'x'),
         version: flags.version,
         ..Delete::new(key)
@@ -339,7 +340,7 @@ pub(super) fn count(words: Words<'_>) -> MetaLine<'_> {
 }
 
 fn parse_count(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
-    let key = key_of(&mut words, MetaFault::TooManyFlags)?;
+    let key = parse_key(&mut words, MetaFault::TooManyFlags)?;
     let flags = Flags::read(words, key).map_err(fault_of_change)?;
     let decrement = match flags.mode {
         None | Some(b'I' | b'i' | b'+') => false,
@@ -363,6 +364,7 @@ fn parse_count(mut words: Words<'_>) -> Result<Meta<'_>, MetaFault> {
     ))
 }
 
+/// The error that `md` and `ma` report for an error in a flag.
 fn fault_of_change(fault: MetaFault) -> MetaFault {
     match fault {
         MetaFault::Opaque => fault,
@@ -390,10 +392,11 @@ pub(super) fn store(mut words: Words<'_>) -> MetaLine<'_> {
     let Some(length) = length.filter(|n| *n <= i32::MAX as usize - 2) else {
         return refused(MetaFault::BadFormat);
     };
-    let late = |fault| MetaLine::Refused(fault, Some(length));
+    // The length is known, so the value can be skipped.
+    let refused_with_value = |fault| MetaLine::Refused(fault, Some(length));
     let flags = match Flags::read(words, key) {
         Ok(flags) => flags,
-        Err(fault) => return late(fault),
+        Err(fault) => return refused_with_value(fault),
     };
     let mode = match flags.mode {
         None | Some(b'S' | b's') => Mode::Set,
@@ -401,7 +404,7 @@ pub(super) fn store(mut words: Words<'_>) -> MetaLine<'_> {
         Some(b'A' | b'a') => Mode::Append,
         Some(b'P' | b'p') => Mode::Prepend,
         Some(b'R' | b'r') => Mode::Replace,
-        Some(_) => return late(MetaFault::ModeOfStore),
+        Some(_) => return refused_with_value(MetaFault::ModeOfStore),
     };
     let change = Store {
         flags: flags.client_flags,

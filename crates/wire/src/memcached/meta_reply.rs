@@ -28,7 +28,7 @@ pub struct Hit<'a> {
     pub expired_before: i64,
     /// Current time in seconds since 1970.
     pub now: i64,
-    /// Whether it was fetched before (`h`).
+    /// Whether the item was read before (`h`).
     pub fetched: bool,
     /// Seconds since the last access (`l`).
     pub idle: u64,
@@ -45,7 +45,7 @@ fn field(out: &mut Vec<u8>, letter: u8, n: u64) {
     number(out, n);
 }
 
-/// Appends the remaining time; -1 for an item that does not expire.
+/// Appends the seconds that remain until `expires`; -1 for an item that does not expire.
 fn remaining(out: &mut Vec<u8>, expires: i64, now: i64) {
     if expires == 0 {
         out.extend_from_slice(b" t-1");
@@ -194,7 +194,7 @@ fn counted(out: &mut Vec<u8>, format: &ReplyFormat<'_>, outcome: &Outcome, now: 
     }
 }
 
-/// Appends the answer of `me`.
+/// Appends the reply of `me` for an existing item.
 pub fn debug(out: &mut Vec<u8>, format: &ReplyFormat<'_>, hit: &Hit<'_>) {
     out.extend_from_slice(b"ME ");
     out.extend_from_slice(format.key);
@@ -227,5 +227,5 @@ pub fn missing(out: &mut Vec<u8>) {
     out.extend_from_slice(b"EN\r\n");
 }
 
-/// The answer of `mn`.
+/// The reply of `mn`.
 pub const NOOP: &[u8] = b"MN\r\n";

@@ -4,7 +4,7 @@
 //! ([`Dialect::of`]). Each dialect is a sibling module with its own parser and
 //! reply writers; all parse into the types of [`command`].
 //!
-//! * [`commands`]: the table of commands: names, opcodes, forms of requests.
+//! * [`commands`]: the table of commands: names, opcodes, layouts of requests.
 //! * [`command`]: changes of an item and their outcomes, which all dialects have in common.
 //! * [`ascii`]: request parser of the server.
 //! * [`meta`], [`meta_reply`], [`base64`]: meta commands, which are lines of the ASCII dialect.

@@ -1,9 +1,9 @@
-//! Numbers as memcached reads them: C's `strtol` family, then the end of the
-//! word or white space. A length or time out of range is refused, where
-//! memcached 1.6.18 cuts it to 32 bits (a value length of 4294967297 is one
-//! byte to it). Client flags have no meaning to the server and are cut.
+//! Parses numbers as memcached does, by the rules of C's `strtol` family; white space or the end of
+//! the word must follow. A length or time out of range is refused. memcached 1.6.18 truncates it to
+//! 32 bits, so that a value length of 4294967297 means one byte. Client flags have no meaning to the
+//! server and are truncated.
 
-/// Skips what `strtol` accepts before the digits and returns sign and rest.
+/// Splits off the sign. Returns whether it is a minus sign, and the rest.
 fn sign(word: &[u8]) -> (bool, &[u8]) {
     match word.split_first() {
         Some((b'-', rest)) => (true, rest),
@@ -37,20 +37,21 @@ pub(super) fn signed(word: &[u8]) -> Option<i64> {
     }
 }
 
+/// Parses digits, which white space other than a space may follow.
 fn magnitude(digits: &[u8]) -> Option<u64> {
     let mut n: u64 = 0;
-    let mut any = false;
+    let mut has_digits = false;
     for &b in digits {
         if b.is_ascii_digit() {
             n = n.checked_mul(10)?.checked_add(u64::from(b - b'0'))?;
-            any = true;
-        } else if any && matches!(b, b'\t' | b'\r' | 0x0b | 0x0c) {
+            has_digits = true;
+        } else if has_digits && matches!(b, b'\t' | b'\r' | 0x0b | 0x0c) {
             return Some(n);
         } else {
             return None;
         }
     }
-    any.then_some(n)
+    has_digits.then_some(n)
 }
 
 #[cfg(test)]
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_strtol_reads() {
+    fn numbers_are_parsed_like_strtol() {
         assert_eq!(unsigned(b"0"), Some(0));
         assert_eq!(unsigned(b"+7"), Some(7));
         assert_eq!(unsigned(b"18446744073709551615"), Some(u64::MAX));

@@ -9,6 +9,7 @@ use super::tokens::Words;
 #[derive(Clone, Copy, Debug)]
 pub struct Keys<'a> {
     pub(super) words: Words<'a>,
+    /// Number of keys that the iterator has not returned yet.
     pub(super) left: usize,
 }
 
@@ -45,14 +46,14 @@ pub enum Request<'a> {
     Change {
         /// The change.
         change: Change<'a>,
-        /// Whether the client wants no answer.
+        /// Whether the client wants no reply.
         noreply: bool,
     },
     /// `flush_all`.
     FlushAll {
-        /// Delay in the form of an expiry time.
+        /// Delay, in the format of an expiry time.
         delay: i64,
-        /// Whether the client wants no answer.
+        /// Whether the client wants no reply.
         noreply: bool,
     },
     /// `stats` and its arguments.
@@ -66,14 +67,14 @@ pub enum Request<'a> {
     Verbosity {
         /// Requested level.
         level: u32,
-        /// Whether the client wants no answer.
+        /// Whether the client wants no reply.
         noreply: bool,
     },
     /// `cache_memlimit`.
     CacheLimit {
         /// Requested limit.
         megabytes: u64,
-        /// Whether the client wants no answer.
+        /// Whether the client wants no reply.
         noreply: bool,
     },
     /// A meta command.

@@ -256,13 +256,13 @@ fn pem(der: &[u8]) -> String {
 /// Decodes a PEM text to DER.
 fn unpem(text: &[u8]) -> Option<Vec<u8>> {
     let lines = text.split(|&b| b == b'\n');
-    let coded: Vec<u8> = lines
+    let encoded: Vec<u8> = lines
         .filter(|line| !line.starts_with(b"-----"))
         .flatten()
         .copied()
         .filter(|b| *b != b'\r')
         .collect();
-    base64::decode(&coded)
+    base64::decode(&encoded)
 }
 
 #[cfg(test)]
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_stored_form_is_read() {
+    fn an_incomplete_stored_hash_is_refused() {
         assert_eq!(stage2(b"x"), sha1(&[&sha1(&[b"x"])]));
         assert_eq!(parse_native_text(b"*12"), None);
     }
@@ -285,15 +285,15 @@ mod tests {
     #[test]
     fn native_answers_verify_only_with_password_and_salt() {
         let answer = native_answer(b"secret", &SALT);
-        let of_secret = stage2(b"secret");
-        assert!(native_verify(&answer, &SALT, &of_secret));
-        assert!(!native_verify(&answer, &[7; 20], &of_secret));
+        let stored = stage2(b"secret");
+        assert!(native_verify(&answer, &SALT, &stored));
+        assert!(!native_verify(&answer, &[7; 20], &stored));
         assert!(!native_verify(&answer, &SALT, &stage2(b"Secret")));
-        assert!(!native_verify(b"", &SALT, &of_secret));
+        assert!(!native_verify(b"", &SALT, &stored));
     }
 
     #[test]
-    fn sha2_stored_form_is_that_of_mysql() {
+    fn a_sha2_hash_stored_by_mysql_verifies_its_password() {
         // A published hash of the password "hashcat".
         let mut stored = b"$A$005$".to_vec();
         stored.extend([
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_pass_through_rsa() {
+    fn an_encrypted_password_is_decrypted_and_a_stored_key_is_parsed() {
         let key = RsaKey::generate().expect("key");
         assert!(key.public_pem().starts_with("-----BEGIN PUBLIC KEY-----\n"));
         let message = encrypt_password(b"secret", &SALT, key.public_pem().as_bytes());
@@ -328,9 +328,9 @@ mod tests {
         );
         message[9] ^= 1;
         assert_eq!(key.decrypt_password(&message, &SALT), None);
-        let kept = RsaKey::generate_pkcs8().expect("key");
-        let (one, two) = (RsaKey::from_pkcs8(&kept), RsaKey::from_pkcs8(&kept));
-        let (one, two) = (one.expect("read"), two.expect("read"));
-        assert_eq!(one.public_pem(), two.public_pem());
+        let pkcs8 = RsaKey::generate_pkcs8().expect("key");
+        let (first, second) = (RsaKey::from_pkcs8(&pkcs8), RsaKey::from_pkcs8(&pkcs8));
+        let (first, second) = (first.expect("read"), second.expect("read"));
+        assert_eq!(first.public_pem(), second.public_pem());
     }
 }

@@ -81,8 +81,8 @@ pub fn code_of(ty: &ColumnType) -> u8 {
     }
 }
 
-/// Describes `ty` for clients that receive texts in the character set of `results` (`None`:
-/// without conversion).
+/// Describes `ty` for clients that receive texts in the character set of the collation `results`
+/// (`None`: without conversion).
 pub fn describe(ty: &ColumnType, results: Option<Collation>) -> Description {
     let code = code_of(ty);
     let (length, decimals) = max_length_and_decimals(ty);
@@ -109,15 +109,20 @@ pub fn describe(ty: &ColumnType, results: Option<Collation>) -> Description {
         flags |= flag::BINARY;
     }
     let (collation, length) = if text {
-        let shown = results.unwrap_or(ty.collation);
-        let own = ty.collation.charset();
-        // A TEXT may have as many characters as bytes, as far as its definition goes.
-        let characters = length / if ty.is_blob() { 1 } else { own.max_len() };
+        let sent = results.unwrap_or(ty.collation);
+        let own_charset = ty.collation.charset();
+        // A TEXT may have as many characters as bytes, because a character may have one byte.
+        let bytes_per_character = if ty.is_blob() {
+            1
+        } else {
+            own_charset.max_len()
+        };
+        let characters = length / bytes_per_character;
         let length = match results {
             None if !ty.is_blob() => length,
-            _ => characters.saturating_mul(shown.charset().max_len()),
+            _ => characters.saturating_mul(sent.charset().max_len()),
         };
-        (shown.0, length)
+        (sent.0, length)
     } else {
         (Collation::BINARY.0, length)
     };
@@ -132,7 +137,7 @@ pub fn describe(ty: &ColumnType, results: Option<Collation>) -> Description {
 
 /// Whether values are texts of a character set.
 fn is_text(ty: &ColumnType) -> bool {
-    let kind = matches!(
+    let has_characters = matches!(
         ty.kind,
         Kind::Char
             | Kind::VarChar
@@ -143,43 +148,45 @@ fn is_text(ty: &ColumnType) -> bool {
             | Kind::Enum
             | Kind::Set
     );
-    kind && ty.collation.charset() != Charset::Binary
+    has_characters && ty.collation.charset() != Charset::Binary
 }
 
+/// Whether the collation compares code points.
 fn is_binary_order(collation: Collation) -> bool {
     collation == Collation::bin_for(collation.charset()) || collation.name().ends_with("_bin")
 }
 
 /// Returns the maximum length in bytes (of texts: in their own character set) and the decimals.
 fn max_length_and_decimals(ty: &ColumnType) -> (u32, u8) {
-    let signed = u32::from(!ty.unsigned);
-    let fraction = |width: u32| {
+    let sign = u32::from(!ty.unsigned);
+    // The length of a time, `width` without a fraction.
+    let with_fraction = |width: u32| {
         let fsp = ty.decimals.min(6);
         (width + u32::from(fsp) + u32::from(fsp > 0), fsp)
     };
     // A declared display width takes precedence.
     let width = |width: u32| (if ty.length > 0 { ty.length } else { width }, 0);
     match ty.kind {
-        Kind::TinyInt => width(3 + signed),
-        Kind::SmallInt => width(5 + signed),
-        Kind::MediumInt => width(8 + signed),
-        Kind::Int => width(10 + signed),
+        Kind::TinyInt => width(3 + sign),
+        Kind::SmallInt => width(5 + sign),
+        Kind::MediumInt => width(8 + sign),
+        Kind::Int => width(10 + sign),
         Kind::BigInt => width(20),
         Kind::Year => (4, 0),
         Kind::Float | Kind::Double => {
-            let natural = if ty.kind == Kind::Float { 12 } else { 22 };
-            let fixed = ty.decimals < NOT_FIXED_DECIMALS && ty.length > 0;
-            let length = if fixed { ty.length } else { natural };
+            let default = if ty.kind == Kind::Float { 12 } else { 22 };
+            let is_fixed = ty.decimals < NOT_FIXED_DECIMALS && ty.length > 0;
+            let length = if is_fixed { ty.length } else { default };
             (length, ty.decimals.min(NOT_FIXED_DECIMALS))
         }
         Kind::Decimal => {
             let point = u32::from(ty.decimals > 0);
-            (ty.length + point + signed, ty.decimals)
+            (ty.length + point + sign, ty.decimals)
         }
         Kind::Bit => (ty.length, 0),
         Kind::Date => (10, 0),
-        Kind::DateTime | Kind::Timestamp => fraction(19),
-        Kind::Time => fraction(10),
+        Kind::DateTime | Kind::Timestamp => with_fraction(19),
+        Kind::Time => with_fraction(10),
         Kind::Enum => (fold_member_lengths(ty, |all| all.max().unwrap_or(0)), 0),
         Kind::Set => {
             let commas = u32::try_from(ty.members.len().saturating_sub(1)).unwrap_or(0);
@@ -214,9 +221,9 @@ pub fn write_column(
     column: &ColumnDefinition<'_>,
     results: Option<Collation>,
 ) {
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     put_column(out, column, &describe(column.ty, results));
-    frame::finish(out, begun, sequence);
+    frame::finish(out, packet, sequence);
 }
 
 /// Appends a column definition of a reply to COM_FIELD_LIST, which includes the default value as
@@ -228,25 +235,25 @@ pub fn write_listed_column(
     results: Option<Collation>,
     default: Option<&[u8]>,
 ) {
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     put_column(out, column, &describe(column.ty, results));
     match default {
         Some(text) => put_bytes(out, text),
         None => out.push(0xfb),
     }
-    frame::finish(out, begun, sequence);
+    frame::finish(out, packet, sequence);
 }
 
 /// Appends the definition of a parameter. As in MySQL's servers, it says nothing about the type.
 pub fn write_param(out: &mut Vec<u8>, sequence: &mut u8) {
-    let nothing = ColumnType::null();
+    let no_type = ColumnType::null();
     let column = ColumnDefinition {
         schema: b"",
         table: b"",
         org_table: b"",
         name: b"?",
         org_name: b"",
-        ty: &nothing,
+        ty: &no_type,
         flags: 0,
     };
     let unknown = Description {
@@ -256,22 +263,24 @@ pub fn write_param(out: &mut Vec<u8>, sequence: &mut u8) {
         flags: flag::BINARY,
         decimals: 0,
     };
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     put_column(out, &column, &unknown);
-    frame::finish(out, begun, sequence);
+    frame::finish(out, packet, sequence);
 }
 
-fn put_column(out: &mut Vec<u8>, column: &ColumnDefinition<'_>, as_: &Description) {
+fn put_column(out: &mut Vec<u8>, column: &ColumnDefinition<'_>, description: &Description) {
     put_bytes(out, b"def");
     put_bytes(out, column.schema);
     put_bytes(out, column.table);
     put_bytes(out, column.org_table);
     put_bytes(out, column.name);
     put_bytes(out, column.org_name);
+    // Length of the fields that follow.
     out.push(0x0c);
-    out.extend_from_slice(&as_.collation.to_le_bytes());
-    out.extend_from_slice(&as_.length.to_le_bytes());
-    out.push(as_.code);
-    out.extend_from_slice(&(column.flags | as_.flags).to_le_bytes());
-    out.extend_from_slice(&[as_.decimals, 0, 0]);
+    out.extend_from_slice(&description.collation.to_le_bytes());
+    out.extend_from_slice(&description.length.to_le_bytes());
+    out.push(description.code);
+    out.extend_from_slice(&(column.flags | description.flags).to_le_bytes());
+    // Two unused bytes.
+    out.extend_from_slice(&[description.decimals, 0, 0]);
 }

@@ -163,12 +163,13 @@ fn execute(body: &[u8]) -> Option<Command<'_>> {
     }))
 }
 
+/// Parses the other commands, which are less frequent.
 fn parse_rare(code: u8, body: &[u8], caps: Capabilities) -> Result<Command<'_>, ProtocolError> {
     let mut cursor = Cursor::new(body);
-    let number = |what| {
+    let number = |part| {
         Cursor::new(body)
             .u32()
-            .ok_or(ProtocolError::Malformed(what))
+            .ok_or(ProtocolError::Malformed(part))
     };
     Ok(match code {
         code::QUIT => Command::Quit,

@@ -7,12 +7,13 @@
 //!  plain   3   length of the payload after decompression; 0: the payload is not compressed
 //! ```
 //!
-//! The ordinary packets are cut into payloads anywhere: a payload may hold several packets, or a
-//! part of one.
+//! Boundaries of payloads and of the ordinary packets are independent: a payload may contain several
+//! packets, or a part of one.
 //!
 //! Invariants:
-//! 1. No memory is allocated by a length field: decompression goes on as bytes arrive, into the
-//!    buffer of the caller. The window of zstd has at most 16 MiB, the greatest payload.
+//! 1. The size of no allocation depends on a length field: bytes are decompressed as they arrive,
+//!    into the buffer of the caller. The window of zstd has at most 16 MiB, the maximum length of a
+//!    payload.
 //! 2. A payload decompresses to the announced length exactly; anything else ends the connection.
 //! 3. The number of a packet sent is the one after the last packet received or sent. Numbers
 //!    received are not checked: the packets inside have their own.
@@ -28,10 +29,10 @@ const HEADER: usize = 7;
 /// Payloads below this length are not compressed, as in MySQL.
 const MIN_COMPRESSED: usize = 50;
 
-/// Greatest length of a payload.
+/// Maximum length of a payload.
 const MAX_PAYLOAD: usize = 0xff_ffff;
 
-/// Base-2 logarithm of the greatest payload.
+/// Base-2 logarithm of the maximum length of a payload.
 const MAX_WINDOW_LOG: u32 = 24;
 
 /// Level of zlib, as in MySQL.
@@ -40,7 +41,7 @@ const ZLIB_LEVEL: u32 = 6;
 /// MySQL's default level of zstd.
 pub const ZSTD_LEVEL: u8 = 3;
 
-/// Greatest level of zstd: higher ones take several milliseconds for a payload.
+/// Maximum level of zstd: higher ones take several milliseconds for a payload.
 const MAX_ZSTD_LEVEL: u8 = 9;
 
 /// A compression algorithm with its level.
@@ -71,7 +72,7 @@ impl Algorithm {
 }
 
 thread_local! {
-    /// The state of zlib's compressor, which each payload begins anew.
+    /// The state of zlib's compressor, which is reset before each payload.
     static ZLIB: RefCell<Compress> =
         RefCell::new(Compress::new(flate2::Compression::new(ZLIB_LEVEL), true));
 }
@@ -109,12 +110,12 @@ impl Unpacker {
     fn run(&mut self, input: &[u8], out: &mut [u8]) -> io::Result<(usize, usize, bool)> {
         match self {
             Unpacker::Zlib(stream) => {
-                let (taken, made) = (stream.total_in(), stream.total_out());
+                let (in_before, out_before) = (stream.total_in(), stream.total_out());
                 let status = stream.decompress(input, out, FlushDecompress::None);
                 let ended = status.map_err(corrupt)? == Status::StreamEnd;
-                let taken = (stream.total_in() - taken) as usize;
-                let made = (stream.total_out() - made) as usize;
-                Ok((taken, made, ended))
+                let read = (stream.total_in() - in_before) as usize;
+                let written = (stream.total_out() - out_before) as usize;
+                Ok((read, written, ended))
             }
             Unpacker::Zstd(decoder) => {
                 let mut from = InBuffer::around(input);
@@ -135,7 +136,7 @@ fn corrupt(why: impl std::fmt::Display) -> io::Error {
 enum Payload {
     /// Not compressed; bytes left.
     Plain(usize),
-    /// Compressed; bytes left, and bytes left after decompression.
+    /// Compressed; bytes left to receive, and bytes left to produce.
     Packed(usize, usize),
 }
 
@@ -147,8 +148,9 @@ pub struct Compression {
     header: [u8; HEADER],
     /// Bytes of the header that have arrived.
     header_length: usize,
+    /// `None`: a header is expected.
     payload: Option<Payload>,
-    /// Made with the first compressed payload.
+    /// Created for the first compressed payload.
     unpacker: Option<Unpacker>,
 }
 
@@ -179,7 +181,7 @@ impl Compression {
                 if from.is_empty() {
                     return Ok((taken, made));
                 }
-                taken += self.take_header(from)?;
+                taken += self.read_header(from)?;
                 continue;
             };
             let ended = match payload {
@@ -199,7 +201,8 @@ impl Compression {
                         return Err(corrupt("no decompressor"));
                     };
                     let from = from.get(..from.len().min(*left)).unwrap_or_default();
-                    // The end of a payload follows its last plain byte.
+                    // The compressed form has an end mark after the last byte, so the decompressor
+                    // also runs when no byte is left to produce.
                     let mut excess = [0; 1];
                     let to = match *plain_left {
                         0 => &mut excess[..],
@@ -235,8 +238,9 @@ impl Compression {
         }
     }
 
-    /// Takes bytes of a header, and begins the payload when it is complete. Returns their number.
-    fn take_header(&mut self, input: &[u8]) -> io::Result<usize> {
+    /// Consumes bytes of a header. When the header is complete, its payload begins. Returns the
+    /// number of bytes consumed.
+    fn read_header(&mut self, input: &[u8]) -> io::Result<usize> {
         let n = input.len().min(HEADER - self.header_length);
         let to = self.header.iter_mut().skip(self.header_length);
         to.zip(input).for_each(|(to, from)| *to = *from);
@@ -288,8 +292,8 @@ impl Compression {
             let [l0, l1, l2, _] = length.to_le_bytes();
             let [p0, p1, p2, _] = announced.to_le_bytes();
             let header = [l0, l1, l2, self.number, p0, p1, p2];
-            if let Some(place) = out.get_mut(start..start + HEADER) {
-                place.copy_from_slice(&header);
+            if let Some(slot) = out.get_mut(start..start + HEADER) {
+                slot.copy_from_slice(&header);
             }
             self.number = self.number.wrapping_add(1);
         }
@@ -359,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded_in_pieces_of_any_length() {
+    fn encoded_bytes_are_decoded_in_pieces_of_any_length() {
         for algorithm in ALGORITHMS {
             let (mut server, mut client) =
                 (Compression::new(algorithm), Compression::new(algorithm));
@@ -376,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_incompressible_payloads_are_sent_as_they_are() {
+    fn short_and_incompressible_payloads_are_sent_uncompressed() {
         let mut server = Compression::new(Algorithm::Zlib);
         let mut sent = Vec::new();
         server.encode(b"abc", &mut sent).unwrap();
@@ -389,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_on_after_the_packet_received() {
+    fn numbers_continue_after_the_packet_received() {
         let mut server = Compression::new(Algorithm::Zlib);
         server
             .decode(&[1, 0, 0, 250, 0, 0, 0, 1], &mut [0; 9])

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_get_their_length_too() {
+    fn texts_of_any_length_are_preceded_by_their_length() {
         for n in [0usize, 1, 250, 251, 340, 70_000] {
             let mut out = vec![9];
             put_lenenc_with(&mut out, |o| o.resize(o.len() + n, b'1'));

@@ -10,7 +10,7 @@
 //! Invariants:
 //! 1. The length in each header is added to the payload's length and compared with the
 //!    limit as soon as the header has arrived, before waiting for the piece itself.
-//! 2. Sequence numbers are consecutive, starting with the one that the listener expects.
+//! 2. Sequence numbers are consecutive, starting with the one set by [`PacketReader::expect`].
 //! 3. Before login, a payload over the limit is an error immediately. After login,
 //!    it is discarded as it arrives and reported at its end, so
 //!    that the client gets an error packet and keeps its connection.
@@ -60,9 +60,13 @@ pub enum FrameStep {
 /// Reads packets of one direction of a connection.
 #[derive(Debug)]
 pub struct PacketReader {
+    /// Maximum length of a payload in bytes.
     limit: usize,
-    swallow_oversized: bool,
+    /// Whether an oversized payload is discarded; if not, it is an error.
+    discards_oversized: bool,
+    /// Expected sequence number of the next packet.
     sequence: u8,
+    /// An oversized payload that is being discarded.
     skipping: Option<Skipping>,
 }
 
@@ -81,7 +85,7 @@ impl PacketReader {
     pub fn before_login() -> Self {
         PacketReader {
             limit: LOGIN_LIMIT,
-            swallow_oversized: false,
+            discards_oversized: false,
             sequence: 0,
             skipping: None,
         }
@@ -91,7 +95,7 @@ impl PacketReader {
     /// payloads are discarded instead of ending the connection.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
-        self.swallow_oversized = true;
+        self.discards_oversized = true;
     }
 
     /// Sets the expected sequence number of the next packet: 0 before a command.
@@ -150,7 +154,7 @@ impl PacketReader {
             expected = expected.wrapping_add(1);
             total = total.saturating_add(length);
             if total > self.limit {
-                if !self.swallow_oversized {
+                if !self.discards_oversized {
                     return Err(ProtocolError::TooLarge);
                 }
                 self.sequence = expected;
@@ -234,7 +238,7 @@ fn join_payload(buf: &mut [u8], end: usize) -> usize {
 }
 
 /// Position of an unfinished packet in an output buffer.
-#[must_use = "a packet that was begun must be finished"]
+#[must_use = "a packet must be finished or cancelled"]
 #[derive(Debug)]
 pub struct PacketStart(usize);
 
@@ -249,31 +253,31 @@ pub fn begin(out: &mut Vec<u8>) -> PacketStart {
 /// Fills in the header of a packet whose payload was appended after
 /// [`begin`], splits it if it is long, and advances `sequence`.
 #[inline]
-pub fn finish(out: &mut Vec<u8>, begun: PacketStart, sequence: &mut u8) {
-    let length = out.len().saturating_sub(begun.0 + HEADER);
+pub fn finish(out: &mut Vec<u8>, start: PacketStart, sequence: &mut u8) {
+    let length = out.len().saturating_sub(start.0 + HEADER);
     if length >= MAX_PACKET_PAYLOAD {
-        split(out, begun.0, length, sequence);
+        split(out, start.0, length, sequence);
         return;
     }
-    put_header(out, begun.0, length, sequence);
+    put_header(out, start.0, length, sequence);
 }
 
-/// Bytes of a packet with a payload of this length, with its headers.
+/// Returns the number of bytes sent for a payload of this length, headers included.
 pub fn bytes_on_wire(payload: usize) -> u64 {
     let headers = payload / MAX_PACKET_PAYLOAD + 1;
     (payload + headers * HEADER) as u64
 }
 
-/// Discards a packet that was begun and not finished.
-pub fn cancel(out: &mut Vec<u8>, begun: PacketStart) {
-    out.truncate(begun.0);
+/// Discards an unfinished packet.
+pub fn cancel(out: &mut Vec<u8>, start: PacketStart) {
+    out.truncate(start.0);
 }
 
 /// Appends a complete packet.
 pub fn packet(out: &mut Vec<u8>, sequence: &mut u8, payload: &[u8]) {
-    let begun = begin(out);
+    let packet = begin(out);
     out.extend_from_slice(payload);
-    finish(out, begun, sequence);
+    finish(out, packet, sequence);
 }
 
 #[inline]

@@ -35,7 +35,7 @@ pub struct Greeting<'a> {
 impl Greeting<'_> {
     /// Appends the packet.
     pub fn write(&self, out: &mut Vec<u8>, sequence: &mut u8) {
-        let begun = frame::begin(out);
+        let packet = frame::begin(out);
         out.push(10);
         put_nul(out, self.server_version.as_bytes());
         out.extend_from_slice(&self.connection_id.to_le_bytes());
@@ -50,7 +50,7 @@ impl Greeting<'_> {
         out.extend_from_slice(second);
         out.push(0);
         put_nul(out, self.plugin.as_bytes());
-        frame::finish(out, begun, sequence);
+        frame::finish(out, packet, sequence);
     }
 }
 
@@ -251,20 +251,20 @@ pub(super) fn parse_change_user(body: &[u8], caps: Capabilities) -> Option<Chang
 /// Appends an AuthSwitchRequest: asks the client to authenticate again, with `plugin` and the
 /// challenge `salt`.
 pub fn write_auth_switch(out: &mut Vec<u8>, sequence: &mut u8, plugin: &str, salt: &Salt) {
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     out.push(0xfe);
     put_nul(out, plugin.as_bytes());
     out.extend_from_slice(salt);
     out.push(0);
-    frame::finish(out, begun, sequence);
+    frame::finish(out, packet, sequence);
 }
 
 /// Appends an AuthMoreData packet: a message of the plugin to the client.
 pub fn write_auth_more(out: &mut Vec<u8>, sequence: &mut u8, data: &[u8]) {
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     out.push(0x01);
     out.extend_from_slice(data);
-    frame::finish(out, begun, sequence);
+    frame::finish(out, packet, sequence);
 }
 
 /// Appends a login request. Used by the client half, which has already computed `auth`.

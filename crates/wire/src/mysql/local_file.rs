@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A part of a long packet is followed by its continuation, which may be empty: only an empty
-//!    packet that continues none is the end.
-//! 2. Bytes behind the end are never consumed: they belong to the next command.
+//! 1. A packet of maximum length is followed by its continuation, which may be empty. So an empty
+//!    packet is the end of the file only if it continues no other packet.
+//! 2. Bytes after the end are never consumed: they belong to the next command.
 
 use super::error::ProtocolError;
 use super::frame::{self, HEADER, MAX_PACKET_PAYLOAD};
@@ -21,10 +21,10 @@ pub const REQUEST: u8 = 0xFB;
 
 /// Appends the request for a file.
 pub fn write_request(out: &mut Vec<u8>, sequence: &mut u8, name: &[u8]) {
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     out.push(REQUEST);
     out.extend_from_slice(name);
-    frame::finish(out, begun, sequence);
+    frame::finish(out, packet, sequence);
 }
 
 /// Reads the packets of a file.
@@ -32,13 +32,15 @@ pub fn write_request(out: &mut Vec<u8>, sequence: &mut u8, name: &[u8]) {
 pub struct FilePackets {
     /// Sequence number of the next packet.
     sequence: u8,
-    /// Bytes of the next packet's header so far.
+    /// Bytes of the next packet's header that have arrived.
     header: [u8; HEADER],
+    /// Number of those bytes.
     header_length: usize,
     /// Bytes of the current packet that are still to come.
     left: usize,
     /// Whether the next packet continues the last one.
     continues: bool,
+    /// Whether the end of the file has been received.
     ended: bool,
 }
 
@@ -83,8 +85,8 @@ impl FilePackets {
             return Ok(());
         }
         for byte in bytes {
-            if let Some(place) = self.header.get_mut(self.header_length) {
-                *place = *byte;
+            if let Some(slot) = self.header.get_mut(self.header_length) {
+                *slot = *byte;
                 self.header_length += 1;
             }
         }
@@ -109,7 +111,8 @@ impl FilePackets {
 mod tests {
     use super::*;
 
-    /// Passes all bytes in pieces of at most `piece` bytes; returns the file and the bytes not taken.
+    /// Passes all bytes in pieces of at most `piece` bytes. Returns the file, and the number of bytes
+    /// that were not consumed.
     fn read(packets: &mut FilePackets, mut bytes: &[u8], piece: usize) -> (Vec<u8>, usize) {
         let mut out = Vec::new();
         while packets.wanted() > 0 && !bytes.is_empty() {
@@ -121,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_joined_up_to_the_empty_one() {
+    fn packets_up_to_the_empty_one_are_joined() {
         for piece in [1, 3, 1000] {
             let (mut sent, mut sequence) = (Vec::new(), 2);
             frame::packet(&mut sent, &mut sequence, b"1,a\n2");

@@ -3,14 +3,15 @@
 //!
 //! 1. The answer in the login request is used if it was computed for the account's
 //!    plugin; otherwise the client is asked to switch to that plugin.
-//! 2. `caching_sha2_password`: for a user in the cache, the answer to the challenge is sufficient;
-//!    otherwise the password is requested, in clear text over a secure channel,
-//!    encrypted over others.
-//! 3. No user enumeration: an unknown user goes through the same steps with a decoy (the same
-//!    plugins, packets and amount of hashing) and is denied at the end. The same holds for a
-//!    password sent to an account that has none.
-//! 4. Either password of an account with two is accepted. If any account has a second password,
-//!    logins to all others take the time of a second check, too ([`Login::check_twice`]).
+//! 2. `caching_sha2_password`: if the cache has the user's hash, the answer to the challenge is
+//!    sufficient. Otherwise the password itself is requested: in clear text over a secure channel,
+//!    encrypted with RSA over others.
+//! 3. No user enumeration: the login of an unknown user takes the same steps against a decoy
+//!    secret (the same plugins, packets and number of hashes) and is denied at the end. The same
+//!    applies to a password sent for an account that has none.
+//! 4. Of an account with two passwords either is accepted. If any account has a second password,
+//!    a failed check takes the time of two for all accounts
+//!    ([`Login::with_decoy_second_password`]).
 
 use super::auth::{
     Plugin, RsaKey, Sha2Stage2, native_verify, parse_native_text, sha2_stage2, sha2_verify_fast,
@@ -23,7 +24,8 @@ use super::handshake::{Salt, random_salt, write_auth_more, write_auth_switch};
 pub enum Next {
     /// Send the appended packets; pass the client's next packet to [`Login::more`].
     Wait,
-    /// The user is authenticated: reply OK. A hash, if given, belongs into the fast path's cache.
+    /// The user is authenticated: reply OK, and store the hash, if there is one, in the cache of
+    /// the fast path.
     Granted(Option<Sha2Stage2>),
     /// Reply error 1045.
     Denied,
@@ -37,7 +39,7 @@ pub struct Account<'a> {
     /// Stored secret ([`porpoise_base::password`]).
     pub secret: &'a [u8],
     /// Hash for the fast path, if it is in the cache.
-    pub remembered: Option<Sha2Stage2>,
+    pub cached_hash: Option<Sha2Stage2>,
     /// Second password of the account, for the same plugin.
     pub second: Option<SecondPassword<'a>>,
 }
@@ -48,20 +50,27 @@ pub struct SecondPassword<'a> {
     /// Stored secret.
     pub secret: &'a [u8],
     /// Hash for the fast path, if it is in the cache.
-    pub remembered: Option<Sha2Stage2>,
+    pub cached_hash: Option<Sha2Stage2>,
 }
 
+/// The packet that is expected from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
+    /// The login request.
     Start,
+    /// The answer after a switch of the plugin.
     Switched,
+    /// The password in clear text, or encrypted, or a request for the public key.
     AwaitPassword,
+    /// The encrypted password.
     AwaitEncrypted,
+    /// None.
     Finished,
 }
 
-/// Messages of `caching_sha2_password` to the client.
+/// Message of `caching_sha2_password` to the client: the answer was correct.
 const FAST_OK: u8 = 3;
+/// Message of `caching_sha2_password` to the client: the server needs the password itself.
 const FULL_AUTH: u8 = 4;
 /// Message of `caching_sha2_password` from the client: request for the public key.
 const REQUEST_PUBLIC_KEY: &[u8] = &[2];
@@ -72,13 +81,21 @@ const DECOY: &[u8] = b"$A$005$aaaaaaaaaaaaaaaaaaaa..............................
 /// One login in progress.
 #[derive(Debug)]
 pub struct Login {
+    /// Plugin of the account.
     plugin: Plugin,
+    /// Stored secret of the account, or a decoy.
     secret: Vec<u8>,
-    remembered: Option<Sha2Stage2>,
+    /// The account's hash in the cache of the fast path.
+    cached_hash: Option<Sha2Stage2>,
+    /// The second password: stored secret, and hash in the cache of the fast path.
     second: Option<(Vec<u8>, Option<Sha2Stage2>)>,
-    proved_by_second: bool,
+    /// Whether the second password was the correct one.
+    is_by_second: bool,
+    /// Whether the login can be granted: the account exists and has a password.
     is_known: bool,
+    /// The last challenge.
     salt: Salt,
+    /// Whether nobody can eavesdrop on the connection.
     secure: bool,
     state: State,
 }
@@ -88,49 +105,49 @@ impl Login {
     /// contained `salt`. `secure`: the connection cannot be eavesdropped on (TLS, a Unix socket).
     /// `decoy` is the plugin offered to an unknown user.
     pub fn new(account: Option<Account<'_>>, decoy: Plugin, salt: Salt, secure: bool) -> Login {
-        let known = account.is_some();
+        let is_known = account.is_some();
         let account = account.unwrap_or(Account {
             plugin: decoy,
             secret: DECOY,
-            remembered: None,
+            cached_hash: None,
             second: None,
         });
         let second = account.second;
         Login {
             plugin: account.plugin,
             secret: account.secret.to_vec(),
-            remembered: account.remembered,
-            second: second.map(|s| (s.secret.to_vec(), s.remembered)),
-            proved_by_second: false,
-            is_known: known,
+            cached_hash: account.cached_hash,
+            second: second.map(|s| (s.secret.to_vec(), s.cached_hash)),
+            is_by_second: false,
+            is_known,
             salt,
             secure,
             state: State::Start,
         }
     }
 
-    /// Makes a login to an account without a second password take as long as one to an
-    /// account that has one.
+    /// Adds a decoy if the account has no second password, so that a login takes as long as one to
+    /// an account that has a second password.
     #[must_use]
-    pub fn check_twice(mut self) -> Login {
+    pub fn with_decoy_second_password(mut self) -> Login {
         self.second.get_or_insert_with(|| (DECOY.to_vec(), None));
         self
     }
 
     /// Whether the user was authenticated by the second password.
-    pub fn is_proved_by_second(&self) -> bool {
-        self.proved_by_second
+    pub fn is_by_second_password(&self) -> bool {
+        self.is_by_second
     }
 
-    /// Whether one of the account's passwords passes a check. Tries the second one only if the
-    /// first fails.
+    /// Whether one of the account's passwords passes `check`, which gets a stored secret and its
+    /// cached hash. Checks the second password only if the first one fails.
     fn check_passwords(&mut self, check: impl Fn(&[u8], Option<Sha2Stage2>) -> bool) -> bool {
-        if check(&self.secret, self.remembered) {
+        if check(&self.secret, self.cached_hash) {
             return self.is_known;
         }
         let second = self.second.as_ref();
-        self.proved_by_second = second.is_some_and(|(s, remembered)| check(s, *remembered));
-        self.proved_by_second && self.is_known
+        self.is_by_second = second.is_some_and(|(secret, hash)| check(secret, *hash));
+        self.is_by_second && self.is_known
     }
 
     /// Processes the plugin name and the answer of a login request or a change of user. An empty
@@ -225,14 +242,14 @@ impl Login {
             }
             Plugin::CachingSha2 => {
                 let salt = self.salt;
-                let proved = self.check_passwords(|_, remembered| {
-                    remembered.is_some_and(|s| sha2_verify_fast(answer, &salt, &s))
+                let proved = self.check_passwords(|_, cached_hash| {
+                    cached_hash.is_some_and(|hash| sha2_verify_fast(answer, &salt, &hash))
                 });
                 if proved {
                     write_auth_more(out, sequence, &[FAST_OK]);
                     return self.finish_login(Next::Granted(None));
                 }
-                // A mismatch is no proof of a wrong password: the cached hash may be outdated.
+                // The password may still be correct: the cached hash may be missing or outdated.
                 write_auth_more(out, sequence, &[FULL_AUTH]);
                 self.state = State::AwaitPassword;
                 Next::Wait

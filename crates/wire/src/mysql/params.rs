@@ -1,5 +1,5 @@
-//! Parameters of executions and attributes of queries: types, NULL bits and
-//! values in binary form.
+//! Parses parameters of executions and attributes of queries: types, NULL bits and values in binary
+//! form.
 //!
 //! Invariants:
 //! 1. The packet must contain a NULL bit for each parameter that it claims to have; no memory is
@@ -17,7 +17,7 @@ use super::error::ProtocolError;
 /// A parameter's value and the type announced by the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Param<'a> {
-    /// The value; texts and binary strings both are bytes.
+    /// The value; both texts and binary strings are [`ValueRef::Bytes`].
     pub value: ValueRef<'a>,
     /// The declared type, a code of [`type_code`].
     pub type_code: u8,
@@ -25,17 +25,23 @@ pub struct Param<'a> {
     pub unsigned: bool,
 }
 
-/// Types of a statement's parameters, remembered between executions.
+/// Types of a statement's parameters, kept between executions: the code of each, and whether it is
+/// unsigned.
 #[derive(Clone, Debug, Default)]
 pub struct ParamTypes(Vec<(u8, bool)>);
 
 /// Attributes of a query or of an execution: an iterator of names and values.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryAttributes<'a> {
+    /// Number of parameters and attributes together.
     count: usize,
+    /// Position of the next attribute among them.
     next: usize,
+    /// The NULL bitmap.
     nulls: &'a [u8],
+    /// Types and names of the attributes that have not been read yet.
     types: Cursor<'a>,
+    /// Values of the attributes that have not been read yet.
     values: Cursor<'a>,
 }
 
@@ -56,7 +62,8 @@ impl<'a> QueryAttributes<'a> {
         self.next >= self.count
     }
 
-    fn step(&mut self) -> Option<(&'a [u8], Param<'a>)> {
+    /// Reads the next attribute; `None` if it is malformed.
+    fn read_next(&mut self) -> Option<(&'a [u8], Param<'a>)> {
         let (type_code, unsigned) = read_type(&mut self.types)?;
         let name = self.types.lenenc_bytes()?;
         let value = if is_null(self.nulls, self.next) {
@@ -83,7 +90,7 @@ impl<'a> Iterator for QueryAttributes<'a> {
         if self.is_empty() {
             return None;
         }
-        self.step()
+        self.read_next()
     }
 }
 
@@ -116,11 +123,12 @@ pub(super) fn parse_query(body: &[u8], caps: Capabilities) -> Option<(&[u8], Que
         types,
         values: cursor,
     };
-    let whole = attributes;
+    let all = attributes;
+    // The text follows the last value.
     for _ in 0..count {
-        attributes.step()?;
+        attributes.read_next()?;
     }
-    Some((attributes.values.rest(), whole))
+    Some((attributes.values.rest(), all))
 }
 
 /// Reads the parameters of an execution into `out`, which is emptied first, and returns the query
@@ -144,8 +152,8 @@ pub fn parse_execute<'a>(
 }
 
 /// Empties a list of parameters and returns it with another lifetime, so that its memory can be
-/// used for the next packet. The values borrow from the packet, so the list as it is cannot
-/// outlive the packet.
+/// used for the next packet. Without that, the list could not outlive the packet, from which its
+/// values borrow.
 pub fn reuse_allocation<'to>(mut params: Vec<Param<'_>>) -> Vec<Param<'to>> {
     params.clear();
     // The list is empty; collecting it in place changes nothing but its lifetime.
@@ -224,7 +232,8 @@ fn parameters<'a>(
     Some(attributes)
 }
 
-/// Reads `count` types, and returns the position of those behind the first `params`.
+/// Reads `count` types into `types`. Returns a cursor to the types after the first `params`. `named`:
+/// whether a name follows each type.
 fn read_types<'a>(
     cursor: &mut Cursor<'a>,
     count: usize,
@@ -246,6 +255,7 @@ fn read_types<'a>(
     Some(rest)
 }
 
+/// Reads a type: its code, and whether it is unsigned.
 fn read_type(cursor: &mut Cursor<'_>) -> Option<(u8, bool)> {
     let [code, flags] = cursor.array()?;
     Some((code, flags & 0x80 != 0))

@@ -74,70 +74,72 @@ pub fn write_end_of_columns(
 
 /// Appends an EOF packet.
 pub fn write_eof(out: &mut Vec<u8>, sequence: &mut u8, warnings: u16, status: Status) {
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     out.push(0xfe);
     out.extend_from_slice(&warnings.to_le_bytes());
     out.extend_from_slice(&status.0.to_le_bytes());
-    frame::finish(out, begun, sequence);
+    frame::finish(out, packet, sequence);
 }
 
 fn ok_packet(out: &mut Vec<u8>, sequence: &mut u8, caps: Capabilities, head: u8, ok: &Ok<'_>) {
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     out.push(head);
     put_lenenc(out, ok.affected_rows);
     put_lenenc(out, ok.last_insert_id);
     let tracks = caps.has(Capabilities::SESSION_TRACK);
-    let changed = tracks && !ok.changes.is_empty();
-    let status = ok.status.with(Status::SESSION_STATE_CHANGED, changed);
+    let has_changes = tracks && !ok.changes.is_empty();
+    let status = ok.status.with(Status::SESSION_STATE_CHANGED, has_changes);
     out.extend_from_slice(&status.0.to_le_bytes());
     out.extend_from_slice(&ok.warnings.to_le_bytes());
     if tracks {
-        if changed || !ok.info.is_empty() {
+        if has_changes || !ok.info.is_empty() {
             put_bytes(out, ok.info);
         }
-        if changed {
+        if has_changes {
             put_changes(out, ok.changes);
         }
     } else if !ok.info.is_empty() {
-        // The manual has a string up to the end of the packet here, but MySQL's server sends a
+        // MySQL's manual specifies a string up to the end of the packet here, but its server sends a
         // length-encoded one, and Connector/J relies on that.
         put_bytes(out, ok.info);
     }
-    frame::finish(out, begun, sequence);
+    frame::finish(out, packet, sequence);
 }
 
+/// Appends changes of session state. Each begins with its type, a code of the protocol
+/// (`SESSION_TRACK_...`).
 fn put_changes(out: &mut Vec<u8>, changes: &[SessionChange<'_>]) {
-    let mut all = Vec::new();
-    let mut one = Vec::new();
+    let mut encoded = Vec::new();
+    let mut data = Vec::new();
     for change in changes {
-        one.clear();
+        data.clear();
         let kind = match change {
             SessionChange::Variable(name, value) => {
-                put_bytes(&mut one, name);
-                put_bytes(&mut one, value);
+                put_bytes(&mut data, name);
+                put_bytes(&mut data, value);
                 0
             }
             SessionChange::Schema(name) => {
-                put_bytes(&mut one, name);
+                put_bytes(&mut data, name);
                 1
             }
             SessionChange::State => {
-                put_bytes(&mut one, b"1");
+                put_bytes(&mut data, b"1");
                 2
             }
             SessionChange::TransactionCharacteristics(text) => {
-                put_bytes(&mut one, text);
+                put_bytes(&mut data, text);
                 4
             }
             SessionChange::TransactionState(letters) => {
-                put_bytes(&mut one, letters);
+                put_bytes(&mut data, letters);
                 5
             }
         };
-        all.push(kind);
-        put_bytes(&mut all, &one);
+        encoded.push(kind);
+        put_bytes(&mut encoded, &data);
     }
-    put_bytes(out, &all);
+    put_bytes(out, &encoded);
 }
 
 /// Appends an error packet. The message is truncated to [`MAX_MESSAGE`] bytes, at a character
@@ -149,24 +151,24 @@ pub fn write_error(
     sqlstate: [u8; 5],
     message: &str,
 ) {
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     out.push(0xff);
     out.extend_from_slice(&code.to_le_bytes());
     out.push(b'#');
     out.extend_from_slice(&sqlstate);
     let end = message.floor_char_boundary(MAX_MESSAGE);
     out.extend_from_slice(message.get(..end).unwrap_or_default().as_bytes());
-    frame::finish(out, begun, sequence);
+    frame::finish(out, packet, sequence);
 }
 
 /// Appends an error packet sent instead of the greeting, e.g. for too many connections. Clients
 /// expect it without SQLSTATE.
 pub fn write_early_error(out: &mut Vec<u8>, sequence: &mut u8, code: u16, message: &str) {
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     out.push(0xff);
     out.extend_from_slice(&code.to_le_bytes());
     out.extend_from_slice(message.as_bytes());
-    frame::finish(out, begun, sequence);
+    frame::finish(out, packet, sequence);
 }
 
 /// Appends the first packet of a result: its number of columns and, for a client with
@@ -178,13 +180,14 @@ pub fn write_column_count(
     columns: usize,
     definitions: bool,
 ) {
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     put_lenenc(out, columns as u64);
-    put_follows(out, caps, definitions);
-    frame::finish(out, begun, sequence);
+    put_has_definitions(out, caps, definitions);
+    frame::finish(out, packet, sequence);
 }
 
-fn put_follows(out: &mut Vec<u8>, caps: Capabilities, definitions: bool) {
+/// Appends whether definitions follow, for a client with `OPTIONAL_RESULTSET_METADATA`.
+fn put_has_definitions(out: &mut Vec<u8>, caps: Capabilities, definitions: bool) {
     if caps.has(Capabilities::OPTIONAL_RESULTSET_METADATA) {
         out.push(u8::from(definitions));
     }
@@ -208,15 +211,15 @@ pub struct PrepareOk {
 
 /// Appends the first packet of the reply to COM_STMT_PREPARE.
 pub fn write_prepare_ok(out: &mut Vec<u8>, sequence: &mut u8, caps: Capabilities, ok: PrepareOk) {
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     out.push(0x00);
     out.extend_from_slice(&ok.id.to_le_bytes());
     out.extend_from_slice(&ok.columns.to_le_bytes());
     out.extend_from_slice(&ok.params.to_le_bytes());
     out.push(0);
     out.extend_from_slice(&ok.warnings.to_le_bytes());
-    put_follows(out, caps, ok.definitions);
-    frame::finish(out, begun, sequence);
+    put_has_definitions(out, caps, ok.definitions);
+    frame::finish(out, packet, sequence);
 }
 
 /// Appends the reply to COM_STATISTICS, a text.

@@ -27,6 +27,7 @@ enum TextConversion {
 
 #[derive(Clone, Debug)]
 struct Column {
+    /// Type code, for the binary format.
     code: u8,
     text: TextConversion,
     ty: ColumnType,
@@ -51,7 +52,7 @@ impl RowEncoder {
         self.columns.clear();
         self.columns.extend(types.into_iter().map(|ty| Column {
             code: code_of(ty),
-            text: conversion_of(ty),
+            text: text_conversion(ty),
             ty: ty.clone(),
         }));
     }
@@ -64,7 +65,7 @@ impl RowEncoder {
     /// Appends a row in the text format. Surplus values are ignored, missing ones are NULL.
     #[inline]
     pub fn write_text(&self, out: &mut Vec<u8>, sequence: &mut u8, values: &[ValueRef<'_>]) {
-        let begun = frame::begin(out);
+        let packet = frame::begin(out);
         let mut values = values.iter();
         for column in &self.columns {
             match values.next() {
@@ -72,13 +73,13 @@ impl RowEncoder {
                 Some(&value) => put_text(out, column, value),
             }
         }
-        frame::finish(out, begun, sequence);
+        frame::finish(out, packet, sequence);
     }
 
     /// Appends a row in the binary format. Surplus values are ignored, missing ones are NULL.
     #[inline]
     pub fn write_binary(&self, out: &mut Vec<u8>, sequence: &mut u8, values: &[ValueRef<'_>]) {
-        let begun = frame::begin(out);
+        let packet = frame::begin(out);
         out.push(0);
         let nulls = out.len();
         // The null bitmap starts with two reserved bits.
@@ -94,17 +95,17 @@ impl RowEncoder {
                 Some(&value) => put_binary(out, column.code, &column.ty, value),
             }
         }
-        frame::finish(out, begun, sequence);
+        frame::finish(out, packet, sequence);
     }
 }
 
-fn conversion_of(ty: &ColumnType) -> TextConversion {
-    let typed = ty.zerofill
+fn text_conversion(ty: &ColumnType) -> TextConversion {
+    let needs_type = ty.zerofill
         || matches!(
             ty.kind,
             Kind::Bit | Kind::Year | Kind::Set | Kind::Enum | Kind::Decimal
         );
-    if typed {
+    if needs_type {
         TextConversion::Typed
     } else {
         TextConversion::Plain

@@ -47,6 +47,8 @@ fn bits(value: ValueRef<'_>, unsigned: bool) -> u64 {
     }
 }
 
+/// Converts a number to the 64 bits of an integer; 0 if it is out of the range of both signed and
+/// unsigned integers.
 fn decimal_bits(value: Decimal, unsigned: bool) -> u64 {
     let as_unsigned = || value.to_u64();
     let as_signed = || value.to_i64().map(|n| n as u64);
@@ -136,13 +138,13 @@ pub(super) fn put_time(out: &mut Vec<u8>, value: Time) {
     let seconds = micros / 1_000_000;
     out.push(if fraction == 0 { 8 } else { 12 });
     out.push(u8::from(value.is_negative()));
-    // 34 days at most.
+    // Days: 34 at most.
     out.extend_from_slice(&((seconds / 86_400) as u32).to_le_bytes());
-    let of_day = seconds % 86_400;
+    let seconds_of_day = seconds % 86_400;
     out.extend_from_slice(&[
-        (of_day / 3600) as u8,
-        (of_day / 60 % 60) as u8,
-        (of_day % 60) as u8,
+        (seconds_of_day / 3600) as u8,
+        (seconds_of_day / 60 % 60) as u8,
+        (seconds_of_day % 60) as u8,
     ]);
     if fraction != 0 {
         out.extend_from_slice(&fraction.to_le_bytes());

@@ -92,10 +92,15 @@ pub enum Step {
 #[derive(Debug)]
 pub struct ClientLogin {
     credentials: Credentials,
+    /// Capabilities of the connection.
     capabilities: Capabilities,
+    /// Whether the password may be sent without encryption by RSA.
     secure: bool,
+    /// The server's last challenge.
     salt: Salt,
+    /// The plugin in use; `None` if the server's default is unknown to this client.
     plugin: Option<Plugin>,
+    /// Whether the next message is the server's public RSA key.
     is_key_requested: bool,
 }
 
@@ -158,9 +163,9 @@ impl ClientLogin {
     pub fn request_tls(&mut self, out: &mut Vec<u8>, sequence: &mut u8) {
         self.capabilities = self.capabilities | Capabilities::SSL;
         self.secure = true;
-        let begun = frame::begin(out);
+        let packet = frame::begin(out);
         put_login_head(out, self.capabilities, MAX_PACKET, COLLATION);
-        frame::finish(out, begun, sequence);
+        frame::finish(out, packet, sequence);
     }
 
     /// Appends the login request. The greeting had sequence number 0, so the
@@ -184,9 +189,9 @@ impl ClientLogin {
             attributes: Attributes::new(&attributes),
             compression: self.compression(),
         };
-        let begun = frame::begin(out);
+        let packet = frame::begin(out);
         put_login(out, &request);
-        frame::finish(out, begun, sequence);
+        frame::finish(out, packet, sequence);
     }
 
     /// The compression in force once the login is complete.
@@ -200,6 +205,7 @@ impl ClientLogin {
         }
     }
 
+    /// Computes the answer to the challenge.
     fn answer(&self, plugin: Plugin) -> Vec<u8> {
         match plugin {
             Plugin::Native => native_answer(&self.credentials.password, &self.salt),
@@ -221,6 +227,7 @@ impl ClientLogin {
         }
     }
 
+    /// Processes a request to switch to another plugin.
     fn switch(&mut self, body: &[u8], out: &mut Vec<u8>, sequence: &mut u8) -> Step {
         let mut cursor = Cursor::new(body);
         let Some(plugin) = cursor.nul().and_then(Plugin::by_name) else {
@@ -249,7 +256,9 @@ impl ClientLogin {
             };
         }
         match data {
+            // The answer was correct; an OK packet follows.
             [3] => Step::Wait,
+            // The server needs the password itself.
             [4] if self.secure => {
                 let mut password = self.credentials.password.clone();
                 password.push(0);
@@ -257,6 +266,7 @@ impl ClientLogin {
                 Step::Wait
             }
             [4] => {
+                // Requests the server's public key.
                 frame::packet(out, sequence, &[2]);
                 self.is_key_requested = true;
                 Step::Wait

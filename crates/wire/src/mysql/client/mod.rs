@@ -25,19 +25,19 @@ pub fn simple(out: &mut Vec<u8>, code: u8) {
 
 /// Appends a command with text: COM_INIT_DB, COM_STMT_PREPARE.
 pub fn text(out: &mut Vec<u8>, code: u8, text: &[u8]) {
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     out.push(code);
     out.extend_from_slice(text);
-    frame::finish(out, begun, &mut 0);
+    frame::finish(out, packet, &mut 0);
 }
 
 /// Appends a command with a number: COM_STMT_CLOSE, COM_STMT_RESET,
 /// COM_PROCESS_KILL.
 pub fn number(out: &mut Vec<u8>, code: u8, n: u32) {
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     out.push(code);
     out.extend_from_slice(&n.to_le_bytes());
-    frame::finish(out, begun, &mut 0);
+    frame::finish(out, packet, &mut 0);
 }
 
 /// Appends COM_QUERY, with attributes if the connection has `QUERY_ATTRIBUTES`.
@@ -47,7 +47,7 @@ pub fn query(
     text: &[u8],
     attributes: &[(&[u8], Param<'_>)],
 ) {
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     out.push(code::QUERY);
     if caps.has(Capabilities::QUERY_ATTRIBUTES) {
         put_lenenc(out, attributes.len() as u64);
@@ -64,7 +64,7 @@ pub fn query(
         }
     }
     out.extend_from_slice(text);
-    frame::finish(out, begun, &mut 0);
+    frame::finish(out, packet, &mut 0);
 }
 
 /// Appends COM_STMT_PREPARE.
@@ -96,13 +96,15 @@ pub fn execute_with_attributes(
     types: bool,
     long: impl Fn(usize) -> bool,
 ) {
-    let named = caps.has(Capabilities::QUERY_ATTRIBUTES);
-    let begun = frame::begin(out);
+    let has_names = caps.has(Capabilities::QUERY_ATTRIBUTES);
+    let packet = frame::begin(out);
     out.push(code::STMT_EXECUTE);
     out.extend_from_slice(&id.to_le_bytes());
-    out.push(if named { 8 } else { 0 });
+    // Flags: 8 is PARAMETER_COUNT_AVAILABLE; no cursor.
+    out.push(if has_names { 8 } else { 0 });
+    // The iteration count, which is always 1.
     out.extend_from_slice(&1u32.to_le_bytes());
-    if named {
+    if has_names {
         put_lenenc(out, params.len() as u64);
     }
     if !params.is_empty() {
@@ -111,7 +113,7 @@ pub fn execute_with_attributes(
         if types {
             for (name, param) in params {
                 put_type(out, param);
-                if named {
+                if has_names {
                     put_bytes(out, name);
                 }
             }
@@ -122,17 +124,17 @@ pub fn execute_with_attributes(
             }
         }
     }
-    frame::finish(out, begun, &mut 0);
+    frame::finish(out, packet, &mut 0);
 }
 
 /// Appends a chunk of a long parameter (COM_STMT_SEND_LONG_DATA).
 pub fn long_data(out: &mut Vec<u8>, id: u32, param: u16, data: &[u8]) {
-    let begun = frame::begin(out);
+    let packet = frame::begin(out);
     out.push(code::STMT_SEND_LONG_DATA);
     out.extend_from_slice(&id.to_le_bytes());
     out.extend_from_slice(&param.to_le_bytes());
     out.extend_from_slice(data);
-    frame::finish(out, begun, &mut 0);
+    frame::finish(out, packet, &mut 0);
 }
 
 impl<'a> From<ValueRef<'a>> for Param<'a> {
@@ -157,6 +159,7 @@ impl<'a> From<ValueRef<'a>> for Param<'a> {
     }
 }
 
+/// Appends the NULL bitmap of some parameters.
 fn put_nulls<'p, 'v: 'p>(out: &mut Vec<u8>, params: impl Iterator<Item = &'p Param<'v>>) {
     let start = out.len();
     for (i, param) in params.enumerate() {

@@ -159,9 +159,13 @@ impl<'a> Iterator for TextRow<'a> {
 /// is malformed.
 #[derive(Clone, Copy, Debug)]
 pub struct BinaryRow<'a, 'r> {
+    /// Type code of each column, and whether the type is unsigned.
     types: &'r [(u8, bool)],
+    /// Position of the next column.
     next: usize,
+    /// The NULL bitmap, which begins with two unused bits.
     nulls: &'a [u8],
+    /// The values that have not been read yet.
     values: Cursor<'a>,
 }
 
@@ -207,21 +211,29 @@ pub enum Event<'a, 'r> {
     End(OkReply<'a>),
 }
 
+/// The packet that is expected next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
+    /// The first packet of a result.
     Start,
+    /// A column definition; the number of definitions that are left.
     Columns(usize),
+    /// The EOF packet after the column definitions.
     EndOfColumns,
+    /// A row, or the end of the rows.
     Rows,
+    /// None: the reply is complete.
     Finished,
 }
 
-/// Reads the answers to one command.
+/// Reads the reply to one command.
 #[derive(Debug)]
 pub struct ResultReader {
     caps: Capabilities,
+    /// Whether rows are in binary form.
     binary: bool,
     state: State,
+    /// Type code of each column, and whether the type is unsigned.
     types: Vec<(u8, bool)>,
 }
 
@@ -243,7 +255,7 @@ impl ResultReader {
         self.state = State::Start;
     }
 
-    /// Whether the last packet of the answer has been seen.
+    /// Whether the last packet of the reply has been read.
     pub fn finished(&self) -> bool {
         self.state == State::Finished
     }
@@ -268,9 +280,9 @@ impl ResultReader {
                 let mut cursor = Cursor::new(payload);
                 let columns = usize::try_from(cursor.lenenc()?).ok()?;
                 let optional = self.caps.has(Capabilities::OPTIONAL_RESULTSET_METADATA);
-                let left_out = optional && cursor.u8()? == 0;
+                let has_definitions = !optional || cursor.u8()? != 0;
                 self.types.clear();
-                self.state = if !left_out {
+                self.state = if has_definitions {
                     State::Columns(columns)
                 } else if self.caps.has(Capabilities::DEPRECATE_EOF) {
                     State::Rows
@@ -314,6 +326,7 @@ impl ResultReader {
         self.caps.has(Capabilities::DEPRECATE_EOF) || rest.len() < 8
     }
 
+    /// Notes the end of a result with this status.
     fn end(&mut self, status: Status) {
         self.state = if status.has(Status::MORE_RESULTS) {
             State::Start
