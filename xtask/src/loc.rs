@@ -13,7 +13,7 @@ struct Lines {
     tests: usize,
 }
 
-/// The table as text, one crate a line, with a sum.
+/// Returns the table as text: a line per crate, and the sums.
 pub fn table(tree: &Tree) -> String {
     let mut crates: BTreeMap<&str, Lines> = BTreeMap::new();
     for file in &tree.files {
@@ -48,6 +48,7 @@ pub fn table(tree: &Tree) -> String {
     table
 }
 
+/// Adds the lines of a Rust file. A line with code and a comment counts as code.
 fn count(file: &SourceFile, lines: &mut Lines) {
     let Some(scan) = &file.scan else { return };
     lines.files += 1;
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_comments_and_tests_are_told_apart() {
+    fn code_comments_and_tests_are_counted_separately() {
         let text = "//! Head.\n\nfn a() {} // tail\n#[cfg(test)]\nmod tests {\n}\n";
         let mut lines = Lines::default();
         count(&SourceFile::new("crates/kv/src/a.rs", text), &mut lines);

@@ -1,16 +1,16 @@
 //! Commands of the workspace: `cargo xtask check`, `ratchet`, `mutants`, `loc` and `soak`.
 //!
-//! `check` reads the whole tree once into a [`tree::Tree`] and hands it to one function per rule
-//! (module [`rules`]). A rule is a pure function from a tree to violations, so that each can be
-//! shown a planted violation in memory.
+//! `check` reads the whole tree once into a [`tree::Tree`] and passes it to one function per rule
+//! (module [`rules`]). A rule is a pure function from a tree to violations, so that its unit tests
+//! can check violations in memory.
 //!
 //! Invariants:
-//! 1. A rule never reads the disk: all it judges is in the tree that it is given.
-//! 2. `check` prints every violation it finds, not only the first, one a line, with file and line.
-//! 3. Lists (banned words, lengths on record, ignored tests) are data files, not code.
+//! 1. A rule never reads the disk: everything that it checks is in the tree passed to it.
+//! 2. `check` prints all violations, not only the first, each in a line with file and line number.
+//! 3. Lists (banned words, recorded lengths, ignored tests) are data files, not code.
 //!
-//! Rejected: a full Rust parser. It would cost more to build than everything else here, and the
-//! rules ask only for comments, strings, braces and names.
+//! Rejected: a full Rust parser. It would take longer to compile than the rest of this program, and
+//! the rules need only comments, strings, braces and names.
 
 #![forbid(unsafe_code)]
 

@@ -1,14 +1,13 @@
 //! `cargo xtask mutants`: planted faults, each of which a test must catch.
 //!
-//! `xtask/mutants.toml` lists them. Each is planted in a copy of the committed
-//! tree under the target directory, and the narrowest test that is to catch it
-//! is run there, in one build directory for all, so that only what a fault
-//! touches is compiled anew. A fault that does not compile catches nothing: a
-//! fault counts as caught only if the test program ran and failed, and passes
-//! without the fault. Faults with `schedules = true` are built as
-//! `scripts/schedules.sh` builds.
+//! `xtask/mutants.toml` lists the faults. Each is planted in a copy of the committed tree under the
+//! target directory, and the narrowest test that should catch it is run there. All faults share a
+//! build directory, so that only code changed by a fault is compiled again. A fault counts as
+//! caught only if the test program passes without the fault, and runs and fails with it; so a fault
+//! that does not compile is not caught. Faults with `schedules = true` are built as by
+//! `scripts/schedules.sh`.
 //!
-//! The rules check that each anchor still stands exactly once.
+//! A rule of `cargo xtask check` ensures that the text to replace occurs exactly once.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ use serde::Deserialize;
 
 use crate::tree::root;
 
-/// The list, from the root.
+/// Path of the list from the repository's root.
 pub const LIST: &str = "xtask/mutants.toml";
 
 /// One planted fault.
@@ -27,11 +26,11 @@ pub const LIST: &str = "xtask/mutants.toml";
 pub struct Mutant {
     /// Description of the planted fault.
     pub name: String,
-    /// The file that it changes, from the root.
+    /// Path of the file that it changes, from the repository's root.
     pub file: String,
-    /// Stands exactly once in the file.
+    /// The text to replace, which occurs exactly once in the file.
     pub find: String,
-    /// Stands there instead.
+    /// The replacement.
     pub with: String,
     /// Arguments of `cargo test`.
     pub test: String,
@@ -54,36 +53,40 @@ pub fn parse(text: &str) -> Result<Vec<Mutant>, String> {
 /// Outcome of the tests with a planted fault.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
+    /// A test failed: its name.
     Caught(String),
+    /// All tests passed.
     Survived,
+    /// The fault cannot be tested: the reason.
     Broken(String),
 }
 
-/// Plants the faults whose names or tests contain one of `only`, one after the
-/// other; all of them when it is empty.
+/// Plants the faults whose names or tests contain one of `only`, one after the other; all faults if
+/// `only` is empty.
 pub fn run(only: &[&str]) -> Result<(), String> {
     let root = root()?;
     let text = std::fs::read_to_string(root.join(LIST)).map_err(|e| format!("{LIST}: {e}"))?;
     let mutants = parse(&text)?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let place = target.join("mutants");
-    let copy = place.join("tree");
+    let directory = target.join("mutants");
+    let copy = directory.join("tree");
     make_copy(&root, &copy)?;
     let (mut caught, mut missed) = (0, Vec::new());
-    let mut sound = BTreeMap::new();
+    // Whether a test passes without faults.
+    let mut passing_tests = BTreeMap::new();
     for mutant in &mutants {
-        let is_meant = |part: &&str| mutant.name.contains(*part) || mutant.test.contains(*part);
-        if !only.is_empty() && !only.iter().any(is_meant) {
+        let is_selected = |part: &&str| mutant.name.contains(*part) || mutant.test.contains(*part);
+        if !only.is_empty() && !only.iter().any(is_selected) {
             continue;
         }
-        let began = Instant::now();
-        let target = place.join("target");
-        let passes = match sound.get(&mutant.test) {
+        let start = Instant::now();
+        let target = directory.join("target");
+        let passes = match passing_tests.get(&mutant.test) {
             Some(passes) => *passes,
             None => {
                 let outcome = run_test(&copy, &target, mutant)?;
                 let passes = outcome == Outcome::Survived;
-                sound.insert(mutant.test.clone(), passes);
+                passing_tests.insert(mutant.test.clone(), passes);
                 passes
             }
         };
@@ -92,7 +95,7 @@ pub fn run(only: &[&str]) -> Result<(), String> {
         } else {
             Outcome::Broken(format!("`{}` fails without it", mutant.test))
         };
-        let seconds = began.elapsed().as_secs();
+        let seconds = start.elapsed().as_secs();
         match outcome {
             Outcome::Caught(test) => {
                 println!("caught    {}: by {test} ({seconds} s)", mutant.name);
@@ -116,7 +119,7 @@ pub fn run(only: &[&str]) -> Result<(), String> {
     }
 }
 
-/// A copy of what is committed.
+/// Copies the committed tree to `copy`.
 fn make_copy(root: &Path, copy: &Path) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("xtask: {}: {e}", copy.display());
     if copy.exists() {
@@ -132,8 +135,8 @@ fn make_copy(root: &Path, copy: &Path) -> Result<(), String> {
     let Some(output) = archive.stdout.take() else {
         return Err("xtask: git archive has no output".to_owned());
     };
-    // Times of now (`-m`): an older file beside what was built with a fault in
-    // it would count as built.
+    // `-m` sets modification times to now. With its older time a file would not be compiled again,
+    // although the build directory may have been built from it with a fault.
     let unpacked = Command::new("tar")
         .args(["-x", "-m"])
         .current_dir(copy)
@@ -147,18 +150,19 @@ fn make_copy(root: &Path, copy: &Path) -> Result<(), String> {
     Err("xtask: the tree could not be copied".to_owned())
 }
 
-/// Plants a fault, runs its test, and takes the fault back.
+/// Plants a fault, runs its test, and restores the file.
 fn plant(copy: &Path, target: &Path, mutant: &Mutant) -> Result<Outcome, String> {
     let path = copy.join(&mutant.file);
     let failed = |e: std::io::Error| format!("xtask: {}: {e}", path.display());
-    let sound = std::fs::read_to_string(&path).map_err(failed)?;
-    if sound.matches(&mutant.find).count() != 1 {
-        return Ok(Outcome::Broken("its anchor does not stand once".to_owned()));
+    let original = std::fs::read_to_string(&path).map_err(failed)?;
+    if original.matches(&mutant.find).count() != 1 {
+        let why = "the text to replace does not occur exactly once";
+        return Ok(Outcome::Broken(why.to_owned()));
     }
-    let planted = sound.replacen(&mutant.find, &mutant.with, 1);
+    let planted = original.replacen(&mutant.find, &mutant.with, 1);
     std::fs::write(&path, planted).map_err(failed)?;
     let outcome = run_test(copy, target, mutant);
-    std::fs::write(&path, sound).map_err(failed)?;
+    std::fs::write(&path, original).map_err(failed)?;
     outcome
 }
 

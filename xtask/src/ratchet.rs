@@ -1,9 +1,10 @@
-//! Lengths of functions and module cycles on record: `xtask/ratchet.toml`.
+//! Recorded exceptions from the limits for lengths of functions and for module cycles:
+//! `xtask/ratchet.toml`.
 //!
 //! The file names each function that was longer than the limit when it was recorded, with its
 //! length then, and for each crate the number of its modules that import each other in cycles.
-//! Lowering replaces an entry by the present number, drops it once it is within the limit, and
-//! adds nothing; only `--init` records anew.
+//! `cargo xtask ratchet` replaces an entry by the current number if that is smaller, removes the
+//! entry if the number is within the limit, and adds none; only `--init` does.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ pub struct Ratchet {
 }
 
 impl Ratchet {
-    /// Reads the record in a tree; without a file nothing is on record.
+    /// Reads the record in a tree; empty if there is no file.
     pub fn of(tree: &Tree) -> Result<Self, String> {
         let Some(file) = tree.file(PATH) else {
             return Ok(Self::default());
@@ -37,7 +38,8 @@ impl Ratchet {
         toml::from_str(&file.text).map_err(|error| format!("xtask: {PATH}: {error}"))
     }
 
-    /// The record that remains when nothing may grow.
+    /// Returns this record with each number lowered to the measured one, without the entries that
+    /// are not in `measured`.
     pub fn lowered(&self, measured: &Self) -> Self {
         Self {
             functions: lower(&self.functions, &measured.functions),
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_shrink_or_go_but_never_grow_nor_appear() {
+    fn lowering_shrinks_and_removes_entries_but_neither_grows_nor_adds_any() {
         let old = record(&[("grown", 90), ("shrunk", 90), ("short", 90)]);
         let now = record(&[("grown", 99), ("shrunk", 80), ("new", 95)]);
         let lowered = old.lowered(&now);
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_reads_back_what_it_wrote() {
+    fn a_written_record_is_read_back() {
         let old = record(&[("a.rs::f", 90)]);
         let text = old.text().unwrap();
         assert_eq!(Ratchet::of(&Tree::of(&[(PATH, &text)])).unwrap(), old);

@@ -1,13 +1,14 @@
-//! Takes a Rust text apart into code, comments, functions and test spans, without parsing it.
+//! Splits a Rust text into code and comments and finds its functions and tests, without parsing it.
 //!
 //! One pass over the bytes copies each byte to the code view or to the comment view and writes a
 //! blank in the other, so that both have the text's length and lines. The contents of string and
 //! character literals are in neither view. Functions and test modules are then found in the code
-//! view by matching braces, which literals and comments can no longer upset.
+//! view by matching braces, so that braces in literals and comments do not count.
 //!
 //! Invariants:
 //! 1. Both views have as many bytes and the same line breaks as the text.
-//! 2. Unfinished text (an unclosed string, a missing brace) never fails: the span ends with the text.
+//! 2. Incomplete text (an unclosed string, a missing brace) is no error: the literal or function ends
+//!    at the end of the text.
 
 use std::ops::RangeInclusive;
 
@@ -29,7 +30,7 @@ impl Function {
     }
 }
 
-/// A Rust text taken apart.
+/// A Rust text, split into code and comments.
 pub struct Scan {
     /// The text with comments and the contents of literals blanked.
     pub code: String,
@@ -42,7 +43,7 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Takes `text` apart.
+    /// Splits `text`.
     pub fn new(text: &str) -> Self {
         let mut splitter = Splitter::new(text.as_bytes());
         splitter.run();
@@ -97,6 +98,7 @@ impl<'a> Splitter<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
+    /// Consumes the current byte and copies it to `to`.
     fn take(&mut self, to: To) {
         let Some(byte) = self.peek(0) else { return };
         let blank = if byte == b'\n' { b'\n' } else { b' ' };
@@ -122,13 +124,14 @@ impl<'a> Splitter<'a> {
                 b'/' if self.peek(1) == Some(b'/') => self.line_comment(),
                 b'/' if self.peek(1) == Some(b'*') => self.block_comment(),
                 b'"' => self.string(),
-                b'r' | b'b' | b'c' if !self.after_name() => self.prefixed(),
+                b'r' | b'b' | b'c' if !self.after_name() => self.raw_string_or_letter(),
                 b'\'' => self.quote(),
                 _ => self.take(To::Code),
             }
         }
     }
 
+    /// Whether the byte before the current one can be part of a name.
     fn after_name(&self) -> bool {
         self.code.last().is_some_and(|byte| is_name_byte(*byte))
     }
@@ -157,7 +160,7 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// A string from its opening quote, escapes known.
+    /// Consumes a string with escapes, from its opening quote.
     fn string(&mut self) {
         self.take(To::Code);
         while let Some(byte) = self.peek(0) {
@@ -169,8 +172,8 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// At `r`, `b` or `c` that may begin a literal: a raw string, or a plain one, or just a name.
-    fn prefixed(&mut self) {
+    /// Consumes a raw string, or only the current letter (`r`, `b` or `c`) if it begins none.
+    fn raw_string_or_letter(&mut self) {
         let letters = self
             .rest()
             .iter()
@@ -198,9 +201,10 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// A character literal or a lifetime.
+    /// Consumes a character literal, or the quote of a lifetime.
     fn quote(&mut self) {
         let escaped = self.peek(1) == Some(b'\\');
+        // Length of the character in UTF-8.
         let width = match self.peek(1) {
             Some(byte) if byte >= 0xF0 => 4,
             Some(byte) if byte >= 0xE0 => 3,
@@ -238,7 +242,7 @@ pub fn line_of(text: &str, offset: usize) -> usize {
         .count()
 }
 
-/// Offsets at which `word` stands as a whole word in `code`.
+/// Returns the offsets at which `word` occurs as a whole word in `code`.
 pub fn find_word(code: &str, word: &str) -> Vec<usize> {
     let first_is_name = word.bytes().next().is_some_and(is_name_byte);
     let last_is_name = word.bytes().next_back().is_some_and(is_name_byte);
@@ -262,19 +266,20 @@ pub fn name_after(code: &str, offset: usize) -> Option<&str> {
     rest.get(..end).filter(|name| !name.is_empty())
 }
 
-/// From an offset, the offset of the brace that closes the first body; `None` if a `;` outside of
-/// brackets comes first.
+/// Returns the offset of the brace that closes the first body after `offset`; `None` if a `;` outside
+/// of brackets comes first.
 fn end_of_body(code: &str, offset: usize) -> Option<usize> {
-    let mut round = 0_i64;
+    // Open parentheses and square brackets, and open braces.
+    let mut brackets = 0_i64;
     let mut braces = 0_i64;
     let mut last = offset;
     for (at, byte) in code.bytes().enumerate().skip(offset) {
         last = at;
         match byte {
-            b'(' | b'[' if braces == 0 => round += 1,
-            b')' | b']' if braces == 0 => round -= 1,
-            b';' if braces == 0 && round <= 0 => return None,
-            b'{' if braces > 0 || round <= 0 => braces += 1,
+            b'(' | b'[' if braces == 0 => brackets += 1,
+            b')' | b']' if braces == 0 => brackets -= 1,
+            b';' if braces == 0 && brackets <= 0 => return None,
+            b'{' if braces > 0 || brackets <= 0 => braces += 1,
             b'}' if braces > 0 => {
                 braces -= 1;
                 if braces == 0 {
@@ -345,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_strings_lifetimes_and_escapes_do_not_upset_braces() {
+    fn braces_in_literals_do_not_count() {
         let text = r###"
 fn one<'a>(x: &'a str) -> char {
     let s = r#"} " {"#;
@@ -366,7 +371,7 @@ fn two() {}
     }
 
     #[test]
-    fn test_modules_are_known() {
+    fn lines_of_test_modules_are_found() {
         let scan = Scan::new("fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() {}\n}\nfn c() {}\n");
         assert!(!scan.in_test(1));
         assert!(scan.in_test(4));
@@ -379,13 +384,13 @@ fn two() {}
     }
 
     #[test]
-    fn whole_words_only() {
+    fn only_whole_words_are_found() {
         assert_eq!(find_word("eprintln!() println!()", "println!").len(), 1);
         assert_eq!(find_word("fnord fn x", "fn"), [6]);
     }
 
     #[test]
-    fn unfinished_text_ends_with_the_text() {
+    fn incomplete_text_is_scanned_to_its_end() {
         for text in ["fn a() {", "\"abc", "r#\"abc", "/* x", "'", "b"] {
             assert_eq!(Scan::new(text).code.len(), text.len());
         }

@@ -16,7 +16,7 @@ const RULES_PAGE: &str = "docs/internals/transactions.md";
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let rules_page = tree.file(RULES_PAGE).map_or("", |file| &file.text);
     let mut found = Vec::new();
-    for file in tree.files.iter().filter(|file| is_judged(file)) {
+    for file in tree.files.iter().filter(|file| is_checked(file)) {
         let prose = comments(&file.text);
         for message in documents(tree, &prose)
             .into_iter()
@@ -30,7 +30,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
 
 /// Whether a file is checked: Rust code outside of xtask, whose tests cite documents that must
 /// not exist.
-fn is_judged(file: &SourceFile) -> bool {
+fn is_checked(file: &SourceFile) -> bool {
     file.scan.is_some() && !file.path.starts_with("xtask/")
 }
 
@@ -115,7 +115,7 @@ fn numbers(text: &str) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    fn judge(code: &str) -> Vec<String> {
+    fn violations(code: &str) -> Vec<String> {
         let tree = Tree::of(&[
             ("crates/kv/src/a.rs", code),
             (
@@ -131,14 +131,17 @@ mod tests {
     fn existing_documents_sections_and_rules_pass() {
         let code = "//! See docs/formats.md. Bytes are in (docs/formats.md,\n//! \"Catalog\").\n\
                     /// Waits (transactions.md, rules 4 and\n/// 19).\nfn a() {}\n";
-        assert_eq!(judge(code), Vec::<String>::new());
+        assert_eq!(violations(code), Vec::<String>::new());
     }
 
     #[test]
     fn missing_documents_sections_and_rules_are_caught() {
-        assert_eq!(judge("// docs/gone.md says so.\n").len(), 1);
-        assert_eq!(judge("// (docs/formats.md, \"Rows\")\n").len(), 1);
-        assert_eq!(judge("// (transactions.md, rule 5)\n").len(), 1);
-        assert_eq!(judge("// transactions.md, rules 4, 6 and 20.\n").len(), 2);
+        assert_eq!(violations("// docs/gone.md says so.\n").len(), 1);
+        assert_eq!(violations("// (docs/formats.md, \"Rows\")\n").len(), 1);
+        assert_eq!(violations("// (transactions.md, rule 5)\n").len(), 1);
+        assert_eq!(
+            violations("// transactions.md, rules 4, 6 and 20.\n").len(),
+            2
+        );
     }
 }

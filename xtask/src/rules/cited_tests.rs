@@ -86,7 +86,7 @@ fn line_of(text: &str, at: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn judge(page: &str) -> Vec<String> {
+    fn violations(page: &str) -> Vec<String> {
         let tree = Tree::of(&[
             (COMPATIBILITY, page),
             (
@@ -102,12 +102,15 @@ mod tests {
     fn existing_tests_and_links_pass() {
         let page = "The names in `[test: ...]`.\n\n- KILL and\n  views. [test: kill_ends_it,\n  views.slt]\n\
                     - More [there](x.md).\n";
-        assert_eq!(judge(page), Vec::<String>::new());
+        assert_eq!(violations(page), Vec::<String>::new());
     }
 
     #[test]
     fn missing_tests_and_entries_without_a_test_are_caught() {
-        assert_eq!(judge("- Gone. [test: gone, views.slt]\n").len(), 1);
-        assert_eq!(judge("- Views.\n\n- KILL. [test: kill_ends_it]\n").len(), 1);
+        assert_eq!(violations("- Gone. [test: gone, views.slt]\n").len(), 1);
+        assert_eq!(
+            violations("- Views.\n\n- KILL. [test: kill_ends_it]\n").len(),
+            1
+        );
     }
 }

@@ -1,13 +1,13 @@
 //! Limits import cycles between the modules of a crate, by the ratchet.
 //!
 //! A module is a file or folder beside `lib.rs` or `main.rs`; everything below a folder belongs to
-//! its module. One module imports another where its code (tests excluded) names a path that begins
-//! with `crate::` or climbs to the root by `super::`. A name that the root re-exports stands for
-//! the module that defines it. Modules of one strongly connected component (Tarjan, "Depth-first
-//! search and linear graph algorithms", 1972) form a cycle.
+//! its module. A module imports another one if its code (tests excluded) contains a path that begins
+//! with `crate::`, or with as many `super::` as lead to the root. A name that the root re-exports
+//! counts as a name of the module that defines it. Modules that reach each other through imports
+//! (a strongly connected component of more than one module) form a cycle.
 //!
-//! The number of a crate's modules in cycles is at most that of its entry in `xtask/ratchet.toml`,
-//! and 0 without an entry.
+//! A crate may have as many modules in cycles as its entry in `xtask/ratchet.toml` states, none
+//! without an entry.
 //!
 //! Rejected: treating each file as a module. Files of a folder share private types through
 //! `super::`, so most folders would be cycles.
@@ -85,6 +85,7 @@ fn module_path(crate_dir: &str, path: &str) -> Vec<String> {
     parts
 }
 
+/// Finds the imports between the modules of a crate with these files.
 fn imports(crate_dir: &str, files: &[&SourceFile]) -> Imports {
     let paths: Vec<Vec<String>> = files
         .iter()
@@ -94,10 +95,11 @@ fn imports(crate_dir: &str, files: &[&SourceFile]) -> Imports {
         .iter()
         .filter_map(|path| path.first().map(String::as_str))
         .collect();
-    let mut homes: BTreeMap<String, String> = BTreeMap::new();
+    // The module of each name that the root re-exports.
+    let mut defining_modules: BTreeMap<String, String> = BTreeMap::new();
     for (file, path) in files.iter().zip(&paths) {
         if path.is_empty() {
-            homes.extend(re_exports(&code(file), &modules));
+            defining_modules.extend(re_exports(&code(file), &modules));
         }
     }
     let mut imports = Imports::new();
@@ -105,15 +107,15 @@ fn imports(crate_dir: &str, files: &[&SourceFile]) -> Imports {
         let Some(own) = path.first() else { continue };
         let targets = imports.entry(own.clone()).or_default();
         for name in names_at_root(&code(file), path.len()) {
-            let home = match modules.get(name.as_str()) {
+            let module = match modules.get(name.as_str()) {
                 Some(module) => *module,
-                None => match homes.get(&name) {
+                None => match defining_modules.get(&name) {
                     Some(module) => module.as_str(),
                     None => continue,
                 },
             };
-            if home != own {
-                targets.insert(home.to_owned());
+            if module != own {
+                targets.insert(module.to_owned());
             }
         }
     }
@@ -133,19 +135,19 @@ fn code(file: &SourceFile) -> String {
         .join("\n")
 }
 
-/// Names in the root module that code at some depth refers to.
+/// Returns the names in the root module that the code of a module `depth` levels below it uses.
 fn names_at_root(code: &str, depth: usize) -> BTreeSet<String> {
-    let climb = "super::".repeat(depth);
+    let path_to_root = "super::".repeat(depth);
     let mut names = BTreeSet::new();
-    for prefix in ["crate::", climb.as_str()] {
+    for prefix in ["crate::", path_to_root.as_str()] {
         if prefix.is_empty() {
             continue;
         }
         for (at, _) in code.match_indices(prefix) {
             let before = &code[..at];
-            let longer = before.ends_with("super::") || before.ends_with(is_name_char);
+            let is_part_of_path = before.ends_with("super::") || before.ends_with(is_name_char);
             let rest = &code[at + prefix.len()..];
-            if !longer && !rest.starts_with("super::") {
+            if !is_part_of_path && !rest.starts_with("super::") {
                 names.extend(first_names(rest));
             }
         }

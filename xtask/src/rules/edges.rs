@@ -1,8 +1,8 @@
-//! Which crate may name which, and which features there may be.
+//! Checks the dependencies between crates, and the features.
 //!
-//! The table is the architecture: imports run downwards only, engines are named by the server's
-//! composition root and by tests, and what is synchronous stays free of an async runtime, also
-//! through others.
+//! The table [`MEMBERS`] is the architecture: a crate depends on lower ones only, and only the
+//! server and tests depend on engines. Synchronous crates do not depend on an async runtime, not
+//! even indirectly.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::tree::{Package, Tree};
 const RULE: &str = "crate-edge";
 const FEATURE_RULE: &str = "feature";
 
-/// A workspace member and the members that its ordinary dependencies may name.
+/// A workspace member, and the members that may be its ordinary dependencies.
 struct Member {
     name: &'static str,
     may_name: &'static [&'static str],
@@ -145,8 +145,8 @@ const MEMBERS: &[Member] = &[
     member("xtask", &[]),
 ];
 
-/// Crates that dev-dependencies may name in addition: tests choose an engine, start processes and
-/// check histories.
+/// Crates that may also be dev-dependencies: tests choose an engine, start processes and check
+/// histories.
 const FOR_TESTS: &[&str] = &[
     "porpoise-kv-mem",
     "porpoise-kv-tikv",
@@ -154,12 +154,12 @@ const FOR_TESTS: &[&str] = &[
     "porpoise-testkit",
 ];
 
-/// Members that may not name an engine even in tests: they speak protocols.
+/// Members that may not depend on an engine even in tests, because they use protocols only.
 const NEVER_AN_ENGINE: &[&str] = &["porpoise-bench", "porpoise-wire"];
 
 const ENGINES: &[&str] = &["porpoise-kv-mem", "porpoise-kv-tikv"];
 
-/// Members whose ordinary dependencies must not reach an async runtime, however far down.
+/// Members that must not depend on an async runtime, directly or indirectly, except in tests.
 const SYNCHRONOUS: &[&str] = &[
     "porpoise-base",
     "porpoise-types",
@@ -178,13 +178,13 @@ const SYNCHRONOUS: &[&str] = &[
 
 const ASYNC_RUNTIME: &str = "tokio";
 
-/// An outside package that only the named member may name.
+/// Packages from outside the workspace that only one member may depend on: package and member.
 const RESERVED: &[(&str, &str)] = &[("tikv-client", "porpoise-kv-tikv")];
 
-/// The only feature of the workspace, besides `default`, which may hold nothing else.
+/// The only feature of the workspace besides `default`, which may enable only this one.
 const FEATURE: &str = "tikv";
 
-/// Judges the crate graph.
+/// Checks the dependencies of all members.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for package in &tree.packages {
@@ -221,9 +221,10 @@ fn check_direct(package: &Package, member: &Member, found: &mut Vec<Violation>) 
         if !MEMBERS.iter().any(|member| member.name == target) {
             continue;
         }
-        let never = NEVER_AN_ENGINE.contains(&member.name) && ENGINES.contains(&target);
-        let in_tests = is_dev && (FOR_TESTS.contains(&target) || target == package.name) && !never;
-        if !member.may_name.contains(&target) && !in_tests {
+        let is_forbidden = NEVER_AN_ENGINE.contains(&member.name) && ENGINES.contains(&target);
+        let is_for_tests = FOR_TESTS.contains(&target) || target == package.name;
+        let allowed_in_tests = is_dev && is_for_tests && !is_forbidden;
+        if !member.may_name.contains(&target) && !allowed_in_tests {
             let kind = dependency.kind.as_deref().unwrap_or("ordinary");
             found.push(Violation::of(
                 RULE,
@@ -256,14 +257,14 @@ fn check_synchronous(tree: &Tree, package: &Package, found: &mut Vec<Violation>)
     }
 }
 
-/// Judges the features of the members.
+/// Checks the features of all members.
 pub fn check_features(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for package in &tree.packages {
         for (name, enables) in &package.features {
-            let known = name == FEATURE
+            let is_allowed = name == FEATURE
                 || (name == "default" && enables.iter().all(|feature| feature == FEATURE));
-            if !known {
+            if !is_allowed {
                 found.push(Violation::of(
                     FEATURE_RULE,
                     &package.name,
@@ -295,7 +296,7 @@ mod tests {
         }
     }
 
-    fn judge(package: Package) -> Vec<String> {
+    fn violations(package: Package) -> Vec<String> {
         let tree = Tree {
             packages: vec![package],
             ..Tree::default()
@@ -317,7 +318,7 @@ mod tests {
                 ("porpoise-testkit", Some("dev")),
             ],
         );
-        assert!(judge(rows).is_empty());
+        assert!(violations(rows).is_empty());
     }
 
     #[test]
@@ -333,7 +334,7 @@ mod tests {
             ("porpoise", "porpoise-bench"),
         ] {
             assert_eq!(
-                judge(package(from, &[(to, None)])).len(),
+                violations(package(from, &[(to, None)])).len(),
                 1,
                 "{from} to {to}"
             );
@@ -341,24 +342,24 @@ mod tests {
     }
 
     #[test]
-    fn the_load_generator_names_no_engine_even_in_tests() {
+    fn an_engine_as_dev_dependency_of_the_load_generator_is_caught() {
         let bench = package("porpoise-bench", &[("porpoise-kv-mem", Some("dev"))]);
-        assert_eq!(judge(bench).len(), 1);
+        assert_eq!(violations(bench).len(), 1);
     }
 
     #[test]
-    fn tikv_client_is_named_by_its_engine_only() {
+    fn only_its_engine_may_depend_on_tikv_client() {
         assert_eq!(
-            judge(package("porpoise", &[("tikv-client", None)])).len(),
+            violations(package("porpoise", &[("tikv-client", None)])).len(),
             1
         );
         let engine = package("porpoise-kv-tikv", &[("tikv-client", None)]);
-        assert!(judge(engine).is_empty());
+        assert!(violations(engine).is_empty());
     }
 
     #[test]
     fn an_unknown_member_is_caught() {
-        assert_eq!(judge(package("porpoise-extra", &[])).len(), 1);
+        assert_eq!(violations(package("porpoise-extra", &[])).len(), 1);
     }
 
     #[test]
@@ -392,7 +393,7 @@ mod tests {
             .insert("tikv".to_owned(), vec!["dep:x".to_owned()]);
         let mut more = tikv.clone();
         more.features.insert("turbo".to_owned(), Vec::new());
-        let judge = |package| {
+        let count = |package| {
             let packages = vec![package];
             check_features(&Tree {
                 packages,
@@ -400,7 +401,7 @@ mod tests {
             })
             .len()
         };
-        assert_eq!(judge(tikv), 0);
-        assert_eq!(judge(more), 1);
+        assert_eq!(count(tikv), 0);
+        assert_eq!(count(more), 1);
     }
 }

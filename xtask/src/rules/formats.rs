@@ -1,7 +1,7 @@
-//! Every format version in the code stands in docs/formats.md with its present value.
+//! Checks that docs/formats.md lists every format version in the code with its current value.
 //!
-//! A constant whose name ends in `FORMAT_VERSION` needs a line there that names its crate's
-//! directory and says `NAME = VALUE`, so that a changed byte layout cannot leave the page behind.
+//! For a constant whose name ends in `FORMAT_VERSION`, a line of the page must contain the name of
+//! its crate's directory and `NAME = VALUE`, so that the page is updated when a byte layout changes.
 
 use super::Violation;
 use crate::scan::{find_word, line_of, name_after};
@@ -10,7 +10,7 @@ use crate::tree::{SourceFile, Tree};
 const RULE: &str = "format-version";
 const PAGE: &str = "docs/formats.md";
 
-/// Judges all format versions.
+/// Checks all format versions.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let page = tree.file(PAGE).map_or("", |file| file.text.as_str());
     let mut found = Vec::new();
@@ -21,10 +21,10 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
         let name = directory.rsplit('/').next().unwrap_or(directory);
         for version in versions(file) {
             let wanted = format!("{} = {}", version.name, version.value);
-            let is_told = page.lines().any(|line| {
+            let is_listed = page.lines().any(|line| {
                 !find_word(line, &wanted).is_empty() && !find_word(line, name).is_empty()
             });
-            if !is_told {
+            if !is_listed {
                 let message = format!("{PAGE} has no line with `{name}` and `{wanted}`");
                 found.push(Violation::at(RULE, &file.path, version.line, message));
             }
@@ -33,6 +33,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
+/// A constant with a format version.
 struct Version<'a> {
     name: &'a str,
     value: &'a str,
@@ -66,7 +67,7 @@ fn versions(file: &SourceFile) -> Vec<Version<'_>> {
 mod tests {
     use super::*;
 
-    fn judge(code: &str, page: &str) -> usize {
+    fn violations(code: &str, page: &str) -> usize {
         check(&Tree::of(&[
             ("crates/kv_mem/src/log.rs", code),
             (PAGE, page),
@@ -75,22 +76,22 @@ mod tests {
     }
 
     #[test]
-    fn an_untold_or_outdated_version_is_caught() {
+    fn a_missing_or_outdated_version_is_caught() {
         let code = "pub const LOG_FORMAT_VERSION: u32 = 2;\n";
         assert_eq!(
-            judge(code, "| kv_mem | log | `LOG_FORMAT_VERSION = 2` |\n"),
+            violations(code, "| kv_mem | log | `LOG_FORMAT_VERSION = 2` |\n"),
             0
         );
         assert_eq!(
-            judge(code, "| kv_mem | log | `LOG_FORMAT_VERSION = 1` |\n"),
+            violations(code, "| kv_mem | log | `LOG_FORMAT_VERSION = 1` |\n"),
             1
         );
         assert_eq!(
-            judge(code, "| rows | log | `LOG_FORMAT_VERSION = 2` |\n"),
+            violations(code, "| rows | log | `LOG_FORMAT_VERSION = 2` |\n"),
             1
         );
-        assert_eq!(judge(code, "nothing\n"), 1);
-        assert_eq!(judge("const OTHER: u32 = 2;\n", ""), 0);
+        assert_eq!(violations(code, "nothing\n"), 1);
+        assert_eq!(violations("const OTHER: u32 = 2;\n", ""), 0);
     }
 
     #[test]

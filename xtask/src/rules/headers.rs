@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_file_says_which_behaviour_it_shows() {
+    fn a_test_file_without_a_header_is_caught() {
         assert_eq!(
             check_file("crates/kv/tests/a.rs", "// Lost updates fail.\n"),
             0
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_are_judged_past_their_first_line() {
+    fn the_header_of_a_script_follows_its_interpreter_line() {
         assert_eq!(
             check_file("scripts/a.sh", "#!/usr/bin/env bash\n# Does a.\n"),
             0
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn one_go_file_speaks_for_its_directory() {
+    fn one_go_file_with_a_header_suffices_for_its_directory() {
         let documented = ("tests/x/main.go", "// A stand-in for y.\npackage main\n");
         let other = ("tests/x/more.go", "package main\n");
         let elsewhere = ("tests/z/more.go", "package main\n");

@@ -1,8 +1,9 @@
-//! Tests that `make test` leaves out are run by `make soak`, and say why they are left out.
+//! Checks that each ignored test, which `make test` does not run, is run by `make soak` and states
+//! why it is ignored.
 //!
-//! `tests/soak.list` names them, one `PACKAGE TEST` a line with the test's full path as the test
-//! runner prints it. An ignored test that is not in the list, a name in the list without such a
-//! test, and an `#[ignore]` without a reason are violations.
+//! `tests/soak.list` has a line `PACKAGE TEST` for each, with the test's full path as the test
+//! runner prints it. Violations are: an ignored test that is not in the list, an entry without such
+//! a test, and an `#[ignore]` without a reason.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ pub fn long_tests(text: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Judges ignored tests and the list.
+/// Checks the ignored tests and the list.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let listed = tree.file(LIST).map(|file| long_tests(&file.text));
     let listed = listed.unwrap_or_default();
@@ -40,17 +41,20 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
                 let message = format!("`{}` is ignored without a reason", test.name);
                 found.push(Violation::at(RULE, &file.path, test.line, message));
             }
-            if !listed.iter().any(|entry| names(*entry, package, test.name)) {
+            if !listed
+                .iter()
+                .any(|entry| is_entry_of(*entry, package, test.name))
+            {
                 let message = format!("`{}` is ignored, but {LIST} does not name it", test.name);
                 found.push(Violation::at(RULE, &file.path, test.line, message));
             }
         }
     }
     for (package, test) in listed {
-        let is_there = ignored
-            .get(short(package))
+        let exists = ignored
+            .get(directory_name(package))
             .is_some_and(|tests| tests.contains(&last_part(test)));
-        if !is_there {
+        if !exists {
             let message = format!("names `{package} {test}`, but there is no such ignored test");
             found.push(Violation::of(RULE, LIST, message));
         }
@@ -58,16 +62,17 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-fn names(entry: (&str, &str), package: &str, test: &str) -> bool {
-    short(entry.0) == package && last_part(entry.1) == test
+/// Whether an entry (package and test) is that of a test in the package with this directory.
+fn is_entry_of(entry: (&str, &str), directory: &str, test: &str) -> bool {
+    directory_name(entry.0) == directory && last_part(entry.1) == test
 }
 
 fn last_part(test: &str) -> &str {
     test.rsplit("::").next().unwrap_or(test)
 }
 
-/// A package's name without the project's prefix, as its directory is named.
-fn short(package: &str) -> &str {
+/// Returns the name of a package's directory.
+fn directory_name(package: &str) -> &str {
     match package {
         "porpoise" => "server",
         "porpoise-kv-mem" => "kv_mem",
@@ -122,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ignored_test_needs_a_reason_and_a_place_in_the_list() {
+    fn an_ignored_test_needs_a_reason_and_an_entry_in_the_list() {
         let good = "#[test]\n#[ignore = \"runs ten minutes\"]\nfn long() {}\n";
         assert_eq!(
             violation_count(good, "# comment\nporpoise-kv-mem deep::long\n"),
@@ -137,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_a_test_is_caught() {
+    fn an_entry_without_a_test_is_caught() {
         assert_eq!(
             violation_count("fn other() {}\n", "porpoise-kv-mem gone\n"),
             1
@@ -145,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_in_a_string_is_no_attribute() {
+    fn an_ignore_attribute_in_a_string_is_no_attribute() {
         assert_eq!(
             violation_count("const A: &str = \"#[ignore]\nfn x\";\n", ""),
             0

@@ -1,8 +1,8 @@
-//! Length of files and functions.
+//! Checks the lengths of files and functions.
 //!
-//! A function past its limit is a violation unless it is on record in `xtask/ratchet.toml` with at
-//! least its present length; functions in test code are not measured. A file past its limit is a
-//! warning: a file holds one idea, and a long one asks for a reason.
+//! A function longer than the limit is a violation unless `xtask/ratchet.toml` has an entry for it
+//! with at least its current length; functions in test code are not measured. A file longer than
+//! the limit is a warning: a file should contain one idea.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::tree::{SourceFile, Tree};
 const FILE_RULE: &str = "file-length";
 const FUNCTION_RULE: &str = "function-length";
 
-/// Lines past which a file is warned of.
+/// Maximum number of lines of a file; a longer one is a warning.
 const FILE_LIMIT: usize = 1_000;
-/// Lines past which a function must be on record.
+/// Maximum number of lines of a function without an entry in the record.
 pub const FUNCTION_LIMIT: usize = 70;
 
 const SOURCE_SUFFIXES: &[&str] = &[".rs", ".go", ".py", ".sh"];
@@ -44,7 +44,7 @@ fn is_source(file: &SourceFile) -> bool {
         && !file.is_generated()
 }
 
-/// Long files.
+/// Returns a warning for each long file.
 pub fn warnings(tree: &Tree) -> Vec<Violation> {
     tree.files
         .iter()
@@ -57,7 +57,7 @@ pub fn warnings(tree: &Tree) -> Vec<Violation> {
         .collect()
 }
 
-/// Judges the lengths of functions.
+/// Checks the lengths of functions.
 pub fn check(tree: &Tree, ratchet: &Ratchet) -> Vec<Violation> {
     let mut found = Vec::new();
     for (key, lines) in measured_functions(tree) {
@@ -83,12 +83,12 @@ mod tests {
         format!("fn long() {{\n{}}}\n", "    step();\n".repeat(lines - 2))
     }
 
-    fn judge(text: &str, ratchet: &Ratchet) -> usize {
+    fn violations(text: &str, ratchet: &Ratchet) -> usize {
         check(&Tree::of(&[("crates/kv/src/a.rs", text)]), ratchet).len()
     }
 
     #[test]
-    fn long_files_are_warned_of_and_no_violation() {
+    fn a_long_file_is_a_warning_and_no_violation() {
         let warned = |path, lines| {
             let tree = Tree::of(&[(path, file_of(lines).as_str())]);
             assert!(check(&tree, &Ratchet::default()).is_empty());
@@ -102,18 +102,18 @@ mod tests {
     }
 
     #[test]
-    fn a_long_function_is_caught_unless_on_record_or_a_test() {
+    fn a_long_function_is_caught_unless_it_is_recorded_or_a_test() {
         let mut ratchet = Ratchet::default();
-        assert_eq!(judge(&function_of(FUNCTION_LIMIT), &ratchet), 0);
-        assert_eq!(judge(&function_of(FUNCTION_LIMIT + 1), &ratchet), 1);
+        assert_eq!(violations(&function_of(FUNCTION_LIMIT), &ratchet), 0);
+        assert_eq!(violations(&function_of(FUNCTION_LIMIT + 1), &ratchet), 1);
         let test = format!(
             "#[cfg(test)]\nmod tests {{\n{}}}\n",
             function_of(FUNCTION_LIMIT + 9)
         );
-        assert_eq!(judge(&test, &ratchet), 0);
+        assert_eq!(violations(&test, &ratchet), 0);
         let key = "crates/kv/src/a.rs::long".to_owned();
         ratchet.functions.insert(key, FUNCTION_LIMIT + 1);
-        assert_eq!(judge(&function_of(FUNCTION_LIMIT + 1), &ratchet), 0);
-        assert_eq!(judge(&function_of(FUNCTION_LIMIT + 2), &ratchet), 1);
+        assert_eq!(violations(&function_of(FUNCTION_LIMIT + 1), &ratchet), 0);
+        assert_eq!(violations(&function_of(FUNCTION_LIMIT + 2), &ratchet), 1);
     }
 }

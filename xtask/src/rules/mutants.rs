@@ -1,5 +1,5 @@
-//! Each planted fault's anchor stands exactly once in its file, so that a
-//! change of the code cannot leave the list of faults behind.
+//! Checks that the text which a planted fault replaces occurs exactly once in its file, so that the
+//! list of faults is updated when the code changes.
 
 use super::Violation;
 use crate::mutants::{LIST, parse};
@@ -7,7 +7,7 @@ use crate::tree::Tree;
 
 const RULE: &str = "mutants";
 
-/// Judges the list of planted faults.
+/// Checks the list of planted faults.
 pub fn check(tree: &Tree) -> Result<Vec<Violation>, String> {
     let Some(list) = tree.file(LIST) else {
         return Ok(Vec::new());
@@ -32,11 +32,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_anchor_that_is_gone_is_a_violation() {
+    fn a_text_that_does_not_occur_exactly_once_is_a_violation() {
         let list = "[[mutant]]\nname='n'\nfile='a.rs'\nfind='x = 1'\nwith=''\ntest=''\n";
-        let of = |text| Tree::of(&[(LIST, list), ("a.rs", text)]);
-        assert!(check(&of("let x = 1;")).is_ok_and(|found| found.is_empty()));
-        assert!(check(&of("let x = 2;")).is_ok_and(|found| found.len() == 1));
-        assert!(check(&of("x = 1; x = 1;")).is_ok_and(|found| found.len() == 1));
+        let tree = |text| Tree::of(&[(LIST, list), ("a.rs", text)]);
+        assert!(check(&tree("let x = 1;")).is_ok_and(|found| found.is_empty()));
+        assert!(check(&tree("let x = 2;")).is_ok_and(|found| found.len() == 1));
+        assert!(check(&tree("x = 1; x = 1;")).is_ok_and(|found| found.len() == 1));
     }
 }

@@ -1,7 +1,7 @@
-//! Words that may not stand in the repository, nor in the messages of its commits.
+//! Checks that banned words occur neither in the repository nor in its commit messages.
 //!
-//! The list is `xtask/words.toml`; each entry says where the word is looked for, what is excepted,
-//! and what to write instead. The list itself is not searched.
+//! The list is `xtask/words.toml`. Each entry states where the word is searched for, exceptions, and
+//! the text to write instead. The list itself is not searched.
 
 use serde::Deserialize;
 
@@ -12,8 +12,8 @@ use crate::tree::{SourceFile, Tree};
 const RULE: &str = "banned-word";
 const LIST: &str = "xtask/words.toml";
 
-/// Files that others write.
-const NOT_OURS: &[&str] = &["Cargo.lock", "LICENSE", LIST];
+/// Files that are not searched: those not written for this project, and the list.
+const NOT_SEARCHED: &[&str] = &["Cargo.lock", "LICENSE", LIST];
 
 #[derive(Deserialize)]
 struct List {
@@ -48,16 +48,17 @@ struct Word {
     #[serde(rename = "in")]
     place: Place,
     kind: Kind,
-    /// Also in test code; for `in = "code"`.
+    /// Whether test code is searched, too; for `in = "code"`.
     #[serde(default)]
     tests_too: bool,
-    /// Beginnings of paths where it may stand.
+    /// Prefixes of paths of files that may contain the word.
     #[serde(default)]
     allow: Vec<String>,
+    /// Advice on the text to write instead.
     instead: String,
 }
 
-/// Judges files and commits.
+/// Checks files and commit messages.
 pub fn check(tree: &Tree) -> Result<Vec<Violation>, String> {
     let Some(list) = tree.file(LIST) else {
         return Err(format!("xtask: {LIST} is missing"));
@@ -67,10 +68,10 @@ pub fn check(tree: &Tree) -> Result<Vec<Violation>, String> {
     let mut found = Vec::new();
     for word in &list.word {
         for file in &tree.files {
-            let spared = NOT_OURS.contains(&file.path.as_str())
+            let is_excepted = NOT_SEARCHED.contains(&file.path.as_str())
                 || file.path.ends_with("go.sum")
                 || word.allow.iter().any(|start| file.path.starts_with(start));
-            if !spared {
+            if !is_excepted {
                 search_file(word, file, &mut found);
             }
         }
@@ -109,6 +110,7 @@ fn search_file(word: &Word, file: &SourceFile, found: &mut Vec<Violation>) {
     }
 }
 
+/// Returns the offsets at which the word occurs in `text`.
 fn occurrences(word: &Word, text: &str) -> Vec<usize> {
     match word.kind {
         Kind::Word => find_word(text, &word.text),
@@ -141,7 +143,7 @@ mod tests {
         tree.file(LIST).unwrap().text.clone()
     }
 
-    fn judge(list: &str, path: &str, text: &str) -> usize {
+    fn violations(list: &str, path: &str, text: &str) -> usize {
         check(&Tree::of(&[(LIST, list), (path, text)]))
             .unwrap()
             .len()
@@ -155,11 +157,15 @@ mod tests {
         for word in &list.word {
             let planted = format!("//! Header.\nfn a() {{\n    {}();\n}}\n", word.text);
             let path = "crates/kv/src/a.rs";
-            assert!(judge(&text, path, &planted) > 0, "{} in code", word.text);
+            assert!(
+                violations(&text, path, &planted) > 0,
+                "{} in code",
+                word.text
+            );
             if word.place == Place::Text {
                 let planted = format!("Some words, {}\n", word.text);
                 assert!(
-                    judge(&text, "docs/a.md", &planted) > 0,
+                    violations(&text, "docs/a.md", &planted) > 0,
                     "{} in docs",
                     word.text
                 );
@@ -197,33 +203,39 @@ mod tests {
     "#;
 
     #[test]
-    fn code_words_spare_comments_strings_tests_and_excepted_paths() {
-        let judge = |path, text| judge(LIST_OF_THREE, path, text);
-        assert_eq!(judge("crates/kv/src/a.rs", "fn a() { shout!(1) }"), 1);
+    fn code_words_are_allowed_in_comments_strings_tests_and_excepted_paths() {
+        let violations = |path, text| violations(LIST_OF_THREE, path, text);
+        assert_eq!(violations("crates/kv/src/a.rs", "fn a() { shout!(1) }"), 1);
         assert_eq!(
-            judge(
+            violations(
                 "crates/kv/src/a.rs",
                 "// shout!\nfn a() { b(\"shout!\"); outshout!() }"
             ),
             0
         );
         assert_eq!(
-            judge(
+            violations(
                 "crates/kv/src/a.rs",
                 "#[cfg(test)]\nmod tests { fn a() { shout!(1) } }"
             ),
             0
         );
-        assert_eq!(judge("crates/kv/tests/a.rs", "fn a() { shout!(1) }"), 0);
-        assert_eq!(judge("crates/loud/src/a.rs", "fn a() { shout!(1) }"), 0);
+        assert_eq!(
+            violations("crates/kv/tests/a.rs", "fn a() { shout!(1) }"),
+            0
+        );
+        assert_eq!(
+            violations("crates/loud/src/a.rs", "fn a() { shout!(1) }"),
+            0
+        );
     }
 
     #[test]
-    fn phrases_know_no_case_and_paths_begin_at_the_root() {
-        let judge = |text| judge(LIST_OF_THREE, "docs/a.md", text);
-        assert_eq!(judge("One Day it may"), 1);
-        assert_eq!(judge("see /attic/box"), 1);
-        assert_eq!(judge("see tests/attic/box and ./attic/box"), 0);
+    fn phrases_match_in_any_case_and_paths_only_if_absolute() {
+        let violations = |text| violations(LIST_OF_THREE, "docs/a.md", text);
+        assert_eq!(violations("One Day it may"), 1);
+        assert_eq!(violations("see /attic/box"), 1);
+        assert_eq!(violations("see tests/attic/box and ./attic/box"), 0);
     }
 
     #[test]
