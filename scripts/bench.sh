@@ -4,7 +4,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-# Only the peers that are asked for; the option without a list means all of them.
+# Only the peers that are requested; the option without a list means all of them.
 needs=(rust cc)
 for word in "$@"; do
     case $word in --start-peers) needs+=(mariadb postgresql memcached) ;; esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Instructions of the main paths in the test build, compared with tests/costs/reference.tsv;
-# `--accept` writes the reference. See tests/costs/measure.py.
+# Counts the instructions of the main paths in the test build and compares them with
+# tests/costs/reference.tsv; `--accept` writes that file. See tests/costs/measure.py.
 
 . "$(dirname "$0")/lib.sh"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Licences, sources and security advisories of the dependencies, by deny.toml. Advisories are
-# fetched; without a network the rest is checked, and a line says so.
+# Checks licences, sources and security advisories of the dependencies, by deny.toml. Advisories are
+# fetched; if that fails, the others are checked, and a line says so.
 
 . "$(dirname "$0")/lib.sh"
 

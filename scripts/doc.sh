@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# rustdoc over all crates, private items included, since its readers work on the code; a warning
-# (a link that leads nowhere) is an error.
+# Builds the documentation of all crates, private items included, because its readers work on the
+# code. A warning, for example of a broken link, is an error.
 
 . "$(dirname "$0")/lib.sh"
 

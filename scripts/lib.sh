@@ -1,4 +1,4 @@
-# Shared by the scripts: where things are, search path, messages, timing of stages. Sourced.
+# Shared by the scripts, which source this file: directories, search path, messages, stages with times.
 # shellcheck shell=bash
 
 set -euo pipefail
@@ -9,12 +9,12 @@ TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 TOOLS=$TARGET/tools
 export CARGO_TARGET_DIR=$TARGET TARGET TOOLS
 
-# Whole runs build from nothing, where incremental artefacts only cost time and room; `make quick`
-# and cargo by hand build incrementally (profile.dev).
+# Whole runs build everything, so incremental artefacts would only cost time and space. `make quick`
+# and direct calls of cargo build incrementally (profile.dev).
 export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 
-# Puts on the search path what shells may lack: rustup's, Go's and Debian's folders for programs. A
-# Go that need.sh fetched comes first, since it did so for want of a new enough one.
+# Adds the directories for programs of rustup, Go and Debian to the search path, which may lack them.
+# A Go that need.sh installed comes first, because the installed one is older than required.
 find_tools() {
     local folder
     case ":$PATH:" in
@@ -39,7 +39,7 @@ die() {
 
 STAGES=()
 
-# stage NAME COMMAND...: runs a command, notes its seconds, and stops everything if it fails.
+# stage NAME COMMAND...: runs a command, records its time in seconds, and ends the script if it fails.
 stage() {
     local name=$1 start=$SECONDS status=0
     shift
@@ -53,8 +53,8 @@ stage() {
     fi
 }
 
-# print_stages [NAME]: the seconds of all stages; with a name also kept in target/report, one run
-# after the other, so that a stage that has become slower is seen.
+# print_stages [NAME]: prints the seconds of all stages. With a name it also appends them to a file in
+# target/report, so that the times of several runs can be compared.
 print_stages() {
     STAGES+=("$(printf '%5d s  %s' "$SECONDS" "all")")
     echo "--- seconds per stage"

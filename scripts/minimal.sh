@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# `make test` on a minimal Debian: a root made by debootstrap with git, make and the Rust toolchain
-# only, in which the run has to install everything else. Needs root and a Debian mirror (MIRROR).
-# The clone is of the last commit. Arguments take the place of `make test`.
+# Runs `make test` on a minimal Debian: a root directory made by debootstrap with git, make and the
+# Rust toolchain only, in which the run has to install everything else. Needs root and a Debian mirror
+# (MIRROR). Tests the last commit. Arguments replace `make test`.
 
 . "$(dirname "$0")/lib.sh"
 
@@ -27,8 +27,8 @@ for file in resolv.conf hosts; do cp "/etc/$file" "$ROOT/etc/$file"; done
 if [ -d /etc/apt/apt.conf.d ]; then cp -a /etc/apt/apt.conf.d/. "$ROOT/etc/apt/apt.conf.d/"; fi
 git clone --quiet --no-hardlinks . "$ROOT/opt/porpoise/clone"
 
-# Namespaces of its own: the mounts go with them, and no process outlives the run. `/` is a plain
-# directory there, which no mount table lists.
+# In namespaces of its own, the mounts end with the run, and no process outlives it. `/` is then a
+# plain directory, which is not in the mount table.
 if [ $# -eq 0 ]; then set -- make test; fi
 exec unshare --mount --pid --fork --kill-child bash -euc '
     root=$1

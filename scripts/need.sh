@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that programs are there, and installs those that are not: need.sh CAPABILITY...
+# Installs the programs of the given capabilities that are missing: need.sh CAPABILITY...
 #
 # Capabilities, with the programs that scripts and tests call:
 #   rust             cargo, rustc, git
@@ -20,31 +20,31 @@
 #   valgrind         valgrind, callgrind_control
 #   cargo-deny       cargo-deny, built from the registry's source
 #   debootstrap      debootstrap, for the run in a minimal root
-# Quick when everything is there: then neither a package index nor a registry is asked. Where
-# something cannot be installed, one line says what is missing and how to get it.
+# If nothing is missing, no package index and no registry is accessed. If something cannot be
+# installed, a line says what is missing and how to install it.
 
 . "$(dirname "$0")/lib.sh"
 
-GO_AT_LEAST=25   # of Go 1.x, by what the Go modules under tests/ say
+GO_AT_LEAST=25   # minor version of Go 1.x that the Go modules under tests/ require
 GO_VERSION=1.25.14
 DENY_VERSION=0.20.2
 
-# Whether a program is on the path; a shell's builtin of its name is none.
+# Whether a program is on the search path; a shell builtin does not count.
 has() { type -P "$1" >/dev/null; }
 
-# A go that is on the path and new enough.
+# Whether a new enough Go is on the search path.
 has_go() {
     local version
     version=$(GOTOOLCHAIN=local go version 2>/dev/null) || return 1
     [[ $version =~ go1\.([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -ge "$GO_AT_LEAST" ]
 }
 
-# PostgreSQL's server, where Debian puts it or on the path.
+# Whether PostgreSQL's server is on the search path, or in Debian's directory for it.
 has_postgresql() {
     has postgres || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1
 }
 
-# The Python that makes the virtual environment: Debian's own where it is there.
+# Prints the Python that creates virtual environments: Debian's if it is installed.
 python() {
     if [ -x /usr/bin/python3 ]; then echo /usr/bin/python3; else echo python3; fi
 }
@@ -66,14 +66,14 @@ is_there() {
         sysbench) has sysbench ;;
         java) has javac && has mvn ;;
         valgrind) has valgrind && has callgrind_control ;;
-        # Built below, once the packages for it are there.
+        # Built below, once the packages that it needs are installed.
         cargo-deny) has cargo && has cc ;;
         debootstrap) has debootstrap ;;
         *) die "need.sh: unknown capability: $1" ;;
     esac
 }
 
-# Debian packages of a capability. MariaDB without the package that starts a service.
+# Prints the Debian packages of a capability. MariaDB's are those that do not start a service.
 packages() {
     case $1 in
         cc) echo build-essential cmake pkg-config ;;
@@ -95,7 +95,7 @@ packages() {
     esac
 }
 
-# Runs a command as root, or fails at once.
+# Runs a command as root; fails instead of asking for a password.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
 }
@@ -109,7 +109,7 @@ install_packages() {
     local log policy=/usr/sbin/policy-rc.d status=0
     log=$(mktemp)
     echo "installing: $*"
-    # Packages of servers start a service when installed, on ports that are the user's to give.
+    # Packages of servers would start a service when installed; the policy prevents that.
     local made_policy=no
     if [ ! -e "$policy" ]; then
         printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
@@ -126,8 +126,8 @@ install_packages() {
     return "$status"
 }
 
-# Debian's Go may be older than the modules ask for. Go's own distribution is also served as a Go
-# module; it is fetched as one, by any older go, and checked against Go's checksum database.
+# Debian's Go may be older than the modules require. Newer distributions of Go are available as Go
+# modules; an older go fetches one and checks it against Go's checksum database.
 install_newer_go() {
     local architecture module folder
     architecture=$(dpkg --print-architecture) || return 1
@@ -145,8 +145,8 @@ install_newer_go() {
     find_tools
 }
 
-# make_venv NAME LIST: a virtual environment in $TOOLS/NAME, made anew when its list of modules
-# changes.
+# make_venv NAME LIST: creates a virtual environment in $TOOLS/NAME with the Python modules of a list,
+# again when the list has changed.
 make_venv() {
     local venv=$TOOLS/$1 list=$2 log
     local stamp=$venv/.made-from
@@ -162,7 +162,7 @@ make_venv() {
     cp "$list" "$stamp"
 }
 
-# The Node modules of the drivers, made anew when their list changes.
+# Installs the Node modules of the drivers, again when their list has changed.
 make_node_modules() {
     local folder=tests/clients/node log
     local list=$folder/package-lock.json stamp=$folder/node_modules/.made-from
@@ -176,7 +176,7 @@ make_node_modules() {
     cp "$list" "$stamp"
 }
 
-# cargo-deny of the pinned version, built once: some minutes.
+# Builds cargo-deny in its pinned version, once; takes some minutes.
 make_deny() {
     local folder=$TOOLS/cargo-deny log
     if [ "$("$folder/bin/cargo-deny" --version 2>/dev/null)" = "cargo-deny $DENY_VERSION" ]; then

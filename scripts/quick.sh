@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# `make quick`: an answer soon after a small edit, not all of `make test`: formatting, the rules,
-# a type check of everything, and tests of what differs from the branch main. A crate's own unit
-# tests run where its sources changed; beside them the tests below that are quick and cover it.
+# `make quick`: a quick check after a small edit, with less than `make test`: formatting, the rules, a
+# type check of everything, and tests of the crates that differ from the branch main. These are the
+# crate's unit tests, and the quick tests listed below that cover it.
 
 . "$(dirname "$0")/lib.sh"
 
@@ -17,7 +17,7 @@ changed() {
 }
 files=$(changed | sort -u)
 
-# did_change PREFIX...: whether a changed file begins with one of these.
+# did_change PREFIX...: whether the path of a changed file begins with one of the prefixes.
 did_change() {
     local prefix
     for prefix in "$@"; do
@@ -30,7 +30,8 @@ stage "formatting" cargo fmt --check
 stage "rules" cargo xtask check
 stage "type check" cargo check --locked --workspace
 
-# Unit tests of the crates whose sources changed; a folder's name is its package's but for these.
+# Unit tests of the crates whose sources changed. The name of a package follows from its directory,
+# except for the server's.
 for folder in $(sed -n 's,^crates/\([a-z_]*\)/src/.*,\1,p' <<<"$files" | sort -u); do
     if [ ! -d "crates/$folder" ]; then continue; fi
     case $folder in

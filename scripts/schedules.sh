@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The engine's own code under schedules that a seed chooses: the workspace's crates are built with
-# `--cfg shuttle`, beside what the other stages built. SCHEDULES says how many schedules of each
-# kind a model runs, SCHEDULE_SEED where to begin; an argument chooses models by name.
+# Runs models of the engine's code under thread schedules chosen by a seed. The workspace's crates are
+# built with `--cfg shuttle`, in addition to the build of the other stages. SCHEDULES is the number of
+# schedules of each kind, SCHEDULE_SEED the first seed; an argument selects models by name.
 
 . "$(dirname "$0")/lib.sh"
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `make soak`: the long tests named in tests/soak.list, each timed, optimised build.
+# `make soak`: runs the long tests listed in tests/soak.list in the optimised build, and prints the
+# time of each.
 
 . "$(dirname "$0")/lib.sh"
 
@@ -11,10 +12,11 @@ if [ -z "$tests" ]; then
     exit 0
 fi
 
-# The server that the tests start, from the same build as they.
+# The server that the tests start, in the same build profile as the tests.
 stage "build" cargo build --locked --release -p porpoise
 
-# A name that fits no test would pass by running nothing.
+# run_one PACKAGE TEST: runs a test. Fails if no test has this name: cargo would succeed without
+# running any.
 run_one() {
     local log status=0
     log=$(mktemp)
@@ -27,7 +29,7 @@ run_one() {
     return "$status"
 }
 
-# With all interleavings of the models under loom.
+# The preemption bound of 20 lets loom run all interleavings of the models.
 SCHEDULES="${SCHEDULES:-20000}" LOOM_MAX_PREEMPTIONS=20 stage "schedules" scripts/schedules.sh
 
 count=0
@@ -36,9 +38,9 @@ while read -r package test; do
     count=$((count + 1))
 done <<<"$tests"
 
-# The crates with unsafe code on the way of a row, and the engine's simulated lives, under
-# AddressSanitizer (leaks are errors, too): a build of its own, for all objects must be
-# instrumented. The flag is unstable, the runtime comes with the stable toolchain.
+# Tests of the crates with unsafe code, and of the simulation, under AddressSanitizer; leaks are
+# errors, too. It needs a build of its own, because all objects must be instrumented. The compiler's
+# flag is unstable (RUSTC_BOOTSTRAP), but the stable toolchain includes the runtime.
 sanitized() {
     RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/asan \
         cargo test --locked --target "$(rustc -vV | sed -n 's/^host: //p')" \
@@ -47,8 +49,9 @@ sanitized() {
 stage "AddressSanitizer" sanitized
 
 # The engine's tests with real threads under ThreadSanitizer. The standard library is built with it,
-# so that its locks and reference counts are seen. Fences are not understood: scripts/tsan.supp says
-# where that gives false reports. What rests on fences is checked by the models of `schedules.sh`.
+# too, so that its locks and reference counts are instrumented. ThreadSanitizer does not support
+# fences: scripts/tsan.supp suppresses the false reports. Code that relies on fences is checked by the
+# models of schedules.sh.
 threads_sanitized() {
     rustup component add rust-src
     RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=target/tsan \

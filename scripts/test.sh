@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make test`: everything that is checked before a change lands, in stages, stopping at the first
-# that fails. One build profile serves the tests and the server that they start.
+# `make test`: runs all checks that a change must pass, in stages, and stops at the first that fails.
+# The tests and the server that they start have the same build profile.
 
 . "$(dirname "$0")/lib.sh"
 

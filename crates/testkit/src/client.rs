@@ -66,9 +66,10 @@ pub fn sql(address: SocketAddr, statements: &str) -> SqlOutput {
     }
 }
 
-/// Sends bytes, closes the sending half and reads to the end, like `nc -N`.
+/// Sends bytes, closes the sending half, and returns everything that the server sends until it closes
+/// the connection, like `nc -N`.
 pub fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
-    let talk = || -> std::io::Result<Vec<u8>> {
+    let run = || -> std::io::Result<Vec<u8>> {
         let mut stream = TcpStream::connect_timeout(&address, READ_TIMEOUT)?;
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
         stream.set_write_timeout(Some(READ_TIMEOUT))?;
@@ -84,7 +85,7 @@ pub fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
             .join()
             .unwrap_or_else(|_| Err(std::io::Error::other("the reading thread panicked")))
     };
-    match talk() {
+    match run() {
         Ok(answer) => answer,
         Err(error) => fail("exchange", format_args!("{address}: {error}")),
     }
@@ -92,10 +93,10 @@ pub fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
 
 /// Requests a path over HTTP; returns the status and the body.
 pub fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
-    let talk = || -> std::io::Result<String> {
+    let run = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect_timeout(&address, READ_TIMEOUT)?;
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
-        // Keeps the sending half open: a server may take its end for a disconnect.
+        // Keeps the sending half open, because a server may treat its end as a disconnect.
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes())?;
@@ -103,7 +104,7 @@ pub fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
         stream.read_to_end(&mut answer)?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
     };
-    let answer = match talk() {
+    let answer = match run() {
         Ok(answer) => answer,
         Err(error) => fail("http", format_args!("{address}{path}: {error}")),
     };
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_over_http_is_taken_apart() {
+    fn status_and_body_of_an_http_reply_are_returned() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Builds a Go program of this repository once per change of its sources.
+//! Builds Go programs of this repository.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,8 @@ use crate::process::run;
 
 const REMEDY: &str = "Go is needed here: run `make needs`";
 
-/// Builds the module in `sources` (from the repository's root) and returns the program.
+/// Builds the Go module in the directory `sources` (a path from the repository's root) and returns
+/// the path of the program.
 ///
 /// The Go tool rebuilds only what has changed and locks its cache, so several tests may build at
 /// the same time; the program is moved into place atomically.
@@ -28,15 +29,15 @@ pub fn build(name: &str, sources: &str) -> PathBuf {
         );
     }
     let program = programs.join(name);
-    let fresh = programs.join(format!("{name}.{}", std::process::id()));
+    let temporary = programs.join(format!("{name}.{}", std::process::id()));
     let mut command = Command::new(go());
     command
         .current_dir(&folder)
         .args(["build", "-buildvcs=false", "-o"])
-        .arg(&fresh)
+        .arg(&temporary)
         .arg(".");
     run(name, &mut command, REMEDY);
-    if let Err(error) = std::fs::rename(&fresh, &program) {
+    if let Err(error) = std::fs::rename(&temporary, &program) {
         fail(
             name,
             format_args!("cannot make {}: {error}", program.display()),
@@ -61,7 +62,12 @@ fn go() -> PathBuf {
     )
 }
 
+/// The repository's root: two levels above this crate's directory.
 fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+    let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_dir
+        .ancestors()
+        .nth(2)
+        .unwrap_or(crate_dir)
+        .to_path_buf()
 }

@@ -9,15 +9,15 @@
 //!
 //! Invariants:
 //! 1. No process outlives its handle: dropping a handle, also while a test panics, kills the whole
-//!    process group. None outlives the test program either: the kernel kills children whose parent
-//!    is gone.
+//!    process group. None outlives the test program: the kernel kills the children of a process
+//!    that has ended.
 //! 2. A server that does not get ready within its deadline, or that is not installed, fails the
 //!    test with one clear line and its log. Nothing is skipped.
 //! 3. The output of a server is kept, and printed when its test panics.
 //! 4. Servers listen on 127.0.0.1 only.
 //!
-//! Functions panic instead of returning errors, because a test could not handle them; functions
-//! whose failure a test may want to inspect return it.
+//! Functions panic instead of returning errors, because a test could not handle an error. The result
+//! of a function whose failure a test may expect tells whether it failed.
 
 mod client;
 mod go;
@@ -39,6 +39,6 @@ pub use random::Random;
 pub use tikv_double::TikvDouble;
 
 /// Fails the test with a message that begins with the name of the failed program.
-pub(crate) fn fail(who: &str, why: impl std::fmt::Display) -> ! {
-    panic!("{who}: {why}")
+pub(crate) fn fail(program: &str, why: impl std::fmt::Display) -> ! {
+    panic!("{program}: {why}")
 }

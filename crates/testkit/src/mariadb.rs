@@ -12,6 +12,7 @@ use crate::sys;
 use crate::{fail, ports};
 
 const REMEDY: &str = "MariaDB is needed here: run `make needs`";
+/// Deadline for getting ready.
 const START: Duration = Duration::from_secs(60);
 
 /// Options of a [`Mariadb`].
@@ -52,6 +53,8 @@ impl MariadbBuilder {
         fail("mariadb", "found no port that stayed free")
     }
 
+    /// Starts the server on a free port, with its files in `home`; `None` if another process has
+    /// taken the port. Returns its address and its Unix socket.
     fn try_start(&self, home: &Path, data: &Path) -> Option<(SocketAddr, PathBuf, Process)> {
         let addr = *ports::free(1).first()?;
         let socket = home.join("mariadb.sock");
@@ -120,6 +123,7 @@ impl Mariadb {
     }
 }
 
+/// Creates the system tables in a data directory.
 fn install(data: &Path) {
     let mut command = Command::new(program("mariadb-install-db"));
     command
@@ -131,6 +135,7 @@ fn install(data: &Path) {
     run("mariadb", &mut command, REMEDY);
 }
 
+/// Lets a program that refuses to run as root by default do so if this program runs as root.
 fn as_this_user(command: &mut Command) {
     if sys::is_root() {
         command.arg("--user=root");
@@ -140,6 +145,10 @@ fn as_this_user(command: &mut Command) {
 /// Returns the path of a program. Servers are in `/usr/sbin`, which an ordinary user's search path
 /// may lack.
 fn program(name: &str) -> PathBuf {
-    let beside = Path::new("/usr/sbin").join(name);
-    if beside.exists() { beside } else { name.into() }
+    let in_sbin = Path::new("/usr/sbin").join(name);
+    if in_sbin.exists() {
+        in_sbin
+    } else {
+        name.into()
+    }
 }

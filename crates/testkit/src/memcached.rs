@@ -9,6 +9,7 @@ use crate::sys;
 use crate::{fail, ports};
 
 const REMEDY: &str = "memcached is needed here: run `make needs`";
+/// Deadline for getting ready.
 const START: Duration = Duration::from_secs(20);
 
 /// A running memcached.
@@ -30,6 +31,7 @@ impl Memcached {
         fail("memcached", "found no port that stayed free")
     }
 
+    /// Starts a server on a free port; `None` if another process has taken the port.
     fn try_start(threads: usize) -> Option<Self> {
         let home = directory("memcached");
         let addr = *ports::free(1).first()?;
@@ -43,8 +45,8 @@ impl Memcached {
             command.args(["-u", "root"]);
         }
         let mut process = Process::start("memcached", command, home.path(), REMEDY);
-        // If the port is taken it exits with a message, and another port is tried; other exits are
-        // failures.
+        // If the port is taken, the server exits with a message, and another port is tried. Any
+        // other exit is a failure.
         let is_ready = wait_until(START, || match process.ended() {
             Some(_) => Some(false),
             None => TcpStream::connect(addr).ok().map(|_| true),

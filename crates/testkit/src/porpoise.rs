@@ -1,7 +1,7 @@
 //! The Porpoise server: starts the real binary on free ports.
 //!
-//! It prints its addresses on standard output: a line `ready LISTENER ADDRESS` per listener, then
-//! `porpoise ready`. A handle reads them from there, so that no port needs to be guessed.
+//! The server prints its addresses on standard output: a line `ready LISTENER ADDRESS` per listener,
+//! then `porpoise ready`. A handle reads the addresses from these lines.
 
 use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,9 +18,13 @@ const NAME: &str = "porpoise";
 /// The server binary whose disk injects faults.
 const FAULTS: &str = "porpoise-faults";
 const REMEDY: &str = "build it with `cargo build -p porpoise`, or run `make needs`";
+/// Name of the file of traced system calls.
 const TRACE: &str = "trace";
+/// The line that the server prints once every listener is open.
 const LAST_LINE: &str = "porpoise ready";
+/// Default deadline for getting ready.
 const START: Duration = Duration::from_secs(60);
+/// Deadline for a shutdown.
 const STOP: Duration = Duration::from_secs(60);
 /// Address of a listener that is off.
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -125,19 +129,23 @@ impl PorpoiseBuilder {
         }
     }
 
+    /// Starts the process and waits until it is ready.
     fn launch(&self, home: &Path, data_dir: &Path) -> (Process, Addresses) {
-        let skip = already_written(home);
+        // The file of standard output may have output of an earlier process.
+        let skip = stdout_len(home);
         let mut process = Process::start(NAME, self.command(home, data_dir), home, REMEDY);
         let addresses = process.wait_ready(self.start_time, |process| {
             let output = process.stdout();
-            let ours = output.get(skip..).unwrap_or_default();
-            ours.lines()
+            let new_output = output.get(skip..).unwrap_or_default();
+            new_output
+                .lines()
                 .any(|line| line == LAST_LINE)
-                .then(|| Addresses::read(ours))
+                .then(|| Addresses::read(new_output))
         });
         (process, addresses)
     }
 
+    /// The command that runs the server.
     fn command(&self, home: &Path, data_dir: &Path) -> Command {
         let binary = match &self.faults {
             Some(_) => find_binary(FAULTS),
@@ -248,7 +256,8 @@ impl Porpoise {
         self.home.path()
     }
 
-    /// Everything it wrote so far, over all starts: standard output, then standard error.
+    /// Everything that the server has written since its first start: standard output, then standard
+    /// error.
     pub fn log(&self) -> String {
         let read = |suffix: &str| {
             let path = self.home.path().join(format!("{NAME}.{suffix}"));
@@ -258,8 +267,8 @@ impl Porpoise {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The system calls noted so far, one a line: thread, time, call, and what its descriptors
-    /// are. A line may come a moment after its call.
+    /// The system calls traced so far. A line has thread, time, and call, with the files of its
+    /// descriptors; it may be written a moment after the call.
     pub fn trace(&self) -> String {
         let bytes = std::fs::read(self.home.path().join(TRACE)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -270,7 +279,7 @@ impl Porpoise {
         http_get(self.http_addr, path)
     }
 
-    /// Kills it as a crash would, with SIGKILL, and waits until it is gone.
+    /// Kills the server with SIGKILL, like a crash, and waits for its end.
     pub fn kill9(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill();
@@ -286,7 +295,8 @@ impl Porpoise {
         process.wait_end(STOP)
     }
 
-    /// Waits until it has ended by itself, as after a simulated power cut.
+    /// Waits until the server has ended by itself, for example after a simulated power failure; fails
+    /// the test after `time`.
     pub fn wait_end(&mut self, time: Duration) -> ExitStatus {
         let Some(mut process) = self.process.take() else {
             fail(NAME, "is stopped already")
@@ -294,14 +304,14 @@ impl Porpoise {
         process.wait_end(time)
     }
 
-    /// Whether it is running at this moment.
+    /// Whether the server is running.
     pub fn is_running(&mut self) -> bool {
         self.process
             .as_mut()
             .is_some_and(|process| process.ended().is_none())
     }
 
-    /// Starts it again on the same data, after killing it if it still runs. The ports are new.
+    /// Starts the server again on the same data, after killing it if it still runs. Its ports change.
     pub fn restart(&mut self) {
         self.kill9();
         let (process, addresses) = self.builder.launch(self.home.path(), &self.data_dir);
@@ -318,15 +328,17 @@ impl Porpoise {
         self.builder = change(old);
     }
 
-    /// Waits until `ready` returns `Some`; fails the test after `time`.
-    pub fn wait_for<T>(&self, what: &str, time: Duration, ready: impl FnMut() -> Option<T>) -> T {
+    /// Waits until `ready` returns `Some`; fails the test after `time`. `event` describes the awaited
+    /// event, for the message.
+    pub fn wait_for<T>(&self, event: &str, time: Duration, ready: impl FnMut() -> Option<T>) -> T {
         match wait_until(time, ready) {
             Some(value) => value,
-            None => fail(NAME, format_args!("{what} did not happen within {time:?}")),
+            None => fail(NAME, format_args!("{event} did not happen within {time:?}")),
         }
     }
 }
 
+/// Addresses that a server has printed.
 #[derive(Debug, PartialEq, Eq)]
 struct Addresses {
     mysql: SocketAddr,
@@ -353,7 +365,7 @@ impl Addresses {
             };
             let parsed = || match address.parse() {
                 Ok(address) => address,
-                Err(_) => fail(NAME, format_args!("told no address in `{line}`")),
+                Err(_) => fail(NAME, format_args!("printed no valid address in `{line}`")),
             };
             match listener {
                 "mysql" => addresses.mysql = parsed(),
@@ -366,26 +378,28 @@ impl Addresses {
     }
 }
 
-fn already_written(home: &Path) -> usize {
+/// Length in bytes of the file with the server's standard output; 0 if it does not exist.
+fn stdout_len(home: &Path) -> usize {
     std::fs::metadata(home.join(format!("{NAME}.stdout")))
         .ok()
         .and_then(|file| usize::try_from(file.len()).ok())
         .unwrap_or(0)
 }
 
-/// A binary of the same build: the one named by Cargo, or one in the test program's directory.
+/// Finds a binary of the same build: the one named by Cargo, or one in the test program's directory
+/// or its parent.
 fn find_binary(name: &str) -> PathBuf {
-    if let Some(told) = std::env::var_os(format!("CARGO_BIN_EXE_{name}")) {
-        return told.into();
+    if let Some(path) = std::env::var_os(format!("CARGO_BIN_EXE_{name}")) {
+        return path.into();
     }
     let test = std::env::current_exe().unwrap_or_default();
-    let beside = test
+    let found = test
         .ancestors()
         .skip(1)
         .take(2)
         .map(|folder| folder.join(name))
         .find(|path| path.is_file());
-    match beside {
+    match found {
         Some(path) => path,
         None => fail(
             name,

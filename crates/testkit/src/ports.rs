@@ -7,18 +7,19 @@ use crate::fail;
 /// Number of attempts to start a server when another process takes its port first.
 pub const TRIES: usize = 5;
 
-/// `count` distinct addresses on 127.0.0.1 whose ports were free a moment ago.
+/// Returns `count` distinct addresses on 127.0.0.1 whose ports were free a moment ago.
 ///
-/// All are held at once while they are picked, so that they differ; between letting go and the
-/// server's binding another process may take one, which the caller answers with another try.
+/// All ports are bound at the same time, so that they differ, and released on return. Another process
+/// may take one before the server binds it; the caller then tries again.
 pub fn free(count: usize) -> Vec<SocketAddr> {
-    let held: Vec<TcpListener> = (0..count)
+    let listeners: Vec<TcpListener> = (0..count)
         .map(|_| match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) {
             Ok(listener) => listener,
             Err(error) => fail("ports", format_args!("no free loopback port: {error}")),
         })
         .collect();
-    held.iter()
+    listeners
+        .iter()
         .map(|listener| match listener.local_addr() {
             Ok(address) => address,
             Err(error) => fail("ports", error),

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use crate::fail;
 use crate::sys::{self, Signal};
 
-/// Bytes of a log that are printed when a test panics.
+/// Maximum number of bytes of a log that are printed when a test panics.
 const PRINTED_TAIL: usize = 16 * 1024;
 
-/// Calls `ready` every few milliseconds until it returns `Some`, or the time is over.
+/// Calls `ready` every few milliseconds until it returns `Some`; returns `None` after `time`.
 pub fn wait_until<T>(time: Duration, mut ready: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + time;
     let mut pause = Duration::from_millis(1);
@@ -85,7 +85,7 @@ impl Process {
         format!("{}{}", self.stdout(), self.stderr())
     }
 
-    /// Exit status, if it has ended.
+    /// Exit status, if the process has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
             self.status = self.child.try_wait().unwrap_or(None);
@@ -93,8 +93,7 @@ impl Process {
         self.status
     }
 
-    /// Waits until `ready` yields something. Ends the test when the process ends first or the time
-    /// is over.
+    /// Waits until `ready` returns `Some`. Fails the test if the process ends first, or after `time`.
     pub fn wait_ready<T>(
         &mut self,
         time: Duration,
@@ -122,7 +121,7 @@ impl Process {
         }
     }
 
-    /// Sends a signal to the whole group; to one that has ended, nothing is sent.
+    /// Sends a signal to the process group, unless the process has ended.
     pub fn signal(&mut self, signal: Signal) {
         if self.ended().is_none() {
             sys::signal_group(self.child.id(), signal);
@@ -132,14 +131,14 @@ impl Process {
     /// Kills the group and waits for its leader.
     pub fn kill(&mut self) {
         if self.status.is_none() {
-            // Not yet waited for, so the group's number is still its own, even if the leader has
-            // ended and left others behind.
+            // The process has not been waited for, so its group id has not been reused, even if the
+            // process has ended and only others of the group still run.
             sys::signal_group(self.child.id(), Signal::Kill);
             self.status = self.child.wait().ok();
         }
     }
 
-    /// Waits for the end. Ends the test when the time is over.
+    /// Waits for the end of the process. Fails the test after `time`.
     pub fn wait_end(&mut self, time: Duration) -> ExitStatus {
         match wait_until(time, || self.ended()) {
             Some(status) => status,
@@ -161,6 +160,7 @@ impl Drop for Process {
     }
 }
 
+/// Returns the last [`PRINTED_TAIL`] bytes.
 fn tail(text: &str) -> &str {
     let mut start = text.len().saturating_sub(PRINTED_TAIL);
     while !text.is_char_boundary(start) {
@@ -187,12 +187,12 @@ fn read(path: &Path) -> String {
     )
 }
 
-/// A new directory for a server's files, removed with its handle.
+/// Creates a directory for a server's files, which is removed when the returned handle is dropped.
 pub fn directory(name: &str) -> tempfile::TempDir {
-    let made = tempfile::Builder::new()
+    let created = tempfile::Builder::new()
         .prefix(&format!("porpoise-{name}-"))
         .tempdir();
-    match made {
+    match created {
         Ok(directory) => directory,
         Err(error) => fail(
             name,
@@ -201,7 +201,8 @@ pub fn directory(name: &str) -> tempfile::TempDir {
     }
 }
 
-/// Runs a command to its end; its output if it succeeded, else the test ends with it.
+/// Runs a command and returns its standard output. If the command fails, the test fails with its
+/// output.
 pub fn run(name: &str, command: &mut Command, remedy: &str) -> String {
     let program = command.get_program().to_string_lossy().into_owned();
     match command.stdin(Stdio::null()).output() {

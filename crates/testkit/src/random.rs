@@ -1,6 +1,7 @@
-//! Random input that a number repeats: what every fuzzing test draws from.
+//! Reproducible random input for fuzzing tests.
 
-/// A generator (SplitMix64) made from a seed; equal seeds give equal input on every machine.
+/// A random number generator (SplitMix64), given by its seed. Equal seeds give equal input on every
+/// machine.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
@@ -17,30 +18,31 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`; 0 where `n` is 0.
+    /// Returns a number below `n`; 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         (self.bits() % n.max(1) as u64) as usize
     }
 
-    /// Once in `n` times.
+    /// Returns true with a probability of 1 in `n`.
     pub fn once_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    /// One of several; ends the test where there is none.
-    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        match from.get(self.below(from.len())) {
-            Some(one) => one,
+    /// Returns one of `items`; fails the test if there are none.
+    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        match items.get(self.below(items.len())) {
+            Some(item) => item,
             None => crate::fail("random", "nothing to pick from"),
         }
     }
 
-    /// Bytes of any kind.
+    /// Returns `n` random bytes.
     pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| self.bits() as u8).collect()
     }
 
-    /// A valid input with a few bytes changed, removed, doubled or added.
+    /// Returns a valid input with one to four random changes: bytes changed, removed, inserted, cut
+    /// off or repeated.
     pub fn mutate(&mut self, valid: &[u8]) -> Vec<u8> {
         let mut bytes = valid.to_vec();
         for _ in 0..1 + self.below(4) {
@@ -70,12 +72,12 @@ impl Random {
         }
     }
 
-    /// The bytes in pieces of random length, most of them short.
+    /// Splits the bytes into pieces of random length. One in four has at most three bytes.
     pub fn pieces<'a>(&mut self, mut bytes: &'a [u8]) -> Vec<&'a [u8]> {
         let mut pieces = Vec::new();
         while !bytes.is_empty() {
-            let most = if self.once_in(4) { 3 } else { bytes.len() };
-            let (piece, rest) = bytes.split_at(1 + self.below(most.min(bytes.len())));
+            let max = if self.once_in(4) { 3 } else { bytes.len() };
+            let (piece, rest) = bytes.split_at(1 + self.below(max.min(bytes.len())));
             pieces.push(piece);
             bytes = rest;
         }
@@ -88,7 +90,7 @@ mod tests {
     use super::Random;
 
     #[test]
-    fn a_seed_repeats_its_input_and_pieces_are_the_whole() {
+    fn equal_seeds_give_equal_input_and_pieces_join_to_the_input() {
         let (mut a, mut b) = (Random(7), Random(7));
         for _ in 0..100 {
             let input = a.bytes(50);

@@ -1,4 +1,4 @@
-//! System calls for processes: signals to a group, and ending together with the parent.
+//! System calls for processes: signals to a process group, and children that end with this program.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -14,7 +14,7 @@ pub enum Signal {
     Terminate,
 }
 
-/// Sends a signal to a process group. A group that is gone already is no error.
+/// Sends a signal to the process group of `leader`. A group that no longer exists is no error.
 pub fn signal_group(leader: u32, signal: Signal) {
     let Ok(leader) = libc::pid_t::try_from(leader) else {
         return;
@@ -37,12 +37,13 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// A command to start, and the channel for the result.
 type Job = (Command, Sender<std::io::Result<Child>>);
 
 /// Starts a command in a process group of its own that dies with this program.
 ///
-/// The kernel ties a child's life to the thread that started it, and the test runner's threads end
-/// with their tests; so one thread that never ends starts all children.
+/// The kernel kills such a child when the thread that started it ends. The test runner's threads end
+/// with their tests, so a thread that never ends starts all children.
 pub fn spawn(command: Command) -> std::io::Result<Child> {
     static STARTER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
@@ -60,6 +61,7 @@ pub fn spawn(command: Command) -> std::io::Result<Child> {
     answer.recv().map_err(|_| gone())?
 }
 
+/// Starts the commands that arrive; runs in the thread.
 fn start_all(incoming: &Receiver<Job>) {
     while let Ok((mut command, reply)) = incoming.recv() {
         command.process_group(0);

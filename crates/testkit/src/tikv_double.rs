@@ -1,6 +1,7 @@
 //! The TiKV double: one process that answers as a placement driver and as stores.
 //!
-//! It selects free ports and prints them in a line `READY pd=ADDRESS control=ADDRESS`.
+//! The double listens on free ports and prints its addresses in a line
+//! `READY pd=ADDRESS control=ADDRESS`.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -17,14 +18,15 @@ const START: Duration = Duration::from_secs(30);
 pub struct TikvDouble {
     /// Address of its placement driver, for `tikv://`.
     pub pd_addr: SocketAddr,
-    /// Address at which it takes commands over HTTP, such as to fail requests.
+    /// Address at which it accepts commands over HTTP, for example to fail requests.
     pub control_addr: SocketAddr,
     process: Process,
     _directory: tempfile::TempDir,
 }
 
 impl TikvDouble {
-    /// Builds it if its sources changed, and starts one with so many stores, all in memory.
+    /// Builds the program if its sources have changed, and starts a double with this number of
+    /// stores, all in memory.
     pub fn start(stores: usize) -> Self {
         let home = directory(NAME);
         let mut command = Command::new(go::build(NAME, SOURCES));
@@ -52,6 +54,8 @@ impl TikvDouble {
     }
 }
 
+/// Parses the addresses of the placement driver and of the control interface; `None` if the line is
+/// not complete.
 fn addresses_in(output: &str) -> Option<(SocketAddr, SocketAddr)> {
     let (line, _) = output.split_once("READY ")?.1.split_once('\n')?;
     let value = |name| line.split(' ').find_map(|part| part.strip_prefix(name));
@@ -66,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_once_the_line_is_whole() {
+    fn addresses_are_read_once_the_line_is_complete() {
         let line = "starting\nREADY pd=127.0.0.1:41 control=127.0.0.1:42";
         assert_eq!(addresses_in(line), None);
         let (pd, control) = addresses_in(&format!("{line}\n")).unwrap();

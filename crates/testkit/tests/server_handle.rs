@@ -1,4 +1,4 @@
-//! The handle of the server, shown with a script that behaves as the server is to behave.
+//! The handle of the server, tested with scripts in place of the server.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where its own set-up fails")]
 
@@ -26,7 +26,7 @@ while :; do sleep 0.01; done
 "#;
 
 #[test]
-fn addresses_are_read_and_a_restart_goes_on_in_the_same_log() {
+fn addresses_are_read_and_a_restart_appends_to_the_same_log() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = Porpoise::builder()
         .binary(script(&directory, SERVES))
@@ -52,7 +52,7 @@ fn addresses_are_read_and_a_restart_goes_on_in_the_same_log() {
 }
 
 #[test]
-fn a_server_killed_is_gone_with_its_whole_group() {
+fn killing_a_server_ends_its_whole_process_group() {
     let directory = tempfile::tempdir().unwrap();
     let pid_file = directory.path().join("child");
     let body = format!(
@@ -66,14 +66,14 @@ fn a_server_killed_is_gone_with_its_whole_group() {
     server.kill9();
     let stat = format!("/proc/{}/stat", child.trim());
     server.wait_for("the end of the child", Duration::from_secs(10), || {
-        // Gone, or a zombie that waits for the system's first process to bury it.
+        // Ended, or a zombie that the init process has not waited for yet.
         let state = std::fs::read_to_string(&stat).unwrap_or_default();
         (state.is_empty() || state.contains(") Z ")).then_some(())
     });
 }
 
 #[test]
-fn a_run_that_ends_by_itself_tells_its_status_and_its_words() {
+fn a_run_to_the_end_returns_status_and_output() {
     let directory = tempfile::tempdir().unwrap();
     let binary = script(&directory, "echo out; echo port taken >&2; exit 2");
     let finished = Porpoise::builder()
