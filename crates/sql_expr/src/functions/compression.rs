@@ -4,7 +4,7 @@
 //! and a zlib stream; the empty text is the empty value. A stream that ends with a space gets a
 //! full stop behind it, so that a CHAR column does not strip the space.
 
-use super::{Call, Function, Nullable, unsigned, width};
+use super::{Call, Function, Nullable, long_blob, unsigned, width};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
@@ -159,13 +159,9 @@ fn compressed_type(args: &[Expr], _: Collation) -> ColumnType {
     }
 }
 
-fn blob(_: &[Expr], _: Collation) -> ColumnType {
-    ColumnType::blob(Kind::LongBlob)
-}
-
 /// The registry entries.
 pub const FUNCTIONS: &[Function] = &[
     f!("COMPRESS", (1, 1), compressed_type, IfArgument, compress, "The text compressed by zlib, behind its length.", "HEX(LEFT(COMPRESS('abc'), 4))" => "03000000"),
-    f!("UNCOMPRESS", (1, 1), blob, Always, uncompress, "The text of which COMPRESS made the argument.", "UNCOMPRESS(COMPRESS('abc'))" => "abc"),
+    f!("UNCOMPRESS", (1, 1), long_blob, Always, uncompress, "The text of which COMPRESS made the argument.", "UNCOMPRESS(COMPRESS('abc'))" => "abc"),
     f!("UNCOMPRESSED_LENGTH", (1, 1), unsigned, Always, uncompressed_length, "The length of what UNCOMPRESS gives.", "UNCOMPRESSED_LENGTH(COMPRESS(REPEAT('a', 30)))" => "30"),
 ];

@@ -50,7 +50,7 @@ pub use crate::expr::function::{Call, Function, Nullable, TypeOf};
 pub use crate::expr::types::{common_collation, text_of, width};
 
 use crate::expr::Expr;
-use porpoise_types::{Collation, ColumnType};
+use porpoise_types::{Collation, ColumnType, Kind};
 
 /// Every registered function.
 pub fn all() -> impl Iterator<Item = &'static Function> {
@@ -97,6 +97,11 @@ pub fn bigint(_: &[Expr], _: Collation) -> ColumnType {
 /// Result type: unsigned 64-bit integer.
 pub fn unsigned(_: &[Expr], _: Collation) -> ColumnType {
     ColumnType::bigint_unsigned()
+}
+
+/// Result type: LONGBLOB.
+pub(crate) fn long_blob(_: &[Expr], _: Collation) -> ColumnType {
+    ColumnType::blob(Kind::LongBlob)
 }
 
 /// Result type: double.

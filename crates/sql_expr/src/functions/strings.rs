@@ -3,17 +3,13 @@
 //! bytes.
 
 use super::{
-    Call, Function, Nullable, bigint, common_collation, joined, like_both, like_first, text_of,
-    width, widths,
+    Call, Function, Nullable, bigint, common_collation, joined, like_both, like_first, long_blob,
+    text_of, width, widths,
 };
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
 use porpoise_base::interrupt::{self, Pacer};
 use porpoise_types::{Charset, Collation, ColumnType, Kind, ValueRef};
-
-fn binary(_: &[Expr], _: Collation) -> ColumnType {
-    ColumnType::blob(Kind::LongBlob)
-}
 
 /// The characters of `text` as byte strings.
 fn chars(text: &[u8], collation: Collation) -> impl DoubleEndedIterator<Item = &[u8]> {
@@ -532,7 +528,7 @@ pub const FUNCTIONS: &[Function] = &[
     f!("LPAD", (3, 3), widths::padded, |c| pad(c, true), "Filled up on the left.", "LPAD('5', 3, '0')" => "005"),
     f!("RPAD", (3, 3), widths::padded, |c| pad(c, false), "Filled up on the right.", "RPAD('a', 3, 'xy')" => "axy"),
     f!("HEX", (1, 1), |a, c| text_of(a.first().map_or(0, width).saturating_mul(8), c), hex, "Hexadecimal digits of a text or number.", "HEX('ab')" => "6162"),
-    f!("UNHEX", (1, 1), binary, unhex, "Bytes from hexadecimal digits.", "UNHEX('6162')" => "ab"),
+    f!("UNHEX", (1, 1), long_blob, unhex, "Bytes from hexadecimal digits.", "UNHEX('6162')" => "ab"),
     f!("LOCATE", (2, 3), bigint, locate, "Where a text stands in another, from 1; 0 is nowhere.", "LOCATE('b', 'abab', 3)" => "4"),
     f!("POSITION", (2, 2), bigint, locate, "POSITION(part IN text).", "POSITION('b' IN 'ab')" => "2"),
     f!("INSTR", (2, 2), bigint, instr, "As LOCATE with the arguments the other way round.", "INSTR('abc', 'C')" => "3"),

@@ -1,7 +1,9 @@
 //! String functions of lists, numbers and codes (manual, "String Functions and Operators"); the
 //! others are in [`super::strings`].
 
-use super::{Call, Function, Nullable, bigint, common_collation, joined, text_of, width, widths};
+use super::{
+    Call, Function, Nullable, bigint, common_collation, joined, long_blob, text_of, width, widths,
+};
 use crate::error::Result;
 use crate::expr::Expr;
 use porpoise_base::interrupt::Pacer;
@@ -400,10 +402,6 @@ fn weight_string<'a>(c: &Call<'_, 'a>) -> Result<ValueRef<'a>> {
 
 const MAX_ARGUMENTS: usize = 65_535;
 
-fn binary_text(_: &[Expr], _: Collation) -> ColumnType {
-    ColumnType::blob(Kind::LongBlob)
-}
-
 fn after_first(args: &[Expr], collation: Collation) -> ColumnType {
     joined(args.get(1..).unwrap_or(&[]), collation)
 }
@@ -419,12 +417,12 @@ pub const FUNCTIONS: &[Function] = &[
     f!("FORMAT", (2, 3), |_, c| text_of(100, c), Always, format, "A number with groups of three digits and so many decimals.", "FORMAT(12332.1234567, 4)" => "12,332.1235"),
     f!("INSERT", (4, 4), widths::inserted, IfArgument, insert, "A text with a part of it replaced, by position.", "INSERT('Quadratic', 3, 4, 'What')" => "QuWhattic"),
     f!("ORD", (1, 1), bigint, IfArgument, ord, "The code of the first character, from its bytes.", "ORD('ä')" => "50084"),
-    f!("CHAR", (1, MAX_ARGUMENTS), binary_text, Never, char, "The bytes of the codes.", "CHAR(77, 121, 83, 81, '76')" => "MySQL"),
+    f!("CHAR", (1, MAX_ARGUMENTS), long_blob, Never, char, "The bytes of the codes.", "CHAR(77, 121, 83, 81, '76')" => "MySQL"),
     f!("SUBSTRING_INDEX", (3, 3), super::like_both, IfArgument, substring_index, "What stands before the n-th mark, from the left or the right.", "SUBSTRING_INDEX('www.mysql.com', '.', -2)" => "mysql.com"),
     f!("SOUNDEX", (1, 1), widths::soundex, IfArgument, soundex, "How a word sounds.", "SOUNDEX('Hello')" => "H400"),
     f!("CONV", (3, 3), |_, c| text_of(64, c), Always, conv, "A number in another base.", "CONV(-17, 10, -18)" => "-H"),
     f!("BIN", (1, 1), |_, c| text_of(64, c), IfArgument, |c| in_base(c, 2), "A number in base 2.", "BIN(12)" => "1100"),
     f!("OCT", (1, 1), |_, c| text_of(64, c), IfArgument, |c| in_base(c, 8), "A number in base 8.", "OCT(12)" => "14"),
-    f!("WEIGHT_STRING", (1, 1), binary_text, Always, weight_string, "The bytes by which a text is ordered; NULL for other types.", "HEX(WEIGHT_STRING(_binary'AB'))" => "4142"),
-    f!("LOAD_FILE", (1, 1), binary_text, Always, |_| Ok(ValueRef::Null), "NULL: this server reads no files for clients.", "LOAD_FILE('/etc/passwd') IS NULL" => "1"),
+    f!("WEIGHT_STRING", (1, 1), long_blob, Always, weight_string, "The bytes by which a text is ordered; NULL for other types.", "HEX(WEIGHT_STRING(_binary'AB'))" => "4142"),
+    f!("LOAD_FILE", (1, 1), long_blob, Always, |_| Ok(ValueRef::Null), "NULL: this server reads no files for clients.", "LOAD_FILE('/etc/passwd') IS NULL" => "1"),
 ];
