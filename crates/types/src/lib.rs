@@ -14,6 +14,7 @@
 //! * [`mod@compare`], [`collation`]: order and equality.
 //! * [`key`]: memory-comparable keys; [`mod@array`]: stored arrays of them.
 //! * [`text`]: values in the text protocol.
+//! * [`full_text`]: words, searches and relevance of full-text search.
 //!
 //! Invariants:
 //! 1. Every function is total: bytes that are not valid text of their character set still compare,
@@ -31,6 +32,7 @@ pub mod column_type;
 pub mod compare;
 pub mod decimal;
 pub mod error;
+pub mod full_text;
 pub mod json;
 pub mod key;
 pub mod sql_mode;

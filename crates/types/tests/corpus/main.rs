@@ -12,6 +12,7 @@ mod collate;
 mod comparison;
 mod decimal;
 mod double_text;
+mod full_text;
 mod messages;
 mod store;
 mod temporal;

@@ -8,6 +8,7 @@
 
 mod collations;
 mod decimals;
+mod full_text;
 mod keys;
 mod round_trips;
 mod total;
