@@ -9,8 +9,10 @@ use super::derived::Collect;
 use super::query::cx_of;
 use super::{Changes, Exec, ExecResult, upsert};
 use crate::error::SqlError;
+use crate::expr::eval::EvalCx;
 use crate::plan::sinks::{Insert, InsertRows, NewValue};
 use bumpalo::Bump;
+use porpoise_rows::catalog::Table;
 use porpoise_rows::{AutoIncOptions, GeneratedIds, InsertMode};
 use porpoise_types::{Level, Value, Warning};
 
@@ -91,21 +93,8 @@ fn value_rows(
         arena.reset();
         let cx = cx_of(exec, &arena);
         let mut row = default_row(plan, &converter)?;
-        for (position, value) in plan.columns.iter().zip(given) {
-            let Some(column) = plan.table.columns.get(*position) else {
-                continue;
-            };
-            let stored = match value {
-                NewValue::Default => converter.default(column)?,
-                NewValue::Expr(e) => {
-                    let value = evaluate(e, &row, &cx)?;
-                    converter.store(value, &e.ty, column, number)?
-                }
-            };
-            if let Some(place) = row.get_mut(*position) {
-                *place = stored;
-            }
-        }
+        let values = plan.columns.iter().zip(given);
+        set_values(&plan.table, values, &mut row, &converter, &cx, number)?;
         fill_expressions(
             plan,
             &mut row,
@@ -115,6 +104,34 @@ fn value_rows(
         out.push(row);
     }
     Ok(out)
+}
+
+/// Sets columns, given by position, to new values, one after the other: an expression sees the values
+/// set before it. `number` is the row's number in the statement, for error texts.
+pub(super) fn set_values<'a>(
+    table: &Table,
+    values: impl Iterator<Item = (&'a usize, &'a NewValue)>,
+    row: &mut [Value],
+    converter: &ValueConverter<'_>,
+    cx: &EvalCx<'a>,
+    number: u64,
+) -> ExecResult<()> {
+    for (position, value) in values {
+        let Some(column) = table.columns.get(*position) else {
+            continue;
+        };
+        let stored = match value {
+            NewValue::Default => converter.default(column)?,
+            NewValue::Expr(e) => {
+                let value = evaluate(e, row, cx)?;
+                converter.store(value, &e.ty, column, number)?
+            }
+        };
+        if let Some(slot) = row.get_mut(*position) {
+            *slot = stored;
+        }
+    }
+    Ok(())
 }
 
 /// Whether a row of VALUES has an explicit value (not DEFAULT) for a column.

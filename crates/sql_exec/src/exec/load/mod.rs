@@ -9,8 +9,8 @@
 
 mod lines;
 
-use super::assign::{ValueConverter, evaluate, now_for};
-use super::insert::{default_row, fill_expressions, insert_rows};
+use super::assign::{ValueConverter, now_for};
+use super::insert::{default_row, fill_expressions, insert_rows, set_values};
 use super::query::cx_of;
 use super::{Changes, Exec, ExecResult, ResultSink};
 use crate::error::SqlError;
@@ -175,21 +175,8 @@ impl<'p> Loader<'p> {
             }
         }
         let cx = cx_of(exec, arena);
-        for (position, value) in &self.file.set {
-            let Some(column) = plan.table.columns.get(*position) else {
-                continue;
-            };
-            let stored = match value {
-                NewValue::Default => converter.default(column)?,
-                NewValue::Expr(e) => {
-                    let value = evaluate(e, &row, &cx)?;
-                    converter.store(value, &e.ty, column, self.number)?
-                }
-            };
-            if let Some(place) = row.get_mut(*position) {
-                *place = stored;
-            }
-        }
+        let values = self.file.set.iter().map(|(at, value)| (at, value));
+        set_values(&plan.table, values, &mut row, converter, &cx, self.number)?;
         let set_default = |at: usize| {
             let mut set = self.file.set.iter();
             set.any(|(p, value)| *p == at && matches!(value, NewValue::Default))
