@@ -16,13 +16,13 @@ use crate::fk::FkCounters;
 use crate::metadata_lock::MetadataLocks;
 use crate::row::overflow::MAX_ROW_BYTES;
 use crate::table::Table;
-use crate::triggers::FireTriggers;
 use crate::version::{IdAllocator, OVERFLOW_IDS, ROW_VERSIONS};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use porpoise_base::clock::Clock;
 use porpoise_kv::{Engine, SpaceId, TxnOptions};
 use porpoise_types::DateTime;
+use std::any::Any;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -51,7 +51,9 @@ pub struct Db {
     pub(crate) row_limit: usize,
     /// Compiles the expressions of definitions.
     pub(crate) compiler: OnceLock<Arc<dyn CompileExpressions>>,
-    trigger_runner: OnceLock<Arc<dyn FireTriggers + Send + Sync>>,
+    /// A [`crate::SharedRunner`]; type-erased, because its trait names the transaction, which names
+    /// this module.
+    pub(crate) trigger_runner: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl Db {
@@ -194,21 +196,6 @@ impl Db {
     /// Sets the compiler of definitions' expressions; called once, before rows are written.
     pub fn set_compiler(&self, compiler: Arc<dyn CompileExpressions>) {
         let _ = self.compiler.set(compiler);
-    }
-
-    /// Sets the runner of triggers for writers that pass none of their own; called once, before rows
-    /// are written.
-    pub fn set_trigger_runner(&self, runner: Arc<dyn FireTriggers + Send + Sync>) {
-        let _ = self.trigger_runner.set(runner);
-    }
-
-    /// The runner of triggers for writers that pass none of their own.
-    ///
-    /// # Errors
-    /// There is none.
-    pub(crate) fn trigger_runner(&self) -> Result<Arc<dyn FireTriggers + Send + Sync>> {
-        let none = || Error::refused(1815, "HY000", "Internal error: nothing can run triggers");
-        self.trigger_runner.get().cloned().ok_or_else(none)
     }
 
     /// The compiled expressions of a table.

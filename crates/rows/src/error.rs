@@ -297,6 +297,14 @@ fn kv_code(e: &kv::Error) -> (u16, &'static str) {
 const NO_ID: &str = "Failed to read auto-increment value from storage engine";
 const DEFINITION_CHANGED: &str = "Table definition has changed, please retry transaction";
 
+/// MySQL's text of error 1442.
+fn table_in_use(table: &str) -> String {
+    format!(
+        "Can't update table '{table}' in stored function/trigger because it is already used by \
+         statement which invoked this stored function/trigger."
+    )
+}
+
 /// MySQL's text of an engine's error.
 fn kv_text(e: &kv::Error, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
     const DEADLOCK: &str = "Deadlock found when trying to get lock; try restarting transaction";
@@ -411,11 +419,7 @@ impl std::fmt::Display for Error {
             }
             Error::DefinitionChanged => f.write_str(DEFINITION_CHANGED),
             Error::Refused { message, .. } | Error::Trigger { message, .. } => f.write_str(message),
-            Error::TableInUse { table } => write!(
-                f,
-                "Can't update table '{table}' in stored function/trigger because it is already \
-                 used by statement which invoked this stored function/trigger."
-            ),
+            Error::TableInUse { table } => f.write_str(&table_in_use(table)),
             Error::Type(e) => f.write_str(&e.message),
             Error::Corrupt(what) => {
                 write!(f, "Got error 1 'corrupt data: {what}' from storage engine")

@@ -9,8 +9,10 @@ use porpoise_kv::model::Model;
 use porpoise_rows::catalog::FkAction::{Cascade, SetNull};
 use porpoise_rows::catalog::{IndexKind, Table, TableOptions};
 use porpoise_rows::ddl::{ColumnSpec, IndexSpec, TableSpec, TriggerOrder};
-use porpoise_rows::triggers::{FireTriggers, Firing, Trigger, TriggerEvent, TriggerTime};
-use porpoise_rows::{Db, Error, GeneratedIds, InsertMode, Inserted, RowChange, Txn, UpdateMode};
+use porpoise_rows::triggers::{Trigger, TriggerEvent, TriggerTime};
+use porpoise_rows::{
+    Db, Error, FireTriggers, Firing, GeneratedIds, InsertMode, Inserted, RowChange, Txn, UpdateMode,
+};
 use porpoise_types::{Collation, ColumnType, Kind, Value};
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -90,6 +90,7 @@ impl Services {
         } else {
             None
         };
+        sql.run_triggers_of_commands();
         let authentication = memcached_authentication(config, &sql)?;
         let listeners = MemcachedListeners::open(config, &db, &authentication)?;
         listeners.register_with_sql(&sql);

@@ -2,7 +2,6 @@
 
 use crate::deadlocks::DeadlockLog;
 use crate::processes::{Process, Processes};
-use crate::session::server_triggers::ServerTriggers;
 use crate::status::Counter;
 use crate::table_expressions::ExpressionCompiler;
 use crate::timer::Timer;
@@ -154,7 +153,7 @@ impl SqlServer {
         let processes = Arc::<Processes>::default();
         let deadlocks = Arc::new(DeadlockLog::new(&db, processes.clone()));
         db.engine().subscribe_deadlocks(deadlocks.clone());
-        let server = Arc::new(SqlServer {
+        Ok(Arc::new(SqlServer {
             deadlocks,
             started: db.clock().now(),
             db,
@@ -171,10 +170,7 @@ impl SqlServer {
             row_providers: RwLock::new(Vec::new()),
             key_provider: RwLock::new(None),
             status_providers: RwLock::new(Vec::new()),
-        });
-        let triggers = ServerTriggers::new(Arc::downgrade(&server));
-        server.db.set_trigger_runner(Arc::new(triggers));
-        Ok(server)
+        }))
     }
 
     /// The database.

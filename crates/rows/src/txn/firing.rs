@@ -1,9 +1,11 @@
-//! Writing rows of tables with triggers.
+//! Triggers: how writers of rows fire them.
 //!
-//! [`FiringTxn`] has the writing functions of [`Txn`]. A table without triggers is written as
-//! there, in batches; only its foreign key actions may fire triggers of other tables
-//! ([`super::cascade`]). Rows of a table with triggers are written one by one (invariant 1 of
-//! [`crate::triggers`]):
+//! This crate stores a trigger's text and knows when it fires; it does not know SQL. A SQL session
+//! passes its own [`FireTriggers`] to [`Txn::firing`], so that bodies share its user variables; for
+//! all other writers, memcached among them, the server has one ([`Db::set_trigger_runner`]).
+//! [`FiringTxn`] has the writing functions of [`Txn`]. A table without triggers is written as there,
+//! in batches; only its foreign key actions may fire triggers of other tables ([`super::cascade`]).
+//! Rows of a table with triggers are written one by one:
 //!
 //! ```text
 //!  INSERT   BEFORE INSERT, write, AFTER INSERT
@@ -11,6 +13,18 @@
 //!  UPDATE   BEFORE UPDATE, write if a value differs, AFTER UPDATE
 //!  DELETE   BEFORE DELETE, delete, AFTER DELETE
 //! ```
+//!
+//! Invariants:
+//! 1. A BEFORE trigger runs before the row's keys are locked and its constraints are judged, an
+//!    AFTER trigger after the row and its entries are written. Rows of a table with triggers are
+//!    written one by one, so that the trigger of a row sees all earlier rows of the statement.
+//! 2. What triggers write belongs to the statement that fired them: if it fails, their writes are
+//!    rolled back, too.
+//! 3. A trigger cannot write to a table that a statement around it is writing (error 1442), so
+//!    that nothing changes between the judgement and the write of a row.
+//!
+//! Rejected: queueing AFTER triggers until the end of the statement (a trigger's error would be
+//! reported for the wrong row, and its effects would come in another order than in MySQL).
 
 use super::delete::DeleteOutcome;
 use super::expressions::fetch_overflow_values;
@@ -18,15 +32,78 @@ use super::insert::{InsertMode, InsertOutcome, Inserted};
 use super::update::{RowChange, UpdateMode, UpdateOutcome};
 use super::{Txn, lookup};
 use crate::autoinc::GeneratedIds;
+use crate::db::Db;
 use crate::definition::TableId;
 use crate::overflow::OverflowFetch;
 use crate::row::RowBuf;
 use crate::table::Table;
-use crate::triggers::{FireTriggers, Firing, TriggerEvent, TriggerTime, has_triggers};
+use crate::triggers::{Trigger, TriggerEvent, TriggerTime};
 use crate::{Error, Result};
 use porpoise_kv::{Key, Read};
 use porpoise_types::Value;
 use std::sync::Arc;
+
+/// One change of a row, for which all triggers of the event and time fire.
+#[derive(Debug)]
+pub struct Firing<'f> {
+    /// The table of the row.
+    pub table: &'f Arc<Table>,
+    /// When.
+    pub time: TriggerTime,
+    /// Why.
+    pub event: TriggerEvent,
+    /// The storage values of the row before the change, in column order; empty for an insertion.
+    pub old: &'f [Value],
+    /// The storage values of the row after the change; empty for a deletion. Triggers change them
+    /// only BEFORE.
+    pub new: &'f mut Vec<Value>,
+}
+
+impl Firing<'_> {
+    /// The triggers that fire, in their order.
+    pub fn triggers(&self) -> impl Iterator<Item = &Trigger> {
+        let (time, event) = (self.time, self.event);
+        let all = self.table.triggers.iter();
+        all.filter(move |t| t.time == time && t.event == event)
+    }
+}
+
+/// Runs the bodies of triggers.
+pub trait FireTriggers {
+    /// Runs all triggers of a firing within the transaction.
+    ///
+    /// # Errors
+    /// The first error of a body; the statement that fired it fails.
+    fn fire(&self, txn: &mut Txn, firing: &mut Firing<'_>) -> Result<()>;
+}
+
+/// Whether a table has triggers of this time and event.
+pub(crate) fn has_triggers(table: &Table, time: TriggerTime, event: TriggerEvent) -> bool {
+    let mut all = table.triggers.iter();
+    all.any(|t| t.time == time && t.event == event)
+}
+
+/// A runner of triggers that all threads share.
+pub type SharedRunner = Arc<dyn FireTriggers + Send + Sync>;
+
+impl Db {
+    /// Sets the runner of triggers for writers that pass none of their own; called once, before rows
+    /// are written.
+    pub fn set_trigger_runner(&self, runner: SharedRunner) {
+        let _ = self.trigger_runner.set(Box::new(runner));
+    }
+
+    /// The runner of triggers for writers that pass none of their own.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn shared_runner(&self) -> Result<SharedRunner> {
+        let runner = self.trigger_runner.get();
+        let runner = runner.and_then(|runner| runner.downcast_ref::<SharedRunner>());
+        let none = || Error::refused(1815, "HY000", "Internal error: nothing can run triggers");
+        runner.cloned().ok_or_else(none)
+    }
+}
 
 /// A transaction whose writes fire triggers.
 pub struct FiringTxn<'t> {

@@ -39,11 +39,11 @@ use crate::expressions::RowContext;
 use crate::overflow::OverflowFetch;
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
-use crate::triggers::FireTriggers;
 use crate::{AutoIncOptions, Error, Result};
 use access_counts::AccessCounts;
 use delete::DeleteOutcome;
 use expressions::RowEvaluator;
+use firing::FireTriggers;
 use insert::{InsertMode, InsertOutcome, Inserted};
 use keyset::KeySet;
 use lookup::{FoundVisitor, LockedVisitor, Lookup};
@@ -575,7 +575,7 @@ impl Txn {
         ids: &mut GeneratedIds,
     ) -> Result<InsertOutcome> {
         if !table.triggers.is_empty() {
-            let runner = self.db.trigger_runner()?;
+            let runner = self.db.shared_runner()?;
             return self
                 .firing(&*runner)
                 .insert_with_ids(table, rows, mode, ids);
@@ -608,7 +608,7 @@ impl Txn {
     /// [`Error::NoReferencedRow`], [`Error::NotNull`]; the engine's.
     pub fn insert_or_find(&mut self, table: &Arc<Table>, row: &[Value]) -> Result<Inserted> {
         if !table.triggers.is_empty() {
-            let runner = self.db.trigger_runner()?;
+            let runner = self.db.shared_runner()?;
             return self.firing(&*runner).insert_or_find(table, row);
         }
         self.accesses.inserted += 1;
@@ -635,7 +635,7 @@ impl Txn {
         mode: UpdateMode,
     ) -> Result<UpdateOutcome> {
         if !table.triggers.is_empty() {
-            let runner = self.db.trigger_runner()?;
+            let runner = self.db.shared_runner()?;
             return self.firing(&*runner).update(table, changes, mode);
         }
         self.update_all(table, &mut changes, mode, None)
@@ -672,7 +672,7 @@ impl Txn {
         rows: Vec<(Vec<u8>, RowBuf)>,
     ) -> Result<DeleteOutcome> {
         if !table.triggers.is_empty() {
-            let runner = self.db.trigger_runner()?;
+            let runner = self.db.shared_runner()?;
             return self.firing(&*runner).delete(table, rows);
         }
         self.delete_all(table, rows, None)

@@ -332,7 +332,11 @@ impl SqlSession {
     /// Error 1100: under LOCK TABLES only the locked tables can be used. Functions and triggers may
     /// use others, which MySQL locks with the tables that need them.
     pub(super) fn check_locked(&self, plan: &Planned) -> Result<()> {
-        let Some(locks) = self.table_locks.as_ref().filter(|_| self.programs.nested == 0) else {
+        let Some(locks) = self
+            .table_locks
+            .as_ref()
+            .filter(|_| self.programs.nested == 0)
+        else {
             return Ok(());
         };
         for (table, writes) in &plan.tables {

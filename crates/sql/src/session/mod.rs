@@ -39,7 +39,7 @@ mod prepared;
 mod programs;
 mod routines;
 mod run;
-pub(crate) mod server_triggers;
+mod server_triggers;
 mod set;
 mod state;
 mod table_locks;

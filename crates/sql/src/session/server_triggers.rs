@@ -17,8 +17,7 @@ use crate::vars::settings::IsolationLevel;
 use parking_lot::Mutex;
 use porpoise_base::cancel::Cancel;
 use porpoise_base::memory::ConnectionMemory;
-use porpoise_rows::triggers::{FireTriggers, Firing};
-use porpoise_rows::{Error, Txn};
+use porpoise_rows::{Error, FireTriggers, Firing, Txn};
 use porpoise_sql_exec::exec::RunPrograms;
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_types::{Collation, DateTime};
@@ -35,7 +34,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 const MAX_IDLE: usize = 16;
 
 /// Runs triggers for writers without a session.
-pub(crate) struct ServerTriggers {
+struct ServerTriggers {
     server: Weak<SqlServer>,
     idle: Arc<Mutex<Vec<SqlSession>>>,
 }
@@ -59,15 +58,19 @@ impl Drop for LentSession {
     }
 }
 
-impl ServerTriggers {
-    /// Creates the runner of a server.
-    pub(crate) fn new(server: Weak<SqlServer>) -> ServerTriggers {
-        ServerTriggers {
-            server,
+impl SqlServer {
+    /// Runs the triggers of rows that no session writes. Called once, before memcached commands are
+    /// accepted.
+    pub fn run_triggers_of_commands(self: &Arc<Self>) {
+        let runner = ServerTriggers {
+            server: Arc::downgrade(self),
             idle: Arc::default(),
-        }
+        };
+        self.db.set_trigger_runner(Arc::new(runner));
     }
+}
 
+impl ServerTriggers {
     /// The session of a transaction; at its first trigger an idle one or a new one.
     fn session(&self, txn: &mut Txn) -> Result<Box<LentSession>> {
         let lease = txn.take_lease();

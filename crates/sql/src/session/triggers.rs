@@ -1,6 +1,6 @@
 //! Triggers: CREATE, DROP, and running their bodies for a row.
 //!
-//! `rows` decides when a trigger fires ([`porpoise_rows::triggers`]). Its body is compiled at its
+//! `rows` decides when a trigger fires ([`porpoise_rows::FiringTxn`]). Its body is compiled at its
 //! first use in a session, and again when the definition of its table has changed. `NEW` and `OLD`
 //! are variables of the program: they are filled from the row, and those of `NEW` that the body
 //! assigns are written back behind it.
@@ -13,9 +13,10 @@ use crate::programs::frame::Frame;
 use crate::programs::program::{Program, sql_type};
 use bumpalo::Bump;
 use porpoise_access::Privileges;
+use porpoise_rows::Firing;
 use porpoise_rows::catalog::{Table, TableId};
 use porpoise_rows::ddl::TriggerOrder;
-use porpoise_rows::triggers::{Firing, Trigger, TriggerEvent, TriggerTime};
+use porpoise_rows::triggers::{Trigger, TriggerEvent, TriggerTime};
 use porpoise_sql_expr::error::{Result, SqlError};
 use porpoise_sql_expr::expr::eval::load_value;
 use porpoise_sql_expr::expr::load_of;

@@ -187,11 +187,7 @@ impl Settings {
             max_allowed_packet: values.int("max_allowed_packet"),
             timestamp,
             engine: values.text("default_storage_engine").to_owned(),
-            completion: match values.text("completion_type") {
-                "CHAIN" => Completion::Chain,
-                "RELEASE" => Completion::Release,
-                _ => Completion::Plain,
-            },
+            completion: completion_of(values.text("completion_type")),
             wait_timeout: Duration::from_secs(values.int("wait_timeout")),
             interactive_timeout: Duration::from_secs(values.int("interactive_timeout")),
             metadata: values.text("resultset_metadata") != "NONE",
@@ -201,5 +197,14 @@ impl Settings {
                 _ => TransactionInfo::Off,
             },
         })
+    }
+}
+
+/// The completion that `completion_type` names.
+fn completion_of(name: &str) -> Completion {
+    match name {
+        "CHAIN" => Completion::Chain,
+        "RELEASE" => Completion::Release,
+        _ => Completion::Plain,
     }
 }

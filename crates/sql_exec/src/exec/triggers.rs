@@ -7,8 +7,7 @@
 use super::{Exec, ExecResult, RunPrograms};
 use crate::error::SqlError;
 use crate::expr::eval::Env;
-use porpoise_rows::triggers::{FireTriggers, Firing};
-use porpoise_rows::{Error, FiringTxn, Txn};
+use porpoise_rows::{Error, FireTriggers, Firing, FiringTxn, Txn};
 use std::cell::RefCell;
 
 /// Runs triggers for one write.

@@ -28,6 +28,7 @@ mod expand;
 mod simulate;
 
 use super::Statement;
+use super::firing::{FireTriggers, Firing, has_triggers};
 use super::gather::{Constraint, NO_KEY, check_not_null};
 use super::key_changes::{KeyChanges, referenced_change};
 use super::keyset::{KeyId, KeySet};
@@ -40,7 +41,7 @@ use crate::fk::{self, Referrer};
 use crate::overflow::OverflowFetch;
 use crate::row::{RowBuf, RowRef};
 use crate::table::Table;
-use crate::triggers::{FireTriggers, Firing, TriggerEvent, TriggerTime, has_triggers};
+use crate::triggers::{TriggerEvent, TriggerTime};
 use crate::{Error, Result};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt, fast::FixedState};
 use hashbrown::HashTable;
@@ -507,7 +508,7 @@ impl Statement<'_> {
         let runner = match self.runner {
             Some(runner) => runner,
             None => {
-                own = self.txn.db.trigger_runner()?;
+                own = self.txn.db.shared_runner()?;
                 &*own as &dyn FireTriggers
             }
         };
