@@ -180,7 +180,7 @@ fn each_row_fires_before_and_after_its_change() {
         // The insert half of an upsert fires BEFORE INSERT even where a row is found.
         let found = txn
             .firing(&runner)
-            .insert_or_find(&t, &row(&[1, 6]))
+            .insert_or_find(&t, &mut row(&[1, 6]))
             .unwrap();
         assert!(matches!(found, Inserted::Duplicate { .. }));
         assert_eq!(runner.take(), ["t BEFORE INSERT [] [1,6]"]);

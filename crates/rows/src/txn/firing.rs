@@ -279,21 +279,22 @@ impl FiringTxn<'_> {
         }
     }
 
-    /// As [`Txn::insert_or_find`].
+    /// As [`Txn::insert_or_find`]; BEFORE triggers change the row.
     ///
     /// # Errors
     /// As there; those of triggers.
-    pub fn insert_or_find(&mut self, table: &Arc<Table>, row: &[Value]) -> Result<Inserted> {
+    pub fn insert_or_find(&mut self, table: &Arc<Table>, given: &mut [Value]) -> Result<Inserted> {
         if table.triggers.is_empty() {
-            return self.txn.insert_or_find(table, row);
+            return self.txn.insert_or_find(table, given);
         }
         self.atomic(|this| {
-            let mut row = row.to_vec();
+            let mut row = given.to_vec();
             this.txn.accesses.inserted += 1;
             this.before_insert(table, &mut row, false)?;
             if table.evaluates_expressions() {
                 this.txn.evaluator().evaluate(table, &mut row, 1)?;
             }
+            given.clone_from_slice(&row);
             let runner = Some(this.runner);
             let found = this
                 .txn

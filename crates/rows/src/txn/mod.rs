@@ -609,7 +609,9 @@ impl Txn {
     pub fn insert_or_find(&mut self, table: &Arc<Table>, row: &[Value]) -> Result<Inserted> {
         if !table.triggers.is_empty() {
             let runner = self.db.shared_runner()?;
-            return self.firing(&*runner).insert_or_find(table, row);
+            return self
+                .firing(&*runner)
+                .insert_or_find(table, &mut row.to_vec());
         }
         self.accesses.inserted += 1;
         if !table.evaluates_expressions() {
