@@ -46,6 +46,8 @@ pub(super) struct CompiledRoutine {
 pub(crate) struct Programs {
     /// Compiled routines.
     pub(super) compiled: HashMap<RoutineKey, CompiledRoutine>,
+    /// Settings of the last program with others than the session's.
+    pub(super) switched: Option<Box<super::routines::SwitchedSettings>>,
     /// Compiled triggers.
     pub(super) triggers: super::triggers::TriggerCache,
     /// Routines that are running, outermost first.

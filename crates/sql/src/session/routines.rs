@@ -14,7 +14,7 @@ use crate::programs::condition::{
 };
 use crate::programs::frame::Frame;
 use crate::programs::program::{Program, RaisedCondition, sql_type};
-use crate::vars::Values;
+use crate::vars::{Settings, Values};
 use porpoise_access::{AuthId, Privileges, Rights};
 use porpoise_kv::CommitPosition;
 use porpoise_rows::catalog::{Routine, RoutineAccess, RoutineKey, RoutineKind};
@@ -50,9 +50,27 @@ struct OwnAccount {
 
 /// What a session had before it entered a routine.
 pub(crate) struct Entered {
-    values: Option<Values>,
+    settings: Option<ReplacedSettings>,
     database: Option<String>,
     account: Option<OwnAccount>,
+}
+
+/// Settings that those of a program have replaced.
+struct ReplacedSettings {
+    values: Values,
+    settings: Settings,
+    /// The values of the program.
+    installed: Values,
+}
+
+/// The settings of the last program whose SQL mode or collation was not that of the session.
+pub(super) struct SwitchedSettings {
+    /// The session's values before.
+    before: Values,
+    mode: SqlMode,
+    collation: String,
+    values: Values,
+    settings: Settings,
 }
 
 /// The circumstances under which a program runs.
@@ -298,7 +316,7 @@ impl SqlSession {
     /// 1449 if its definer does not exist.
     pub(crate) fn enter_program(&mut self, context: &ProgramContext<'_>) -> Result<Entered> {
         let mut entered = Entered {
-            values: None,
+            settings: None,
             database: None,
             account: None,
         };
@@ -327,16 +345,52 @@ impl SqlSession {
         }
         let settings = &self.cx.settings;
         if settings.mode != context.sql_mode || settings.collation.name() != context.collation {
-            entered.values = Some(self.cx.values.clone());
-            self.set_unchecked("sql_mode", &context.sql_mode.to_string());
-            if let Some(collation) = Collation::by_name(context.collation) {
-                self.set_unchecked("collation_connection", collation.name());
-                self.set_unchecked("character_set_connection", collation.charset().name());
-            }
-            self.apply_settings()?;
+            entered.settings = Some(self.switch_settings(context)?);
         }
         entered.database = self.cx.env.database.replace(context.database.to_owned());
         Ok(entered)
+    }
+
+    /// Takes over the SQL mode and the collation of a program. The settings that follow from them
+    /// are kept for the next program with the same ones.
+    fn switch_settings(&mut self, context: &ProgramContext<'_>) -> Result<ReplacedSettings> {
+        let (values, settings) = (self.cx.values.clone(), self.cx.settings.clone());
+        let known = self.programs.switched.take();
+        let known = known.filter(|known| {
+            known.before.is_same(&values)
+                && known.mode == context.sql_mode
+                && known.collation == context.collation
+        });
+        let switched = match known {
+            Some(known) => {
+                self.cx.values = known.values.clone();
+                self.cx.settings = known.settings.clone();
+                self.install_settings();
+                known
+            }
+            None => {
+                self.set_unchecked("sql_mode", &context.sql_mode.to_string());
+                if let Some(collation) = Collation::by_name(context.collation) {
+                    self.set_unchecked("collation_connection", collation.name());
+                    self.set_unchecked("character_set_connection", collation.charset().name());
+                }
+                self.apply_settings()?;
+                Box::new(SwitchedSettings {
+                    before: values.clone(),
+                    mode: context.sql_mode,
+                    collation: context.collation.to_owned(),
+                    values: self.cx.values.clone(),
+                    settings: self.cx.settings.clone(),
+                })
+            }
+        };
+        let installed = switched.values.clone();
+        self.programs.switched = Some(switched);
+        Ok(ReplacedSettings {
+            values,
+            settings,
+            installed,
+        })
     }
 
     /// Restores what a program's circumstances had replaced.
@@ -350,8 +404,14 @@ impl SqlSession {
             self.cx.env.roles = own.role_names;
             *self.cx.rights.get_mut() = own.rights;
         }
-        match entered.values {
-            Some(before) => {
+        match entered.settings {
+            Some(replaced) if self.cx.values.is_same(&replaced.installed) => {
+                self.cx.values = replaced.values;
+                self.cx.settings = replaced.settings;
+                self.install_settings();
+                Ok(())
+            }
+            Some(ReplacedSettings { values: before, .. }) => {
                 // What the program has set stays, but for what it was given.
                 for name in [
                     "sql_mode",

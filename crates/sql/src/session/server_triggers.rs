@@ -14,6 +14,7 @@ use super::host::ProgramHost;
 use crate::client::ClientInfo;
 use crate::server::SqlServer;
 use crate::vars::settings::IsolationLevel;
+use crate::vars::{self, VarValue};
 use parking_lot::Mutex;
 use porpoise_base::cancel::Cancel;
 use porpoise_base::memory::ConnectionMemory;
@@ -24,8 +25,8 @@ use porpoise_types::{Collation, DateTime};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Maximum wait of a body for metadata locks.
-const LOCK_WAIT: Duration = Duration::from_secs(1);
+/// Maximum wait of a body for metadata locks, in seconds.
+const LOCK_WAIT: u64 = 1;
 
 /// Maximum time that the triggers of a row may take: no KILL reaches them.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -102,7 +103,9 @@ impl ServerTriggers {
         };
         let memory = Arc::new(ConnectionMemory::new(server.memory.clone()));
         let mut session = SqlSession::open(server, client, Cancel::new(), &memory)?;
-        session.cx.settings.definition_wait = LOCK_WAIT;
+        let (at, _) = vars::entry("lock_wait_timeout")?;
+        session.cx.values.set(at, VarValue::Int(LOCK_WAIT));
+        session.apply_settings()?;
         Ok(session)
     }
 }

@@ -113,6 +113,12 @@ impl SqlSession {
     /// transaction.
     pub(crate) fn apply_settings(&mut self) -> Result<()> {
         self.cx.settings = Settings::new(&self.cx.values)?;
+        self.install_settings();
+        Ok(())
+    }
+
+    /// Applies the settings to the environment and the open transaction.
+    pub(super) fn install_settings(&mut self) {
         let s = &self.cx.settings;
         self.cx.env.mode = s.mode;
         self.cx.env.time_zone = s.time_zone.clone();
@@ -132,7 +138,6 @@ impl SqlSession {
             open.txn.get_mut().set_cascades_fire(s.cascades_fire);
             open.txn.get_mut().set_lock_wait(s.lock_wait);
         }
-        Ok(())
     }
 }
 
