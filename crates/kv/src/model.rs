@@ -14,14 +14,16 @@
 //! to both.
 
 mod locks;
+mod prepared;
 mod replay;
 mod txn;
 
 use crate::{
     Capabilities, CommitPosition, CounterId, DurableListener, Engine, Error, Isolation, Limits,
-    Resource, Result, SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
+    PreparedTxn, Resource, Result, SpaceId, SpaceSpec, Stat, Txn, TxnOptions,
 };
 use locks::Locks;
+use prepared::{ModelPrepared, Stored};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +48,8 @@ struct State {
     spaces: BTreeMap<SpaceId, SpaceSpec>,
     counters: BTreeMap<CounterId, u64>,
     locks: Locks,
+    /// Prepared transactions by name.
+    prepared: BTreeMap<Vec<u8>, Stored>,
     listeners: Vec<Arc<dyn DurableListener>>,
 }
 
@@ -61,6 +65,22 @@ impl State {
     /// The newest version of a key.
     fn newest(&self, key: &FullKey) -> Option<&(u64, Option<Vec<u8>>)> {
         self.data.get(key).and_then(|versions| versions.last())
+    }
+
+    /// Applies writes as one commit. Deletions of absent keys change nothing.
+    fn install(&mut self, writes: BTreeMap<FullKey, Option<Vec<u8>>>) -> CommitPosition {
+        self.last_commit += 1;
+        let commit = self.last_commit;
+        for (key, value) in writes {
+            let present = self.newest(&key).is_some_and(|(_, value)| value.is_some());
+            if value.is_some() || present {
+                self.data.entry(key).or_default().push((commit, value));
+            }
+        }
+        for listener in &self.listeners {
+            listener.durable(CommitPosition(commit));
+        }
+        CommitPosition(commit)
     }
 
     /// Commit number of the newest version; 0 for a key that never existed.
@@ -86,6 +106,8 @@ pub struct Model {
     shared: Arc<Shared>,
     closed: Arc<AtomicBool>,
     commit_wait: Duration,
+    /// Prepared transactions that this engine found.
+    restored: Mutex<Vec<Box<dyn PreparedTxn>>>,
 }
 
 /// Maximum time that a commit waits for locks on keys that it compares.
@@ -97,6 +119,7 @@ impl Default for Model {
             shared: Arc::default(),
             closed: Arc::default(),
             commit_wait: COMMIT_WAIT,
+            restored: Mutex::default(),
         }
     }
 }
@@ -113,6 +136,7 @@ impl Model {
             shared: self.shared.clone(),
             closed: Arc::default(),
             commit_wait: self.commit_wait,
+            restored: Mutex::new(ModelPrepared::restore(&self.shared)),
         }
     }
 
@@ -142,6 +166,7 @@ impl Engine for Model {
             share_locks: true,
             nowait: true,
             skip_locked: true,
+            prepare: true,
         }
     }
 
@@ -186,6 +211,11 @@ impl Engine for Model {
             }
         }
         Ok(())
+    }
+
+    fn take_restored(&self) -> Result<Vec<Box<dyn PreparedTxn>>> {
+        let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(std::mem::take(&mut *restored))
     }
 
     fn spaces(&self) -> Result<Vec<(SpaceId, SpaceSpec)>> {

@@ -87,7 +87,15 @@ impl MetadataLocks {
 
     /// Registers a session.
     pub fn session(self: &Arc<Self>) -> MetadataLockSession {
-        let slot = Arc::new(Slot::default());
+        self.session_with(&[])
+    }
+
+    /// Registers a session that uses tables from the beginning. For tables that another session
+    /// publishes meanwhile, or that no barrier can cover yet.
+    pub(crate) fn session_with(self: &Arc<Self>, tables: &[TableId]) -> MetadataLockSession {
+        let slot = Arc::new(Slot {
+            tables: Mutex::new(tables.into()),
+        });
         self.shared.lock().slots.push(slot.clone());
         MetadataLockSession {
             metadata_locks: self.clone(),
@@ -151,6 +159,11 @@ impl MetadataLockSession {
     /// Progress of the session's DDL statement.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
+    }
+
+    /// The tables that it publishes.
+    pub(crate) fn tables(&self) -> Vec<TableId> {
+        self.slot.tables.lock().to_vec()
     }
 
     /// Waits, and shows the wait in the session's progress.

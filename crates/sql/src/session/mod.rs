@@ -48,6 +48,7 @@ mod track;
 mod transaction;
 mod triggers;
 mod views;
+mod xa;
 
 pub(crate) use crate::context::lex_mode;
 use crate::context::{Diagnostics, StatementContext, Temporary};
@@ -99,6 +100,8 @@ pub struct SqlSession {
     limited_usage: Option<account::LimitedUsage>,
     /// The open transaction.
     open: Option<OpenTxn>,
+    /// The XA transaction branch.
+    xa: Option<xa::Branch>,
     /// Characteristics of the next transaction only, from SET TRANSACTION.
     next: TxnCharacteristics,
     metadata_locks: MetadataLockSession,
@@ -179,6 +182,7 @@ impl SqlSession {
             metadata_locks,
             limited_usage: account::LimitedUsage::connect(&server, &client)?,
             open: None,
+            xa: None,
             next: TxnCharacteristics::default(),
             statements: HashMap::new(),
             named: HashMap::new(),
@@ -248,7 +252,7 @@ impl SqlSession {
 
     /// Whether other sessions may wait for this one: a transaction or LOCK TABLES is open.
     pub fn holds_locks(&self) -> bool {
-        self.open.is_some() || self.table_locks.is_some()
+        self.open.is_some() || self.is_in_branch() || self.table_locks.is_some()
     }
 
     /// The collation of the connection.
@@ -270,6 +274,8 @@ impl SqlSession {
             if open.read_only {
                 flags |= 8192;
             }
+        } else if self.is_in_branch() {
+            flags |= 1;
         }
         if self.cx.settings.autocommit {
             flags |= 2;
@@ -489,6 +495,7 @@ fn process_list_text(text: &[u8]) -> Cow<'_, [u8]> {
 impl Drop for SqlSession {
     fn drop(&mut self) {
         self.roll_back();
+        self.leave_branch();
         self.drop_all_temporary();
         self.cx
             .server

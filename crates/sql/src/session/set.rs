@@ -51,6 +51,11 @@ impl SqlSession {
         self.apply_settings()?;
         let mut outcome = Outcome::default();
         if !was_autocommit && self.cx.settings.autocommit {
+            if let Err(error) = self.check_no_branch() {
+                self.set_unchecked("autocommit", "OFF");
+                self.apply_settings()?;
+                return Err(error);
+            }
             outcome.position = self.commit()?;
         }
         Ok(outcome)
